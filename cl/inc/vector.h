@@ -1,0 +1,51 @@
+/* Vectors of LANES floats: 16, 8 or 4, chosen by the planner from the device's native width.
+ * LANES may be given with -D; the default suits a device that reports nothing. */
+#ifndef CLATTN_INC_VECTOR_H
+#define CLATTN_INC_VECTOR_H
+
+#include "inc/storage.h"
+
+#ifndef LANES
+#define LANES 4
+#endif
+#if LANES != 4 && LANES != 8 && LANES != 16
+#error "LANES must be 4, 8 or 16"
+#endif
+
+typedef JOIN(float, LANES) floatv;
+typedef JOIN(int, LANES) intv;
+typedef JOIN(ushort, LANES) ushortv;
+
+#define VLOAD JOIN(vload, LANES)
+#define VSTORE JOIN(vstore, LANES)
+#define AS_FLOATV JOIN(as_float, LANES)
+#define AS_INTV JOIN(as_int, LANES)
+
+#if LANES == 16
+#define LANE_INDEX ((int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#elif LANES == 8
+#define LANE_INDEX ((int8)(0, 1, 2, 3, 4, 5, 6, 7))
+#else
+#define LANE_INDEX ((int4)(0, 1, 2, 3))
+#endif
+
+#define LOADV_F32(p, i) VLOAD(0, (p) + (i))
+#define LOADV_F16(p, i) JOIN(vload_half, LANES)(0, (p) + (i))
+#define LOADV_BF16(p, i) AS_FLOATV(JOIN(convert_int, LANES)(VLOAD(0, (p) + (i))) << 16)
+#define LOADV_BOOL(p, i) \
+    select((floatv)(0.0f), (floatv)(1.0f), JOIN(convert_int, LANES)(VLOAD(0, (p) + (i))) != 0)
+#define LOADV(TYPE, p, i) JOIN(LOADV_, TYPE)(p, i)
+
+#define STOREV_F32(p, i, x) VSTORE((x), 0, (p) + (i))
+#define STOREV_F16(p, i, x) JOIN(JOIN(vstore_half, LANES), _rte)((x), 0, (p) + (i))
+#define STOREV_BF16(p, i, x) VSTORE(bf16_bitsv(x), 0, (p) + (i))
+#define STOREV(TYPE, p, i, x) JOIN(STOREV_, TYPE)(p, i, x)
+
+static inline ushortv bf16_bitsv(floatv x)
+{
+    intv bits = AS_INTV(x);
+    intv rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return JOIN(convert_ushort, LANES)(select(rounded, (bits >> 16) | 0x40, isnan(x)) & 0xffff);
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* clattn, the attention library for OpenCL: everything but the file readers of clattn/io.h. */
+#ifndef CLATTN_CLATTN_H
+#define CLATTN_CLATTN_H
+
+#include "attention.h"
+#include "context.h"
+#include "export.h"
+#include "layout.h"
+#include "matmul.h"
+#include "mha.h"
+#include "plan.h"
+#include "softmax.h"
+#include "status.h"
+#include "version.h"
+
+#endif

@@ -1,0 +1,89 @@
+/* Element types, layouts (how an array is walked) and bindings (where its data is). */
+#ifndef CLATTN_LAYOUT_H
+#define CLATTN_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 120
+#endif
+#include <CL/cl.h>
+
+#include "status.h"
+
+CLATTN_BEGIN_DECLS
+
+/* Element types of arrays.  An int32_t wherever it is stored. */
+typedef enum clattn_dtype {
+    CLATTN_DTYPE_NONE = 0, /* "there is no such array": the value of a zeroed layout */
+    CLATTN_F32 = 1,
+    CLATTN_F16 = 2,
+    CLATTN_BF16 = 3, /* the upper 16 bits of a float32 */
+    CLATTN_F64 = 4,
+    CLATTN_BOOL = 5, /* one byte; 0 is false, anything else true; true = attend */
+    CLATTN_I32 = 6,
+    CLATTN_I64 = 7,
+    CLATTN_U8 = 8,
+    CLATTN_I8 = 9,
+    CLATTN_DTYPE_FORCE_32BIT = 0x7fffffff
+} clattn_dtype;
+
+/* Bytes of one element; 0 for CLATTN_DTYPE_NONE and unknown values.  Thread-safe. */
+CLATTN_API size_t clattn_dtype_size(clattn_dtype dtype);
+
+/* "float32", "bool", …; "none" and "unknown" otherwise.  A static string.  Thread-safe. */
+CLATTN_API const char *clattn_dtype_name(clattn_dtype dtype);
+
+#define CLATTN_MAX_RANK 5
+
+/* How an array is walked.  Element (i0, i1, …) lies at binding.offset + i0*stride[0] + i1*stride[1] + …,
+ * counted in elements.  A plain value: copy it freely.  Strides may be negative; a stride of 0 broadcasts an
+ * input; two elements of an output may not share a place.  A zeroed layout means "no such array". */
+typedef struct clattn_layout {
+    int32_t dtype; /* clattn_dtype */
+    int32_t rank;  /* 1 … CLATTN_MAX_RANK */
+    size_t extent[CLATTN_MAX_RANK];
+    int64_t stride[CLATTN_MAX_RANK];
+} clattn_layout;
+
+/* The row-major (C order) layout of the given extents: the last dimension is contiguous.
+ * `rank` 1 … CLATTN_MAX_RANK and `extent` with that many values, otherwise a zeroed layout comes back; an
+ * overflow of the strides is reported by whoever uses the layout.  Thread-safe. */
+CLATTN_API clattn_layout clattn_layout_contiguous(clattn_dtype dtype, int32_t rank, const size_t *extent);
+
+/* (batch, heads, length, size), contiguous in that order: what ONNX calls 4D attention inputs. */
+CLATTN_API clattn_layout clattn_layout_bhsd(clattn_dtype dtype, size_t batch, size_t heads, size_t length,
+                                            size_t size);
+
+/* The same four dimensions over memory in the order (batch, length, heads, size), the layout that a
+ * projection to (batch, length, heads * size) leaves behind. */
+CLATTN_API clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, size_t heads, size_t length,
+                                            size_t size);
+
+typedef enum clattn_binding_kind {
+    CLATTN_BINDING_BUFFER = 0, /* cl_mem; a zeroed binding is a NULL buffer: "none" */
+    CLATTN_BINDING_SVM = 1,    /* a coarse-grained shared-virtual-memory pointer, OpenCL 2.0 and later */
+    CLATTN_BINDING_FORCE_32BIT = 0x7fffffff
+} clattn_binding_kind;
+
+/* Where an array's data is.  A plain value that borrows the memory: nothing here owns it, and the caller keeps
+ * it alive until the work that uses it has completed.  For SVM `svm` is the allocation's first byte and its
+ * size is the caller's promise: the library cannot check it. */
+typedef struct clattn_binding {
+    int32_t kind; /* clattn_binding_kind */
+    int32_t reserved;
+    cl_mem buffer;
+    void *svm;
+    int64_t offset; /* of element (0, 0, …), in elements from the start of the memory */
+} clattn_binding;
+
+/* A binding to `buffer`, `offset` elements in. */
+CLATTN_API clattn_binding clattn_binding_buffer(cl_mem buffer, int64_t offset);
+
+/* A binding to shared virtual memory, `offset` elements in. */
+CLATTN_API clattn_binding clattn_binding_svm(void *pointer, int64_t offset);
+
+CLATTN_END_DECLS
+
+#endif

@@ -1,0 +1,59 @@
+/* Matrix product with bias.
+ *
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j] (+ bias[j])
+ *
+ * Transposes are strides: a weight stored (out, in) row-major, as PyTorch's Linear has it, is the layout of B
+ * with extents (in, out) and strides (1, in). */
+#ifndef CLATTN_MATMUL_H
+#define CLATTN_MATMUL_H
+
+#include "attention.h"
+
+CLATTN_BEGIN_DECLS
+
+/* What to compute.  Set it up with CLATTN_MATMUL_DESC_INIT. */
+typedef struct clattn_matmul_desc {
+    size_t size;         /* sizeof(clattn_matmul_desc) */
+    int32_t direction;   /* clattn_direction */
+    int32_t reserved;    /* 0 */
+    clattn_layout a;     /* (m, k) or (batch, m, k) */
+    clattn_layout b;     /* (k, n) or (batch, k, n); batch may be 1, or stride 0, for one that all items share */
+    clattn_layout c;     /* (m, n) or (batch, m, n) */
+    clattn_layout bias;  /* none, or (n) */
+} clattn_matmul_desc;
+
+#define CLATTN_MATMUL_DESC_INIT CLATTN_INIT(clattn_matmul_desc)
+
+/* What CLATTN_MATMUL_DESC_INIT does.  NULL is accepted. */
+CLATTN_API void clattn_matmul_desc_init(clattn_matmul_desc *desc);
+
+/* Where the arrays are this time.  c may overlap nothing. */
+typedef struct clattn_matmul_args {
+    size_t size;         /* sizeof(clattn_matmul_args) */
+    clattn_binding a, b, bias, c;
+    int32_t explicit_lengths; /* 1: `batch` and `m` count; 0 (default): the desc's extents */
+    int32_t reserved;    /* 0 */
+    size_t batch, m;     /* <= the desc's; 0 is allowed and does nothing */
+    clattn_binding workspace; /* as in clattn_attention_args */
+} clattn_matmul_args;
+
+#define CLATTN_MATMUL_ARGS_INIT CLATTN_INIT(clattn_matmul_args)
+
+/* What CLATTN_MATMUL_ARGS_INIT does.  NULL is accepted. */
+CLATTN_API void clattn_matmul_args_init(clattn_matmul_args *args);
+
+/* The four calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
+CLATTN_API clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc,
+                                                const char **reason);
+CLATTN_API clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_matmul_desc *desc,
+                                                   const clattn_plan_options *options, clattn_plan **plan);
+CLATTN_API clattn_status clattn_matmul_enqueue(clattn_plan *plan, cl_command_queue queue,
+                                               const clattn_matmul_args *args, cl_uint wait_count,
+                                               const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_matmul_run(clattn_context *context, cl_command_queue queue,
+                                           const clattn_matmul_desc *desc, const clattn_matmul_args *args,
+                                           cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+
+CLATTN_END_DECLS
+
+#endif

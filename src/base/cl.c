@@ -1,0 +1,62 @@
+#include "base/cl.h"
+
+#include <string.h>
+
+#include "base/os.h"
+
+/* Object and function pointers have one representation wherever there is a dlsym. */
+#define STORE_FUNCTION(member, pointer) memcpy(&(member), &(pointer), sizeof(pointer))
+
+static clattn_status fill_by_name(struct cl_table *table, clattn_get_proc get_proc, void *user)
+{
+    void *found;
+#define FETCH_REQUIRED(name)                                                                                 \
+    found = get_proc(user, #name);                                                                           \
+    if (!found)                                                                                              \
+        return report_error(NULL, CLATTN_ERROR_NO_OPENCL,                                                    \
+                            "the OpenCL loader has no %s: OpenCL 1.2 or later is needed", #name);            \
+    STORE_FUNCTION(table->name, found);
+#define FETCH_OPTIONAL(name)                                                                                 \
+    found = get_proc(user, #name);                                                                           \
+    STORE_FUNCTION(table->name, found);
+    CL_FUNCTIONS(FETCH_REQUIRED, FETCH_OPTIONAL)
+#undef FETCH_REQUIRED
+#undef FETCH_OPTIONAL
+    return CLATTN_SUCCESS;
+}
+
+#ifdef CLATTN_OPENCL_DLOPEN
+
+static void *symbol_of_library(void *library, const char *name)
+{
+    return os_library_symbol(library, name);
+}
+
+static clattn_status fill_from_loader(struct cl_table *table)
+{
+    void *library = os_library_open("libOpenCL.so.1");
+    if (!library)
+        library = os_library_open("libOpenCL.so");
+    if (!library)
+        return report_error(NULL, CLATTN_ERROR_NO_OPENCL,
+                            "no OpenCL loader (libOpenCL.so.1): install ocl-icd-libopencl1 and a platform such "
+                            "as pocl-opencl-icd");
+    return fill_by_name(table, symbol_of_library, library);
+}
+
+#else
+
+static clattn_status fill_from_loader(struct cl_table *table)
+{
+#define TAKE(name) table->name = name;
+    CL_FUNCTIONS(TAKE, TAKE)
+#undef TAKE
+    return CLATTN_SUCCESS;
+}
+
+#endif
+
+clattn_status cl_table_fill(struct cl_table *table, clattn_get_proc get_proc, void *user)
+{
+    return get_proc ? fill_by_name(table, get_proc, user) : fill_from_loader(table);
+}

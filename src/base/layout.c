@@ -1,0 +1,189 @@
+#include "clattn/layout.h"
+
+#include "base/layout.h"
+#include "base/size.h"
+
+size_t clattn_dtype_size(clattn_dtype dtype)
+{
+    switch (dtype) {
+    case CLATTN_F64:
+    case CLATTN_I64: return 8;
+    case CLATTN_F32:
+    case CLATTN_I32: return 4;
+    case CLATTN_F16:
+    case CLATTN_BF16: return 2;
+    case CLATTN_BOOL:
+    case CLATTN_U8:
+    case CLATTN_I8: return 1;
+    case CLATTN_DTYPE_NONE:
+    case CLATTN_DTYPE_FORCE_32BIT: break;
+    }
+    return 0;
+}
+
+const char *clattn_dtype_name(clattn_dtype dtype)
+{
+    switch (dtype) {
+    case CLATTN_DTYPE_NONE: return "none";
+    case CLATTN_F32: return "float32";
+    case CLATTN_F16: return "float16";
+    case CLATTN_BF16: return "bfloat16";
+    case CLATTN_F64: return "float64";
+    case CLATTN_BOOL: return "bool";
+    case CLATTN_I32: return "int32";
+    case CLATTN_I64: return "int64";
+    case CLATTN_U8: return "uint8";
+    case CLATTN_I8: return "int8";
+    case CLATTN_DTYPE_FORCE_32BIT: break;
+    }
+    return "unknown";
+}
+
+clattn_layout clattn_layout_contiguous(clattn_dtype dtype, int32_t rank, const size_t *extent)
+{
+    clattn_layout layout = {0};
+    if (rank < 1 || rank > CLATTN_MAX_RANK || !extent)
+        return layout;
+    layout.dtype = dtype;
+    layout.rank = rank;
+    uint64_t stride = 1; /* wraps on overflow: layout_check then finds extents that no memory holds */
+    for (int32_t i = rank - 1; i >= 0; i--) {
+        layout.extent[i] = extent[i];
+        layout.stride[i] = (int64_t)stride;
+        stride *= extent[i];
+    }
+    return layout;
+}
+
+clattn_layout clattn_layout_bhsd(clattn_dtype dtype, size_t batch, size_t heads, size_t length, size_t size)
+{
+    const size_t extent[4] = {batch, heads, length, size};
+    return clattn_layout_contiguous(dtype, 4, extent);
+}
+
+clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, size_t heads, size_t length, size_t size)
+{
+    clattn_layout layout = clattn_layout_bhsd(dtype, batch, length, heads, size);
+    int64_t stride = layout.stride[1];
+    layout.extent[1] = heads;
+    layout.stride[1] = layout.stride[2];
+    layout.extent[2] = length;
+    layout.stride[2] = stride;
+    return layout;
+}
+
+clattn_binding clattn_binding_buffer(cl_mem buffer, int64_t offset)
+{
+    clattn_binding binding = {.kind = CLATTN_BINDING_BUFFER, .buffer = buffer, .offset = offset};
+    return binding;
+}
+
+clattn_binding clattn_binding_svm(void *pointer, int64_t offset)
+{
+    clattn_binding binding = {.kind = CLATTN_BINDING_SVM, .svm = pointer, .offset = offset};
+    return binding;
+}
+
+bool layout_is_none(const clattn_layout *layout)
+{
+    return layout->dtype == CLATTN_DTYPE_NONE;
+}
+
+size_t layout_elements(const clattn_layout *layout)
+{
+    size_t count = 1;
+    for (int32_t i = 0; i < layout->rank; i++)
+        count *= layout->extent[i];
+    return count;
+}
+
+void layout_normalise(clattn_layout *layout)
+{
+    clattn_layout clean = {0};
+    if (layout->dtype != CLATTN_DTYPE_NONE && layout->rank >= 1 && layout->rank <= CLATTN_MAX_RANK) {
+        clean.dtype = layout->dtype;
+        clean.rank = layout->rank;
+        for (int32_t i = 0; i < layout->rank; i++) {
+            clean.extent[i] = layout->extent[i];
+            clean.stride[i] = layout->stride[i];
+        }
+        *layout = clean;
+    } else if (layout->dtype == CLATTN_DTYPE_NONE) {
+        *layout = clean;
+    }
+}
+
+bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t offset, int64_t *lowest,
+                  int64_t *highest)
+{
+    int64_t low = offset, high = offset;
+    for (int32_t i = 0; i < layout->rank; i++) {
+        int64_t span;
+        if (extent[i] == 0 || extent[i] > INT64_MAX ||
+            !int64_mul((int64_t)extent[i] - 1, layout->stride[i], &span) ||
+            !(span < 0 ? int64_add(low, span, &low) : int64_add(high, span, &high)))
+            return false;
+    }
+    *lowest = low;
+    *highest = high;
+    return true;
+}
+
+/* Whether every element has a place of its own, by the sufficient test that the dimensions nest: each stride is
+ * larger than what the smaller ones span together. */
+static bool nests(const clattn_layout *layout)
+{
+    uint64_t stride[CLATTN_MAX_RANK], span[CLATTN_MAX_RANK];
+    int count = 0;
+    for (int32_t i = 0; i < layout->rank; i++) {
+        if (layout->extent[i] <= 1)
+            continue;
+        uint64_t magnitude = layout->stride[i] < 0 ? -(uint64_t)layout->stride[i] : (uint64_t)layout->stride[i];
+        int at = count++;
+        for (; at > 0 && stride[at - 1] > magnitude; at--) {
+            stride[at] = stride[at - 1];
+            span[at] = span[at - 1];
+        }
+        stride[at] = magnitude;
+        span[at] = magnitude * (layout->extent[i] - 1);
+    }
+    uint64_t covered = 0;
+    for (int i = 0; i < count; i++) {
+        if (stride[i] <= covered)
+            return false;
+        covered += span[i];
+    }
+    return true;
+}
+
+clattn_status layout_check(const clattn_layout *layout, enum layout_use use, const char **reason)
+{
+    int64_t lowest, highest;
+    size_t count = 1, bytes, element = clattn_dtype_size((clattn_dtype)layout->dtype);
+    if (!element) {
+        *reason = "a layout has an unknown dtype";
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    }
+    if (layout->rank < 1 || layout->rank > CLATTN_MAX_RANK) {
+        *reason = "a layout's rank is not 1 to 5";
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    }
+    for (int32_t i = 0; i < layout->rank; i++)
+        if (layout->extent[i] == 0)
+            return CLATTN_SUCCESS;
+    for (int32_t i = 0; i < layout->rank; i++)
+        if (!size_mul(count, layout->extent[i], &count)) {
+            *reason = "a layout's extents overflow";
+            return CLATTN_ERROR_OVERFLOW;
+        }
+    if (!size_mul(count, element, &bytes) || !layout_reach(layout, layout->extent, 0, &lowest, &highest) ||
+        highest > INT64_MAX / 8 || lowest < INT64_MIN / 8) {
+        *reason = "a layout reaches beyond 63-bit addresses";
+        return CLATTN_ERROR_OVERFLOW;
+    }
+    if (use == LAYOUT_OUTPUT && !nests(layout)) {
+        *reason = "an output's elements overlap";
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    }
+    return CLATTN_SUCCESS;
+}

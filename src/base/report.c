@@ -1,0 +1,138 @@
+#include "base/report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cl.h"
+
+#define MESSAGE_LIMIT (64 * 1024)
+
+/* The thread's message, for failures where there is no context yet. */
+static _Thread_local char thread_message[1024];
+
+clattn_status report_init(struct report *report, clattn_log_callback log, void *user, clattn_log_level level)
+{
+    report->text = NULL;
+    report->log = log;
+    report->log_user = user;
+    report->level = level;
+    return mtx_init(&report->lock, mtx_plain) == thrd_success ? CLATTN_SUCCESS : CLATTN_ERROR_OUT_OF_MEMORY;
+}
+
+void report_clear(struct report *report)
+{
+    free(report->text);
+    report->text = NULL;
+    mtx_destroy(&report->lock);
+}
+
+static char *format_text(const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    if (length < 0)
+        return NULL;
+    size_t bytes = (size_t)length < MESSAGE_LIMIT ? (size_t)length + 1 : MESSAGE_LIMIT;
+    char *text = malloc(bytes);
+    if (text)
+        vsnprintf(text, bytes, format, arguments);
+    return text;
+}
+
+static void log_line(struct report *report, clattn_log_level level, const char *text)
+{
+    if (report && report->log && level <= report->level)
+        report->log(report->log_user, level, text);
+}
+
+clattn_status report_error(struct report *report, clattn_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (report) {
+        char *text = format_text(format, arguments);
+        log_line(report, CLATTN_LOG_ERROR, text ? text : clattn_status_string(status));
+        mtx_lock(&report->lock);
+        char *old = report->text;
+        report->text = text;
+        mtx_unlock(&report->lock);
+        free(old);
+    } else {
+        vsnprintf(thread_message, sizeof thread_message, format, arguments);
+    }
+    va_end(arguments);
+    return status;
+}
+
+void report_log(struct report *report, clattn_log_level level, const char *format, ...)
+{
+    if (!report || !report->log || level > report->level)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = format_text(format, arguments);
+    va_end(arguments);
+    if (text)
+        log_line(report, level, text);
+    free(text);
+}
+
+size_t report_copy(struct report *report, char *buffer, size_t bytes)
+{
+    if (report)
+        mtx_lock(&report->lock);
+    const char *text = report ? (report->text ? report->text : "") : thread_message;
+    size_t length = strlen(text);
+    if (buffer && bytes) {
+        size_t kept = length < bytes ? length : bytes - 1;
+        memcpy(buffer, text, kept);
+        buffer[kept] = '\0';
+    }
+    if (report)
+        mtx_unlock(&report->lock);
+    return length;
+}
+
+clattn_status report_opencl(struct report *report, const char *call, int code)
+{
+    clattn_status status = CLATTN_ERROR_OPENCL;
+    if (code == CL_OUT_OF_HOST_MEMORY || code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE)
+        status = CLATTN_ERROR_OUT_OF_MEMORY;
+    return report_error(report, status, "%s failed: %s (%d)", call, opencl_code_name(code), code);
+}
+
+const char *opencl_code_name(int code)
+{
+    static const struct {
+        int code;
+        const char *name;
+    } names[] = {
+#define NAME(code) {code, #code}
+        NAME(CL_SUCCESS), NAME(CL_DEVICE_NOT_FOUND), NAME(CL_DEVICE_NOT_AVAILABLE),
+        NAME(CL_COMPILER_NOT_AVAILABLE), NAME(CL_MEM_OBJECT_ALLOCATION_FAILURE), NAME(CL_OUT_OF_RESOURCES),
+        NAME(CL_OUT_OF_HOST_MEMORY), NAME(CL_PROFILING_INFO_NOT_AVAILABLE), NAME(CL_MEM_COPY_OVERLAP),
+        NAME(CL_IMAGE_FORMAT_MISMATCH), NAME(CL_IMAGE_FORMAT_NOT_SUPPORTED), NAME(CL_BUILD_PROGRAM_FAILURE),
+        NAME(CL_MAP_FAILURE), NAME(CL_MISALIGNED_SUB_BUFFER_OFFSET),
+        NAME(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST), NAME(CL_INVALID_VALUE),
+        NAME(CL_INVALID_DEVICE_TYPE), NAME(CL_INVALID_PLATFORM), NAME(CL_INVALID_DEVICE),
+        NAME(CL_INVALID_CONTEXT), NAME(CL_INVALID_QUEUE_PROPERTIES), NAME(CL_INVALID_COMMAND_QUEUE),
+        NAME(CL_INVALID_HOST_PTR), NAME(CL_INVALID_MEM_OBJECT), NAME(CL_INVALID_BINARY),
+        NAME(CL_INVALID_BUILD_OPTIONS), NAME(CL_INVALID_PROGRAM), NAME(CL_INVALID_PROGRAM_EXECUTABLE),
+        NAME(CL_INVALID_KERNEL_NAME), NAME(CL_INVALID_KERNEL_DEFINITION), NAME(CL_INVALID_KERNEL),
+        NAME(CL_INVALID_ARG_INDEX), NAME(CL_INVALID_ARG_VALUE), NAME(CL_INVALID_ARG_SIZE),
+        NAME(CL_INVALID_KERNEL_ARGS), NAME(CL_INVALID_WORK_DIMENSION), NAME(CL_INVALID_WORK_GROUP_SIZE),
+        NAME(CL_INVALID_WORK_ITEM_SIZE), NAME(CL_INVALID_GLOBAL_OFFSET), NAME(CL_INVALID_EVENT_WAIT_LIST),
+        NAME(CL_INVALID_EVENT), NAME(CL_INVALID_OPERATION), NAME(CL_INVALID_BUFFER_SIZE),
+        NAME(CL_INVALID_GLOBAL_WORK_SIZE),
+#undef NAME
+        {-1001, "CL_PLATFORM_NOT_FOUND_KHR"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].code == code)
+            return names[i].name;
+    return "an unknown code";
+}

@@ -1,0 +1,45 @@
+/* Where failures and log lines go: a context's message and log callback, or the thread's message. */
+#ifndef CLATTN_BASE_REPORT_H
+#define CLATTN_BASE_REPORT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <threads.h>
+
+#include "clattn/context.h"
+
+#if defined(__GNUC__)
+#define PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))
+#else
+#define PRINTF_LIKE(text, first)
+#endif
+
+/* A context's side of it.  Thread-safe. */
+struct report {
+    mtx_t lock;
+    char *text; /* the last failure's message; NULL before the first */
+    clattn_log_callback log;
+    void *log_user;
+    clattn_log_level level;
+};
+
+clattn_status report_init(struct report *report, clattn_log_callback log, void *user, clattn_log_level level);
+void report_clear(struct report *report);
+
+/* Keeps the message (report NULL: as the thread's), logs it, and returns `status`. */
+clattn_status report_error(struct report *report, clattn_status status, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+
+/* The same for a failed OpenCL call: OUT_OF_MEMORY for the codes that mean it, otherwise OPENCL. */
+clattn_status report_opencl(struct report *report, const char *call, int code);
+
+/* A log line, if a callback wants that level. */
+void report_log(struct report *report, clattn_log_level level, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* snprintf's contract, for the message of the last failure. */
+size_t report_copy(struct report *report, char *buffer, size_t bytes);
+
+/* "CL_INVALID_VALUE" for -30, …; "an unknown code" otherwise. */
+const char *opencl_code_name(int code);
+
+#endif

@@ -1,0 +1,192 @@
+#include "device/capabilities.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "base/try.h"
+#include "device/quirks.h"
+
+#define UUID_QUERY 0x106A /* CL_DEVICE_UUID_KHR of cl_khr_device_uuid */
+
+static clattn_status read_value(const struct cl_table *cl, cl_device_id device, cl_device_info query,
+                                const char *name, void *value, size_t bytes)
+{
+    cl_int code = cl->clGetDeviceInfo(device, query, bytes, value, NULL);
+    if (code != CL_SUCCESS)
+        return report_error(NULL, CLATTN_ERROR_OPENCL, "clGetDeviceInfo(%s) failed: %s (%d)", name,
+                            opencl_code_name(code), code);
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status read_text(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
+                               cl_uint query, const char *name, const char **text)
+{
+    size_t bytes = 0;
+    cl_int code = device ? cl->clGetDeviceInfo(device, query, 0, NULL, &bytes)
+                         : cl->clGetPlatformInfo(platform, query, 0, NULL, &bytes);
+    char *copy = code == CL_SUCCESS ? calloc(bytes + 1, 1) : NULL;
+    if (copy)
+        code = device ? cl->clGetDeviceInfo(device, query, bytes, copy, NULL)
+                      : cl->clGetPlatformInfo(platform, query, bytes, copy, NULL);
+    if (code != CL_SUCCESS || !copy) {
+        free(copy);
+        if (code == CL_SUCCESS)
+            return report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for %s", name);
+        return report_error(NULL, CLATTN_ERROR_OPENCL, "querying %s failed: %s (%d)", name,
+                            opencl_code_name(code), code);
+    }
+    /* Drivers pad names with blanks. */
+    size_t start = strspn(copy, " "), end = strlen(copy);
+    while (end > start && copy[end - 1] == ' ')
+        end--;
+    memmove(copy, copy + start, end - start);
+    copy[end - start] = '\0';
+    *text = copy;
+    return CLATTN_SUCCESS;
+}
+
+#define TRY_VALUE(query, member) TRY(read_value(cl, device, query, #query, &(member), sizeof(member)))
+#define TRY_TEXT(query, member) TRY(read_text(cl, platform, device, query, #query, &(member)))
+
+static int32_t parse_version(const char *text)
+{
+    int major = 1, minor = 0;
+    if (sscanf(text, "OpenCL %d.%d", &major, &minor) != 2)
+        return 100;
+    return major * 100 + minor * 10;
+}
+
+static bool contains(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+static clattn_device_class classify(const clattn_device_info *info)
+{
+    if (contains(info->platform, "Oclgrind") || contains(info->name, "llvmpipe") ||
+        contains(info->name, "softpipe") || contains(info->name, "swrast"))
+        return CLATTN_DEVICE_SOFTWARE;
+    if (info->type & CL_DEVICE_TYPE_GPU)
+        return CLATTN_DEVICE_GPU;
+    if (info->type & CL_DEVICE_TYPE_CPU)
+        return contains(info->platform, "Portable Computing Language") ? CLATTN_DEVICE_POCL : CLATTN_DEVICE_CPU;
+    return CLATTN_DEVICE_ACCELERATOR;
+}
+
+static uint32_t usable_lanes(const struct capabilities *caps)
+{
+    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
+        return 4;
+    uint32_t native = caps->info.native_float_lanes;
+    if (native < caps->info.preferred_float_lanes)
+        native = caps->info.preferred_float_lanes;
+    return native >= 16 ? 16 : native >= 8 ? 8 : 4;
+}
+
+clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
+                                struct capabilities *caps)
+{
+    clattn_status status;
+    clattn_device_info *info = &caps->info;
+    cl_device_type type;
+    cl_device_local_mem_type local_kind;
+    cl_bool unified = CL_FALSE;
+    cl_command_queue_properties queue = 0;
+    cl_device_fp_config fp64 = 0;
+    cl_uint align_bits = 0;
+    cl_ulong global_memory, max_allocation, local_memory;
+    size_t max_group, max_item[8] = {0};
+    cl_uint dimensions = 0;
+
+    memset(caps, 0, sizeof *caps);
+    info->size = sizeof *info;
+    caps->platform = platform;
+    caps->device = device;
+    TRY(read_text(cl, platform, NULL, CL_PLATFORM_NAME, "CL_PLATFORM_NAME", &info->platform));
+    TRY_TEXT(CL_DEVICE_NAME, info->name);
+    TRY_TEXT(CL_DEVICE_VENDOR, info->vendor);
+    TRY_TEXT(CL_DRIVER_VERSION, info->driver);
+    TRY_TEXT(CL_DEVICE_VERSION, info->version);
+    TRY_TEXT(CL_DEVICE_EXTENSIONS, info->extensions);
+    TRY_VALUE(CL_DEVICE_TYPE, type);
+    TRY_VALUE(CL_DEVICE_MAX_COMPUTE_UNITS, info->compute_units);
+    TRY_VALUE(CL_DEVICE_MAX_CLOCK_FREQUENCY, info->clock_mhz);
+    TRY_VALUE(CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, info->preferred_float_lanes);
+    TRY_VALUE(CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, info->native_float_lanes);
+    TRY_VALUE(CL_DEVICE_GLOBAL_MEM_SIZE, global_memory);
+    TRY_VALUE(CL_DEVICE_MAX_MEM_ALLOC_SIZE, max_allocation);
+    TRY_VALUE(CL_DEVICE_LOCAL_MEM_SIZE, local_memory);
+    TRY_VALUE(CL_DEVICE_LOCAL_MEM_TYPE, local_kind);
+    TRY_VALUE(CL_DEVICE_MAX_WORK_GROUP_SIZE, max_group);
+    TRY_VALUE(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, dimensions);
+    if (dimensions < 3 || dimensions > 8) {
+        status = report_error(NULL, CLATTN_ERROR_OPENCL, "%s claims %u work-item dimensions", info->name, dimensions);
+        goto fail;
+    }
+    TRY(read_value(cl, device, CL_DEVICE_MAX_WORK_ITEM_SIZES, "CL_DEVICE_MAX_WORK_ITEM_SIZES", max_item,
+                   dimensions * sizeof max_item[0]));
+    TRY_VALUE(CL_DEVICE_MEM_BASE_ADDR_ALIGN, align_bits);
+    TRY_VALUE(CL_DEVICE_QUEUE_PROPERTIES, queue);
+    /* These two are answered with an error by some drivers and matter only as hints. */
+    if (cl->clGetDeviceInfo(device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) != CL_SUCCESS)
+        unified = CL_FALSE;
+    if (cl->clGetDeviceInfo(device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof fp64, &fp64, NULL) != CL_SUCCESS)
+        fp64 = 0;
+
+    info->type = type;
+    info->device_class = classify(info);
+    info->opencl_version = parse_version(info->version);
+    info->global_memory = global_memory;
+    info->max_allocation = max_allocation;
+    info->local_memory = local_memory;
+    info->local_memory_kind = local_kind == CL_LOCAL    ? CLATTN_LOCAL_DEDICATED
+                              : local_kind == CL_GLOBAL ? CLATTN_LOCAL_EMULATED
+                                                        : CLATTN_LOCAL_NONE;
+    info->max_work_group = max_group > UINT32_MAX ? UINT32_MAX : (uint32_t)max_group;
+    for (int i = 0; i < 3; i++)
+        info->max_work_item[i] = max_item[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)max_item[i];
+    info->has_fp16 = capabilities_have(caps, "cl_khr_fp16");
+    info->has_fp64 = fp64 != 0;
+    info->has_sub_groups =
+        capabilities_have(caps, "cl_khr_subgroups") || capabilities_have(caps, "cl_intel_subgroups");
+    info->unified_memory = unified != CL_FALSE;
+    info->out_of_order = (queue & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
+    info->base_address_align = align_bits / 8;
+    if (capabilities_have(caps, "cl_khr_device_uuid") &&
+        cl->clGetDeviceInfo(device, UUID_QUERY, sizeof info->uuid, info->uuid, NULL) != CL_SUCCESS)
+        memset(info->uuid, 0, sizeof info->uuid);
+    caps->quirks = quirks_of(info);
+    caps->lanes = usable_lanes(caps);
+    return CLATTN_SUCCESS;
+fail:
+    capabilities_clear(caps);
+    return status;
+}
+
+void capabilities_clear(struct capabilities *caps)
+{
+    const char *texts[] = {caps->info.platform, caps->info.name,    caps->info.vendor,
+                           caps->info.driver,   caps->info.version, caps->info.extensions};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free((char *)(uintptr_t)texts[i]);
+    memset(caps, 0, sizeof *caps);
+}
+
+bool capabilities_have(const struct capabilities *caps, const char *extension)
+{
+    size_t length = strlen(extension);
+    for (const char *at = caps->info.extensions; (at = strstr(at, extension)) != NULL; at += length) {
+        bool starts = at == caps->info.extensions || at[-1] == ' ';
+        if (starts && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+bool capabilities_on_cpu(const struct capabilities *caps)
+{
+    return caps->info.device_class == CLATTN_DEVICE_CPU || caps->info.device_class == CLATTN_DEVICE_POCL ||
+           caps->info.device_class == CLATTN_DEVICE_SOFTWARE;
+}

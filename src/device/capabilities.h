@@ -1,0 +1,35 @@
+/* One immutable capability record per device. */
+#ifndef CLATTN_DEVICE_CAPABILITIES_H
+#define CLATTN_DEVICE_CAPABILITIES_H
+
+#include <stdbool.h>
+
+#include "base/cl.h"
+#include "clattn/context.h"
+
+/* What is known to be wrong or different about a device, found by its names; see quirks.c. */
+enum quirk {
+    QUIRK_SLOW_COMPILER = 1u << 0, /* minutes for wide unrolled kernels: narrow vectors, smallest tiles */
+    QUIRK_SIMULATOR = 1u << 1,     /* a thousand times slower than a CPU: smallest everything */
+};
+
+struct capabilities {
+    clattn_device_info info; /* its strings are owned by this record */
+    cl_platform_id platform;
+    cl_device_id device;
+    unsigned quirks;         /* enum quirk */
+    uint32_t lanes;          /* floats in the widest vector that pays: 4, 8 or 16 */
+};
+
+/* Reads everything; on failure the thread's message names the query.  `caps` then needs no clearing. */
+clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
+                                struct capabilities *caps);
+void capabilities_clear(struct capabilities *caps);
+
+/* Whether the device has the extension of that exact name. */
+bool capabilities_have(const struct capabilities *caps, const char *extension);
+
+/* Whether the device computes on the processor's own cores (CPU or PoCL class, software rasterisers). */
+bool capabilities_on_cpu(const struct capabilities *caps);
+
+#endif

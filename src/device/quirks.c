@@ -1,0 +1,26 @@
+#include "device/quirks.h"
+
+#include <string.h>
+
+#include "device/capabilities.h"
+
+/* Matching rows add up.  Each says since when and why, so that it can go when the driver mends it. */
+static const struct {
+    const char *platform, *name; /* substrings; NULL matches all */
+    unsigned quirks;
+} table[] = {
+    /* Mesa 22.3, LLVM 15: a kernel with 24 float16 accumulators takes over four minutes, with float4 12 s. */
+    {NULL, "llvmpipe", QUIRK_SLOW_COMPILER},
+    /* Oclgrind interprets LLVM bitcode. */
+    {"Oclgrind", NULL, QUIRK_SIMULATOR},
+};
+
+unsigned quirks_of(const clattn_device_info *info)
+{
+    unsigned quirks = 0;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if ((!table[i].platform || strstr(info->platform, table[i].platform)) &&
+            (!table[i].name || strstr(info->name, table[i].name)))
+            quirks |= table[i].quirks;
+    return quirks;
+}

@@ -1,0 +1,42 @@
+/* From layouts to what kernels are told. */
+#ifndef CLATTN_OPS_ARRAYS_H
+#define CLATTN_OPS_ARRAYS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "clattn/layout.h"
+#include "inc/args.h"
+
+/* Lengths, batches and heads are ints in the kernels, with room for a tile's overshoot. */
+#define LENGTH_LIMIT ((size_t)INT32_MAX - 65536)
+
+/* The strides of a rank-4 layout (batch, head, row, col) and a binding's offset. */
+static inline array4 array4_of(const clattn_layout *layout, int64_t offset)
+{
+    array4 array = {offset, layout->stride[0], layout->stride[1], layout->stride[2], layout->stride[3]};
+    return array;
+}
+
+/* A storage type as the kernels' macros name it. */
+static inline const char *storage_token(int32_t dtype)
+{
+    switch (dtype) {
+    case CLATTN_F16: return "F16";
+    case CLATTN_BF16: return "BF16";
+    case CLATTN_BOOL: return "BOOL";
+    default: return "F32";
+    }
+}
+
+/* Aligns a mask of lower rank with `rank` dimensions by leading 1s: the extents and strides of each. */
+static inline void mask_align(const clattn_layout *mask, int rank, size_t *extent, int64_t *stride)
+{
+    int missing = rank - mask->rank;
+    for (int i = 0; i < rank; i++) {
+        extent[i] = i < missing ? 1 : mask->extent[i - missing];
+        stride[i] = extent[i] == 1 ? 0 : mask->stride[i - missing];
+    }
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* Choosing among an operator's solvers. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "plan/plan.h"
+
+/* Why `solver` may not even be asked, or NULL. */
+static const char *excluded(const clattn_context *context, const char *operator_name, const struct solver *solver,
+                            const char *forced)
+{
+    if (forced && strcmp(forced, solver->name) != 0)
+        return "another solver was asked for";
+    if (context_denies(context, operator_name, solver->name))
+        return "denied by the application";
+    return NULL;
+}
+
+clattn_status plan_supports(const clattn_context *context, const char *operator_name,
+                            const struct solver *const *table, size_t count, const void *problem,
+                            const char **reason)
+{
+    const char *why = "the operator has no solver";
+    for (size_t i = 0; i < count; i++) {
+        why = excluded(context, operator_name, table[i], NULL);
+        if (!why)
+            why = table[i]->refuse(context, problem, false);
+        if (!why)
+            return CLATTN_SUCCESS;
+    }
+    *reason = why;
+    return CLATTN_ERROR_UNSUPPORTED;
+}
+
+static void explain_choice(clattn_plan *plan)
+{
+    strbuf_printf(&plan->explain, "  %s: chosen;", plan->solver);
+    for (size_t i = 0; i < plan->kernel_count; i++) {
+        const struct plan_kernel *kernel = &plan->kernels[i];
+        strbuf_printf(&plan->explain, " kernel %s in work-groups of %zux%zux%zu,", kernel->name, kernel->local[0],
+                      kernel->local[1], kernel->local[2]);
+    }
+    strbuf_printf(&plan->explain, " workspace %zu bytes\n", plan->workspace);
+}
+
+clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table,
+                          size_t count, const void *problem, const clattn_plan_options *options)
+{
+    clattn_context *context = plan->context;
+    struct report *report = &context->device.report;
+    const clattn_device_info *info = &context->device.caps.info;
+    const char *forced = options->solver;
+    bool known = !forced;
+    char failure[512] = "no solver takes it";
+    strbuf_printf(&plan->explain, "%s on %s, %s\n", operator_name, info->platform, info->name);
+    for (size_t i = 0; i < count; i++) {
+        const struct solver *solver = table[i];
+        known = known || !strcmp(forced, solver->name);
+        if (plan->solver) {
+            strbuf_printf(&plan->explain, "  %s: not asked, the one before took it\n", solver->name);
+            continue;
+        }
+        const char *reason = excluded(context, operator_name, solver, forced);
+        if (!reason) {
+            reason = solver->refuse(context, problem, forced != NULL);
+            if (reason)
+                snprintf(failure, sizeof failure, "%s: %s", solver->name, reason);
+        }
+        if (reason) {
+            strbuf_printf(&plan->explain, "  %s: refused, %s\n", solver->name, reason);
+            continue;
+        }
+        clattn_status status = solver->prepare(plan);
+        if (status == CLATTN_SUCCESS)
+            status = plan_warm(plan);
+        if (status == CLATTN_SUCCESS) {
+            plan->solver = solver->name;
+            explain_choice(plan);
+            continue;
+        }
+        plan_drop_kernels(plan);
+        if (forced || (status != CLATTN_ERROR_UNSUPPORTED && status != CLATTN_ERROR_BUILD))
+            return status;
+        report_copy(report, failure, sizeof failure);
+        report_log(report, CLATTN_LOG_WARNING, "%s solver %s failed, trying the next: %s", operator_name, solver->name,
+                   failure);
+        strbuf_printf(&plan->explain, "  %s: failed, %s\n", solver->name, failure);
+    }
+    if (plan->explain.failed)
+        return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    if (!known)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\"", operator_name, forced);
+    if (!plan->solver)
+        return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: %s", operator_name, failure);
+    return CLATTN_SUCCESS;
+}

@@ -1,0 +1,41 @@
+/* The context's inside, for plans and operators. */
+#ifndef CLATTN_PLAN_CONTEXT_H
+#define CLATTN_PLAN_CONTEXT_H
+
+#include <stdatomic.h>
+
+#include "device/device.h"
+#include "base/strbuf.h"
+#include "plan/plan_cache.h"
+#include "plan/workspace.h"
+#include "program/program.h"
+
+struct clattn_context {
+    atomic_int references; /* the application's one, and one for each plan */
+    struct device device;
+    cl_command_queue queue; /* retained */
+    struct program_cache programs;
+    struct plan_cache plans; /* released with the application's reference: its plans hold references too */
+    struct workspace_pool workspaces;
+    mtx_t warm_lock;              /* over the two objects below, made at the first plan */
+    cl_command_queue warm_queue;  /* the private queue that runs kernels once */
+    cl_mem warm_buffer;           /* what their pointer arguments point to */
+    char **denied;                /* solvers that no plan may choose */
+    size_t denied_count;
+    clattn_clblast_mode clblast;
+};
+
+void context_retain(clattn_context *context);
+/* Gives back one reference; the last one destroys. */
+void context_drop(clattn_context *context);
+
+/* SUCCESS, or INVALID_ARGUMENT for NULL, or FORKED in another process than the one that made the context. */
+clattn_status context_check(clattn_context *context);
+
+/* Whether the application denied the solver "operator/solver". */
+bool context_denies(const clattn_context *context, const char *operator_name, const char *solver);
+
+/* The private queue and dummy buffer for running kernels once, made on first use; call with warm_lock held. */
+clattn_status context_warm_objects(clattn_context *context);
+
+#endif

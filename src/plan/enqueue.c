@@ -1,0 +1,223 @@
+#include "plan/enqueue.h"
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+
+bool binding_is_none(const clattn_binding *binding)
+{
+    return binding->kind == CLATTN_BINDING_BUFFER && !binding->buffer;
+}
+
+static clattn_status check_buffer(clattn_context *context, cl_mem buffer, enum binding_access access,
+                                  const char *name, size_t *bytes)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct report *report = &context->device.report;
+    const struct cl_table *cl = &context->device.cl;
+    cl_context owner;
+    cl_mem_flags flags;
+    TRY_CL(report, "clGetMemObjectInfo",
+           cl->clGetMemObjectInfo(buffer, CL_MEM_CONTEXT, sizeof owner, &owner, NULL));
+    TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_SIZE, sizeof *bytes, bytes, NULL));
+    TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_FLAGS, sizeof flags, &flags, NULL));
+    if (owner != context->device.context)
+        return report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "%s: the buffer is of another OpenCL context", name);
+    if (access == BINDING_WRITE && (flags & CL_MEM_READ_ONLY))
+        return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not write this buffer", name);
+    if (access == BINDING_READ && (flags & CL_MEM_WRITE_ONLY))
+        return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not read this buffer", name);
+fail:
+    return status;
+}
+
+clattn_status binding_check(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
+                            const size_t *extent, enum binding_access access, const char *name)
+{
+    struct report *report = &context->device.report;
+    size_t bytes = 0, element = clattn_dtype_size((clattn_dtype)layout->dtype);
+    int64_t lowest, highest;
+    if (binding->kind == CLATTN_BINDING_SVM) {
+        if (!binding->svm)
+            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the SVM pointer is NULL", name);
+        if (!context->device.cl.clSetKernelArgSVMPointer || context->device.caps.info.opencl_version < 200)
+            return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: the device has no shared virtual memory", name);
+    } else if (binding->kind != CLATTN_BINDING_BUFFER) {
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: unknown binding kind %d", name,
+                            (int)binding->kind);
+    } else if (!binding->buffer) {
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: no buffer is bound", name);
+    }
+    for (int32_t i = 0; i < layout->rank; i++)
+        if (extent[i] == 0)
+            return CLATTN_SUCCESS;
+    if (!layout_reach(layout, extent, binding->offset, &lowest, &highest))
+        return report_error(report, CLATTN_ERROR_OVERFLOW, "%s: the offset overflows", name);
+    if (binding->kind == CLATTN_BINDING_SVM)
+        return CLATTN_SUCCESS;
+    clattn_status status = check_buffer(context, binding->buffer, access, name, &bytes);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    if (lowest < 0 || (uint64_t)highest >= bytes / element)
+        return report_error(report, CLATTN_ERROR_BUFFER_TOO_SMALL,
+                            "%s: elements %lld to %lld are addressed, the buffer holds %zu", name, (long long)lowest,
+                            (long long)highest, bytes / element);
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_queue(struct chain *chain)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_context *context = chain->context;
+    struct report *report = &context->device.report;
+    const struct cl_table *cl = &context->device.cl;
+    cl_context owner;
+    cl_device_id device;
+    cl_command_queue_properties properties;
+    TRY_CL(report, "clGetCommandQueueInfo",
+           cl->clGetCommandQueueInfo(chain->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
+    chain->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    if (chain->queue == context->queue)
+        return CLATTN_SUCCESS;
+    TRY_CL(report, "clGetCommandQueueInfo",
+           cl->clGetCommandQueueInfo(chain->queue, CL_QUEUE_CONTEXT, sizeof owner, &owner, NULL));
+    TRY_CL(report, "clGetCommandQueueInfo",
+           cl->clGetCommandQueueInfo(chain->queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
+    if (owner != context->device.context || device != context->device.caps.device)
+        status = report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "the queue is of another OpenCL context or device");
+fail:
+    return status;
+}
+
+static clattn_status check_waits(struct chain *chain)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct report *report = &chain->context->device.report;
+    if (!chain->wait_count != !chain->wait_list)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "wait_count and wait_list contradict each other");
+    for (cl_uint i = 0; i < chain->wait_count; i++) {
+        cl_context owner;
+        if (!chain->wait_list[i])
+            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "wait_list[%u] is NULL", i);
+        TRY_CL(report, "clGetEventInfo",
+               chain->context->device.cl.clGetEventInfo(chain->wait_list[i], CL_EVENT_CONTEXT, sizeof owner, &owner,
+                                                        NULL));
+        if (owner != chain->context->device.context)
+            return report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "wait_list[%u] is of another OpenCL context", i);
+    }
+fail:
+    return status;
+}
+
+clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue, cl_uint wait_count,
+                          const cl_event *wait_list, const cl_event *event, size_t workspace,
+                          const clattn_binding *given)
+{
+    clattn_status status;
+    *chain = (struct chain){.context = context,
+                            .queue = queue ? queue : context->queue,
+                            .wait_count = wait_count,
+                            .wait_list = wait_list,
+                            .needs_event = event != NULL};
+    TRY(check_queue(chain));
+    TRY(check_waits(chain));
+    if (!workspace)
+        return CLATTN_SUCCESS;
+    if (given && !binding_is_none(given)) {
+        clattn_layout bytes = {.dtype = CLATTN_U8, .rank = 1, .extent = {workspace}, .stride = {1}};
+        TRY(binding_check(context, given, &bytes, &workspace, BINDING_WRITE, "workspace"));
+        if (given->offset % 128)
+            return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
+                                "workspace: the offset %lld is no multiple of 128 bytes", (long long)given->offset);
+        chain->workspace = *given;
+        return CLATTN_SUCCESS;
+    }
+    TRY(workspace_lease(&context->workspaces, workspace, chain->queue, chain->in_order, &chain->lease));
+    chain->workspace = clattn_binding_buffer(chain->lease.buffer, 0);
+    chain->needs_event = true;
+fail:
+    return status;
+}
+
+void chain_step(const struct chain *chain, bool last, struct step *step)
+{
+    bool chained = chain->started && !chain->in_order && chain->last;
+    step->wait_count = chained ? 1 : chain->started ? 0 : chain->wait_count;
+    step->wait_list = chained ? &chain->last : chain->started ? NULL : chain->wait_list;
+    step->made = NULL;
+    step->event = (last ? chain->needs_event : !chain->in_order) ? &step->made : NULL;
+}
+
+void chain_stepped(struct chain *chain, struct step *step)
+{
+    if (chain->last)
+        chain->context->device.cl.clReleaseEvent(chain->last);
+    chain->last = step->made;
+    chain->started = true;
+}
+
+static cl_int bind_pointer(const struct cl_table *cl, cl_kernel kernel, cl_uint index, const clattn_binding *binding)
+{
+    return binding->kind == CLATTN_BINDING_SVM
+               ? cl->clSetKernelArgSVMPointer(kernel, index, binding->svm)
+               : cl->clSetKernelArg(kernel, index, sizeof(cl_mem), &binding->buffer);
+}
+
+clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel,
+                           const clattn_binding *const *bindings, const void *args, const size_t groups[3],
+                           bool last)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct report *report = &chain->context->device.report;
+    const struct cl_table *cl = &chain->context->device.cl;
+    struct step step;
+    size_t global[3];
+    for (int i = 0; i < 3; i++)
+        if (!size_mul(groups[i], kernel->local[i], &global[i]))
+            return report_error(report, CLATTN_ERROR_OVERFLOW, "%s: too many work-items", kernel->name);
+    for (cl_uint i = 0; i < kernel->pointers; i++)
+        TRY_CL(report, "clSetKernelArg", bind_pointer(cl, kernel->handle, i, bindings[i]));
+    TRY_CL(report, "clSetKernelArg",
+           cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, args));
+    chain_step(chain, last, &step);
+    TRY_CL(report, "clEnqueueNDRangeKernel",
+           cl->clEnqueueNDRangeKernel(chain->queue, kernel->handle, 3, NULL, global, kernel->local, step.wait_count,
+                                      step.wait_list, step.event));
+    chain_stepped(chain, &step);
+fail:
+    return status;
+}
+
+clattn_status chain_marker(struct chain *chain)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct step step;
+    chain_step(chain, true, &step);
+    if (!step.event)
+        return CLATTN_SUCCESS;
+    TRY_CL(&chain->context->device.report, "clEnqueueMarkerWithWaitList",
+           chain->context->device.cl.clEnqueueMarkerWithWaitList(chain->queue, step.wait_count, step.wait_list,
+                                                                 step.event));
+    chain_stepped(chain, &step);
+fail:
+    return status;
+}
+
+clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *event)
+{
+    const struct cl_table *cl = &chain->context->device.cl;
+    /* After a failure half-way an in-order queue has no event yet that says when the workspace is free. */
+    if (chain->lease.workspace && chain->started && !chain->last &&
+        cl->clEnqueueMarkerWithWaitList(chain->queue, 0, NULL, &chain->last) != CL_SUCCESS)
+        chain->last = NULL;
+    if (!chain->started || chain->last)
+        workspace_return(&chain->context->workspaces, &chain->lease, chain->queue, chain->last);
+    if (status == CLATTN_SUCCESS && event) {
+        *event = chain->last;
+        chain->last = NULL;
+    }
+    if (chain->last)
+        cl->clReleaseEvent(chain->last);
+    chain->last = NULL;
+    return status;
+}

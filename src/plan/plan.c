@@ -1,0 +1,174 @@
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "base/size.h"
+#include "base/try.h"
+
+#define MAX_ARGS_BYTES 1024
+
+void clattn_plan_options_init(clattn_plan_options *options)
+{
+    if (options) {
+        memset(options, 0, sizeof *options);
+        options->size = sizeof *options;
+    }
+}
+
+clattn_status plan_options_read(clattn_context *context, const clattn_plan_options *given,
+                                clattn_plan_options *options)
+{
+    clattn_plan_options_init(options);
+    if (!given)
+        return CLATTN_SUCCESS;
+    clattn_status status = struct_read(options, sizeof *options, sizeof *options, given);
+    if (status != CLATTN_SUCCESS)
+        report_error(&context->device.report, status, "clattn_plan_options.size is %zu, expected %zu", given->size,
+                     sizeof *options);
+    return status;
+}
+
+clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes, clattn_plan **result)
+{
+    clattn_plan *plan = calloc(1, bytes);
+    *result = NULL;
+    if (!plan || mtx_init(&plan->lock, mtx_plain) != thrd_success) {
+        free(plan);
+        return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    }
+    atomic_init(&plan->references, 1);
+    plan->number = number;
+    plan->context = context;
+    context_retain(context);
+    *result = plan;
+    return CLATTN_SUCCESS;
+}
+
+void plan_retain(clattn_plan *plan)
+{
+    atomic_fetch_add(&plan->references, 1);
+}
+
+void plan_drop_kernels(clattn_plan *plan)
+{
+    for (size_t i = 0; i < plan->kernel_count; i++) {
+        struct plan_kernel *kernel = &plan->kernels[i];
+        if (kernel->handle)
+            plan->context->device.cl.clReleaseKernel(kernel->handle);
+        program_release(&plan->context->programs, &kernel->program);
+        memset(kernel, 0, sizeof *kernel);
+    }
+    plan->kernel_count = 0;
+    plan->launches = 0;
+    plan->workspace = 0;
+}
+
+void clattn_plan_release(clattn_plan **handle)
+{
+    if (!handle || !*handle)
+        return;
+    clattn_plan *plan = *handle;
+    *handle = NULL;
+    if (atomic_fetch_sub(&plan->references, 1) != 1)
+        return;
+    if (plan->clear)
+        plan->clear(plan);
+    plan_drop_kernels(plan);
+    strbuf_clear(&plan->explain);
+    mtx_destroy(&plan->lock);
+    context_drop(plan->context);
+    free(plan);
+}
+
+clattn_status plan_add_kernel(clattn_plan *plan, const char *file, const char *options, const char *name,
+                              cl_uint pointers, size_t args_bytes, const size_t local[3])
+{
+    clattn_status status;
+    struct device *device = &plan->context->device;
+    struct plan_kernel *kernel = &plan->kernels[plan->kernel_count];
+    size_t limit, items = local[0] * local[1] * local[2];
+    if (plan->kernel_count == PLAN_KERNELS || args_bytes > MAX_ARGS_BYTES)
+        return report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow");
+    plan->kernel_count++;
+    kernel->name = name;
+    kernel->pointers = pointers;
+    kernel->args_bytes = args_bytes;
+    memcpy(kernel->local, local, sizeof kernel->local);
+    TRY(program_get(&plan->context->programs, file, options, &kernel->program));
+    TRY(program_kernel(&plan->context->programs, kernel->program, name, &kernel->handle));
+    TRY_CL(&device->report, "clGetKernelWorkGroupInfo",
+           device->cl.clGetKernelWorkGroupInfo(kernel->handle, device->caps.device, CL_KERNEL_WORK_GROUP_SIZE,
+                                               sizeof limit, &limit, NULL));
+    if (items > limit)
+        status = report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
+                              "%s needs work-groups of %zu items, this device gives it %zu", name, items, limit);
+fail:
+    return status;
+}
+
+static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *kernel)
+{
+    static const unsigned char zeros[MAX_ARGS_BYTES];
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_context *context = plan->context;
+    struct report *report = &context->device.report;
+    const struct cl_table *cl = &context->device.cl;
+    for (cl_uint i = 0; i < kernel->pointers; i++)
+        TRY_CL(report, "clSetKernelArg",
+               cl->clSetKernelArg(kernel->handle, i, sizeof(cl_mem), &context->warm_buffer));
+    TRY_CL(report, "clSetKernelArg",
+           cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, zeros));
+    TRY_CL(report, "clEnqueueNDRangeKernel",
+           cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, kernel->local, kernel->local, 0,
+                                      NULL, NULL));
+fail:
+    return status;
+}
+
+clattn_status plan_warm(clattn_plan *plan)
+{
+    clattn_status status;
+    clattn_context *context = plan->context;
+    mtx_lock(&context->warm_lock);
+    TRY(context_warm_objects(context));
+    for (size_t i = 0; i < plan->kernel_count; i++)
+        TRY(warm_kernel(plan, &plan->kernels[i]));
+    TRY_CL(&context->device.report, "clFinish", context->device.cl.clFinish(context->warm_queue));
+    for (size_t i = 0; i < plan->kernel_count; i++)
+        program_save(&context->programs, plan->kernels[i].program);
+fail:
+    mtx_unlock(&context->warm_lock);
+    return status;
+}
+
+clattn_status plan_check(clattn_plan *plan, enum operator_number number)
+{
+    if (!plan)
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
+    if (plan->number != number)
+        return report_error(&plan->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "the plan is of another operator");
+    return context_check(plan->context);
+}
+
+size_t clattn_plan_workspace_size(const clattn_plan *plan)
+{
+    return plan ? plan->workspace : 0;
+}
+
+const char *clattn_plan_solver(const clattn_plan *plan)
+{
+    return plan ? plan->solver : NULL;
+}
+
+const char *clattn_plan_explain(const clattn_plan *plan)
+{
+    return plan && plan->explain.text ? plan->explain.text : "";
+}
+
+size_t clattn_plan_kernel_count(const clattn_plan *plan)
+{
+    return plan ? plan->launches : 0;
+}

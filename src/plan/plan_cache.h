@@ -1,0 +1,31 @@
+/* The plans of the one-call forms: the most recently used ones of a context. */
+#ifndef CLATTN_PLAN_PLAN_CACHE_H
+#define CLATTN_PLAN_PLAN_CACHE_H
+
+#include <stdint.h>
+#include <threads.h>
+
+#include "clattn/plan.h"
+
+struct plan_cache_entry;
+
+/* Thread-safe.  Each entry holds a reference to its plan, which holds one to the context. */
+struct plan_cache {
+    mtx_t lock;
+    struct plan_cache_entry *first; /* most recently used first */
+    uint32_t count, capacity;
+};
+
+clattn_status plan_cache_init(struct plan_cache *cache, uint32_t capacity);
+void plan_cache_empty(struct plan_cache *cache);
+void plan_cache_clear(struct plan_cache *cache);
+
+/* The plan for a normalised description of `bytes` bytes, with a reference for the caller; NULL if there is none.
+ * Descriptions of different operators differ, since each begins with its operator's number (plan.h). */
+clattn_plan *plan_cache_find(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes);
+
+/* Keeps the plan, dropping the least recently used one above capacity.  Out of memory keeps nothing. */
+void plan_cache_add(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes,
+                    clattn_plan *plan);
+
+#endif

@@ -1,0 +1,37 @@
+/* Scratch memory for enqueues that bring none: buffers that are given back by the event of the work. */
+#ifndef CLATTN_PLAN_WORKSPACE_H
+#define CLATTN_PLAN_WORKSPACE_H
+
+#include "device/device.h"
+
+struct workspace;
+
+/* Thread-safe. */
+struct workspace_pool {
+    mtx_t lock;
+    struct device *device;
+    struct workspace *first;
+    size_t held, limit; /* bytes */
+};
+
+/* A buffer leased for one enqueue. */
+struct workspace_lease {
+    struct workspace *workspace; /* NULL: none leased */
+    cl_mem buffer;
+};
+
+clattn_status workspace_pool_init(struct workspace_pool *pool, struct device *device, size_t limit);
+void workspace_pool_clear(struct workspace_pool *pool);
+
+/* Leases at least `bytes` for work on `queue`.  A buffer is free when the event it was given back with has
+ * completed, and at once for further work on the same in-order queue, which runs after that event anyway.  Never
+ * waits: BUSY when the limit leaves no room.  Other statuses: OUT_OF_MEMORY, OPENCL. */
+clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_command_queue queue, bool in_order,
+                              struct workspace_lease *lease);
+
+/* Gives back, once all work that uses it is enqueued on `queue`: the buffer is free when `event` has completed
+ * (NULL: at once, nothing used it).  The pool retains both until then. */
+void workspace_return(struct workspace_pool *pool, struct workspace_lease *lease, cl_command_queue queue,
+                      cl_event event);
+
+#endif

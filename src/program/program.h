@@ -1,0 +1,47 @@
+/* Programs: a kernel file of cl/ specialised by -D options, built once per context. */
+#ifndef CLATTN_PROGRAM_PROGRAM_H
+#define CLATTN_PROGRAM_PROGRAM_H
+
+#include "device/device.h"
+#include "program/binary_cache.h"
+
+/* A built program.  Shared by all plans that use it; immutable but for its reference count. */
+struct program;
+
+/* A context's programs.  Thread-safe: one lock over lookup and build, so that two threads never build one
+ * program twice. */
+struct program_cache {
+    mtx_t lock;
+    struct device *device;
+    char *kernel_dir; /* NULL: the embedded sources */
+    struct binary_cache binaries;
+    struct program *first; /* most recently used first */
+    size_t count;
+    clattn_program_statistics statistics;
+};
+
+/* `params` gives kernel_dir and the cache's fields.  Returns INVALID_ARGUMENT, IO (kernel_dir is unreadable) or
+ * OUT_OF_MEMORY. */
+clattn_status program_cache_init(struct program_cache *cache, struct device *device,
+                                 const clattn_context_params *params);
+void program_cache_clear(struct program_cache *cache);
+
+/* The program of `file` with `options` (a leading-blank list of -D…): from memory, from the binary cache, or
+ * built.  The caller releases it.  A build that failed is remembered and fails again at once with its log.
+ * Returns BUILD, OPENCL, OUT_OF_MEMORY, IO, INTERNAL. */
+clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
+                          struct program **program);
+void program_release(struct program_cache *cache, struct program **program);
+
+/* A new kernel of the program; the caller releases it. */
+clattn_status program_kernel(struct program_cache *cache, struct program *program, const char *name,
+                             cl_kernel *kernel);
+
+/* Saves the program's binary unless it came from the cache or was saved before.  Call it when its kernels have
+ * run once: PoCL compiles at the first launch, Mali when a kernel is created, and the binary holds that work. */
+void program_save(struct program_cache *cache, struct program *program);
+
+/* The options that every build gets, before the -D list: a test reads it for what must never be there. */
+extern const char program_base_options[];
+
+#endif

@@ -1,0 +1,106 @@
+#include "program/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "base/try.h"
+
+#define SOURCE_LIMIT (1024 * 1024)
+#define MAX_INCLUDES 32
+#define MAX_NAME 128
+
+struct expansion {
+    struct report *report;
+    const char *folder;
+    struct strbuf *text;
+    char seen[MAX_INCLUDES][MAX_NAME];
+    size_t seen_count;
+};
+
+/* The text of one file; *owned is what to free. */
+static clattn_status find_text(struct expansion *expansion, const char *name, const char **text, char **owned)
+{
+    if (!expansion->folder) {
+        for (size_t i = 0; i < embedded_source_count; i++)
+            if (!strcmp(embedded_sources[i].name, name)) {
+                *text = embedded_sources[i].text;
+                return CLATTN_SUCCESS;
+            }
+        return report_error(expansion->report, CLATTN_ERROR_INTERNAL, "no embedded kernel source \"%s\"", name);
+    }
+    struct strbuf path = {0};
+    size_t bytes;
+    strbuf_printf(&path, "%s/%s", expansion->folder, name);
+    if (path.failed)
+        return report_error(expansion->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a path");
+    clattn_status status = CLATTN_SUCCESS;
+    if (os_read_file(path.text, SOURCE_LIMIT, owned, &bytes))
+        *text = *owned;
+    else
+        status = report_error(expansion->report, CLATTN_ERROR_IO, "cannot read the kernel source \"%s\"", path.text);
+    strbuf_clear(&path);
+    return status;
+}
+
+/* If `line` is `#include "name"`, copies the name out. */
+static bool parse_include(const char *line, size_t length, char name[MAX_NAME])
+{
+    static const char directive[] = "#include \"";
+    if (length < sizeof directive || strncmp(line, directive, sizeof directive - 1) != 0)
+        return false;
+    const char *start = line + sizeof directive - 1;
+    const char *end = memchr(start, '"', length - (sizeof directive - 1));
+    if (!end || end - start >= MAX_NAME)
+        return false;
+    memcpy(name, start, (size_t)(end - start));
+    name[end - start] = '\0';
+    return true;
+}
+
+static bool first_time(struct expansion *expansion, const char *name)
+{
+    for (size_t i = 0; i < expansion->seen_count; i++)
+        if (!strcmp(expansion->seen[i], name))
+            return false;
+    if (expansion->seen_count == MAX_INCLUDES)
+        return false;
+    snprintf(expansion->seen[expansion->seen_count++], MAX_NAME, "%s", name);
+    return true;
+}
+
+static clattn_status expand(struct expansion *expansion, const char *name)
+{
+    clattn_status status;
+    const char *text = NULL;
+    char *owned = NULL;
+    char included[MAX_NAME];
+    int number = 0;
+    TRY(find_text(expansion, name, &text, &owned));
+    strbuf_printf(expansion->text, "#line 1 \"%s\"\n", name);
+    for (const char *line = text; *line;) {
+        const char *newline = strchr(line, '\n');
+        size_t length = newline ? (size_t)(newline - line) + 1 : strlen(line);
+        number++;
+        if (parse_include(line, length, included)) {
+            if (first_time(expansion, included))
+                TRY(expand(expansion, included));
+            strbuf_printf(expansion->text, "#line %d \"%s\"\n", number + 1, name);
+        } else {
+            strbuf_append(expansion->text, line, length);
+        }
+        line += length;
+    }
+    if (expansion->text->failed)
+        status = report_error(expansion->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for kernel sources");
+fail:
+    free(owned);
+    return status;
+}
+
+clattn_status source_expand(struct report *report, const char *folder, const char *name, struct strbuf *text)
+{
+    struct expansion expansion = {.report = report, .folder = folder, .text = text};
+    return expand(&expansion, name);
+}
