@@ -43,6 +43,7 @@ typedef struct attention_args {
 typedef struct matmul_args {
     array4 a, b, c;          /* (batch, -, row, col) */
     args_long bias_offset, bias_col;
+    args_long packed_offset; /* where matmul_cpu's packed panels start in the workspace, in floats */
     int batch;               /* 0: nothing to do, return at once */
     int m, n, k;
 } matmul_args;

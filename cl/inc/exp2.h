@@ -17,6 +17,7 @@
 #ifndef CLATTN_INC_EXP2_H
 #define CLATTN_INC_EXP2_H
 
+#include "inc/fma.h"
 #include "inc/vector.h"
 
 #define EXP2_MAGIC 12583039.0f
@@ -37,11 +38,11 @@ static inline floatv exp2v(floatv x)
     x = select(x, lowest, lowest > x);
     floatv t = x + EXP2_MAGIC;
     floatv f = x - (t - EXP2_MAGIC);
-    floatv p = fma((floatv)(EXP2_C5), f, (floatv)(EXP2_C4));
-    p = fma(p, f, (floatv)(EXP2_C3));
-    p = fma(p, f, (floatv)(EXP2_C2));
-    p = fma(p, f, (floatv)(EXP2_C1));
-    p = fma(p, f, (floatv)(1.0f));
+    floatv p = FMA((floatv)(EXP2_C5), f, (floatv)(EXP2_C4));
+    p = FMA(p, f, (floatv)(EXP2_C3));
+    p = FMA(p, f, (floatv)(EXP2_C2));
+    p = FMA(p, f, (floatv)(EXP2_C1));
+    p = FMA(p, f, (floatv)(1.0f));
     return p * AS_FLOATV(AS_INTV(t) << 23);
 }
 
@@ -50,11 +51,11 @@ static inline float exp2s(float x)
     x = EXP2_LOWEST > x ? EXP2_LOWEST : x;
     float t = x + EXP2_MAGIC;
     float f = x - (t - EXP2_MAGIC);
-    float p = fma(EXP2_C5, f, EXP2_C4);
-    p = fma(p, f, EXP2_C3);
-    p = fma(p, f, EXP2_C2);
-    p = fma(p, f, EXP2_C1);
-    p = fma(p, f, 1.0f);
+    float p = FMA(EXP2_C5, f, EXP2_C4);
+    p = FMA(p, f, EXP2_C3);
+    p = FMA(p, f, EXP2_C2);
+    p = FMA(p, f, EXP2_C1);
+    p = FMA(p, f, 1.0f);
     return p * as_float(as_int(t) << 23);
 }
 

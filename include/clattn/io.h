@@ -1,14 +1,14 @@
 /* libclattn-io: strict readers of .npy and safetensors files, and a writer of .npy.
  *
- * A second library: it needs jansson and nothing of OpenCL's, and libclattn itself opens no tensor file: it asks
- * for tensors by name through a clattn_tensor_lookup.
+ * A second library: it needs jansson and nothing of OpenCL's, and libclattn itself opens no tensor file: it
+ * asks for tensors by name through a clattn_tensor_lookup.
  *
  * For the whole header: functions have no global state and may be called from any number of threads at once.
  * They block for as long as the file system does.  Paths are NUL-terminated and go to the operating system as
  * they are.  A function that fails leaves its outputs as "nothing" (a NULL handle, a zeroed tensor), owns
- * nothing, and has written one line to `error`.  Files are untrusted: whatever their bytes, a reader returns a
- * status, and before the sizes in a header have been checked against the file's own size it allocates no more
- * than is said below. */
+ * nothing, and has written one line to `error`.  Files are untrusted: whatever their bytes, a reader returns
+ * a status, and before the sizes in a header have been checked against the file's own size it allocates no
+ * more than is said below. */
 #ifndef CLATTN_IO_H
 #define CLATTN_IO_H
 
@@ -21,15 +21,16 @@
 CLATTN_BEGIN_DECLS
 
 /* Why a call failed: one line without a newline that names the file, the value found and what was expected.
- * Written only on failure, always terminated; control characters, and in what is quoted from a file all but ASCII,
- * appear as '?'.  A plain value of the caller's, one per thread; every `error` parameter here may be NULL. */
+ * Written only on failure, always terminated; control characters, and in what is quoted from a file all but
+ * ASCII, appear as '?'.  A plain value of the caller's, one per thread; every `error` parameter here may be
+ * NULL. */
 typedef struct clattn_io_error {
     char message[512];
 } clattn_io_error;
 
-/* An array in host memory, in C order without gaps.  A plain value that borrows: `data` belongs to whatever gave
- * the tensor and lives as long as that does.  A zeroed tensor (dtype CLATTN_DTYPE_NONE, data NULL) means "there
- * is no such tensor".  A scalar has rank 0 and one element. */
+/* An array in host memory, in C order without gaps.  A plain value that borrows: `data` belongs to whatever
+ * gave the tensor and lives as long as that does.  A zeroed tensor (dtype CLATTN_DTYPE_NONE, data NULL) means
+ * "there is no such tensor".  A scalar has rank 0 and one element. */
 typedef struct clattn_host_tensor {
     int32_t dtype; /* clattn_dtype */
     int32_t rank;  /* 0 … CLATTN_MAX_RANK */
@@ -50,8 +51,8 @@ typedef clattn_status (*clattn_tensor_lookup)(void *user, const char *name, clat
  * close: any number of threads may read it. */
 typedef struct clattn_npy clattn_npy;
 
-/* Reads the file at `path`: a regular file in NumPy's format, version 1.0, 2.0 or 3.0, in C order, with at most
- * CLATTN_MAX_RANK dimensions, whose data ends exactly where the file does.
+/* Reads the file at `path`: a regular file in NumPy's format, version 1.0, 2.0 or 3.0, in C order, with at
+ * most CLATTN_MAX_RANK dimensions, whose data ends exactly where the file does.
  *
  *   descr    <f4  <f2  <f8  <u2   |b1   <i4  <i8  |u1 |i1
  *   dtype    F32  F16  F64  BF16  BOOL  I32  I64  U8  I8
@@ -61,26 +62,27 @@ typedef struct clattn_npy clattn_npy;
  * 64 bytes.
  *
  * CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: `path` or `npy` is NULL; CLATTN_ERROR_IO: not there, not
- * readable, not a regular file, or shorter by the time it was read; CLATTN_ERROR_FORMAT: not a well-formed .npy
- * file; CLATTN_ERROR_UNSUPPORTED: well formed, but of another version, element type, byte order, order or rank;
- * CLATTN_ERROR_OVERFLOW: the extents' product; CLATTN_ERROR_OUT_OF_MEMORY. */
+ * readable, not a regular file, or shorter by the time it was read; CLATTN_ERROR_FORMAT: not a well-formed
+ * .npy file; CLATTN_ERROR_UNSUPPORTED: well formed, but of another version, element type, byte order, order
+ * or rank; CLATTN_ERROR_OVERFLOW: the extents' product; CLATTN_ERROR_OUT_OF_MEMORY. */
 CLATTN_API clattn_status clattn_npy_open(const char *path, clattn_npy **npy, clattn_io_error *error);
 
-/* The file's array, valid until clattn_npy_close.  Never fails; NULL gives a zeroed tensor.  Does not block. */
+/* The file's array, valid until clattn_npy_close.  Never fails; NULL gives a zeroed tensor. */
 CLATTN_API clattn_host_tensor clattn_npy_tensor(const clattn_npy *npy);
 
-/* Frees *npy and sets it to NULL.  NULL and a pointer to NULL are accepted.  No thread may use *npy any more. */
+/* Frees *npy and sets it to NULL.  NULL and a pointer to NULL are accepted.  No thread may use it any more. */
 CLATTN_API void clattn_npy_close(clattn_npy **npy);
 
 /* Writes an array as a .npy file, version 1.0, its data starting at a multiple of 64 bytes.
- * `rank` is 0 … CLATTN_MAX_RANK; `extent` has that many values (NULL is accepted for rank 0); `data` holds the
- * elements in C order (NULL is accepted where there are none).  CLATTN_BF16 is written as unsigned 16-bit
+ * `rank` is 0 … CLATTN_MAX_RANK; `extent` has that many values (NULL is accepted for rank 0); `data` holds
+ * the elements in C order (NULL is accepted where there are none).  CLATTN_BF16 is written as unsigned 16-bit
  * integers.
  *
- * The file appears whole or not at all: a temporary file in the same folder is written and then renamed.  A file
- * that was there is replaced and its permissions are kept; a symbolic link to one is followed.  After a failure
- * the old file is untouched and the temporary one is gone.  Nothing is flushed to the disk itself: a crash of
- * the *machine* may lose the new file.  Where `path` is a device or pipe, the bytes are written to it directly.
+ * The file appears whole or not at all: a temporary file in the same folder is written and then renamed.  A
+ * file that was there is replaced and its permissions are kept; a symbolic link to one is followed.  After a
+ * failure the old file is untouched and the temporary one is gone.  Nothing is flushed to the disk itself: a
+ * crash of the *machine* may lose the new file.  Where `path` is a device or pipe, the bytes are written to
+ * it directly.
  *
  * CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: a NULL, or a dtype or rank outside the above;
  * CLATTN_ERROR_OVERFLOW: the extents' product; CLATTN_ERROR_IO: the folder or file can't be written (the
@@ -90,29 +92,29 @@ CLATTN_API clattn_status clattn_npy_write(const char *path, clattn_dtype dtype, 
 
 /* ---- safetensors ---- */
 
-/* One safetensors file: its checked table of tensors, and its data mapped into memory.  Owns both; tensors and
- * names that it gives live until it is closed.  Immutable between open and close: any number of threads may
- * read it.
+/* One safetensors file: its checked table of tensors, and its data mapped into memory.  Owns both; tensors
+ * and names that it gives live until it is closed.  Immutable between open and close: any number of threads
+ * may read it.
  *
  * The data is mapped, not copied.  While it is open, nobody may shorten the file (touching what is gone is a
  * fatal signal, SIGBUS) or change it in place (the tensors would change with it); replacing it by renaming
  * another over it is harmless. */
 typedef struct clattn_safetensors clattn_safetensors;
 
-/* One line of the table.  `tensor` has dtype CLATTN_DTYPE_NONE, rank 0 and zero extents, but the right `bytes`
- * and `data`, where clattn has no such element type or the rank is over CLATTN_MAX_RANK.  A plain value that
- * borrows from the file's handle. */
+/* One line of the table.  `tensor` has dtype CLATTN_DTYPE_NONE, rank 0 and zero extents, but the right
+ * `bytes` and `data`, where clattn has no such element type or the rank is over CLATTN_MAX_RANK.  A plain
+ * value that borrows from the file's handle. */
 typedef struct clattn_safetensors_entry {
     const char *name;       /* UTF-8 */
     const char *dtype_name; /* the file's own spelling, as in "F32" or "F8_E4M3" */
     clattn_host_tensor tensor;
 } clattn_safetensors_entry;
 
-/* Opens the file at `path` and checks all of its header: a regular file; a JSON object from the header's first
- * byte, after it nothing but spaces; each tensor with exactly dtype, shape and data_offsets; the optional
- * "__metadata__" an object of strings (checked, not kept); no name twice; the tensors' data without overlap or
- * hole from the header's end to the file's; each length the product of the shape and the element's size (not
- * for element types that are unknown here).
+/* Opens the file at `path` and checks all of its header: a regular file; a JSON object from the header's
+ * first byte, after it nothing but spaces; each tensor with exactly dtype, shape and data_offsets; the
+ * optional "__metadata__" an object of strings (checked, not kept); no name twice; the tensors' data without
+ * overlap or hole from the header's end to the file's; each length the product of the shape and the element's
+ * size (not for element types that are unknown here).
  *
  * Limits: 100,000,000 bytes of header; 2,048 bytes of JSON for a name and as many for a description; and the
  * header is read piece by piece so that parsing and the table together stay below 1 MB, which is enough for
@@ -129,25 +131,25 @@ CLATTN_API clattn_status clattn_safetensors_open(const char *path, clattn_safete
 CLATTN_API size_t clattn_safetensors_count(const clattn_safetensors *file);
 
 /* Entry number `index` of the table, in the byte order of the names.  Does not block.
- * CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: a NULL, or `index` is not below the count (*entry is zeroed). */
+ * CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: a NULL, or `index` is not below the count (*entry is
+ * zeroed). */
 CLATTN_API clattn_status clattn_safetensors_at(const clattn_safetensors *file, size_t index,
                                                clattn_safetensors_entry *entry);
 
 /* The tensor of that name; a zeroed tensor if the file has none.  `data` may stand at any address: the format
- * promises no alignment, so copy it (or hand it to clEnqueueWriteBuffer) rather than dereference it as floats.
- * Does not block.
- * CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: `file`, `name` or `tensor` is NULL; CLATTN_ERROR_UNSUPPORTED:
- * it is there, with an element type or rank that clattn does not have. */
+ * promises no alignment, so copy it (or hand it to clEnqueueWriteBuffer) rather than dereference it as
+ * floats. Does not block. CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: `file`, `name` or `tensor` is NULL;
+ * CLATTN_ERROR_UNSUPPORTED: it is there, with an element type or rank that clattn does not have. */
 CLATTN_API clattn_status clattn_safetensors_find(const clattn_safetensors *file, const char *name,
                                                  clattn_host_tensor *tensor, clattn_io_error *error);
 
-/* clattn_safetensors_find as a clattn_tensor_lookup: `user` is the clattn_safetensors.  Tensors are valid until
- * the file is closed. */
+/* clattn_safetensors_find as a clattn_tensor_lookup: `user` is the clattn_safetensors.  Tensors are valid
+ * until the file is closed. */
 CLATTN_API clattn_status clattn_safetensors_lookup(void *user, const char *name, clattn_host_tensor *tensor,
                                                    clattn_io_error *error);
 
-/* Unmaps and frees *file and sets it to NULL; its tensors, names and messages about them are gone.  NULL and a
- * pointer to NULL are accepted.  No thread may use *file any more. */
+/* Unmaps and frees *file and sets it to NULL; its tensors, names and messages about them are gone.  NULL and
+ * a pointer to NULL are accepted.  No thread may use *file any more. */
 CLATTN_API void clattn_safetensors_close(clattn_safetensors **file);
 
 CLATTN_END_DECLS

@@ -77,7 +77,8 @@ typedef struct clattn_mha_args {
 /* What CLATTN_MHA_ARGS_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_mha_args_init(clattn_mha_args *args);
 
-/* The four calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
+/* The four calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  A solver asked
+ * for in the options is the attention's; the products choose theirs. */
 CLATTN_API clattn_status clattn_mha_supports(clattn_context *context, const clattn_mha_desc *desc,
                                              const char **reason);
 CLATTN_API clattn_status clattn_mha_plan_create(clattn_context *context, const clattn_mha_desc *desc,

@@ -82,21 +82,25 @@ void clattn_plan_release(clattn_plan **handle)
     free(plan);
 }
 
-clattn_status plan_add_kernel(clattn_plan *plan, const char *file, const char *options, const char *name,
+clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf *options, const char *name,
                               cl_uint pointers, size_t args_bytes, const size_t local[3])
 {
     clattn_status status;
     struct device *device = &plan->context->device;
     struct plan_kernel *kernel = &plan->kernels[plan->kernel_count];
     size_t limit, items = local[0] * local[1] * local[2];
-    if (plan->kernel_count == PLAN_KERNELS || args_bytes > MAX_ARGS_BYTES)
-        return report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow");
+    char *text = strbuf_take(options);
+    if (!text || plan->kernel_count == PLAN_KERNELS || args_bytes > MAX_ARGS_BYTES) {
+        status = text ? report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow")
+                      : report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
+        goto fail;
+    }
     plan->kernel_count++;
     kernel->name = name;
     kernel->pointers = pointers;
     kernel->args_bytes = args_bytes;
     memcpy(kernel->local, local, sizeof kernel->local);
-    TRY(program_get(&plan->context->programs, file, options, &kernel->program));
+    TRY(program_get(&plan->context->programs, file, text, &kernel->program));
     TRY(program_kernel(&plan->context->programs, kernel->program, name, &kernel->handle));
     TRY_CL(&device->report, "clGetKernelWorkGroupInfo",
            device->cl.clGetKernelWorkGroupInfo(kernel->handle, device->caps.device, CL_KERNEL_WORK_GROUP_SIZE,
@@ -105,6 +109,7 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, const char *o
         status = report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
                               "%s needs work-groups of %zu items, this device gives it %zu", name, items, limit);
 fail:
+    free(text);
     return status;
 }
 

@@ -45,9 +45,9 @@ struct clattn_plan {
 clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes, clattn_plan **plan);
 void plan_retain(clattn_plan *plan);
 
-/* Builds `file` with `options`, creates kernel `name` and checks that a work-group of local[0]*local[1]*local[2]
+/* Builds `file` with `options` (taken over and cleared), creates kernel `name` and checks that a work-group of local[0]*local[1]*local[2]
  * items fits it (UNSUPPORTED if not). */
-clattn_status plan_add_kernel(clattn_plan *plan, const char *file, const char *options, const char *name,
+clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf *options, const char *name,
                               cl_uint pointers, size_t args_bytes, const size_t local[3]);
 
 /* Drops the kernels again, so that another solver can try. */

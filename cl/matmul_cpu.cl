@@ -1,0 +1,212 @@
+#include "inc/args.h"
+#include "inc/storage.h"
+#include "inc/vector.h"
+
+#ifndef A_TYPE
+#define A_TYPE F32
+#endif
+#ifndef B_TYPE
+#define B_TYPE F32
+#endif
+#ifndef C_TYPE
+#define C_TYPE F32
+#endif
+#ifndef BIAS_TYPE
+#define BIAS_TYPE F32
+#endif
+#ifndef BIAS
+#define BIAS 0
+#endif
+#ifndef LANES_ALONG_M
+#define LANES_ALONG_M 0
+#endif
+#ifndef ROWS
+#define ROWS 12
+#endif
+#ifndef LANE_VECTORS
+#define LANE_VECTORS 2
+#endif
+#ifndef TILES
+#define TILES 8
+#endif
+#ifndef DEPTH
+#define DEPTH 256
+#endif
+#ifndef ROW_UNIT
+#define ROW_UNIT 0
+#endif
+#ifndef PACK_DEPTH
+#define PACK_DEPTH 256
+#endif
+
+#define PANEL (LANES * LANE_VECTORS)
+#define BLOCK (ROWS * TILES)
+
+#if LANES_ALONG_M
+#define ROW_TYPE B_TYPE
+#define LANE_TYPE A_TYPE
+#else
+#define ROW_TYPE A_TYPE
+#define LANE_TYPE B_TYPE
+#endif
+
+typedef struct side {
+    long offset, batch, stride, k;
+    int count;
+} side;
+
+static inline side lane_side(matmul_args a)
+{
+#if LANES_ALONG_M
+    side s = { a.a.offset, a.a.batch, a.a.row, a.a.col, a.m };
+#else
+    side s = { a.b.offset, a.b.batch, a.b.col, a.b.row, a.n };
+#endif
+    return s;
+}
+
+static inline side row_side(matmul_args a)
+{
+#if LANES_ALONG_M
+    side s = { a.b.offset, a.b.batch, a.b.col, a.b.row, a.n };
+#else
+    side s = { a.a.offset, a.a.batch, a.a.row, a.a.col, a.m };
+#endif
+    return s;
+}
+
+static inline void transpose(floatv *t)
+{
+    floatv u[LANES];
+
+#pragma unroll
+    for (int stage = 1; stage < LANES; stage *= 2) {
+#pragma unroll
+        for (int i = 0; i < LANES / 2; i++) {
+            u[2 * i].even = t[i].lo;
+            u[2 * i].odd = t[i + LANES / 2].lo;
+            u[2 * i + 1].even = t[i].hi;
+            u[2 * i + 1].odd = t[i + LANES / 2].hi;
+        }
+#pragma unroll
+        for (int i = 0; i < LANES; i++)
+            t[i] = u[i];
+    }
+}
+
+kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global float *packed, matmul_args a)
+{
+    if (a.batch == 0)
+        return;
+
+    const side s = lane_side(a);
+    const long panel = get_group_id(0);
+    const long batch = get_group_id(2);
+    const int from = (int)get_group_id(1) * PACK_DEPTH;
+    const int to = min(a.k, from + PACK_DEPTH);
+    const long panels = (s.count + PANEL - 1) / PANEL;
+
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        const int first = (int)panel * PANEL + v * LANES;
+        const int lanes = clamp(s.count - first, 0, LANES);
+        const global ELEMENT(LANE_TYPE) *in = source + s.offset + batch * s.batch + first * s.stride;
+        global float *out = packed + (batch * panels + panel) * a.k * PANEL + v * LANES;
+        int k = from;
+
+        if (lanes == LANES && s.stride == 1) {
+            for (; k < to; k++)
+                VSTORE(LOADV(LANE_TYPE, in, k * s.k), 0, out + (long)k * PANEL);
+        } else if (lanes == LANES && s.k == 1) {
+            for (; k + LANES <= to; k += LANES) {
+                floatv t[LANES];
+
+#pragma unroll
+                for (int i = 0; i < LANES; i++)
+                    t[i] = LOADV(LANE_TYPE, in, i * s.stride + k);
+                transpose(t);
+#pragma unroll
+                for (int i = 0; i < LANES; i++)
+                    VSTORE(t[i], 0, out + (long)(k + i) * PANEL);
+            }
+        }
+        for (; k < to; k++)
+            for (int i = 0; i < LANES; i++)
+                out[(long)k * PANEL + i] = i < lanes ? LOAD(LANE_TYPE, in, i * s.stride + k * s.k) : 0.0f;
+    }
+}
+
+kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global float *packed,
+#if BIAS
+                       const global ELEMENT(BIAS_TYPE) *bias,
+#endif
+                       global ELEMENT(C_TYPE) *c, matmul_args a)
+{
+    if (a.batch == 0)
+        return;
+
+    const side rows = row_side(a), lanes = lane_side(a);
+    const long panel = get_group_id(0), batch = get_group_id(2);
+    const long panels = (lanes.count + PANEL - 1) / PANEL;
+    const int row0 = (int)get_group_id(1) * BLOCK;
+    const int lane0 = (int)panel * PANEL;
+    const int row_count = min(BLOCK, rows.count - row0);
+    const int lane_count = min(PANEL, lanes.count - lane0);
+    const long row_k = ROW_UNIT ? 1 : rows.k;
+    const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch;
+    const global float *side_panel = packed + ((lanes.batch ? batch * panels : 0) + panel) * a.k * PANEL;
+    float state[BLOCK * PANEL];
+
+    for (int i = 0; i < (a.k ? 0 : BLOCK * PANEL); i++)
+        state[i] = 0.0f;
+    for (int k0 = 0; k0 < a.k; k0 += DEPTH) {
+        const int depth = min(DEPTH, a.k - k0);
+
+        for (int t = 0; t < row_count; t += ROWS) {
+            floatv acc[ROWS][LANE_VECTORS];
+            const global ELEMENT(ROW_TYPE) *p[ROWS];
+            const global float *q = side_panel + (long)k0 * PANEL;
+            private float *out = state + t * PANEL;
+
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                p[r] = in + min(row0 + t + r, rows.count - 1) * rows.stride + k0 * row_k;
+#pragma unroll
+                for (int v = 0; v < LANE_VECTORS; v++)
+                    acc[r][v] = k0 ? VLOAD(0, out + r * PANEL + v * LANES) : (floatv)0.0f;
+            }
+            for (int k = 0; k < depth; k++) {
+                floatv y[LANE_VECTORS];
+
+#pragma unroll
+                for (int v = 0; v < LANE_VECTORS; v++)
+                    y[v] = VLOAD(0, q + k * PANEL + v * LANES);
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) {
+                    const floatv x = (floatv)LOAD(ROW_TYPE, p[r], k * row_k);
+
+#pragma unroll
+                    for (int v = 0; v < LANE_VECTORS; v++)
+                        acc[r][v] = fma(x, y[v], acc[r][v]);
+                }
+            }
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int v = 0; v < LANE_VECTORS; v++)
+                    VSTORE(acc[r][v], 0, out + r * PANEL + v * LANES);
+        }
+    }
+
+    const long row_step = LANES_ALONG_M ? a.c.col : a.c.row;
+    const long lane_step = LANES_ALONG_M ? a.c.row : a.c.col;
+    global ELEMENT(C_TYPE) *to = c + a.c.offset + batch * a.c.batch + row0 * row_step + lane0 * lane_step;
+#if BIAS
+    const global ELEMENT(BIAS_TYPE) *b = bias + a.bias_offset + (LANES_ALONG_M ? row0 : lane0) * a.bias_col;
+    for (int i = 0; i < row_count; i++)
+        for (int j = 0; j < lane_count; j++)
+            state[i * PANEL + j] += LOAD(BIAS_TYPE, b, (LANES_ALONG_M ? i : j) * a.bias_col);
+#endif
+    for (int i = 0; i < row_count; i++)
+        for (int j = 0; j < lane_count; j++)
+            STORE(C_TYPE, to, i * row_step + j * lane_step, state[i * PANEL + j]);
+}

@@ -1,0 +1,66 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "os_file.h"
+
+/* Magic, version, length and dictionary; five extents of 20 digits fit in with much to spare. */
+#define HEADER_CAPACITY 256
+#define PREFIX 10
+#define ALIGNMENT 64
+
+/* Appends to a header of HEADER_CAPACITY bytes. */
+static size_t append(char *header, size_t used, const char *text)
+{
+    size_t length = strlen(text);
+    memcpy(header + used, text, length);
+    return used + length;
+}
+
+/* Version 1.0: the dictionary as NumPy prints it, then spaces and a newline up to a multiple of ALIGNMENT. */
+static size_t make_header(char *header, const io_dtype *type, size_t rank, const size_t *extent)
+{
+    size_t used = PREFIX;
+    used = append(header, used, "{'descr': '");
+    used = append(header, used, type->npy);
+    used = append(header, used, "', 'fortran_order': False, 'shape': (");
+    for (size_t i = 0; i < rank; i++) {
+        char digits[32];
+        snprintf(digits, sizeof digits, i == 0 ? "%zu" : " %zu", extent[i]);
+        used = append(header, used, digits);
+        if (i + 1 < rank || rank == 1)
+            used = append(header, used, ",");
+    }
+    used = append(header, used, "), }");
+    while ((used + 1) % ALIGNMENT != 0)
+        header[used++] = ' ';
+    header[used++] = '\n';
+
+    memcpy(header, "\x93NUMPY\x01\x00", 8);
+    header[8] = (char)((used - PREFIX) & 0xff);
+    header[9] = (char)((used - PREFIX) >> 8);
+    return used;
+}
+
+clattn_status clattn_npy_write(const char *path, clattn_dtype dtype, int32_t rank, const size_t *extent,
+                               const void *data, clattn_io_error *error)
+{
+    if (path == NULL)
+        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "npy file", "its path is NULL");
+    const io_dtype *type = io_dtype_find((int32_t)dtype);
+    if (type == NULL)
+        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "dtype %d is none that can be written",
+                       (int)dtype);
+    if (rank < 0 || rank > CLATTN_MAX_RANK || (rank > 0 && extent == NULL))
+        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "rank %d %s, expected 0 to %d extents",
+                       (int)rank, extent == NULL ? "without extents" : "", CLATTN_MAX_RANK);
+    size_t bytes;
+    if (!io_shape_bytes((size_t)rank, extent, type->size, &bytes))
+        return io_fail(error, CLATTN_ERROR_OVERFLOW, path, "the product of its extents overflows");
+    if (bytes > 0 && data == NULL)
+        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "no data given, expected %zu bytes",
+                       bytes);
+
+    char header[HEADER_CAPACITY];
+    os_part parts[2] = {{header, make_header(header, type, (size_t)rank, extent)}, {data, bytes}};
+    return os_file_replace(path, parts, 2, error);
+}

@@ -1,0 +1,220 @@
+/* From a multi-head attention's description to the products and the attention that it is made of. */
+#include <string.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "nn/mha.h"
+
+#define ALIGNMENT 32 /* elements: 128 bytes */
+#define SIZE_LIMIT ((size_t)1 << 31)
+
+void clattn_mha_desc_init(clattn_mha_desc *desc)
+{
+    if (desc) {
+        memset(desc, 0, sizeof *desc);
+        desc->size = sizeof *desc;
+    }
+}
+
+void clattn_mha_args_init(clattn_mha_args *args)
+{
+    if (args) {
+        memset(args, 0, sizeof *args);
+        args->size = sizeof *args;
+    }
+}
+
+static bool is_flag(int32_t value)
+{
+    return value == 0 || value == 1;
+}
+
+/* Replaces zeros by what they mean and checks what the parts' own checks do not see. */
+static clattn_status complete(clattn_mha_desc *desc, const char **reason)
+{
+    *reason = "a flag is neither 0 nor 1, an enum is unknown, or reserved is not 0";
+    if (desc->direction != CLATTN_FORWARD || !is_flag(desc->cross) || !is_flag(desc->packed_weights) ||
+        !is_flag(desc->bias_in) || !is_flag(desc->bias_out) || desc->weights < CLATTN_WEIGHTS_NONE ||
+        desc->weights > CLATTN_WEIGHTS_AVERAGE || desc->reserved != 0)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    if (!desc->dtype)
+        desc->dtype = CLATTN_F32;
+    *reason = "inputs, weights and output are float32 in this version";
+    if (desc->dtype != CLATTN_F32)
+        return CLATTN_ERROR_UNSUPPORTED;
+    *reason = "d_model and heads are at least 1";
+    if (!desc->d_model || !desc->heads)
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    if (!desc->kv_heads)
+        desc->kv_heads = desc->heads;
+    *reason = "heads is no multiple of kv_heads";
+    if (desc->heads % desc->kv_heads)
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "d_model is no multiple of heads; give head_size";
+    if (!desc->head_size && desc->d_model % desc->heads)
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    if (!desc->head_size)
+        desc->head_size = desc->d_model / desc->heads;
+    if (!desc->cross) {
+        *reason = "self-attention has no d_context";
+        if (desc->d_context || desc->d_context_value)
+            return CLATTN_ERROR_INVALID_LAYOUT;
+        desc->key_length = desc->query_length;
+    }
+    if (!desc->d_context)
+        desc->d_context = desc->d_model;
+    if (!desc->d_context_value)
+        desc->d_context_value = desc->d_context;
+    *reason = "packed weights need kv_heads = heads and d_context = d_context_value = d_model";
+    if (desc->packed_weights && (desc->kv_heads != desc->heads || desc->d_context != desc->d_model ||
+                                 desc->d_context_value != desc->d_model))
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "a size is 2^31 or more";
+    size_t inner;
+    if (desc->batch >= SIZE_LIMIT || desc->query_length >= SIZE_LIMIT || desc->key_length >= SIZE_LIMIT ||
+        desc->d_model >= SIZE_LIMIT || desc->d_context >= SIZE_LIMIT || desc->d_context_value >= SIZE_LIMIT ||
+        !size_mul(desc->heads, desc->head_size, &inner) || inner >= SIZE_LIMIT / 4)
+        return CLATTN_ERROR_OVERFLOW;
+    return CLATTN_SUCCESS;
+}
+
+/* Rows of `columns` elements, `stride` apart, `length` of them in each item of the batch. */
+static clattn_layout rows_of(size_t batch, size_t length, size_t columns, size_t stride)
+{
+    clattn_layout layout = {.dtype = CLATTN_F32,
+                            .rank = 3,
+                            .extent = {batch, length, columns},
+                            .stride = {(int64_t)(length * stride), (int64_t)stride, 1}};
+    return layout;
+}
+
+/* Heads within such rows: (batch, heads, length, size). */
+static clattn_layout heads_of(size_t batch, size_t heads, size_t length, size_t size, size_t stride)
+{
+    clattn_layout layout = {.dtype = CLATTN_F32,
+                            .rank = 4,
+                            .extent = {batch, heads, length, size},
+                            .stride = {(int64_t)(length * stride), (int64_t)size, (int64_t)stride, 1}};
+    return layout;
+}
+
+/* rows (.., in) times a weight stored (out, in). */
+static clattn_matmul_desc linear(clattn_layout rows, clattn_layout result, bool bias)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    const size_t in = rows.extent[2], out = result.extent[2];
+    desc.a = rows;
+    desc.b = (clattn_layout){
+        .dtype = CLATTN_F32, .rank = 2, .extent = {in, out}, .stride = {1, (int64_t)in}};
+    desc.c = result;
+    if (bias)
+        desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, &out);
+    return desc;
+}
+
+/* Takes `count` elements of the workspace at the next aligned place. */
+static bool reserve(struct mha_problem *problem, size_t batch, size_t rows, size_t columns, size_t *at)
+{
+    size_t count;
+    *at = problem->workspace;
+    return size_mul(batch, rows, &count) && size_mul(count, columns, &count) &&
+           size_add(count, ALIGNMENT - 1, &count) &&
+           size_add(problem->workspace, count / ALIGNMENT * ALIGNMENT, &problem->workspace) &&
+           problem->workspace < SIZE_MAX / 8;
+}
+
+static struct mha_projection *add(struct mha_problem *problem, enum mha_source source, enum mha_weight weight,
+                                  size_t output)
+{
+    struct mha_projection *projection = &problem->projection[problem->projections++];
+    projection->source = source;
+    projection->weight = weight;
+    projection->output = output;
+    return projection;
+}
+
+/* The fewest products: one for all three where the inputs are the same and the weights packed, and so on. */
+static void compose_projections(struct mha_problem *problem, size_t query_stride, size_t kv_stride)
+{
+    const clattn_mha_desc *d = &problem->desc;
+    enum mha_source key_source = d->cross ? SOURCE_CONTEXT : SOURCE_X;
+    enum mha_source value_source =
+        !d->cross ? SOURCE_X : d->d_context_value == d->d_context ? SOURCE_CONTEXT : SOURCE_CONTEXT_VALUE;
+    clattn_layout x = rows_of(d->batch, d->query_length, d->d_model, d->d_model);
+    clattn_layout context = rows_of(d->batch, d->key_length, d->d_context, d->d_context);
+    clattn_layout context_value = rows_of(d->batch, d->key_length, d->d_context_value, d->d_context_value);
+    struct mha_projection *p;
+    if (d->packed_weights && !d->cross) {
+        p = add(problem, SOURCE_X, WEIGHTS_IN, problem->query);
+        p->desc = linear(x, rows_of(d->batch, d->query_length, 3 * problem->inner, query_stride), d->bias_in);
+        return;
+    }
+    p = add(problem, SOURCE_X, d->packed_weights ? WEIGHT_IN : WEIGHT_Q, problem->query);
+    p->desc = linear(x, rows_of(d->batch, d->query_length, problem->inner, query_stride), d->bias_in);
+    if (d->packed_weights) {
+        p = add(problem, key_source, WEIGHT_IN, problem->key);
+        p->desc = linear(context, rows_of(d->batch, d->key_length, 2 * problem->inner, kv_stride), d->bias_in);
+        p->weight_offset = problem->inner * d->d_model;
+        p->bias_offset = problem->inner;
+        return;
+    }
+    p = add(problem, key_source, WEIGHT_K, problem->key);
+    p->desc = linear(context, rows_of(d->batch, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
+    p = add(problem, value_source, WEIGHT_V, problem->value);
+    p->desc = linear(context_value, rows_of(d->batch, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
+}
+
+static void compose_attention(struct mha_problem *problem, size_t query_stride, size_t kv_stride)
+{
+    const clattn_mha_desc *d = &problem->desc;
+    clattn_attention_desc *a = &problem->attention;
+    clattn_attention_desc_init(a);
+    a->causal = d->causal;
+    a->alignment = d->alignment;
+    a->scale_mode = d->scale_mode;
+    a->scale = d->scale;
+    a->mask = d->mask;
+    a->query = heads_of(d->batch, d->heads, d->query_length, d->head_size, query_stride);
+    a->key = a->value = heads_of(d->batch, d->kv_heads, d->key_length, d->head_size, kv_stride);
+    a->output = heads_of(d->batch, d->heads, d->query_length, d->head_size, problem->inner);
+    if (d->weights) {
+        const size_t lse[3] = {d->batch, d->heads, d->query_length};
+        a->lse = clattn_layout_contiguous(CLATTN_F32, 3, lse);
+        problem->weights =
+            clattn_layout_bhsd(CLATTN_F32, d->batch, d->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : d->heads,
+                               d->query_length, d->key_length);
+    }
+}
+
+clattn_status mha_problem_read(const clattn_mha_desc *given, struct mha_problem *problem, const char **reason)
+{
+    clattn_status status;
+    clattn_mha_desc *d = &problem->desc;
+    memset(problem, 0, sizeof *problem);
+    *reason = "desc is NULL, or its size is none that clattn_mha_desc ever had";
+    TRY(struct_read(d, sizeof *d, sizeof *d, given));
+    TRY(complete(d, reason));
+    problem->inner = d->heads * d->head_size;
+    problem->inner_kv = d->kv_heads * d->head_size;
+    /* Self-attention keeps queries, keys and values of a token next to each other: one product can write them. */
+    size_t query_stride = d->cross ? problem->inner : problem->inner + 2 * problem->inner_kv;
+    size_t kv_stride = d->cross ? 2 * problem->inner_kv : query_stride;
+    bool fits = reserve(problem, d->batch, d->query_length, query_stride, &problem->query);
+    problem->key = problem->query + problem->inner;
+    if (d->cross)
+        fits = fits && reserve(problem, d->batch, d->key_length, kv_stride, &problem->key);
+    problem->value = problem->key + problem->inner_kv;
+    fits = fits && reserve(problem, d->batch, d->query_length, problem->inner, &problem->attended);
+    if (d->weights)
+        fits = fits && reserve(problem, d->batch, d->query_length, d->heads, &problem->lse);
+    if (!fits) {
+        *reason = "the workspace overflows";
+        return CLATTN_ERROR_OVERFLOW;
+    }
+    compose_projections(problem, query_stride, kv_stride);
+    compose_attention(problem, query_stride, kv_stride);
+    problem->output = linear(rows_of(d->batch, d->query_length, problem->inner, problem->inner),
+                             rows_of(d->batch, d->query_length, d->d_model, d->d_model), d->bias_out);
+fail:
+    return status;
+}

@@ -1,0 +1,118 @@
+#include "ops/attention_weights.h"
+
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/arrays.h"
+#include "program/defines.h"
+
+struct weights_plan {
+    clattn_plan base;
+    struct attention_problem problem;
+    clattn_layout weights;
+    bool average;
+};
+
+static clattn_status read_weights(const clattn_attention_desc *attention, const clattn_layout *weights, bool average,
+                                  struct attention_problem *problem, const char **reason)
+{
+    clattn_status status;
+    TRY(attention_problem_read(attention, problem, reason));
+    TRY(layout_check(weights, LAYOUT_OUTPUT, reason));
+    status = CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "the weights are not (batch, heads or 1, S_q, S_k) float32, or there is no log-sum-exp";
+    if (problem->has_lse && weights->dtype == CLATTN_F32 && weights->rank == 4 &&
+        weights->extent[0] == problem->batch && weights->extent[1] == (average ? 1 : problem->heads) &&
+        weights->extent[2] == problem->query_length && weights->extent[3] == problem->key_length)
+        status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+clattn_status attention_weights_supports(clattn_context *context, const clattn_attention_desc *attention,
+                                         const clattn_layout *weights, bool average, const char **reason)
+{
+    struct attention_problem problem;
+    (void)context; /* its kernel runs on every device */
+    return read_weights(attention, weights, average, &problem, reason);
+}
+
+static clattn_status prepare(struct weights_plan *plan)
+{
+    const clattn_context *context = plan->base.context;
+    const size_t local[3] = {
+        capabilities_on_cpu(&context->device.caps) ? 1 : size_min(64, context->device.caps.info.max_work_item[0]), 1, 1};
+    struct strbuf options = {0};
+    attention_defines(&plan->problem, &options);
+    define_token(&options, "W_TYPE", "F32");
+    define_int(&options, "AVERAGE", plan->average);
+    plan->base.launches = 1;
+    return plan_add_kernel(&plan->base, "attention_weights.cl", &options, "attention_weights",
+                           4u + plan->problem.has_mask, sizeof(attention_args), local);
+}
+
+clattn_status attention_weights_plan_create(clattn_context *context, const clattn_attention_desc *attention,
+                                            const clattn_layout *weights, bool average, clattn_plan **result)
+{
+    clattn_status status;
+    struct attention_problem problem;
+    const char *reason;
+    clattn_plan *plan = NULL;
+    *result = NULL;
+    status = read_weights(attention, weights, average, &problem, &reason);
+    if (status != CLATTN_SUCCESS)
+        return report_error(&context->device.report, status, "attention weights: %s", reason);
+    TRY(plan_new(context, OPERATOR_ATTENTION_WEIGHTS, sizeof(struct weights_plan), &plan));
+    struct weights_plan *made = (struct weights_plan *)plan;
+    made->problem = problem;
+    made->weights = *weights;
+    made->average = average;
+    TRY(prepare(made));
+    TRY(plan_warm(plan));
+    plan->solver = "generic";
+    *result = plan;
+    return CLATTN_SUCCESS;
+fail:
+    clattn_plan_release(&plan);
+    return status;
+}
+
+clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue queue,
+                                        const clattn_attention_args *given, const clattn_binding *weights,
+                                        cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    TRY(plan_check(handle, OPERATOR_ATTENTION_WEIGHTS));
+    struct weights_plan *plan = (struct weights_plan *)handle;
+    const struct attention_problem *problem = &plan->problem;
+    clattn_attention_args args;
+    attention_args kernel_args;
+    struct chain chain;
+    TRY(attention_args_read(handle->context, problem, given, &args));
+    const size_t extent[4] = {args.batch, plan->weights.extent[1], args.query_length, args.key_length};
+    TRY(binding_check(handle->context, weights, &plan->weights, extent, BINDING_WRITE, "weights"));
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
+    if (status != CLATTN_SUCCESS)
+        return chain_end(&chain, status, event);
+    if (!args.batch || !problem->heads || !args.query_length || !args.key_length)
+        return chain_end(&chain, chain_marker(&chain), event);
+
+    const clattn_binding *bindings[5] = {&args.query, &args.key};
+    size_t count = 2;
+    if (problem->has_mask)
+        bindings[count++] = &args.mask;
+    bindings[count++] = &args.lse;
+    bindings[count] = weights;
+    attention_fill_args(problem, &args, &kernel_args);
+    kernel_args.weights = array4_of(&plan->weights, weights->offset);
+    const size_t groups[3] = {divide_up(args.key_length, handle->kernels[0].local[0]), args.query_length,
+                              args.batch * plan->weights.extent[1]};
+    mtx_lock(&handle->lock);
+    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
+    mtx_unlock(&handle->lock);
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}

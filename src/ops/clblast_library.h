@@ -1,0 +1,17 @@
+/* The one lock around CLBlast: its calls race in versions before 1.6.1, and its cache of compiled programs is the
+ * process's, so it is cleared when the last of our users leaves.  An application's own CLBlast calls are not
+ * serialised with ours. */
+#ifndef CLATTN_OPS_CLBLAST_LIBRARY_H
+#define CLATTN_OPS_CLBLAST_LIBRARY_H
+
+#include "clattn/status.h"
+
+/* Counts a user in or out; the last one out clears CLBlast's cache. */
+clattn_status clblast_library_enter(void);
+void clblast_library_leave(void);
+
+/* Hold it over every call into CLBlast; only between enter and leave. */
+void clblast_library_lock(void);
+void clblast_library_unlock(void);
+
+#endif

@@ -1,0 +1,82 @@
+/* The matrix product operator: planning and enqueueing. */
+#include "ops/matmul.h"
+
+#include "base/try.h"
+#include "plan/operator.h"
+
+/* Best first. */
+static const struct solver *const solvers[] = {
+#ifdef CLATTN_CLBLAST
+    &matmul_clblast_solver,
+#endif
+    &matmul_cpu_solver,
+    &matmul_tile_solver,
+    &matmul_generic_solver,
+};
+
+static clattn_status read_desc(const void *desc, void *problem, const char **reason)
+{
+    return matmul_problem_read(desc, problem, reason);
+}
+
+static const struct operator_class matmul_class = {
+    .name = "matmul",
+    .number = OPERATOR_MATMUL,
+    .plan_bytes = sizeof(struct matmul_plan),
+    .problem_offset = offsetof(struct matmul_plan, problem),
+    .problem_bytes = sizeof(struct matmul_problem),
+    .desc_bytes = sizeof(clattn_matmul_desc),
+    .read = read_desc,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+};
+
+clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc, const char **reason)
+{
+    return operator_supports(&matmul_class, context, desc, reason);
+}
+
+clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_matmul_desc *desc,
+                                        const clattn_plan_options *options, clattn_plan **plan)
+{
+    return operator_plan_create(&matmul_class, context, desc, options, plan);
+}
+
+clattn_status clattn_matmul_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_matmul_args *given,
+                                    cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    TRY(plan_check(handle, OPERATOR_MATMUL));
+    struct matmul_plan *plan = (struct matmul_plan *)handle;
+    clattn_matmul_args args;
+    matmul_args kernel_args;
+    struct chain chain;
+    TRY(matmul_args_read(handle->context, &plan->problem, given, &args));
+    bool empty = !args.batch || !args.m || !plan->problem.n;
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event,
+                         empty ? 0 : handle->workspace, &args.workspace);
+    if (status != CLATTN_SUCCESS)
+        return chain_end(&chain, status, event);
+    if (empty)
+        return chain_end(&chain, chain_marker(&chain), event);
+    matmul_fill_args(&plan->problem, &args, &kernel_args);
+    mtx_lock(&handle->lock);
+    status = plan->launch(plan, &chain, &args, &kernel_args);
+    mtx_unlock(&handle->lock);
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}
+
+clattn_status clattn_matmul_run(clattn_context *context, cl_command_queue queue, const clattn_matmul_desc *desc,
+                                const clattn_matmul_args *args, cl_uint wait_count, const cl_event *wait_list,
+                                cl_event *event)
+{
+    clattn_status status;
+    clattn_plan *plan;
+    TRY(operator_plan_find(&matmul_class, context, desc, &plan));
+    status = clattn_matmul_enqueue(plan, queue, args, wait_count, wait_list, event);
+    clattn_plan_release(&plan);
+fail:
+    return status;
+}

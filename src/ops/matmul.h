@@ -1,0 +1,48 @@
+/* The matrix product's inside: the checked problem, the plan, and the table of solvers. */
+#ifndef CLATTN_OPS_MATMUL_H
+#define CLATTN_OPS_MATMUL_H
+
+#include "clattn/matmul.h"
+#include "inc/args.h"
+#include "plan/enqueue.h"
+
+struct matmul_problem {
+    clattn_matmul_desc desc; /* normalised */
+    size_t batch, m, n, k;
+    array4 a, b, c;          /* strides; offsets 0 */
+    bool has_bias;
+};
+
+struct matmul_plan {
+    clattn_plan base;
+    struct matmul_problem problem;
+    /* Enqueues the product; the plan's lock is held.  The kernels' args say what: their `batch` and `m` are the
+     * actual ones, items that lie one behind the other already folded into m. */
+    clattn_status (*launch)(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                            const matmul_args *kernel_args);
+    size_t tile_rows, tile_columns; /* of C, that a work-group owns */
+    size_t pack_depth;              /* of k, that a work-group of matmul_pack owns */
+    size_t panel;                   /* lanes of a packed panel */
+    bool lanes_along_m;
+};
+
+clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem,
+                                  const char **reason);
+
+/* A copy of the caller's args with lengths filled in, all bindings checked. */
+clattn_status matmul_args_read(clattn_context *context, const struct matmul_problem *problem,
+                               const clattn_matmul_args *given, clattn_matmul_args *args);
+
+/* What the kernels are told. */
+void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args,
+                      matmul_args *kernel_args);
+
+/* The -D options that all matmul kernels share. */
+void matmul_defines(const struct matmul_problem *problem, struct strbuf *options);
+
+extern const struct solver matmul_clblast_solver;
+extern const struct solver matmul_cpu_solver;
+extern const struct solver matmul_tile_solver;
+extern const struct solver matmul_generic_solver;
+
+#endif

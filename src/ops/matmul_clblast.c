@@ -1,0 +1,203 @@
+/* Matrix products by CLBlast: GEMM, and strided-batched GEMM for batches.
+ *
+ * CLBlast takes no wait list: on an out-of-order queue barriers stand in.  A bias is written to C first, and the
+ * product accumulates onto it. */
+#include <clblast_c.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/clblast_library.h"
+#include "ops/matmul.h"
+#include "program/defines.h"
+
+/* A matrix as CLBlast sees it in row-major order: rows `ld` apart, or the transpose of that. */
+struct operand {
+    bool transposed;
+    size_t ld;
+};
+
+static bool operand_of(const array4 *array, size_t rows, size_t columns, struct operand *operand)
+{
+    /* A stride over a single row or column counts for nothing. */
+    int64_t row = rows > 1 ? array->row : INT64_MAX, column = columns > 1 ? array->col : INT64_MAX;
+    if ((column == 1 || columns <= 1) && (row == INT64_MAX || row >= (int64_t)columns)) {
+        *operand = (struct operand){false, rows > 1 ? (size_t)row : columns};
+        return true;
+    }
+    if ((row == 1 || rows <= 1) && (column == INT64_MAX || column >= (int64_t)rows)) {
+        *operand = (struct operand){true, columns > 1 ? (size_t)column : rows};
+        return true;
+    }
+    return false;
+}
+
+struct operands {
+    struct operand a, b, c;
+};
+
+static bool operands_of(const struct matmul_problem *problem, size_t m, struct operands *operands)
+{
+    return operand_of(&problem->a, m, problem->k, &operands->a) &&
+           operand_of(&problem->b, problem->k, problem->n, &operands->b) &&
+           operand_of(&problem->c, m, problem->n, &operands->c) && !operands->c.transposed;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct matmul_problem *problem = data;
+    struct operands operands;
+    if (context->clblast == CLATTN_CLBLAST_NEVER)
+        return "the context's params exclude it";
+    if (!problem->m || !problem->n || !problem->k || !problem->batch)
+        return "CLBlast takes no empty products";
+    if (!operands_of(problem, problem->m, &operands))
+        return "CLBlast needs rows or columns that lie next to each other";
+    if (problem->a.batch < 0 || problem->b.batch < 0 || problem->c.batch < 0)
+        return "CLBlast takes no negative strides";
+    if (!forced && context->clblast != CLATTN_CLBLAST_PREFER && capabilities_on_cpu(&context->device.caps))
+        return "on a CPU the own kernels are faster, cold and warm";
+    return NULL;
+}
+
+static clattn_status check(clattn_context *context, CLBlastStatusCode code)
+{
+    return code == CLBlastSuccess ? CLATTN_SUCCESS
+                                  : report_error(&context->device.report, CLATTN_ERROR_OPENCL,
+                                                 "CLBlast failed with status %d", (int)code);
+}
+
+static clattn_status call(clattn_context *context, const struct matmul_problem *problem, const matmul_args *args,
+                          cl_mem a, cl_mem b, cl_mem c, cl_command_queue queue, cl_event *event)
+{
+    struct operands o;
+    CLBlastStatusCode code;
+    float beta = problem->has_bias ? 1.0f : 0.0f;
+    size_t m = (size_t)args->m, n = (size_t)args->n, k = (size_t)args->k;
+    if (!operands_of(problem, m, &o))
+        return report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "CLBlast's operands changed");
+    CLBlastTranspose ta = o.a.transposed ? CLBlastTransposeYes : CLBlastTransposeNo;
+    CLBlastTranspose tb = o.b.transposed ? CLBlastTransposeYes : CLBlastTransposeNo;
+    clblast_library_lock();
+    if (args->batch == 1)
+        code = CLBlastSgemm(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld, b,
+                            (size_t)args->b.offset, o.b.ld, beta, c, (size_t)args->c.offset, o.c.ld, &queue, event);
+    else
+        code = CLBlastSgemmStridedBatched(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset,
+                                          o.a.ld, (size_t)args->a.batch, b, (size_t)args->b.offset, o.b.ld,
+                                          (size_t)args->b.batch, beta, c, (size_t)args->c.offset, o.c.ld,
+                                          (size_t)args->c.batch, (size_t)args->batch, &queue, event);
+    clblast_library_unlock();
+    return check(context, code);
+}
+
+static clattn_status barrier(struct chain *chain, const struct step *step, cl_event *event)
+{
+    cl_int code = chain->context->device.cl.clEnqueueBarrierWithWaitList(chain->queue, step->wait_count,
+                                                                         step->wait_list, event);
+    return code == CL_SUCCESS
+               ? CLATTN_SUCCESS
+               : report_opencl(&chain->context->device.report, "clEnqueueBarrierWithWaitList", code);
+}
+
+static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                            const matmul_args *kernel_args)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_context *context = plan->base.context;
+    struct step step;
+    if (args->a.kind != CLATTN_BINDING_BUFFER || args->b.kind != CLATTN_BINDING_BUFFER ||
+        args->c.kind != CLATTN_BINDING_BUFFER)
+        return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                            "CLBlast takes buffers only: ask for another solver with SVM pointers");
+    if (plan->problem.has_bias) {
+        const clattn_binding *bindings[2] = {&args->bias, &args->c};
+        const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns), (size_t)kernel_args->m,
+                                  (size_t)kernel_args->batch};
+        TRY(chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, false));
+    }
+    chain_step(chain, true, &step);
+    if (step.wait_count || !chain->in_order)
+        TRY(barrier(chain, &step, NULL));
+    TRY(call(context, &plan->problem, kernel_args, args->a.buffer, args->b.buffer, args->c.buffer, chain->queue,
+             step.event));
+    if (!chain->in_order)
+        TRY(barrier(chain, &(struct step){0}, NULL));
+    chain_stepped(chain, &step);
+fail:
+    return status;
+}
+
+/* Elements that a buffer needs so that all of the problem's array, from offset 0, lies in it. */
+static size_t reach(const array4 *array, size_t batch, size_t rows, size_t columns)
+{
+    return (size_t)((int64_t)(batch - 1) * array->batch + (int64_t)(rows - 1) * array->row +
+                    (int64_t)(columns - 1) * array->col + 1);
+}
+
+/* CLBlast compiles at a routine's first call: make that call here, on the private queue, with memory of its own. */
+static clattn_status warm(struct matmul_plan *plan)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_context *context = plan->base.context;
+    const struct cl_table *cl = &context->device.cl;
+    struct report *report = &context->device.report;
+    const struct matmul_problem *problem = &plan->problem;
+    clattn_matmul_args args = {.batch = problem->batch, .m = problem->m};
+    matmul_args kernel_args;
+    cl_mem memory[3] = {0};
+    const size_t elements[3] = {reach(&problem->a, problem->batch, problem->m, problem->k),
+                                reach(&problem->b, problem->batch, problem->k, problem->n),
+                                reach(&problem->c, problem->batch, problem->m, problem->n)};
+    matmul_fill_args(problem, &args, &kernel_args);
+    mtx_lock(&context->warm_lock);
+    TRY(context_warm_objects(context));
+    for (int i = 0; i < 3; i++) {
+        cl_int code;
+        memory[i] = cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE, elements[i] * sizeof(float), NULL,
+                                       &code);
+        if (!memory[i]) {
+            status = report_opencl(report, "clCreateBuffer", code);
+            goto fail;
+        }
+    }
+    TRY(call(context, problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue, NULL));
+    TRY_CL(report, "clFinish", cl->clFinish(context->warm_queue));
+fail:
+    mtx_unlock(&context->warm_lock);
+    for (int i = 0; i < 3; i++)
+        if (memory[i])
+            cl->clReleaseMemObject(memory[i]);
+    return status;
+}
+
+static void clear(clattn_plan *plan)
+{
+    (void)plan;
+    clblast_library_leave();
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    clattn_status status;
+    struct matmul_plan *plan = (struct matmul_plan *)base;
+    const size_t local[3] = {capabilities_on_cpu(&base->context->device.caps) ? 1 : 32, 1, 1};
+    struct strbuf options = {0};
+    if (!base->clear) {
+        if (clblast_library_enter() != CLATTN_SUCCESS)
+            return report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a lock");
+        base->clear = clear;
+    }
+    plan->tile_columns = local[0];
+    plan->launch = launch;
+    if (plan->problem.has_bias) {
+        matmul_defines(&plan->problem, &options);
+        TRY(plan_add_kernel(base, "matmul_bias.cl", &options, "matmul_bias", 2, sizeof(matmul_args), local));
+    }
+    TRY(warm(plan));
+    /* CLBlast's own count is not told; a padded product takes up to four copies and the product itself. */
+    base->launches = base->kernel_count + 5;
+fail:
+    return status;
+}
+
+const struct solver matmul_clblast_solver = {"clblast", refuse, prepare};

@@ -1,0 +1,168 @@
+/* Reading and checking what a matrix product is asked for. */
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/arrays.h"
+#include "ops/matmul.h"
+#include "program/defines.h"
+
+_Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has padding");
+
+void clattn_matmul_desc_init(clattn_matmul_desc *desc)
+{
+    if (desc) {
+        memset(desc, 0, sizeof *desc);
+        desc->size = sizeof *desc;
+    }
+}
+
+void clattn_matmul_args_init(clattn_matmul_args *args)
+{
+    if (args) {
+        memset(args, 0, sizeof *args);
+        args->size = sizeof *args;
+    }
+}
+
+/* Rank 2 or 3 as (batch, -, row, col): the last two dimensions and, if there is one, the batch. */
+static array4 strides_of(const clattn_layout *layout)
+{
+    int last = layout->rank - 1;
+    array4 array = {0, layout->rank == 3 && layout->extent[0] != 1 ? layout->stride[0] : 0, 0,
+                    layout->stride[last - 1], layout->stride[last]};
+    return array;
+}
+
+static size_t batch_of(const clattn_layout *layout)
+{
+    return layout->rank == 3 ? layout->extent[0] : 1;
+}
+
+clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul_problem *problem,
+                                  const char **reason)
+{
+    clattn_status status;
+    clattn_matmul_desc *desc = &problem->desc;
+    memset(problem, 0, sizeof *problem);
+    *reason = "desc is NULL, or its size is none that clattn_matmul_desc ever had";
+    TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
+    status = CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "direction is not CLATTN_FORWARD, or reserved is not 0";
+    if (desc->direction != CLATTN_FORWARD || desc->reserved != 0)
+        goto fail;
+    TRY(layout_check(&desc->a, LAYOUT_INPUT, reason));
+    TRY(layout_check(&desc->b, LAYOUT_INPUT, reason));
+    TRY(layout_check(&desc->c, LAYOUT_OUTPUT, reason));
+    problem->has_bias = !layout_is_none(&desc->bias);
+    if (problem->has_bias)
+        TRY(layout_check(&desc->bias, LAYOUT_INPUT, reason));
+    layout_normalise(&desc->a);
+    layout_normalise(&desc->b);
+    layout_normalise(&desc->c);
+    layout_normalise(&desc->bias);
+
+    status = CLATTN_ERROR_UNSUPPORTED;
+    *reason = "a, b, c and bias are float32 in this version";
+    if (desc->a.dtype != CLATTN_F32 || desc->b.dtype != CLATTN_F32 || desc->c.dtype != CLATTN_F32 ||
+        (problem->has_bias && desc->bias.dtype != CLATTN_F32))
+        goto fail;
+    status = CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "a, b and c have 2 dimensions, or 3 with a batch";
+    if (desc->a.rank < 2 || desc->a.rank > 3 || desc->b.rank < 2 || desc->b.rank > 3 || desc->c.rank < 2 ||
+        desc->c.rank > 3)
+        goto fail;
+    const size_t *a = desc->a.extent + desc->a.rank - 2, *b = desc->b.extent + desc->b.rank - 2;
+    const size_t *c = desc->c.extent + desc->c.rank - 2;
+    *reason = "a is (m, k), b is (k, n) and c is (m, n): the extents disagree";
+    if (a[0] != c[0] || a[1] != b[0] || b[1] != c[1])
+        goto fail;
+    problem->batch = batch_of(&desc->c);
+    *reason = "batch: a's and c's are equal, b's too or 1";
+    if (batch_of(&desc->a) != problem->batch || (batch_of(&desc->b) != problem->batch && batch_of(&desc->b) != 1))
+        goto fail;
+    *reason = "bias is not (n)";
+    if (problem->has_bias && (desc->bias.rank != 1 || desc->bias.extent[0] != c[1]))
+        goto fail;
+    status = CLATTN_ERROR_OVERFLOW;
+    *reason = "an extent is above 2^31 - 65537";
+    if (problem->batch > LENGTH_LIMIT || a[0] > LENGTH_LIMIT || a[1] > LENGTH_LIMIT || c[1] > LENGTH_LIMIT)
+        goto fail;
+    problem->m = a[0];
+    problem->k = a[1];
+    problem->n = c[1];
+    problem->a = strides_of(&desc->a);
+    problem->b = strides_of(&desc->b);
+    problem->c = strides_of(&desc->c);
+    status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+clattn_status matmul_args_read(clattn_context *context, const struct matmul_problem *problem,
+                               const clattn_matmul_args *given, clattn_matmul_args *args)
+{
+    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
+    struct report *report = &context->device.report;
+    const clattn_matmul_desc *desc = &problem->desc;
+    if (status != CLATTN_SUCCESS)
+        return report_error(report, status, "args is NULL, or its size is none that clattn_matmul_args ever had");
+    if (args->explicit_lengths == 0) {
+        args->batch = problem->batch;
+        args->m = problem->m;
+    } else if (args->explicit_lengths != 1 || args->reserved != 0) {
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_lengths is neither 0 nor 1, or reserved not 0");
+    }
+    if (args->batch > problem->batch || args->m > problem->m)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "batch %zu or m %zu is above the plan's %zu, %zu",
+                            args->batch, args->m, problem->batch, problem->m);
+    if (!args->batch || !args->m || !problem->n)
+        return CLATTN_SUCCESS;
+    const size_t a[3] = {args->batch, args->m, problem->k}, c[3] = {args->batch, args->m, problem->n};
+    const size_t b[3] = {batch_of(&desc->b) == 1 ? 1 : args->batch, problem->k, problem->n};
+    TRY(binding_check(context, &args->a, &desc->a, a + 3 - desc->a.rank, BINDING_READ, "a"));
+    TRY(binding_check(context, &args->b, &desc->b, b + 3 - desc->b.rank, BINDING_READ, "b"));
+    TRY(binding_check(context, &args->c, &desc->c, c + 3 - desc->c.rank, BINDING_WRITE, "c"));
+    if (problem->has_bias)
+        TRY(binding_check(context, &args->bias, &desc->bias, &problem->n, BINDING_READ, "bias"));
+fail:
+    return status;
+}
+
+void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args,
+                      matmul_args *kernel_args)
+{
+    memset(kernel_args, 0, sizeof *kernel_args);
+    kernel_args->a = problem->a;
+    kernel_args->b = problem->b;
+    kernel_args->c = problem->c;
+    kernel_args->a.offset = args->a.offset;
+    kernel_args->b.offset = args->b.offset;
+    kernel_args->c.offset = args->c.offset;
+    if (problem->has_bias) {
+        kernel_args->bias_offset = args->bias.offset;
+        kernel_args->bias_col = problem->desc.bias.stride[0];
+    }
+    size_t batch = args->batch, m = args->m;
+    /* Items that share b and lie one behind the other are one taller item. */
+    if (batch > 1 && problem->b.batch == 0 && problem->a.batch == (int64_t)m * problem->a.row &&
+        problem->c.batch == (int64_t)m * problem->c.row && batch * m <= LENGTH_LIMIT) {
+        m *= batch;
+        batch = 1;
+    }
+    kernel_args->batch = (int)batch;
+    kernel_args->m = (int)m;
+    kernel_args->n = (int)problem->n;
+    kernel_args->k = (int)problem->k;
+}
+
+void matmul_defines(const struct matmul_problem *problem, struct strbuf *options)
+{
+    define_token(options, "A_TYPE", storage_token(problem->desc.a.dtype));
+    define_token(options, "B_TYPE", storage_token(problem->desc.b.dtype));
+    define_token(options, "C_TYPE", storage_token(problem->desc.c.dtype));
+    define_int(options, "BIAS", problem->has_bias);
+    if (problem->has_bias)
+        define_token(options, "BIAS_TYPE", storage_token(problem->desc.bias.dtype));
+}

@@ -1,0 +1,78 @@
+/* Matrix products on GPU-class devices: a work-group owns a tile of C and walks k through local memory. */
+#include "base/size.h"
+#include "ops/matmul.h"
+#include "program/defines.h"
+
+/* Largest first; matmul_tile.cl says what each takes of local memory. */
+static const struct geometry {
+    size_t tile_m, tile_n, tile_k, item_m, item_n;
+} geometries[] = {
+    {128, 128, 16, 8, 8},
+    {64, 64, 16, 4, 4},
+    {32, 32, 16, 4, 4},
+};
+#define GEOMETRIES (sizeof geometries / sizeof geometries[0])
+
+static const struct geometry *choose(const clattn_context *context, const struct matmul_problem *problem)
+{
+    const clattn_device_info *info = &context->device.caps.info;
+    bool smallest = context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
+    for (size_t i = 0; i < GEOMETRIES; i++) {
+        const struct geometry *g = &geometries[i];
+        size_t x = g->tile_n / g->item_n, y = g->tile_m / g->item_m;
+        size_t bytes = g->tile_k * (g->tile_m + g->tile_n + 8) * sizeof(float);
+        if (x * y > info->max_work_group || x > info->max_work_item[0] || y > info->max_work_item[1] ||
+            bytes > info->local_memory)
+            continue;
+        /* A product that the next smaller tile covers leaves this one mostly idle. */
+        if (i + 1 < GEOMETRIES && (smallest || (problem->m <= geometries[i + 1].tile_m &&
+                                                problem->n <= geometries[i + 1].tile_n)))
+            continue;
+        return g;
+    }
+    return NULL;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    if (!choose(context, data))
+        return "the device's work-groups or local memory are too small";
+    if (!forced && capabilities_on_cpu(&context->device.caps))
+        return "barriers and local memory are slow on a CPU";
+    return NULL;
+}
+
+static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                            const matmul_args *kernel_args)
+{
+    const clattn_binding *bindings[4] = {&args->a, &args->b};
+    size_t count = 2;
+    if (plan->problem.has_bias)
+        bindings[count++] = &args->bias;
+    bindings[count] = &args->c;
+    const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
+                              divide_up((size_t)kernel_args->m, plan->tile_rows), (size_t)kernel_args->batch};
+    return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    struct matmul_plan *plan = (struct matmul_plan *)base;
+    const struct geometry *g = choose(base->context, &plan->problem);
+    const size_t local[3] = {g->tile_n / g->item_n, g->tile_m / g->item_m, 1};
+    struct strbuf options = {0};
+    matmul_defines(&plan->problem, &options);
+    define_int(&options, "TILE_M", (long long)g->tile_m);
+    define_int(&options, "TILE_N", (long long)g->tile_n);
+    define_int(&options, "TILE_K", (long long)g->tile_k);
+    define_int(&options, "ITEM_M", (long long)g->item_m);
+    define_int(&options, "ITEM_N", (long long)g->item_n);
+    plan->tile_rows = g->tile_m;
+    plan->tile_columns = g->tile_n;
+    plan->launch = launch;
+    base->launches = 1;
+    return plan_add_kernel(base, "matmul_tile.cl", &options, "matmul_tile", 3u + plan->problem.has_bias,
+                           sizeof(matmul_args), local);
+}
+
+const struct solver matmul_tile_solver = {"tile", refuse, prepare};

@@ -1,0 +1,91 @@
+/* The softmax operator: planning and enqueueing. */
+#include "ops/softmax.h"
+
+#include "base/size.h"
+#include "base/try.h"
+#include "plan/operator.h"
+
+/* Best first. */
+static const struct solver *const solvers[] = {
+    &softmax_cpu_solver,
+    &softmax_tile_solver,
+    &softmax_generic_solver,
+};
+
+static clattn_status read_desc(const void *desc, void *problem, const char **reason)
+{
+    return softmax_problem_read(desc, problem, reason);
+}
+
+static const struct operator_class softmax_class = {
+    .name = "softmax",
+    .number = OPERATOR_SOFTMAX,
+    .plan_bytes = sizeof(struct softmax_plan),
+    .problem_offset = offsetof(struct softmax_plan, problem),
+    .problem_bytes = sizeof(struct softmax_problem),
+    .desc_bytes = sizeof(clattn_softmax_desc),
+    .read = read_desc,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+};
+
+clattn_status clattn_softmax_supports(clattn_context *context, const clattn_softmax_desc *desc, const char **reason)
+{
+    return operator_supports(&softmax_class, context, desc, reason);
+}
+
+clattn_status clattn_softmax_plan_create(clattn_context *context, const clattn_softmax_desc *desc,
+                                         const clattn_plan_options *options, clattn_plan **plan)
+{
+    return operator_plan_create(&softmax_class, context, desc, options, plan);
+}
+
+clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *name, struct strbuf *options,
+                                 const size_t local[3])
+{
+    plan->base.launches = 1;
+    return plan_add_kernel(&plan->base, "softmax.cl", options, name, 2u + plan->problem.has_mask,
+                           sizeof(softmax_args), local);
+}
+
+clattn_status clattn_softmax_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_softmax_args *given,
+                                     cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    TRY(plan_check(handle, OPERATOR_SOFTMAX));
+    struct softmax_plan *plan = (struct softmax_plan *)handle;
+    clattn_softmax_args args;
+    softmax_args kernel_args;
+    struct chain chain;
+    TRY(softmax_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
+    if (status != CLATTN_SUCCESS)
+        return chain_end(&chain, status, event);
+    if (!kernel_args.rows)
+        return chain_end(&chain, chain_marker(&chain), event);
+    const clattn_binding *bindings[3] = {&args.x};
+    size_t count = 1;
+    if (plan->problem.has_mask)
+        bindings[count++] = &args.mask;
+    bindings[count] = &args.y;
+    const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
+    mtx_lock(&handle->lock);
+    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
+    mtx_unlock(&handle->lock);
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}
+
+clattn_status clattn_softmax_run(clattn_context *context, cl_command_queue queue, const clattn_softmax_desc *desc,
+                                 const clattn_softmax_args *args, cl_uint wait_count, const cl_event *wait_list,
+                                 cl_event *event)
+{
+    clattn_status status;
+    clattn_plan *plan;
+    TRY(operator_plan_find(&softmax_class, context, desc, &plan));
+    status = clattn_softmax_enqueue(plan, queue, args, wait_count, wait_list, event);
+    clattn_plan_release(&plan);
+fail:
+    return status;
+}

@@ -1,0 +1,25 @@
+/* Softmax on CPU devices: one work-item a work-group walks rows with whole vectors. */
+#include "ops/softmax.h"
+#include "program/defines.h"
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    (void)data;
+    if (!forced && !capabilities_on_cpu(&context->device.caps))
+        return "the device is no CPU";
+    return NULL;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    static const size_t one[3] = {1, 1, 1};
+    struct softmax_plan *plan = (struct softmax_plan *)base;
+    struct strbuf options = {0};
+    softmax_defines(&plan->problem, &options);
+    define_int(&options, "LANES", base->context->device.caps.lanes);
+    define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
+    plan->rows_per_group = 1;
+    return softmax_add_kernel(plan, "softmax_cpu", &options, one);
+}
+
+const struct solver softmax_cpu_solver = {"cpu", refuse, prepare};

@@ -1,0 +1,40 @@
+/* Softmax on GPU-class devices: a work-group a row, reduced through local memory. */
+#include "base/size.h"
+#include "ops/softmax.h"
+#include "program/defines.h"
+
+#define MAX_ITEMS 256
+
+static size_t items_of(const clattn_context *context, const struct softmax_problem *problem)
+{
+    const clattn_device_info *info = &context->device.caps.info;
+    size_t limit = size_min(MAX_ITEMS, size_min(info->max_work_group, info->max_work_item[0])), items = 1;
+    if (context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
+        limit = size_min(limit, 32);
+    while (items * 2 <= limit && items < problem->columns)
+        items *= 2;
+    return items;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    (void)data;
+    if (context->device.caps.info.local_memory < MAX_ITEMS * 2 * sizeof(float))
+        return "the device has too little local memory";
+    if (!forced && capabilities_on_cpu(&context->device.caps))
+        return "barriers and local memory are slow on a CPU";
+    return NULL;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    struct softmax_plan *plan = (struct softmax_plan *)base;
+    const size_t local[3] = {items_of(base->context, &plan->problem), 1, 1};
+    struct strbuf options = {0};
+    softmax_defines(&plan->problem, &options);
+    define_int(&options, "WORK_GROUP", (long long)local[0]);
+    plan->rows_per_group = 1;
+    return softmax_add_kernel(plan, "softmax_tile", &options, local);
+}
+
+const struct solver softmax_tile_solver = {"tile", refuse, prepare};

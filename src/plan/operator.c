@@ -1,0 +1,109 @@
+#include "plan/operator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+
+static void *problem_of(const struct operator_class *operator, clattn_plan *plan)
+{
+    return (unsigned char *)plan + operator->problem_offset;
+}
+
+/* An allocated problem that the caller frees, or NULL with the status and reason why not. */
+static void *read_problem(const struct operator_class *operator, const void *desc, clattn_status *status,
+                          const char **reason)
+{
+    void *problem = malloc(operator->problem_bytes);
+    *status = CLATTN_ERROR_OUT_OF_MEMORY;
+    *reason = "no memory for a description";
+    if (problem)
+        *status = operator->read(desc, problem, reason);
+    if (*status == CLATTN_SUCCESS)
+        return problem;
+    free(problem);
+    return NULL;
+}
+
+clattn_status operator_supports(const struct operator_class *operator, clattn_context *context, const void *desc,
+                                const char **reason)
+{
+    const char *why = "context is NULL";
+    clattn_status status = CLATTN_ERROR_INVALID_ARGUMENT;
+    void *problem = context ? read_problem(operator, desc, &status, &why) : NULL;
+    if (problem)
+        status = operator->solvers ? plan_supports(context, operator->name, operator->solvers,
+                                                   operator->solver_count, problem, &why)
+                                   : operator->supports(context, problem, &why);
+    free(problem);
+    if (reason)
+        *reason = status == CLATTN_SUCCESS ? NULL : why;
+    return status;
+}
+
+static clattn_status make_plan(const struct operator_class *operator, clattn_context *context, const void *problem,
+                               const clattn_plan_options *options, clattn_plan **plan)
+{
+    clattn_status status;
+    clattn_plan *made = NULL;
+    TRY(plan_new(context, operator->number, operator->plan_bytes, &made));
+    memcpy(problem_of(operator, made), problem, operator->problem_bytes);
+    TRY(operator->solvers ? plan_choose(made, operator->name, operator->solvers, operator->solver_count,
+                                        problem_of(operator, made), options)
+                          : operator->make(made, options));
+    *plan = made;
+    return CLATTN_SUCCESS;
+fail:
+    clattn_plan_release(&made);
+    return status;
+}
+
+/* read_problem, reported on the context. */
+static clattn_status read_reported(const struct operator_class *operator, clattn_context *context,
+                                   const void *desc, void **problem)
+{
+    clattn_status status;
+    const char *reason;
+    *problem = read_problem(operator, desc, &status, &reason);
+    if (!*problem)
+        report_error(&context->device.report, status, "%s: %s", operator->name, reason);
+    return status;
+}
+
+clattn_status operator_plan_create(const struct operator_class *operator, clattn_context *context,
+                                   const void *desc, const clattn_plan_options *options, clattn_plan **plan)
+{
+    clattn_status status;
+    clattn_plan_options own;
+    void *problem = NULL;
+    if (plan)
+        *plan = NULL;
+    TRY(context_check(context));
+    if (!plan)
+        return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
+    TRY(plan_options_read(context, options, &own));
+    TRY(read_reported(operator, context, desc, &problem));
+    TRY(make_plan(operator, context, problem, &own, plan));
+fail:
+    free(problem);
+    return status;
+}
+
+clattn_status operator_plan_find(const struct operator_class *operator, clattn_context *context, const void *desc,
+                                 clattn_plan **plan)
+{
+    clattn_status status;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    void *problem = NULL;
+    *plan = NULL;
+    TRY(context_check(context));
+    TRY(read_reported(operator, context, desc, &problem));
+    *plan = plan_cache_find(&context->plans, operator->number, problem, operator->desc_bytes);
+    if (!*plan) {
+        TRY(make_plan(operator, context, problem, &options, plan));
+        plan_cache_add(&context->plans, operator->number, problem, operator->desc_bytes, *plan);
+    }
+fail:
+    free(problem);
+    return status;
+}

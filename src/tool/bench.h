@@ -1,0 +1,23 @@
+/* What the benchmarks share. */
+#ifndef CLATTN_TOOL_BENCH_H
+#define CLATTN_TOOL_BENCH_H
+
+#include "device.h"
+#include "job.h"
+#include "report.h"
+
+/* What one run does, for the rates. */
+typedef struct bench_work {
+    double flops; /* multiplications and additions, as docs and --help say */
+    double bytes; /* every input and output once */
+} bench_work;
+
+/* Times a job that has just been made with status `made` and reports it; releases the job. */
+int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name,
+                 int32_t shape_rank, const size_t *shape, const bench_work *work, size_t repeat, bool json);
+
+/* A float32 array of random numbers. */
+int bench_array(host_array *array, const char *name, int32_t rank, const size_t *extent, uint64_t seed,
+                float limit);
+
+#endif

@@ -1,0 +1,78 @@
+/* clattn bench: times operators on data that is already on the device. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help; /* NULL: not built yet */
+} benches[] = {
+    {"attention", bench_attention, "--shape B,HQ,HKV,SQ,SKV,D,DV [--causal]"},
+    {"matmul", bench_matmul, "--shape M,N,K [--bias]: (M, K) times the transpose of (N, K)"},
+    {"softmax", bench_softmax, "--shape R,C"},
+    {"mha", bench_mha, "--shape B,S,D_MODEL,H"},
+    {"startup", bench_startup, "first attention of a new process, with empty and with warm caches"},
+    {"layernorm", NULL, NULL},
+    {"encoder", NULL, NULL},
+};
+#define BENCHES (sizeof benches / sizeof benches[0])
+
+static int help(void)
+{
+    puts("usage: clattn bench OPERATOR [options]\n"
+         "Times an operator, from enqueue to completion, on data that is already on the device.\n");
+    for (size_t i = 0; i < BENCHES; i++)
+        if (benches[i].help != NULL)
+            printf("  %-10s  %s\n", benches[i].name, benches[i].help);
+    puts("\nSee 'clattn bench OPERATOR --help'.");
+    return TOOL_DONE;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))
+        return help();
+    if (argc == 0)
+        return complain(TOOL_BAD_INPUT, "bench: missing argument, expected attention, matmul, softmax, mha or startup");
+    for (size_t i = 0; i < BENCHES; i++) {
+        if (strcmp(argv[0], benches[i].name) != 0)
+            continue;
+        if (benches[i].run == NULL)
+            return complain(TOOL_BAD_INPUT, "bench: %s is not supported yet", argv[0]);
+        return benches[i].run(argc - 1, argv + 1);
+    }
+    return complain(TOOL_BAD_INPUT, "bench: unknown operator '%s', expected attention, matmul, softmax, mha or startup",
+                    argv[0]);
+}
+
+int bench_array(host_array *array, const char *name, int32_t rank, const size_t *extent, uint64_t seed, float limit)
+{
+    int status = host_allocate(CLATTN_F32, rank, extent, name, array);
+    if (status == TOOL_DONE)
+        fill_random(array, seed, limit);
+    return status;
+}
+
+int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name,
+                 int32_t shape_rank, const size_t *shape, const bench_work *work, size_t repeat, bool json)
+{
+    timing times = {0};
+    const timing_rule rule = timing_rule_bench(repeat);
+    tool_report report;
+    int status = made == CLATTN_SUCCESS ? job_time(job, &rule, operator_name, &times)
+                                        : device_failed(device, made, NULL);
+    if (status == TOOL_DONE) {
+        report_begin(&report);
+        report_text(&report, "operator", operator_name);
+        report_shape(&report, "shape", shape_rank, shape);
+        report_device(&report, device, job_solver(job));
+        report_timing(&report, &times);
+        report_number(&report, "gflops", work->flops / times.min * 1e-9);
+        report_number(&report, "gbytes_per_s", work->bytes / times.min * 1e-9);
+        status = report_finish(&report, json);
+    }
+    job_release(job);
+    return status;
+}

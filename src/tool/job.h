@@ -1,0 +1,53 @@
+/* A problem on a device: its arrays in buffers, its plan, and the arguments of an enqueue. */
+#ifndef CLATTN_TOOL_JOB_H
+#define CLATTN_TOOL_JOB_H
+
+#include "device.h"
+#include "problem.h"
+#include "timing.h"
+
+#define JOB_BUFFERS 12
+#define JOB_OUTPUTS 2
+
+typedef struct job_output {
+    cl_mem buffer; /* one of the job's */
+    size_t bytes;
+} job_output;
+
+/* Zeroed: none.  Release with job_release, before the device is closed. */
+typedef struct tool_job {
+    tool_device *device; /* borrowed */
+    clattn_plan *plan;
+    cl_mem buffers[JOB_BUFFERS];
+    size_t buffer_count;
+    job_output outputs[JOB_OUTPUTS]; /* the result, then lse or weights */
+    clattn_status (*enqueue)(const struct tool_job *job, cl_event *event);
+    union {
+        clattn_attention_args attention;
+        clattn_softmax_args softmax;
+        clattn_matmul_args matmul;
+        clattn_mha_args mha;
+    } args;
+} tool_job;
+
+/* Upload a checked problem and make its plan, with `solver` (NULL: the best).  After failure the job holds
+ * nothing and the device has the message. */
+clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver, tool_job *job);
+clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver, tool_job *job);
+clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver, tool_job *job);
+clattn_status job_mha(tool_device *device, const mha_problem *problem, const char *solver, tool_job *job);
+
+/* Enqueues once and waits until it is done. */
+clattn_status job_run(const tool_job *job);
+
+/* Runs the job as `rule` says; the times are from enqueue to completion.  Returns an exit status. */
+int job_time(const tool_job *job, const timing_rule *rule, const char *label, timing *result);
+
+/* Copies output `index` to `data`; blocks. */
+clattn_status job_read(const tool_job *job, size_t index, void *data);
+
+const char *job_solver(const tool_job *job);
+
+void job_release(tool_job *job);
+
+#endif

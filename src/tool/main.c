@@ -1,0 +1,85 @@
+/* The clattn command: which subcommand runs, and whether its output has arrived. */
+#include <stdio.h>
+#include <string.h>
+
+#include <clattn/version.h>
+
+#include "device.h"
+#include "os_tool.h"
+#include "tool.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv); /* NULL: not built yet */
+    const char *help;
+} commands[] = {
+    {"devices", cmd_devices, "list OpenCL devices, best first, and why any was passed over"},
+    {"attention", cmd_attention, "scaled dot-product attention of .npy files"},
+    {"softmax", cmd_softmax, "softmax over the last dimension of an .npy file"},
+    {"mha", cmd_mha, "multi-head attention with weights from a safetensors file"},
+    {"bench", cmd_bench, "time attention, matmul, softmax, mha, or the startup"},
+    {"cache", cmd_cache, "show, list or clear the cache of compiled kernels"},
+    {"selftest", cmd_selftest, "compare every operator and solver with a reference"},
+    {"tune", NULL, NULL},
+    {"embed", NULL, NULL},
+    {"transcribe", NULL, NULL},
+};
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+static int help(void)
+{
+    puts("usage: clattn COMMAND [options]\n"
+         "Attention on any OpenCL device.\n");
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (commands[i].run != NULL)
+            printf("  %-10s  %s\n", commands[i].name, commands[i].help);
+    puts("\n  --version   the version of the command and of its library\n"
+         "  --help      this text; 'clattn COMMAND --help' tells about one command\n"
+         "\n"
+         "Exit status: 0 done, 1 the computation failed, 2 bad usage or bad input, 3 no usable device.");
+    return TOOL_DONE;
+}
+
+static int version(void)
+{
+    printf("clattn %s", CLATTN_VERSION_STRING);
+    if (strcmp(CLATTN_VERSION_STRING, clattn_version_string()) != 0)
+        printf(" (library %s)", clattn_version_string());
+    putchar('\n');
+    return TOOL_DONE;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2)
+        return complain(TOOL_BAD_INPUT, "missing command, see 'clattn --help'");
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "--version") == 0) {
+        if (argc > 2)
+            return complain(TOOL_BAD_INPUT, "unexpected argument '%s' after %s", argv[2], name);
+        return strcmp(name, "--version") == 0 ? version() : help();
+    }
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strcmp(name, commands[i].name) != 0)
+            continue;
+        if (commands[i].run == NULL)
+            return complain(TOOL_BAD_INPUT, "the command '%s' is not supported yet", name);
+        return commands[i].run(argc - 2, argv + 2);
+    }
+    return complain(TOOL_BAD_INPUT, "unknown %s '%s', see 'clattn --help'", name[0] == '-' ? "option" : "command",
+                    name);
+}
+
+int main(int argc, char **argv)
+{
+    os_prepare_streams();
+    int status = dispatch(argc, argv);
+    /* Both, always: an error in what was buffered shows only now, and a result that nobody got is none. */
+    bool unwritten = ferror(stdout) != 0;
+    unwritten = fflush(stdout) != 0 || unwritten;
+    if (unwritten && status == TOOL_DONE)
+        status = complain(TOOL_FAILED, "standard output: could not be written");
+    if (status == TOOL_DONE)
+        device_flush_warnings();
+    return status;
+}

@@ -1,0 +1,42 @@
+/* What a command found out: lines of "name: value" for people, or one line of JSON. */
+#ifndef CLATTN_TOOL_REPORT_H
+#define CLATTN_TOOL_REPORT_H
+
+#include <jansson.h>
+
+#include "device.h"
+#include "timing.h"
+#include "verify.h"
+
+typedef struct tool_report {
+    json_t *object;
+} tool_report;
+
+/* Values appear in the order of these calls.  A failed allocation is remembered and reported by report_finish.
+ * A number that is no JSON number (NaN, infinity) is null. */
+void report_begin(tool_report *report);
+void report_text(tool_report *report, const char *name, const char *text);
+void report_number(tool_report *report, const char *name, double number);
+void report_count(tool_report *report, const char *name, size_t count);
+void report_bool(tool_report *report, const char *name, bool value);
+void report_shape(tool_report *report, const char *name, int32_t rank, const size_t *extent);
+
+/* The device's name and platform, the solver. */
+void report_device(tool_report *report, const tool_device *device, const char *solver);
+
+/* seconds_min, seconds_median, runs. */
+void report_timing(tool_report *report, const timing *times);
+
+/* Under `prefix` ("" or "lse_"): max_error, naive_error, ok. */
+void report_verdict(tool_report *report, const char *prefix, const tool_verdict *verdict);
+
+/* Writes it to stdout, as JSON if `json`, and releases it. */
+int report_finish(tool_report *report, bool json);
+
+/* Writes an object as the one line of JSON on stdout and releases it; NULL is "out of memory". */
+int print_json(json_t *object);
+
+/* A JSON string of any bytes: what is not UTF-8 becomes '?'.  NULL when memory runs out. */
+json_t *json_text(const char *text);
+
+#endif

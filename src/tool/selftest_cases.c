@@ -1,0 +1,296 @@
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "selftest.h"
+
+static void judge(case_result *result, const tool_verdict *verdict, const char *what)
+{
+    if (result->outcome != CASE_OK || verdict_holds(verdict))
+        return;
+    result->outcome = CASE_FAILED;
+    snprintf(result->detail, sizeof result->detail,
+             "%s differs: error %.3g, of a plain computation %.3g, %zu elements of another class", what,
+             verdict->max_error, verdict->naive_error, verdict->mismatches);
+}
+
+/* A solver may refuse a problem; whatever else keeps it from an answer is a failure. */
+static void take_status(case_result *result, const tool_device *device, clattn_status status, bool planning,
+                        const char *solver)
+{
+    if (status == CLATTN_SUCCESS)
+        return;
+    bool refused = planning && solver != NULL &&
+                   (status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_INVALID_ARGUMENT);
+    result->outcome = refused ? CASE_REFUSED : CASE_FAILED;
+    device_message(device, status, result->detail, sizeof result->detail);
+}
+
+/* Runs the job that was made with `status` and reads both outputs. */
+static bool run_job(tool_job *job, clattn_status status, const char *solver, host_array *output,
+                    host_array *second, case_result *result)
+{
+    const tool_device *device = job->device;
+    take_status(result, device, status, true, solver);
+    if (status != CLATTN_SUCCESS)
+        return false;
+    status = job_run(job);
+    if (status == CLATTN_SUCCESS)
+        status = job_read(job, 0, output->memory);
+    if (status == CLATTN_SUCCESS && second->memory != NULL)
+        status = job_read(job, 1, second->memory);
+    take_status(result, device, status, false, solver);
+    job_release(job);
+    return status == CLATTN_SUCCESS;
+}
+
+static void no_memory(case_result *result)
+{
+    result->outcome = CASE_FAILED;
+    snprintf(result->detail, sizeof result->detail, "out of memory");
+}
+
+typedef enum mask_sort { MASK_NONE, MASK_BOOLEAN, MASK_ADDED } mask_sort;
+
+/* A mask of about a third "no" that covers one whole row; an added one also has numbers, small and huge. */
+static int make_mask(host_array *mask, mask_sort sort, int32_t rank, const size_t *extent)
+{
+    if (sort == MASK_NONE)
+        return TOOL_DONE;
+    int status = host_allocate(sort == MASK_BOOLEAN ? CLATTN_BOOL : CLATTN_F32, rank, extent, "mask", mask);
+    if (status != TOOL_DONE)
+        return status;
+    size_t keys = extent[rank - 1], count = element_count(&mask->tensor);
+    for (size_t i = 0; i < count; i++) {
+        bool attend = i / keys != 1 && (i * 7 + i / keys) % 3 != 0;
+        float added = i / keys == 2 ? -FLT_MAX : 0.25f * (float)(i % 9) - 1.0f;
+        if (sort == MASK_BOOLEAN)
+            ((uint8_t *)mask->memory)[i] = attend;
+        else
+            ((float *)mask->memory)[i] = attend ? added : -INFINITY;
+    }
+    return TOOL_DONE;
+}
+
+static const struct attention_case {
+    const char *name;
+    size_t batch, heads, kv_heads, queries, keys, d_k, d_v;
+    bool causal;
+    int32_t align;
+    mask_sort mask;
+    float limit;
+    bool with_lse;
+} attention_cases[] = {
+    {"plain", 1, 2, 2, 33, 47, 16, 16, false, 0, MASK_NONE, 1.0f, true},
+    {"odd sizes, shared heads", 2, 3, 1, 7, 13, 5, 3, false, 0, MASK_NONE, 1.0f, true},
+    {"one query", 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
+    {"causal", 1, 2, 1, 40, 9, 16, 16, true, CLATTN_ALIGN_TOP_LEFT, MASK_NONE, 1.0f, true},
+    {"causal, bottom right", 1, 4, 2, 35, 19, 16, 16, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE, 1.0f, true},
+    {"boolean mask", 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
+    {"added mask", 2, 2, 1, 17, 29, 16, 16, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_ADDED, 1.0f, true},
+    {"large scores", 1, 1, 1, 20, 40, 64, 64, false, 0, MASK_NONE, 30.0f, true},
+};
+
+static void run_attention(tool_device *device, size_t index, const char *solver, const char **name,
+                          case_result *result)
+{
+    const struct attention_case *c = &attention_cases[index];
+    attention_problem problem = {.causal = c->causal, .align = c->align, .with_lse = c->with_lse};
+    host_array output = {0}, lse = {0};
+    tool_verdict verdict = {0}, lse_verdict = {0};
+    tool_job job = {.device = device};
+    *name = c->name;
+    int status = bench_array(&problem.query, "query", 4, (size_t[]){c->batch, c->heads, c->queries, c->d_k}, 11,
+                             c->limit);
+    if (status == TOOL_DONE)
+        status = bench_array(&problem.key, "key", 4, (size_t[]){c->batch, c->kv_heads, c->keys, c->d_k}, 12, c->limit);
+    if (status == TOOL_DONE)
+        status = bench_array(&problem.value, "value", 4, (size_t[]){c->batch, c->kv_heads, c->keys, c->d_v}, 13, 1.0f);
+    if (status == TOOL_DONE)
+        status = make_mask(&problem.mask, c->mask, 2, (size_t[]){c->queries, c->keys});
+    if (status == TOOL_DONE)
+        status = host_allocate(CLATTN_F32, 4, (size_t[]){c->batch, c->heads, c->queries, c->d_v}, "output", &output);
+    if (status == TOOL_DONE && c->with_lse)
+        status = host_allocate(CLATTN_F32, 3, (size_t[]){c->batch, c->heads, c->queries}, "lse", &lse);
+    if (status != TOOL_DONE) {
+        no_memory(result);
+    } else if (run_job(&job, job_attention(device, &problem, solver, &job), solver, &output, &lse, result)) {
+        if (verify_attention(&problem, output.memory, lse.memory, &verdict, &lse_verdict) != TOOL_DONE)
+            no_memory(result);
+        judge(result, &verdict, "output");
+        judge(result, &lse_verdict, "log-sum-exp");
+    }
+    host_release(&output);
+    host_release(&lse);
+    attention_release(&problem);
+}
+
+static const struct softmax_case {
+    const char *name;
+    size_t rows, columns;
+    mask_sort mask;
+    float limit, scale;
+} softmax_cases[] = {
+    {"one element", 1, 1, MASK_NONE, 1.0f, 1.0f},
+    {"short rows", 5, 33, MASK_NONE, 4.0f, 1.0f},
+    {"long rows", 3, 5000, MASK_NONE, 4.0f, 0.5f},
+    {"negative scale, large values", 4, 100, MASK_NONE, 1e4f, -1.0f},
+    {"boolean mask", 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
+    {"added mask", 6, 65, MASK_ADDED, 4.0f, 1.0f},
+};
+
+static void run_softmax(tool_device *device, size_t index, const char *solver, const char **name,
+                        case_result *result)
+{
+    const struct softmax_case *c = &softmax_cases[index];
+    const size_t extent[] = {c->rows, c->columns};
+    softmax_problem problem = {.scale = {c->scale != 1.0f, c->scale}};
+    host_array output = {0}, none = {0};
+    tool_verdict verdict = {0};
+    tool_job job = {.device = device};
+    *name = c->name;
+    int status = bench_array(&problem.x, "x", 2, extent, 21, c->limit);
+    if (status == TOOL_DONE)
+        status = make_mask(&problem.mask, c->mask, 2, extent);
+    if (status == TOOL_DONE)
+        status = host_allocate(CLATTN_F32, 2, extent, "output", &output);
+    if (status != TOOL_DONE) {
+        no_memory(result);
+    } else if (run_job(&job, job_softmax(device, &problem, solver, &job), solver, &output, &none, result)) {
+        if (verify_softmax(&problem, output.memory, &verdict) != TOOL_DONE)
+            no_memory(result);
+        judge(result, &verdict, "output");
+    }
+    host_release(&output);
+    softmax_release(&problem);
+}
+
+static const struct matmul_case {
+    const char *name;
+    size_t m, n, k;
+    bool bias;
+} matmul_cases[] = {
+    {"one element", 1, 1, 1, false},
+    {"odd sizes", 5, 7, 3, true},
+    {"one row", 1, 130, 70, true},
+    {"primes", 67, 101, 53, true},
+    {"whole tiles", 64, 128, 96, false},
+};
+
+static void run_matmul(tool_device *device, size_t index, const char *solver, const char **name,
+                       case_result *result)
+{
+    const struct matmul_case *c = &matmul_cases[index];
+    matmul_problem problem = {0};
+    host_array output = {0}, none = {0};
+    tool_verdict verdict = {0};
+    tool_job job = {.device = device};
+    *name = c->name;
+    int status = bench_array(&problem.x, "x", 2, (size_t[]){c->m, c->k}, 31, 1.0f);
+    if (status == TOOL_DONE)
+        status = bench_array(&problem.w, "w", 2, (size_t[]){c->n, c->k}, 32, 1.0f);
+    if (status == TOOL_DONE && c->bias)
+        status = bench_array(&problem.bias, "bias", 1, (size_t[]){c->n}, 33, 1.0f);
+    if (status == TOOL_DONE)
+        status = host_allocate(CLATTN_F32, 2, (size_t[]){c->m, c->n}, "output", &output);
+    if (status != TOOL_DONE) {
+        no_memory(result);
+    } else if (run_job(&job, job_matmul(device, &problem, solver, &job), solver, &output, &none, result)) {
+        if (verify_matmul(&problem, output.memory, &verdict) != TOOL_DONE)
+            no_memory(result);
+        judge(result, &verdict, "output");
+    }
+    host_release(&output);
+    matmul_release(&problem);
+}
+
+static const struct mha_case {
+    const char *name;
+    size_t batch, queries, keys, d_model, d_context, heads; /* keys 0: self-attention, packed weights */
+    bool bias, causal;
+    mask_sort mask;
+    int32_t weights;
+} mha_cases[] = {
+    {"self-attention", 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
+    {"self-attention, causal, no bias", 1, 13, 0, 20, 20, 4, false, true, MASK_NONE, CLATTN_WEIGHTS_NONE},
+    {"cross-attention, mean weights", 2, 7, 11, 16, 12, 2, true, false, MASK_BOOLEAN, CLATTN_WEIGHTS_AVERAGE},
+};
+
+/* x, context and weights of a case. */
+static int make_mha(const struct mha_case *c, mha_problem *problem)
+{
+    const size_t d = c->d_model;
+    const float limit = 0.5f;
+    *problem = (mha_problem){.heads = c->heads, .inner = d, .causal = c->causal, .weights = c->weights};
+    int status = bench_array(&problem->x, "x", 3, (size_t[]){c->batch, c->queries, d}, 41, 1.0f);
+    if (c->keys == 0) {
+        if (status == TOOL_DONE)
+            status = bench_array(&problem->w_in, "w_in", 2, (size_t[]){3 * d, d}, 42, limit);
+    } else {
+        if (status == TOOL_DONE)
+            status = bench_array(&problem->context, "context", 3, (size_t[]){c->batch, c->keys, c->d_context}, 43, 1.0f);
+        if (status == TOOL_DONE)
+            status = bench_array(&problem->w_q, "w_q", 2, (size_t[]){d, d}, 44, limit);
+        if (status == TOOL_DONE)
+            status = bench_array(&problem->w_k, "w_k", 2, (size_t[]){d, c->d_context}, 45, limit);
+        if (status == TOOL_DONE)
+            status = bench_array(&problem->w_v, "w_v", 2, (size_t[]){d, c->d_context}, 46, limit);
+    }
+    if (status == TOOL_DONE)
+        status = bench_array(&problem->w_o, "w_o", 2, (size_t[]){d, d}, 47, limit);
+    if (status == TOOL_DONE && c->bias)
+        status = bench_array(&problem->b_in, "b_in", 1, (size_t[]){3 * d}, 48, limit);
+    if (status == TOOL_DONE && c->bias)
+        status = bench_array(&problem->b_o, "b_o", 1, (size_t[]){d}, 49, limit);
+    return status == TOOL_DONE
+               ? make_mask(&problem->mask, c->mask, 2, (size_t[]){c->queries, mha_key_length(problem)})
+               : status;
+}
+
+static void run_mha(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
+{
+    const struct mha_case *c = &mha_cases[index];
+    mha_problem problem;
+    host_array output = {0}, weights = {0};
+    tool_verdict verdict = {0}, weights_verdict = {0};
+    tool_job job = {.device = device};
+    *name = c->name;
+    int status = make_mha(c, &problem);
+    size_t keys = status == TOOL_DONE ? mha_key_length(&problem) : 0;
+    if (status == TOOL_DONE)
+        status = host_allocate(CLATTN_F32, 3, problem.x.tensor.extent, "output", &output);
+    if (status == TOOL_DONE && c->weights != CLATTN_WEIGHTS_NONE)
+        status = host_allocate(CLATTN_F32, 4,
+                               (size_t[]){c->batch, c->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : c->heads, c->queries,
+                                          keys},
+                               "weights", &weights);
+    if (status != TOOL_DONE) {
+        no_memory(result);
+    } else if (run_job(&job, job_mha(device, &problem, solver, &job), solver, &output, &weights, result)) {
+        if (verify_mha(&problem, output.memory, weights.memory, &verdict, &weights_verdict) != TOOL_DONE)
+            no_memory(result);
+        judge(result, &verdict, "output");
+        judge(result, &weights_verdict, "weights");
+    }
+    host_release(&output);
+    host_release(&weights);
+    mha_release(&problem);
+}
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const char *const attention_solvers[] = {"cpu", "tile", "generic", NULL};
+static const char *const softmax_solvers[] = {"cpu", "tile", "generic", NULL};
+static const char *const matmul_solvers[] = {"clblast", "cpu", "tile", "generic", NULL};
+static const char *const mha_solvers[] = {"cpu", "tile", "generic", NULL};
+
+const selftest_operator selftest_operators[] = {
+    {"softmax", softmax_solvers, COUNT(softmax_cases), run_softmax},
+    {"attention", attention_solvers, COUNT(attention_cases), run_attention},
+    {"matmul", matmul_solvers, COUNT(matmul_cases), run_matmul},
+    {"mha", mha_solvers, COUNT(mha_cases), run_mha},
+};
+const size_t selftest_operator_count = COUNT(selftest_operators);

@@ -1,0 +1,47 @@
+/* What every part of the command shares: exit statuses, the one error line, and the commands themselves. */
+#ifndef CLATTN_TOOL_TOOL_H
+#define CLATTN_TOOL_TOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Exit statuses.  A function of the tool that returns `int` returns one of these, and if it is not TOOL_DONE the
+ * error line has been written already. */
+enum {
+    TOOL_DONE = 0,
+    TOOL_FAILED = 1,    /* the computation, or writing a result */
+    TOOL_BAD_INPUT = 2, /* usage, or a file's contents */
+    TOOL_NO_DEVICE = 3
+};
+
+/* Writes "clattn: " and the message to stderr as exactly one line (control characters and line ends in it are
+ * replaced) and returns `status`.  Only the first call of a process writes: what follows from an error is
+ * silent. */
+int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Makes the calls that follow silent: a process that was run anew has written the line already. */
+void complain_no_more(void);
+
+/* The commands.  argv[0] is the first argument after the command's name. */
+int cmd_devices(int argc, char **argv);
+int cmd_attention(int argc, char **argv);
+int cmd_softmax(int argc, char **argv);
+int cmd_mha(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_cache(int argc, char **argv);
+int cmd_selftest(int argc, char **argv);
+
+/* bench's own, one an operator. */
+int bench_attention(int argc, char **argv);
+int bench_matmul(int argc, char **argv);
+int bench_softmax(int argc, char **argv);
+int bench_mha(int argc, char **argv);
+int bench_startup(int argc, char **argv);
+
+/* Multiplies into *product; false on overflow. */
+static inline bool multiply(size_t a, size_t b, size_t *product)
+{
+    return !__builtin_mul_overflow(a, b, product);
+}
+
+#endif
