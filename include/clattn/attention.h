@@ -102,6 +102,10 @@ CLATTN_API clattn_status clattn_attention_enqueue(clattn_plan *plan, cl_command_
                                                   const clattn_attention_args *args, cl_uint wait_count,
                                                   const cl_event *wait_list, cl_event *event);
 
+/* Makes the plan that clattn_attention_run will want for `desc` and keeps it in the context's plan cache, so that
+ * the run does not block.  Blocks and returns as plan_create does. */
+CLATTN_API clattn_status clattn_attention_prewarm(clattn_context *context, const clattn_attention_desc *desc);
+
 /* plan_create (through the context's plan cache) and enqueue in one call.  Blocks the first time a description
  * is seen, while it compiles, and is asynchronous from then on. */
 CLATTN_API clattn_status clattn_attention_run(clattn_context *context, cl_command_queue queue,

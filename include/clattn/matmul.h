@@ -42,7 +42,7 @@ typedef struct clattn_matmul_args {
 /* What CLATTN_MATMUL_ARGS_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_matmul_args_init(clattn_matmul_args *args);
 
-/* The four calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
+/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
 CLATTN_API clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc,
                                                 const char **reason);
 CLATTN_API clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_matmul_desc *desc,
@@ -50,6 +50,7 @@ CLATTN_API clattn_status clattn_matmul_plan_create(clattn_context *context, cons
 CLATTN_API clattn_status clattn_matmul_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                const clattn_matmul_args *args, cl_uint wait_count,
                                                const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_matmul_prewarm(clattn_context *context, const clattn_matmul_desc *desc);
 CLATTN_API clattn_status clattn_matmul_run(clattn_context *context, cl_command_queue queue,
                                            const clattn_matmul_desc *desc, const clattn_matmul_args *args,
                                            cl_uint wait_count, const cl_event *wait_list, cl_event *event);

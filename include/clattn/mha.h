@@ -77,7 +77,7 @@ typedef struct clattn_mha_args {
 /* What CLATTN_MHA_ARGS_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_mha_args_init(clattn_mha_args *args);
 
-/* The four calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  A solver asked
+/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  A solver asked
  * for in the options is the attention's; the products choose theirs. */
 CLATTN_API clattn_status clattn_mha_supports(clattn_context *context, const clattn_mha_desc *desc,
                                              const char **reason);
@@ -86,6 +86,7 @@ CLATTN_API clattn_status clattn_mha_plan_create(clattn_context *context, const c
 CLATTN_API clattn_status clattn_mha_enqueue(clattn_plan *plan, cl_command_queue queue,
                                             const clattn_mha_args *args, cl_uint wait_count,
                                             const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_mha_prewarm(clattn_context *context, const clattn_mha_desc *desc);
 CLATTN_API clattn_status clattn_mha_run(clattn_context *context, cl_command_queue queue,
                                         const clattn_mha_desc *desc, const clattn_mha_args *args,
                                         cl_uint wait_count, const cl_event *wait_list, cl_event *event);

@@ -45,7 +45,7 @@ typedef struct clattn_softmax_args {
 /* What CLATTN_SOFTMAX_ARGS_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_softmax_args_init(clattn_softmax_args *args);
 
-/* The four calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
+/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
 CLATTN_API clattn_status clattn_softmax_supports(clattn_context *context, const clattn_softmax_desc *desc,
                                                  const char **reason);
 CLATTN_API clattn_status clattn_softmax_plan_create(clattn_context *context, const clattn_softmax_desc *desc,
@@ -53,6 +53,7 @@ CLATTN_API clattn_status clattn_softmax_plan_create(clattn_context *context, con
 CLATTN_API clattn_status clattn_softmax_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                 const clattn_softmax_args *args, cl_uint wait_count,
                                                 const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_softmax_prewarm(clattn_context *context, const clattn_softmax_desc *desc);
 CLATTN_API clattn_status clattn_softmax_run(clattn_context *context, cl_command_queue queue,
                                             const clattn_softmax_desc *desc, const clattn_softmax_args *args,
                                             cl_uint wait_count, const cl_event *wait_list, cl_event *event);

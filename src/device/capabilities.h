@@ -11,6 +11,7 @@
 enum quirk {
     QUIRK_SLOW_COMPILER = 1u << 0, /* minutes for wide unrolled kernels: narrow vectors, smallest tiles */
     QUIRK_SIMULATOR = 1u << 1,     /* a thousand times slower than a CPU: smallest everything */
+    QUIRK_COMPILES_BY_GRID = 1u << 2, /* a launch of another size class compiles again: warm both up */
 };
 
 struct capabilities {

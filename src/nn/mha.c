@@ -299,6 +299,11 @@ fail:
     return status;
 }
 
+clattn_status clattn_mha_prewarm(clattn_context *context, const clattn_mha_desc *desc)
+{
+    return operator_prewarm(&mha_class, context, desc);
+}
+
 clattn_status clattn_mha_run(clattn_context *context, cl_command_queue queue, const clattn_mha_desc *desc,
                              const clattn_mha_args *args, cl_uint wait_count, const cl_event *wait_list,
                              cl_event *event)

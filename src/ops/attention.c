@@ -54,9 +54,15 @@ void attention_groups_by_queries(const struct attention_plan *plan, size_t batch
 clattn_status attention_add_kernel(struct attention_plan *plan, const char *file, const char *name,
                                    struct strbuf *options, const size_t local[3])
 {
+    clattn_status status;
     cl_uint pointers = 4u + plan->problem.has_mask + plan->problem.has_lse;
+    size_t groups[3];
+    TRY(plan_add_kernel(&plan->base, file, options, name, pointers, sizeof(attention_args), local));
+    plan->groups(plan, plan->problem.batch, plan->problem.query_length, groups);
+    plan_kernel_largest(&plan->base.kernels[0], groups);
     plan->base.launches = 1;
-    return plan_add_kernel(&plan->base, file, options, name, pointers, sizeof(attention_args), local);
+fail:
+    return status;
 }
 
 clattn_status clattn_attention_enqueue(clattn_plan *handle, cl_command_queue queue,
@@ -94,6 +100,11 @@ clattn_status clattn_attention_enqueue(clattn_plan *handle, cl_command_queue que
     return chain_end(&chain, status, event);
 fail:
     return status;
+}
+
+clattn_status clattn_attention_prewarm(clattn_context *context, const clattn_attention_desc *desc)
+{
+    return operator_prewarm(&attention_class, context, desc);
 }
 
 clattn_status clattn_attention_run(clattn_context *context, cl_command_queue queue,

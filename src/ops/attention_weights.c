@@ -48,9 +48,15 @@ static clattn_status prepare(struct weights_plan *plan)
     attention_defines(&plan->problem, &options);
     define_token(&options, "W_TYPE", "F32");
     define_int(&options, "AVERAGE", plan->average);
+    clattn_status status;
+    TRY(plan_add_kernel(&plan->base, "attention_weights.cl", &options, "attention_weights",
+                        4u + plan->problem.has_mask, sizeof(attention_args), local));
+    const size_t groups[3] = {divide_up(plan->problem.key_length, local[0]), plan->problem.query_length,
+                              plan->problem.batch * plan->weights.extent[1]};
+    plan_kernel_largest(&plan->base.kernels[0], groups);
     plan->base.launches = 1;
-    return plan_add_kernel(&plan->base, "attention_weights.cl", &options, "attention_weights",
-                           4u + plan->problem.has_mask, sizeof(attention_args), local);
+fail:
+    return status;
 }
 
 clattn_status attention_weights_plan_create(clattn_context *context, const clattn_attention_desc *attention,

@@ -1,6 +1,7 @@
 /* The matrix product operator: planning and enqueueing. */
 #include "ops/matmul.h"
 
+#include "base/size.h"
 #include "base/try.h"
 #include "plan/operator.h"
 
@@ -42,6 +43,35 @@ clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_ma
     return operator_plan_create(&matmul_class, context, desc, options, plan);
 }
 
+clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                                  const matmul_args *kernel_args)
+{
+    const clattn_binding *bindings[4] = {&args->a, &args->b};
+    size_t count = 2;
+    if (plan->problem.has_bias)
+        bindings[count++] = &args->bias;
+    bindings[count] = &args->c;
+    const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
+                              divide_up((size_t)kernel_args->m, plan->tile_rows), (size_t)kernel_args->batch};
+    return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
+}
+
+clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
+                                      struct strbuf *options, const size_t local[3])
+{
+    clattn_status status;
+    const struct matmul_problem *problem = &plan->problem;
+    TRY(plan_add_kernel(&plan->base, file, options, name, 3u + problem->has_bias, sizeof(matmul_args), local));
+    /* All items of a batch may be folded into one. */
+    const size_t groups[3] = {divide_up(problem->n, plan->tile_columns),
+                              problem->batch * divide_up(problem->m, plan->tile_rows), problem->batch};
+    plan_kernel_largest(&plan->base.kernels[0], groups);
+    plan->launch = matmul_launch_tiles;
+    plan->base.launches = 1;
+fail:
+    return status;
+}
+
 clattn_status clattn_matmul_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_matmul_args *given,
                                     cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
@@ -66,6 +96,11 @@ clattn_status clattn_matmul_enqueue(clattn_plan *handle, cl_command_queue queue,
     return chain_end(&chain, status, event);
 fail:
     return status;
+}
+
+clattn_status clattn_matmul_prewarm(clattn_context *context, const clattn_matmul_desc *desc)
+{
+    return operator_prewarm(&matmul_class, context, desc);
 }
 
 clattn_status clattn_matmul_run(clattn_context *context, cl_command_queue queue, const clattn_matmul_desc *desc,

@@ -23,7 +23,7 @@ struct matmul_plan {
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
     size_t pack_depth;              /* of k, that a work-group of matmul_pack owns */
     size_t panel;                   /* lanes of a packed panel */
-    bool lanes_along_m;
+    bool lanes_along_m;             /* a is packed, not b */
 };
 
 clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem,
@@ -39,6 +39,13 @@ void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_
 
 /* The -D options that all matmul kernels share. */
 void matmul_defines(const struct matmul_problem *problem, struct strbuf *options);
+
+/* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C: its
+ * `launch`, and adding the kernel, whose arguments are a, b, [bias], c; `options` is taken over and cleared. */
+clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                                  const matmul_args *kernel_args);
+clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
+                                      struct strbuf *options, const size_t local[3]);
 
 extern const struct solver matmul_clblast_solver;
 extern const struct solver matmul_cpu_solver;

@@ -1,7 +1,6 @@
 /* Matrix products everywhere and for every shape: one work-item for an element of C. */
 #include "base/size.h"
 #include "ops/matmul.h"
-#include "program/defines.h"
 
 static const char *refuse(const clattn_context *context, const void *problem, bool forced)
 {
@@ -9,20 +8,6 @@ static const char *refuse(const clattn_context *context, const void *problem, bo
     (void)problem;
     (void)forced;
     return NULL;
-}
-
-static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                            const matmul_args *kernel_args)
-{
-    const struct plan_kernel *kernel = &plan->base.kernels[0];
-    const clattn_binding *bindings[4] = {&args->a, &args->b};
-    size_t count = 2;
-    if (plan->problem.has_bias)
-        bindings[count++] = &args->bias;
-    bindings[count] = &args->c;
-    const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
-                              divide_up((size_t)kernel_args->m, plan->tile_rows), (size_t)kernel_args->batch};
-    return chain_launch(chain, kernel, bindings, kernel_args, groups, true);
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -35,10 +20,7 @@ static clattn_status prepare(clattn_plan *base)
     matmul_defines(&plan->problem, &options);
     plan->tile_columns = local[0];
     plan->tile_rows = 1;
-    plan->launch = launch;
-    base->launches = 1;
-    return plan_add_kernel(base, "matmul_generic.cl", &options, "matmul_generic", 3u + plan->problem.has_bias,
-                           sizeof(matmul_args), local);
+    return matmul_add_tiled_kernel(plan, "matmul_generic.cl", "matmul_generic", &options, local);
 }
 
 const struct solver matmul_generic_solver = {"generic", refuse, prepare};

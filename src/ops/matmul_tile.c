@@ -42,19 +42,6 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     return NULL;
 }
 
-static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                            const matmul_args *kernel_args)
-{
-    const clattn_binding *bindings[4] = {&args->a, &args->b};
-    size_t count = 2;
-    if (plan->problem.has_bias)
-        bindings[count++] = &args->bias;
-    bindings[count] = &args->c;
-    const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
-                              divide_up((size_t)kernel_args->m, plan->tile_rows), (size_t)kernel_args->batch};
-    return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
-}
-
 static clattn_status prepare(clattn_plan *base)
 {
     struct matmul_plan *plan = (struct matmul_plan *)base;
@@ -69,10 +56,7 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "ITEM_N", (long long)g->item_n);
     plan->tile_rows = g->tile_m;
     plan->tile_columns = g->tile_n;
-    plan->launch = launch;
-    base->launches = 1;
-    return plan_add_kernel(base, "matmul_tile.cl", &options, "matmul_tile", 3u + plan->problem.has_bias,
-                           sizeof(matmul_args), local);
+    return matmul_add_tiled_kernel(plan, "matmul_tile.cl", "matmul_tile", &options, local);
 }
 
 const struct solver matmul_tile_solver = {"tile", refuse, prepare};

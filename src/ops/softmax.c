@@ -43,9 +43,16 @@ clattn_status clattn_softmax_plan_create(clattn_context *context, const clattn_s
 clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *name, struct strbuf *options,
                                  const size_t local[3])
 {
+    clattn_status status;
+    size_t rows = 1;
+    TRY(plan_add_kernel(&plan->base, "softmax.cl", options, name, 2u + plan->problem.has_mask, sizeof(softmax_args),
+                        local));
+    for (int i = 0; i < SOFTMAX_OUTER; i++)
+        rows *= plan->problem.outer[i];
+    plan_kernel_largest(&plan->base.kernels[0], (const size_t[3]){divide_up(rows, plan->rows_per_group), 1, 1});
     plan->base.launches = 1;
-    return plan_add_kernel(&plan->base, "softmax.cl", options, name, 2u + plan->problem.has_mask,
-                           sizeof(softmax_args), local);
+fail:
+    return status;
 }
 
 clattn_status clattn_softmax_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_softmax_args *given,
@@ -75,6 +82,11 @@ clattn_status clattn_softmax_enqueue(clattn_plan *handle, cl_command_queue queue
     return chain_end(&chain, status, event);
 fail:
     return status;
+}
+
+clattn_status clattn_softmax_prewarm(clattn_context *context, const clattn_softmax_desc *desc)
+{
+    return operator_prewarm(&softmax_class, context, desc);
 }
 
 clattn_status clattn_softmax_run(clattn_context *context, cl_command_queue queue, const clattn_softmax_desc *desc,

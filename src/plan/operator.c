@@ -107,3 +107,11 @@ fail:
     free(problem);
     return status;
 }
+
+clattn_status operator_prewarm(const struct operator_class *operator, clattn_context *context, const void *desc)
+{
+    clattn_plan *plan;
+    clattn_status status = operator_plan_find(operator, context, desc, &plan);
+    clattn_plan_release(&plan);
+    return status;
+}

@@ -27,4 +27,7 @@ clattn_status operator_plan_create(const struct operator_class *operator, clattn
 clattn_status operator_plan_find(const struct operator_class *operator, clattn_context *context, const void *desc,
                                  clattn_plan **plan);
 
+/* operator_plan_find, for its effect on the cache alone. */
+clattn_status operator_prewarm(const struct operator_class *operator, clattn_context *context, const void *desc);
+
 #endif

@@ -9,6 +9,9 @@
 
 #define MAX_ARGS_BYTES 1024
 
+/* PoCL compiles a kernel for launches with fewer than 65,535 items in each dimension, and once more for others. */
+#define SMALL_GRID 65535
+
 void clattn_plan_options_init(clattn_plan_options *options)
 {
     if (options) {
@@ -113,6 +116,13 @@ fail:
     return status;
 }
 
+void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (groups[i] > kernel->widest / kernel->local[i])
+            kernel->widest = groups[i] > SIZE_MAX / kernel->local[i] ? SIZE_MAX : groups[i] * kernel->local[i];
+}
+
 static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *kernel)
 {
     static const unsigned char zeros[MAX_ARGS_BYTES];
@@ -128,6 +138,12 @@ static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *ke
     TRY_CL(report, "clEnqueueNDRangeKernel",
            cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, kernel->local, kernel->local, 0,
                                       NULL, NULL));
+    if (kernel->widest >= SMALL_GRID && (context->device.caps.quirks & QUIRK_COMPILES_BY_GRID)) {
+        const size_t large[3] = {round_up(SMALL_GRID + 1, kernel->local[0]), kernel->local[1], kernel->local[2]};
+        TRY_CL(report, "clEnqueueNDRangeKernel",
+               cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, large, kernel->local, 0, NULL,
+                                          NULL));
+    }
 fail:
     return status;
 }

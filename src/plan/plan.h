@@ -24,6 +24,7 @@ struct plan_kernel {
     cl_uint pointers;
     size_t args_bytes;
     size_t local[3];
+    size_t widest; /* work-items in the longest dimension of the largest launch; set by the operator */
 };
 
 /* The first member of every operator's own plan struct.  Immutable once made, but for the lock. */
@@ -52,6 +53,9 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
 
 /* Drops the kernels again, so that another solver can try. */
 void plan_drop_kernels(clattn_plan *plan);
+
+/* Notes how large the kernel's launches may become, in work-groups. */
+void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3]);
 
 /* Runs each kernel once with nothing to do on the context's private queue, waits, and saves the programs. */
 clattn_status plan_warm(clattn_plan *plan);
