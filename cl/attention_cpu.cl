@@ -48,6 +48,7 @@
 #include "inc/storage.h"
 #include "inc/vector.h"
 #include "inc/exp2.h"
+#include "inc/rows.h"
 
 #ifndef Q_TYPE
 #define Q_TYPE F32
@@ -144,58 +145,6 @@
 #define LOAD_VALUE(p, i) LOAD(V_TYPE, p, i)
 #endif
 #define PACK_ROW ROUND_UP((D_K > D_V ? D_K : D_V), LANES)
-#define INLINE static inline __attribute__((always_inline))
-
-/* Neighbours of a vector: lanes of x and y in turn, of their lower and of their upper halves. */
-#if LANES == 16
-#define ZIP_LOW(x, y) \
-    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3, \
-              (x).s4, (y).s4, (x).s5, (y).s5, (x).s6, (y).s6, (x).s7, (y).s7))
-#define ZIP_HIGH(x, y) \
-    ((floatv)((x).s8, (y).s8, (x).s9, (y).s9, (x).sa, (y).sa, (x).sb, (y).sb, \
-              (x).sc, (y).sc, (x).sd, (y).sd, (x).se, (y).se, (x).sf, (y).sf))
-#define LOG2_LANES 4
-#elif LANES == 8
-#define ZIP_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3))
-#define ZIP_HIGH(x, y) ((floatv)((x).s4, (y).s4, (x).s5, (y).s5, (x).s6, (y).s6, (x).s7, (y).s7))
-#define LOG2_LANES 3
-#else
-#define ZIP_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1))
-#define ZIP_HIGH(x, y) ((floatv)((x).s2, (y).s2, (x).s3, (y).s3))
-#define LOG2_LANES 2
-#endif
-
-/* Transposes a LANES x LANES block held as rows.  Each pass is a perfect shuffle of the whole block;
- * log2(LANES) of them bring element (r, c) to (c, r). */
-INLINE void transpose(floatv *x)
-{
-    floatv y[LANES];
-
-#pragma unroll
-    for (int pass = 0; pass < LOG2_LANES; pass++) {
-#pragma unroll
-        for (int i = 0; i < LANES / 2; i++) {
-            y[2 * i] = ZIP_LOW(x[i], x[i + LANES / 2]);
-            y[2 * i + 1] = ZIP_HIGH(x[i], x[i + LANES / 2]);
-        }
-#pragma unroll
-        for (int i = 0; i < LANES; i++)
-            x[i] = y[i];
-    }
-}
-
-/* One row of up to LANES elements from index i, `col` apart; the lanes from `columns` on get `fill`. */
-#define LOAD_ROW(TYPE, x, p, i, col, columns, fill) \
-    do { \
-        if ((columns) >= LANES && (col) == 1) { \
-            x = LOADV(TYPE, p, i); \
-        } else { \
-            float lane_[LANES]; \
-            for (int c_ = 0; c_ < LANES; c_++) \
-                lane_[c_] = c_ < (columns) ? LOAD(TYPE, p, (i) + c_ * (col)) : (fill); \
-            x = VLOAD(0, lane_); \
-        } \
-    } while (0)
 
 /* Q^T of the block, q[d * QUERY_VECTORS + v]; lanes past the last query repeat it. */
 INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, int queries, long row, long col)
@@ -204,7 +153,8 @@ INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, int que
         for (int d = 0; d < D_K; d += LANES) {
             floatv x[LANES];
             for (int r = 0; r < LANES; r++)
-                LOAD_ROW(Q_TYPE, x[r], query, min(v * LANES + r, queries - 1) * row + d * col, col, D_K - d, 0.0f);
+                LOAD_ROW(Q_TYPE, x[r], query, min(v * LANES + r, queries - 1) * row + d * col, col, D_K - d,
+                         0.0f);
             transpose(x);
             for (int c = 0; c < LANES; c++)
                 q[(d + c) * QUERY_VECTORS + v] = x[c];
@@ -266,7 +216,6 @@ INLINE void score_tile(floatv *s, const floatv *q, KEY_POINTER key, int n, long 
             for (int v = 0; v < QUERY_VECTORS; v++)
                 acc[r][v] = (floatv)(0.0f);
         }
-#pragma unroll 2
         for (int d = 0; d < D_K; d++) {
 #pragma unroll
             for (int r = 0; r < KEY_STEP; r++) {
@@ -341,8 +290,7 @@ INLINE void softmax_tile(floatv *s, int n, float factor, floatv *highest, floatv
 #pragma unroll
     for (int v = 0; v < QUERY_VECTORS; v++) {
         const floatv safe = select(top[v], (floatv)(0.0f), top[v] == -INFINITY);
-        shrink[v] = RAW_SCORES ? exp2v(highest[v] * factor - safe * factor)
-                               : exp2v((highest[v] - safe) * LOG2E);
+        shrink[v] = exp2v(RAW_SCORES ? highest[v] * factor - safe * factor : (highest[v] - safe) * LOG2E);
         highest[v] = top[v];
         top[v] = RAW_SCORES ? safe * factor : safe;
         total[v] = (floatv)(0.0f);
@@ -351,7 +299,7 @@ INLINE void softmax_tile(floatv *s, int n, float factor, floatv *highest, floatv
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++) {
             const floatv x = s[j * QUERY_VECTORS + v];
-            const floatv p = RAW_SCORES ? exp2v(fma(x, (floatv)(factor), -top[v])) : exp2v((x - top[v]) * LOG2E);
+            const floatv p = exp2v(RAW_SCORES ? fma(x, (floatv)(factor), -top[v]) : (x - top[v]) * LOG2E);
             s[j * QUERY_VECTORS + v] = p;
             total[v] += p;
         }
@@ -360,25 +308,31 @@ INLINE void softmax_tile(floatv *s, int n, float factor, floatv *highest, floatv
         sum[v] = fma(sum[v], shrink[v], total[v]);
 }
 
-/* O^T = shrink * O^T + V^T P^T for `columns` columns of V from `value` on and keys j < n. */
-#define VALUE_COLUMNS(o, columns, p, value, n, row, col, shrink) \
-    do { \
-        floatv acc_[columns][QUERY_VECTORS]; \
-        UNROLL for (int c_ = 0; c_ < (columns); c_++) \
-            UNROLL for (int v_ = 0; v_ < QUERY_VECTORS; v_++) \
-                acc_[c_][v_] = (o)[c_ * QUERY_VECTORS + v_] * (shrink)[v_]; \
-        UNROLL_TWICE for (int j_ = 0; j_ < (n); j_++) \
-            UNROLL for (int c_ = 0; c_ < (columns); c_++) { \
-                const floatv value_ = (floatv)(LOAD_VALUE(value, j_ * (row) + c_ * (col))); \
-                UNROLL for (int v_ = 0; v_ < QUERY_VECTORS; v_++) \
-                    acc_[c_][v_] = fma(value_, (p)[j_ * QUERY_VECTORS + v_], acc_[c_][v_]); \
-            } \
-        UNROLL for (int c_ = 0; c_ < (columns); c_++) \
-            UNROLL for (int v_ = 0; v_ < QUERY_VECTORS; v_++) \
-                (o)[c_ * QUERY_VECTORS + v_] = acc_[c_][v_]; \
-    } while (0)
-#define UNROLL _Pragma("unroll")
-#define UNROLL_TWICE _Pragma("unroll 2")
+/* O^T = shrink * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and keys j < n. */
+INLINE void value_columns(floatv *o, const int columns, const floatv *p, VALUE_POINTER value, int n, long row,
+                          long col, const floatv *shrink)
+{
+    floatv acc[COLUMN_STEP][QUERY_VECTORS];
+
+#pragma unroll
+    for (int c = 0; c < columns; c++)
+#pragma unroll
+        for (int v = 0; v < QUERY_VECTORS; v++)
+            acc[c][v] = o[c * QUERY_VECTORS + v] * shrink[v];
+    for (int j = 0; j < n; j++)
+#pragma unroll
+        for (int c = 0; c < columns; c++) {
+            const floatv x = (floatv)(LOAD_VALUE(value, j * row + c * col));
+#pragma unroll
+            for (int v = 0; v < QUERY_VECTORS; v++)
+                acc[c][v] = fma(x, p[j * QUERY_VECTORS + v], acc[c][v]);
+        }
+#pragma unroll
+    for (int c = 0; c < columns; c++)
+#pragma unroll
+        for (int v = 0; v < QUERY_VECTORS; v++)
+            o[c * QUERY_VECTORS + v] = acc[c][v];
+}
 
 kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
@@ -464,12 +418,12 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
         const long value_row = a.value.row, value_step = value_col;
 #endif
         for (int c = 0; c + COLUMN_STEP <= D_V; c += COLUMN_STEP)
-            VALUE_COLUMNS(o + c * QUERY_VECTORS, COLUMN_STEP, s, values + c * value_step, n, value_row, value_step,
-                          shrink);
+            value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, s, values + c * value_step, n, value_row,
+                          value_step, shrink);
 #if COLUMN_REST > 0
         const int rest = D_V - COLUMN_REST;
-        VALUE_COLUMNS(o + rest * QUERY_VECTORS, COLUMN_REST, s, values + rest * value_step, n, value_row, value_step,
-                      shrink);
+        value_columns(o + rest * QUERY_VECTORS, COLUMN_REST, s, values + rest * value_step, n, value_row,
+                      value_step, shrink);
 #endif
     }
 

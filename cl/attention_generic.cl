@@ -70,11 +70,12 @@
 #error "D_K, D_V and D_V_CHUNK must be positive"
 #endif
 
-#define MASK_IS_BOOL_F32 0
-#define MASK_IS_BOOL_F16 0
-#define MASK_IS_BOOL_BF16 0
-#define MASK_IS_BOOL_BOOL 1
-#define MASK_IS_BOOL JOIN(MASK_IS_BOOL_, MASK_TYPE)
+#define IS_BOOL_F32 0
+#define IS_BOOL_F16 0
+#define IS_BOOL_BF16 0
+#define IS_BOOL_BOOL 1
+#define BOOL_MASK (MASK && JOIN(IS_BOOL_, MASK_TYPE))
+#define FLOAT_MASK (MASK && !JOIN(IS_BOOL_, MASK_TYPE))
 
 /* One query's dot product with one key, in two chains so that neither latency nor rounding doubles up. */
 static float dot_product(const global ELEMENT(Q_TYPE) *query, long query_col,
@@ -118,7 +119,8 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
     query += a.query.offset + b * a.query.batch + h * a.query.head + i * a.query.row;
     key += a.key.offset + b * a.key.batch + h / a.group * a.key.head;
     value += a.value.offset + b * a.value.batch + h / a.group * a.value.head + first * a.value.col;
-    output += a.output.offset + b * a.output.batch + h * a.output.head + i * a.output.row + first * a.output.col;
+    output += a.output.offset + b * a.output.batch + h * a.output.head + i * a.output.row
+              + first * a.output.col;
 #if MASK
     mask += a.mask.offset + b * a.mask.batch + h * a.mask.head + i * a.mask.row;
     keys = min(keys, (long)a.mask_keys);
@@ -136,13 +138,13 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
     for (long j = 0; j < keys; j++) {
 #if MASK
         const float bias = LOAD(MASK_TYPE, mask, j * a.mask.col);
-        if (MASK_IS_BOOL ? bias == 0.0f : bias == -INFINITY)
+        if (BOOL_MASK ? bias == 0.0f : bias == -INFINITY)
             continue;
 #else
         const float bias = 0.0f;
 #endif
         float s = a.scale * dot_product(query, a.query.col, key + j * a.key.row, a.key.col);
-        if (MASK && !MASK_IS_BOOL)
+        if (FLOAT_MASK)
             s += bias;
 
         /* `highest` takes no NaN: the comparison is false, and s - highest then carries it to the sum.

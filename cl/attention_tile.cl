@@ -166,9 +166,9 @@
  * `count` and columns from D_K on become 0 and are not read.  Eight items cover 8 columns of a row. */
 #define STAGE_BY_COLUMN(TYPE, p, first, layout, count, d0, TILE, to, item)                                  \
     for (int n_ = 0; n_ < CHUNK / 8; n_++) {                                                                \
-        int d_ = 8 * n_ + (int)((item) % 8);                                                                       \
+        int d_ = 8 * n_ + (int)((item) % 8);                                                                \
         for (int m_ = 0; m_ < TILE * 8 / ITEMS; m_++) {                                                     \
-            int i_ = (int)((item) / 8) + m_ * (ITEMS / 8);                                                         \
+            int i_ = (int)((item) / 8) + m_ * (ITEMS / 8);                                                  \
             bool inside_ = i_ < (count) && (d0) + d_ < D_K;                                                 \
             args_long at_ = (first) + i_ * (layout).row + ((d0) + d_) * (layout).col;                       \
             (to)[d_ * (TILE + 4) + i_] = inside_ ? LOAD(TYPE, p, at_) : 0.0f;                               \
@@ -242,22 +242,19 @@ void attention_tile(global const ELEMENT(Q_TYPE) *query, global const ELEMENT(K_
         mask_row[r] = mask_at + min(own + r, a.query_length - 1) * a.mask.row;
     end = min(end, a.mask_keys);
 #endif
-    int full = end;
+    /* Without causality every query stands behind the last key.  (Written as one case also because Oclgrind
+     * 21.10 applies a scalar condition to the first component of a vector only, and equal limits of four
+     * queries would be folded into one.) */
+    const args_long position = CAUSAL ? a.position : a.key_length, none = 0, all = end;
     int4 limit[QUADS];                              /* the first key that each own query does not attend */
     #pragma unroll
-    for (int r = 0; r < QUADS; r++)
-        limit[r] = (int4)(end);
-#if CAUSAL
-    const args_long none = 0, all = end;
-    #pragma unroll
     for (int r = 0; r < QUADS; r++) {
-        args_long first = a.position + own + 4 * r + 1;
+        args_long first = position + own + 4 * r + 1;
         limit[r] = (int4)((int)clamp(first, none, all), (int)clamp(first + 1, none, all),
                           (int)clamp(first + 2, none, all), (int)clamp(first + 3, none, all));
     }
-    full = (int)clamp(a.position + q0 + 1, none, all);
-    end = (int)clamp(a.position + q0 + queries, none, all);
-#endif
+    const int full = (int)clamp(position + q0 + 1, none, all);
+    end = (int)clamp(position + q0 + queries, none, all);
 
     float4 out[COLUMNS][QUADS], top[QUADS], sum[QUADS];
     #pragma unroll
@@ -370,8 +367,8 @@ void attention_tile(global const ELEMENT(Q_TYPE) *query, global const ELEMENT(K_
         }
         barrier(CLK_LOCAL_MEM_FENCE);
 
-        /* Row p of `prob` is key 4 * (p % ITEMS_X) + p / ITEMS_X % 4 + p / ITEMS_X / 4 * 4 * ITEMS_X: the
-         * order in which an item's stores above go to different banks.  V is staged in that order. */
+        /* Row p of `prob` is key 4 * (p % ITEMS_X) + p / ITEMS_X % 4 + p / ITEMS_X / 4 * BLOCK: the order
+         * in which the items' stores above go to different banks.  V is staged in that order. */
         for (int p0 = 0; p0 < TILE_K; p0 += VALUE_ROWS) {
             #pragma unroll
             for (int n = 0; n < VALUE_ROWS * 4 / ITEMS_Y; n++) {

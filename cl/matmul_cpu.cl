@@ -135,6 +135,48 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global float *p
     }
 }
 
+#if BIAS
+static void add_bias(private float *state, const global ELEMENT(BIAS_TYPE) *bias, long step,
+                     int rows, int lanes)
+{
+    float b[LANES_ALONG_M ? BLOCK : PANEL];
+    const int count = LANES_ALONG_M ? rows : lanes;
+
+    for (int i = 0; i < (LANES_ALONG_M ? BLOCK : PANEL); i++)
+        b[i] = i < count ? LOAD(BIAS_TYPE, bias, i * step) : 0.0f;
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < PANEL; v += LANES) {
+            const floatv x = LANES_ALONG_M ? (floatv)b[LANES_ALONG_M ? r : 0] : VLOAD(0, b + v);
+
+            VSTORE(VLOAD(0, state + r * PANEL + v) + x, 0, state + r * PANEL + v);
+        }
+}
+#endif
+
+static void store_square(const private float *state, global ELEMENT(C_TYPE) *out, long row_step,
+                         long lane_step, int rows, int lanes)
+{
+    if (lane_step == 1 && lanes == LANES) {
+        for (int i = 0; i < rows; i++)
+            STOREV(C_TYPE, out, i * row_step, VLOAD(0, state + i * PANEL));
+    } else if (row_step == 1 && rows == LANES) {
+        floatv t[LANES];
+
+#pragma unroll
+        for (int i = 0; i < LANES; i++)
+            t[i] = VLOAD(0, state + i * PANEL);
+        transpose(t);
+#pragma unroll
+        for (int i = 0; i < LANES; i++)
+            if (i < lanes)
+                STOREV(C_TYPE, out, i * lane_step, t[i]);
+    } else {
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < lanes; j++)
+                STORE(C_TYPE, out, i * row_step + j * lane_step, state[i * PANEL + j]);
+    }
+}
+
 kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global float *packed,
 #if BIAS
                        const global ELEMENT(BIAS_TYPE) *bias,
@@ -199,14 +241,14 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
 
     const long row_step = LANES_ALONG_M ? a.c.col : a.c.row;
     const long lane_step = LANES_ALONG_M ? a.c.row : a.c.col;
-    global ELEMENT(C_TYPE) *to = c + a.c.offset + batch * a.c.batch + row0 * row_step + lane0 * lane_step;
+    global ELEMENT(C_TYPE) *out = c + a.c.offset + batch * a.c.batch + row0 * row_step + lane0 * lane_step;
+
 #if BIAS
-    const global ELEMENT(BIAS_TYPE) *b = bias + a.bias_offset + (LANES_ALONG_M ? row0 : lane0) * a.bias_col;
-    for (int i = 0; i < row_count; i++)
-        for (int j = 0; j < lane_count; j++)
-            state[i * PANEL + j] += LOAD(BIAS_TYPE, b, (LANES_ALONG_M ? i : j) * a.bias_col);
+    add_bias(state, bias + a.bias_offset + (LANES_ALONG_M ? row0 : lane0) * a.bias_col, a.bias_col,
+             row_count, lane_count);
 #endif
-    for (int i = 0; i < row_count; i++)
-        for (int j = 0; j < lane_count; j++)
-            STORE(C_TYPE, to, i * row_step + j * lane_step, state[i * PANEL + j]);
+    for (int r = 0; r < row_count; r += LANES)
+        for (int v = 0; v < PANEL; v += LANES)
+            store_square(state + r * PANEL + v, out + r * row_step + v * lane_step, row_step, lane_step,
+                         min(LANES, row_count - r), min(LANES, lane_count - v));
 }

@@ -11,6 +11,9 @@
 #define CLATTN_INC_ARGS_H
 
 #ifdef __OPENCL_VERSION__
+/* What is to be fused is written fma.  Contraction by the compiler would round a product in one place and not in
+ * another where they must agree. */
+#pragma OPENCL FP_CONTRACT OFF
 typedef long args_long;
 #else
 #include <stdint.h>

@@ -4,6 +4,7 @@
 
 #include "attention.h"
 #include "context.h"
+#include "dtype.h"
 #include "export.h"
 #include "layout.h"
 #include "matmul.h"

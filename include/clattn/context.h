@@ -22,7 +22,8 @@ typedef enum clattn_log_level {
     CLATTN_LOG_FORCE_32BIT = 0x7fffffff
 } clattn_log_level;
 
-/* Receives one line, without a newline.  May be called from any thread, with no lock of the library's held. */
+/* Receives one line, without a newline.  May be called from any thread, with no lock of the library's held.
+ */
 typedef void (*clattn_log_callback)(void *user, clattn_log_level level, const char *line);
 
 /* Finds an OpenCL function by its name, as a dlsym does; NULL for "not there". */
@@ -73,23 +74,23 @@ typedef struct clattn_context_params {
     clattn_get_proc get_proc;
     void *get_proc_user;
 
-    clattn_log_callback log;   /* NULL: nothing is reported */
+    clattn_log_callback log; /* NULL: nothing is reported */
     void *log_user;
-    int32_t log_level;         /* clattn_log_level; 0: CLATTN_LOG, and without it CLATTN_LOG_WARNING */
+    int32_t log_level; /* clattn_log_level; 0: CLATTN_LOG, and without it CLATTN_LOG_WARNING */
 
-    int32_t cache_mode;        /* clattn_cache_mode */
-    const char *cache_dir;     /* NULL: CLATTN_CACHE_DIR, then $XDG_CACHE_HOME/clattn, then ~/.cache/clattn */
+    int32_t cache_mode;    /* clattn_cache_mode */
+    const char *cache_dir; /* NULL: CLATTN_CACHE_DIR, then $XDG_CACHE_HOME/clattn, then ~/.cache/clattn */
     clattn_cache_load cache_load;
     clattn_cache_store cache_store;
     void *cache_user;
 
-    const char *kernel_dir;    /* kernel sources from a folder; NULL: CLATTN_KERNEL_DIR, then the built-in */
+    const char *kernel_dir; /* kernel sources from a folder; NULL: CLATTN_KERNEL_DIR, then the built-in */
     const char *const *denied_solvers; /* solvers that no plan may choose: "operator/solver" or "solver" */
     size_t denied_solver_count;
-    int32_t clblast;           /* clattn_clblast_mode */
-    uint32_t plan_capacity;    /* plans kept for the one-call forms; 0: 64 */
-    size_t workspace_limit;    /* bytes that the workspace pool may hold; 0: a quarter of the device's memory,
-                                * at most 1 GiB */
+    int32_t clblast;        /* clattn_clblast_mode */
+    uint32_t plan_capacity; /* plans kept for the one-call forms; 0: 64 */
+    size_t workspace_limit; /* bytes that the workspace pool may hold; 0: a quarter of the device's memory,
+                             * at most 1 GiB */
 } clattn_context_params;
 
 #define CLATTN_CONTEXT_PARAMS_INIT CLATTN_INIT(clattn_context_params)
@@ -130,37 +131,37 @@ typedef enum clattn_local_memory {
 typedef enum clattn_device_class {
     CLATTN_DEVICE_GPU = 0,
     CLATTN_DEVICE_ACCELERATOR = 1,
-    CLATTN_DEVICE_CPU = 2,       /* a vendor's CPU runtime */
-    CLATTN_DEVICE_POCL = 3,      /* PoCL's CPU device */
-    CLATTN_DEVICE_SOFTWARE = 4,  /* software rasterisers and simulators: only by name */
+    CLATTN_DEVICE_CPU = 2,      /* a vendor's CPU runtime */
+    CLATTN_DEVICE_POCL = 3,     /* PoCL's CPU device */
+    CLATTN_DEVICE_SOFTWARE = 4, /* software rasterisers and simulators: only by name */
     CLATTN_DEVICE_FORCE_32BIT = 0x7fffffff
 } clattn_device_class;
 
 /* One device's capabilities, read once.  Strings live as long as the object that they were read from. */
 typedef struct clattn_device_info {
-    size_t size;                /* sizeof(clattn_device_info), set by the caller */
-    const char *platform;       /* CL_PLATFORM_NAME */
-    const char *name;           /* CL_DEVICE_NAME */
+    size_t size;          /* sizeof(clattn_device_info), set by the caller */
+    const char *platform; /* CL_PLATFORM_NAME */
+    const char *name;     /* CL_DEVICE_NAME */
     const char *vendor;
-    const char *driver;         /* CL_DRIVER_VERSION */
-    const char *version;        /* CL_DEVICE_VERSION */
-    const char *extensions;     /* separated by single spaces */
-    uint64_t type;              /* cl_device_type: a set of bits; Oclgrind reports three at once */
-    int32_t device_class;       /* clattn_device_class: its rank group */
-    int32_t opencl_version;     /* major * 100 + minor * 10, as in CL_TARGET_OPENCL_VERSION */
+    const char *driver;     /* CL_DRIVER_VERSION */
+    const char *version;    /* CL_DEVICE_VERSION */
+    const char *extensions; /* separated by single spaces */
+    uint64_t type;          /* cl_device_type: a set of bits; Oclgrind reports three at once */
+    int32_t device_class;   /* clattn_device_class: its rank group */
+    int32_t opencl_version; /* major * 100 + minor * 10, as in CL_TARGET_OPENCL_VERSION */
     uint32_t compute_units;
     uint32_t clock_mhz;
     uint32_t preferred_float_lanes, native_float_lanes;
-    uint64_t global_memory;     /* bytes */
-    uint64_t max_allocation;    /* bytes */
-    uint64_t local_memory;      /* bytes */
-    int32_t local_memory_kind;  /* clattn_local_memory */
-    uint32_t max_work_group;    /* items */
+    uint64_t global_memory;    /* bytes */
+    uint64_t max_allocation;   /* bytes */
+    uint64_t local_memory;     /* bytes */
+    int32_t local_memory_kind; /* clattn_local_memory */
+    uint32_t max_work_group;   /* items */
     uint32_t max_work_item[3];
-    uint32_t sub_group;         /* the size that a kernel gets, where known; otherwise 0 */
+    uint32_t sub_group; /* the size that a kernel gets, where known; otherwise 0 */
     int32_t has_fp16, has_fp64, has_sub_groups, unified_memory, out_of_order;
     uint32_t base_address_align; /* bytes */
-    uint8_t uuid[16];           /* cl_khr_device_uuid, or zeros */
+    uint8_t uuid[16];            /* cl_khr_device_uuid, or zeros */
 } clattn_device_info;
 
 /* This context's device.  `info->size` must be set.  Returns INVALID_ARGUMENT or INVALID_STRUCT. */

@@ -1,4 +1,5 @@
-/* Symbol visibility: the library is built with hidden visibility, and only what is marked CLATTN_API leaves it. */
+/* Symbol visibility: the library is built with hidden visibility, and only what is marked CLATTN_API leaves
+ * it. */
 #ifndef CLATTN_EXPORT_H
 #define CLATTN_EXPORT_H
 
@@ -24,9 +25,17 @@
 
 /* An initialiser for a struct whose first member is its own size: that, and zeros. */
 #ifdef __cplusplus
-#define CLATTN_INIT(type) ([] { type value_{}; value_.size = sizeof(type); return value_; }())
+#define CLATTN_INIT(type)           \
+    ([] {                           \
+        type value_{};              \
+        value_.size = sizeof(type); \
+        return value_;              \
+    }())
 #else
-#define CLATTN_INIT(type) {.size = sizeof(type)}
+#define CLATTN_INIT(type)    \
+    {                        \
+        .size = sizeof(type) \
+    }
 #endif
 
 #endif

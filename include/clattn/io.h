@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "layout.h"
+#include "dtype.h"
 #include "status.h"
 
 CLATTN_BEGIN_DECLS
@@ -70,7 +70,7 @@ CLATTN_API clattn_status clattn_npy_open(const char *path, clattn_npy **npy, cla
 /* The file's array, valid until clattn_npy_close.  Never fails; NULL gives a zeroed tensor. */
 CLATTN_API clattn_host_tensor clattn_npy_tensor(const clattn_npy *npy);
 
-/* Frees *npy and sets it to NULL.  NULL and a pointer to NULL are accepted.  No thread may use it any more. */
+/* Frees *npy and sets it to NULL; NULL and a pointer to NULL are accepted.  No thread may still use it. */
 CLATTN_API void clattn_npy_close(clattn_npy **npy);
 
 /* Writes an array as a .npy file, version 1.0, its data starting at a multiple of 64 bytes.

@@ -1,4 +1,4 @@
-/* Element types, layouts (how an array is walked) and bindings (where its data is). */
+/* Layouts (how an array is walked) and bindings (where its data is). */
 #ifndef CLATTN_LAYOUT_H
 #define CLATTN_LAYOUT_H
 
@@ -10,32 +10,10 @@
 #endif
 #include <CL/cl.h>
 
+#include "dtype.h"
 #include "status.h"
 
 CLATTN_BEGIN_DECLS
-
-/* Element types of arrays.  An int32_t wherever it is stored. */
-typedef enum clattn_dtype {
-    CLATTN_DTYPE_NONE = 0, /* "there is no such array": the value of a zeroed layout */
-    CLATTN_F32 = 1,
-    CLATTN_F16 = 2,
-    CLATTN_BF16 = 3, /* the upper 16 bits of a float32 */
-    CLATTN_F64 = 4,
-    CLATTN_BOOL = 5, /* one byte; 0 is false, anything else true; true = attend */
-    CLATTN_I32 = 6,
-    CLATTN_I64 = 7,
-    CLATTN_U8 = 8,
-    CLATTN_I8 = 9,
-    CLATTN_DTYPE_FORCE_32BIT = 0x7fffffff
-} clattn_dtype;
-
-/* Bytes of one element; 0 for CLATTN_DTYPE_NONE and unknown values.  Thread-safe. */
-CLATTN_API size_t clattn_dtype_size(clattn_dtype dtype);
-
-/* "float32", "bool", …; "none" and "unknown" otherwise.  A static string.  Thread-safe. */
-CLATTN_API const char *clattn_dtype_name(clattn_dtype dtype);
-
-#define CLATTN_MAX_RANK 5
 
 /* How an array is walked.  Element (i0, i1, …) lies at binding.offset + i0*stride[0] + i1*stride[1] + …,
  * counted in elements.  A plain value: copy it freely.  Strides may be negative; a stride of 0 broadcasts an
@@ -67,9 +45,9 @@ typedef enum clattn_binding_kind {
     CLATTN_BINDING_FORCE_32BIT = 0x7fffffff
 } clattn_binding_kind;
 
-/* Where an array's data is.  A plain value that borrows the memory: nothing here owns it, and the caller keeps
- * it alive until the work that uses it has completed.  For SVM `svm` is the allocation's first byte and its
- * size is the caller's promise: the library cannot check it. */
+/* Where an array's data is.  A plain value that borrows the memory: nothing here owns it, and the caller
+ * keeps it alive until the work that uses it has completed.  For SVM `svm` is the allocation's first byte and
+ * its size is the caller's promise: the library cannot check it. */
 typedef struct clattn_binding {
     int32_t kind; /* clattn_binding_kind */
     int32_t reserved;

@@ -13,13 +13,13 @@ CLATTN_BEGIN_DECLS
 
 /* What to compute.  Set it up with CLATTN_MATMUL_DESC_INIT. */
 typedef struct clattn_matmul_desc {
-    size_t size;         /* sizeof(clattn_matmul_desc) */
-    int32_t direction;   /* clattn_direction */
-    int32_t reserved;    /* 0 */
-    clattn_layout a;     /* (m, k) or (batch, m, k) */
-    clattn_layout b;     /* (k, n) or (batch, k, n); batch may be 1, or stride 0, for one that all items share */
-    clattn_layout c;     /* (m, n) or (batch, m, n) */
-    clattn_layout bias;  /* none, or (n) */
+    size_t size;       /* sizeof(clattn_matmul_desc) */
+    int32_t direction; /* clattn_direction */
+    int32_t reserved;  /* 0 */
+    clattn_layout a;   /* (m, k) or (batch, m, k) */
+    clattn_layout b; /* (k, n) or (batch, k, n); batch may be 1, or stride 0, for one that all items share */
+    clattn_layout c; /* (m, n) or (batch, m, n) */
+    clattn_layout bias; /* none, or (n) */
 } clattn_matmul_desc;
 
 #define CLATTN_MATMUL_DESC_INIT CLATTN_INIT(clattn_matmul_desc)
@@ -29,11 +29,11 @@ CLATTN_API void clattn_matmul_desc_init(clattn_matmul_desc *desc);
 
 /* Where the arrays are this time.  c may overlap nothing. */
 typedef struct clattn_matmul_args {
-    size_t size;         /* sizeof(clattn_matmul_args) */
+    size_t size; /* sizeof(clattn_matmul_args) */
     clattn_binding a, b, bias, c;
     int32_t explicit_lengths; /* 1: `batch` and `m` count; 0 (default): the desc's extents */
-    int32_t reserved;    /* 0 */
-    size_t batch, m;     /* <= the desc's; 0 is allowed and does nothing */
+    int32_t reserved;         /* 0 */
+    size_t batch, m;          /* <= the desc's; 0 is allowed and does nothing */
     clattn_binding workspace; /* as in clattn_attention_args */
 } clattn_matmul_args;
 

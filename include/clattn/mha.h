@@ -3,8 +3,9 @@
  *   head_h  = attention(X W_Qᵀ + b_Q, C W_Kᵀ + b_K, C W_Vᵀ + b_V) over the h-th share of the columns
  *   Y       = concat(head_1 … head_H) W_Oᵀ + b_O
  *
- * (Vaswani et al. 2017, section 3.2.2) with C = X for self-attention.  Weights are stored (out, in), row-major, as
- * PyTorch's nn.MultiheadAttention has them.  Heads are strides: nothing is transposed or copied. */
+ * (Vaswani et al. 2017, section 3.2.2) with C = X for self-attention.  Weights are stored (out, in),
+ * row-major, as PyTorch's nn.MultiheadAttention has them.  Heads are strides: nothing is transposed or
+ * copied. */
 #ifndef CLATTN_MHA_H
 #define CLATTN_MHA_H
 
@@ -21,30 +22,30 @@ typedef enum clattn_weights_output {
 
 /* What to compute.  Set it up with CLATTN_MHA_DESC_INIT.  Zero sizes mean what stands beside them. */
 typedef struct clattn_mha_desc {
-    size_t size;              /* sizeof(clattn_mha_desc) */
-    int32_t direction;        /* clattn_direction */
-    int32_t dtype;            /* clattn_dtype of inputs, weights and output; 0: CLATTN_F32 */
-    int32_t cross;            /* 1: keys and values come from `context`; 0 (default): from x itself */
-    int32_t packed_weights;   /* 1: W_Q, W_K, W_V are one array `w_in` (3*inner, d_model), PyTorch's in_proj_weight,
-                               * and b_Q, b_K, b_V one `b_in`; 0 (default): three arrays each */
-    int32_t bias_in;          /* 1: b_Q, b_K, b_V are added */
-    int32_t bias_out;         /* 1: b_O is added */
-    int32_t causal;           /* as in clattn_attention_desc */
-    int32_t alignment;        /* as in clattn_attention_desc */
-    int32_t scale_mode;       /* as in clattn_attention_desc; d_k is the head size */
+    size_t size;            /* sizeof(clattn_mha_desc) */
+    int32_t direction;      /* clattn_direction */
+    int32_t dtype;          /* clattn_dtype of inputs, weights and output; 0: CLATTN_F32 */
+    int32_t cross;          /* 1: keys and values come from `context`; 0 (default): from x itself */
+    int32_t packed_weights; /* 1: W_Q, W_K, W_V are one array `w_in` (3*inner, d_model), PyTorch's
+                             * in_proj_weight, and b_Q, b_K, b_V one `b_in`; 0 (default): three arrays each */
+    int32_t bias_in;        /* 1: b_Q, b_K, b_V are added */
+    int32_t bias_out;       /* 1: b_O is added */
+    int32_t causal;         /* as in clattn_attention_desc */
+    int32_t alignment;      /* as in clattn_attention_desc */
+    int32_t scale_mode;     /* as in clattn_attention_desc; d_k is the head size */
     float scale;
-    int32_t weights;          /* clattn_weights_output: an extra output of probabilities, CLATTN_F32 */
-    int32_t reserved;         /* 0 */
-    size_t batch;             /* largest batch, 1 … */
-    size_t query_length;      /* largest S_q */
-    size_t key_length;        /* largest S_k, with `cross`; otherwise S_q */
-    size_t d_model;           /* columns of x and y */
-    size_t heads;             /* H */
-    size_t kv_heads;          /* 0: heads; otherwise a divisor of heads */
-    size_t head_size;         /* d_k = d_v; 0: d_model / heads, which must then be whole */
-    size_t d_context;         /* columns of `context` for keys; 0: d_model */
-    size_t d_context_value;   /* columns of `context_value`; 0: d_context, and `context` serves both */
-    clattn_layout mask;       /* as in clattn_attention_desc */
+    int32_t weights;        /* clattn_weights_output: an extra output of probabilities, CLATTN_F32 */
+    int32_t reserved;       /* 0 */
+    size_t batch;           /* largest batch, 1 … */
+    size_t query_length;    /* largest S_q */
+    size_t key_length;      /* largest S_k, with `cross`; otherwise S_q */
+    size_t d_model;         /* columns of x and y */
+    size_t heads;           /* H */
+    size_t kv_heads;        /* 0: heads; otherwise a divisor of heads */
+    size_t head_size;       /* d_k = d_v; 0: d_model / heads, which must then be whole */
+    size_t d_context;       /* columns of `context` for keys; 0: d_model */
+    size_t d_context_value; /* columns of `context_value`; 0: d_context, and `context` serves both */
+    clattn_layout mask;     /* as in clattn_attention_desc */
 } clattn_mha_desc;
 
 #define CLATTN_MHA_DESC_INIT CLATTN_INIT(clattn_mha_desc)
@@ -54,14 +55,14 @@ CLATTN_API void clattn_mha_desc_init(clattn_mha_desc *desc);
 
 /* Where the arrays are; all contiguous, row-major.  With inner = heads * head_size and
  * inner_kv = kv_heads * head_size:
- * x and y (batch, S_q, d_model), context (batch, S_k, d_context), w_q (inner, d_model), w_k (inner_kv, d_context),
- * w_v (inner_kv, d_context_value), w_o (d_model, inner), biases one per row of their weight.
+ * x and y (batch, S_q, d_model), context (batch, S_k, d_context), w_q (inner, d_model), w_k (inner_kv,
+ * d_context), w_v (inner_kv, d_context_value), w_o (d_model, inner), biases one per row of their weight.
  * Packed weights need kv_heads = heads and d_context = d_context_value = d_model. */
 typedef struct clattn_mha_args {
-    size_t size;              /* sizeof(clattn_mha_args) */
+    size_t size; /* sizeof(clattn_mha_args) */
     clattn_binding x, context, context_value;
-    clattn_binding w_in, b_in;           /* with packed_weights */
-    clattn_binding w_q, w_k, w_v;        /* without */
+    clattn_binding w_in, b_in;    /* with packed_weights */
+    clattn_binding w_q, w_k, w_v; /* without */
     clattn_binding b_q, b_k, b_v;
     clattn_binding w_o, b_o;
     clattn_binding mask, y, weights;
@@ -77,8 +78,8 @@ typedef struct clattn_mha_args {
 /* What CLATTN_MHA_ARGS_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_mha_args_init(clattn_mha_args *args);
 
-/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  A solver asked
- * for in the options is the attention's; the products choose theirs. */
+/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  A solver
+ * asked for in the options is the attention's; the products choose theirs. */
 CLATTN_API clattn_status clattn_mha_supports(clattn_context *context, const clattn_mha_desc *desc,
                                              const char **reason);
 CLATTN_API clattn_status clattn_mha_plan_create(clattn_context *context, const clattn_mha_desc *desc,

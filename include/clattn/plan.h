@@ -14,8 +14,8 @@ typedef struct clattn_plan clattn_plan;
 /* Choices about a plan that do not change what it computes.  CLATTN_PLAN_OPTIONS_INIT sets it up; NULL in its
  * place means all defaults. */
 typedef struct clattn_plan_options {
-    size_t size;          /* sizeof(clattn_plan_options) */
-    const char *solver;   /* this solver or none: UNSUPPORTED if it refuses; NULL: the best that takes it */
+    size_t size;        /* sizeof(clattn_plan_options) */
+    const char *solver; /* this solver or none: UNSUPPORTED if it refuses; NULL: the best that takes it */
 } clattn_plan_options;
 
 #define CLATTN_PLAN_OPTIONS_INIT CLATTN_INIT(clattn_plan_options)

@@ -2,8 +2,8 @@
  *
  *   Y[r,c] = exp(scale * X[r,c] + mask[r,c] − m_r) / sum_c' exp(scale * X[r,c'] + mask[r,c'] − m_r)
  *
- * with m_r the row's maximum.  Without a mask a row of −inf alone is NaN, as everywhere else; with one, a row that
- * attends nothing is exactly +0.  NaN, or +inf in an attended place, makes its row NaN. */
+ * with m_r the row's maximum.  Without a mask a row of −inf alone is NaN, as everywhere else; with one, a row
+ * that attends nothing is exactly +0.  NaN, or +inf in an attended place, makes its row NaN. */
 #ifndef CLATTN_SOFTMAX_H
 #define CLATTN_SOFTMAX_H
 
@@ -13,16 +13,16 @@ CLATTN_BEGIN_DECLS
 
 /* What to compute.  Set it up with CLATTN_SOFTMAX_DESC_INIT. */
 typedef struct clattn_softmax_desc {
-    size_t size;          /* sizeof(clattn_softmax_desc) */
-    int32_t direction;    /* clattn_direction */
-    int32_t scaled;       /* 1: `scale` counts; 0 (default): scale 1 */
-    float scale;          /* any finite value, 0 and negative included */
-    int32_t reserved;     /* 0 */
-    clattn_layout x;      /* rank 1 … 5; the last dimension holds a row, of 1 … 2^31 − 1 elements */
-    clattn_layout y;      /* the same extents */
-    clattn_layout mask;   /* none, or each extent 1 or x's, lower ranks get leading 1s: CLATTN_BOOL (true =
-                           * attend) or CLATTN_F32 (added).  2 … columns − 1 columns: those beyond are not
-                           * attended. */
+    size_t size;        /* sizeof(clattn_softmax_desc) */
+    int32_t direction;  /* clattn_direction */
+    int32_t scaled;     /* 1: `scale` counts; 0 (default): scale 1 */
+    float scale;        /* any finite value, 0 and negative included */
+    int32_t reserved;   /* 0 */
+    clattn_layout x;    /* rank 1 … 5; the last dimension holds a row, of 1 … 2^31 − 1 elements */
+    clattn_layout y;    /* the same extents */
+    clattn_layout mask; /* none, or each extent 1 or x's, lower ranks get leading 1s: CLATTN_BOOL (true =
+                         * attend) or CLATTN_F32 (added).  2 … columns − 1 columns: those beyond are not
+                         * attended. */
 } clattn_softmax_desc;
 
 #define CLATTN_SOFTMAX_DESC_INIT CLATTN_INIT(clattn_softmax_desc)
@@ -33,11 +33,11 @@ CLATTN_API void clattn_softmax_desc_init(clattn_softmax_desc *desc);
 /* Where the arrays are.  y may be the same memory as x with the same layout (in place), and may otherwise
  * overlap nothing. */
 typedef struct clattn_softmax_args {
-    size_t size;          /* sizeof(clattn_softmax_args) */
+    size_t size; /* sizeof(clattn_softmax_args) */
     clattn_binding x, mask, y;
     int32_t explicit_batch; /* 1: `batch` counts; 0 (default): the desc's extent */
-    int32_t reserved;     /* 0 */
-    size_t batch;         /* of the first dimension, <= the desc's; rank 2 and above */
+    int32_t reserved;       /* 0 */
+    size_t batch;           /* of the first dimension, <= the desc's; rank 2 and above */
 } clattn_softmax_args;
 
 #define CLATTN_SOFTMAX_ARGS_INIT CLATTN_INIT(clattn_softmax_args)

@@ -10,14 +10,14 @@
 static clattn_status fill_by_name(struct cl_table *table, clattn_get_proc get_proc, void *user)
 {
     void *found;
-#define FETCH_REQUIRED(name)                                                                                 \
-    found = get_proc(user, #name);                                                                           \
-    if (!found)                                                                                              \
-        return report_error(NULL, CLATTN_ERROR_NO_OPENCL,                                                    \
-                            "the OpenCL loader has no %s: OpenCL 1.2 or later is needed", #name);            \
+#define FETCH_REQUIRED(name)                                                                      \
+    found = get_proc(user, #name);                                                                \
+    if (!found)                                                                                   \
+        return report_error(NULL, CLATTN_ERROR_NO_OPENCL,                                         \
+                            "the OpenCL loader has no %s: OpenCL 1.2 or later is needed", #name); \
     STORE_FUNCTION(table->name, found);
-#define FETCH_OPTIONAL(name)                                                                                 \
-    found = get_proc(user, #name);                                                                           \
+#define FETCH_OPTIONAL(name)       \
+    found = get_proc(user, #name); \
     STORE_FUNCTION(table->name, found);
     CL_FUNCTIONS(FETCH_REQUIRED, FETCH_OPTIONAL)
 #undef FETCH_REQUIRED
@@ -38,9 +38,10 @@ static clattn_status fill_from_loader(struct cl_table *table)
     if (!library)
         library = os_library_open("libOpenCL.so");
     if (!library)
-        return report_error(NULL, CLATTN_ERROR_NO_OPENCL,
-                            "no OpenCL loader (libOpenCL.so.1): install ocl-icd-libopencl1 and a platform such "
-                            "as pocl-opencl-icd");
+        return report_error(
+            NULL, CLATTN_ERROR_NO_OPENCL,
+            "no OpenCL loader (libOpenCL.so.1): install ocl-icd-libopencl1 and a platform such "
+            "as pocl-opencl-icd");
     return fill_by_name(table, symbol_of_library, library);
 }
 

@@ -1,5 +1,5 @@
-/* The table through which every OpenCL call goes, so that the library loads where there is no OpenCL, takes an
- * application's functions, and lets tests make any call fail. */
+/* The table through which every OpenCL call goes, so that the library loads where there is no OpenCL, takes
+ * an application's functions, and lets tests make any call fail. */
 #ifndef CLATTN_BASE_CL_H
 #define CLATTN_BASE_CL_H
 
@@ -7,41 +7,41 @@
 #include "clattn/context.h"
 
 /* REQUIRED(f): OpenCL 1.2; without it there is no table.  OPTIONAL(f): NULL where it is missing. */
-#define CL_FUNCTIONS(REQUIRED, OPTIONAL)                                                                     \
-    REQUIRED(clGetPlatformIDs)                                                                               \
-    REQUIRED(clGetPlatformInfo)                                                                              \
-    REQUIRED(clGetDeviceIDs)                                                                                 \
-    REQUIRED(clGetDeviceInfo)                                                                                \
-    REQUIRED(clRetainDevice)                                                                                 \
-    REQUIRED(clReleaseDevice)                                                                                \
-    REQUIRED(clCreateContext)                                                                                \
-    REQUIRED(clRetainContext)                                                                                \
-    REQUIRED(clReleaseContext)                                                                               \
-    REQUIRED(clGetContextInfo)                                                                               \
-    REQUIRED(clCreateCommandQueue)                                                                           \
-    REQUIRED(clRetainCommandQueue)                                                                           \
-    REQUIRED(clReleaseCommandQueue)                                                                          \
-    REQUIRED(clGetCommandQueueInfo)                                                                          \
-    REQUIRED(clCreateBuffer)                                                                                 \
-    REQUIRED(clReleaseMemObject)                                                                             \
-    REQUIRED(clGetMemObjectInfo)                                                                             \
-    REQUIRED(clCreateProgramWithSource)                                                                      \
-    REQUIRED(clCreateProgramWithBinary)                                                                      \
-    REQUIRED(clBuildProgram)                                                                                 \
-    REQUIRED(clGetProgramInfo)                                                                               \
-    REQUIRED(clGetProgramBuildInfo)                                                                          \
-    REQUIRED(clReleaseProgram)                                                                               \
-    REQUIRED(clCreateKernel)                                                                                 \
-    REQUIRED(clReleaseKernel)                                                                                \
-    REQUIRED(clSetKernelArg)                                                                                 \
-    REQUIRED(clGetKernelWorkGroupInfo)                                                                       \
-    REQUIRED(clEnqueueNDRangeKernel)                                                                         \
-    REQUIRED(clEnqueueMarkerWithWaitList)                                                                    \
-    REQUIRED(clEnqueueBarrierWithWaitList)                                                                   \
-    REQUIRED(clRetainEvent)                                                                                  \
-    REQUIRED(clReleaseEvent)                                                                                 \
-    REQUIRED(clGetEventInfo)                                                                                 \
-    REQUIRED(clFinish)                                                                                       \
+#define CL_FUNCTIONS(REQUIRED, OPTIONAL)   \
+    REQUIRED(clGetPlatformIDs)             \
+    REQUIRED(clGetPlatformInfo)            \
+    REQUIRED(clGetDeviceIDs)               \
+    REQUIRED(clGetDeviceInfo)              \
+    REQUIRED(clRetainDevice)               \
+    REQUIRED(clReleaseDevice)              \
+    REQUIRED(clCreateContext)              \
+    REQUIRED(clRetainContext)              \
+    REQUIRED(clReleaseContext)             \
+    REQUIRED(clGetContextInfo)             \
+    REQUIRED(clCreateCommandQueue)         \
+    REQUIRED(clRetainCommandQueue)         \
+    REQUIRED(clReleaseCommandQueue)        \
+    REQUIRED(clGetCommandQueueInfo)        \
+    REQUIRED(clCreateBuffer)               \
+    REQUIRED(clReleaseMemObject)           \
+    REQUIRED(clGetMemObjectInfo)           \
+    REQUIRED(clCreateProgramWithSource)    \
+    REQUIRED(clCreateProgramWithBinary)    \
+    REQUIRED(clBuildProgram)               \
+    REQUIRED(clGetProgramInfo)             \
+    REQUIRED(clGetProgramBuildInfo)        \
+    REQUIRED(clReleaseProgram)             \
+    REQUIRED(clCreateKernel)               \
+    REQUIRED(clReleaseKernel)              \
+    REQUIRED(clSetKernelArg)               \
+    REQUIRED(clGetKernelWorkGroupInfo)     \
+    REQUIRED(clEnqueueNDRangeKernel)       \
+    REQUIRED(clEnqueueMarkerWithWaitList)  \
+    REQUIRED(clEnqueueBarrierWithWaitList) \
+    REQUIRED(clRetainEvent)                \
+    REQUIRED(clReleaseEvent)               \
+    REQUIRED(clGetEventInfo)               \
+    REQUIRED(clFinish)                     \
     OPTIONAL(clSetKernelArgSVMPointer)
 
 struct cl_table {

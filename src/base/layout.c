@@ -129,8 +129,8 @@ bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t off
     return true;
 }
 
-/* Whether every element has a place of its own, by the sufficient test that the dimensions nest: each stride is
- * larger than what the smaller ones span together. */
+/* Whether every element has a place of its own, by the sufficient test that the dimensions nest: each stride
+ * is larger than what the smaller ones span together. */
 static bool nests(const clattn_layout *layout)
 {
     uint64_t stride[CLATTN_MAX_RANK], span[CLATTN_MAX_RANK];
@@ -138,7 +138,8 @@ static bool nests(const clattn_layout *layout)
     for (int32_t i = 0; i < layout->rank; i++) {
         if (layout->extent[i] <= 1)
             continue;
-        uint64_t magnitude = layout->stride[i] < 0 ? -(uint64_t)layout->stride[i] : (uint64_t)layout->stride[i];
+        uint64_t magnitude =
+            layout->stride[i] < 0 ? -(uint64_t)layout->stride[i] : (uint64_t)layout->stride[i];
         int at = count++;
         for (; at > 0 && stride[at - 1] > magnitude; at--) {
             stride[at] = stride[at - 1];

@@ -12,16 +12,17 @@ long os_process_id(void);
 /* A variable of the environment; NULL if unset, empty, or in a setuid process. */
 const char *os_environment(const char *name);
 
-/* A shared library that is never unloaded (drivers keep threads), and a symbol of it; NULL if there is none. */
+/* A shared library that is never unloaded (drivers keep threads), and a symbol of it; NULL if there is none.
+ */
 void *os_library_open(const char *name);
 void *os_library_symbol(void *library, const char *name);
 
-/* A whole regular file of at most `limit` bytes, with a NUL added after it; the caller frees *data.  False if it
- * is missing, larger, no regular file, or unreadable. */
+/* A whole regular file of at most `limit` bytes, with a NUL added after it; the caller frees *data.  False if
+ * it is missing, larger, no regular file, or unreadable. */
 bool os_read_file(const char *path, size_t limit, char **data, size_t *bytes);
 
-/* A private folder: made (with its parents' missing last level) if need be, mode 0700, owned by this user, not
- * writable by others, no symbolic link.  Returns a handle, or -1 with a static *reason. */
+/* A private folder: made (with its parents' missing last level) if need be, mode 0700, owned by this user,
+ * not writable by others, no symbolic link.  Returns a handle, or -1 with a static *reason. */
 int os_private_folder_open(const char *path, const char **reason);
 void os_private_folder_close(int folder);
 

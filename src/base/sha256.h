@@ -1,5 +1,5 @@
-/* SHA-256 (FIPS 180-4), for cache keys and digests.  Small rather than fast: it hashes a few hundred kilobytes
- * once a process. */
+/* SHA-256 (FIPS 180-4), for cache keys and digests.  Small rather than fast: it hashes a few hundred
+ * kilobytes once a process. */
 #ifndef CLATTN_BASE_SHA256_H
 #define CLATTN_BASE_SHA256_H
 

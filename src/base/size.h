@@ -53,8 +53,9 @@ static inline size_t round_up(size_t a, size_t b)
     return divide_up(a, b) * b;
 }
 
-/* Copies a caller's struct whose first member is its own size: `current` bytes are known here, and every version
- * ever released had at least `first` bytes.  Members that the caller's version lacks become 0, the default. */
+/* Copies a caller's struct whose first member is its own size: `current` bytes are known here, and every
+ * version ever released had at least `first` bytes.  Members that the caller's version lacks become 0, the
+ * default. */
 static inline clattn_status struct_read(void *copy, size_t current, size_t first, const void *given)
 {
     if (!given)

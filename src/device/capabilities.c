@@ -71,7 +71,8 @@ static clattn_device_class classify(const clattn_device_info *info)
     if (info->type & CL_DEVICE_TYPE_GPU)
         return CLATTN_DEVICE_GPU;
     if (info->type & CL_DEVICE_TYPE_CPU)
-        return contains(info->platform, "Portable Computing Language") ? CLATTN_DEVICE_POCL : CLATTN_DEVICE_CPU;
+        return contains(info->platform, "Portable Computing Language") ? CLATTN_DEVICE_POCL
+                                                                       : CLATTN_DEVICE_CPU;
     return CLATTN_DEVICE_ACCELERATOR;
 }
 
@@ -94,7 +95,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     cl_device_local_mem_type local_kind;
     cl_bool unified = CL_FALSE;
     cl_command_queue_properties queue = 0;
-    cl_device_fp_config fp64 = 0;
+    cl_device_fp_config fp32 = 0, fp64 = 0;
     cl_uint align_bits = 0;
     cl_ulong global_memory, max_allocation, local_memory;
     size_t max_group, max_item[8] = {0};
@@ -122,15 +123,18 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     TRY_VALUE(CL_DEVICE_MAX_WORK_GROUP_SIZE, max_group);
     TRY_VALUE(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, dimensions);
     if (dimensions < 3 || dimensions > 8) {
-        status = report_error(NULL, CLATTN_ERROR_OPENCL, "%s claims %u work-item dimensions", info->name, dimensions);
+        status = report_error(NULL, CLATTN_ERROR_OPENCL, "%s claims %u work-item dimensions", info->name,
+                              dimensions);
         goto fail;
     }
     TRY(read_value(cl, device, CL_DEVICE_MAX_WORK_ITEM_SIZES, "CL_DEVICE_MAX_WORK_ITEM_SIZES", max_item,
                    dimensions * sizeof max_item[0]));
     TRY_VALUE(CL_DEVICE_MEM_BASE_ADDR_ALIGN, align_bits);
     TRY_VALUE(CL_DEVICE_QUEUE_PROPERTIES, queue);
+    TRY_VALUE(CL_DEVICE_SINGLE_FP_CONFIG, fp32);
     /* These two are answered with an error by some drivers and matter only as hints. */
-    if (cl->clGetDeviceInfo(device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) != CL_SUCCESS)
+    if (cl->clGetDeviceInfo(device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) !=
+        CL_SUCCESS)
         unified = CL_FALSE;
     if (cl->clGetDeviceInfo(device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof fp64, &fp64, NULL) != CL_SUCCESS)
         fp64 = 0;
@@ -159,6 +163,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
         memset(info->uuid, 0, sizeof info->uuid);
     caps->quirks = quirks_of(info);
     caps->lanes = usable_lanes(caps);
+    caps->fused = (fp32 & CL_FP_FMA) != 0;
     return CLATTN_SUCCESS;
 fail:
     capabilities_clear(caps);

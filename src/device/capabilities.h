@@ -9,8 +9,8 @@
 
 /* What is known to be wrong or different about a device, found by its names; see quirks.c. */
 enum quirk {
-    QUIRK_SLOW_COMPILER = 1u << 0, /* minutes for wide unrolled kernels: narrow vectors, smallest tiles */
-    QUIRK_SIMULATOR = 1u << 1,     /* a thousand times slower than a CPU: smallest everything */
+    QUIRK_SLOW_COMPILER = 1u << 0,    /* minutes for wide unrolled kernels: narrow vectors, smallest tiles */
+    QUIRK_SIMULATOR = 1u << 1,        /* a thousand times slower than a CPU: smallest everything */
     QUIRK_COMPILES_BY_GRID = 1u << 2, /* a launch of another size class compiles again: warm both up */
 };
 
@@ -18,8 +18,9 @@ struct capabilities {
     clattn_device_info info; /* its strings are owned by this record */
     cl_platform_id platform;
     cl_device_id device;
-    unsigned quirks;         /* enum quirk */
-    uint32_t lanes;          /* floats in the widest vector that pays: 4, 8 or 16 */
+    unsigned quirks; /* enum quirk */
+    uint32_t lanes;  /* floats in the widest vector that pays: 4, 8 or 16 */
+    bool fused;      /* fma() is an instruction, not an emulation */
 };
 
 /* Reads everything; on failure the thread's message names the query.  `caps` then needs no clearing. */

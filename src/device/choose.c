@@ -7,7 +7,7 @@
 
 static bool contains_folded(const char *text, const char *part, size_t length)
 {
-    for (; ; text++) {
+    for (;; text++) {
         size_t i = 0;
         while (i < length && text[i] && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
             i++;

@@ -12,8 +12,8 @@ struct clattn_devices {
     size_t skipped_count, skipped_capacity;
 };
 
-/* Fills zeroed `devices` except `cl`, which must be set.  One broken platform hides no other: it gets a line in
- * `skipped`.  Returns NO_OPENCL (thread's message) where there is no platform at all, or OUT_OF_MEMORY. */
+/* Fills zeroed `devices` except `cl`, which must be set.  One broken platform hides no other: it gets a line
+ * in `skipped`.  Returns NO_OPENCL (thread's message) where there is no platform at all, or OUT_OF_MEMORY. */
 clattn_status devices_enumerate(struct clattn_devices *devices);
 void devices_clear(struct clattn_devices *devices);
 

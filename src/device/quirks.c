@@ -13,8 +13,8 @@ static const struct {
     {NULL, "llvmpipe", QUIRK_SLOW_COMPILER},
     /* Oclgrind interprets LLVM bitcode. */
     {"Oclgrind", NULL, QUIRK_SIMULATOR},
-    /* PoCL 3.1: kernels are specialised for small grids, and compiled anew at the first large one (28 ms for an
-     * empty kernel, seconds for a large one). */
+    /* PoCL 3.1: kernels are specialised for small grids, and compiled anew at the first large one (28 ms for
+     * an empty kernel, seconds for a large one). */
     {"Portable Computing Language", NULL, QUIRK_COMPILES_BY_GRID},
 };
 

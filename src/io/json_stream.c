@@ -128,10 +128,13 @@ static json_t *parse(json_stream *stream, char first, const char *what)
     }
     json_t *value = json_loadb(text, length, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &problem);
     if (value == NULL) {
-        bool memory = json_error_code(&problem) == json_error_out_of_memory;
-        stream->status = io_fail(stream->error, memory ? CLATTN_ERROR_OUT_OF_MEMORY : CLATTN_ERROR_FORMAT,
-                                 stream->file->path, "its safetensors header, %s at byte %zu: %s", what,
-                                 position(stream), problem.text);
+        /* jansson 2.14 has an error code for this, but mostly leaves the text empty instead. */
+        bool memory = problem.text[0] == '\0' || json_error_code(&problem) == json_error_out_of_memory;
+        stream->status = memory ? io_fail(stream->error, CLATTN_ERROR_OUT_OF_MEMORY, stream->file->path,
+                                          "no memory for %s", what)
+                                : io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
+                                          "its safetensors header, %s at byte %zu: %s", what,
+                                          position(stream), problem.text);
         return NULL;
     }
     stream->at += length;

@@ -13,7 +13,8 @@ struct mha_plan {
     clattn_plan base;
     struct mha_problem problem;
     clattn_plan *projection[MHA_PROJECTIONS], *attention, *weights, *output;
-    size_t part_workspace; /* bytes from the start of ours: where the parts have theirs, one after the other */
+    size_t
+        part_workspace; /* bytes from the start of ours: where the parts have theirs, one after the other */
     char solver_names[64];
 };
 
@@ -124,11 +125,12 @@ static clattn_status read_lengths(struct report *report, const clattn_mha_desc *
     }
     if (!desc->cross)
         args->key_length = args->query_length;
-    if (args->batch > desc->batch || args->query_length > desc->query_length || args->key_length > desc->key_length)
+    if (args->batch > desc->batch || args->query_length > desc->query_length ||
+        args->key_length > desc->key_length)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "batch %zu, query length %zu or key length %zu is above the plan's %zu, %zu, %zu",
-                            args->batch, args->query_length, args->key_length, desc->batch, desc->query_length,
-                            desc->key_length);
+                            args->batch, args->query_length, args->key_length, desc->batch,
+                            desc->query_length, desc->key_length);
     return CLATTN_SUCCESS;
 }
 
@@ -153,7 +155,8 @@ static const clattn_binding *source_of(const clattn_mha_args *args, enum mha_sou
     return source == SOURCE_X ? &args->x : source == SOURCE_CONTEXT ? &args->context : &args->context_value;
 }
 
-static void weight_of(const clattn_mha_args *args, enum mha_weight weight, clattn_binding *w, clattn_binding *b)
+static void weight_of(const clattn_mha_args *args, enum mha_weight weight, clattn_binding *w,
+                      clattn_binding *b)
 {
     switch (weight) {
     case WEIGHT_Q: *w = args->w_q, *b = args->b_q; break;
@@ -180,14 +183,15 @@ static clattn_status enqueue_projection(struct mha_plan *plan, struct chain *cha
     product.m = projection->source == SOURCE_X ? args->query_length : args->key_length;
     product.workspace = part_workspace(plan, chain);
     chain_step(chain, false, &step);
-    clattn_status status = clattn_matmul_enqueue(plan->projection[index], chain->queue, &product, step.wait_count,
-                                                 step.wait_list, step.event);
+    clattn_status status = clattn_matmul_enqueue(plan->projection[index], chain->queue, &product,
+                                                 step.wait_count, step.wait_list, step.event);
     if (status == CLATTN_SUCCESS)
         chain_stepped(chain, &step);
     return status;
 }
 
-static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
+static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chain,
+                                       const clattn_mha_args *args)
 {
     clattn_status status;
     const struct mha_problem *problem = &plan->problem;
@@ -236,7 +240,8 @@ static clattn_matmul_args output_args(const struct mha_plan *plan, const struct 
 }
 
 /* What is written to the caller's outputs is checked before anything is enqueued; the rest by the parts. */
-static clattn_status check_outputs(struct mha_plan *plan, const struct chain *chain, const clattn_mha_args *args)
+static clattn_status check_outputs(struct mha_plan *plan, const struct chain *chain,
+                                   const clattn_mha_args *args)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
@@ -286,7 +291,8 @@ clattn_status clattn_mha_enqueue(clattn_plan *handle, cl_command_queue queue, co
     struct chain chain;
     status = struct_read(&args, sizeof args, sizeof args, given);
     if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "args is NULL, or its size is none that clattn_mha_args ever had");
+        return report_error(report, status,
+                            "args is NULL, or its size is none that clattn_mha_args ever had");
     TRY(read_lengths(report, &plan->problem.desc, &args));
     bool empty = !args.batch || !args.query_length;
     status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event,

@@ -29,9 +29,9 @@ struct mha_problem {
     struct mha_projection projection[MHA_PROJECTIONS];
     clattn_attention_desc attention;
     clattn_matmul_desc output;
-    clattn_layout weights;                     /* of the extra output; none if not asked for */
-    size_t query, key, value, attended, lse;   /* where in the workspace, in elements */
-    size_t workspace;                          /* elements of all that, without the parts' own workspaces */
+    clattn_layout weights;                   /* of the extra output; none if not asked for */
+    size_t query, key, value, attended, lse; /* where in the workspace, in elements */
+    size_t workspace;                        /* elements of all that, without the parts' own workspaces */
 };
 
 clattn_status mha_problem_read(const clattn_mha_desc *desc, struct mha_problem *problem, const char **reason);

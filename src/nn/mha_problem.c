@@ -104,8 +104,7 @@ static clattn_matmul_desc linear(clattn_layout rows, clattn_layout result, bool 
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     const size_t in = rows.extent[2], out = result.extent[2];
     desc.a = rows;
-    desc.b = (clattn_layout){
-        .dtype = CLATTN_F32, .rank = 2, .extent = {in, out}, .stride = {1, (int64_t)in}};
+    desc.b = (clattn_layout){.dtype = CLATTN_F32, .rank = 2, .extent = {in, out}, .stride = {1, (int64_t)in}};
     desc.c = result;
     if (bias)
         desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, &out);
@@ -138,8 +137,9 @@ static void compose_projections(struct mha_problem *problem, size_t query_stride
 {
     const clattn_mha_desc *d = &problem->desc;
     enum mha_source key_source = d->cross ? SOURCE_CONTEXT : SOURCE_X;
-    enum mha_source value_source =
-        !d->cross ? SOURCE_X : d->d_context_value == d->d_context ? SOURCE_CONTEXT : SOURCE_CONTEXT_VALUE;
+    enum mha_source value_source = !d->cross                            ? SOURCE_X
+                                   : d->d_context_value == d->d_context ? SOURCE_CONTEXT
+                                                                        : SOURCE_CONTEXT_VALUE;
     clattn_layout x = rows_of(d->batch, d->query_length, d->d_model, d->d_model);
     clattn_layout context = rows_of(d->batch, d->key_length, d->d_context, d->d_context);
     clattn_layout context_value = rows_of(d->batch, d->key_length, d->d_context_value, d->d_context_value);
@@ -153,7 +153,8 @@ static void compose_projections(struct mha_problem *problem, size_t query_stride
     p->desc = linear(x, rows_of(d->batch, d->query_length, problem->inner, query_stride), d->bias_in);
     if (d->packed_weights) {
         p = add(problem, key_source, WEIGHT_IN, problem->key);
-        p->desc = linear(context, rows_of(d->batch, d->key_length, 2 * problem->inner, kv_stride), d->bias_in);
+        p->desc =
+            linear(context, rows_of(d->batch, d->key_length, 2 * problem->inner, kv_stride), d->bias_in);
         p->weight_offset = problem->inner * d->d_model;
         p->bias_offset = problem->inner;
         return;
@@ -161,7 +162,8 @@ static void compose_projections(struct mha_problem *problem, size_t query_stride
     p = add(problem, key_source, WEIGHT_K, problem->key);
     p->desc = linear(context, rows_of(d->batch, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
     p = add(problem, value_source, WEIGHT_V, problem->value);
-    p->desc = linear(context_value, rows_of(d->batch, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
+    p->desc =
+        linear(context_value, rows_of(d->batch, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
 }
 
 static void compose_attention(struct mha_problem *problem, size_t query_stride, size_t kv_stride)
@@ -196,7 +198,8 @@ clattn_status mha_problem_read(const clattn_mha_desc *given, struct mha_problem 
     TRY(complete(d, reason));
     problem->inner = d->heads * d->head_size;
     problem->inner_kv = d->kv_heads * d->head_size;
-    /* Self-attention keeps queries, keys and values of a token next to each other: one product can write them. */
+    /* Self-attention keeps queries, keys and values of a token next to each other: one product can write
+     * them. */
     size_t query_stride = d->cross ? problem->inner : problem->inner + 2 * problem->inner_kv;
     size_t kv_stride = d->cross ? 2 * problem->inner_kv : query_stride;
     bool fits = reserve(problem, d->batch, d->query_length, query_stride, &problem->query);

@@ -6,14 +6,15 @@
 #include "inc/args.h"
 #include "plan/enqueue.h"
 
-/* A description that has passed attention_problem_read: normalised, consistent, within the kernels' ranges. */
+/* A description that has passed attention_problem_read: normalised, consistent, within the kernels' ranges.
+ */
 struct attention_problem {
     clattn_attention_desc desc;
     size_t batch, heads, kv_heads, query_length, key_length, d_k, d_v;
     float scale;
     bool has_mask, has_lse;
-    size_t mask_extent[4];  /* batch, heads, queries, keys: each 1 or as above; keys also in between */
-    array4 mask;            /* strides, 0 where the mask broadcasts */
+    size_t mask_extent[4]; /* batch, heads, queries, keys: each 1 or as above; keys also in between */
+    array4 mask;           /* strides, 0 where the mask broadcasts */
 };
 
 struct attention_plan {

@@ -19,11 +19,13 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 static size_t query_vectors(const clattn_context *context, const struct attention_problem *problem)
 {
     size_t lanes = context->device.caps.lanes, vectors = 4;
-    size_t rows = problem->batch * problem->heads, wanted = 2 * (size_t)context->device.caps.info.compute_units;
+    size_t rows = problem->batch * problem->heads,
+           wanted = 2 * (size_t)context->device.caps.info.compute_units;
     if (context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         return 1;
-    while (vectors > 1 && (problem->query_length <= lanes * vectors / 2 ||
-                           rows * ((problem->query_length + lanes * vectors - 1) / (lanes * vectors)) < wanted))
+    while (vectors > 1 &&
+           (problem->query_length <= lanes * vectors / 2 ||
+            rows * ((problem->query_length + lanes * vectors - 1) / (lanes * vectors)) < wanted))
         vectors /= 2;
     return vectors;
 }
@@ -40,7 +42,8 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "LANES", context->device.caps.lanes);
     define_int(&options, "QUERY_VECTORS", (long long)vectors);
     define_int(&options, "KEY_TILE", problem->d_k <= 64 && problem->d_v <= 64 ? 96 : 48);
-    define_int(&options, "UNIT_STRIDE", problem->desc.key.stride[3] == 1 && problem->desc.value.stride[3] == 1);
+    define_int(&options, "UNIT_STRIDE",
+               problem->desc.key.stride[3] == 1 && problem->desc.value.stride[3] == 1);
     plan->queries_per_group = vectors * context->device.caps.lanes;
     plan->groups = attention_groups_by_queries;
     return attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);

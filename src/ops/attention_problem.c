@@ -58,15 +58,17 @@ static clattn_status check_enums(const clattn_attention_desc *desc, const char *
 static clattn_status check_sizes(struct attention_problem *problem, const char **reason)
 {
     const clattn_attention_desc *desc = &problem->desc;
-    const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent, *o = desc->output.extent;
+    const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent,
+                 *o = desc->output.extent;
     if (desc->query.rank != 4 || desc->key.rank != 4 || desc->value.rank != 4 || desc->output.rank != 4)
         return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
                     "query, key, value and output have 4 dimensions: batch, heads, length, size");
     if (q[0] != k[0] || q[0] != v[0] || q[0] != o[0])
         return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "query, key, value and output differ in batch");
     if (k[1] != v[1] || q[1] != o[1] || (q[1] && (!k[1] || q[1] % k[1])))
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "heads: key's and value's are equal, query's and output's are equal and a multiple of them");
+        return fail(
+            reason, CLATTN_ERROR_INVALID_LAYOUT,
+            "heads: key's and value's are equal, query's and output's are equal and a multiple of them");
     if (q[2] != o[2] || k[2] != v[2])
         return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
                     "length: query and output are equal, key and value are equal");
@@ -145,7 +147,8 @@ static clattn_status check_layouts(clattn_attention_desc *desc, const char **rea
     }
     if (desc->query.dtype != CLATTN_F32 || desc->key.dtype != CLATTN_F32 || desc->value.dtype != CLATTN_F32 ||
         desc->output.dtype != CLATTN_F32)
-        return fail(reason, CLATTN_ERROR_UNSUPPORTED, "query, key, value and output are float32 in this version");
+        return fail(reason, CLATTN_ERROR_UNSUPPORTED,
+                    "query, key, value and output are float32 in this version");
 fail:
     return status;
 }
@@ -162,8 +165,9 @@ clattn_status attention_problem_read(const clattn_attention_desc *desc, struct a
     TRY(check_sizes(problem, reason));
     TRY(check_mask(problem, reason));
     TRY(check_lse(problem, reason));
-    problem->scale = problem->desc.scale_mode == CLATTN_SCALE_EXPLICIT ? problem->desc.scale
-                                                                      : (float)(1.0 / sqrt((double)problem->d_k));
+    problem->scale = problem->desc.scale_mode == CLATTN_SCALE_EXPLICIT
+                         ? problem->desc.scale
+                         : (float)(1.0 / sqrt((double)problem->d_k));
     /* What does not count must not tell two equal descriptions apart. */
     if (problem->desc.scale_mode != CLATTN_SCALE_EXPLICIT)
         problem->desc.scale = 0;
@@ -237,7 +241,8 @@ static clattn_status read_lengths(struct report *report, const struct attention_
         args->query_length = problem->query_length;
         args->key_length = problem->key_length;
     } else if (args->explicit_lengths != 1 || args->reserved != 0) {
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_lengths is neither 0 nor 1, or reserved not 0");
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
     }
     if (args->batch > problem->batch || args->query_length > problem->query_length ||
         args->key_length > problem->key_length)
@@ -255,7 +260,8 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
     const clattn_attention_desc *desc = &problem->desc;
     status = struct_read(args, sizeof *args, sizeof *args, given);
     if (status != CLATTN_SUCCESS)
-        return report_error(&context->device.report, status, "args is NULL, or its size is none that "
+        return report_error(&context->device.report, status,
+                            "args is NULL, or its size is none that "
                             "clattn_attention_args ever had");
     TRY(read_lengths(&context->device.report, problem, args));
     if (!args->batch || !problem->heads || !args->query_length)
@@ -271,13 +277,13 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
     if (problem->has_lse)
         TRY(binding_check(context, &args->lse, &desc->lse, o, BINDING_WRITE, "lse"));
     if (problem->has_mask) {
-        clattn_layout mask = {.dtype = desc->mask.dtype,
-                              .rank = 4,
-                              .stride = {problem->mask.batch, problem->mask.head, problem->mask.row,
-                                         problem->mask.col}};
-        const size_t extent[4] = {args->batch, problem->heads, args->query_length,
-                                  problem->mask_extent[3] == 1 ? 1 : size_min(problem->mask_extent[3],
-                                                                              args->key_length)};
+        clattn_layout mask = {
+            .dtype = desc->mask.dtype,
+            .rank = 4,
+            .stride = {problem->mask.batch, problem->mask.head, problem->mask.row, problem->mask.col}};
+        const size_t extent[4] = {
+            args->batch, problem->heads, args->query_length,
+            problem->mask_extent[3] == 1 ? 1 : size_min(problem->mask_extent[3], args->key_length)};
         TRY(binding_check(context, &args->mask, &mask, extent, BINDING_READ, "mask"));
     }
 fail:

@@ -1,11 +1,13 @@
-/* Attention on GPU-class devices: a work-group owns a tile of queries and walks the keys through local memory. */
+/* Attention on GPU-class devices: a work-group owns a tile of queries and walks the keys through local
+ * memory. */
 #include "base/size.h"
 #include "ops/attention.h"
 #include "program/defines.h"
 
 #define MAX_SIZE 256
 
-/* Largest first; the first that fits the device's local memory is taken (attention_tile.cl has the formula). */
+/* Largest first; the first that fits the device's local memory is taken (attention_tile.cl has the formula).
+ */
 static const struct geometry {
     size_t tile_q, tile_k, items_x, items_y, chunk, value_rows;
 } geometries[] = {

@@ -15,8 +15,8 @@ struct weights_plan {
     bool average;
 };
 
-static clattn_status read_weights(const clattn_attention_desc *attention, const clattn_layout *weights, bool average,
-                                  struct attention_problem *problem, const char **reason)
+static clattn_status read_weights(const clattn_attention_desc *attention, const clattn_layout *weights,
+                                  bool average, struct attention_problem *problem, const char **reason)
 {
     clattn_status status;
     TRY(attention_problem_read(attention, problem, reason));
@@ -42,8 +42,10 @@ clattn_status attention_weights_supports(clattn_context *context, const clattn_a
 static clattn_status prepare(struct weights_plan *plan)
 {
     const clattn_context *context = plan->base.context;
-    const size_t local[3] = {
-        capabilities_on_cpu(&context->device.caps) ? 1 : size_min(64, context->device.caps.info.max_work_item[0]), 1, 1};
+    const size_t local[3] = {capabilities_on_cpu(&context->device.caps)
+                                 ? 1
+                                 : size_min(64, context->device.caps.info.max_work_item[0]),
+                             1, 1};
     struct strbuf options = {0};
     attention_defines(&plan->problem, &options);
     define_token(&options, "W_TYPE", "F32");

@@ -1,5 +1,5 @@
-/* The probabilities of an attention as an array, from its log-sum-exp: for the models and people who want to look at
- * them.  Inside only: multi-head attention offers it as an output. */
+/* The probabilities of an attention as an array, from its log-sum-exp: for the models and people who want to
+ * look at them.  Inside only: multi-head attention offers it as an output. */
 #ifndef CLATTN_OPS_ATTENTION_WEIGHTS_H
 #define CLATTN_OPS_ATTENTION_WEIGHTS_H
 

@@ -1,6 +1,6 @@
-/* The one lock around CLBlast: its calls race in versions before 1.6.1, and its cache of compiled programs is the
- * process's, so it is cleared when the last of our users leaves.  An application's own CLBlast calls are not
- * serialised with ours. */
+/* The one lock around CLBlast: its calls race in versions before 1.6.1, and its cache of compiled programs is
+ * the process's, so it is cleared when the last of our users leaves.  An application's own CLBlast calls are
+ * not serialised with ours. */
 #ifndef CLATTN_OPS_CLBLAST_LIBRARY_H
 #define CLATTN_OPS_CLBLAST_LIBRARY_H
 

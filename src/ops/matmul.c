@@ -32,7 +32,8 @@ static const struct operator_class matmul_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc, const char **reason)
+clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc,
+                                     const char **reason)
 {
     return operator_supports(&matmul_class, context, desc, reason);
 }
@@ -43,8 +44,8 @@ clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_ma
     return operator_plan_create(&matmul_class, context, desc, options, plan);
 }
 
-clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                                  const matmul_args *kernel_args)
+clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
+                                  const clattn_matmul_args *args, const matmul_args *kernel_args)
 {
     const clattn_binding *bindings[4] = {&args->a, &args->b};
     size_t count = 2;
@@ -61,7 +62,8 @@ clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file
 {
     clattn_status status;
     const struct matmul_problem *problem = &plan->problem;
-    TRY(plan_add_kernel(&plan->base, file, options, name, 3u + problem->has_bias, sizeof(matmul_args), local));
+    TRY(plan_add_kernel(&plan->base, file, options, name, 3u + problem->has_bias, sizeof(matmul_args),
+                        local));
     /* All items of a batch may be folded into one. */
     const size_t groups[3] = {divide_up(problem->n, plan->tile_columns),
                               problem->batch * divide_up(problem->m, plan->tile_rows), problem->batch};
@@ -72,8 +74,9 @@ fail:
     return status;
 }
 
-clattn_status clattn_matmul_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_matmul_args *given,
-                                    cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+clattn_status clattn_matmul_enqueue(clattn_plan *handle, cl_command_queue queue,
+                                    const clattn_matmul_args *given, cl_uint wait_count,
+                                    const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     TRY(plan_check(handle, OPERATOR_MATMUL));
@@ -103,9 +106,9 @@ clattn_status clattn_matmul_prewarm(clattn_context *context, const clattn_matmul
     return operator_prewarm(&matmul_class, context, desc);
 }
 
-clattn_status clattn_matmul_run(clattn_context *context, cl_command_queue queue, const clattn_matmul_desc *desc,
-                                const clattn_matmul_args *args, cl_uint wait_count, const cl_event *wait_list,
-                                cl_event *event)
+clattn_status clattn_matmul_run(clattn_context *context, cl_command_queue queue,
+                                const clattn_matmul_desc *desc, const clattn_matmul_args *args,
+                                cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     clattn_plan *plan;

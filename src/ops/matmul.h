@@ -9,15 +9,15 @@
 struct matmul_problem {
     clattn_matmul_desc desc; /* normalised */
     size_t batch, m, n, k;
-    array4 a, b, c;          /* strides; offsets 0 */
+    array4 a, b, c; /* strides; offsets 0 */
     bool has_bias;
 };
 
 struct matmul_plan {
     clattn_plan base;
     struct matmul_problem problem;
-    /* Enqueues the product; the plan's lock is held.  The kernels' args say what: their `batch` and `m` are the
-     * actual ones, items that lie one behind the other already folded into m. */
+    /* Enqueues the product; the plan's lock is held.  The kernels' args say what: their `batch` and `m` are
+     * the actual ones, items that lie one behind the other already folded into m. */
     clattn_status (*launch)(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
                             const matmul_args *kernel_args);
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
@@ -40,10 +40,11 @@ void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_
 /* The -D options that all matmul kernels share. */
 void matmul_defines(const struct matmul_problem *problem, struct strbuf *options);
 
-/* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C: its
- * `launch`, and adding the kernel, whose arguments are a, b, [bias], c; `options` is taken over and cleared. */
-clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                                  const matmul_args *kernel_args);
+/* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C:
+ * its `launch`, and adding the kernel, whose arguments are a, b, [bias], c; `options` is taken over and
+ * cleared. */
+clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
+                                  const clattn_matmul_args *args, const matmul_args *kernel_args);
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 

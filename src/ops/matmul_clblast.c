@@ -1,7 +1,7 @@
 /* Matrix products by CLBlast: GEMM, and strided-batched GEMM for batches.
  *
- * CLBlast takes no wait list: on an out-of-order queue barriers stand in.  A bias is written to C first, and the
- * product accumulates onto it. */
+ * CLBlast takes no wait list: on an out-of-order queue barriers stand in.  A bias is written to C first, and
+ * the product accumulates onto it. */
 #include <clblast_c.h>
 
 #include "base/size.h"
@@ -66,8 +66,9 @@ static clattn_status check(clattn_context *context, CLBlastStatusCode code)
                                                  "CLBlast failed with status %d", (int)code);
 }
 
-static clattn_status call(clattn_context *context, const struct matmul_problem *problem, const matmul_args *args,
-                          cl_mem a, cl_mem b, cl_mem c, cl_command_queue queue, cl_event *event)
+static clattn_status call(clattn_context *context, const struct matmul_problem *problem,
+                          const matmul_args *args, cl_mem a, cl_mem b, cl_mem c, cl_command_queue queue,
+                          cl_event *event)
 {
     struct operands o;
     CLBlastStatusCode code;
@@ -79,13 +80,14 @@ static clattn_status call(clattn_context *context, const struct matmul_problem *
     CLBlastTranspose tb = o.b.transposed ? CLBlastTransposeYes : CLBlastTransposeNo;
     clblast_library_lock();
     if (args->batch == 1)
-        code = CLBlastSgemm(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld, b,
-                            (size_t)args->b.offset, o.b.ld, beta, c, (size_t)args->c.offset, o.c.ld, &queue, event);
+        code = CLBlastSgemm(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld,
+                            b, (size_t)args->b.offset, o.b.ld, beta, c, (size_t)args->c.offset, o.c.ld,
+                            &queue, event);
     else
-        code = CLBlastSgemmStridedBatched(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset,
-                                          o.a.ld, (size_t)args->a.batch, b, (size_t)args->b.offset, o.b.ld,
-                                          (size_t)args->b.batch, beta, c, (size_t)args->c.offset, o.c.ld,
-                                          (size_t)args->c.batch, (size_t)args->batch, &queue, event);
+        code = CLBlastSgemmStridedBatched(
+            CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld,
+            (size_t)args->a.batch, b, (size_t)args->b.offset, o.b.ld, (size_t)args->b.batch, beta, c,
+            (size_t)args->c.offset, o.c.ld, (size_t)args->c.batch, (size_t)args->batch, &queue, event);
     clblast_library_unlock();
     return check(context, code);
 }
@@ -111,15 +113,15 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
                             "CLBlast takes buffers only: ask for another solver with SVM pointers");
     if (plan->problem.has_bias) {
         const clattn_binding *bindings[2] = {&args->bias, &args->c};
-        const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns), (size_t)kernel_args->m,
-                                  (size_t)kernel_args->batch};
+        const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
+                                  (size_t)kernel_args->m, (size_t)kernel_args->batch};
         TRY(chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, false));
     }
     chain_step(chain, true, &step);
     if (step.wait_count || !chain->in_order)
         TRY(barrier(chain, &step, NULL));
-    TRY(call(context, &plan->problem, kernel_args, args->a.buffer, args->b.buffer, args->c.buffer, chain->queue,
-             step.event));
+    TRY(call(context, &plan->problem, kernel_args, args->a.buffer, args->b.buffer, args->c.buffer,
+             chain->queue, step.event));
     if (!chain->in_order)
         TRY(barrier(chain, &(struct step){0}, NULL));
     chain_stepped(chain, &step);
@@ -134,7 +136,8 @@ static size_t reach(const array4 *array, size_t batch, size_t rows, size_t colum
                     (int64_t)(columns - 1) * array->col + 1);
 }
 
-/* CLBlast compiles at a routine's first call: make that call here, on the private queue, with memory of its own. */
+/* CLBlast compiles at a routine's first call: make that call here, on the private queue, with memory of its
+ * own. */
 static clattn_status warm(struct matmul_plan *plan)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -153,8 +156,8 @@ static clattn_status warm(struct matmul_plan *plan)
     TRY(context_warm_objects(context));
     for (int i = 0; i < 3; i++) {
         cl_int code;
-        memory[i] = cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE, elements[i] * sizeof(float), NULL,
-                                       &code);
+        memory[i] = cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE,
+                                       elements[i] * sizeof(float), NULL, &code);
         if (!memory[i]) {
             status = report_opencl(report, "clCreateBuffer", code);
             goto fail;
@@ -184,7 +187,8 @@ static clattn_status prepare(clattn_plan *base)
     struct strbuf options = {0};
     if (!base->clear) {
         if (clblast_library_enter() != CLATTN_SUCCESS)
-            return report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a lock");
+            return report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                "no memory for a lock");
         base->clear = clear;
     }
     plan->tile_columns = local[0];

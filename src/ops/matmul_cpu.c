@@ -1,5 +1,5 @@
-/* Matrix products on CPU devices: one operand packed into panels across vector lanes, the other broadcast from
- * where it lies. */
+/* Matrix products on CPU devices: one operand packed into panels across vector lanes, the other broadcast
+ * from where it lies. */
 #include "base/size.h"
 #include "ops/matmul.h"
 #include "program/defines.h"
@@ -8,7 +8,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     const struct matmul_problem *problem = data;
     size_t packed;
-    if (!size_mul(round_up(size_max(problem->m, problem->n), 64), size_max(problem->k, 1) * sizeof(float), &packed) ||
+    if (!size_mul(round_up(size_max(problem->m, problem->n), 64), size_max(problem->k, 1) * sizeof(float),
+                  &packed) ||
         !size_mul(packed, size_max(problem->batch, 1), &packed))
         return "the packed operand overflows";
     if (!forced && !capabilities_on_cpu(&context->device.caps))
@@ -53,7 +54,8 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
 /* The register tile: ROWS x LANE_VECTORS accumulators and their operands fit the vector registers. */
 static void geometry(const clattn_context *context, struct matmul_plan *plan, struct strbuf *options)
 {
-    size_t lanes = context->device.caps.lanes, rows = lanes == 16 ? 12 : 4, vectors = 2, tiles = 8, depth = 256;
+    size_t lanes = context->device.caps.lanes, rows = lanes == 16 ? 12 : 4, vectors = 2, tiles = 8,
+           depth = 256;
     if (context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         rows = 4, vectors = 1, tiles = 2, depth = 64;
     plan->panel = lanes * vectors;
@@ -84,7 +86,8 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
     strbuf_printf(&again, "%s", options.text ? options.text : "");
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
-    /* An enqueue folds a batch that shares b into m: its panels are then those of one tall item, plus none. */
+    /* An enqueue folds a batch that shares b into m: its panels are then those of one tall item, plus none.
+     */
     size_t panels = packed_items(plan, problem->batch) * divide_up(lane_count, plan->panel);
     base->workspace = panels * plan->panel * problem->k * sizeof(float);
     plan->launch = launch;

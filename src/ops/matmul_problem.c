@@ -80,7 +80,8 @@ clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul
         goto fail;
     problem->batch = batch_of(&desc->c);
     *reason = "batch: a's and c's are equal, b's too or 1";
-    if (batch_of(&desc->a) != problem->batch || (batch_of(&desc->b) != problem->batch && batch_of(&desc->b) != 1))
+    if (batch_of(&desc->a) != problem->batch ||
+        (batch_of(&desc->b) != problem->batch && batch_of(&desc->b) != 1))
         goto fail;
     *reason = "bias is not (n)";
     if (problem->has_bias && (desc->bias.rank != 1 || desc->bias.extent[0] != c[1]))
@@ -107,16 +108,19 @@ clattn_status matmul_args_read(clattn_context *context, const struct matmul_prob
     struct report *report = &context->device.report;
     const clattn_matmul_desc *desc = &problem->desc;
     if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "args is NULL, or its size is none that clattn_matmul_args ever had");
+        return report_error(report, status,
+                            "args is NULL, or its size is none that clattn_matmul_args ever had");
     if (args->explicit_lengths == 0) {
         args->batch = problem->batch;
         args->m = problem->m;
     } else if (args->explicit_lengths != 1 || args->reserved != 0) {
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_lengths is neither 0 nor 1, or reserved not 0");
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
     }
     if (args->batch > problem->batch || args->m > problem->m)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "batch %zu or m %zu is above the plan's %zu, %zu",
-                            args->batch, args->m, problem->batch, problem->m);
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "batch %zu or m %zu is above the plan's %zu, %zu", args->batch, args->m,
+                            problem->batch, problem->m);
     if (!args->batch || !args->m || !problem->n)
         return CLATTN_SUCCESS;
     const size_t a[3] = {args->batch, args->m, problem->k}, c[3] = {args->batch, args->m, problem->n};

@@ -25,8 +25,8 @@ static const struct geometry *choose(const clattn_context *context, const struct
             bytes > info->local_memory)
             continue;
         /* A product that the next smaller tile covers leaves this one mostly idle. */
-        if (i + 1 < GEOMETRIES && (smallest || (problem->m <= geometries[i + 1].tile_m &&
-                                                problem->n <= geometries[i + 1].tile_n)))
+        if (i + 1 < GEOMETRIES &&
+            (smallest || (problem->m <= geometries[i + 1].tile_m && problem->n <= geometries[i + 1].tile_n)))
             continue;
         return g;
     }

@@ -29,7 +29,8 @@ static const struct operator_class softmax_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-clattn_status clattn_softmax_supports(clattn_context *context, const clattn_softmax_desc *desc, const char **reason)
+clattn_status clattn_softmax_supports(clattn_context *context, const clattn_softmax_desc *desc,
+                                      const char **reason)
 {
     return operator_supports(&softmax_class, context, desc, reason);
 }
@@ -45,18 +46,20 @@ clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *name, st
 {
     clattn_status status;
     size_t rows = 1;
-    TRY(plan_add_kernel(&plan->base, "softmax.cl", options, name, 2u + plan->problem.has_mask, sizeof(softmax_args),
-                        local));
+    TRY(plan_add_kernel(&plan->base, "softmax.cl", options, name, 2u + plan->problem.has_mask,
+                        sizeof(softmax_args), local));
     for (int i = 0; i < SOFTMAX_OUTER; i++)
         rows *= plan->problem.outer[i];
-    plan_kernel_largest(&plan->base.kernels[0], (const size_t[3]){divide_up(rows, plan->rows_per_group), 1, 1});
+    plan_kernel_largest(&plan->base.kernels[0],
+                        (const size_t[3]){divide_up(rows, plan->rows_per_group), 1, 1});
     plan->base.launches = 1;
 fail:
     return status;
 }
 
-clattn_status clattn_softmax_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_softmax_args *given,
-                                     cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+clattn_status clattn_softmax_enqueue(clattn_plan *handle, cl_command_queue queue,
+                                     const clattn_softmax_args *given, cl_uint wait_count,
+                                     const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     TRY(plan_check(handle, OPERATOR_SOFTMAX));
@@ -89,9 +92,9 @@ clattn_status clattn_softmax_prewarm(clattn_context *context, const clattn_softm
     return operator_prewarm(&softmax_class, context, desc);
 }
 
-clattn_status clattn_softmax_run(clattn_context *context, cl_command_queue queue, const clattn_softmax_desc *desc,
-                                 const clattn_softmax_args *args, cl_uint wait_count, const cl_event *wait_list,
-                                 cl_event *event)
+clattn_status clattn_softmax_run(clattn_context *context, cl_command_queue queue,
+                                 const clattn_softmax_desc *desc, const clattn_softmax_args *args,
+                                 cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     clattn_plan *plan;

@@ -9,15 +9,15 @@
 #define SOFTMAX_OUTER 4 /* dimensions ahead of the row's own */
 
 struct softmax_problem {
-    clattn_softmax_desc desc;       /* normalised */
-    size_t outer[SOFTMAX_OUTER];    /* extents, leading ones 1 */
+    clattn_softmax_desc desc;    /* normalised */
+    size_t outer[SOFTMAX_OUTER]; /* extents, leading ones 1 */
     size_t columns;
-    int first;                      /* which of `outer` is the description's first dimension; SOFTMAX_OUTER: none */
-    softmax_array x, y, mask;       /* strides; offsets 0 */
+    int first;                /* which of `outer` is the description's first dimension; SOFTMAX_OUTER: none */
+    softmax_array x, y, mask; /* strides; offsets 0 */
     bool has_mask;
     size_t mask_extent[CLATTN_MAX_RANK]; /* aligned with x's dimensions */
     float scale;
-    bool unit_columns;              /* x and y, and the mask unless it broadcasts, have columns next to each other */
+    bool unit_columns; /* x and y have their columns next to each other */
 };
 
 struct softmax_plan {

@@ -1,6 +1,10 @@
 /* Softmax on CPU devices: one work-item a work-group walks rows with whole vectors. */
+#include "base/size.h"
 #include "ops/softmax.h"
 #include "program/defines.h"
+
+/* Elements that make a work-group worth its launch. */
+#define GROUP_ELEMENTS 16384
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
@@ -18,7 +22,7 @@ static clattn_status prepare(clattn_plan *base)
     softmax_defines(&plan->problem, &options);
     define_int(&options, "LANES", base->context->device.caps.lanes);
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
-    plan->rows_per_group = 1;
+    plan->rows_per_group = size_max(1, GROUP_ELEMENTS / size_max(1, plan->problem.columns));
     return softmax_add_kernel(plan, "softmax_cpu", &options, one);
 }
 

@@ -113,8 +113,7 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct soft
     problem->scale = desc->scaled ? desc->scale : 1.0f;
     if (!desc->scaled)
         desc->scale = 0;
-    problem->unit_columns = problem->x.col == 1 && problem->y.col == 1 &&
-                            (!problem->has_mask || problem->mask.col == 1);
+    problem->unit_columns = problem->x.col == 1 && problem->y.col == 1;
     status = CLATTN_SUCCESS;
 fail:
     return status;
@@ -130,7 +129,8 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
     size_t extent[CLATTN_MAX_RANK], mask_extent[CLATTN_MAX_RANK];
     memset(kernel_args, 0, sizeof *kernel_args);
     if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "args is NULL, or its size is none that clattn_softmax_args ever had");
+        return report_error(report, status,
+                            "args is NULL, or its size is none that clattn_softmax_args ever had");
     if (args->explicit_batch != 0 && (args->explicit_batch != 1 || args->reserved != 0 || desc->x.rank < 2))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "explicit_batch is neither 0 nor 1, reserved not 0, or x has no batch");

@@ -4,6 +4,7 @@
 #include "program/defines.h"
 
 #define MAX_ITEMS 256
+#define MAX_KEEP 16
 
 static size_t items_of(const clattn_context *context, const struct softmax_problem *problem)
 {
@@ -26,6 +27,16 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     return NULL;
 }
 
+/* Values that an item keeps in registers so that x is read once: a power of two, or 0 for rows that are too
+ * long. */
+static size_t keep_of(const struct softmax_problem *problem, size_t items)
+{
+    size_t keep = 1;
+    while (keep * items < problem->columns && keep <= MAX_KEEP)
+        keep *= 2;
+    return keep <= MAX_KEEP ? keep : 0;
+}
+
 static clattn_status prepare(clattn_plan *base)
 {
     struct softmax_plan *plan = (struct softmax_plan *)base;
@@ -33,6 +44,7 @@ static clattn_status prepare(clattn_plan *base)
     struct strbuf options = {0};
     softmax_defines(&plan->problem, &options);
     define_int(&options, "WORK_GROUP", (long long)local[0]);
+    define_int(&options, "KEEP", (long long)keep_of(&plan->problem, local[0]));
     plan->rows_per_group = 1;
     return softmax_add_kernel(plan, "softmax_tile", &options, local);
 }

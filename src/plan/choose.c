@@ -6,8 +6,8 @@
 #include "plan/plan.h"
 
 /* Why `solver` may not even be asked, or NULL. */
-static const char *excluded(const clattn_context *context, const char *operator_name, const struct solver *solver,
-                            const char *forced)
+static const char *excluded(const clattn_context *context, const char *operator_name,
+                            const struct solver *solver, const char *forced)
 {
     if (forced && strcmp(forced, solver->name) != 0)
         return "another solver was asked for";
@@ -37,8 +37,8 @@ static void explain_choice(clattn_plan *plan)
     strbuf_printf(&plan->explain, "  %s: chosen;", plan->solver);
     for (size_t i = 0; i < plan->kernel_count; i++) {
         const struct plan_kernel *kernel = &plan->kernels[i];
-        strbuf_printf(&plan->explain, " kernel %s in work-groups of %zux%zux%zu,", kernel->name, kernel->local[0],
-                      kernel->local[1], kernel->local[2]);
+        strbuf_printf(&plan->explain, " kernel %s in work-groups of %zux%zux%zu,", kernel->name,
+                      kernel->local[0], kernel->local[1], kernel->local[2]);
     }
     strbuf_printf(&plan->explain, " workspace %zu bytes\n", plan->workspace);
 }
@@ -82,14 +82,15 @@ clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const st
         if (forced || (status != CLATTN_ERROR_UNSUPPORTED && status != CLATTN_ERROR_BUILD))
             return status;
         report_copy(report, failure, sizeof failure);
-        report_log(report, CLATTN_LOG_WARNING, "%s solver %s failed, trying the next: %s", operator_name, solver->name,
-                   failure);
+        report_log(report, CLATTN_LOG_WARNING, "%s solver %s failed, trying the next: %s", operator_name,
+                   solver->name, failure);
         strbuf_printf(&plan->explain, "  %s: failed, %s\n", solver->name, failure);
     }
     if (plan->explain.failed)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     if (!known)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\"", operator_name, forced);
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\"", operator_name,
+                            forced);
     if (!plan->solver)
         return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: %s", operator_name, failure);
     return CLATTN_SUCCESS;

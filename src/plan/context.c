@@ -49,9 +49,10 @@ static clattn_status read_params(const clattn_context_params *given, clattn_cont
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
                             "`device` chooses a device, which adopting an OpenCL context has done already");
     if (params->cache_mode < 0 || params->cache_mode > CLATTN_CACHE_ON || params->clblast < 0 ||
-        params->clblast > CLATTN_CLBLAST_PREFER || params->log_level < 0 || params->log_level > CLATTN_LOG_DEBUG ||
-        (params->denied_solver_count && !params->denied_solvers))
-        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "a field of clattn_context_params is out of range");
+        params->clblast > CLATTN_CLBLAST_PREFER || params->log_level < 0 ||
+        params->log_level > CLATTN_LOG_DEBUG || (params->denied_solver_count && !params->denied_solvers))
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "a field of clattn_context_params is out of range");
     return CLATTN_SUCCESS;
 }
 
@@ -67,7 +68,8 @@ static clattn_status check_adopted(const struct cl_table *cl, const clattn_conte
     for (size_t i = 0; i < bytes / sizeof devices[0]; i++)
         found = found || devices[i] == params->opencl_device;
     if (!found)
-        return report_error(NULL, CLATTN_ERROR_WRONG_CONTEXT, "the adopted device is not of the adopted context");
+        return report_error(NULL, CLATTN_ERROR_WRONG_CONTEXT,
+                            "the adopted device is not of the adopted context");
     if (params->queue) {
         cl_context context;
         cl_device_id device;
@@ -114,7 +116,8 @@ static clattn_status choose_and_create(clattn_context *context, const clattn_con
     TRY(devices_enumerate(&devices));
     TRY(devices_choose(&devices, spec, &index));
     struct capabilities *chosen = &devices.caps[index];
-    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)(uintptr_t)chosen->platform, 0};
+    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                          (cl_context_properties)(uintptr_t)chosen->platform, 0};
     cl_int code;
     TRY_CL(NULL, "clRetainDevice", context->device.cl.clRetainDevice(chosen->device));
     context->device.caps = *chosen;
@@ -297,7 +300,8 @@ clattn_status context_warm_objects(clattn_context *context)
             return report_opencl(&context->device.report, "clCreateCommandQueue", code);
     }
     if (!context->warm_buffer) {
-        context->warm_buffer = cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE, WARM_BYTES, NULL, &code);
+        context->warm_buffer =
+            cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE, WARM_BYTES, NULL, &code);
         if (!context->warm_buffer)
             return report_opencl(&context->device.report, "clCreateBuffer", code);
     }
@@ -337,7 +341,8 @@ clattn_status clattn_context_device_info(const clattn_context *context, clattn_d
     return CLATTN_SUCCESS;
 }
 
-clattn_status clattn_context_program_statistics(const clattn_context *context, clattn_program_statistics *statistics)
+clattn_status clattn_context_program_statistics(const clattn_context *context,
+                                                clattn_program_statistics *statistics)
 {
     if (!context || !statistics)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "context or statistics is NULL");

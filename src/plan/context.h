@@ -17,10 +17,10 @@ struct clattn_context {
     struct program_cache programs;
     struct plan_cache plans; /* released with the application's reference: its plans hold references too */
     struct workspace_pool workspaces;
-    mtx_t warm_lock;              /* over the two objects below, made at the first plan */
-    cl_command_queue warm_queue;  /* the private queue that runs kernels once */
-    cl_mem warm_buffer;           /* what their pointer arguments point to */
-    char **denied;                /* solvers that no plan may choose */
+    mtx_t warm_lock;             /* over the two objects below, made at the first plan */
+    cl_command_queue warm_queue; /* the private queue that runs kernels once */
+    cl_mem warm_buffer;          /* what their pointer arguments point to */
+    char **denied;               /* solvers that no plan may choose */
     size_t denied_count;
     clattn_clblast_mode clblast;
 };
@@ -35,7 +35,8 @@ clattn_status context_check(clattn_context *context);
 /* Whether the application denied the solver "operator/solver". */
 bool context_denies(const clattn_context *context, const char *operator_name, const char *solver);
 
-/* The private queue and dummy buffer for running kernels once, made on first use; call with warm_lock held. */
+/* The private queue and dummy buffer for running kernels once, made on first use; call with warm_lock held.
+ */
 clattn_status context_warm_objects(clattn_context *context);
 
 #endif

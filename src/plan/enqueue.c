@@ -19,20 +19,25 @@ static clattn_status check_buffer(clattn_context *context, cl_mem buffer, enum b
     cl_mem_flags flags;
     TRY_CL(report, "clGetMemObjectInfo",
            cl->clGetMemObjectInfo(buffer, CL_MEM_CONTEXT, sizeof owner, &owner, NULL));
-    TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_SIZE, sizeof *bytes, bytes, NULL));
-    TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_FLAGS, sizeof flags, &flags, NULL));
+    TRY_CL(report, "clGetMemObjectInfo",
+           cl->clGetMemObjectInfo(buffer, CL_MEM_SIZE, sizeof *bytes, bytes, NULL));
+    TRY_CL(report, "clGetMemObjectInfo",
+           cl->clGetMemObjectInfo(buffer, CL_MEM_FLAGS, sizeof flags, &flags, NULL));
     if (owner != context->device.context)
-        return report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "%s: the buffer is of another OpenCL context", name);
+        return report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "%s: the buffer is of another OpenCL context",
+                            name);
     if (access == BINDING_WRITE && (flags & CL_MEM_READ_ONLY))
-        return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not write this buffer", name);
+        return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not write this buffer",
+                            name);
     if (access == BINDING_READ && (flags & CL_MEM_WRITE_ONLY))
         return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not read this buffer", name);
 fail:
     return status;
 }
 
-clattn_status binding_check(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
-                            const size_t *extent, enum binding_access access, const char *name)
+clattn_status binding_check(clattn_context *context, const clattn_binding *binding,
+                            const clattn_layout *layout, const size_t *extent, enum binding_access access,
+                            const char *name)
 {
     struct report *report = &context->device.report;
     size_t bytes = 0, element = clattn_dtype_size((clattn_dtype)layout->dtype);
@@ -41,7 +46,8 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
         if (!binding->svm)
             return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the SVM pointer is NULL", name);
         if (!context->device.cl.clSetKernelArgSVMPointer || context->device.caps.info.opencl_version < 200)
-            return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: the device has no shared virtual memory", name);
+            return report_error(report, CLATTN_ERROR_UNSUPPORTED,
+                                "%s: the device has no shared virtual memory", name);
     } else if (binding->kind != CLATTN_BINDING_BUFFER) {
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: unknown binding kind %d", name,
                             (int)binding->kind);
@@ -60,8 +66,8 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
         return status;
     if (lowest < 0 || (uint64_t)highest >= bytes / element)
         return report_error(report, CLATTN_ERROR_BUFFER_TOO_SMALL,
-                            "%s: elements %lld to %lld are addressed, the buffer holds %zu", name, (long long)lowest,
-                            (long long)highest, bytes / element);
+                            "%s: elements %lld to %lld are addressed, the buffer holds %zu", name,
+                            (long long)lowest, (long long)highest, bytes / element);
     return CLATTN_SUCCESS;
 }
 
@@ -74,8 +80,9 @@ static clattn_status check_queue(struct chain *chain)
     cl_context owner;
     cl_device_id device;
     cl_command_queue_properties properties;
-    TRY_CL(report, "clGetCommandQueueInfo",
-           cl->clGetCommandQueueInfo(chain->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
+    TRY_CL(
+        report, "clGetCommandQueueInfo",
+        cl->clGetCommandQueueInfo(chain->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
     chain->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     if (chain->queue == context->queue)
         return CLATTN_SUCCESS;
@@ -84,7 +91,8 @@ static clattn_status check_queue(struct chain *chain)
     TRY_CL(report, "clGetCommandQueueInfo",
            cl->clGetCommandQueueInfo(chain->queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
     if (owner != context->device.context || device != context->device.caps.device)
-        status = report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "the queue is of another OpenCL context or device");
+        status = report_error(report, CLATTN_ERROR_WRONG_CONTEXT,
+                              "the queue is of another OpenCL context or device");
 fail:
     return status;
 }
@@ -94,24 +102,26 @@ static clattn_status check_waits(struct chain *chain)
     clattn_status status = CLATTN_SUCCESS;
     struct report *report = &chain->context->device.report;
     if (!chain->wait_count != !chain->wait_list)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "wait_count and wait_list contradict each other");
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "wait_count and wait_list contradict each other");
     for (cl_uint i = 0; i < chain->wait_count; i++) {
         cl_context owner;
         if (!chain->wait_list[i])
             return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "wait_list[%u] is NULL", i);
         TRY_CL(report, "clGetEventInfo",
-               chain->context->device.cl.clGetEventInfo(chain->wait_list[i], CL_EVENT_CONTEXT, sizeof owner, &owner,
-                                                        NULL));
+               chain->context->device.cl.clGetEventInfo(chain->wait_list[i], CL_EVENT_CONTEXT, sizeof owner,
+                                                        &owner, NULL));
         if (owner != chain->context->device.context)
-            return report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "wait_list[%u] is of another OpenCL context", i);
+            return report_error(report, CLATTN_ERROR_WRONG_CONTEXT,
+                                "wait_list[%u] is of another OpenCL context", i);
     }
 fail:
     return status;
 }
 
-clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue, cl_uint wait_count,
-                          const cl_event *wait_list, const cl_event *event, size_t workspace,
-                          const clattn_binding *given)
+clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue,
+                          cl_uint wait_count, const cl_event *wait_list, const cl_event *event,
+                          size_t workspace, const clattn_binding *given)
 {
     clattn_status status;
     *chain = (struct chain){.context = context,
@@ -128,7 +138,8 @@ clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_comma
         TRY(binding_check(context, given, &bytes, &workspace, BINDING_WRITE, "workspace"));
         if (given->offset % 128)
             return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
-                                "workspace: the offset %lld is no multiple of 128 bytes", (long long)given->offset);
+                                "workspace: the offset %lld is no multiple of 128 bytes",
+                                (long long)given->offset);
         chain->workspace = *given;
         return CLATTN_SUCCESS;
     }
@@ -156,7 +167,8 @@ void chain_stepped(struct chain *chain, struct step *step)
     chain->started = true;
 }
 
-static cl_int bind_pointer(const struct cl_table *cl, cl_kernel kernel, cl_uint index, const clattn_binding *binding)
+static cl_int bind_pointer(const struct cl_table *cl, cl_kernel kernel, cl_uint index,
+                           const clattn_binding *binding)
 {
     return binding->kind == CLATTN_BINDING_SVM
                ? cl->clSetKernelArgSVMPointer(kernel, index, binding->svm)
@@ -181,8 +193,8 @@ clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel
            cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, args));
     chain_step(chain, last, &step);
     TRY_CL(report, "clEnqueueNDRangeKernel",
-           cl->clEnqueueNDRangeKernel(chain->queue, kernel->handle, 3, NULL, global, kernel->local, step.wait_count,
-                                      step.wait_list, step.event));
+           cl->clEnqueueNDRangeKernel(chain->queue, kernel->handle, 3, NULL, global, kernel->local,
+                                      step.wait_count, step.wait_list, step.event));
     chain_stepped(chain, &step);
 fail:
     return status;
@@ -196,8 +208,8 @@ clattn_status chain_marker(struct chain *chain)
     if (!step.event)
         return CLATTN_SUCCESS;
     TRY_CL(&chain->context->device.report, "clEnqueueMarkerWithWaitList",
-           chain->context->device.cl.clEnqueueMarkerWithWaitList(chain->queue, step.wait_count, step.wait_list,
-                                                                 step.event));
+           chain->context->device.cl.clEnqueueMarkerWithWaitList(chain->queue, step.wait_count,
+                                                                 step.wait_list, step.event));
     chain_stepped(chain, &step);
 fail:
     return status;

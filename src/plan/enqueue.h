@@ -6,33 +6,34 @@
 
 enum binding_access { BINDING_READ, BINDING_WRITE };
 
-/* Whether `binding` is memory of the plan's OpenCL context that the device may access so, and holds all elements
- * that the first extent[i] of each dimension of `layout` reach.  `name` goes into the message. */
-clattn_status binding_check(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
-                            const size_t *extent, enum binding_access access, const char *name);
+/* Whether `binding` is memory of the plan's OpenCL context that the device may access so, and holds all
+ * elements that the first extent[i] of each dimension of `layout` reach.  `name` goes into the message. */
+clattn_status binding_check(clattn_context *context, const clattn_binding *binding,
+                            const clattn_layout *layout, const size_t *extent, enum binding_access access,
+                            const char *name);
 
 bool binding_is_none(const clattn_binding *binding);
 
-/* A sequence of launches of one enqueue.  Set it up with chain_begin, make the steps, and call chain_end whatever
- * happened; it then holds nothing. */
+/* A sequence of launches of one enqueue.  Set it up with chain_begin, make the steps, and call chain_end
+ * whatever happened; it then holds nothing. */
 struct chain {
     clattn_context *context;
     cl_command_queue queue;
     bool in_order;
     cl_uint wait_count; /* what the first step waits for */
     const cl_event *wait_list;
-    cl_event last;      /* the event of the latest step that has one */
-    bool started;       /* a step has been enqueued */
-    bool needs_event;   /* somebody wants the event of the last step */
+    cl_event last;    /* the event of the latest step that has one */
+    bool started;     /* a step has been enqueued */
+    bool needs_event; /* somebody wants the event of the last step */
     struct workspace_lease lease;
     clattn_binding workspace; /* the caller's or the leased one; its offset in bytes */
 };
 
-/* Checks the queue and the wait list, and leases `workspace` bytes if the caller brings none.  `event` is where
- * chain_end will put the last step's event, or NULL. */
-clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue, cl_uint wait_count,
-                          const cl_event *wait_list, const cl_event *event, size_t workspace,
-                          const clattn_binding *given);
+/* Checks the queue and the wait list, and leases `workspace` bytes if the caller brings none.  `event` is
+ * where chain_end will put the last step's event, or NULL. */
+clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue,
+                          cl_uint wait_count, const cl_event *wait_list, const cl_event *event,
+                          size_t workspace, const clattn_binding *given);
 
 /* What one step, a launch or another plan's enqueue, is to be given. */
 struct step {

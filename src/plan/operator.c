@@ -5,13 +5,13 @@
 
 #include "base/try.h"
 
-static void *problem_of(const struct operator_class *operator, clattn_plan *plan)
+static void *problem_of(const struct operator_class *operator, clattn_plan * plan)
 {
     return (unsigned char *)plan + operator->problem_offset;
 }
 
 /* An allocated problem that the caller frees, or NULL with the status and reason why not. */
-static void *read_problem(const struct operator_class *operator, const void *desc, clattn_status *status,
+static void *read_problem(const struct operator_class *operator, const void * desc, clattn_status *status,
                           const char **reason)
 {
     void *problem = malloc(operator->problem_bytes);
@@ -25,24 +25,26 @@ static void *read_problem(const struct operator_class *operator, const void *des
     return NULL;
 }
 
-clattn_status operator_supports(const struct operator_class *operator, clattn_context *context, const void *desc,
-                                const char **reason)
+clattn_status operator_supports(const struct operator_class *operator, clattn_context * context,
+                                const void *desc, const char **reason)
 {
     const char *why = "context is NULL";
     clattn_status status = CLATTN_ERROR_INVALID_ARGUMENT;
     void *problem = context ? read_problem(operator, desc, &status, &why) : NULL;
     if (problem)
-        status = operator->solvers ? plan_supports(context, operator->name, operator->solvers,
-                                                   operator->solver_count, problem, &why)
-                                   : operator->supports(context, problem, &why);
+        status = operator->solvers
+                     ? plan_supports(context, operator->name, operator->solvers, operator->solver_count,
+                                     problem, &why)
+                     :
+                     operator->supports(context, problem, &why);
     free(problem);
     if (reason)
         *reason = status == CLATTN_SUCCESS ? NULL : why;
     return status;
 }
 
-static clattn_status make_plan(const struct operator_class *operator, clattn_context *context, const void *problem,
-                               const clattn_plan_options *options, clattn_plan **plan)
+static clattn_status make_plan(const struct operator_class *operator, clattn_context * context,
+                               const void *problem, const clattn_plan_options *options, clattn_plan **plan)
 {
     clattn_status status;
     clattn_plan *made = NULL;
@@ -50,7 +52,8 @@ static clattn_status make_plan(const struct operator_class *operator, clattn_con
     memcpy(problem_of(operator, made), problem, operator->problem_bytes);
     TRY(operator->solvers ? plan_choose(made, operator->name, operator->solvers, operator->solver_count,
                                         problem_of(operator, made), options)
-                          : operator->make(made, options));
+                          :
+                          operator->make(made, options));
     *plan = made;
     return CLATTN_SUCCESS;
 fail:
@@ -59,7 +62,7 @@ fail:
 }
 
 /* read_problem, reported on the context. */
-static clattn_status read_reported(const struct operator_class *operator, clattn_context *context,
+static clattn_status read_reported(const struct operator_class *operator, clattn_context * context,
                                    const void *desc, void **problem)
 {
     clattn_status status;
@@ -70,7 +73,7 @@ static clattn_status read_reported(const struct operator_class *operator, clattn
     return status;
 }
 
-clattn_status operator_plan_create(const struct operator_class *operator, clattn_context *context,
+clattn_status operator_plan_create(const struct operator_class *operator, clattn_context * context,
                                    const void *desc, const clattn_plan_options *options, clattn_plan **plan)
 {
     clattn_status status;
@@ -89,8 +92,8 @@ fail:
     return status;
 }
 
-clattn_status operator_plan_find(const struct operator_class *operator, clattn_context *context, const void *desc,
-                                 clattn_plan **plan)
+clattn_status operator_plan_find(const struct operator_class *operator, clattn_context * context,
+                                 const void *desc, clattn_plan **plan)
 {
     clattn_status status;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
@@ -108,7 +111,8 @@ fail:
     return status;
 }
 
-clattn_status operator_prewarm(const struct operator_class *operator, clattn_context *context, const void *desc)
+clattn_status operator_prewarm(const struct operator_class *operator, clattn_context * context,
+                               const void *desc)
 {
     clattn_plan *plan;
     clattn_status status = operator_plan_find(operator, context, desc, &plan);

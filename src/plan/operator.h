@@ -4,30 +4,32 @@
 
 #include "plan/plan.h"
 
-/* An operator.  Its plan struct begins with a clattn_plan; its problem struct, a member of the plan struct, begins
- * with the normalised description. */
+/* An operator.  Its plan struct begins with a clattn_plan; its problem struct, a member of the plan struct,
+ * begins with the normalised description. */
 struct operator_class {
     const char *name;
     enum operator_number number;
     size_t plan_bytes, problem_offset, problem_bytes, desc_bytes;
     /* Reads and checks a description into a problem; *reason is a static string when it fails. */
     clattn_status (*read)(const void *desc, void *problem, const char **reason);
-    const struct solver *const *solvers; /* best first; NULL: the operator is made of others, by the two below */
+    const struct solver *const
+        *solvers; /* best first; NULL: the operator is made of others, by the two below */
     size_t solver_count;
     clattn_status (*supports)(clattn_context *context, const void *problem, const char **reason);
     clattn_status (*make)(clattn_plan *plan, const clattn_plan_options *options);
 };
 
-clattn_status operator_supports(const struct operator_class *operator, clattn_context *context, const void *desc,
-                                const char **reason);
-clattn_status operator_plan_create(const struct operator_class *operator, clattn_context *context,
+clattn_status operator_supports(const struct operator_class *operator, clattn_context * context,
+                                const void *desc, const char **reason);
+clattn_status operator_plan_create(const struct operator_class *operator, clattn_context * context,
                                    const void *desc, const clattn_plan_options *options, clattn_plan **plan);
 
 /* The context's cached plan for `desc`, or a new one that is then kept there; the caller releases it. */
-clattn_status operator_plan_find(const struct operator_class *operator, clattn_context *context, const void *desc,
-                                 clattn_plan **plan);
+clattn_status operator_plan_find(const struct operator_class *operator, clattn_context * context,
+                                 const void *desc, clattn_plan **plan);
 
 /* operator_plan_find, for its effect on the cache alone. */
-clattn_status operator_prewarm(const struct operator_class *operator, clattn_context *context, const void *desc);
+clattn_status operator_prewarm(const struct operator_class *operator, clattn_context * context,
+                               const void *desc);
 
 #endif

@@ -6,10 +6,12 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "program/defines.h"
 
 #define MAX_ARGS_BYTES 1024
 
-/* PoCL compiles a kernel for launches with fewer than 65,535 items in each dimension, and once more for others. */
+/* PoCL compiles a kernel for launches with fewer than 65,535 items in each dimension, and once more for
+ * others. */
 #define SMALL_GRID 65535
 
 void clattn_plan_options_init(clattn_plan_options *options)
@@ -28,12 +30,13 @@ clattn_status plan_options_read(clattn_context *context, const clattn_plan_optio
         return CLATTN_SUCCESS;
     clattn_status status = struct_read(options, sizeof *options, sizeof *options, given);
     if (status != CLATTN_SUCCESS)
-        report_error(&context->device.report, status, "clattn_plan_options.size is %zu, expected %zu", given->size,
-                     sizeof *options);
+        report_error(&context->device.report, status, "clattn_plan_options.size is %zu, expected %zu",
+                     given->size, sizeof *options);
     return status;
 }
 
-clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes, clattn_plan **result)
+clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes,
+                       clattn_plan **result)
 {
     clattn_plan *plan = calloc(1, bytes);
     *result = NULL;
@@ -92,10 +95,12 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
     struct device *device = &plan->context->device;
     struct plan_kernel *kernel = &plan->kernels[plan->kernel_count];
     size_t limit, items = local[0] * local[1] * local[2];
+    define_int(options, "FUSED", device->caps.fused);
     char *text = strbuf_take(options);
     if (!text || plan->kernel_count == PLAN_KERNELS || args_bytes > MAX_ARGS_BYTES) {
-        status = text ? report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow")
-                      : report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
+        status =
+            text ? report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow")
+                 : report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
         goto fail;
     }
     plan->kernel_count++;
@@ -109,8 +114,9 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
            device->cl.clGetKernelWorkGroupInfo(kernel->handle, device->caps.device, CL_KERNEL_WORK_GROUP_SIZE,
                                                sizeof limit, &limit, NULL));
     if (items > limit)
-        status = report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
-                              "%s needs work-groups of %zu items, this device gives it %zu", name, items, limit);
+        status =
+            report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
+                         "%s needs work-groups of %zu items, this device gives it %zu", name, items, limit);
 fail:
     free(text);
     return status;
@@ -120,7 +126,8 @@ void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3])
 {
     for (int i = 0; i < 3; i++)
         if (groups[i] > kernel->widest / kernel->local[i])
-            kernel->widest = groups[i] > SIZE_MAX / kernel->local[i] ? SIZE_MAX : groups[i] * kernel->local[i];
+            kernel->widest =
+                groups[i] > SIZE_MAX / kernel->local[i] ? SIZE_MAX : groups[i] * kernel->local[i];
 }
 
 static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *kernel)
@@ -136,13 +143,14 @@ static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *ke
     TRY_CL(report, "clSetKernelArg",
            cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, zeros));
     TRY_CL(report, "clEnqueueNDRangeKernel",
-           cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, kernel->local, kernel->local, 0,
-                                      NULL, NULL));
+           cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, kernel->local,
+                                      kernel->local, 0, NULL, NULL));
     if (kernel->widest >= SMALL_GRID && (context->device.caps.quirks & QUIRK_COMPILES_BY_GRID)) {
-        const size_t large[3] = {round_up(SMALL_GRID + 1, kernel->local[0]), kernel->local[1], kernel->local[2]};
+        const size_t large[3] = {round_up(SMALL_GRID + 1, kernel->local[0]), kernel->local[1],
+                                 kernel->local[2]};
         TRY_CL(report, "clEnqueueNDRangeKernel",
-               cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, large, kernel->local, 0, NULL,
-                                          NULL));
+               cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, large, kernel->local,
+                                          0, NULL, NULL));
     }
 fail:
     return status;

@@ -15,8 +15,8 @@ enum operator_number {
 
 #define PLAN_KERNELS 4
 
-/* A kernel of a plan.  Its arguments are `pointers` buffers, then one struct of `args_bytes` bytes whose `batch`
- * (or `rows`) of 0 makes it return at once. */
+/* A kernel of a plan.  Its arguments are `pointers` buffers, then one struct of `args_bytes` bytes whose
+ * `batch` (or `rows`) of 0 makes it return at once. */
 struct plan_kernel {
     const char *name;
     struct program *program;
@@ -34,20 +34,21 @@ struct clattn_plan {
     clattn_context *context; /* retained */
     mtx_t lock;              /* over setting kernel arguments and enqueueing */
     struct plan_kernel kernels[PLAN_KERNELS];
-    size_t kernel_count;     /* filled entries of `kernels` */
-    size_t launches;         /* kernels one enqueue launches at the most */
-    size_t workspace;        /* bytes */
+    size_t kernel_count; /* filled entries of `kernels` */
+    size_t launches;     /* kernels one enqueue launches at the most */
+    size_t workspace;    /* bytes */
     const char *solver;
     struct strbuf explain;
     void (*clear)(clattn_plan *plan); /* what the operator added, or NULL */
 };
 
 /* A zeroed plan of `bytes` bytes (an operator's struct that begins with a clattn_plan), one reference. */
-clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes, clattn_plan **plan);
+clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes,
+                       clattn_plan **plan);
 void plan_retain(clattn_plan *plan);
 
-/* Builds `file` with `options` (taken over and cleared), creates kernel `name` and checks that a work-group of local[0]*local[1]*local[2]
- * items fits it (UNSUPPORTED if not). */
+/* Builds `file` with `options` (taken over and cleared), creates kernel `name` and checks that a work-group
+ * of local[0]*local[1]*local[2] items fits it (UNSUPPORTED if not). */
 clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf *options, const char *name,
                               cl_uint pointers, size_t args_bytes, const size_t local[3]);
 
@@ -60,21 +61,23 @@ void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3]);
 /* Runs each kernel once with nothing to do on the context's private queue, waits, and saves the programs. */
 clattn_status plan_warm(clattn_plan *plan);
 
-/* SUCCESS if `plan` is of that operator and of this process; otherwise INVALID_ARGUMENT or FORKED, reported. */
+/* SUCCESS if `plan` is of that operator and of this process; otherwise INVALID_ARGUMENT or FORKED, reported.
+ */
 clattn_status plan_check(clattn_plan *plan, enum operator_number number);
 
 /* One way to do an operator. */
 struct solver {
     const char *name;
-    /* Why it does not take the problem, a static string, or NULL.  Capabilities alone decide; with `forced` (asked
-     * for by name) mere preference does not count. */
+    /* Why it does not take the problem, a static string, or NULL.  Capabilities alone decide; with `forced`
+     * (asked for by name) mere preference does not count. */
     const char *(*refuse)(const clattn_context *context, const void *problem, bool forced);
-    /* Chooses geometry and adds kernels to the plan, whose operator part holds the problem.  UNSUPPORTED or BUILD
-     * sends the choice on to the next solver, unless this one was asked for by name. */
+    /* Chooses geometry and adds kernels to the plan, whose operator part holds the problem.  UNSUPPORTED or
+     * BUILD sends the choice on to the next solver, unless this one was asked for by name. */
     clattn_status (*prepare)(clattn_plan *plan);
 };
 
-/* The first solver of the table that takes the problem, prepared and warmed; fills plan->solver and ->explain. */
+/* The first solver of the table that takes the problem, prepared and warmed; fills plan->solver and
+ * ->explain. */
 clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table,
                           size_t count, const void *problem, const clattn_plan_options *options);
 

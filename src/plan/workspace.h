@@ -24,13 +24,13 @@ clattn_status workspace_pool_init(struct workspace_pool *pool, struct device *de
 void workspace_pool_clear(struct workspace_pool *pool);
 
 /* Leases at least `bytes` for work on `queue`.  A buffer is free when the event it was given back with has
- * completed, and at once for further work on the same in-order queue, which runs after that event anyway.  Never
- * waits: BUSY when the limit leaves no room.  Other statuses: OUT_OF_MEMORY, OPENCL. */
-clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_command_queue queue, bool in_order,
-                              struct workspace_lease *lease);
+ * completed, and at once for further work on the same in-order queue, which runs after that event anyway.
+ * Never waits: BUSY when the limit leaves no room.  Other statuses: OUT_OF_MEMORY, OPENCL. */
+clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_command_queue queue,
+                              bool in_order, struct workspace_lease *lease);
 
-/* Gives back, once all work that uses it is enqueued on `queue`: the buffer is free when `event` has completed
- * (NULL: at once, nothing used it).  The pool retains both until then. */
+/* Gives back, once all work that uses it is enqueued on `queue`: the buffer is free when `event` has
+ * completed (NULL: at once, nothing used it).  The pool retains both until then. */
 void workspace_return(struct workspace_pool *pool, struct workspace_lease *lease, cl_command_queue queue,
                       cl_event event);
 

@@ -2,7 +2,8 @@
  *
  * A driver's binary loader is no parser: a damaged binary can kill the process.  So an entry is
  *
- *   magic "CLATTNBC" | u32 format | u32 zero | u64 payload bytes | key, 32 bytes | SHA-256, 32 bytes | payload
+ *   magic "CLATTNBC" | u32 format | u32 zero | u64 payload bytes | key, 32 bytes | SHA-256, 32 bytes |
+ * payload
  *
  * (numbers little-endian) with the digest over all that precedes it and the payload, and nothing of an entry
  * reaches the driver before every field has been checked. */
@@ -24,8 +25,9 @@ struct binary_cache {
     const char *reason; /* why there is none; a static string */
 };
 
-/* Sets up the cache: callbacks if the params have them, else the folder, else off with a reason.  The environment
- * is read only where the params leave a choice.  Returns INVALID_ARGUMENT or OUT_OF_MEMORY only. */
+/* Sets up the cache: callbacks if the params have them, else the folder, else off with a reason.  The
+ * environment is read only where the params leave a choice.  Returns INVALID_ARGUMENT or OUT_OF_MEMORY only.
+ */
 clattn_status binary_cache_open(struct binary_cache *cache, struct report *report,
                                 const clattn_context_params *params);
 void binary_cache_close(struct binary_cache *cache);

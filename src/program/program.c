@@ -103,8 +103,8 @@ static char *build_log(const struct device *device, cl_program handle)
 {
     size_t bytes = 0;
     char *log = NULL;
-    if (device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) ==
-        CL_SUCCESS)
+    if (device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, 0, NULL,
+                                         &bytes) == CL_SUCCESS)
         log = calloc(bytes + 1, 1);
     if (log && bytes)
         device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, bytes, log, NULL);
@@ -149,11 +149,12 @@ static bool build_from_binary(struct program_cache *cache, const char *options, 
     }
     cl_int binary_status = CL_SUCCESS, code;
     const unsigned char *data = binary;
-    program->handle = device->cl.clCreateProgramWithBinary(device->context, 1, &device->caps.device, &bytes, &data,
-                                                           &binary_status, &code);
+    program->handle = device->cl.clCreateProgramWithBinary(device->context, 1, &device->caps.device, &bytes,
+                                                           &data, &binary_status, &code);
     free(binary);
     if (program->handle && code == CL_SUCCESS && binary_status == CL_SUCCESS &&
-        device->cl.clBuildProgram(program->handle, 1, &device->caps.device, options, NULL, NULL) == CL_SUCCESS) {
+        device->cl.clBuildProgram(program->handle, 1, &device->caps.device, options, NULL, NULL) ==
+            CL_SUCCESS) {
         cache->statistics.loaded++;
         program->saved = true;
         return true;
@@ -198,8 +199,8 @@ static void trim(struct program_cache *cache)
     }
 }
 
-static clattn_status make(struct program_cache *cache, const char *file, const char *source, const char *options,
-                          const uint8_t key[SHA256_BYTES], struct program **made)
+static clattn_status make(struct program_cache *cache, const char *file, const char *source,
+                          const char *options, const uint8_t key[SHA256_BYTES], struct program **made)
 {
     clattn_status status;
     struct program *program = calloc(1, sizeof *program);
@@ -287,14 +288,17 @@ static uint8_t *read_binary(struct device *device, cl_program handle, size_t *by
     size_t *sizes = NULL;
     unsigned char **binaries = NULL;
     uint8_t *ours = NULL;
-    if (cl->clGetProgramInfo(handle, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL) != CL_SUCCESS || !count)
+    if (cl->clGetProgramInfo(handle, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL) != CL_SUCCESS ||
+        !count)
         return NULL;
     devices = calloc(count, sizeof *devices);
     sizes = calloc(count, sizeof *sizes);
     binaries = calloc(count, sizeof *binaries);
     if (!devices || !sizes || !binaries ||
-        cl->clGetProgramInfo(handle, CL_PROGRAM_DEVICES, count * sizeof *devices, devices, NULL) != CL_SUCCESS ||
-        cl->clGetProgramInfo(handle, CL_PROGRAM_BINARY_SIZES, count * sizeof *sizes, sizes, NULL) != CL_SUCCESS)
+        cl->clGetProgramInfo(handle, CL_PROGRAM_DEVICES, count * sizeof *devices, devices, NULL) !=
+            CL_SUCCESS ||
+        cl->clGetProgramInfo(handle, CL_PROGRAM_BINARY_SIZES, count * sizeof *sizes, sizes, NULL) !=
+            CL_SUCCESS)
         goto done;
     for (cl_uint i = 0; i < count; i++)
         if (devices[i] == device->caps.device && sizes[i]) {

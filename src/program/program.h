@@ -20,8 +20,8 @@ struct program_cache {
     clattn_program_statistics statistics;
 };
 
-/* `params` gives kernel_dir and the cache's fields.  Returns INVALID_ARGUMENT, IO (kernel_dir is unreadable) or
- * OUT_OF_MEMORY. */
+/* `params` gives kernel_dir and the cache's fields.  Returns INVALID_ARGUMENT, IO (kernel_dir is unreadable)
+ * or OUT_OF_MEMORY. */
 clattn_status program_cache_init(struct program_cache *cache, struct device *device,
                                  const clattn_context_params *params);
 void program_cache_clear(struct program_cache *cache);
@@ -37,8 +37,9 @@ void program_release(struct program_cache *cache, struct program **program);
 clattn_status program_kernel(struct program_cache *cache, struct program *program, const char *name,
                              cl_kernel *kernel);
 
-/* Saves the program's binary unless it came from the cache or was saved before.  Call it when its kernels have
- * run once: PoCL compiles at the first launch, Mali when a kernel is created, and the binary holds that work. */
+/* Saves the program's binary unless it came from the cache or was saved before.  Call it when its kernels
+ * have run once: PoCL compiles at the first launch, Mali when a kernel is created, and the binary holds that
+ * work. */
 void program_save(struct program_cache *cache, struct program *program);
 
 /* The options that every build gets, before the -D list: a test reads it for what must never be there. */

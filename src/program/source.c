@@ -28,7 +28,8 @@ static clattn_status find_text(struct expansion *expansion, const char *name, co
                 *text = embedded_sources[i].text;
                 return CLATTN_SUCCESS;
             }
-        return report_error(expansion->report, CLATTN_ERROR_INTERNAL, "no embedded kernel source \"%s\"", name);
+        return report_error(expansion->report, CLATTN_ERROR_INTERNAL, "no embedded kernel source \"%s\"",
+                            name);
     }
     struct strbuf path = {0};
     size_t bytes;
@@ -39,7 +40,8 @@ static clattn_status find_text(struct expansion *expansion, const char *name, co
     if (os_read_file(path.text, SOURCE_LIMIT, owned, &bytes))
         *text = *owned;
     else
-        status = report_error(expansion->report, CLATTN_ERROR_IO, "cannot read the kernel source \"%s\"", path.text);
+        status = report_error(expansion->report, CLATTN_ERROR_IO, "cannot read the kernel source \"%s\"",
+                              path.text);
     strbuf_clear(&path);
     return status;
 }

@@ -1,0 +1,65 @@
+/* Moving blocks between arrays whose rows are queries and vectors whose lanes are queries.
+ *
+ *   LOAD_ROW(TYPE, x, p, i, col, columns, fill)    a row of up to LANES elements becomes a floatv
+ *   transpose(x)                                   LANES rows of LANES become columns
+ *
+ * INLINE marks a function that takes private arrays: those stay in registers only where it is inlined. */
+#ifndef CLATTN_INC_ROWS_H
+#define CLATTN_INC_ROWS_H
+
+#include "inc/vector.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Lanes of x and y in turn: of their lower halves, and of their upper halves. */
+#if LANES == 16
+#define ZIP_LOW(x, y) \
+    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3, \
+              (x).s4, (y).s4, (x).s5, (y).s5, (x).s6, (y).s6, (x).s7, (y).s7))
+#define ZIP_HIGH(x, y) \
+    ((floatv)((x).s8, (y).s8, (x).s9, (y).s9, (x).sa, (y).sa, (x).sb, (y).sb, \
+              (x).sc, (y).sc, (x).sd, (y).sd, (x).se, (y).se, (x).sf, (y).sf))
+#define LOG2_LANES 4
+#elif LANES == 8
+#define ZIP_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3))
+#define ZIP_HIGH(x, y) ((floatv)((x).s4, (y).s4, (x).s5, (y).s5, (x).s6, (y).s6, (x).s7, (y).s7))
+#define LOG2_LANES 3
+#else
+#define ZIP_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1))
+#define ZIP_HIGH(x, y) ((floatv)((x).s2, (y).s2, (x).s3, (y).s3))
+#define LOG2_LANES 2
+#endif
+
+/* Transposes a LANES x LANES block held as rows.  Each pass is a perfect shuffle of the whole block;
+ * log2(LANES) of them bring element (r, c) to (c, r). */
+INLINE void transpose(floatv *x)
+{
+    floatv y[LANES];
+
+#pragma unroll
+    for (int pass = 0; pass < LOG2_LANES; pass++) {
+#pragma unroll
+        for (int i = 0; i < LANES / 2; i++) {
+            y[2 * i] = ZIP_LOW(x[i], x[i + LANES / 2]);
+            y[2 * i + 1] = ZIP_HIGH(x[i], x[i + LANES / 2]);
+        }
+#pragma unroll
+        for (int i = 0; i < LANES; i++)
+            x[i] = y[i];
+    }
+}
+
+/* One row of up to LANES elements from index i, `col` apart; the lanes from `columns` on get `fill`. */
+#define LOAD_ROW(TYPE, x, p, i, col, columns, fill) \
+    do { \
+        if ((columns) >= LANES && (col) == 1) { \
+            x = LOADV(TYPE, p, i); \
+        } else { \
+            float lane_[LANES]; \
+            for (int c_ = 0; c_ < LANES; c_++) \
+                lane_[c_] = c_ < (columns) ? LOAD(TYPE, p, (i) + c_ * (col)) : (fill); \
+            x = VLOAD(0, lane_); \
+        } \
+    } while (0)
+
+#endif

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""The rules about what may stand where, read from the sources: check_includes.py ROOT.
+
+Prints each rule that is broken with its file and line, and exits with 1 if there was any.
+"""
+import pathlib
+import re
+import sys
+
+# Layers, lowest first; each may include itself and those before it.  ref and io stand on base alone, and the command
+# is on top of all.
+ORDER = ["base", "device", "program", "plan", "ops", "nn"]
+ALLOWED = {layer: set(ORDER[:i + 1]) for i, layer in enumerate(ORDER)}
+ALLOWED["ref"] = {"base", "ref"}
+ALLOWED["io"] = {"base", "io"}
+ALLOWED["tool"] = set(ORDER) | {"ref", "io", "tool"}
+
+# What the C standard has; any other <header> asks something of an operating system or of another library.
+STANDARD = {"assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "iso646.h", "limits.h",
+            "locale.h", "math.h", "setjmp.h", "signal.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h",
+            "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "tgmath.h", "threads.h",
+            "time.h", "uchar.h", "wchar.h", "wctype.h"}
+# Other libraries, and the only files that may include them.
+LIBRARIES = {"jansson.h": r"src/(io|tool)/", "clblast_c.h": r"src/ops/\w*clblast\w*\.[ch]$",
+             "CL/cl.h": r"(include/clattn/|src/base/cl\.h$|src/tool/)"}
+
+BANNED_FLAGS = ["-cl-fast-relaxed-math", "-cl-finite-math-only", "-cl-unsafe-math-optimizations", "-cl-mad-enable",
+                "-cl-no-signed-zeros", "-cl-denorms-are-zero", "-ffast-math", "-Ofast", "-funsafe-math-optimizations",
+                "-ffinite-math-only"]
+NOT_IN_THE_LIBRARY = ["exit", "_exit", "_Exit", "quick_exit", "abort", "atexit", "fork", "vfork", "system", "popen"]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def without_comments(text):
+    """The text with comments and string literals blanked out, line numbers kept."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match.group(0))
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
+
+
+class Checker:
+    def __init__(self, root):
+        self.root = root
+        self.problems = []
+
+    def files(self, *patterns):
+        return sorted(path for pattern in patterns for path in self.root.glob(pattern) if path.is_file())
+
+    def name(self, path):
+        return path.relative_to(self.root).as_posix()
+
+    def problem(self, path, line, text):
+        self.problems.append(f"{self.name(path)}:{line}: {text}")
+
+    def includes(self, path):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            found = INCLUDE.match(line)
+            if found:
+                yield number, found.group(1) == '"', found.group(2)
+
+    def resolve(self, path, include):
+        """The file of this project that `include` names, or None."""
+        for base in (path.parent, self.root / "src", self.root / "include", self.root / "cl", self.root / "tests"):
+            candidate = (base / include).resolve()
+            if candidate.is_file() and self.root in candidate.parents:
+                return candidate
+        return None
+
+    def check_source(self, path):
+        layer = path.relative_to(self.root / "src").parts[0]
+        own = self.name(path)
+        solver = re.match(r"src/ops/([a-z]+)_([a-z]\w*)\.c$", own)
+        for line, quoted, include in self.includes(path):
+            target = self.resolve(path, include) if quoted else None
+            if target is None and include not in STANDARD:
+                permitted = LIBRARIES.get(include)
+                if permitted is None and not include.startswith("clattn/"):
+                    if not re.match(r"os_\w+\.c$", path.name):
+                        self.problem(path, line, f"only os_*.c may include <{include}>")
+                elif permitted and not re.search(permitted, own):
+                    self.problem(path, line, f"<{include}> is not for this file")
+            if target is None:
+                continue
+            goal = self.name(target)
+            if goal.startswith("tests/"):
+                self.problem(path, line, "src/ never includes tests/")
+            elif goal.startswith("src/"):
+                other = target.relative_to(self.root / "src").parts[0]
+                if other not in ALLOWED.get(layer, set()):
+                    self.problem(path, line, f"{layer} may not include {other}: {include}")
+                if include.endswith(".c"):
+                    self.problem(path, line, f"a source file is included: {include}")
+                if solver and re.match(r"src/ops/%s_(generic|cpu|tile|clblast|gpu|own)\.h$" % solver.group(1), goal):
+                    if pathlib.PurePath(goal).stem != path.stem:
+                        self.problem(path, line, f"a solver includes another solver: {include}")
+                if goal == "src/program/source.h" and layer != "program":
+                    self.problem(path, line, "only program/ sees the embedded sources")
+            elif goal.startswith("cl/") and goal != "cl/inc/args.h":
+                self.problem(path, line, f"the host shares cl/inc/args.h and nothing else of cl/: {include}")
+        self.check_code(path, layer)
+
+    def check_code(self, path, layer):
+        code = without_comments(path.read_text(encoding="utf-8"))
+        for number, line in enumerate(code.splitlines(), 1):
+            if "embedded_source" in line and layer != "program":
+                self.problem(path, number, "only program/ sees the embedded sources")
+            if layer not in ("tool",) and self.name(path) not in ("src/base/cl.c", "src/base/cl.h"):
+                call = re.search(r"(?<![\w.>])(cl[A-Z]\w*)\s*\(", line)
+                if call:
+                    self.problem(path, number, f"{call.group(1)} is called past the table of base/cl.h")
+            if layer != "tool":
+                for name in NOT_IN_THE_LIBRARY:
+                    if re.search(r"(?<![\w.>])%s\s*\(" % name, line):
+                        self.problem(path, number, f"the library never calls {name}")
+                if re.search(r"(?<!\w)(printf|puts|putchar|perror)\s*\(|\b(stderr|stdout)\b", line):
+                    self.problem(path, number, "the library prints nothing")
+                if re.search(r"__attribute__\s*\(\(\s*(constructor|destructor)", line):
+                    self.problem(path, number, "the library has no constructor and no destructor")
+
+    def check_header(self, path):
+        for line, quoted, include in self.includes(path):
+            if include in STANDARD or include == "CL/cl.h":
+                continue
+            target = self.resolve(path, include) if quoted else None
+            if target is None or target.parent != path.parent:
+                self.problem(path, line, f"a public header includes only standard, OpenCL and public ones: {include}")
+
+    def check_kernel(self, path):
+        text = path.read_text(encoding="utf-8")
+        for line, quoted, include in self.includes(path):
+            if include == "stdint.h" and self.name(path) == "cl/inc/args.h":
+                continue  # its host side
+            if not quoted or not (self.root / "cl" / include).is_file():
+                self.problem(path, line, f"kernels include files of cl/, named from there: {include}")
+            elif not include.startswith(("inc/", "matrix/")):
+                self.problem(path, line, f"a kernel file includes another one: {include}")
+        code = without_comments(text)
+        for number, line in enumerate(code.splitlines(), 1):
+            if re.search(r"(?<!\w)(native|half)_\w+\s*\(", line):
+                self.problem(path, number, "no native_* and no half_* functions")
+            if re.search(r"atomic_\w+\s*\(.*float|atomic_fetch_add_explicit", line):
+                self.problem(path, number, "no float atomics")
+        self.check_braces(path, code)
+
+    def check_braces(self, path, code):
+        """No #if opens or closes a brace: each branch of a conditional is balanced in itself."""
+        depths = []
+        for number, line in enumerate(code.splitlines(), 1):
+            directive = re.match(r"\s*#\s*(\w+)", line)
+            if directive and directive.group(1) in ("if", "ifdef", "ifndef"):
+                depths.append([number, 0])
+            elif directive and directive.group(1) in ("else", "elif", "endif"):
+                if depths and depths[-1][1] != 0:
+                    self.problem(path, depths[-1][0], "this branch opens or closes a brace")
+                if depths and directive.group(1) == "endif":
+                    depths.pop()
+                elif depths:
+                    depths[-1] = [number, 0]
+            elif not directive:
+                for depth in depths:
+                    depth[1] += line.count("{") - line.count("}")
+
+    def check_flags(self):
+        for path in self.files("src/**/*.[ch]", "cl/**/*", "bench/**/*.[ch]", "**/meson.build"):
+            # A comment may say that a flag is banned, so only what is left without comments counts; options are
+            # strings, so those stay.
+            text = path.read_text(encoding="utf-8")
+            pattern = r"#[^\n]*" if path.name == "meson.build" else r"/\*.*?\*/|//[^\n]*"
+            text = re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.S)
+            for number, line in enumerate(text.splitlines(), 1):
+                for flag in BANNED_FLAGS:
+                    if flag in line:
+                        self.problem(path, number, f"banned flag {flag}")
+
+    def run(self):
+        counted = 0
+        for path in self.files("src/**/*.[ch]"):
+            self.check_source(path)
+            counted += 1
+        for path in self.files("include/clattn/*.h"):
+            self.check_header(path)
+            counted += 1
+        for path in self.files("cl/**/*.cl", "cl/**/*.h"):
+            self.check_kernel(path)
+            counted += 1
+        self.check_flags()
+        for problem in self.problems:
+            print(problem)
+        print(f"{counted} files, {len(self.problems)} problems")
+        if not counted:
+            print("no files: a wrong root?")
+        return 1 if self.problems or not counted else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    sys.exit(Checker(pathlib.Path(sys.argv[1]).resolve()).run())

@@ -1,0 +1,71 @@
+#!/bin/sh
+# Installs from Debian's packages what is missing on this machine: deps.sh build|test
+#
+#   build  what building the library and the command needs, and PoCL, so that they have a device to run on
+#   test   the same and what the test suite needs
+#
+# Nothing is installed, and no package list fetched, where everything is there already.  Works as root or with sudo.
+set -u
+
+case ${1-} in
+build | test) level=$1 ;;
+*)
+    echo "usage: deps.sh build|test" >&2
+    exit 2
+    ;;
+esac
+
+missing=
+# want PACKAGE COMMAND...: the package is missing if the command fails.
+want()
+{
+    package=$1
+    shift
+    "$@" > /dev/null 2>&1 || missing="$missing $package"
+}
+have() { command -v "$1"; }
+pkg() { pkg-config --exists "$1"; }
+compiles() { printf '%s\nint main(void) { return 0; }\n' "$2" | "$1" -x c -fsyntax-only -; }
+
+want gcc have gcc
+want libc6-dev compiles gcc '#include <stdio.h>'
+want meson have meson
+want ninja-build have ninja
+want pkg-config have pkg-config
+want ocl-icd-opencl-dev pkg OpenCL
+want opencl-headers compiles gcc '#include <CL/cl.h>'
+want libjansson-dev pkg jansson
+want libclblast-dev compiles gcc '#include <clblast_c.h>'
+want pocl-opencl-icd test -e /etc/OpenCL/vendors/pocl.icd
+if [ "$level" = test ]; then
+    want g++ have g++
+    want clang have clang
+    want libcmocka-dev compiles gcc '#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>'
+    want oclgrind have oclgrind
+    want mesa-opencl-icd test -e /etc/OpenCL/vendors/rusticl.icd
+    # Not whichever python3 is first on the path: the distribution's, for which python3-numpy is.
+    want python3-numpy /usr/bin/python3 -c 'import numpy'
+fi
+
+[ -z "$missing" ] && exit 0
+echo "installing$missing"
+if ! command -v apt-get > /dev/null; then
+    echo "deps.sh: no apt-get here; please install the equivalents of$missing" >&2
+    exit 1
+fi
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    as_root=sudo
+    if ! command -v sudo > /dev/null; then
+        echo "deps.sh: root or sudo is needed to install$missing" >&2
+        exit 1
+    fi
+fi
+# An update that fails in part (some other repository of the machine is out of reach) may still be enough.
+$as_root apt-get -q update || echo "deps.sh: apt-get update had errors; going on" >&2
+# shellcheck disable=SC2086 # words are meant
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $missing

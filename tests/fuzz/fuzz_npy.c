@@ -1,0 +1,44 @@
+/* libFuzzer target for the .npy reader:
+ *
+ *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude src/io/(every).c tests/fuzz/fuzz_npy.c
+ * -ljansson
+ *
+ * Whatever the bytes: a status and a message, or an array that fits the file and that the writer and the
+ * reader carry through unchanged. */
+#define _GNU_SOURCE
+#include "fuzz_file.h"
+
+#include <string.h>
+
+#include "clattn/io.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    clattn_npy *npy, *again;
+    clattn_io_error error;
+    memset(&error, 0xff, sizeof error);
+    clattn_status status = clattn_npy_open(fuzz_file(data, size), &npy, &error);
+    if (status != CLATTN_SUCCESS) {
+        REQUIRE(npy == NULL && memchr(error.message, '\0', sizeof error.message) != NULL);
+        REQUIRE(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED ||
+                status == CLATTN_ERROR_OVERFLOW);
+        return 0;
+    }
+    clattn_host_tensor tensor = clattn_npy_tensor(npy), copy;
+    REQUIRE(tensor.bytes < size && tensor.rank >= 0 && tensor.rank <= CLATTN_MAX_RANK);
+    fuzz_touch(tensor.data, tensor.bytes);
+
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/clattn-fuzz-%d.npy", (int)getpid());
+    REQUIRE(clattn_npy_write(path, (clattn_dtype)tensor.dtype, tensor.rank, tensor.extent, tensor.data,
+                             &error) == CLATTN_SUCCESS);
+    REQUIRE(clattn_npy_open(path, &again, &error) == CLATTN_SUCCESS);
+    unlink(path);
+    copy = clattn_npy_tensor(again);
+    REQUIRE(copy.dtype == tensor.dtype && copy.rank == tensor.rank && copy.bytes == tensor.bytes);
+    REQUIRE(memcmp(copy.extent, tensor.extent, sizeof copy.extent) == 0);
+    REQUIRE(copy.bytes == 0 || memcmp(copy.data, tensor.data, copy.bytes) == 0);
+    clattn_npy_close(&again);
+    clattn_npy_close(&npy);
+    return 0;
+}

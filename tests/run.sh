@@ -1,0 +1,302 @@
+#!/bin/sh
+# Installs what is missing, builds clattn every way it can be built, and passes every test:
+#
+#   sh tests/run.sh [--full] [--only GROUP[,GROUP...]] [--no-install] [--build FOLDER]
+#   sh tests/run.sh --deps
+#
+#   --deps        only installs what building needs (and PoCL)
+#   --full        also the longer parts: random properties with a fresh seed and more rounds
+#   --only        just these groups (and the builds that they need): host, pocl, oclgrind, rusticl, sanitize,
+#                 install, variants, examples
+#   --no-install  nothing is installed; what is missing fails
+#   --build       where to build and test (default: build/test in the source folder)
+#
+# CLATTN_TEST_CACHE=FOLDER keeps the drivers' own kernel caches from run to run: later runs are faster.
+# A line a group with its time, then a table, and as the last line `N passed, M failed, K skipped`.  Logs stay in
+# FOLDER/logs.  The exit status is 0 only if nothing failed.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+
+# ---- one test program (called back by run_programs): --one PLATFORM NAME SECONDS COMMAND... ----
+# Runs the command, keeps its output in logs/PLATFORM/NAME, and its counts in results/PLATFORM/NAME as
+# `passed failed skipped programs`.  Understands TAP (cmocka), Python's unittest, and plain exit statuses (77: skipped).
+if [ "${1-}" = --one ]; then
+    platform=$2 name=$3 limit=$4
+    shift 4
+    log=$CLATTN_TEST_WORK/logs/$platform/$name
+    rm -f "$log.oclgrind"
+    if [ "$platform" = oclgrind ]; then
+        set -- oclgrind --data-races --uninitialized --check-api --log "$log.oclgrind" "$@"
+    fi
+    timeout -k 10 "$limit" "$@" > "$log" 2>&1 < /dev/null
+    status=$?
+    [ -s "$log.oclgrind" ] && { cat "$log.oclgrind" >> "$log"; complaints=1; } || complaints=0
+    awk -v status="$status" -v complaints="$complaints" '
+        /^1\.\.[0-9]+$/ { planned += substr($0, 4); tap = 1 }
+        /^(not )?ok [0-9]+ .*# SKIP|^(not )?ok [0-9]+ # SKIP/ { skipped++; next }
+        /^ok [0-9]+/ { passed++ }
+        /^not ok [0-9]+/ { failed++ }
+        /^Ran [0-9]+ tests? in / { ran = $2; unittest = 1 }
+        /^(OK|FAILED) \(/ {
+            if (match($0, /skipped=[0-9]+/)) skipped += substr($0, RSTART + 8, RLENGTH - 8)
+            if (match($0, /failures=[0-9]+/)) failed += substr($0, RSTART + 9, RLENGTH - 9)
+            if (match($0, /errors=[0-9]+/)) failed += substr($0, RSTART + 7, RLENGTH - 7)
+        }
+        match($0, /programs built [0-9]+, loaded [0-9]+/) {
+            split(substr($0, RSTART, RLENGTH), word, /[ ,]+/)
+            programs += word[3] + word[5]
+        }
+        END {
+            if (unittest) passed = ran - failed - skipped
+            else if (!tap && status == 77) skipped = 1
+            else if (!tap && status == 0) passed = 1
+            # What was planned and never reported was lost in a crash or a time-out.
+            if (planned > passed + failed + skipped) failed = planned - passed - skipped
+            if ((status != 0 && !(status == 77 && skipped) && !failed) || complaints) failed++
+            print passed + 0, failed + 0, skipped + 0, programs + 0
+        }' "$log" > "$CLATTN_TEST_WORK/results/$platform/$name"
+    [ "$status" = 0 ] || echo "(exit status $status)" >> "$log"
+    exit 0
+fi
+
+full= only= install=yes work=$root/build/test
+while [ $# -gt 0 ]; do
+    case $1 in
+    --deps) exec sh "$here/deps.sh" build ;;
+    --full) full=yes ;;
+    --only) only=,${2-}, && shift ;;
+    --no-install) install= ;;
+    --build) work=${2-} && shift ;;
+    -h | --help)
+        sed -n '2,/^set -u/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    *)
+        echo "run.sh: unknown argument $1 (try --help)" >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+[ -n "$work" ] || { echo "run.sh: --build needs a folder" >&2; exit 2; }
+mkdir -p "$work" && work=$(cd "$work" && pwd) || exit 1
+rm -rf "$work/logs" "$work/results" "$work/home" "$work/cwd"
+mkdir -p "$work/logs" "$work/results" "$work/home" "$work/cwd"
+jobs=$(nproc 2> /dev/null || echo 2)
+started=$(date +%s)
+cache=${CLATTN_TEST_CACHE:-$work/home/drivers}
+mkdir -p "$cache/pocl" "$cache/mesa" && cache=$(cd "$cache" && pwd) || exit 1
+
+# Runs a command in an environment of its own: no variable of the caller's that could change a result, and no folder
+# of the caller's that a cache could be written to.
+isolated()
+{
+    env -i PATH="$PATH" LANG=C.UTF-8 TMPDIR="${TMPDIR-/tmp}" HOME="$work/home" XDG_CACHE_HOME="$work/home/.cache" \
+        POCL_CACHE_DIR="$cache/pocl" MESA_SHADER_CACHE_DIR="$cache/mesa" CMOCKA_MESSAGE_OUTPUT=TAP \
+        CLATTN_TEST_WORK="$work" "$@"
+}
+
+wanted() { [ -z "$only" ] || case $only in *,$1,*) true ;; *) false ;; esac; }
+
+# group NAME: starts the clock of a group.  finish NAME: prints its line from what lies in results/NAME.
+group() { group_started=$(date +%s); printf '%-10s ' "$1"; mkdir -p "$work/logs/$1" "$work/results/$1"; }
+finish()
+{
+    seconds=$(($(date +%s) - group_started))
+    cat "$work/results/$1"/* 2> /dev/null | awk -v seconds="$seconds" '
+        { passed += $1; failed += $2; skipped += $3; programs += $4 }
+        END { printf "%4d passed, %d failed, %d skipped, %4d kernel programs  %4d s\n", passed, failed, skipped, programs, seconds }'
+    for result in "$work/results/$1"/*; do
+        [ -e "$result" ] || continue
+        read -r _ failed _ < "$result"
+        if [ "$failed" != 0 ]; then
+            name=$(basename "$result")
+            echo "--- $1/$name failed; the end of $work/logs/$1/$name:"
+            grep -n -E '^not ok|^# .*(error|rror:)|ERROR|FAIL' "$work/logs/$1/$name" | head -n 20
+            tail -n 25 "$work/logs/$1/$name"
+            echo "---"
+        fi
+    done
+}
+
+# step GROUP NAME COMMAND...: one check that counts as one test.
+step()
+{
+    step_group=$1 step_name=$2
+    shift 2
+    if "$@" > "$work/logs/$step_group/$step_name" 2>&1 < /dev/null; then
+        echo "1 0 0 0" > "$work/results/$step_group/$step_name"
+    else
+        echo "(exit status $?)" >> "$work/logs/$step_group/$step_name"
+        echo "0 1 0 0" > "$work/results/$step_group/$step_name"
+        return 1
+    fi
+}
+
+# run_programs GROUP BUILD LETTER SECONDS [VARIABLE=VALUE...]: the programs of BUILD/tests/list that have LETTER in their
+# first column, as many at a time as there are cores.
+run_programs()
+{
+    run_group=$1 run_build=$2 run_letter=$3 run_limit=$4
+    shift 4
+    awk -v letter="$run_letter" 'index($1, letter) { print $2; $1 = $2 = ""; print substr($0, 3) }' \
+        "$run_build/tests/list" > "$work/results/queue"
+    # Two lines a program; the command is one line of words without quotes.
+    while read -r program && read -r command; do
+        echo "$run_group $program $run_limit $command"
+    done < "$work/results/queue" |
+        (cd "$work/cwd" && isolated "$@" xargs -P "$jobs" -L 1 sh "$here/run.sh" --one)
+}
+
+# build NAME [MESON OPTION...]: configures (once) and compiles; a failure ends the run, since nothing else can be told.
+build()
+{
+    name=$1
+    shift
+    build_started=$(date +%s)
+    printf '%-10s ' "build"
+    log=$work/logs/build-$name
+    if [ -e "$work/$name/build.ninja" ] || rm -rf "${work:?}/$name"; then
+        if { [ -e "$work/$name/build.ninja" ] || meson setup "$work/$name" "$root" -Dwerror=true "$@"; } > "$log" 2>&1 &&
+            meson compile -C "$work/$name" >> "$log" 2>&1; then
+            printf '%-10s %s  %4d s\n' "$name" "$*" $(($(date +%s) - build_started))
+            return 0
+        fi
+    fi
+    echo "$name failed; the end of $log:"
+    tail -n 40 "$log"
+    echo
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+}
+
+if [ -n "$install" ]; then
+    sh "$here/deps.sh" test > "$work/logs/deps" 2>&1 || {
+        tail -n 20 "$work/logs/deps"
+        echo
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    }
+    printf '%-10s %s  %4d s\n' packages "$(head -n 1 "$work/logs/deps" | cut -c 1-60 | grep . || echo all there)" \
+        $(($(date +%s) - started))
+fi
+
+vendors=/etc/OpenCL/vendors
+pocl=OCL_ICD_VENDORS=$vendors/pocl.icd
+CC=gcc CXX=g++ build gcc --prefix="$work/prefix" --libdir=lib
+
+if wanted host; then
+    CC=clang CXX=clang++ build clang
+    group host
+    step host include-rule /usr/bin/python3 "$here/check_includes.py" "$root"
+    for each in gcc clang; do
+        step host "library-$each" /usr/bin/python3 "$here/check_library.py" "$work/$each/src/libclattn.so" \
+            "$(sed -n 's/.*CLATTN_VERSION_STRING "\(.*\)"/\1/p' "$root/include/clattn/version.h")" linked
+        step host "no-platform-$each" isolated OCL_ICD_VENDORS="$work/cwd/" "$work/$each/tests/no_opencl"
+    done
+    run_programs host "$work/gcc" h 300 "$pocl"
+    finish host
+fi
+
+if wanted pocl; then
+    group pocl
+    run_programs pocl "$work/gcc" p 600 "$pocl" ${full:+CLATTN_TEST_FULL=1}
+    finish pocl
+fi
+
+if wanted oclgrind; then
+    group oclgrind
+    run_programs oclgrind "$work/gcc" o 600 CLATTN_DEVICE=Oclgrind: CLATTN_TEST_LEVEL=tiny
+    finish oclgrind
+fi
+
+if wanted rusticl; then
+    group rusticl
+    if [ -e $vendors/rusticl.icd ]; then
+        run_programs rusticl "$work/gcc" r 600 OCL_ICD_VENDORS=$vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe \
+            CLATTN_DEVICE=rusticl: CLATTN_TEST_LEVEL=small
+    else
+        echo "0 0 1 0" > "$work/results/rusticl/not-installed"
+    fi
+    finish rusticl
+fi
+
+if wanted sanitize; then
+    CC=gcc CXX=g++ build sanitize -Db_sanitize=address,undefined -Dbuildtype=debugoptimized
+    group sanitize
+    run_programs sanitize "$work/sanitize" s 600 "$pocl" CLATTN_TEST_LEVEL=small \
+        ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1 \
+        LSAN_OPTIONS="suppressions=$here/lsan.supp:print_suppressions=0" UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    finish sanitize
+fi
+
+if wanted install; then
+    group install
+    rm -rf "$work/prefix" "$work/external" "$work/staged"
+    step install staged env DESTDIR="$work/staged" meson install --no-rebuild -C "$work/gcc"
+    if step install prefix meson install --no-rebuild -C "$work/gcc"; then
+        step install files sh -c '
+            cd "$1" && ls -lR && test -s include/clattn/clattn.h && test -s include/clattn/io.h && test -L lib/libclattn.so &&
+            test -s lib/pkgconfig/clattn.pc && test -s share/man/man1/clattn.1 && ! ls -d include/clattn/*.c' - "$work/prefix"
+        export PKG_CONFIG_PATH="$work/prefix/lib/pkgconfig"
+        step install external-build sh -c '
+            meson setup "$1/external" "$2/external" && meson compile -C "$1/external"' - "$work" "$here" &&
+            step install external-run isolated "$pocl" LD_LIBRARY_PATH="$work/prefix/lib" "$work/external/external"
+        step install command isolated "$pocl" LD_LIBRARY_PATH="$work/prefix/lib" "$work/prefix/bin/clattn" devices
+        unset PKG_CONFIG_PATH
+    fi
+    finish install
+fi
+
+if wanted variants; then
+    # Without CLBlast; and without a linked loader, which has to start where there is no OpenCL at all.
+    CC=gcc CXX=g++ build noclblast -Dclblast=disabled
+    CC=gcc CXX=g++ build dlopen -Dopencl=dlopen
+    group variants
+    mkdir -p "$work/broken" && echo "not a library" > "$work/broken/libOpenCL.so.1"
+    cp "$work/broken/libOpenCL.so.1" "$work/broken/libOpenCL.so"
+    step variants dlopen-library /usr/bin/python3 "$here/check_library.py" "$work/dlopen/src/libclattn.so" \
+        "$(sed -n 's/.*CLATTN_VERSION_STRING "\(.*\)"/\1/p' "$root/include/clattn/version.h")" dlopen
+    step variants dlopen-no-platform isolated OCL_ICD_VENDORS="$work/cwd/" "$work/dlopen/tests/no_opencl"
+    step variants dlopen-no-loader isolated LD_LIBRARY_PATH="$work/broken" "$work/dlopen/tests/no_opencl"
+    for each in noclblast dlopen; do
+        step variants "$each-first" isolated "$pocl" "$work/$each/examples/first"
+        step variants "$each-threads" isolated "$pocl" "$work/$each/examples/two_threads"
+        grep -E ' (errors|context) ' "$work/$each/tests/list" | sed "s/ \(errors\|context\) / $each-\1 /" > "$work/results/few"
+        mkdir -p "$work/results/$each.tests/tests" && mv "$work/results/few" "$work/results/$each.tests/tests/list"
+        run_programs variants "$work/results/$each.tests" p 600 "$pocl"
+        rm -rf "$work/results/$each.tests"
+    done
+    finish variants
+fi
+
+if wanted examples; then
+    group examples
+    for each in first shared_context two_threads; do
+        step examples "$each" isolated "$pocl" "$work/gcc/examples/$each"
+    done
+    step examples quickstart isolated "$pocl" sh "$root/examples/quickstart.sh" "$work/gcc"
+    finish examples
+fi
+
+echo
+printf '%-10s %8s %8s %8s %16s\n' platform passed failed skipped "kernel programs"
+total_passed=0 total_failed=0 total_skipped=0 platforms=0
+for folder in "$work"/results/*/; do
+    name=$(basename "$folder")
+    set -- $(cat "$folder"/* 2> /dev/null | awk '{ p += $1; f += $2; s += $3; k += $4 } END { print p + 0, f + 0, s + 0, k + 0 }')
+    printf '%-10s %8d %8d %8d %16d\n' "$name" "$1" "$2" "$3" "$4"
+    total_passed=$((total_passed + $1)) total_failed=$((total_failed + $2)) total_skipped=$((total_skipped + $3))
+    [ "$4" -gt 0 ] && case $name in pocl | oclgrind | rusticl) platforms=$((platforms + 1)) ;; esac
+    # The default platform may not be missing: a run that tested nothing on it has failed.
+    if [ "$name" = pocl ] && { [ "$1" = 0 ] || [ "$4" = 0 ]; }; then
+        echo "run.sh: nothing was tested on PoCL" >&2
+        total_failed=$((total_failed + 1))
+    fi
+done
+echo
+echo "$platforms platforms, $(($(date +%s) - started)) s"
+echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
+[ "$total_failed" = 0 ] && [ "$total_passed" -gt 0 ]

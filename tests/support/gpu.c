@@ -1,0 +1,99 @@
+/* The device under test: what CLATTN_DEVICE says, otherwise the best that is visible, software devices
+ * included, so that OCL_ICD_VENDORS alone chooses a platform. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "harness.h"
+
+static clattn_context *context;
+
+clattn_context *device_context(void)
+{
+    if (!context) {
+        clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+
+        params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
+        if (clattn_context_create(&params, &context) != CLATTN_SUCCESS) {
+            char message[512];
+
+            clattn_context_message(NULL, message, sizeof message);
+            fprintf(stderr, "no device to test on: %s\n", message);
+            exit(1); /* never a skip */
+        }
+    }
+    return context;
+}
+
+int device_open(void **state)
+{
+    (void)state;
+    device_context();
+    return 0;
+}
+
+int device_close(void **state)
+{
+    static const char *const names[] = {[LEVEL_TINY] = "tiny", [LEVEL_SMALL] = "small", [LEVEL_FULL] = "full"};
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    char name[128] = "", platform_name[128] = "";
+    cl_device_id device = clattn_context_opencl_device(context);
+    cl_platform_id platform = NULL;
+
+    (void)state;
+    clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
+    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name - 1, platform_name, NULL);
+    if (clattn_context_program_statistics(context, &statistics) != CLATTN_SUCCESS) {
+        return 1;
+    }
+    printf("%s, %s: level %s, programs built %llu, loaded %llu, refused %llu\n", platform_name, name,
+           names[level()], (unsigned long long)statistics.built, (unsigned long long)statistics.loaded,
+           (unsigned long long)statistics.refused);
+    clattn_context_release(&context);
+    return context != NULL;
+}
+
+bool device_is_cpu(void)
+{
+    cl_device_type type = 0;
+
+    clGetDeviceInfo(clattn_context_opencl_device(device_context()), CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    return (type & CL_DEVICE_TYPE_CPU) != 0;
+}
+
+static cl_command_queue make_queue(cl_command_queue_properties properties)
+{
+    return clCreateCommandQueue(clattn_context_opencl_context(device_context()),
+                                clattn_context_opencl_device(device_context()), properties, NULL);
+}
+
+cl_command_queue device_queue(void)
+{
+    cl_command_queue queue = make_queue(0);
+
+    assert_non_null(queue);
+    return queue;
+}
+
+cl_command_queue device_queue_out_of_order(void)
+{
+    cl_command_queue_properties properties = 0;
+
+    clGetDeviceInfo(clattn_context_opencl_device(device_context()), CL_DEVICE_QUEUE_PROPERTIES,
+                    sizeof properties, &properties, NULL);
+    return properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE
+               ? make_queue(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+               : NULL;
+}
+
+void check_status(clattn_status expected, clattn_status actual, const char *what, const char *file, int line)
+{
+    if (actual != expected) {
+        char message[4096] = "";
+
+        clattn_context_message(context, message, sizeof message);
+        print_error("%s\n    gave '%s' (%d), expected '%s'\n    %s\n", what, clattn_status_string(actual),
+                    (int)actual, clattn_status_string(expected), message);
+        _fail(file, line);
+    }
+}

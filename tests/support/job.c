@@ -1,0 +1,143 @@
+/* Jobs: what the tests of all operators do alike. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "job.h"
+
+test_memory *job_keep(test_job *job, test_memory *memory)
+{
+    assert_true(job->memory_count < COUNT_OF(job->memory));
+    job->memory[job->memory_count++] = memory;
+    return memory;
+}
+
+test_array job_array(test_job *job, array_role role, clattn_dtype dtype, int rank, const size_t *extent,
+                     array_form form)
+{
+    test_array made = array_create(role, dtype, rank, extent, form);
+
+    job_keep(job, made.memory);
+    return made;
+}
+
+void job_release(test_job *job)
+{
+    clattn_plan_release(&job->plan);
+    assert_null(job->plan);
+    for (size_t i = 0; i < job->memory_count; i++) {
+        memory_release(job->memory[i]);
+    }
+    job->memory_count = 0;
+}
+
+typedef struct mask_filler {
+    random_stream stream;
+    mask_kind kind;
+    const clattn_layout *layout;
+} mask_filler;
+
+static double fill_mask(void *context, const size_t *index)
+{
+    mask_filler *f = context;
+    int last = f->layout->rank - 1;
+    bool several = f->layout->extent[last] > 1;
+    double addend = random_float(&f->stream, -2, 2);
+    bool attended = random_int(&f->stream, 0, 4) > 0 && !(several && index[last] % 3 == 1);
+
+    switch (f->kind) {
+    case MASK_BOOL: return attended;
+    case MASK_FLOAT: return attended ? addend : -INFINITY;
+    case MASK_FINITE: return addend;
+    case MASK_INF: return -INFINITY;
+    case MASK_MINUS_1E4: return -1e4;
+    case MASK_LOWEST: return -FLT_MAX;
+    default: return 0;
+    }
+}
+
+test_array job_mask(test_job *job, mask_kind kind, int rank, const size_t *extent, array_form form, uint64_t salt)
+{
+    test_array made = {0};
+
+    if (kind != MASK_NONE) {
+        bool boolean = kind == MASK_BOOL || kind == MASK_FALSE;
+        made = job_array(job, ROLE_INPUT, boolean ? CLATTN_BOOL : CLATTN_F32, rank, extent, form);
+        array_fill(&made, fill_mask, &(mask_filler){random_start(salt), kind, &made.layout});
+        array_upload(&made);
+    }
+    return made;
+}
+
+typedef struct number_filler {
+    random_stream stream;
+    float low, high;
+    bool integers;
+} number_filler;
+
+static double fill_number(void *context, const size_t *index)
+{
+    number_filler *f = context;
+
+    (void)index;
+    return f->integers ? random_int(&f->stream, (int)f->low, (int)f->high)
+                       : random_float(&f->stream, f->low, f->high);
+}
+
+void job_fill(test_array *array, uint64_t salt, float low, float high, bool integers)
+{
+    array_fill(array, fill_number, &(number_filler){random_start(salt), low, high, integers});
+    array_upload(array);
+}
+
+bool job_planned(const test_job *job, clattn_status status, const char *solver, bool refused)
+{
+    if (refused) {
+        assert_status(CLATTN_ERROR_UNSUPPORTED, status);
+        assert_null(job->plan);
+        return false;
+    }
+    assert_status(CLATTN_SUCCESS, status);
+    assert_non_null(job->plan);
+    assert_string_equal(clattn_plan_solver(job->plan), solver);
+    return true;
+}
+
+void job_run(test_job *job, cl_command_queue queue)
+{
+    cl_event event = NULL;
+
+    assert_status(CLATTN_SUCCESS, job->enqueue(job, queue, 0, NULL, &event));
+    assert_non_null(event);
+    assert_cl(clWaitForEvents(1, &event));
+    assert_cl(clReleaseEvent(event));
+    for (size_t i = 0; i < COUNT_OF(job->output); i++) {
+        if (job->output[i].memory) {
+            array_download(&job->output[i]);
+        }
+    }
+}
+
+static size_t bytes_of(const test_array *array)
+{
+    return array->memory ? array->memory->count * array->memory->element_size : 0;
+}
+
+size_t job_bytes(const test_job *job)
+{
+    return bytes_of(&job->output[0]) + bytes_of(&job->output[1]);
+}
+
+unsigned char *job_snapshot(const test_job *job)
+{
+    unsigned char *copy = malloc(job_bytes(job) + 1);
+    size_t first = bytes_of(&job->output[0]), second = bytes_of(&job->output[1]);
+
+    assert_non_null(copy);
+    memcpy(copy, job->output[0].memory->host, first);
+    if (second) {
+        memcpy(copy + first, job->output[1].memory->host, second);
+    }
+    return copy;
+}

@@ -1,0 +1,57 @@
+/* One prepared call of one operator: a plan by a named solver, its arguments, its guarded arrays. */
+#ifndef TESTS_JOB_H
+#define TESTS_JOB_H
+
+#include "harness.h"
+
+typedef enum mask_kind {
+    MASK_NONE,
+    MASK_BOOL,       /* keys j % 3 == 1 never, others mostly, where the mask has several keys; otherwise random */
+    MASK_FLOAT,      /* the same with −inf, and addends in [−2, 2] elsewhere */
+    MASK_FINITE,     /* addends in [−2, 2] */
+    MASK_FALSE,      /* boolean, nothing attended */
+    MASK_INF,        /* float, all −inf */
+    MASK_MINUS_1E4,  /* float, all −1e4 */
+    MASK_LOWEST      /* float, all −FLT_MAX */
+} mask_kind;
+
+typedef struct test_job {
+    clattn_plan *plan;
+    union {
+        clattn_attention_args attention;
+        clattn_softmax_args softmax;
+        clattn_matmul_args matmul;
+        clattn_mha_args mha;
+    } args;
+    clattn_status (*enqueue)(const struct test_job *job, cl_command_queue queue, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event);
+    test_array input[10]; /* in the order of the args, mask last */
+    test_array output[2]; /* those that the call writes; the second may be none */
+    test_memory *memory[20];
+    size_t memory_count;
+} test_job;
+
+/* Makes an array that job_release gives back. */
+test_array job_array(test_job *job, array_role role, clattn_dtype dtype, int rank, const size_t *extent,
+                     array_form form);
+/* Makes, fills and uploads a mask; MASK_NONE: none. */
+test_array job_mask(test_job *job, mask_kind kind, int rank, const size_t *extent, array_form form, uint64_t salt);
+
+/* Fills an array with numbers from [low, high), whole ones if `integers`, and uploads it. */
+void job_fill(test_array *array, uint64_t salt, float low, float high, bool integers);
+
+test_memory *job_keep(test_job *job, test_memory *memory);
+void job_release(test_job *job);
+
+/* Asserts that `status` (of plan_create) and the plan's solver are as expected: the forced solver or, when
+ * `refused`, UNSUPPORTED and no plan.  Returns whether there is a plan. */
+bool job_planned(const test_job *job, clattn_status status, const char *solver, bool refused);
+
+/* Enqueues on `queue` (NULL: the context's), waits for the event and reads the outputs back, guards checked. */
+void job_run(test_job *job, cl_command_queue queue);
+
+/* The bytes of both outputs' memories, for comparing bit by bit: job_bytes of them, to be freed. */
+unsigned char *job_snapshot(const test_job *job);
+size_t job_bytes(const test_job *job);
+
+#endif

@@ -1,0 +1,209 @@
+/* Matrix products: from a table row to arrays, a plan, a reference and a verdict. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "matmul_case.h"
+
+const char *const matmul_solvers[MATMUL_SOLVERS] = {"generic", "cpu", "tile", "clblast"};
+
+enum { A, B, BIAS }; /* of job.input */
+
+static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
+{
+    return clattn_matmul_enqueue(job->plan, queue, &job->args.matmul, wait_count, wait_list, event);
+}
+
+/* (batch, rows, columns) or, without a batch, (rows, columns). */
+static test_array matrix(test_job *job, array_role role, size_t batch, size_t rows, size_t columns, array_form form)
+{
+    size_t extent[3] = {batch, rows, columns};
+
+    return batch ? job_array(job, role, CLATTN_F32, 3, extent, form)
+                 : job_array(job, role, CLATTN_F32, 2, extent + 1, form);
+}
+
+static size_t batch_of_b(const matmul_case *test)
+{
+    return test->flat_b ? 0 : test->shared_b ? 1 : test->batch;
+}
+
+/* What counts at enqueue; the batch as a count, 1 where there is no such dimension. */
+static void actual_extent(const matmul_case *test, size_t *batch, size_t *m)
+{
+    *batch = test->shorter ? test->actual_batch : test->batch ? test->batch : 1;
+    *m = test->shorter ? test->actual_m : test->m;
+}
+
+bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    float limit = test->integers ? 3 : 1;
+    size_t written[3] = {0, 0, test->n};
+    bool refused = false;
+
+    job->input[A] = matrix(job, ROLE_INPUT, test->batch, test->m, test->k, test->a);
+    job->input[B] = matrix(job, ROLE_INPUT, batch_of_b(test), test->k, test->n, test->b);
+    if (test->bias) {
+        job->input[BIAS] = job_array(job, ROLE_INPUT, CLATTN_F32, 1, &test->n, test->bias_form);
+    }
+    for (int which = A; which <= BIAS; which++) {
+        if (job->input[which].memory) {
+            job_fill(&job->input[which], salt * 4 + (uint64_t)which, -limit, limit, test->integers);
+        }
+    }
+    job->output[0] = matrix(job, ROLE_OUTPUT, test->batch, test->m, test->n, test->c);
+    actual_extent(test, &written[0], &written[1]);
+    array_own(&job->output[0], test->batch ? written : written + 1);
+
+    desc.a = job->input[A].layout;
+    desc.b = job->input[B].layout;
+    desc.bias = job->input[BIAS].layout;
+    desc.c = job->output[0].layout;
+    args.a = array_binding(&job->input[A]);
+    args.b = array_binding(&job->input[B]);
+    args.bias = array_binding(&job->input[BIAS]);
+    args.c = array_binding(&job->output[0]);
+    args.explicit_lengths = test->shorter;
+    args.batch = test->actual_batch;
+    args.m = test->actual_m;
+    job->args.matmul = args;
+    job->enqueue = enqueue;
+    for (int n = 0; n < MATMUL_SOLVERS; n++) {
+        refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, matmul_solvers[n]) == 0);
+    }
+    options.solver = solver;
+    return job_planned(job, clattn_matmul_plan_create(device_context(), &desc, &options, &job->plan), solver,
+                       refused);
+}
+
+/* ---- the verdict ---- */
+
+typedef struct verdict {
+    size_t count;
+    double *reference, *naive, *magnitude, *given;
+} verdict;
+
+static void verdict_release(verdict *v)
+{
+    free(v->reference);
+    free(v->naive);
+    free(v->magnitude);
+    free(v->given);
+}
+
+static verdict run_and_judge(test_job *job, const matmul_case *test)
+{
+    size_t batch, m, n = test->n, k = test->k;
+
+    actual_extent(test, &batch, &m);
+    verdict v = {.count = batch * m * n};
+    bool each = batch_of_b(test) > 1;
+    double *a = array_dense(&job->input[A], 3, (size_t[]){batch, m, k});
+    double *b = array_dense(&job->input[B], 3, (size_t[]){each ? batch : 1, k, n});
+    double *bias = test->bias ? array_dense(&job->input[BIAS], 1, &n) : NULL;
+
+    v.reference = calloc(v.count + 1, sizeof *v.reference);
+    v.naive = calloc(v.count + 1, sizeof *v.naive);
+    v.magnitude = calloc(v.count + 1, sizeof *v.magnitude);
+    assert_true(v.reference && v.naive && v.magnitude);
+    for (size_t item = 0; item < batch; item++) {
+        const double *left = a + item * m * k, *right = b + (each ? item : 0) * k * n;
+        size_t at = item * m * n;
+        reference_matmul(m, n, k, left, right, n, 1, bias, false, v.reference + at, v.magnitude + at);
+        reference_matmul(m, n, k, left, right, n, 1, bias, true, v.naive + at, NULL);
+    }
+    job_run(job, NULL);
+    v.given = array_dense(&job->output[0], 3, (size_t[]){batch, m, n});
+    accuracy_check("c", 3, (size_t[]){batch, m, n}, v.given, v.reference, v.naive, v.magnitude);
+    free(a);
+    free(b);
+    free(bias);
+    return v;
+}
+
+/* NaN into what lies beyond the actual batch and rows of A, or the actual batch of B. */
+static void spoil_beyond(test_array *array, size_t batch, size_t rows)
+{
+    const size_t *extent = array->layout.extent;
+    size_t index[3];
+
+    assert_int_equal(array->layout.rank, 3);
+    for (index[0] = 0; index[0] < extent[0]; index[0]++) {
+        for (index[1] = 0; index[1] < extent[1]; index[1]++) {
+            for (index[2] = 0; index[2] < extent[2]; index[2]++) {
+                if (index[0] >= batch || index[1] >= rows) {
+                    array_set(array, index, NAN);
+                }
+            }
+        }
+    }
+}
+
+static void inject(test_job *job, const matmul_case *test)
+{
+    size_t batch, m, index[3] = {0};
+    test_array *array = &job->input[A];
+
+    actual_extent(test, &batch, &m);
+    if (test->inject == MATMUL_BEYOND) {
+        spoil_beyond(array, batch, m);
+        array_upload(array);
+        array = &job->input[B];
+        if (batch_of_b(test) > 1) {
+            spoil_beyond(array, batch, test->k);
+        }
+    } else if (test->inject == MATMUL_BIAS_INF) {
+        array = &job->input[BIAS];
+        index[0] = test->n - 1;
+        array_set(array, index, -INFINITY);
+    } else {
+        bool of_b = test->inject == MATMUL_B_NAN;
+        size_t *last = index + (test->batch && !(of_b && test->flat_b) ? 1 : 0);
+        array = &job->input[of_b ? B : A];
+        last[0] = of_b ? test->k / 2 : 0;
+        last[1] = of_b ? test->n - 1 : test->k / 2;
+        array_set(array, index, test->inject == MATMUL_A_INF ? INFINITY : NAN);
+    }
+    array_upload(array);
+}
+
+void matmul_check(const void *which, const char *solver)
+{
+    const matmul_case *test = which;
+    test_job job = {0};
+
+    if (matmul_job(&job, test, solver, 1)) {
+        verdict before = run_and_judge(&job, test);
+        if (test->inject != MATMUL_NOTHING) {
+            inject(&job, test);
+            array_poison(&job.output[0]);
+            verdict after = run_and_judge(&job, test);
+            accuracy_unchanged("c", before.count, before.reference, before.given, after.reference, after.given);
+            verdict_release(&after);
+        }
+        for (size_t i = 0; i < before.count && test->integers; i++) {
+            assert_true(before.given[i] == before.reference[i]);
+        }
+        verdict_release(&before);
+    }
+    job_release(&job);
+}
+
+void matmul_add(test_suite *suite, const matmul_case *cases, size_t count)
+{
+    for (int n = 0; n < MATMUL_SOLVERS; n++) {
+        for (size_t i = 0; i < count; i++) {
+            const matmul_case *t = &cases[i];
+            unsigned solvers = t->solvers ? t->solvers : MATMUL_GENERIC | MATMUL_CPU | MATMUL_TILE;
+
+            if ((t->levels & level()) && (solvers >> n & 1)) {
+                suite_add_case(suite, matmul_check, t, matmul_solvers[n], "matmul %s: %s, %zu x %zux%zux%zu",
+                               matmul_solvers[n], t->rule, t->batch ? t->batch : 1, t->m, t->n, t->k);
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+/* Matrix products as table rows. */
+#ifndef TESTS_MATMUL_CASE_H
+#define TESTS_MATMUL_CASE_H
+
+#include "job.h"
+
+/* Solvers as bits, and their names by bit number. */
+enum { MATMUL_GENERIC = 1, MATMUL_CPU = 2, MATMUL_TILE = 4, MATMUL_CLBLAST = 8 };
+#define MATMUL_SOLVERS 4
+extern const char *const matmul_solvers[MATMUL_SOLVERS];
+
+/* What is put into the inputs for a second run; what does not depend on it must not change in any bit. */
+typedef enum matmul_inject {
+    MATMUL_NOTHING,
+    MATMUL_A_NAN,    /* the middle of A's first row: that row of C */
+    MATMUL_A_INF,
+    MATMUL_B_NAN,    /* the middle of B's last column: that column of C */
+    MATMUL_BIAS_INF, /* the last column */
+    MATMUL_BEYOND    /* NaN wherever A and B lie beyond the actual batch and m */
+} matmul_inject;
+
+typedef struct matmul_case {
+    const char *rule;
+    unsigned levels;
+    unsigned solvers;      /* those that it is tried with; 0: all but CLBlast */
+    unsigned refused_by;   /* of those, the ones that must say UNSUPPORTED */
+    size_t batch;          /* 0: no such dimension */
+    size_t m, n, k;
+    bool shared_b;         /* B has batch 1 */
+    bool flat_b;           /* B has no batch dimension */
+    array_form a, b, c;
+    bool bias;
+    array_form bias_form;
+    bool integers;         /* small whole numbers: every order of summation gives the same bits */
+    bool shorter;
+    size_t actual_batch, actual_m;
+    matmul_inject inject;
+} matmul_case;
+
+bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt);
+void matmul_check(const void *test, const char *solver);
+void matmul_add(test_suite *suite, const matmul_case *cases, size_t count);
+
+#endif

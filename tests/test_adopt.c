@@ -1,0 +1,343 @@
+/* An application's own context, device and queue: used as they are, retained while needed, released to the same
+ * reference counts; several threads at once; order by events alone. */
+#include <stdlib.h>
+#include <string.h>
+#include <threads.h>
+
+#include "support/api.h"
+
+struct application {
+    cl_device_id device;
+    cl_context context;
+    cl_command_queue queue;
+    struct reference_counts counts;
+};
+
+/* The device under test, in a context of our own making. */
+static struct application application_start(cl_command_queue_properties properties)
+{
+    struct application application;
+    cl_int code;
+    clattn_context *chooser = support_context();
+    application.device = clattn_context_opencl_device(chooser);
+    support_release(&chooser);
+    application.context = clCreateContext(NULL, 1, &application.device, NULL, NULL, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    application.queue = clCreateCommandQueue(application.context, application.device, properties, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    application.counts = support_references(application.context, application.queue);
+    return application;
+}
+
+/* Fails unless all references have come back. */
+static void application_end(struct application *application)
+{
+    assert_references(application->context, application->queue, application->counts);
+    assert_int_equal(clReleaseCommandQueue(application->queue), CL_SUCCESS);
+    assert_int_equal(clReleaseContext(application->context), CL_SUCCESS);
+}
+
+static clattn_context_params adopting(const struct application *application, bool with_queue)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    params.opencl_context = application->context;
+    params.opencl_device = application->device;
+    params.queue = with_queue ? application->queue : NULL;
+    return params;
+}
+
+static void adopted_objects_are_used_as_they_are(void **state)
+{
+    struct application application = application_start(0);
+    clattn_context_params params = adopting(&application, true);
+    (void)state;
+    clattn_context *context = support_context_with(&params);
+    assert_ptr_equal(clattn_context_opencl_context(context), application.context);
+    assert_ptr_equal(clattn_context_opencl_device(context), application.device);
+    assert_ptr_equal(clattn_context_queue(context), application.queue);
+    assert_true(support_references(application.context, application.queue).context > application.counts.context);
+    assert_true(support_references(application.context, application.queue).queue > application.counts.queue);
+    support_release(&context);
+    assert_references(application.context, application.queue, application.counts);
+    params = adopting(&application, false);
+    context = support_context_with(&params);
+    assert_non_null(clattn_context_queue(context));
+    assert_ptr_not_equal(clattn_context_queue(context), application.queue);
+    support_release(&context);
+    application_end(&application);
+}
+
+/* Plan, enqueue on the adopted queue, one-call form, release in both orders. */
+static void references_come_back_after_work(void **state)
+{
+    struct application application = application_start(0);
+    struct small_attention problem;
+    (void)state;
+    small_attention_prepare(&problem);
+    small_attention_buffers(&problem, application.context);
+    struct reference_counts before = support_references(application.context, application.queue);
+    for (int order = 0; order < 3; order++) {
+        clattn_context_params params = adopting(&application, order < 2);
+        clattn_context *context = support_context_with(&params);
+        clattn_plan *plan = NULL;
+        cl_event event = NULL;
+        assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+        assert_status(context, clattn_attention_enqueue(plan, application.queue, &problem.args, 0, NULL, &event),
+                      CLATTN_SUCCESS);
+        assert_non_null(event);
+        small_attention_check(&problem, application.queue);
+        assert_int_equal(clReleaseEvent(event), CL_SUCCESS);
+        assert_status(context, clattn_attention_run(context, application.queue, &problem.desc, &problem.args, 0,
+                                                    NULL, NULL), CLATTN_SUCCESS);
+        small_attention_check(&problem, application.queue);
+        if (order == 0)
+            clattn_plan_release(&plan);
+        support_release(&context);
+        clattn_plan_release(&plan);
+        assert_references(application.context, application.queue, before);
+    }
+    small_attention_release(&problem);
+    application_end(&application);
+}
+
+/* Releasing plan and context right after the enqueue must not disturb work that is still going on. */
+static void enqueued_work_outlives_plan_and_context(void **state)
+{
+    struct application application = application_start(0);
+    struct small_attention problem;
+    (void)state;
+    small_attention_prepare(&problem);
+    small_attention_buffers(&problem, application.context);
+    cl_int code;
+    cl_event gate = clCreateUserEvent(application.context, &code), done = NULL;
+    assert_int_equal(code, CL_SUCCESS);
+    clattn_context_params params = adopting(&application, true);
+    clattn_context *context = support_context_with(&params);
+    clattn_plan *plan = NULL;
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    assert_status(context, clattn_attention_enqueue(plan, NULL, &problem.args, 1, &gate, &done), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    support_release(&context);
+    cl_int execution = 0;
+    assert_int_equal(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof execution, &execution, NULL),
+                     CL_SUCCESS);
+    assert_true(execution != CL_COMPLETE); /* it is still waiting for the gate: nothing above has waited */
+    assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    assert_int_equal(clWaitForEvents(1, &done), CL_SUCCESS);
+    small_attention_check(&problem, application.queue);
+    assert_int_equal(clReleaseEvent(gate), CL_SUCCESS);
+    assert_int_equal(clReleaseEvent(done), CL_SUCCESS);
+    small_attention_release(&problem);
+    application_end(&application);
+}
+
+static void references_come_back_after_failures(void **state)
+{
+    struct application application = application_start(0);
+    struct small_attention problem;
+    (void)state;
+    small_attention_prepare(&problem);
+    small_attention_buffers(&problem, application.context);
+    struct reference_counts before = support_references(application.context, application.queue);
+    clattn_context_params params = adopting(&application, true);
+    clattn_context *context = NULL;
+    clattn_plan *plan = NULL;
+    params.kernel_dir = "/nonexistent";
+    assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    assert_references(application.context, application.queue, before);
+    params.kernel_dir = NULL;
+    context = support_context_with(&params);
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    options.solver = "nonsense";
+    assert_int_not_equal(clattn_attention_plan_create(context, &problem.desc, &options, &plan), CLATTN_SUCCESS);
+    assert_null(plan);
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    problem.args.output.offset = 1;
+    assert_status(context, clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL),
+                  CLATTN_ERROR_BUFFER_TOO_SMALL);
+    problem.args.output.offset = 0;
+    problem.args.query.buffer = NULL;
+    assert_int_not_equal(clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    support_release(&context);
+    assert_references(application.context, application.queue, before);
+    small_attention_release(&problem);
+    application_end(&application);
+}
+
+static void objects_that_do_not_belong_together_are_refused(void **state)
+{
+    struct application application = application_start(0), other = application_start(0);
+    clattn_context *context = NULL;
+    (void)state;
+    clattn_context_params params = adopting(&application, true);
+    params.queue = other.queue;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_WRONG_CONTEXT);
+    params = adopting(&application, false);
+    params.opencl_device = NULL;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
+    params = adopting(&application, false);
+    params.opencl_context = NULL;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
+    params = adopting(&application, true);
+    params.opencl_context = NULL;
+    params.opencl_device = NULL;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
+    params = adopting(&application, true);
+    params.device = "0";
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_null(context);
+    application_end(&application);
+    application_end(&other);
+}
+
+/* Rule: several kernels are chained by events, so out-of-order queues work.  The query arrives through an event
+ * of another queue, the result leaves through one. */
+static void out_of_order_queues_are_ordered_by_events(void **state)
+{
+    struct application application = application_start(0);
+    cl_int code;
+    (void)state;
+    cl_command_queue queue = clCreateCommandQueue(application.context, application.device,
+                                                  CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
+    if (code != CL_SUCCESS) { /* a device may have none */
+        application_end(&application);
+        skip();
+    }
+    struct small_attention problem;
+    small_attention_prepare(&problem);
+    small_attention_buffers(&problem, application.context);
+    clattn_context_params params = adopting(&application, true);
+    clattn_context *context = support_context_with(&params);
+    clattn_plan *plan = NULL;
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    size_t bytes = problem.count * sizeof(float);
+    float *result = malloc(bytes);
+    assert_non_null(result);
+    for (int round = 0; round < (support_tiny() ? 2 : 50); round++) {
+        cl_event gate = clCreateUserEvent(application.context, &code), done = NULL, read = NULL;
+        assert_int_equal(code, CL_SUCCESS);
+        assert_status(context, clattn_attention_enqueue(plan, queue, &problem.args, 1, &gate, &done),
+                      CLATTN_SUCCESS);
+        assert_int_equal(clEnqueueReadBuffer(queue, problem.output, CL_FALSE, 0, bytes, result, 1, &done, &read),
+                         CL_SUCCESS);
+        assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+        assert_int_equal(clWaitForEvents(1, &read), CL_SUCCESS);
+        assert_true(support_difference(result, problem.expected, problem.count) <= 2e-6);
+        clReleaseEvent(gate);
+        clReleaseEvent(done);
+        clReleaseEvent(read);
+    }
+    free(result);
+    clattn_plan_release(&plan);
+    support_release(&context);
+    small_attention_release(&problem);
+    assert_int_equal(clReleaseCommandQueue(queue), CL_SUCCESS);
+    application_end(&application);
+}
+
+struct worker {
+    clattn_context *context;
+    clattn_plan *plan; /* NULL: use the one-call form */
+    struct small_attention problem; /* its own buffers */
+    cl_command_queue queue;
+    int rounds;
+    const char *trouble;
+};
+
+/* No cmocka here: its failures jump, and must stay on the main thread. */
+static int work(void *user)
+{
+    struct worker *worker = user;
+    const struct small_attention *problem = &worker->problem;
+    float result[256];
+    size_t bytes = problem->count * sizeof(float);
+    for (int round = 0; round < worker->rounds && !worker->trouble; round++) {
+        cl_event done = NULL;
+        clattn_status status =
+            worker->plan ? clattn_attention_enqueue(worker->plan, worker->queue, &problem->args, 0, NULL, &done)
+                         : clattn_attention_run(worker->context, worker->queue, &problem->desc, &problem->args, 0,
+                                                NULL, &done);
+        if (status != CLATTN_SUCCESS)
+            worker->trouble = clattn_status_string(status);
+        else if (clEnqueueReadBuffer(worker->queue, problem->output, CL_TRUE, 0, bytes, result, 1, &done, NULL))
+            worker->trouble = "the result could not be read";
+        else if (!(support_difference(result, problem->expected, problem->count) <= 2e-6))
+            worker->trouble = "the result is wrong";
+        if (done)
+            clReleaseEvent(done);
+        memset(result, 0xff, sizeof result);
+        clEnqueueWriteBuffer(worker->queue, problem->output, CL_TRUE, 0, bytes, result, 0, NULL, NULL);
+    }
+    return 0;
+}
+
+static void run_workers(struct application *application, clattn_context *context, clattn_plan *plan)
+{
+    enum { THREADS = 4 };
+    struct worker workers[THREADS];
+    thrd_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        cl_int code;
+        workers[i] = (struct worker){.context = context, .plan = plan, .rounds = support_tiny() ? 2 : 100};
+        small_attention_prepare(&workers[i].problem);
+        small_attention_buffers(&workers[i].problem, application->context);
+        workers[i].queue = clCreateCommandQueue(application->context, application->device, 0, &code);
+        assert_int_equal(code, CL_SUCCESS);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(thrd_create(&threads[i], work, &workers[i]), thrd_success);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(thrd_join(threads[i], NULL), thrd_success);
+    for (int i = 0; i < THREADS; i++) {
+        if (workers[i].trouble)
+            fail_msg("thread %d: %s", i, workers[i].trouble);
+        small_attention_release(&workers[i].problem);
+        assert_int_equal(clReleaseCommandQueue(workers[i].queue), CL_SUCCESS);
+    }
+}
+
+/* Rule: any number of threads may enqueue one plan; each has its own queue here. */
+static void threads_share_a_plan(void **state)
+{
+    struct application application = application_start(0);
+    struct small_attention problem;
+    clattn_context_params params = adopting(&application, true);
+    clattn_plan *plan = NULL;
+    (void)state;
+    small_attention_prepare(&problem);
+    clattn_context *context = support_context_with(&params);
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    run_workers(&application, context, plan);
+    clattn_plan_release(&plan);
+    support_release(&context);
+    small_attention_release(&problem);
+    application_end(&application);
+}
+
+/* The first call of each thread may find the plan unmade. */
+static void threads_share_the_one_call_form(void **state)
+{
+    struct application application = application_start(0);
+    clattn_context_params params = adopting(&application, false);
+    (void)state;
+    clattn_context *context = support_context_with(&params);
+    run_workers(&application, context, NULL);
+    support_release(&context);
+    application_end(&application);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adopted_objects_are_used_as_they_are),
+        cmocka_unit_test(references_come_back_after_work),
+        cmocka_unit_test(enqueued_work_outlives_plan_and_context),
+        cmocka_unit_test(references_come_back_after_failures),
+        cmocka_unit_test(objects_that_do_not_belong_together_are_refused),
+        cmocka_unit_test(out_of_order_queues_are_ordered_by_events),
+        cmocka_unit_test(threads_share_a_plan),
+        cmocka_unit_test(threads_share_the_one_call_form),
+    };
+    return SUPPORT_RUN("adopt", tests);
+}

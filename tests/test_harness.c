@@ -1,0 +1,203 @@
+/* The tests' own measuring tools: a reference against values worked out by hand, an accuracy checker that lets
+ * through what the rule allows and nothing else.  Needs no device.
+ *
+ * Holds: the accuracy rule of docs/numerics.md, and the meaning of masked rows, NaN and Inf, as the other
+ * tests take them for granted. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "support/harness.h"
+
+#define NEAR(a, b) assert_true(fabs((a) - (b)) < 1e-14)
+
+/* Two keys with scores 0 and log 3: weights 1/4 and 3/4. */
+static void attention_by_hand(void **state)
+{
+    double query[] = {1}, key[] = {0, log(3)}, value[] = {1, -2, 5, 6};
+    double output[2], magnitude[2], lse[1], weights[2], bound[2];
+    reference_problem p = {1, 1, 1, 1, 2, 1, 2, 1.0, query, key, value, NULL};
+
+    (void)state;
+    reference_attention(&p, false, &(reference_result){output, magnitude, lse, weights, bound});
+    NEAR(output[0], 0.25 * 1 + 0.75 * 5);
+    NEAR(output[1], 0.25 * -2 + 0.75 * 6);
+    NEAR(magnitude[1], 0.25 * 2 + 0.75 * 6);
+    NEAR(lse[0], log(4));
+    NEAR(weights[1], 0.75);
+
+    double second_masked[] = {0, -INFINITY};
+    key[1] = NAN;
+    p.addend = second_masked;
+    reference_attention(&p, false, &(reference_result){output, magnitude, lse, weights, bound});
+    NEAR(output[1], -2);
+    NEAR(lse[0], 0);
+    assert_true(bound[1] == EXACT_ZERO);
+
+    double none[] = {-INFINITY, -INFINITY};
+    p.addend = none;
+    reference_attention(&p, false, &(reference_result){output, magnitude, lse, weights, bound});
+    assert_true(output[0] == 0 && !signbit(output[0]) && magnitude[0] == EXACT_ZERO);
+    assert_true(lse[0] == -INFINITY);
+
+    double lowest[] = {-FLT_MAX, -FLT_MAX};
+    key[1] = 2;
+    p.addend = lowest;
+    reference_attention(&p, true, &(reference_result){output, NULL, lse, NULL, NULL});
+    NEAR(output[0], 3); /* the mean of V */
+
+    key[0] = INFINITY;
+    p.addend = NULL;
+    reference_attention(&p, false, &(reference_result){output, magnitude, lse, NULL, NULL});
+    assert_true(isnan(output[0]) && isnan(output[1]) && isnan(lse[0]));
+}
+
+/* Four query heads on two key/value heads. */
+static void groups_of_heads(void **state)
+{
+    double query[4] = {1, 1, 1, 1}, key[2] = {1, 1}, value[2] = {10, 20}, output[4];
+    reference_problem p = {1, 4, 2, 1, 1, 1, 1, 1.0, query, key, value, NULL};
+
+    (void)state;
+    reference_attention(&p, false, &(reference_result){.output = output});
+    assert_true(output[0] == 10 && output[1] == 10 && output[2] == 20 && output[3] == 20);
+}
+
+static void causality_and_position(void **state)
+{
+    static const struct {
+        int64_t position;
+        int attended[3]; /* keys for queries 0, 1, 2 of four keys */
+    } table[] = {{0, {1, 2, 3}}, {1, {2, 3, 4}}, {-2, {0, 0, 1}}, {INT32_MIN, {0, 0, 0}}, {9, {4, 4, 4}}};
+
+    (void)state;
+    assert_null(reference_addend(NULL, false, 0, 1, 1, 3, 4));
+    for (size_t t = 0; t < COUNT_OF(table); t++) {
+        double *addend = reference_addend(NULL, true, table[t].position, 1, 1, 3, 4);
+        for (int i = 0; i < 3; i++) {
+            for (int j = 0; j < 4; j++) {
+                assert_true(addend[i * 4 + j] == (j < table[t].attended[i] ? 0 : -INFINITY));
+            }
+        }
+        free(addend);
+    }
+}
+
+static void softmax_by_hand(void **state)
+{
+    double x[] = {-INFINITY, -INFINITY}, y[2], magnitude[2];
+    double all[] = {0, 0}, none[] = {-INFINITY, -INFINITY};
+
+    (void)state;
+    reference_softmax(2, 1, x, NULL, false, y, magnitude);
+    assert_true(isnan(y[0]) && isnan(y[1]));
+    reference_softmax(2, 1, x, none, false, y, magnitude);
+    assert_true(y[0] == 0 && !signbit(y[0]) && magnitude[1] == EXACT_ZERO);
+    x[0] = 1;
+    x[1] = 1 + log(4) / 2;
+    reference_softmax(2, 2, x, all, false, y, magnitude);
+    NEAR(y[1], 0.8);
+}
+
+static void matmul_by_hand(void **state)
+{
+    double a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, -1, 2, 0, 1, 0}, bias[] = {100, 200}, c[4], magnitude[4];
+
+    (void)state;
+    reference_matmul(2, 2, 3, a, b, 2, 1, bias, false, c, magnitude);
+    assert_true(c[0] == 108 && c[1] == 199 && c[2] == 120 && c[3] == 196);
+    assert_true(magnitude[1] == 201);
+    reference_matmul(2, 2, 3, a, b, 1, 3, NULL, true, c, NULL); /* the same array as (n, k) */
+    assert_true(c[0] == 5 && c[1] == 2 && c[2] == 11 && c[3] == 5);
+}
+
+/* "narrow" is float arithmetic, operation by operation. */
+static void narrow_is_float(void **state)
+{
+    random_stream stream = random_start(1);
+    double a[40], b[40], c;
+    volatile float sum = 0;
+
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        float x = random_float(&stream, -1, 1), y = random_float(&stream, -3, 3);
+        volatile float product = x * y;
+        sum = sum + product;
+        a[i] = x;
+        b[i] = y;
+    }
+    reference_matmul(1, 1, 40, a, b, 1, 1, NULL, true, &c, NULL);
+    assert_true(c == (double)sum);
+}
+
+/* What the checker must accept and must find, one value at a time. */
+static void accuracy_rule(void **state)
+{
+    const double u = FLT_EPSILON;
+    static const double inf = INFINITY, none = EXACT_ZERO;
+    const struct {
+        double value, reference, naive, magnitude;
+        bool good;
+    } table[] = {
+        {1, 1, 1, 1, true},
+        {1 + 8 * u, 1, 1, 1, true},
+        {1 + 9 * u, 1, 1, 1, false},
+        {1 + 2e-3, 1, 1.001, 1, true},
+        {1 - 3e-3, 1, 1.001, 1, false},
+        {NAN, 1, 1, 1, false},
+        {NAN, 1, NAN, NAN, false},
+        {1, NAN, NAN, NAN, false},
+        {inf, NAN, NAN, NAN, false},
+        {-NAN, NAN, NAN, NAN, true},
+        {inf, inf, inf, 1, true},
+        {-inf, inf, inf, 1, false},
+        {FLT_MAX, inf, inf, 1, false},
+        {inf, 1, 1, 1, false},
+        {inf, 1, inf, 1, false},
+        {0.0, 0, 0, none, true},
+        {-0.0, 0, 0, none, false},
+        {1e-45, 0, 1, none, false},
+        {-0.0, 0, 0, 1, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(table); i++) {
+        size_t found = accuracy_find(1, &table[i].value, &table[i].reference, &table[i].naive,
+                                     &table[i].magnitude, NULL);
+        if (found != (table[i].good ? 1u : 0u)) {
+            fail_msg("row %zu of the table was %s", i, table[i].good ? "refused" : "let through");
+        }
+    }
+}
+
+static void seeds_repeat(void **state)
+{
+    random_stream one = random_start(5), same = random_start(5), other = random_start(6);
+    double low = 1, high = 0;
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        uint64_t bits = random_bits(&one);
+        assert_true(bits == random_bits(&same) && bits != random_bits(&other));
+        float x = random_float(&one, 0, 1);
+        assert_true(x >= 0 && x < 1 && x == random_float(&same, 0, 1));
+        low = fmin(low, x);
+        high = fmax(high, x);
+    }
+    assert_true(low < 0.01 && high > 0.99);
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    suite_add(&suite, attention_by_hand, "reference: attention by hand");
+    suite_add(&suite, groups_of_heads, "reference: grouped heads");
+    suite_add(&suite, causality_and_position, "reference: causality");
+    suite_add(&suite, softmax_by_hand, "reference: softmax by hand");
+    suite_add(&suite, matmul_by_hand, "reference: matmul by hand");
+    suite_add(&suite, narrow_is_float, "reference: the naive computation is float");
+    suite_add(&suite, accuracy_rule, "accuracy: the rule");
+    suite_add(&suite, seeds_repeat, "random: seeds repeat");
+    return suite_run(&suite, "harness", false, argc, argv);
+}

@@ -1,0 +1,148 @@
+/* Softmax by every solver: rows of 1 to a million elements, any rank and strides, masks, scales, in place.
+ *
+ * Holds: Meaning 2 (masks), 4 (a plain row of −inf is NaN, a row with nothing attended +0), 5 (NaN, Inf), 8
+ * (nothing to do; refused scales) and the accuracy rule of docs/numerics.md; guard bands. */
+#include <float.h>
+#include <math.h>
+
+#include "support/softmax_case.h"
+
+#define TINY LEVEL_TINY
+#define FULL LEVEL_FULL
+#define BIG (LEVEL_SMALL | FULL)
+#define ALL (TINY | BIG)
+
+/* Rank and extents; the last is the row's. */
+#define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
+
+static const softmax_case rows[] = {
+    {"one element", ALL, DIMS(2, 3, 1)},
+    {"short rows", ALL, DIMS(2, 5, 2)},
+    {"short rows", ALL, DIMS(2, 7, 3)},
+    {"a vector - 1", ALL, DIMS(2, 3, 15)},
+    {"a vector", ALL, DIMS(2, 3, 16)},
+    {"a vector + 1", ALL, DIMS(2, 3, 17)},
+    {"work-group - 1", BIG, DIMS(2, 5, 255)},
+    {"work-group", BIG, DIMS(2, 5, 256)},
+    {"work-group + 1", BIG, DIMS(2, 5, 257)},
+    {"prime", ALL, DIMS(2, 2, 61)},
+    {"prime", BIG, DIMS(2, 11, 4099)},
+    {"many rows", BIG, DIMS(2, 10007, 5)},
+    {"a long row", BIG, DIMS(1, 65537)},
+    {"a million", FULL, DIMS(2, 2, 1000000)},
+    {"ranks", ALL, DIMS(1, 9)},
+    {"ranks", ALL, DIMS(3, 2, 3, 5)},
+    {"ranks", ALL, DIMS(5, 2, 3, 2, 3, 7)},
+    {"scaled", ALL, DIMS(2, 3, 19), .scaled = true, .scale = 0.125f},
+    {"scale 0", ALL, DIMS(2, 3, 19), .scaled = true, .scale = 0},
+    {"negative scale", ALL, DIMS(2, 3, 19), .scaled = true, .scale = -2},
+    {"negative scale", BIG, DIMS(2, 7, 1031), .scaled = true, .scale = -2},
+    {"smallest scale", BIG, DIMS(2, 3, 131), .scaled = true, .scale = FLT_TRUE_MIN},
+    {"logits of 1e4", ALL, DIMS(2, 3, 19), .spread = 1e4f},
+    {"logits of 1e4", BIG, DIMS(2, 37, 1031), .spread = 1e4f},
+    {"logits of 1e4, scaled", BIG, DIMS(2, 37, 1031), .spread = 1e4f, .scaled = true, .scale = 0.75f},
+    {"huge logits", BIG, DIMS(2, 37, 131), .spread = 1e37f},
+};
+
+static const softmax_case forms[] = {
+    {"heads inside", ALL, DIMS(4, 2, 3, 5, 7), .x = FORM_BSHD, .y = FORM_BSHD},
+    {"gaps", ALL, DIMS(4, 2, 3, 5, 7), .x = FORM_PADDED, .y = FORM_PADDED},
+    {"gaps", BIG, DIMS(3, 3, 5, 259), .x = FORM_PADDED, .y = FORM_PADDED},
+    {"columns apart", ALL, DIMS(3, 2, 3, 19), .x = FORM_SPREAD, .y = FORM_SPREAD},
+    {"columns apart", BIG, DIMS(3, 2, 3, 259), .x = FORM_SPREAD, .y = FORM_PLAIN},
+    {"rows backwards", ALL, DIMS(2, 5, 19), .x = FORM_FLIPPED, .y = FORM_FLIPPED},
+    {"columns backwards", ALL, DIMS(2, 5, 19), .x = FORM_MIRRORED, .y = FORM_MIRRORED},
+    {"columns backwards", BIG, DIMS(2, 5, 259), .x = FORM_MIRRORED, .y = FORM_PLAIN},
+    {"rows contiguous", ALL, DIMS(2, 5, 19), .x = FORM_TRANSPOSED, .y = FORM_TRANSPOSED},
+    {"rows contiguous", BIG, DIMS(2, 67, 259), .x = FORM_TRANSPOSED, .y = FORM_PLAIN},
+    {"one row for all", ALL, DIMS(3, 2, 3, 19), .x = FORM_SHARED_ROWS, .y = FORM_PLAIN},
+    {"one batch item for all", ALL, DIMS(3, 4, 3, 19), .x = FORM_SHARED_FIRST, .y = FORM_PLAIN},
+    {"in place", ALL, DIMS(2, 5, 19), .in_place = true},
+    {"in place", BIG, DIMS(2, 5, 4099), .in_place = true},
+    {"in place, strided", ALL, DIMS(3, 2, 5, 19), .x = FORM_SPREAD, .in_place = true},
+    {"in place, masked", ALL, DIMS(2, 5, 19), .in_place = true, .mask = MASK_BOOL, .mask_rank = 1, .mask_extent = {19}},
+};
+
+static const softmax_case masks[] = {
+    {"boolean", ALL, DIMS(3, 2, 3, 19), .mask = MASK_BOOL, .mask_rank = 3, .mask_extent = {2, 3, 19}},
+    {"boolean", BIG, DIMS(3, 2, 3, 259), .mask = MASK_BOOL, .mask_rank = 3, .mask_extent = {2, 3, 259}},
+    {"float", ALL, DIMS(3, 2, 3, 19), .mask = MASK_FLOAT, .mask_rank = 3, .mask_extent = {2, 3, 19}},
+    {"float", BIG, DIMS(3, 2, 3, 4099), .mask = MASK_FLOAT, .mask_rank = 3, .mask_extent = {2, 1, 4099}},
+    {"one row of mask", BIG, DIMS(4, 2, 3, 5, 67), .mask = MASK_FLOAT, .mask_rank = 1, .mask_extent = {67}},
+    {"a mask for each row", BIG, DIMS(4, 2, 3, 5, 67), .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {5, 1}},
+    {"a mask for each batch item", BIG, DIMS(4, 2, 3, 5, 67), .mask = MASK_FLOAT, .mask_rank = 4,
+     .mask_extent = {2, 1, 1, 67}},
+    {"a mask for each head", BIG, DIMS(4, 2, 3, 5, 67), .mask = MASK_BOOL, .mask_rank = 3, .mask_extent = {3, 1, 67}},
+    {"one mask element", BIG, DIMS(5, 2, 1, 3, 5, 67), .mask = MASK_FINITE, .mask_rank = 1, .mask_extent = {1}},
+    {"fewer columns, boolean", ALL, DIMS(2, 3, 19), .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {3, 2}},
+    {"fewer columns, boolean", BIG, DIMS(2, 3, 259), .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {3, 258}},
+    {"fewer columns, float", BIG, DIMS(2, 3, 259), .mask = MASK_FLOAT, .mask_rank = 1, .mask_extent = {130}},
+    {"mask strided", ALL, DIMS(2, 3, 19), .mask = MASK_FLOAT, .mask_rank = 2, .mask_extent = {3, 19},
+     .mask_form = FORM_TRANSPOSED},
+    {"mask backwards", BIG, DIMS(2, 3, 259), .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {3, 259},
+     .mask_form = FORM_MIRRORED},
+    {"nothing attended", ALL, DIMS(2, 3, 19), .mask = MASK_FALSE, .mask_rank = 1, .mask_extent = {19}},
+    {"nothing attended", BIG, DIMS(2, 3, 259), .mask = MASK_INF, .mask_rank = 2, .mask_extent = {3, 1}},
+    {"all -FLT_MAX", ALL, DIMS(2, 3, 19), .mask = MASK_LOWEST, .mask_rank = 1, .mask_extent = {19}},
+    {"all -1e4", BIG, DIMS(2, 3, 259), .mask = MASK_MINUS_1E4, .mask_rank = 1, .mask_extent = {1}},
+    {"negative scale and mask", BIG, DIMS(2, 3, 259), .mask = MASK_FLOAT, .mask_rank = 2, .mask_extent = {3, 259},
+     .scaled = true, .scale = -1.5f},
+};
+
+static const softmax_case values[] = {
+    {"NaN", ALL, DIMS(2, 3, 19), .inject = SOFTMAX_NAN},
+    {"NaN", BIG, DIMS(2, 3, 4099), .inject = SOFTMAX_NAN},
+    {"NaN, negative scale", BIG, DIMS(2, 3, 259), .inject = SOFTMAX_NAN, .scaled = true, .scale = -1},
+    {"NaN, float mask", BIG, DIMS(2, 3, 259), .inject = SOFTMAX_NAN, .mask = MASK_FINITE, .mask_rank = 1,
+     .mask_extent = {259}},
+    {"+inf", ALL, DIMS(2, 3, 19), .inject = SOFTMAX_INF},
+    {"+inf", BIG, DIMS(2, 3, 4099), .inject = SOFTMAX_INF},
+    {"-inf: probability 0", ALL, DIMS(2, 3, 19), .inject = SOFTMAX_MINUS_INF},
+    {"-inf: probability 0", BIG, DIMS(2, 3, 4099), .inject = SOFTMAX_MINUS_INF},
+    {"-inf alone: NaN", ALL, DIMS(2, 3, 19), .inject = SOFTMAX_EMPTY},
+    {"-inf alone: NaN", BIG, DIMS(2, 3, 4099), .inject = SOFTMAX_EMPTY},
+    {"masked elements", ALL, DIMS(2, 3, 19), .inject = SOFTMAX_MASKED, .mask = MASK_BOOL, .mask_rank = 2,
+     .mask_extent = {3, 19}},
+    {"masked elements", BIG, DIMS(2, 3, 4099), .inject = SOFTMAX_MASKED, .mask = MASK_FLOAT, .mask_rank = 2,
+     .mask_extent = {3, 4099}},
+    {"beyond the mask", BIG, DIMS(2, 3, 259), .inject = SOFTMAX_MASKED, .mask = MASK_BOOL, .mask_rank = 2,
+     .mask_extent = {3, 100}},
+    {"beyond the batch", ALL, DIMS(3, 4, 3, 19), .inject = SOFTMAX_MASKED, .explicit_batch = true, .batch = 2},
+    {"beyond the batch, masked", BIG, DIMS(3, 4, 3, 259), .inject = SOFTMAX_MASKED, .explicit_batch = true, .batch = 1,
+     .mask = MASK_FLOAT, .mask_rank = 3, .mask_extent = {4, 3, 259}},
+    {"no rows", ALL, DIMS(2, 0, 19)},
+    {"no rows at enqueue", ALL, DIMS(2, 3, 19), .explicit_batch = true, .batch = 0},
+};
+
+static void refused_scales(void **state)
+{
+    static const float refused[] = {NAN, INFINITY, -INFINITY};
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+
+    (void)state;
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 4});
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        clattn_plan *plan = NULL;
+
+        desc.scaled = 1;
+        desc.scale = refused[i];
+        assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_softmax_supports(device_context(), &desc, NULL));
+        assert_status(CLATTN_ERROR_INVALID_ARGUMENT,
+                      clattn_softmax_plan_create(device_context(), &desc, NULL, &plan));
+        assert_null(plan);
+    }
+    desc.scaled = 0; /* then it does not count */
+    assert_status(CLATTN_SUCCESS, clattn_softmax_supports(device_context(), &desc, NULL));
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    softmax_add(&suite, rows, COUNT_OF(rows));
+    softmax_add(&suite, forms, COUNT_OF(forms));
+    softmax_add(&suite, masks, COUNT_OF(masks));
+    softmax_add(&suite, values, COUNT_OF(values));
+    suite_add(&suite, refused_scales, "softmax: NaN and infinite scales are refused");
+    return suite_run(&suite, "softmax", true, argc, argv);
+}

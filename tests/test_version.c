@@ -1,0 +1,172 @@
+/* Versions, status strings, element types, layouts, init functions: what needs no device. */
+#include <stdio.h>
+#include <string.h>
+
+#include "support/api.h"
+
+static void versions_agree(void **state)
+{
+    char text[32];
+    (void)state;
+    assert_int_equal(clattn_version(), CLATTN_VERSION);
+    assert_string_equal(clattn_version_string(), CLATTN_VERSION_STRING);
+    assert_string_equal(CLATTN_VERSION_STRING, BUILD_VERSION);
+    snprintf(text, sizeof text, "%d.%d.%d", CLATTN_VERSION_MAJOR, CLATTN_VERSION_MINOR, CLATTN_VERSION_PATCH);
+    assert_string_equal(text, CLATTN_VERSION_STRING);
+}
+
+static void every_status_has_its_own_description(void **state)
+{
+    const char *unknown = clattn_status_string((clattn_status)1000);
+    (void)state;
+    assert_string_equal(unknown, "unknown status");
+    assert_string_equal(clattn_status_string((clattn_status)-1), "unknown status");
+    for (int i = CLATTN_SUCCESS; i <= CLATTN_ERROR_INTERNAL; i++) {
+        assert_string_not_equal(clattn_status_string((clattn_status)i), unknown);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(clattn_status_string((clattn_status)i), clattn_status_string((clattn_status)j));
+    }
+}
+
+static void element_types_have_sizes_and_names(void **state)
+{
+    static const struct {
+        clattn_dtype dtype;
+        size_t size;
+        const char *name;
+    } types[] = {{CLATTN_F32, 4, "float32"}, {CLATTN_F16, 2, "float16"}, {CLATTN_BF16, 2, "bfloat16"},
+                 {CLATTN_F64, 8, "float64"}, {CLATTN_BOOL, 1, "bool"},   {CLATTN_I32, 4, "int32"},
+                 {CLATTN_I64, 8, "int64"},   {CLATTN_U8, 1, "uint8"},    {CLATTN_I8, 1, "int8"},
+                 {CLATTN_DTYPE_NONE, 0, "none"}, {(clattn_dtype)77, 0, "unknown"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        assert_int_equal(clattn_dtype_size(types[i].dtype), types[i].size);
+        assert_string_equal(clattn_dtype_name(types[i].dtype), types[i].name);
+    }
+}
+
+static void layouts_walk_memory_as_their_names_say(void **state)
+{
+    const size_t extent[] = {2, 3, 5, 7, 11};
+    (void)state;
+    clattn_layout layout = clattn_layout_contiguous(CLATTN_F32, 5, extent);
+    assert_int_equal(layout.dtype, CLATTN_F32);
+    assert_int_equal(layout.rank, 5);
+    int64_t stride = 1;
+    for (int i = 4; i >= 0; i--) {
+        assert_int_equal(layout.extent[i], extent[i]);
+        assert_int_equal(layout.stride[i], stride);
+        stride *= (int64_t)extent[i];
+    }
+    layout = clattn_layout_bhsd(CLATTN_F32, 2, 3, 5, 7);
+    const int64_t bhsd[] = {105, 35, 7, 1}, bshd[] = {105, 7, 21, 1};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(layout.extent[i], extent[i]);
+        assert_int_equal(layout.stride[i], bhsd[i]);
+    }
+    layout = clattn_layout_bshd(CLATTN_F32, 2, 3, 5, 7);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(layout.extent[i], extent[i]);
+        assert_int_equal(layout.stride[i], bshd[i]);
+    }
+    const clattn_layout none = {0};
+    const int32_t bad_ranks[] = {0, -1, CLATTN_MAX_RANK + 1};
+    for (int i = 0; i < 3; i++) {
+        layout = clattn_layout_contiguous(CLATTN_F32, bad_ranks[i], extent);
+        assert_memory_equal(&layout, &none, sizeof none);
+    }
+    layout = clattn_layout_contiguous(CLATTN_F32, 2, NULL);
+    assert_memory_equal(&layout, &none, sizeof none);
+}
+
+static void bindings_keep_what_they_are_given(void **state)
+{
+    int object;
+    (void)state;
+    clattn_binding binding = clattn_binding_buffer((cl_mem)(void *)&object, -3);
+    assert_int_equal(binding.kind, CLATTN_BINDING_BUFFER);
+    assert_ptr_equal(binding.buffer, &object);
+    assert_int_equal(binding.offset, -3);
+    binding = clattn_binding_svm(&object, 5);
+    assert_int_equal(binding.kind, CLATTN_BINDING_SVM);
+    assert_ptr_equal(binding.svm, &object);
+    assert_int_equal(binding.offset, 5);
+}
+
+/* Rule: an init macro has an exported function as its twin. */
+static void init_functions_do_what_their_macros_do(void **state)
+{
+    (void)state;
+#define TWINS(type, macro, function)                                                                         \
+    {                                                                                                        \
+        type by_macro = macro, by_function;                                                                  \
+        memset(&by_function, 0xa5, sizeof by_function);                                                      \
+        function(&by_function);                                                                              \
+        function(NULL);                                                                                      \
+        assert_int_equal(by_function.size, sizeof(type));                                                    \
+        assert_memory_equal(&by_macro, &by_function, sizeof(type));                                          \
+    }
+    TWINS(clattn_context_params, CLATTN_CONTEXT_PARAMS_INIT, clattn_context_params_init)
+    TWINS(clattn_plan_options, CLATTN_PLAN_OPTIONS_INIT, clattn_plan_options_init)
+    TWINS(clattn_attention_desc, CLATTN_ATTENTION_DESC_INIT, clattn_attention_desc_init)
+    TWINS(clattn_attention_args, CLATTN_ATTENTION_ARGS_INIT, clattn_attention_args_init)
+    TWINS(clattn_softmax_desc, CLATTN_SOFTMAX_DESC_INIT, clattn_softmax_desc_init)
+    TWINS(clattn_softmax_args, CLATTN_SOFTMAX_ARGS_INIT, clattn_softmax_args_init)
+    TWINS(clattn_matmul_desc, CLATTN_MATMUL_DESC_INIT, clattn_matmul_desc_init)
+    TWINS(clattn_matmul_args, CLATTN_MATMUL_ARGS_INIT, clattn_matmul_args_init)
+    TWINS(clattn_mha_desc, CLATTN_MHA_DESC_INIT, clattn_mha_desc_init)
+    TWINS(clattn_mha_args, CLATTN_MHA_ARGS_INIT, clattn_mha_args_init)
+#undef TWINS
+}
+
+static void releasers_accept_nothing(void **state)
+{
+    clattn_context *context = NULL;
+    clattn_plan *plan = NULL;
+    clattn_devices *devices = NULL;
+    (void)state;
+    clattn_context_release(NULL);
+    clattn_context_release(&context);
+    clattn_plan_release(NULL);
+    clattn_plan_release(&plan);
+    clattn_devices_release(NULL);
+    clattn_devices_release(&devices);
+    assert_int_equal(clattn_devices_count(NULL), 0);
+    assert_int_equal(clattn_devices_skipped_count(NULL), 0);
+    assert_null(clattn_devices_skipped(NULL, 0));
+    assert_null(clattn_context_opencl_context(NULL));
+    assert_null(clattn_context_opencl_device(NULL));
+    assert_null(clattn_context_queue(NULL));
+}
+
+/* Rule: the message is of the calling thread where there is no context; copying follows snprintf. */
+static void messages_are_truncated_and_terminated(void **state)
+{
+    char small[8];
+    (void)state;
+    assert_status(NULL, clattn_context_create(NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    size_t length = clattn_context_message(NULL, NULL, 0);
+    assert_true(length > sizeof small);
+    memset(small, 'x', sizeof small);
+    assert_int_equal(clattn_context_message(NULL, small, sizeof small), length);
+    assert_int_equal(strlen(small), sizeof small - 1);
+    memset(small, 'x', sizeof small);
+    assert_int_equal(clattn_context_message(NULL, small, 1), length);
+    assert_int_equal(small[0], '\0');
+    assert_int_equal(small[1], 'x');
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions_agree),
+        cmocka_unit_test(every_status_has_its_own_description),
+        cmocka_unit_test(element_types_have_sizes_and_names),
+        cmocka_unit_test(layouts_walk_memory_as_their_names_say),
+        cmocka_unit_test(bindings_keep_what_they_are_given),
+        cmocka_unit_test(init_functions_do_what_their_macros_do),
+        cmocka_unit_test(releasers_accept_nothing),
+        cmocka_unit_test(messages_are_truncated_and_terminated),
+    };
+    return SUPPORT_RUN("version", tests);
+}
