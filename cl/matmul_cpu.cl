@@ -39,6 +39,9 @@
 #define PACK_DEPTH 256
 #endif
 
+#ifndef UNROLL
+#define UNROLL 1
+#endif
 #define PANEL (LANES * LANE_VECTORS)
 #define BLOCK (ROWS * TILES)
 
@@ -135,36 +138,19 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global float *p
     }
 }
 
-#if BIAS
-static void add_bias(private float *state, const global ELEMENT(BIAS_TYPE) *bias, long step,
-                     int rows, int lanes)
-{
-    float b[LANES_ALONG_M ? BLOCK : PANEL];
-    const int count = LANES_ALONG_M ? rows : lanes;
-
-    for (int i = 0; i < (LANES_ALONG_M ? BLOCK : PANEL); i++)
-        b[i] = i < count ? LOAD(BIAS_TYPE, bias, i * step) : 0.0f;
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < PANEL; v += LANES) {
-            const floatv x = LANES_ALONG_M ? (floatv)b[LANES_ALONG_M ? r : 0] : VLOAD(0, b + v);
-
-            VSTORE(VLOAD(0, state + r * PANEL + v) + x, 0, state + r * PANEL + v);
-        }
-}
-#endif
-
-static void store_square(const private float *state, global ELEMENT(C_TYPE) *out, long row_step,
+/* Stores up to LANES rows of one vector each. */
+static void store_square(const private floatv *state, global ELEMENT(C_TYPE) *out, long row_step,
                          long lane_step, int rows, int lanes)
 {
     if (lane_step == 1 && lanes == LANES) {
         for (int i = 0; i < rows; i++)
-            STOREV(C_TYPE, out, i * row_step, VLOAD(0, state + i * PANEL));
+            STOREV(C_TYPE, out, i * row_step, state[i * LANE_VECTORS]);
     } else if (row_step == 1 && rows == LANES) {
         floatv t[LANES];
 
 #pragma unroll
         for (int i = 0; i < LANES; i++)
-            t[i] = VLOAD(0, state + i * PANEL);
+            t[i] = state[i * LANE_VECTORS];
         transpose(t);
 #pragma unroll
         for (int i = 0; i < LANES; i++)
@@ -173,7 +159,8 @@ static void store_square(const private float *state, global ELEMENT(C_TYPE) *out
     } else {
         for (int i = 0; i < rows; i++)
             for (int j = 0; j < lanes; j++)
-                STORE(C_TYPE, out, i * row_step + j * lane_step, state[i * PANEL + j]);
+                STORE(C_TYPE, out, i * row_step + j * lane_step,
+                      ((const private float *)(state + i * LANE_VECTORS))[j]);
     }
 }
 
@@ -196,10 +183,10 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
     const long row_k = ROW_UNIT ? 1 : rows.k;
     const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch;
     const global float *side_panel = packed + ((lanes.batch ? batch * panels : 0) + panel) * a.k * PANEL;
-    float state[BLOCK * PANEL];
+    floatv state[BLOCK * LANE_VECTORS];
 
-    for (int i = 0; i < (a.k ? 0 : BLOCK * PANEL); i++)
-        state[i] = 0.0f;
+    for (int i = 0; i < (a.k ? 0 : BLOCK * LANE_VECTORS); i++)
+        state[i] = (floatv)0.0f;
     for (int k0 = 0; k0 < a.k; k0 += DEPTH) {
         const int depth = min(DEPTH, a.k - k0);
 
@@ -207,15 +194,16 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
             floatv acc[ROWS][LANE_VECTORS];
             const global ELEMENT(ROW_TYPE) *p[ROWS];
             const global float *q = side_panel + (long)k0 * PANEL;
-            private float *out = state + t * PANEL;
+            private floatv *sum = state + t * LANE_VECTORS;
 
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 p[r] = in + min(row0 + t + r, rows.count - 1) * rows.stride + k0 * row_k;
 #pragma unroll
                 for (int v = 0; v < LANE_VECTORS; v++)
-                    acc[r][v] = k0 ? VLOAD(0, out + r * PANEL + v * LANES) : (floatv)0.0f;
+                    acc[r][v] = k0 ? sum[r * LANE_VECTORS + v] : (floatv)0.0f;
             }
+#pragma unroll UNROLL
             for (int k = 0; k < depth; k++) {
                 floatv y[LANE_VECTORS];
 
@@ -235,7 +223,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
             for (int r = 0; r < ROWS; r++)
 #pragma unroll
                 for (int v = 0; v < LANE_VECTORS; v++)
-                    VSTORE(acc[r][v], 0, out + r * PANEL + v * LANES);
+                    sum[r * LANE_VECTORS + v] = acc[r][v];
         }
     }
 
@@ -244,11 +232,25 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
     global ELEMENT(C_TYPE) *out = c + a.c.offset + batch * a.c.batch + row0 * row_step + lane0 * lane_step;
 
 #if BIAS
-    add_bias(state, bias + a.bias_offset + (LANES_ALONG_M ? row0 : lane0) * a.bias_col, a.bias_col,
-             row_count, lane_count);
+    const global ELEMENT(BIAS_TYPE) *add = bias + a.bias_offset + (LANES_ALONG_M ? row0 : lane0) * a.bias_col;
+
+#if LANES_ALONG_M
+    for (int r = 0; r < row_count; r++)
+        for (int v = 0; v < LANE_VECTORS; v++)
+            state[r * LANE_VECTORS + v] += (floatv)LOAD(BIAS_TYPE, add, r * a.bias_col);
+#else
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        float x[LANES];
+
+        for (int i = 0; i < LANES; i++)
+            x[i] = v * LANES + i < lane_count ? LOAD(BIAS_TYPE, add, (v * LANES + i) * a.bias_col) : 0.0f;
+        for (int r = 0; r < row_count; r++)
+            state[r * LANE_VECTORS + v] += VLOAD(0, x);
+    }
+#endif
 #endif
     for (int r = 0; r < row_count; r += LANES)
-        for (int v = 0; v < PANEL; v += LANES)
-            store_square(state + r * PANEL + v, out + r * row_step + v * lane_step, row_step, lane_step,
-                         min(LANES, row_count - r), min(LANES, lane_count - v));
+        for (int v = 0; v < LANE_VECTORS; v++)
+            store_square(state + r * LANE_VECTORS + v, out + r * row_step + v * LANES * lane_step, row_step,
+                         lane_step, min(LANES, row_count - r), min(LANES, lane_count - v * LANES));
 }

@@ -32,8 +32,8 @@
  *
  * State is float.  Sums are compensated, so that 10^6 terms cost no accuracy.  A column that is not
  * attended has s = -inf and gives exactly +0, whatever x holds there; a row with nothing attended is +0
- * throughout.  Attended -inf only, NaN or +inf make the row NaN.  Finite masks however low are no masks:
- * the maximum is subtracted before log2(e) is multiplied in, which would overflow at -FLT_MAX.
+ * throughout.  Attended -inf only, NaN or +inf make the row NaN, its columns that are not attended too.
+ * Finite masks however low are no masks: the maximum is subtracted before anything is multiplied.
  *
  * Needs OpenCL C 1.2; softmax_generic runs everywhere. */
 #include "inc/args.h"
@@ -114,6 +114,43 @@ static inline row_place find_row(args_long row, const global ELEMENT(X_TYPE) *x,
     return place;
 }
 
+/* e^x for x <= 0 as exp2.h makes 2^x, but with the multiple of ln 2 taken off in two parts (the first has
+ * so few bits that n times it is exact): a small probability keeps its low bits, which x * log2(e) rounds
+ * away.  Results below 2^-126.5 are +0; NaN stays NaN. */
+#define LN2_HIGH 0x1.62ep-1f
+#define LN2_LOW 0x1.0bfbe8p-15f
+#define EXP_LOWEST -88.1f
+
+static inline float exp_of(float x)
+{
+    x = EXP_LOWEST > x ? EXP_LOWEST : x;
+    const float t = FMA(x, LOG2E, EXP2_MAGIC);
+    const float n = t - EXP2_MAGIC;
+    const float f = FMA(n, -LN2_LOW, FMA(n, -LN2_HIGH, x)) * LOG2E;
+    float p = FMA(EXP2_C5, f, EXP2_C4);
+    p = FMA(p, f, EXP2_C3);
+    p = FMA(p, f, EXP2_C2);
+    p = FMA(p, f, EXP2_C1);
+    p = FMA(p, f, 1.0f);
+    return p * as_float(as_int(t) << 23);
+}
+
+static inline floatv exp_ofv(floatv x)
+{
+    const floatv lowest = (floatv)(EXP_LOWEST);
+
+    x = select(x, lowest, lowest > x);
+    const floatv t = FMA(x, (floatv)(LOG2E), (floatv)(EXP2_MAGIC));
+    const floatv n = t - EXP2_MAGIC;
+    const floatv f = FMA(n, (floatv)(-LN2_LOW), FMA(n, (floatv)(-LN2_HIGH), x)) * LOG2E;
+    floatv p = FMA((floatv)(EXP2_C5), f, (floatv)(EXP2_C4));
+    p = FMA(p, f, (floatv)(EXP2_C3));
+    p = FMA(p, f, (floatv)(EXP2_C2));
+    p = FMA(p, f, (floatv)(EXP2_C1));
+    p = FMA(p, f, (floatv)(1.0f));
+    return p * AS_FLOATV(AS_INTV(t) << 23);
+}
+
 /* s of column c: -inf where it is not attended, and elsewhere, with a mask, at least `lowest`.  The
  * maximum takes scores with lowest = -FLT_MAX, so that it is -inf only where nothing is attended; the
  * terms take them with -inf, as they are. */
@@ -133,7 +170,7 @@ static inline float score(const row_place *row, int c, float lowest, const softm
 }
 
 #define SCORE_FOR_MAXIMUM(row, c, a) score(row, c, -FLT_MAX, a)
-#define TERM(s, highest) exp2s(((s) - (highest)) * LOG2E)
+#define TERM(s, highest) exp_of((s) - (highest))
 /* A row with nothing attended: terms and output must be 0. */
 #define NOTHING(highest) (MASK && (highest) == -INFINITY)
 
@@ -210,7 +247,7 @@ static inline void scatter(const row_place *row, int c, int count, args_long col
         STORE(Y_TYPE, row->y, (c + l) * col, lane[l]);
 }
 
-#define TERMS(s, highest) exp2v(((s) - (highest)) * LOG2E)
+#define TERMS(s, highest) exp_ofv((s) - (highest))
 #define LARGER_OF(a, b) select(a, b, (b) > (a))
 
 /* Vectors whose terms are summed plainly before they join the compensated sum. */

@@ -36,7 +36,7 @@ typedef struct clattn_mha_desc {
     float scale;
     int32_t weights;        /* clattn_weights_output: an extra output of probabilities, CLATTN_F32 */
     int32_t reserved;       /* 0 */
-    size_t batch;           /* largest batch, 1 … */
+    size_t batch;           /* largest batch; 0, as any length of 0, is allowed and does nothing */
     size_t query_length;    /* largest S_q */
     size_t key_length;      /* largest S_k, with `cross`; otherwise S_q */
     size_t d_model;         /* columns of x and y */

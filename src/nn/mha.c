@@ -115,13 +115,13 @@ clattn_status clattn_mha_plan_create(clattn_context *context, const clattn_mha_d
 
 static clattn_status read_lengths(struct report *report, const clattn_mha_desc *desc, clattn_mha_args *args)
 {
-    if (args->explicit_lengths == 0) {
+    if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
+    if (!args->explicit_lengths) {
         args->batch = desc->batch;
         args->query_length = desc->query_length;
         args->key_length = desc->key_length;
-    } else if (args->explicit_lengths != 1 || args->reserved != 0) {
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
     }
     if (!desc->cross)
         args->key_length = args->query_length;
@@ -239,15 +239,38 @@ static clattn_matmul_args output_args(const struct mha_plan *plan, const struct 
     return product;
 }
 
-/* What is written to the caller's outputs is checked before anything is enqueued; the rest by the parts. */
+/* What is written to the caller's outputs, and what should not be bound at all, is checked before anything is
+ * enqueued; the rest by the parts. */
 static clattn_status check_outputs(struct mha_plan *plan, const struct chain *chain,
                                    const clattn_mha_args *args)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
+    const clattn_mha_desc *desc = &plan->problem.desc;
     clattn_matmul_args product = output_args(plan, chain, args), checked;
+    const struct {
+        const clattn_binding *binding;
+        const char *name;
+        bool wanted;
+    } optional[] = {
+        {&args->context, "context", desc->cross},
+        {&args->context_value, "context_value", desc->cross && desc->d_context_value != desc->d_context},
+        {&args->w_in, "w_in", desc->packed_weights},
+        {&args->b_in, "b_in", desc->packed_weights && desc->bias_in},
+        {&args->w_q, "w_q", !desc->packed_weights},
+        {&args->w_k, "w_k", !desc->packed_weights},
+        {&args->w_v, "w_v", !desc->packed_weights},
+        {&args->b_q, "b_q", !desc->packed_weights && desc->bias_in},
+        {&args->b_k, "b_k", !desc->packed_weights && desc->bias_in},
+        {&args->b_v, "b_v", !desc->packed_weights && desc->bias_in},
+        {&args->b_o, "b_o", desc->bias_out},
+        {&args->weights, "weights", desc->weights != CLATTN_WEIGHTS_NONE},
+    };
+    for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
+        if (!optional[i].wanted)
+            TRY(binding_absent(context, optional[i].binding, optional[i].name));
     TRY(matmul_args_read(context, &((struct matmul_plan *)plan->output)->problem, &product, &checked));
-    if (plan->problem.desc.weights) {
+    if (desc->weights) {
         const size_t extent[4] = {args->batch, plan->problem.weights.extent[1], args->query_length,
                                   args->key_length};
         TRY(binding_check(context, &args->weights, &plan->problem.weights, extent, BINDING_WRITE, "weights"));

@@ -236,13 +236,13 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
 static clattn_status read_lengths(struct report *report, const struct attention_problem *problem,
                                   clattn_attention_args *args)
 {
-    if (args->explicit_lengths == 0) {
+    if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
+    if (!args->explicit_lengths) {
         args->batch = problem->batch;
         args->query_length = problem->query_length;
         args->key_length = problem->key_length;
-    } else if (args->explicit_lengths != 1 || args->reserved != 0) {
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
     }
     if (args->batch > problem->batch || args->query_length > problem->query_length ||
         args->key_length > problem->key_length)
@@ -264,6 +264,10 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
                             "args is NULL, or its size is none that "
                             "clattn_attention_args ever had");
     TRY(read_lengths(&context->device.report, problem, args));
+    if (!problem->has_mask)
+        TRY(binding_absent(context, &args->mask, "mask"));
+    if (!problem->has_lse)
+        TRY(binding_absent(context, &args->lse, "lse"));
     if (!args->batch || !problem->heads || !args->query_length)
         return CLATTN_SUCCESS;
     const size_t q[4] = {args->batch, problem->heads, args->query_length, problem->d_k};

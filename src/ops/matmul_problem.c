@@ -110,17 +110,19 @@ clattn_status matmul_args_read(clattn_context *context, const struct matmul_prob
     if (status != CLATTN_SUCCESS)
         return report_error(report, status,
                             "args is NULL, or its size is none that clattn_matmul_args ever had");
-    if (args->explicit_lengths == 0) {
-        args->batch = problem->batch;
-        args->m = problem->m;
-    } else if (args->explicit_lengths != 1 || args->reserved != 0) {
+    if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "explicit_lengths is neither 0 nor 1, or reserved not 0");
+    if (!args->explicit_lengths) {
+        args->batch = problem->batch;
+        args->m = problem->m;
     }
     if (args->batch > problem->batch || args->m > problem->m)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "batch %zu or m %zu is above the plan's %zu, %zu", args->batch, args->m,
                             problem->batch, problem->m);
+    if (!problem->has_bias)
+        TRY(binding_absent(context, &args->bias, "bias"));
     if (!args->batch || !args->m || !problem->n)
         return CLATTN_SUCCESS;
     const size_t a[3] = {args->batch, args->m, problem->k}, c[3] = {args->batch, args->m, problem->n};

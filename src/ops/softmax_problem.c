@@ -131,9 +131,12 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
     if (status != CLATTN_SUCCESS)
         return report_error(report, status,
                             "args is NULL, or its size is none that clattn_softmax_args ever had");
-    if (args->explicit_batch != 0 && (args->explicit_batch != 1 || args->reserved != 0 || desc->x.rank < 2))
+    if ((args->explicit_batch != 0 && args->explicit_batch != 1) || args->reserved != 0 ||
+        (args->explicit_batch && desc->x.rank < 2))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "explicit_batch is neither 0 nor 1, reserved not 0, or x has no batch");
+    if (!problem->has_mask)
+        TRY(binding_absent(context, &args->mask, "mask"));
     memcpy(extent, desc->x.extent, sizeof extent);
     memcpy(mask_extent, problem->mask_extent, sizeof mask_extent);
     if (args->explicit_batch) {

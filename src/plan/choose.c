@@ -1,5 +1,4 @@
 /* Choosing among an operator's solvers. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/try.h"
@@ -43,55 +42,74 @@ static void explain_choice(clattn_plan *plan)
     strbuf_printf(&plan->explain, " workspace %zu bytes\n", plan->workspace);
 }
 
+/* Prepares and warms the plan by `solver`; undone on failure. */
+static clattn_status try_solver(clattn_plan *plan, const struct solver *solver)
+{
+    clattn_status status;
+    TRY(solver->prepare(plan));
+    TRY(plan_warm(plan));
+    plan->solver = solver->name;
+    explain_choice(plan);
+    return CLATTN_SUCCESS;
+fail:
+    plan_drop_kernels(plan);
+    return status;
+}
+
+/* A failed solver's message goes into the log and, its first line, into `explain`. */
+static void explain_failure(clattn_plan *plan, const char *operator_name, const struct solver *solver)
+{
+    struct report *report = &plan->context->device.report;
+    char message[512];
+    report_copy(report, message, sizeof message);
+    message[strcspn(message, "\n")] = '\0';
+    report_log(report, CLATTN_LOG_WARNING, "%s solver %s failed, trying the next: %s", operator_name,
+               solver->name, message);
+    strbuf_printf(&plan->explain, "  %s: failed, %s\n", solver->name, message);
+}
+
 clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table,
                           size_t count, const void *problem, const clattn_plan_options *options)
 {
     clattn_context *context = plan->context;
     struct report *report = &context->device.report;
     const clattn_device_info *info = &context->device.caps.info;
-    const char *forced = options->solver;
+    const char *forced = options->solver, *refusal = "there is no such solver";
+    clattn_status failure = CLATTN_SUCCESS;
     bool known = !forced;
-    char failure[512] = "no solver takes it";
     strbuf_printf(&plan->explain, "%s on %s, %s\n", operator_name, info->platform, info->name);
     for (size_t i = 0; i < count; i++) {
         const struct solver *solver = table[i];
+        const char *reason = excluded(context, operator_name, solver, forced);
         known = known || !strcmp(forced, solver->name);
         if (plan->solver) {
             strbuf_printf(&plan->explain, "  %s: not asked, the one before took it\n", solver->name);
             continue;
         }
-        const char *reason = excluded(context, operator_name, solver, forced);
-        if (!reason) {
+        if (!reason)
             reason = solver->refuse(context, problem, forced != NULL);
-            if (reason)
-                snprintf(failure, sizeof failure, "%s: %s", solver->name, reason);
-        }
         if (reason) {
             strbuf_printf(&plan->explain, "  %s: refused, %s\n", solver->name, reason);
+            if (!forced || !strcmp(forced, solver->name))
+                refusal = reason;
             continue;
         }
-        clattn_status status = solver->prepare(plan);
+        clattn_status status = try_solver(plan, solver);
         if (status == CLATTN_SUCCESS)
-            status = plan_warm(plan);
-        if (status == CLATTN_SUCCESS) {
-            plan->solver = solver->name;
-            explain_choice(plan);
             continue;
-        }
-        plan_drop_kernels(plan);
         if (forced || (status != CLATTN_ERROR_UNSUPPORTED && status != CLATTN_ERROR_BUILD))
             return status;
-        report_copy(report, failure, sizeof failure);
-        report_log(report, CLATTN_LOG_WARNING, "%s solver %s failed, trying the next: %s", operator_name,
-                   solver->name, failure);
-        strbuf_printf(&plan->explain, "  %s: failed, %s\n", solver->name, failure);
+        failure = status;
+        explain_failure(plan, operator_name, solver);
     }
     if (plan->explain.failed)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     if (!known)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\"", operator_name,
                             forced);
+    if (!plan->solver && failure != CLATTN_SUCCESS)
+        return failure; /* the last failure's message stands, build log and all */
     if (!plan->solver)
-        return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: %s", operator_name, failure);
+        return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: %s", operator_name, refusal);
     return CLATTN_SUCCESS;
 }

@@ -9,6 +9,14 @@ bool binding_is_none(const clattn_binding *binding)
     return binding->kind == CLATTN_BINDING_BUFFER && !binding->buffer;
 }
 
+clattn_status binding_absent(clattn_context *context, const clattn_binding *binding, const char *name)
+{
+    if (binding_is_none(binding))
+        return CLATTN_SUCCESS;
+    return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
+                        "%s: bound, but the plan's description has no layout for it", name);
+}
+
 static clattn_status check_buffer(clattn_context *context, cl_mem buffer, enum binding_access access,
                                   const char *name, size_t *bytes)
 {

@@ -14,6 +14,10 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
 
 bool binding_is_none(const clattn_binding *binding);
 
+/* INVALID_ARGUMENT if there is a binding for an array that the plan's description does not have: a forgotten
+ * layout, not an array to ignore. */
+clattn_status binding_absent(clattn_context *context, const clattn_binding *binding, const char *name);
+
 /* A sequence of launches of one enqueue.  Set it up with chain_begin, make the steps, and call chain_end
  * whatever happened; it then holds nothing. */
 struct chain {
