@@ -1,3 +1,53 @@
+/* Matrix product for CPU devices: one work-item a group, explicit vectors, register tiles, no barriers.
+ *
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])
+ *
+ * One of the two operands, the lane side, runs across vector lanes: B with lanes = columns of C, or A with
+ * lanes = rows of C (LANES_ALONG_M).  matmul_pack copies it into panels once; matmul_cpu then multiplies
+ * the other one, the row side, into them, element by element in its own layout.  "Row" below is an
+ * index of the row side and "lane" one of the lane side, whichever of i and j that is.
+ *
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; inc/args.h)
+ *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
+ *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
+ *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
+ *   bias[j]    bias[a.bias_offset + j*a.bias_col]
+ *   packed[b,panel,k,lane]   packed[((b*panels + panel)*a.k + k)*PANEL + lane], float, with
+ *              PANEL = LANES*LANE_VECTORS, panels = ceil(lanes/PANEL); lanes beyond the last one are 0.
+ *              b is 0 for the whole batch where the lane side's batch stride is 0.
+ *   Workspace: 4 * packed_batch * panels * PANEL * k bytes; packed_batch is 1 where that stride is 0, else
+ *   the batch.
+ *
+ * Arguments: matmul_pack(lane side, packed, matmul_args)
+ *            matmul_cpu(row side, packed, [bias], c, matmul_args)
+ *
+ *   macro           meaning                                          allowed         tested
+ *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types                F32 F16 BF16    each, and mixed
+ *   BIAS            whether there is a bias                          0, 1            both
+ *   LANES_ALONG_M   0: B is the lane side; 1: A is                   0, 1            both
+ *   ROW_UNIT        1: the row side's stride along k is 1 (a.a.col,  0, 1            both
+ *                   or a.b.row with LANES_ALONG_M); 0: any stride
+ *   LANES           floats a vector (inc/vector.h)                   4, 8, 16        all
+ *   LANE_VECTORS    vectors across a register tile                   1 and up        1 2 3
+ *   ROWS            rows of a register tile                          1 and up        4 8 12 13 14
+ *   TILES           register tiles of an item, one below the other   1 and up        1 8 12 16
+ *   DEPTH           steps of k between two tiles                     1 and up        64 128 256 512
+ *   PACK_DEPTH      steps of k that an item of matmul_pack copies    multiples of 16 64 256
+ * The accumulators, ROWS*LANE_VECTORS vectors, and LANE_VECTORS + 1 more must fit the registers: 12 x 2 of
+ * 16 lanes uses 27 of AVX-512's 32 (and its 12 row addresses nearly all general registers: 14 x 2 is
+ * no faster), 4 x 2 of 8 lanes suits AVX2's 16.
+ *
+ * NDRange, groups of one item:
+ *   matmul_pack   0 panels, 1 ceil(k/PACK_DEPTH), 2 packed_batch (none of it where k is 0)
+ *   matmul_cpu    0 panels, 1 ceil(rows/(ROWS*TILES)), 2 the batch
+ * Ownership: an item of matmul_cpu owns ROWS*TILES rows times PANEL lanes of C.  Panels are the fastest
+ * dimension, so that neighbouring items read the same rows, which by then lie in the level-2 cache.
+ * Private memory: 4*ROWS*TILES*PANEL bytes of sums (default with 16 lanes 12 KiB).  Local memory: none.
+ * Barriers: none.
+ * Accumulator: float, one chain of fma in rising k for each element whatever the geometry, so that neither
+ * the tile nor the side changes a bit of the result; then the bias; rounded once on storing.  k = 0
+ * gives the bias or +0.  There is no masked value; rows beyond the last one repeat it, and are not stored.
+ * Features: OpenCL C 1.2 only.  Devices with work-group hardware are better served by matmul_tile. */
 #include "inc/args.h"
 #include "inc/storage.h"
 #include "inc/vector.h"
@@ -30,7 +80,7 @@
 #define TILES 8
 #endif
 #ifndef DEPTH
-#define DEPTH 256
+#define DEPTH 512
 #endif
 #ifndef ROW_UNIT
 #define ROW_UNIT 0
@@ -39,9 +89,13 @@
 #define PACK_DEPTH 256
 #endif
 
-#ifndef UNROLL
-#define UNROLL 1
+#if BIAS != 0 && BIAS != 1 || LANES_ALONG_M != 0 && LANES_ALONG_M != 1 || ROW_UNIT != 0 && ROW_UNIT != 1
+#error "BIAS, LANES_ALONG_M and ROW_UNIT must be 0 or 1"
 #endif
+#if ROWS < 1 || LANE_VECTORS < 1 || TILES < 1 || DEPTH < 1 || PACK_DEPTH < 1
+#error "ROWS, LANE_VECTORS, TILES, DEPTH and PACK_DEPTH must be at least 1"
+#endif
+
 #define PANEL (LANES * LANE_VECTORS)
 #define BLOCK (ROWS * TILES)
 
@@ -53,31 +107,59 @@
 #define LANE_TYPE B_TYPE
 #endif
 
+/* How an operand is walked: element (index, k) lies at offset + b*batch + index*stride + k*k_stride. */
 typedef struct side {
-    long offset, batch, stride, k;
+    long offset, batch, stride, k_stride;
     int count;
 } side;
 
-static inline side lane_side(matmul_args a)
+static inline side lane_side(const private matmul_args *a)
 {
 #if LANES_ALONG_M
-    side s = { a.a.offset, a.a.batch, a.a.row, a.a.col, a.m };
+    side s = { a->a.offset, a->a.batch, a->a.row, a->a.col, a->m };
 #else
-    side s = { a.b.offset, a.b.batch, a.b.col, a.b.row, a.n };
+    side s = { a->b.offset, a->b.batch, a->b.col, a->b.row, a->n };
 #endif
     return s;
 }
 
-static inline side row_side(matmul_args a)
+static inline side row_side(const private matmul_args *a)
 {
 #if LANES_ALONG_M
-    side s = { a.b.offset, a.b.batch, a.b.col, a.b.row, a.n };
+    side s = { a->b.offset, a->b.batch, a->b.col, a->b.row, a->n };
 #else
-    side s = { a.a.offset, a.a.batch, a.a.row, a.a.col, a.m };
+    side s = { a->a.offset, a->a.batch, a->a.row, a->a.col, a->m };
 #endif
     return s;
 }
 
+/* The lanes of the lower, and of the upper, halves of two vectors in turn.  Not written as
+ * `.even = ` and `.odd = `: Oclgrind 21.10 with --uninitialized crashes on the shuffles with undefined lanes
+ * that Clang makes of them.  To be dropped with that version. */
+#if LANES == 16
+#define LOW_PAIRS 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH_PAIRS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES == 8
+#define LOW_PAIRS 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH_PAIRS 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define LOW_PAIRS 0, 4, 1, 5
+#define HIGH_PAIRS 2, 6, 3, 7
+#endif
+
+#ifdef __has_builtin
+#define HAS_BUILTIN(name) __has_builtin(name)
+#else
+#define HAS_BUILTIN(name) 0
+#endif
+#if HAS_BUILTIN(__builtin_shufflevector)
+#define PAIR(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#else
+#define PAIR(x, y, ...) shuffle2(x, y, (JOIN(uint, LANES))(__VA_ARGS__))
+#endif
+
+/* Transposes LANES vectors: each stage turns the bits of an element's (row, lane) number by one, so after
+ * log2(LANES) stages row and lane have changed places. */
 static inline void transpose(floatv *t)
 {
     floatv u[LANES];
@@ -86,10 +168,8 @@ static inline void transpose(floatv *t)
     for (int stage = 1; stage < LANES; stage *= 2) {
 #pragma unroll
         for (int i = 0; i < LANES / 2; i++) {
-            u[2 * i].even = t[i].lo;
-            u[2 * i].odd = t[i + LANES / 2].lo;
-            u[2 * i + 1].even = t[i].hi;
-            u[2 * i + 1].odd = t[i + LANES / 2].hi;
+            u[2 * i] = PAIR(t[i], t[i + LANES / 2], LOW_PAIRS);
+            u[2 * i + 1] = PAIR(t[i], t[i + LANES / 2], HIGH_PAIRS);
         }
 #pragma unroll
         for (int i = 0; i < LANES; i++)
@@ -97,12 +177,14 @@ static inline void transpose(floatv *t)
     }
 }
 
+/* Source and panels meet in three ways: the source has neighbouring lanes (copy vectors), or neighbouring
+ * k (transpose squares), or neither; the last loop also takes what is left of k and the last lanes. */
 kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global float *packed, matmul_args a)
 {
     if (a.batch == 0)
         return;
 
-    const side s = lane_side(a);
+    const side s = lane_side(&a);
     const long panel = get_group_id(0);
     const long batch = get_group_id(2);
     const int from = (int)get_group_id(1) * PACK_DEPTH;
@@ -113,13 +195,13 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global float *p
         const int first = (int)panel * PANEL + v * LANES;
         const int lanes = clamp(s.count - first, 0, LANES);
         const global ELEMENT(LANE_TYPE) *in = source + s.offset + batch * s.batch + first * s.stride;
-        global float *out = packed + (batch * panels + panel) * a.k * PANEL + v * LANES;
+        global float *out = packed + a.packed_offset + (batch * panels + panel) * a.k * PANEL + v * LANES;
         int k = from;
 
         if (lanes == LANES && s.stride == 1) {
             for (; k < to; k++)
-                VSTORE(LOADV(LANE_TYPE, in, k * s.k), 0, out + (long)k * PANEL);
-        } else if (lanes == LANES && s.k == 1) {
+                VSTORE(LOADV(LANE_TYPE, in, k * s.k_stride), 0, out + (long)k * PANEL);
+        } else if (lanes == LANES && s.k_stride == 1) {
             for (; k + LANES <= to; k += LANES) {
                 floatv t[LANES];
 
@@ -134,11 +216,12 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global float *p
         }
         for (; k < to; k++)
             for (int i = 0; i < LANES; i++)
-                out[(long)k * PANEL + i] = i < lanes ? LOAD(LANE_TYPE, in, i * s.stride + k * s.k) : 0.0f;
+                out[(long)k * PANEL + i] = i < lanes ? LOAD(LANE_TYPE, in, i * s.stride + k * s.k_stride) : 0.0f;
     }
 }
 
-/* Stores up to LANES rows of one vector each. */
+/* Stores a square of up to LANES rows of one vector each, the vectors LANE_VECTORS apart in `state`: by
+ * vectors where C runs along the lanes, transposed where it runs along the rows, else one by one. */
 static void store_square(const private floatv *state, global ELEMENT(C_TYPE) *out, long row_step,
                          long lane_step, int rows, int lanes)
 {
@@ -173,16 +256,17 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
     if (a.batch == 0)
         return;
 
-    const side rows = row_side(a), lanes = lane_side(a);
+    const side rows = row_side(&a), lanes = lane_side(&a);
     const long panel = get_group_id(0), batch = get_group_id(2);
     const long panels = (lanes.count + PANEL - 1) / PANEL;
     const int row0 = (int)get_group_id(1) * BLOCK;
     const int lane0 = (int)panel * PANEL;
     const int row_count = min(BLOCK, rows.count - row0);
     const int lane_count = min(PANEL, lanes.count - lane0);
-    const long row_k = ROW_UNIT ? 1 : rows.k;
+    const long row_k = ROW_UNIT ? 1 : rows.k_stride;
     const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch;
-    const global float *side_panel = packed + ((lanes.batch ? batch * panels : 0) + panel) * a.k * PANEL;
+    const global float *side_panel = packed + a.packed_offset + ((lanes.batch ? batch * panels : 0) + panel) * a.k * PANEL;
+    /* The sums, between blocks of k and until they are stored: float, whatever C holds. */
     floatv state[BLOCK * LANE_VECTORS];
 
     for (int i = 0; i < (a.k ? 0 : BLOCK * LANE_VECTORS); i++)
@@ -198,12 +282,12 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
 
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
+                /* Repeating the last row keeps the products free of conditions. */
                 p[r] = in + min(row0 + t + r, rows.count - 1) * rows.stride + k0 * row_k;
 #pragma unroll
                 for (int v = 0; v < LANE_VECTORS; v++)
                     acc[r][v] = k0 ? sum[r * LANE_VECTORS + v] : (floatv)0.0f;
             }
-#pragma unroll UNROLL
             for (int k = 0; k < depth; k++) {
                 floatv y[LANE_VECTORS];
 
