@@ -162,8 +162,7 @@ static void weight_of(const clattn_mha_args *args, enum mha_weight weight, clatt
     case WEIGHT_Q: *w = args->w_q, *b = args->b_q; break;
     case WEIGHT_K: *w = args->w_k, *b = args->b_k; break;
     case WEIGHT_V: *w = args->w_v, *b = args->b_v; break;
-    case WEIGHT_IN:
-    case WEIGHTS_IN: *w = args->w_in, *b = args->b_in; break;
+    case WEIGHT_IN: *w = args->w_in, *b = args->b_in; break;
     }
 }
 
@@ -254,7 +253,7 @@ static clattn_status check_outputs(struct mha_plan *plan, const struct chain *ch
         bool wanted;
     } optional[] = {
         {&args->context, "context", desc->cross},
-        {&args->context_value, "context_value", desc->cross && desc->d_context_value != desc->d_context},
+        {&args->context_value, "context_value", plan->problem.separate_values},
         {&args->w_in, "w_in", desc->packed_weights},
         {&args->b_in, "b_in", desc->packed_weights && desc->bias_in},
         {&args->w_q, "w_q", !desc->packed_weights},

@@ -9,7 +9,7 @@
 enum mha_source { SOURCE_X, SOURCE_CONTEXT, SOURCE_CONTEXT_VALUE };
 
 /* Which weight and bias a projection multiplies by. */
-enum mha_weight { WEIGHT_IN, WEIGHT_Q, WEIGHT_K, WEIGHT_V, WEIGHTS_IN };
+enum mha_weight { WEIGHT_IN, WEIGHT_Q, WEIGHT_K, WEIGHT_V };
 
 #define MHA_PROJECTIONS 3
 
@@ -25,6 +25,8 @@ struct mha_projection {
 struct mha_problem {
     clattn_mha_desc desc; /* normalised, zeros replaced by what they mean */
     size_t inner, inner_kv;
+    bool separate_values; /* values come from an array of their own, */
+    size_t d_values;      /* with that many columns */
     size_t projections;
     struct mha_projection projection[MHA_PROJECTIONS];
     clattn_attention_desc attention;

@@ -1,6 +1,7 @@
 /* From a multi-head attention's description to the products and the attention that it is made of. */
 #include <string.h>
 
+#include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
 #include "nn/mha.h"
@@ -30,8 +31,9 @@ static bool is_flag(int32_t value)
 }
 
 /* Replaces zeros by what they mean and checks what the parts' own checks do not see. */
-static clattn_status complete(clattn_mha_desc *desc, const char **reason)
+static clattn_status complete(struct mha_problem *problem, const char **reason)
 {
+    clattn_mha_desc *desc = &problem->desc;
     *reason = "a flag is neither 0 nor 1, an enum is unknown, or reserved is not 0";
     if (desc->direction != CLATTN_FORWARD || !is_flag(desc->cross) || !is_flag(desc->packed_weights) ||
         !is_flag(desc->bias_in) || !is_flag(desc->bias_out) || desc->weights < CLATTN_WEIGHTS_NONE ||
@@ -63,16 +65,17 @@ static clattn_status complete(clattn_mha_desc *desc, const char **reason)
     }
     if (!desc->d_context)
         desc->d_context = desc->d_model;
-    if (!desc->d_context_value)
-        desc->d_context_value = desc->d_context;
+    /* Left as it is given: it tells whether there is an array of its own. */
+    problem->separate_values = desc->d_context_value != 0;
+    problem->d_values = problem->separate_values ? desc->d_context_value : desc->d_context;
     *reason = "packed weights need kv_heads = heads and d_context = d_context_value = d_model";
     if (desc->packed_weights && (desc->kv_heads != desc->heads || desc->d_context != desc->d_model ||
-                                 desc->d_context_value != desc->d_model))
+                                 problem->d_values != desc->d_model))
         return CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "a size is 2^31 or more";
     size_t inner;
     if (desc->batch >= SIZE_LIMIT || desc->query_length >= SIZE_LIMIT || desc->key_length >= SIZE_LIMIT ||
-        desc->d_model >= SIZE_LIMIT || desc->d_context >= SIZE_LIMIT || desc->d_context_value >= SIZE_LIMIT ||
+        desc->d_model >= SIZE_LIMIT || desc->d_context >= SIZE_LIMIT || problem->d_values >= SIZE_LIMIT ||
         !size_mul(desc->heads, desc->head_size, &inner) || inner >= SIZE_LIMIT / 4)
         return CLATTN_ERROR_OVERFLOW;
     return CLATTN_SUCCESS;
@@ -137,15 +140,15 @@ static void compose_projections(struct mha_problem *problem, size_t query_stride
 {
     const clattn_mha_desc *d = &problem->desc;
     enum mha_source key_source = d->cross ? SOURCE_CONTEXT : SOURCE_X;
-    enum mha_source value_source = !d->cross                            ? SOURCE_X
-                                   : d->d_context_value == d->d_context ? SOURCE_CONTEXT
-                                                                        : SOURCE_CONTEXT_VALUE;
+    enum mha_source value_source = !d->cross                  ? SOURCE_X
+                                   : problem->separate_values ? SOURCE_CONTEXT_VALUE
+                                                              : SOURCE_CONTEXT;
     clattn_layout x = rows_of(d->batch, d->query_length, d->d_model, d->d_model);
     clattn_layout context = rows_of(d->batch, d->key_length, d->d_context, d->d_context);
-    clattn_layout context_value = rows_of(d->batch, d->key_length, d->d_context_value, d->d_context_value);
+    clattn_layout context_value = rows_of(d->batch, d->key_length, problem->d_values, problem->d_values);
     struct mha_projection *p;
     if (d->packed_weights && !d->cross) {
-        p = add(problem, SOURCE_X, WEIGHTS_IN, problem->query);
+        p = add(problem, SOURCE_X, WEIGHT_IN, problem->query);
         p->desc = linear(x, rows_of(d->batch, d->query_length, 3 * problem->inner, query_stride), d->bias_in);
         return;
     }
@@ -195,7 +198,8 @@ clattn_status mha_problem_read(const clattn_mha_desc *given, struct mha_problem 
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_mha_desc ever had";
     TRY(struct_read(d, sizeof *d, sizeof *d, given));
-    TRY(complete(d, reason));
+    TRY(complete(problem, reason));
+    layout_normalise(&d->mask);
     problem->inner = d->heads * d->head_size;
     problem->inner_kv = d->kv_heads * d->head_size;
     /* Self-attention keeps queries, keys and values of a token next to each other: one product can write

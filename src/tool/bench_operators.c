@@ -9,9 +9,12 @@ typedef struct bench_options {
 } bench_options;
 
 #define FIELD(name) offsetof(bench_options, name)
-#define SHAPE_ROW(numbers, text) {"--shape", OPTION_SIZES, FIELD(shape), text, "the sizes", true, numbers, NULL}
-#define COMMON_ROWS                                                                                             \
-    OPTION_ROW_DTYPE(bench_options), OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options),        \
+#define SHAPE_ROW(numbers, text)                                                      \
+    {                                                                                 \
+        "--shape", OPTION_SIZES, FIELD(shape), text, "the sizes", true, numbers, NULL \
+    }
+#define COMMON_ROWS                                                                                      \
+    OPTION_ROW_DTYPE(bench_options), OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options), \
         OPTION_ROW_REPEAT(bench_options), OPTION_ROW_JSON(bench_options), OPTION_ROW_END
 
 static double bytes_of(const host_array *array)
@@ -20,8 +23,8 @@ static double bytes_of(const host_array *array)
 }
 
 /* Parses, and opens the device; OPTIONS_RUN in *outcome means that both are done. */
-static int begin(const option_table *table, int argc, char **argv, bench_options *options, tool_device *device,
-                 bool *go_on)
+static int begin(const option_table *table, int argc, char **argv, bench_options *options,
+                 tool_device *device, bool *go_on)
 {
     option_outcome outcome = options_parse(table, argc, argv, options);
     *go_on = false;
@@ -42,7 +45,8 @@ int bench_attention(int argc, char **argv)
     };
     static const option_table table = {
         .command = "bench attention",
-        .summary = "Times attention.  Counts 2 B HQ (D + DV) operations for each attended pair of query and key.",
+        .summary =
+            "Times attention.  Counts 2 B HQ (D + DV) operations for each attended pair of query and key.",
         .rows = rows,
     };
     bench_options options = {0};
@@ -125,8 +129,9 @@ int bench_softmax(int argc, char **argv)
     static const option_row rows[] = {SHAPE_ROW(2, "R,C"), COMMON_ROWS};
     static const option_table table = {
         .command = "bench softmax",
-        .summary = "Times softmax over the last dimension of (R, C).  Counts 5 R C operations: scale, maximum, "
-                   "difference, sum, quotient.",
+        .summary =
+            "Times softmax over the last dimension of (R, C).  Counts 5 R C operations: scale, maximum, "
+            "difference, sum, quotient.",
         .rows = rows,
     };
     bench_options options = {0};
@@ -145,7 +150,8 @@ int bench_softmax(int argc, char **argv)
             .bytes = 2.0 * bytes_of(&problem.x),
         };
         clattn_status made = job_softmax(&device, &problem, options.solver, &job);
-        status = bench_finish(&device, made, &job, "softmax", 2, options.shape, &work, options.repeat, options.json);
+        status = bench_finish(&device, made, &job, "softmax", 2, options.shape, &work, options.repeat,
+                              options.json);
     }
     softmax_release(&problem);
     device_close(&device);
@@ -161,7 +167,8 @@ int bench_mha(int argc, char **argv)
     };
     static const option_table table = {
         .command = "bench mha",
-        .summary = "Times multi-head self-attention with biases: four projections and the attention between them.",
+        .summary =
+            "Times multi-head self-attention with biases: four projections and the attention between them.",
         .rows = rows,
     };
     bench_options options = {0};
@@ -192,7 +199,8 @@ int bench_mha(int argc, char **argv)
     if (status == TOOL_DONE) {
         double pairs = attention_pairs(s[1], s[1], options.causal, options.align);
         bench_work work = {
-            .flops = 8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d + 4.0 * (double)s[0] * pairs * (double)d,
+            .flops = 8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d +
+                     4.0 * (double)s[0] * pairs * (double)d,
             .bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.w_in) + bytes_of(&problem.b_in) +
                      bytes_of(&problem.w_o) + bytes_of(&problem.b_o),
         };

@@ -1,8 +1,8 @@
 /* clattn bench startup: how long a new process takes to its first attention result.
  *
- * Each measurement is this program run anew, for a driver keeps state in its process.  The child is told by an
- * environment of its own where to cache, so that "empty" and "warm" mean the same for the library and for the
- * drivers that are known to keep a cache themselves; the user's caches are neither read nor changed. */
+ * Each measurement is this program run anew, for a driver keeps state in its process.  The child is told by
+ * an environment of its own where to cache, so that "empty" and "warm" mean the same for the library and for
+ * the drivers that are known to keep a cache themselves; the user's caches are neither read nor changed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +23,12 @@ typedef struct startup_options {
 #define FOLDER_BYTES 64
 
 static const option_row rows[] = {
-    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "the sizes; default 1,8,8,128,128,64,64", false,
-     7, NULL},
+    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "the sizes; default 1,8,8,128,128,64,64",
+     false, 7, NULL},
     OPTION_ROW_SOLVER(startup_options),
     OPTION_ROW_DEVICE(startup_options),
-    {"--repeat", OPTION_COUNT, FIELD(repeat), "N", "processes of each kind; default 3, at most 100", false, 0, NULL},
+    {"--repeat", OPTION_COUNT, FIELD(repeat), "N", "processes of each kind; default 3, at most 100", false, 0,
+     NULL},
     OPTION_ROW_JSON(startup_options),
     {"--child", OPTION_FLAG, FIELD(child), NULL, NULL, false, 0, NULL},
     OPTION_ROW_END,
@@ -35,8 +36,9 @@ static const option_row rows[] = {
 
 static const option_table table = {
     .command = "bench startup",
-    .summary = "Times the first attention of a new process, from creating the context to the result on the host,\n"
-               "with empty caches and with warm ones, and both processes from start to end.",
+    .summary =
+        "Times the first attention of a new process, from creating the context to the result on the host,\n"
+        "with empty caches and with warm ones, and both processes from start to end.",
     .rows = rows,
 };
 
@@ -124,7 +126,8 @@ static int start_child(const startup_options *options, const char *folder, child
     if (!os_run_self(arguments, settings, output, sizeof output, &exit_status, &result->process_seconds))
         return complain(TOOL_FAILED, "bench startup: this program could not be run anew");
     if (exit_status != TOOL_DONE) {
-        /* A child that exits by itself has told why on stderr, which is the error line of this process, too. */
+        /* A child that exits by itself has told why on stderr, which is the error line of this process, too.
+         */
         if (exit_status < 128)
             complain_no_more();
         return complain(exit_status < 128 ? exit_status : TOOL_FAILED,
@@ -164,7 +167,8 @@ static int measure_pair(const startup_options *options, size_t i, startup_times 
     return status;
 }
 
-static int print_times(const startup_options *options, startup_times *times, size_t count, const json_t *child)
+static int print_times(const startup_options *options, startup_times *times, size_t count,
+                       const json_t *child)
 {
     timing empty = timing_reduce(times->empty, count), warm = timing_reduce(times->warm, count);
     timing empty_process = timing_reduce(times->empty_process, count);

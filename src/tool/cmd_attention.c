@@ -26,7 +26,8 @@ static const option_row rows[] = {
     OPTION_ROW_CAUSAL(attention_options),
     OPTION_ROW_ALIGN(attention_options),
     {"--scale", OPTION_FLOAT, FIELD(scale), "X", "multiply scores by X; default 1/sqrt(d_k)", false, 0, NULL},
-    {"--lse", OPTION_TEXT, FIELD(lse), "OUT.npy", "write the log-sum-exp (batch, heads, S_q) too", false, 0, NULL},
+    {"--lse", OPTION_TEXT, FIELD(lse), "OUT.npy", "write the log-sum-exp (batch, heads, S_q) too", false, 0,
+     NULL},
     OPTION_ROW_DTYPE(attention_options),
     OPTION_ROW_SOLVER(attention_options),
     OPTION_ROW_DEVICE(attention_options),
@@ -102,8 +103,8 @@ static int deliver(const attention_options *options, const attention_problem *pr
     if (status == TOOL_DONE && options->lse != NULL)
         status = host_store(options->lse, lse);
     if (status == TOOL_DONE && options->verify)
-        status = verify_attention(problem, output->memory, options->lse != NULL ? lse->memory : NULL, &verdict,
-                                  &lse_verdict);
+        status = verify_attention(problem, output->memory, options->lse != NULL ? lse->memory : NULL,
+                                  &verdict, &lse_verdict);
     if (status != TOOL_DONE)
         return status;
 

@@ -35,7 +35,8 @@ int cmd_bench(int argc, char **argv)
     if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))
         return help();
     if (argc == 0)
-        return complain(TOOL_BAD_INPUT, "bench: missing argument, expected attention, matmul, softmax, mha or startup");
+        return complain(TOOL_BAD_INPUT,
+                        "bench: missing argument, expected attention, matmul, softmax, mha or startup");
     for (size_t i = 0; i < BENCHES; i++) {
         if (strcmp(argv[0], benches[i].name) != 0)
             continue;
@@ -43,11 +44,13 @@ int cmd_bench(int argc, char **argv)
             return complain(TOOL_BAD_INPUT, "bench: %s is not supported yet", argv[0]);
         return benches[i].run(argc - 1, argv + 1);
     }
-    return complain(TOOL_BAD_INPUT, "bench: unknown operator '%s', expected attention, matmul, softmax, mha or startup",
+    return complain(TOOL_BAD_INPUT,
+                    "bench: unknown operator '%s', expected attention, matmul, softmax, mha or startup",
                     argv[0]);
 }
 
-int bench_array(host_array *array, const char *name, int32_t rank, const size_t *extent, uint64_t seed, float limit)
+int bench_array(host_array *array, const char *name, int32_t rank, const size_t *extent, uint64_t seed,
+                float limit)
 {
     int status = host_allocate(CLATTN_F32, rank, extent, name, array);
     if (status == TOOL_DONE)

@@ -90,13 +90,15 @@ static bool visit(void *user, const char *name, uint64_t bytes, int64_t changed)
 
 static int walk_folder(const cache_options *options, const char *folder)
 {
-    cache_walk walk = {.folder = folder, .json = options->json, .clear = strcmp(options->action, "clear") == 0};
+    cache_walk walk = {
+        .folder = folder, .json = options->json, .clear = strcmp(options->action, "clear") == 0};
     tool_report report;
     walk.entries = json_array();
     if (!os_list_folder(folder, visit, &walk))
         complain(TOOL_FAILED, "%s: cannot be read, expected the folder of the cache", folder);
     else if (walk.failed)
-        complain(TOOL_FAILED, walk.clear ? "%s: not every entry could be removed" : "%s: out of memory", folder);
+        complain(TOOL_FAILED, walk.clear ? "%s: not every entry could be removed" : "%s: out of memory",
+                 folder);
     else {
         report_begin(&report);
         report_text(&report, "path", folder);
@@ -128,14 +130,16 @@ int cmd_cache(int argc, char **argv)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     if (strcmp(options.action, "path") != 0 && strcmp(options.action, "list") != 0 &&
         strcmp(options.action, "clear") != 0)
-        return complain(TOOL_BAD_INPUT, "cache: unknown action '%s', expected path, list or clear", options.action);
+        return complain(TOOL_BAD_INPUT, "cache: unknown action '%s', expected path, list or clear",
+                        options.action);
     int status = device_open(options.device, &device);
     if (status != TOOL_DONE)
         return status;
     const char *reason = NULL;
     const char *folder = clattn_context_cache_dir(device.context, &reason);
     if (folder == NULL)
-        status = complain(TOOL_FAILED, "the cache is off: %s", reason != NULL ? reason : "for an unknown reason");
+        status =
+            complain(TOOL_FAILED, "the cache is off: %s", reason != NULL ? reason : "for an unknown reason");
     else if (strcmp(options.action, "path") == 0)
         status = print_path(&options, folder);
     else

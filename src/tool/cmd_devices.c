@@ -20,46 +20,37 @@ static const option_table table = {
 static const char *class_name(int32_t device_class)
 {
     switch (device_class) {
-    case CLATTN_DEVICE_GPU:
-        return "gpu";
-    case CLATTN_DEVICE_ACCELERATOR:
-        return "accelerator";
-    case CLATTN_DEVICE_CPU:
-        return "cpu";
-    case CLATTN_DEVICE_POCL:
-        return "pocl";
-    case CLATTN_DEVICE_SOFTWARE:
-        return "software";
-    default:
-        return "unknown";
+    case CLATTN_DEVICE_GPU: return "gpu";
+    case CLATTN_DEVICE_ACCELERATOR: return "accelerator";
+    case CLATTN_DEVICE_CPU: return "cpu";
+    case CLATTN_DEVICE_POCL: return "pocl";
+    case CLATTN_DEVICE_SOFTWARE: return "software";
+    default: return "unknown";
     }
 }
 
 static const char *local_name(int32_t kind)
 {
     switch (kind) {
-    case CLATTN_LOCAL_DEDICATED:
-        return "dedicated";
-    case CLATTN_LOCAL_EMULATED:
-        return "emulated";
-    default:
-        return "none";
+    case CLATTN_LOCAL_DEDICATED: return "dedicated";
+    case CLATTN_LOCAL_EMULATED: return "emulated";
+    default: return "none";
     }
 }
 
 static json_t *device_object(size_t index, const clattn_device_info *info)
 {
-    return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:b, s:b, s:b, s:b}",
-                     "index", (json_int_t)index, "class", class_name(info->device_class), "name",
-                     json_text(info->name), "platform", json_text(info->platform), "vendor",
-                     json_text(info->vendor), "driver", json_text(info->driver), "version",
-                     json_text(info->version), "compute_units", (json_int_t)info->compute_units, "clock_mhz",
-                     (json_int_t)info->clock_mhz, "global_memory", (json_int_t)info->global_memory,
-                     "max_allocation", (json_int_t)info->max_allocation, "local_memory",
-                     (json_int_t)info->local_memory, "local_memory_kind", local_name(info->local_memory_kind),
-                     "max_work_group", (json_int_t)info->max_work_group, "sub_group",
-                     (json_int_t)info->sub_group, "fp16", info->has_fp16, "fp64", info->has_fp64,
-                     "sub_groups", info->has_sub_groups, "unified_memory", info->unified_memory);
+    return json_pack(
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:b, s:b, s:b, s:b}",
+        "index", (json_int_t)index, "class", class_name(info->device_class), "name", json_text(info->name),
+        "platform", json_text(info->platform), "vendor", json_text(info->vendor), "driver",
+        json_text(info->driver), "version", json_text(info->version), "compute_units",
+        (json_int_t)info->compute_units, "clock_mhz", (json_int_t)info->clock_mhz, "global_memory",
+        (json_int_t)info->global_memory, "max_allocation", (json_int_t)info->max_allocation, "local_memory",
+        (json_int_t)info->local_memory, "local_memory_kind", local_name(info->local_memory_kind),
+        "max_work_group", (json_int_t)info->max_work_group, "sub_group", (json_int_t)info->sub_group, "fp16",
+        info->has_fp16, "fp64", info->has_fp64, "sub_groups", info->has_sub_groups, "unified_memory",
+        info->unified_memory);
 }
 
 static int print_as_json(const clattn_devices *devices)
@@ -118,8 +109,8 @@ static void print_as_table(const clattn_devices *devices)
         clattn_device_info info = {.size = sizeof info};
         if (clattn_devices_info(devices, i, &info) != CLATTN_SUCCESS)
             continue;
-        printf("%5zu  %-11s  %-*.64s  %-*.64s  %-*.64s  %5u", i, class_name(info.device_class), name, info.name,
-               platform, info.platform, driver, info.driver, info.compute_units);
+        printf("%5zu  %-11s  %-*.64s  %-*.64s  %-*.64s  %5u", i, class_name(info.device_class), name,
+               info.name, platform, info.platform, driver, info.driver, info.compute_units);
         print_bytes(info.global_memory);
         print_bytes(info.local_memory);
         printf("  %-9s  %-4s  %s\n", local_name(info.local_memory_kind), info.has_fp16 ? "yes" : "no",

@@ -32,11 +32,12 @@ static const option_row rows[] = {
     OPTION_ROW_ALIGN(mha_options),
     {"--mask", OPTION_TEXT, FIELD(mask), "M.npy",
      "(batch, heads, S_q, S_k), each may be 1: bool (true = attend) or float32 (added)", false, 0, NULL},
-    {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply scores by S; default 1/sqrt(head size)", false, 0, NULL},
+    {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply scores by S; default 1/sqrt(head size)", false, 0,
+     NULL},
     {"--attention-weights", OPTION_TEXT, FIELD(attention_weights), "OUT.npy",
      "write the probabilities (batch, heads, S_q, S_k) too", false, 0, NULL},
-    {"--average", OPTION_FLAG, FIELD(average), NULL, "their mean over the heads (batch, S_q, S_k) instead", false,
-     0, NULL},
+    {"--average", OPTION_FLAG, FIELD(average), NULL, "their mean over the heads (batch, S_q, S_k) instead",
+     false, 0, NULL},
     OPTION_ROW_SOLVER(mha_options),
     OPTION_ROW_DEVICE(mha_options),
     OPTION_ROW_REPEAT(mha_options),
@@ -47,7 +48,8 @@ static const option_row rows[] = {
 
 static const option_table table = {
     .command = "mha",
-    .summary = "Multi-head attention with weights named as in the state dict of PyTorch's nn.MultiheadAttention.",
+    .summary =
+        "Multi-head attention with weights named as in the state dict of PyTorch's nn.MultiheadAttention.",
     .rows = rows,
 };
 
@@ -59,8 +61,8 @@ typedef struct tensor_labels {
 } tensor_labels;
 
 /* Copies one tensor; an absent one stays absent.  A copy, because the file promises no alignment. */
-static int take_tensor(const clattn_safetensors *file, const char *path, const char *name, tensor_labels *labels,
-                       host_array *array)
+static int take_tensor(const clattn_safetensors *file, const char *path, const char *name,
+                       tensor_labels *labels, host_array *array)
 {
     clattn_host_tensor tensor;
     clattn_io_error error;
@@ -84,24 +86,31 @@ static int check_names(const clattn_safetensors *file, const char *path, const m
     bool k = host_present(&problem->w_k), v = host_present(&problem->w_v);
     clattn_host_tensor tensor;
     if (packed && (q || k || v))
-        return complain(TOOL_BAD_INPUT, "%s: has both in_proj_weight and q_proj_weight, k_proj_weight or "
-                                        "v_proj_weight, expected one of the two sets", path);
+        return complain(TOOL_BAD_INPUT,
+                        "%s: has both in_proj_weight and q_proj_weight, k_proj_weight or "
+                        "v_proj_weight, expected one of the two sets",
+                        path);
     if (!packed && !(q && k && v))
-        return complain(TOOL_BAD_INPUT, "%s: has no tensor %s, expected in_proj_weight, or q_proj_weight, "
-                                        "k_proj_weight and v_proj_weight", path,
+        return complain(TOOL_BAD_INPUT,
+                        "%s: has no tensor %s, expected in_proj_weight, or q_proj_weight, "
+                        "k_proj_weight and v_proj_weight",
+                        path,
                         !(q || k || v) ? "in_proj_weight"
                         : !q           ? "q_proj_weight"
                         : !k           ? "k_proj_weight"
                                        : "v_proj_weight");
     if (!host_present(&problem->w_o))
-        return complain(TOOL_BAD_INPUT, "%s: has no tensor out_proj.weight, expected (d_model, d_model)", path);
+        return complain(TOOL_BAD_INPUT, "%s: has no tensor out_proj.weight, expected (d_model, d_model)",
+                        path);
     /* nn.MultiheadAttention(add_bias_kv=True): leaving these out would be a wrong answer. */
     if (clattn_safetensors_find(file, "bias_k", &tensor, NULL) != CLATTN_SUCCESS ||
         tensor.dtype != CLATTN_DTYPE_NONE ||
         clattn_safetensors_find(file, "bias_v", &tensor, NULL) != CLATTN_SUCCESS ||
         tensor.dtype != CLATTN_DTYPE_NONE)
-        return complain(TOOL_BAD_INPUT, "%s: has the tensors bias_k and bias_v (add_bias_kv), which are not "
-                                        "supported", path);
+        return complain(TOOL_BAD_INPUT,
+                        "%s: has the tensors bias_k and bias_v (add_bias_kv), which are not "
+                        "supported",
+                        path);
     return TOOL_DONE;
 }
 
@@ -112,14 +121,16 @@ static int load_weights(const mha_options *options, tensor_labels *labels, mha_p
     clattn_io_error error;
     clattn_status opened = clattn_safetensors_open(path, &file, &error);
     if (opened != CLATTN_SUCCESS)
-        return complain(opened == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s", error.message);
+        return complain(opened == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s",
+                        error.message);
 
     const struct {
         const char *name;
         host_array *array;
     } wanted[TENSORS] = {
-        {"in_proj_weight", &problem->w_in}, {"q_proj_weight", &problem->w_q},   {"k_proj_weight", &problem->w_k},
-        {"v_proj_weight", &problem->w_v},   {"in_proj_bias", &problem->b_in},   {"out_proj.weight", &problem->w_o},
+        {"in_proj_weight", &problem->w_in}, {"q_proj_weight", &problem->w_q},
+        {"k_proj_weight", &problem->w_k},   {"v_proj_weight", &problem->w_v},
+        {"in_proj_bias", &problem->b_in},   {"out_proj.weight", &problem->w_o},
         {"out_proj.bias", &problem->b_o},
     };
     int status = TOOL_DONE;
@@ -165,9 +176,10 @@ static int allocate_outputs(const mha_options *options, const mha_problem *probl
     if (status != TOOL_DONE || options->attention_weights == NULL)
         return status;
     if (options->average)
-        return host_allocate(CLATTN_F32, 3, (size_t[]){x[0], x[1], keys}, options->attention_weights, weights);
-    return host_allocate(CLATTN_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys}, options->attention_weights,
-                         weights);
+        return host_allocate(CLATTN_F32, 3, (size_t[]){x[0], x[1], keys}, options->attention_weights,
+                             weights);
+    return host_allocate(CLATTN_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys},
+                         options->attention_weights, weights);
 }
 
 static int compute(const tool_job *job, const mha_options *options, timing *times, host_array *output,

@@ -78,7 +78,8 @@ int cmd_softmax(int argc, char **argv)
     if (status == TOOL_DONE)
         status = softmax_check(&problem);
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, problem.x.tensor.rank, problem.x.tensor.extent, options.output, &output);
+        status = host_allocate(CLATTN_F32, problem.x.tensor.rank, problem.x.tensor.extent, options.output,
+                               &output);
     if (status == TOOL_DONE)
         status = device_open(options.device, &device);
     if (status != TOOL_DONE)

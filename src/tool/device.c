@@ -39,13 +39,10 @@ int exit_status_of(clattn_status status)
     case CLATTN_ERROR_INVALID_LAYOUT:
     case CLATTN_ERROR_OVERFLOW:
     case CLATTN_ERROR_FORMAT:
-    case CLATTN_ERROR_UNSUPPORTED:
-        return TOOL_BAD_INPUT;
+    case CLATTN_ERROR_UNSUPPORTED: return TOOL_BAD_INPUT;
     case CLATTN_ERROR_NO_OPENCL:
-    case CLATTN_ERROR_NO_DEVICE:
-        return TOOL_NO_DEVICE;
-    default:
-        return TOOL_FAILED;
+    case CLATTN_ERROR_NO_DEVICE: return TOOL_NO_DEVICE;
+    default: return TOOL_FAILED;
     }
 }
 
@@ -64,7 +61,8 @@ int device_failed(const tool_device *device, clattn_status status, const char *w
 {
     char text[1024];
     device_message(device, status, text, sizeof text);
-    return complain(exit_status_of(status), "%s%s%s", what != NULL ? what : "", what != NULL ? ": " : "", text);
+    return complain(exit_status_of(status), "%s%s%s", what != NULL ? what : "", what != NULL ? ": " : "",
+                    text);
 }
 
 int device_open(const char *spec, tool_device *device)
@@ -95,7 +93,8 @@ void device_close(tool_device *device)
 static clattn_status opencl_failed(tool_device *device, const char *call, cl_int code)
 {
     snprintf(device->message, sizeof device->message, "%s failed with OpenCL error %d", call, (int)code);
-    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY
+    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES ||
+                   code == CL_OUT_OF_HOST_MEMORY
                ? CLATTN_ERROR_OUT_OF_MEMORY
                : CLATTN_ERROR_OPENCL;
 }

@@ -11,7 +11,7 @@ typedef struct tool_device {
     clattn_context *context;
     cl_command_queue queue; /* the context's */
     clattn_device_info info;
-    char message[256];      /* of a failed OpenCL call of the command's own; otherwise empty */
+    char message[256]; /* of a failed OpenCL call of the command's own; otherwise empty */
 } tool_device;
 
 /* `spec` NULL: the environment's choice, or the best.  On failure the exit status of "no usable device". */

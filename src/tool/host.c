@@ -12,7 +12,8 @@ int host_load(const char *path, host_array *array)
     *array = (host_array){.name = path};
     clattn_status status = clattn_npy_open(path, &array->file, &error);
     if (status != CLATTN_SUCCESS)
-        return complain(status == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s", error.message);
+        return complain(status == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s",
+                        error.message);
     array->tensor = clattn_npy_tensor(array->file);
     return TOOL_DONE;
 }
@@ -51,8 +52,9 @@ int host_expect_dtype(const host_array *array, clattn_dtype dtype)
         return TOOL_DONE;
     clattn_dtype found = (clattn_dtype)array->tensor.dtype;
     bool later = found == CLATTN_F16 || found == CLATTN_BF16;
-    return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %s%s", array->name, clattn_dtype_name(found),
-                    clattn_dtype_name(dtype), later ? " (16-bit types are not supported yet)" : "");
+    return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %s%s", array->name,
+                    clattn_dtype_name(found), clattn_dtype_name(dtype),
+                    later ? " (16-bit types are not supported yet)" : "");
 }
 
 int host_expect_rank(const host_array *array, int32_t rank, const char *shape)
@@ -60,16 +62,17 @@ int host_expect_rank(const host_array *array, int32_t rank, const char *shape)
     if (array->tensor.rank == rank)
         return TOOL_DONE;
     return complain(TOOL_BAD_INPUT, "%s: shape %s has %d dimension%s, expected %d: %s", array->name,
-                    shape_of(&array->tensor).text, (int)array->tensor.rank, array->tensor.rank == 1 ? "" : "s",
-                    (int)rank, shape);
+                    shape_of(&array->tensor).text, (int)array->tensor.rank,
+                    array->tensor.rank == 1 ? "" : "s", (int)rank, shape);
 }
 
 int host_expect_mask(const host_array *mask, int32_t rank, const size_t *extent)
 {
     const clattn_host_tensor *tensor = &mask->tensor;
     if (tensor->dtype != CLATTN_BOOL && tensor->dtype != CLATTN_F32)
-        return complain(TOOL_BAD_INPUT, "%s: element type %s, expected bool (true = attend) or float32 (added)",
-                        mask->name, clattn_dtype_name((clattn_dtype)tensor->dtype));
+        return complain(TOOL_BAD_INPUT,
+                        "%s: element type %s, expected bool (true = attend) or float32 (added)", mask->name,
+                        clattn_dtype_name((clattn_dtype)tensor->dtype));
     if (tensor->rank < 1 || tensor->rank > rank)
         return complain(TOOL_BAD_INPUT, "%s: shape %s has %d dimensions, expected 1 to %d", mask->name,
                         shape_of(tensor).text, (int)tensor->rank, (int)rank);
@@ -77,9 +80,10 @@ int host_expect_mask(const host_array *mask, int32_t rank, const size_t *extent)
         size_t own = tensor->extent[i], whole = extent[rank - tensor->rank + i];
         bool last = i == tensor->rank - 1;
         if (own != 1 && own != whole && !(last && own > 1 && own < whole))
-            return complain(TOOL_BAD_INPUT, "%s: shape %s does not broadcast to %s: dimension %d is %zu, expected 1 or %zu",
-                            mask->name, shape_of(tensor).text, shape_of_extents(rank, extent).text, (int)i, own,
-                            whole);
+            return complain(TOOL_BAD_INPUT,
+                            "%s: shape %s does not broadcast to %s: dimension %d is %zu, expected 1 or %zu",
+                            mask->name, shape_of(tensor).text, shape_of_extents(rank, extent).text, (int)i,
+                            own, whole);
     }
     return TOOL_DONE;
 }
@@ -115,11 +119,11 @@ int host_check_output(const char *path)
     case OS_PATH_FOLDER:
         return complain(TOOL_BAD_INPUT, "%s: is a directory, expected a file to write", path);
     case OS_PATH_UNREACHABLE:
-        return complain(TOOL_BAD_INPUT, "%s: cannot be written, expected a path in an existing directory", path);
+        return complain(TOOL_BAD_INPUT, "%s: cannot be written, expected a path in an existing directory",
+                        path);
     case OS_PATH_MISSING:
     case OS_PATH_FILE:
-    case OS_PATH_OTHER:
-        break;
+    case OS_PATH_OTHER: break;
     }
     return TOOL_DONE;
 }

@@ -4,7 +4,8 @@
 
 static clattn_layout contiguous(const host_array *array)
 {
-    return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank, array->tensor.extent);
+    return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank,
+                                    array->tensor.extent);
 }
 
 /* The layout of an optional array: zeroed, "none", where there is none. */
@@ -14,7 +15,8 @@ static clattn_layout optional(const host_array *array)
 }
 
 /* Uploads an array and binds it; nothing to do where it is absent or an earlier step failed. */
-static clattn_status bind_input(tool_job *job, clattn_status status, const host_array *array, clattn_binding *binding)
+static clattn_status bind_input(tool_job *job, clattn_status status, const host_array *array,
+                                clattn_binding *binding)
 {
     if (status != CLATTN_SUCCESS || !host_present(array))
         return status;
@@ -24,8 +26,8 @@ static clattn_status bind_input(tool_job *job, clattn_status status, const host_
     return status;
 }
 
-static clattn_status bind_output(tool_job *job, clattn_status status, size_t index, const clattn_layout *layout,
-                                 clattn_binding *binding)
+static clattn_status bind_output(tool_job *job, clattn_status status, size_t index,
+                                 const clattn_layout *layout, clattn_binding *binding)
 {
     size_t bytes = clattn_dtype_size((clattn_dtype)layout->dtype);
     if (status != CLATTN_SUCCESS)
@@ -60,7 +62,8 @@ static clattn_status enqueue_attention(const tool_job *job, cl_event *event)
     return clattn_attention_enqueue(job->plan, job->device->queue, &job->args.attention, 0, NULL, event);
 }
 
-clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver, tool_job *job)
+clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver,
+                            tool_job *job)
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
     clattn_plan_options options = with_solver(solver);
@@ -99,7 +102,8 @@ static clattn_status enqueue_softmax(const tool_job *job, cl_event *event)
     return clattn_softmax_enqueue(job->plan, job->device->queue, &job->args.softmax, 0, NULL, event);
 }
 
-clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver, tool_job *job)
+clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver,
+                          tool_job *job)
 {
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     clattn_plan_options options = with_solver(solver);
@@ -126,7 +130,8 @@ static clattn_status enqueue_matmul(const tool_job *job, cl_event *event)
     return clattn_matmul_enqueue(job->plan, job->device->queue, &job->args.matmul, 0, NULL, event);
 }
 
-clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver, tool_job *job)
+clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver,
+                         tool_job *job)
 {
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     clattn_plan_options options = with_solver(solver);
@@ -135,8 +140,7 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
 
     *job = (tool_job){.device = device, .enqueue = enqueue_matmul};
     desc.a = contiguous(&problem->x);
-    desc.b = (clattn_layout){
-        .dtype = CLATTN_F32, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
+    desc.b = (clattn_layout){.dtype = CLATTN_F32, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
     desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
     desc.bias = optional(&problem->bias);
 

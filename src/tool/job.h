@@ -32,9 +32,12 @@ typedef struct tool_job {
 
 /* Upload a checked problem and make its plan, with `solver` (NULL: the best).  After failure the job holds
  * nothing and the device has the message. */
-clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver, tool_job *job);
-clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver, tool_job *job);
-clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver, tool_job *job);
+clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver,
+                            tool_job *job);
+clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver,
+                          tool_job *job);
+clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver,
+                         tool_job *job);
 clattn_status job_mha(tool_device *device, const mha_problem *problem, const char *solver, tool_job *job);
 
 /* Enqueues once and waits until it is done. */

@@ -66,8 +66,8 @@ static int dispatch(int argc, char **argv)
             return complain(TOOL_BAD_INPUT, "the command '%s' is not supported yet", name);
         return commands[i].run(argc - 2, argv + 2);
     }
-    return complain(TOOL_BAD_INPUT, "unknown %s '%s', see 'clattn --help'", name[0] == '-' ? "option" : "command",
-                    name);
+    return complain(TOOL_BAD_INPUT, "unknown %s '%s', see 'clattn --help'",
+                    name[0] == '-' ? "option" : "command", name);
 }
 
 int main(int argc, char **argv)

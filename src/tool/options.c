@@ -67,7 +67,8 @@ static void list_choices(const option_row *row, char *text, size_t bytes)
     text[0] = '\0';
     for (size_t i = 0; row->choices[i] != NULL && used < bytes; i++) {
         if (row->choices[i][0] != '-')
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used == 0 ? "" : " or ", row->choices[i]);
+            used +=
+                (size_t)snprintf(text + used, bytes - used, "%s%s", used == 0 ? "" : " or ", row->choices[i]);
     }
 }
 
@@ -95,12 +96,11 @@ static int store_value(const option_table *table, const option_row *row, const c
 {
     void *field = fields + row->offset;
     switch (row->kind) {
-    case OPTION_FLAG:
-        *(bool *)field = true;
-        return TOOL_DONE;
+    case OPTION_FLAG: *(bool *)field = true; return TOOL_DONE;
     case OPTION_TEXT:
         if (*text == '\0')
-            return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name, row->value);
+            return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name,
+                            row->value);
         *(const char **)field = text;
         return TOOL_DONE;
     case OPTION_FLOAT:
@@ -118,15 +118,14 @@ static int store_value(const option_table *table, const option_row *row, const c
     }
     case OPTION_SIZES:
         if (!parse_sizes(text, row->count, field))
-            return complain(TOOL_BAD_INPUT,
-                            "%s: %s '%s' is not valid, expected %s: %zu whole number%s from 1 to %u, separated by commas",
-                            table->command, row->name, text, row->value, row->count, row->count == 1 ? "" : "s",
-                            COUNT_LIMIT);
+            return complain(
+                TOOL_BAD_INPUT,
+                "%s: %s '%s' is not valid, expected %s: %zu whole number%s from 1 to %u, separated by commas",
+                table->command, row->name, text, row->value, row->count, row->count == 1 ? "" : "s",
+                COUNT_LIMIT);
         return TOOL_DONE;
-    case OPTION_CHOICE:
-        return parse_choice(table, row, text, field);
-    case OPTION_LATER:
-        break;
+    case OPTION_CHOICE: return parse_choice(table, row, text, field);
+    case OPTION_LATER: break;
     }
     return complain(TOOL_BAD_INPUT, "%s: %s is not supported yet", table->command, row->name);
 }
@@ -173,7 +172,8 @@ static int parse_option(const option_table *table, int argc, char **argv, int *n
         value = equals + 1;
     } else {
         if (*next == argc || !looks_like_value(row, argv[*next]))
-            return complain(TOOL_BAD_INPUT, "%s: %s needs a value, %s", table->command, row->name, row->value);
+            return complain(TOOL_BAD_INPUT, "%s: %s needs a value, %s", table->command, row->name,
+                            row->value);
         value = argv[(*next)++];
     }
     return store_value(table, row, value, fields);

@@ -1,5 +1,5 @@
-/* A table-driven parser of command lines.  A command is a struct that its options fill, and a table with one row
- * for each option; adding an option is a row and a field.
+/* A table-driven parser of command lines.  A command is a struct that its options fill, and a table with one
+ * row for each option; adding an option is a row and a field.
  *
  * Accepted: `--name VALUE`, `--name=VALUE`, `-x VALUE`; `--` ends the options; names are never abbreviated.
  * Each option may be given once. */
@@ -28,7 +28,7 @@ typedef struct option_float {
 typedef struct option_row {
     const char *name; /* with its dashes */
     option_kind kind;
-    size_t offset;    /* of the field in the command's struct */
+    size_t offset;     /* of the field in the command's struct */
     const char *value; /* the value's name in --help; NULL for a flag */
     const char *help;  /* NULL: not shown */
     bool required;
@@ -58,30 +58,54 @@ option_outcome options_parse(const option_table *table, int argc, char **argv, v
 void options_help(const option_table *table);
 
 /* Rows that several commands share. */
-#define OPTION_ROW_DEVICE(type)                                                                                 \
-    {"--device", OPTION_TEXT, offsetof(type, device), "SPEC",                                                   \
-     "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings", false, 0, NULL}
-#define OPTION_ROW_SOLVER(type)                                                                                 \
-    {"--solver", OPTION_TEXT, offsetof(type, solver), "NAME", "this solver or none", false, 0, NULL}
-#define OPTION_ROW_REPEAT(type)                                                                                 \
-    {"--repeat", OPTION_COUNT, offsetof(type, repeat), "N", "time N runs", false, 0, NULL}
-#define OPTION_ROW_VERIFY(type)                                                                                 \
-    {"--verify", OPTION_FLAG, offsetof(type, verify), NULL,                                                     \
-     "compare with a double-precision reference on the host", false, 0, NULL}
-#define OPTION_ROW_JSON(type)                                                                                   \
-    {"--json", OPTION_FLAG, offsetof(type, json), NULL, "report as one line of JSON, last on stdout", false, 0, \
-     NULL}
-#define OPTION_ROW_CAUSAL(type)                                                                                 \
-    {"--causal", OPTION_FLAG, offsetof(type, causal), NULL, "query i attends keys up to its own position",      \
-     false, 0, NULL}
-#define OPTION_ROW_ALIGN(type)                                                                                  \
-    {"--align", OPTION_CHOICE, offsetof(type, align), "WHERE",                                                  \
-     "where query 0 stands: top-left (key 0, default) or bottom-right (the last query at the last key)", false, \
-     0, option_align_choices}
-#define OPTION_ROW_DTYPE(type)                                                                                  \
-    {"--dtype", OPTION_CHOICE, offsetof(type, dtype), "TYPE", "f32 (default)", false, 0, option_dtype_choices}
-#define OPTION_ROW_LATER(name) {name, OPTION_LATER, 0, NULL, NULL, false, 0, NULL}
-#define OPTION_ROW_END {NULL, OPTION_FLAG, 0, NULL, NULL, false, 0, NULL}
+#define OPTION_ROW_DEVICE(type)                                                                             \
+    {                                                                                                       \
+        "--device", OPTION_TEXT, offsetof(type, device), "SPEC",                                            \
+            "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings", false, 0, NULL \
+    }
+#define OPTION_ROW_SOLVER(type)                                                                        \
+    {                                                                                                  \
+        "--solver", OPTION_TEXT, offsetof(type, solver), "NAME", "this solver or none", false, 0, NULL \
+    }
+#define OPTION_ROW_REPEAT(type)                                                              \
+    {                                                                                        \
+        "--repeat", OPTION_COUNT, offsetof(type, repeat), "N", "time N runs", false, 0, NULL \
+    }
+#define OPTION_ROW_VERIFY(type)                                                     \
+    {                                                                               \
+        "--verify", OPTION_FLAG, offsetof(type, verify), NULL,                      \
+            "compare with a double-precision reference on the host", false, 0, NULL \
+    }
+#define OPTION_ROW_JSON(type)                                                                            \
+    {                                                                                                    \
+        "--json", OPTION_FLAG, offsetof(type, json), NULL, "report as one line of JSON, last on stdout", \
+            false, 0, NULL                                                                               \
+    }
+#define OPTION_ROW_CAUSAL(type)                                           \
+    {                                                                     \
+        "--causal", OPTION_FLAG, offsetof(type, causal), NULL,            \
+            "query i attends keys up to its own position", false, 0, NULL \
+    }
+#define OPTION_ROW_ALIGN(type)                                                                             \
+    {                                                                                                      \
+        "--align", OPTION_CHOICE, offsetof(type, align), "WHERE",                                          \
+            "where query 0 stands: top-left (key 0, default) or bottom-right (the last query at the last " \
+            "key)",                                                                                        \
+            false, 0, option_align_choices                                                                 \
+    }
+#define OPTION_ROW_DTYPE(type)                                                              \
+    {                                                                                       \
+        "--dtype", OPTION_CHOICE, offsetof(type, dtype), "TYPE", "f32 (default)", false, 0, \
+            option_dtype_choices                                                            \
+    }
+#define OPTION_ROW_LATER(name)                            \
+    {                                                     \
+        name, OPTION_LATER, 0, NULL, NULL, false, 0, NULL \
+    }
+#define OPTION_ROW_END                                   \
+    {                                                    \
+        NULL, OPTION_FLAG, 0, NULL, NULL, false, 0, NULL \
+    }
 
 /* In the order of clattn_alignment's first two values. */
 extern const char *const option_align_choices[];

@@ -20,7 +20,8 @@ extern char **environ;
 
 void os_prepare_streams(void)
 {
-    /* Opened for the wrong direction on purpose: reading from, or writing to, a closed stream stays an error. */
+    /* Opened for the wrong direction on purpose: reading from, or writing to, a closed stream stays an error.
+     */
     for (int descriptor = 0; descriptor <= 2; descriptor++)
         if (fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
             (void)!open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY);
@@ -186,7 +187,8 @@ static void read_all(int descriptor, char *output, size_t bytes)
     size_t used = 0;
     for (;;) {
         size_t room = bytes - 1 - used;
-        ssize_t got = room > 0 ? read(descriptor, output + used, room) : read(descriptor, spare, sizeof spare);
+        ssize_t got =
+            room > 0 ? read(descriptor, output + used, room) : read(descriptor, spare, sizeof spare);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -216,6 +218,7 @@ bool os_run_self(const char *const *arguments, const char *const *settings, char
         if (errno != EINTR)
             return false;
     *seconds = os_seconds() - before;
-    *exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + (WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    *exit_status =
+        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + (WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     return true;
 }

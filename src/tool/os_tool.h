@@ -19,8 +19,8 @@ typedef enum os_path_kind {
     OS_PATH_MISSING,
     OS_PATH_FILE,
     OS_PATH_FOLDER,
-    OS_PATH_OTHER,       /* a device, a pipe, … */
-    OS_PATH_UNREACHABLE  /* the folder that should hold it is missing or closed to us */
+    OS_PATH_OTHER,      /* a device, a pipe, … */
+    OS_PATH_UNREACHABLE /* the folder that should hold it is missing or closed to us */
 } os_path_kind;
 
 os_path_kind os_look_at(const char *path);
@@ -31,17 +31,17 @@ bool os_temporary_folder(char *path, size_t bytes);
 /* Removes a folder and all that is in it, following no link; false if anything is left. */
 bool os_remove_folder(const char *path);
 
-/* Calls `each` for every regular file in `folder` (links are not followed), in no order, with its size and the
- * seconds since 1970 of its last change, until it returns false.  False if the folder cannot be read. */
+/* Calls `each` for every regular file in `folder` (links are not followed), in no order, with its size and
+ * the seconds since 1970 of its last change, until it returns false.  False if the folder cannot be read. */
 bool os_list_folder(const char *folder,
                     bool (*each)(void *user, const char *name, uint64_t bytes, int64_t changed), void *user);
 
 bool os_remove_file(const char *folder, const char *name);
 
-/* Runs this very program anew, in a new process, with `arguments` (after the program's name, ended by NULL) and
- * the environment changed by `settings` ("NAME=VALUE" sets, "NAME" removes; ended by NULL).  Blocks until it is
- * over.  What it writes to stdout comes back in `output`, truncated and terminated; *exit_status is its own
- * status, or 128 + the signal that ended it.  *seconds: from just before it is started until it is gone.
+/* Runs this very program anew, in a new process, with `arguments` (after the program's name, ended by NULL)
+ * and the environment changed by `settings` ("NAME=VALUE" sets, "NAME" removes; ended by NULL).  Blocks until
+ * it is over.  What it writes to stdout comes back in `output`, truncated and terminated; *exit_status is its
+ * own status, or 128 + the signal that ended it.  *seconds: from just before it is started until it is gone.
  * False if it could not be started. */
 bool os_run_self(const char *const *arguments, const char *const *settings, char *output, size_t bytes,
                  int *exit_status, double *seconds);

@@ -1,5 +1,5 @@
-/* What a command was asked to compute: host arrays and options, without OpenCL.  A job (job.h) runs a problem on
- * a device, verify.h checks the result against the reference. */
+/* What a command was asked to compute: host arrays and options, without OpenCL.  A job (job.h) runs a problem
+ * on a device, verify.h checks the result against the reference. */
 #ifndef CLATTN_TOOL_PROBLEM_H
 #define CLATTN_TOOL_PROBLEM_H
 
@@ -30,11 +30,11 @@ typedef struct matmul_problem {
 
 typedef struct mha_problem {
     host_array x, context, mask;
-    host_array w_in;           /* packed (3 * inner, d_model), or */
-    host_array w_q, w_k, w_v;  /* these */
-    host_array b_in;           /* (3 * inner) either way */
+    host_array w_in;          /* packed (3 * inner, d_model), or */
+    host_array w_q, w_k, w_v; /* these */
+    host_array b_in;          /* (3 * inner) either way */
     host_array w_o, b_o;
-    size_t heads, inner;       /* inner = heads * head size */
+    size_t heads, inner; /* inner = heads * head size */
     bool causal;
     int32_t align;
     option_float scale;

@@ -135,7 +135,8 @@ int report_finish(tool_report *report, bool json)
         return print_json(object);
     const char *name;
     json_t *value;
-    json_object_foreach(object, name, value) {
+    json_object_foreach(object, name, value)
+    {
         printf("%s: ", name);
         print_value(value);
         putchar('\n');

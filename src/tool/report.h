@@ -12,8 +12,8 @@ typedef struct tool_report {
     json_t *object;
 } tool_report;
 
-/* Values appear in the order of these calls.  A failed allocation is remembered and reported by report_finish.
- * A number that is no JSON number (NaN, infinity) is null. */
+/* Values appear in the order of these calls.  A failed allocation is remembered and reported by
+ * report_finish. A number that is no JSON number (NaN, infinity) is null. */
 void report_begin(tool_report *report);
 void report_text(tool_report *report, const char *name, const char *text);
 void report_number(tool_report *report, const char *name, double number);

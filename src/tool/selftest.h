@@ -11,8 +11,8 @@ typedef struct case_result {
     char detail[512]; /* why, unless CASE_OK */
 } case_result;
 
-/* Runs case `index` with `solver` (NULL: the library's choice) and compares it with the reference; *name tells
- * which it was. */
+/* Runs case `index` with `solver` (NULL: the library's choice) and compares it with the reference; *name
+ * tells which it was. */
 typedef void (*selftest_case)(tool_device *device, size_t index, const char *solver, const char **name,
                               case_result *result);
 

@@ -103,16 +103,19 @@ static void run_attention(tool_device *device, size_t index, const char *solver,
     tool_verdict verdict = {0}, lse_verdict = {0};
     tool_job job = {.device = device};
     *name = c->name;
-    int status = bench_array(&problem.query, "query", 4, (size_t[]){c->batch, c->heads, c->queries, c->d_k}, 11,
+    int status = bench_array(&problem.query, "query", 4, (size_t[]){c->batch, c->heads, c->queries, c->d_k},
+                             11, c->limit);
+    if (status == TOOL_DONE)
+        status = bench_array(&problem.key, "key", 4, (size_t[]){c->batch, c->kv_heads, c->keys, c->d_k}, 12,
                              c->limit);
     if (status == TOOL_DONE)
-        status = bench_array(&problem.key, "key", 4, (size_t[]){c->batch, c->kv_heads, c->keys, c->d_k}, 12, c->limit);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.value, "value", 4, (size_t[]){c->batch, c->kv_heads, c->keys, c->d_v}, 13, 1.0f);
+        status = bench_array(&problem.value, "value", 4, (size_t[]){c->batch, c->kv_heads, c->keys, c->d_v},
+                             13, 1.0f);
     if (status == TOOL_DONE)
         status = make_mask(&problem.mask, c->mask, 2, (size_t[]){c->queries, c->keys});
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, 4, (size_t[]){c->batch, c->heads, c->queries, c->d_v}, "output", &output);
+        status = host_allocate(CLATTN_F32, 4, (size_t[]){c->batch, c->heads, c->queries, c->d_v}, "output",
+                               &output);
     if (status == TOOL_DONE && c->with_lse)
         status = host_allocate(CLATTN_F32, 3, (size_t[]){c->batch, c->heads, c->queries}, "lse", &lse);
     if (status != TOOL_DONE) {
@@ -173,11 +176,8 @@ static const struct matmul_case {
     size_t m, n, k;
     bool bias;
 } matmul_cases[] = {
-    {"one element", 1, 1, 1, false},
-    {"odd sizes", 5, 7, 3, true},
-    {"one row", 1, 130, 70, true},
-    {"primes", 67, 101, 53, true},
-    {"whole tiles", 64, 128, 96, false},
+    {"one element", 1, 1, 1, false}, {"odd sizes", 5, 7, 3, true},        {"one row", 1, 130, 70, true},
+    {"primes", 67, 101, 53, true},   {"whole tiles", 64, 128, 96, false},
 };
 
 static void run_matmul(tool_device *device, size_t index, const char *solver, const char **name,
@@ -231,7 +231,8 @@ static int make_mha(const struct mha_case *c, mha_problem *problem)
             status = bench_array(&problem->w_in, "w_in", 2, (size_t[]){3 * d, d}, 42, limit);
     } else {
         if (status == TOOL_DONE)
-            status = bench_array(&problem->context, "context", 3, (size_t[]){c->batch, c->keys, c->d_context}, 43, 1.0f);
+            status = bench_array(&problem->context, "context", 3, (size_t[]){c->batch, c->keys, c->d_context},
+                                 43, 1.0f);
         if (status == TOOL_DONE)
             status = bench_array(&problem->w_q, "w_q", 2, (size_t[]){d, d}, 44, limit);
         if (status == TOOL_DONE)
@@ -250,7 +251,8 @@ static int make_mha(const struct mha_case *c, mha_problem *problem)
                : status;
 }
 
-static void run_mha(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
+static void run_mha(tool_device *device, size_t index, const char *solver, const char **name,
+                    case_result *result)
 {
     const struct mha_case *c = &mha_cases[index];
     mha_problem problem;
@@ -263,10 +265,10 @@ static void run_mha(tool_device *device, size_t index, const char *solver, const
     if (status == TOOL_DONE)
         status = host_allocate(CLATTN_F32, 3, problem.x.tensor.extent, "output", &output);
     if (status == TOOL_DONE && c->weights != CLATTN_WEIGHTS_NONE)
-        status = host_allocate(CLATTN_F32, 4,
-                               (size_t[]){c->batch, c->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : c->heads, c->queries,
-                                          keys},
-                               "weights", &weights);
+        status = host_allocate(
+            CLATTN_F32, 4,
+            (size_t[]){c->batch, c->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : c->heads, c->queries, keys},
+            "weights", &weights);
     if (status != TOOL_DONE) {
         no_memory(result);
     } else if (run_job(&job, job_mha(device, &problem, solver, &job), solver, &output, &weights, result)) {

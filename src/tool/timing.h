@@ -19,8 +19,8 @@ typedef struct timing_rule {
 /* At least 5 runs and a second, after two that do not count. */
 timing_rule timing_rule_bench(size_t repeat);
 
-/* Calls `run` as `rule` says and reduces the times of the calls.  `run` returns an exit status; the first that
- * is not TOOL_DONE ends it and is returned. */
+/* Calls `run` as `rule` says and reduces the times of the calls.  `run` returns an exit status; the first
+ * that is not TOOL_DONE ends it and is returned. */
 int timing_measure(const timing_rule *rule, const char *label, int (*run)(void *user), void *user,
                    timing *result);
 

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Exit statuses.  A function of the tool that returns `int` returns one of these, and if it is not TOOL_DONE the
- * error line has been written already. */
+/* Exit statuses.  A function of the tool that returns `int` returns one of these, and if it is not TOOL_DONE
+ * the error line has been written already. */
 enum {
     TOOL_DONE = 0,
     TOOL_FAILED = 1,    /* the computation, or writing a result */

@@ -1,8 +1,8 @@
 /* Results against the double-precision reference on the host.
  *
- * Where r is the reference, n the plain float32 computation and M the reference's sum of absolute terms, every
- * element o must satisfy |o - r| <= 2 max|n - r| + 8 epsilon M; NaN and the sign of infinity must agree exactly,
- * and a row that attends nothing must be +0. */
+ * Where r is the reference, n the plain float32 computation and M the reference's sum of absolute terms,
+ * every element o must satisfy |o - r| <= 2 max|n - r| + 8 epsilon M; NaN and the sign of infinity must agree
+ * exactly, and a row that attends nothing must be +0. */
 #ifndef CLATTN_TOOL_VERIFY_H
 #define CLATTN_TOOL_VERIFY_H
 
@@ -36,8 +36,8 @@ int verify_matmul(const matmul_problem *problem, const float *output, tool_verdi
 int verify_mha(const mha_problem *problem, const float *output, const float *weights, tool_verdict *verdict,
                tool_verdict *second);
 
-/* A mask as the references walk it.  `rank` and `extent` are those of what it broadcasts to, strides[rank] comes
- * back, and how many of the last dimension's places it covers. */
+/* A mask as the references walk it.  `rank` and `extent` are those of what it broadcasts to, strides[rank]
+ * comes back, and how many of the last dimension's places it covers. */
 ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *extent, int64_t *strides,
                         int64_t *covered);
 

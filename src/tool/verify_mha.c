@@ -1,5 +1,9 @@
-/* Multi-head attention in double precision from end to end (rounding between the stages would hide errors of the
- * size that is looked for), and beside it the same in plain float32. */
+/* Multi-head attention in double precision from end to end (rounding between the stages would hide errors of
+ * the size that is looked for), and beside it the same in plain float32.
+ *
+ * Scores are made of rounded projections here, and an error of one epsilon in a term of a score is multiplied
+ * by the size of the terms before it reaches a probability.  M therefore counts a probability p as p (1 +
+ * max_j |scale| sum_d |q_d k_jd|): the condition of softmax(q K). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +20,11 @@ typedef struct projection {
 typedef struct stages {
     size_t batch, queries, keys, heads, size, inner, d_model, d_context;
     const float *w_q, *w_k, *w_v, *w_o, *b_q, *b_k, *b_v, *b_o;
-    projection q, k, v; /* (batch, length, inner) */
-    projection joined;  /* (queries of one item, inner): the heads' outputs side by side */
-    projection weights; /* (keys): one row */
-    projection mean;    /* (queries of one item, keys): the mean over heads */
+    projection q, k, v;       /* (batch, length, inner) */
+    projection joined;        /* (queries of one item, inner): the heads' outputs side by side */
+    double *joined_magnitude; /* likewise, the M of each */
+    projection weights;       /* (keys): one row */
+    projection mean;          /* (queries of one item, keys): the mean over heads */
     int64_t mask_stride[4], mask_keys, position;
     ref_mask_kind mask_kind;
     float scale;
@@ -41,8 +46,8 @@ static void free_room(projection *room)
     free(room->plain);
 }
 
-static void project_row(const float *x, const float *w, const float *bias, size_t in, size_t out, double *exact,
-                        float *plain)
+static void project_row(const float *x, const float *w, const float *bias, size_t in, size_t out,
+                        double *exact, float *plain)
 {
     for (size_t j = 0; j < out; j++) {
         double sum = 0.0;
@@ -74,31 +79,34 @@ static bool attends(const stages *s, const mha_problem *problem, size_t b, size_
         return true;
     if ((int64_t)j >= s->mask_keys)
         return false;
-    int64_t at = (int64_t)b * s->mask_stride[0] + (int64_t)h * s->mask_stride[1] + (int64_t)i * s->mask_stride[2] +
-                 (int64_t)j * s->mask_stride[3];
+    int64_t at = (int64_t)b * s->mask_stride[0] + (int64_t)h * s->mask_stride[1] +
+                 (int64_t)i * s->mask_stride[2] + (int64_t)j * s->mask_stride[3];
     if (s->mask_kind == REF_MASK_BOOL)
         return ((const uint8_t *)problem->mask.tensor.data)[at] != 0;
     *added = ((const float *)problem->mask.tensor.data)[at];
     return *added != -INFINITY;
 }
 
-/* Probabilities of query i of (b, h) over the keys, into s->weights. */
-static void weigh_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i)
+/* Probabilities of query i of (b, h) over the keys, into s->weights; returns their condition. */
+static double weigh_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i)
 {
     const size_t query = (b * s->queries + i) * s->inner + h * s->size;
-    double *p = s->weights.exact, top = -INFINITY, sum = 0.0;
+    double *p = s->weights.exact, top = -INFINITY, sum = 0.0, largest = 0.0;
     float *naive = s->weights.plain, naive_top = -INFINITY, naive_sum = 0.0f, added;
 
     for (size_t j = 0; j < s->keys; j++) {
-        double score = 0.0;
+        double score = 0.0, terms = 0.0;
         float plain = 0.0f;
         const size_t key = (b * s->keys + j) * s->inner + h * s->size;
         if (!attends(s, problem, b, h, i, j, &added))
             continue;
         for (size_t d = 0; d < s->size; d++) {
-            score += s->q.exact[query + d] * s->k.exact[key + d];
+            double term = s->q.exact[query + d] * s->k.exact[key + d];
+            score += term;
+            terms += fabs(term);
             plain += s->q.plain[query + d] * s->k.plain[key + d];
         }
+        largest = fmax(largest, terms * fabs((double)s->scale));
         p[j] = score * s->scale + added;
         naive[j] = plain * s->scale + added;
         top = p[j] > top ? p[j] : top;
@@ -116,32 +124,37 @@ static void weigh_row(const stages *s, const mha_problem *problem, size_t b, siz
         p[j] = sum == 0.0 ? 0.0 : p[j] / sum;
         naive[j] = naive_sum == 0.0f ? 0.0f : naive[j] / naive_sum;
     }
+    return 1.0 + largest;
 }
 
 /* Head h's output for query i of item b, into s->joined. */
-static void attend_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i)
+static void attend_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i,
+                       double condition)
 {
     float added;
     for (size_t d = 0; d < s->size; d++) {
-        double sum = 0.0;
+        double sum = 0.0, magnitude = 0.0;
         float naive = 0.0f;
         for (size_t j = 0; j < s->keys; j++) {
             const size_t value = (b * s->keys + j) * s->inner + h * s->size + d;
             if (!attends(s, problem, b, h, i, j, &added))
                 continue;
-            sum += s->weights.exact[j] * s->v.exact[value];
+            double term = s->weights.exact[j] * s->v.exact[value];
+            sum += term;
+            magnitude += fabs(term);
             naive += s->weights.plain[j] * s->v.plain[value];
         }
         s->joined.exact[i * s->inner + h * s->size + d] = sum;
         s->joined.plain[i * s->inner + h * s->size + d] = naive;
+        s->joined_magnitude[i * s->inner + h * s->size + d] = magnitude * condition;
     }
 }
 
-static void compare_weights(const stages *s, const mha_problem *problem, const float *weights, size_t b, size_t h,
-                            size_t i, tool_verdict *verdict)
+static void compare_weights(const stages *s, const mha_problem *problem, const float *weights, size_t b,
+                            size_t h, size_t i, double condition, tool_verdict *verdict)
 {
-    const size_t row = problem->weights == CLATTN_WEIGHTS_AVERAGE ? b * s->queries + i
-                                                                  : (b * s->heads + h) * s->queries + i;
+    const size_t row =
+        problem->weights == CLATTN_WEIGHTS_AVERAGE ? b * s->queries + i : (b * s->heads + h) * s->queries + i;
     for (size_t j = 0; j < s->keys; j++) {
         double p = s->weights.exact[j];
         float naive = s->weights.plain[j];
@@ -151,13 +164,13 @@ static void compare_weights(const stages *s, const mha_problem *problem, const f
             if (h + 1 < s->heads)
                 continue;
         }
-        verdict_add(verdict, weights[row * s->keys + j], p, naive, p);
+        verdict_add(verdict, weights[row * s->keys + j], p, naive, p * condition);
     }
 }
 
 static void compare_output(const stages *s, const float *output, size_t b, size_t i, tool_verdict *verdict)
 {
-    const double *joined = s->joined.exact + i * s->inner;
+    const double *joined = s->joined.exact + i * s->inner, *sizes = s->joined_magnitude + i * s->inner;
     const float *plain = s->joined.plain + i * s->inner;
     for (size_t j = 0; j < s->d_model; j++) {
         double bias = s->b_o != NULL ? (double)s->b_o[j] : 0.0, sum = bias, magnitude = fabs(bias);
@@ -165,7 +178,7 @@ static void compare_output(const stages *s, const float *output, size_t b, size_
         for (size_t c = 0; c < s->inner; c++) {
             double term = joined[c] * s->w_o[j * s->inner + c];
             sum += term;
-            magnitude += fabs(term);
+            magnitude += sizes[c] * fabs((double)s->w_o[j * s->inner + c]);
             naive += plain[c] * s->w_o[j * s->inner + c];
         }
         if (s->b_o != NULL)
@@ -211,6 +224,7 @@ int verify_mha(const mha_problem *problem, const float *output, const float *wei
     int status = TOOL_DONE;
     if (!make_room(&s.q, s.batch * s.queries, s.inner) || !make_room(&s.k, s.batch * s.keys, s.inner) ||
         !make_room(&s.v, s.batch * s.keys, s.inner) || !make_room(&s.joined, s.queries, s.inner) ||
+        (s.joined_magnitude = calloc(s.queries * s.inner + 1, sizeof *s.joined_magnitude)) == NULL ||
         !make_room(&s.weights, 1, s.keys) || !make_room(&s.mean, weights != NULL ? s.queries : 0, s.keys)) {
         status = complain(TOOL_FAILED, "out of memory for the reference");
         goto done;
@@ -225,11 +239,14 @@ int verify_mha(const mha_problem *problem, const float *output, const float *wei
             memset(s.mean.plain, 0, s.queries * s.keys * sizeof *s.mean.plain);
         }
         for (size_t i = 0; i < s.queries; i++) {
+            double worst = 0.0; /* of the heads so far: what their mean gets in the end */
             for (size_t h = 0; h < s.heads; h++) {
-                weigh_row(&s, problem, b, h, i);
+                double condition = weigh_row(&s, problem, b, h, i);
+                worst = fmax(worst, condition);
                 if (weights != NULL)
-                    compare_weights(&s, problem, weights, b, h, i, second);
-                attend_row(&s, problem, b, h, i);
+                    compare_weights(&s, problem, weights, b, h, i,
+                                    problem->weights == CLATTN_WEIGHTS_AVERAGE ? worst : condition, second);
+                attend_row(&s, problem, b, h, i, condition);
             }
             compare_output(&s, output, b, i, verdict);
             progress_show((double)(b * s.queries + i + 1) / (double)(s.batch * s.queries));
@@ -241,6 +258,7 @@ done:
     free_room(&s.k);
     free_room(&s.v);
     free_room(&s.joined);
+    free(s.joined_magnitude);
     free_room(&s.weights);
     free_room(&s.mean);
     return status;
