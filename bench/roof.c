@@ -197,7 +197,7 @@ static unsigned char *buffer(void)
 
 static double measure(int threads, double seconds, step_function step, int buffers)
 {
-    gate start = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, GATE_SHUT };
+    gate start = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, GATE_SHUT};
     size_t count = threads > 1 ? (size_t)threads : 1, ready = 0, started = 0;
     worker *workers = calloc(count, sizeof *workers);
     pthread_t *handles = calloc(count, sizeof *handles);

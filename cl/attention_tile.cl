@@ -28,7 +28,8 @@
  *                 [1e-30, 1e30]; saves an operation a score
  * Q_TYPE, K_TYPE, V_TYPE, O_TYPE                            F32, F16, BF16; lse is float
  * Tested sets (TILE_Q x TILE_K, ITEMS_X x ITEMS_Y, CHUNK, VALUE_ROWS, KEEP_QUERY), each with every
- * combination of MASK, CAUSAL, LSE and POSITIVE_SCALE:
+ * combination of MASK (none, BOOL, F32), CAUSAL and POSITIVE_SCALE, half of them with LSE; types F32:
+ *   3 KiB    16 x 16,  4 x 4,   8, 4, 0      (software rasterisers, whose compilers are slow)
  *   16 KiB   32 x 32,  8 x 8,   16, 8, 0
  *   32 KiB   64 x 64,  16 x 16, 16, 8, 0
  *   48 KiB   128 x 64, 16 x 16, 16, 8, 0;  for D_K <= 64 also 64 x 64, 16 x 16, 16, 8, 1
@@ -58,7 +59,9 @@
  * or +inf in an attended score makes the row NaN (the maximum drops NaN, the probabilities carry it).
  * K and V from key_length on, and Q from query_length on, are never read.
  *
- * Needs OpenCL C 1.2 and the local memory above; else attention_generic takes over. */
+ * Needs OpenCL C 1.2 and the local memory above; else attention_generic takes over.  On llvmpipe (Mesa
+ * 22.3), which stops all loops of a work-item silently after 65,535 iterations in total, a tile takes up
+ * to CHUNKS * (CHUNK + CHUNK / 8 * 4) + TILE_K * 2 + 64 of them; more keys than that allows go elsewhere. */
 #include "inc/args.h"
 #include "inc/storage.h"
 #include "inc/exp2.h"
@@ -189,6 +192,7 @@ static inline void add_products(float4 to[4][QUADS], const float4 queries[QUADS]
 
 /* to[4g + c][r] += a[k][y*QUADS + r] * b[k][x + g*ITEMS_X].c for every row k < depth; strides in float4s. */
 #define ADD_TILE(to, a, a_stride, b, b_stride, depth, groups)                                               \
+    _Pragma("unroll 4")                                                                                     \
     for (int k_ = 0; k_ < (depth); k_++) {                                                                  \
         float4 queries_[QUADS];                                                                             \
         _Pragma("unroll")                                                                                   \

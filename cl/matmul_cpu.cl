@@ -12,7 +12,7 @@
  *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
  *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
  *   bias[j]    bias[a.bias_offset + j*a.bias_col]
- *   packed[b,panel,k,lane]   packed[((b*panels + panel)*a.k + k)*PANEL + lane], float, with
+ *   packed[b,panel,k,lane]   packed[a.packed_offset + ((b*panels + panel)*a.k + k)*PANEL + lane], float, with
  *              PANEL = LANES*LANE_VECTORS, panels = ceil(lanes/PANEL); lanes beyond the last one are 0.
  *              b is 0 for the whole batch where the lane side's batch stride is 0.
  *   Workspace: 4 * packed_batch * panels * PANEL * k bytes; packed_batch is 1 where that stride is 0, else
@@ -28,14 +28,15 @@
  *   ROW_UNIT        1: the row side's stride along k is 1 (a.a.col,  0, 1            both
  *                   or a.b.row with LANES_ALONG_M); 0: any stride
  *   LANES           floats a vector (inc/vector.h)                   4, 8, 16        all
- *   LANE_VECTORS    vectors across a register tile                   1 and up        1 2 3
- *   ROWS            rows of a register tile                          1 and up        4 8 12 13 14
+ *   LANE_VECTORS    vectors across a register tile                   1 and up        1 2 3 4
+ *   ROWS            rows of a register tile                          1 and up        4 6 8 12 13 14
  *   TILES           register tiles of an item, one below the other   1 and up        1 8 12 16
  *   DEPTH           steps of k between two tiles                     1 and up        64 128 256 512
  *   PACK_DEPTH      steps of k that an item of matmul_pack copies    multiples of 16 64 256
- * The accumulators, ROWS*LANE_VECTORS vectors, and LANE_VECTORS + 1 more must fit the registers: 12 x 2 of
- * 16 lanes uses 27 of AVX-512's 32 (and its 12 row addresses nearly all general registers: 14 x 2 is
- * no faster), 4 x 2 of 8 lanes suits AVX2's 16.
+ * The accumulators, ROWS*LANE_VECTORS vectors, and LANE_VECTORS + 1 more must fit the registers: 6 x 4 uses
+ * 29 of 32, 6 x 2 uses 15 of 16.  Few rows, because their addresses need general registers, and because at
+ * a row stride that is a multiple of 4 KiB their lines share one set of the level-1 cache, often of 8 ways:
+ * 12 x 2 is as fast at k = 512 and 7 % slower at k = 4096.
  *
  * NDRange, groups of one item:
  *   matmul_pack   0 panels, 1 ceil(k/PACK_DEPTH), 2 packed_batch (none of it where k is 0)
@@ -71,10 +72,10 @@
 #define LANES_ALONG_M 0
 #endif
 #ifndef ROWS
-#define ROWS 12
+#define ROWS 6
 #endif
 #ifndef LANE_VECTORS
-#define LANE_VECTORS 2
+#define LANE_VECTORS 4
 #endif
 #ifndef TILES
 #define TILES 8
@@ -216,7 +217,8 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global float *p
         }
         for (; k < to; k++)
             for (int i = 0; i < LANES; i++)
-                out[(long)k * PANEL + i] = i < lanes ? LOAD(LANE_TYPE, in, i * s.stride + k * s.k_stride) : 0.0f;
+                out[(long)k * PANEL + i] =
+                    i < lanes ? LOAD(LANE_TYPE, in, i * s.stride + k * s.k_stride) : 0.0f;
     }
 }
 
@@ -265,7 +267,8 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
     const int lane_count = min(PANEL, lanes.count - lane0);
     const long row_k = ROW_UNIT ? 1 : rows.k_stride;
     const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch;
-    const global float *side_panel = packed + a.packed_offset + ((lanes.batch ? batch * panels : 0) + panel) * a.k * PANEL;
+    const global float *lane_panel =
+        packed + a.packed_offset + ((lanes.batch ? batch * panels : 0) + panel) * a.k * PANEL;
     /* The sums, between blocks of k and until they are stored: float, whatever C holds. */
     floatv state[BLOCK * LANE_VECTORS];
 
@@ -277,7 +280,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
         for (int t = 0; t < row_count; t += ROWS) {
             floatv acc[ROWS][LANE_VECTORS];
             const global ELEMENT(ROW_TYPE) *p[ROWS];
-            const global float *q = side_panel + (long)k0 * PANEL;
+            const global float *q = lane_panel + (long)k0 * PANEL;
             private floatv *sum = state + t * LANE_VECTORS;
 
 #pragma unroll

@@ -17,7 +17,7 @@
  * KEEP            values that an item keeps in registers, so that  0 .. 32
  *                 x is read once (softmax_tile); needs columns <=
  *                 KEEP * WORK_GROUP.  0: any number of columns
- * Tested: MASK 0, BOOL, F32 x UNIT_STRIDE x LANES 4, 8, 16; WORK_GROUP 64, 256; KEEP 0, 4.
+ * Tested: MASK 0, BOOL, F32 x UNIT_STRIDE x LANES 4, 8, 16; WORK_GROUP 64, 256; KEEP 0, 4; types F32.
  *
  * Kernels, arguments and NDRange:
  *   softmax_generic(x, [mask], y, args)   (rows, rounded up at will); an item owns a row
@@ -35,7 +35,10 @@
  * throughout.  Attended -inf only, NaN or +inf make the row NaN, its columns that are not attended too.
  * Finite masks however low are no masks: the maximum is subtracted before anything is multiplied.
  *
- * Needs OpenCL C 1.2; softmax_generic runs everywhere. */
+ * Needs OpenCL C 1.2; softmax_generic runs everywhere, with one exception: llvmpipe (Mesa 22.3) stops all
+ * loops of a work-item silently after 65,535 iterations in total.  An item there must not be given more
+ * than 20,000 columns (softmax_generic), or as many vectors of LANES columns (softmax_cpu); softmax_tile
+ * with 256 items does 10^6. */
 #include "inc/args.h"
 #include "inc/storage.h"
 #include "inc/exp2.h"

@@ -11,9 +11,11 @@
 #   --no-install  nothing is installed; what is missing fails
 #   --build       where to build and test (default: build/test in the source folder)
 #
-# CLATTN_TEST_CACHE=FOLDER keeps the drivers' own kernel caches from run to run: later runs are faster.
+# The drivers' own kernel caches stay in FOLDER/drivers, or in CLATTN_TEST_CACHE, so later runs are faster; clattn's
+# cache, and everything else that a test could leave behind, is new in every run.
 # A line a group with its time, then a table, and as the last line `N passed, M failed, K skipped`.  Logs stay in
 # FOLDER/logs.  The exit status is 0 only if nothing failed.
+{ # read whole before anything runs, so that editing this file disturbs no run of it
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,6 +32,7 @@ if [ "${1-}" = --one ]; then
     if [ "$platform" = oclgrind ]; then
         set -- oclgrind --data-races --uninitialized --check-api --log "$log.oclgrind" "$@"
     fi
+    began=$(date +%s)
     timeout -k 10 "$limit" "$@" > "$log" 2>&1 < /dev/null
     status=$?
     [ -s "$log.oclgrind" ] && { cat "$log.oclgrind" >> "$log"; complaints=1; } || complaints=0
@@ -57,7 +60,7 @@ if [ "${1-}" = --one ]; then
             if ((status != 0 && !(status == 77 && skipped) && !failed) || complaints) failed++
             print passed + 0, failed + 0, skipped + 0, programs + 0
         }' "$log" > "$CLATTN_TEST_WORK/results/$platform/$name"
-    [ "$status" = 0 ] || echo "(exit status $status)" >> "$log"
+    echo "(exit status $status, $(($(date +%s) - began)) s)" >> "$log"
     exit 0
 fi
 
@@ -70,7 +73,7 @@ while [ $# -gt 0 ]; do
     --no-install) install= ;;
     --build) work=${2-} && shift ;;
     -h | --help)
-        sed -n '2,/^set -u/s/^# \{0,1\}//p' "$0"
+        sed -n '2,/^{/s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *)
@@ -86,7 +89,7 @@ rm -rf "$work/logs" "$work/results" "$work/home" "$work/cwd"
 mkdir -p "$work/logs" "$work/results" "$work/home" "$work/cwd"
 jobs=$(nproc 2> /dev/null || echo 2)
 started=$(date +%s)
-cache=${CLATTN_TEST_CACHE:-$work/home/drivers}
+cache=${CLATTN_TEST_CACHE:-$work/drivers}
 mkdir -p "$cache/pocl" "$cache/mesa" && cache=$(cd "$cache" && pwd) || exit 1
 
 # Runs a command in an environment of its own: no variable of the caller's that could change a result, and no folder
@@ -300,3 +303,5 @@ echo
 echo "$platforms platforms, $(($(date +%s) - started)) s"
 echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
 [ "$total_failed" = 0 ] && [ "$total_passed" -gt 0 ]
+exit
+}

@@ -71,12 +71,11 @@ static void adopted_objects_are_used_as_they_are(void **state)
 static void references_come_back_after_work(void **state)
 {
     struct application application = application_start(0);
-    struct small_attention problem;
     (void)state;
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, application.context);
-    struct reference_counts before = support_references(application.context, application.queue);
     for (int order = 0; order < 3; order++) {
+        struct small_attention problem;
+        small_attention_prepare(&problem);
+        small_attention_buffers(&problem, application.context);
         clattn_context_params params = adopting(&application, order < 2);
         clattn_context *context = support_context_with(&params);
         clattn_plan *plan = NULL;
@@ -94,9 +93,9 @@ static void references_come_back_after_work(void **state)
             clattn_plan_release(&plan);
         support_release(&context);
         clattn_plan_release(&plan);
-        assert_references(application.context, application.queue, before);
+        small_attention_release(&problem);
+        assert_references(application.context, application.queue, application.counts);
     }
-    small_attention_release(&problem);
     application_end(&application);
 }
 
@@ -136,15 +135,14 @@ static void references_come_back_after_failures(void **state)
     struct application application = application_start(0);
     struct small_attention problem;
     (void)state;
-    small_attention_prepare(&problem);
-    small_attention_buffers(&problem, application.context);
-    struct reference_counts before = support_references(application.context, application.queue);
     clattn_context_params params = adopting(&application, true);
     clattn_context *context = NULL;
     clattn_plan *plan = NULL;
     params.kernel_dir = "/nonexistent";
     assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
-    assert_references(application.context, application.queue, before);
+    assert_references(application.context, application.queue, application.counts);
+    small_attention_prepare(&problem);
+    small_attention_buffers(&problem, application.context);
     params.kernel_dir = NULL;
     context = support_context_with(&params);
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
@@ -160,7 +158,6 @@ static void references_come_back_after_failures(void **state)
     assert_int_not_equal(clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
     support_release(&context);
-    assert_references(application.context, application.queue, before);
     small_attention_release(&problem);
     application_end(&application);
 }

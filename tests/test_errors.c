@@ -468,22 +468,21 @@ static void the_other_operators_check_their_descriptions(void **state)
     assert_status(context, clattn_mha_supports(context, &mha, NULL), CLATTN_SUCCESS);
 #define MHA_WITH(set, change) { clattn_mha_desc d = mha; change; REFUSED(mha, set); }
     MHA_WITH(STRUCT, d.size = 1)
-    MHA_WITH(INVALID, d.direction = -1)
-    MHA_WITH(INVALID, d.reserved = 1)
-    MHA_WITH(INVALID, d.cross = 2)
-    MHA_WITH(INVALID, d.packed_weights = -1)
-    MHA_WITH(INVALID, d.weights = 3)
-    MHA_WITH(INVALID, d.alignment = 9)
-    MHA_WITH(INVALID | UNSUPPORTED, d.dtype = 55)
-    MHA_WITH(INVALID, d.heads = 0)
-    MHA_WITH(INVALID, d.d_model = 0)
-    MHA_WITH(INVALID, d.batch = 0)
-    MHA_WITH(INVALID, d.heads = 3)                            /* 8 / 3 is no head size */
-    MHA_WITH(INVALID, (d.heads = 4, d.kv_heads = 3))
-    MHA_WITH(INVALID, (d.packed_weights = 1, d.kv_heads = 1)) /* packed weights have as many K/V heads */
-    MHA_WITH(INVALID, (d.scale_mode = CLATTN_SCALE_EXPLICIT, d.scale = (float)NAN))
-    MHA_WITH(INVALID | TOO_BIG | UNSUPPORTED, d.query_length = SIZE_MAX)
-    MHA_WITH(INVALID | TOO_BIG | UNSUPPORTED, d.d_model = d.heads = SIZE_MAX / 2)
+    MHA_WITH(INVALID | LAYOUT, d.direction = -1)
+    MHA_WITH(INVALID | LAYOUT, d.reserved = 1)
+    MHA_WITH(INVALID | LAYOUT, d.cross = 2)
+    MHA_WITH(INVALID | LAYOUT, d.packed_weights = -1)
+    MHA_WITH(INVALID | LAYOUT, d.weights = 3)
+    MHA_WITH(INVALID | LAYOUT, d.alignment = 9)
+    MHA_WITH(INVALID | LAYOUT | UNSUPPORTED, d.dtype = 55)
+    MHA_WITH(INVALID | LAYOUT, d.heads = 0)
+    MHA_WITH(INVALID | LAYOUT, d.d_model = 0)
+    MHA_WITH(INVALID | LAYOUT, d.heads = 3)                            /* 8 / 3 is no head size */
+    MHA_WITH(INVALID | LAYOUT, (d.heads = 4, d.kv_heads = 3))
+    MHA_WITH(INVALID | LAYOUT, (d.packed_weights = 1, d.kv_heads = 1)) /* packed weights have as many K/V heads */
+    MHA_WITH(INVALID | LAYOUT, (d.scale_mode = CLATTN_SCALE_EXPLICIT, d.scale = (float)NAN))
+    MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.query_length = SIZE_MAX)
+    MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.d_model = d.heads = SIZE_MAX / 2)
     MHA_WITH(INVALID | LAYOUT, d.mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, 4))
 }
 
@@ -495,7 +494,7 @@ static void build_logs_come_back(void **state)
     clattn_plan *none = NULL;
     (void)state;
     support_folder(folder);
-    snprintf(command, sizeof command, "cp -r '%s/.' '%s' && for f in '%s'/*.cl; do echo 'a_broken_line;' >> \"$f\"; done",
+    snprintf(command, sizeof command, "cp -r '%s/.' '%s' && for f in '%s'/*.cl; do echo '#error a_broken_line' >> \"$f\"; done",
              KERNEL_DIR, folder, folder);
     assert_int_equal(system(command), 0);
     params.kernel_dir = folder;

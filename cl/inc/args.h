@@ -10,7 +10,7 @@
 #ifndef CLATTN_INC_ARGS_H
 #define CLATTN_INC_ARGS_H
 
-#ifdef __OPENCL_VERSION__
+#if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
 /* What is to be fused is written fma.  Contraction by the compiler would round a product in one place and not in
  * another where they must agree. */
 #pragma OPENCL FP_CONTRACT OFF

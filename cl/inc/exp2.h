@@ -2,7 +2,7 @@
  *
  *   floatv exp2v(floatv x)      float exp2s(float x)
  *
- * At most 1.8 ulp for -126.5 <= x <= 127 (exhaustive comparison with double precision); exactly 1 for
+ * At most 1.8 ulp for -125.9 <= x <= 1 (measured: 1.78 over one in 37 of all those floats, against double); exactly 1 for
  * x = 0.  Below that the result is exactly +0, which is what a masked score (x = -inf) must give.  NaN
  * gives NaN.  Above 127.5, +inf included, the result is unspecified: in a softmax x is never much
  * above 0, and +inf minus the running maximum +inf is already NaN.  No multiplication by log2(e) is

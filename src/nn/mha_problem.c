@@ -58,9 +58,11 @@ static clattn_status complete(struct mha_problem *problem, const char **reason)
     if (!desc->head_size)
         desc->head_size = desc->d_model / desc->heads;
     if (!desc->cross) {
-        *reason = "self-attention has no d_context";
-        if (desc->d_context || desc->d_context_value)
+        *reason = "self-attention has keys and values of d_model columns";
+        if ((desc->d_context && desc->d_context != desc->d_model) ||
+            (desc->d_context_value && desc->d_context_value != desc->d_model))
             return CLATTN_ERROR_INVALID_LAYOUT;
+        desc->d_context_value = 0;
         desc->key_length = desc->query_length;
     }
     if (!desc->d_context)

@@ -1,4 +1,5 @@
 /* Attention on CPU devices: queries across vector lanes, one work-item a work-group. */
+#include "base/size.h"
 #include "ops/attention.h"
 #include "program/defines.h"
 
@@ -14,20 +15,27 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     return NULL;
 }
 
-/* How many vectors of queries an item takes: as many as there are queries for, at most four, and only so many
- * that every compute unit has two items. */
-static size_t query_vectors(const clattn_context *context, const struct attention_problem *problem)
+/* `vectors` of queries an item, and `step` keys or output columns of a register tile. */
+struct geometry {
+    size_t lanes, vectors, step;
+};
+
+#define KEY_TILE 96 /* 48 to 192 tie; a multiple of every step */
+
+/* Measured on Zen 4 (docs/performance.md): 4 vectors x 6 for long sequences; for short ones, and where four
+ * would leave compute units idle, a single vector, whose register tile is then 8 deep. */
+static struct geometry geometry_of(const clattn_context *context, const struct attention_problem *problem)
 {
-    size_t lanes = context->device.caps.lanes, vectors = 4;
-    size_t rows = problem->batch * problem->heads,
-           wanted = 2 * (size_t)context->device.caps.info.compute_units;
-    if (context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
-        return 1;
-    while (vectors > 1 &&
-           (problem->query_length <= lanes * vectors / 2 ||
-            rows * ((problem->query_length + lanes * vectors - 1) / (lanes * vectors)) < wanted))
-        vectors /= 2;
-    return vectors;
+    const struct capabilities *caps = &context->device.caps;
+    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
+        return (struct geometry){4, 1, 2};
+    struct geometry g = {caps->lanes, caps->lanes == 16 ? 4 : 2, 6};
+    size_t blocks = problem->batch * problem->heads * divide_up(problem->query_length, g.lanes * g.vectors);
+    if (problem->query_length < 32 * caps->lanes || blocks < 4 * (size_t)caps->info.compute_units) {
+        g.vectors = 1;
+        g.step = caps->lanes == 16 ? 8 : 6;
+    }
+    return g;
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -35,16 +43,17 @@ static clattn_status prepare(clattn_plan *base)
     static const size_t one[3] = {1, 1, 1};
     struct attention_plan *plan = (struct attention_plan *)base;
     const struct attention_problem *problem = &plan->problem;
-    const clattn_context *context = base->context;
-    size_t vectors = query_vectors(context, problem);
+    struct geometry g = geometry_of(base->context, problem);
     struct strbuf options = {0};
     attention_defines(problem, &options);
-    define_int(&options, "LANES", context->device.caps.lanes);
-    define_int(&options, "QUERY_VECTORS", (long long)vectors);
-    define_int(&options, "KEY_TILE", problem->d_k <= 64 && problem->d_v <= 64 ? 96 : 48);
+    define_int(&options, "LANES", (long long)g.lanes);
+    define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
+    define_int(&options, "KEY_STEP", (long long)g.step);
+    define_int(&options, "COLUMN_STEP", (long long)g.step);
+    define_int(&options, "KEY_TILE", KEY_TILE);
     define_int(&options, "UNIT_STRIDE",
                problem->desc.key.stride[3] == 1 && problem->desc.value.stride[3] == 1);
-    plan->queries_per_group = vectors * context->device.caps.lanes;
+    plan->queries_per_group = g.vectors * g.lanes;
     plan->groups = attention_groups_by_queries;
     return attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
 }

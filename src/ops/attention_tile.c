@@ -14,6 +14,7 @@ static const struct geometry {
     {128, 64, 16, 16, 16, 8},
     {64, 64, 16, 16, 16, 8},
     {32, 32, 8, 8, 16, 8},
+    {16, 32, 8, 4, 16, 8},
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
@@ -25,11 +26,12 @@ static size_t local_bytes(const struct geometry *g, const struct attention_probl
     return 4 * (g->tile_k * (g->tile_q + 4) + stage);
 }
 
-static const struct geometry *choose(const clattn_context *context, const struct attention_problem *problem)
+/* The first geometry from `from` on that the device's limits allow, or GEOMETRIES. */
+static size_t choose(const clattn_context *context, const struct attention_problem *problem, size_t from)
 {
     const clattn_device_info *info = &context->device.caps.info;
     bool smallest = context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
-    for (size_t i = 0; i < GEOMETRIES; i++) {
+    for (size_t i = from; i < GEOMETRIES; i++) {
         const struct geometry *g = &geometries[i];
         if (g->items_x * g->items_y > info->max_work_group || g->items_x > info->max_work_item[0] ||
             g->items_y > info->max_work_item[1] || local_bytes(g, problem) > info->local_memory)
@@ -37,9 +39,9 @@ static const struct geometry *choose(const clattn_context *context, const struct
         /* A tile twice as long as all queries wastes half of its work, and a simulator's time. */
         if (i + 1 < GEOMETRIES && (smallest || problem->query_length <= geometries[i + 1].tile_q))
             continue;
-        return g;
+        return i;
     }
-    return NULL;
+    return GEOMETRIES;
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
@@ -47,17 +49,15 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     const struct attention_problem *problem = data;
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
         return "a head size is above 256";
-    if (!choose(context, problem))
+    if (choose(context, problem, 0) == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
     if (!forced && capabilities_on_cpu(&context->device.caps))
         return "barriers and local memory are slow on a CPU";
     return NULL;
 }
 
-static clattn_status prepare(clattn_plan *base)
+static clattn_status prepare_geometry(struct attention_plan *plan, const struct geometry *g)
 {
-    struct attention_plan *plan = (struct attention_plan *)base;
-    const struct geometry *g = choose(base->context, &plan->problem);
     const size_t local[3] = {g->items_x, g->items_y, 1};
     struct strbuf options = {0};
     attention_defines(&plan->problem, &options);
@@ -70,6 +70,21 @@ static clattn_status prepare(clattn_plan *base)
     plan->queries_per_group = g->tile_q;
     plan->groups = attention_groups_by_queries;
     return attention_add_kernel(plan, "attention_tile.cl", "attention_tile", &options, local);
+}
+
+/* A kernel may allow fewer items than the device: step down until one fits. */
+static clattn_status prepare(clattn_plan *base)
+{
+    struct attention_plan *plan = (struct attention_plan *)base;
+    clattn_status status = CLATTN_ERROR_UNSUPPORTED;
+    for (size_t i = choose(base->context, &plan->problem, 0); i < GEOMETRIES;
+         i = choose(base->context, &plan->problem, i + 1)) {
+        status = prepare_geometry(plan, &geometries[i]);
+        if (status != CLATTN_ERROR_UNSUPPORTED)
+            break;
+        plan_drop_kernels(base);
+    }
+    return status;
 }
 
 const struct solver attention_tile_solver = {"tile", refuse, prepare};

@@ -21,7 +21,6 @@ struct matmul_plan {
     clattn_status (*launch)(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
                             const matmul_args *kernel_args);
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
-    size_t pack_depth;              /* of k, that a work-group of matmul_pack owns */
     size_t panel;                   /* lanes of a packed panel */
     bool lanes_along_m;             /* a is packed, not b */
 };

@@ -1,8 +1,13 @@
 /* Matrix products on CPU devices: one operand packed into panels across vector lanes, the other broadcast
  * from where it lies. */
+#include <math.h>
+
 #include "base/size.h"
+#include "base/try.h"
 #include "ops/matmul.h"
 #include "program/defines.h"
+
+#define PACK_DEPTH 256 /* of k, that a work-group of matmul_pack owns */
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
@@ -33,7 +38,7 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
     size_t lane_count = (size_t)(plan->lanes_along_m ? given->m : given->n);
     size_t row_count = (size_t)(plan->lanes_along_m ? given->n : given->m);
     size_t panels = divide_up(lane_count, plan->panel);
-    const size_t pack_groups[3] = {panels, divide_up((size_t)given->k, plan->pack_depth),
+    const size_t pack_groups[3] = {panels, divide_up((size_t)given->k, PACK_DEPTH),
                                    packed_items(plan, (size_t)given->batch)};
     const size_t groups[3] = {panels, divide_up(row_count, plan->tile_rows), (size_t)given->batch};
     const clattn_binding *pack_bindings[2] = {lanes, &chain->workspace};
@@ -51,22 +56,46 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
     return status;
 }
 
-/* The register tile: ROWS x LANE_VECTORS accumulators and their operands fit the vector registers. */
-static void geometry(const clattn_context *context, struct matmul_plan *plan, struct strbuf *options)
+/* A register tile of `rows` x `vectors` accumulators of `lanes` floats. */
+struct geometry {
+    size_t lanes, rows, vectors, tiles, depth;
+};
+
+/* The tile and its operands fit the vector registers: 32 of them with 16 lanes, 16 otherwise. */
+static struct geometry geometry_of(const struct capabilities *caps, const struct matmul_problem *problem,
+                                   bool lanes_along_m)
 {
-    size_t lanes = context->device.caps.lanes, rows = lanes == 16 ? 12 : 4, vectors = 2, tiles = 8,
-           depth = 256;
-    if (context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
-        rows = 4, vectors = 1, tiles = 2, depth = 64;
-    plan->panel = lanes * vectors;
-    plan->tile_rows = rows * tiles;
-    plan->pack_depth = 256;
-    define_int(options, "LANES", (long long)lanes);
-    define_int(options, "ROWS", (long long)rows);
-    define_int(options, "LANE_VECTORS", (long long)vectors);
-    define_int(options, "TILES", (long long)tiles);
-    define_int(options, "DEPTH", (long long)depth);
-    define_int(options, "PACK_DEPTH", (long long)plan->pack_depth);
+    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
+        return (struct geometry){4, 4, 1, 2, 64};
+    size_t lane_count = lanes_along_m ? problem->m * (problem->b.batch ? 1 : problem->batch) : problem->n;
+    struct geometry g = {caps->lanes, 6, caps->lanes == 16 ? 4 : 2, 8, 512};
+    if (lanes_along_m && lane_count <= 16) { /* few rows of A: no wider than they are */
+        g.lanes = size_min(caps->lanes, lane_count <= 4 ? 4 : lane_count <= 8 ? 8 : 16);
+        g.vectors = 1;
+    } else if (caps->lanes == 16 && lane_count <= 32) {
+        g.rows = 12;
+        g.vectors = 2;
+    }
+    return g;
+}
+
+/* Which operand to pack: the one for which the padded tiles' work and the packing itself are less.  A packed
+ * element costs about as much as PACKING tile elements (measured on Zen 4: two cycles). */
+#define PACKING 30
+
+static double cost(double row_count, double rows, double lane_count, double panel)
+{
+    return ceil(row_count / rows) * rows * ceil(lane_count / panel) * panel + PACKING * lane_count;
+}
+
+static bool better_along_m(const struct capabilities *caps, const struct matmul_problem *problem)
+{
+    struct geometry along_m = geometry_of(caps, problem, true), along_n = geometry_of(caps, problem, false);
+    double batch = (double)size_max(problem->batch, 1), m = (double)problem->m, n = (double)problem->n;
+    /* Items that share b share its panels, and usually are one tall item. */
+    double shared = problem->b.batch ? 1 : batch, apart = problem->b.batch ? batch : 1;
+    return apart * cost(n, (double)along_m.rows, m * shared, (double)(along_m.lanes * along_m.vectors)) <
+           apart * cost(m * shared, (double)along_n.rows, n, (double)(along_n.lanes * along_n.vectors));
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -74,28 +103,42 @@ static clattn_status prepare(clattn_plan *base)
     static const size_t one[3] = {1, 1, 1};
     struct matmul_plan *plan = (struct matmul_plan *)base;
     const struct matmul_problem *problem = &plan->problem;
+    const struct capabilities *caps = &base->context->device.caps;
     clattn_status status;
     struct strbuf options = {0}, again = {0};
-    /* Packing costs a pass over the packed operand: take the smaller one, all items of a batch counted. */
-    size_t m_elements = problem->m * (problem->a.batch ? problem->batch : 1);
-    size_t n_elements = problem->n * (problem->b.batch ? problem->batch : 1);
-    plan->lanes_along_m = m_elements < n_elements;
+    plan->lanes_along_m = better_along_m(caps, problem);
+    struct geometry g = geometry_of(caps, problem, plan->lanes_along_m);
+    plan->panel = g.lanes * g.vectors;
+    plan->tile_rows = g.rows * g.tiles;
     matmul_defines(problem, &options);
-    geometry(base->context, plan, &options);
+    define_int(&options, "LANES", (long long)g.lanes);
+    define_int(&options, "ROWS", (long long)g.rows);
+    define_int(&options, "LANE_VECTORS", (long long)g.vectors);
+    define_int(&options, "TILES", (long long)g.tiles);
+    define_int(&options, "DEPTH", (long long)g.depth);
+    define_int(&options, "PACK_DEPTH", PACK_DEPTH);
     define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
     define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
     strbuf_printf(&again, "%s", options.text ? options.text : "");
+    TRY(plan_add_kernel(base, "matmul_cpu.cl", &options, "matmul_pack", 2, sizeof(matmul_args), one));
+    TRY(plan_add_kernel(base, "matmul_cpu.cl", &again, "matmul_cpu", 3u + problem->has_bias,
+                        sizeof(matmul_args), one));
+
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
-    /* An enqueue folds a batch that shares b into m: its panels are then those of one tall item, plus none.
-     */
-    size_t panels = packed_items(plan, problem->batch) * divide_up(lane_count, plan->panel);
-    base->workspace = panels * plan->panel * problem->k * sizeof(float);
+    size_t row_count = plan->lanes_along_m ? problem->n : problem->m;
+    /* Items folded into one need no more panels than they do apart. */
+    size_t items = packed_items(plan, problem->batch), panels = divide_up(lane_count, plan->panel);
+    base->workspace = items * panels * plan->panel * problem->k * sizeof(float);
+    plan_kernel_largest(&base->kernels[0],
+                        (const size_t[3]){items * panels, divide_up(problem->k, PACK_DEPTH), items});
+    plan_kernel_largest(&base->kernels[1],
+                        (const size_t[3]){items * panels,
+                                          problem->batch * divide_up(row_count, plan->tile_rows),
+                                          problem->batch});
     plan->launch = launch;
     base->launches = 2;
-    status = plan_add_kernel(base, "matmul_cpu.cl", &options, "matmul_pack", 2, sizeof(matmul_args), one);
-    if (status == CLATTN_SUCCESS)
-        status = plan_add_kernel(base, "matmul_cpu.cl", &again, "matmul_cpu", 3u + problem->has_bias,
-                                 sizeof(matmul_args), one);
+fail:
+    strbuf_clear(&options);
     strbuf_clear(&again);
     return status;
 }

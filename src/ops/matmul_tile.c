@@ -10,14 +10,16 @@ static const struct geometry {
     {128, 128, 16, 8, 8},
     {64, 64, 16, 4, 4},
     {32, 32, 16, 4, 4},
+    {16, 32, 8, 4, 4},
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
-static const struct geometry *choose(const clattn_context *context, const struct matmul_problem *problem)
+/* The first geometry from `from` on that the device's limits allow, or GEOMETRIES. */
+static size_t choose(const clattn_context *context, const struct matmul_problem *problem, size_t from)
 {
     const clattn_device_info *info = &context->device.caps.info;
     bool smallest = context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
-    for (size_t i = 0; i < GEOMETRIES; i++) {
+    for (size_t i = from; i < GEOMETRIES; i++) {
         const struct geometry *g = &geometries[i];
         size_t x = g->tile_n / g->item_n, y = g->tile_m / g->item_m;
         size_t bytes = g->tile_k * (g->tile_m + g->tile_n + 8) * sizeof(float);
@@ -28,24 +30,22 @@ static const struct geometry *choose(const clattn_context *context, const struct
         if (i + 1 < GEOMETRIES &&
             (smallest || (problem->m <= geometries[i + 1].tile_m && problem->n <= geometries[i + 1].tile_n)))
             continue;
-        return g;
+        return i;
     }
-    return NULL;
+    return GEOMETRIES;
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    if (!choose(context, data))
+    if (choose(context, data, 0) == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
     if (!forced && capabilities_on_cpu(&context->device.caps))
         return "barriers and local memory are slow on a CPU";
     return NULL;
 }
 
-static clattn_status prepare(clattn_plan *base)
+static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geometry *g)
 {
-    struct matmul_plan *plan = (struct matmul_plan *)base;
-    const struct geometry *g = choose(base->context, &plan->problem);
     const size_t local[3] = {g->tile_n / g->item_n, g->tile_m / g->item_m, 1};
     struct strbuf options = {0};
     matmul_defines(&plan->problem, &options);
@@ -57,6 +57,21 @@ static clattn_status prepare(clattn_plan *base)
     plan->tile_rows = g->tile_m;
     plan->tile_columns = g->tile_n;
     return matmul_add_tiled_kernel(plan, "matmul_tile.cl", "matmul_tile", &options, local);
+}
+
+/* A kernel may allow fewer items than the device: step down until one fits. */
+static clattn_status prepare(clattn_plan *base)
+{
+    struct matmul_plan *plan = (struct matmul_plan *)base;
+    clattn_status status = CLATTN_ERROR_UNSUPPORTED;
+    for (size_t i = choose(base->context, &plan->problem, 0); i < GEOMETRIES;
+         i = choose(base->context, &plan->problem, i + 1)) {
+        status = prepare_geometry(plan, &geometries[i]);
+        if (status != CLATTN_ERROR_UNSUPPORTED)
+            break;
+        plan_drop_kernels(base);
+    }
+    return status;
 }
 
 const struct solver matmul_tile_solver = {"tile", refuse, prepare};

@@ -84,7 +84,8 @@ void small_attention_release(struct small_attention *problem);
 /* Waits for the queue and fails the test unless the output is right.  Poisons the output again. */
 void small_attention_check(struct small_attention *problem, cl_command_queue queue);
 
-/* Reference counts of an application's objects. */
+/* Reference counts of an application's objects, when all that was enqueued has completed and the buffers that
+ * it used have been released. */
 struct reference_counts {
     cl_uint context, queue;
 };

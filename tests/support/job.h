@@ -25,7 +25,7 @@ typedef struct test_job {
     } args;
     clattn_status (*enqueue)(const struct test_job *job, cl_command_queue queue, cl_uint wait_count,
                              const cl_event *wait_list, cl_event *event);
-    test_array input[10]; /* in the order of the args, mask last */
+    test_array input[14]; /* in the order of the args, mask last */
     test_array output[2]; /* those that the call writes; the second may be none */
     test_memory *memory[20];
     size_t memory_count;
