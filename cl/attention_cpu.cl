@@ -226,7 +226,7 @@ INLINE void score_tile(floatv *s, const floatv *q, KEY_POINTER key, int n, long 
                 const floatv k = (floatv)(LOAD_KEY(key, at[r] + d * col));
 #pragma unroll
                 for (int v = 0; v < QUERY_VECTORS; v++)
-                    acc[r][v] = fma(k, q[d * QUERY_VECTORS + v], acc[r][v]);
+                    acc[r][v] = FMA(k, q[d * QUERY_VECTORS + v], acc[r][v]);
             }
         }
 #pragma unroll
@@ -303,13 +303,13 @@ INLINE void softmax_tile(floatv *s, int n, float factor, floatv *highest, floatv
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++) {
             const floatv x = s[j * QUERY_VECTORS + v];
-            const floatv p = exp2v(RAW_SCORES ? fma(x, (floatv)(factor), -top[v]) : (x - top[v]) * LOG2E);
+            const floatv p = exp2v(RAW_SCORES ? FMA(x, (floatv)(factor), -top[v]) : (x - top[v]) * LOG2E);
             s[j * QUERY_VECTORS + v] = p;
             total[v] += p;
         }
 #pragma unroll
     for (int v = 0; v < QUERY_VECTORS; v++)
-        sum[v] = fma(sum[v], shrink[v], total[v]);
+        sum[v] = FMA(sum[v], shrink[v], total[v]);
 }
 
 /* O^T = shrink * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and keys j < n. */
@@ -329,7 +329,7 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, VALUE_P
             const floatv x = (floatv)(LOAD_VALUE(value, j * row + c * col));
 #pragma unroll
             for (int v = 0; v < QUERY_VECTORS; v++)
-                acc[c][v] = fma(x, p[j * QUERY_VECTORS + v], acc[c][v]);
+                acc[c][v] = FMA(x, p[j * QUERY_VECTORS + v], acc[c][v]);
         }
 #pragma unroll
     for (int c = 0; c < columns; c++)

@@ -85,11 +85,11 @@ static float dot_product(const global ELEMENT(Q_TYPE) *query, long query_col,
     float odd = 0.0f;
 
     for (int d = 0; d + 1 < D_K; d += 2) {
-        even = fma(LOAD(Q_TYPE, query, d * query_col), LOAD(K_TYPE, key, d * key_col), even);
-        odd = fma(LOAD(Q_TYPE, query, (d + 1) * query_col), LOAD(K_TYPE, key, (d + 1) * key_col), odd);
+        even = FMA(LOAD(Q_TYPE, query, d * query_col), LOAD(K_TYPE, key, d * key_col), even);
+        odd = FMA(LOAD(Q_TYPE, query, (d + 1) * query_col), LOAD(K_TYPE, key, (d + 1) * key_col), odd);
     }
     if (D_K % 2 == 1)
-        even = fma(LOAD(Q_TYPE, query, (D_K - 1) * query_col), LOAD(K_TYPE, key, (D_K - 1) * key_col), even);
+        even = FMA(LOAD(Q_TYPE, query, (D_K - 1) * query_col), LOAD(K_TYPE, key, (D_K - 1) * key_col), even);
     return even + odd;
 }
 
@@ -163,10 +163,10 @@ kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global 
         const global ELEMENT(V_TYPE) *row = value + j * a.value.row;
         if (columns == D_V_CHUNK) {
             for (int c = 0; c < D_V_CHUNK; c++)
-                o[c] = fma(p, LOAD(V_TYPE, row, c * a.value.col), o[c]);
+                o[c] = FMA(p, LOAD(V_TYPE, row, c * a.value.col), o[c]);
         } else {
             for (int c = 0; c < columns; c++)
-                o[c] = fma(p, LOAD(V_TYPE, row, c * a.value.col), o[c]);
+                o[c] = FMA(p, LOAD(V_TYPE, row, c * a.value.col), o[c]);
         }
     }
 

@@ -29,7 +29,7 @@
  * Q_TYPE, K_TYPE, V_TYPE, O_TYPE                            F32, F16, BF16; lse is float
  * Tested sets (TILE_Q x TILE_K, ITEMS_X x ITEMS_Y, CHUNK, VALUE_ROWS, KEEP_QUERY), each with every
  * combination of MASK (none, BOOL, F32), CAUSAL and POSITIVE_SCALE, half of them with LSE; types F32:
- *   3 KiB    16 x 16,  4 x 4,   8, 4, 0      (software rasterisers, whose compilers are slow)
+ *   6 KiB    16 x 16,  4 x 4,   8, 4, 0      (software rasterisers, whose compilers are slow)
  *   16 KiB   32 x 32,  8 x 8,   16, 8, 0
  *   32 KiB   64 x 64,  16 x 16, 16, 8, 0
  *   48 KiB   128 x 64, 16 x 16, 16, 8, 0;  for D_K <= 64 also 64 x 64, 16 x 16, 16, 8, 1

@@ -50,6 +50,7 @@
  * gives the bias or +0.  There is no masked value; rows beyond the last one repeat it, and are not stored.
  * Features: OpenCL C 1.2 only.  Devices with work-group hardware are better served by matmul_tile. */
 #include "inc/args.h"
+#include "inc/fma.h"
 #include "inc/storage.h"
 #include "inc/vector.h"
 
@@ -303,7 +304,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
 
 #pragma unroll
                     for (int v = 0; v < LANE_VECTORS; v++)
-                        acc[r][v] = fma(x, y[v], acc[r][v]);
+                        acc[r][v] = FMA(x, y[v], acc[r][v]);
                 }
             }
 #pragma unroll

@@ -21,6 +21,7 @@
  * bias; rounded once on storing.  k = 0 gives the bias or +0.  There is no masked value.
  * Features: OpenCL C 1.2 only.  Nobody takes over: this is the last solver. */
 #include "inc/args.h"
+#include "inc/fma.h"
 #include "inc/storage.h"
 
 #ifndef A_TYPE
@@ -64,13 +65,13 @@ kernel void matmul_generic(const global ELEMENT(A_TYPE) *a_data, const global EL
     /* Four chains, because one waits for each fma's latency, and for a rounding error that grows with
      * a quarter of k. */
     for (; k + 4 <= a.k; k += 4) {
-        sum0 = fma(LOAD(A_TYPE, x, k * a.a.col), LOAD(B_TYPE, y, k * a.b.row), sum0);
-        sum1 = fma(LOAD(A_TYPE, x, (k + 1) * a.a.col), LOAD(B_TYPE, y, (k + 1) * a.b.row), sum1);
-        sum2 = fma(LOAD(A_TYPE, x, (k + 2) * a.a.col), LOAD(B_TYPE, y, (k + 2) * a.b.row), sum2);
-        sum3 = fma(LOAD(A_TYPE, x, (k + 3) * a.a.col), LOAD(B_TYPE, y, (k + 3) * a.b.row), sum3);
+        sum0 = FMA(LOAD(A_TYPE, x, k * a.a.col), LOAD(B_TYPE, y, k * a.b.row), sum0);
+        sum1 = FMA(LOAD(A_TYPE, x, (k + 1) * a.a.col), LOAD(B_TYPE, y, (k + 1) * a.b.row), sum1);
+        sum2 = FMA(LOAD(A_TYPE, x, (k + 2) * a.a.col), LOAD(B_TYPE, y, (k + 2) * a.b.row), sum2);
+        sum3 = FMA(LOAD(A_TYPE, x, (k + 3) * a.a.col), LOAD(B_TYPE, y, (k + 3) * a.b.row), sum3);
     }
     for (; k < a.k; k++)
-        sum0 = fma(LOAD(A_TYPE, x, k * a.a.col), LOAD(B_TYPE, y, k * a.b.row), sum0);
+        sum0 = FMA(LOAD(A_TYPE, x, k * a.a.col), LOAD(B_TYPE, y, k * a.b.row), sum0);
 
     float sum = (sum0 + sum1) + (sum2 + sum3);
 #if BIAS

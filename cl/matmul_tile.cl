@@ -36,6 +36,7 @@
  * enter the tiles as 0 and are never read from memory.
  * Features: OpenCL C 1.2, TILE_M/ITEM_M * TILE_N/ITEM_N items a group.  Without them: matmul_generic. */
 #include "inc/args.h"
+#include "inc/fma.h"
 #include "inc/storage.h"
 
 #ifndef A_TYPE
@@ -178,10 +179,10 @@ void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TY
             for (int i = 0; i < ITEM_M / 4; i++)
 #pragma unroll
                 for (int j = 0; j < ITEM_N / 4; j++) {
-                    sum[4 * i][j] = fma((float4)p[i].x, q[j], sum[4 * i][j]);
-                    sum[4 * i + 1][j] = fma((float4)p[i].y, q[j], sum[4 * i + 1][j]);
-                    sum[4 * i + 2][j] = fma((float4)p[i].z, q[j], sum[4 * i + 2][j]);
-                    sum[4 * i + 3][j] = fma((float4)p[i].w, q[j], sum[4 * i + 3][j]);
+                    sum[4 * i][j] = FMA((float4)p[i].x, q[j], sum[4 * i][j]);
+                    sum[4 * i + 1][j] = FMA((float4)p[i].y, q[j], sum[4 * i + 1][j]);
+                    sum[4 * i + 2][j] = FMA((float4)p[i].z, q[j], sum[4 * i + 2][j]);
+                    sum[4 * i + 3][j] = FMA((float4)p[i].w, q[j], sum[4 * i + 3][j]);
                 }
         }
     }

@@ -37,7 +37,7 @@ static const mha_case mha_cases[2] = {
 
 static int size_of_problems(void)
 {
-    return level() == LEVEL_TINY ? 0 : 1;
+    return level() == LEVEL_FULL ? 1 : 0;
 }
 
 static void make_attention(test_job *job, const char *solver, uint64_t salt)
@@ -167,7 +167,7 @@ static void team_release(test_team *team)
 static void same_bits(const void *which, const char *solver)
 {
     const operator *op = which;
-    int runs = level() == LEVEL_TINY ? 20 : 1000;
+    int runs = level() == LEVEL_TINY ? 20 : level() == LEVEL_SMALL ? 200 : 1000;
     test_job job = {0};
 
     op->make(&job, solver, 3);

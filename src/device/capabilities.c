@@ -179,6 +179,11 @@ void capabilities_clear(struct capabilities *caps)
     memset(caps, 0, sizeof *caps);
 }
 
+bool capabilities_allow_loops(const struct capabilities *caps, double iterations)
+{
+    return !(caps->quirks & QUIRK_LOOPS_STOP) || iterations < 65535;
+}
+
 bool capabilities_have(const struct capabilities *caps, const char *extension)
 {
     size_t length = strlen(extension);

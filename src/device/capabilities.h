@@ -12,6 +12,7 @@ enum quirk {
     QUIRK_SLOW_COMPILER = 1u << 0,    /* minutes for wide unrolled kernels: narrow vectors, smallest tiles */
     QUIRK_SIMULATOR = 1u << 1,        /* a thousand times slower than a CPU: smallest everything */
     QUIRK_COMPILES_BY_GRID = 1u << 2, /* a launch of another size class compiles again: warm both up */
+    QUIRK_LOOPS_STOP = 1u << 3,       /* a work-item's loops end silently after 65,535 iterations in all */
 };
 
 struct capabilities {
@@ -27,6 +28,11 @@ struct capabilities {
 clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
                                 struct capabilities *caps);
 void capabilities_clear(struct capabilities *caps);
+
+/* Whether a work-item may loop `iterations` times, all its loops together, without being stopped silently:
+ * solvers refuse what does not fit, with this reason. */
+bool capabilities_allow_loops(const struct capabilities *caps, double iterations);
+#define LOOPS_REASON "this device silently stops a work-item's loops after 65,535 iterations"
 
 /* Whether the device has the extension of that exact name. */
 bool capabilities_have(const struct capabilities *caps, const char *extension);

@@ -31,7 +31,8 @@ clattn_status attention_problem_read(const clattn_attention_desc *desc, struct a
                                      const char **reason);
 
 /* The -D options that all of attention's kernels share. */
-void attention_defines(const struct attention_problem *problem, struct strbuf *options);
+void attention_defines(const struct attention_problem *problem, const struct capabilities *caps,
+                       struct strbuf *options);
 
 /* Adds the plan's one kernel; `options` is taken over and cleared. */
 clattn_status attention_add_kernel(struct attention_plan *plan, const char *file, const char *name,

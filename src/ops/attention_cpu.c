@@ -5,16 +5,6 @@
 
 #define MAX_SIZE 256
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
-{
-    const struct attention_problem *problem = data;
-    if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
-        return "a head size is above 256";
-    if (!forced && !capabilities_on_cpu(&context->device.caps))
-        return "the device is no CPU";
-    return NULL;
-}
-
 /* `vectors` of queries an item, and `step` keys or output columns of a register tile. */
 struct geometry {
     size_t lanes, vectors, step;
@@ -38,6 +28,26 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
     return g;
 }
 
+/* At the most; attention_cpu.cl's loops, nothing unrolled but the register tile. */
+static double iterations(const struct geometry *g, const struct attention_problem *problem)
+{
+    double sizes = (double)(problem->d_k + problem->d_v), step = (double)g->step, lanes = (double)g->lanes;
+    return (double)problem->key_length * (sizes / step + sizes / lanes + 10) + 8 * sizes * (double)g->vectors;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct attention_problem *problem = data;
+    if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
+        return "a head size is above 256";
+    struct geometry g = geometry_of(context, problem);
+    if (!capabilities_allow_loops(&context->device.caps, iterations(&g, problem)))
+        return LOOPS_REASON;
+    if (!forced && !capabilities_on_cpu(&context->device.caps))
+        return "the device is no CPU";
+    return NULL;
+}
+
 static clattn_status prepare(clattn_plan *base)
 {
     static const size_t one[3] = {1, 1, 1};
@@ -45,7 +55,7 @@ static clattn_status prepare(clattn_plan *base)
     const struct attention_problem *problem = &plan->problem;
     struct geometry g = geometry_of(base->context, problem);
     struct strbuf options = {0};
-    attention_defines(problem, &options);
+    attention_defines(problem, &base->context->device.caps, &options);
     define_int(&options, "LANES", (long long)g.lanes);
     define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
     define_int(&options, "KEY_STEP", (long long)g.step);

@@ -3,11 +3,21 @@
 #include "ops/attention.h"
 #include "program/defines.h"
 
+/* Output columns of a work-item: many on a CPU, where each chunk computes the scores anew. */
+static size_t chunk_of(const struct capabilities *caps, const struct attention_problem *problem)
+{
+    bool wide = capabilities_on_cpu(caps) && !(caps->quirks & QUIRK_LOOPS_STOP);
+    return size_min(problem->d_v, wide ? 64 : 16);
+}
+
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    (void)context;
-    (void)data;
+    const struct attention_problem *problem = data;
+    double chunk = (double)chunk_of(&context->device.caps, problem);
+    double each = (double)problem->d_k / 2 + 2 * chunk + 2;
     (void)forced;
+    if (!capabilities_allow_loops(&context->device.caps, (double)problem->key_length * each + 4 * chunk))
+        return LOOPS_REASON;
     return NULL;
 }
 
@@ -26,10 +36,10 @@ static clattn_status prepare(clattn_plan *base)
     size_t items = cpu ? 1 : size_min(32, base->context->device.caps.info.max_work_item[1]);
     const size_t local[3] = {1, items, 1};
     struct strbuf options = {0};
-    plan->column_chunk = size_min(plan->problem.d_v, cpu ? 64 : 16);
+    plan->column_chunk = chunk_of(&base->context->device.caps, &plan->problem);
     plan->queries_per_group = items;
     plan->groups = groups;
-    attention_defines(&plan->problem, &options);
+    attention_defines(&plan->problem, &base->context->device.caps, &options);
     define_int(&options, "D_V_CHUNK", (long long)plan->column_chunk);
     return attention_add_kernel(plan, "attention_generic.cl", "attention_generic", &options, local);
 }

@@ -177,7 +177,8 @@ fail:
     return status;
 }
 
-void attention_defines(const struct attention_problem *problem, struct strbuf *options)
+void attention_defines(const struct attention_problem *problem, const struct capabilities *caps,
+                       struct strbuf *options)
 {
     const clattn_attention_desc *desc = &problem->desc;
     define_int(options, "D_K", (long long)problem->d_k);
@@ -191,8 +192,9 @@ void attention_defines(const struct attention_problem *problem, struct strbuf *o
         define_token(options, "MASK_TYPE", storage_token(desc->mask.dtype));
     define_int(options, "CAUSAL", desc->causal);
     define_int(options, "LSE", problem->has_lse);
+    /* Keeping raw scores relies on a product that is not rounded before the maximum is subtracted. */
     define_int(options, "POSITIVE_SCALE",
-               problem->scale >= PLAIN_SCALE_MIN && problem->scale <= PLAIN_SCALE_MAX);
+               caps->fused && problem->scale >= PLAIN_SCALE_MIN && problem->scale <= PLAIN_SCALE_MAX);
 }
 
 /* Query 0's key position, brought into the range in which it makes a difference to lengths below 2^31. */

@@ -44,13 +44,24 @@ static size_t choose(const clattn_context *context, const struct attention_probl
     return GEOMETRIES;
 }
 
+/* At the most; attention_tile.cl says what a tile of keys takes. */
+static double iterations(const struct geometry *g, const struct attention_problem *problem)
+{
+    double chunks = (double)divide_up(problem->d_k, g->chunk), chunk = (double)g->chunk;
+    double tiles = (double)divide_up(problem->key_length, g->tile_k);
+    return tiles * (chunks * (chunk + chunk / 8 * 4) + (double)g->tile_k * 2 + 64);
+}
+
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
     const struct attention_problem *problem = data;
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
         return "a head size is above 256";
-    if (choose(context, problem, 0) == GEOMETRIES)
+    size_t chosen = choose(context, problem, 0);
+    if (chosen == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
+    if (!capabilities_allow_loops(&context->device.caps, iterations(&geometries[chosen], problem)))
+        return LOOPS_REASON;
     if (!forced && capabilities_on_cpu(&context->device.caps))
         return "barriers and local memory are slow on a CPU";
     return NULL;
@@ -60,7 +71,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
 {
     const size_t local[3] = {g->items_x, g->items_y, 1};
     struct strbuf options = {0};
-    attention_defines(&plan->problem, &options);
+    attention_defines(&plan->problem, &plan->base.context->device.caps, &options);
     define_int(&options, "TILE_Q", (long long)g->tile_q);
     define_int(&options, "TILE_K", (long long)g->tile_k);
     define_int(&options, "ITEMS_X", (long long)g->items_x);

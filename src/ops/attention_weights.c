@@ -35,8 +35,14 @@ clattn_status attention_weights_supports(clattn_context *context, const clattn_a
                                          const clattn_layout *weights, bool average, const char **reason)
 {
     struct attention_problem problem;
-    (void)context; /* its kernel runs on every device */
-    return read_weights(attention, weights, average, &problem, reason);
+    clattn_status status = read_weights(attention, weights, average, &problem, reason);
+    double items = average ? (double)problem.heads : 1;
+    if (status == CLATTN_SUCCESS &&
+        !capabilities_allow_loops(&context->device.caps, items * ((double)problem.d_k / 2 + 6))) {
+        *reason = LOOPS_REASON;
+        status = CLATTN_ERROR_UNSUPPORTED;
+    }
+    return status;
 }
 
 static clattn_status prepare(struct weights_plan *plan)
@@ -47,7 +53,7 @@ static clattn_status prepare(struct weights_plan *plan)
                                  : size_min(64, context->device.caps.info.max_work_item[0]),
                              1, 1};
     struct strbuf options = {0};
-    attention_defines(&plan->problem, &options);
+    attention_defines(&plan->problem, &context->device.caps, &options);
     define_token(&options, "W_TYPE", "F32");
     define_int(&options, "AVERAGE", plan->average);
     clattn_status status;
@@ -69,7 +75,9 @@ clattn_status attention_weights_plan_create(clattn_context *context, const clatt
     const char *reason;
     clattn_plan *plan = NULL;
     *result = NULL;
-    status = read_weights(attention, weights, average, &problem, &reason);
+    status = attention_weights_supports(context, attention, weights, average, &reason);
+    if (status == CLATTN_SUCCESS)
+        status = read_weights(attention, weights, average, &problem, &reason);
     if (status != CLATTN_SUCCESS)
         return report_error(&context->device.report, status, "attention weights: %s", reason);
     TRY(plan_new(context, OPERATOR_ATTENTION_WEIGHTS, sizeof(struct weights_plan), &plan));

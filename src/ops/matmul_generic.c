@@ -2,11 +2,12 @@
 #include "base/size.h"
 #include "ops/matmul.h"
 
-static const char *refuse(const clattn_context *context, const void *problem, bool forced)
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    (void)context;
-    (void)problem;
+    const struct matmul_problem *problem = data;
     (void)forced;
+    if (!capabilities_allow_loops(&context->device.caps, (double)problem->k / 4 + 8))
+        return LOOPS_REASON;
     return NULL;
 }
 

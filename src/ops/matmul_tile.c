@@ -39,6 +39,9 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     if (choose(context, data, 0) == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
+    if (!capabilities_allow_loops(&context->device.caps,
+                                  3 * (double)((const struct matmul_problem *)data)->k + 1000))
+        return LOOPS_REASON;
     if (!forced && capabilities_on_cpu(&context->device.caps))
         return "barriers and local memory are slow on a CPU";
     return NULL;

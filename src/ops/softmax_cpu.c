@@ -6,9 +6,18 @@
 /* Elements that make a work-group worth its launch. */
 #define GROUP_ELEMENTS 16384
 
+static size_t rows_of(const struct softmax_problem *problem)
+{
+    return size_max(1, GROUP_ELEMENTS / size_max(1, problem->columns));
+}
+
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    (void)data;
+    const struct softmax_problem *problem = data;
+    double each = (double)problem->columns / (problem->unit_columns ? context->device.caps.lanes : 1);
+    double rows = (double)rows_of(problem);
+    if (!capabilities_allow_loops(&context->device.caps, rows * (3.2 * each + 64)))
+        return LOOPS_REASON;
     if (!forced && !capabilities_on_cpu(&context->device.caps))
         return "the device is no CPU";
     return NULL;
@@ -22,7 +31,7 @@ static clattn_status prepare(clattn_plan *base)
     softmax_defines(&plan->problem, &options);
     define_int(&options, "LANES", base->context->device.caps.lanes);
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
-    plan->rows_per_group = size_max(1, GROUP_ELEMENTS / size_max(1, plan->problem.columns));
+    plan->rows_per_group = rows_of(&plan->problem);
     return softmax_add_kernel(plan, "softmax_cpu", &options, one);
 }
 

@@ -19,7 +19,10 @@ static size_t items_of(const clattn_context *context, const struct softmax_probl
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    (void)data;
+    const struct softmax_problem *problem = data;
+    double each = (double)problem->columns / (double)items_of(context, problem);
+    if (!capabilities_allow_loops(&context->device.caps, 3.2 * each + 64))
+        return LOOPS_REASON;
     if (context->device.caps.info.local_memory < MAX_ITEMS * 2 * sizeof(float))
         return "the device has too little local memory";
     if (!forced && capabilities_on_cpu(&context->device.caps))
