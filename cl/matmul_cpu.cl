@@ -273,7 +273,8 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
     /* The sums, between blocks of k and until they are stored: float, whatever C holds. */
     floatv state[BLOCK * LANE_VECTORS];
 
-    for (int i = 0; i < (a.k ? 0 : BLOCK * LANE_VECTORS); i++)
+    /* Not chosen by k0 below: Oclgrind 21.10 applies a scalar condition to the first lane of a vector only. */
+    for (int i = 0; i < BLOCK * LANE_VECTORS; i++)
         state[i] = (floatv)0.0f;
     for (int k0 = 0; k0 < a.k; k0 += DEPTH) {
         const int depth = min(DEPTH, a.k - k0);
@@ -290,7 +291,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
                 p[r] = in + min(row0 + t + r, rows.count - 1) * rows.stride + k0 * row_k;
 #pragma unroll
                 for (int v = 0; v < LANE_VECTORS; v++)
-                    acc[r][v] = k0 ? sum[r * LANE_VECTORS + v] : (floatv)0.0f;
+                    acc[r][v] = sum[r * LANE_VECTORS + v];
             }
             for (int k = 0; k < depth; k++) {
                 floatv y[LANE_VECTORS];

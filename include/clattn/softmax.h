@@ -30,8 +30,8 @@ typedef struct clattn_softmax_desc {
 /* What CLATTN_SOFTMAX_DESC_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_softmax_desc_init(clattn_softmax_desc *desc);
 
-/* Where the arrays are.  y may be the same memory as x with the same layout (in place), and may otherwise
- * overlap nothing. */
+/* Where the arrays are.  Kernels also read y: a CL_MEM_WRITE_ONLY buffer is refused with BUFFER_ACCESS.  y
+ * may be the same memory as x with the same layout (in place), and may otherwise overlap nothing. */
 typedef struct clattn_softmax_args {
     size_t size; /* sizeof(clattn_softmax_args) */
     clattn_binding x, mask, y;

@@ -156,6 +156,8 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
     if (!rows || !problem->columns)
         return CLATTN_SUCCESS; /* kernel_args->rows stays 0 */
     TRY(binding_check(context, &args->x, &desc->x, extent, BINDING_READ, "x"));
+    /* The kernels keep exponentials in y and read them again. */
+    TRY(binding_check(context, &args->y, &desc->y, extent, BINDING_READ, "y"));
     TRY(binding_check(context, &args->y, &desc->y, extent, BINDING_WRITE, "y"));
     kernel_args->x = problem->x;
     kernel_args->x.offset = args->x.offset;
