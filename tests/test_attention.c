@@ -31,7 +31,7 @@ static const attention_case lengths[] = {
     {"prime lengths", BIG, .dim = {3, 5, 5, 37, 211, 8, 8}},
     {"prime lengths", BIG, .dim = {1, 7, 7, 157, 23, 8, 8}},
     {"no log-sum-exp", ALL, .dim = {2, 3, 3, 21, 34, 8, 8}, .no_lse = true},
-    {"long", BIG, .dim = {1, 1, 1, 7, 4099, 8, 8}},
+    {"long", BIG, .dim = {1, 1, 1, 7, 4099, 8, 8}, .long_loops = true},
     {"many heads", BIG, .dim = {9, 11, 11, 3, 5, 8, 8}},
     {"grouped heads", ALL, .dim = {2, 6, 2, 5, 7, 8, 8}},
     {"grouped heads", BIG, .dim = {2, 6, 3, 70, 71, 8, 8}},

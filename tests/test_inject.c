@@ -216,7 +216,7 @@ static clattn_status use_softmax_and_matmul(clattn_context *context)
         }
     cl_mem input = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x);
     cl_mem weights = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof w, w);
-    cl_mem output = support_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof x, NULL);
+    cl_mem output = support_buffer(opencl, CL_MEM_READ_WRITE, sizeof x, NULL);
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     clattn_softmax_args softmax_args = CLATTN_SOFTMAX_ARGS_INIT;
     softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){ROWS, COLUMNS});

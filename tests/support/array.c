@@ -13,9 +13,14 @@
 #define POISON_OUTPUT 0x7fc5dead
 #define POISON_INPUT 0x7fc1beef
 
+static bool is_output(const test_memory *memory)
+{
+    return memory->role == ROLE_OUTPUT || memory->role == ROLE_READABLE_OUTPUT;
+}
+
 static void poison(const test_memory *memory)
 {
-    uint32_t pattern = memory->role == ROLE_OUTPUT ? POISON_OUTPUT : POISON_INPUT;
+    uint32_t pattern = is_output(memory) ? POISON_OUTPUT : POISON_INPUT;
     size_t bytes = memory->count * memory->element_size;
 
     for (size_t i = 0; i < bytes; i++) {
@@ -28,7 +33,8 @@ static void poison(const test_memory *memory)
 test_memory *memory_create(array_role role, clattn_dtype dtype, size_t elements)
 {
     static const cl_mem_flags flags[] = {
-        [ROLE_INPUT] = CL_MEM_READ_ONLY, [ROLE_OUTPUT] = CL_MEM_WRITE_ONLY, [ROLE_IN_PLACE] = CL_MEM_READ_WRITE};
+        [ROLE_INPUT] = CL_MEM_READ_ONLY, [ROLE_OUTPUT] = CL_MEM_WRITE_ONLY,
+        [ROLE_READABLE_OUTPUT] = CL_MEM_READ_WRITE, [ROLE_IN_PLACE] = CL_MEM_READ_WRITE};
     test_memory *made = calloc(1, sizeof *made);
 
     assert_non_null(made);
@@ -52,7 +58,7 @@ test_memory *memory_create(array_role role, clattn_dtype dtype, size_t elements)
 void memory_release(test_memory *memory)
 {
     if (memory) {
-        clReleaseMemObject(memory->buffer);
+        device_release_buffer(memory->buffer);
         free(memory->host);
         free(memory->original);
         free(memory->owned);
@@ -229,7 +235,7 @@ void array_download(test_array *array)
             fail_msg("element %zd of the buffer was overwritten; element 0 of the array is at %zd of %zu",
                      (ptrdiff_t)i, (ptrdiff_t)array->offset, memory->count);
         }
-        if (memory->owned[i] && same && memory->role == ROLE_OUTPUT) {
+        if (memory->owned[i] && same && is_output(memory)) {
             fail_msg("element %zd of the buffer was never written; element 0 of the array is at %zd of %zu",
                      (ptrdiff_t)i, (ptrdiff_t)array->offset, memory->count);
         }

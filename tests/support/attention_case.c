@@ -141,8 +141,9 @@ bool attention_job(test_job *job, const attention_case *test, const char *solver
     job->args.attention = args;
     job->enqueue = enqueue;
     options.solver = solver;
-    return job_planned(job, clattn_attention_plan_create(device_context(), &desc, &options, &job->plan), solver,
-                       refused);
+    clattn_status status = clattn_attention_plan_create(device_context(), &desc, &options, &job->plan);
+    refused = refused || (test->long_loops && job_refused_for_loops(status));
+    return job_planned(job, status, solver, refused);
 }
 
 void attention_add(test_suite *suite, const attention_case *cases, size_t count)

@@ -54,6 +54,7 @@ typedef struct attention_case {
     int64_t position;
     bool scaled;           /* `scale` instead of 1/sqrt(d_k) */
     float scale;
+    bool long_loops;       /* a device that limits loops may refuse it: job_refused_for_loops */
     bool no_lse;           /* most cases ask for the log-sum-exp too */
     fill_kind fill;
     bool shorter;          /* `actual` at enqueue instead of dim's */

@@ -74,6 +74,12 @@ int device_close(void **state);
 /* Whether the device under test is a CPU (PoCL, llvmpipe, Oclgrind's included). */
 bool device_is_cpu(void);
 
+/* Whether the platform's name has this part: "rusticl", "Oclgrind". */
+bool device_platform_contains(const char *part);
+
+/* Releases a buffer, except where a simulator's bookkeeping cannot bear it. */
+void device_release_buffer(cl_mem buffer);
+
 /* Queues of the context under test; the caller releases them.  The out-of-order one may be NULL where the
  * device has none. */
 cl_command_queue device_queue(void);
@@ -100,7 +106,12 @@ typedef enum array_form {
     FORM_SHARED_ROWS
 } array_form;
 
-typedef enum array_role { ROLE_INPUT, ROLE_OUTPUT, ROLE_IN_PLACE } array_role;
+typedef enum array_role {
+    ROLE_INPUT,
+    ROLE_OUTPUT,          /* write-only to kernels */
+    ROLE_READABLE_OUTPUT, /* to operators that keep intermediate results there */
+    ROLE_IN_PLACE
+} array_role;
 
 /* A buffer with a host copy.  Elements lie between two guard bands of odd length.  What no element of an array
  * occupies holds NaN (bool: random bytes): an input's to be noticed when read, an output's, elements

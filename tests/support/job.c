@@ -91,6 +91,17 @@ void job_fill(test_array *array, uint64_t salt, float low, float high, bool inte
     array_upload(array);
 }
 
+bool job_refused_for_loops(clattn_status status)
+{
+    char message[256] = "";
+
+    if (status != CLATTN_ERROR_UNSUPPORTED || !device_platform_contains("rusticl")) {
+        return false;
+    }
+    clattn_context_message(device_context(), message, sizeof message);
+    return strstr(message, "loops after 65,535 iterations") != NULL;
+}
+
 bool job_planned(const test_job *job, clattn_status status, const char *solver, bool refused)
 {
     if (refused) {

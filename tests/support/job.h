@@ -47,6 +47,10 @@ void job_release(test_job *job);
  * `refused`, UNSUPPORTED and no plan.  Returns whether there is a plan. */
 bool job_planned(const test_job *job, clattn_status status, const char *solver, bool refused);
 
+/* A solver may also refuse because of the device: llvmpipe (Mesa 22.3) stops a work-item's loops after 65,535
+ * iterations.  Whether `status` (of plan_create) says that; only cases that ask for it accept it. */
+bool job_refused_for_loops(clattn_status status);
+
 /* Enqueues on `queue` (NULL: the context's), waits for the event and reads the outputs back, guards checked. */
 void job_run(test_job *job, cl_command_queue queue);
 

@@ -80,6 +80,22 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
                        refused);
 }
 
+bool matmul_has_clblast(void)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+
+    /* It refuses these strides, and so builds nothing; its name is unknown where it is left out. */
+    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 3});
+    desc.a.stride[0] = 12;
+    desc.a.stride[1] = 2;
+    options.solver = "clblast";
+    clattn_status status = clattn_matmul_plan_create(device_context(), &desc, &options, &plan);
+    clattn_plan_release(&plan);
+    return status == CLATTN_ERROR_UNSUPPORTED;
+}
+
 /* ---- the verdict ---- */
 
 typedef struct verdict {

@@ -37,6 +37,9 @@ typedef struct matmul_case {
     matmul_inject inject;
 } matmul_case;
 
+/* Whether the library was built with CLBlast; compiles nothing. */
+bool matmul_has_clblast(void);
+
 bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt);
 void matmul_check(const void *test, const char *solver);
 void matmul_add(test_suite *suite, const matmul_case *cases, size_t count);

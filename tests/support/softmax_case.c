@@ -38,7 +38,7 @@ bool softmax_job(test_job *job, const softmax_case *test, const char *solver, ui
     job_fill(&job->input[X], salt * 2, -spread, spread, false);
     job->input[MASK] = job_mask(job, test->mask, test->mask_rank, test->mask_extent, test->mask_form, salt * 2 + 1);
     job->output[0] = test->in_place ? job->input[X]
-                                    : job_array(job, ROLE_OUTPUT, CLATTN_F32, test->rank, test->extent, test->y);
+                                    : job_array(job, ROLE_READABLE_OUTPUT, CLATTN_F32, test->rank, test->extent, test->y);
     actual_extent(test, written);
     array_own(&job->output[0], written);
 
@@ -55,7 +55,8 @@ bool softmax_job(test_job *job, const softmax_case *test, const char *solver, ui
     job->args.softmax = args;
     job->enqueue = enqueue;
     options.solver = solver;
-    return job_planned(job, clattn_softmax_plan_create(device_context(), &desc, &options, &job->plan), solver, false);
+    clattn_status status = clattn_softmax_plan_create(device_context(), &desc, &options, &job->plan);
+    return job_planned(job, status, solver, test->long_loops && job_refused_for_loops(status));
 }
 
 /* ---- the verdict ---- */

@@ -6,17 +6,6 @@
 
 #include "harness.h"
 
-static bool device_name_contains(const char *part)
-{
-    char text[256] = "";
-    cl_device_id device = clattn_context_opencl_device(device_context());
-    cl_platform_id platform = NULL;
-
-    clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
-    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof text - 1, text, NULL);
-    return strstr(text, part) != NULL;
-}
-
 test_level level(void)
 {
     static test_level known;
@@ -26,8 +15,8 @@ test_level level(void)
         return known;
     }
     if (!text) {
-        known = device_name_contains("Oclgrind") ? LEVEL_TINY
-              : device_name_contains("rusticl") ? LEVEL_SMALL : LEVEL_FULL;
+        known = device_platform_contains("Oclgrind") ? LEVEL_TINY
+              : device_platform_contains("rusticl") ? LEVEL_SMALL : LEVEL_FULL;
     } else if (strcmp(text, "full") == 0) {
         known = LEVEL_FULL;
     } else if (strcmp(text, "small") == 0) {
