@@ -6,9 +6,13 @@
 /* Elements that make a work-group worth its launch. */
 #define GROUP_ELEMENTS 16384
 
+/* Rows of a work-group: no more than there are. */
 static size_t rows_of(const struct softmax_problem *problem)
 {
-    return size_max(1, GROUP_ELEMENTS / size_max(1, problem->columns));
+    size_t rows = 1;
+    for (int i = 0; i < SOFTMAX_OUTER; i++)
+        rows *= problem->outer[i];
+    return size_max(1, size_min(rows, GROUP_ELEMENTS / size_max(1, problem->columns)));
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
