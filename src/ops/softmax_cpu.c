@@ -6,21 +6,28 @@
 /* Elements that make a work-group worth its launch. */
 #define GROUP_ELEMENTS 16384
 
-/* Rows of a work-group: no more than there are. */
-static size_t rows_of(const struct softmax_problem *problem)
+/* Loops of a work-item with that many rows, at the most. */
+static double iterations(const struct capabilities *caps, const struct softmax_problem *problem, size_t rows)
+{
+    double each = (double)problem->columns / (problem->unit_columns ? caps->lanes : 1);
+    return (double)rows * (3.2 * each + 64);
+}
+
+/* Rows of a work-group: no more than there are, nor than the device lets an item loop over. */
+static size_t rows_of(const struct capabilities *caps, const struct softmax_problem *problem)
 {
     size_t rows = 1;
     for (int i = 0; i < SOFTMAX_OUTER; i++)
         rows *= problem->outer[i];
-    return size_max(1, size_min(rows, GROUP_ELEMENTS / size_max(1, problem->columns)));
+    rows = size_max(1, size_min(rows, GROUP_ELEMENTS / size_max(1, problem->columns)));
+    while (rows > 1 && !capabilities_allow_loops(caps, iterations(caps, problem, rows)))
+        rows /= 2;
+    return rows;
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    const struct softmax_problem *problem = data;
-    double each = (double)problem->columns / (problem->unit_columns ? context->device.caps.lanes : 1);
-    double rows = (double)rows_of(problem);
-    if (!capabilities_allow_loops(&context->device.caps, rows * (3.2 * each + 64)))
+    if (!capabilities_allow_loops(&context->device.caps, iterations(&context->device.caps, data, 1)))
         return LOOPS_REASON;
     if (!forced && !capabilities_on_cpu(&context->device.caps))
         return "the device is no CPU";
@@ -35,7 +42,7 @@ static clattn_status prepare(clattn_plan *base)
     softmax_defines(&plan->problem, &options);
     define_int(&options, "LANES", base->context->device.caps.lanes);
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
-    plan->rows_per_group = rows_of(&plan->problem);
+    plan->rows_per_group = rows_of(&base->context->device.caps, &plan->problem);
     return softmax_add_kernel(plan, "softmax_cpu", &options, one);
 }
 
