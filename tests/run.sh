@@ -191,8 +191,8 @@ if [ -n "$install" ]; then
         echo "0 passed, 1 failed, 0 skipped"
         exit 1
     }
-    printf '%-10s %s  %4d s\n' packages "$(head -n 1 "$work/logs/deps" | cut -c 1-60 | grep . || echo all there)" \
-        $(($(date +%s) - started))
+    printf '%-10s %s missing, installed  %4d s\n' packages \
+        "$(sed -n '1s/^installing//p' "$work/logs/deps" | wc -w)" $(($(date +%s) - started))
 fi
 
 vendors=/etc/OpenCL/vendors
