@@ -173,6 +173,13 @@ class Checker:
                     if flag in line:
                         self.problem(path, number, f"banned flag {flag}")
 
+    def check_readme(self):
+        """README shows examples/first.c as it is."""
+        readme = self.root / "README.md"
+        program = (self.root / "examples" / "first.c").read_text(encoding="utf-8")
+        if "```c\n" + program + "```" not in readme.read_text(encoding="utf-8"):
+            self.problem(readme, 1, "the first program is not examples/first.c")
+
     def run(self):
         counted = 0
         for path in self.files("src/**/*.[ch]"):
@@ -185,6 +192,7 @@ class Checker:
             self.check_kernel(path)
             counted += 1
         self.check_flags()
+        self.check_readme()
         for problem in self.problems:
             print(problem)
         print(f"{counted} files, {len(self.problems)} problems")

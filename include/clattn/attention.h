@@ -5,9 +5,10 @@
  *
  * with g = query heads / key-value heads (Vaswani et al. 2017, section 3.2.1; grouped heads: Ainslie et al.
  * 2023).  The scores are never written to memory.  A row that attends nothing is exactly +0 and its
- * log-sum-exp −inf.  A NaN, or a +inf score, makes its row NaN; keys that are not attended can not leak,
- * whatever they hold.  A finite large negative float mask (−1e4, −FLT_MAX) is an ordinary addend and not a
- * mask. */
+ * log-sum-exp −inf.  A NaN, or a +inf score, makes its row NaN; a key that is not attended cannot
+ * leak, whatever K holds there, nor can K and V beyond the actual lengths; V at such a key within the lengths
+ * takes part with weight +0 and must be finite.  A finite large negative float mask (−1e4, −FLT_MAX) is an
+ * ordinary addend and not a mask. */
 #ifndef CLATTN_ATTENTION_H
 #define CLATTN_ATTENTION_H
 
