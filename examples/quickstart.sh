@@ -9,8 +9,10 @@ build=${1:-$root/build}
 sample=$root/examples/minilm
 
 sh "$root/tests/run.sh" --deps
-[ -e "$build/build.ninja" ] || meson setup "$build" "$root"
-meson compile -C "$build" > "$build/quickstart.log" 2>&1 || {
+echo "building in $build"
+mkdir -p "$build"
+{ [ -e "$build/build.ninja" ] || meson setup "$build" "$root"; } > "$build/quickstart.log" 2>&1 &&
+    meson compile -C "$build" >> "$build/quickstart.log" 2>&1 || {
     tail -n 40 "$build/quickstart.log" >&2
     exit 1
 }
