@@ -51,6 +51,7 @@
  * Features: OpenCL C 1.2 only.  Devices with work-group hardware are better served by matmul_tile. */
 #include "inc/args.h"
 #include "inc/fma.h"
+#include "inc/rows.h"
 #include "inc/storage.h"
 #include "inc/vector.h"
 
@@ -133,50 +134,6 @@ static inline side row_side(const private matmul_args *a)
     side s = { a->a.offset, a->a.batch, a->a.row, a->a.col, a->m };
 #endif
     return s;
-}
-
-/* The lanes of the lower, and of the upper, halves of two vectors in turn.  Not written as
- * `.even = ` and `.odd = `: Oclgrind 21.10 with --uninitialized crashes on the shuffles with undefined lanes
- * that Clang makes of them.  To be dropped with that version. */
-#if LANES == 16
-#define LOW_PAIRS 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define HIGH_PAIRS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#elif LANES == 8
-#define LOW_PAIRS 0, 8, 1, 9, 2, 10, 3, 11
-#define HIGH_PAIRS 4, 12, 5, 13, 6, 14, 7, 15
-#else
-#define LOW_PAIRS 0, 4, 1, 5
-#define HIGH_PAIRS 2, 6, 3, 7
-#endif
-
-#ifdef __has_builtin
-#define HAS_BUILTIN(name) __has_builtin(name)
-#else
-#define HAS_BUILTIN(name) 0
-#endif
-#if HAS_BUILTIN(__builtin_shufflevector)
-#define PAIR(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
-#else
-#define PAIR(x, y, ...) shuffle2(x, y, (JOIN(uint, LANES))(__VA_ARGS__))
-#endif
-
-/* Transposes LANES vectors: each stage turns the bits of an element's (row, lane) number by one, so after
- * log2(LANES) stages row and lane have changed places. */
-static inline void transpose(floatv *t)
-{
-    floatv u[LANES];
-
-#pragma unroll
-    for (int stage = 1; stage < LANES; stage *= 2) {
-#pragma unroll
-        for (int i = 0; i < LANES / 2; i++) {
-            u[2 * i] = PAIR(t[i], t[i + LANES / 2], LOW_PAIRS);
-            u[2 * i + 1] = PAIR(t[i], t[i + LANES / 2], HIGH_PAIRS);
-        }
-#pragma unroll
-        for (int i = 0; i < LANES; i++)
-            t[i] = u[i];
-    }
 }
 
 /* Source and panels meet in three ways: the source has neighbouring lanes (copy vectors), or neighbouring

@@ -173,6 +173,14 @@ class Checker:
                     if flag in line:
                         self.problem(path, number, f"banned flag {flag}")
 
+    def check_header_list(self):
+        """Every public header is installed, and so compiled alone by the tests."""
+        build = self.root / "include" / "meson.build"
+        listed = set(re.findall(r"'clattn/(\w+\.h)'", build.read_text(encoding="utf-8")))
+        there = {path.name for path in self.files("include/clattn/*.h")}
+        for name in sorted(there ^ listed):
+            self.problem(build, 1, f"{name} is {'not listed' if name in there else 'listed and not there'}")
+
     def check_readme(self):
         """README shows examples/first.c as it is."""
         readme = self.root / "README.md"
@@ -192,6 +200,7 @@ class Checker:
             self.check_kernel(path)
             counted += 1
         self.check_flags()
+        self.check_header_list()
         self.check_readme()
         for problem in self.problems:
             print(problem)

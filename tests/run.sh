@@ -207,6 +207,13 @@ if wanted host; then
         step host "library-$each" /usr/bin/python3 "$here/check_library.py" "$work/$each/src/libclattn.so" \
             "$(sed -n 's/.*CLATTN_VERSION_STRING "\(.*\)"/\1/p' "$root/include/clattn/version.h")" linked
         step host "no-platform-$each" isolated OCL_ICD_VENDORS="$work/cwd/" "$work/$each/tests/no_opencl"
+        # Compiling the headers alone as C++17 is part of the build, where there is a C++ compiler.
+        if ls "$work/$each"/tests/libcxx17_*.a > /dev/null 2>&1; then
+            echo "1 0 0 0" > "$work/results/host/cxx17-$each"
+        else
+            echo "no C++ compiler: the headers were not compiled as C++17" > "$work/logs/host/cxx17-$each"
+            echo "0 0 1 0" > "$work/results/host/cxx17-$each"
+        fi
     done
     run_programs host "$work/gcc" h 300 "$pocl"
     finish host
@@ -265,7 +272,8 @@ fi
 if wanted variants; then
     # Without CLBlast; and without a linked loader, which has to start where there is no OpenCL at all.
     CC=gcc CXX=g++ build noclblast -Dclblast=disabled
-    CC=gcc CXX=g++ build dlopen -Dopencl=dlopen
+    grep -qsx "prefix=$work/prefix-dlopen" "$work/dlopen/meson-private/clattn.pc" || rm -rf "${work:?}/dlopen"
+    CC=gcc CXX=g++ build dlopen -Dopencl=dlopen --prefix="$work/prefix-dlopen" --libdir=lib
     group variants
     mkdir -p "$work/broken" && echo "not a library" > "$work/broken/libOpenCL.so.1"
     cp "$work/broken/libOpenCL.so.1" "$work/broken/libOpenCL.so"
@@ -273,6 +281,15 @@ if wanted variants; then
         "$(sed -n 's/.*CLATTN_VERSION_STRING "\(.*\)"/\1/p' "$root/include/clattn/version.h")" dlopen
     step variants dlopen-no-platform isolated OCL_ICD_VENDORS="$work/cwd/" "$work/dlopen/tests/no_opencl"
     step variants dlopen-no-loader isolated LD_LIBRARY_PATH="$work/broken" "$work/dlopen/tests/no_opencl"
+    # An application that finds this build by pkg-config alone may not need the loader either.
+    rm -rf "$work/prefix-dlopen"
+    step variants dlopen-install meson install --no-rebuild -C "$work/dlopen" &&
+        step variants dlopen-application env PKG_CONFIG_PATH="$work/prefix-dlopen/lib/pkgconfig" sh -c '
+            gcc -o "$1/prefix-dlopen/application" "$2/no_opencl.c" $(pkg-config --cflags --libs clattn) &&
+            readelf -d "$1/prefix-dlopen/application" && ! readelf -d "$1/prefix-dlopen/application" | grep -q libOpenCL' \
+            - "$work" "$here" &&
+        step variants dlopen-application-alone isolated LD_LIBRARY_PATH="$work/prefix-dlopen/lib:$work/broken" \
+            "$work/prefix-dlopen/application"
     for each in noclblast dlopen; do
         step variants "$each-first" isolated "$pocl" "$work/$each/examples/first"
         step variants "$each-threads" isolated "$pocl" "$work/$each/examples/two_threads"

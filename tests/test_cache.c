@@ -233,6 +233,14 @@ static void unsafe_folders_turn_the_cache_off(void **state)
         assert_int_equal(chmod(folder, writable[i]), 0);
         expect_off(folder);
     }
+    const mode_t readable[] = {0755, 0750, 0711}; /* what matters is who may write */
+    for (size_t i = 0; i < sizeof readable / sizeof *readable; i++) {
+        assert_int_equal(chmod(folder, readable[i]), 0);
+        assert_true(cached_plan(&params, 0).has_folder);
+        char entry[SUPPORT_PATH];
+        assert_int_equal(list(folder, entry), 1);
+        remove(entry);
+    }
     assert_int_equal(chmod(folder, 0700), 0);
     if (geteuid() == 0) { /* only root can make one that is somebody else's */
         assert_int_equal(chown(folder, 65534, 65534), 0);
@@ -381,6 +389,42 @@ static void contexts_may_share_a_folder(void **state)
     assert_int_equal(list(folder, NULL), 1);
 }
 
+/* Builds a softmax over `rows` rows of one column by the generic solver. */
+static void softmax_plan(clattn_context *context, size_t rows)
+{
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+    options.solver = "generic";
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){rows, 1});
+    assert_status(context, clattn_softmax_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+}
+
+/* PoCL compiles a kernel again for large grids, and serialises a program once: what a plan with large grids compiles
+ * has to come back in the next process, whether a small one was there first or not. */
+static void large_grids_are_kept_too(void **state)
+{
+    clattn_device_info info = {.size = sizeof info};
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    (void)state;
+    clattn_context *context = support_context_with(&params);
+    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
+    int entries = strstr(info.platform, "Portable Computing Language") ? 2 : 1;
+    softmax_plan(context, 3);
+    assert_int_equal(list(folder, NULL), 1);
+    softmax_plan(context, 70000);
+    softmax_plan(context, 3);
+    assert_int_equal(list(folder, NULL), entries);
+    support_release(&context);
+    context = support_context_with(&params);
+    softmax_plan(context, 70000);
+    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
+    assert_int_equal(statistics.built, 0);
+    assert_int_equal(statistics.loaded, entries);
+    support_release(&context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +438,7 @@ int main(void)
         cmocka_unit_test_setup(missing_folders_are_made_private, new_folder),
         cmocka_unit_test_setup(the_environment_chooses_where_params_leave_a_choice, new_folder),
         cmocka_unit_test_setup(contexts_may_share_a_folder, new_folder),
+        cmocka_unit_test_setup(large_grids_are_kept_too, new_folder),
     };
     return SUPPORT_RUN("cache", tests);
 }

@@ -7,12 +7,14 @@ The device is whatever the environment chooses (OCL_ICD_VENDORS, CLATTN_DEVICE).
 Random shapes come from one printed seed; CLATTN_TEST_SEED gives another."""
 import json
 import os
+import pty
 import re
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -199,7 +201,6 @@ class Usage(CommandTest):
         self.refuse(2, "--dance", saying="--dance")
         self.refuse(2, "bench", saying="bench")
         self.refuse(2, "bench", "dance", saying="dance")
-        self.refuse(2, "cache", saying="path|list|clear")
         self.refuse(2, "cache", "dance", saying="dance")
         self.refuse(2, "--version", "more", saying="more")
         for command in self.COMMANDS:
@@ -302,6 +303,109 @@ class Devices(CommandTest):
         x = self.save("x.npy", self.normal(3, 4))
         self.refuse(3, "devices", env=nothing)
         self.refuse(3, "softmax", x, "-o", self.path("y.npy"), env=nothing, saying="no OpenCL platform")
+
+
+    def test_sources_that_cannot_be_read_are_bad_input(self):
+        x = self.save("x.npy", self.normal(3, 4))
+        self.refuse(2, "softmax", x, "-o", self.path("y.npy"), env={"CLATTN_KERNEL_DIR": self.path("none")},
+                    saying=self.path("none"))
+        self.assertFalse(os.path.exists(self.path("y.npy")))
+
+
+@unittest.skipUnless(os.environ.get("CRASHING_ICD"), "CRASHING_ICD names no driver that crashes")
+class CrashingDriver(CommandTest):
+    """A driver that ends the process when it is asked for its platforms."""
+
+    def vendors(self, *good):
+        """A folder with the crashing driver and others, as the loader wants it."""
+        folder = tempfile.mkdtemp(dir=self.folder)
+        with open(os.path.join(folder, "broken.icd"), "w") as file:
+            file.write(os.environ["CRASHING_ICD"] + "\n")
+        for path in good:
+            os.symlink(path, os.path.join(folder, os.path.basename(path)))
+        return folder
+
+    def leftovers(self):
+        found = set()
+        for name in os.listdir("/tmp"):
+            folder = os.path.join("/tmp", name)
+            if name.startswith("clattn-") and os.path.isdir(folder) and "000.icd" in os.listdir(folder):
+                found.add(name)
+        return found
+
+    def test_the_others_are_used_and_it_is_named(self):
+        usual = os.environ.get("OCL_ICD_VENDORS", "")
+        if not usual.endswith(".icd"):
+            self.skipTest("OCL_ICD_VENDORS names no single driver")
+        x, before = self.save("x.npy", self.normal(3, 4)), self.leftovers()
+        for segv in (None, "1"):
+            env = {"OCL_ICD_VENDORS": self.vendors(usual), "CRASHING_ICD_SEGV": segv}
+            listed = self.succeed("devices", "--json", env=env)
+            self.assertEqual(listed.errors, [])
+            self.assertEqual(listed.json()["devices"], self.succeed("devices", "--json").json()["devices"])
+            named = [line for line in listed.json()["skipped"] if "broken.icd" in line]
+            self.assertEqual(len(named), 1)
+            self.assertIn("signal 11" if segv else "signal 6", named[0])
+            self.assertRegex(self.succeed("devices", env=env).out, r"(?m)^skipped: .*broken\.icd")
+            result = self.succeed("softmax", x, "-o", self.path("y.npy"), env=env)
+            self.assertEqual([line for line in result.errors if "broken.icd" in line], result.errors[:1])
+            self.assertTrue(result.errors[0].startswith("clattn: warning: "), result)
+            self.refuse(2, "softmax", x, "-o", self.path("y.npy"), "--solver", "nonsense", env=env,
+                        saying="nonsense")
+        self.assertEqual(self.leftovers(), before)
+
+    def test_alone_it_is_no_usable_device(self):
+        x, folder = self.save("x.npy", self.normal(3, 4)), self.vendors()
+        for vendors in (folder, os.path.join(folder, "broken.icd"), os.environ["CRASHING_ICD"]):
+            env = {"OCL_ICD_VENDORS": vendors}
+            name = os.environ["CRASHING_ICD"] if vendors.endswith(".so") else "broken.icd"
+            self.refuse(3, "devices", env=env, saying=(name, "OCL_ICD_VENDORS"))
+            self.refuse(3, "softmax", x, "-o", self.path("y.npy"), env=env, saying=name)
+
+    def test_the_cache_needs_no_driver(self):
+        env = {"OCL_ICD_VENDORS": self.vendors(), "CLATTN_CACHE_DIR": os.path.join(self.folder, "cache"),
+               "CLATTN_CACHE": None}
+        self.succeed("cache", "list", env=env)
+
+
+class Progress(CommandTest):
+    def on_a_terminal(self, *arguments):
+        """The exit status, and what a terminal at stderr gets."""
+        master, slave = pty.openpty()
+        process = subprocess.Popen([CLATTN] + [str(a) for a in arguments], stdout=subprocess.PIPE, stderr=slave,
+                                   stdin=subprocess.DEVNULL)
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                part = os.read(master, 4096)
+            except OSError: # the terminal has gone
+                break
+            if not part:
+                break
+            shown += part
+        os.close(master)
+        process.stdout.close()
+        return process.wait(TIMEOUT), shown.decode("utf-8", "replace")
+
+    def test_one_long_run_shows_its_seconds(self):
+        shape = [1, 8, 8, 512, 2048, 64, 64]
+        once = ("bench", "attention", "--solver", "generic", "--repeat", "1", "--shape")
+        report = self.succeed(*once, ",".join(map(str, shape)), "--json").json()
+        shape[3] *= max(1, int(4.0 / report["seconds_min"]))
+        status, shown = self.on_a_terminal(*once, ",".join(map(str, shape)))
+        self.assertEqual(status, 0)
+        self.assertRegex(shown, r"\rattention  [2-9] s")
+        self.assertTrue(shown.endswith("\r\x1b[K"), repr(shown)) # and takes it away
+
+    def test_what_is_over_at_once_shows_nothing(self):
+        x = self.save("x.npy", self.normal(3, 4))
+        self.succeed("softmax", x, "-o", self.path("y.npy")) # compiled from here on
+        began = time.monotonic()
+        status, shown = self.on_a_terminal("softmax", x, "-o", self.path("y.npy"))
+        self.assertEqual(status, 0)
+        if time.monotonic() - began < 2: # a busy machine may take longer
+            self.assertEqual(shown, "")
 
 
 class Attention(CommandTest):
@@ -475,6 +579,7 @@ class BadFiles(CommandTest):
                             (np.bool_, "bool")):
             path = self.save("wrong.npy", np.ones((2, 4, 5, 8), dtype))
             self.attention_with(2, q=path, saying=("wrong.npy", text, "float32"))
+        self.attention_with(2, q=self.save("d.npy", np.ones((2, 4, 5, 8))), saying='.astype("float32")')
         self.attention_with(2, q=self.save("big.npy", np.ones((2, 4, 5, 8), ">f4")), saying="big.npy")
         self.attention_with(2, q=self.save("c8.npy", np.ones((2, 4, 5, 8), np.complex64)), saying="c8.npy")
         fortran = np.asfortranarray(self.normal(2, 4, 5, 8))
@@ -501,6 +606,11 @@ class BadFiles(CommandTest):
             with open(self.path(name), "wb") as file:
                 file.write(content)
             self.attention_with(2, q=self.path(name), saying=self.path(name))
+
+    def test_long_names_hide_no_reason(self):
+        long = self.path("y" * 9000)
+        self.attention_with(2, o=long, saying=("cannot be written", "..."))
+        self.attention_with(2, q=long, saying="cannot be opened")
 
     def test_hostile_names_stay_one_line(self):
         self.attention_with(2, q=self.path("a\nb\x1b[31m.npy"), saying="b")
@@ -769,6 +879,11 @@ class Tools(CommandTest):
         cleared = self.succeed("cache", "clear", "--json", env=env).json()
         self.assertEqual(cleared["removed"], listed["count"])
         self.assertEqual(os.listdir(folder), ["mine.txt"])
+        self.assertEqual(self.succeed("cache", "--json", env=env).json(), {"path": folder, "count": 0, "bytes": 0})
+        self.assertIn(folder, self.succeed("cache", env=env).out)
+        for action in ([], ["path"], ["list"], ["clear"]): # without any device
+            self.succeed("cache", *action, env=dict(env, OCL_ICD_VENDORS=self.folder, CLATTN_DEVICE="nonsense"))
+        self.refuse(1, "cache", env={"CLATTN_CACHE": "off"}, saying="off")
         self.refuse(1, "cache", "path", env={"CLATTN_CACHE": "off"}, saying="off")
 
     def test_a_cache_that_is_not_safe_is_only_a_warning(self):

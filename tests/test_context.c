@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "support/api.h"
+#include "support/inject.h"
 
 static clattn_devices *devices;
 
@@ -31,6 +32,14 @@ static clattn_device_info device_info(size_t index)
     return info;
 }
 
+static bool has_word(const char *words, const char *word)
+{
+    char padded[16384], wanted[128];
+    assert_true(snprintf(padded, sizeof padded, " %s ", words) < (int)sizeof padded);
+    snprintf(wanted, sizeof wanted, " %s ", word);
+    return strstr(padded, wanted) != NULL;
+}
+
 /* Ranking: GPU, accelerator, a vendor's CPU runtime, PoCL, software. */
 static void devices_are_ranked_and_described(void **state)
 {
@@ -52,11 +61,96 @@ static void devices_are_ranked_and_described(void **state)
         assert_true(info.local_memory > 0);
         assert_true(info.local_memory_kind == CLATTN_LOCAL_DEDICATED ||
                     info.local_memory_kind == CLATTN_LOCAL_EMULATED);
-        assert_int_equal(info.has_fp16, strstr(info.extensions, "cl_khr_fp16") != NULL);
+        assert_int_equal(info.has_fp16, has_word(info.extensions, "cl_khr_fp16"));
+        assert_true(info.sub_group <= info.max_work_group);
     }
     for (size_t i = 0; i < clattn_devices_skipped_count(devices); i++)
         assert_true(strlen(clattn_devices_skipped(devices, i)) > 4);
     assert_null(clattn_devices_skipped(devices, clattn_devices_skipped_count(devices)));
+}
+
+/* A device whose extensions and sub-groups are `fake`. */
+static struct {
+    const char *extensions;
+    size_t sizes[3], size_count; /* of CL_DEVICE_SUB_GROUP_SIZES_INTEL; none: an error */
+    cl_uint warp, wavefront;
+} fake;
+
+static cl_int answer(const void *data, size_t bytes, size_t room, void *value, size_t *size)
+{
+    if (!bytes || (value && room < bytes))
+        return CL_INVALID_VALUE;
+    if (value)
+        memcpy(value, data, bytes);
+    if (size)
+        *size = bytes;
+    return CL_SUCCESS;
+}
+
+static cl_int CL_API_CALL fake_device_info(cl_device_id device, cl_device_info what, size_t room, void *value,
+                                           size_t *size)
+{
+    switch (what) {
+    case CL_DEVICE_EXTENSIONS: return answer(fake.extensions, strlen(fake.extensions) + 1, room, value, size);
+    case 0x4108: return answer(fake.sizes, fake.size_count * sizeof fake.sizes[0], room, value, size);
+    case 0x4003: return answer(&fake.warp, sizeof fake.warp, room, value, size);
+    case 0x4043: return answer(&fake.wavefront, sizeof fake.wavefront, room, value, size);
+    default: return clGetDeviceInfo(device, what, room, value, size);
+    }
+}
+
+static void *fake_proc(void *user, const char *name)
+{
+    cl_int(CL_API_CALL *function)(cl_device_id, cl_device_info, size_t, void *, size_t *) = fake_device_info;
+    void *pointer = inject_get_proc(user, name);
+    if (!strcmp(name, "clGetDeviceInfo"))
+        memcpy(&pointer, &function, sizeof pointer);
+    return pointer;
+}
+
+/* Rule: an extension's name counts as a whole, and a sub-group's size where there is but one. */
+static void extensions_and_sub_groups_are_read_exactly(void **state)
+{
+    static const struct {
+        const char *extensions, *normalised;
+        size_t sizes[3], size_count;
+        uint32_t sub_group;
+        int32_t has_sub_groups, has_fp16;
+    } cases[] = {
+        {"cl_khr_fp16_more cl_intel_subgroups_char a_cl_khr_fp16",
+         "cl_khr_fp16_more cl_intel_subgroups_char a_cl_khr_fp16", {0}, 0, 0, 0, 0},
+        {"  cl_khr_subgroups\t cl_khr_fp16 ", "cl_khr_subgroups cl_khr_fp16", {0}, 0, 0, 1, 1},
+        {"cl_intel_required_subgroup_size  cl_intel_subgroups", "cl_intel_required_subgroup_size cl_intel_subgroups",
+         {16}, 1, 16, 1, 0},
+        {"cl_intel_subgroups cl_intel_required_subgroup_size", "cl_intel_subgroups cl_intel_required_subgroup_size",
+         {8, 16, 32}, 3, 0, 1, 0},
+        {"cl_nv_device_attribute_query", "cl_nv_device_attribute_query", {0}, 0, 32, -1, 0},
+        {"cl_khr_fp16 cl_amd_device_attribute_query", "cl_khr_fp16 cl_amd_device_attribute_query", {0}, 0, 64, -1, 1},
+        {"cl_amd_device_attribute_query_not", "cl_amd_device_attribute_query_not", {0}, 0, 0, -1, 0},
+        {"", "", {0}, 0, 0, -1, 0},
+    };
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    (void)state;
+    params.get_proc = fake_proc;
+    fake.warp = 32;
+    fake.wavefront = 64;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        clattn_devices *list = NULL;
+        clattn_device_info info = {.size = sizeof info};
+        fake.extensions = cases[i].extensions;
+        fake.size_count = cases[i].size_count;
+        memcpy(fake.sizes, cases[i].sizes, sizeof fake.sizes);
+        inject_start(0, 0);
+        assert_status(NULL, clattn_devices_create(&params, &list), CLATTN_SUCCESS);
+        assert_status(NULL, clattn_devices_info(list, 0, &info), CLATTN_SUCCESS);
+        assert_string_equal(info.extensions, cases[i].normalised);
+        assert_int_equal(info.sub_group, cases[i].sub_group);
+        assert_int_equal(info.has_fp16, cases[i].has_fp16);
+        /* From OpenCL 2.1 on the device itself tells. */
+        if (info.opencl_version < 210 || cases[i].has_sub_groups > 0)
+            assert_int_equal(info.has_sub_groups, cases[i].has_sub_groups > 0);
+        clattn_devices_release(&list);
+    }
 }
 
 static void devices_refuse_bad_arguments(void **state)
@@ -208,7 +302,7 @@ static void bad_params_are_refused(void **state)
     REFUSES(cache_mode, -1)
     REFUSES(cache_mode, INT32_MAX)
     REFUSES(log_level, 5)
-    REFUSES(log_level, -1)
+    REFUSES(log_level, -2)
     REFUSES(clblast, 3)
     REFUSES(clblast, -1)
     REFUSES(denied_solver_count, 1)
@@ -232,6 +326,40 @@ static void missing_kernel_folders_are_named(void **state)
     assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
     assert_message_has(NULL, folder);
     assert_null(context);
+}
+
+/* A source that includes more files than the library counts is an error, not a source with a hole. */
+static void a_kernel_source_with_too_many_includes_is_refused(void **state)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    char folder[SUPPORT_PATH], path[SUPPORT_PATH + 64];
+    (void)state;
+    support_folder(folder);
+    params.kernel_dir = folder;
+    snprintf(path, sizeof path, "mkdir '%s/inc'", folder);
+    assert_int_equal(system(path), 0);
+    for (int count = 32; count <= 33; count++) {
+        snprintf(path, sizeof path, "%s/inc/args.h", folder);
+        FILE *args = fopen(path, "w");
+        assert_non_null(args);
+        for (int i = 0; i < count; i++) {
+            fprintf(args, "#include \"inc/%d.h\"\n", i);
+            snprintf(path, sizeof path, "%s/inc/%d.h", folder, i);
+            FILE *file = fopen(path, "w");
+            assert_non_null(file);
+            fclose(file);
+        }
+        fclose(args);
+        if (count == 32) {
+            context = support_context_with(&params);
+            support_release(&context);
+        } else {
+            assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INTERNAL);
+            assert_null(context);
+            assert_message_has(NULL, "inc/32.h");
+        }
+    }
 }
 
 static void *no_function(void *user, const char *name)
@@ -346,28 +474,88 @@ static void log_lines_come_with_no_lock_held(void **state)
     small_attention_release(&problem);
 }
 
-/* Rule: after a fork the child gets a status, never a hang. */
+/* Lines of a whole context's life at that level, with CLATTN_LOG set to `variable`. */
+static int lines_at(int32_t level, const char *variable)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    struct log log = {0};
+    if (variable)
+        setenv("CLATTN_LOG", variable, 1);
+    else
+        unsetenv("CLATTN_LOG");
+    params.log = log_line;
+    params.log_user = &log;
+    params.log_level = level;
+    params.cache_dir = "relative"; /* a warning */
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    clattn_context_release(&context);
+    return log.lines;
+}
+
+/* Rule: each variable of the environment has a field that wins over it, silence included. */
+static void the_log_level_of_params_wins(void **state)
+{
+    const char *outside = getenv("CLATTN_LOG");
+    char *saved = outside ? strdup(outside) : NULL;
+    (void)state;
+    assert_true(lines_at(CLATTN_LOG_DEFAULT, NULL) == 1);
+    assert_true(lines_at(CLATTN_LOG_DEFAULT, "none") == 0);
+    assert_true(lines_at(CLATTN_LOG_DEFAULT, "error") == 0);
+    assert_true(lines_at(CLATTN_LOG_DEFAULT, "debug") > 1);
+    assert_true(lines_at(CLATTN_LOG_NONE, "debug") == 0);
+    assert_true(lines_at(CLATTN_LOG_ERROR, "debug") == 0);
+    assert_true(lines_at(CLATTN_LOG_DEBUG, "none") > 1);
+    if (saved)
+        setenv("CLATTN_LOG", saved, 1);
+    else
+        unsetenv("CLATTN_LOG");
+    free(saved);
+}
+
+/* Rule: after a fork the child gets a status, never a hang, and makes no OpenCL call. */
 static void the_child_of_a_fork_gets_a_status(void **state)
 {
     struct small_attention problem;
-    clattn_context *context = support_context();
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_plan *plan = NULL, *none = NULL;
+    clattn_mha_desc mha = CLATTN_MHA_DESC_INIT;
+    char message[256] = "", same[256] = "";
     (void)state;
+    inject_start(0, 0);
+    params.get_proc = inject_get_proc;
+    clattn_context *context = support_context_with(&params);
+    mha.batch = 1;
+    mha.query_length = 3;
+    mha.d_model = 8;
+    mha.heads = 2;
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, clattn_context_opencl_context(context));
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    /* The plan cache, and a workspace in the pool, are given back too. */
+    assert_status(context, clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL),
+                  CLATTN_SUCCESS);
+    assert_status(context, clattn_mha_prewarm(context, &mha), CLATTN_SUCCESS);
+    clFinish(clattn_context_queue(context));
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        clattn_program_statistics statistics = {.size = sizeof statistics};
         alarm(20);
+        inject_start(0, 0);
         int wrong = 0;
         wrong |= clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL) != CLATTN_ERROR_FORKED;
         wrong |= (clattn_attention_plan_create(context, &problem.desc, NULL, &none) != CLATTN_ERROR_FORKED) << 1;
         wrong |= (clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL) !=
                   CLATTN_ERROR_FORKED) << 2;
+        wrong |= (clattn_context_program_statistics(context, &statistics) != CLATTN_ERROR_FORKED) << 4;
+        clattn_context_message(context, message, sizeof message);
+        clattn_context_message(NULL, same, sizeof same);
+        wrong |= (!strstr(message, "fork") || strcmp(message, same)) << 5;
         clattn_plan_release(&plan);
         clattn_context_release(&context);
         wrong |= (plan || context) << 3;
+        wrong |= (inject_calls() != 0) << 6;
         _exit(wrong);
     }
     int outcome = 0;
@@ -380,6 +568,8 @@ static void the_child_of_a_fork_gets_a_status(void **state)
     clattn_plan_release(&plan);
     small_attention_release(&problem);
     support_release(&context);
+    enum inject_kind kind;
+    assert_true(inject_balanced(&kind));
 }
 
 static int thread_with_its_own_message(void *user)
@@ -412,16 +602,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(devices_are_ranked_and_described, list_devices, drop_devices),
+        cmocka_unit_test(extensions_and_sub_groups_are_read_exactly),
         cmocka_unit_test_setup_teardown(devices_refuse_bad_arguments, list_devices, drop_devices),
         cmocka_unit_test_setup_teardown(a_device_is_chosen_by_every_form, list_devices, drop_devices),
         cmocka_unit_test(a_request_that_nothing_matches_is_no_device),
         cmocka_unit_test(params_win_over_the_environment),
         cmocka_unit_test(bad_params_are_refused),
         cmocka_unit_test(missing_kernel_folders_are_named),
+        cmocka_unit_test(a_kernel_source_with_too_many_includes_is_refused),
         cmocka_unit_test(a_table_without_functions_is_no_opencl),
         cmocka_unit_test(contexts_are_independent),
         cmocka_unit_test(a_plan_outlives_its_context),
         cmocka_unit_test(log_lines_come_with_no_lock_held),
+        cmocka_unit_test(the_log_level_of_params_wins),
         cmocka_unit_test(the_child_of_a_fork_gets_a_status),
         cmocka_unit_test(messages_without_a_context_belong_to_the_thread),
     };

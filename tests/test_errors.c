@@ -262,6 +262,26 @@ static void missing_and_strange_bindings_are_refused(void **state)
     ARGS_WITH(INVALID, a.lse = a.output)
     ARGS_WITH(INVALID, a.explicit_lengths = 2)
     ARGS_WITH(INVALID, a.reserved = 1)
+    ARGS_WITH(INVALID, a.query.reserved = 1)
+    ARGS_WITH(INVALID, a.key.reserved = -1)
+    ARGS_WITH(INVALID, a.value.reserved = 1)
+    ARGS_WITH(INVALID, a.output.reserved = INT32_MIN)
+}
+
+/* Extents whose product does not fit 64 bits, and one that makes it 0. */
+static void empty_softmaxes_of_any_extents_do_nothing(void **state)
+{
+    static const size_t extents[][4] = {{(size_t)1 << 40, (size_t)1 << 40, 0, 5},
+                                        {0, (size_t)1 << 40, (size_t)1 << 40, 5},
+                                        {(size_t)1 << 40, (size_t)3 << 40, 1, 0},
+                                        {(size_t)1 << 40, 0, 7, (size_t)1 << 40}};
+    (void)state;
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
+        clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+        clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
+        desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 4, extents[i]);
+        assert_status(context, clattn_softmax_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    }
 }
 
 static void buffers_that_are_too_small_are_refused(void **state)
@@ -524,6 +544,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(layouts_that_contradict_are_refused, start, stop),
         cmocka_unit_test_setup_teardown(sizes_that_overflow_are_refused, start, stop),
         cmocka_unit_test_setup_teardown(missing_and_strange_bindings_are_refused, start, stop),
+        cmocka_unit_test_setup_teardown(empty_softmaxes_of_any_extents_do_nothing, start, stop),
         cmocka_unit_test_setup_teardown(buffers_that_are_too_small_are_refused, start, stop),
         cmocka_unit_test_setup_teardown(buffers_that_kernels_may_not_touch_are_refused, start, stop),
         cmocka_unit_test_setup_teardown(foreign_objects_are_refused, start, stop),

@@ -337,10 +337,76 @@ static void listing_devices(void **state)
     }
 }
 
+/* What makes a device unusable, in turn. */
+static cl_device_info missing_query;
+
+static cl_int CL_API_CALL device_info_without(cl_device_id device, cl_device_info query, size_t bytes, void *value,
+                                              size_t *size)
+{
+    const cl_bool no = CL_FALSE;
+    if (query != missing_query)
+        return clGetDeviceInfo(device, query, bytes, value, size);
+    if (query == CL_DEVICE_VERSION) {
+        static const char old[] = "OpenCL 1.1 of a museum";
+        if (value)
+            memcpy(value, old, bytes < sizeof old ? bytes : sizeof old);
+        if (size)
+            *size = sizeof old;
+    } else if (value) {
+        memcpy(value, &no, sizeof no);
+    }
+    return CL_SUCCESS;
+}
+
+static void *get_proc_without(void *user, const char *name)
+{
+    cl_int(CL_API_CALL * function)(cl_device_id, cl_device_info, size_t, void *, size_t *) = device_info_without;
+    void *pointer;
+    if (strcmp(name, "clGetDeviceInfo"))
+        return inject_get_proc(user, name);
+    memcpy(&pointer, &function, sizeof pointer);
+    return pointer;
+}
+
+/* A line for each device that was passed over: its platform, its name, and why. */
+static void skipped_devices_are_named(void **state)
+{
+    static const struct {
+        cl_device_info query;
+        const char *reason;
+    } ways[] = {{CL_DEVICE_AVAILABLE, "is not available"},
+                {CL_DEVICE_COMPILER_AVAILABLE, "has no compiler"},
+                {CL_DEVICE_VERSION, "OpenCL 1.2 is needed"}};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_devices *devices = NULL;
+    (void)state;
+    inject_start(0, 0);
+    assert_status(NULL, clattn_devices_create(NULL, &devices), CLATTN_SUCCESS);
+    clattn_device_info info = {.size = sizeof info};
+    assert_status(NULL, clattn_devices_info(devices, 0, &info), CLATTN_SUCCESS);
+    params.get_proc = get_proc_without;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        clattn_devices *none = NULL;
+        missing_query = ways[i].query;
+        assert_status(NULL, clattn_devices_create(&params, &none), CLATTN_SUCCESS);
+        assert_int_equal(clattn_devices_count(none), 0);
+        bool named = false;
+        for (size_t j = 0; j < clattn_devices_skipped_count(none); j++) {
+            const char *line = clattn_devices_skipped(none, j);
+            named = named || (strstr(line, info.platform) && strstr(line, info.name) && strstr(line, ways[i].reason));
+        }
+        if (!named)
+            fail_msg("no line names %s and says: %s", info.name, ways[i].reason);
+        clattn_devices_release(&none);
+    }
+    clattn_devices_release(&devices);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(listing_devices),
+        cmocka_unit_test(skipped_devices_are_named),
         cmocka_unit_test(attention_from_source),
         cmocka_unit_test(attention_from_the_cache),
         cmocka_unit_test(attention_in_an_adopted_context),

@@ -270,7 +270,7 @@ static void safetensors_hostile_lengths(void **state)
         add(&bytes, "{}", 2);
         clattn_status status =
             clattn_safetensors_open(store("length", bytes.bytes, bytes.size), &file, &error);
-        assert_refusal(status, CLATTN_ERROR_FORMAT, &error, "but the file has 10", "length");
+        assert_refusal(status, CLATTN_ERROR_FORMAT, &error, "the file has 10", "length");
     }
     /* A sparse file may well be that long. */
     clattn_safetensors *file;

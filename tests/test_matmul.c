@@ -3,6 +3,10 @@
  *
  * Holds: the accuracy rule (with sum_k |a_ik b_kj| + |bias_j| for M), that NaN and Inf stay in their row or
  * column (Meaning 5), nothing to do (Meaning 8), guard bands. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/inject.h"
 #include "support/matmul_case.h"
 
 #define TINY LEVEL_TINY
@@ -120,6 +124,8 @@ static const matmul_case clblast[] = {
     {"batch", FULL, BY_CLBLAST, .batch = 3, .m = 35, .n = 83, .k = 61, .bias = true},
     {"B shared, smaller at enqueue", FULL, BY_CLBLAST, .batch = 3, .m = 35, .n = 83, .k = 61, .flat_b = true,
      .shorter = true, .actual_batch = 2, .actual_m = 17, .bias = true},
+    {"B shared, one item at enqueue", FULL, BY_CLBLAST, .batch = 3, .m = 35, .n = 83, .k = 61, .flat_b = true,
+     .shorter = true, .actual_batch = 1, .actual_m = 35},
     {"columns apart", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD},
     {"columns backwards", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11,
      .b = FORM_MIRRORED},
@@ -151,6 +157,161 @@ static void clblast_is_a_choice(void **state)
     }
 }
 
+/* Rows of A that overlap, or are all one.  The packed rows must fit the workspace whatever is folded into what; a
+ * workspace of exactly that size, with a band around it, tells. */
+typedef struct overlap {
+    size_t m;
+    int64_t item, row; /* strides */
+} overlap;
+
+static const overlap overlaps[] = {{8, 0, 0}, {1, 0, 0}, {1, 5, 5}, {3, 15, 5}, {3, 5, 5}};
+
+static void rows_overlap(const void *which, const char *solver)
+{
+    enum { LARGEST = 100, N = 65, K = 11, BAND = 64, A = 3 * 5 * LARGEST + K, MOST = LARGEST * 8 * N };
+    const size_t batch = level() == LEVEL_TINY ? 5 : LARGEST;
+    const overlap *o = which;
+    const size_t count = batch * o->m * N;
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+    static float a[A], c[MOST];
+    float b[K * N];
+    cl_context context = clattn_context_opencl_context(device_context());
+    cl_command_queue queue = device_queue();
+    cl_int code;
+
+    desc.a = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){batch, o->m, K});
+    desc.a.stride[0] = o->item;
+    desc.a.stride[1] = o->row;
+    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){K, N});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){batch, o->m, N});
+    options.solver = solver;
+    clattn_status status = clattn_matmul_plan_create(device_context(), &desc, &options, &plan);
+    if (strcmp(solver, "clblast") == 0 && o->m > 1) {
+        assert_status(CLATTN_ERROR_UNSUPPORTED, status);
+        assert_cl(clReleaseCommandQueue(queue));
+        return;
+    }
+    assert_status(CLATTN_SUCCESS, status);
+    for (int i = 0; i < A; i++) {
+        a[i] = (float)(i % 5) - 2;
+    }
+    for (int i = 0; i < K * N; i++) {
+        b[i] = (float)(i % 7) - 3;
+    }
+    size_t workspace = clattn_plan_workspace_size(plan), bytes = workspace + 2 * BAND * sizeof(float);
+    unsigned char *image = malloc(bytes);
+    assert_non_null(image);
+    memset(image, 0xa5, bytes);
+    cl_mem own = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, image, &code);
+    assert_cl(code);
+    cl_mem left = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof a, a, &code);
+    assert_cl(code);
+    cl_mem right = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof b, b, &code);
+    assert_cl(code);
+    cl_mem out = clCreateBuffer(context, CL_MEM_WRITE_ONLY, sizeof c, NULL, &code);
+    assert_cl(code);
+    args.a = clattn_binding_buffer(left, 0);
+    args.b = clattn_binding_buffer(right, 0);
+    args.c = clattn_binding_buffer(out, 0);
+    if (workspace) {
+        args.workspace = clattn_binding_buffer(own, BAND * sizeof(float));
+    }
+    assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan, queue, &args, 0, NULL, NULL));
+    assert_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
+    assert_cl(clEnqueueReadBuffer(queue, own, CL_TRUE, 0, bytes, image, 0, NULL, NULL));
+    for (size_t i = 0; i < BAND * sizeof(float); i++) {
+        assert_int_equal(image[i], 0xa5);
+        assert_int_equal(image[bytes - 1 - i], 0xa5);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const float *row = a + (int64_t)(i / N / o->m) * o->item + (int64_t)(i / N % o->m) * o->row;
+        float sum = 0; /* of whole numbers: exact */
+        for (size_t k = 0; k < K; k++) {
+            sum += row[k] * b[k * N + i % N];
+        }
+        assert_true(c[i] == sum);
+    }
+    device_release_buffer(own);
+    device_release_buffer(left);
+    device_release_buffer(right);
+    device_release_buffer(out);
+    assert_cl(clReleaseCommandQueue(queue));
+    free(image);
+    clattn_plan_release(&plan);
+}
+
+static clattn_matmul_desc small_product(bool bias)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+
+    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 11});
+    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){11, 13});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 13});
+    if (bias) {
+        desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, (size_t[]){13});
+    }
+    return desc;
+}
+
+/* CLBlast calls the loader that it was linked with, so it has no place where OpenCL comes from the application. */
+static void clblast_calls_no_other_opencl(void **state)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_matmul_desc desc = small_product(false);
+    clattn_context *context = NULL;
+    clattn_plan *plan = NULL;
+    char message[256];
+
+    (void)state;
+    inject_start(0, 0);
+    params.get_proc = inject_get_proc;
+    params.clblast = CLATTN_CLBLAST_PREFER;
+    params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
+    assert_status(CLATTN_SUCCESS, clattn_context_create(&params, &context));
+    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(context, &desc, NULL, &plan));
+    assert_string_not_equal(clattn_plan_solver(plan), "clblast");
+    clattn_plan_release(&plan);
+    options.solver = "clblast";
+    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_matmul_plan_create(context, &desc, &options, &plan));
+    clattn_context_message(context, message, sizeof message);
+    assert_non_null(strstr(message, "OpenCL functions of its own"));
+    clattn_context_release(&context);
+}
+
+/* With a bias it reads what is in C, so kernels must be able to. */
+static void clblast_reads_a_biased_c(void **state)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    cl_context context = clattn_context_opencl_context(device_context());
+
+    (void)state;
+    options.solver = "clblast";
+    for (int bias = 0; bias < 2; bias++) {
+        clattn_matmul_desc desc = small_product(bias);
+        clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+        clattn_plan *plan = NULL;
+        float zeros[11 * 13] = {0};
+        cl_mem in = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof zeros, zeros, NULL);
+        cl_mem out = clCreateBuffer(context, CL_MEM_WRITE_ONLY, sizeof zeros, NULL, NULL);
+
+        assert_true(in && out);
+        args.a = args.b = clattn_binding_buffer(in, 0);
+        args.bias = bias ? args.a : clattn_binding_buffer(NULL, 0);
+        args.c = clattn_binding_buffer(out, 0);
+        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+        assert_status(bias ? CLATTN_ERROR_BUFFER_ACCESS : CLATTN_SUCCESS,
+                      clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL));
+        assert_cl(clFinish(clattn_context_queue(device_context())));
+        clattn_plan_release(&plan);
+        device_release_buffer(in);
+        device_release_buffer(out);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_suite suite = {0};
@@ -160,8 +321,19 @@ int main(int argc, char **argv)
     matmul_add(&suite, batches, COUNT_OF(batches));
     matmul_add(&suite, values, COUNT_OF(values));
     suite_add(&suite, clblast_is_a_choice, "matmul: CLBlast only where it pays");
+    for (int n = 0; n < MATMUL_SOLVERS - (matmul_has_clblast() ? 0 : 1); n++) {
+        for (size_t i = 0; i < COUNT_OF(overlaps) && (level() == LEVEL_FULL || n < MATMUL_SOLVERS - 1); i++) {
+            suite_add_case(&suite, rows_overlap, &overlaps[i], matmul_solvers[n],
+                           "matmul %s: A's rows overlap, %zu an item, strides %d, %d", matmul_solvers[n],
+                           overlaps[i].m, (int)overlaps[i].item, (int)overlaps[i].row);
+        }
+    }
     if (matmul_has_clblast()) {
         matmul_add(&suite, clblast, COUNT_OF(clblast));
+        suite_add(&suite, clblast_calls_no_other_opencl, "matmul: no CLBlast with the application's OpenCL");
+        if (level() == LEVEL_FULL) {
+            suite_add(&suite, clblast_reads_a_biased_c, "matmul clblast: a bias is read from C");
+        }
     }
     return suite_run(&suite, "matmul", true, argc, argv);
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
+#include <unistd.h>
 
 #include "support/cached_plan.h"
 #include "support/inject.h"
@@ -145,6 +147,71 @@ static void whatever_an_application_delivers_is_verified(void **state)
     forget(&store);
 }
 
+/* Rule: the application's callbacks run with no lock held, so each may ask the library something; all of them, for an
+ * entry that is missing, whole and damaged.  With a lock this hangs until the alarm. */
+static struct {
+    struct store store;
+    clattn_context *context;
+    int lines;
+} curious;
+
+static void ask_library(void)
+{
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    char message[64];
+    assert_int_equal(clattn_context_program_statistics(curious.context, &statistics), CLATTN_SUCCESS);
+    clattn_context_message(curious.context, message, sizeof message);
+}
+
+static void curious_log(void *user, clattn_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    curious.lines += strstr(line, "damaged") != NULL;
+    if (curious.context)
+        ask_library();
+}
+
+static void curious_load(void *user, const char *key, clattn_cache_deliver deliver, void *sink)
+{
+    ask_library();
+    load_entry(user, key, deliver, sink);
+}
+
+static void curious_store(void *user, const char *key, const void *data, size_t bytes)
+{
+    ask_library();
+    store_entry(user, key, data, bytes);
+}
+
+static void callbacks_may_ask_the_library(void **state)
+{
+    static const int behaviours[] = {HONEST, HONEST, CUT, NOISE};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    (void)state;
+    params.cache_load = curious_load;
+    params.cache_store = curious_store;
+    params.cache_user = &curious.store;
+    params.log = curious_log;
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){5});
+    alarm(120);
+    for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++) {
+        clattn_plan *plan = NULL;
+        curious.store.behaviour = behaviours[i];
+        clattn_context *context = support_context_with(&params);
+        curious.context = context;
+        assert_status(context, clattn_softmax_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
+        clattn_plan_release(&plan);
+        curious.context = NULL;
+        support_release(&context);
+    }
+    alarm(0);
+    assert_int_equal(curious.lines, 2);
+    assert_true(curious.store.loads >= 4 && curious.store.stores >= 3);
+    forget(&curious.store);
+}
+
 static void half_a_pair_of_callbacks_is_refused(void **state)
 {
     struct store store = {.behaviour = HONEST};
@@ -180,6 +247,49 @@ static void a_context_builds_a_program_once(void **state)
     assert_memory_equal(&first, &second, sizeof first);
     clattn_plan_release(&plans[2]);
     small_attention_release(&problem);
+    support_release(&context);
+}
+
+struct maker {
+    clattn_context *context;
+    size_t columns;
+};
+
+static int make_on_a_thread(void *user)
+{
+    struct maker *maker = user;
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+    options.solver = "tile"; /* its program depends on the columns */
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){maker->columns});
+    clattn_status status = clattn_softmax_plan_create(maker->context, &desc, &options, &plan);
+    clattn_plan_release(&plan);
+    return (int)status;
+}
+
+/* Threads that want one program wait for the one that builds it; others do not get in between. */
+static void threads_build_a_program_once(void **state)
+{
+    enum { THREADS = 6, KINDS = 2 };
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    struct maker makers[THREADS];
+    thrd_t threads[THREADS];
+    int result;
+    (void)state;
+    params.cache_mode = CLATTN_CACHE_OFF;
+    clattn_context *context = support_context_with(&params);
+    for (int i = 0; i < THREADS; i++) {
+        makers[i] = (struct maker){context, i % KINDS ? 30 : 3};
+        assert_int_equal(thrd_create(&threads[i], make_on_a_thread, &makers[i]), thrd_success);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(thrd_join(threads[i], &result), thrd_success);
+        assert_int_equal(result, CLATTN_SUCCESS);
+    }
+    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
+    assert_int_equal(statistics.built, KINDS);
     support_release(&context);
 }
 
@@ -253,8 +363,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_application_keeps_the_entries),
         cmocka_unit_test(whatever_an_application_delivers_is_verified),
+        cmocka_unit_test(callbacks_may_ask_the_library),
         cmocka_unit_test(half_a_pair_of_callbacks_is_refused),
         cmocka_unit_test(a_context_builds_a_program_once),
+        cmocka_unit_test(threads_build_a_program_once),
         cmocka_unit_test(no_build_option_changes_results),
     };
     return SUPPORT_RUN("program", tests);

@@ -14,7 +14,8 @@ CLATTN_BEGIN_DECLS
 typedef struct clattn_context clattn_context;
 
 typedef enum clattn_log_level {
-    CLATTN_LOG_NONE = 0,
+    CLATTN_LOG_NONE = -1,   /* nothing, whatever CLATTN_LOG says */
+    CLATTN_LOG_DEFAULT = 0, /* what CLATTN_LOG says, and without it CLATTN_LOG_WARNING */
     CLATTN_LOG_ERROR = 1,
     CLATTN_LOG_WARNING = 2,
     CLATTN_LOG_INFO = 3,
@@ -22,8 +23,8 @@ typedef enum clattn_log_level {
     CLATTN_LOG_FORCE_32BIT = 0x7fffffff
 } clattn_log_level;
 
-/* Receives one line, without a newline.  May be called from any thread, with no lock of the library's held.
- */
+/* Receives one line, without a newline.  May be called from any thread, with no lock of the library's held:
+ * it may ask the library anything. */
 typedef void (*clattn_log_callback)(void *user, clattn_log_level level, const char *line);
 
 /* Finds an OpenCL function by its name, as a dlsym does; NULL for "not there". */
@@ -38,8 +39,16 @@ typedef enum clattn_cache_mode {
 
 /* An application that keeps compiled programs itself gives both callbacks; no file is then touched.
  * `key` is 64 hexadecimal digits, NUL-terminated.  An entry is verified after loading, so what comes back may
- * be stale or damaged: it is then refused and the program built from source.
+ * be stale or damaged by accident: it is then refused and the program built from source.  The check is a
+ * digest without a secret, so it is no protection from those who can write what `load` delivers: they can put
+ * any code into the device, and a binary that makes the driver crash or worse.  Keep entries where only those
+ * may write whom the application trusts, as the library's own folder is this user's alone.
+ *
+ * Both are called with no lock of the library's held, from threads that make plans, perhaps from several at
+ * once for different keys.  They may call the library, but not make or run a plan of the same context.
+ *
  * load: calls deliver(sink, data, bytes) once if it has the entry, and returns.
+ *
  * store: keeps `bytes` bytes under `key`, or does not: a failure has no effect on the computation. */
 typedef void (*clattn_cache_deliver)(void *sink, const void *data, size_t bytes);
 typedef void (*clattn_cache_load)(void *user, const char *key, clattn_cache_deliver deliver, void *sink);
@@ -47,7 +56,8 @@ typedef void (*clattn_cache_store)(void *user, const char *key, const void *data
 
 /* Which library multiplies matrices for projections. */
 typedef enum clattn_clblast_mode {
-    CLATTN_CLBLAST_DEFAULT = 0, /* the plan chooses: CLBlast on GPUs, the library's own kernels on CPUs */
+    CLATTN_CLBLAST_DEFAULT = 0, /* the plan chooses: CLBlast on GPUs, the library's own kernels on CPUs; never
+                                 * with get_proc, since CLBlast calls the linked loader */
     CLATTN_CLBLAST_NEVER = 1,
     CLATTN_CLBLAST_PREFER = 2, /* wherever it can do the job */
     CLATTN_CLBLAST_FORCE_32BIT = 0x7fffffff
@@ -76,7 +86,7 @@ typedef struct clattn_context_params {
 
     clattn_log_callback log; /* NULL: nothing is reported */
     void *log_user;
-    int32_t log_level; /* clattn_log_level; 0: CLATTN_LOG, and without it CLATTN_LOG_WARNING */
+    int32_t log_level; /* clattn_log_level: lines up to this one */
 
     int32_t cache_mode;    /* clattn_cache_mode */
     const char *cache_dir; /* NULL: CLATTN_CACHE_DIR, then $XDG_CACHE_HOME/clattn, then ~/.cache/clattn */
@@ -90,7 +100,8 @@ typedef struct clattn_context_params {
     int32_t clblast;        /* clattn_clblast_mode */
     uint32_t plan_capacity; /* plans kept for the one-call forms; 0: 64 */
     size_t workspace_limit; /* bytes that the workspace pool may hold; 0: a quarter of the device's memory,
-                             * at most 1 GiB */
+                             * at most 1 GiB.  A plan that wants more can be made, and enqueued with a
+                             * workspace that the caller brings; without, enqueue gives OUT_OF_MEMORY */
 } clattn_context_params;
 
 #define CLATTN_CONTEXT_PARAMS_INIT CLATTN_INIT(clattn_context_params)
@@ -103,11 +114,13 @@ CLATTN_API void clattn_context_params_init(clattn_context_params *params);
  * process.
  * After failure *context is NULL and clattn_context_message(NULL, …) tells why.
  * Returns INVALID_ARGUMENT, INVALID_STRUCT, OUT_OF_MEMORY, NO_OPENCL, NO_DEVICE, WRONG_CONTEXT (the adopted
- * objects do not belong together), OPENCL. */
+ * objects do not belong together), IO (a kernel source of kernel_dir cannot be read), INTERNAL (one includes
+ * more than 32 files), OPENCL. */
 CLATTN_API clattn_status clattn_context_create(const clattn_context_params *params, clattn_context **context);
 
 /* Gives the context back and sets *context to NULL; NULL and a NULL handle are accepted.  Does not wait:
- * enqueued work goes on, and what it needs is kept until the last plan is released too. */
+ * enqueued work goes on, and what it needs is kept until the last plan is released too.  In the child of a
+ * fork, as every release, it frees host memory alone and makes no OpenCL call. */
 CLATTN_API void clattn_context_release(clattn_context **context);
 
 /* The OpenCL objects in use, borrowed: retain what must outlive the context.  NULL for a NULL context. */
@@ -116,9 +129,9 @@ CLATTN_API cl_device_id clattn_context_opencl_device(const clattn_context *conte
 CLATTN_API cl_command_queue clattn_context_queue(const clattn_context *context);
 
 /* Copies the message of the last failure on this context (of any thread) into `buffer` of `bytes` bytes,
- * truncated and always terminated, and returns its full length without the terminator.  `context` NULL: the
- * calling thread's last failure of a function that has no context.  `buffer` may be NULL when `bytes` is 0.
- * Build logs come in full, up to 64 KiB. */
+ * truncated and always terminated, and returns its full length without the terminator.  `context` NULL, or
+ * one that was made before a fork: the calling thread's last failure of a function that has no context.
+ * `buffer` may be NULL when `bytes` is 0. Build logs come in full, up to 64 KiB. */
 CLATTN_API size_t clattn_context_message(const clattn_context *context, char *buffer, size_t bytes);
 
 typedef enum clattn_local_memory {
@@ -158,7 +171,8 @@ typedef struct clattn_device_info {
     int32_t local_memory_kind; /* clattn_local_memory */
     uint32_t max_work_group;   /* items */
     uint32_t max_work_item[3];
-    uint32_t sub_group; /* the size that a kernel gets, where known; otherwise 0 */
+    uint32_t sub_group; /* the size that every kernel's sub-groups (warps, wavefronts) have, where the driver
+                         * tells (extensions of Intel, NVIDIA, AMD) and there is but one; otherwise 0 */
     int32_t has_fp16, has_fp64, has_sub_groups, unified_memory, out_of_order;
     uint32_t base_address_align; /* bytes */
     uint8_t uuid[16];            /* cl_khr_device_uuid, or zeros */
@@ -199,7 +213,7 @@ typedef struct clattn_program_statistics {
     uint64_t built, loaded, refused;
 } clattn_program_statistics;
 
-/* Returns INVALID_ARGUMENT or INVALID_STRUCT. */
+/* Returns INVALID_ARGUMENT, INVALID_STRUCT or FORKED. */
 CLATTN_API clattn_status clattn_context_program_statistics(const clattn_context *context,
                                                            clattn_program_statistics *statistics);
 

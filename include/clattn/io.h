@@ -1,7 +1,7 @@
 /* libclattn-io: strict readers of .npy and safetensors files, and a writer of .npy.
  *
- * A second library: it needs jansson and nothing of OpenCL's, and libclattn itself opens no tensor file: it
- * asks for tensors by name through a clattn_tensor_lookup.
+ * A second library: it needs jansson and nothing of OpenCL's.  libclattn opens no tensor file: its callers
+ * hand it buffers.
  *
  * For the whole header: functions have no global state and may be called from any number of threads at once.
  * They block for as long as the file system does.  Paths are NUL-terminated and go to the operating system as
@@ -39,9 +39,11 @@ typedef struct clattn_host_tensor {
     const void *data; /* little-endian elements; NULL when `bytes` is 0 */
 } clattn_host_tensor;
 
-/* How something that loads a model asks for its tensors.  `user` is the caller's own.  Fills *tensor, which
- * stays valid until whoever provides the callback says; an absent tensor is no error: CLATTN_SUCCESS and a
- * zeroed *tensor.  On failure any status, a zeroed *tensor, and a line in *error if `error` is not NULL. */
+/* How something that loads a model can ask for its tensors by name, wherever they are kept.  No function of
+ * this version takes one: it is here so that a loader written now fits what comes.  `user` is the caller's
+ * own.  Fills *tensor, which stays valid until whoever provides the callback says; an absent tensor is no
+ * error: CLATTN_SUCCESS and a zeroed *tensor.  On failure any status, a zeroed *tensor, and a line in *error
+ * if `error` is not NULL. */
 typedef clattn_status (*clattn_tensor_lookup)(void *user, const char *name, clattn_host_tensor *tensor,
                                               clattn_io_error *error);
 

@@ -42,7 +42,15 @@ typedef struct clattn_matmul_args {
 /* What CLATTN_MATMUL_ARGS_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_matmul_args_init(clattn_matmul_args *args);
 
-/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
+/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  enqueue
+ * and run also return UNSUPPORTED, for a shared-virtual-memory binding on a device that has none, or with
+ * the solver "clblast", which takes buffers only.
+ *
+ * "clblast" with a bias writes that to c first and adds to it: c must then be readable by kernels
+ * (BUFFER_ACCESS otherwise), and after a failure with OUT_OF_MEMORY or OPENCL it may have been written.
+ *
+ * CLBlast is called under one lock of the process, which making a plan holds while CLBlast compiles: an
+ * enqueue by "clblast" may wait for a clattn_matmul_plan_create, of any context, in another thread. */
 CLATTN_API clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc,
                                                 const char **reason);
 CLATTN_API clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_matmul_desc *desc,

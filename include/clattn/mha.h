@@ -5,7 +5,11 @@
  *
  * (Vaswani et al. 2017, section 3.2.2) with C = X for self-attention.  Weights are stored (out, in),
  * row-major, as PyTorch's nn.MultiheadAttention has them.  Heads are strides: nothing is transposed or
- * copied. */
+ * copied.
+ *
+ * Queries, keys and values of self-attention are one product where the weights are packed (packed_weights),
+ * and three where they are not; of cross-attention with packed weights they are two, or three where the
+ * values have a `context_value` of their own. */
 #ifndef CLATTN_MHA_H
 #define CLATTN_MHA_H
 
@@ -44,7 +48,8 @@ typedef struct clattn_mha_desc {
     size_t kv_heads;        /* 0: heads; otherwise a divisor of heads */
     size_t head_size;       /* d_k = d_v; 0: d_model / heads, which must then be whole */
     size_t d_context;       /* columns of `context` for keys; 0: d_model */
-    size_t d_context_value; /* columns of `context_value`; 0: d_context, and `context` serves both */
+    size_t d_context_value; /* columns of `context_value`; 0: d_context, and `context` serves both.  Given,
+                             * even equal to d_context, it makes `context_value` an input of its own */
     clattn_layout mask;     /* as in clattn_attention_desc */
 } clattn_mha_desc;
 
@@ -53,10 +58,16 @@ typedef struct clattn_mha_desc {
 /* What CLATTN_MHA_DESC_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_mha_desc_init(clattn_mha_desc *desc);
 
-/* Where the arrays are; all contiguous, row-major.  With inner = heads * head_size and
- * inner_kv = kv_heads * head_size:
- * x and y (batch, S_q, d_model), context (batch, S_k, d_context), w_q (inner, d_model), w_k (inner_kv,
+/* Where the arrays are; all contiguous, row-major, at the desc's largest lengths: explicit_lengths says how
+ * much of them counts, and does not move anything.  With a desc for (batch 4, S_q 128), the items of x stay
+ * 128*d_model elements apart when 3 items of 17 tokens are computed: token i of item b lies at
+ * (b*128 + i)*d_model, and y likewise; element (b, h, i, j) of `weights` at ((b*H + h)*128 + i)*S_k + j with
+ * the desc's S_k.  For arrays packed at other lengths, make a plan for those.
+ *
+ * With inner = heads * head_size and inner_kv = kv_heads * head_size: x and y (batch, S_q, d_model), context
+ * (batch, S_k, d_context), context_value (batch, S_k, d_context_value), w_q (inner, d_model), w_k (inner_kv,
  * d_context), w_v (inner_kv, d_context_value), w_o (d_model, inner), biases one per row of their weight.
+ *
  * Packed weights need kv_heads = heads and d_context = d_context_value = d_model. */
 typedef struct clattn_mha_args {
     size_t size; /* sizeof(clattn_mha_args) */
@@ -78,8 +89,15 @@ typedef struct clattn_mha_args {
 /* What CLATTN_MHA_ARGS_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_mha_args_init(clattn_mha_args *args);
 
-/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  A solver
- * asked for in the options is the attention's; the products choose theirs. */
+/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  enqueue
+ * and run also return UNSUPPORTED, for a shared-virtual-memory binding on a device that has none, or where
+ * CLBlast does one of the products.  A solver asked for in the options is the attention's; the products
+ * choose theirs.
+ *
+ * A layer is several kernels: after a failure of enqueue or run with OUT_OF_MEMORY or OPENCL,
+ * the first of them may have been enqueued, `weights` and `y` written by then or later, wholly or in part.
+ * After any other failure nothing that writes the caller's outputs has been.  `y` must be readable by kernels
+ * where CLBlast computes the output and there is a bias: BUFFER_ACCESS otherwise. */
 CLATTN_API clattn_status clattn_mha_supports(clattn_context *context, const clattn_mha_desc *desc,
                                              const char **reason);
 CLATTN_API clattn_status clattn_mha_plan_create(clattn_context *context, const clattn_mha_desc *desc,

@@ -18,7 +18,8 @@ typedef struct clattn_softmax_desc {
     int32_t scaled;     /* 1: `scale` counts; 0 (default): scale 1 */
     float scale;        /* any finite value, 0 and negative included */
     int32_t reserved;   /* 0 */
-    clattn_layout x;    /* rank 1 … 5; the last dimension holds a row, of 1 … 2^31 − 1 elements */
+    clattn_layout x;    /* rank 1 … 5; the last dimension holds a row, of 1 … 2^31 − 65537
+                         * elements, and there are at most as many rows */
     clattn_layout y;    /* the same extents */
     clattn_layout mask; /* none, or each extent 1 or x's, lower ranks get leading 1s: CLATTN_BOOL (true =
                          * attend) or CLATTN_F32 (added).  2 … columns − 1 columns: those beyond are not
@@ -45,7 +46,8 @@ typedef struct clattn_softmax_args {
 /* What CLATTN_SOFTMAX_ARGS_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_softmax_args_init(clattn_softmax_args *args);
 
-/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
+/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  enqueue
+ * and run also return UNSUPPORTED, for a shared-virtual-memory binding on a device that has none. */
 CLATTN_API clattn_status clattn_softmax_supports(clattn_context *context, const clattn_softmax_desc *desc,
                                                  const char **reason);
 CLATTN_API clattn_status clattn_softmax_plan_create(clattn_context *context, const clattn_softmax_desc *desc,

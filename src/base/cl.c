@@ -61,3 +61,28 @@ clattn_status cl_table_fill(struct cl_table *table, clattn_get_proc get_proc, vo
 {
     return get_proc ? fill_by_name(table, get_proc, user) : fill_from_loader(table);
 }
+
+#define RELEASE_NOTHING(name, type)               \
+    static cl_int CL_API_CALL keep_##name(type o) \
+    {                                             \
+        (void)o;                                  \
+        return CL_SUCCESS;                        \
+    }
+RELEASE_NOTHING(clReleaseDevice, cl_device_id)
+RELEASE_NOTHING(clReleaseContext, cl_context)
+RELEASE_NOTHING(clReleaseCommandQueue, cl_command_queue)
+RELEASE_NOTHING(clReleaseMemObject, cl_mem)
+RELEASE_NOTHING(clReleaseProgram, cl_program)
+RELEASE_NOTHING(clReleaseKernel, cl_kernel)
+RELEASE_NOTHING(clReleaseEvent, cl_event)
+
+void cl_table_disown(struct cl_table *table)
+{
+    table->clReleaseDevice = keep_clReleaseDevice;
+    table->clReleaseContext = keep_clReleaseContext;
+    table->clReleaseCommandQueue = keep_clReleaseCommandQueue;
+    table->clReleaseMemObject = keep_clReleaseMemObject;
+    table->clReleaseProgram = keep_clReleaseProgram;
+    table->clReleaseKernel = keep_clReleaseKernel;
+    table->clReleaseEvent = keep_clReleaseEvent;
+}

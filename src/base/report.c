@@ -9,8 +9,21 @@
 
 #define MESSAGE_LIMIT (64 * 1024)
 
-/* The thread's message, for failures where there is no context yet. */
-static _Thread_local char thread_message[1024];
+struct line {
+    struct line *next;
+    clattn_log_callback log;
+    void *user;
+    clattn_log_level level;
+    char text[];
+};
+
+/* What belongs to a thread and to no context. */
+static _Thread_local struct {
+    char message[1024];        /* of failures where there is no context yet */
+    bool host_memory;          /* what report_host_memory tells */
+    unsigned holds;            /* report_hold without report_deliver */
+    struct line *first, *last; /* kept back */
+} thread_report;
 
 clattn_status report_init(struct report *report, clattn_log_callback log, void *user, clattn_log_level level)
 {
@@ -43,10 +56,55 @@ static char *format_text(const char *format, va_list arguments)
     return text;
 }
 
+/* A line that there is no memory to keep is lost. */
+static void keep_line(const struct report *report, clattn_log_level level, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    struct line *line = malloc(sizeof *line + bytes);
+    if (!line)
+        return;
+    *line = (struct line){.log = report->log, .user = report->log_user, .level = level};
+    memcpy(line->text, text, bytes);
+    if (thread_report.last)
+        thread_report.last->next = line;
+    else
+        thread_report.first = line;
+    thread_report.last = line;
+}
+
 static void log_line(struct report *report, clattn_log_level level, const char *text)
 {
-    if (report && report->log && level <= report->level)
+    if (!report || !report->log || level > report->level)
+        return;
+    if (thread_report.holds)
+        keep_line(report, level, text);
+    else
         report->log(report->log_user, level, text);
+}
+
+void report_hold(void)
+{
+    thread_report.holds++;
+}
+
+void report_deliver(void)
+{
+    if (--thread_report.holds)
+        return;
+    /* Off the list first: the callback may come here again. */
+    struct line *line = thread_report.first;
+    thread_report.first = thread_report.last = NULL;
+    while (line) {
+        struct line *next = line->next;
+        line->log(line->user, line->level, line->text);
+        free(line);
+        line = next;
+    }
+}
+
+bool report_host_memory(void)
+{
+    return thread_report.host_memory;
 }
 
 clattn_status report_error(struct report *report, clattn_status status, const char *format, ...)
@@ -62,9 +120,10 @@ clattn_status report_error(struct report *report, clattn_status status, const ch
         mtx_unlock(&report->lock);
         free(old);
     } else {
-        vsnprintf(thread_message, sizeof thread_message, format, arguments);
+        vsnprintf(thread_report.message, sizeof thread_report.message, format, arguments);
     }
     va_end(arguments);
+    thread_report.host_memory = status == CLATTN_ERROR_OUT_OF_MEMORY;
     return status;
 }
 
@@ -85,7 +144,7 @@ size_t report_copy(struct report *report, char *buffer, size_t bytes)
 {
     if (report)
         mtx_lock(&report->lock);
-    const char *text = report ? (report->text ? report->text : "") : thread_message;
+    const char *text = report ? (report->text ? report->text : "") : thread_report.message;
     size_t length = strlen(text);
     if (buffer && bytes) {
         size_t kept = length < bytes ? length : bytes - 1;
@@ -103,7 +162,9 @@ clattn_status report_opencl(struct report *report, const char *call, int code)
     if (code == CL_OUT_OF_HOST_MEMORY || code == CL_OUT_OF_RESOURCES ||
         code == CL_MEM_OBJECT_ALLOCATION_FAILURE)
         status = CLATTN_ERROR_OUT_OF_MEMORY;
-    return report_error(report, status, "%s failed: %s (%d)", call, opencl_code_name(code), code);
+    report_error(report, status, "%s failed: %s (%d)", call, opencl_code_name(code), code);
+    thread_report.host_memory = code == CL_OUT_OF_HOST_MEMORY;
+    return status;
 }
 
 const char *opencl_code_name(int code)

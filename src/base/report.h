@@ -3,6 +3,7 @@
 #define CLATTN_BASE_REPORT_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <threads.h>
 
@@ -35,6 +36,15 @@ clattn_status report_opencl(struct report *report, const char *call, int code);
 
 /* A log line, if a callback wants that level. */
 void report_log(struct report *report, clattn_log_level level, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Keeps this thread's log lines back until the report_deliver that matches the outermost report_hold, and
+ * delivers them then, in their order.  They stand around every stretch that holds a lock, so that a callback
+ * runs with none held and may ask the library anything.  The reports must live until then. */
+void report_hold(void);
+void report_deliver(void);
+
+/* Whether this thread's latest failure was for want of host memory: another solver would want it too. */
+bool report_host_memory(void);
 
 /* snprintf's contract, for the message of the last failure. */
 size_t report_copy(struct report *report, char *buffer, size_t bytes);

@@ -8,7 +8,11 @@
 #include "base/try.h"
 #include "device/quirks.h"
 
-#define UUID_QUERY 0x106A /* CL_DEVICE_UUID_KHR of cl_khr_device_uuid */
+/* Queries of extensions. */
+#define UUID_QUERY 0x106A            /* CL_DEVICE_UUID_KHR of cl_khr_device_uuid */
+#define SUB_GROUP_SIZES_QUERY 0x4108 /* CL_DEVICE_SUB_GROUP_SIZES_INTEL; cl_intel_required_subgroup_size */
+#define WARP_QUERY 0x4003            /* CL_DEVICE_WARP_SIZE_NV of cl_nv_device_attribute_query */
+#define WAVEFRONT_QUERY 0x4043       /* CL_DEVICE_WAVEFRONT_WIDTH_AMD of cl_amd_device_attribute_query */
 
 static clattn_status read_value(const struct cl_table *cl, cl_device_id device, cl_device_info query,
                                 const char *name, void *value, size_t bytes)
@@ -76,6 +80,51 @@ static clattn_device_class classify(const clattn_device_info *info)
     return CLATTN_DEVICE_ACCELERATOR;
 }
 
+/* One space between two names, whatever the driver has there. */
+static void space_singly(const char *text)
+{
+    char *to = (char *)(uintptr_t)text;
+    for (const char *from = text; *from;) {
+        size_t length = strcspn(from, " \t\n"), gap = strspn(from + length, " \t\n");
+        memmove(to, from, length);
+        to += length;
+        from += length + gap;
+        if (length && *from)
+            *to++ = ' ';
+    }
+    *to = '\0';
+}
+
+static bool have_sub_groups(const struct cl_table *cl, cl_device_id device, const struct capabilities *caps)
+{
+    cl_uint most = 0;
+    if (capabilities_have(caps, "cl_khr_subgroups") || capabilities_have(caps, "cl_intel_subgroups"))
+        return true;
+    /* Optional again since OpenCL 3.0: 0 there says no. */
+    return caps->info.opencl_version >= 210 &&
+           cl->clGetDeviceInfo(device, CL_DEVICE_MAX_NUM_SUB_GROUPS, sizeof most, &most, NULL) ==
+               CL_SUCCESS &&
+           most > 0;
+}
+
+/* The size of every kernel's sub-groups; 0 where there are several and the compiler chooses, or where nobody
+ * tells. */
+static uint32_t sub_group_of(const struct cl_table *cl, cl_device_id device, const struct capabilities *caps)
+{
+    size_t sizes[16], bytes = 0;
+    cl_uint width = 0;
+    if (capabilities_have(caps, "cl_intel_required_subgroup_size") &&
+        cl->clGetDeviceInfo(device, SUB_GROUP_SIZES_QUERY, sizeof sizes, sizes, &bytes) == CL_SUCCESS)
+        return bytes == sizeof sizes[0] ? (uint32_t)sizes[0] : 0;
+    if (capabilities_have(caps, "cl_nv_device_attribute_query") &&
+        cl->clGetDeviceInfo(device, WARP_QUERY, sizeof width, &width, NULL) == CL_SUCCESS)
+        return width;
+    if (capabilities_have(caps, "cl_amd_device_attribute_query") &&
+        cl->clGetDeviceInfo(device, WAVEFRONT_QUERY, sizeof width, &width, NULL) == CL_SUCCESS)
+        return width;
+    return 0;
+}
+
 static uint32_t usable_lanes(const struct capabilities *caps)
 {
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
@@ -111,6 +160,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     TRY_TEXT(CL_DRIVER_VERSION, info->driver);
     TRY_TEXT(CL_DEVICE_VERSION, info->version);
     TRY_TEXT(CL_DEVICE_EXTENSIONS, info->extensions);
+    space_singly(info->extensions);
     TRY_VALUE(CL_DEVICE_TYPE, type);
     TRY_VALUE(CL_DEVICE_MAX_COMPUTE_UNITS, info->compute_units);
     TRY_VALUE(CL_DEVICE_MAX_CLOCK_FREQUENCY, info->clock_mhz);
@@ -153,8 +203,8 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
         info->max_work_item[i] = max_item[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)max_item[i];
     info->has_fp16 = capabilities_have(caps, "cl_khr_fp16");
     info->has_fp64 = fp64 != 0;
-    info->has_sub_groups =
-        capabilities_have(caps, "cl_khr_subgroups") || capabilities_have(caps, "cl_intel_subgroups");
+    info->has_sub_groups = have_sub_groups(cl, device, caps);
+    info->sub_group = sub_group_of(cl, device, caps);
     info->unified_memory = unified != CL_FALSE;
     info->out_of_order = (queue & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
     info->base_address_align = align_bits / 8;

@@ -2,6 +2,7 @@
 #ifndef CLATTN_DEVICE_DEVICE_H
 #define CLATTN_DEVICE_DEVICE_H
 
+#include "base/os.h"
 #include "device/capabilities.h"
 
 /* Immutable once its owner (the context) has set it up, but for the report, which locks itself. */
@@ -12,5 +13,12 @@ struct device {
     cl_context context; /* retained by the owner */
     long process;       /* the process that made it */
 };
+
+/* Whether this is the child of a fork, where no OpenCL call may be made and a lock may be held for ever by a
+ * thread that is not there. */
+static inline bool device_is_foreign(const struct device *device)
+{
+    return device->process && device->process != os_process_id();
+}
 
 #endif

@@ -48,12 +48,21 @@ static const char *unusable(const struct clattn_devices *devices, cl_device_id d
     cl_bool yes = CL_FALSE;
     if (devices->cl.clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof yes, &yes, NULL) != CL_SUCCESS ||
         !yes)
-        return "the device is not available";
+        return "is not available";
     if (devices->cl.clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof yes, &yes, NULL) !=
             CL_SUCCESS ||
         !yes)
-        return "the device has no compiler";
+        return "has no compiler";
     return NULL;
+}
+
+/* What the list of skipped devices calls this one. */
+static void device_name(const struct clattn_devices *devices, cl_device_id device, char *name, size_t bytes)
+{
+    name[0] = '\0';
+    if (devices->cl.clGetDeviceInfo(device, CL_DEVICE_NAME, bytes, name, NULL) != CL_SUCCESS)
+        snprintf(name, bytes, "a device without a name");
+    name[bytes - 1] = '\0';
 }
 
 static clattn_status consider(struct clattn_devices *devices, cl_platform_id platform,
@@ -62,7 +71,7 @@ static clattn_status consider(struct clattn_devices *devices, cl_platform_id pla
     struct capabilities caps;
     struct strbuf line = {0};
     const char *reason = unusable(devices, device);
-    char message[512];
+    char message[512], name[256];
     if (!reason) {
         clattn_status status = capabilities_read(&devices->cl, platform, device, &caps);
         if (status == CLATTN_SUCCESS && caps.info.opencl_version >= 120) {
@@ -74,15 +83,15 @@ static clattn_status consider(struct clattn_devices *devices, cl_platform_id pla
         if (status == CLATTN_ERROR_OUT_OF_MEMORY)
             return status;
         if (status == CLATTN_SUCCESS) {
-            snprintf(message, sizeof message, "%s has %s; OpenCL 1.2 is needed", caps.info.name,
-                     caps.info.version);
+            snprintf(message, sizeof message, "has %s, OpenCL 1.2 is needed", caps.info.version);
             capabilities_clear(&caps);
         } else {
             report_copy(NULL, message, sizeof message);
         }
         reason = message;
     }
-    strbuf_printf(&line, "%s: %s", platform_name, reason);
+    device_name(devices, device, name, sizeof name);
+    strbuf_printf(&line, "%s: %s: %s", platform_name, name, reason);
     return skip(devices, &line);
 }
 

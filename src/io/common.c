@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/size.h"
+
 /* So much of the path's end is shown: most of the message is for what is wrong. */
 #define PATH_SHOWN 200
 
@@ -88,9 +90,8 @@ bool io_shape_bytes(size_t rank, const size_t *extent, size_t size, size_t *byte
             empty = true;
             continue;
         }
-        if (product > most / extent[i])
+        if (!size_mul(product, extent[i], &product) || product > most)
             return false;
-        product *= extent[i];
     }
     *bytes = empty ? 0 : product;
     return true;

@@ -115,7 +115,8 @@ static clattn_status parse_number(cursor *c, size_t *number)
     for (; *c->at >= '0' && *c->at <= '9'; c->at++) {
         size_t digit = (size_t)(*c->at - '0');
         if (value > (SIZE_MAX - digit) / 10)
-            return io_fail(c->error, CLATTN_ERROR_OVERFLOW, c->path, "an extent of %.60s is too large", from);
+            return io_fail(c->error, CLATTN_ERROR_OVERFLOW, c->path, "an extent of %.*s is too large",
+                           (int)strspn(from, "0123456789"), from);
         value = value * 10 + digit;
     }
     if (c->at == from || (*from == '0' && c->at - from > 1))

@@ -28,9 +28,11 @@ static clattn_status read_length(const os_file *file, size_t *length, clattn_io_
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         value = value << 8 | bytes[i];
     if (value > file->size - LENGTH_BYTES)
-        return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
-                       "its safetensors header has %llu bytes, but the file has %zu",
-                       (unsigned long long)value, file->size);
+        return io_fail(
+            error, CLATTN_ERROR_FORMAT, file->path,
+            "is not a safetensors file, or is cut short: its header would have %llu bytes, the file "
+            "has %zu",
+            (unsigned long long)value, file->size);
     if (value > HEADER_MOST)
         return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path,
                        "its safetensors header has %llu bytes, expected at most %d",

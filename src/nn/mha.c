@@ -81,6 +81,7 @@ static clattn_status make(clattn_plan *handle, const clattn_plan_options *option
     if (!size_add(plan->part_workspace, workspace, &handle->workspace))
         return report_error(&context->device.report, CLATTN_ERROR_OVERFLOW, "mha: the workspace overflows");
     strbuf_printf(&handle->explain, "workspace of all %zu bytes\n", handle->workspace);
+    plan_explain_workspace(handle);
     if (handle->explain.failed)
         return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     snprintf(plan->solver_names, sizeof plan->solver_names, "%s+%s+%s", plan->projection[0]->solver,
@@ -155,15 +156,34 @@ static const clattn_binding *source_of(const clattn_mha_args *args, enum mha_sou
     return source == SOURCE_X ? &args->x : source == SOURCE_CONTEXT ? &args->context : &args->context_value;
 }
 
-static void weight_of(const clattn_mha_args *args, enum mha_weight weight, clattn_binding *w,
-                      clattn_binding *b)
+/* The rows of a source that count this time, in each item of the batch. */
+static size_t rows_of_source(const clattn_mha_args *args, enum mha_source source)
 {
-    switch (weight) {
-    case WEIGHT_Q: *w = args->w_q, *b = args->b_q; break;
-    case WEIGHT_K: *w = args->w_k, *b = args->b_k; break;
-    case WEIGHT_V: *w = args->w_v, *b = args->b_v; break;
-    case WEIGHT_IN: *w = args->w_in, *b = args->b_in; break;
+    return source == SOURCE_X ? args->query_length : args->key_length;
+}
+
+static void bind_weight(const clattn_mha_args *args, const struct mha_projection *projection,
+                        clattn_binding *weight, clattn_binding *bias)
+{
+    switch (projection->weight) {
+    case WEIGHT_Q: *weight = args->w_q, *bias = args->b_q; break;
+    case WEIGHT_K: *weight = args->w_k, *bias = args->b_k; break;
+    case WEIGHT_V: *weight = args->w_v, *bias = args->b_v; break;
+    case WEIGHT_IN: *weight = args->w_in, *bias = args->b_in; break;
     }
+    /* An offset that wraps is negative, and refused. */
+    weight->offset = (int64_t)((uint64_t)weight->offset + projection->weight_offset);
+    bias->offset = (int64_t)((uint64_t)bias->offset + projection->bias_offset);
+}
+
+/* A part that fails may have enqueued some of its kernels. */
+static clattn_status part_enqueued(struct chain *chain, struct step *step, clattn_status status)
+{
+    if (status == CLATTN_SUCCESS)
+        chain_stepped(chain, step);
+    else
+        chain_failed(chain, step);
+    return status;
 }
 
 static clattn_status enqueue_projection(struct mha_plan *plan, struct chain *chain, size_t index,
@@ -173,20 +193,16 @@ static clattn_status enqueue_projection(struct mha_plan *plan, struct chain *cha
     clattn_matmul_args product = CLATTN_MATMUL_ARGS_INIT;
     struct step step;
     product.a = *source_of(args, projection->source);
-    weight_of(args, projection->weight, &product.b, &product.bias);
-    product.b.offset += (int64_t)projection->weight_offset;
-    product.bias.offset += (int64_t)projection->bias_offset;
+    bind_weight(args, projection, &product.b, &product.bias);
     product.c = within(chain, projection->output);
     product.explicit_lengths = 1;
     product.batch = args->batch;
-    product.m = projection->source == SOURCE_X ? args->query_length : args->key_length;
+    product.m = rows_of_source(args, projection->source);
     product.workspace = part_workspace(plan, chain);
     chain_step(chain, false, &step);
-    clattn_status status = clattn_matmul_enqueue(plan->projection[index], chain->queue, &product,
-                                                 step.wait_count, step.wait_list, step.event);
-    if (status == CLATTN_SUCCESS)
-        chain_stepped(chain, &step);
-    return status;
+    return part_enqueued(chain, &step,
+                         clattn_matmul_enqueue(plan->projection[index], chain->queue, &product,
+                                               step.wait_count, step.wait_list, step.event));
 }
 
 static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chain,
@@ -210,43 +226,69 @@ static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chai
     heads.position = args->position;
     heads.workspace = part_workspace(plan, chain);
     chain_step(chain, false, &step);
-    TRY(clattn_attention_enqueue(plan->attention, chain->queue, &heads, step.wait_count, step.wait_list,
-                                 step.event));
-    chain_stepped(chain, &step);
+    TRY(part_enqueued(chain, &step,
+                      clattn_attention_enqueue(plan->attention, chain->queue, &heads, step.wait_count,
+                                               step.wait_list, step.event)));
     if (problem->desc.weights) {
         chain_step(chain, false, &step);
-        TRY(attention_weights_enqueue(plan->weights, chain->queue, &heads, &args->weights, step.wait_count,
-                                      step.wait_list, step.event));
-        chain_stepped(chain, &step);
+        TRY(part_enqueued(chain, &step,
+                          attention_weights_enqueue(plan->weights, chain->queue, &heads, &args->weights,
+                                                    step.wait_count, step.wait_list, step.event)));
     }
 fail:
     return status;
 }
 
-static clattn_matmul_args output_args(const struct mha_plan *plan, const struct chain *chain,
+/* The arrays that a product reads from the caller: rows, weight and bias. */
+static clattn_status check_projection(clattn_context *context, const struct mha_projection *projection,
                                       const clattn_mha_args *args)
 {
-    clattn_matmul_args product = CLATTN_MATMUL_ARGS_INIT;
-    product.a = within(chain, plan->problem.attended);
-    product.b = args->w_o;
-    product.bias = args->b_o;
-    product.c = args->y;
-    product.explicit_lengths = 1;
-    product.batch = args->batch;
-    product.m = args->query_length;
-    product.workspace = part_workspace(plan, chain);
-    return product;
+    static const char *const sources[] = {"x", "context", "context_value"};
+    static const char *const weights[] = {"w_in", "w_q", "w_k", "w_v"};
+    static const char *const biases[] = {"b_in", "b_q", "b_k", "b_v"};
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_matmul_desc *desc = &projection->desc;
+    const size_t rows[3] = {args->batch, rows_of_source(args, projection->source), desc->a.extent[2]};
+    clattn_binding weight, bias;
+    if (!rows[1])
+        return CLATTN_SUCCESS;
+    bind_weight(args, projection, &weight, &bias);
+    TRY(binding_check(context, source_of(args, projection->source), &desc->a, rows, BINDING_READ,
+                      sources[projection->source]));
+    TRY(binding_check(context, &weight, &desc->b, desc->b.extent, BINDING_READ, weights[projection->weight]));
+    if (desc->bias.rank)
+        TRY(binding_check(context, &bias, &desc->bias, desc->bias.extent, BINDING_READ,
+                          biases[projection->weight]));
+fail:
+    return status;
 }
 
-/* What is written to the caller's outputs, and what should not be bound at all, is checked before anything is
- * enqueued; the rest by the parts. */
-static clattn_status check_outputs(struct mha_plan *plan, const struct chain *chain,
-                                   const clattn_mha_args *args)
+static clattn_status check_outputs(struct mha_plan *plan, const clattn_mha_args *args)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_context *context = plan->base.context;
+    const clattn_matmul_desc *desc = &plan->problem.output;
+    const size_t y[3] = {args->batch, args->query_length, plan->problem.desc.d_model};
+    const size_t weights[4] = {args->batch, plan->problem.weights.extent[1], args->query_length,
+                               args->key_length};
+    TRY(binding_check(context, &args->w_o, &desc->b, desc->b.extent, BINDING_READ, "w_o"));
+    if (desc->bias.rank)
+        TRY(binding_check(context, &args->b_o, &desc->bias, desc->bias.extent, BINDING_READ, "b_o"));
+    TRY(binding_check(context, &args->y, &desc->c, y, access_of_output(plan->output), "y"));
+    if (plan->problem.desc.weights)
+        TRY(binding_check(context, &args->weights, &plan->problem.weights, weights, BINDING_WRITE,
+                          "weights"));
+fail:
+    return status;
+}
+
+/* All bindings but the mask, which the attention checks before anything is written to the caller's outputs;
+ * and that nothing is bound that should not be. */
+static clattn_status check_bindings(struct mha_plan *plan, const clattn_mha_args *args)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
     const clattn_mha_desc *desc = &plan->problem.desc;
-    clattn_matmul_args product = output_args(plan, chain, args), checked;
     const struct {
         const clattn_binding *binding;
         const char *name;
@@ -268,32 +310,34 @@ static clattn_status check_outputs(struct mha_plan *plan, const struct chain *ch
     for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
         if (!optional[i].wanted)
             TRY(binding_absent(context, optional[i].binding, optional[i].name));
-    TRY(matmul_args_read(context, &((struct matmul_plan *)plan->output)->problem, &product, &checked));
-    if (desc->weights) {
-        const size_t extent[4] = {args->batch, plan->problem.weights.extent[1], args->query_length,
-                                  args->key_length};
-        TRY(binding_check(context, &args->weights, &plan->problem.weights, extent, BINDING_WRITE, "weights"));
-    }
+    for (size_t i = 0; i < plan->problem.projections; i++)
+        TRY(check_projection(context, &plan->problem.projection[i], args));
+    TRY(check_outputs(plan, args));
 fail:
     return status;
 }
 
 static clattn_status enqueue_output(struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
 {
-    clattn_matmul_args product = output_args(plan, chain, args);
+    clattn_matmul_args product = CLATTN_MATMUL_ARGS_INIT;
     struct step step;
+    product.a = within(chain, plan->problem.attended);
+    product.b = args->w_o;
+    product.bias = args->b_o;
+    product.c = args->y;
+    product.explicit_lengths = 1;
+    product.batch = args->batch;
+    product.m = args->query_length;
+    product.workspace = part_workspace(plan, chain);
     chain_step(chain, true, &step);
-    clattn_status status = clattn_matmul_enqueue(plan->output, chain->queue, &product, step.wait_count,
-                                                 step.wait_list, step.event);
-    if (status == CLATTN_SUCCESS)
-        chain_stepped(chain, &step);
-    return status;
+    return part_enqueued(chain, &step,
+                         clattn_matmul_enqueue(plan->output, chain->queue, &product, step.wait_count,
+                                               step.wait_list, step.event));
 }
 
 static clattn_status enqueue_all(struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
 {
     clattn_status status;
-    TRY(check_outputs(plan, chain, args));
     for (size_t i = 0; i < plan->problem.projections; i++)
         TRY(enqueue_projection(plan, chain, i, args));
     TRY(enqueue_attention(plan, chain, args));
@@ -317,6 +361,8 @@ clattn_status clattn_mha_enqueue(clattn_plan *handle, cl_command_queue queue, co
                             "args is NULL, or its size is none that clattn_mha_args ever had");
     TRY(read_lengths(report, &plan->problem.desc, &args));
     bool empty = !args.batch || !args.query_length;
+    if (!empty)
+        TRY(check_bindings(plan, &args));
     status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event,
                          empty ? 0 : handle->workspace, &args.workspace);
     if (status != CLATTN_SUCCESS)

@@ -156,19 +156,24 @@ static void compose_projections(struct mha_problem *problem, size_t query_stride
     }
     p = add(problem, SOURCE_X, d->packed_weights ? WEIGHT_IN : WEIGHT_Q, problem->query);
     p->desc = linear(x, rows_of(d->batch, d->query_length, problem->inner, query_stride), d->bias_in);
+    bool together = d->packed_weights && !problem->separate_values;
+    p = add(problem, key_source, d->packed_weights ? WEIGHT_IN : WEIGHT_K, problem->key);
+    p->desc =
+        linear(context, rows_of(d->batch, d->key_length, (together ? 2 : 1) * problem->inner_kv, kv_stride),
+               d->bias_in);
     if (d->packed_weights) {
-        p = add(problem, key_source, WEIGHT_IN, problem->key);
-        p->desc =
-            linear(context, rows_of(d->batch, d->key_length, 2 * problem->inner, kv_stride), d->bias_in);
         p->weight_offset = problem->inner * d->d_model;
         p->bias_offset = problem->inner;
-        return;
     }
-    p = add(problem, key_source, WEIGHT_K, problem->key);
-    p->desc = linear(context, rows_of(d->batch, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
-    p = add(problem, value_source, WEIGHT_V, problem->value);
+    if (together)
+        return;
+    p = add(problem, value_source, d->packed_weights ? WEIGHT_IN : WEIGHT_V, problem->value);
     p->desc =
         linear(context_value, rows_of(d->batch, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
+    if (d->packed_weights) {
+        p->weight_offset = 2 * problem->inner * d->d_model;
+        p->bias_offset = 2 * problem->inner;
+    }
 }
 
 static void compose_attention(struct mha_problem *problem, size_t query_stride, size_t kv_stride)

@@ -1,6 +1,10 @@
 /* The one lock around CLBlast: its calls race in versions before 1.6.1, and its cache of compiled programs is
  * the process's, so it is cleared when the last of our users leaves.  An application's own CLBlast calls are
- * not serialised with ours. */
+ * not serialised with ours.
+ *
+ * A call that compiles holds it for seconds.  Those are made while a plan is made, so an enqueue of another
+ * CLBlast plan in another thread waits for them: the one place where an enqueue may wait, which matmul.h
+ * says. */
 #ifndef CLATTN_OPS_CLBLAST_LIBRARY_H
 #define CLATTN_OPS_CLBLAST_LIBRARY_H
 

@@ -84,7 +84,7 @@ clattn_status clattn_matmul_enqueue(clattn_plan *handle, cl_command_queue queue,
     clattn_matmul_args args;
     matmul_args kernel_args;
     struct chain chain;
-    TRY(matmul_args_read(handle->context, &plan->problem, given, &args));
+    TRY(matmul_args_read(plan, given, &args));
     bool empty = !args.batch || !args.m || !plan->problem.n;
     status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event,
                          empty ? 0 : handle->workspace, &args.workspace);

@@ -28,9 +28,9 @@ struct matmul_plan {
 clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem,
                                   const char **reason);
 
-/* A copy of the caller's args with lengths filled in, all bindings checked. */
-clattn_status matmul_args_read(clattn_context *context, const struct matmul_problem *problem,
-                               const clattn_matmul_args *given, clattn_matmul_args *args);
+/* A copy of the caller's args with lengths filled in and all bindings checked. */
+clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matmul_args *given,
+                               clattn_matmul_args *args);
 
 /* What the kernels are told. */
 void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args,

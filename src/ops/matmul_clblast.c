@@ -48,6 +48,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     struct operands operands;
     if (context->clblast == CLATTN_CLBLAST_NEVER)
         return "the context's params exclude it";
+    if (context->foreign_opencl)
+        return "CLBlast calls the linked loader, and the application brought OpenCL functions of its own";
     if (!problem->m || !problem->n || !problem->k || !problem->batch)
         return "CLBlast takes no empty products";
     if (!operands_of(problem, problem->m, &operands))
@@ -106,7 +108,14 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
+    matmul_args product = *kernel_args;
+    struct operands operands;
     struct step step;
+    /* Items folded into one taller one may be what CLBlast does not take: rows that overlap, for one. */
+    if (!operands_of(&plan->problem, (size_t)product.m, &operands)) {
+        product.batch = (int)args->batch;
+        product.m = (int)args->m;
+    }
     if (args->a.kind != CLATTN_BINDING_BUFFER || args->b.kind != CLATTN_BINDING_BUFFER ||
         args->c.kind != CLATTN_BINDING_BUFFER)
         return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED,
@@ -120,11 +129,15 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
     chain_step(chain, true, &step);
     if (step.wait_count || !chain->in_order)
         TRY(barrier(chain, &step, NULL));
-    TRY(call(context, &plan->problem, kernel_args, args->a.buffer, args->b.buffer, args->c.buffer,
-             chain->queue, step.event));
-    if (!chain->in_order)
-        TRY(barrier(chain, &(struct step){0}, NULL));
-    chain_stepped(chain, &step);
+    status = call(context, &plan->problem, &product, args->a.buffer, args->b.buffer, args->c.buffer,
+                  chain->queue, step.event);
+    if (status == CLATTN_SUCCESS && !chain->in_order)
+        status = barrier(chain, &(struct step){0}, NULL);
+    /* CLBlast may have enqueued copies before it failed. */
+    if (status == CLATTN_SUCCESS)
+        chain_stepped(chain, &step);
+    else
+        chain_failed(chain, &step);
 fail:
     return status;
 }
@@ -136,8 +149,22 @@ static size_t reach(const array4 *array, size_t batch, size_t rows, size_t colum
                     (int64_t)(columns - 1) * array->col + 1);
 }
 
-/* CLBlast compiles at a routine's first call: make that call here, on the private queue, with memory of its
- * own. */
+/* One call for `batch` items of `m` rows, as an enqueue would make it. */
+static clattn_status warm_call(struct matmul_plan *plan, const cl_mem memory[3], size_t batch, size_t m)
+{
+    clattn_context *context = plan->base.context;
+    clattn_matmul_args args = {.batch = batch, .m = m};
+    matmul_args kernel_args;
+    matmul_fill_args(&plan->problem, &args, &kernel_args);
+    kernel_args.batch = (int)batch; /* apart, so that `batch` tells the routine */
+    kernel_args.m = (int)m;
+    return call(context, &plan->problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue,
+                NULL);
+}
+
+/* CLBlast compiles at a routine's first call: make it here, on the private queue, with memory of its own.  A
+ * batch may be one item, or be folded into one, so both routines are called; and where kernels are compiled
+ * when they are first launched, both are with the fewest rows too, which other kernels may do. */
 static clattn_status warm(struct matmul_plan *plan)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -145,13 +172,12 @@ static clattn_status warm(struct matmul_plan *plan)
     const struct cl_table *cl = &context->device.cl;
     struct report *report = &context->device.report;
     const struct matmul_problem *problem = &plan->problem;
-    clattn_matmul_args args = {.batch = problem->batch, .m = problem->m};
-    matmul_args kernel_args;
+    bool at_launch = context->device.caps.quirks & QUIRK_COMPILES_BY_GRID;
     cl_mem memory[3] = {0};
     const size_t elements[3] = {reach(&problem->a, problem->batch, problem->m, problem->k),
                                 reach(&problem->b, problem->batch, problem->k, problem->n),
                                 reach(&problem->c, problem->batch, problem->m, problem->n)};
-    matmul_fill_args(problem, &args, &kernel_args);
+    report_hold();
     mtx_lock(&context->warm_lock);
     TRY(context_warm_objects(context));
     for (int i = 0; i < 3; i++) {
@@ -163,10 +189,17 @@ static clattn_status warm(struct matmul_plan *plan)
             goto fail;
         }
     }
-    TRY(call(context, problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue, NULL));
+    for (size_t batch = problem->batch;; batch = 1) {
+        TRY(warm_call(plan, memory, batch, problem->m));
+        if (at_launch && problem->m > 1)
+            TRY(warm_call(plan, memory, batch, 1));
+        if (batch == 1)
+            break;
+    }
     TRY_CL(report, "clFinish", cl->clFinish(context->warm_queue));
 fail:
     mtx_unlock(&context->warm_lock);
+    report_deliver();
     for (int i = 0; i < 3; i++)
         if (memory[i])
             cl->clReleaseMemObject(memory[i]);
@@ -175,8 +208,8 @@ fail:
 
 static void clear(clattn_plan *plan)
 {
-    (void)plan;
-    clblast_library_leave();
+    if (!device_is_foreign(&plan->context->device))
+        clblast_library_leave();
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -198,6 +231,7 @@ static clattn_status prepare(clattn_plan *base)
         TRY(plan_add_kernel(base, "matmul_bias.cl", &options, "matmul_bias", 2, sizeof(matmul_args), local));
     }
     TRY(warm(plan));
+    base->reads_output = plan->problem.has_bias;
     /* CLBlast's own count is not told; a padded product takes up to four copies and the product itself. */
     base->launches = base->kernel_count + 5;
 fail:

@@ -101,10 +101,12 @@ fail:
     return status;
 }
 
-clattn_status matmul_args_read(clattn_context *context, const struct matmul_problem *problem,
-                               const clattn_matmul_args *given, clattn_matmul_args *args)
+clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matmul_args *given,
+                               clattn_matmul_args *args)
 {
     clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
+    clattn_context *context = plan->base.context;
+    const struct matmul_problem *problem = &plan->problem;
     struct report *report = &context->device.report;
     const clattn_matmul_desc *desc = &problem->desc;
     if (status != CLATTN_SUCCESS)
@@ -129,7 +131,7 @@ clattn_status matmul_args_read(clattn_context *context, const struct matmul_prob
     const size_t b[3] = {batch_of(&desc->b) == 1 ? 1 : args->batch, problem->k, problem->n};
     TRY(binding_check(context, &args->a, &desc->a, a + 3 - desc->a.rank, BINDING_READ, "a"));
     TRY(binding_check(context, &args->b, &desc->b, b + 3 - desc->b.rank, BINDING_READ, "b"));
-    TRY(binding_check(context, &args->c, &desc->c, c + 3 - desc->c.rank, BINDING_WRITE, "c"));
+    TRY(binding_check(context, &args->c, &desc->c, c + 3 - desc->c.rank, access_of_output(&plan->base), "c"));
     if (problem->has_bias)
         TRY(binding_check(context, &args->bias, &desc->bias, &problem->n, BINDING_READ, "bias"));
 fail:
@@ -151,9 +153,11 @@ void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_
         kernel_args->bias_col = problem->desc.bias.stride[0];
     }
     size_t batch = args->batch, m = args->m;
-    /* Items that share b and lie one behind the other are one taller item. */
-    if (batch > 1 && problem->b.batch == 0 && problem->a.batch == (int64_t)m * problem->a.row &&
-        problem->c.batch == (int64_t)m * problem->c.row && batch * m <= LENGTH_LIMIT) {
+    /* Items that share b and lie one behind the other are one taller item.  Not where they share a as well
+     * (stride 0, of rows too): an item's a is then packed once for all, and so much workspace is there. */
+    if (batch > 1 && problem->b.batch == 0 && problem->a.batch != 0 &&
+        problem->a.batch == (int64_t)m * problem->a.row && problem->c.batch == (int64_t)m * problem->c.row &&
+        batch * m <= LENGTH_LIMIT) {
         m *= batch;
         batch = 1;
     }

@@ -98,15 +98,19 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct soft
 
     int outer = desc->x.rank - 1;
     size_t rows = 1;
+    bool fits = true, empty = !desc->x.extent[outer];
     problem->first = SOFTMAX_OUTER - outer;
     for (int i = 0; i < SOFTMAX_OUTER; i++) {
         problem->outer[i] = i < problem->first ? 1 : desc->x.extent[i - problem->first];
-        rows *= problem->outer[i]; /* cannot overflow: layout_check has multiplied all extents */
+        fits = size_mul(rows, problem->outer[i], &rows) && fits;
+        empty = empty || !problem->outer[i];
     }
     problem->columns = desc->x.extent[outer];
     status = CLATTN_ERROR_OVERFLOW;
     *reason = "the rows, or the columns, are more than 2^31 - 65537";
-    if (rows > LENGTH_LIMIT || problem->columns > LENGTH_LIMIT)
+    /* layout_check multiplies no extents where one is 0: their product may be anything then, and is not
+     * used. */
+    if (!empty && (!fits || rows > LENGTH_LIMIT || problem->columns > LENGTH_LIMIT))
         goto fail;
     problem->x = strides_of(&desc->x);
     problem->y = strides_of(&desc->y);
@@ -157,8 +161,7 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
         return CLATTN_SUCCESS; /* kernel_args->rows stays 0 */
     TRY(binding_check(context, &args->x, &desc->x, extent, BINDING_READ, "x"));
     /* The kernels keep exponentials in y and read them again. */
-    TRY(binding_check(context, &args->y, &desc->y, extent, BINDING_READ, "y"));
-    TRY(binding_check(context, &args->y, &desc->y, extent, BINDING_WRITE, "y"));
+    TRY(binding_check(context, &args->y, &desc->y, extent, BINDING_READ_WRITE, "y"));
     kernel_args->x = problem->x;
     kernel_args->x.offset = args->x.offset;
     kernel_args->y = problem->y;

@@ -36,10 +36,13 @@ static void explain_choice(clattn_plan *plan)
     strbuf_printf(&plan->explain, "  %s: chosen;", plan->solver);
     for (size_t i = 0; i < plan->kernel_count; i++) {
         const struct plan_kernel *kernel = &plan->kernels[i];
-        strbuf_printf(&plan->explain, " kernel %s in work-groups of %zux%zux%zu,", kernel->name,
-                      kernel->local[0], kernel->local[1], kernel->local[2]);
+        strbuf_printf(&plan->explain, " kernel %s in work-groups of %zux%zux%zu with %llu bytes of local and",
+                      kernel->name, kernel->local[0], kernel->local[1], kernel->local[2],
+                      (unsigned long long)kernel->local_bytes);
+        strbuf_printf(&plan->explain, " %llu of private memory,", (unsigned long long)kernel->private_bytes);
     }
     strbuf_printf(&plan->explain, " workspace %zu bytes\n", plan->workspace);
+    plan_explain_workspace(plan);
 }
 
 /* Prepares and warms the plan by `solver`; undone on failure. */
@@ -97,7 +100,9 @@ clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const st
         clattn_status status = try_solver(plan, solver);
         if (status == CLATTN_SUCCESS)
             continue;
-        if (forced || (status != CLATTN_ERROR_UNSUPPORTED && status != CLATTN_ERROR_BUILD))
+        /* What another solver would meet with too ends it: no host memory, another process. */
+        if (forced || status == CLATTN_ERROR_FORKED ||
+            (status == CLATTN_ERROR_OUT_OF_MEMORY && report_host_memory()))
             return status;
         failure = status;
         explain_failure(plan, operator_name, solver);

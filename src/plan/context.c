@@ -23,12 +23,12 @@ void clattn_context_params_init(clattn_context_params *params)
 static clattn_log_level log_level_of(const clattn_context_params *params)
 {
     static const char *const names[] = {"none", "error", "warning", "info", "debug"};
-    if (params->log_level)
+    if (params->log_level != CLATTN_LOG_DEFAULT)
         return (clattn_log_level)params->log_level;
     const char *variable = os_environment("CLATTN_LOG");
     for (int i = 0; variable && i < 5; i++)
         if (!strcmp(variable, names[i]))
-            return (clattn_log_level)i;
+            return i == 0 ? CLATTN_LOG_NONE : (clattn_log_level)i;
     return CLATTN_LOG_WARNING;
 }
 
@@ -49,7 +49,7 @@ static clattn_status read_params(const clattn_context_params *given, clattn_cont
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
                             "`device` chooses a device, which adopting an OpenCL context has done already");
     if (params->cache_mode < 0 || params->cache_mode > CLATTN_CACHE_ON || params->clblast < 0 ||
-        params->clblast > CLATTN_CLBLAST_PREFER || params->log_level < 0 ||
+        params->clblast > CLATTN_CLBLAST_PREFER || params->log_level < CLATTN_LOG_NONE ||
         params->log_level > CLATTN_LOG_DEBUG || (params->denied_solver_count && !params->denied_solvers))
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
                             "a field of clattn_context_params is out of range");
@@ -153,14 +153,25 @@ static clattn_status copy_denied(clattn_context *context, const clattn_context_p
 /* The parts that come up one by one; destroy() undoes exactly those that did. */
 enum stage { STAGE_NONE, STAGE_REPORT, STAGE_LOCK, STAGE_POOL, STAGE_PLANS, STAGE_PROGRAMS };
 
+/* In the child of a fork a thread that is not there may hold a lock; what that guards is then left alone. */
+static bool is_whole(const clattn_context *context, mtx_t *lock)
+{
+    if (!device_is_foreign(&context->device))
+        return true;
+    if (mtx_trylock(lock) != thrd_success)
+        return false;
+    mtx_unlock(lock);
+    return true;
+}
+
 static void destroy(clattn_context *context, enum stage reached)
 {
     const struct cl_table *cl = &context->device.cl;
-    if (reached >= STAGE_PROGRAMS)
+    if (reached >= STAGE_PROGRAMS && is_whole(context, &context->programs.lock))
         program_cache_clear(&context->programs);
-    if (reached >= STAGE_PLANS)
+    if (reached >= STAGE_PLANS && is_whole(context, &context->plans.lock))
         plan_cache_clear(&context->plans);
-    if (reached >= STAGE_POOL)
+    if (reached >= STAGE_POOL && is_whole(context, &context->workspaces.lock))
         workspace_pool_clear(&context->workspaces);
     if (reached >= STAGE_LOCK)
         mtx_destroy(&context->warm_lock);
@@ -206,6 +217,7 @@ clattn_status clattn_context_create(const clattn_context_params *given, clattn_c
     atomic_init(&context->references, 1);
     TRY(read_params(given, &params));
     context->clblast = (clattn_clblast_mode)params.clblast;
+    context->foreign_opencl = params.get_proc != NULL;
     TRY(report_init(&context->device.report, params.log, params.log_user, log_level_of(&params)));
     reached = STAGE_REPORT;
     if (mtx_init(&context->warm_lock, mtx_plain) != thrd_success) {
@@ -261,7 +273,10 @@ void clattn_context_release(clattn_context **context)
 {
     if (!context || !*context)
         return;
-    plan_cache_empty(&(*context)->plans);
+    if (device_is_foreign(&(*context)->device))
+        cl_table_disown(&(*context)->device.cl);
+    if (is_whole(*context, &(*context)->plans.lock))
+        plan_cache_empty(&(*context)->plans);
     context_drop(*context);
     *context = NULL;
 }
@@ -270,8 +285,9 @@ clattn_status context_check(clattn_context *context)
 {
     if (!context)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "context is NULL");
-    if (context->device.process != os_process_id())
-        return report_error(&context->device.report, CLATTN_ERROR_FORKED,
+    /* Through the thread's message: the context's lock may have been held at the fork. */
+    if (device_is_foreign(&context->device))
+        return report_error(NULL, CLATTN_ERROR_FORKED,
                             "the context was made in process %ld; OpenCL does not survive a fork",
                             context->device.process);
     return CLATTN_SUCCESS;
@@ -326,7 +342,9 @@ cl_command_queue clattn_context_queue(const clattn_context *context)
 size_t clattn_context_message(const clattn_context *context, char *buffer, size_t bytes)
 {
     /* The report locks itself; only its const-ness is in the way. */
-    struct report *report = context ? &((clattn_context *)(uintptr_t)context)->device.report : NULL;
+    struct report *report = context && !device_is_foreign(&context->device)
+                                ? &((clattn_context *)(uintptr_t)context)->device.report
+                                : NULL;
     return report_copy(report, buffer, bytes);
 }
 
@@ -350,6 +368,9 @@ clattn_status clattn_context_program_statistics(const clattn_context *context,
         return report_error(NULL, CLATTN_ERROR_INVALID_STRUCT,
                             "clattn_program_statistics.size is %zu, expected %zu", statistics->size,
                             sizeof *statistics);
+    clattn_status status = context_check((clattn_context *)(uintptr_t)context);
+    if (status != CLATTN_SUCCESS)
+        return status;
     struct program_cache *programs = &((clattn_context *)(uintptr_t)context)->programs;
     mtx_lock(&programs->lock);
     *statistics = programs->statistics;

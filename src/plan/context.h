@@ -23,6 +23,7 @@ struct clattn_context {
     char **denied;               /* solvers that no plan may choose */
     size_t denied_count;
     clattn_clblast_mode clblast;
+    bool foreign_opencl; /* OpenCL's functions are the application's */
 };
 
 void context_retain(clattn_context *context);

@@ -34,10 +34,10 @@ static clattn_status check_buffer(clattn_context *context, cl_mem buffer, enum b
     if (owner != context->device.context)
         return report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "%s: the buffer is of another OpenCL context",
                             name);
-    if (access == BINDING_WRITE && (flags & CL_MEM_READ_ONLY))
+    if ((access & BINDING_WRITE) && (flags & CL_MEM_READ_ONLY))
         return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not write this buffer",
                             name);
-    if (access == BINDING_READ && (flags & CL_MEM_WRITE_ONLY))
+    if ((access & BINDING_READ) && (flags & CL_MEM_WRITE_ONLY))
         return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not read this buffer", name);
 fail:
     return status;
@@ -50,6 +50,9 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
     struct report *report = &context->device.report;
     size_t bytes = 0, element = clattn_dtype_size((clattn_dtype)layout->dtype);
     int64_t lowest, highest;
+    if (binding->reserved != 0)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the binding's reserved is not 0",
+                            name);
     if (binding->kind == CLATTN_BINDING_SVM) {
         if (!binding->svm)
             return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the SVM pointer is NULL", name);
@@ -137,13 +140,14 @@ clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_comma
                             .wait_count = wait_count,
                             .wait_list = wait_list,
                             .needs_event = event != NULL};
+    report_hold();
     TRY(check_queue(chain));
     TRY(check_waits(chain));
     if (!workspace)
         return CLATTN_SUCCESS;
     if (given && !binding_is_none(given)) {
         clattn_layout bytes = {.dtype = CLATTN_U8, .rank = 1, .extent = {workspace}, .stride = {1}};
-        TRY(binding_check(context, given, &bytes, &workspace, BINDING_WRITE, "workspace"));
+        TRY(binding_check(context, given, &bytes, &workspace, BINDING_READ_WRITE, "workspace"));
         if (given->offset % 128)
             return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
                                 "workspace: the offset %lld is no multiple of 128 bytes",
@@ -173,6 +177,14 @@ void chain_stepped(struct chain *chain, struct step *step)
         chain->context->device.cl.clReleaseEvent(chain->last);
     chain->last = step->made;
     chain->started = true;
+}
+
+void chain_failed(struct chain *chain, struct step *step)
+{
+    if (step->made)
+        chain->context->device.cl.clReleaseEvent(step->made);
+    step->made = NULL;
+    chain->uncertain = true;
 }
 
 static cl_int bind_pointer(const struct cl_table *cl, cl_kernel kernel, cl_uint index,
@@ -223,15 +235,30 @@ fail:
     return status;
 }
 
+/* After a failure half-way no event tells yet when the workspace is free: on an in-order queue none was asked
+ * for, and what a failed step has enqueued has none.  A marker after all that is on the queue does. */
+static void give_back(struct chain *chain)
+{
+    const struct cl_table *cl = &chain->context->device.cl;
+    struct workspace_pool *pool = &chain->context->workspaces;
+    cl_event end = chain->last;
+    bool marked = false;
+    if (chain->lease.workspace && (chain->uncertain || (chain->started && !chain->last))) {
+        marked = cl->clEnqueueMarkerWithWaitList(chain->queue, 0, NULL, &end) == CL_SUCCESS;
+        if (!marked) {
+            workspace_abandon(pool, &chain->lease);
+            return;
+        }
+    }
+    workspace_return(pool, &chain->lease, chain->queue, end);
+    if (marked)
+        cl->clReleaseEvent(end);
+}
+
 clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *event)
 {
     const struct cl_table *cl = &chain->context->device.cl;
-    /* After a failure half-way an in-order queue has no event yet that says when the workspace is free. */
-    if (chain->lease.workspace && chain->started && !chain->last &&
-        cl->clEnqueueMarkerWithWaitList(chain->queue, 0, NULL, &chain->last) != CL_SUCCESS)
-        chain->last = NULL;
-    if (!chain->started || chain->last)
-        workspace_return(&chain->context->workspaces, &chain->lease, chain->queue, chain->last);
+    give_back(chain);
     if (status == CLATTN_SUCCESS && event) {
         *event = chain->last;
         chain->last = NULL;
@@ -239,5 +266,6 @@ clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *eve
     if (chain->last)
         cl->clReleaseEvent(chain->last);
     chain->last = NULL;
+    report_deliver();
     return status;
 }

@@ -4,13 +4,19 @@
 
 #include "plan/plan.h"
 
-enum binding_access { BINDING_READ, BINDING_WRITE };
+enum binding_access { BINDING_READ = 1, BINDING_WRITE = 2, BINDING_READ_WRITE = 3 };
 
 /* Whether `binding` is memory of the plan's OpenCL context that the device may access so, and holds all
  * elements that the first extent[i] of each dimension of `layout` reach.  `name` goes into the message. */
 clattn_status binding_check(clattn_context *context, const clattn_binding *binding,
                             const clattn_layout *layout, const size_t *extent, enum binding_access access,
                             const char *name);
+
+/* How the plan's kernels access what they write. */
+static inline enum binding_access access_of_output(const clattn_plan *plan)
+{
+    return plan->reads_output ? BINDING_READ_WRITE : BINDING_WRITE;
+}
 
 bool binding_is_none(const clattn_binding *binding);
 
@@ -28,13 +34,15 @@ struct chain {
     const cl_event *wait_list;
     cl_event last;    /* the event of the latest step that has one */
     bool started;     /* a step has been enqueued */
+    bool uncertain;   /* a step has failed that may have enqueued a part of itself */
     bool needs_event; /* somebody wants the event of the last step */
     struct workspace_lease lease;
     clattn_binding workspace; /* the caller's or the leased one; its offset in bytes */
 };
 
-/* Checks the queue and the wait list, and leases `workspace` bytes if the caller brings none.  `event` is
- * where chain_end will put the last step's event, or NULL. */
+/* Checks the queue and the wait list, and leases `workspace` bytes if the caller brings none: what else can
+ * be wrong with the call is best found before.  `event` is where chain_end will put the last step's event, or
+ * NULL.  Log lines are kept back until chain_end, so that locks may be held between. */
 clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue,
                           cl_uint wait_count, const cl_event *wait_list, const cl_event *event,
                           size_t workspace, const clattn_binding *given);
@@ -49,6 +57,9 @@ struct step {
 void chain_step(const struct chain *chain, bool last, struct step *step);
 /* Takes note that the step has been enqueued. */
 void chain_stepped(struct chain *chain, struct step *step);
+/* Takes note that a step of several commands has failed, some of them perhaps enqueued: what the chain has
+ * leased is then given back behind everything on the queue. */
+void chain_failed(struct chain *chain, struct step *step);
 
 /* Sets the kernel's arguments (its buffers, then the struct) and launches it.  The plan's lock must be held.
  * `groups` are counts of work-groups. */
@@ -59,7 +70,7 @@ clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel
 /* A marker, for an enqueue with nothing to do. */
 clattn_status chain_marker(struct chain *chain);
 
-/* Gives the workspace back and hands *event over on success; returns `status`. */
+/* Gives the workspace back and hands *event over on success; returns `status`.  No lock may be held. */
 clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *event);
 
 #endif

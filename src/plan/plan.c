@@ -64,11 +64,13 @@ void plan_drop_kernels(clattn_plan *plan)
         if (kernel->handle)
             plan->context->device.cl.clReleaseKernel(kernel->handle);
         program_release(&plan->context->programs, &kernel->program);
+        free(kernel->options);
         memset(kernel, 0, sizeof *kernel);
     }
     plan->kernel_count = 0;
     plan->launches = 0;
     plan->workspace = 0;
+    plan->reads_output = false;
 }
 
 void clattn_plan_release(clattn_plan **handle)
@@ -79,6 +81,8 @@ void clattn_plan_release(clattn_plan **handle)
     *handle = NULL;
     if (atomic_fetch_sub(&plan->references, 1) != 1)
         return;
+    if (device_is_foreign(&plan->context->device))
+        cl_table_disown(&plan->context->device.cl);
     if (plan->clear)
         plan->clear(plan);
     plan_drop_kernels(plan);
@@ -88,37 +92,63 @@ void clattn_plan_release(clattn_plan **handle)
     free(plan);
 }
 
+/* What the compiler has made of the kernel fits the device. */
+static clattn_status check_resources(struct device *device, struct plan_kernel *kernel)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct cl_table *cl = &device->cl;
+    cl_device_id id = device->caps.device;
+    size_t limit, items = kernel->local[0] * kernel->local[1] * kernel->local[2];
+    TRY_CL(&device->report, "clGetKernelWorkGroupInfo",
+           cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_WORK_GROUP_SIZE, sizeof limit, &limit,
+                                        NULL));
+    /* These two are worth no failure: without an answer the launch that warms the kernel tells. */
+    if (cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof kernel->local_bytes,
+                                     &kernel->local_bytes, NULL) != CL_SUCCESS)
+        kernel->local_bytes = 0;
+    if (cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_PRIVATE_MEM_SIZE,
+                                     sizeof kernel->private_bytes, &kernel->private_bytes,
+                                     NULL) != CL_SUCCESS)
+        kernel->private_bytes = 0;
+    if (items > limit)
+        return report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
+                            "%s needs work-groups of %zu items, this device gives it %zu", kernel->name,
+                            items, limit);
+    if (kernel->local_bytes > device->caps.info.local_memory)
+        return report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
+                            "%s takes %llu bytes of local memory, this device has %llu", kernel->name,
+                            (unsigned long long)kernel->local_bytes,
+                            (unsigned long long)device->caps.info.local_memory);
+fail:
+    return status;
+}
+
 clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf *options, const char *name,
                               cl_uint pointers, size_t args_bytes, const size_t local[3])
 {
     clattn_status status;
     struct device *device = &plan->context->device;
     struct plan_kernel *kernel = &plan->kernels[plan->kernel_count];
-    size_t limit, items = local[0] * local[1] * local[2];
     define_int(options, "FUSED", device->caps.fused);
     char *text = strbuf_take(options);
     if (!text || plan->kernel_count == PLAN_KERNELS || args_bytes > MAX_ARGS_BYTES) {
         status =
             text ? report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow")
                  : report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
-        goto fail;
+        free(text);
+        return status;
     }
     plan->kernel_count++;
     kernel->name = name;
+    kernel->file = file;
+    kernel->options = text;
     kernel->pointers = pointers;
     kernel->args_bytes = args_bytes;
     memcpy(kernel->local, local, sizeof kernel->local);
-    TRY(program_get(&plan->context->programs, file, text, &kernel->program));
+    TRY(program_get(&plan->context->programs, file, text, GRID_SMALL, &kernel->program));
     TRY(program_kernel(&plan->context->programs, kernel->program, name, &kernel->handle));
-    TRY_CL(&device->report, "clGetKernelWorkGroupInfo",
-           device->cl.clGetKernelWorkGroupInfo(kernel->handle, device->caps.device, CL_KERNEL_WORK_GROUP_SIZE,
-                                               sizeof limit, &limit, NULL));
-    if (items > limit)
-        status =
-            report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
-                         "%s needs work-groups of %zu items, this device gives it %zu", name, items, limit);
+    TRY(check_resources(device, kernel));
 fail:
-    free(text);
     return status;
 }
 
@@ -128,6 +158,34 @@ void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3])
         if (groups[i] > kernel->widest / kernel->local[i])
             kernel->widest =
                 groups[i] > SIZE_MAX / kernel->local[i] ? SIZE_MAX : groups[i] * kernel->local[i];
+}
+
+/* One kernel's need is that of all: a saved program then always holds the same code of all its kernels. */
+static bool needs_large_grid(const clattn_plan *plan)
+{
+    bool large = false;
+    for (size_t i = 0; i < plan->kernel_count; i++)
+        large = large || plan->kernels[i].widest >= SMALL_GRID;
+    return large && (plan->context->device.caps.quirks & QUIRK_COMPILES_BY_GRID);
+}
+
+/* Exchanges the kernel's program for the one that also holds its code for large grids. */
+static clattn_status enlarge(clattn_plan *plan, struct plan_kernel *kernel)
+{
+    clattn_status status;
+    struct program_cache *programs = &plan->context->programs;
+    struct program *program = NULL;
+    cl_kernel handle;
+    TRY(program_get(programs, kernel->file, kernel->options, GRID_LARGE, &program));
+    TRY(program_kernel(programs, program, kernel->name, &handle));
+    plan->context->device.cl.clReleaseKernel(kernel->handle);
+    program_release(programs, &kernel->program);
+    kernel->handle = handle;
+    kernel->program = program;
+    return CLATTN_SUCCESS;
+fail:
+    program_release(programs, &program);
+    return status;
 }
 
 static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *kernel)
@@ -145,7 +203,7 @@ static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *ke
     TRY_CL(report, "clEnqueueNDRangeKernel",
            cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, kernel->local,
                                       kernel->local, 0, NULL, NULL));
-    if (kernel->widest >= SMALL_GRID && (context->device.caps.quirks & QUIRK_COMPILES_BY_GRID)) {
+    if (needs_large_grid(plan)) {
         const size_t large[3] = {round_up(SMALL_GRID + 1, kernel->local[0]), kernel->local[1],
                                  kernel->local[2]};
         TRY_CL(report, "clEnqueueNDRangeKernel",
@@ -156,30 +214,60 @@ fail:
     return status;
 }
 
-clattn_status plan_warm(clattn_plan *plan)
+static clattn_status warm_kernels(clattn_plan *plan)
 {
     clattn_status status;
     clattn_context *context = plan->context;
-    mtx_lock(&context->warm_lock);
     TRY(context_warm_objects(context));
     for (size_t i = 0; i < plan->kernel_count; i++)
         TRY(warm_kernel(plan, &plan->kernels[i]));
     TRY_CL(&context->device.report, "clFinish", context->device.cl.clFinish(context->warm_queue));
-    for (size_t i = 0; i < plan->kernel_count; i++)
+fail:
+    return status;
+}
+
+clattn_status plan_warm(clattn_plan *plan)
+{
+    clattn_status status;
+    clattn_context *context = plan->context;
+    for (size_t i = 0; i < plan->kernel_count && needs_large_grid(plan); i++)
+        TRY(enlarge(plan, &plan->kernels[i]));
+    report_hold();
+    mtx_lock(&context->warm_lock);
+    status = warm_kernels(plan);
+    mtx_unlock(&context->warm_lock);
+    report_deliver();
+    for (size_t i = 0; i < plan->kernel_count && status == CLATTN_SUCCESS; i++)
         program_save(&context->programs, plan->kernels[i].program);
 fail:
-    mtx_unlock(&context->warm_lock);
     return status;
+}
+
+void plan_explain_workspace(clattn_plan *plan)
+{
+    size_t limit = plan->context->workspaces.limit;
+    if (plan->workspace <= limit)
+        return;
+    strbuf_printf(
+        &plan->explain,
+        "  its workspace is over the context's workspace_limit of %zu bytes: each enqueue must bring one\n",
+        limit);
+    report_log(
+        &plan->context->device.report, CLATTN_LOG_WARNING,
+        "a plan's workspace of %zu bytes is over the context's workspace_limit of %zu: each enqueue must "
+        "bring one",
+        plan->workspace, limit);
 }
 
 clattn_status plan_check(clattn_plan *plan, enum operator_number number)
 {
     if (!plan)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
-    if (plan->number != number)
-        return report_error(&plan->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "the plan is of another operator");
-    return context_check(plan->context);
+    clattn_status status = context_check(plan->context);
+    if (status == CLATTN_SUCCESS && plan->number != number)
+        status = report_error(&plan->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
+                              "the plan is of another operator");
+    return status;
 }
 
 size_t clattn_plan_workspace_size(const clattn_plan *plan)

@@ -18,9 +18,11 @@ enum operator_number {
 /* A kernel of a plan.  Its arguments are `pointers` buffers, then one struct of `args_bytes` bytes whose
  * `batch` (or `rows`) of 0 makes it return at once. */
 struct plan_kernel {
-    const char *name;
+    const char *name, *file;
+    char *options; /* what `file` is built with */
     struct program *program;
     cl_kernel handle;
+    cl_ulong local_bytes, private_bytes; /* that it takes, where the driver tells; otherwise 0 */
     cl_uint pointers;
     size_t args_bytes;
     size_t local[3];
@@ -37,6 +39,7 @@ struct clattn_plan {
     size_t kernel_count; /* filled entries of `kernels` */
     size_t launches;     /* kernels one enqueue launches at the most */
     size_t workspace;    /* bytes */
+    bool reads_output;   /* its kernels read the output that they have written */
     const char *solver;
     struct strbuf explain;
     void (*clear)(clattn_plan *plan); /* what the operator added, or NULL */
@@ -48,7 +51,7 @@ clattn_status plan_new(clattn_context *context, enum operator_number number, siz
 void plan_retain(clattn_plan *plan);
 
 /* Builds `file` with `options` (taken over and cleared), creates kernel `name` and checks that a work-group
- * of local[0]*local[1]*local[2] items fits it (UNSUPPORTED if not). */
+ * of local[0]*local[1]*local[2] items and its local memory fit the device (UNSUPPORTED if not). */
 clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf *options, const char *name,
                               cl_uint pointers, size_t args_bytes, const size_t local[3]);
 
@@ -58,8 +61,12 @@ void plan_drop_kernels(clattn_plan *plan);
 /* Notes how large the kernel's launches may become, in work-groups. */
 void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3]);
 
-/* Runs each kernel once with nothing to do on the context's private queue, waits, and saves the programs. */
+/* Runs each kernel once with nothing to do on the context's private queue, waits, and saves the programs.  No
+ * lock may be held. */
 clattn_status plan_warm(clattn_plan *plan);
+
+/* If the pool can never lend the plan's workspace, adds that to `explain` and logs it. */
+void plan_explain_workspace(clattn_plan *plan);
 
 /* SUCCESS if `plan` is of that operator and of this process; otherwise INVALID_ARGUMENT or FORKED, reported.
  */
@@ -71,8 +78,8 @@ struct solver {
     /* Why it does not take the problem, a static string, or NULL.  Capabilities alone decide; with `forced`
      * (asked for by name) mere preference does not count. */
     const char *(*refuse)(const clattn_context *context, const void *problem, bool forced);
-    /* Chooses geometry and adds kernels to the plan, whose operator part holds the problem.  UNSUPPORTED or
-     * BUILD sends the choice on to the next solver, unless this one was asked for by name. */
+    /* Chooses geometry and adds kernels to the plan, whose operator part holds the problem.  A failure sends
+     * the choice on to the next solver, unless this one was asked for by name or host memory is out. */
     clattn_status (*prepare)(clattn_plan *plan);
 };
 

@@ -6,7 +6,7 @@ struct workspace {
     struct workspace *next;
     cl_mem buffer;
     size_t bytes;
-    cl_event event;         /* of the work that used it last; NULL: none */
+    cl_event event;         /* of the work that used it last; NULL: none; kept through a lease */
     cl_command_queue queue; /* of that event */
     bool leased;
 };
@@ -88,9 +88,10 @@ static clattn_status grow(struct workspace_pool *pool, size_t bytes, struct work
     cl_int code;
     if (bytes > pool->limit)
         return report_error(
-            report, CLATTN_ERROR_BUSY,
-            "a workspace of %zu bytes is over the context's limit of %zu: raise workspace_limit or "
-            "bring a workspace",
+            report, CLATTN_ERROR_OUT_OF_MEMORY,
+            "a workspace of %zu bytes is over the context's workspace_limit of %zu, now and "
+            "always: bind a buffer of clattn_plan_workspace_size bytes as the workspace, or raise "
+            "the limit",
             bytes, pool->limit);
     make_room(pool, bytes);
     if (pool->held > pool->limit - bytes)
@@ -120,6 +121,7 @@ clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_comm
 {
     clattn_status status = CLATTN_SUCCESS;
     struct workspace *best = NULL;
+    report_hold();
     mtx_lock(&pool->lock);
     for (struct workspace *each = pool->first; each; each = each->next)
         if (each->bytes >= bytes && (!best || each->bytes < best->bytes) &&
@@ -127,13 +129,14 @@ clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_comm
             best = each;
     if (!best)
         status = grow(pool, bytes, &best);
+    /* The event of earlier work on the queue stays: if nothing comes of this lease, it counts again. */
     if (status == CLATTN_SUCCESS) {
-        forget_event(pool, best);
         best->leased = true;
         lease->workspace = best;
         lease->buffer = best->buffer;
     }
     mtx_unlock(&pool->lock);
+    report_deliver();
     return status;
 }
 
@@ -144,20 +147,38 @@ void workspace_return(struct workspace_pool *pool, struct workspace_lease *lease
     const struct cl_table *cl = &pool->device->cl;
     if (!workspace)
         return;
-    mtx_lock(&pool->lock);
-    if (!event) {
-        workspace->leased = false;
-    } else if (cl->clRetainEvent(event) == CL_SUCCESS) {
-        if (cl->clRetainCommandQueue(queue) == CL_SUCCESS) {
-            workspace->event = event;
-            workspace->queue = queue;
-            workspace->leased = false;
-        } else {
+    if (event) {
+        if (cl->clRetainEvent(event) != CL_SUCCESS) {
+            workspace_abandon(pool, lease);
+            return;
+        }
+        if (cl->clRetainCommandQueue(queue) != CL_SUCCESS) {
             cl->clReleaseEvent(event);
+            workspace_abandon(pool, lease);
+            return;
         }
     }
-    /* What could not be retained stays leased: nobody would know when it is free. */
+    mtx_lock(&pool->lock);
+    if (event) {
+        forget_event(pool, workspace);
+        workspace->event = event;
+        workspace->queue = queue;
+    }
+    workspace->leased = false;
     mtx_unlock(&pool->lock);
-    lease->workspace = NULL;
-    lease->buffer = NULL;
+    *lease = (struct workspace_lease){0};
+}
+
+void workspace_abandon(struct workspace_pool *pool, struct workspace_lease *lease)
+{
+    if (!lease->workspace)
+        return;
+    mtx_lock(&pool->lock);
+    struct workspace **link = &pool->first;
+    while (*link != lease->workspace)
+        link = &(*link)->next;
+    *link = lease->workspace->next;
+    destroy(pool, lease->workspace);
+    mtx_unlock(&pool->lock);
+    *lease = (struct workspace_lease){0};
 }

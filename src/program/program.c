@@ -7,6 +7,7 @@
 #include "base/strbuf.h"
 #include "base/try.h"
 #include "clattn/version.h"
+#include "program/driver.h"
 #include "program/source.h"
 
 #define PROGRAMS_KEPT 256
@@ -18,10 +19,24 @@ struct program {
     struct program *next;
     unsigned references; /* plans that hold it; the cache's own hold is not counted */
     uint8_t key[SHA256_BYTES];
+    bool pending; /* being loaded or built, by a thread that holds a reference */
     cl_program handle;
     char *failure; /* the message of a failed build, or NULL */
     bool saved;
 };
+
+static clattn_status init_locks(struct program_cache *cache)
+{
+    if (mtx_init(&cache->lock, mtx_plain) != thrd_success)
+        return CLATTN_ERROR_OUT_OF_MEMORY;
+    if (mtx_init(&cache->build, mtx_plain) == thrd_success) {
+        if (cnd_init(&cache->made) == thrd_success)
+            return CLATTN_SUCCESS;
+        mtx_destroy(&cache->build);
+    }
+    mtx_destroy(&cache->lock);
+    return CLATTN_ERROR_OUT_OF_MEMORY;
+}
 
 clattn_status program_cache_init(struct program_cache *cache, struct device *device,
                                  const clattn_context_params *params)
@@ -31,8 +46,9 @@ clattn_status program_cache_init(struct program_cache *cache, struct device *dev
     memset(cache, 0, sizeof *cache);
     cache->binaries.folder = -1;
     cache->device = device;
-    if (mtx_init(&cache->lock, mtx_plain) != thrd_success)
-        return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a lock");
+    status = init_locks(cache);
+    if (status != CLATTN_SUCCESS)
+        return report_error(&device->report, status, "no memory for a lock");
     if (folder) {
         struct strbuf probe = {0};
         cache->kernel_dir = string_copy(folder);
@@ -67,6 +83,10 @@ void program_cache_clear(struct program_cache *cache)
     binary_cache_close(&cache->binaries);
     free(cache->kernel_dir);
     cache->kernel_dir = NULL;
+    /* In the child of a fork threads of the parent may seem to wait for it, and destroying it would too. */
+    if (!device_is_foreign(cache->device))
+        cnd_destroy(&cache->made);
+    mtx_destroy(&cache->build);
     mtx_destroy(&cache->lock);
 }
 
@@ -80,9 +100,10 @@ static void hash_text(struct sha256 *hash, const char *text)
     sha256_update(hash, text, length);
 }
 
-/* All that a binary depends on: text, options, device, driver, and this library's version. */
+/* All that a binary depends on: text, options, device, driver, and this library's version; and what it holds.
+ */
 static void make_key(const struct device *device, const char *source, const char *options,
-                     uint8_t key[SHA256_BYTES])
+                     enum grid_class grid, uint8_t key[SHA256_BYTES])
 {
     const clattn_device_info *info = &device->caps.info;
     struct sha256 hash;
@@ -96,75 +117,37 @@ static void make_key(const struct device *device, const char *source, const char
     hash_text(&hash, info->driver);
     hash_text(&hash, info->version);
     sha256_update(&hash, info->uuid, sizeof info->uuid);
+    if (grid == GRID_LARGE)
+        hash_text(&hash, "large grids");
     sha256_final(&hash, key);
 }
 
-static char *build_log(const struct device *device, cl_program handle)
-{
-    size_t bytes = 0;
-    char *log = NULL;
-    if (device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, 0, NULL,
-                                         &bytes) == CL_SUCCESS)
-        log = calloc(bytes + 1, 1);
-    if (log && bytes)
-        device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, bytes, log, NULL);
-    return log;
-}
-
-static clattn_status build_from_source(struct device *device, const char *file, const char *source,
-                                       const char *options, struct program *program)
-{
-    cl_int code;
-    program->handle = device->cl.clCreateProgramWithSource(device->context, 1, &source, NULL, &code);
-    if (!program->handle || code != CL_SUCCESS)
-        return report_opencl(&device->report, "clCreateProgramWithSource", code);
-    code = device->cl.clBuildProgram(program->handle, 1, &device->caps.device, options, NULL, NULL);
-    if (code == CL_SUCCESS)
-        return CLATTN_SUCCESS;
-    if (code != CL_BUILD_PROGRAM_FAILURE)
-        return report_opencl(&device->report, "clBuildProgram", code);
-    struct strbuf failure = {0};
-    char *log = build_log(device, program->handle);
-    strbuf_printf(&failure, "%s did not build with \"%s\":\n%s", file, options, log ? log : "(no build log)");
-    free(log);
-    program->failure = strbuf_take(&failure);
-    device->cl.clReleaseProgram(program->handle);
-    program->handle = NULL;
-    return CLATTN_SUCCESS;
-}
-
 /* True if the cache had an entry that the driver took. */
-static bool build_from_binary(struct program_cache *cache, const char *options, struct program *program)
+static bool load(struct program_cache *cache, const char *options, struct program *program,
+                 clattn_program_statistics *outcome)
 {
-    struct device *device = cache->device;
+    struct report *report = &cache->device->report;
     uint8_t *binary;
     size_t bytes;
     bool refused;
     if (!binary_cache_load(&cache->binaries, program->key, &binary, &bytes, &refused)) {
         if (refused) {
-            cache->statistics.refused++;
-            report_log(&device->report, CLATTN_LOG_WARNING, "a cache entry is damaged; building from source");
+            outcome->refused++;
+            report_log(report, CLATTN_LOG_WARNING, "a cache entry is damaged; building from source");
         }
         return false;
     }
-    cl_int binary_status = CL_SUCCESS, code;
-    const unsigned char *data = binary;
-    program->handle = device->cl.clCreateProgramWithBinary(device->context, 1, &device->caps.device, &bytes,
-                                                           &data, &binary_status, &code);
+    mtx_lock(&cache->build);
+    program->saved = driver_load(cache->device, binary, bytes, options, &program->handle);
+    mtx_unlock(&cache->build);
     free(binary);
-    if (program->handle && code == CL_SUCCESS && binary_status == CL_SUCCESS &&
-        device->cl.clBuildProgram(program->handle, 1, &device->caps.device, options, NULL, NULL) ==
-            CL_SUCCESS) {
-        cache->statistics.loaded++;
-        program->saved = true;
+    if (program->saved) {
+        outcome->loaded++;
         return true;
     }
-    if (program->handle)
-        device->cl.clReleaseProgram(program->handle);
-    program->handle = NULL;
-    cache->statistics.refused++;
+    outcome->refused++;
     binary_cache_drop(&cache->binaries, program->key);
-    report_log(&device->report, CLATTN_LOG_WARNING, "the driver refused a cache entry; building from source");
+    report_log(report, CLATTN_LOG_WARNING, "the driver refused a cache entry; building from source");
     return false;
 }
 
@@ -182,6 +165,24 @@ static struct program *find(struct program_cache *cache, const uint8_t key[SHA25
     return NULL;
 }
 
+/* The same, when nobody builds it any more. */
+static struct program *find_made(struct program_cache *cache, const uint8_t key[SHA256_BYTES])
+{
+    struct program *found;
+    while ((found = find(cache, key)) != NULL && found->pending)
+        cnd_wait(&cache->made, &cache->lock);
+    return found;
+}
+
+static void unlink_program(struct program_cache *cache, struct program *program)
+{
+    struct program **link = &cache->first;
+    while (*link != program)
+        link = &(*link)->next;
+    *link = program->next;
+    cache->count--;
+}
+
 /* Drops the least recently used programs that no plan holds. */
 static void trim(struct program_cache *cache)
 {
@@ -193,42 +194,87 @@ static void trim(struct program_cache *cache)
         if (!oldest)
             return;
         struct program *gone = *oldest;
-        *oldest = gone->next;
-        cache->count--;
+        unlink_program(cache, gone);
         destroy(cache, gone);
     }
 }
 
+/* Loads or builds, without the lock on the list; *outcome counts what it was. */
+static clattn_status load_or_build(struct program_cache *cache, const char *file, const char *source,
+                                   const char *options, struct program *program,
+                                   clattn_program_statistics *outcome)
+{
+    if (load(cache, options, program, outcome))
+        return CLATTN_SUCCESS;
+    report_hold();
+    mtx_lock(&cache->build);
+    clattn_status status =
+        driver_build(cache->device, file, source, options, &program->handle, &program->failure);
+    mtx_unlock(&cache->build);
+    report_deliver();
+    outcome->built += status == CLATTN_SUCCESS && !program->failure;
+    return status;
+}
+
+/* Adds the program, with a reference for the caller.  The lock is held at the call and at the return, and not
+ * in between. */
 static clattn_status make(struct program_cache *cache, const char *file, const char *source,
                           const char *options, const uint8_t key[SHA256_BYTES], struct program **made)
 {
-    clattn_status status;
+    clattn_program_statistics outcome = {0};
     struct program *program = calloc(1, sizeof *program);
     if (!program)
         return report_error(&cache->device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a program");
     memcpy(program->key, key, SHA256_BYTES);
-    if (!build_from_binary(cache, options, program)) {
-        TRY(build_from_source(cache->device, file, source, options, program));
-        cache->statistics.built += !program->failure;
-    }
+    program->pending = true;
+    program->references = 1;
     program->next = cache->first;
     cache->first = program;
     cache->count++;
+    mtx_unlock(&cache->lock);
+    clattn_status status = load_or_build(cache, file, source, options, program, &outcome);
+    mtx_lock(&cache->lock);
+    cache->statistics.built += outcome.built;
+    cache->statistics.loaded += outcome.loaded;
+    cache->statistics.refused += outcome.refused;
+    program->pending = false;
+    cnd_broadcast(&cache->made);
+    if (status != CLATTN_SUCCESS) {
+        unlink_program(cache, program);
+        destroy(cache, program);
+        return status;
+    }
     *made = program;
     return CLATTN_SUCCESS;
-fail:
-    destroy(cache, program);
+}
+
+static clattn_status get_locked(struct program_cache *cache, const char *file, const char *source,
+                                const char *options, const uint8_t key[SHA256_BYTES],
+                                struct program **program)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct program *found = find_made(cache, key);
+    if (found)
+        found->references++;
+    else
+        status = make(cache, file, source, options, key, &found);
+    if (status == CLATTN_SUCCESS && found->failure) {
+        found->references--;
+        status = report_error(&cache->device->report, CLATTN_ERROR_BUILD, "%s", found->failure);
+    }
+    if (status == CLATTN_SUCCESS)
+        *program = found;
+    trim(cache);
     return status;
 }
 
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
-                          struct program **program)
+                          enum grid_class grid, struct program **program)
 {
     clattn_status status;
     struct report *report = &cache->device->report;
     struct strbuf source = {0}, all = {0};
     uint8_t key[SHA256_BYTES];
-    bool locked = false;
     *program = NULL;
     TRY(source_expand(report, cache->kernel_dir, file, &source));
     strbuf_printf(&all, "%s%s", program_base_options, options);
@@ -236,22 +282,13 @@ clattn_status program_get(struct program_cache *cache, const char *file, const c
         status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
         goto fail;
     }
-    make_key(cache->device, source.text, all.text, key);
+    make_key(cache->device, source.text, all.text, grid, key);
+    report_hold();
     mtx_lock(&cache->lock);
-    locked = true;
-    struct program *found = find(cache, key);
-    if (!found)
-        TRY(make(cache, file, source.text, all.text, key, &found));
-    if (found->failure) {
-        status = report_error(report, CLATTN_ERROR_BUILD, "%s", found->failure);
-        goto fail;
-    }
-    found->references++;
-    trim(cache);
-    *program = found;
+    status = get_locked(cache, file, source.text, all.text, key, program);
+    mtx_unlock(&cache->lock);
+    report_deliver();
 fail:
-    if (locked)
-        mtx_unlock(&cache->lock);
     strbuf_clear(&source);
     strbuf_clear(&all);
     return status;
@@ -259,8 +296,11 @@ fail:
 
 void program_release(struct program_cache *cache, struct program **program)
 {
-    if (!*program)
+    /* In the child of a fork the lock may be held for ever; the program goes with its context. */
+    if (!*program || device_is_foreign(cache->device)) {
+        *program = NULL;
         return;
+    }
     mtx_lock(&cache->lock);
     (*program)->references--;
     trim(cache);
@@ -279,56 +319,21 @@ clattn_status program_kernel(struct program_cache *cache, struct program *progra
     return report_opencl(&cache->device->report, "clCreateKernel", code);
 }
 
-/* The binary for our device: an adopted context may hold several. */
-static uint8_t *read_binary(struct device *device, cl_program handle, size_t *bytes)
-{
-    const struct cl_table *cl = &device->cl;
-    cl_uint count = 0;
-    cl_device_id *devices = NULL;
-    size_t *sizes = NULL;
-    unsigned char **binaries = NULL;
-    uint8_t *ours = NULL;
-    if (cl->clGetProgramInfo(handle, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL) != CL_SUCCESS ||
-        !count)
-        return NULL;
-    devices = calloc(count, sizeof *devices);
-    sizes = calloc(count, sizeof *sizes);
-    binaries = calloc(count, sizeof *binaries);
-    if (!devices || !sizes || !binaries ||
-        cl->clGetProgramInfo(handle, CL_PROGRAM_DEVICES, count * sizeof *devices, devices, NULL) !=
-            CL_SUCCESS ||
-        cl->clGetProgramInfo(handle, CL_PROGRAM_BINARY_SIZES, count * sizeof *sizes, sizes, NULL) !=
-            CL_SUCCESS)
-        goto done;
-    for (cl_uint i = 0; i < count; i++)
-        if (devices[i] == device->caps.device && sizes[i]) {
-            binaries[i] = malloc(sizes[i]);
-            if (binaries[i] && cl->clGetProgramInfo(handle, CL_PROGRAM_BINARIES, count * sizeof *binaries,
-                                                    binaries, NULL) == CL_SUCCESS) {
-                ours = binaries[i];
-                *bytes = sizes[i];
-            } else {
-                free(binaries[i]);
-            }
-            break;
-        }
-done:
-    free(devices);
-    free(sizes);
-    free(binaries);
-    return ours;
-}
-
 void program_save(struct program_cache *cache, struct program *program)
 {
+    if (cache->binaries.folder < 0 && !cache->binaries.store)
+        return;
     mtx_lock(&cache->lock);
-    if (!program->saved && (cache->binaries.folder >= 0 || cache->binaries.store)) {
-        size_t bytes;
-        uint8_t *binary = read_binary(cache->device, program->handle, &bytes);
-        if (binary)
-            binary_cache_store(&cache->binaries, program->key, binary, bytes);
-        free(binary);
-        program->saved = true;
-    }
+    bool wanted = !program->saved;
+    program->saved = true;
     mtx_unlock(&cache->lock);
+    if (!wanted)
+        return;
+    size_t bytes;
+    mtx_lock(&cache->build);
+    uint8_t *binary = driver_read_binary(cache->device, program->handle, &bytes);
+    mtx_unlock(&cache->build);
+    if (binary)
+        binary_cache_store(&cache->binaries, program->key, binary, bytes);
+    free(binary);
 }

@@ -8,10 +8,17 @@
 /* A built program.  Shared by all plans that use it; immutable but for its reference count. */
 struct program;
 
-/* A context's programs.  Thread-safe: one lock over lookup and build, so that two threads never build one
- * program twice. */
+/* For which launches a program's binary holds machine code (QUIRK_COMPILES_BY_GRID): small grids alone, or
+ * large ones too.  PoCL 3.1 serialises a program once, so each has a program and an entry of its own. */
+enum grid_class { GRID_SMALL, GRID_LARGE };
+
+/* A context's programs.  Thread-safe.  The application's callbacks run with no lock held: while a program is
+ * loaded or built it is in the list as pending, and another thread that wants it waits for `made`, so that
+ * none is built twice. */
 struct program_cache {
-    mtx_t lock;
+    mtx_t lock;  /* over the list and the statistics */
+    mtx_t build; /* over the driver's compiler */
+    cnd_t made;
     struct device *device;
     char *kernel_dir; /* NULL: the embedded sources */
     struct binary_cache binaries;
@@ -27,10 +34,10 @@ clattn_status program_cache_init(struct program_cache *cache, struct device *dev
 void program_cache_clear(struct program_cache *cache);
 
 /* The program of `file` with `options` (a leading-blank list of -D…): from memory, from the binary cache, or
- * built.  The caller releases it.  A build that failed is remembered and fails again at once with its log.
- * Returns BUILD, OPENCL, OUT_OF_MEMORY, IO, INTERNAL. */
+ * built.  The caller releases it.  A build that failed, but for want of host memory, is remembered and fails
+ * again at once with its log.  No lock may be held.  Returns BUILD, OPENCL, OUT_OF_MEMORY, IO, INTERNAL. */
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
-                          struct program **program);
+                          enum grid_class grid, struct program **program);
 void program_release(struct program_cache *cache, struct program **program);
 
 /* A new kernel of the program; the caller releases it. */
@@ -38,8 +45,8 @@ clattn_status program_kernel(struct program_cache *cache, struct program *progra
                              cl_kernel *kernel);
 
 /* Saves the program's binary unless it came from the cache or was saved before.  Call it when its kernels
- * have run once: PoCL compiles at the first launch, Mali when a kernel is created, and the binary holds that
- * work. */
+ * have run once, in each of its grid classes: PoCL compiles at the first launch, Mali when a kernel is
+ * created, and the binary holds that work.  No lock may be held. */
 void program_save(struct program_cache *cache, struct program *program);
 
 /* The options that every build gets, before the -D list: a test reads it for what must never be there. */

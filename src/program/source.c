@@ -61,15 +61,27 @@ static bool parse_include(const char *line, size_t length, char name[MAX_NAME])
     return true;
 }
 
-static bool first_time(struct expansion *expansion, const char *name)
+static bool is_seen(const struct expansion *expansion, const char *name)
 {
     for (size_t i = 0; i < expansion->seen_count; i++)
         if (!strcmp(expansion->seen[i], name))
-            return false;
+            return true;
+    return false;
+}
+
+static clattn_status expand(struct expansion *expansion, const char *name);
+
+/* The text of an included file, the first time. */
+static clattn_status include(struct expansion *expansion, const char *name)
+{
+    if (is_seen(expansion, name))
+        return CLATTN_SUCCESS;
     if (expansion->seen_count == MAX_INCLUDES)
-        return false;
+        return report_error(expansion->report, CLATTN_ERROR_INTERNAL,
+                            "a kernel source includes \"%s\" after %d other files, the most there may be",
+                            name, MAX_INCLUDES);
     snprintf(expansion->seen[expansion->seen_count++], MAX_NAME, "%s", name);
-    return true;
+    return expand(expansion, name);
 }
 
 static clattn_status expand(struct expansion *expansion, const char *name)
@@ -86,8 +98,7 @@ static clattn_status expand(struct expansion *expansion, const char *name)
         size_t length = newline ? (size_t)(newline - line) + 1 : strlen(line);
         number++;
         if (parse_include(line, length, included)) {
-            if (first_time(expansion, included))
-                TRY(expand(expansion, included));
+            TRY(include(expansion, included));
             strbuf_printf(expansion->text, "#line %d \"%s\"\n", number + 1, name);
         } else {
             strbuf_append(expansion->text, line, length);

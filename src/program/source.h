@@ -19,8 +19,8 @@ extern const size_t embedded_source_count;
 /* Appends file `name` with every `#include "x"` replaced by that file's text the first time, and by nothing
  * from then on; `#line` directives keep the compiler's messages true.  `folder` NULL: the embedded files.
  * OpenCL's own include path (-I) is not used: platforms disagree about quoting, and a digest must see all
- * text. Returns IO (a file of the folder is missing or unreadable), INTERNAL (an embedded one is),
- * OUT_OF_MEMORY. */
+ * text. Returns IO (a file of the folder is missing or unreadable), INTERNAL (an embedded one is, or more
+ * than 32 files are included), OUT_OF_MEMORY. */
 clattn_status source_expand(struct report *report, const char *folder, const char *name, struct strbuf *text);
 
 #endif

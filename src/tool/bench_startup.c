@@ -123,7 +123,8 @@ static int start_child(const startup_options *options, const char *folder, child
         arguments[count++] = "--device";
         arguments[count++] = options->device;
     }
-    if (!os_run_self(arguments, settings, output, sizeof output, &exit_status, &result->process_seconds))
+    if (!os_run_self(arguments, settings, false, output, sizeof output, &exit_status,
+                     &result->process_seconds))
         return complain(TOOL_FAILED, "bench startup: this program could not be run anew");
     if (exit_status != TOOL_DONE) {
         /* A child that exits by itself has told why on stderr, which is the error line of this process, too.

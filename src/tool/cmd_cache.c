@@ -1,35 +1,37 @@
 /* clattn cache: where compiled kernels are kept between processes, which they are, and forgetting them.
  *
- * The library decides where the cache is and whether it may be used at all; here only files that are named as
- * its entries are touched. */
+ * The library's own code, compiled in here too, decides where the cache is and whether it may be used at all,
+ * so that nothing of OpenCL need be there; only files that are named as its entries are touched. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "device.h"
 #include "os_tool.h"
+#include "program/binary_cache.h"
 #include "report.h"
 
 typedef struct cache_options {
-    const char *action, *device;
+    const char *action; /* NULL: a summary */
     bool json;
 } cache_options;
 
 #define FIELD(name) offsetof(cache_options, name)
 
 static const option_row rows[] = {
-    OPTION_ROW_DEVICE(cache_options),
     OPTION_ROW_JSON(cache_options),
     OPTION_ROW_END,
 };
 
 static const option_table table = {
     .command = "cache",
-    .summary = "Compiled kernels kept between processes: the folder, its entries, and removing them all.",
+    .summary = "Compiled kernels kept between processes: the folder, its entries, and removing them all; "
+               "without an\n"
+               "argument, the folder and how much is in it.",
     .operands = "path|list|clear",
     .operand_offset = FIELD(action),
     .operand_count = 1,
+    .operand_optional = true,
     .rows = rows,
 };
 
@@ -52,7 +54,7 @@ static bool is_leftover(const char *name)
 
 typedef struct cache_walk {
     const char *folder;
-    bool json, clear, failed;
+    bool json, list, clear, failed;
     json_t *entries;
     size_t count;
     uint64_t bytes;
@@ -78,20 +80,27 @@ static bool visit(void *user, const char *name, uint64_t bytes, int64_t changed)
     if (walk->clear && (is_entry(name) || is_leftover(name))) {
         if (!os_remove_file(walk->folder, name))
             walk->failed = true;
-    } else if (!walk->clear && is_entry(name)) {
-        list_entry(walk, name, bytes, changed);
-    } else {
+    } else if (walk->clear || !is_entry(name)) {
         return true;
+    } else if (walk->list) {
+        list_entry(walk, name, bytes, changed);
     }
     walk->count++;
     walk->bytes += bytes;
     return true;
 }
 
+static bool action_is(const cache_options *options, const char *action)
+{
+    return options->action != NULL && strcmp(options->action, action) == 0;
+}
+
 static int walk_folder(const cache_options *options, const char *folder)
 {
-    cache_walk walk = {
-        .folder = folder, .json = options->json, .clear = strcmp(options->action, "clear") == 0};
+    cache_walk walk = {.folder = folder,
+                       .json = options->json,
+                       .list = action_is(options, "list"),
+                       .clear = action_is(options, "clear")};
     tool_report report;
     walk.entries = json_array();
     if (!os_list_folder(folder, visit, &walk))
@@ -104,7 +113,7 @@ static int walk_folder(const cache_options *options, const char *folder)
         report_text(&report, "path", folder);
         report_count(&report, walk.clear ? "removed" : "count", walk.count);
         report_count(&report, "bytes", (size_t)walk.bytes);
-        if (!walk.clear && options->json && report.object != NULL)
+        if (walk.list && options->json && report.object != NULL)
             json_object_set(report.object, "entries", walk.entries);
         json_decref(walk.entries);
         return report_finish(&report, options->json);
@@ -124,26 +133,24 @@ static int print_path(const cache_options *options, const char *folder)
 int cmd_cache(int argc, char **argv)
 {
     cache_options options = {0};
-    tool_device device = {0};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    struct binary_cache cache;
+    int status;
     option_outcome outcome = options_parse(&table, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    if (strcmp(options.action, "path") != 0 && strcmp(options.action, "list") != 0 &&
-        strcmp(options.action, "clear") != 0)
+    if (options.action != NULL && !action_is(&options, "path") && !action_is(&options, "list") &&
+        !action_is(&options, "clear"))
         return complain(TOOL_BAD_INPUT, "cache: unknown action '%s', expected path, list or clear",
                         options.action);
-    int status = device_open(options.device, &device);
-    if (status != TOOL_DONE)
-        return status;
-    const char *reason = NULL;
-    const char *folder = clattn_context_cache_dir(device.context, &reason);
-    if (folder == NULL)
-        status =
-            complain(TOOL_FAILED, "the cache is off: %s", reason != NULL ? reason : "for an unknown reason");
-    else if (strcmp(options.action, "path") == 0)
-        status = print_path(&options, folder);
+    if (binary_cache_open(&cache, NULL, &params) != CLATTN_SUCCESS)
+        return complain(TOOL_FAILED, "out of memory");
+    if (cache.folder < 0)
+        status = complain(TOOL_FAILED, "the cache is off: %s", cache.reason);
+    else if (action_is(&options, "path"))
+        status = print_path(&options, cache.path);
     else
-        status = walk_folder(&options, folder);
-    device_close(&device);
+        status = walk_folder(&options, cache.path);
+    binary_cache_close(&cache);
     return status;
 }

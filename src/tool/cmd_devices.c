@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "crash.h"
 #include "device.h"
 #include "report.h"
 
@@ -64,6 +65,8 @@ static int print_as_json(const clattn_devices *devices)
     }
     for (size_t i = 0; fine && i < clattn_devices_skipped_count(devices); i++)
         fine = json_array_append_new(skipped, json_text(clattn_devices_skipped(devices, i))) == 0;
+    for (size_t i = 0; fine && crash_skipped(i) != NULL; i++)
+        fine = json_array_append_new(skipped, json_text(crash_skipped(i))) == 0;
     if (!fine) {
         json_decref(list);
         json_decref(skipped);
@@ -118,6 +121,8 @@ static void print_as_table(const clattn_devices *devices)
     }
     for (size_t i = 0; i < clattn_devices_skipped_count(devices); i++)
         printf("skipped: %s\n", clattn_devices_skipped(devices, i));
+    for (size_t i = 0; crash_skipped(i) != NULL; i++)
+        printf("skipped: %s\n", crash_skipped(i));
 }
 
 int cmd_devices(int argc, char **argv)
@@ -127,7 +132,9 @@ int cmd_devices(int argc, char **argv)
     option_outcome outcome = options_parse(&table, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    crash_guard_begin();
     clattn_status made = clattn_devices_create(NULL, &devices);
+    crash_guard_end();
     if (made != CLATTN_SUCCESS)
         return device_failed(NULL, made, NULL);
     int status = TOOL_DONE;

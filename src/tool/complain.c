@@ -1,5 +1,6 @@
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "progress.h"
@@ -12,6 +13,25 @@ void complain_no_more(void)
     complained = true;
 }
 
+/* What does not fit loses its middle: a path may be of any length, and what is wrong with it stands at the
+ * end. */
+static void format_line(char *line, size_t bytes, const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(line, bytes, format, arguments);
+    char *whole = length >= 0 && (size_t)length >= bytes ? malloc((size_t)length + 1) : NULL;
+    if (whole != NULL && vsnprintf(whole, (size_t)length + 1, format, again) == length) {
+        size_t tail = bytes / 2;
+        memcpy(line + bytes - tail - 3, "...", 3);
+        memcpy(line + bytes - tail, whole + (size_t)length + 1 - tail, tail);
+    }
+    free(whole);
+    va_end(again);
+    if (length < 0)
+        snprintf(line, bytes, "%s", format);
+}
+
 int complain(int status, const char *format, ...)
 {
     char line[4096];
@@ -22,10 +42,8 @@ int complain(int status, const char *format, ...)
 
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(line, sizeof line, format, arguments);
+    format_line(line, sizeof line, format, arguments);
     va_end(arguments);
-    if (length < 0)
-        return status;
     /* A build log or a hostile file name must not become a second line, nor steer the terminal. */
     size_t end = strlen(line);
     while (end > 0 && (unsigned char)line[end - 1] <= ' ')
@@ -37,8 +55,6 @@ int complain(int status, const char *format, ...)
         else if (c < ' ' || c == 0x7f)
             line[i] = c == '\t' ? ' ' : '?';
     }
-    if ((size_t)length >= sizeof line)
-        memcpy(line + sizeof line - 4, "...", 4);
     progress_hide();
     fprintf(stderr, "clattn: %s\n", line);
     return status;

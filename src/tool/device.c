@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "crash.h"
 #include "progress.h"
 
 #define MOST_WARNINGS 8
@@ -39,6 +40,7 @@ int exit_status_of(clattn_status status)
     case CLATTN_ERROR_INVALID_LAYOUT:
     case CLATTN_ERROR_OVERFLOW:
     case CLATTN_ERROR_FORMAT:
+    case CLATTN_ERROR_IO: /* only inputs are opened through the library: CLATTN_KERNEL_DIR, for one */
     case CLATTN_ERROR_UNSUPPORTED: return TOOL_BAD_INPUT;
     case CLATTN_ERROR_NO_OPENCL:
     case CLATTN_ERROR_NO_DEVICE: return TOOL_NO_DEVICE;
@@ -71,17 +73,21 @@ int device_open(const char *spec, tool_device *device)
     *device = (tool_device){.info = {.size = sizeof device->info}};
     params.device = spec;
     params.log = device_log;
+    params.workspace_limit = SIZE_MAX; /* whatever the device will give: here nothing else wants it */
+    crash_guard_begin();
     clattn_status status = clattn_context_create(&params, &device->context);
+    crash_guard_end();
     if (status == CLATTN_SUCCESS)
         status = clattn_context_device_info(device->context, &device->info);
     if (status == CLATTN_SUCCESS) {
         device->queue = clattn_context_queue(device->context);
+        for (size_t i = 0; crash_skipped(i) != NULL; i++)
+            device_log(NULL, CLATTN_LOG_WARNING, crash_skipped(i));
         return TOOL_DONE;
     }
     int code = device_failed(device->context != NULL ? device : NULL, status, NULL);
     device_close(device);
-    /* Whatever keeps a context from being made, the machine has no device that can be used. */
-    return code == TOOL_BAD_INPUT ? TOOL_BAD_INPUT : TOOL_NO_DEVICE;
+    return code;
 }
 
 void device_close(tool_device *device)

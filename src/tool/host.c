@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "os_tool.h"
 
 int host_load(const char *path, host_array *array)
@@ -26,7 +27,7 @@ int host_allocate(int32_t dtype, int32_t rank, const size_t *extent, const char 
     array->tensor.rank = rank;
     for (int32_t i = 0; i < rank; i++) {
         array->tensor.extent[i] = extent[i];
-        if (!multiply(bytes, extent[i], &bytes))
+        if (!size_mul(bytes, extent[i], &bytes))
             return complain(TOOL_BAD_INPUT, "%s: the size of shape %s overflows", name,
                             shape_of_extents(rank, extent).text);
     }
@@ -52,9 +53,12 @@ int host_expect_dtype(const host_array *array, clattn_dtype dtype)
         return TOOL_DONE;
     clattn_dtype found = (clattn_dtype)array->tensor.dtype;
     bool later = found == CLATTN_F16 || found == CLATTN_BF16;
-    return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %s%s", array->name,
-                    clattn_dtype_name(found), clattn_dtype_name(dtype),
-                    later ? " (16-bit types are not supported yet)" : "");
+    const char *name = clattn_dtype_name(dtype);
+    /* What NumPy makes by itself is float64. */
+    return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %s%s%s%s", array->name,
+                    clattn_dtype_name(found), name,
+                    later ? " (16-bit types are not supported yet)" : " (in NumPy: .astype(\"",
+                    later ? "" : name, later ? "" : "\"))");
 }
 
 int host_expect_rank(const host_array *array, int32_t rank, const char *shape)

@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#include "base/size.h"
+#include "progress.h"
+
 static clattn_layout contiguous(const host_array *array)
 {
     return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank,
@@ -33,7 +36,7 @@ static clattn_status bind_output(tool_job *job, clattn_status status, size_t ind
     if (status != CLATTN_SUCCESS)
         return status;
     for (int32_t i = 0; i < layout->rank; i++)
-        if (!multiply(bytes, layout->extent[i], &bytes))
+        if (!size_mul(bytes, layout->extent[i], &bytes))
             return CLATTN_ERROR_OVERFLOW;
     cl_mem *buffer = &job->buffers[job->buffer_count++];
     status = device_output(job->device, bytes, buffer);
@@ -49,9 +52,20 @@ static clattn_plan_options with_solver(const char *solver)
     return options;
 }
 
+typedef clattn_status (*enqueue_function)(const tool_job *job, cl_event *event);
+
+/* Compiling and uploading may take a while: from here to finish there is progress to see. */
+static void begin(tool_job *job, tool_device *device, enqueue_function enqueue)
+{
+    *job = (tool_job){.device = device, .enqueue = enqueue};
+    device->message[0] = '\0';
+    progress_begin("preparing");
+}
+
 /* What is left after a failure is released, so that a caller may try another solver with the same job. */
 static clattn_status finish(tool_job *job, clattn_status status)
 {
+    progress_end();
     if (status != CLATTN_SUCCESS)
         job_release(job);
     return status;
@@ -70,7 +84,7 @@ clattn_status job_attention(tool_device *device, const attention_problem *proble
     clattn_attention_args *args = &job->args.attention;
     size_t extent[4];
 
-    *job = (tool_job){.device = device, .enqueue = enqueue_attention};
+    begin(job, device, enqueue_attention);
     attention_output_extents(problem, extent);
     desc.causal = problem->causal;
     desc.alignment = problem->align;
@@ -85,7 +99,6 @@ clattn_status job_attention(tool_device *device, const attention_problem *proble
         desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent);
 
     clattn_attention_args_init(args);
-    device->message[0] = '\0';
     clattn_status status = clattn_attention_plan_create(device->context, &desc, &options, &job->plan);
     status = bind_input(job, status, &problem->query, &args->query);
     status = bind_input(job, status, &problem->key, &args->key);
@@ -109,7 +122,7 @@ clattn_status job_softmax(tool_device *device, const softmax_problem *problem, c
     clattn_plan_options options = with_solver(solver);
     clattn_softmax_args *args = &job->args.softmax;
 
-    *job = (tool_job){.device = device, .enqueue = enqueue_softmax};
+    begin(job, device, enqueue_softmax);
     desc.scaled = problem->scale.given;
     desc.scale = problem->scale.value;
     desc.x = contiguous(&problem->x);
@@ -117,7 +130,6 @@ clattn_status job_softmax(tool_device *device, const softmax_problem *problem, c
     desc.mask = optional(&problem->mask);
 
     clattn_softmax_args_init(args);
-    device->message[0] = '\0';
     clattn_status status = clattn_softmax_plan_create(device->context, &desc, &options, &job->plan);
     status = bind_input(job, status, &problem->x, &args->x);
     status = bind_input(job, status, &problem->mask, &args->mask);
@@ -138,14 +150,13 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
     clattn_matmul_args *args = &job->args.matmul;
     size_t m = problem->x.tensor.extent[0], k = problem->x.tensor.extent[1], n = problem->w.tensor.extent[0];
 
-    *job = (tool_job){.device = device, .enqueue = enqueue_matmul};
+    begin(job, device, enqueue_matmul);
     desc.a = contiguous(&problem->x);
     desc.b = (clattn_layout){.dtype = CLATTN_F32, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
     desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
     desc.bias = optional(&problem->bias);
 
     clattn_matmul_args_init(args);
-    device->message[0] = '\0';
     clattn_status status = clattn_matmul_plan_create(device->context, &desc, &options, &job->plan);
     status = bind_input(job, status, &problem->x, &args->a);
     status = bind_input(job, status, &problem->w, &args->b);
@@ -191,9 +202,8 @@ clattn_status job_mha(tool_device *device, const mha_problem *problem, const cha
     clattn_mha_args *args = &job->args.mha;
     int64_t inner = (int64_t)problem->inner;
 
-    *job = (tool_job){.device = device, .enqueue = enqueue_mha};
+    begin(job, device, enqueue_mha);
     clattn_mha_args_init(args);
-    device->message[0] = '\0';
     clattn_status status = clattn_mha_plan_create(device->context, &desc, &options, &job->plan);
     status = bind_input(job, status, &problem->x, &args->x);
     status = bind_input(job, status, &problem->context, &args->context);

@@ -4,6 +4,7 @@
 
 #include <clattn/version.h>
 
+#include "crash.h"
 #include "device.h"
 #include "os_tool.h"
 #include "tool.h"
@@ -72,8 +73,11 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    bool finished;
     os_prepare_streams();
-    int status = dispatch(argc, argv);
+    int status = crash_start(&argc, &argv, &finished);
+    if (status == TOOL_DONE && !finished)
+        status = dispatch(argc, argv);
     /* Both, always: an error in what was buffered shows only now, and a result that nobody got is none. */
     bool unwritten = ferror(stdout) != 0;
     unwritten = fflush(stdout) != 0 || unwritten;

@@ -209,7 +209,7 @@ option_outcome options_parse(const option_table *table, int argc, char **argv, v
             next++;
         }
     }
-    if (operand_count < table->operand_count) {
+    if (operand_count < table->operand_count && !table->operand_optional) {
         complain(TOOL_BAD_INPUT, "%s: missing argument, expected %s", table->command, table->operands);
         return OPTIONS_BAD;
     }
@@ -226,7 +226,7 @@ void options_help(const option_table *table)
 {
     printf("usage: clattn %s", table->command);
     if (table->operands != NULL)
-        printf(" %s", table->operands);
+        printf(table->operand_optional ? " [%s]" : " %s", table->operands);
     bool optional = false;
     for (const option_row *row = table->rows; row->name != NULL; row++) {
         if (row->required)

@@ -159,7 +159,7 @@ static char **whole_command_line(const char *program, const char *const *argumen
 }
 
 /* Starts this program with its stdout in a pipe; the pipe's other end, or −1. */
-static int start_self(char **arguments, char **environment, pid_t *child)
+static int start_self(char **arguments, char **environment, bool quiet, pid_t *child)
 {
     int ends[2];
     if (pipe(ends) != 0)
@@ -168,6 +168,8 @@ static int start_self(char **arguments, char **environment, pid_t *child)
     int trouble = posix_spawn_file_actions_init(&actions);
     if (trouble == 0) {
         posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+        if (quiet)
+            posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
         posix_spawn_file_actions_addclose(&actions, ends[0]);
         posix_spawn_file_actions_addclose(&actions, ends[1]);
         trouble = posix_spawn(child, "/proc/self/exe", &actions, NULL, arguments, environment);
@@ -199,14 +201,15 @@ static void read_all(int descriptor, char *output, size_t bytes)
     output[used] = '\0';
 }
 
-bool os_run_self(const char *const *arguments, const char *const *settings, char *output, size_t bytes,
-                 int *exit_status, double *seconds)
+bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output,
+                 size_t bytes, int *exit_status, double *seconds)
 {
     char **whole = whole_command_line("clattn", arguments);
     char **environment = changed_environment(settings);
     pid_t child = -1;
     double before = os_seconds();
-    int descriptor = whole != NULL && environment != NULL ? start_self(whole, environment, &child) : -1;
+    int descriptor =
+        whole != NULL && environment != NULL ? start_self(whole, environment, quiet, &child) : -1;
     free(whole);
     free(environment);
     if (descriptor < 0)

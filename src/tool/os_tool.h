@@ -40,10 +40,10 @@ bool os_remove_file(const char *folder, const char *name);
 
 /* Runs this very program anew, in a new process, with `arguments` (after the program's name, ended by NULL)
  * and the environment changed by `settings` ("NAME=VALUE" sets, "NAME" removes; ended by NULL).  Blocks until
- * it is over.  What it writes to stdout comes back in `output`, truncated and terminated; *exit_status is its
- * own status, or 128 + the signal that ended it.  *seconds: from just before it is started until it is gone.
- * False if it could not be started. */
-bool os_run_self(const char *const *arguments, const char *const *settings, char *output, size_t bytes,
-                 int *exit_status, double *seconds);
+ * it is over.  What it writes to stdout comes back in `output`, truncated and terminated; with `quiet`, what
+ * it writes to stderr is dropped.  *exit_status is its own status, or 128 + the signal that ended it.
+ * *seconds: from just before it is started until it is gone.  False if it could not be started. */
+bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output,
+                 size_t bytes, int *exit_status, double *seconds);
 
 #endif

@@ -1,4 +1,8 @@
-/* A progress bar on stderr, for work of more than about two seconds, and only where stderr is a terminal. */
+/* Progress on stderr, for work of more than about two seconds, and only where stderr is a terminal.
+ *
+ * How much is done may be unknown for all of the time: one attention is one kernel, and a plan is one call.
+ * So a thread draws (there is none where stderr is no terminal): at first the seconds alone, then, as soon as
+ * a part is known to be done, a bar. */
 #ifndef CLATTN_TOOL_PROGRESS_H
 #define CLATTN_TOOL_PROGRESS_H
 
@@ -6,11 +10,11 @@
  * outermost has the bar, and what happens in the others is not shown. */
 void progress_begin(const char *label);
 
-/* Tells how much is done, 0 … 1.  Cheap: draws at most ten times a second. */
+/* Tells how much is done, 0 … 1.  Cheap. */
 void progress_show(double fraction);
 
-/* Removes the bar from the terminal, so that something else can be written; it comes back with the next
- * progress_show. */
+/* Removes the bar from the terminal, so that something else can be written; it comes back some tenths of a
+ * second later. */
 void progress_hide(void);
 
 /* Ends what progress_begin began, and removes the bar. */

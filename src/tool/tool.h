@@ -38,10 +38,4 @@ int bench_softmax(int argc, char **argv);
 int bench_mha(int argc, char **argv);
 int bench_startup(int argc, char **argv);
 
-/* Multiplies into *product; false on overflow. */
-static inline bool multiply(size_t a, size_t b, size_t *product)
-{
-    return !__builtin_mul_overflow(a, b, product);
-}
-
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "progress.h"
 #include "verify.h"
 
@@ -33,7 +34,7 @@ typedef struct stages {
 static bool make_room(projection *room, size_t rows, size_t columns)
 {
     size_t count;
-    if (!multiply(rows, columns, &count))
+    if (!size_mul(rows, columns, &count))
         return false;
     room->exact = calloc(count + 1, sizeof *room->exact);
     room->plain = calloc(count + 1, sizeof *room->plain);

@@ -8,6 +8,7 @@ static atomic_ulong calls, fail_number;
 static atomic_int fail_code;
 static _Atomic(const char *) failed;
 static atomic_long live[INJECT_KINDS];
+static atomic_ulong made[INJECT_KINDS];
 
 void inject_start(unsigned long fail_at, cl_int code)
 {
@@ -30,6 +31,11 @@ const char *inject_failed(void)
 long inject_live(enum inject_kind kind)
 {
     return live[kind];
+}
+
+unsigned long inject_made(enum inject_kind kind)
+{
+    return made[kind];
 }
 
 const char *inject_kind_name(enum inject_kind kind)
@@ -68,8 +74,10 @@ static bool fails(const char *name)
 
 static void count_event(cl_int code, cl_event *event)
 {
-    if (code == CL_SUCCESS && event && *event)
+    if (code == CL_SUCCESS && event && *event) {
         live[INJECT_EVENT]++;
+        made[INJECT_EVENT]++;
+    }
 }
 
 /* A call that returns its code. */
@@ -88,10 +96,12 @@ static void count_event(cl_int code, cl_event *event)
                 *code = fail_code;                                                                           \
             return NULL;                                                                                     \
         }                                                                                                    \
-        type made = name arguments;                                                                          \
-        if (made)                                                                                            \
+        type object = name arguments;                                                                        \
+        if (object) {                                                                                        \
             live[kind]++;                                                                                    \
-        return made;                                                                                         \
+            made[kind]++;                                                                                    \
+        }                                                                                                    \
+        return object;                                                                                       \
     }
 
 #define RETAIN(kind, type, name)                                                                             \

@@ -30,6 +30,9 @@ const char *inject_failed(void);
 long inject_live(enum inject_kind kind);
 const char *inject_kind_name(enum inject_kind kind);
 
+/* Objects of one kind that it has created since the program began. */
+unsigned long inject_made(enum inject_kind kind);
+
 /* An event that the library handed out has been released by the test itself, outside the table. */
 void inject_event_taken(void);
 

@@ -1,0 +1,108 @@
+#include "program/driver.h"
+
+#include <stdlib.h>
+
+#include "base/strbuf.h"
+
+static char *build_log(const struct device *device, cl_program handle)
+{
+    size_t bytes = 0;
+    char *log = NULL;
+    if (device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, 0, NULL,
+                                         &bytes) == CL_SUCCESS)
+        log = calloc(bytes + 1, 1);
+    if (log && bytes)
+        device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, bytes, log, NULL);
+    return log;
+}
+
+/* What the driver said, as the message that will be given again. */
+static clattn_status describe_failure(struct device *device, const char *file, const char *options,
+                                      cl_int code, cl_program handle, char **failure)
+{
+    struct strbuf text = {0};
+    char *log = build_log(device, handle);
+    strbuf_printf(&text, "%s did not build with \"%s\": %s (%d):\n%s", file, options, opencl_code_name(code),
+                  code, log && log[0] ? log : "(no build log)");
+    free(log);
+    *failure = strbuf_take(&text);
+    return *failure ? CLATTN_SUCCESS
+                    : report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                   "no memory for the log of a build that failed");
+}
+
+clattn_status driver_build(struct device *device, const char *file, const char *source, const char *options,
+                           cl_program *made, char **failure)
+{
+    clattn_status status;
+    cl_int code;
+    cl_program handle = device->cl.clCreateProgramWithSource(device->context, 1, &source, NULL, &code);
+    if (!handle || code != CL_SUCCESS)
+        return report_opencl(&device->report, "clCreateProgramWithSource", code);
+    code = device->cl.clBuildProgram(handle, 1, &device->caps.device, options, NULL, NULL);
+    if (code == CL_SUCCESS) {
+        *made = handle;
+        return CLATTN_SUCCESS;
+    }
+    status = code == CL_OUT_OF_HOST_MEMORY ? report_opencl(&device->report, "clBuildProgram", code)
+                                           : describe_failure(device, file, options, code, handle, failure);
+    device->cl.clReleaseProgram(handle);
+    return status;
+}
+
+bool driver_load(struct device *device, const uint8_t *binary, size_t bytes, const char *options,
+                 cl_program *made)
+{
+    cl_int binary_status = CL_SUCCESS, code;
+    const unsigned char *data = binary;
+    cl_program handle = device->cl.clCreateProgramWithBinary(device->context, 1, &device->caps.device, &bytes,
+                                                             &data, &binary_status, &code);
+    if (handle && code == CL_SUCCESS && binary_status == CL_SUCCESS &&
+        device->cl.clBuildProgram(handle, 1, &device->caps.device, options, NULL, NULL) == CL_SUCCESS) {
+        *made = handle;
+        return true;
+    }
+    if (handle)
+        device->cl.clReleaseProgram(handle);
+    return false;
+}
+
+/* An adopted context may hold several devices, and the program a binary for each. */
+uint8_t *driver_read_binary(struct device *device, cl_program handle, size_t *bytes)
+{
+    const struct cl_table *cl = &device->cl;
+    cl_uint count = 0;
+    cl_device_id *devices = NULL;
+    size_t *sizes = NULL;
+    unsigned char **binaries = NULL;
+    uint8_t *ours = NULL;
+    if (cl->clGetProgramInfo(handle, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL) != CL_SUCCESS ||
+        !count)
+        return NULL;
+    devices = calloc(count, sizeof *devices);
+    sizes = calloc(count, sizeof *sizes);
+    binaries = calloc(count, sizeof *binaries);
+    if (!devices || !sizes || !binaries ||
+        cl->clGetProgramInfo(handle, CL_PROGRAM_DEVICES, count * sizeof *devices, devices, NULL) !=
+            CL_SUCCESS ||
+        cl->clGetProgramInfo(handle, CL_PROGRAM_BINARY_SIZES, count * sizeof *sizes, sizes, NULL) !=
+            CL_SUCCESS)
+        goto done;
+    for (cl_uint i = 0; i < count; i++)
+        if (devices[i] == device->caps.device && sizes[i]) {
+            binaries[i] = malloc(sizes[i]);
+            if (binaries[i] && cl->clGetProgramInfo(handle, CL_PROGRAM_BINARIES, count * sizeof *binaries,
+                                                    binaries, NULL) == CL_SUCCESS) {
+                ours = binaries[i];
+                *bytes = sizes[i];
+            } else {
+                free(binaries[i]);
+            }
+            break;
+        }
+done:
+    free(devices);
+    free(sizes);
+    free(binaries);
+    return ours;
+}
