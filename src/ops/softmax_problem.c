@@ -105,7 +105,7 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct soft
         fits = size_mul(rows, problem->outer[i], &rows) && fits;
         empty = empty || !problem->outer[i];
     }
-    problem->columns = desc->x.extent[outer];
+    problem->columns = empty ? 0 : desc->x.extent[outer]; /* without rows there are no columns to walk either */
     status = CLATTN_ERROR_OVERFLOW;
     *reason = "the rows, or the columns, are more than 2^31 - 65537";
     /* layout_check multiplies no extents where one is 0: their product may be anything then, and is not
