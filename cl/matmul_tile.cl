@@ -154,16 +154,24 @@ void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TY
         for (int l = 0; l < LOADS_A; l++) {
             const int2 e = place(item + l * ITEMS, TILE_M, a_along_k);
 
+            /* One number to compare, where the conditions apart would each be kept as a mask in scalar
+             * registers: they spilled on gfx90a. */
+            const int end = e.x < rows && e.y < TILE_K ? a.k - e.y : 0;
+
             a_next[l] = 0.0f;
-            if (e.x < rows && e.y < TILE_K && k0 + e.y < a.k)
+            if (k0 < end)
                 a_next[l] = LOAD(A_TYPE, a_in, e.x * a.a.row + (k0 + e.y) * a.a.col);
         }
 #pragma unroll
         for (int l = 0; l < LOADS_B; l++) {
             const int2 e = place(item + l * ITEMS, TILE_N, b_along_k);
 
+            /* One number to compare, where the conditions apart would each be kept as a mask in scalar
+             * registers: they spilled on gfx90a. */
+            const int end = e.x < cols && e.y < TILE_K ? a.k - e.y : 0;
+
             b_next[l] = 0.0f;
-            if (e.x < cols && e.y < TILE_K && k0 + e.y < a.k)
+            if (k0 < end)
                 b_next[l] = LOAD(B_TYPE, b_in, e.x * a.b.col + (k0 + e.y) * a.b.row);
         }
         for (int k = 0; k < (step < 0 ? 0 : TILE_K); k++) {

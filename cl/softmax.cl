@@ -42,6 +42,8 @@
 #include "inc/args.h"
 #include "inc/storage.h"
 #include "inc/exp2.h"
+#include "inc/gather.h"
+#include "inc/reduce.h"
 
 #ifndef X_TYPE
 #define X_TYPE F32
@@ -204,17 +206,6 @@ kernel void softmax_generic(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER glob
         STORE(Y_TYPE, row.y, c * a.y.col, TERM(score(&row, c, -INFINITY, &a), highest) * factor);
 }
 
-/* Lane l is element c + l*col of p for l < count and 0 beyond; a vector load where the elements allow it. */
-#define DEFINE_GATHER(NAME, TYPE)                                                                           \
-    static inline floatv NAME(const global ELEMENT(TYPE) *p, int c, args_long col, bool unit, int count)    \
-    {                                                                                                       \
-        float lane[LANES];                                                                                  \
-        if (unit && count >= LANES)                                                                         \
-            return LOADV(TYPE, p, c);                                                                       \
-        for (int l = 0; l < LANES; l++)                                                                     \
-            lane[l] = l < count ? LOAD(TYPE, p, (c + l) * col) : 0.0f;                                      \
-        return VLOAD(0, lane);                                                                              \
-    }
 DEFINE_GATHER(gather_x, X_TYPE)
 #if MASK
 DEFINE_GATHER(gather_mask, MASK_TYPE)
@@ -331,31 +322,12 @@ void softmax_cpu(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(
     if (a.rows == 0)
         return;
 
-    const args_long groups = (args_long)get_num_groups(0), group = (args_long)get_group_id(0);
-    const args_long share = a.rows / groups, more = a.rows - share * groups;
-    const args_long first = group * share + min(group, more);
-    const args_long end = first + share + (group < more ? 1 : 0);
-    for (args_long r = first; r < end; r++) {
+    args_long end;
+    for (args_long r = share_of_group(a.rows, &end); r < end; r++) {
         const row_place row = find_row(r, x, MASK_ARGUMENT, y, &a);
         softmax_row(&row, &a);
     }
 }
-
-/* Every item leaves with the reduction of all items' values, made in a fixed order. */
-#define REDUCE(shared, item, value, COMBINE)                                                                \
-    do {                                                                                                    \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                       \
-        (shared)[item] = (value);                                                                           \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                       \
-        for (int step_ = WORK_GROUP / 2; step_ > 0; step_ /= 2) {                                           \
-            if ((item) < step_)                                                                             \
-                (shared)[item] = COMBINE((shared)[item], (shared)[(item) + step_]);                         \
-            barrier(CLK_LOCAL_MEM_FENCE);                                                                   \
-        }                                                                                                   \
-        (value) = (shared)[0];                                                                              \
-    } while (0)
-#define LARGER_FLOAT(a, b) ((b) > (a) ? (b) : (a))
-#define SUM_FLOAT(a, b) ((a) + (b))
 
 kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void softmax_tile(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)

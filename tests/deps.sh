@@ -35,6 +35,7 @@ want pkg-config have pkg-config
 want ocl-icd-opencl-dev pkg OpenCL
 want opencl-headers compiles gcc '#include <CL/cl.h>'
 want libjansson-dev pkg jansson
+want libpng-dev pkg libpng
 want libclblast-dev compiles gcc '#include <clblast_c.h>'
 want pocl-opencl-icd test -e /etc/OpenCL/vendors/pocl.icd
 if [ "$level" = test ]; then

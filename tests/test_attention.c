@@ -60,8 +60,11 @@ static const attention_case head_sizes[] = {
     {"values shorter than keys", BIG, .dim = {1, 2, 2, 35, 53, 24, 5}},
     {"values shorter than keys", FULL, .dim = {1, 2, 2, 35, 53, 192, 128}},
     {"values shorter than keys", FULL, .dim = {1, 2, 2, 35, 53, 256, 1}},
-    {"above the tuned solvers", BIG, .refused_by = BY_CPU | BY_TILE, .dim = {1, 1, 1, 3, 5, 257, 8}},
-    {"above the tuned solvers", FULL, .refused_by = BY_CPU | BY_TILE, .dim = {1, 1, 1, 3, 5, 8, 300}},
+    {"head size 384", FULL, .dim = {1, 2, 1, 70, 101, 384, 384}},
+    {"head size 512", FULL, .dim = {1, 2, 1, 35, 53, 512, 512}},
+    {"head size 257", BIG, .dim = {1, 1, 1, 3, 5, 257, 8}},
+    {"above the tuned solvers", BIG, .refused_by = BY_CPU | BY_TILE, .dim = {1, 1, 1, 3, 5, 513, 8}},
+    {"above the tuned solvers", FULL, .refused_by = BY_CPU | BY_TILE, .dim = {1, 1, 1, 3, 5, 8, 600}},
 };
 
 #define FORMS(f) {f, f, f, f, FORM_PLAIN}

@@ -242,7 +242,7 @@ static void refused_scales(void **state)
                       clattn_attention_plan_create(device_context(), &desc, NULL, &plan));
         assert_null(plan);
     }
-    desc.scale_mode = CLATTN_SCALE_INVERSE_SQRT; /* then it does not count */
+    desc.scale_mode = CLATTN_SCALE_DEFAULT; /* then it does not count */
     assert_status(CLATTN_SUCCESS, clattn_attention_supports(device_context(), &desc, NULL));
 }
 

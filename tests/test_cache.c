@@ -380,9 +380,15 @@ static void contexts_may_share_a_folder(void **state)
     thrd_t threads[3];
     int result;
     (void)state;
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(thrd_create(&threads[i], build_on_a_thread, &params), thrd_success);
+    /* A simulator has one thread run kernels at a time: there they follow one another. */
     for (int i = 0; i < 3; i++) {
+        assert_int_equal(thrd_create(&threads[i], build_on_a_thread, &params), thrd_success);
+        if (support_tiny()) {
+            assert_int_equal(thrd_join(threads[i], &result), thrd_success);
+            assert_int_equal(result, CLATTN_SUCCESS);
+        }
+    }
+    for (int i = 0; i < 3 && !support_tiny(); i++) {
         assert_int_equal(thrd_join(threads[i], &result), thrd_success);
         assert_int_equal(result, CLATTN_SUCCESS);
     }

@@ -1,185 +1,23 @@
 #!/usr/bin/env python3
-"""The clattn command from outside: exit statuses, error lines, JSON, and results against NumPy in float64.
+"""The clattn command from outside: exit statuses, error lines, JSON, and results against NumPy in float64.  Attention
+has a file of its own, test_command_attention.py.
 
-    CLATTN=build/src/tool/clattn python3 tests/test_command.py [-k PATTERN ...]
-
-The device is whatever the environment chooses (OCL_ICD_VENDORS, CLATTN_DEVICE).  Needs NumPy and no more.
-Random shapes come from one printed seed; CLATTN_TEST_SEED gives another."""
-import json
+    CLATTN=build/src/tool/clattn python3 tests/test_command.py [-k PATTERN ...]"""
 import os
 import pty
 import re
-import shutil
-import struct
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
 import numpy as np
 
-CLATTN = os.environ.get("CLATTN", "clattn")
-SEED = int(os.environ.get("CLATTN_TEST_SEED", "20241121"))
-TIMEOUT = 240
-# PoCL's compiler counts its own warnings on stderr.
-NOISE = re.compile(r"^\d+ warnings? generated\.$")
-
-
-class Result:
-    def __init__(self, done):
-        self.status = done.returncode
-        self.out = done.stdout.decode("utf-8", "replace")
-        lines = done.stderr.decode("utf-8", "replace").splitlines()
-        self.errors = [line for line in lines if not NOISE.match(line)]
-
-    def json(self):
-        """The last line on stdout, an object."""
-        value = json.loads(self.out.splitlines()[-1])
-        assert isinstance(value, dict)
-        return value
-
-    def __repr__(self):
-        return "status %d\nstdout: %s\nstderr: %s" % (self.status, self.out, "\n".join(self.errors))
-
-
-def softmax(scores, attended):
-    """Over the last axis: rows that attend nothing are 0; NaN and +inf in attended places make a row NaN."""
-    with np.errstate(all="ignore"):
-        kept = np.where(attended, scores, -np.inf)
-        top = np.max(kept, axis=-1, keepdims=True, initial=-np.inf)
-        weights = np.where(attended, np.exp(kept - top), 0.0)
-        total = np.sum(weights, axis=-1, keepdims=True)
-        any_key = np.any(attended, axis=-1, keepdims=True)
-        lse = np.where(any_key, top + np.log(total), -np.inf)[..., 0]
-        return np.where(any_key, weights / total, 0.0), lse
-
-
-def mask_terms(mask, shape):
-    """What a mask adds, and whom it lets attend; short ones are extended with "do not attend"."""
-    added, attended = np.zeros(shape), np.ones(shape, bool)
-    if mask is None:
-        return added, attended
-    mask = mask.reshape((1,) * (len(shape) - mask.ndim) + mask.shape)
-    keys = mask.shape[-1]
-    if 1 < keys < shape[-1]:
-        attended[..., keys:] = False
-        part = shape[:-1] + (keys,)
-    else:
-        part = shape
-    whole = np.broadcast_to(mask, part)
-    if mask.dtype == np.bool_:
-        attended[..., :part[-1]] &= whole
-    else:
-        attended[..., :part[-1]] &= whole != -np.inf
-        added[..., :part[-1]] = np.where(whole == -np.inf, 0.0, whole)
-    return added, attended
-
-
-def attention(q, k, v, mask=None, causal=False, bottom_right=False, scale=None):
-    q, k, v = (a.astype(np.float64) for a in (q, k, v))
-    group = q.shape[1] // k.shape[1] if k.shape[1] else 1
-    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
-    s_q, s_k = q.shape[2], k.shape[2]
-    scale = 1.0 / np.sqrt(q.shape[3]) if scale is None else scale
-    added, attended = mask_terms(mask, q.shape[:3] + (s_k,))
-    if causal:
-        position = s_k - s_q if bottom_right else 0
-        attended = attended & (np.arange(s_k)[None, :] <= np.arange(s_q)[:, None] + position)
-    with np.errstate(all="ignore"):
-        weights, lse = softmax(scale * (q @ np.swapaxes(k, 2, 3)) + added, attended)
-    # 0 * NaN must not appear below.
-    used = np.where(np.any(attended.reshape(-1, s_k), axis=0)[:, None], v, 0.0)
-    return weights @ used, lse, weights
-
-
-def write_safetensors(path, tensors):
-    header, data = {}, b""
-    for name, array in tensors.items():
-        raw = np.ascontiguousarray(array).tobytes()
-        header[name] = {"dtype": {"float32": "F32", "float64": "F64"}[str(array.dtype)],
-                        "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-
-
-class CommandTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="clattn-test-")
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.random = np.random.default_rng(SEED)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def save(self, name, array):
-        np.save(self.path(name), array)
-        return self.path(name)
-
-    def normal(self, *shape):
-        return self.random.standard_normal(shape).astype(np.float32)
-
-    def run_clattn(self, *arguments, env=None, **more):
-        environment = dict(os.environ)
-        for name, value in (env or {}).items():
-            if value is None:
-                environment.pop(name, None)
-            else:
-                environment[name] = value
-        more.setdefault("stdout", subprocess.PIPE)
-        done = subprocess.run([CLATTN] + [str(a) for a in arguments], stderr=subprocess.PIPE,
-                              stdin=subprocess.DEVNULL, env=environment, timeout=TIMEOUT,
-                              **{k: v for k, v in more.items()})
-        if done.stdout is None:
-            done.stdout = b""
-        return Result(done)
-
-    def succeed(self, *arguments, **more):
-        result = self.run_clattn(*arguments, **more)
-        self.assertEqual(result.status, 0, result)
-        return result
-
-    def refuse(self, status, *arguments, saying=(), **more):
-        """Exactly one line on stderr that begins with "clattn: " and has all of `saying`."""
-        result = self.run_clattn(*arguments, **more)
-        self.assertEqual(result.status, status, result)
-        self.assertEqual(len(result.errors), 1, result)
-        self.assertTrue(result.errors[0].startswith("clattn: "), result)
-        for text in (saying,) if isinstance(saying, str) else saying:
-            self.assertIn(text, result.errors[0])
-        return result
-
-    def close(self, actual, expected, tolerance=1e-5):
-        """NaN at the same places, infinities equal, the rest within tolerance * max(1, max |expected|)."""
-        self.assertEqual(actual.shape, expected.shape)
-        np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
-        finite = np.isfinite(expected)
-        infinite = np.isinf(expected)
-        np.testing.assert_array_equal(actual[infinite], expected[infinite])
-        if np.any(finite):
-            largest = max(1.0, np.max(np.abs(expected[finite])))
-            error = np.max(np.abs(actual[finite].astype(np.float64) - expected[finite]))
-            self.assertLessEqual(error, tolerance * largest)
-
-    def attend(self, q, k, v, *options, mask=None, lse=False):
-        """Runs the command; the output (and the lse)."""
-        arguments = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
-                     self.save("v.npy", v), "-o", self.path("o.npy")]
-        if mask is not None:
-            arguments += ["--mask", self.save("mask.npy", mask)]
-        if lse:
-            arguments += ["--lse", self.path("lse.npy")]
-        self.succeed(*arguments, *options)
-        output = np.load(self.path("o.npy"))
-        self.assertEqual(output.dtype, np.float32)
-        return (output, np.load(self.path("lse.npy"))) if lse else output
+from command_support import CLATTN, TIMEOUT, CommandTest, attention, main, mask_terms, softmax, write_safetensors
 
 
 class Usage(CommandTest):
-    COMMANDS = [["devices"], ["attention"], ["softmax"], ["mha"], ["bench"], ["bench", "attention"],
+    COMMANDS = [["devices"], ["attention"], ["explain"], ["softmax"], ["mha"], ["bench"], ["bench", "attention"],
                 ["bench", "matmul"], ["bench", "softmax"], ["bench", "mha"], ["bench", "startup"], ["cache"],
                 ["selftest"]]
 
@@ -209,12 +47,8 @@ class Usage(CommandTest):
                 self.refuse(2, *command, "-z", saying="-z")
 
     def test_what_comes_later_is_refused_by_name(self):
-        for option in ("--window", "--softcap", "--kv-lengths", "--query-lengths", "--query-offset",
-                       "--alibi", "--sinks", "--dropout", "--seed", "--score", "--score-mod", "--scores"):
-            self.refuse(2, "attention", option, "1", saying=(option, "not supported yet"))
         for dtype in ("f16", "bf16"):
-            self.refuse(2, "attention", "--dtype", dtype, saying=(dtype, "not supported yet"))
-        self.refuse(2, "attention", "--dtype", "f8", saying=("f8", "f32"))
+            self.refuse(2, "bench", "matmul", "--dtype", dtype, saying=(dtype, "not supported yet"))
         for command in ("tune", "embed", "transcribe"):
             self.refuse(2, command, saying=(command, "not supported yet"))
         self.refuse(2, "bench", "encoder", saying="not supported yet")
@@ -411,235 +245,6 @@ class Progress(CommandTest):
             self.assertEqual(shown, "")
 
 
-class Attention(CommandTest):
-    def check(self, q, k, v, *options, mask=None, tolerance=1e-5, **meaning):
-        output, lse = self.attend(q, k, v, *options, mask=mask, lse=True)
-        expected, expected_lse, _ = attention(q, k, v, mask, **meaning)
-        self.close(output, expected, tolerance)
-        self.close(lse, expected_lse, tolerance)
-        return output
-
-    def test_random_shapes(self):
-        print("seed %d" % SEED)
-        for _ in range(16):
-            pick = self.random.integers
-            kv_heads, group = pick(1, 4), pick(1, 4)
-            batch, s_q, s_k, d, d_v = pick(1, 4), pick(1, 70), pick(1, 130), pick(1, 100), pick(1, 100)
-            q = self.normal(batch, kv_heads * group, s_q, d)
-            k, v = self.normal(batch, kv_heads, s_k, d), self.normal(batch, kv_heads, s_k, d_v)
-            causal, bottom_right = bool(pick(2)), bool(pick(2))
-            scale = None if pick(2) else float(np.float32(self.random.normal()))
-            mask = None
-            if pick(2):
-                mask = self.normal(s_q, s_k) if pick(2) else self.random.random((s_q, s_k)) < 0.7
-            options = ["--causal"] if causal else []
-            options += ["--align", "bottom-right" if bottom_right else "top-left"]
-            options += [] if scale is None else ["--scale=%r" % scale]
-            with self.subTest(q=q.shape, k=k.shape, v=v.shape, options=options,
-                              mask=None if mask is None else str(mask.dtype)):
-                self.check(q, k, v, *options, mask=mask, causal=causal, bottom_right=bottom_right,
-                           scale=scale)
-
-    def test_each_mask_broadcast(self):
-        q, k, v = self.normal(2, 4, 5, 8), self.normal(2, 2, 7, 8), self.normal(2, 2, 7, 6)
-        for bits in range(16):
-            shape = tuple(whole if bits >> i & 1 else 1 for i, whole in enumerate((2, 4, 5, 7)))
-            for mask in (self.random.random(shape) < 0.6, self.normal(*shape)):
-                with self.subTest(mask=shape, dtype=str(mask.dtype)):
-                    self.check(q, k, v, mask=mask)
-
-    def test_masks_of_lower_rank_get_leading_ones(self):
-        q, k, v = self.normal(2, 4, 5, 8), self.normal(2, 2, 7, 8), self.normal(2, 2, 7, 6)
-        for shape in ((7,), (5, 7), (4, 5, 7), (1,), (5, 1)):
-            with self.subTest(mask=shape):
-                self.check(q, k, v, mask=self.random.random(shape) < 0.6)
-
-    def test_short_masks_are_extended_with_do_not_attend(self):
-        q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 9, 8), self.normal(1, 2, 9, 8)
-        for keys in (2, 8):
-            self.check(q, k, v, mask=self.random.random((5, keys)) < 0.8)
-            self.check(q, k, v, mask=self.normal(5, keys))
-
-    def test_fully_masked_rows_are_zero(self):
-        q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 8)
-        for mask in (np.ones((5, 7), bool), np.zeros((5, 7), np.float32)):
-            mask[2] = False if mask.dtype == np.bool_ else -np.inf
-            output = self.check(q, k, v, mask=mask)
-            self.assertFalse(np.any(output[:, :, 2]))
-            self.assertFalse(np.any(np.signbit(output[:, :, 2])))
-
-    def test_causal_rows_without_keys(self):
-        q, k, v = self.normal(1, 1, 9, 4), self.normal(1, 1, 5, 4), self.normal(1, 1, 5, 4)
-        self.check(q, k, v, "--causal", "--align", "bottom-right", causal=True, bottom_right=True)
-
-    def test_finite_masks_are_no_masks(self):
-        q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 8)
-        low = np.float32(np.finfo(np.float32).min)
-        output = self.attend(q, k, v, mask=np.full((5, 7), low, np.float32))
-        self.close(output, np.broadcast_to(v.mean(axis=2, keepdims=True), output.shape).astype(np.float64))
-        # Adding -1e4 costs the scores bits in any float32 computation.
-        self.check(q, k, v, mask=np.full((5, 7), -1e4, np.float32), tolerance=2e-3)
-
-    def test_masked_keys_cannot_leak(self):
-        q, k, v = self.normal(2, 2, 9, 16), self.normal(2, 2, 20, 16), self.normal(2, 2, 20, 16)
-        for mask in (np.ones(20, bool), np.zeros(20, np.float32)):
-            mask[[3, 11, 19]] = False if mask.dtype == np.bool_ else -np.inf
-            clean = self.attend(q, k, v, mask=mask)
-            for poison in (np.nan, np.inf, -np.inf):
-                k_bad = k.copy()
-                k_bad[:, :, [3, 11, 19]] = poison
-                self.assertEqual(self.attend(q, k_bad, v, mask=mask).tobytes(), clean.tobytes())
-
-    def test_nan_travels(self):
-        q, k, v = self.normal(1, 1, 6, 8), self.normal(1, 1, 7, 8), self.normal(1, 1, 7, 8)
-        mask = np.zeros((6, 7), np.float32)
-        mask[2, 3] = np.nan
-        mask[4, 5] = np.inf
-        output = self.attend(q, k, v, mask=mask)
-        self.assertEqual(np.flatnonzero(np.isnan(output).all(axis=-1)).tolist(), [2, 4])
-        q[0, 0, 1, 0] = np.nan
-        output = self.attend(q, k, v)
-        self.assertEqual(np.flatnonzero(np.isnan(output).all(axis=-1)).tolist(), [1])
-        self.assertEqual(np.isnan(output).sum(), 8)
-
-    def test_scales(self):
-        q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 8)
-        for scale in ("0", "-0.5", "1e-3", "+2.5", "-1e2"):
-            self.check(q, k, v, "--scale", scale, scale=float(scale), tolerance=3e-5)
-
-    def test_large_scores(self):
-        q, k, v = 30 * self.normal(1, 2, 40, 64), 30 * self.normal(1, 2, 50, 64), self.normal(1, 2, 50, 64)
-        self.check(q, k, v, tolerance=5e-4)
-
-    def test_solvers_agree(self):
-        q, k, v = self.normal(1, 4, 33, 40), self.normal(1, 2, 65, 40), self.normal(1, 2, 65, 24)
-        expected = attention(q, k, v)[0]
-        for solver in ("generic", "cpu", "tile"):
-            arguments = ("attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
-                         self.save("v.npy", v), "-o", self.path("o.npy"), "--solver", solver, "--json")
-            self.assertEqual(self.succeed(*arguments).json()["solver"], solver)
-            self.close(np.load(self.path("o.npy")), expected)
-
-    def test_empty_arrays(self):
-        for q, k, d_v in (((0, 2, 5, 8), (0, 2, 7, 8), 4), ((2, 2, 0, 8), (2, 2, 7, 8), 4),
-                          ((2, 2, 5, 8), (2, 2, 0, 8), 4), ((2, 0, 5, 8), (2, 0, 7, 8), 4)):
-            with self.subTest(q=q, k=k):
-                v = self.normal(*k[:3], d_v)
-                output, lse = self.attend(self.normal(*q), self.normal(*k), v, lse=True)
-                self.assertEqual(output.shape, q[:3] + (d_v,))
-                self.assertEqual(lse.shape, q[:3])
-                self.assertFalse(np.any(output))
-                self.assertTrue(np.all(lse == -np.inf))
-
-    def test_report(self):
-        q, k, v = self.normal(1, 2, 5, 8), self.normal(1, 2, 7, 8), self.normal(1, 2, 7, 3)
-        files = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
-                 self.save("v.npy", v), "-o", self.path("o.npy")]
-        result = self.succeed(*files, "--lse", self.path("lse.npy"), "--verify", "--repeat", "3", "--json")
-        report = result.json()
-        self.assertEqual(len(result.out.splitlines()), 1)
-        self.assertEqual(report["shape"], [1, 2, 5, 3])
-        self.assertEqual(report["runs"], 3)
-        self.assertLess(report["max_error"], 1e-5)
-        self.assertIs(report["verified"], True)
-        self.assertIs(report["lse_verified"], True)
-        self.assertGreater(report["seconds_min"], 0)
-        self.assertIn("verified: yes", self.succeed(*files, "--verify").out)
-
-
-class BadFiles(CommandTest):
-    def setUp(self):
-        super().setUp()
-        self.good = {"q": self.save("q.npy", self.normal(2, 4, 5, 8)),
-                     "k": self.save("k.npy", self.normal(2, 2, 7, 8)),
-                     "v": self.save("v.npy", self.normal(2, 2, 7, 3))}
-
-    def attention_with(self, status, *more, saying=(), **files):
-        files = {**self.good, "o": self.path("o.npy"), **files}
-        arguments = [part for name in "qkvo" for part in ("-" + name, files[name])]
-        self.refuse(status, "attention", *arguments, *more, saying=saying)
-        if files["o"] == self.path("o.npy"):
-            self.assertFalse(os.path.exists(files["o"]))
-
-    def with_array(self, name, array):
-        return self.save(name, array)
-
-    def test_wrong_shapes(self):
-        n, save = self.normal, self.save
-        self.attention_with(2, q=save("q3.npy", n(4, 5, 8)), saying=("q3.npy", "(4, 5, 8)", "expected 4"))
-        self.attention_with(2, k=save("k2.npy", n(7, 8)), saying=("k2.npy", "expected 4"))
-        self.attention_with(2, v=save("v5.npy", n(1, 2, 2, 7, 3)), saying=("v5.npy", "expected 4"))
-        self.attention_with(2, q=save("q0.npy", np.float32(1)), saying=("q0.npy", "expected 4"))
-        self.attention_with(2, k=save("kd.npy", n(2, 2, 7, 9)), saying=("kd.npy", "9", "expected 8"))
-        self.attention_with(2, k=save("kb.npy", n(3, 2, 7, 8)), saying=("kb.npy", "3", "expected 2"))
-        self.attention_with(2, k=save("kh.npy", n(2, 3, 7, 8)), saying=("kh.npy", "3", "4"))
-        self.attention_with(2, v=save("vl.npy", n(2, 2, 6, 3)), saying=("vl.npy", "6", "expected 7"))
-        self.attention_with(2, v=save("vh.npy", n(2, 4, 7, 3)), saying=("vh.npy", "4", "expected 2"))
-        self.attention_with(2, v=save("vz.npy", n(2, 2, 7, 0)), saying=("vz.npy", "at least 1"))
-
-    def test_wrong_element_types(self):
-        for dtype, text in ((np.float64, "float64"), (np.int32, "int32"), (np.float16, "not supported yet"),
-                            (np.bool_, "bool")):
-            path = self.save("wrong.npy", np.ones((2, 4, 5, 8), dtype))
-            self.attention_with(2, q=path, saying=("wrong.npy", text, "float32"))
-        self.attention_with(2, q=self.save("d.npy", np.ones((2, 4, 5, 8))), saying='.astype("float32")')
-        self.attention_with(2, q=self.save("big.npy", np.ones((2, 4, 5, 8), ">f4")), saying="big.npy")
-        self.attention_with(2, q=self.save("c8.npy", np.ones((2, 4, 5, 8), np.complex64)), saying="c8.npy")
-        fortran = np.asfortranarray(self.normal(2, 4, 5, 8))
-        self.attention_with(2, q=self.save("f.npy", fortran), saying="f.npy")
-
-    def test_wrong_masks(self):
-        for shape in ((3, 4, 5, 7), (2, 2, 5, 7), (2, 4, 4, 7), (2, 4, 5, 8), (1, 2, 4, 5, 7), (), (5, 0),
-                      (0, 7)):
-            mask = self.save("mask.npy", np.ones(shape, bool))
-            self.attention_with(2, "--mask", mask, saying="mask.npy")
-        for dtype in (np.float64, np.int32, np.uint8, np.float16):
-            self.attention_with(2, "--mask", self.save("mask.npy", np.ones((5, 7), dtype)),
-                                saying=("mask.npy", "bool", "float32"))
-
-    def test_unreadable_files(self):
-        self.attention_with(2, q=self.path("none.npy"), saying=("none.npy", "No such file"))
-        self.attention_with(2, q=self.folder, saying=self.folder)
-        self.attention_with(2, "--mask", self.path("none.npy"), saying="none.npy")
-        with open(self.good["q"], "rb") as file:
-            whole = file.read()
-        for name, content in (("empty", b""), ("short", whole[:-1]), ("long", whole + b"\0"),
-                              ("header", whole[:40]), ("magic", whole[:6]), ("text", b"not an array\n" * 20),
-                              ("zip", b"PK\3\4" + whole)):
-            with open(self.path(name), "wb") as file:
-                file.write(content)
-            self.attention_with(2, q=self.path(name), saying=self.path(name))
-
-    def test_long_names_hide_no_reason(self):
-        long = self.path("y" * 9000)
-        self.attention_with(2, o=long, saying=("cannot be written", "..."))
-        self.attention_with(2, q=long, saying="cannot be opened")
-
-    def test_hostile_names_stay_one_line(self):
-        self.attention_with(2, q=self.path("a\nb\x1b[31m.npy"), saying="b")
-
-    def test_unwritable_outputs(self):
-        self.attention_with(2, o=self.folder, saying=(self.folder, "directory"))
-        self.attention_with(2, o=self.path("none/o.npy"), saying="none/o.npy")
-        self.attention_with(2, o=self.good["q"] + "/o.npy", saying="q.npy/o.npy")
-        self.attention_with(2, "--lse", self.folder, saying="directory")
-        self.attention_with(2, "--lse", self.path("o.npy"), saying=("o.npy", "two outputs"))
-        self.attention_with(1, o="/dev/full", saying="/dev/full")
-
-    def test_a_failure_leaves_the_old_output(self):
-        old = self.save("old.npy", np.arange(3))
-        with open(old, "rb") as file:
-            before = file.read()
-        self.attention_with(2, k=self.path("none.npy"), o=old, saying="none.npy")
-        self.attention_with(3, "--device", "nonsense", o=old, saying="nonsense")
-        with open(old, "rb") as file:
-            self.assertEqual(file.read(), before)
-        self.assertEqual(sorted(os.listdir(self.folder)), ["k.npy", "old.npy", "q.npy", "v.npy"])
-
-    def test_solvers_that_are_not_there(self):
-        self.attention_with(2, "--solver", "nonsense", saying="nonsense")
-
-
 class Softmax(CommandTest):
     def check(self, x, *options, mask=None, scale=1.0):
         arguments = ["softmax", self.save("x.npy", x), "-o", self.path("y.npy")]
@@ -829,6 +434,8 @@ class Tools(CommandTest):
 
     def test_bench(self):
         for arguments in (["attention", "--shape", "1,4,2,33,65,16,24", "--causal"],
+                          ["attention", "--shape", "2,4,2,33,65,16,24", "--window", "8,2", "--dtype", "bf16", "--page-size",
+                           "16", "--solver", "generic"],
                           ["matmul", "--shape", "33,65,17"], ["matmul", "--shape=33,65,17", "--bias"],
                           ["softmax", "--shape", "7,1000"],
                           ["mha", "--shape", "2,17,24,3"]):
@@ -848,11 +455,21 @@ class Tools(CommandTest):
         report = self.succeed("bench", "attention", "--shape", "1,2,1,4,3,8,16", "--causal", "--repeat", "2",
                               "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 2 * 9 * 24, delta=1)
+        # A window of one key to the left: 1 + 2 + 2 + 1 pairs, of the first item's 4 queries and 3 keys; none of the other's
+        lengths = self.save("n.npy", np.array([3, 0]))
+        report = self.succeed("bench", "attention", "--shape", "2,2,1,4,3,8,16", "--window", "1,0", "--kv-lengths", lengths,
+                              "--dtype", "f16", "--repeat", "2", "--json").json()
+        self.assertEqual(report["dtype"], "float16")
+        self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 2 * 6 * 24, delta=1)
         report = self.succeed("bench", "matmul", "--shape", "3,5,7", "--repeat", "2", "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 105, delta=1)
 
     def test_bench_refusals(self):
         self.refuse(2, "bench", "attention", "--shape", "1,3,2,4,4,8,8", saying="divisor")
+        self.refuse(2, "bench", "attention", saying="--shape")
+        self.refuse(2, "bench", "attention", "--shape", "1,2,2,4,4,8,8", "--verify", saying="--verify")
+        self.refuse(2, "bench", "attention", "--shape", "2,2,2,4,4,8,8", "--layout", "shd", saying="expected 1")
+        self.refuse(2, "bench", "attention", "-q", "q.npy", saying="--shape")
         self.refuse(2, "bench", "mha", "--shape", "1,4,10,3", saying="multiple")
         self.refuse(2, "bench", "matmul", "--shape", "3,5,7", "--solver", "nonsense", saying="nonsense")
         self.refuse(2, "bench", "matmul", saying="--shape")
@@ -910,29 +527,6 @@ class Tools(CommandTest):
         report = self.succeed("selftest", "--json").json()
         self.assertIs(report["ok"], True)
         self.assertTrue(all(row["result"] in ("ok", "refused") for row in report["results"]))
-
-
-class NamedResult(unittest.TextTestResult):
-    """One line a test, and a count of what went well."""
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.passed = 0
-
-    def addSuccess(self, test):
-        super().addSuccess(test)
-        self.passed += 1
-
-
-def main():
-    if shutil.which(CLATTN) is None:
-        sys.exit("%s: no such command; CLATTN names the one to test" % CLATTN)
-    runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=NamedResult)
-    program = unittest.main(exit=False, testRunner=runner, verbosity=2)
-    result = program.result
-    failed = result.testsRun - result.passed - len(result.skipped)
-    print("%d passed, %d failed" % (result.passed, failed))
-    sys.exit(1 if failed or result.passed == 0 else 0)
 
 
 if __name__ == "__main__":

@@ -261,7 +261,7 @@ static void missing_and_strange_bindings_are_refused(void **state)
     ARGS_WITH(INVALID, a.mask = a.query) /* the plan has no mask: a forgotten layout, not a mask to ignore */
     ARGS_WITH(INVALID, a.lse = a.output)
     ARGS_WITH(INVALID, a.explicit_lengths = 2)
-    ARGS_WITH(INVALID, a.reserved = 1)
+    ARGS_WITH(INVALID, a.bias = a.query) /* bound, but not described */
     ARGS_WITH(INVALID, a.query.reserved = 1)
     ARGS_WITH(INVALID, a.key.reserved = -1)
     ARGS_WITH(INVALID, a.value.reserved = 1)

@@ -16,10 +16,13 @@ static void attention_by_hand(void **state)
 {
     double query[] = {1}, key[] = {0, log(3)}, value[] = {1, -2, 5, 6};
     double output[2], magnitude[2], lse[1], weights[2], bound[2];
-    reference_problem p = {1, 1, 1, 1, 2, 1, 2, 1.0, query, key, value, NULL};
+    reference_problem p = {.batch = 1, .heads = 1, .kv_heads = 1, .queries = 1, .keys = 2, .d_k = 1, .d_v = 2,
+                           .scale = 1, .query = query, .key = key, .value = value};
+    const reference_result all = {.output = output, .magnitude = magnitude, .lse = lse, .weights = weights,
+                                  .weights_magnitude = bound};
 
     (void)state;
-    reference_attention(&p, false, &(reference_result){output, magnitude, lse, weights, bound});
+    reference_attention(&p, false, &all);
     NEAR(output[0], 0.25 * 1 + 0.75 * 5);
     NEAR(output[1], 0.25 * -2 + 0.75 * 6);
     NEAR(magnitude[1], 0.25 * 2 + 0.75 * 6);
@@ -29,26 +32,26 @@ static void attention_by_hand(void **state)
     double second_masked[] = {0, -INFINITY};
     key[1] = NAN;
     p.addend = second_masked;
-    reference_attention(&p, false, &(reference_result){output, magnitude, lse, weights, bound});
+    reference_attention(&p, false, &all);
     NEAR(output[1], -2);
     NEAR(lse[0], 0);
     assert_true(bound[1] == EXACT_ZERO);
 
     double none[] = {-INFINITY, -INFINITY};
     p.addend = none;
-    reference_attention(&p, false, &(reference_result){output, magnitude, lse, weights, bound});
+    reference_attention(&p, false, &all);
     assert_true(output[0] == 0 && !signbit(output[0]) && magnitude[0] == EXACT_ZERO);
     assert_true(lse[0] == -INFINITY);
 
     double lowest[] = {-FLT_MAX, -FLT_MAX};
     key[1] = 2;
     p.addend = lowest;
-    reference_attention(&p, true, &(reference_result){output, NULL, lse, NULL, NULL});
+    reference_attention(&p, true, &(reference_result){.output = output, .lse = lse});
     NEAR(output[0], 3); /* the mean of V */
 
     key[0] = INFINITY;
     p.addend = NULL;
-    reference_attention(&p, false, &(reference_result){output, magnitude, lse, NULL, NULL});
+    reference_attention(&p, false, &(reference_result){.output = output, .magnitude = magnitude, .lse = lse});
     assert_true(isnan(output[0]) && isnan(output[1]) && isnan(lse[0]));
 }
 
@@ -56,7 +59,8 @@ static void attention_by_hand(void **state)
 static void groups_of_heads(void **state)
 {
     double query[4] = {1, 1, 1, 1}, key[2] = {1, 1}, value[2] = {10, 20}, output[4];
-    reference_problem p = {1, 4, 2, 1, 1, 1, 1, 1.0, query, key, value, NULL};
+    reference_problem p = {.batch = 1, .heads = 4, .kv_heads = 2, .queries = 1, .keys = 1, .d_k = 1, .d_v = 1,
+                           .scale = 1, .query = query, .key = key, .value = value};
 
     (void)state;
     reference_attention(&p, false, &(reference_result){.output = output});
@@ -131,7 +135,7 @@ static void narrow_is_float(void **state)
 }
 
 /* What the checker must accept and must find, one value at a time. */
-static void accuracy_rule(void **state)
+static void the_rule(void **state)
 {
     const double u = FLT_EPSILON;
     static const double inf = INFINITY, none = EXACT_ZERO;
@@ -170,6 +174,73 @@ static void accuracy_rule(void **state)
     }
 }
 
+/* All bit patterns of the 16-bit types come back as they were; what lies between two goes to the nearer or, from the
+ * middle, to the even one. */
+static void storage_types(void **state)
+{
+    static const struct {
+        clattn_dtype dtype;
+        double one_up, largest, smallest;
+    } types[] = {{CLATTN_F16, 1 + 0x1p-10, 65504, 0x1p-24}, {CLATTN_BF16, 1 + 0x1p-7, 0x1.fep127, 0x1p-133}};
+
+    (void)state;
+    for (size_t t = 0; t < COUNT_OF(types); t++) {
+        clattn_dtype dtype = types[t].dtype;
+        uint16_t one = dtype == CLATTN_F16 ? 0x3c00 : 0x3f80, next = one + 1, stored;
+
+        assert_true(storage_get(dtype, &one) == 1 && storage_get(dtype, &next) == types[t].one_up);
+        for (uint32_t bits = 0; bits < 65536; bits++) {
+            uint16_t pattern = (uint16_t)bits;
+            double value = storage_get(dtype, &pattern);
+            storage_set(dtype, &stored, value);
+            assert_true(stored == pattern || (isnan(value) && isnan(storage_get(dtype, &stored))));
+        }
+        for (uint32_t bits = 0; bits < 0x7000; bits++) {
+            uint16_t low = (uint16_t)bits, high = (uint16_t)(bits + 1), even = (uint16_t)(bits + (bits & 1));
+            double a = storage_get(dtype, &low), b = storage_get(dtype, &high), middle = (a + b) / 2;
+            assert_true(storage_round(dtype, middle) == storage_get(dtype, &even));
+            assert_true(storage_round(dtype, nextafter(middle, 0)) == a || a == 0);
+            assert_true(storage_round(dtype, -nextafter(middle, 1e300)) == -b);
+            assert_true(storage_rounding(dtype, middle) == (b - a) / 2);
+        }
+        double half = storage_rounding(dtype, types[t].largest);
+        assert_true(storage_round(dtype, nextafter(types[t].largest + half, 0)) == types[t].largest);
+        assert_true(storage_round(dtype, types[t].largest + half) == INFINITY);
+        assert_true(storage_round(dtype, -1e300) == -INFINITY && isnan(storage_round(dtype, NAN)));
+        assert_true(storage_round(dtype, types[t].smallest) == types[t].smallest);
+        assert_true(storage_round(dtype, types[t].smallest / 2) == 0);
+    }
+}
+
+/* A stored value may be off by one rounding more. */
+static void accuracy_of_stored(void **state)
+{
+    static const double inf = INFINITY;
+    const struct {
+        clattn_dtype dtype;
+        double value, reference;
+        bool good;
+    } table[] = {
+        {CLATTN_F16, 1, 1 + 0x1p-11, true},      {CLATTN_F16, 1 + 0x1p-10, 1 + 0x1p-11, true},
+        {CLATTN_F16, 1, 1 + 0x1.1p-11, false},   {CLATTN_F16, 0, 0x1p-25, true},
+        {CLATTN_F16, 0x1p-24, 0x1p-27, false},   {CLATTN_F16, inf, 65520, true},
+        {CLATTN_F16, inf, 65503, false},         {CLATTN_F16, 65504, 65519, true},
+        {CLATTN_F16, 65504, 65536, false},       {CLATTN_F16, -inf, 70000, false},
+        {CLATTN_F16, NAN, 70000, false},         {CLATTN_BF16, 1, 1 + 0x1p-8, true},
+        {CLATTN_BF16, 1, 1 + 0x1.1p-8, false},   {CLATTN_BF16, inf, 1e38, false},
+        {CLATTN_F32, inf, 1e38, false},          {CLATTN_F32, 1, 1 + 0x1p-11, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(table); i++) {
+        double reference = table[i].reference, magnitude = fabs(reference);
+        size_t found = accuracy_find_stored(table[i].dtype, 1, &table[i].value, &reference, &reference, &magnitude, NULL);
+        if (found != (table[i].good ? 1u : 0u)) {
+            fail_msg("row %zu of the table was %s", i, table[i].good ? "refused" : "let through");
+        }
+    }
+}
+
 static void seeds_repeat(void **state)
 {
     random_stream one = random_start(5), same = random_start(5), other = random_start(6);
@@ -197,7 +268,9 @@ int main(int argc, char **argv)
     suite_add(&suite, softmax_by_hand, "reference: softmax by hand");
     suite_add(&suite, matmul_by_hand, "reference: matmul by hand");
     suite_add(&suite, narrow_is_float, "reference: the naive computation is float");
-    suite_add(&suite, accuracy_rule, "accuracy: the rule");
+    suite_add(&suite, the_rule, "accuracy: the rule");
+    suite_add(&suite, accuracy_of_stored, "accuracy: values stored in 16 bits");
+    suite_add(&suite, storage_types, "storage: float16 and bfloat16");
     suite_add(&suite, seeds_repeat, "random: seeds repeat");
     return suite_run(&suite, "harness", false, argc, argv);
 }

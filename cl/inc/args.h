@@ -5,7 +5,7 @@
  * first and is a multiple of 8 bytes long, so that it has no padding on any compiler (rusticl counts
  * a struct's size without tail padding); the host asserts each size.
  *
- * A kernel that is launched with `batch` (softmax: `rows`) equal to 0 returns at once: making a plan
+ * A kernel that is launched with `batch` (softmax and norm: `rows`) equal to 0 returns at once: making a plan
  * runs each kernel so, because some platforms compile at the first launch only. */
 #ifndef CLATTN_INC_ARGS_H
 #define CLATTN_INC_ARGS_H
@@ -15,9 +15,13 @@
  * another where they must agree. */
 #pragma OPENCL FP_CONTRACT OFF
 typedef long args_long;
+typedef ulong args_ulong;
+typedef uint args_uint;
 #else
 #include <stdint.h>
 typedef int64_t args_long;
+typedef uint64_t args_ulong;
+typedef uint32_t args_uint;
 #endif
 
 /* Where one array starts and how it is walked: element (b, h, i, j) of a (batch, heads, length, size)
@@ -26,20 +30,46 @@ typedef struct array4 {
     args_long offset, batch, head, row, col;
 } array4;
 
-/* Attention: O[b,h,i,:] = sum_j softmax_j(scale * Q[b,h,i,:].K[b,h/group,j,:] + mask) V[b,h/group,j,:] */
+/* Element i of a one-dimensional array lies at offset + i*stride. */
+typedef struct array1 {
+    args_long offset, stride;
+} array1;
+
+/* Attention: inc/attention.h says what each member means to a kernel. */
 typedef struct attention_args {
-    array4 query, key, value, output;
-    array4 mask;             /* (b, h, i, j); a broadcast dimension has stride 0 */
-    array4 lse;              /* (b, h, i); col unused */
-    array4 weights;          /* (b, h, i, j), written by attention_weights only; head 0 when averaged */
-    args_long position;      /* causal: query i attends key j when j <= i + position */
-    int batch;               /* 0: nothing to do, return at once */
-    int heads;               /* query heads */
-    int group;               /* query heads for each key/value head */
-    int query_length, key_length;
-    int mask_keys;           /* keys that the mask covers; those beyond it are not attended */
+    array4 query, key, value, output; /* key and value of a paged cache: `batch` is the page's stride */
+    array4 mask, bias;                /* (b, h, i, j); a broadcast dimension has stride 0 */
+    array4 lse, entropy;              /* (b, h, i); col unused */
+    array4 scores;                    /* (b, h, i, j); head 0 when averaged */
+    array4 key_scale, value_scale;    /* (b, h, j, group) */
+    array4 vector;                    /* (-, h, -, d) */
+    array4 alibi, block_table;        /* (b, h), (b, block): the block's stride is `col` */
+    array1 sinks;                     /* (h) */
+    array1 query_lengths, key_lengths, positions, query_starts, key_starts; /* (b) */
+    args_long user_offset[4];
+    args_long cancel_offset;
+    args_long position;     /* key position of query 0, but for ALIGN_BOTTOM_RIGHT */
+    args_long dropout_seed;
+    args_long scale_bits;   /* of `scale` as a double, for DOUBLE */
+    int batch;              /* items of this launch; 0: nothing to do, return at once */
+    int heads;              /* query heads, of all launches */
+    int group;              /* query heads for each key/value head */
+    int query_length, key_length; /* the most that an item has */
+    int mask_keys, bias_keys; /* keys that they cover; those beyond are not attended */
+    int window_left, window_right; /* 2^31 - 1: unbounded */
+    int first_batch, first_head, first_query; /* of this launch */
+    int launch_heads, launch_queries; /* of this launch */
+    int capacity;           /* rows of a ring or of packed keys; pages of a paged cache */
+    int packed_queries;     /* rows of packed queries */
+    args_uint dropout_offset;
+    args_uint dropout_threshold; /* a word below it drops */
+    float dropout_scale;    /* 1 / (1 - dropout) */
     float scale;
-    int reserved;
+    float softcap;
+    float user_scalar[4];
+    float dropout;          /* the probability, for DOUBLE */
+    int splits;             /* parts of each item's keys; the launch's `batch` is items * splits, part by part */
+    int items;              /* batch items, with `splits` */
 } attention_args;
 
 /* Matrix product: C[b] = A[b] (m x k) B[b] (k x n) + bias.  `head` is unused (0). */
@@ -52,9 +82,10 @@ typedef struct matmul_args {
 } matmul_args;
 
 /* Softmax over `columns` for each of `rows` = extent[0]*...*extent[3] rows, the last one fastest. */
-typedef struct softmax_array {
+typedef struct array5 {
     args_long offset, stride[4], col;
-} softmax_array;
+} array5;
+typedef array5 softmax_array;
 
 typedef struct softmax_args {
     softmax_array x, y, mask;
@@ -65,5 +96,19 @@ typedef struct softmax_args {
     float scale;
     int reserved;
 } softmax_args;
+
+/* Normalisation of `rows` rows, each of `segments` segments of `columns` elements.  A row's index counts through
+ * row_extent, a segment's through segment_extent, the last of each fastest; both go with the same four strides, since a
+ * dimension belongs to one of them and is 1 in the other. */
+typedef struct norm_args {
+    array5 x, y, scale, bias; /* scale and bias broadcast by stride 0 */
+    array5 mean, inverse;     /* one element a row; col unused */
+    args_long rows;           /* 0: nothing to do, return at once */
+    int row_extent[4], segment_extent[4];
+    int segments, columns;
+    int has_scale, has_bias, has_mean, has_inverse;
+    int centred;              /* LayerNorm; 0: RMSNorm, whose deviations are from 0 */
+    float epsilon;
+} norm_args;
 
 #endif

@@ -49,10 +49,18 @@ INLINE void transpose(floatv *x)
     }
 }
 
+/* Whether LANES neighbours can be loaded from index i on: two I4 share a byte. */
+#define LOADS_FROM_F32(i) 1
+#define LOADS_FROM_F16(i) 1
+#define LOADS_FROM_BF16(i) 1
+#define LOADS_FROM_I8(i) 1
+#define LOADS_FROM_I4(i) (((i) & 1) == 0)
+#define LOADS_FROM_BOOL(i) 1
+
 /* One row of up to LANES elements from index i, `col` apart; the lanes from `columns` on get `fill`. */
 #define LOAD_ROW(TYPE, x, p, i, col, columns, fill) \
     do { \
-        if ((columns) >= LANES && (col) == 1) { \
+        if ((columns) >= LANES && (col) == 1 && JOIN(LOADS_FROM_, TYPE)(i)) { \
             x = LOADV(TYPE, p, i); \
         } else { \
             float lane_[LANES]; \

@@ -1,13 +1,16 @@
 /* Storage types.  A kernel computes in float whatever its arrays hold; an array's element type is one
- * of the tokens F32, F16, BF16 or BOOL, and the kernel reaches its elements through these macros only:
+ * of the tokens F32, F16, BF16, F64, I8, I4 or BOOL, and the kernel reaches its elements through these macros only:
  *
  *   ELEMENT(TYPE)               the type to declare pointers with
- *   LOAD(TYPE, p, i)            element i of p, as a float (BOOL: 0.0f or 1.0f)
+ *   LOAD(TYPE, p, i)            element i of p, as a float (F64: a double; BOOL: 0.0f or 1.0f)
+ *   LOAD_INT(TYPE, p, i)        element i of an I32 or I64 array, as a long
  *   STORE(TYPE, p, i, x)        rounds the float x to nearest even and stores it
  *   LOADV(TYPE, p, i)           LANES neighbouring elements from i, as a floatv   (inc/vector.h)
  *   STOREV(TYPE, p, i, x)       the same, stored
  *
- * F16 needs no cl_khr_fp16: vload_half and vstore_half are core.  BF16 is the upper half of a float. */
+ * F16 needs no cl_khr_fp16: vload_half and vstore_half are core.  BF16 is the upper half of a float.  Two I4 share a
+ * byte, the one with the even index in its lower half: p must stay the array's start, where i is counted from.
+ * I8 and I4 are read only. */
 #ifndef CLATTN_INC_STORAGE_H
 #define CLATTN_INC_STORAGE_H
 
@@ -17,18 +20,28 @@
 #define ELEMENT_F32 float
 #define ELEMENT_F16 half
 #define ELEMENT_BF16 ushort
+#define ELEMENT_F64 double
+#define ELEMENT_I8 char
+#define ELEMENT_I4 uchar
+#define ELEMENT_I32 int
+#define ELEMENT_I64 long
 #define ELEMENT_BOOL uchar
 #define ELEMENT(TYPE) JOIN(ELEMENT_, TYPE)
 
 #define LOAD_F32(p, i) ((p)[i])
 #define LOAD_F16(p, i) vload_half((i), (p))
 #define LOAD_BF16(p, i) as_float((uint)(p)[i] << 16)
+#define LOAD_F64(p, i) ((p)[i])
+#define LOAD_I8(p, i) ((float)(p)[i])
+#define LOAD_I4(p, i) ((float)((((p)[(i) >> 1] >> ((i) & 1) * 4 & 15) ^ 8) - 8))
 #define LOAD_BOOL(p, i) ((p)[i] ? 1.0f : 0.0f)
+#define LOAD_INT(TYPE, p, i) ((long)((p)[i]))
 #define LOAD(TYPE, p, i) JOIN(LOAD_, TYPE)(p, i)
 
 #define STORE_F32(p, i, x) ((p)[i] = (x))
 #define STORE_F16(p, i, x) vstore_half_rte((x), (i), (p))
 #define STORE_BF16(p, i, x) ((p)[i] = bf16_bits(x))
+#define STORE_F64(p, i, x) ((p)[i] = (x))
 #define STORE(TYPE, p, i, x) JOIN(STORE_, TYPE)(p, i, x)
 
 /* Round to nearest even; a NaN stays one (its payload is cut and made quiet). */

@@ -23,15 +23,23 @@ typedef JOIN(ushort, LANES) ushortv;
 
 #if LANES == 16
 #define LANE_INDEX ((int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#define LANES_HALF 8
+#define TWICE(x) ((x).s0011223344556677)
 #elif LANES == 8
 #define LANE_INDEX ((int8)(0, 1, 2, 3, 4, 5, 6, 7))
+#define LANES_HALF 4
+#define TWICE(x) ((x).s00112233)
 #else
 #define LANE_INDEX ((int4)(0, 1, 2, 3))
+#define LANES_HALF 2
+#define TWICE(x) ((x).s0011)
 #endif
 
 #define LOADV_F32(p, i) VLOAD(0, (p) + (i))
 #define LOADV_F16(p, i) JOIN(vload_half, LANES)(0, (p) + (i))
 #define LOADV_BF16(p, i) AS_FLOATV(JOIN(convert_int, LANES)(VLOAD(0, (p) + (i))) << 16)
+#define LOADV_I8(p, i) JOIN(convert_float, LANES)(VLOAD(0, (p) + (i)))
+#define LOADV_I4(p, i) i4_floatv(JOIN(vload, LANES_HALF)((long)0, (p) + ((i) >> 1)))
 #define LOADV_BOOL(p, i) \
     select((floatv)(0.0f), (floatv)(1.0f), JOIN(convert_int, LANES)(VLOAD(0, (p) + (i))) != 0)
 #define LOADV(TYPE, p, i) JOIN(LOADV_, TYPE)(p, i)
@@ -40,6 +48,13 @@ typedef JOIN(ushort, LANES) ushortv;
 #define STOREV_F16(p, i, x) JOIN(JOIN(vstore_half, LANES), _rte)((x), 0, (p) + (i))
 #define STOREV_BF16(p, i, x) VSTORE(bf16_bitsv(x), 0, (p) + (i))
 #define STOREV(TYPE, p, i, x) JOIN(STOREV_, TYPE)(p, i, x)
+
+/* Two integers of four bits a byte, the lower half first. */
+static inline floatv i4_floatv(JOIN(uchar, LANES_HALF) bytes)
+{
+    const intv x = JOIN(convert_int, LANES)(TWICE(bytes)) >> ((LANE_INDEX & 1) * 4) & 15;
+    return JOIN(convert_float, LANES)((x ^ 8) - 8);
+}
 
 static inline ushortv bf16_bitsv(floatv x)
 {

@@ -2,14 +2,21 @@
 #ifndef CLATTN_CLATTN_H
 #define CLATTN_CLATTN_H
 
+#include "activation.h"
 #include "attention.h"
 #include "context.h"
 #include "dtype.h"
 #include "export.h"
+#include "image.h"
 #include "layout.h"
 #include "matmul.h"
 #include "mha.h"
+#include "kv_append.h"
+#include "merge.h"
+#include "norm.h"
+#include "neighbourhood.h"
 #include "plan.h"
+#include "rope.h"
 #include "softmax.h"
 #include "status.h"
 #include "version.h"

@@ -63,6 +63,15 @@ typedef enum clattn_clblast_mode {
     CLATTN_CLBLAST_FORCE_32BIT = 0x7fffffff
 } clattn_clblast_mode;
 
+/* Whether a plan's kernels are compared with a reference, on the device itself and on a small problem, before the first
+ * plan with them is handed out; binaries in the cache have passed.  A solver that disagrees is refused with the
+ * reason, and the next one asked: drivers do miscompile.  Kernels with a user's snippets cannot be checked. */
+typedef enum clattn_self_check {
+    CLATTN_SELF_CHECK_ON = 0,
+    CLATTN_SELF_CHECK_OFF = 1,
+    CLATTN_SELF_CHECK_FORCE_32BIT = 0x7fffffff
+} clattn_self_check;
+
 /* How to make a context.  Set it up with CLATTN_CONTEXT_PARAMS_INIT (or clattn_context_params_init); zero is
  * the default of every other field.  Strings and arrays are read during the call only, callbacks and their
  * user pointers for as long as the context or a plan of it lives. */
@@ -102,6 +111,8 @@ typedef struct clattn_context_params {
     size_t workspace_limit; /* bytes that the workspace pool may hold; 0: a quarter of the device's memory,
                              * at most 1 GiB.  A plan that wants more can be made, and enqueued with a
                              * workspace that the caller brings; without, enqueue gives OUT_OF_MEMORY */
+    int32_t self_check;     /* clattn_self_check */
+    int32_t reserved;       /* 0 */
 } clattn_context_params;
 
 #define CLATTN_CONTEXT_PARAMS_INIT CLATTN_INIT(clattn_context_params)

@@ -20,11 +20,15 @@ typedef enum clattn_dtype {
     CLATTN_I64 = 7,
     CLATTN_U8 = 8,
     CLATTN_I8 = 9,
+    CLATTN_I4 = 10, /* two to a byte, the even index in its lower half; -8 ... 7; strides and offsets count elements */
     CLATTN_DTYPE_FORCE_32BIT = 0x7fffffff
 } clattn_dtype;
 
-/* Bytes of one element; 0 for CLATTN_DTYPE_NONE and unknown values.  Thread-safe. */
+/* Bytes of one element; 0 for CLATTN_I4, CLATTN_DTYPE_NONE and unknown values.  Thread-safe. */
 CLATTN_API size_t clattn_dtype_size(clattn_dtype dtype);
+
+/* Bits of one element; 0 for CLATTN_DTYPE_NONE and unknown values.  Thread-safe. */
+CLATTN_API size_t clattn_dtype_bits(clattn_dtype dtype);
 
 /* "float32", "bool", …; "none" and "unknown" otherwise.  A static string.  Thread-safe. */
 CLATTN_API const char *clattn_dtype_name(clattn_dtype dtype);

@@ -42,6 +42,7 @@ CLATTN_API clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, si
 typedef enum clattn_binding_kind {
     CLATTN_BINDING_BUFFER = 0, /* cl_mem; a zeroed binding is a NULL buffer: "none" */
     CLATTN_BINDING_SVM = 1,    /* a coarse-grained shared-virtual-memory pointer, OpenCL 2.0 and later */
+    CLATTN_BINDING_IMAGE = 2,  /* an image2d_t, whose cl_mem is `buffer`: clattn_image alone takes it */
     CLATTN_BINDING_FORCE_32BIT = 0x7fffffff
 } clattn_binding_kind;
 
@@ -61,6 +62,9 @@ CLATTN_API clattn_binding clattn_binding_buffer(cl_mem buffer, int64_t offset);
 
 /* A binding to shared virtual memory, `offset` elements in. */
 CLATTN_API clattn_binding clattn_binding_svm(void *pointer, int64_t offset);
+
+/* A binding to an image2d_t, for clattn_image (image.h). */
+CLATTN_API clattn_binding clattn_binding_image(cl_mem image);
 
 CLATTN_END_DECLS
 

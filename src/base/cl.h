@@ -23,6 +23,7 @@
     REQUIRED(clReleaseCommandQueue)        \
     REQUIRED(clGetCommandQueueInfo)        \
     REQUIRED(clCreateBuffer)               \
+    REQUIRED(clEnqueueReadBuffer)          \
     REQUIRED(clReleaseMemObject)           \
     REQUIRED(clGetMemObjectInfo)           \
     REQUIRED(clCreateProgramWithSource)    \
@@ -42,7 +43,9 @@
     REQUIRED(clReleaseEvent)               \
     REQUIRED(clGetEventInfo)               \
     REQUIRED(clFinish)                     \
-    OPTIONAL(clSetKernelArgSVMPointer)
+    OPTIONAL(clSetKernelArgSVMPointer)     \
+    OPTIONAL(clCreateImage)                \
+    OPTIONAL(clGetImageInfo)
 
 struct cl_table {
 #define CL_MEMBER(name) __typeof__(name) *name;

@@ -15,10 +15,16 @@ size_t clattn_dtype_size(clattn_dtype dtype)
     case CLATTN_BOOL:
     case CLATTN_U8:
     case CLATTN_I8: return 1;
+    case CLATTN_I4:
     case CLATTN_DTYPE_NONE:
     case CLATTN_DTYPE_FORCE_32BIT: break;
     }
     return 0;
+}
+
+size_t clattn_dtype_bits(clattn_dtype dtype)
+{
+    return dtype == CLATTN_I4 ? 4 : 8 * clattn_dtype_size(dtype);
 }
 
 const char *clattn_dtype_name(clattn_dtype dtype)
@@ -34,6 +40,7 @@ const char *clattn_dtype_name(clattn_dtype dtype)
     case CLATTN_I64: return "int64";
     case CLATTN_U8: return "uint8";
     case CLATTN_I8: return "int8";
+    case CLATTN_I4: return "int4";
     case CLATTN_DTYPE_FORCE_32BIT: break;
     }
     return "unknown";
@@ -81,6 +88,12 @@ clattn_binding clattn_binding_buffer(cl_mem buffer, int64_t offset)
 clattn_binding clattn_binding_svm(void *pointer, int64_t offset)
 {
     clattn_binding binding = {.kind = CLATTN_BINDING_SVM, .svm = pointer, .offset = offset};
+    return binding;
+}
+
+clattn_binding clattn_binding_image(cl_mem image)
+{
+    clattn_binding binding = {.kind = CLATTN_BINDING_IMAGE, .buffer = image};
     return binding;
 }
 
@@ -160,7 +173,7 @@ static bool nests(const clattn_layout *layout)
 clattn_status layout_check(const clattn_layout *layout, enum layout_use use, const char **reason)
 {
     int64_t lowest, highest;
-    size_t count = 1, bytes, element = clattn_dtype_size((clattn_dtype)layout->dtype);
+    size_t count = 1, bytes, element = divide_up(clattn_dtype_bits((clattn_dtype)layout->dtype), 8);
     if (!element) {
         *reason = "a layout has an unknown dtype";
         return CLATTN_ERROR_INVALID_LAYOUT;

@@ -135,6 +135,16 @@ static uint32_t usable_lanes(const struct capabilities *caps)
     return native >= 16 ? 16 : native >= 8 ? 8 : 4;
 }
 
+/* No query tells.  NVIDIA's compiler gives up to 255, AMD's 256 (512 on some, half of them only as spare
+ * room); Intel's threads have 128 registers of 8 floats, so an item has 128 where 8 share a thread, and 64
+ * where 16 do.  Other GPUs are taken to be as the first two. */
+static uint32_t registers_of(const clattn_device_info *info)
+{
+    if (info->device_class != CLATTN_DEVICE_GPU)
+        return 0;
+    return contains(info->vendor, "Intel") ? 128 : 256;
+}
+
 clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
                                 struct capabilities *caps)
 {
@@ -142,7 +152,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     clattn_device_info *info = &caps->info;
     cl_device_type type;
     cl_device_local_mem_type local_kind;
-    cl_bool unified = CL_FALSE;
+    cl_bool unified = CL_FALSE, images = CL_FALSE;
     cl_command_queue_properties queue = 0;
     cl_device_fp_config fp32 = 0, fp64 = 0;
     cl_uint align_bits = 0;
@@ -182,6 +192,8 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     TRY_VALUE(CL_DEVICE_MEM_BASE_ADDR_ALIGN, align_bits);
     TRY_VALUE(CL_DEVICE_QUEUE_PROPERTIES, queue);
     TRY_VALUE(CL_DEVICE_SINGLE_FP_CONFIG, fp32);
+    if (cl->clGetDeviceInfo(device, CL_DEVICE_IMAGE_SUPPORT, sizeof images, &images, NULL) != CL_SUCCESS)
+        images = CL_FALSE;
     /* These two are answered with an error by some drivers and matter only as hints. */
     if (cl->clGetDeviceInfo(device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) !=
         CL_SUCCESS)
@@ -214,6 +226,8 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     caps->quirks = quirks_of(info);
     caps->lanes = usable_lanes(caps);
     caps->fused = (fp32 & CL_FP_FMA) != 0;
+    caps->registers = registers_of(info);
+    caps->images = images != CL_FALSE && cl->clCreateImage && cl->clGetImageInfo;
     return CLATTN_SUCCESS;
 fail:
     capabilities_clear(caps);

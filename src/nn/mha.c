@@ -5,7 +5,7 @@
 
 #include "base/size.h"
 #include "base/try.h"
-#include "ops/attention_weights.h"
+#include "ops/attention_scores.h"
 #include "ops/matmul.h"
 #include "plan/operator.h"
 

@@ -18,14 +18,46 @@ static inline array4 array4_of(const clattn_layout *layout, int64_t offset)
     return array;
 }
 
+/* Whether arrays of that type hold what kernels compute in float32. */
+static inline bool dtype_is_storage(int32_t dtype)
+{
+    return dtype == CLATTN_F32 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+}
+
+/* The distance from 1 to the next larger number of that type. */
+static inline double storage_epsilon(int32_t dtype)
+{
+    return dtype == CLATTN_F16 ? 0x1p-10 : dtype == CLATTN_BF16 ? 0x1p-7 : 0x1p-23;
+}
+
 /* A storage type as the kernels' macros name it. */
 static inline const char *storage_token(int32_t dtype)
 {
     switch (dtype) {
     case CLATTN_F16: return "F16";
     case CLATTN_BF16: return "BF16";
+    case CLATTN_F64: return "F64";
+    case CLATTN_I8: return "I8";
+    case CLATTN_I4: return "I4";
+    case CLATTN_I32: return "I32";
+    case CLATTN_I64: return "I64";
     case CLATTN_BOOL: return "BOOL";
     default: return "F32";
+    }
+}
+
+/* The OpenCL C type of an element. */
+static inline const char *element_token(int32_t dtype)
+{
+    switch (dtype) {
+    case CLATTN_F16: return "half";
+    case CLATTN_BF16: return "ushort";
+    case CLATTN_I8: return "char";
+    case CLATTN_BOOL:
+    case CLATTN_U8: return "uchar";
+    case CLATTN_I32: return "int";
+    case CLATTN_I64: return "long";
+    default: return "float";
     }
 }
 

@@ -3,27 +3,42 @@
 #include "ops/attention.h"
 #include "program/defines.h"
 
-#define MAX_SIZE 256
+#define MAX_SIZE 512
 
-/* `vectors` of queries an item, and `step` keys or output columns of a register tile. */
+/* `vectors` of queries an item, `step` keys or output columns of a register tile, `tile` keys for each rescaling. */
 struct geometry {
-    size_t lanes, vectors, step;
+    size_t lanes, vectors, step, tile;
+    bool grouped; /* all query heads of a key head are rows of one block */
 };
 
-#define KEY_TILE 96 /* 48 to 192 tie; a multiple of every step */
+/* Rows that a head, or with `grouped` a key head, has at the most. */
+static size_t rows_of(const struct geometry *g, const struct attention_problem *problem)
+{
+    return problem->query_length * (g->grouped ? problem->heads / problem->kv_heads : 1);
+}
 
 /* Measured on Zen 4 (docs/performance.md): 4 vectors x 6 for long sequences; for short ones, and where four
- * would leave compute units idle, a single vector, whose register tile is then 8 deep. */
+ * would leave compute units idle, a single vector, whose register tile is then 8 deep.  48 to 192 keys a tile tie; it
+ * is a multiple of every step.  Large heads get fewer queries and keys, so that a block stays within 256 KiB. */
 static struct geometry geometry_of(const clattn_context *context, const struct attention_problem *problem)
 {
     const struct capabilities *caps = &context->device.caps;
-    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
-        return (struct geometry){4, 1, 2};
-    struct geometry g = {caps->lanes, caps->lanes == 16 ? 4 : 2, 6};
-    size_t blocks = problem->batch * problem->heads * divide_up(problem->query_length, g.lanes * g.vectors);
-    if (problem->query_length < 32 * caps->lanes || blocks < 4 * (size_t)caps->info.compute_units) {
+    bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), large = problem->d_k + problem->d_v > 512;
+    size_t lanes = small ? 4 : caps->lanes;
+    struct geometry g = {lanes, lanes == 16 ? 4 : 2, 6, large ? 48 : 96, false};
+    g.grouped = problem->heads > problem->kv_heads && problem->query_length < 8 * lanes;
+    if (small) {
         g.vectors = 1;
-        g.step = caps->lanes == 16 ? 8 : 6;
+        g.step = 2;
+        return g;
+    }
+    size_t rows = rows_of(&g, problem);
+    size_t blocks = problem->batch * (g.grouped ? problem->kv_heads : problem->heads) * divide_up(rows, lanes * g.vectors);
+    if (rows < 32 * lanes || blocks < 4 * (size_t)caps->info.compute_units) {
+        g.vectors = 1;
+        g.step = lanes == 16 ? 8 : 6;
+    } else if (large && g.vectors > 2) {
+        g.vectors = 2;
     }
     return g;
 }
@@ -31,21 +46,45 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
 /* At the most; attention_cpu.cl's loops, nothing unrolled but the register tile. */
 static double iterations(const struct geometry *g, const struct attention_problem *problem)
 {
+    const clattn_attention_desc *desc = &problem->desc;
     double sizes = (double)(problem->d_k + problem->d_v), step = (double)g->step, lanes = (double)g->lanes;
-    return (double)problem->key_length * (sizes / step + sizes / lanes + 10) + 8 * sizes * (double)g->vectors;
+    double key = sizes / step + sizes / lanes + 10, rows = lanes * (double)g->vectors;
+    if (desc->score == CLATTN_SCORE_ADDITIVE)
+        key += (double)problem->d_k;
+    if (*problem->score_mod || *problem->mask_mod)
+        key += rows;
+    if (problem->has[ATTENTION_MASK])
+        key += rows;
+    if (desc->dropout > 0)
+        key += 12;
+    return (double)problem->key_length * key + 8 * sizes * (double)g->vectors + 4 * rows;
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
     const struct attention_problem *problem = data;
+    if (problem->is_double)
+        return "float64 is the generic solver's";
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
-        return "a head size is above 256";
+        return "a head size is above 512";
     struct geometry g = geometry_of(context, problem);
     if (!capabilities_allow_loops(&context->device.caps, iterations(&g, problem)))
         return LOOPS_REASON;
     if (!forced && !capabilities_on_cpu(&context->device.caps))
         return "the device is no CPU";
     return NULL;
+}
+
+/* A block's rows are those of all query heads of a key head that the launch has. */
+static void grouped_blocks(const struct attention_plan *plan, const attention_args *a, size_t groups[3])
+{
+    size_t group = plan->problem.heads / plan->problem.kv_heads;
+    size_t first = (size_t)a->first_head / group;
+    size_t last = ((size_t)a->first_head + (size_t)a->launch_heads - 1) / group;
+    size_t heads = size_min(group, (size_t)a->launch_heads);
+    groups[0] = divide_up((size_t)a->launch_queries * heads, plan->rows_per_group);
+    groups[1] = last - first + 1;
+    groups[2] = (size_t)a->batch;
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -60,11 +99,20 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
     define_int(&options, "KEY_STEP", (long long)g.step);
     define_int(&options, "COLUMN_STEP", (long long)g.step);
-    define_int(&options, "KEY_TILE", KEY_TILE);
+    define_int(&options, "KEY_TILE", (long long)g.tile);
+    define_int(&options, "GROUPED", g.grouped);
     define_int(&options, "UNIT_STRIDE",
                problem->desc.key.stride[3] == 1 && problem->desc.value.stride[3] == 1);
-    plan->queries_per_group = g.vectors * g.lanes;
-    plan->groups = attention_groups_by_queries;
+    plan->rows_per_group = g.vectors * g.lanes;
+    plan->queries_per_group = plan->rows_per_group;
+    plan->groups = g.grouped ? grouped_blocks : attention_groups_by_queries;
+    if (g.grouped)
+        plan->queries_per_group = size_max(1, plan->rows_per_group / (problem->heads / problem->kv_heads));
+    plan->efficiency = problem->desc.score == CLATTN_SCORE_ADDITIVE         ? 0.02
+                       : *problem->score_mod || *problem->mask_mod          ? 0.05
+                       : problem->desc.dropout > 0 || g.vectors == 1        ? 0.2
+                                                                            : 0.4;
+    plan->splits = attention_splits(plan);
     return attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
 }
 

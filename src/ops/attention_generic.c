@@ -3,11 +3,13 @@
 #include "ops/attention.h"
 #include "program/defines.h"
 
-/* Output columns of a work-item: many on a CPU, where each chunk computes the scores anew. */
+/* Output columns of a work-item: many on a CPU, where each chunk computes the scores anew; few where an item has
+ * few registers: on Intel's dg2 16 spill with ALiBi and lengths, and 8 let twice the items share a thread. */
 static size_t chunk_of(const struct capabilities *caps, const struct attention_problem *problem)
 {
     bool wide = capabilities_on_cpu(caps) && !(caps->quirks & QUIRK_LOOPS_STOP);
-    return size_min(problem->d_v, wide ? 64 : 16);
+    bool narrow = caps->registers && caps->registers < 256;
+    return size_min(problem->d_v, wide ? 64 : narrow ? 8 : 16);
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
@@ -15,17 +17,20 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     const struct attention_problem *problem = data;
     double chunk = (double)chunk_of(&context->device.caps, problem);
     double each = (double)problem->d_k / 2 + 2 * chunk + 2;
+    const char *reason = attention_refuse(&context->device.caps, problem);
     (void)forced;
+    if (reason)
+        return reason;
     if (!capabilities_allow_loops(&context->device.caps, (double)problem->key_length * each + 4 * chunk))
         return LOOPS_REASON;
     return NULL;
 }
 
-static void groups(const struct attention_plan *plan, size_t batch, size_t query_length, size_t count[3])
+static void groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t count[3])
 {
     count[0] = divide_up(plan->problem.d_v, plan->column_chunk);
-    count[1] = divide_up(query_length, plan->queries_per_group);
-    count[2] = batch * plan->problem.heads;
+    count[1] = divide_up((size_t)kernel_args->launch_queries, plan->queries_per_group);
+    count[2] = (size_t)kernel_args->batch * (size_t)kernel_args->launch_heads;
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -39,6 +44,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->column_chunk = chunk_of(&base->context->device.caps, &plan->problem);
     plan->queries_per_group = items;
     plan->groups = groups;
+    plan->efficiency = 0.01;
     attention_defines(&plan->problem, &base->context->device.caps, &options);
     define_int(&options, "D_V_CHUNK", (long long)plan->column_chunk);
     return attention_add_kernel(plan, "attention_generic.cl", "attention_generic", &options, local);

@@ -7,14 +7,6 @@
 #include "base/try.h"
 #include "ops/arrays.h"
 #include "ops/attention.h"
-#include "program/defines.h"
-
-_Static_assert(sizeof(array4) == 40, "array4 has padding");
-_Static_assert(sizeof(attention_args) == 7 * 40 + 8 + 8 * 4, "attention_args has padding");
-
-/* The scales for which a kernel may keep raw scores: positive, and far from over- and underflow. */
-#define PLAIN_SCALE_MIN 1e-30f
-#define PLAIN_SCALE_MAX 1e30f
 
 void clattn_attention_desc_init(clattn_attention_desc *desc)
 {
@@ -32,125 +24,341 @@ void clattn_attention_args_init(clattn_attention_args *args)
     }
 }
 
+#define DESC(field) offsetof(clattn_attention_desc, field)
+const size_t attention_layout_offset[ATTENTION_ARRAYS] = {
+    DESC(mask),          DESC(bias),        DESC(alibi),     DESC(sinks),        DESC(vector),
+    DESC(query_lengths), DESC(key_lengths), DESC(positions), DESC(query_starts), DESC(key_starts),
+    DESC(block_table),   DESC(key_scale),   DESC(value_scale), DESC(lse),        DESC(entropy),
+    DESC(scores),
+};
+
+const char *const attention_array_name[ATTENTION_ARRAYS] = {
+    "mask",      "bias",         "alibi",      "sinks",       "vector",    "query_lengths", "key_lengths",
+    "positions", "query_starts", "key_starts", "block_table", "key_scale", "value_scale",   "lse",
+    "entropy",   "scores",
+};
+
 static clattn_status fail(const char **reason, clattn_status status, const char *why)
 {
     *reason = why;
     return status;
 }
 
+#define INVALID(why) return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, why)
+#define LAYOUT(why) return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, why)
+#define UNSUPPORTED(why) return fail(reason, CLATTN_ERROR_UNSUPPORTED, why)
+
+static bool is_flag(int32_t value)
+{
+    return value == 0 || value == 1;
+}
+
 static clattn_status check_enums(const clattn_attention_desc *desc, const char **reason)
 {
     if (desc->direction != CLATTN_FORWARD)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "direction: only CLATTN_FORWARD is known");
-    if (desc->causal != 0 && desc->causal != 1)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "causal is neither 0 nor 1");
+        INVALID("direction: only CLATTN_FORWARD is known");
+    if (!is_flag(desc->causal))
+        INVALID("causal is neither 0 nor 1");
     if (desc->alignment < CLATTN_ALIGN_TOP_LEFT || desc->alignment > CLATTN_ALIGN_EXPLICIT)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unknown alignment");
-    if (desc->scale_mode < CLATTN_SCALE_INVERSE_SQRT || desc->scale_mode > CLATTN_SCALE_EXPLICIT)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unknown scale_mode");
+        INVALID("unknown alignment");
+    if (desc->scale_mode < CLATTN_SCALE_DEFAULT || desc->scale_mode > CLATTN_SCALE_EXPLICIT)
+        INVALID("unknown scale_mode");
     if (desc->scale_mode == CLATTN_SCALE_EXPLICIT && !isfinite(desc->scale))
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "scale is NaN or infinite");
+        INVALID("scale is NaN or infinite");
+    if (desc->score < CLATTN_SCORE_DOT || desc->score > CLATTN_SCORE_ADDITIVE)
+        INVALID("unknown score");
+    if (!(desc->softcap >= 0) || !isfinite(desc->softcap))
+        INVALID("softcap is negative, NaN or infinite");
+    if (!is_flag(desc->windowed))
+        INVALID("windowed is neither 0 nor 1");
+    if (desc->windowed && (desc->window_left < -1 || desc->window_right < -1))
+        INVALID("window_left and window_right are -1 or more");
+    if (desc->cache < CLATTN_CACHE_PLAIN || desc->cache > CLATTN_CACHE_PAGED)
+        INVALID("unknown cache");
+    if (desc->scores_mode < CLATTN_SCORES_RAW || desc->scores_mode > CLATTN_SCORES_PROBABILITIES)
+        INVALID("unknown scores_mode");
+    if (!(desc->dropout >= 0 && desc->dropout < 1))
+        INVALID("dropout is not from 0 to below 1");
+    if (!is_flag(desc->cancellable))
+        INVALID("cancellable is neither 0 nor 1");
     if (desc->reserved != 0)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "reserved is not 0");
+        INVALID("reserved is not 0");
     return CLATTN_SUCCESS;
 }
 
+static bool copy_snippet(char *copy, const char *text)
+{
+    size_t length = text ? strnlen(text, CLATTN_SNIPPET_LIMIT) : 0;
+    if (length >= CLATTN_SNIPPET_LIMIT)
+        return false;
+    if (text)
+        memcpy(copy, text, length);
+    return true;
+}
+
+static clattn_status read_snippets(struct attention_problem *problem, const char **reason)
+{
+    clattn_attention_desc *desc = &problem->desc;
+    bool none = !desc->score_mod && !desc->mask_mod;
+    if (!copy_snippet(problem->score_mod, desc->score_mod) || !copy_snippet(problem->mask_mod, desc->mask_mod))
+        INVALID("score_mod or mask_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
+    if ((desc->score_mod && !*desc->score_mod) || (desc->mask_mod && !*desc->mask_mod))
+        INVALID("score_mod or mask_mod is empty");
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
+        if (desc->user_dtype[i] == CLATTN_DTYPE_NONE)
+            continue;
+        if (none)
+            INVALID("user_dtype without score_mod or mask_mod");
+        if (!clattn_dtype_size((clattn_dtype)desc->user_dtype[i]) || desc->user_dtype[i] == CLATTN_F64)
+            INVALID("user_dtype is unknown, int4 or float64");
+    }
+    desc->score_mod = desc->mask_mod = NULL;
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_layouts(struct attention_problem *problem, const char **reason)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_attention_desc *desc = &problem->desc;
+    clattn_layout *const required[] = {&desc->query, &desc->key, &desc->value, &desc->output};
+    for (size_t i = 0; i < 4; i++) {
+        TRY(layout_check(required[i], required[i] == &desc->output ? LAYOUT_OUTPUT : LAYOUT_INPUT, reason));
+        layout_normalise(required[i]);
+    }
+    for (size_t i = 0; i < ATTENTION_ARRAYS; i++) {
+        clattn_layout *layout = (clattn_layout *)((char *)desc + attention_layout_offset[i]);
+        problem->has[i] = !layout_is_none(layout);
+        if (problem->has[i])
+            TRY(layout_check(layout, i >= ATTENTION_SIDE_ARRAYS ? LAYOUT_OUTPUT : LAYOUT_INPUT, reason));
+        layout_normalise(layout);
+    }
+fail:
+    return status;
+}
+
+static bool is_float(int32_t dtype)
+{
+    return dtype == CLATTN_F32 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+}
+
+static bool is_quantised(int32_t dtype)
+{
+    return dtype == CLATTN_I8 || dtype == CLATTN_I4;
+}
+
+static bool is_integer(int32_t dtype)
+{
+    return dtype == CLATTN_I32 || dtype == CLATTN_I64;
+}
+
+static clattn_status check_dtypes(struct attention_problem *problem, const char **reason)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    const int32_t q = desc->query.dtype, k = desc->key.dtype, v = desc->value.dtype, o = desc->output.dtype;
+    problem->is_double = q == CLATTN_F64;
+    if (problem->is_double ? k != q || v != q || o != q
+                           : !is_float(q) || !is_float(o) || (!is_float(k) && !is_quantised(k)) ||
+                                 (!is_float(v) && !is_quantised(v)))
+        UNSUPPORTED("query, key, value and output are float32, float16 or bfloat16, key and value also int8 or "
+                    "int4, or all four float64");
+    if (problem->has[ATTENTION_KEY_SCALE] != is_quantised(k) ||
+        problem->has[ATTENTION_VALUE_SCALE] != is_quantised(v))
+        INVALID("key_scale and value_scale come with int8 and int4 and with nothing else");
+    return CLATTN_SUCCESS;
+}
+
+/* Batch, heads, lengths and sizes. */
 static clattn_status check_sizes(struct attention_problem *problem, const char **reason)
 {
     const clattn_attention_desc *desc = &problem->desc;
-    const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent,
-                 *o = desc->output.extent;
+    const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent, *o = desc->output.extent;
+    bool paged = desc->cache == CLATTN_CACHE_PAGED;
     if (desc->query.rank != 4 || desc->key.rank != 4 || desc->value.rank != 4 || desc->output.rank != 4)
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "query, key, value and output have 4 dimensions: batch, heads, length, size");
-    if (q[0] != k[0] || q[0] != v[0] || q[0] != o[0])
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "query, key, value and output differ in batch");
+        LAYOUT("query, key, value and output have 4 dimensions: batch, heads, length, size");
+    if (q[0] != o[0] || k[0] != v[0])
+        LAYOUT("query and output, key and value differ in batch");
     if (k[1] != v[1] || q[1] != o[1] || (q[1] && (!k[1] || q[1] % k[1])))
-        return fail(
-            reason, CLATTN_ERROR_INVALID_LAYOUT,
-            "heads: key's and value's are equal, query's and output's are equal and a multiple of them");
+        LAYOUT("heads: key's and value's are equal, query's and output's are equal and a multiple of them");
     if (q[2] != o[2] || k[2] != v[2])
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "length: query and output are equal, key and value are equal");
+        LAYOUT("length: query and output are equal, key and value are equal");
     if (q[3] != k[3] || v[3] != o[3] || !q[3] || !v[3])
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "size: query and key are equal, value and output are equal, and none is 0");
+        LAYOUT("size: query and key are equal, value and output are equal, and none is 0");
     for (int i = 0; i < 4; i++)
         if (q[i] > LENGTH_LIMIT || k[i] > LENGTH_LIMIT || v[i] > LENGTH_LIMIT)
             return fail(reason, CLATTN_ERROR_OVERFLOW, "an extent is above 2^31 - 65537");
-    problem->batch = q[0];
+    problem->packed_queries = problem->has[ATTENTION_QUERY_STARTS];
+    problem->packed_keys = problem->has[ATTENTION_KEY_STARTS];
+    if ((problem->packed_queries && q[0] != 1) || (problem->packed_keys && k[0] != 1))
+        LAYOUT("packed sequences have batch 1");
+    if (problem->packed_keys && paged)
+        INVALID("a paged cache has no key_starts");
+    if (problem->packed_keys && desc->cache == CLATTN_CACHE_RING)
+        INVALID("a ring has no key_starts");
+    if (paged != problem->has[ATTENTION_BLOCK_TABLE])
+        INVALID("block_table comes with CLATTN_CACHE_PAGED and with nothing else");
+    problem->batch = problem->packed_queries ? desc->query_starts.extent[0] - (desc->query_starts.extent[0] > 0)
+                                             : q[0];
     problem->heads = q[1];
     problem->kv_heads = k[1];
-    problem->query_length = q[2];
+    problem->query_length = problem->packed_queries && desc->longest_query ? desc->longest_query : q[2];
+    if (!problem->packed_queries && desc->longest_query)
+        INVALID("longest_query without query_starts");
+    if (problem->query_length > q[2])
+        INVALID("longest_query is above S_q");
     problem->key_length = k[2];
     problem->d_k = q[3];
     problem->d_v = v[3];
+    if (!paged && !problem->packed_keys && k[0] != problem->batch)
+        LAYOUT("query and key differ in batch");
+    if (paged) {
+        if (desc->block_table.rank != 2 || desc->block_table.extent[0] != problem->batch)
+            LAYOUT("block_table is not (batch, blocks)");
+        if (!k[0] || !k[2])
+            LAYOUT("a paged cache without pages");
+        problem->page_size = k[2];
+        if (!size_mul(desc->block_table.extent[1], k[2], &problem->key_length) ||
+            problem->key_length > LENGTH_LIMIT)
+            return fail(reason, CLATTN_ERROR_OVERFLOW, "a paged cache has more than 2^31 - 65537 keys an item");
+    }
     return CLATTN_SUCCESS;
 }
 
-static clattn_status check_mask(struct attention_problem *problem, const char **reason)
+/* A mask or bias: aligned extents and strides. */
+static clattn_status check_mask(const struct attention_problem *problem, const clattn_layout *mask,
+                                size_t mask_extent[4], array4 *strides, const char **reason)
 {
-    const clattn_layout *mask = &problem->desc.mask;
     const size_t whole[3] = {problem->batch, problem->heads, problem->query_length};
     int64_t stride[4];
-    problem->has_mask = !layout_is_none(mask);
-    if (!problem->has_mask)
-        return CLATTN_SUCCESS;
-    if (mask->dtype != CLATTN_BOOL && mask->dtype != CLATTN_F32)
-        return fail(reason, CLATTN_ERROR_UNSUPPORTED, "the mask is neither bool nor float32");
+    if (!is_float(mask->dtype) && !(problem->is_double && mask->dtype == CLATTN_F64) &&
+        (mask->dtype != CLATTN_BOOL || mask == &problem->desc.bias))
+        UNSUPPORTED("a mask is bool, a mask or bias float32, float16, bfloat16, or float64 as all others are");
     if (mask->rank > 4)
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "the mask has more than 4 dimensions");
-    mask_align(mask, 4, problem->mask_extent, stride);
+        LAYOUT("a mask or bias has more than 4 dimensions");
+    mask_align(mask, 4, mask_extent, stride);
     for (int i = 0; i < 3; i++)
-        if (problem->mask_extent[i] != 1 && problem->mask_extent[i] != whole[i])
-            return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                        "mask: batch, heads and queries are each 1 or the query's");
-    if (problem->mask_extent[3] > problem->key_length && problem->mask_extent[3] != 1)
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "the mask covers more keys than there are");
-    problem->mask = (array4){0, stride[0], stride[1], stride[2], stride[3]};
+        if (mask_extent[i] != 1 && mask_extent[i] != whole[i])
+            LAYOUT("mask and bias: batch, heads and queries are each 1 or the query's");
+    if (mask_extent[3] > problem->key_length && mask_extent[3] != 1)
+        LAYOUT("a mask or bias covers more keys than there are");
+    if (problem->desc.cache == CLATTN_CACHE_RING && mask_extent[3] != 1)
+        UNSUPPORTED("a ring takes no mask or bias with more than one key");
+    *strides = (array4){0, stride[0], stride[1], stride[2], stride[3]};
     return CLATTN_SUCCESS;
 }
 
-static clattn_status check_lse(struct attention_problem *problem, const char **reason)
+/* (batch or 1 if packed, heads, S_q) float32. */
+static clattn_status check_row_result(const struct attention_problem *problem, const clattn_layout *layout,
+                                      const char **reason)
 {
-    const clattn_layout *lse = &problem->desc.lse;
-    problem->has_lse = !layout_is_none(lse);
-    if (!problem->has_lse)
-        return CLATTN_SUCCESS;
-    if (lse->dtype != CLATTN_F32)
-        return fail(reason, CLATTN_ERROR_UNSUPPORTED, "the log-sum-exp is not float32");
-    if (lse->rank != 3 || lse->extent[0] != problem->batch || lse->extent[1] != problem->heads ||
-        lse->extent[2] != problem->query_length)
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "lse is not (batch, heads, S_q)");
+    const size_t *q = problem->desc.query.extent;
+    if (layout->dtype != CLATTN_F32)
+        UNSUPPORTED("log-sum-exp and entropy are float32");
+    if (layout->rank != 3 || layout->extent[0] != q[0] || layout->extent[1] != q[1] || layout->extent[2] != q[2])
+        LAYOUT("lse and entropy are (batch, heads, S_q)");
     return CLATTN_SUCCESS;
 }
 
-static clattn_status check_layouts(clattn_attention_desc *desc, const char **reason)
+static clattn_status check_scores(const struct attention_problem *problem, const char **reason)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    const size_t *extent = desc->scores.extent;
+    if (problem->packed_queries || problem->packed_keys || desc->cache == CLATTN_CACHE_RING)
+        UNSUPPORTED("scores are not for packed sequences or a ring");
+    if (!is_float(desc->scores.dtype))
+        UNSUPPORTED("scores are float32, float16 or bfloat16");
+    if (desc->scores.rank != 4 || extent[0] != problem->batch || extent[1] != problem->heads ||
+        extent[2] != problem->query_length || extent[3] != problem->key_length)
+        LAYOUT("scores are (batch, heads, S_q, S_k)");
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_integers(const struct attention_problem *problem, const char **reason)
+{
+    static const enum attention_array arrays[] = {ATTENTION_QUERY_LENGTHS, ATTENTION_KEY_LENGTHS,
+                                                  ATTENTION_POSITIONS, ATTENTION_QUERY_STARTS,
+                                                  ATTENTION_KEY_STARTS};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        const clattn_layout *layout = attention_layout(&problem->desc, arrays[i]);
+        bool starts = arrays[i] == ATTENTION_QUERY_STARTS || arrays[i] == ATTENTION_KEY_STARTS;
+        if (!problem->has[arrays[i]])
+            continue;
+        if (!is_integer(layout->dtype) || layout->rank != 1 || layout->extent[0] != problem->batch + starts)
+            LAYOUT("lengths and positions are (batch), starts (batch + 1), int32 or int64");
+    }
+    if (problem->has[ATTENTION_BLOCK_TABLE] && !is_integer(problem->desc.block_table.dtype))
+        LAYOUT("block_table is int32 or int64");
+    if (problem->has[ATTENTION_POSITIONS] && problem->desc.alignment != CLATTN_ALIGN_EXPLICIT)
+        INVALID("positions without CLATTN_ALIGN_EXPLICIT");
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_scales(const clattn_layout *scale, const clattn_layout *array, const char **reason)
+{
+    if (scale->dtype != CLATTN_F32 && scale->dtype != CLATTN_F16)
+        UNSUPPORTED("key_scale and value_scale are float32 or float16");
+    if (scale->rank != 4 || scale->extent[0] != array->extent[0] || scale->extent[1] != array->extent[1] ||
+        scale->extent[2] != array->extent[2] || !scale->extent[3] || array->extent[3] % scale->extent[3])
+        LAYOUT("key_scale and value_scale are indexed as key and value, with groups that divide the head size");
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_per_head(const struct attention_problem *problem, const char **reason)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    const clattn_layout *alibi = &desc->alibi, *sinks = &desc->sinks, *vector = &desc->vector;
+    if (problem->has[ATTENTION_ALIBI] &&
+        (alibi->dtype != CLATTN_F32 || alibi->rank > 2 || alibi->extent[alibi->rank - 1] != problem->heads ||
+         (alibi->rank == 2 && alibi->extent[0] != 1 && alibi->extent[0] != problem->batch)))
+        LAYOUT("alibi is (heads) or (batch or 1, heads) float32");
+    if (problem->has[ATTENTION_SINKS] &&
+        (sinks->dtype != CLATTN_F32 || sinks->rank != 1 || sinks->extent[0] != problem->heads))
+        LAYOUT("sinks are (heads) float32");
+    if (problem->has[ATTENTION_VECTOR] != (desc->score == CLATTN_SCORE_ADDITIVE))
+        INVALID("vector comes with CLATTN_SCORE_ADDITIVE and with nothing else");
+    if (problem->has[ATTENTION_VECTOR] &&
+        (vector->dtype != CLATTN_F32 || vector->rank != 2 || vector->extent[1] != problem->d_k ||
+         (vector->extent[0] != 1 && vector->extent[0] != problem->heads)))
+        LAYOUT("vector is (heads or 1, d_k) float32");
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_optional(struct attention_problem *problem, const char **reason)
 {
     clattn_status status = CLATTN_SUCCESS;
-    struct {
-        clattn_layout *layout;
-        enum layout_use use;
-        bool optional;
-    } all[] = {
-        {&desc->query, LAYOUT_INPUT, false}, {&desc->key, LAYOUT_INPUT, false},
-        {&desc->value, LAYOUT_INPUT, false}, {&desc->output, LAYOUT_OUTPUT, false},
-        {&desc->mask, LAYOUT_INPUT, true},   {&desc->lse, LAYOUT_OUTPUT, true},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (all[i].optional && layout_is_none(all[i].layout)) {
-            memset(all[i].layout, 0, sizeof *all[i].layout);
-            continue;
-        }
-        TRY(layout_check(all[i].layout, all[i].use, reason));
-        layout_normalise(all[i].layout);
-    }
-    if (desc->query.dtype != CLATTN_F32 || desc->key.dtype != CLATTN_F32 || desc->value.dtype != CLATTN_F32 ||
-        desc->output.dtype != CLATTN_F32)
-        return fail(reason, CLATTN_ERROR_UNSUPPORTED,
-                    "query, key, value and output are float32 in this version");
+    const clattn_attention_desc *desc = &problem->desc;
+    TRY(check_integers(problem, reason));
+    TRY(check_per_head(problem, reason));
+    if (problem->has[ATTENTION_MASK])
+        TRY(check_mask(problem, &desc->mask, problem->mask_extent, &problem->mask, reason));
+    if (problem->has[ATTENTION_BIAS])
+        TRY(check_mask(problem, &desc->bias, problem->bias_extent, &problem->bias, reason));
+    if (problem->has[ATTENTION_KEY_SCALE])
+        TRY(check_scales(&desc->key_scale, &desc->key, reason));
+    if (problem->has[ATTENTION_VALUE_SCALE])
+        TRY(check_scales(&desc->value_scale, &desc->value, reason));
+    if (problem->has[ATTENTION_LSE])
+        TRY(check_row_result(problem, &desc->lse, reason));
+    if (problem->has[ATTENTION_ENTROPY])
+        TRY(check_row_result(problem, &desc->entropy, reason));
+    if (problem->has[ATTENTION_SCORES])
+        TRY(check_scores(problem, reason));
 fail:
     return status;
+}
+
+/* What does not count must not tell two equal descriptions apart. */
+static void normalise(struct attention_problem *problem)
+{
+    clattn_attention_desc *desc = &problem->desc;
+    if (desc->scale_mode != CLATTN_SCALE_EXPLICIT)
+        desc->scale = 0;
+    if (!desc->windowed)
+        desc->window_left = desc->window_right = 0;
+    if (!desc->causal && !desc->windowed && !problem->has[ATTENTION_ALIBI] && !*problem->score_mod &&
+        !*problem->mask_mod && !problem->has[ATTENTION_POSITIONS])
+        desc->alignment = CLATTN_ALIGN_TOP_LEFT;
+    if (!problem->has[ATTENTION_SCORES])
+        desc->scores_mode = 0;
 }
 
 clattn_status attention_problem_read(const clattn_attention_desc *desc, struct attention_problem *problem,
@@ -161,137 +369,23 @@ clattn_status attention_problem_read(const clattn_attention_desc *desc, struct a
     *reason = "desc is NULL, or its size is none that clattn_attention_desc ever had";
     TRY(struct_read(&problem->desc, sizeof problem->desc, sizeof problem->desc, desc));
     TRY(check_enums(&problem->desc, reason));
-    TRY(check_layouts(&problem->desc, reason));
+    TRY(read_snippets(problem, reason));
+    TRY(check_layouts(problem, reason));
+    TRY(check_dtypes(problem, reason));
     TRY(check_sizes(problem, reason));
-    TRY(check_mask(problem, reason));
-    TRY(check_lse(problem, reason));
-    problem->scale = problem->desc.scale_mode == CLATTN_SCALE_EXPLICIT
-                         ? problem->desc.scale
-                         : (float)(1.0 / sqrt((double)problem->d_k));
-    /* What does not count must not tell two equal descriptions apart. */
-    if (problem->desc.scale_mode != CLATTN_SCALE_EXPLICIT)
-        problem->desc.scale = 0;
-    if (!problem->desc.causal)
-        problem->desc.alignment = CLATTN_ALIGN_TOP_LEFT;
+    TRY(check_optional(problem, reason));
+    problem->exact_scale = problem->desc.scale_mode == CLATTN_SCALE_EXPLICIT ? (double)problem->desc.scale
+                           : problem->desc.score == CLATTN_SCORE_ADDITIVE    ? 1.0
+                                                                             : 1.0 / sqrt((double)problem->d_k);
+    problem->scale = (float)problem->exact_scale;
+    normalise(problem);
 fail:
     return status;
 }
 
-void attention_defines(const struct attention_problem *problem, const struct capabilities *caps,
-                       struct strbuf *options)
+const char *attention_refuse(const struct capabilities *caps, const struct attention_problem *problem)
 {
-    const clattn_attention_desc *desc = &problem->desc;
-    define_int(options, "D_K", (long long)problem->d_k);
-    define_int(options, "D_V", (long long)problem->d_v);
-    define_token(options, "Q_TYPE", storage_token(desc->query.dtype));
-    define_token(options, "K_TYPE", storage_token(desc->key.dtype));
-    define_token(options, "V_TYPE", storage_token(desc->value.dtype));
-    define_token(options, "O_TYPE", storage_token(desc->output.dtype));
-    define_int(options, "MASK", problem->has_mask);
-    if (problem->has_mask)
-        define_token(options, "MASK_TYPE", storage_token(desc->mask.dtype));
-    define_int(options, "CAUSAL", desc->causal);
-    define_int(options, "LSE", problem->has_lse);
-    /* Keeping raw scores relies on a product that is not rounded before the maximum is subtracted. */
-    define_int(options, "POSITIVE_SCALE",
-               caps->fused && problem->scale >= PLAIN_SCALE_MIN && problem->scale <= PLAIN_SCALE_MAX);
-}
-
-/* Query 0's key position, brought into the range in which it makes a difference to lengths below 2^31. */
-static int64_t position_of(const struct attention_problem *problem, const clattn_attention_args *args)
-{
-    int64_t position = 0;
-    if (problem->desc.alignment == CLATTN_ALIGN_BOTTOM_RIGHT)
-        position = (int64_t)args->key_length - (int64_t)args->query_length;
-    else if (problem->desc.alignment == CLATTN_ALIGN_EXPLICIT)
-        position = args->position;
-    return position < INT32_MIN ? INT32_MIN : position > INT32_MAX ? INT32_MAX : position;
-}
-
-void attention_fill_args(const struct attention_problem *problem, const clattn_attention_args *args,
-                         attention_args *kernel_args)
-{
-    const clattn_attention_desc *desc = &problem->desc;
-    memset(kernel_args, 0, sizeof *kernel_args);
-    kernel_args->query = array4_of(&desc->query, args->query.offset);
-    kernel_args->key = array4_of(&desc->key, args->key.offset);
-    kernel_args->value = array4_of(&desc->value, args->value.offset);
-    kernel_args->output = array4_of(&desc->output, args->output.offset);
-    if (problem->has_mask) {
-        kernel_args->mask = problem->mask;
-        kernel_args->mask.offset = args->mask.offset;
-    }
-    if (problem->has_lse)
-        kernel_args->lse = array4_of(&desc->lse, args->lse.offset);
-    kernel_args->position = position_of(problem, args);
-    kernel_args->batch = (int)args->batch;
-    kernel_args->heads = (int)problem->heads;
-    kernel_args->group = (int)(problem->heads / problem->kv_heads);
-    kernel_args->query_length = (int)args->query_length;
-    kernel_args->key_length = (int)args->key_length;
-    kernel_args->mask_keys = problem->has_mask && problem->mask_extent[3] != 1
-                                 ? (int)size_min(problem->mask_extent[3], args->key_length)
-                                 : (int)args->key_length;
-    kernel_args->scale = problem->scale;
-}
-
-static clattn_status read_lengths(struct report *report, const struct attention_problem *problem,
-                                  clattn_attention_args *args)
-{
-    if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
-    if (!args->explicit_lengths) {
-        args->batch = problem->batch;
-        args->query_length = problem->query_length;
-        args->key_length = problem->key_length;
-    }
-    if (args->batch > problem->batch || args->query_length > problem->query_length ||
-        args->key_length > problem->key_length)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "batch %zu, query length %zu or key length %zu is above the plan's %zu, %zu, %zu",
-                            args->batch, args->query_length, args->key_length, problem->batch,
-                            problem->query_length, problem->key_length);
-    return CLATTN_SUCCESS;
-}
-
-clattn_status attention_args_read(clattn_context *context, const struct attention_problem *problem,
-                                  const clattn_attention_args *given, clattn_attention_args *args)
-{
-    clattn_status status;
-    const clattn_attention_desc *desc = &problem->desc;
-    status = struct_read(args, sizeof *args, sizeof *args, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(&context->device.report, status,
-                            "args is NULL, or its size is none that "
-                            "clattn_attention_args ever had");
-    TRY(read_lengths(&context->device.report, problem, args));
-    if (!problem->has_mask)
-        TRY(binding_absent(context, &args->mask, "mask"));
-    if (!problem->has_lse)
-        TRY(binding_absent(context, &args->lse, "lse"));
-    if (!args->batch || !problem->heads || !args->query_length)
-        return CLATTN_SUCCESS;
-    const size_t q[4] = {args->batch, problem->heads, args->query_length, problem->d_k};
-    const size_t k[4] = {args->batch, problem->kv_heads, args->key_length, problem->d_k};
-    const size_t v[4] = {args->batch, problem->kv_heads, args->key_length, problem->d_v};
-    const size_t o[4] = {args->batch, problem->heads, args->query_length, problem->d_v};
-    TRY(binding_check(context, &args->query, &desc->query, q, BINDING_READ, "query"));
-    TRY(binding_check(context, &args->key, &desc->key, k, BINDING_READ, "key"));
-    TRY(binding_check(context, &args->value, &desc->value, v, BINDING_READ, "value"));
-    TRY(binding_check(context, &args->output, &desc->output, o, BINDING_WRITE, "output"));
-    if (problem->has_lse)
-        TRY(binding_check(context, &args->lse, &desc->lse, o, BINDING_WRITE, "lse"));
-    if (problem->has_mask) {
-        clattn_layout mask = {
-            .dtype = desc->mask.dtype,
-            .rank = 4,
-            .stride = {problem->mask.batch, problem->mask.head, problem->mask.row, problem->mask.col}};
-        const size_t extent[4] = {
-            args->batch, problem->heads, args->query_length,
-            problem->mask_extent[3] == 1 ? 1 : size_min(problem->mask_extent[3], args->key_length)};
-        TRY(binding_check(context, &args->mask, &mask, extent, BINDING_READ, "mask"));
-    }
-fail:
-    return status;
+    if (problem->is_double && !caps->info.has_fp64)
+        return "the device has no float64";
+    return NULL;
 }

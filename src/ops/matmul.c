@@ -30,6 +30,7 @@ static const struct operator_class matmul_class = {
     .read = read_desc,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = matmul_self_check,
 };
 
 clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc,

@@ -23,6 +23,7 @@ struct matmul_plan {
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
     size_t panel;                   /* lanes of a packed panel */
     bool lanes_along_m;             /* a is packed, not b */
+    bool foreign;                   /* by another library's kernels, whose choice differs from size to size */
 };
 
 clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem,
@@ -46,6 +47,9 @@ clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
                                   const clattn_matmul_args *args, const matmul_args *kernel_args);
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
+
+/* Compares the plan's kernels with the reference on a small product (plan_self_check). */
+clattn_status matmul_self_check(clattn_plan *plan);
 
 extern const struct solver matmul_clblast_solver;
 extern const struct solver matmul_cpu_solver;

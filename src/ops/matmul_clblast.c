@@ -226,6 +226,7 @@ static clattn_status prepare(clattn_plan *base)
     }
     plan->tile_columns = local[0];
     plan->launch = launch;
+    plan->foreign = true;
     if (plan->problem.has_bias) {
         matmul_defines(&plan->problem, &options);
         TRY(plan_add_kernel(base, "matmul_bias.cl", &options, "matmul_bias", 2, sizeof(matmul_args), local));

@@ -27,6 +27,7 @@ static const struct operator_class softmax_class = {
     .read = read_desc,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = softmax_self_check,
 };
 
 clattn_status clattn_softmax_supports(clattn_context *context, const clattn_softmax_desc *desc,

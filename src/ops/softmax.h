@@ -41,6 +41,9 @@ void softmax_defines(const struct softmax_problem *problem, struct strbuf *optio
 clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *name, struct strbuf *options,
                                  const size_t local[3]);
 
+/* Compares the plan's kernel with the reference on some rows (plan_self_check). */
+clattn_status softmax_self_check(clattn_plan *plan);
+
 extern const struct solver softmax_cpu_solver;
 extern const struct solver softmax_tile_solver;
 extern const struct solver softmax_generic_solver;

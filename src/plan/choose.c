@@ -46,11 +46,14 @@ static void explain_choice(clattn_plan *plan)
 }
 
 /* Prepares and warms the plan by `solver`; undone on failure. */
-static clattn_status try_solver(clattn_plan *plan, const struct solver *solver)
+static clattn_status try_solver(clattn_plan *plan, const struct solver *solver,
+                                clattn_status (*check)(clattn_plan *plan))
 {
     clattn_status status;
     TRY(solver->prepare(plan));
     TRY(plan_warm(plan));
+    TRY(plan_self_check(plan, check));
+    plan_save(plan);
     plan->solver = solver->name;
     explain_choice(plan);
     return CLATTN_SUCCESS;
@@ -72,7 +75,8 @@ static void explain_failure(clattn_plan *plan, const char *operator_name, const 
 }
 
 clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table,
-                          size_t count, const void *problem, const clattn_plan_options *options)
+                          size_t count, clattn_status (*check)(clattn_plan *plan), const void *problem,
+                          const clattn_plan_options *options)
 {
     clattn_context *context = plan->context;
     struct report *report = &context->device.report;
@@ -97,7 +101,7 @@ clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const st
                 refusal = reason;
             continue;
         }
-        clattn_status status = try_solver(plan, solver);
+        clattn_status status = try_solver(plan, solver, check);
         if (status == CLATTN_SUCCESS)
             continue;
         /* What another solver would meet with too ends it: no host memory, another process. */

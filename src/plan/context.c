@@ -49,7 +49,8 @@ static clattn_status read_params(const clattn_context_params *given, clattn_cont
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
                             "`device` chooses a device, which adopting an OpenCL context has done already");
     if (params->cache_mode < 0 || params->cache_mode > CLATTN_CACHE_ON || params->clblast < 0 ||
-        params->clblast > CLATTN_CLBLAST_PREFER || params->log_level < CLATTN_LOG_NONE ||
+        params->clblast > CLATTN_CLBLAST_PREFER || params->self_check < CLATTN_SELF_CHECK_ON ||
+        params->self_check > CLATTN_SELF_CHECK_OFF || params->reserved || params->log_level < CLATTN_LOG_NONE ||
         params->log_level > CLATTN_LOG_DEBUG || (params->denied_solver_count && !params->denied_solvers))
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
                             "a field of clattn_context_params is out of range");
@@ -175,6 +176,8 @@ static void destroy(clattn_context *context, enum stage reached)
         workspace_pool_clear(&context->workspaces);
     if (reached >= STAGE_LOCK)
         mtx_destroy(&context->warm_lock);
+    if (context->warm_image)
+        cl->clReleaseMemObject(context->warm_image);
     if (context->warm_buffer)
         cl->clReleaseMemObject(context->warm_buffer);
     if (context->warm_queue)
@@ -320,6 +323,21 @@ clattn_status context_warm_objects(clattn_context *context)
             cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE, WARM_BYTES, NULL, &code);
         if (!context->warm_buffer)
             return report_opencl(&context->device.report, "clCreateBuffer", code);
+    }
+    return CLATTN_SUCCESS;
+}
+
+/* One pixel of a format that every device with images has. */
+clattn_status context_warm_image(clattn_context *context)
+{
+    const cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
+    const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 1, .image_height = 1};
+    cl_int code;
+    if (!context->warm_image) {
+        context->warm_image = context->device.cl.clCreateImage(context->device.context, CL_MEM_READ_WRITE,
+                                                               &format, &desc, NULL, &code);
+        if (!context->warm_image)
+            return report_opencl(&context->device.report, "clCreateImage", code);
     }
     return CLATTN_SUCCESS;
 }

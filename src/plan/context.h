@@ -17,9 +17,10 @@ struct clattn_context {
     struct program_cache programs;
     struct plan_cache plans; /* released with the application's reference: its plans hold references too */
     struct workspace_pool workspaces;
-    mtx_t warm_lock;             /* over the two objects below, made at the first plan */
+    mtx_t warm_lock;             /* over the objects below, made at the first plan */
     cl_command_queue warm_queue; /* the private queue that runs kernels once */
     cl_mem warm_buffer;          /* what their pointer arguments point to */
+    cl_mem warm_image;           /* and what their images are, made for the first kernel that has any */
     char **denied;               /* solvers that no plan may choose */
     size_t denied_count;
     clattn_clblast_mode clblast;
@@ -39,5 +40,8 @@ bool context_denies(const clattn_context *context, const char *operator_name, co
 /* The private queue and dummy buffer for running kernels once, made on first use; call with warm_lock held.
  */
 clattn_status context_warm_objects(clattn_context *context);
+
+/* The dummy image, likewise: only for kernels that have images. */
+clattn_status context_warm_image(clattn_context *context);
 
 #endif

@@ -17,14 +17,22 @@ clattn_status binding_absent(clattn_context *context, const clattn_binding *bind
                         "%s: bound, but the plan's description has no layout for it", name);
 }
 
-static clattn_status check_buffer(clattn_context *context, cl_mem buffer, enum binding_access access,
-                                  const char *name, size_t *bytes)
+clattn_status binding_check_memory(clattn_context *context, cl_mem buffer, cl_mem_object_type expected,
+                                   enum binding_access access, const char *name, size_t *bytes)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct report *report = &context->device.report;
     const struct cl_table *cl = &context->device.cl;
     cl_context owner;
     cl_mem_flags flags;
+    cl_mem_object_type type;
+    TRY_CL(report, "clGetMemObjectInfo",
+           cl->clGetMemObjectInfo(buffer, CL_MEM_TYPE, sizeof type, &type, NULL));
+    if (type != expected)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            expected == CL_MEM_OBJECT_BUFFER ? "%s: a buffer is expected, not an image"
+                                                             : "%s: a 2D image is expected",
+                            name);
     TRY_CL(report, "clGetMemObjectInfo",
            cl->clGetMemObjectInfo(buffer, CL_MEM_CONTEXT, sizeof owner, &owner, NULL));
     TRY_CL(report, "clGetMemObjectInfo",
@@ -48,7 +56,7 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
                             const char *name)
 {
     struct report *report = &context->device.report;
-    size_t bytes = 0, element = clattn_dtype_size((clattn_dtype)layout->dtype);
+    size_t bytes = 0, bits = clattn_dtype_bits((clattn_dtype)layout->dtype), elements;
     int64_t lowest, highest;
     if (binding->reserved != 0)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the binding's reserved is not 0",
@@ -59,6 +67,9 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
         if (!context->device.cl.clSetKernelArgSVMPointer || context->device.caps.info.opencl_version < 200)
             return report_error(report, CLATTN_ERROR_UNSUPPORTED,
                                 "%s: the device has no shared virtual memory", name);
+    } else if (binding->kind == CLATTN_BINDING_IMAGE) {
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "%s: an image; clattn_image packs images into buffers", name);
     } else if (binding->kind != CLATTN_BINDING_BUFFER) {
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: unknown binding kind %d", name,
                             (int)binding->kind);
@@ -72,13 +83,15 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
         return report_error(report, CLATTN_ERROR_OVERFLOW, "%s: the offset overflows", name);
     if (binding->kind == CLATTN_BINDING_SVM)
         return CLATTN_SUCCESS;
-    clattn_status status = check_buffer(context, binding->buffer, access, name, &bytes);
+    clattn_status status =
+        binding_check_memory(context, binding->buffer, CL_MEM_OBJECT_BUFFER, access, name, &bytes);
     if (status != CLATTN_SUCCESS)
         return status;
-    if (lowest < 0 || (uint64_t)highest >= bytes / element)
+    elements = bits < 8 ? bytes * (8 / bits) : bytes / (bits / 8);
+    if (lowest < 0 || (uint64_t)highest >= elements)
         return report_error(report, CLATTN_ERROR_BUFFER_TOO_SMALL,
                             "%s: elements %lld to %lld are addressed, the buffer holds %zu", name,
-                            (long long)lowest, (long long)highest, bytes / element);
+                            (long long)lowest, (long long)highest, elements);
     return CLATTN_SUCCESS;
 }
 

@@ -12,6 +12,11 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
                             const clattn_layout *layout, const size_t *extent, enum binding_access access,
                             const char *name);
 
+/* Whether `buffer` is memory of that type, of the plan's OpenCL context, that the device may access so; then
+ * its size. */
+clattn_status binding_check_memory(clattn_context *context, cl_mem buffer, cl_mem_object_type expected,
+                                   enum binding_access access, const char *name, size_t *bytes);
+
 /* How the plan's kernels access what they write. */
 static inline enum binding_access access_of_output(const clattn_plan *plan)
 {

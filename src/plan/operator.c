@@ -51,7 +51,7 @@ static clattn_status make_plan(const struct operator_class *operator, clattn_con
     TRY(plan_new(context, operator->number, operator->plan_bytes, &made));
     memcpy(problem_of(operator, made), problem, operator->problem_bytes);
     TRY(operator->solvers ? plan_choose(made, operator->name, operator->solvers, operator->solver_count,
-                                        problem_of(operator, made), options)
+                                        operator->check, problem_of(operator, made), options)
                           :
                           operator->make(made, options));
     *plan = made;

@@ -15,6 +15,7 @@ struct operator_class {
     const struct solver *const
         *solvers; /* best first; NULL: the operator is made of others, by the two below */
     size_t solver_count;
+    clattn_status (*check)(clattn_plan *plan); /* the solvers' self-check, for plan_self_check; or NULL */
     clattn_status (*supports)(clattn_context *context, const void *problem, const char **reason);
     clattn_status (*make)(clattn_plan *plan, const clattn_plan_options *options);
 };

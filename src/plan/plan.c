@@ -145,7 +145,7 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
     kernel->pointers = pointers;
     kernel->args_bytes = args_bytes;
     memcpy(kernel->local, local, sizeof kernel->local);
-    TRY(program_get(&plan->context->programs, file, text, GRID_SMALL, &kernel->program));
+    TRY(program_get(&plan->context->programs, file, text, &plan->snippets, GRID_SMALL, &kernel->program));
     TRY(program_kernel(&plan->context->programs, kernel->program, name, &kernel->handle));
     TRY(check_resources(device, kernel));
 fail:
@@ -176,7 +176,7 @@ static clattn_status enlarge(clattn_plan *plan, struct plan_kernel *kernel)
     struct program_cache *programs = &plan->context->programs;
     struct program *program = NULL;
     cl_kernel handle;
-    TRY(program_get(programs, kernel->file, kernel->options, GRID_LARGE, &program));
+    TRY(program_get(programs, kernel->file, kernel->options, &plan->snippets, GRID_LARGE, &program));
     TRY(program_kernel(programs, program, kernel->name, &handle));
     plan->context->device.cl.clReleaseKernel(kernel->handle);
     program_release(programs, &kernel->program);
@@ -197,7 +197,8 @@ static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *ke
     const struct cl_table *cl = &context->device.cl;
     for (cl_uint i = 0; i < kernel->pointers; i++)
         TRY_CL(report, "clSetKernelArg",
-               cl->clSetKernelArg(kernel->handle, i, sizeof(cl_mem), &context->warm_buffer));
+               cl->clSetKernelArg(kernel->handle, i, sizeof(cl_mem),
+                                  i < kernel->images ? &context->warm_image : &context->warm_buffer));
     TRY_CL(report, "clSetKernelArg",
            cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, zeros));
     TRY_CL(report, "clEnqueueNDRangeKernel",
@@ -220,6 +221,9 @@ static clattn_status warm_kernels(clattn_plan *plan)
     clattn_context *context = plan->context;
     TRY(context_warm_objects(context));
     for (size_t i = 0; i < plan->kernel_count; i++)
+        if (plan->kernels[i].images)
+            TRY(context_warm_image(context));
+    for (size_t i = 0; i < plan->kernel_count; i++)
         TRY(warm_kernel(plan, &plan->kernels[i]));
     TRY_CL(&context->device.report, "clFinish", context->device.cl.clFinish(context->warm_queue));
 fail:
@@ -237,9 +241,42 @@ clattn_status plan_warm(clattn_plan *plan)
     status = warm_kernels(plan);
     mtx_unlock(&context->warm_lock);
     report_deliver();
-    for (size_t i = 0; i < plan->kernel_count && status == CLATTN_SUCCESS; i++)
-        program_save(&context->programs, plan->kernels[i].program);
 fail:
+    return status;
+}
+
+void plan_save(clattn_plan *plan)
+{
+    for (size_t i = 0; i < plan->kernel_count; i++)
+        program_save(&plan->context->programs, plan->kernels[i].program);
+}
+
+clattn_status plan_self_check(clattn_plan *plan, clattn_status (*check)(clattn_plan *plan))
+{
+    clattn_context *context = plan->context;
+    struct program_cache *programs = &context->programs;
+    bool trusted = true;
+    char message[512];
+    /* A simulator interprets kernels one by one and checks them itself. */
+    if (!check || !programs->checks || (context->device.caps.quirks & QUIRK_SIMULATOR))
+        return CLATTN_SUCCESS;
+    for (size_t i = 0; i < plan->kernel_count; i++) {
+        const char *distrust = program_distrusted(programs, plan->kernels[i].program);
+        if (distrust)
+            return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s", distrust);
+        trusted = trusted && program_trusted(programs, plan->kernels[i].program);
+    }
+    if (trusted)
+        return CLATTN_SUCCESS;
+    clattn_status status = check(plan);
+    if (status == CLATTN_ERROR_UNSUPPORTED)
+        report_copy(&context->device.report, message, sizeof message);
+    for (size_t i = 0; i < plan->kernel_count; i++) {
+        if (status == CLATTN_SUCCESS)
+            program_trust(programs, plan->kernels[i].program);
+        else if (status == CLATTN_ERROR_UNSUPPORTED)
+            program_distrust(programs, plan->kernels[i].program, message);
+    }
     return status;
 }
 

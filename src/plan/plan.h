@@ -11,6 +11,13 @@ enum operator_number {
     OPERATOR_ATTENTION_WEIGHTS,
     OPERATOR_MATMUL,
     OPERATOR_MHA,
+    OPERATOR_IMAGE,
+    OPERATOR_NORM,
+    OPERATOR_MERGE,
+    OPERATOR_NEIGHBOURHOOD,
+    OPERATOR_KV_APPEND,
+    OPERATOR_ROPE,
+    OPERATOR_ACTIVATION,
 };
 
 #define PLAN_KERNELS 4
@@ -24,6 +31,7 @@ struct plan_kernel {
     cl_kernel handle;
     cl_ulong local_bytes, private_bytes; /* that it takes, where the driver tells; otherwise 0 */
     cl_uint pointers;
+    cl_uint images; /* so many of the pointers, the first ones, are images */
     size_t args_bytes;
     size_t local[3];
     size_t widest; /* work-items in the longest dimension of the largest launch; set by the operator */
@@ -41,6 +49,7 @@ struct clattn_plan {
     size_t workspace;    /* bytes */
     bool reads_output;   /* its kernels read the output that they have written */
     const char *solver;
+    struct source_snippets snippets; /* what the user adds to its kernels; the texts are the operator's */
     struct strbuf explain;
     void (*clear)(clattn_plan *plan); /* what the operator added, or NULL */
 };
@@ -61,9 +70,15 @@ void plan_drop_kernels(clattn_plan *plan);
 /* Notes how large the kernel's launches may become, in work-groups. */
 void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3]);
 
-/* Runs each kernel once with nothing to do on the context's private queue, waits, and saves the programs.  No
- * lock may be held. */
+/* Runs each kernel once with nothing to do on the context's private queue and waits.  No lock may be held. */
 clattn_status plan_warm(clattn_plan *plan);
+
+/* Compares the plan's kernels with the reference (`check`: UNSUPPORTED with a message when they disagree), unless
+ * that has been done for its programs on this device, or the context does without.  `check` may be NULL. */
+clattn_status plan_self_check(clattn_plan *plan, clattn_status (*check)(clattn_plan *plan));
+
+/* Saves the plan's programs; after plan_warm and plan_self_check. */
+void plan_save(clattn_plan *plan);
 
 /* If the pool can never lend the plan's workspace, adds that to `explain` and logs it. */
 void plan_explain_workspace(clattn_plan *plan);
@@ -86,7 +101,8 @@ struct solver {
 /* The first solver of the table that takes the problem, prepared and warmed; fills plan->solver and
  * ->explain. */
 clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table,
-                          size_t count, const void *problem, const clattn_plan_options *options);
+                          size_t count, clattn_status (*check)(clattn_plan *plan), const void *problem,
+                          const clattn_plan_options *options);
 
 /* SUCCESS if some solver of the table takes the problem; otherwise UNSUPPORTED and the last one's reason. */
 clattn_status plan_supports(const clattn_context *context, const char *operator_name,

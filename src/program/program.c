@@ -8,7 +8,6 @@
 #include "base/try.h"
 #include "clattn/version.h"
 #include "program/driver.h"
-#include "program/source.h"
 
 #define PROGRAMS_KEPT 256
 
@@ -22,7 +21,8 @@ struct program {
     bool pending; /* being loaded or built, by a thread that holds a reference */
     cl_program handle;
     char *failure; /* the message of a failed build, or NULL */
-    bool saved;
+    bool saved, trusted;
+    char *distrust; /* how a kernel has disagreed with the reference, or NULL */
 };
 
 static clattn_status init_locks(struct program_cache *cache)
@@ -46,13 +46,14 @@ clattn_status program_cache_init(struct program_cache *cache, struct device *dev
     memset(cache, 0, sizeof *cache);
     cache->binaries.folder = -1;
     cache->device = device;
+    cache->checks = params->self_check == CLATTN_SELF_CHECK_ON;
     status = init_locks(cache);
     if (status != CLATTN_SUCCESS)
         return report_error(&device->report, status, "no memory for a lock");
     if (folder) {
         struct strbuf probe = {0};
         cache->kernel_dir = string_copy(folder);
-        status = cache->kernel_dir ? source_expand(&device->report, folder, "inc/args.h", &probe)
+        status = cache->kernel_dir ? source_expand(&device->report, folder, "inc/args.h", NULL, &probe)
                                    : CLATTN_ERROR_OUT_OF_MEMORY;
         strbuf_clear(&probe);
         if (status != CLATTN_SUCCESS)
@@ -70,6 +71,7 @@ static void destroy(struct program_cache *cache, struct program *program)
     if (program->handle)
         cache->device->cl.clReleaseProgram(program->handle);
     free(program->failure);
+    free(program->distrust);
     free(program);
 }
 
@@ -102,9 +104,10 @@ static void hash_text(struct sha256 *hash, const char *text)
 
 /* All that a binary depends on: text, options, device, driver, and this library's version; and what it holds.
  */
-static void make_key(const struct device *device, const char *source, const char *options,
+static void make_key(const struct program_cache *cache, const char *source, const char *options,
                      enum grid_class grid, uint8_t key[SHA256_BYTES])
 {
+    const struct device *device = cache->device;
     const clattn_device_info *info = &device->caps.info;
     struct sha256 hash;
     sha256_init(&hash);
@@ -119,6 +122,8 @@ static void make_key(const struct device *device, const char *source, const char
     sha256_update(&hash, info->uuid, sizeof info->uuid);
     if (grid == GRID_LARGE)
         hash_text(&hash, "large grids");
+    if (!cache->checks)
+        hash_text(&hash, "unchecked");
     sha256_final(&hash, key);
 }
 
@@ -139,6 +144,7 @@ static bool load(struct program_cache *cache, const char *options, struct progra
     }
     mtx_lock(&cache->build);
     program->saved = driver_load(cache->device, binary, bytes, options, &program->handle);
+    program->trusted = program->saved;
     mtx_unlock(&cache->build);
     free(binary);
     if (program->saved) {
@@ -269,20 +275,21 @@ static clattn_status get_locked(struct program_cache *cache, const char *file, c
 }
 
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
-                          enum grid_class grid, struct program **program)
+                          const struct source_snippets *snippets, enum grid_class grid,
+                          struct program **program)
 {
     clattn_status status;
     struct report *report = &cache->device->report;
     struct strbuf source = {0}, all = {0};
     uint8_t key[SHA256_BYTES];
     *program = NULL;
-    TRY(source_expand(report, cache->kernel_dir, file, &source));
+    TRY(source_expand(report, cache->kernel_dir, file, snippets, &source));
     strbuf_printf(&all, "%s%s", program_base_options, options);
     if (all.failed) {
         status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
         goto fail;
     }
-    make_key(cache->device, source.text, all.text, grid, key);
+    make_key(cache, source.text, all.text, grid, key);
     report_hold();
     mtx_lock(&cache->lock);
     status = get_locked(cache, file, source.text, all.text, key, program);
@@ -317,6 +324,41 @@ clattn_status program_kernel(struct program_cache *cache, struct program *progra
         return CLATTN_SUCCESS;
     *kernel = NULL;
     return report_opencl(&cache->device->report, "clCreateKernel", code);
+}
+
+bool program_trusted(struct program_cache *cache, struct program *program)
+{
+    mtx_lock(&cache->lock);
+    bool trusted = program->trusted;
+    mtx_unlock(&cache->lock);
+    return trusted;
+}
+
+void program_trust(struct program_cache *cache, struct program *program)
+{
+    mtx_lock(&cache->lock);
+    program->trusted = true;
+    mtx_unlock(&cache->lock);
+}
+
+void program_distrust(struct program_cache *cache, struct program *program, const char *message)
+{
+    char *copy = string_copy(message);
+    mtx_lock(&cache->lock);
+    if (!program->distrust) {
+        program->distrust = copy;
+        copy = NULL;
+    }
+    mtx_unlock(&cache->lock);
+    free(copy);
+}
+
+const char *program_distrusted(struct program_cache *cache, struct program *program)
+{
+    mtx_lock(&cache->lock);
+    const char *message = program->distrust;
+    mtx_unlock(&cache->lock);
+    return message;
 }
 
 void program_save(struct program_cache *cache, struct program *program)

@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "program/binary_cache.h"
+#include "program/source.h"
 
 /* A built program.  Shared by all plans that use it; immutable but for its reference count. */
 struct program;
@@ -21,6 +22,7 @@ struct program_cache {
     cnd_t made;
     struct device *device;
     char *kernel_dir; /* NULL: the embedded sources */
+    bool checks;      /* programs are saved only when they have agreed with the reference */
     struct binary_cache binaries;
     struct program *first; /* most recently used first */
     size_t count;
@@ -33,16 +35,27 @@ clattn_status program_cache_init(struct program_cache *cache, struct device *dev
                                  const clattn_context_params *params);
 void program_cache_clear(struct program_cache *cache);
 
-/* The program of `file` with `options` (a leading-blank list of -D…): from memory, from the binary cache, or
+/* The program of `file` with `options` (a leading-blank list of -D…) and `snippets` (may be NULL): from memory, from the binary cache, or
  * built.  The caller releases it.  A build that failed, but for want of host memory, is remembered and fails
  * again at once with its log.  No lock may be held.  Returns BUILD, OPENCL, OUT_OF_MEMORY, IO, INTERNAL. */
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
-                          enum grid_class grid, struct program **program);
+                          const struct source_snippets *snippets, enum grid_class grid,
+                          struct program **program);
 void program_release(struct program_cache *cache, struct program **program);
 
 /* A new kernel of the program; the caller releases it. */
 clattn_status program_kernel(struct program_cache *cache, struct program *program, const char *name,
                              cl_kernel *kernel);
+
+/* Whether the program's kernels have agreed with the reference on this device: in this process, or in the one that
+ * saved the binary; program_trust takes note of it. */
+bool program_trusted(struct program_cache *cache, struct program *program);
+void program_trust(struct program_cache *cache, struct program *program);
+
+/* Takes note that they have not, with the message that says how, and returns it for every later plan; NULL: none.
+ * The string lives as long as the program. */
+void program_distrust(struct program_cache *cache, struct program *program, const char *message);
+const char *program_distrusted(struct program_cache *cache, struct program *program);
 
 /* Saves the program's binary unless it came from the cache or was saved before.  Call it when its kernels
  * have run once, in each of its grid classes: PoCL compiles at the first launch, Mali when a kernel is

@@ -14,14 +14,31 @@
 struct expansion {
     struct report *report;
     const char *folder;
+    const struct source_snippets *snippets;
     struct strbuf *text;
     char seen[MAX_INCLUDES][MAX_NAME];
     size_t seen_count;
 };
 
+/* Names without a dot are snippets. */
+static const char *snippet_text(const struct expansion *expansion, const char *name)
+{
+    if (strchr(name, '.'))
+        return NULL;
+    for (size_t i = 0; expansion->snippets && i < SOURCE_SNIPPETS; i++) {
+        const struct source_snippet *snippet = &expansion->snippets->snippet[i];
+        if (snippet->name && !strcmp(snippet->name, name))
+            return snippet->text;
+    }
+    return "";
+}
+
 /* The text of one file; *owned is what to free. */
 static clattn_status find_text(struct expansion *expansion, const char *name, const char **text, char **owned)
 {
+    *text = snippet_text(expansion, name);
+    if (*text)
+        return CLATTN_SUCCESS;
     if (!expansion->folder) {
         for (size_t i = 0; i < embedded_source_count; i++)
             if (!strcmp(embedded_sources[i].name, name)) {
@@ -91,13 +108,14 @@ static clattn_status expand(struct expansion *expansion, const char *name)
     char *owned = NULL;
     char included[MAX_NAME];
     int number = 0;
+    bool is_snippet = !strchr(name, '.');
     TRY(find_text(expansion, name, &text, &owned));
     strbuf_printf(expansion->text, "#line 1 \"%s\"\n", name);
     for (const char *line = text; *line;) {
         const char *newline = strchr(line, '\n');
         size_t length = newline ? (size_t)(newline - line) + 1 : strlen(line);
         number++;
-        if (parse_include(line, length, included)) {
+        if (!is_snippet && parse_include(line, length, included)) {
             TRY(include(expansion, included));
             strbuf_printf(expansion->text, "#line %d \"%s\"\n", number + 1, name);
         } else {
@@ -105,6 +123,7 @@ static clattn_status expand(struct expansion *expansion, const char *name)
         }
         line += length;
     }
+    strbuf_append(expansion->text, "\n", is_snippet);
     if (expansion->text->failed)
         status = report_error(expansion->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for kernel sources");
 fail:
@@ -112,8 +131,9 @@ fail:
     return status;
 }
 
-clattn_status source_expand(struct report *report, const char *folder, const char *name, struct strbuf *text)
+clattn_status source_expand(struct report *report, const char *folder, const char *name,
+                            const struct source_snippets *snippets, struct strbuf *text)
 {
-    struct expansion expansion = {.report = report, .folder = folder, .text = text};
+    struct expansion expansion = {.report = report, .folder = folder, .snippets = snippets, .text = text};
     return expand(&expansion, name);
 }

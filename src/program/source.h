@@ -16,11 +16,26 @@ struct embedded_source {
 extern const struct embedded_source embedded_sources[];
 extern const size_t embedded_source_count;
 
+/* A text that stands in for `#include "name"`: the user's part of a kernel. */
+struct source_snippet {
+    const char *name;
+    const char *text;
+};
+
+#define SOURCE_SNIPPETS 2
+
+/* The snippets of one program; entries without a name are none. */
+struct source_snippets {
+    struct source_snippet snippet[SOURCE_SNIPPETS];
+};
+
 /* Appends file `name` with every `#include "x"` replaced by that file's text the first time, and by nothing
  * from then on; `#line` directives keep the compiler's messages true.  `folder` NULL: the embedded files.
+ * `snippets` may be NULL; a snippet that no program has is included as nothing.
  * OpenCL's own include path (-I) is not used: platforms disagree about quoting, and a digest must see all
  * text. Returns IO (a file of the folder is missing or unreadable), INTERNAL (an embedded one is, or more
  * than 32 files are included), OUT_OF_MEMORY. */
-clattn_status source_expand(struct report *report, const char *folder, const char *name, struct strbuf *text);
+clattn_status source_expand(struct report *report, const char *folder, const char *name,
+                            const struct source_snippets *snippets, struct strbuf *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* Double-precision references of the operators, on the host and without OpenCL, for self-checks on a
+/* Double-precision references of the operators but attention (attention_reference.h), on the host and without OpenCL, for self-checks on a
  * device and for the command's --verify.  They are written to be read, not to be fast.
  *
  * Every function computes one row, so that a caller may check all rows or a sample of them; outputs are
@@ -25,27 +25,6 @@ typedef struct ref_view {
     int64_t batch, head, row, col;
 } ref_view;
 
-typedef struct ref_attention_problem {
-    int64_t batch, heads, group;          /* query heads, and how many of them share a key/value head */
-    int64_t query_length, key_length, d_k, d_v;
-    ref_view query, key, value;
-    ref_mask_kind mask_kind;
-    const void *mask;
-    int64_t mask_batch, mask_head, mask_row, mask_col;
-    int64_t mask_keys;                    /* keys from here on are not attended, where there is a mask */
-    bool causal;                          /* query i attends key j when j <= i + position */
-    int64_t position;
-    float scale;
-} ref_attention_problem;
-
-/* One query's attention: output[d_v] and, unless NULL, magnitude[d_v] (sum of p_j * |v_j|) and *lse
- * (natural logarithm; -inf where nothing is attended, and then the output is 0).  weights[key_length] is
- * needed as room and holds the probabilities afterwards. */
-void ref_attention_row(const ref_attention_problem *p, int64_t b, int64_t h, int64_t i, double *output,
-                       double *magnitude, double *lse, double *weights);
-void ref_attention_naive_row(const ref_attention_problem *p, int64_t b, int64_t h, int64_t i, float *output,
-                             float *lse, float *weights);
-
 typedef struct ref_softmax_problem {
     int64_t extent[4], columns;           /* rows = product of the extents, the last one fastest */
     const float *x;
@@ -71,5 +50,34 @@ typedef struct ref_matmul_problem {
 /* Row i of C = A B + bias: c[n] and, unless NULL, magnitude[n] (sum of |a| * |b|, and |bias|). */
 void ref_matmul_row(const ref_matmul_problem *p, int64_t batch, int64_t i, double *c, double *magnitude);
 void ref_matmul_naive_row(const ref_matmul_problem *p, int64_t batch, int64_t i, float *c);
+
+typedef struct ref_norm_problem {
+    int64_t extent[5], axes;              /* the last `axes` dimensions are normalised together */
+    bool rms;
+    double epsilon;
+    const float *x, *scale, *bias;        /* scale and bias may be NULL: 1 and 0 */
+    int64_t stride[5], scale_stride[5], bias_stride[5];
+} ref_norm_problem;
+
+/* Row `row` (over the leading dimensions, the last one fastest): y, its elements in the dimensions' order, and unless
+ * NULL magnitude ((|x - mean| + mean |x - mean|) |factor scale| + |bias|), *mean (RMS: 0) and *factor. */
+void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *magnitude, double *mean,
+                  double *factor);
+void ref_norm_naive_row(const ref_norm_problem *p, int64_t row, float *y);
+
+typedef struct ref_rope_problem {
+    int64_t size, rotary;                 /* of a head, and how much of it is rotated */
+    bool interleaved;
+    double base;
+    const float *cosines, *sines;         /* rotary / 2 of each, in place of computed ones; or NULL */
+} ref_rope_problem;
+
+/* One head at one position: y[size] and, unless NULL, magnitude[size] (|x1| + |x2|; of what is copied |x|). */
+void ref_rope_row(const ref_rope_problem *p, const float *x, int64_t position, double *y, double *magnitude);
+
+typedef enum ref_activation { REF_RELU, REF_GELU, REF_GELU_TANH, REF_SWISH } ref_activation;
+
+/* One element; alpha is REF_SWISH's.  Infinities give the limits, where that is 0 without a sign. */
+double ref_activate(ref_activation function, double alpha, double x);
 
 #endif

@@ -8,8 +8,9 @@
 
 /* What one run does, for the rates. */
 typedef struct bench_work {
-    double flops; /* multiplications and additions, as docs and --help say */
-    double bytes; /* every input and output once */
+    double flops;      /* multiplications and additions, as docs and --help say */
+    double bytes;      /* every input and output once */
+    const char *dtype; /* of the result; NULL: float32 */
 } bench_work;
 
 /* Times a job that has just been made with status `made` and reports it; releases the job. */
@@ -19,5 +20,9 @@ int bench_finish(tool_device *device, clattn_status made, tool_job *job, const c
 /* A float32 array of random numbers. */
 int bench_array(host_array *array, const char *name, int32_t rank, const size_t *extent, uint64_t seed,
                 float limit);
+
+/* Begins an attention of these sizes, B,HQ,HKV,SQ,SKV,D,DV, on random numbers: queries and keys up to
+ * `limit`, values up to 1.  Options may then be set; attention_complete is the caller's. */
+int bench_attention_arrays(const size_t shape[7], uint64_t seed, float limit, attention_problem *problem);
 
 #endif

@@ -35,54 +35,6 @@ static int begin(const option_table *table, int argc, char **argv, bench_options
     return status;
 }
 
-int bench_attention(int argc, char **argv)
-{
-    static const option_row rows[] = {
-        SHAPE_ROW(7, "B,HQ,HKV,SQ,SKV,D,DV"),
-        OPTION_ROW_CAUSAL(bench_options),
-        OPTION_ROW_ALIGN(bench_options),
-        COMMON_ROWS,
-    };
-    static const option_table table = {
-        .command = "bench attention",
-        .summary =
-            "Times attention.  Counts 2 B HQ (D + DV) operations for each attended pair of query and key.",
-        .rows = rows,
-    };
-    bench_options options = {0};
-    attention_problem problem = {0};
-    tool_device device = {0};
-    tool_job job = {0};
-    bool go_on;
-    int status = begin(&table, argc, argv, &options, &device, &go_on);
-    if (!go_on)
-        return status;
-
-    const size_t *s = options.shape;
-    problem.causal = options.causal;
-    problem.align = options.align;
-    status = bench_array(&problem.query, "query", 4, (size_t[]){s[0], s[1], s[3], s[5]}, 1, 1.0f);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.key, "key", 4, (size_t[]){s[0], s[2], s[4], s[5]}, 2, 1.0f);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.value, "value", 4, (size_t[]){s[0], s[2], s[4], s[6]}, 3, 1.0f);
-    if (status == TOOL_DONE)
-        status = attention_check(&problem);
-    if (status == TOOL_DONE) {
-        double pairs = attention_pairs(s[3], s[4], options.causal, options.align);
-        double output = 4.0 * (double)s[0] * (double)s[1] * (double)s[3] * (double)s[6];
-        bench_work work = {
-            .flops = 2.0 * (double)s[0] * (double)s[1] * pairs * (double)(s[5] + s[6]),
-            .bytes = bytes_of(&problem.query) + bytes_of(&problem.key) + bytes_of(&problem.value) + output,
-        };
-        clattn_status made = job_attention(&device, &problem, options.solver, &job);
-        status = bench_finish(&device, made, &job, "attention", 7, s, &work, options.repeat, options.json);
-    }
-    attention_release(&problem);
-    device_close(&device);
-    return status;
-}
-
 int bench_matmul(int argc, char **argv)
 {
     static const option_row rows[] = {

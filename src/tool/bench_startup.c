@@ -50,13 +50,9 @@ static int run_child(const startup_options *options)
     tool_job job = {0};
     host_array output = {0};
     const size_t *s = options->shape;
-    int status = bench_array(&problem.query, "query", 4, (size_t[]){s[0], s[1], s[3], s[5]}, 1, 1.0f);
+    int status = bench_attention_arrays(s, 1, 1.0f, &problem);
     if (status == TOOL_DONE)
-        status = bench_array(&problem.key, "key", 4, (size_t[]){s[0], s[2], s[4], s[5]}, 2, 1.0f);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.value, "value", 4, (size_t[]){s[0], s[2], s[4], s[6]}, 3, 1.0f);
-    if (status == TOOL_DONE)
-        status = attention_check(&problem);
+        status = attention_complete(&problem);
     if (status == TOOL_DONE)
         status = host_allocate(CLATTN_F32, 4, (size_t[]){s[0], s[1], s[3], s[6]}, "output", &output);
     if (status != TOOL_DONE)

@@ -9,7 +9,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *help; /* NULL: not built yet */
 } benches[] = {
-    {"attention", bench_attention, "--shape B,HQ,HKV,SQ,SKV,D,DV [--causal]"},
+    {"attention", bench_attention, "--shape B,HQ,HKV,SQ,SKV,D,DV and any option of clattn attention"},
     {"matmul", bench_matmul, "--shape M,N,K [--bias]: (M, K) times the transpose of (N, K)"},
     {"softmax", bench_softmax, "--shape R,C"},
     {"mha", bench_mha, "--shape B,S,D_MODEL,H"},
@@ -71,6 +71,7 @@ int bench_finish(tool_device *device, clattn_status made, tool_job *job, const c
         report_text(&report, "operator", operator_name);
         report_shape(&report, "shape", shape_rank, shape);
         report_device(&report, device, job_solver(job));
+        report_text(&report, "dtype", work->dtype != NULL ? work->dtype : "float32");
         report_timing(&report, &times);
         report_number(&report, "gflops", work->flops / times.min * 1e-9);
         report_number(&report, "gbytes_per_s", work->bytes / times.min * 1e-9);

@@ -21,7 +21,7 @@ int host_load(const char *path, host_array *array)
 
 int host_allocate(int32_t dtype, int32_t rank, const size_t *extent, const char *name, host_array *array)
 {
-    size_t bytes = clattn_dtype_size((clattn_dtype)dtype);
+    size_t bytes = clattn_dtype_bits((clattn_dtype)dtype);
     *array = (host_array){.name = name};
     array->tensor.dtype = dtype;
     array->tensor.rank = rank;
@@ -31,6 +31,7 @@ int host_allocate(int32_t dtype, int32_t rank, const size_t *extent, const char 
             return complain(TOOL_BAD_INPUT, "%s: the size of shape %s overflows", name,
                             shape_of_extents(rank, extent).text);
     }
+    bytes = divide_up(bytes, 8);
     array->tensor.bytes = bytes;
     array->memory = calloc(bytes > 0 ? bytes : 1, 1);
     array->tensor.data = array->memory;
@@ -77,6 +78,12 @@ int host_expect_mask(const host_array *mask, int32_t rank, const size_t *extent)
         return complain(TOOL_BAD_INPUT,
                         "%s: element type %s, expected bool (true = attend) or float32 (added)", mask->name,
                         clattn_dtype_name((clattn_dtype)tensor->dtype));
+    return host_expect_broadcast(mask, rank, extent);
+}
+
+int host_expect_broadcast(const host_array *mask, int32_t rank, const size_t *extent)
+{
+    const clattn_host_tensor *tensor = &mask->tensor;
     if (tensor->rank < 1 || tensor->rank > rank)
         return complain(TOOL_BAD_INPUT, "%s: shape %s has %d dimensions, expected 1 to %d", mask->name,
                         shape_of(tensor).text, (int)tensor->rank, (int)rank);
@@ -111,8 +118,10 @@ shape_text shape_of(const clattn_host_tensor *tensor)
 
 size_t element_count(const clattn_host_tensor *tensor)
 {
-    size_t size = clattn_dtype_size((clattn_dtype)tensor->dtype);
-    return size > 0 ? tensor->bytes / size : 0;
+    size_t count = 1;
+    for (int32_t i = 0; i < tensor->rank; i++)
+        count *= tensor->extent[i];
+    return count;
 }
 
 int host_check_output(const char *path)

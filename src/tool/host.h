@@ -35,6 +35,9 @@ int host_expect_rank(const host_array *array, int32_t rank, const char *shape);
  * extent may also lie between. */
 int host_expect_mask(const host_array *mask, int32_t rank, const size_t *extent);
 
+/* The same for an array whose element type has been looked at. */
+int host_expect_broadcast(const host_array *mask, int32_t rank, const size_t *extent);
+
 /* "(1, 8, 128, 64)" */
 typedef struct shape_text {
     char text[128];

@@ -6,13 +6,16 @@
 #include "problem.h"
 #include "timing.h"
 
-#define JOB_BUFFERS 12
-#define JOB_OUTPUTS 2
+#define JOB_BUFFERS 32
+#define JOB_OUTPUTS 4
 
 typedef struct job_output {
     cl_mem buffer; /* one of the job's */
     size_t bytes;
 } job_output;
+
+struct tool_job;
+typedef clattn_status (*job_enqueue)(const struct tool_job *job, cl_event *event);
 
 /* Zeroed: none.  Release with job_release, before the device is closed. */
 typedef struct tool_job {
@@ -20,8 +23,9 @@ typedef struct tool_job {
     clattn_plan *plan;
     cl_mem buffers[JOB_BUFFERS];
     size_t buffer_count;
-    job_output outputs[JOB_OUTPUTS]; /* the result, then lse or weights */
-    clattn_status (*enqueue)(const struct tool_job *job, cl_event *event);
+    job_output
+        outputs[JOB_OUTPUTS]; /* the result, then the others in the order of attention_result; or weights */
+    job_enqueue enqueue;
     union {
         clattn_attention_args attention;
         clattn_softmax_args softmax;
@@ -29,6 +33,17 @@ typedef struct tool_job {
         clattn_mha_args mha;
     } args;
 } tool_job;
+
+/* What making a job consists of.  Compiling and uploading may take a while: from begin to finish there is
+ * progress to see.  The binders do nothing where `status` is a failure already or the array is absent; finish
+ * releases what is left after a failure, so that a caller may try another solver with the same job. */
+void job_begin(tool_job *job, tool_device *device, job_enqueue enqueue);
+clattn_status job_bind_input(tool_job *job, clattn_status status, const host_array *array,
+                             clattn_binding *binding);
+clattn_status job_bind_output(tool_job *job, clattn_status status, size_t index, const clattn_layout *layout,
+                              clattn_binding *binding);
+clattn_plan_options job_options(const char *solver);
+clattn_status job_finish(tool_job *job, clattn_status status);
 
 /* Upload a checked problem and make its plan, with `solver` (NULL: the best).  After failure the job holds
  * nothing and the device has the message. */

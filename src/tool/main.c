@@ -15,9 +15,11 @@ static const struct {
     const char *help;
 } commands[] = {
     {"devices", cmd_devices, "list OpenCL devices, best first, and why any was passed over"},
-    {"attention", cmd_attention, "scaled dot-product attention of .npy files"},
+    {"attention", cmd_attention, "attention of .npy files, with every variant"},
+    {"explain", cmd_explain, "which solver takes an attention, and why the others do not"},
     {"softmax", cmd_softmax, "softmax over the last dimension of an .npy file"},
     {"mha", cmd_mha, "multi-head attention with weights from a safetensors file"},
+    {"denoise", cmd_denoise, "non-local means of a PNG file, as attention"},
     {"bench", cmd_bench, "time attention, matmul, softmax, mha, or the startup"},
     {"cache", cmd_cache, "show, list or clear the cache of compiled kernels"},
     {"selftest", cmd_selftest, "compare every operator and solver with a reference"},

@@ -1,134 +1,12 @@
 #include "options.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <float.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tool.h"
 
-const char *const option_align_choices[] = {"top-left", "bottom-right", NULL};
-const char *const option_dtype_choices[] = {"f32", "-f16", "-bf16", NULL};
-
-#define COUNT_LIMIT 2147483647u
 #define MAX_ROWS 64
-
-/* Digits and nothing else: no sign, no space, no hexadecimal.  Returns what follows them, or NULL. */
-static const char *parse_count(const char *text, size_t *count)
-{
-    uint64_t value = 0;
-    if (!isdigit((unsigned char)*text))
-        return NULL;
-    for (; isdigit((unsigned char)*text); text++) {
-        value = value * 10 + (uint64_t)(*text - '0');
-        if (value > COUNT_LIMIT)
-            return NULL;
-    }
-    if (value == 0)
-        return NULL;
-    *count = (size_t)value;
-    return text;
-}
-
-static bool parse_sizes(const char *text, size_t count, size_t *sizes)
-{
-    for (size_t i = 0; i < count; i++) {
-        text = parse_count(text, &sizes[i]);
-        if (text == NULL || *text != (i + 1 < count ? ',' : '\0'))
-            return false;
-        text++;
-    }
-    return true;
-}
-
-/* strtod takes hexadecimal, "nan", "inf" and leading space too: none of them is meant here. */
-static bool parse_float(const char *text, float *value)
-{
-    if (*text == '\0' || strspn(text, "+-.0123456789eE") != strlen(text))
-        return false;
-    char *end;
-    errno = 0;
-    double number = strtod(text, &end);
-    if (*end != '\0' || end == text)
-        return false;
-    /* Halfway between FLT_MAX and the next power of two rounds to infinity. */
-    if (!(fabs(number) < (double)FLT_MAX * (1.0 + 0x1p-25)))
-        return false;
-    *value = (float)number;
-    return number == 0.0 ? errno != ERANGE : *value != 0.0f;
-}
-
-static void list_choices(const option_row *row, char *text, size_t bytes)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; row->choices[i] != NULL && used < bytes; i++) {
-        if (row->choices[i][0] != '-')
-            used +=
-                (size_t)snprintf(text + used, bytes - used, "%s%s", used == 0 ? "" : " or ", row->choices[i]);
-    }
-}
-
-static int parse_choice(const option_table *table, const option_row *row, const char *text, int32_t *index)
-{
-    char expected[256];
-    for (int32_t i = 0; row->choices[i] != NULL; i++) {
-        const char *choice = row->choices[i];
-        if (choice[0] != '-' && strcmp(choice, text) == 0) {
-            *index = i;
-            return TOOL_DONE;
-        }
-        if (choice[0] == '-' && strcmp(choice + 1, text) == 0) {
-            list_choices(row, expected, sizeof expected);
-            return complain(TOOL_BAD_INPUT, "%s: %s %s is not supported yet, expected %s", table->command,
-                            row->name, text, expected);
-        }
-    }
-    list_choices(row, expected, sizeof expected);
-    return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected %s", table->command, row->name, text,
-                    expected);
-}
-
-static int store_value(const option_table *table, const option_row *row, const char *text, char *fields)
-{
-    void *field = fields + row->offset;
-    switch (row->kind) {
-    case OPTION_FLAG: *(bool *)field = true; return TOOL_DONE;
-    case OPTION_TEXT:
-        if (*text == '\0')
-            return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name,
-                            row->value);
-        *(const char **)field = text;
-        return TOOL_DONE;
-    case OPTION_FLOAT:
-        if (!parse_float(text, &((option_float *)field)->value))
-            return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected a finite float32 number",
-                            table->command, row->name, text);
-        ((option_float *)field)->given = true;
-        return TOOL_DONE;
-    case OPTION_COUNT: {
-        const char *end = parse_count(text, field);
-        if (end == NULL || *end != '\0')
-            return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected a whole number from 1 to %u",
-                            table->command, row->name, text, COUNT_LIMIT);
-        return TOOL_DONE;
-    }
-    case OPTION_SIZES:
-        if (!parse_sizes(text, row->count, field))
-            return complain(
-                TOOL_BAD_INPUT,
-                "%s: %s '%s' is not valid, expected %s: %zu whole number%s from 1 to %u, separated by commas",
-                table->command, row->name, text, row->value, row->count, row->count == 1 ? "" : "s",
-                COUNT_LIMIT);
-        return TOOL_DONE;
-    case OPTION_CHOICE: return parse_choice(table, row, text, field);
-    case OPTION_LATER: break;
-    }
-    return complain(TOOL_BAD_INPUT, "%s: %s is not supported yet", table->command, row->name);
-}
 
 /* The row whose name is the `length` characters at `name`, or NULL. */
 static const option_row *find_row(const option_table *table, const char *name, size_t length)
@@ -144,6 +22,8 @@ static bool looks_like_value(const option_row *row, const char *text)
 {
     if (row->kind == OPTION_FLOAT)
         return strncmp(text, "--", 2) != 0;
+    if (row->kind == OPTION_LIMITS)
+        return text[0] != '-' || isdigit((unsigned char)text[1]);
     return text[0] != '-' || text[1] == '\0';
 }
 
@@ -158,8 +38,8 @@ static int parse_option(const option_table *table, int argc, char **argv, int *n
         return complain(TOOL_BAD_INPUT, "%s: unknown option '%.*s', see 'clattn %s --help'", table->command,
                         (int)length, argument, table->command);
     if (row->kind == OPTION_LATER)
-        return store_value(table, row, NULL, fields);
-    if (seen[row - table->rows])
+        return option_store(table, row, NULL, fields);
+    if (seen[row - table->rows] && row->kind != OPTION_LIST)
         return complain(TOOL_BAD_INPUT, "%s: %s is given twice", table->command, row->name);
     seen[row - table->rows] = true;
 
@@ -176,7 +56,7 @@ static int parse_option(const option_table *table, int argc, char **argv, int *n
                             row->value);
         value = argv[(*next)++];
     }
-    return store_value(table, row, value, fields);
+    return option_store(table, row, value, fields);
 }
 
 option_outcome options_parse(const option_table *table, int argc, char **argv, void *fields)

@@ -2,7 +2,7 @@
  * row for each option; adding an option is a row and a field.
  *
  * Accepted: `--name VALUE`, `--name=VALUE`, `-x VALUE`; `--` ends the options; names are never abbreviated.
- * Each option may be given once. */
+ * Each option may be given once, but for lists. */
 #ifndef CLATTN_TOOL_OPTIONS_H
 #define CLATTN_TOOL_OPTIONS_H
 
@@ -16,6 +16,9 @@ typedef enum option_kind {
     OPTION_FLOAT,  /* a finite decimal number within float32; an option_float */
     OPTION_COUNT,  /* 1 … 2^31 − 1; a size_t */
     OPTION_SIZES,  /* `count` numbers of 1 … 2^31 − 1 with commas between; as many size_t */
+    OPTION_WHOLE,  /* 0 … 2^64 − 1; an option_whole */
+    OPTION_LIMITS, /* `count` numbers of −1 … 2^31 − 1 with commas between; an option_limits */
+    OPTION_LIST,   /* any text but the empty one, up to OPTION_LIST_LIMIT times; an option_list */
     OPTION_CHOICE, /* one of `choices`; an int32_t: its index */
     OPTION_LATER   /* known, but not built yet: refused */
 } option_kind;
@@ -25,6 +28,22 @@ typedef struct option_float {
     float value;
 } option_float;
 
+typedef struct option_whole {
+    bool given;
+    uint64_t value;
+} option_whole;
+
+typedef struct option_limits {
+    bool given;
+    int64_t value[2]; /* `count` of them */
+} option_limits;
+
+#define OPTION_LIST_LIMIT 8
+typedef struct option_list {
+    size_t count;
+    const char *item[OPTION_LIST_LIMIT]; /* into argv */
+} option_list;
+
 typedef struct option_row {
     const char *name; /* with its dashes */
     option_kind kind;
@@ -32,7 +51,7 @@ typedef struct option_row {
     const char *value; /* the value's name in --help; NULL for a flag */
     const char *help;  /* NULL: not shown */
     bool required;
-    size_t count;               /* OPTION_SIZES */
+    size_t count;               /* OPTION_SIZES, OPTION_LIMITS */
     const char *const *choices; /* OPTION_CHOICE: ended by NULL; a leading '-' marks one not built yet */
 } option_row;
 
@@ -57,6 +76,12 @@ option_outcome options_parse(const option_table *table, int argc, char **argv, v
 
 /* The usage text of one command, on stdout. */
 void options_help(const option_table *table);
+
+/* Reads one option's value into its field of `fields`; complains about a wrong one. */
+int option_store(const option_table *table, const option_row *row, const char *text, void *fields);
+
+/* A finite decimal number that float32 can hold. */
+bool option_parse_float(const char *text, float *value);
 
 /* Rows that several commands share. */
 #define OPTION_ROW_DEVICE(type)                                                                             \

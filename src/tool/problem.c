@@ -1,7 +1,5 @@
 #include "problem.h"
 
-#include <stdio.h>
-
 /* Refuses an array unless dimension `dimension` is `expected`, which `of` explains. */
 static int expect_extent(const host_array *array, int dimension, size_t expected, const char *of)
 {
@@ -9,45 +7,6 @@ static int expect_extent(const host_array *array, int dimension, size_t expected
         return TOOL_DONE;
     return complain(TOOL_BAD_INPUT, "%s: shape %s, dimension %d is %zu, expected %zu: %s", array->name,
                     shape_of(&array->tensor).text, dimension, array->tensor.extent[dimension], expected, of);
-}
-
-static int expect_four(const host_array *array)
-{
-    int status = host_expect_rank(array, 4, "(batch, heads, length, size)");
-    if (status == TOOL_DONE)
-        status = host_expect_dtype(array, CLATTN_F32);
-    if (status == TOOL_DONE && array->tensor.extent[3] == 0)
-        status = complain(TOOL_BAD_INPUT, "%s: shape %s, the last dimension is 0, expected at least 1",
-                          array->name, shape_of(&array->tensor).text);
-    return status;
-}
-
-int attention_check(const attention_problem *problem)
-{
-    const host_array *query = &problem->query, *key = &problem->key, *value = &problem->value;
-    int status = expect_four(query);
-    if (status == TOOL_DONE)
-        status = expect_four(key);
-    if (status == TOOL_DONE)
-        status = expect_four(value);
-    if (status != TOOL_DONE)
-        return status;
-
-    const size_t *q = query->tensor.extent, *k = key->tensor.extent;
-    size_t heads = q[1], kv_heads = k[1];
-    if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0)
-        return complain(TOOL_BAD_INPUT,
-                        "%s: shape %s has %zu key heads, expected a divisor of the query's %zu", key->name,
-                        shape_of(&key->tensor).text, kv_heads, heads);
-    if ((status = expect_extent(key, 0, q[0], "the query's batch")) != TOOL_DONE ||
-        (status = expect_extent(key, 3, q[3], "the query's head size")) != TOOL_DONE ||
-        (status = expect_extent(value, 0, q[0], "the query's batch")) != TOOL_DONE ||
-        (status = expect_extent(value, 1, kv_heads, "the key's heads")) != TOOL_DONE ||
-        (status = expect_extent(value, 2, k[2], "the key's length")) != TOOL_DONE)
-        return status;
-    if (!host_present(&problem->mask))
-        return TOOL_DONE;
-    return host_expect_mask(&problem->mask, 4, (size_t[]){q[0], heads, q[2], k[2]});
 }
 
 int softmax_check(const softmax_problem *problem)
@@ -145,37 +104,6 @@ int mha_check(const mha_problem *problem)
                             (size_t[]){x[0], problem->heads, x[1], mha_key_length(problem)});
 }
 
-void attention_output_extents(const attention_problem *problem, size_t extent[4])
-{
-    for (int i = 0; i < 3; i++)
-        extent[i] = problem->query.tensor.extent[i];
-    extent[3] = problem->value.tensor.extent[3];
-}
-
-double attention_pairs(size_t query_length, size_t key_length, bool causal, int32_t align)
-{
-    if (!causal)
-        return (double)query_length * (double)key_length;
-    double pairs = 0.0;
-    int64_t position = align == CLATTN_ALIGN_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
-    for (int64_t i = 0; i < (int64_t)query_length; i++) {
-        int64_t keys = i + position + 1;
-        if (keys > (int64_t)key_length)
-            keys = (int64_t)key_length;
-        if (keys > 0)
-            pairs += (double)keys;
-    }
-    return pairs;
-}
-
-void attention_release(attention_problem *problem)
-{
-    host_release(&problem->query);
-    host_release(&problem->key);
-    host_release(&problem->value);
-    host_release(&problem->mask);
-}
-
 void softmax_release(softmax_problem *problem)
 {
     host_release(&problem->x);
@@ -195,23 +123,4 @@ void mha_release(mha_problem *problem)
                             &problem->w_k, &problem->w_v,     &problem->b_in, &problem->w_o,  &problem->b_o};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         host_release(arrays[i]);
-}
-
-/* SplitMix64: any seed is as good as another, and no state is shared. */
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-void fill_random(host_array *array, uint64_t seed, float limit)
-{
-    float *data = array->memory;
-    size_t count = element_count(&array->tensor);
-    for (size_t i = 0; i < count; i++) {
-        float unit = (float)(next_random(&seed) >> 40) * 0x1p-23f - 1.0f;
-        data[i] = unit * limit;
-    }
 }

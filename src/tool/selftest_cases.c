@@ -94,40 +94,43 @@ static const struct attention_case {
     {"large scores", 1, 1, 1, 20, 40, 64, 64, false, 0, MASK_NONE, 30.0f, true},
 };
 
+/* What the case asks for, complete. */
+static int make_attention(const struct attention_case *c, attention_problem *problem)
+{
+    const size_t shape[7] = {c->batch, c->heads, c->kv_heads, c->queries, c->keys, c->d_k, c->d_v};
+    int status = bench_attention_arrays(shape, 11, c->limit, problem);
+    problem->desc.causal = c->causal;
+    problem->desc.alignment = c->align;
+    problem->wants[RESULT_LSE] = c->with_lse;
+    if (status == TOOL_DONE)
+        status = make_mask(&problem->input[INPUT_MASK], c->mask, 2, (size_t[]){c->queries, c->keys});
+    return status == TOOL_DONE ? attention_complete(problem) : status;
+}
+
 static void run_attention(tool_device *device, size_t index, const char *solver, const char **name,
                           case_result *result)
 {
     const struct attention_case *c = &attention_cases[index];
-    attention_problem problem = {.causal = c->causal, .align = c->align, .with_lse = c->with_lse};
-    host_array output = {0}, lse = {0};
-    tool_verdict verdict = {0}, lse_verdict = {0};
+    attention_problem problem;
+    host_array results[RESULT_COUNT] = {0};
+    tool_verdict verdicts[RESULT_COUNT] = {0};
     tool_job job = {.device = device};
     *name = c->name;
-    int status = bench_array(&problem.query, "query", 4, (size_t[]){c->batch, c->heads, c->queries, c->d_k},
-                             11, c->limit);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.key, "key", 4, (size_t[]){c->batch, c->kv_heads, c->keys, c->d_k}, 12,
-                             c->limit);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.value, "value", 4, (size_t[]){c->batch, c->kv_heads, c->keys, c->d_v},
-                             13, 1.0f);
-    if (status == TOOL_DONE)
-        status = make_mask(&problem.mask, c->mask, 2, (size_t[]){c->queries, c->keys});
-    if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, 4, (size_t[]){c->batch, c->heads, c->queries, c->d_v}, "output",
-                               &output);
-    if (status == TOOL_DONE && c->with_lse)
-        status = host_allocate(CLATTN_F32, 3, (size_t[]){c->batch, c->heads, c->queries}, "lse", &lse);
+    int status = make_attention(c, &problem);
+    for (attention_result i = RESULT_OUTPUT; i <= RESULT_LSE && status == TOOL_DONE; i++)
+        if (problem.wants[i])
+            status = attention_result_allocate(&problem, i, "result", &results[i]);
     if (status != TOOL_DONE) {
         no_memory(result);
-    } else if (run_job(&job, job_attention(device, &problem, solver, &job), solver, &output, &lse, result)) {
-        if (verify_attention(&problem, output.memory, lse.memory, &verdict, &lse_verdict) != TOOL_DONE)
+    } else if (run_job(&job, job_attention(device, &problem, solver, &job), solver, &results[RESULT_OUTPUT],
+                       &results[RESULT_LSE], result)) {
+        if (verify_attention(&problem, NULL, results, verdicts) != TOOL_DONE)
             no_memory(result);
-        judge(result, &verdict, "output");
-        judge(result, &lse_verdict, "log-sum-exp");
+        judge(result, &verdicts[RESULT_OUTPUT], "output");
+        judge(result, &verdicts[RESULT_LSE], "log-sum-exp");
     }
-    host_release(&output);
-    host_release(&lse);
+    host_release(&results[RESULT_OUTPUT]);
+    host_release(&results[RESULT_LSE]);
     attention_release(&problem);
 }
 

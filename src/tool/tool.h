@@ -25,8 +25,10 @@ void complain_no_more(void);
 /* The commands.  argv[0] is the first argument after the command's name. */
 int cmd_devices(int argc, char **argv);
 int cmd_attention(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
 int cmd_softmax(int argc, char **argv);
 int cmd_mha(int argc, char **argv);
+int cmd_denoise(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);

@@ -11,29 +11,57 @@ bool verdict_holds(const tool_verdict *verdict)
     return verdict->mismatches == 0 && verdict->excess <= 2.0 * verdict->naive_error;
 }
 
-void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude)
+/* Half a unit in the last place of what is stored near `value`. */
+static double rounding(int32_t dtype, double value)
+{
+    int digits = dtype == CLATTN_F16 ? 11 : 8, lowest = dtype == CLATTN_F16 ? -24 : -133, exponent;
+    if (dtype != CLATTN_F16 && dtype != CLATTN_BF16)
+        return 0.0;
+    frexp(value, &exponent);
+    return ldexp(0.5, exponent - digits > lowest ? exponent - digits : lowest);
+}
+
+/* The largest finite number that the type holds, and half a unit. */
+static double overflow_of(int32_t dtype)
+{
+    return dtype == CLATTN_F16 ? 65520.0 : dtype == CLATTN_F64 ? DBL_MAX : FLT_MAX;
+}
+
+void verdict_add_stored(tool_verdict *verdict, int32_t dtype, double result, double reference, double naive,
+                        double magnitude)
 {
     verdict->compared++;
     if (isnan(reference) || isnan(result)) {
         verdict->mismatches += !isnan(reference) || !isnan(result);
         return;
     }
+    /* What does not fit its type is stored as an infinity. */
+    if (isinf(result) && isfinite(reference) && fabs(reference) * (1 + 0x1p-8) >= overflow_of(dtype) &&
+        signbit(result) == signbit(reference))
+        return;
     if (isinf(reference) || isinf(result)) {
-        verdict->mismatches += (double)result != reference;
+        verdict->mismatches += result != reference;
         return;
     }
-    double error = fabs((double)result - reference);
-    double allowance = isfinite(magnitude) ? 8.0 * (double)FLT_EPSILON * magnitude : 0.0;
+    double epsilon = dtype == CLATTN_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+    double error = fabs(result - reference);
+    double allowance = isfinite(magnitude) ? 8.0 * epsilon * magnitude : 0.0;
     verdict->max_error = fmax(verdict->max_error, error);
-    verdict->excess = fmax(verdict->excess, error - allowance);
+    verdict->excess = fmax(verdict->excess, error - allowance - 2.0 * rounding(dtype, reference));
     if (isfinite(naive))
-        verdict->naive_error = fmax(verdict->naive_error, fabs((double)naive - reference));
+        verdict->naive_error =
+            fmax(verdict->naive_error, fabs(naive - reference) * (epsilon / (double)FLT_EPSILON));
 }
 
-void verdict_add_zero(tool_verdict *verdict, float result)
+void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude)
+{
+    verdict_add_stored(verdict, CLATTN_F32, result, reference, naive, magnitude);
+}
+
+void verdict_add_zero(tool_verdict *verdict, double result)
 {
     verdict->compared++;
-    verdict->mismatches += !(result == 0.0f) || signbit(result);
+    verdict->mismatches += !(result == 0.0) || signbit(result);
 }
 
 ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *extent, int64_t *strides,
@@ -62,44 +90,7 @@ int64_t position_of(int32_t align, size_t query_length, size_t key_length)
     return align == CLATTN_ALIGN_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
 }
 
-static ref_view view_of(const host_array *array)
-{
-    const size_t *extent = array->tensor.extent;
-    int64_t row = (int64_t)extent[3], head = row * (int64_t)extent[2];
-    return (ref_view){array->tensor.data, head * (int64_t)extent[1], head, row, 1};
-}
-
-static ref_attention_problem reference_of(const attention_problem *problem)
-{
-    const size_t *q = problem->query.tensor.extent, *k = problem->key.tensor.extent;
-    int64_t strides[4], covered;
-    ref_attention_problem reference = {
-        .batch = (int64_t)q[0],
-        .heads = (int64_t)q[1],
-        .group = k[1] > 0 ? (int64_t)(q[1] / k[1]) : 1,
-        .query_length = (int64_t)q[2],
-        .key_length = (int64_t)k[2],
-        .d_k = (int64_t)q[3],
-        .d_v = (int64_t)problem->value.tensor.extent[3],
-        .query = view_of(&problem->query),
-        .key = view_of(&problem->key),
-        .value = view_of(&problem->value),
-        .mask = problem->mask.tensor.data,
-        .causal = problem->causal,
-        .position = position_of(problem->align, q[2], k[2]),
-        .scale = problem->scale.given ? problem->scale.value : (float)(1.0 / sqrt((double)q[3])),
-    };
-    reference.mask_kind = mask_walk(&problem->mask, 4, (size_t[]){q[0], q[1], q[2], k[2]}, strides, &covered);
-    reference.mask_batch = strides[0];
-    reference.mask_head = strides[1];
-    reference.mask_row = strides[2];
-    reference.mask_col = strides[3];
-    reference.mask_keys = covered;
-    return reference;
-}
-
-/* Room for one row of each kind; `doubles` and `floats` are released by the caller. */
-static int row_room(size_t doubles, size_t floats, double **double_room, float **float_room)
+int row_room(size_t doubles, size_t floats, double **double_room, float **float_room)
 {
     *double_room = calloc(doubles + 1, sizeof **double_room);
     *float_room = calloc(floats + 1, sizeof **float_room);
@@ -108,42 +99,6 @@ static int row_room(size_t doubles, size_t floats, double **double_room, float *
     free(*double_room);
     free(*float_room);
     return complain(TOOL_FAILED, "out of memory for the reference's rows");
-}
-
-int verify_attention(const attention_problem *problem, const float *output, const float *lse,
-                     tool_verdict *verdict, tool_verdict *second)
-{
-    const ref_attention_problem reference = reference_of(problem);
-    size_t keys = (size_t)reference.key_length, d_v = (size_t)reference.d_v;
-    double *exact, row_lse;
-    float *plain, naive_lse;
-    if (row_room(2 * d_v + keys, d_v + keys, &exact, &plain) != TOOL_DONE)
-        return TOOL_FAILED;
-
-    int64_t rows = reference.batch * reference.heads * reference.query_length;
-    progress_begin("verifying");
-    for (int64_t row = 0; row < rows; row++) {
-        int64_t i = row % reference.query_length, bh = row / reference.query_length;
-        int64_t h = bh % reference.heads, b = bh / reference.heads;
-        double *magnitude = exact + d_v;
-        ref_attention_row(&reference, b, h, i, exact, magnitude, &row_lse, magnitude + d_v);
-        ref_attention_naive_row(&reference, b, h, i, plain, &naive_lse, plain + d_v);
-        bool nothing = row_lse == -INFINITY;
-        for (size_t e = 0; e < d_v; e++) {
-            float result = output[(size_t)row * d_v + e];
-            if (nothing)
-                verdict_add_zero(verdict, result);
-            else
-                verdict_add(verdict, result, exact[e], plain[e], magnitude[e]);
-        }
-        if (lse != NULL)
-            verdict_add(second, lse[row], row_lse, naive_lse, 1.0 + fabs(row_lse));
-        progress_show((double)(row + 1) / (double)rows);
-    }
-    progress_end();
-    free(exact);
-    free(plain);
-    return TOOL_DONE;
 }
 
 int verify_softmax(const softmax_problem *problem, const float *output, tool_verdict *verdict)

@@ -24,13 +24,24 @@ bool verdict_holds(const tool_verdict *verdict);
 /* Adds one element. */
 void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude);
 
-/* Adds one element of a row that attends nothing. */
-void verdict_add_zero(tool_verdict *verdict, float result);
+/* The same for a result of an attention, stored as `dtype`: what is stored in 16 bits may differ by two
+ * roundings more; for float64 epsilon is double's, and `naive` is still that of a float32 computation, whose
+ * error is scaled down. */
+void verdict_add_stored(tool_verdict *verdict, int32_t dtype, double result, double reference, double naive,
+                        double magnitude);
 
-/* These compare whole outputs and show progress; `second` belongs to the optional other output (lse, weights:
- * NULL if there is none).  They return TOOL_DONE whatever the verdict, TOOL_FAILED when memory runs out. */
-int verify_attention(const attention_problem *problem, const float *output, const float *lse,
-                     tool_verdict *verdict, tool_verdict *second);
+/* Adds one element of a row that attends nothing. */
+void verdict_add_zero(tool_verdict *verdict, double result);
+
+/* Room for one row of each kind, zeroed; both are released by the caller. */
+int row_room(size_t doubles, size_t floats, double **double_room, float **float_room);
+
+struct tool_job;
+
+/* These compare whole outputs and show progress; `second` belongs to the optional weights (NULL if there are
+ * none). They return TOOL_DONE whatever the verdict, TOOL_FAILED when memory runs out. */
+int verify_attention(const attention_problem *problem, const struct tool_job *job,
+                     const host_array results[RESULT_COUNT], tool_verdict verdicts[RESULT_COUNT]);
 int verify_softmax(const softmax_problem *problem, const float *output, tool_verdict *verdict);
 int verify_matmul(const matmul_problem *problem, const float *output, tool_verdict *verdict);
 int verify_mha(const mha_problem *problem, const float *output, const float *weights, tool_verdict *verdict,

@@ -1,4 +1,4 @@
-/* The accuracy rule for float32. */
+/* The accuracy rule. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,13 +19,31 @@ static double naive_error(size_t count, const double *reference, const double *n
     return worst;
 }
 
-size_t accuracy_find(size_t count, const double *value, const double *reference, const double *naive,
-                     const double *magnitude, double *limit)
+/* Mean of |value − reference|, and in *slack of what float's own rounding explains, over what is finite in both. */
+static double mean_error(const accuracy_rule *rule, size_t count, const double *value, const double *reference,
+                         const double *magnitude, double *slack)
+{
+    double total = 0;
+
+    *slack = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (isfinite(reference[i]) && isfinite(value[i])) {
+            total += fabs(value[i] - reference[i]) / (double)count;
+            *slack += 8 * rule->unit * fmax(magnitude[i], 0) / (double)count;
+        }
+    }
+    return total;
+}
+
+size_t accuracy_find_by(const accuracy_rule *rule, size_t count, const double *value, const double *reference,
+                        const double *naive, const double *magnitude, double *limit)
 {
     double base = 2 * naive_error(count, reference, naive);
+    double roundings = rule->roundings > 0 ? rule->roundings : 1;
 
     for (size_t i = 0; i < count; i++) {
-        double allowed = base + 8 * (double)FLT_EPSILON * magnitude[i];
+        double before = base + 8 * rule->unit * magnitude[i]; /* it is stored */
+        double allowed = before + roundings * storage_rounding(rule->stored, reference[i]);
         bool good;
 
         if (limit) {
@@ -37,6 +55,8 @@ size_t accuracy_find(size_t count, const double *value, const double *reference,
             good = value[i] == reference[i];
         } else if (magnitude[i] == EXACT_ZERO) {
             good = value[i] == 0 && !signbit(value[i]);
+        } else if (isinf(value[i]) && rule->stored != CLATTN_F32) {
+            good = storage_round(rule->stored, reference[i] + copysign(before, value[i])) == value[i];
         } else {
             good = fabs(value[i] - reference[i]) <= allowed; /* false for NaN */
         }
@@ -47,8 +67,47 @@ size_t accuracy_find(size_t count, const double *value, const double *reference,
     return count;
 }
 
+size_t accuracy_find(size_t count, const double *value, const double *reference, const double *naive,
+                     const double *magnitude, double *limit)
+{
+    return accuracy_find_stored(CLATTN_F32, count, value, reference, naive, magnitude, limit);
+}
+
+size_t accuracy_find_stored(clattn_dtype dtype, size_t count, const double *value, const double *reference,
+                            const double *naive, const double *magnitude, double *limit)
+{
+    const accuracy_rule rule = {.stored = dtype, .unit = (double)FLT_EPSILON};
+
+    return accuracy_find_by(&rule, count, value, reference, naive, magnitude, limit);
+}
+
 void accuracy_check(const char *what, int rank, const size_t *extent, const double *value,
                     const double *reference, const double *naive, const double *magnitude)
+{
+    accuracy_check_stored(what, CLATTN_F32, rank, extent, value, reference, naive, magnitude);
+}
+
+void accuracy_check_stored(const char *what, clattn_dtype dtype, int rank, const size_t *extent, const double *value,
+                           const double *reference, const double *naive, const double *magnitude)
+{
+    const accuracy_rule rule = {.stored = dtype, .unit = (double)FLT_EPSILON};
+
+    accuracy_check_by(&rule, what, rank, extent, value, reference, naive, magnitude);
+}
+
+static void check_mean(const accuracy_rule *rule, const char *what, size_t count, const double *value,
+                       const double *reference, const double *naive, const double *magnitude)
+{
+    double slack, own = mean_error(rule, count, value, reference, magnitude, &slack);
+    double other = mean_error(rule, count, naive, reference, magnitude, &slack);
+
+    if (own > rule->mean * other + slack) {
+        fail_msg("%s is off by %.3g on average, the naive computation by %.3g", what, own, other);
+    }
+}
+
+void accuracy_check_by(const accuracy_rule *rule, const char *what, int rank, const size_t *extent,
+                       const double *value, const double *reference, const double *naive, const double *magnitude)
 {
     size_t count = 1;
     double limit = 0;
@@ -57,8 +116,11 @@ void accuracy_check(const char *what, int rank, const size_t *extent, const doub
     for (int d = 0; d < rank; d++) {
         count *= extent[d];
     }
-    size_t bad = accuracy_find(count, value, reference, naive, magnitude, &limit);
+    size_t bad = accuracy_find_by(rule, count, value, reference, naive, magnitude, &limit);
     if (bad == count) {
+        if (rule->mean > 0) {
+            check_mean(rule, what, count, value, reference, naive, magnitude);
+        }
         return;
     }
     for (int d = 0, length = 0; d < rank; d++) {

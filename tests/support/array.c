@@ -9,7 +9,8 @@
 #define GUARD_FRONT 37
 #define GUARD_BACK 41
 
-/* NaNs with a payload to know them by: the one that outputs start with, and the one around inputs. */
+/* NaNs with a payload to know them by: the one that outputs start with, and the one around inputs.  16-bit types have
+ * the upper half of each alone, 64-bit ones both twice. */
 #define POISON_OUTPUT 0x7fc5dead
 #define POISON_INPUT 0x7fc1beef
 
@@ -23,6 +24,7 @@ static void poison(const test_memory *memory)
     uint32_t pattern = is_output(memory) ? POISON_OUTPUT : POISON_INPUT;
     size_t bytes = memory->count * memory->element_size;
 
+    pattern = memory->element_size == 2 ? (pattern >> 16) * 0x10001u : pattern; /* the upper half is a NaN by itself */
     for (size_t i = 0; i < bytes; i++) {
         /* Bytes of a bool array: a mixture of true, false and 0x80 "true". */
         memory->host[i] = memory->element_size == 1 ? (unsigned char)(i * i % 7 < 3 ? 0 : 0x80 | (i & 1))
@@ -39,8 +41,8 @@ test_memory *memory_create(array_role role, clattn_dtype dtype, size_t elements)
 
     assert_non_null(made);
     made->role = role;
-    made->element_size = clattn_dtype_size(dtype);
-    made->count = GUARD_FRONT + elements + GUARD_BACK;
+    made->element_size = dtype == CLATTN_I4 ? 1 : clattn_dtype_size(dtype);
+    made->count = GUARD_FRONT + (dtype == CLATTN_I4 ? elements / 2 + 1 : elements) + GUARD_BACK;
     made->host = malloc(made->count * made->element_size);
     made->original = malloc(made->count * made->element_size);
     made->owned = calloc(made->count, 1);
@@ -68,7 +70,8 @@ void memory_release(test_memory *memory)
 
 test_array array_view(test_memory *memory, size_t first, clattn_layout layout)
 {
-    test_array view = {memory, layout, (int64_t)(GUARD_FRONT + first)};
+    size_t guard = layout.dtype == CLATTN_I4 ? 2 * GUARD_FRONT : GUARD_FRONT;
+    test_array view = {memory, layout, (int64_t)(guard + first)};
     return view;
 }
 
@@ -106,7 +109,7 @@ test_array array_create(array_role role, clattn_dtype dtype, int rank, const siz
     return array_view(memory_create(role, dtype, (size_t)step), (size_t)(first < 0 ? 0 : first), layout);
 }
 
-static size_t element_of(const test_array *array, const size_t *index)
+size_t array_place(const test_array *array, const size_t *index)
 {
     int64_t at = array->offset;
 
@@ -116,8 +119,12 @@ static size_t element_of(const test_array *array, const size_t *index)
     return (size_t)at;
 }
 
-/* Walks index[] through extent[], last dimension fastest; false at the end. */
-static bool next_index(int rank, const size_t *extent, size_t *index)
+size_t array_places(const test_array *array)
+{
+    return array->memory->count * (array->layout.dtype == CLATTN_I4 ? 2 : 1);
+}
+
+bool array_next(int rank, const size_t *extent, size_t *index)
 {
     for (int d = rank - 1; d >= 0; d--) {
         if (++index[d] < extent[d]) {
@@ -145,34 +152,51 @@ void array_own(test_array *array, const size_t *extent)
     memset(array->memory->owned, 0, array->memory->count);
     if (product(array->layout.rank, extent) > 0) {
         do {
-            array->memory->owned[element_of(array, index)] = 1;
-        } while (next_index(array->layout.rank, extent, index));
+            array->memory->owned[array_place(array, index)] = 1;
+        } while (array_next(array->layout.rank, extent, index));
     }
+}
+
+void array_own_element(test_array *array, const size_t *index)
+{
+    array->memory->owned[array_place(array, index)] = 1;
+}
+
+/* int4: the byte of a place, and the half of it. */
+static int get_nibble(const test_memory *memory, size_t at)
+{
+    int bits = at % 2 ? memory->host[at / 2] / 16 : memory->host[at / 2] % 16;
+    return bits < 8 ? bits : bits - 16;
+}
+
+static void set_nibble(test_memory *memory, size_t at, int value)
+{
+    int bits = value < 0 ? value + 16 : value, low = memory->host[at / 2] % 16, high = memory->host[at / 2] / 16;
+    memory->host[at / 2] = (unsigned char)(at % 2 ? bits * 16 + low : high * 16 + bits);
 }
 
 double array_get(const test_array *array, const size_t *index)
 {
-    size_t at = element_of(array, index);
-    float value;
+    size_t at = array_place(array, index);
 
-    assert_true(at < array->memory->count);
-    if (array->layout.dtype == CLATTN_BOOL) {
-        return array->memory->host[at] != 0;
+    assert_true(at < array_places(array));
+    if (array->layout.dtype == CLATTN_I4) {
+        return get_nibble(array->memory, at);
     }
-    memcpy(&value, array->memory->host + at * sizeof value, sizeof value);
-    return value;
+    return storage_get((clattn_dtype)array->layout.dtype, array->memory->host + at * array->memory->element_size);
 }
 
 void array_set(test_array *array, const size_t *index, double value)
 {
-    size_t at = element_of(array, index);
-    float narrow = (float)value;
+    size_t at = array_place(array, index);
 
-    assert_true(at < array->memory->count);
-    if (array->layout.dtype == CLATTN_BOOL) {
+    assert_true(at < array_places(array));
+    if (array->layout.dtype == CLATTN_I4) {
+        set_nibble(array->memory, at, (int)value);
+    } else if (array->layout.dtype == CLATTN_BOOL) {
         array->memory->host[at] = value != 0 ? (unsigned char)(1 + at % 255) : 0; /* anything but 0 is true */
     } else {
-        memcpy(array->memory->host + at * sizeof narrow, &narrow, sizeof narrow);
+        storage_set((clattn_dtype)array->layout.dtype, array->memory->host + at * array->memory->element_size, value);
     }
 }
 
@@ -187,7 +211,7 @@ double *array_dense(const test_array *array, int rank, const size_t *extent)
     assert_true(skip >= 0);
     for (size_t i = 0; i < count; i++) {
         dense[i] = array_get(array, index + skip);
-        next_index(rank, extent, index);
+        array_next(rank, extent, index);
     }
     return dense;
 }
@@ -199,7 +223,7 @@ void array_fill(test_array *array, array_filler fill, void *context)
     if (product(array->layout.rank, array->layout.extent) > 0) {
         do {
             array_set(array, index, fill(context, index));
-        } while (next_index(array->layout.rank, array->layout.extent, index));
+        } while (array_next(array->layout.rank, array->layout.extent, index));
     }
 }
 

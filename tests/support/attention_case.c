@@ -1,88 +1,11 @@
-/* Attention problems: from a table row to arrays and a plan. */
+/* Attention problems: from a table row to a plan. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "attention_case.h"
+#include "attention_arrays.h"
 
 const char *const attention_solvers[ATTENTION_SOLVERS] = {"generic", "cpu", "tile"};
-
-
-typedef struct filler {
-    const attention_case *test;
-    random_stream stream;
-    int which;
-} filler;
-
-static double fill_operand(void *context, const size_t *index)
-{
-    filler *f = context;
-    double unit = random_float(&f->stream, -1, 1);
-
-    if (f->which == VALUE || f->test->fill == FILL_UNIT) {
-        return unit;
-    }
-    if (f->test->fill == FILL_ZERO_QUERY) {
-        return f->which == QUERY ? 0 : unit;
-    }
-    if (f->test->fill == FILL_WILD) {
-        return random_int(&f->stream, -35, 35);
-    }
-    /* FILL_HUGE: 100 * 100 from the first dimension and small integers from the others. */
-    double sign = f->which == QUERY && index[2] % 2 ? -1 : 1;
-    return index[3] == 0 ? sign * 100 : random_int(&f->stream, -1, 1);
-}
-
-/* ---- making the job ---- */
-
-static test_array packed_part(const attention_case *test, test_memory *memory, size_t first_head, size_t heads)
-{
-    size_t width = test->dim.heads + 2 * test->dim.kv_heads;
-    int64_t row = (int64_t)(width * test->dim.d_k);
-    clattn_layout layout = {.dtype = CLATTN_F32, .rank = 4,
-        .extent = {test->dim.batch, heads, test->dim.queries, test->dim.d_k},
-        .stride = {row * (int64_t)test->dim.queries, (int64_t)test->dim.d_k, row, 1}};
-    return array_view(memory, first_head * test->dim.d_k, layout);
-}
-
-static void make_arrays(test_job *job, const attention_case *test, uint64_t salt)
-{
-    size_t batch = test->dim.batch, heads = test->dim.heads, groups = test->dim.kv_heads;
-    size_t queries = test->dim.queries, keys = test->dim.keys;
-    size_t query[4] = {batch, heads, queries, test->dim.d_k};
-    size_t key[4] = {batch, groups, keys, test->dim.d_k};
-    size_t value[4] = {batch, groups, keys, test->dim.d_v};
-    size_t output[4] = {batch, heads, queries, test->dim.d_v};
-    size_t mask[4] = {batch, heads, queries, keys};
-
-    if (test->packed) {
-        size_t width = (heads + 2 * groups) * test->dim.d_k;
-        test_memory *memory = job_keep(job, memory_create(ROLE_INPUT, CLATTN_F32, batch * queries * width));
-
-        job->input[QUERY] = packed_part(test, memory, 0, heads);
-        job->input[KEY] = packed_part(test, memory, heads, groups);
-        job->input[VALUE] = packed_part(test, memory, heads + groups, groups);
-    } else {
-        job->input[QUERY] = job_array(job, ROLE_INPUT, CLATTN_F32, 4, query, test->form.query);
-        job->input[KEY] = job_array(job, ROLE_INPUT, CLATTN_F32, 4, key, test->form.key);
-        job->input[VALUE] = job_array(job, ROLE_INPUT, CLATTN_F32, 4, value, test->form.value);
-    }
-    job->input[MASK] = job_mask(job, test->mask, test->mask_rank ? test->mask_rank : 4,
-                                test->mask_rank ? test->mask_extent : mask, test->form.mask, salt * 8 + MASK);
-    job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, CLATTN_F32, 4, output, test->form.output);
-    if (!test->no_lse) {
-        job->output[LSE] = job_array(job, ROLE_OUTPUT, CLATTN_F32, 3, output, test->form.output);
-    }
-}
-
-static void fill_arrays(test_job *job, const attention_case *test, uint64_t salt)
-{
-    for (int which = QUERY; which <= VALUE; which++) {
-        filler f = {test, random_start(salt * 8 + (uint64_t)which), which};
-
-        array_fill(&job->input[which], fill_operand, &f);
-        array_upload(&job->input[which]);
-    }
-}
 
 static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
                              const cl_event *wait_list, cl_event *event)
@@ -93,71 +16,166 @@ static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uin
 void attention_lengths(const attention_case *test, size_t *batch, size_t *queries, size_t *keys)
 {
     *batch = test->shorter ? test->actual.batch : test->dim.batch;
-    *queries = test->shorter ? test->actual.queries : test->dim.queries;
+    *queries = test->shorter ? test->actual.queries : test->longest ? test->longest : test->dim.queries;
     *keys = test->shorter ? test->actual.keys : test->dim.keys;
 }
 
-bool attention_job(test_job *job, const attention_case *test, const char *solver, uint64_t salt)
+static clattn_attention_desc describe_arrays(const test_job *job)
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    const test_array *input = job->input, *output = job->output;
+
+    desc.query = input[QUERY].layout;
+    desc.key = input[KEY].layout;
+    desc.value = input[VALUE].layout;
+    desc.mask = input[MASK].layout;
+    desc.bias = input[BIAS].layout;
+    desc.alibi = input[ALIBI].layout;
+    desc.sinks = input[SINKS].layout;
+    desc.vector = input[VECTOR].layout;
+    desc.query_lengths = input[QUERY_LENGTHS].layout;
+    desc.key_lengths = input[KEY_LENGTHS].layout;
+    desc.positions = input[POSITIONS].layout;
+    desc.query_starts = input[QUERY_STARTS].layout;
+    desc.key_starts = input[KEY_STARTS].layout;
+    desc.block_table = input[BLOCK_TABLE].layout;
+    desc.key_scale = input[KEY_SCALE].layout;
+    desc.value_scale = input[VALUE_SCALE].layout;
+    desc.output = output[OUTPUT].layout;
+    desc.lse = output[LSE].layout;
+    desc.entropy = output[ENTROPY].layout;
+    desc.scores = output[SCORES].layout;
+    return desc;
+}
+
+static void describe_rules(clattn_attention_desc *desc, const attention_case *test)
+{
+    desc->causal = test->causal;
+    desc->alignment = test->alignment;
+    desc->scale_mode = test->scaled ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
+    desc->scale = test->scale;
+    desc->score = test->additive ? CLATTN_SCORE_ADDITIVE : CLATTN_SCORE_DOT;
+    desc->softcap = test->softcap;
+    desc->windowed = test->windowed;
+    desc->window_left = test->left;
+    desc->window_right = test->right;
+    desc->longest_query = test->longest;
+    desc->cache = test->cache;
+    desc->scores_mode = test->scores ? test->scores - 1 : 0;
+    desc->dropout = test->dropout;
+    desc->max_launch_ms = test->max_launch_ms;
+    desc->cancellable = test->cancellable;
+    if (test->mod) {
+        desc->score_mod = test->mod->score_source;
+        desc->mask_mod = test->mod->mask_source;
+        for (int n = 0; n < CLATTN_USER_BUFFERS; n++) {
+            desc->user_dtype[n] = (int32_t)test->mod->user[n];
+        }
+    }
+}
+
+static clattn_attention_args bind(const test_job *job, const attention_case *test)
+{
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    bool refused = false;
+    clattn_binding *const inputs[] = {
+        [QUERY] = &args.query, [KEY] = &args.key, [VALUE] = &args.value, [MASK] = &args.mask, [BIAS] = &args.bias,
+        [ALIBI] = &args.alibi, [SINKS] = &args.sinks, [VECTOR] = &args.vector,
+        [QUERY_LENGTHS] = &args.query_lengths, [KEY_LENGTHS] = &args.key_lengths, [POSITIONS] = &args.positions,
+        [QUERY_STARTS] = &args.query_starts, [KEY_STARTS] = &args.key_starts, [BLOCK_TABLE] = &args.block_table,
+        [KEY_SCALE] = &args.key_scale, [VALUE_SCALE] = &args.value_scale, [CANCEL] = &args.cancel,
+        [USER] = &args.user[0], &args.user[1], &args.user[2], &args.user[3]};
+    clattn_binding *const outputs[] = {
+        [OUTPUT] = &args.output, [LSE] = &args.lse, [ENTROPY] = &args.entropy, [SCORES] = &args.scores};
 
-    make_arrays(job, test, salt);
-    fill_arrays(job, test, salt);
-    desc.causal = test->causal;
-    desc.alignment = test->alignment;
-    desc.scale_mode = test->scaled ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_INVERSE_SQRT;
-    desc.scale = test->scale;
-    desc.query = job->input[QUERY].layout;
-    desc.key = job->input[KEY].layout;
-    desc.value = job->input[VALUE].layout;
-    desc.mask = job->input[MASK].layout;
-    desc.output = job->output[OUTPUT].layout;
-    desc.lse = job->output[LSE].layout;
-
-    args.query = array_binding(&job->input[QUERY]);
-    args.key = array_binding(&job->input[KEY]);
-    args.value = array_binding(&job->input[VALUE]);
-    args.mask = array_binding(&job->input[MASK]);
-    args.output = array_binding(&job->output[OUTPUT]);
-    args.lse = array_binding(&job->output[LSE]);
+    for (size_t n = 0; n < COUNT_OF(inputs); n++) {
+        *inputs[n] = array_binding(&job->input[n]);
+    }
+    for (size_t n = 0; n < COUNT_OF(outputs); n++) {
+        *outputs[n] = array_binding(&job->output[n]);
+    }
     args.explicit_lengths = test->shorter;
     args.batch = test->actual.batch;
     args.query_length = test->actual.queries;
     args.key_length = test->actual.keys;
     args.position = test->position;
-
-    size_t written[4] = {0, test->dim.heads, 0, test->dim.d_v}, keys;
-    attention_lengths(test, &written[0], &written[2], &keys);
-    array_own(&job->output[OUTPUT], written);
-    if (job->output[LSE].memory) {
-        array_own(&job->output[LSE], written);
+    args.dropout_seed = test->seed;
+    args.dropout_offset = test->dropout_offset;
+    for (int n = 0; test->mod && n < CLATTN_USER_BUFFERS; n++) {
+        args.user_scalar[n] = test->mod->scalar[n];
     }
+    return args;
+}
+
+clattn_attention_desc attention_prepare(test_job *job, const attention_case *test, uint64_t salt)
+{
+    attention_make_arrays(job, test, salt);
+    clattn_attention_desc desc = describe_arrays(job);
+    describe_rules(&desc, test);
+    job->args.attention = bind(job, test);
+    job->enqueue = enqueue;
+    return desc;
+}
+
+bool attention_refuses(const attention_case *test, const char *solver)
+{
+    clattn_device_info info = {.size = sizeof info};
+    bool refused = test->type.query == CLATTN_F64 && strcmp(solver, "generic") != 0;
+
     for (int n = 0; n < ATTENTION_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, attention_solvers[n]) == 0);
     }
-    job->args.attention = args;
-    job->enqueue = enqueue;
+    if (test->type.query == CLATTN_F64) {
+        assert_status(CLATTN_SUCCESS, clattn_context_device_info(device_context(), &info));
+        refused = refused || !info.has_fp64;
+    }
+    return refused;
+}
+
+bool attention_job(test_job *job, const attention_case *test, const char *solver, uint64_t salt)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_attention_desc desc = attention_prepare(job, test, salt);
+    bool refused = attention_refuses(test, solver);
+
     options.solver = solver;
     clattn_status status = clattn_attention_plan_create(device_context(), &desc, &options, &job->plan);
     refused = refused || (test->long_loops && job_refused_for_loops(status));
     return job_planned(job, status, solver, refused);
 }
 
-void attention_add(test_suite *suite, const attention_case *cases, size_t count)
+void attention_describe(const attention_case *t, char *text, size_t size)
+{
+    snprintf(text, size, "%s, %zux%zu/%zu %zux%zu d %zu,%zu", t->rule, t->dim.batch, t->dim.heads, t->dim.kv_heads,
+             t->dim.queries, t->dim.keys, t->dim.d_k, t->dim.d_v);
+}
+
+static void add(test_suite *suite, case_check check, const attention_case *cases, size_t count, bool frugal)
 {
     for (int n = 0; n < ATTENTION_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
-            const attention_case *t = &cases[i];
+            bool passed_by = frugal && level() == LEVEL_SMALL && !(cases[i].levels & LEVEL_TILE) && BY_TILE == 1 << n;
+            char text[256];
 
-            if (t->levels & level()) {
-                suite_add_case(suite, attention_check, t, attention_solvers[n],
-                               "attention %s: %s, %zux%zu/%zu %zux%zu d %zu,%zu", attention_solvers[n], t->rule,
-                               t->dim.batch, t->dim.heads, t->dim.kv_heads, t->dim.queries, t->dim.keys, t->dim.d_k,
-                               t->dim.d_v);
+            attention_describe(&cases[i], text, sizeof text);
+            if ((cases[i].levels & level()) && !passed_by) {
+                suite_add_case(suite, check, &cases[i], attention_solvers[n], "attention %s: %s",
+                               attention_solvers[n], text);
             }
         }
     }
+}
+
+void attention_add(test_suite *suite, const attention_case *cases, size_t count)
+{
+    add(suite, attention_check, cases, count, false);
+}
+
+void attention_add_frugal(test_suite *suite, const attention_case *cases, size_t count)
+{
+    add(suite, attention_check, cases, count, true);
+}
+
+void attention_add_check(test_suite *suite, case_check check, const attention_case *cases, size_t count)
+{
+    add(suite, check, cases, count, true);
 }

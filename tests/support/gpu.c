@@ -7,12 +7,19 @@
 #include "harness.h"
 
 static clattn_context *context;
+static void *(*functions)(void *user, const char *name);
+
+void device_use_functions(void *(*get_proc)(void *user, const char *name))
+{
+    functions = get_proc;
+}
 
 clattn_context *device_context(void)
 {
     if (!context) {
         clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
 
+        params.get_proc = functions;
         params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
         if (clattn_context_create(&params, &context) != CLATTN_SUCCESS) {
             char message[512];

@@ -67,6 +67,9 @@ int random_int(random_stream *stream, int low, int high); /* both ends included 
 
 clattn_context *device_context(void);
 
+/* Before the context is made: where it has its OpenCL functions from (clattn_context_params.get_proc). */
+void device_use_functions(void *(*get_proc)(void *user, const char *name));
+
 /* Opened and closed by suite_run; 0 for success, as cmocka's group functions. */
 int device_open(void **state);
 int device_close(void **state);
@@ -89,6 +92,19 @@ cl_command_queue device_queue_out_of_order(void);
 #define assert_status(expected, actual) check_status((expected), (actual), #actual, __FILE__, __LINE__)
 void check_status(clattn_status expected, clattn_status actual, const char *what, const char *file, int line);
 #define assert_cl(code) assert_int_equal((code), CL_SUCCESS)
+
+/* ---- element types (storage.c) ---- */
+
+/* One element as a double, and a double stored, rounded to nearest even. */
+double storage_get(clattn_dtype dtype, const void *element);
+void storage_set(clattn_dtype dtype, void *element, double value);
+
+/* What an array of that type holds of `value`. */
+double storage_round(clattn_dtype dtype, double value);
+
+/* What rounding to float16 or bfloat16 may cost at `value`: half the distance between neighbours there.  0 for other
+ * types: the accuracy rule has float32's own rounding in its last term. */
+double storage_rounding(clattn_dtype dtype, double value);
 
 /* ---- guarded arrays (array.c) ---- */
 
@@ -118,7 +134,7 @@ typedef enum array_role {
  * included, with one known pattern to be found again. */
 typedef struct test_memory {
     cl_mem buffer;
-    size_t element_size, count; /* of elements, guards included */
+    size_t element_size, count; /* of elements, guards included; int4, an input only: of bytes that hold two */
     array_role role;
     unsigned char *host;        /* what the host has put there, or what download has brought */
     unsigned char *original;    /* outputs: what it held before */
@@ -143,6 +159,16 @@ void memory_release(test_memory *memory); /* NULL is accepted */
 /* Declares the first extent[…] elements of an output (rank of the layout) those that must be written. */
 void array_own(test_array *array, const size_t *extent);
 
+/* The same for single ones, besides those declared before. */
+void array_own_element(test_array *array, const size_t *index);
+
+/* Where an element lies: a number below array_places. */
+size_t array_place(const test_array *array, const size_t *index);
+size_t array_places(const test_array *array);
+
+/* Steps index[] through extent[], last dimension fastest; false after the last one, at 0, … again. */
+bool array_next(int rank, const size_t *extent, size_t *index);
+
 /* Element access on the host copy, as double. */
 double array_get(const test_array *array, const size_t *index);
 void array_set(test_array *array, const size_t *index, double value);
@@ -166,26 +192,46 @@ void array_download(test_array *array);
 
 clattn_binding array_binding(const test_array *array);
 
-/* ---- the reference (reference.c) ---- */
+/* ---- the reference (reference.c, reference_attention.c, philox.c) ---- */
 
 /* Everything is dense and row-major.  `narrow`: every operation is rounded to float, which is the naive computation
- * of the accuracy rule; otherwise double throughout. */
+ * of the accuracy rule; otherwise exact to all purposes. */
 
 /* A result that must be +0 in every bit has this magnitude. */
 #define EXACT_ZERO (-1.0)
+
+/* What a user's function is told of the pair that it is called for. */
+typedef struct reference_pair {
+    size_t b, h, i, j;
+} reference_pair;
 
 typedef struct reference_problem {
     size_t batch, heads, kv_heads, queries, keys, d_k, d_v;
     double scale;
     const double *query, *key, *value;
     const double *addend; /* (batch, heads, queries, keys): added to the score, −inf: not attended; or NULL */
+    /* What follows is 0 or NULL where there is none. */
+    const double *vector; /* (heads, d_k): additive attention */
+    double softcap;
+    double (*modify)(void *context, double score, const reference_pair *pair); /* after the softcap */
+    void *context;
+    const double *bias;   /* as addend, added before it */
+    const double *alibi;  /* (batch, heads, queries, keys): subtracted after the bias */
+    const double *sinks;  /* (heads) */
+    const bool *kept;     /* (batch, heads, queries, keys): the keys whose probabilities dropout leaves */
+    double dropout;
+    clattn_dtype weights; /* what the naive computation rounds the probabilities to before the product with V */
+    bool wide;            /* float64 arrays: narrow is double */
 } reference_problem;
 
 /* Fills those of output (b, h, i, d_v), lse (b, h, i), weights (b, h, i, j) that are not NULL; magnitude, as output, is
  * sum_j p_j |v_j|, or EXACT_ZERO in a row that attends nothing; weights of keys that are not attended
- * are EXACT_ZERO in `weights_magnitude` and themselves elsewhere. */
+ * are EXACT_ZERO in `weights_magnitude` and themselves elsewhere.  In a row whose log-sum-exp is NaN all weights are.
+ * entropy (b, h, i); raw, capped and biased (b, h, i, j) are the scores of all keys, biased ones −inf where a key is not
+ * attended, and scores_magnitude what the sums of `raw` are made of. */
 typedef struct reference_result {
     double *output, *magnitude, *lse, *weights, *weights_magnitude;
+    double *entropy, *raw, *capped, *biased, *scores_magnitude;
 } reference_result;
 
 void reference_attention(const reference_problem *problem, bool narrow, const reference_result *result);
@@ -207,6 +253,26 @@ void reference_matmul(size_t m, size_t n, size_t k, const double *a, const doubl
 void reference_softmax(size_t columns, double scale, const double *x, const double *addend, bool narrow,
                        double *y, double *magnitude);
 
+/* Philox4x32-10: result[4] of counter[4] under key[2]. */
+void reference_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t result[4]);
+
+/* ---- references of the small operators (reference_small.c), in double only ---- */
+
+/* One row of LayerNorm or RMSNorm; scale and bias (as many elements as x) may be NULL.  magnitude is (|x − mean| + mean
+ * |x − mean|) · |factor · scale| + |bias|; *factor is 1 / sqrt(mean((x − mean)²) + epsilon).  A row whose sum of squares
+ * float32 does not hold is NaN. */
+void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale,
+                    const double *bias, double *y, double *magnitude, double *mean, double *factor);
+
+/* One head of rotary position embedding; cosines and sines (rotary / 2 each) may be NULL: computed in long double, of
+ * position · base^(−2i/rotary).  magnitude is (|x1| + |x2|) / 2, half of what a rotated element is made of, so that the rule
+ * grants 4 u of it; 0 where x is only copied. */
+void reference_rope(size_t size, size_t rotary, bool interleaved, double base, const double *cosines, const double *sines,
+                    double position, const double *x, double *y, double *magnitude);
+
+/* One element of an activation; alpha is CLATTN_ACTIVATION_SWISH's. */
+double reference_activation(clattn_activation_function function, double alpha, double x);
+
 /* ---- the accuracy rule (accuracy.c) ---- */
 
 /* For every i: NaN where reference is NaN and nowhere else; the same Inf; +0 in every bit where magnitude is
@@ -216,9 +282,30 @@ void reference_softmax(size_t columns, double scale, const double *x, const doub
 size_t accuracy_find(size_t count, const double *value, const double *reference, const double *naive,
                      const double *magnitude, double *limit);
 
+/* The same for values that were stored as `dtype`: naive is still what float arithmetic gives before it is stored, so
+ * that each element is allowed one rounding to its type and nothing more.  Where that overflows, Inf is right. */
+size_t accuracy_find_stored(clattn_dtype dtype, size_t count, const double *value, const double *reference,
+                            const double *naive, const double *magnitude, double *limit);
+
 /* Asserts it; `what` and the index in terms of `extent` are printed if it fails. */
 void accuracy_check(const char *what, int rank, const size_t *extent, const double *value,
                     const double *reference, const double *naive, const double *magnitude);
+void accuracy_check_stored(const char *what, clattn_dtype dtype, int rank, const size_t *extent, const double *value,
+                           const double *reference, const double *naive, const double *magnitude);
+
+/* The rule with everything that may differ.  float64 has a `unit` of 2^-52.  For 16-bit storage (numerics.md) naive
+ * comes rounded as it is stored, two roundings are allowed, and the mean error is at most `mean` times naive's. */
+typedef struct accuracy_rule {
+    clattn_dtype stored;
+    double unit;
+    double roundings; /* 0: 1 */
+    double mean;      /* 0: any */
+} accuracy_rule;
+
+size_t accuracy_find_by(const accuracy_rule *rule, size_t count, const double *value, const double *reference,
+                        const double *naive, const double *magnitude, double *limit);
+void accuracy_check_by(const accuracy_rule *rule, const char *what, int rank, const size_t *extent,
+                       const double *value, const double *reference, const double *naive, const double *magnitude);
 
 /* Asserts that of two runs every value whose reference is the same number in both is the same in every bit. */
 void accuracy_unchanged(const char *what, size_t count, const double *reference, const double *value,

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-static atomic_ulong calls, fail_number;
+static atomic_ulong calls, launches, fail_number;
 static atomic_int fail_code;
 static _Atomic(const char *) failed;
 static atomic_long live[INJECT_KINDS];
@@ -13,6 +13,7 @@ static atomic_ulong made[INJECT_KINDS];
 void inject_start(unsigned long fail_at, cl_int code)
 {
     calls = 0;
+    launches = 0;
     fail_number = fail_at;
     fail_code = code;
     failed = NULL;
@@ -21,6 +22,11 @@ void inject_start(unsigned long fail_at, cl_int code)
 unsigned long inject_calls(void)
 {
     return calls;
+}
+
+unsigned long inject_launches(void)
+{
+    return launches;
 }
 
 const char *inject_failed(void)
@@ -199,10 +205,18 @@ QUERY(clGetKernelWorkGroupInfo,
        size_t *size),
       (kernel, device, s, bytes, value, size))
 
-ENQUEUE(clEnqueueNDRangeKernel,
-        (cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t *offset,
-         const size_t *global, const size_t *local, cl_uint n, const cl_event *waits, cl_event *event),
-        (queue, kernel, dimensions, offset, global, local, n, waits, event))
+static cl_int CL_API_CALL wrapped_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                                                         const size_t *offset, const size_t *global,
+                                                         const size_t *local, cl_uint n, const cl_event *waits,
+                                                         cl_event *event)
+{
+    if (fails("clEnqueueNDRangeKernel"))
+        return fail_code;
+    cl_int result = clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, n, waits, event);
+    launches += result == CL_SUCCESS;
+    count_event(result, event);
+    return result;
+}
 ENQUEUE(clEnqueueMarkerWithWaitList, (cl_command_queue queue, cl_uint n, const cl_event *waits, cl_event *event),
         (queue, n, waits, event))
 ENQUEUE(clEnqueueBarrierWithWaitList, (cl_command_queue queue, cl_uint n, const cl_event *waits, cl_event *event),

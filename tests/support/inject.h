@@ -22,6 +22,9 @@ enum inject_kind {
  * that is made to fail still releases, so that the books tell whether the library called it at all. */
 void inject_start(unsigned long fail_at, cl_int code);
 
+/* Kernels enqueued since inject_start. */
+unsigned long inject_launches(void);
+
 /* Calls since inject_start; the name of the one that was made to fail, NULL if it was not reached. */
 unsigned long inject_calls(void);
 const char *inject_failed(void);

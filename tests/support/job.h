@@ -22,20 +22,29 @@ typedef struct test_job {
         clattn_softmax_args softmax;
         clattn_matmul_args matmul;
         clattn_mha_args mha;
+        clattn_norm_args norm;
+        clattn_neighbourhood_args neighbourhood;
+        clattn_rope_args rope;
+        clattn_activation_args activation;
     } args;
     clattn_status (*enqueue)(const struct test_job *job, cl_command_queue queue, cl_uint wait_count,
                              const cl_event *wait_list, cl_event *event);
-    test_array input[14]; /* in the order of the args, mask last */
-    test_array output[2]; /* those that the call writes; the second may be none */
-    test_memory *memory[20];
+    test_array input[24]; /* in an order of the operator's */
+    test_array output[4]; /* those that the call writes; all but the first may be none */
+    test_memory *memory[32];
     size_t memory_count;
 } test_job;
 
 /* Makes an array that job_release gives back. */
 test_array job_array(test_job *job, array_role role, clattn_dtype dtype, int rank, const size_t *extent,
                      array_form form);
-/* Makes, fills and uploads a mask; MASK_NONE: none. */
+/* Makes, fills and uploads a mask; MASK_NONE: none.  Float masks are of type `dtype`. */
 test_array job_mask(test_job *job, mask_kind kind, int rank, const size_t *extent, array_form form, uint64_t salt);
+test_array job_mask_of(test_job *job, mask_kind kind, clattn_dtype dtype, int rank, const size_t *extent,
+                       array_form form, uint64_t salt);
+
+/* Makes and uploads `count` integers of type `dtype`. */
+test_array job_integers(test_job *job, clattn_dtype dtype, size_t count, const int64_t *values);
 
 /* Fills an array with numbers from [low, high), whole ones if `integers`, and uploads it. */
 void job_fill(test_array *array, uint64_t salt, float low, float high, bool integers);
@@ -54,7 +63,7 @@ bool job_refused_for_loops(clattn_status status);
 /* Enqueues on `queue` (NULL: the context's), waits for the event and reads the outputs back, guards checked. */
 void job_run(test_job *job, cl_command_queue queue);
 
-/* The bytes of both outputs' memories, for comparing bit by bit: job_bytes of them, to be freed. */
+/* The bytes of the outputs' memories, for comparing bit by bit: job_bytes of them, to be freed. */
 unsigned char *job_snapshot(const test_job *job);
 size_t job_bytes(const test_job *job);
 

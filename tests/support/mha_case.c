@@ -122,7 +122,7 @@ void mha_job(test_job *job, const mha_case *t, const char *solver, uint64_t salt
     desc.bias_out = t->bias_out;
     desc.causal = t->causal;
     desc.alignment = t->alignment;
-    desc.scale_mode = t->scaled ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_INVERSE_SQRT;
+    desc.scale_mode = t->scaled ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
     desc.scale = t->scale;
     desc.weights = t->weights;
     desc.batch = t->batch;
@@ -268,8 +268,10 @@ static verdict reference_mha(const mha_case *t, const sizes *s, const operands *
                           narrow);
     double *value = project(context_value, o->weight[2], o->bias[2], s->batch, keys, s->d_context_value,
                             s->kv_heads, s->size, narrow);
-    reference_problem p = {s->batch, t->heads, s->kv_heads, queries, keys, s->size, s->size,
-                           t->scaled ? t->scale : 1 / sqrt((double)s->size), query, key, value, o->addend};
+    reference_problem p = {.batch = s->batch, .heads = t->heads, .kv_heads = s->kv_heads, .queries = queries,
+                           .keys = keys, .d_k = s->size, .d_v = s->size,
+                           .scale = t->scaled ? t->scale : 1 / sqrt((double)s->size), .query = query, .key = key,
+                           .value = value, .addend = o->addend};
     verdict v = {doubles(s->batch * queries * t->d_model), doubles(s->batch * queries * t->d_model),
                  doubles(rows * keys), doubles(rows * keys)};
     double *heads = doubles(rows * s->size), *joined = doubles(rows * s->size);

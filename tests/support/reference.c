@@ -5,7 +5,6 @@
  * has more than twice the digits), so "narrow" only adds roundings. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "harness.h"
 
@@ -38,81 +37,6 @@ static double exponentials(size_t n, double *score, double *maximum, bool narrow
         sum = rounded(sum + score[i], narrow);
     }
     return sum;
-}
-
-/* The scores of one query, compacted to its attended keys, whose indices go into `which`. */
-static size_t attended_scores(const reference_problem *p, bool narrow, const double *query, const double *key,
-                              const double *addend, double *score, size_t *which)
-{
-    double scale = rounded(p->scale, narrow);
-    size_t count = 0;
-
-    for (size_t j = 0; j < p->keys; j++) {
-        if (addend && addend[j] == -INFINITY) {
-            continue;
-        }
-        double s = rounded(scale * dot(p->d_k, query, key + j * p->d_k, 1, narrow), narrow);
-        score[count] = addend ? rounded(s + addend[j], narrow) : s;
-        which[count++] = j;
-    }
-    return count;
-}
-
-static void one_row(const reference_problem *p, bool narrow, const reference_result *result, size_t row,
-                    size_t kv_head, double *score, size_t *which)
-{
-    const double *key = p->key + kv_head * p->keys * p->d_k;
-    const double *value = p->value + kv_head * p->keys * p->d_v;
-    double maximum, sum;
-    size_t count = attended_scores(p, narrow, p->query + row * p->d_k, key,
-                                   p->addend ? p->addend + row * p->keys : NULL, score, which);
-
-    sum = exponentials(count, score, &maximum, narrow);
-    if (result->lse) {
-        result->lse[row] = count ? rounded(maximum + rounded(log(sum), narrow), narrow) : -INFINITY;
-    }
-    for (size_t j = 0; j < p->keys && result->weights; j++) {
-        result->weights[row * p->keys + j] = 0;
-        result->weights_magnitude[row * p->keys + j] = EXACT_ZERO;
-    }
-    for (size_t n = 0; n < count; n++) {
-        score[n] = rounded(score[n] / sum, narrow);
-        if (result->weights) {
-            result->weights[row * p->keys + which[n]] = score[n];
-            result->weights_magnitude[row * p->keys + which[n]] = score[n];
-        }
-    }
-    for (size_t d = 0; d < p->d_v && result->output; d++) {
-        double output = 0, magnitude = 0;
-
-        for (size_t n = 0; n < count; n++) {
-            double v = value[which[n] * p->d_v + d];
-            output = rounded(output + rounded(score[n] * v, narrow), narrow);
-            magnitude += score[n] * fabs(v);
-        }
-        result->output[row * p->d_v + d] = output;
-        if (result->magnitude) {
-            result->magnitude[row * p->d_v + d] = count ? magnitude : EXACT_ZERO;
-        }
-    }
-}
-
-void reference_attention(const reference_problem *p, bool narrow, const reference_result *result)
-{
-    double *score = malloc((p->keys + 1) * sizeof *score);
-    size_t *which = malloc((p->keys + 1) * sizeof *which);
-
-    assert_true(score && which);
-    for (size_t b = 0; b < p->batch; b++) {
-        for (size_t h = 0; h < p->heads; h++) {
-            for (size_t i = 0; i < p->queries; i++) {
-                one_row(p, narrow, result, (b * p->heads + h) * p->queries + i,
-                        b * p->kv_heads + h / (p->heads / p->kv_heads), score, which);
-            }
-        }
-    }
-    free(score);
-    free(which);
 }
 
 double reference_mask(const test_array *mask, int rank, const size_t *index)

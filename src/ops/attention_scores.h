@@ -1,9 +1,18 @@
-/* The probabilities of an attention as an array, from its log-sum-exp: for the models and people who want to
- * look at them.  Inside only: multi-head attention offers it as an output. */
-#ifndef CLATTN_OPS_ATTENTION_WEIGHTS_H
-#define CLATTN_OPS_ATTENTION_WEIGHTS_H
+/* The score matrix as an array: a second kernel of an attention's plan, and alone, with the log-sum-exp as an input, the
+ * probabilities that multi-head attention offers. */
+#ifndef CLATTN_OPS_ATTENTION_SCORES_H
+#define CLATTN_OPS_ATTENTION_SCORES_H
 
 #include "ops/attention.h"
+
+/* Adds attention_scores.cl's kernel to the plan: `weights` is what it writes, (batch, heads, S_q, S_k), heads 1 with
+ * `average`. */
+clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attention_problem *problem,
+                                          const clattn_layout *weights, int32_t mode, bool average);
+
+/* The work-groups of a launch. */
+void attention_scores_groups(const struct plan_kernel *kernel, const attention_args *kernel_args, bool average,
+                             size_t groups[3]);
 
 /* attention.lse is an input here, and must be there.  `average`: the mean over heads.
  * weights: (batch, heads, S_q, S_k) float32, heads 1 when averaged. */

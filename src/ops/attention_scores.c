@@ -1,4 +1,4 @@
-#include "ops/attention_weights.h"
+#include "ops/attention_scores.h"
 
 #include <string.h>
 
@@ -23,7 +23,7 @@ static clattn_status read_weights(const clattn_attention_desc *attention, const 
     TRY(layout_check(weights, LAYOUT_OUTPUT, reason));
     status = CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "the weights are not (batch, heads or 1, S_q, S_k) float32, or there is no log-sum-exp";
-    if (problem->has_lse && weights->dtype == CLATTN_F32 && weights->rank == 4 &&
+    if (problem->has[ATTENTION_LSE] && weights->dtype == CLATTN_F32 && weights->rank == 4 &&
         weights->extent[0] == problem->batch && weights->extent[1] == (average ? 1 : problem->heads) &&
         weights->extent[2] == problem->query_length && weights->extent[3] == problem->key_length)
         status = CLATTN_SUCCESS;
@@ -45,26 +45,34 @@ clattn_status attention_weights_supports(clattn_context *context, const clattn_a
     return status;
 }
 
-static clattn_status prepare(struct weights_plan *plan)
+clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attention_problem *problem,
+                                          const clattn_layout *weights, int32_t mode, bool average)
 {
-    const clattn_context *context = plan->base.context;
-    const size_t local[3] = {capabilities_on_cpu(&context->device.caps)
-                                 ? 1
-                                 : size_min(64, context->device.caps.info.max_work_item[0]),
-                             1, 1};
+    const struct capabilities *caps = &plan->context->device.caps;
+    const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
+    cl_uint pointers = 3 + (cl_uint)attention_side_count(problem) + (mode == CLATTN_SCORES_PROBABILITIES);
     struct strbuf options = {0};
-    attention_defines(&plan->problem, &context->device.caps, &options);
-    define_token(&options, "W_TYPE", "F32");
-    define_int(&options, "AVERAGE", plan->average);
+    attention_defines(problem, caps, &options);
+    define_token(&options, "W_TYPE", storage_token(weights->dtype));
+    define_int(&options, "SCORES_MODE", mode);
+    define_int(&options, "AVERAGE", average);
     clattn_status status;
-    TRY(plan_add_kernel(&plan->base, "attention_weights.cl", &options, "attention_weights",
-                        4u + plan->problem.has_mask, sizeof(attention_args), local));
-    const size_t groups[3] = {divide_up(plan->problem.key_length, local[0]), plan->problem.query_length,
-                              plan->problem.batch * plan->weights.extent[1]};
-    plan_kernel_largest(&plan->base.kernels[0], groups);
-    plan->base.launches = 1;
+    TRY(plan_add_kernel(plan, "attention_scores.cl", &options, "attention_scores", pointers, sizeof(attention_args),
+                        local));
+    const size_t groups[3] = {divide_up(problem->key_length, local[0]), problem->query_length,
+                              problem->batch * weights->extent[1]};
+    plan_kernel_largest(&plan->kernels[plan->kernel_count - 1], groups);
+    plan->launches++;
 fail:
     return status;
+}
+
+void attention_scores_groups(const struct plan_kernel *kernel, const attention_args *kernel_args, bool average,
+                             size_t groups[3])
+{
+    groups[0] = divide_up((size_t)kernel_args->key_length, kernel->local[0]);
+    groups[1] = (size_t)kernel_args->launch_queries;
+    groups[2] = (size_t)kernel_args->batch * (average ? 1 : (size_t)kernel_args->launch_heads);
 }
 
 clattn_status attention_weights_plan_create(clattn_context *context, const clattn_attention_desc *attention,
@@ -85,8 +93,9 @@ clattn_status attention_weights_plan_create(clattn_context *context, const clatt
     made->problem = problem;
     made->weights = *weights;
     made->average = average;
-    TRY(prepare(made));
+    TRY(attention_scores_add_kernel(plan, &made->problem, weights, CLATTN_SCORES_PROBABILITIES, average));
     TRY(plan_warm(plan));
+    plan_save(plan);
     plan->solver = "generic";
     *result = plan;
     return CLATTN_SUCCESS;
@@ -115,16 +124,13 @@ clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue qu
     if (!args.batch || !problem->heads || !args.query_length || !args.key_length)
         return chain_end(&chain, chain_marker(&chain), event);
 
-    const clattn_binding *bindings[5] = {&args.query, &args.key};
-    size_t count = 2;
-    if (problem->has_mask)
-        bindings[count++] = &args.mask;
+    const clattn_binding *bindings[ATTENTION_POINTERS] = {&args.query, &args.key};
+    size_t groups[3], count = attention_side_bindings(problem, &args, bindings, 2);
     bindings[count++] = &args.lse;
     bindings[count] = weights;
     attention_fill_args(problem, &args, &kernel_args);
-    kernel_args.weights = array4_of(&plan->weights, weights->offset);
-    const size_t groups[3] = {divide_up(args.key_length, handle->kernels[0].local[0]), args.query_length,
-                              args.batch * plan->weights.extent[1]};
+    kernel_args.scores = array4_of(&plan->weights, weights->offset);
+    attention_scores_groups(&handle->kernels[0], &kernel_args, plan->average, groups);
     mtx_lock(&handle->lock);
     status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
     mtx_unlock(&handle->lock);

@@ -1,0 +1,133 @@
+/* LayerNorm and RMSNorm on CPU devices: formula, arrays and storage types as inc/norm.h says.
+ *
+ * Parameter    meaning                                          allowed
+ * UNIT_STRIDE  the cols of all arrays that are there are 1      0, 1
+ * LANES        vector width                                     4, 8, 16
+ * Tested: UNIT_STRIDE x LANES 4, 16.
+ *
+ * NDRange: (work-groups of 1 item); an item owns rows / groups neighbouring rows, its lanes neighbouring columns.
+ * Three passes over a row, which lies in the cache for the last two.  Local memory: none.  Barriers: none.
+ *
+ * Needs OpenCL C 1.2.  norm_generic takes over where a device limits loops and has longer rows. */
+#include "inc/norm.h"
+#include "inc/gather.h"
+
+#ifndef UNIT_STRIDE
+#define UNIT_STRIDE 0
+#endif
+
+DEFINE_GATHER(gather_x, X_TYPE)
+DEFINE_GATHER(gather_scale, SCALE_TYPE)
+DEFINE_GATHER(gather_bias, BIAS_TYPE)
+DEFINE_SCATTER(scatter_y, Y_TYPE)
+
+/* Vectors whose sum joins the compensated one at once: four chains of eight, because one addition's latency
+ * would hold up the next. */
+#define CHAINS 4
+#define RUN (8 * CHAINS)
+
+static inline float sum_of_lanes(floatv v)
+{
+    float lane[LANES];
+
+    VSTORE(v, 0, lane);
+    for (int step = LANES / 2; step > 0; step /= 2)
+        for (int l = 0; l < step; l++)
+            lane[l] += lane[l + step];
+    return lane[0];
+}
+
+#define ADDV(sum, lost, term)                                                                               \
+    do {                                                                                                    \
+        const floatv part_ = (term) - (lost), next_ = (sum) + part_;                                        \
+        (lost) = (next_ - (sum)) - part_;                                                                   \
+        (sum) = next_;                                                                                      \
+    } while (0)
+
+static inline float row_mean(const place *row, const norm_args *a)
+{
+    floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f);
+
+    for (int s = 0; s < a->segments; s++) {
+        const place at = SEGMENT(row, s, a);
+        for (int c = 0; c < a->columns;) {
+            const int end = c + min(a->columns - c, RUN * LANES);
+            floatv run[CHAINS];
+            for (int n = 0; n < CHAINS; n++)
+                run[n] = (floatv)(0.0f);
+            for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
+                for (int n = 0; n < CHAINS; n++)
+                    run[n] += gather_x(at.x, c + n * LANES, a->x.col, UNIT_STRIDE, LANES);
+            for (; c < end; c += LANES)
+                run[0] += gather_x(at.x, c, a->x.col, UNIT_STRIDE, end - c);
+            c = end;
+            ADDV(sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
+        }
+    }
+    return sum_of_lanes(sum) / ((float)a->segments * (float)a->columns);
+}
+
+static inline moments row_moments(const place *row, const norm_args *a)
+{
+    floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f), squares = (floatv)(0.0f), lost_square = (floatv)(0.0f);
+    const float mean = a->centred ? row_mean(row, a) : 0.0f;
+
+    for (int s = 0; s < a->segments; s++) {
+        const place at = SEGMENT(row, s, a);
+        for (int c = 0; c < a->columns;) {
+            const int end = c + min(a->columns - c, RUN * LANES);
+            floatv run[CHAINS], run_square[CHAINS];
+            for (int n = 0; n < CHAINS; n++)
+                run[n] = run_square[n] = (floatv)(0.0f);
+            for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
+                for (int n = 0; n < CHAINS; n++) {
+                    const floatv d = gather_x(at.x, c + n * LANES, a->x.col, UNIT_STRIDE, LANES) - mean;
+                    run[n] += d;
+                    run_square[n] = FMA(d, d, run_square[n]);
+                }
+            for (; c < end; c += LANES) {
+                floatv d = gather_x(at.x, c, a->x.col, UNIT_STRIDE, end - c) - mean;
+                d = select(d, (floatv)(0.0f), LANE_INDEX >= (intv)(end - c));
+                run[0] += d;
+                run_square[0] = FMA(d, d, run_square[0]);
+            }
+            c = end;
+            ADDV(sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
+            ADDV(squares, lost_square, (run_square[0] + run_square[1]) + (run_square[2] + run_square[3]));
+        }
+    }
+    return moments_of(mean, sum_of_lanes(sum), sum_of_lanes(squares), a);
+}
+
+static inline void write_row(const place *row, const moments *m, const norm_args *a)
+{
+    for (int s = 0; s < a->segments; s++) {
+        const place at = SEGMENT(row, s, a);
+        for (int c = 0; c < a->columns; c += LANES) {
+            const int count = a->columns - c;
+            floatv v = gather_x(at.x, c, a->x.col, UNIT_STRIDE, count);
+            v = ((v - m->mean) - m->drift) * m->factor;
+            if (a->has_scale)
+                v *= gather_scale(at.scale, c, a->scale.col, UNIT_STRIDE, count);
+            if (a->has_bias)
+                v += gather_bias(at.bias, c, a->bias.col, UNIT_STRIDE, count);
+            scatter_y(at.y, c, a->y.col, UNIT_STRIDE, count, v);
+        }
+    }
+}
+
+kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void norm_cpu(NORM_PARAMETERS)
+{
+    if (a.rows == 0)
+        return;
+
+    const place whole = WHOLE;
+    args_long end;
+    for (args_long r = share_of_group(a.rows, &end); r < end; r++) {
+        const place row = moved(&whole, (int)r, a.row_extent, &a);
+        const moments m = row_moments(&row, &a);
+        write_row(&row, &m, &a);
+        store_moments((int)r, &m, mean, inverse, &a);
+    }
+}

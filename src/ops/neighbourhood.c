@@ -1,0 +1,88 @@
+/* Neighbourhood attention: planning and enqueueing. */
+#include "ops/neighbourhood.h"
+
+#include "base/try.h"
+#include "plan/operator.h"
+
+/* Best first. */
+static const struct solver *const solvers[] = {
+    &neighbourhood_cpu_solver,
+    &neighbourhood_generic_solver,
+};
+
+static clattn_status read_desc(const void *desc, void *problem, const char **reason)
+{
+    return neighbourhood_problem_read(desc, problem, reason);
+}
+
+static const struct operator_class neighbourhood_class = {
+    .name = "neighbourhood",
+    .number = OPERATOR_NEIGHBOURHOOD,
+    .plan_bytes = sizeof(struct neighbourhood_plan),
+    .problem_offset = offsetof(struct neighbourhood_plan, problem),
+    .problem_bytes = sizeof(struct neighbourhood_problem),
+    .desc_bytes = sizeof(clattn_neighbourhood_desc),
+    .read = read_desc,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = neighbourhood_self_check,
+};
+
+clattn_status clattn_neighbourhood_supports(clattn_context *context, const clattn_neighbourhood_desc *desc,
+                                            const char **reason)
+{
+    return operator_supports(&neighbourhood_class, context, desc, reason);
+}
+
+clattn_status clattn_neighbourhood_plan_create(clattn_context *context, const clattn_neighbourhood_desc *desc,
+                                               const clattn_plan_options *options, clattn_plan **plan)
+{
+    return operator_plan_create(&neighbourhood_class, context, desc, options, plan);
+}
+
+clattn_status clattn_neighbourhood_enqueue(clattn_plan *handle, cl_command_queue queue,
+                                           const clattn_neighbourhood_args *given, cl_uint wait_count,
+                                           const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    TRY(plan_check(handle, OPERATOR_NEIGHBOURHOOD));
+    struct neighbourhood_plan *plan = (struct neighbourhood_plan *)handle;
+    const struct neighbourhood_problem *problem = &plan->problem;
+    clattn_neighbourhood_args args;
+    neighbourhood_args kernel_args;
+    struct chain chain;
+    TRY(neighbourhood_args_read(handle->context, problem, given, &args));
+    bool empty = !args.batch || !problem->heads || !args.query_height || !args.query_width;
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event,
+                         empty ? 0 : handle->workspace, &args.workspace);
+    if (status != CLATTN_SUCCESS)
+        return chain_end(&chain, status, event);
+    if (empty)
+        return chain_end(&chain, chain_marker(&chain), event);
+    neighbourhood_fill_args(problem, &args, &kernel_args);
+    mtx_lock(&handle->lock);
+    status = plan->launch(plan, &chain, &args, &kernel_args);
+    mtx_unlock(&handle->lock);
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}
+
+clattn_status clattn_neighbourhood_prewarm(clattn_context *context, const clattn_neighbourhood_desc *desc)
+{
+    return operator_prewarm(&neighbourhood_class, context, desc);
+}
+
+clattn_status clattn_neighbourhood_run(clattn_context *context, cl_command_queue queue,
+                                       const clattn_neighbourhood_desc *desc,
+                                       const clattn_neighbourhood_args *args, cl_uint wait_count,
+                                       const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    clattn_plan *plan;
+    TRY(operator_plan_find(&neighbourhood_class, context, desc, &plan));
+    status = clattn_neighbourhood_enqueue(plan, queue, args, wait_count, wait_list, event);
+    clattn_plan_release(&plan);
+fail:
+    return status;
+}

@@ -1,0 +1,208 @@
+/* The self-check of neighbourhood attention: a plan's own kernels on a small map, against the reference of
+ * attention with everything outside the windows masked. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/neighbourhood.h"
+#include "plan/self_check.h"
+#include "ref/attention_reference.h"
+
+enum { QUERY, KEY, VALUE, BIAS, OUTPUT, LSE, ARRAYS };
+
+struct neighbourhood_check {
+    struct neighbourhood_problem small, original;
+    clattn_neighbourhood_args args;
+    struct check_array array[ARRAYS];
+    float *mask;  /* (queries, keys): the bias, −inf outside of the windows */
+    double *room; /* a row's results */
+};
+
+/* The largest window and dilation that a small map has room for. */
+static void shrink(clattn_neighbourhood_desc *desc, int i, size_t side)
+{
+    int most = side >= 5 ? 5 : side >= 3 ? 3 : 1;
+    if (desc->window[i] > most)
+        desc->window[i] = most;
+    if (desc->dilation[i] > 2)
+        desc->dilation[i] = 2;
+    if ((size_t)desc->window[i] * (size_t)desc->dilation[i] > side)
+        desc->dilation[i] = 1;
+}
+
+/* Every -D of the kernels is the same: sizes, types, what arrays there are. */
+static clattn_status make(struct neighbourhood_check *check, clattn_context *context)
+{
+    clattn_status status;
+    const struct neighbourhood_problem *full = &check->original;
+    bool simulator = context->device.caps.quirks & QUIRK_SIMULATOR;
+    clattn_neighbourhood_desc desc = full->desc;
+    const size_t height = size_min(full->height, simulator ? 3 : 7),
+                 width = size_min(full->width, simulator ? 6 : 21);
+    const size_t q[5] = {1, 1, height, width, full->d_k}, v[5] = {1, 1, height, width, full->d_v};
+    clattn_layout *layouts[ARRAYS] = {&desc.query, &desc.key,    &desc.value,
+                                      &desc.bias,  &desc.output, &desc.lse};
+    clattn_binding *bindings[ARRAYS] = {&check->args.query, &check->args.key,    &check->args.value,
+                                        &check->args.bias,  &check->args.output, &check->args.lse};
+    const char *reason;
+    uint32_t random = 0x9e3779b9;
+    shrink(&desc, 0, height);
+    shrink(&desc, 1, width);
+    desc.scale_mode = CLATTN_SCALE_DEFAULT; /* the size of the scores is no -D */
+    for (int i = 0; i < ARRAYS; i++)
+        if (layouts[i]->dtype != CLATTN_DTYPE_NONE)
+            *layouts[i] =
+                clattn_layout_contiguous((clattn_dtype)layouts[i]->dtype, i == BIAS || i == LSE ? 4 : 5,
+                                         i == VALUE || i == OUTPUT ? v : q);
+    TRY(neighbourhood_problem_read(&desc, &check->small, &reason));
+    for (int i = 0; i < ARRAYS; i++) {
+        if (layouts[i]->dtype == CLATTN_DTYPE_NONE)
+            continue;
+        TRY(check_array_room(context, layouts[i], &check->array[i]));
+        if (i != OUTPUT && i != LSE)
+            check_array_fill(&check->array[i], layouts[i]->dtype, i == BIAS, &random);
+        TRY(check_array_upload(context, &check->array[i], bindings[i]));
+    }
+fail:
+    return status;
+}
+
+/* By the definition in the public header, and nothing clever. */
+static bool attends(int p, int j, int length, int window, int dilation, bool clip)
+{
+    int t = p / dilation, u = j / dilation, members = (length - p % dilation + dilation - 1) / dilation;
+    int first = t - window / 2;
+    if (!clip)
+        first = first < 0 ? 0 : first > members - window ? members - window : first;
+    return p % dilation == j % dilation && u >= first && u < first + window;
+}
+
+static void fill_mask(struct neighbourhood_check *check)
+{
+    const struct neighbourhood_problem *small = &check->small;
+    const clattn_neighbourhood_desc *desc = &small->desc;
+    int height = (int)small->height, width = (int)small->width, map = height * width;
+    bool clip = desc->edge == CLATTN_EDGE_CLIP;
+    for (int i = 0; i < map; i++)
+        for (int j = 0; j < map; j++) {
+            bool inside = attends(i / width, j / width, height, desc->window[0], desc->dilation[0], clip) &&
+                          attends(i % width, j % width, width, desc->window[1], desc->dilation[1], clip);
+            float bias = small->has_bias ? ((const float *)check->array[BIAS].host)[j] : 0.0f;
+            check->mask[i * map + j] = inside ? bias : -INFINITY;
+        }
+}
+
+static double unit_of(int32_t dtype)
+{
+    return dtype == CLATTN_F16 ? 0x1p-10 : dtype == CLATTN_BF16 ? 0x1p-7 : FLT_EPSILON;
+}
+
+static clattn_status judge_row(const struct neighbourhood_check *check, struct report *report,
+                               const char *kernel, int64_t i, const reference_row *exact,
+                               const reference_row *plain)
+{
+    const struct neighbourhood_problem *small = &check->small;
+    const int32_t dtype = small->desc.output.dtype;
+    const int64_t y = i / (int64_t)small->width, x = i % (int64_t)small->width;
+    for (int64_t e = 0; e < (int64_t)small->d_v; e++) {
+        double value = reference_element(check->array[OUTPUT].host, dtype, i * (int64_t)small->d_v + e);
+        double slack = check_slack(exact->output[e], plain->output[e],
+                                   exact->magnitude[e] + fabs(exact->output[e]), FLT_EPSILON, unit_of(dtype));
+        if (!check_agrees(value, exact->output[e], slack))
+            return check_disagrees(report, kernel, "output", (const int64_t[4]){0, y, x, e}, value,
+                                   exact->output[e]);
+    }
+    if (!small->has_lse)
+        return CLATTN_SUCCESS;
+    double value = ((const float *)check->array[LSE].host)[i];
+    if (!check_agrees(value, exact->lse,
+                      check_slack(exact->lse, plain->lse, 1 + fabs(exact->lse), FLT_EPSILON, FLT_EPSILON)))
+        return check_disagrees(report, kernel, "lse", (const int64_t[4]){0, y, x, 0}, value, exact->lse);
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status judge(struct neighbourhood_check *check, struct report *report, const char *kernel)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct neighbourhood_problem *small = &check->small;
+    const clattn_neighbourhood_desc *desc = &small->desc;
+    const size_t map = small->height * small->width, d_k = small->d_k, d_v = small->d_v;
+    clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+    clattn_attention_args lengths = CLATTN_ATTENTION_ARGS_INIT;
+    check->mask = malloc(map * map * sizeof *check->mask);
+    check->room = calloc(3 * d_v + 2 * map, sizeof *check->room);
+    if (!check->mask || !check->room)
+        return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
+    fill_mask(check);
+    attention.query = clattn_layout_bhsd((clattn_dtype)desc->query.dtype, 1, 1, map, d_k);
+    attention.key = clattn_layout_bhsd((clattn_dtype)desc->key.dtype, 1, 1, map, d_k);
+    attention.value = clattn_layout_bhsd((clattn_dtype)desc->value.dtype, 1, 1, map, d_v);
+    attention.output = clattn_layout_bhsd((clattn_dtype)desc->output.dtype, 1, 1, map, d_v);
+    attention.mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, map, map);
+    lengths.batch = 1;
+    lengths.query_length = lengths.key_length = map;
+    reference_attention exact = {.desc = &attention,
+                                 .args = &lengths,
+                                 .data = {.query = check->array[QUERY].host,
+                                          .key = check->array[KEY].host,
+                                          .value = check->array[VALUE].host,
+                                          .mask = check->mask}};
+    reference_attention plain = exact;
+    plain.narrow = true;
+    double *room = check->room;
+    reference_row exact_row = {.output = room, .magnitude = room + d_v, .probabilities = room + 3 * d_v};
+    reference_row plain_row = {.output = room + 2 * d_v, .probabilities = room + 3 * d_v + map};
+    for (size_t i = 0; i < map && status == CLATTN_SUCCESS; i++) {
+        reference_attention_row(&exact, 0, 0, (int64_t)i, &exact_row);
+        reference_attention_row(&plain, 0, 0, (int64_t)i, &plain_row);
+        status = judge_row(check, report, kernel, (int64_t)i, &exact_row, &plain_row);
+    }
+    return status;
+}
+
+/* The plan is the caller's alone: for as long as the check takes it has the small problem and its workspace.
+ */
+static clattn_status enqueue_small(struct neighbourhood_plan *plan, const struct neighbourhood_check *check)
+{
+    clattn_status status;
+    size_t workspace = plan->base.workspace, packed_width = plan->packed_width;
+    plan->problem = check->small;
+    if (plan->size_workspace)
+        TRY(plan->size_workspace(plan));
+    status = clattn_neighbourhood_enqueue(&plan->base, plan->base.context->warm_queue, &check->args, 0, NULL,
+                                          NULL);
+fail:
+    plan->problem = check->original;
+    plan->base.workspace = workspace;
+    plan->packed_width = packed_width;
+    return status;
+}
+
+clattn_status neighbourhood_self_check(clattn_plan *base)
+{
+    clattn_status status;
+    struct neighbourhood_plan *plan = (struct neighbourhood_plan *)base;
+    clattn_context *context = base->context;
+    struct neighbourhood_check check = {.original = plan->problem, .args = CLATTN_NEIGHBOURHOOD_ARGS_INIT};
+    if (!plan->problem.height || !plan->problem.width)
+        return CLATTN_SUCCESS;
+    report_hold();
+    mtx_lock(&context->warm_lock);
+    TRY(context_warm_objects(context));
+    TRY(make(&check, context));
+    TRY(enqueue_small(plan, &check));
+    TRY(check_array_read(context, &check.array[OUTPUT]));
+    if (check.small.has_lse)
+        TRY(check_array_read(context, &check.array[LSE]));
+    status = judge(&check, &context->device.report, base->kernels[base->kernel_count - 1].name);
+fail:
+    mtx_unlock(&context->warm_lock);
+    report_deliver();
+    for (int i = 0; i < ARRAYS; i++)
+        check_array_clear(context, &check.array[i]);
+    free(check.mask);
+    free(check.room);
+    return status;
+}

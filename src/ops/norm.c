@@ -1,0 +1,102 @@
+/* The normalisation operator: planning and enqueueing. */
+#include "ops/norm.h"
+
+#include "base/size.h"
+#include "base/try.h"
+#include "plan/operator.h"
+
+/* Best first. */
+static const struct solver *const solvers[] = {
+    &norm_cpu_solver,
+    &norm_tile_solver,
+    &norm_generic_solver,
+};
+
+static clattn_status read_desc(const void *desc, void *problem, const char **reason)
+{
+    return norm_problem_read(desc, problem, reason);
+}
+
+static const struct operator_class norm_class = {
+    .name = "norm",
+    .number = OPERATOR_NORM,
+    .plan_bytes = sizeof(struct norm_plan),
+    .problem_offset = offsetof(struct norm_plan, problem),
+    .problem_bytes = sizeof(struct norm_problem),
+    .desc_bytes = sizeof(clattn_norm_desc),
+    .read = read_desc,
+    .check = norm_self_check,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+};
+
+clattn_status clattn_norm_supports(clattn_context *context, const clattn_norm_desc *desc, const char **reason)
+{
+    return operator_supports(&norm_class, context, desc, reason);
+}
+
+clattn_status clattn_norm_plan_create(clattn_context *context, const clattn_norm_desc *desc,
+                                      const clattn_plan_options *options, clattn_plan **plan)
+{
+    return operator_plan_create(&norm_class, context, desc, options, plan);
+}
+
+clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const char *name,
+                              struct strbuf *options, const size_t local[3])
+{
+    clattn_status status;
+    TRY(plan_add_kernel(&plan->base, file, options, name, 6, sizeof(norm_args), local));
+    plan_kernel_largest(&plan->base.kernels[0],
+                        (const size_t[3]){divide_up(plan->problem.rows, plan->rows_per_group), 1, 1});
+    plan->base.launches = 1;
+fail:
+    return status;
+}
+
+clattn_status clattn_norm_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_norm_args *given,
+                                  cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    TRY(plan_check(handle, OPERATOR_NORM));
+    struct norm_plan *plan = (struct norm_plan *)handle;
+    const norm_args *walk = &plan->problem.walk;
+    clattn_norm_args args;
+    norm_args kernel_args;
+    struct chain chain;
+    TRY(norm_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
+    if (status != CLATTN_SUCCESS)
+        return chain_end(&chain, status, event);
+    if (!kernel_args.rows)
+        return chain_end(&chain, chain_marker(&chain), event);
+    /* In the place of an array that is not there, one that the kernel has anyway. */
+    const clattn_binding *bindings[6] = {
+        &args.x, walk->has_scale ? &args.scale : &args.x, walk->has_bias ? &args.bias : &args.x,
+        &args.y, walk->has_mean ? &args.mean : &args.y,   walk->has_inverse ? &args.inv_std_dev : &args.y,
+    };
+    const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
+    mtx_lock(&handle->lock);
+    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
+    mtx_unlock(&handle->lock);
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}
+
+clattn_status clattn_norm_prewarm(clattn_context *context, const clattn_norm_desc *desc)
+{
+    return operator_prewarm(&norm_class, context, desc);
+}
+
+clattn_status clattn_norm_run(clattn_context *context, cl_command_queue queue, const clattn_norm_desc *desc,
+                              const clattn_norm_args *args, cl_uint wait_count, const cl_event *wait_list,
+                              cl_event *event)
+{
+    clattn_status status;
+    clattn_plan *plan;
+    TRY(operator_plan_find(&norm_class, context, desc, &plan));
+    status = clattn_norm_enqueue(plan, queue, args, wait_count, wait_list, event);
+    clattn_plan_release(&plan);
+fail:
+    return status;
+}

@@ -1,0 +1,152 @@
+/* The self-check of normalisation: a plan's own kernel on some rows. */
+#include <float.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/arrays.h"
+#include "ops/norm.h"
+#include "plan/self_check.h"
+#include "ref/attention_reference.h"
+#include "ref/ref.h"
+
+#define ROWS 5
+#define ELEMENTS 203
+
+enum { X, SCALE, BIAS, Y, MEAN, INVERSE, ARRAYS };
+
+struct norm_check {
+    struct norm_problem small, original;
+    clattn_norm_args args;
+    struct check_array arrays[ARRAYS];
+};
+
+/* Every -D of the kernel is the same: types, columns side by side or not; a row is at most as long, as KEEP
+ * asks. */
+static clattn_status describe(struct norm_check *check, const clattn_context *context)
+{
+    const clattn_norm_desc *full = &check->original.desc;
+    clattn_norm_desc desc = *full;
+    const size_t rows = context->device.caps.quirks & QUIRK_SIMULATOR ? 2 : ROWS;
+    const size_t extent[2] = {rows, size_min(check->original.elements, ELEMENTS)}, statistics[2] = {rows, 1};
+    const char *reason;
+    desc.axes = 1;
+    desc.x = clattn_layout_contiguous((clattn_dtype)full->x.dtype, 2, extent);
+    desc.y = clattn_layout_contiguous((clattn_dtype)full->y.dtype, 2, extent);
+    if (!check->original.unit_columns) {
+        desc.x.stride[0] *= 2;
+        desc.x.stride[1] *= 2;
+    }
+    if (full->scale.rank)
+        desc.scale = clattn_layout_contiguous((clattn_dtype)full->scale.dtype, 1, &extent[1]);
+    if (full->bias.rank)
+        desc.bias = clattn_layout_contiguous((clattn_dtype)full->bias.dtype, 1, &extent[1]);
+    if (full->mean.rank)
+        desc.mean = clattn_layout_contiguous(CLATTN_F32, 2, statistics);
+    if (full->inv_std_dev.rank)
+        desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, statistics);
+    return norm_problem_read(&desc, &check->small, &reason);
+}
+
+static clattn_status make(struct norm_check *check, clattn_context *context)
+{
+    clattn_status status;
+    const clattn_norm_desc *desc = &check->small.desc;
+    uint32_t random = 0x9e3779b9;
+    TRY(describe(check, context));
+    const struct {
+        const clattn_layout *layout;
+        clattn_binding *binding;
+    } arrays[ARRAYS] = {
+        [X] = {&desc->x, &check->args.x},          [SCALE] = {&desc->scale, &check->args.scale},
+        [BIAS] = {&desc->bias, &check->args.bias}, [Y] = {&desc->y, &check->args.y},
+        [MEAN] = {&desc->mean, &check->args.mean}, [INVERSE] = {&desc->inv_std_dev, &check->args.inv_std_dev},
+    };
+    for (int i = 0; i < ARRAYS; i++) {
+        if (!arrays[i].layout->rank)
+            continue;
+        TRY(check_array_room(context, arrays[i].layout, &check->arrays[i]));
+        if (i < Y)
+            check_array_fill(&check->arrays[i], arrays[i].layout->dtype, false, &random);
+        TRY(check_array_upload(context, &check->arrays[i], arrays[i].binding));
+    }
+fail:
+    return status;
+}
+
+static const float *widen(const struct norm_check *check, int which, const clattn_layout *layout,
+                          size_t count, float *room)
+{
+    for (size_t i = 0; i < count && layout->rank; i++)
+        room[i] = (float)reference_element(check->arrays[which].host, layout->dtype, (int64_t)i);
+    return layout->rank ? room : NULL;
+}
+
+static clattn_status judge(const struct norm_check *check, struct report *report, const char *kernel)
+{
+    const clattn_norm_desc *desc = &check->small.desc;
+    size_t rows = desc->x.extent[0], count = desc->x.extent[1];
+    float x[2 * ROWS * ELEMENTS], scale[ELEMENTS], bias[ELEMENTS], plain[ELEMENTS];
+    double exact[ELEMENTS], magnitude[ELEMENTS], mean, factor, unit = storage_epsilon(desc->y.dtype);
+    ref_norm_problem reference = {
+        .extent = {1, 1, 1, (int64_t)rows, (int64_t)count},
+        .axes = 1,
+        .rms = desc->kind == CLATTN_NORM_RMS,
+        .epsilon = (double)desc->epsilon,
+        .x = widen(check, X, &desc->x, check->arrays[X].elements, x),
+        .scale = widen(check, SCALE, &desc->scale, count, scale),
+        .bias = widen(check, BIAS, &desc->bias, count, bias),
+        .stride = {0, 0, 0, desc->x.stride[0], desc->x.stride[1]},
+        .scale_stride = {0, 0, 0, 0, 1},
+        .bias_stride = {0, 0, 0, 0, 1},
+    };
+    for (int64_t row = 0; row < (int64_t)rows; row++) {
+        ref_norm_row(&reference, row, exact, magnitude, &mean, &factor);
+        ref_norm_naive_row(&reference, row, plain);
+        for (int64_t e = 0; e < (int64_t)count; e++) {
+            double value = reference_element(check->arrays[Y].host, desc->y.dtype, row * (int64_t)count + e);
+            if (!check_agrees(value, exact[e],
+                              check_slack(exact[e], plain[e], magnitude[e], FLT_EPSILON, unit)))
+                return check_disagrees(report, kernel, "y", (const int64_t[4]){0, 0, row, e}, value,
+                                       exact[e]);
+        }
+        for (int which = MEAN; which <= INVERSE; which++) {
+            double right = which == MEAN ? mean : factor;
+            if (!check->arrays[which].host)
+                continue;
+            double value = ((const float *)check->arrays[which].host)[row];
+            if (!check_agrees(value, right,
+                              check_slack(right, right, which == MEAN ? 1 : factor, FLT_EPSILON, 0)))
+                return check_disagrees(report, kernel, which == MEAN ? "mean" : "inv_std_dev",
+                                       (const int64_t[4]){0, 0, 0, row}, value, right);
+        }
+    }
+    return CLATTN_SUCCESS;
+}
+
+clattn_status norm_self_check(clattn_plan *base)
+{
+    clattn_status status;
+    struct norm_plan *plan = (struct norm_plan *)base;
+    clattn_context *context = base->context;
+    struct norm_check check = {.original = plan->problem, .args = CLATTN_NORM_ARGS_INIT};
+    if (!check.original.elements)
+        return CLATTN_SUCCESS;
+    report_hold();
+    mtx_lock(&context->warm_lock);
+    TRY(context_warm_objects(context));
+    TRY(make(&check, context));
+    plan->problem = check.small;
+    status = clattn_norm_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
+    plan->problem = check.original;
+    TRY(status);
+    for (int i = Y; i < ARRAYS; i++)
+        if (check.arrays[i].host)
+            TRY(check_array_read(context, &check.arrays[i]));
+    status = judge(&check, &context->device.report, base->kernels[0].name);
+fail:
+    mtx_unlock(&context->warm_lock);
+    report_deliver();
+    for (int i = 0; i < ARRAYS; i++)
+        check_array_clear(context, &check.arrays[i]);
+    return status;
+}

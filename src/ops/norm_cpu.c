@@ -1,0 +1,47 @@
+/* Normalisation on CPU devices: one work-item a work-group walks rows with whole vectors. */
+#include "base/size.h"
+#include "ops/norm.h"
+#include "program/defines.h"
+
+/* Elements that make a work-group worth its launch. */
+#define GROUP_ELEMENTS 16384
+
+/* Loops of a work-item with that many rows, at the most. */
+static double iterations(const struct capabilities *caps, const struct norm_problem *problem, size_t rows)
+{
+    double columns = (double)problem->walk.columns;
+    double each = problem->unit_columns ? columns / caps->lanes : 4.0 * (columns + caps->lanes);
+    return (double)rows * ((double)problem->walk.segments * (3.2 * each + 64) + 64);
+}
+
+/* Rows of a work-group: no more than there are, nor than the device lets an item loop over. */
+static size_t rows_of(const struct capabilities *caps, const struct norm_problem *problem)
+{
+    size_t rows = size_max(1, size_min(problem->rows, GROUP_ELEMENTS / size_max(1, problem->elements)));
+    while (rows > 1 && !capabilities_allow_loops(caps, iterations(caps, problem, rows)))
+        rows /= 2;
+    return rows;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    if (!capabilities_allow_loops(&context->device.caps, iterations(&context->device.caps, data, 1)))
+        return LOOPS_REASON;
+    if (!forced && !capabilities_on_cpu(&context->device.caps))
+        return "the device is no CPU";
+    return NULL;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    static const size_t one[3] = {1, 1, 1};
+    struct norm_plan *plan = (struct norm_plan *)base;
+    struct strbuf options = {0};
+    norm_defines(&plan->problem, &options);
+    define_int(&options, "LANES", base->context->device.caps.lanes);
+    define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
+    plan->rows_per_group = rows_of(&base->context->device.caps, &plan->problem);
+    return norm_add_kernel(plan, "norm_cpu.cl", "norm_cpu", &options, one);
+}
+
+const struct solver norm_cpu_solver = {"cpu", refuse, prepare};

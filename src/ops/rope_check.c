@@ -1,0 +1,188 @@
+/* The self-check of rotary position embedding: a plan's own kernel on some heads. */
+#include <float.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/arrays.h"
+#include "ops/rope.h"
+#include "plan/self_check.h"
+#include "ref/attention_reference.h"
+#include "ref/ref.h"
+
+#define BATCH 2
+#define HEADS 5
+#define LENGTH 3
+#define ROTARY 78
+#define TAIL 5
+#define TABLE 16
+#define FAR 900000 /* where angles have lost whole turns */
+
+enum { X, COS, SIN, POSITIONS, OFFSETS, Y, ARRAYS };
+
+struct rope_check {
+    struct rope_problem small, original;
+    clattn_rope_args args;
+    struct check_array arrays[ARRAYS];
+};
+
+/* Every -D of the kernel is the same: types, pairing, columns side by side or not. */
+static clattn_status describe(struct rope_check *check, const clattn_context *context)
+{
+    const clattn_rope_desc *full = &check->original.desc;
+    const rope_args *kernel = &check->original.kernel;
+    clattn_rope_desc desc = *full;
+    size_t heads = size_min((size_t)kernel->heads, context->device.caps.quirks & QUIRK_SIMULATOR ? 2 : HEADS);
+    size_t pairs = size_min((size_t)kernel->pairs, ROTARY / 2),
+           tail = size_min((size_t)kernel->size - 2 * (size_t)kernel->pairs, TAIL);
+    const size_t places[3] = {BATCH, LENGTH, pairs}, table[2] = {TABLE, pairs};
+    const char *reason;
+    desc.rotary_size = 2 * pairs;
+    desc.x = clattn_layout_bhsd((clattn_dtype)full->x.dtype, BATCH, heads, LENGTH, 2 * pairs + tail);
+    desc.y = clattn_layout_bhsd((clattn_dtype)full->y.dtype, BATCH, heads, LENGTH, 2 * pairs + tail);
+    for (int i = 0; i < 4 && !check->original.unit_columns; i++)
+        desc.x.stride[i] *= 2;
+    if (full->cos.rank)
+        desc.cos = desc.sin = clattn_layout_contiguous((clattn_dtype)full->cos.dtype, full->cos.rank,
+                                                       full->cos.rank == 2 ? table : places);
+    if (full->positions.rank)
+        desc.positions = clattn_layout_contiguous((clattn_dtype)full->positions.dtype, 2, places);
+    if (full->offsets.rank)
+        desc.offsets = clattn_layout_contiguous((clattn_dtype)full->offsets.dtype, 1, places);
+    return rope_problem_read(&desc, &check->small, &reason);
+}
+
+/* Positions within a table, with an offset of up to LENGTH to come. */
+static void fill_integers(struct check_array *array, int32_t dtype)
+{
+    for (size_t i = 0; i < array->elements; i++) {
+        int32_t value = (int32_t)((5 * i + 3) % (TABLE - LENGTH));
+        if (dtype == CLATTN_I64)
+            ((int64_t *)array->host)[i] = value;
+        else
+            ((int32_t *)array->host)[i] = value;
+    }
+}
+
+static clattn_status make(struct rope_check *check, clattn_context *context)
+{
+    clattn_status status;
+    const clattn_rope_desc *desc = &check->small.desc;
+    uint32_t random = 0x9e3779b9;
+    TRY(describe(check, context));
+    const struct {
+        const clattn_layout *layout;
+        clattn_binding *binding;
+    } arrays[ARRAYS] = {
+        [X] = {&desc->x, &check->args.x},
+        [COS] = {&desc->cos, &check->args.cos},
+        [SIN] = {&desc->sin, &check->args.sin},
+        [POSITIONS] = {&desc->positions, &check->args.positions},
+        [OFFSETS] = {&desc->offsets, &check->args.offsets},
+        [Y] = {&desc->y, &check->args.y},
+    };
+    for (int i = 0; i < ARRAYS; i++) {
+        if (!arrays[i].layout->rank)
+            continue;
+        TRY(check_array_room(context, arrays[i].layout, &check->arrays[i]));
+        if (i < POSITIONS)
+            check_array_fill(&check->arrays[i], arrays[i].layout->dtype, false, &random);
+        else if (i < Y)
+            fill_integers(&check->arrays[i], arrays[i].layout->dtype);
+        TRY(check_array_upload(context, &check->arrays[i], arrays[i].binding));
+    }
+    check->args.position = desc->cos.rank ? 0 : FAR;
+fail:
+    return status;
+}
+
+static int64_t integer_at(const struct check_array *array, const clattn_layout *layout, int64_t i)
+{
+    return layout->dtype == CLATTN_I64 ? ((const int64_t *)array->host)[i]
+                                       : ((const int32_t *)array->host)[i];
+}
+
+static int64_t position_of(const struct rope_check *check, int64_t b, int64_t s)
+{
+    const clattn_rope_desc *desc = &check->small.desc;
+    if (desc->positions.rank)
+        return check->args.position + integer_at(&check->arrays[POSITIONS], &desc->positions, b * LENGTH + s);
+    return check->args.position + s +
+           (desc->offsets.rank ? integer_at(&check->arrays[OFFSETS], &desc->offsets, b) : 0);
+}
+
+static clattn_status judge_head(const struct rope_check *check, struct report *report, const char *kernel,
+                                const int64_t index[3])
+{
+    const clattn_rope_desc *desc = &check->small.desc;
+    int64_t position = position_of(check, index[0], index[2]), pairs = (int64_t)desc->rotary_size / 2;
+    int64_t row = desc->cos.rank == 2 ? position : index[0] * LENGTH + index[2];
+    float x[ROTARY + TAIL], cosines[ROTARY / 2], sines[ROTARY / 2];
+    double exact[ROTARY + TAIL], magnitude[ROTARY + TAIL];
+    ref_rope_problem reference = {
+        .size = (int64_t)desc->x.extent[3],
+        .rotary = (int64_t)desc->rotary_size,
+        .interleaved = desc->pairing == CLATTN_ROPE_INTERLEAVED,
+        .base = (double)desc->base,
+        .cosines = desc->cos.rank ? cosines : NULL,
+        .sines = desc->cos.rank ? sines : NULL,
+    };
+    for (int64_t i = 0; i < pairs && desc->cos.rank; i++) {
+        cosines[i] = (float)reference_element(check->arrays[COS].host, desc->cos.dtype, row * pairs + i);
+        sines[i] = (float)reference_element(check->arrays[SIN].host, desc->sin.dtype, row * pairs + i);
+    }
+    int64_t from = 0, to = 0;
+    for (int i = 0; i < 3; i++) {
+        from += index[i] * desc->x.stride[i];
+        to += index[i] * desc->y.stride[i];
+    }
+    for (int64_t d = 0; d < reference.size; d++)
+        x[d] = (float)reference_element(check->arrays[X].host, desc->x.dtype, from + d * desc->x.stride[3]);
+    ref_rope_row(&reference, x, position, exact, magnitude);
+    for (int64_t d = 0; d < reference.size; d++) {
+        double value = reference_element(check->arrays[Y].host, desc->y.dtype, to + d);
+        if (!check_agrees(
+                value, exact[d],
+                check_slack(exact[d], exact[d], magnitude[d], FLT_EPSILON, storage_epsilon(desc->y.dtype))))
+            return check_disagrees(report, kernel, "y", (const int64_t[4]){index[0], index[1], index[2], d},
+                                   value, exact[d]);
+    }
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status judge(const struct rope_check *check, struct report *report, const char *kernel)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    int64_t index[3];
+    for (index[0] = 0; index[0] < BATCH; index[0]++)
+        for (index[1] = 0; index[1] < (int64_t)check->small.desc.x.extent[1]; index[1]++)
+            for (index[2] = 0; index[2] < LENGTH; index[2]++)
+                TRY(judge_head(check, report, kernel, index));
+fail:
+    return status;
+}
+
+clattn_status rope_self_check(clattn_plan *base)
+{
+    clattn_status status;
+    struct rope_plan *plan = (struct rope_plan *)base;
+    clattn_context *context = base->context;
+    struct rope_check check = {.original = plan->problem, .args = CLATTN_ROPE_ARGS_INIT};
+    if (check.original.empty)
+        return CLATTN_SUCCESS;
+    report_hold();
+    mtx_lock(&context->warm_lock);
+    TRY(context_warm_objects(context));
+    TRY(make(&check, context));
+    plan->problem = check.small;
+    status = clattn_rope_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
+    plan->problem = check.original;
+    TRY(status);
+    TRY(check_array_read(context, &check.arrays[Y]));
+    status = judge(&check, &context->device.report, base->kernels[0].name);
+fail:
+    mtx_unlock(&context->warm_lock);
+    report_deliver();
+    for (int i = 0; i < ARRAYS; i++)
+        check_array_clear(context, &check.arrays[i]);
+    return status;
+}

@@ -1,0 +1,110 @@
+/* The self-check of softmax: a plan's own kernel on some rows. */
+#include <float.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/softmax.h"
+#include "plan/self_check.h"
+#include "ref/ref.h"
+
+#define ROWS 5
+#define COLUMNS 203
+
+struct softmax_check {
+    struct softmax_problem small, original;
+    clattn_softmax_args args;
+    struct check_array x, y, mask;
+};
+
+/* Every -D of the kernel is the same: columns side by side or not, and what mask there is. */
+static clattn_status make(struct softmax_check *check, clattn_context *context)
+{
+    clattn_status status;
+    const clattn_softmax_desc *full = &check->original.desc;
+    clattn_softmax_desc desc = *full;
+    const size_t extent[2] = {context->device.caps.quirks & QUIRK_SIMULATOR ? 2 : ROWS,
+                              size_min(check->original.columns, COLUMNS)};
+    const char *reason;
+    uint32_t random = 0x9e3779b9;
+    desc.x = clattn_layout_contiguous((clattn_dtype)full->x.dtype, 2, extent);
+    desc.y = clattn_layout_contiguous((clattn_dtype)full->y.dtype, 2, extent);
+    if (!check->original.unit_columns) {
+        desc.x.stride[0] *= 2;
+        desc.x.stride[1] *= 2;
+    }
+    if (check->original.has_mask)
+        desc.mask = clattn_layout_contiguous((clattn_dtype)full->mask.dtype, 2, extent);
+    TRY(softmax_problem_read(&desc, &check->small, &reason));
+    TRY(check_array_room(context, &desc.x, &check->x));
+    TRY(check_array_room(context, &desc.y, &check->y));
+    check_array_fill(&check->x, desc.x.dtype, false, &random);
+    TRY(check_array_upload(context, &check->x, &check->args.x));
+    TRY(check_array_upload(context, &check->y, &check->args.y));
+    if (check->original.has_mask) {
+        TRY(check_array_room(context, &desc.mask, &check->mask));
+        check_array_fill(&check->mask, desc.mask.dtype, true, &random);
+        TRY(check_array_upload(context, &check->mask, &check->args.mask));
+    }
+fail:
+    return status;
+}
+
+static clattn_status judge(const struct softmax_check *check, struct report *report, const char *kernel)
+{
+    const struct softmax_problem *small = &check->small;
+    const clattn_layout *x = &small->desc.x;
+    double exact[COLUMNS];
+    float plain[COLUMNS];
+    ref_softmax_problem reference = {
+        .extent = {1, 1, 1, (int64_t)x->extent[0]},
+        .columns = (int64_t)x->extent[1],
+        .x = check->x.host,
+        .stride = {0, 0, 0, x->stride[0]},
+        .col = x->stride[1],
+        .mask_kind = !small->has_mask                        ? REF_MASK_NONE
+                     : small->desc.mask.dtype == CLATTN_BOOL ? REF_MASK_BOOL
+                                                             : REF_MASK_FLOAT,
+        .mask = check->mask.host,
+        .mask_stride = {0, 0, 0, small->desc.mask.stride[0]},
+        .mask_col = small->desc.mask.stride[1],
+        .mask_columns = (int64_t)x->extent[1],
+        .scale = small->scale,
+    };
+    for (int64_t row = 0; row < (int64_t)x->extent[0]; row++) {
+        ref_softmax_row(&reference, row, exact);
+        ref_softmax_naive_row(&reference, row, plain);
+        for (int64_t j = 0; j < reference.columns; j++) {
+            double value = ((const float *)check->y.host)[row * small->desc.y.stride[0] + j];
+            if (!check_agrees(value, exact[j], check_slack(exact[j], plain[j], exact[j], FLT_EPSILON, FLT_EPSILON)))
+                return check_disagrees(report, kernel, "y", (const int64_t[4]){0, 0, row, j}, value, exact[j]);
+        }
+    }
+    return CLATTN_SUCCESS;
+}
+
+clattn_status softmax_self_check(clattn_plan *base)
+{
+    clattn_status status;
+    struct softmax_plan *plan = (struct softmax_plan *)base;
+    clattn_context *context = base->context;
+    struct softmax_check check = {.original = plan->problem, .args = CLATTN_SOFTMAX_ARGS_INIT};
+    if (plan->problem.desc.x.dtype != CLATTN_F32 || plan->problem.desc.y.dtype != CLATTN_F32)
+        return CLATTN_SUCCESS;
+    report_hold();
+    mtx_lock(&context->warm_lock);
+    TRY(context_warm_objects(context));
+    TRY(make(&check, context));
+    plan->problem = check.small;
+    status = clattn_softmax_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
+    plan->problem = check.original;
+    TRY(status);
+    TRY(check_array_read(context, &check.y));
+    status = judge(&check, &context->device.report, base->kernels[0].name);
+fail:
+    mtx_unlock(&context->warm_lock);
+    report_deliver();
+    check_array_clear(context, &check.x);
+    check_array_clear(context, &check.y);
+    check_array_clear(context, &check.mask);
+    return status;
+}

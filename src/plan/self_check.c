@@ -1,0 +1,115 @@
+#include "plan/self_check.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+
+clattn_status check_array_room(clattn_context *context, const clattn_layout *layout, struct check_array *array)
+{
+    int64_t lowest, highest;
+    array->elements = layout_reach(layout, layout->extent, 0, &lowest, &highest) ? (size_t)highest + 1 : 1;
+    array->bytes = divide_up(array->elements * clattn_dtype_bits((clattn_dtype)layout->dtype), 8);
+    array->host = calloc(1, array->bytes + 8);
+    if (!array->host)
+        return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
+    return CLATTN_SUCCESS;
+}
+
+uint32_t check_random(uint32_t *random)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 17;
+    *random ^= *random << 5;
+    return *random;
+}
+
+/* The bits are put together, so that nothing is rounded. */
+static void put(void *data, int32_t dtype, size_t i, bool excludes, uint32_t *random)
+{
+    uint32_t bits = check_random(random), sign = bits >> 31, exponent = bits >> 20 & 3, word;
+    bool excluded = excludes && bits % 5 == 0;
+    float value = ldexpf(1.0f + (float)(bits & 127) / 128, (int)exponent - 4) * (sign ? -1.0f : 1.0f);
+    if (excluded)
+        value = -INFINITY;
+    memcpy(&word, &value, sizeof word);
+    switch (dtype) {
+    case CLATTN_F64: ((double *)data)[i] = value; break;
+    case CLATTN_BF16: ((uint16_t *)data)[i] = (uint16_t)(word >> 16); break;
+    case CLATTN_F16:
+        ((uint16_t *)data)[i] =
+            (uint16_t)(excluded ? 0xfc00 : sign << 15 | (exponent - 4 + 15) << 10 | (bits & 127) << 3);
+        break;
+    default: ((float *)data)[i] = value;
+    }
+}
+
+void check_array_fill(struct check_array *array, int32_t dtype, bool excludes, uint32_t *random)
+{
+    for (size_t i = 0; i < array->elements; i++) {
+        if (dtype == CLATTN_BOOL)
+            ((uint8_t *)array->host)[i] = check_random(random) % 4 != 0;
+        else if (dtype == CLATTN_I8)
+            ((int8_t *)array->host)[i] = (int8_t)(check_random(random) >> 8);
+        else if (dtype != CLATTN_I4)
+            put(array->host, dtype, i, excludes, random);
+        else if (i % 2 == 0)
+            ((uint8_t *)array->host)[i / 2] = (uint8_t)(check_random(random) >> 8);
+    }
+}
+
+clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding)
+{
+    cl_int code;
+    array->buffer = context->device.cl.clCreateBuffer(
+        context->device.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, array->bytes, array->host, &code);
+    if (!array->buffer)
+        return report_opencl(&context->device.report, "clCreateBuffer", code);
+    *binding = clattn_binding_buffer(array->buffer, 0);
+    return CLATTN_SUCCESS;
+}
+
+clattn_status check_array_read(clattn_context *context, struct check_array *array)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    TRY_CL(&context->device.report, "clEnqueueReadBuffer",
+           context->device.cl.clEnqueueReadBuffer(context->warm_queue, array->buffer, CL_TRUE, 0, array->bytes,
+                                                  array->host, 0, NULL, NULL));
+fail:
+    return status;
+}
+
+void check_array_clear(clattn_context *context, struct check_array *array)
+{
+    free(array->host);
+    if (array->buffer)
+        context->device.cl.clReleaseMemObject(array->buffer);
+    memset(array, 0, sizeof *array);
+}
+
+bool check_agrees(double value, double exact, double slack)
+{
+    if (isnan(exact) || isinf(exact))
+        return isnan(exact) ? isnan(value) : value == exact;
+    return fabs(value - exact) <= slack;
+}
+
+double check_slack(double exact, double plain, double magnitude, double state_unit, double unit)
+{
+    double naive = isfinite(plain) && isfinite(exact) && state_unit >= FLT_EPSILON ? fabs(plain - exact) : 0;
+    return 16 * naive + 256 * state_unit * magnitude + unit * fabs(exact) + 1e-30 +
+           (unit > FLT_EPSILON ? 0x1p-20 : 0);
+}
+
+clattn_status check_disagrees(struct report *report, const char *kernel, const char *what, const int64_t index[4],
+                              double value, double exact)
+{
+    return report_error(report, CLATTN_ERROR_UNSUPPORTED,
+                        "%s disagrees with the reference on this device: %s[%lld, %lld, %lld, %lld] is %.9g, not %.9g",
+                        kernel, what, (long long)index[0], (long long)index[1], (long long)index[2],
+                        (long long)index[3], value, exact);
+}

@@ -1,0 +1,198 @@
+"""What the tests of the clattn command share: running it, files, and attention in NumPy's float64.
+
+The device is whatever the environment chooses (OCL_ICD_VENDORS, CLATTN_DEVICE).  Needs NumPy and no more.
+Random shapes come from one printed seed; CLATTN_TEST_SEED gives another."""
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+CLATTN = os.environ.get("CLATTN", "clattn")
+SEED = int(os.environ.get("CLATTN_TEST_SEED", "20241121"))
+# Each description is a kernel to compile, so that a run for every commit takes a part of them.
+FULL = os.environ.get("CLATTN_TEST_LEVEL") == "full" or "CLATTN_TEST_SEED" in os.environ
+TIMEOUT = 240
+# PoCL's compiler counts its own warnings and errors on stderr.
+NOISE = re.compile(r"^\d+ (warning|error)s?( and \d+ errors?)? generated\.$")
+
+
+class Result:
+    def __init__(self, done):
+        self.status = done.returncode
+        self.out = done.stdout.decode("utf-8", "replace")
+        lines = done.stderr.decode("utf-8", "replace").splitlines()
+        self.errors = [line for line in lines if not NOISE.match(line)]
+
+    def json(self):
+        """The last line on stdout, an object."""
+        value = json.loads(self.out.splitlines()[-1])
+        assert isinstance(value, dict)
+        return value
+
+    def __repr__(self):
+        return "status %d\nstdout: %s\nstderr: %s" % (self.status, self.out, "\n".join(self.errors))
+
+
+def softmax(scores, attended):
+    """Over the last axis: rows that attend nothing are 0; NaN and +inf in attended places make a row NaN."""
+    with np.errstate(all="ignore"):
+        kept = np.where(attended, scores, -np.inf)
+        top = np.max(kept, axis=-1, keepdims=True, initial=-np.inf)
+        weights = np.where(attended, np.exp(kept - top), 0.0)
+        total = np.sum(weights, axis=-1, keepdims=True)
+        any_key = np.any(attended, axis=-1, keepdims=True)
+        lse = np.where(any_key, top + np.log(total), -np.inf)[..., 0]
+        return np.where(any_key, weights / total, 0.0), lse
+
+
+def mask_terms(mask, shape):
+    """What a mask adds, and whom it lets attend; short ones are extended with "do not attend"."""
+    added, attended = np.zeros(shape), np.ones(shape, bool)
+    if mask is None:
+        return added, attended
+    mask = mask.reshape((1,) * (len(shape) - mask.ndim) + mask.shape)
+    keys = mask.shape[-1]
+    if 1 < keys < shape[-1]:
+        attended[..., keys:] = False
+        part = shape[:-1] + (keys,)
+    else:
+        part = shape
+    whole = np.broadcast_to(mask, part)
+    if mask.dtype == np.bool_:
+        attended[..., :part[-1]] &= whole
+    else:
+        attended[..., :part[-1]] &= whole != -np.inf
+        added[..., :part[-1]] = np.where(whole == -np.inf, 0.0, whole)
+    return added, attended
+
+
+def attention(q, k, v, mask=None, causal=False, bottom_right=False, scale=None):
+    q, k, v = (a.astype(np.float64) for a in (q, k, v))
+    group = q.shape[1] // k.shape[1] if k.shape[1] else 1
+    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    s_q, s_k = q.shape[2], k.shape[2]
+    scale = 1.0 / np.sqrt(q.shape[3]) if scale is None else scale
+    added, attended = mask_terms(mask, q.shape[:3] + (s_k,))
+    if causal:
+        position = s_k - s_q if bottom_right else 0
+        attended = attended & (np.arange(s_k)[None, :] <= np.arange(s_q)[:, None] + position)
+    with np.errstate(all="ignore"):
+        weights, lse = softmax(scale * (q @ np.swapaxes(k, 2, 3)) + added, attended)
+    # 0 * NaN must not appear below.
+    used = np.where(np.any(attended.reshape(-1, s_k), axis=0)[:, None], v, 0.0)
+    return weights @ used, lse, weights
+
+
+def write_safetensors(path, tensors):
+    header, data = {}, b""
+    for name, array in tensors.items():
+        raw = np.ascontiguousarray(array).tobytes()
+        header[name] = {"dtype": {"float32": "F32", "float64": "F64"}[str(array.dtype)],
+                        "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="clattn-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.random = np.random.default_rng(SEED)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def save(self, name, array):
+        np.save(self.path(name), array)
+        return self.path(name)
+
+    def normal(self, *shape):
+        return self.random.standard_normal(shape).astype(np.float32)
+
+    def run_clattn(self, *arguments, env=None, **more):
+        environment = dict(os.environ)
+        for name, value in (env or {}).items():
+            if value is None:
+                environment.pop(name, None)
+            else:
+                environment[name] = value
+        more.setdefault("stdout", subprocess.PIPE)
+        done = subprocess.run([CLATTN] + [str(a) for a in arguments], stderr=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, env=environment, timeout=TIMEOUT,
+                              **{k: v for k, v in more.items()})
+        if done.stdout is None:
+            done.stdout = b""
+        return Result(done)
+
+    def succeed(self, *arguments, **more):
+        result = self.run_clattn(*arguments, **more)
+        self.assertEqual(result.status, 0, result)
+        return result
+
+    def refuse(self, status, *arguments, saying=(), **more):
+        """Exactly one line on stderr that begins with "clattn: " and has all of `saying`."""
+        result = self.run_clattn(*arguments, **more)
+        self.assertEqual(result.status, status, result)
+        self.assertEqual(len(result.errors), 1, result)
+        self.assertTrue(result.errors[0].startswith("clattn: "), result)
+        for text in (saying,) if isinstance(saying, str) else saying:
+            self.assertIn(text, result.errors[0])
+        return result
+
+    def close(self, actual, expected, tolerance=1e-5):
+        """NaN at the same places, infinities equal, the rest within tolerance * max(1, max |expected|)."""
+        self.assertEqual(actual.shape, expected.shape)
+        np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+        finite = np.isfinite(expected)
+        infinite = np.isinf(expected)
+        np.testing.assert_array_equal(actual[infinite], expected[infinite])
+        if np.any(finite):
+            largest = max(1.0, np.max(np.abs(expected[finite])))
+            error = np.max(np.abs(actual[finite].astype(np.float64) - expected[finite]))
+            self.assertLessEqual(error, tolerance * largest)
+
+    def attend(self, q, k, v, *options, mask=None, lse=False):
+        """Runs the command; the output (and the lse)."""
+        arguments = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v",
+                     self.save("v.npy", v), "-o", self.path("o.npy")]
+        if mask is not None:
+            arguments += ["--mask", self.save("mask.npy", mask)]
+        if lse:
+            arguments += ["--lse", self.path("lse.npy")]
+        self.succeed(*arguments, *options)
+        output = np.load(self.path("o.npy"))
+        self.assertEqual(output.dtype, np.float32)
+        return (output, np.load(self.path("lse.npy"))) if lse else output
+
+
+class NamedResult(unittest.TextTestResult):
+    """One line a test, and a count of what went well."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.passed = 0
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.passed += 1
+
+
+def main():
+    if shutil.which(CLATTN) is None:
+        sys.exit("%s: no such command; CLATTN names the one to test" % CLATTN)
+    runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=NamedResult)
+    program = unittest.main("__main__", exit=False, testRunner=runner, verbosity=2)
+    result = program.result
+    failed = result.testsRun - result.passed - len(result.skipped)
+    print("%d passed, %d failed" % (result.passed, failed))
+    sys.exit(1 if failed or result.passed == 0 else 0)

@@ -1,0 +1,318 @@
+"""Compiles what the planner would build on GPUs that are not here, and reads what the compilers say of it.
+
+    compile.py --list LIST_PROGRAM --kernels CL_FOLDER --work FOLDER [--quick] [--report FILE] [--jobs N]
+
+tests/offline.sh finds the compilers and says where they are in the environment: CLANG_NVIDIA, LIBCLC_NVIDIA, PTXAS,
+CLANG_AMD, LIBCLC_AMD, OCLOC.  Prints TAP: a test for each kernel on each GPU, that it compiles and, where it is the
+planner's choice, that nothing is spilled; and a test that no kernel of CL_FOLDER was left out.  Results are kept in
+FOLDER/results under a digest of all that they depend on, so that a later run compiles only what has changed.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+# Kernels that no plan has here, and why: they are compiled with their file's defaults.
+WITHOUT_A_PLAN = {"matmul_bias": "belongs to CLBlast, which calls the linked OpenCL loader"}
+
+# Kernels that call functions which only the drivers of these GPUs have: that they compile is all that can be seen.
+DRIVERS_FUNCTIONS = {"image_pack", "image_unpack"}
+WITH_DRIVERS_FUNCTIONS = ("sm_", "gfx")
+
+# Registers that a compute unit has for the items of one work-group.
+NVIDIA_REGISTERS = 65536
+
+Kernel = collections.namedtuple("Kernel", "target quick planned file name items options about")
+Figures = collections.namedtuple("Figures", "registers spilled scratch local detail")
+
+
+class CompileError(Exception):
+    """A compiler refused; the text is what it said."""
+
+
+def tool(name):
+    try:
+        return os.environ[name]
+    except KeyError:
+        sys.exit(f"compile.py: {name} is not set (run tests/offline.sh)")
+
+
+def call(command):
+    """The command's output; CompileError if it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          check=False)
+    if done.returncode:
+        raise CompileError(" ".join(map(str, command)) + "\n" + done.stdout[-4000:])
+    return done.stdout
+
+
+def nvidia(source, options, arch, folder):
+    """ptxas -v: `Compiling entry function 'X'`, then spills and the stack frame, then registers and shared memory."""
+    ptx = folder / "kernel.ptx"
+    call([*tool("CLANG_NVIDIA").split(), "-target", "nvptx64-unknown-nvidiacl", f"-march={arch}", "-x", "cl",
+          *options.split(), "-O2", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", tool("LIBCLC_NVIDIA"),
+          "-S", source, "-o", ptx])
+    part = ["-c"] if ".extern .func" in ptx.read_text() else []
+    log = call([tool("PTXAS"), "-v", *part, f"-arch={arch}", ptx, "-o", folder / "kernel.cubin"])
+    found = {}
+    for part in re.split(r"Compiling entry function ", log)[1:]:
+        name = re.match(r"'(\w+)'", part)[1]
+        frame, stores, loads = re.search(
+            r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part).groups()
+        used = re.search(r"Used (\d+) registers", part)[1]
+        shared = re.search(r"(\d+) bytes smem", part)
+        # Spilled registers lie in the stack frame too; what is more than they need is arrays.
+        found[name] = Figures(int(used), int(stores) + int(loads), int(frame), int(shared[1]) if shared else 0, "")
+    return found
+
+
+def amd(source, options, cpu, folder):
+    """The metadata at the end of the assembly."""
+    assembly = folder / "kernel.s"
+    call([*tool("CLANG_AMD").split(), "-target", "amdgcn-amd-amdhsa", f"-mcpu={cpu}", "-nogpulib", "-x", "cl",
+          *options.split(), "-O2", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", tool("LIBCLC_AMD"),
+          "-S", source, "-o", assembly])
+    metadata = assembly.read_text().split(".amdgpu_metadata")[1]
+    found = {}
+    for part in re.split(r"\n  - ", metadata.split("amdhsa.kernels:")[1])[1:]:
+        def field(name, text=part):
+            match = re.search(rf"\.{name}:\s+(\d+)", text)
+            return int(match[1]) if match else 0
+        name = re.search(r"^    \.name:\s+(\w+)", part, re.MULTILINE)
+        if not name: # the version's numbers behind the kernels
+            continue
+        found[name[1]] = Figures(field("vgpr_count"), field("vgpr_spill_count") + field("sgpr_spill_count"),
+                              field("private_segment_fixed_size"), field("group_segment_fixed_size"),
+                              f"{field('sgpr_count')} scalar")
+    return found
+
+
+def section_of_elf(data, wanted):
+    """The named section of a 64-bit little-endian ELF file."""
+    def number(at, size):
+        return int.from_bytes(data[at:at + size], "little")
+    start, entry, count, names = number(0x28, 8), number(0x3A, 2), number(0x3C, 2), number(0x3E, 2)
+    def place(index):
+        header = start + index * entry
+        return number(header, 4), number(header + 0x18, 8), number(header + 0x20, 8)
+    names_at = place(names)[1]
+    for index in range(count):
+        name, at, size = place(index)
+        if data[names_at + name:data.index(b"\0", names_at + name)] == wanted:
+            return data[at:at + size].decode()
+    raise CompileError(f"the binary has no section {wanted.decode()}")
+
+
+def intel(source, options, device, folder):
+    """.ze_info of the binary.  128 or 256 general registers of 32 bytes a thread, which runs simd_size items."""
+    call([*tool("OCLOC").split(), "compile", "-q", "-device", device, "-file", source, "-options", options,
+          "-internal_options", "-ze-opt-allow-zebin", "-out_dir", folder])
+    info = section_of_elf(next(folder.glob("*.bin")).read_bytes(), b".ze_info")
+    found = {}
+    for part in re.split(r"\n  - name:", info.split("kernels_misc_info:")[0])[1:]:
+        def field(name, text=part):
+            match = re.search(rf"{name}:\s+(\d+)", text)
+            return int(match[1]) if match else 0
+        spilled = scratch = 0
+        for usage, size in re.findall(r"usage:\s+(\w+)\s*\n\s+size:\s+(\d+)", part):
+            if usage == "spill_fill_space":
+                spilled += int(size)
+            else:
+                scratch += int(size)
+        found[part.split()[0]] = Figures(field("grf_count"), spilled + field("spill_size"), scratch,
+                                         field("slm_size"), f"simd {field('simd_size')}")
+    return found
+
+
+COMPILERS = {"sm_80": nvidia, "sm_90": nvidia, "gfx1030": amd, "gfx90a": amd, "gfx1100": amd, "dg2": intel}
+
+
+def versions():
+    """What each compiler says it is, for the report and for the digests."""
+    def first(command, pattern):
+        match = re.search(pattern, call(command))
+        return match[0] if match else "unknown"
+    clang = r"clang version \S+"
+    of_ocloc = os.environ.get("OCLOC_VERSION", "unknown")
+    return {nvidia: first([*tool("CLANG_NVIDIA").split(), "--version"], clang) + ", ptxas "
+                    + first([tool("PTXAS"), "--version"], r"V\d[\d.]*"),
+            amd: first([*tool("CLANG_AMD").split(), "--version"], clang),
+            intel: f"ocloc {of_ocloc}"}
+
+
+def compile_program(program, folder, results, version):
+    """{kernel: figures} of (target, file, options), or the text of a failure."""
+    target, file, options = program
+    source = folder / file
+    digest = hashlib.sha256("\0".join([target, version, options, source.read_text(),
+                                       pathlib.Path(__file__).read_text()]).encode()).hexdigest()
+    kept = results / digest
+    if kept.exists():
+        return {name: Figures(*figures) for name, figures in json.loads(kept.read_text()).items()}
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        try:
+            found = COMPILERS[target](source, options, target, pathlib.Path(scratch))
+        except CompileError as error:
+            return str(error)
+    part = kept.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps(found))
+    part.rename(kept)
+    return found
+
+
+def expand(kernels, name, seen):
+    """A kernel file with its #includes replaced, each the first time."""
+    if name in seen:
+        return ""
+    seen.add(name)
+    text = (kernels / name).read_text()
+    return re.sub(r'^#include "([^"]+)"$', lambda m: expand(kernels, m[1], seen), text, flags=re.MULTILINE)
+
+
+def kernel_names(text):
+    """The kernels that a file defines, comments aside."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    return re.findall(r"^(?:__)?kernel\b[^;{()]*(?:__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)\s*)*void\s+(\w+)\s*\(",
+                      text, re.MULTILINE)
+
+
+def read_list(arguments):
+    """Kernels in the order of the list, those of plans first."""
+    lines = call([arguments.list, arguments.work])
+    kernels = []
+    for line in lines.splitlines():
+        target, quick, planned, file, name, items, options, about = line.split("\t")
+        count = 1
+        for extent in items.split("x"):
+            count *= int(extent)
+        kernels.append(Kernel(target, quick == "quick", planned == "planner", file, name, count, options, about))
+    return kernels
+
+
+def left_out(arguments, kernels):
+    """Kernels of the folder that no plan has: as compiled with defaults, and the names that nothing excuses."""
+    planned = {kernel.name for kernel in kernels}
+    more, missing = [], []
+    for path in sorted(arguments.kernels.glob("*.cl")):
+        for name in kernel_names(path.read_text()):
+            if name in planned:
+                continue
+            if name not in WITHOUT_A_PLAN:
+                missing.append(f"{name} of {path.name}")
+                continue
+            file = "default-" + path.name
+            (arguments.work / file).write_text(expand(arguments.kernels, path.name, set()))
+            more += [Kernel(target, False, False, file, name, 1, "-cl-std=CL1.2 -w", "defaults")
+                     for target in COMPILERS]
+    return more, missing
+
+
+def is_opaque(kernel):
+    return kernel.name in DRIVERS_FUNCTIONS and kernel.target.startswith(WITH_DRIVERS_FUNCTIONS)
+
+
+def verdict(kernel, outcome):
+    """None, or why the test has failed."""
+    if isinstance(outcome, str):
+        return outcome
+    if kernel.name not in outcome:
+        return f"the compiler names no kernel {kernel.name}, but {', '.join(outcome)}"
+    figures = outcome[kernel.name]
+    if not kernel.planned or is_opaque(kernel):
+        return None
+    if figures.spilled:
+        return f"{figures.spilled} registers or bytes spilled: {kernel.options}"
+    if kernel.target.startswith("sm_") and -(-figures.registers // 8) * 8 * kernel.items > NVIDIA_REGISTERS:
+        return f"{figures.registers} registers for each of {kernel.items} items do not fit: {kernel.options}"
+    return None
+
+
+def cell(kernel, outcome):
+    if kernel is None:
+        return ""
+    if isinstance(outcome, str) or kernel.name not in outcome:
+        return "**failed**"
+    if is_opaque(kernel):
+        return "compiles"
+    figures = outcome[kernel.name]
+    text = str(figures.registers)
+    if kernel.target == "dg2":
+        text += f" ({figures.detail})"
+    if figures.local:
+        text += f", {figures.local / 1024:.4g} KiB"
+    if figures.scratch and not figures.spilled:
+        text += f", arrays {figures.scratch} B"
+    if figures.spilled:
+        text += f", **spilled {figures.spilled}**"
+    return text
+
+
+def write_report(path, kernels, outcomes, version):
+    lines = path.read_text().splitlines()
+    begin, end = (next(i for i, line in enumerate(lines) if line.startswith(f"<!-- {mark} ")) for mark in
+                  ("begin", "end"))
+    table = ["", "Compilers: " + "; ".join(version[compiler] for compiler in (nvidia, amd, intel)) + ".", "",
+             "| kernel | problem | " + " | ".join(COMPILERS) + " |", "| --- " * (2 + len(COMPILERS)) + "|"]
+    rows = collections.OrderedDict()
+    for kernel in kernels:
+        about = kernel.about if kernel.planned or kernel.about == "defaults" else kernel.about + " (asked for)"
+        rows.setdefault((kernel.name, about), {}).setdefault(kernel.target, kernel)
+    seen = set()
+    for (name, about), targets in sorted(rows.items(), key=lambda row: row[0][0]):
+        programs = tuple((target, kernel.file, kernel.options) for target, kernel in targets.items())
+        if (name, programs) in seen:
+            continue
+        seen.add((name, programs))
+        cells = [cell(targets.get(target), outcomes.get((target, targets[target].file, targets[target].options))
+                      if target in targets else None) for target in COMPILERS]
+        table.append(f"| `{name}` | {about} | " + " | ".join(cells) + " |")
+    path.write_text("\n".join(lines[:begin + 1] + table + [""] + lines[end:]) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--list", required=True)
+    parser.add_argument("--kernels", required=True, type=pathlib.Path)
+    parser.add_argument("--work", required=True, type=pathlib.Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--report", type=pathlib.Path)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    results = arguments.work / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    kernels = read_list(arguments)
+    more, missing = left_out(arguments, kernels)
+    kernels += more
+    if arguments.quick:
+        kernels = [kernel for kernel in kernels if kernel.quick]
+    version = versions()
+    programs = list(dict.fromkeys((kernel.target, kernel.file, kernel.options) for kernel in kernels))
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        made = pool.map(lambda program: compile_program(program, arguments.work, results,
+                                                        version[COMPILERS[program[0]]]), programs)
+        outcomes = dict(zip(programs, made))
+
+    print(f"1..{len(kernels) + 1}")
+    for number, kernel in enumerate(kernels, 1):
+        reason = verdict(kernel, outcomes[kernel.target, kernel.file, kernel.options])
+        print(f"{'not ' if reason else ''}ok {number} - offline {kernel.target}: {kernel.name}, {kernel.about}")
+        for line in (reason or "").splitlines():
+            print("#", line)
+    print(f"{'not ' if missing else ''}ok {len(kernels) + 1} - offline: every kernel is in the table of problems")
+    for name in missing:
+        print(f"# no problem of tests/offline/problems.c has {name}")
+    if arguments.report:
+        write_report(arguments.report, kernels, outcomes, version)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

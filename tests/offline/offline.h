@@ -1,0 +1,58 @@
+/* What the planner would build on GPUs that are not here: records of their capabilities, an OpenCL platform that
+ * answers with them and keeps what it is asked to build, and a table of representative problems. */
+#ifndef TESTS_OFFLINE_H
+#define TESTS_OFFLINE_H
+
+#include <stdbool.h>
+
+#include <clattn/clattn.h>
+
+/* ---- the GPUs (targets.c) ---- */
+
+/* What a driver tells about one device.  `name` is what the compilers call it. */
+typedef struct offline_target {
+    const char *name;
+    const char *platform, *device, *vendor, *driver, *version, *extensions;
+    cl_uint compute_units, clock_mhz;
+    cl_ulong global_memory, max_allocation, local_memory;
+    size_t max_work_group, max_work_item[3];
+    cl_uint warp, wavefront;       /* of the vendor's own query; 0: the driver does not know the query */
+    size_t sub_groups[3];          /* Intel's list of sub-group sizes, then 0 */
+    cl_uint sub_groups_per_group;  /* CL_DEVICE_MAX_NUM_SUB_GROUPS; 0: none, or no such query */
+    bool fp64;
+} offline_target;
+
+extern const offline_target targets[];
+extern const size_t target_count;
+
+/* ---- the platform (platform.c) ---- */
+
+/* A kernel that was created, of a program with this source that was built with these options. */
+typedef struct built_kernel {
+    const char *name, *source, *options;
+    size_t local[3]; /* of its last launch; zeros: never launched */
+} built_kernel;
+
+/* For clattn_context_params.get_proc; every call then answers as the device that platform_use chose last.  Builds
+ * and launches succeed and do nothing; what is read from the device is zeros. */
+void *platform_get_proc(void *user, const char *name);
+void platform_use(const offline_target *device);
+
+/* Calls visit(user, kernel) for each kernel that has been created and not released, oldest first. */
+void platform_visit_kernels(void (*visit)(void *user, const built_kernel *kernel), void *user);
+
+/* ---- the problems (problems.c) ---- */
+
+/* A plan to be made: by the planner's own choice, or by the solver of that name. */
+typedef struct offline_problem {
+    const char *about; /* names it in reports */
+    bool quick;        /* one of the few that every run compiles */
+    const char *solver;
+    clattn_status (*plan)(clattn_context *context, const struct offline_problem *problem, clattn_plan **plan);
+    const void *row; /* of plan's own table */
+} offline_problem;
+
+/* Calls visit(user, problem) for each. */
+void problems_visit(void (*visit)(void *user, const offline_problem *problem), void *user);
+
+#endif

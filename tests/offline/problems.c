@@ -1,0 +1,214 @@
+/* The table of problems, attention aside (problems_attention.c).  An operator's part is a table of its own and a function that
+ * makes a plan of a row; a new feature is a row, a new operator a table and a line in problems_visit. */
+#include <stddef.h>
+
+#include "problems.h"
+
+typedef enum mask_kind { NO_MASK, BOOL_MASK, FLOAT_MASK } mask_kind;
+
+/* ---- products ---- */
+
+typedef struct matmul_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    size_t m, n, k;
+    bool weight; /* B is stored (n, k), as a layer's weight is */
+    bool bias;
+} matmul_row;
+
+static const matmul_row matmul_rows[] = {
+    {"2048 x 2048 x 512", QUICK, NULL, 2048, 2048, 512, false, false},
+    {"2048 x 2048 x 512, weight and bias", NOT_QUICK, NULL, 2048, 2048, 512, true, true},
+    {"64 x 768 x 768, weight and bias", NOT_QUICK, NULL, 64, 768, 768, true, true},
+    {"64 x 64 x 768", NOT_QUICK, NULL, 64, 64, 768, false, false},
+    {"16 x 16 x 64", NOT_QUICK, NULL, 16, 16, 64, false, true},
+    {"1 x 4096 x 1024, weight", NOT_QUICK, NULL, 1, 4096, 1024, true, false},
+    {"2048 x 2048 x 512 by generic", NOT_QUICK, "generic", 2048, 2048, 512, false, true},
+    {"2048 x 2048 x 512 by cpu", NOT_QUICK, "cpu", 2048, 2048, 512, true, true},
+};
+
+static clattn_status matmul_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const matmul_row *row = problem->row;
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){row->m, row->k});
+    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){row->k, row->n});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){row->m, row->n});
+    if (row->weight) {
+        desc.b.stride[0] = 1;
+        desc.b.stride[1] = (int64_t)row->k;
+    }
+    if (row->bias)
+        desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){row->n});
+    CREATE(matmul, problem, desc, plan);
+}
+
+/* ---- softmax ---- */
+
+typedef struct softmax_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    size_t rows, columns;
+    mask_kind mask;
+} softmax_row;
+
+static const softmax_row softmax_rows[] = {
+    {"rows of 128", NOT_QUICK, NULL, 4096, 128, NO_MASK},
+    {"rows of 1024", QUICK, NULL, 4096, 1024, NO_MASK},
+    {"rows of 1024, boolean mask", NOT_QUICK, NULL, 4096, 1024, BOOL_MASK},
+    {"rows of 1024, float mask", NOT_QUICK, NULL, 4096, 1024, FLOAT_MASK},
+    {"rows of 8192", NOT_QUICK, NULL, 4096, 8192, NO_MASK},
+    {"rows of 10^6", NOT_QUICK, NULL, 4, 1000000, NO_MASK},
+    {"rows of 1024 by generic", NOT_QUICK, "generic", 4096, 1024, FLOAT_MASK},
+    {"rows of 1024 by cpu", NOT_QUICK, "cpu", 4096, 1024, FLOAT_MASK},
+};
+
+static clattn_status softmax_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const softmax_row *row = problem->row;
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    const size_t extent[2] = {row->rows, row->columns};
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+    if (row->mask != NO_MASK)
+        desc.mask = clattn_layout_contiguous(row->mask == BOOL_MASK ? CLATTN_BOOL : CLATTN_F32, 2, extent);
+    CREATE(softmax, problem, desc, plan);
+}
+
+/* ---- multi-head attention: the kernels that its parts do not have ---- */
+
+typedef struct mha_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_weights_output weights;
+} mha_row;
+
+static const mha_row mha_rows[] = {
+    {"12 heads of 64, weights per head", NOT_QUICK, NULL, CLATTN_WEIGHTS_PER_HEAD},
+    {"12 heads of 64, weights averaged", QUICK, NULL, CLATTN_WEIGHTS_AVERAGE},
+};
+
+static clattn_status mha_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const mha_row *row = problem->row;
+    clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
+    desc.packed_weights = desc.bias_in = desc.bias_out = 1;
+    desc.batch = 4;
+    desc.query_length = 512;
+    desc.d_model = 768;
+    desc.heads = 12;
+    desc.weights = row->weights;
+    CREATE(mha, problem, desc, plan);
+}
+
+/* ---- normalisation ---- */
+
+typedef struct norm_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_norm_kind kind;
+    size_t rows, columns;
+    clattn_dtype dtype;
+    bool bias, statistics;
+} norm_row;
+
+static const norm_row norm_rows[] = {
+    {"LayerNorm of 768", QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, false},
+    {"LayerNorm of 768, float16, statistics", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F16, true, true},
+    {"LayerNorm of 64", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 4096, 64, CLATTN_F32, true, false},
+    {"LayerNorm of 65536", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 64, 65536, CLATTN_F32, true, true},
+    {"RMSNorm of 4096", NOT_QUICK, NULL, CLATTN_NORM_RMS, 4096, 4096, CLATTN_F32, false, false},
+    {"RMSNorm of 4096, bfloat16", QUICK, NULL, CLATTN_NORM_RMS, 4096, 4096, CLATTN_BF16, false, false},
+    {"LayerNorm of 768 by generic", NOT_QUICK, "generic", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true},
+    {"LayerNorm of 768 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true},
+};
+
+static clattn_status norm_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const norm_row *row = problem->row;
+    clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
+    desc.kind = row->kind;
+    desc.x = desc.y = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){row->rows, row->columns});
+    desc.scale = clattn_layout_contiguous(row->dtype, 1, (const size_t[]){row->columns});
+    if (row->bias)
+        desc.bias = desc.scale;
+    if (row->statistics)
+        desc.mean = desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){row->rows, 1});
+    CREATE(norm, problem, desc, plan);
+}
+
+/* ---- activations ---- */
+
+typedef struct activation_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_activation_function function;
+    clattn_dtype dtype;
+} activation_row;
+
+static const activation_row activation_rows[] = {
+    {"ReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_RELU, CLATTN_F32},
+    {"GELU", QUICK, NULL, CLATTN_ACTIVATION_GELU, CLATTN_F32},
+    {"GELU by tanh, float16", NOT_QUICK, NULL, CLATTN_ACTIVATION_GELU_TANH, CLATTN_F16},
+    {"Swish, bfloat16", NOT_QUICK, NULL, CLATTN_ACTIVATION_SWISH, CLATTN_BF16},
+    {"GELU by cpu", NOT_QUICK, "cpu", CLATTN_ACTIVATION_GELU, CLATTN_F32},
+};
+
+static clattn_status activation_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const activation_row *row = problem->row;
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    desc.function = row->function;
+    desc.x = desc.y = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){4096, 3072});
+    CREATE(activation, problem, desc, plan);
+}
+
+/* ---- images ---- */
+
+typedef struct image_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_image_operation operation;
+    int32_t patch;
+    size_t channels;
+    clattn_dtype dtype;
+    bool norm;
+} image_row;
+
+static const image_row image_rows[] = {
+    {"pack, 3 channels", NOT_QUICK, NULL, CLATTN_IMAGE_PACK, 0, 3, CLATTN_F32, false},
+    {"pack, 3 channels, patches of 7, norm", QUICK, NULL, CLATTN_IMAGE_PACK, 7, 3, CLATTN_F16, true},
+    {"unpack, 3 channels", NOT_QUICK, NULL, CLATTN_IMAGE_UNPACK, 0, 3, CLATTN_F32, false},
+};
+
+static clattn_status image_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const image_row *row = problem->row;
+    clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
+    const size_t patch = row->patch ? (size_t)row->patch : 1;
+    const size_t extent[3] = {1080, 1920, row->channels * patch * patch};
+    desc.operation = row->operation;
+    desc.patch = row->patch;
+    desc.array = clattn_layout_contiguous(row->dtype, 3, extent);
+    if (row->norm)
+        desc.norm = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+    CREATE(image, problem, desc, plan);
+}
+
+/* ---- all ---- */
+
+void problems_visit(void (*visit)(void *user, const offline_problem *problem), void *user)
+{
+    attention_problems_visit(visit, user);
+    VISIT_ROWS(matmul)
+    VISIT_ROWS(softmax)
+    VISIT_ROWS(mha)
+    VISIT_ROWS(image)
+    VISIT_ROWS(norm)
+    VISIT_ROWS(activation)
+}

@@ -1,0 +1,263 @@
+/* A solver whose kernel computes something else than the reference is refused, with the reason, and the next one does
+ * the work; nothing of it is saved; and the check can be turned off.  The miscompiling driver's part is taken by a
+ * folder of kernel sources with one wrong constant.
+ *
+ * Holds: of docs/design.md, "The self-check". */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/api.h"
+
+/* A copy of the kernel sources in which every `from` of `file` is `to`. */
+struct sources {
+    char folder[SUPPORT_PATH];
+};
+
+static char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(file);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static void write_replaced(FILE *out, const char *text, const char *from, const char *to)
+{
+    const char *found;
+    int count = 0;
+    while (from && (found = strstr(text, from))) {
+        assert_true(fwrite(text, 1, (size_t)(found - text), out) == (size_t)(found - text));
+        fputs(to, out);
+        text = found + strlen(from);
+        count++;
+    }
+    assert_true(!from || count);
+    fputs(text, out);
+}
+
+static void copy_folder(const struct sources *sources, const char *sub, const char *file, const char *from,
+                        const char *to)
+{
+    char path[3 * SUPPORT_PATH], target[3 * SUPPORT_PATH];
+    snprintf(path, sizeof path, "%s%s", KERNEL_DIR, sub);
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (!strchr(entry->d_name, '.') || entry->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "%s%s/%s", KERNEL_DIR, sub, entry->d_name);
+        snprintf(target, sizeof target, "%s%s/%s", sources->folder, sub, entry->d_name);
+        char *text = read_text(path);
+        FILE *out = fopen(target, "wb");
+        assert_non_null(out);
+        write_replaced(out, text, strcmp(entry->d_name, file) ? NULL : from, to);
+        assert_int_equal(fclose(out), 0);
+        free(text);
+    }
+    closedir(folder);
+}
+
+static void damage(struct sources *sources, const char *file, const char *from, const char *to)
+{
+    char inner[3 * SUPPORT_PATH];
+    support_folder(sources->folder);
+    snprintf(inner, sizeof inner, "mkdir -p '%s/inc' '%s/matrix'", sources->folder, sources->folder);
+    assert_int_equal(system(inner), 0);
+    copy_folder(sources, "", file, from, to);
+    copy_folder(sources, "/inc", file, from, to);
+}
+
+/* The polynomial of the vectors' 2^x, which of attention's kernels the cpu solver's alone has. */
+#define VECTOR_EXP "exp2.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)"
+/* That of the scalars', which the generic and the tile solver's have. */
+#define SCALAR_EXP "exp2.h", "f, EXP2_C3)", "f, EXP2_C3 * 4.0f)"
+
+static clattn_context *context_of(const struct sources *sources, const char *cache, bool checks)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    params.kernel_dir = sources->folder;
+    params.cache_mode = cache ? CLATTN_CACHE_ON : CLATTN_CACHE_OFF;
+    params.cache_dir = cache;
+    params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
+    return support_context_with(&params);
+}
+
+static clattn_status plan_by(clattn_context *context, const char *solver, clattn_plan **plan)
+{
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 2, 8, 8);
+    options.solver = solver;
+    return clattn_attention_plan_create(context, &desc, &options, plan);
+}
+
+static void a_wrong_solver_is_refused_with_the_reason(void **state)
+{
+    struct sources sources;
+    clattn_plan *plan;
+    (void)state;
+    damage(&sources, VECTOR_EXP);
+    clattn_context *context = context_of(&sources, NULL, true);
+    assert_status(context, plan_by(context, "cpu", &plan), CLATTN_ERROR_UNSUPPORTED);
+    assert_null(plan);
+    assert_message_has(context, "attention_cpu disagrees with the reference on this device: output[");
+    assert_status(context, plan_by(context, "generic", &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    support_release(&context);
+
+    damage(&sources, SCALAR_EXP);
+    context = context_of(&sources, NULL, true);
+    assert_status(context, plan_by(context, "generic", &plan), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, "attention_generic disagrees with the reference");
+    /* Known by now: the same answer without another run. */
+    assert_status(context, plan_by(context, "generic", &plan), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, "attention_generic disagrees with the reference");
+    support_release(&context);
+}
+
+/* Softmax and the matrix product too. */
+static void other_operators_are_checked(void **state)
+{
+    struct sources sources;
+    static const size_t extent[2] = {7, 20};
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan *plan;
+    (void)state;
+    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){9, 9});
+    options.solver = "cpu";
+    damage(&sources, "softmax.cl", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)");
+    clattn_context *context = context_of(&sources, NULL, true);
+    assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, "softmax_cpu disagrees with the reference on this device: y[");
+    assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    support_release(&context);
+
+    damage(&sources, "fma.h", "FMA(a, b, c) fma(a, b, c)", "FMA(a, b, c) fma(a, b, (c) * 1.001f)");
+    context = context_of(&sources, NULL, true);
+    assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, "matmul_cpu disagrees with the reference on this device: c[");
+    support_release(&context);
+}
+
+/* Each of the small operators' two kinds of kernels, with a constant of its own that is wrong. */
+static void small_operators_are_checked(void **state)
+{
+    struct sources sources;
+    static const size_t extent[2] = {7, 20};
+    static const struct {
+        const char *solver, *file, *from, *to, *message;
+        int operator;
+    } cases[] = {
+        {"cpu", "norm_cpu.cl", "* m->factor", "* (m->factor * 1.001f)", "norm_cpu disagrees with the reference on this device: y[", 0},
+        {"tile", "norm_tile.cl", "inverse[inverse_at] = m.factor", "inverse[inverse_at] = m.factor * 1.001f",
+         "norm_tile disagrees with the reference on this device: inv_std_dev[", 0},
+        {"cpu", "rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", "rope_cpu disagrees with the reference on this device: y[", 1},
+        {"generic", "rope.h", "turn * (ulong)position) >> 32", "turn * (ulong)(position % 4096)) >> 32",
+         "rope_generic disagrees with the reference on this device: y[", 1},
+        {"cpu", "activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.2454f2p-4f",
+         "activation_cpu disagrees with the reference on this device: y[", 2},
+        {"generic", "activation.h", "max(e->power, (intv)(-100))", "max(e->power, (intv)(-10))",
+         "activation_generic disagrees with the reference on this device: y[", 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_plan_options options = {.size = sizeof options, .solver = cases[i].solver};
+        clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
+        clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
+        clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
+        clattn_plan *plan;
+        clattn_status status;
+        norm.x = norm.y = activation.x = activation.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+        norm.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){7, 1});
+        rope.x = rope.y = clattn_layout_bhsd(CLATTN_F32, 1, 2, 3, 8);
+        activation.function = CLATTN_ACTIVATION_GELU_TANH;
+        damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = context_of(&sources, NULL, true);
+        switch (cases[i].operator) {
+        case 0: status = clattn_norm_plan_create(context, &norm, &options, &plan); break;
+        case 1: status = clattn_rope_plan_create(context, &rope, &options, &plan); break;
+        default: status = clattn_activation_plan_create(context, &activation, &options, &plan);
+        }
+        assert_status(context, status, CLATTN_ERROR_UNSUPPORTED);
+        assert_null(plan);
+        assert_message_has(context, cases[i].message);
+        support_release(&context);
+    }
+}
+
+static void the_next_solver_takes_over(void **state)
+{
+    struct sources sources;
+    clattn_plan *plan;
+    (void)state;
+    damage(&sources, VECTOR_EXP);
+    clattn_context *context = context_of(&sources, NULL, true);
+    assert_status(context, plan_by(context, NULL, &plan), CLATTN_SUCCESS);
+    assert_string_not_equal(clattn_plan_solver(plan), "cpu");
+    clattn_device_info info = {.size = sizeof info};
+    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
+    if (info.type & CL_DEVICE_TYPE_CPU)
+        assert_non_null(strstr(clattn_plan_explain(plan), "cpu: failed, attention_cpu disagrees with the reference"));
+    clattn_plan_release(&plan);
+    support_release(&context);
+}
+
+static void a_wrong_program_is_not_saved(void **state)
+{
+    struct sources sources;
+    clattn_plan *plan;
+    char cache[SUPPORT_PATH];
+    (void)state;
+    damage(&sources, VECTOR_EXP);
+    support_folder(cache);
+    for (int round = 0; round < 2; round++) {
+        clattn_context *context = context_of(&sources, cache, true);
+        clattn_program_statistics statistics = {.size = sizeof statistics};
+        assert_status(context, plan_by(context, "cpu", &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
+        assert_int_equal(statistics.loaded, 0);
+        support_release(&context);
+    }
+    /* One that was saved without a check is nothing to one that checks. */
+    clattn_context *context = context_of(&sources, cache, false);
+    assert_status(context, plan_by(context, "cpu", &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    support_release(&context);
+    context = context_of(&sources, cache, true);
+    assert_status(context, plan_by(context, "cpu", &plan), CLATTN_ERROR_UNSUPPORTED);
+    support_release(&context);
+}
+
+static void an_unknown_self_check_is_refused(void **state)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context;
+    (void)state;
+    params.self_check = 2;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
+    params.self_check = CLATTN_SELF_CHECK_ON;
+    params.reserved = 1;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wrong_solver_is_refused_with_the_reason),
+        cmocka_unit_test(other_operators_are_checked),
+        cmocka_unit_test(small_operators_are_checked),
+        cmocka_unit_test(the_next_solver_takes_over),
+        cmocka_unit_test(a_wrong_program_is_not_saved),
+        cmocka_unit_test(an_unknown_self_check_is_refused),
+    };
+    return SUPPORT_RUN("self-check", tests);
+}
