@@ -4,7 +4,7 @@
  *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
  *
  * Arrays, strides, the description's macros and the parameters' order: inc/attention.h; everything of it but DOUBLE,
- * any strides and any alignment; those of the inputs may be 0 or negative.  The parts are inc/cpu_block.h (the
+ * any strides and any alignment; those of the inputs may be 0 or negative.  The parts are inc/cpu_lanes.h (the
  * queries), inc/cpu_tile.h (K and V), inc/cpu_keep.h (masks and what else changes a score), inc/cpu_softmax.h.
  *
  * Parameters
@@ -88,7 +88,7 @@
  * forbids it: the products that the FMA needs overflow for masks like -FLT_MAX. */
 #define RAW_SCORES (POSITIVE_SCALE && !FLOAT_MASK && !BIAS && !ALIBI && !SOFTCAP && !SCORE_MOD)
 
-#include "inc/cpu_block.h"
+#include "inc/cpu_lanes.h"
 #include "inc/cpu_tile.h"
 #include "inc/cpu_keep.h"
 #include "inc/cpu_softmax.h"
@@ -98,7 +98,7 @@ INLINE void modify_tile(floatv *s, bool open, int start, int n, const attention_
                         const attention_side *side)
 {
 #if SOFTCAP
-    cap_tile(s, n, a->softcap);
+    cap_scores(s, n * QUERY_VECTORS, a->softcap);
 #endif
 #if SIDED
     const tile_sides sides = sides_of(start, n, block, a);

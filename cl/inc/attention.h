@@ -409,26 +409,34 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
 #endif
 }
 
+/* The range of keys that lengths, causality and the window let query i attend; empty where *first >= *end. */
+static inline void attention_sides(const attention_item *item, long i, const attention_args *a, long *first, long *end)
+{
+    *first = item->first_key;
+    *end = item->end_key;
+#if CAUSAL
+    *end = min(*end, i + item->position + 1);
+#endif
+#if WINDOW
+    if (a->window_left != INT_MAX)
+        *first = max(*first, i + item->position - a->window_left);
+    if (a->window_right != INT_MAX)
+        *end = min(*end, i + item->position + a->window_right + 1);
+#endif
+}
+
 /* The range of keys outside which no query from `first` to `last` attends any; empty where begin >= end. */
 static inline void attention_keys(const attention_item *item, long first, long last, const attention_args *a,
                                   int *begin, int *end)
 {
-    long low = item->first_key;
-    long high = item->end_key;
+    long low, high, unused;
+    attention_sides(item, first, a, &low, &unused);
+    attention_sides(item, last, a, &unused, &high);
 #if MASK
     high = min(high, (long)a->mask_keys);
 #endif
 #if BIAS
     high = min(high, (long)a->bias_keys);
-#endif
-#if CAUSAL
-    high = min(high, last + item->position + 1);
-#endif
-#if WINDOW
-    if (a->window_left != INT_MAX)
-        low = max(low, first + item->position - a->window_left);
-    if (a->window_right != INT_MAX)
-        high = min(high, last + item->position + a->window_right + 1);
 #endif
     *begin = (int)min(low, (long)item->end_key);
     *end = (int)max(high, 0L);

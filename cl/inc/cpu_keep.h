@@ -1,35 +1,15 @@
 /* attention_cpu: what is added to a tile's scores, and which of them do not count.
  *
- * s[j * QUERY_VECTORS + v] is the tile's S^T, key start + j.  What is not attended becomes -inf last of all, so that
+ * s[j * QUERY_VECTORS + v] is the tile's S^T, key start + j, softcap applied.  What is not attended becomes -inf last of all, so that
  * nothing of it is left.  With the user's functions all of it is done by keep_each, which calls them for attended
  * pairs only; else by add_tile and sees_tile, a vector at a time. */
 #ifndef CLATTN_INC_CPU_KEEP_H
 #define CLATTN_INC_CPU_KEEP_H
 
-#include "inc/cpu_block.h"
-#include "inc/tanh.h"
-
-#define USER_MODS (SCORE_MOD || MASK_MOD)
-#define SIDED (CAUSAL || WINDOW)
-#define ADDED (MASK || BIAS || ALIBI)
-
-#if SOFTCAP
-/* The inverse is a number of full precision for all but absurd caps. */
-INLINE void cap_tile(floatv *s, int n, float cap)
-{
-    const bool plain = cap >= 1e-30f && cap <= 1e30f;
-    const float inverse = 1.0f / cap;
-
-    for (int j = 0; j < n * QUERY_VECTORS; j++)
-        s[j] = cap * tanhv(plain ? s[j] * inverse : s[j] / cap);
-}
-#endif
+#include "inc/cpu_lanes.h"
+#include "inc/cpu_score.h"
 
 /* ---- a mask's or bias's block of LANES keys for vector v, x[c] being key `from` + c ---- */
-
-#define SAME_ROWS(array) ((array)->row == 0 && (!GROUPED || (array)->head == 0))
-#define ARRAY_START(array, block) \
-    ((array)->offset + (block)->item.b * (array)->batch + (block)->item.h * (array)->head + (block)->first * (array)->row)
 
 #define LOAD_BLOCK(TYPE, x, p, array, v, from, n, fill) \
     do { \
@@ -44,44 +24,6 @@ INLINE void cap_tile(floatv *s, int n, float cap)
             transpose(x); \
         } \
     } while (0)
-
-#define MASK_EXCLUDED (BOOL_MASK ? 0.0f : -INFINITY)
-
-#if MASK
-enum { TILE_CLOSED, TILE_MIXED, TILE_OPEN };
-
-/* Whether the mask lets none, some or all queries of the block attend keys start ... start + n - 1; a tile that a float
- * mask does not close is mixed, since it is added.  Ends at the first row that decides. */
-INLINE int mask_class(const global ELEMENT(MASK_TYPE) *mask, int start, int n, const attention_block *block,
-                      const attention_args *a)
-{
-    const long first = ARRAY_START(&a->mask, block) + start * a->mask.col;
-    const int rows = SAME_ROWS(&a->mask) ? 1 : block->live;
-    bool some = false, every = BOOL_MASK;
-
-    for (int r = 0; r < rows; r++) {
-        const long at = first + ROW_OFFSET(block, &a->mask, r);
-        int j = 0;
-        intv open = (intv)(0), closed = (intv)(0);
-        if (a->mask.col == 1)
-            for (; j + LANES <= n; j += LANES) {
-                const intv out = LOADV(MASK_TYPE, mask, at + j) == MASK_EXCLUDED;
-                open |= ~out;
-                closed |= out;
-            }
-        for (; j < n; j++) {
-            const bool out = LOAD(MASK_TYPE, mask, at + j * a->mask.col) == MASK_EXCLUDED;
-            some = some || !out;
-            every = every && !out;
-        }
-        some = some || any(open);
-        every = every && !any(closed);
-        if (some && !every)
-            return TILE_MIXED;
-    }
-    return some ? TILE_OPEN : TILE_CLOSED;
-}
-#endif
 
 #if ALIBI && !USER_MODS
 /* |base + place[lane]|, rounded once; a place is below BLOCK. */

@@ -2,7 +2,7 @@
 #ifndef CLATTN_INC_CPU_SOFTMAX_H
 #define CLATTN_INC_CPU_SOFTMAX_H
 
-#include "inc/cpu_block.h"
+#include "inc/cpu_lanes.h"
 
 /* ENTROPY: adds what the tile contributes to sum exp(s - highest) * (s - highest); x is that in units of log 2. */
 #if ENTROPY

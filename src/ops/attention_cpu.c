@@ -1,14 +1,17 @@
-/* Attention on CPU devices: queries across vector lanes, one work-item a work-group. */
+/* Attention on CPU devices, one work-item a work-group: queries across vector lanes, or for few queries the columns. */
 #include "base/size.h"
 #include "ops/attention.h"
 #include "program/defines.h"
 
 #define MAX_SIZE 512
+#define DECODE_ROWS 8 /* of attention_cpu_decode, with which it beats lanes of which half are full */
 
 /* `vectors` of queries an item, `step` keys or output columns of a register tile, `tile` keys for each rescaling. */
 struct geometry {
     size_t lanes, vectors, step, tile;
     bool grouped; /* all query heads of a key head are rows of one block */
+    bool decode;  /* few rows: attention_cpu_decode, of which `rows` are a block */
+    size_t rows;
 };
 
 /* Rows that a head, or with `grouped` a key head, has at the most. */
@@ -25,14 +28,20 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
     const struct capabilities *caps = &context->device.caps;
     bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), large = problem->d_k + problem->d_v > 512;
     size_t lanes = small ? 4 : caps->lanes;
-    struct geometry g = {lanes, lanes == 16 ? 4 : 2, 6, large ? 48 : 96, false};
+    struct geometry g = {.lanes = lanes, .vectors = lanes == 16 ? 4 : 2, .step = 6, .tile = large ? 48 : 96};
     g.grouped = problem->heads > problem->kv_heads && problem->query_length < 8 * lanes;
+    size_t rows = rows_of(&g, problem);
+    g.decode = rows <= DECODE_ROWS;
+    if (g.decode) {
+        g.rows = size_max(1, rows);
+        return g;
+    }
     if (small) {
         g.vectors = 1;
         g.step = 2;
+        g.rows = lanes;
         return g;
     }
-    size_t rows = rows_of(&g, problem);
     size_t blocks = problem->batch * (g.grouped ? problem->kv_heads : problem->heads) * divide_up(rows, lanes * g.vectors);
     if (rows < 32 * lanes || blocks < 4 * (size_t)caps->info.compute_units) {
         g.vectors = 1;
@@ -40,15 +49,16 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
     } else if (large && g.vectors > 2) {
         g.vectors = 2;
     }
+    g.rows = g.vectors * lanes;
     return g;
 }
 
-/* At the most; attention_cpu.cl's loops, nothing unrolled but the register tile. */
+/* At the most; the kernels' loops, nothing unrolled but the register tiles. */
 static double iterations(const struct geometry *g, const struct attention_problem *problem)
 {
     const clattn_attention_desc *desc = &problem->desc;
-    double sizes = (double)(problem->d_k + problem->d_v), step = (double)g->step, lanes = (double)g->lanes;
-    double key = sizes / step + sizes / lanes + 10, rows = lanes * (double)g->vectors;
+    double sizes = (double)(problem->d_k + problem->d_v), lanes = (double)g->lanes, rows = (double)g->rows;
+    double key = sizes / lanes + 10 + (g->decode ? 3 * rows : sizes / (double)g->step);
     if (desc->score == CLATTN_SCORE_ADDITIVE)
         key += (double)problem->d_k;
     if (*problem->score_mod || *problem->mask_mod)
@@ -57,7 +67,7 @@ static double iterations(const struct geometry *g, const struct attention_proble
         key += rows;
     if (desc->dropout > 0)
         key += 12;
-    return (double)problem->key_length * key + 8 * sizes * (double)g->vectors + 4 * rows;
+    return (double)problem->key_length * key + 8 * sizes * rows / lanes + 4 * rows + 8 * sizes;
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
@@ -96,24 +106,29 @@ static clattn_status prepare(clattn_plan *base)
     struct strbuf options = {0};
     attention_defines(problem, &base->context->device.caps, &options);
     define_int(&options, "LANES", (long long)g.lanes);
-    define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
-    define_int(&options, "KEY_STEP", (long long)g.step);
-    define_int(&options, "COLUMN_STEP", (long long)g.step);
-    define_int(&options, "KEY_TILE", (long long)g.tile);
+    if (g.decode) {
+        define_int(&options, "BLOCK", (long long)g.rows);
+    } else {
+        define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
+        define_int(&options, "KEY_STEP", (long long)g.step);
+        define_int(&options, "COLUMN_STEP", (long long)g.step);
+        define_int(&options, "KEY_TILE", (long long)g.tile);
+    }
     define_int(&options, "GROUPED", g.grouped);
     define_int(&options, "UNIT_STRIDE",
                problem->desc.key.stride[3] == 1 && problem->desc.value.stride[3] == 1);
-    plan->rows_per_group = g.vectors * g.lanes;
-    plan->queries_per_group = plan->rows_per_group;
+    plan->rows_per_group = plan->queries_per_group = g.rows;
     plan->groups = g.grouped ? grouped_blocks : attention_groups_by_queries;
     if (g.grouped)
-        plan->queries_per_group = size_max(1, plan->rows_per_group / (problem->heads / problem->kv_heads));
+        plan->queries_per_group = size_max(1, g.rows / (problem->heads / problem->kv_heads));
     plan->efficiency = problem->desc.score == CLATTN_SCORE_ADDITIVE         ? 0.02
                        : *problem->score_mod || *problem->mask_mod          ? 0.05
+                       : g.decode                                           ? 0.05
                        : problem->desc.dropout > 0 || g.vectors == 1        ? 0.2
                                                                             : 0.4;
     plan->splits = attention_splits(plan);
-    return attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
+    return g.decode ? attention_add_kernel(plan, "attention_cpu_decode.cl", "attention_cpu_decode", &options, one)
+                    : attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
 }
 
 const struct solver attention_cpu_solver = {"cpu", refuse, prepare};
