@@ -6,11 +6,12 @@
 #
 #   --deps        only installs what building needs (and PoCL)
 #   --full        also the longer parts: the operators and the command with three fresh random seeds, a minute of
-#                 fuzzing for each file reader (needs clang's libFuzzer), all of what is compiled for absent GPUs, and the
-#                 operators on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder)
+#                 fuzzing for each file reader (needs clang's libFuzzer), all of what is compiled for absent GPUs, the
+#                 operators on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder), and the command
+#                 against PyTorch (600 MB, likewise)
 #   --only        just these groups (and the builds that they need): host, pocl, oclgrind, rusticl, intel,
-#                 sanitize, install, variants, offline, examples
-#   --no-install  nothing is installed; what is missing fails
+#                 sanitize, install, variants, offline, pytorch, examples
+#   --no-install  nothing is installed; what is missing fails (but for PyTorch, which is skipped)
 #   --build       where to build and test (default: build/test in the source folder)
 #
 # The drivers' own kernel caches stay in FOLDER/drivers, or in CLATTN_TEST_CACHE, so later runs are faster; clattn's
@@ -337,6 +338,34 @@ if wanted offline; then
     finish offline
 fi
 
+# Only in the full run, or where it is asked for.
+if wanted pytorch && [ -n "$full$only" ]; then
+    group pytorch
+    absent=
+    if [ -n "$install" ]; then
+        # In the caller's environment, as above.
+        sh "$here/pytorch/install.sh" "$cache/torch" > "$work/logs/pytorch/package" 2>&1 < /dev/null
+        case $? in
+        0) echo "1 0 0 0" > "$work/results/pytorch/package" ;;
+        77) absent="there is no PyTorch for this machine's Python" ;;
+        *) echo "0 1 0 0" > "$work/results/pytorch/package" ;;
+        esac
+    elif [ ! -e "$cache/torch/python" ]; then
+        absent="there is no PyTorch in $cache/torch, and --no-install was given"
+    fi
+    if [ -n "$absent" ]; then
+        echo "$absent" >> "$work/logs/pytorch/package"
+        echo "0 0 1 0" > "$work/results/pytorch/package"
+    elif [ -e "$cache/torch/python" ]; then
+        read -r python < "$cache/torch/python"
+        isolated "$pocl" CLATTN="$work/gcc/src/clattn" PYTHONPATH="$cache/torch" \
+            ${CLATTN_TEST_SEED:+CLATTN_TEST_SEED="$CLATTN_TEST_SEED"} \
+            sh "$here/run.sh" --one pytorch property 2400 "$python" "$here/pytorch/property.py"
+    fi
+    finish pytorch
+    [ -z "$absent" ] || echo "           (skipped: $absent)"
+fi
+
 if [ -n "$full" ]; then
     for round in 1 2 3; do
         seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -381,7 +410,7 @@ fi
 echo
 printf '%-10s %8s %8s %8s %16s\n' platform passed failed skipped "kernel programs"
 total_passed=0 total_failed=0 total_skipped=0 platforms=0
-for name in host pocl oclgrind rusticl intel sanitize install variants offline examples seed1 seed2 seed3 fuzz; do
+for name in host pocl oclgrind rusticl intel sanitize install variants offline pytorch examples seed1 seed2 seed3 fuzz; do
     folder=$work/results/$name
     [ -d "$folder" ] || continue
     set -- $(cat "$folder"/* 2> /dev/null | awk '{ p += $1; f += $2; s += $3; k += $4 } END { print p + 0, f + 0, s + 0, k + 0 }')
