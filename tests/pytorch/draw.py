@@ -122,9 +122,10 @@ class Heads:
         self.group = draw.pick(1, 1, 2, 3, 4)
         self.heads = self.kv_heads * self.group
         self.batch = draw.whole(1, 3) if batch is None else batch
-        lengths = draw.pick((40, 40), (40, 40), (70, 130), (4, 600), (1, 300), (130, 9))
-        self.queries = draw.whole(1, lengths[0]) if queries is None else queries
-        self.keys = draw.whole(1, lengths[1]) if keys is None else keys
+        # The most queries, the fewest and the most keys; long ones, of which solvers split the keys, for few queries alone.
+        longest, low, high = draw.pick((40, 1, 40), (40, 1, 40), (70, 1, 130), (4, 1, 600), (1, 1, 300), (130, 1, 9), (2, 900, 3000))
+        self.queries = draw.whole(1, longest) if queries is None else queries
+        self.keys = draw.whole(low, high) if keys is None else keys
         self.d_k = draw.pick(draw.whole(1, 40), 8, 16, 32, 64, 80, 128)
         self.d_v = draw.pick(self.d_k, self.d_k, draw.whole(1, 70), 16, 64)
         fused = batch is None and self.queries == self.keys
