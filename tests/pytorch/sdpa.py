@@ -87,7 +87,7 @@ class Sdpa:
                 diagonal = 0 if self.causal == "top-left" else h.keys - h.queries
                 causal = torch.ones(h.queries, h.keys, dtype=torch.bool).tril(diagonal)
                 mask = mask & causal if mask.dtype == torch.bool else torch.where(causal, mask, -torch.inf)
-            more["attn_mask"] = mask
+            more["attn_mask"] = torch.atleast_2d(mask)  # PyTorch takes no fewer dimensions
         # PyTorch 2.15's fused kernel for CPUs scales after is_causal has masked: a negative scale makes NaN of -inf.
         fused = h.scale is None or h.scale >= 0
         with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH] if fused else SDPBackend.MATH):
