@@ -150,40 +150,26 @@ INLINE void store_output(global ELEMENT(O_TYPE) *output, const floatv *o, const 
 
 /* ---- a tile of keys ---- */
 
-/* Where row j of the tile begins, and where its scales do: from tables with a paged cache, one entry a vector of keys
- * where those lie in one page. */
-#define BY_VECTOR (TABLE && PAGE_SIZE % LANES == 0)
-#if BY_VECTOR
-#define ROW_AT(j) (rows[(j) >> LOG2_LANES] + ((j) & (LANES - 1)) * step)
-#define SCALES_AT(j) (scales[(j) >> LOG2_LANES] + ((j) & (LANES - 1)) * scale_step)
-#elif TABLE
-#define ROW_AT(j) rows[j]
-#define SCALES_AT(j) scales[j]
-#else
-#define ROW_AT(j) (rows[0] + (j) * step)
-#define SCALES_AT(j) (scales[0] + (j) * scale_step)
-#endif
-
-/* The tables of keys start ... start + n - 1 of one array. */
-INLINE void find_tile(long *rows, const array4 *array, int start, int n, const attention_item *item,
-                      const attention_args *a, const attention_side *side)
-{
-#if BY_VECTOR
-    for (int j = 0; j < n; j += LANES)
-        rows[j >> LOG2_LANES] = attention_row(array, item, start + j, a, side);
-#elif TABLE
-    find_rows(rows, array, start, n, item, a, side);
-#else
-    rows[0] = attention_row(array, item, start, a, side);
-#endif
-}
-
+/* FIND_TILE and then, for each vector of keys, FIND_VECTOR say where the rows of an array and of its scales lie; ROW_AT(c)
+ * and SCALES_AT(c) are those of key j + c.  A vector of keys lies in one page, or there is a table. */
+#define BY_TABLE (TABLE && PAGE_SIZE % LANES != 0)
+#if BY_TABLE
 #define FIND_TILE(array, scale, GROUPS) \
     long rows[KEY_TILE], scales[KEY_TILE]; \
-    const long step = a->array.row, scale_step = a->scale.row; \
-    find_tile(rows, &a->array, start, n, item, a, side); \
+    find_rows(rows, &a->array, start, n, item, a, side); \
     if (GROUPS) \
-        find_tile(scales, &a->scale, start, n, item, a, side)
+        find_rows(scales, &a->scale, start, n, item, a, side)
+#define FIND_VECTOR(array, scale, GROUPS)
+#define ROW_AT(c) rows[j + (c)]
+#define SCALES_AT(c) scales[j + (c)]
+#else
+#define FIND_TILE(array, scale, GROUPS) const long step = a->array.row, scale_step = a->scale.row
+#define FIND_VECTOR(array, scale, GROUPS) \
+    const long row = attention_row(&a->array, item, start + j, a, side); \
+    const long scale_row = GROUPS ? attention_row(&a->scale, item, start + j, a, side) : 0
+#define ROW_AT(c) (row + (c) * step)
+#define SCALES_AT(c) (scale_row + (c) * scale_step)
+#endif
 
 /* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
  * LANES, repeats the last key. */
@@ -195,6 +181,7 @@ INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, const g
 
     for (int j = 0; j < n; j += LANES) {
         floatv part[BLOCK * LANES];
+        FIND_VECTOR(key, key_scale, KEY_GROUPS);
         for (int c = 0; c < LANES; c += KEY_STEP) {
             floatv acc[KEY_STEP][BLOCK];
 #pragma unroll
@@ -206,7 +193,7 @@ INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, const g
             for (int v = 0; v < K_VECTORS; v++)
 #pragma unroll
                 for (int k = 0; k < KEY_STEP; k++) {
-                    const int at = min(j + c + k, n - 1);
+                    const int at = min(c + k, n - 1 - j);
                     floatv x;
                     LOAD_ROW(K_TYPE, x, key, ROW_AT(at) + v * LANES * col, col, D_K - v * LANES, 0.0f);
                     SCALE_KEY(x, SCALES_AT(at), v * LANES);
@@ -327,48 +314,47 @@ INLINE void drop_tile(floatv *s, int start, int n, const attention_block *block,
 }
 #endif
 
-/* O += P V for `count` keys from j on, a literal.  An accumulator is `scaled` by its row's shrink first. */
-#define ADD_VALUES(count, scaled) \
+/* O += P V for `count` keys from j + c on, a literal. */
+#define ADD_VALUES(count) \
     do { \
         _Pragma("unroll") \
         for (int v = 0; v < V_VECTORS; v++) { \
             floatv x[count]; \
             _Pragma("unroll") \
             for (int k = 0; k < (count); k++) { \
-                LOAD_ROW(V_TYPE, x[k], value, ROW_AT(j + k) + v * LANES * col, col, D_V - v * LANES, 0.0f); \
-                SCALE_VALUE(x[k], SCALES_AT(j + k), v * LANES); \
+                LOAD_ROW(V_TYPE, x[k], value, ROW_AT(c + k) + v * LANES * col, col, D_V - v * LANES, 0.0f); \
+                SCALE_VALUE(x[k], SCALES_AT(c + k), v * LANES); \
             } \
             _Pragma("unroll") \
             for (int r = 0; r < BLOCK; r++) { \
                 floatv acc = o[r * V_VECTORS + v]; \
-                if (scaled) \
-                    acc *= state_of[r].shrink; \
                 _Pragma("unroll") \
                 for (int k = 0; k < (count); k++) \
-                    acc = FMA((floatv)(p[r * KEY_TILE + j + k]), x[k], acc); \
+                    acc = FMA((floatv)(p[r * KEY_TILE + j + c + k]), x[k], acc); \
                 o[r * V_VECTORS + v] = acc; \
             } \
         } \
     } while (0)
 
+/* O = shrink * O + P V. */
 INLINE void add_values(floatv *o, const float *p, const row_state *state_of, const global ELEMENT(V_TYPE) *value,
                        int start, int n, const attention_item *item, const attention_args *a, const attention_side *side)
 {
     const long col = UNIT_STRIDE ? 1 : a->value.col;
     FIND_TILE(value, value_scale, VALUE_GROUPS);
-    int j = 0;
 
-    if (n >= VALUE_STEP) {
-        ADD_VALUES(VALUE_STEP, true);
-        j = VALUE_STEP;
-    } else {
-        ADD_VALUES(1, true);
-        j = 1;
+    for (int r = 0; r < BLOCK; r++)
+        for (int v = 0; v < V_VECTORS; v++)
+            o[r * V_VECTORS + v] *= state_of[r].shrink;
+    for (int j = 0; j < n; j += LANES) {
+        FIND_VECTOR(value, value_scale, VALUE_GROUPS);
+        if (n - j >= LANES)
+            for (int c = 0; c < LANES; c += VALUE_STEP)
+                ADD_VALUES(VALUE_STEP);
+        else
+            for (int c = 0; c < n - j; c++)
+                ADD_VALUES(1);
     }
-    for (; j + VALUE_STEP <= n; j += VALUE_STEP)
-        ADD_VALUES(VALUE_STEP, false);
-    for (; j < n; j++)
-        ADD_VALUES(1, false);
 }
 
 kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -402,7 +388,7 @@ void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEM
     int begin = 0, end = 0;
     if (block.live > 0) {
         attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
-        if (BY_VECTOR) /* modify_tile leaves out what the window does not reach */
+        if (TABLE && !BY_TABLE) /* modify_tile leaves out what the window does not reach */
             begin &= ~(LANES - 1);
         load_queries(q, query, &block, &a);
 #if ADDITIVE
