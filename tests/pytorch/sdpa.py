@@ -88,8 +88,9 @@ class Sdpa:
                 causal = torch.ones(h.queries, h.keys, dtype=torch.bool).tril(diagonal)
                 mask = mask & causal if mask.dtype == torch.bool else torch.where(causal, mask, -torch.inf)
             more["attn_mask"] = torch.atleast_2d(mask)  # PyTorch takes no fewer dimensions
-        # PyTorch 2.15's fused kernel for CPUs scales after is_causal has masked: a negative scale makes NaN of -inf.
-        fused = h.scale is None or h.scale >= 0
+        # PyTorch 2.15's fused kernel for CPUs scales after is_causal has masked: a scale of 0 or
+        # below makes NaN of -inf.
+        fused = h.scale is None or h.scale > 0
         with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH] if fused else SDPBackend.MATH):
             return F.scaled_dot_product_attention(q, k, v, **more).numpy()
 
