@@ -4,8 +4,8 @@
  * rows of the block; with one query attention_cpu would leave all lanes but one empty.  Formulas as there.
  *
  * Arrays, strides, the description's macros and the parameters' order: inc/attention.h; everything of it but DOUBLE,
- * any strides and any alignment; those of the inputs may be 0 or negative.  Parts shared with attention_cpu are
- * inc/cpu_block.h (the queries), inc/cpu_keys.h (where K and V lie), inc/cpu_score.h.
+ * any strides and any alignment; those of the inputs may be 0 or negative.  The products are inc/cpu_decode.h;
+ * parts shared with attention_cpu are inc/cpu_block.h (the queries), inc/cpu_keys.h (where K and V lie), inc/cpu_score.h.
  *
  * Parameters
  *   D_K, D_V     sizes of a query and of a value: 1 to 512                       (64)
@@ -16,7 +16,7 @@
  *   KEY_STEP     keys of the register tile of Q K^T, which divide LANES          (4 rows or fewer: 4; more: 2)
  *   VALUE_STEP   keys that an accumulator takes in on one way through a register (4)
  *   UNIT_STRIDE  1: a.key.col == a.value.col == 1, promised by the host: 0 1     (0)
- * Tested: LANES x BLOCK 1 to 8 x GROUPED x every feature.
+ * Tested: BLOCK 1 to 8, GROUPED, every feature; LANES 4 and 16 (tests/test_attention_decode.c).
  *
  * NDRange: (ceil(rows / BLOCK), launch_heads, batch) work-groups of one item, rows being launch_queries; with GROUPED
  * launch_queries * a.group, and the second dimension counts the key heads that the launch touches.  A work-item owns its
@@ -29,6 +29,8 @@
  * lengths only, V at a key that only some rows attend with weight +0; a tile that the mask closes costs nothing.
  *
  * Needs OpenCL C 1.2 and nothing else. */
+#include "inc/attention.h"
+
 #ifndef BLOCK
 #define BLOCK 1
 #endif
@@ -45,13 +47,6 @@
 #define UNIT_STRIDE 0
 #endif
 
-#include "inc/attention.h"
-#include "inc/vector.h"
-#include "inc/exp2.h"
-#include "inc/cpu_block.h"
-#include "inc/cpu_keys.h"
-#include "inc/cpu_score.h"
-
 #ifndef KEY_STEP
 #define KEY_STEP (BLOCK <= 4 ? 4 : 2)
 #endif
@@ -62,9 +57,8 @@
 #error "KEY_TILE must be a multiple of LANES"
 #endif
 
-#define K_VECTORS (ROUND_UP(D_K, LANES) / LANES)
-#define V_VECTORS (ROUND_UP(D_V, LANES) / LANES)
-#define TILE_VECTORS (KEY_TILE / LANES)
+#include "inc/cpu_decode.h"
+#include "inc/cpu_score.h"
 
 /* The sum and the largest of a vector's lanes; a NaN is never the largest. */
 INLINE float sum_lanes(floatv x)
@@ -85,18 +79,6 @@ INLINE float largest_lane(floatv x)
         for (int l = 0; l < step; l++)
             lane[l] = lane[l + step] > lane[l] ? lane[l + step] : lane[l];
     return lane[0];
-}
-
-/* Lane l of the result is the sum of x[l]'s lanes.  A pass adds the halves of vectors i and i + count, whose lanes then
- * take turns: inc/rows.h's transpose, added up on the way. */
-INLINE floatv sum_each(floatv *x)
-{
-#pragma unroll
-    for (int count = LANES / 2; count > 0; count /= 2)
-#pragma unroll
-        for (int i = 0; i < count; i++)
-            x[i] = ZIP_LOW(x[i], x[i + count]) + ZIP_HIGH(x[i], x[i + count]);
-    return x[0];
 }
 
 /* ---- rows in and out ---- */
@@ -150,72 +132,6 @@ INLINE void store_output(global ELEMENT(O_TYPE) *output, const floatv *o, const 
 
 /* ---- a tile of keys ---- */
 
-/* FIND_TILE and then, for each vector of keys, FIND_VECTOR say where the rows of an array and of its scales lie; ROW_AT(c)
- * and SCALES_AT(c) are those of key j + c.  A vector of keys lies in one page, or there is a table. */
-#define BY_TABLE (TABLE && PAGE_SIZE % LANES != 0)
-#if BY_TABLE
-#define FIND_TILE(array, scale, GROUPS) \
-    long rows[KEY_TILE], scales[KEY_TILE]; \
-    find_rows(rows, &a->array, start, n, item, a, side); \
-    if (GROUPS) \
-        find_rows(scales, &a->scale, start, n, item, a, side)
-#define FIND_VECTOR(array, scale, GROUPS)
-#define ROW_AT(c) rows[j + (c)]
-#define SCALES_AT(c) scales[j + (c)]
-#else
-#define FIND_TILE(array, scale, GROUPS) const long step = a->array.row, scale_step = a->scale.row
-#define FIND_VECTOR(array, scale, GROUPS) \
-    const long row = attention_row(&a->array, item, start + j, a, side); \
-    const long scale_row = GROUPS ? attention_row(&a->scale, item, start + j, a, side) : 0
-#define ROW_AT(c) (row + (c) * step)
-#define SCALES_AT(c) (scale_row + (c) * scale_step)
-#endif
-
-/* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
- * LANES, repeats the last key. */
-INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
-                       int n, const attention_item *item, const attention_args *a, const attention_side *side)
-{
-    const long col = UNIT_STRIDE ? 1 : a->key.col;
-    FIND_TILE(key, key_scale, KEY_GROUPS);
-
-    for (int j = 0; j < n; j += LANES) {
-        floatv part[BLOCK * LANES];
-        FIND_VECTOR(key, key_scale, KEY_GROUPS);
-        for (int c = 0; c < LANES; c += KEY_STEP) {
-            floatv acc[KEY_STEP][BLOCK];
-#pragma unroll
-            for (int k = 0; k < KEY_STEP; k++)
-#pragma unroll
-                for (int r = 0; r < BLOCK; r++)
-                    acc[k][r] = (floatv)(0.0f);
-#pragma unroll
-            for (int v = 0; v < K_VECTORS; v++)
-#pragma unroll
-                for (int k = 0; k < KEY_STEP; k++) {
-                    const int at = min(c + k, n - 1 - j);
-                    floatv x;
-                    LOAD_ROW(K_TYPE, x, key, ROW_AT(at) + v * LANES * col, col, D_K - v * LANES, 0.0f);
-                    SCALE_KEY(x, SCALES_AT(at), v * LANES);
-#pragma unroll
-                    for (int r = 0; r < BLOCK; r++)
-#if ADDITIVE
-                        acc[k][r] = FMA(weight[r * K_VECTORS + v], tanhv(q[r * K_VECTORS + v] + x), acc[k][r]);
-#else
-                        acc[k][r] = FMA(q[r * K_VECTORS + v], x, acc[k][r]);
-#endif
-                }
-#pragma unroll
-            for (int k = 0; k < KEY_STEP; k++)
-#pragma unroll
-                for (int r = 0; r < BLOCK; r++)
-                    part[r * LANES + c + k] = acc[k][r];
-        }
-        for (int r = 0; r < BLOCK; r++)
-            s[r * TILE_VECTORS + j / LANES] = sum_each(part + r * LANES) * a->scale;
-    }
-}
-
 /* From the products to the scores that the softmax takes; lanes that are no key of the tile get -inf. */
 INLINE void modify_tile(floatv *s, int start, int n, const attention_block *block, const attention_args *a,
                         const attention_side *side)
@@ -255,12 +171,12 @@ INLINE void modify_tile(floatv *s, int start, int n, const attention_block *bloc
 
 /* What a row has come to. */
 typedef struct row_state {
-    float highest, shrink;
+    float highest;
     floatv sum, moment; /* of exp(s - highest), and with ENTROPY of that times s - highest, lane by lane */
 } row_state;
 
-/* Scores become weights, and the state takes the tile in; as cpu_softmax.h's softmax_tile. */
-INLINE void softmax_tile(floatv *s, int n, row_state *state_of)
+/* Scores become weights, the state takes the tile in, and accumulators are to be multiplied by `shrink`; as cpu_softmax.h's softmax_tile. */
+INLINE void softmax_tile(floatv *s, int n, row_state *state_of, float *shrink)
 {
     const int vectors = (n + LANES - 1) / LANES;
 
@@ -273,12 +189,12 @@ INLINE void softmax_tile(floatv *s, int n, row_state *state_of)
         const float lane = largest_lane(top);
         const float highest = lane > row->highest ? lane : row->highest;
         const float safe = highest == -INFINITY ? 0.0f : highest;
-        row->shrink = exp2s((row->highest - safe) * LOG2E);
-        row->sum *= row->shrink;
+        shrink[r] = exp2s((row->highest - safe) * LOG2E);
+        row->sum *= shrink[r];
 #if ENTROPY
         /* -inf - anything times a sum of 0 is no number. */
-        row->moment = select(FMA((floatv)(row->highest - safe), row->sum, row->moment * row->shrink), (floatv)(0.0f),
-                             (floatv)(row->shrink) == 0.0f);
+        row->moment = select(FMA((floatv)(row->highest - safe), row->sum, row->moment * shrink[r]), (floatv)(0.0f),
+                             (floatv)(shrink[r]) == 0.0f);
 #endif
         row->highest = highest;
         for (int v = 0; v < vectors; v++) {
@@ -314,49 +230,6 @@ INLINE void drop_tile(floatv *s, int start, int n, const attention_block *block,
 }
 #endif
 
-/* O += P V for `count` keys from j + c on, a literal. */
-#define ADD_VALUES(count) \
-    do { \
-        _Pragma("unroll") \
-        for (int v = 0; v < V_VECTORS; v++) { \
-            floatv x[count]; \
-            _Pragma("unroll") \
-            for (int k = 0; k < (count); k++) { \
-                LOAD_ROW(V_TYPE, x[k], value, ROW_AT(c + k) + v * LANES * col, col, D_V - v * LANES, 0.0f); \
-                SCALE_VALUE(x[k], SCALES_AT(c + k), v * LANES); \
-            } \
-            _Pragma("unroll") \
-            for (int r = 0; r < BLOCK; r++) { \
-                floatv acc = o[r * V_VECTORS + v]; \
-                _Pragma("unroll") \
-                for (int k = 0; k < (count); k++) \
-                    acc = FMA((floatv)(p[r * KEY_TILE + j + c + k]), x[k], acc); \
-                o[r * V_VECTORS + v] = acc; \
-            } \
-        } \
-    } while (0)
-
-/* O = shrink * O + P V. */
-INLINE void add_values(floatv *o, const float *p, const row_state *state_of, const global ELEMENT(V_TYPE) *value,
-                       int start, int n, const attention_item *item, const attention_args *a, const attention_side *side)
-{
-    const long col = UNIT_STRIDE ? 1 : a->value.col;
-    FIND_TILE(value, value_scale, VALUE_GROUPS);
-
-    for (int r = 0; r < BLOCK; r++)
-        for (int v = 0; v < V_VECTORS; v++)
-            o[r * V_VECTORS + v] *= state_of[r].shrink;
-    for (int j = 0; j < n; j += LANES) {
-        FIND_VECTOR(value, value_scale, VALUE_GROUPS);
-        if (n - j >= LANES)
-            for (int c = 0; c < LANES; c += VALUE_STEP)
-                ADD_VALUES(VALUE_STEP);
-        else
-            for (int c = 0; c < n - j; c++)
-                ADD_VALUES(1);
-    }
-}
-
 kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                           const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
@@ -373,6 +246,7 @@ void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEM
 
     floatv q[BLOCK * K_VECTORS], o[BLOCK * V_VECTORS], s[BLOCK * TILE_VECTORS];
     row_state state_of[BLOCK];
+    float shrink[BLOCK];
 #if ADDITIVE
     floatv weight[BLOCK * K_VECTORS];
 #else
@@ -403,11 +277,11 @@ void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEM
 #endif
         score_tile(s, q, weight, key, start, n, &block.item, &a, &side);
         modify_tile(s, start, n, &block, &a, &side);
-        softmax_tile(s, n, state_of);
+        softmax_tile(s, n, state_of, shrink);
 #if DROPOUT
         drop_tile(s, start, n, &block, &a);
 #endif
-        add_values(o, (const float *)s, state_of, value, start, n, &block.item, &a, &side);
+        add_values(o, (const float *)s, shrink, value, start, n, &block.item, &a, &side);
     }
 
     float factor[BLOCK], row_lse[BLOCK];

@@ -1,0 +1,136 @@
+/* attention_cpu_decode's tile of keys: the two products, columns across the lanes.
+ *
+ *   BLOCK, KEY_TILE, KEY_STEP, VALUE_STEP, UNIT_STRIDE   as attention_cpu_decode.cl says */
+#ifndef CLATTN_INC_CPU_DECODE_H
+#define CLATTN_INC_CPU_DECODE_H
+
+#include "inc/cpu_block.h"
+#include "inc/cpu_keys.h"
+#include "inc/tanh.h"
+
+#define K_VECTORS (ROUND_UP(D_K, LANES) / LANES)
+#define V_VECTORS (ROUND_UP(D_V, LANES) / LANES)
+#define TILE_VECTORS (KEY_TILE / LANES)
+
+/* FIND_TILE and then, for each vector of keys, FIND_VECTOR say where the rows of an array and of its scales lie; ROW_AT(c)
+ * and SCALES_AT(c) are those of key j + c.  A vector of keys lies in one page, or there is a table. */
+#define BY_TABLE (TABLE && PAGE_SIZE % LANES != 0)
+#if BY_TABLE
+#define FIND_TILE(array, scale, GROUPS) \
+    long rows[KEY_TILE], scales[KEY_TILE]; \
+    find_rows(rows, &a->array, start, n, item, a, side); \
+    if (GROUPS) \
+        find_rows(scales, &a->scale, start, n, item, a, side)
+#define FIND_VECTOR(array, scale, GROUPS)
+#define ROW_AT(c) rows[j + (c)]
+#define SCALES_AT(c) scales[j + (c)]
+#else
+#define FIND_TILE(array, scale, GROUPS) const long step = a->array.row, scale_step = a->scale.row
+#define FIND_VECTOR(array, scale, GROUPS) \
+    const long row = attention_row(&a->array, item, start + j, a, side); \
+    const long scale_row = GROUPS ? attention_row(&a->scale, item, start + j, a, side) : 0
+#define ROW_AT(c) (row + (c) * step)
+#define SCALES_AT(c) (scale_row + (c) * scale_step)
+#endif
+
+/* Lane l of the result is the sum of x[l]'s lanes.  A pass adds the halves of vectors i and i + count, whose lanes then
+ * take turns: inc/rows.h's transpose, added up on the way. */
+INLINE floatv sum_each(floatv *x)
+{
+#pragma unroll
+    for (int count = LANES / 2; count > 0; count /= 2)
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            x[i] = ZIP_LOW(x[i], x[i + count]) + ZIP_HIGH(x[i], x[i + count]);
+    return x[0];
+}
+
+/* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
+ * LANES, repeats the last key. */
+INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
+                       int n, const attention_item *item, const attention_args *a, const attention_side *side)
+{
+    const long col = UNIT_STRIDE ? 1 : a->key.col;
+    FIND_TILE(key, key_scale, KEY_GROUPS);
+
+    for (int j = 0; j < n; j += LANES) {
+        floatv part[BLOCK * LANES];
+        FIND_VECTOR(key, key_scale, KEY_GROUPS);
+        for (int c = 0; c < LANES; c += KEY_STEP) {
+            floatv acc[KEY_STEP][BLOCK];
+#pragma unroll
+            for (int k = 0; k < KEY_STEP; k++)
+#pragma unroll
+                for (int r = 0; r < BLOCK; r++)
+                    acc[k][r] = (floatv)(0.0f);
+#pragma unroll
+            for (int v = 0; v < K_VECTORS; v++)
+#pragma unroll
+                for (int k = 0; k < KEY_STEP; k++) {
+                    const int at = min(c + k, n - 1 - j);
+                    floatv x;
+                    LOAD_ROW(K_TYPE, x, key, ROW_AT(at) + v * LANES * col, col, D_K - v * LANES, 0.0f);
+                    SCALE_KEY(x, SCALES_AT(at), v * LANES);
+#pragma unroll
+                    for (int r = 0; r < BLOCK; r++)
+#if ADDITIVE
+                        acc[k][r] = FMA(weight[r * K_VECTORS + v], tanhv(q[r * K_VECTORS + v] + x), acc[k][r]);
+#else
+                        acc[k][r] = FMA(q[r * K_VECTORS + v], x, acc[k][r]);
+#endif
+                }
+#pragma unroll
+            for (int k = 0; k < KEY_STEP; k++)
+#pragma unroll
+                for (int r = 0; r < BLOCK; r++)
+                    part[r * LANES + c + k] = acc[k][r];
+        }
+        for (int r = 0; r < BLOCK; r++)
+            s[r * TILE_VECTORS + j / LANES] = sum_each(part + r * LANES) * a->scale;
+    }
+}
+
+/* O += P V for `count` keys from j + c on, a literal. */
+#define ADD_VALUES(count) \
+    do { \
+        _Pragma("unroll") \
+        for (int v = 0; v < V_VECTORS; v++) { \
+            floatv x[count]; \
+            _Pragma("unroll") \
+            for (int k = 0; k < (count); k++) { \
+                LOAD_ROW(V_TYPE, x[k], value, ROW_AT(c + k) + v * LANES * col, col, D_V - v * LANES, 0.0f); \
+                SCALE_VALUE(x[k], SCALES_AT(c + k), v * LANES); \
+            } \
+            _Pragma("unroll") \
+            for (int r = 0; r < BLOCK; r++) { \
+                floatv acc = o[r * V_VECTORS + v]; \
+                _Pragma("unroll") \
+                for (int k = 0; k < (count); k++) \
+                    acc = FMA((floatv)(p[r * KEY_TILE + j + c + k]), x[k], acc); \
+                o[r * V_VECTORS + v] = acc; \
+            } \
+        } \
+    } while (0)
+
+/* O = shrink * O + P V. */
+INLINE void add_values(floatv *o, const float *p, const float *shrink, const global ELEMENT(V_TYPE) *value,
+                       int start, int n, const attention_item *item, const attention_args *a, const attention_side *side)
+{
+    const long col = UNIT_STRIDE ? 1 : a->value.col;
+    FIND_TILE(value, value_scale, VALUE_GROUPS);
+
+    for (int r = 0; r < BLOCK; r++)
+        for (int v = 0; v < V_VECTORS; v++)
+            o[r * V_VECTORS + v] *= shrink[r];
+    for (int j = 0; j < n; j += LANES) {
+        FIND_VECTOR(value, value_scale, VALUE_GROUPS);
+        if (n - j >= LANES)
+            for (int c = 0; c < LANES; c += VALUE_STEP)
+                ADD_VALUES(VALUE_STEP);
+        else
+            for (int c = 0; c < n - j; c++)
+                ADD_VALUES(1);
+    }
+}
+
+#endif
