@@ -87,13 +87,20 @@ static clattn_context *context_of(const struct sources *sources, const char *cac
     return support_context_with(&params);
 }
 
-static clattn_status plan_by(clattn_context *context, const char *solver, clattn_plan **plan)
+static clattn_status plan_for(clattn_context *context, const char *solver, size_t queries, clattn_plan **plan)
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 2, 8, 8);
+    desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 2, queries, 8);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 2, 8, 8);
     options.solver = solver;
     return clattn_attention_plan_create(context, &desc, &options, plan);
+}
+
+/* With more queries than decoding has. */
+static clattn_status plan_by(clattn_context *context, const char *solver, clattn_plan **plan)
+{
+    return plan_for(context, solver, 24, plan);
 }
 
 static void a_wrong_solver_is_refused_with_the_reason(void **state)
@@ -106,6 +113,8 @@ static void a_wrong_solver_is_refused_with_the_reason(void **state)
     assert_status(context, plan_by(context, "cpu", &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_null(plan);
     assert_message_has(context, "attention_cpu disagrees with the reference on this device: output[");
+    assert_status(context, plan_for(context, "cpu", 1, &plan), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, "attention_cpu_decode disagrees with the reference on this device: output[");
     assert_status(context, plan_by(context, "generic", &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
     support_release(&context);
@@ -194,6 +203,38 @@ static void small_operators_are_checked(void **state)
     }
 }
 
+/* What stands around an attention, by operators with one solver each: nobody takes over. */
+static void merging_is_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *from, *to, *message;
+    } cases[] = {
+        {"total += weight;", "total += weight * 1.001f;", "merge disagrees with the reference on this device: output["},
+        {"sinks[a.sinks_offset + h * a.sinks_stride]", "sinks[a.sinks_offset]",
+         "merge disagrees with the reference on this device: output["},
+        {"top + log(total)", "top + native_log(total) * 1.01f", "merge disagrees with the reference on this device: lse["},
+        {"if (x == -INFINITY)", "if (isnan(x))", "merge disagrees with the reference on this device: output["},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
+        const size_t extent[5] = {3, 1, 4, 2, 20};
+        clattn_plan *plan;
+        desc.partial = clattn_layout_contiguous(CLATTN_F32, 5, extent);
+        desc.partial_lse = clattn_layout_contiguous(CLATTN_F32, 4, extent);
+        desc.sinks = clattn_layout_contiguous(CLATTN_F32, 1, extent + 2);
+        desc.output = clattn_layout_contiguous(CLATTN_F32, 4, extent + 1);
+        desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent + 1);
+        damage(&sources, "merge.cl", cases[i].from, cases[i].to);
+        clattn_context *context = context_of(&sources, NULL, true);
+        assert_status(context, clattn_merge_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_null(plan);
+        assert_message_has(context, cases[i].message);
+        support_release(&context);
+    }
+}
+
 static void the_next_solver_takes_over(void **state)
 {
     struct sources sources;
@@ -255,6 +296,7 @@ int main(void)
         cmocka_unit_test(a_wrong_solver_is_refused_with_the_reason),
         cmocka_unit_test(other_operators_are_checked),
         cmocka_unit_test(small_operators_are_checked),
+        cmocka_unit_test(merging_is_checked),
         cmocka_unit_test(the_next_solver_takes_over),
         cmocka_unit_test(a_wrong_program_is_not_saved),
         cmocka_unit_test(an_unknown_self_check_is_refused),

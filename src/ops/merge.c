@@ -12,17 +12,6 @@
 
 _Static_assert(sizeof(merge_args) == 4 * 40 + 4 * 8 + 6 * 4, "merge_args has padding");
 
-struct merge_problem {
-    clattn_merge_desc desc;
-    size_t parts, batch, heads, query_length, columns;
-    bool has_sinks, has_lse;
-};
-
-struct merge_plan {
-    clattn_plan base;
-    struct merge_problem problem;
-};
-
 void clattn_merge_desc_init(clattn_merge_desc *desc)
 {
     if (desc) {
@@ -77,10 +66,9 @@ fail:
     return status;
 }
 
-static clattn_status read_desc(const void *given, void *result, const char **reason)
+clattn_status merge_problem_read(const clattn_merge_desc *given, struct merge_problem *problem, const char **reason)
 {
     clattn_status status;
-    struct merge_problem *problem = result;
     clattn_merge_desc *desc = &problem->desc;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_merge_desc ever had";
@@ -222,6 +210,11 @@ static clattn_status prepare(clattn_plan *base)
 static const struct solver merge_generic_solver = {"generic", refuse, prepare};
 static const struct solver *const solvers[] = {&merge_generic_solver};
 
+static clattn_status read_desc(const void *desc, void *problem, const char **reason)
+{
+    return merge_problem_read(desc, problem, reason);
+}
+
 static const struct operator_class merge_class = {
     .name = "merge",
     .number = OPERATOR_MERGE,
@@ -232,6 +225,7 @@ static const struct operator_class merge_class = {
     .read = read_desc,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = merge_self_check,
 };
 
 /* ---- the calls ---- */

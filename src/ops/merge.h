@@ -1,10 +1,27 @@
-/* Merging partials, from inside: another operator's plan takes the kernel in as one of its own. */
+/* Merging partials, from inside: the checked problem, and how another operator's plan takes the kernel in as one of its
+ * own. */
 #ifndef CLATTN_OPS_MERGE_H
 #define CLATTN_OPS_MERGE_H
 
 #include "clattn/merge.h"
 #include "inc/merge_args.h"
 #include "plan/enqueue.h"
+
+struct merge_problem {
+    clattn_merge_desc desc; /* normalised */
+    size_t parts, batch, heads, query_length, columns;
+    bool has_sinks, has_lse;
+};
+
+struct merge_plan {
+    clattn_plan base;
+    struct merge_problem problem;
+};
+
+clattn_status merge_problem_read(const clattn_merge_desc *desc, struct merge_problem *problem, const char **reason);
+
+/* For plan_self_check. */
+clattn_status merge_self_check(clattn_plan *plan);
 
 /* Output columns of a work-item of the kernel on this device. */
 size_t merge_chunk(const struct capabilities *caps, size_t columns);

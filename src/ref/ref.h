@@ -80,4 +80,15 @@ typedef enum ref_activation { REF_RELU, REF_GELU, REF_GELU_TANH, REF_SWISH } ref
 /* One element; alpha is REF_SWISH's.  Infinities give the limits, where that is 0 without a sign. */
 double ref_activate(ref_activation function, double alpha, double x);
 
+typedef struct ref_merge_problem {
+    int64_t parts, columns;
+    const float *partial, *lse;           /* element (n, c) at n*part + c*col, of lse at n*part_lse */
+    int64_t part, col, part_lse;
+    const float *sink;                    /* one logit, or NULL */
+} ref_merge_problem;
+
+/* One row of partial attentions merged: y[columns] and, unless NULL, magnitude[columns] (weighted |partial|) and *lse. */
+void ref_merge_row(const ref_merge_problem *p, double *y, double *magnitude, double *lse);
+void ref_merge_naive_row(const ref_merge_problem *p, float *y, float *lse);
+
 #endif

@@ -1,0 +1,144 @@
+/* The self-check of merging: a plan's own kernel on some rows. */
+#include <float.h>
+#include <math.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/arrays.h"
+#include "ops/merge.h"
+#include "plan/self_check.h"
+#include "ref/attention_reference.h"
+#include "ref/ref.h"
+
+#define PARTS 5
+#define BATCH 2
+#define HEADS 3
+#define QUERIES 2
+#define ROWS (BATCH * HEADS * QUERIES)
+#define COLUMNS 70 /* more than any CHUNK: with these columns, or the plan's fewer ones, CHUNK is the same */
+
+enum { PARTIAL, PARTIAL_LSE, SINKS, OUTPUT, LSE, ARRAYS };
+
+struct merge_check {
+    struct merge_problem small, original;
+    clattn_merge_args args;
+    struct check_array arrays[ARRAYS];
+};
+
+static clattn_status describe(struct merge_check *check)
+{
+    const clattn_merge_desc *full = &check->original.desc;
+    const size_t extent[5] = {PARTS, BATCH, HEADS, QUERIES, size_min(check->original.columns, COLUMNS)};
+    clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
+    const char *reason;
+    desc.partial = clattn_layout_contiguous(CLATTN_F32, 5, extent);
+    desc.partial_lse = clattn_layout_contiguous(CLATTN_F32, 4, extent);
+    desc.output = clattn_layout_contiguous((clattn_dtype)full->output.dtype, 4, extent + 1);
+    if (check->original.has_sinks)
+        desc.sinks = clattn_layout_contiguous(CLATTN_F32, 1, extent + 2);
+    if (check->original.has_lse)
+        desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent + 1);
+    return merge_problem_read(&desc, &check->small, &reason);
+}
+
+/* Some parts attend nothing, with an output that must not be read; row 1 attends nothing at all, row 2 has a NaN. */
+static void fill_lse(struct merge_check *check)
+{
+    float *lse = check->arrays[PARTIAL_LSE].host, *partial = check->arrays[PARTIAL].host;
+    size_t columns = check->small.columns;
+    for (size_t n = 0; n < PARTS; n++)
+        for (size_t row = 0; row < ROWS; row++) {
+            float *x = &lse[n * ROWS + row];
+            *x = row == 2 && n == 3 ? NAN : row == 1 || (n + row) % 4 == 2 ? -INFINITY : 8.0f * *x;
+            for (size_t c = 0; c < columns && *x == -INFINITY; c++)
+                partial[(n * ROWS + row) * columns + c] = NAN;
+        }
+}
+
+static clattn_status make(struct merge_check *check, clattn_context *context)
+{
+    clattn_status status;
+    const clattn_merge_desc *desc = &check->small.desc;
+    uint32_t random = 0x9e3779b9;
+    TRY(describe(check));
+    const struct {
+        const clattn_layout *layout;
+        clattn_binding *binding;
+    } arrays[ARRAYS] = {
+        [PARTIAL] = {&desc->partial, &check->args.partial}, [PARTIAL_LSE] = {&desc->partial_lse, &check->args.partial_lse},
+        [SINKS] = {&desc->sinks, &check->args.sinks},       [OUTPUT] = {&desc->output, &check->args.output},
+        [LSE] = {&desc->lse, &check->args.lse},
+    };
+    for (int i = 0; i < ARRAYS; i++) {
+        if (!arrays[i].layout->rank)
+            continue;
+        TRY(check_array_room(context, arrays[i].layout, &check->arrays[i]));
+        if (i < OUTPUT)
+            check_array_fill(&check->arrays[i], CLATTN_F32, false, &random);
+    }
+    fill_lse(check);
+    for (int i = 0; i < ARRAYS; i++)
+        if (arrays[i].layout->rank)
+            TRY(check_array_upload(context, &check->arrays[i], arrays[i].binding));
+fail:
+    return status;
+}
+
+static clattn_status judge_row(const struct merge_check *check, struct report *report, const char *kernel, int64_t row)
+{
+    const int64_t columns = (int64_t)check->small.columns, head = row / QUERIES % HEADS;
+    const int32_t dtype = check->small.desc.output.dtype;
+    const int64_t index[3] = {row / (HEADS * QUERIES), head, row % QUERIES};
+    double exact[COLUMNS], magnitude[COLUMNS], lse;
+    ref_merge_problem reference = {
+        .parts = PARTS,
+        .columns = columns,
+        .partial = (const float *)check->arrays[PARTIAL].host + row * columns,
+        .lse = (const float *)check->arrays[PARTIAL_LSE].host + row,
+        .part = ROWS * columns,
+        .col = 1,
+        .part_lse = ROWS,
+        .sink = check->small.has_sinks ? (const float *)check->arrays[SINKS].host + head : NULL,
+    };
+    ref_merge_row(&reference, exact, magnitude, &lse);
+    for (int64_t c = 0; c < columns; c++) {
+        double value = reference_element(check->arrays[OUTPUT].host, dtype, row * columns + c);
+        if (!check_agrees(value, exact[c],
+                          check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(dtype))))
+            return check_disagrees(report, kernel, "output", (const int64_t[4]){index[0], index[1], index[2], c}, value,
+                                   exact[c]);
+    }
+    if (!check->small.has_lse)
+        return CLATTN_SUCCESS;
+    double value = ((const float *)check->arrays[LSE].host)[row];
+    if (!check_agrees(value, lse, check_slack(lse, lse, 1 + fabs(lse), FLT_EPSILON, FLT_EPSILON)))
+        return check_disagrees(report, kernel, "lse", (const int64_t[4]){index[0], index[1], index[2], 0}, value, lse);
+    return CLATTN_SUCCESS;
+}
+
+clattn_status merge_self_check(clattn_plan *base)
+{
+    clattn_status status;
+    struct merge_plan *plan = (struct merge_plan *)base;
+    clattn_context *context = base->context;
+    struct merge_check check = {.original = plan->problem, .args = CLATTN_MERGE_ARGS_INIT};
+    report_hold();
+    mtx_lock(&context->warm_lock);
+    TRY(context_warm_objects(context));
+    TRY(make(&check, context));
+    plan->problem = check.small;
+    status = clattn_merge_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
+    plan->problem = check.original;
+    TRY(status);
+    TRY(check_array_read(context, &check.arrays[OUTPUT]));
+    if (check.small.has_lse)
+        TRY(check_array_read(context, &check.arrays[LSE]));
+    for (int64_t row = 0; row < ROWS; row++)
+        TRY(judge_row(&check, &context->device.report, base->kernels[0].name, row));
+fail:
+    mtx_unlock(&context->warm_lock);
+    report_deliver();
+    for (int i = 0; i < ARRAYS; i++)
+        check_array_clear(context, &check.arrays[i]);
+    return status;
+}
