@@ -258,7 +258,9 @@ if wanted intel && [ -n "$full$only" ]; then
         step intel runtime sh "$here/platforms.sh" --install-intel "$cache/intel"
     fi
     if [ -e "$cache/intel/lib/libintelocl.so" ]; then
-        run_programs intel "$work/gcc" p 1800 OCL_ICD_VENDORS="$cache/intel/lib/libintelocl.so"
+        intel=OCL_ICD_VENDORS=$cache/intel/lib/libintelocl.so
+        run_programs intel "$work/gcc" p 600 "$intel"
+        run_programs intel "$work/gcc" q 1800 "$intel" CLATTN_TEST_LEVEL=small
     elif [ -z "$install" ]; then
         echo "0 1 0 0" > "$work/results/intel/not-installed"
     fi

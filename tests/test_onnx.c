@@ -2,7 +2,7 @@
  * solver, with ONNX's tolerances.
  *
  * Holds: that these operators are ONNX's, attribute by attribute.  The tests are named after the cases. */
-#include "support/onnx_node.h"
+#include "support/onnx.h"
 
 static void make_plan(test_job *job, clattn_status status, const char *solver)
 {
@@ -178,14 +178,17 @@ static void check_activation(const void *which, const char *solver)
 static const char *const with_tile[] = {"generic", "cpu", "tile"};
 
 static const struct operator_cases {
-    const char *op;
+    const char *op, *operator;
     size_t expected; /* cases of the release */
     case_check check;
     size_t solvers;
 } operators[] = {
-    {"Softmax", 7, check_softmax, 3},          {"LayerNormalization", 19, check_norm, 3},
-    {"RMSNormalization", 19, check_norm, 3},   {"RotaryEmbedding", 8, check_rope, 2},
-    {"Gelu", 4, check_activation, 2},          {"Swish", 1, check_activation, 2},
+    {"Softmax", "softmax", 7, check_softmax, 3},
+    {"LayerNormalization", "norm", 19, check_norm, 3},
+    {"RMSNormalization", "norm", 19, check_norm, 3},
+    {"RotaryEmbedding", "rope", 8, check_rope, 2},
+    {"Gelu", "activation", 4, check_activation, 2},
+    {"Swish", "activation", 1, check_activation, 2},
 };
 
 static void all_there(void **state)
@@ -210,7 +213,8 @@ int main(int argc, char **argv)
             const struct onnx_case *test = node_at(i / operators[o].solvers);
             const char *solver = with_tile[i % operators[o].solvers];
             if (node_of(test, operators[o].op)) {
-                suite_add_case(&suite, operators[o].check, test, solver, "%s, %s", node_name(test), solver);
+                suite_add_case(&suite, operators[o].check, test, solver, "%s %s: ONNX %s", operators[o].operator, solver,
+                               node_name(test));
             }
         }
     }

@@ -1,141 +1,172 @@
-#include "onnx.h"
-
+/* ONNX's node tests. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static clattn_safetensors *file;
+#include <clattn/io.h>
 
-void onnx_open(void)
+#include "onnx.h"
+#include "onnx/cases.h"
+
+size_t node_count(void)
 {
-    clattn_io_error error;
-
-    if (clattn_safetensors_open(TESTS_ONNX "/cases.safetensors", &file, &error) != CLATTN_SUCCESS) {
-        fprintf(stderr, "%s\n", error.message);
-        exit(1);
-    }
+    return COUNT_OF(onnx_cases);
 }
 
-void onnx_close(void)
+const struct onnx_case *node_at(size_t index)
 {
-    clattn_safetensors_close(&file);
+    return &onnx_cases[index];
 }
 
-clattn_host_tensor onnx_tensor(const struct onnx_case *test, const char *formal)
+const char *node_name(const struct onnx_case *test)
 {
-    char name[160];
-    clattn_host_tensor tensor;
-    int length = snprintf(name, sizeof name, "%s/%s", test->name, formal);
-
-    assert_in_range(length, 1, sizeof name - 1);
-    assert_int_equal(clattn_safetensors_find(file, name, &tensor, NULL), CLATTN_SUCCESS);
-    return tensor;
+    return test->name;
 }
 
-bool onnx_has(const struct onnx_case *test, const char *formal)
+bool node_of(const struct onnx_case *test, const char *op)
 {
-    return onnx_tensor(test, formal).dtype != CLATTN_DTYPE_NONE;
+    return strcmp(test->op, op) == 0;
 }
 
-double onnx_attribute(const struct onnx_case *test, const char *name, double fallback)
+/* The text behind NAME=, up to the next blank; NULL if there is no such attribute. */
+static const char *find(const struct onnx_case *test, const char *attribute)
 {
-    size_t length = strlen(name);
+    size_t length = strlen(attribute);
 
-    for (const char *at = test->attributes; *at; at += strcspn(at, " ")) {
-        at += strspn(at, " ");
-        if (!strncmp(at, name, length) && at[length] == '=') {
-            return strtod(at + length + 1, NULL);
+    for (const char *at = test->attributes; *at; at += strcspn(at, " "), at += strspn(at, " ")) {
+        if (strncmp(at, attribute, length) == 0 && at[length] == '=') {
+            return at + length + 1;
         }
     }
-    return fallback;
+    return NULL;
 }
 
-/* ---- buffers ---- */
-
-cl_mem onnx_input(const clattn_host_tensor *tensor)
+bool node_sets(const struct onnx_case *test, const char *attribute)
 {
-    cl_int code;
-    size_t bytes = tensor->bytes ? tensor->bytes : 1;
-    unsigned char *copy = calloc(1, bytes);
+    return find(test, attribute) != NULL;
+}
 
-    assert_non_null(copy);
-    if (tensor->bytes) {
-        memcpy(copy, tensor->data, tensor->bytes);
+long node_int(const struct onnx_case *test, const char *attribute, long missing)
+{
+    const char *text = find(test, attribute);
+    return text ? strtol(text, NULL, 10) : missing;
+}
+
+double node_float(const struct onnx_case *test, const char *attribute, double missing)
+{
+    const char *text = find(test, attribute);
+    return text ? strtod(text, NULL) : missing;
+}
+
+bool node_is(const struct onnx_case *test, const char *attribute, const char *text)
+{
+    const char *value = find(test, attribute);
+    return value && strncmp(value, text, strlen(text)) == 0 && strchr(" ", value[strlen(text)]);
+}
+
+/* The file stays open until the process ends. */
+static clattn_host_tensor tensor(const struct onnx_case *test, const char *formal)
+{
+    static clattn_safetensors *file;
+    clattn_io_error error = {""};
+    clattn_host_tensor found;
+    char name[256];
+
+    if (!file && clattn_safetensors_open(TESTS_ONNX "/cases.safetensors", &file, &error) != CLATTN_SUCCESS) {
+        fail_msg("%s", error.message);
     }
-    cl_mem buffer = clCreateBuffer(clattn_context_opencl_context(device_context()),
-                                   CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, copy, &code);
-    assert_cl(code);
-    free(copy);
-    return buffer;
-}
-
-cl_mem onnx_output(const clattn_host_tensor *tensor)
-{
-    clattn_host_tensor poison = *tensor;
-    unsigned char *bytes = malloc(tensor->bytes + 1);
-
-    assert_non_null(bytes);
-    memset(bytes, 0xff, tensor->bytes + 1);
-    poison.data = bytes;
-    cl_mem buffer = onnx_input(&poison);
-    free(bytes);
-    return buffer;
-}
-
-/* ---- comparison ---- */
-
-static double half_value(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double sign = bits >> 15 ? -1 : 1;
-
-    if (exponent == 31) {
-        return fraction ? (double)NAN : sign * INFINITY;
+    snprintf(name, sizeof name, "%s/%s", test->name, formal);
+    if (clattn_safetensors_find(file, name, &found, &error) != CLATTN_SUCCESS) {
+        fail_msg("%s", error.message);
     }
-    return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
+    return found;
 }
 
-static double element(const unsigned char *data, int32_t dtype, size_t i)
-{
-    uint16_t bits;
-    uint32_t word;
-    float value;
-    double wide;
+typedef struct tensor_reader {
+    clattn_host_tensor tensor;
+    size_t next;
+} tensor_reader;
 
-    switch (dtype) {
-    case CLATTN_F64: memcpy(&wide, data + 8 * i, 8); return wide;
-    case CLATTN_F16: memcpy(&bits, data + 2 * i, 2); return half_value(bits);
-    case CLATTN_BF16:
-        memcpy(&bits, data + 2 * i, 2);
-        word = (uint32_t)bits << 16;
-        memcpy(&value, &word, 4);
-        return value;
-    default: assert_int_equal(dtype, CLATTN_F32); memcpy(&value, data + 4 * i, 4); return value;
+/* Elements in C order, which is how array_fill and arrays made dense walk. */
+static double next_element(tensor_reader *reader)
+{
+    clattn_dtype dtype = (clattn_dtype)reader->tensor.dtype;
+    return storage_get(dtype, (const unsigned char *)reader->tensor.data + clattn_dtype_size(dtype) * reader->next++);
+}
+
+static double fill(void *context, const size_t *index)
+{
+    (void)index;
+    return next_element(context);
+}
+
+test_array node_input(test_job *job, const struct onnx_case *test, const char *formal)
+{
+    tensor_reader reader = {tensor(test, formal), 0};
+    test_array made = {0};
+
+    if (reader.tensor.dtype != CLATTN_DTYPE_NONE) {
+        made = job_array(job, ROLE_INPUT, (clattn_dtype)reader.tensor.dtype, reader.tensor.rank, reader.tensor.extent,
+                         FORM_PLAIN);
+        array_fill(&made, fill, &reader);
+        array_upload(&made);
     }
+    return made;
 }
 
-void onnx_check(const struct onnx_case *test, const char *formal, cl_mem output)
+test_array node_output(test_job *job, const struct onnx_case *test, const char *formal)
 {
-    clattn_host_tensor wanted = onnx_tensor(test, formal);
-    size_t count = wanted.bytes / clattn_dtype_size((clattn_dtype)wanted.dtype);
-    double rtol = wanted.dtype == CLATTN_BF16 && test->rtol < 0x1p-6 ? 0x1p-6 : test->rtol;
-    unsigned char *got = malloc(wanted.bytes + 1);
-    cl_command_queue queue = clattn_context_queue(device_context());
+    clattn_host_tensor expected = tensor(test, formal);
+    test_array made = {0};
 
-    assert_non_null(got);
-    if (wanted.bytes) {
-        assert_cl(clEnqueueReadBuffer(queue, output, CL_TRUE, 0, wanted.bytes, got, 0, NULL, NULL));
+    if (expected.dtype != CLATTN_DTYPE_NONE) {
+        made = job_array(job, ROLE_READABLE_OUTPUT, (clattn_dtype)expected.dtype, expected.rank, expected.extent, FORM_PLAIN);
+        array_own(&made, expected.extent);
+    }
+    return made;
+}
+
+test_array node_output_after(test_job *job, const struct onnx_case *test, const test_array *past, const char *formal)
+{
+    test_array made = node_output(job, test, formal);
+    size_t index[CLATTN_MAX_RANK] = {0};
+
+    assert_true(made.memory && past->memory);
+    array_own(&made, (const size_t[CLATTN_MAX_RANK]){0});
+    do {
+        if (index[2] < past->layout.extent[2]) {
+            array_set(&made, index, array_get(past, index));
+        } else {
+            array_own_element(&made, index);
+        }
+    } while (array_next(made.layout.rank, made.layout.extent, index));
+    array_upload(&made);
+    return made;
+}
+
+void node_compare(const test_array *output, const struct onnx_case *test, const char *formal)
+{
+    tensor_reader reader = {tensor(test, formal), 0};
+    test_array whole = *output; /* as it was made, whatever an operator has been told about it */
+    double rtol = reader.tensor.dtype == CLATTN_BF16 ? fmax(test->rtol, 0x1p-6) : test->rtol;
+    size_t count = 1;
+
+    if (!output->memory) {
+        return;
+    }
+    whole.layout = clattn_layout_contiguous((clattn_dtype)reader.tensor.dtype, reader.tensor.rank, reader.tensor.extent);
+    double *given = array_dense(&whole, reader.tensor.rank, reader.tensor.extent);
+    for (int d = 0; d < reader.tensor.rank; d++) {
+        count *= reader.tensor.extent[d];
     }
     for (size_t i = 0; i < count; i++) {
-        double x = element(got, wanted.dtype, i), y = element(wanted.data, wanted.dtype, i);
-        bool right = isnan(y) ? isnan(x) : isinf(y) ? x == y : fabs(x - y) <= test->atol + rtol * fabs(y);
-
-        if (!right) {
-            print_error("%s: %s[%zu] is %.9g, ONNX has %.9g\n", test->name, formal, i, x, y);
-            free(got);
-            fail();
+        double expected = next_element(&reader), value = given[i];
+        bool same = isfinite(expected) ? fabs(value - expected) <= test->atol + rtol * fabs(expected)
+                                       : isnan(expected) ? isnan(value) : value == expected;
+        if (!same) {
+            fail_msg("%s: element %zu of %s is %.9g, expected %.9g", test->name, i, formal, value, expected);
         }
     }
-    free(got);
+    free(given);
 }

@@ -1,29 +1,38 @@
-/* ONNX's node tests (tests/onnx): cases, their tensors, and the comparison that ONNX's own runner makes. */
+/* ONNX's node tests (tests/onnx): attributes, tensors as guarded arrays, ONNX's own comparison. */
 #ifndef TESTS_ONNX_H
 #define TESTS_ONNX_H
 
-#include "clattn/io.h"
-#include "harness.h"
-#include "../onnx/cases.h"
+#include "job.h"
 
-/* The file of tensors; once before and once after all tests. */
-void onnx_open(void);
-void onnx_close(void);
+/* A row of tests/onnx/cases.h. */
+struct onnx_case;
+const char *node_name(const struct onnx_case *test);
+bool node_of(const struct onnx_case *test, const char *op);
 
-/* What the case has at that place of the operator's schema; zeroed where it has nothing. */
-clattn_host_tensor onnx_tensor(const struct onnx_case *test, const char *formal);
-bool onnx_has(const struct onnx_case *test, const char *formal);
+/* All of them, in the order of the file: the operators one after another. */
+size_t node_count(void);
+const struct onnx_case *node_at(size_t index);
 
-/* A number among the attributes. */
-double onnx_attribute(const struct onnx_case *test, const char *name, double fallback);
+/* Whether the case has the attribute; its value, or `missing`. */
+bool node_sets(const struct onnx_case *test, const char *attribute);
+long node_int(const struct onnx_case *test, const char *attribute, long missing);
+double node_float(const struct onnx_case *test, const char *attribute, double missing);
+bool node_is(const struct onnx_case *test, const char *attribute, const char *text);
 
-/* Buffers of the device under test; the caller releases them with device_release_buffer.  An input's holds the tensor,
- * an output's has room for it and NaNs in it. */
-cl_mem onnx_input(const clattn_host_tensor *tensor);
-cl_mem onnx_output(const clattn_host_tensor *tensor);
+/* Below, `formal` is the name that the operator's schema gives a tensor. */
 
-/* Reads the output back and asserts that it is what the case wants, within its tolerances (bfloat16: within 2^-6 at
- * least, as ONNX's runner has it). */
-void onnx_check(const struct onnx_case *test, const char *formal, cl_mem output);
+/* An input, uploaded; or an output of the shape and type that is expected, to be written as a whole.  An array without
+ * memory where the case has no such tensor. */
+test_array node_input(test_job *job, const struct onnx_case *test, const char *formal);
+test_array node_output(test_job *job, const struct onnx_case *test, const char *formal);
+
+/* An output that grows along dimension 2, as keys and values with their past do: it begins with the elements of the input
+ * `past`, and only what comes behind them is to be written. */
+test_array node_output_after(test_job *job, const struct onnx_case *test, const test_array *past, const char *formal);
+
+/* Asserts that an output that has been downloaded is the expected one: |value − expected| <= atol + rtol |expected|, and the
+ * same NaN and Inf, as ONNX's runner compares (numpy.testing.assert_allclose; bfloat16 with an rtol of 2^-6 at least).
+ * Nothing to do without memory. */
+void node_compare(const test_array *output, const struct onnx_case *test, const char *formal);
 
 #endif
