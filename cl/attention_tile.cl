@@ -18,7 +18,7 @@
  *           VALUE_ROWS * roundup(D_V, 4 * ITEMS_X), ITEMS_X * (TILE_Q + 4))  V, row reductions
  * + 8 * TILE_Q                                                           the keys that rows attend
  * + INDIRECT: 8 * TILE_K * (2 + a scale of keys + a scale of values)       where a tile's rows lie
- * + 4 * CHUNK (ADDITIVE) + 16                                              the vector, flags
+ * + 4 * CHUNK (ADDITIVE) + 16 + 24                                         the vector, flags, where results lie
  * Columns of Q and K and the probabilities of a key are TILE + 4 floats apart: 32 neighbouring items store to 32
  * different banks while each 8 of them read 32 neighbouring bytes of global memory, and the inner loops read whole
  * aligned float4s, broadcast along one axis and consecutive along the other.
@@ -57,6 +57,7 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
     local float4 prob[TILE_K * Q_QUADS];
     local tile_ranges ranges;
     local tile_places places;
+    local tile_results results;
 #if ADDITIVE
     local float weight[CHUNK];
 #endif
@@ -66,7 +67,7 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
 #if CANCEL
     local int idle;
 #endif
-    const attention_side side = ATTENTION_SIDE;
+    attention_side side = ATTENTION_SIDE;
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
     const uint item = (uint)(y * ITEMS_X + x);
     if (a.batch == 0)
@@ -83,6 +84,7 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
     const int tile = CAUSAL ? (int)(get_num_groups(0) - 1 - get_group_id(0)) : (int)get_group_id(0);
     tile_rows t;
     tile_find_rows(&t, tile, &a, &side);
+    tile_find_scales(&side, &t, &a);
     local float *stage_key = (local float *)stage;
     local float *stage_query = stage_key + CHUNK * K_STRIDE;
     tile_state state;
@@ -98,6 +100,8 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
         for (int c = 0; c < COLUMNS; c++)
             out[c][r] = (float4)(0.0f);
     }
+    if (item == 0)
+        tile_find_results(&results, &t, &a);
     for (int n = x; n < ROWS; n += ITEMS_X)
         tile_find_range(&ranges, y * ROWS + n, &t, &a);
 #if SELECTIVE
@@ -183,7 +187,7 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
     tile_share(stage, prob, &state, x, y);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < TILE_Q)
-        tile_finish((local float *)stage, (const local float *)prob, item, &t, RESULT_ARGUMENTS &a, &side);
+        tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, RESULT_ARGUMENTS &a, &side);
     barrier(CLK_LOCAL_MEM_FENCE);
     #pragma unroll
     for (int r = 0; r < QUADS; r++) {
@@ -208,7 +212,7 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
             tile_find_row(&row, i, &t, &a);
             const float o = ((local float *)prob)[(c % 4 * ITEMS_X + c / 4) * Q_STRIDE + i];
             if (row.stored && e < D_V)
-                STORE(O_TYPE, output, attention_result_row(&a.output, &row.item, row.i) + e * a.output.col, o);
+                STORE(O_TYPE, output, results.output + tile_result_row(&a.output, &row) + e * a.output.col, o);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

@@ -193,21 +193,38 @@ static inline bool attention_sees(const attention_item *item, long i, long j, co
     return seen;
 }
 
-/* Where row j of the item's keys, values or their scales begins. */
-static inline long attention_row(const array4 *array, const attention_item *item, long j, const attention_args *a,
-                                 const attention_side *side)
+/* Where the item's head of keys, values or their scales begins.  Unsigned: a quotient's sign takes registers. */
+static inline long attention_head(const array4 *array, const attention_item *item, const attention_args *a)
 {
-    const long head = array->offset + item->h / a->group * array->head;
+    const long head = array->offset + (uint)item->h / (uint)a->group * array->head;
+#if GIVEN(PAGED)
+    return head;
+#else
+    return head + item->b * array->batch + item->key_row * array->row;
+#endif
+}
+
+/* Where its row j begins, from there. */
+static inline long attention_row_of_head(const array4 *array, const attention_item *item, long j, const attention_args *a,
+                                         const attention_side *side)
+{
 #if GIVEN(PAGED)
     const long block = j / PAGE_SIZE;
     const long page = LOAD_INT(PAGED, side->block_table, a->block_table.offset + item->b * a->block_table.batch
                                                              + block * a->block_table.col);
-    return head + clamp(page, 0L, (long)a->capacity - 1) * array->batch + (j - block * PAGE_SIZE) * array->row;
+    return clamp(page, 0L, (long)a->capacity - 1) * array->batch + (j - block * PAGE_SIZE) * array->row;
 #elif RING
-    return head + item->b * array->batch + j % a->capacity * array->row;
+    return j % a->capacity * array->row;
 #else
-    return head + item->b * array->batch + (item->key_row + j) * array->row;
+    return j * array->row;
 #endif
+}
+
+/* Where row j begins. */
+static inline long attention_row(const array4 *array, const attention_item *item, long j, const attention_args *a,
+                                 const attention_side *side)
+{
+    return attention_head(array, item, a) + attention_row_of_head(array, item, j, a, side);
 }
 
 /* Where row i of the item's queries begins. */

@@ -25,9 +25,22 @@ typedef struct tile_places {
 
 #if INDIRECT
 #define PLACE(WHICH, j) places->WHICH[(j) - k0]
+#define SCALE_PLACE(WHICH, j) PLACE(WHICH, j)
 #else
 #define PLACE(WHICH, j) attention_row(&a->WHICH, &t->item, j, a, side)
+#define SCALE_PLACE(WHICH, j) attention_row_of_head(&a->WHICH, &t->item, j, a, side)
 #endif
+
+/* From here on `side` has the scales of the tile's own head: one address to keep instead of two. */
+static inline void tile_find_scales(attention_side *side, const tile_rows *t, const attention_args *a)
+{
+#if KEY_GROUPS
+    side->key_scale += attention_head(&a->key_scale, &t->item, a);
+#endif
+#if VALUE_GROUPS
+    side->value_scale += attention_head(&a->value_scale, &t->item, a);
+#endif
+}
 
 static inline void tile_look_up(local tile_places *places, uint item, int k0, const tile_rows *t,
                                 const attention_args *a, const attention_side *side)
@@ -40,10 +53,10 @@ static inline void tile_look_up(local tile_places *places, uint item, int k0, co
         places->key[n] = attention_row(&a->key, &t->item, j, a, side);
         places->value[n] = attention_row(&a->value, &t->item, j, a, side);
 #if KEY_GROUPS
-        places->key_scale[n] = attention_row(&a->key_scale, &t->item, j, a, side);
+        places->key_scale[n] = attention_row_of_head(&a->key_scale, &t->item, j, a, side);
 #endif
 #if VALUE_GROUPS
-        places->value_scale[n] = attention_row(&a->value_scale, &t->item, j, a, side);
+        places->value_scale[n] = attention_row_of_head(&a->value_scale, &t->item, j, a, side);
 #endif
     }
 #endif
@@ -68,17 +81,19 @@ static inline void tile_stage_query(local float *to, const global ELEMENT(Q_TYPE
     }
 }
 
-/* The same columns of the keys from k0 on, to[d][key]. */
+/* The same columns of the keys from k0 on, to[d][key].  At most four of an item's rows at once: whether each is inside
+ * takes two scalar registers on AMD's waves of 64. */
 static inline void tile_stage_key(local float *to, const global ELEMENT(K_TYPE) *key, local const tile_places *places,
                                   uint item, int k0, int d0, const tile_rows *t, const attention_args *a,
                                   const attention_side *side)
 {
+    #pragma unroll 4
     for (int m = 0; m < TILE_K * 8 / ITEMS; m++) {
         const int i = (int)(item / 8) + m * (ITEMS / 8), j = k0 + i;
         const bool inside = j >= t->begin && j < t->end;
         const long at = inside ? PLACE(key, j) : 0;
 #if KEY_GROUPS
-        const long scales = inside ? PLACE(key_scale, j) : 0;
+        const long scales = inside ? SCALE_PLACE(key_scale, j) : 0;
 #endif
         for (int n = 0; n < CHUNK; n += 8) {
             const int d = n + (int)(item % 8);
@@ -107,7 +122,7 @@ static inline void tile_stage_value(local float *to, const global ELEMENT(V_TYPE
         const bool inside = j >= t->begin && j < t->end;
         const long at = inside ? PLACE(value, j) : 0;
 #if VALUE_GROUPS
-        const long scales = inside ? PLACE(value_scale, j) : 0;
+        const long scales = inside ? SCALE_PLACE(value_scale, j) : 0;
 #endif
         for (int c = 0; c < COLUMN_QUADS; c++) {
             const int e = (int)column + c * BLOCK;

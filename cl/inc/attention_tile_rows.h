@@ -6,7 +6,7 @@
 
 typedef struct tile_rows {
     attention_item item;      /* h: the head; with PACK_HEADS the first of its key/value head's */
-    int first_row, rows;      /* the launch's first row here, and how many of its rows follow */
+    int first_row, rows;      /* the launch's first row here, and how many rows the launch has from there on */
     int begin, end;           /* the keys that some row attends, as far as lengths, causality and windows tell */
     int all_begin, all_end;   /* those that all rows attend, as far as the same tell */
     bool partial;             /* some rows of the tile are none: they attend nothing and are not stored */
@@ -18,9 +18,15 @@ typedef struct tile_row {
     bool stored, attends;     /* whether it has an output; whether it is within the item's length too */
 } tile_row;
 
+/* Of the launch's queries.  Unsigned: a quotient's sign takes registers that the loops need. */
+static inline int tile_launched(int row, const attention_args *a)
+{
+    return PACK_HEADS ? (int)((uint)row / (uint)a->group) : row;
+}
+
 static inline int tile_query(int row, const attention_args *a)
 {
-    return a->first_query + (PACK_HEADS ? row / a->group : row);
+    return a->first_query + tile_launched(row, a);
 }
 
 /* mul24 because Oclgrind 21.10 does not know the `freeze` that LLVM makes of a quotient and a remainder of the same
@@ -32,7 +38,7 @@ static inline void tile_find_row(tile_row *row, int index, const tile_rows *t, c
     row->i = tile_query(number, a);
     row->stored = index < t->rows;
 #if PACK_HEADS
-    row->item.h += number - mul24(tile_query(number, a) - a->first_query, a->group);
+    row->item.h += number - mul24(tile_launched(number, a), a->group);
     row->stored = row->stored && row->item.h >= a->first_head && row->item.h < a->first_head + a->launch_heads;
 #endif
     row->stored = row->stored && row->i < t->item.rows;
@@ -49,11 +55,11 @@ static inline void tile_find_rows(tile_rows *t, int tile, const attention_args *
 
     attention_item_of(&t->item, b, h, a, side);
     t->first_row = tile * TILE_Q;
-    t->rows = min(TILE_Q, launched - t->first_row);
+    t->rows = launched - t->first_row;
     t->begin = t->end = t->all_begin = t->all_end = 0;
     t->partial = true;
     const int first = tile_query(t->first_row, a);
-    const int last = min(tile_query(t->first_row + t->rows - 1, a), t->item.queries - 1);
+    const int last = min(tile_query(t->first_row + min(TILE_Q, t->rows) - 1, a), t->item.queries - 1);
     if (first > last)
         return;
     attention_keys(&t->item, first, last, a, &t->begin, &t->end);
@@ -61,6 +67,34 @@ static inline void tile_find_rows(tile_rows *t, int tile, const attention_args *
     attention_keys(&t->item, first, first, a, &unused, &t->all_end);
     t->partial = t->rows < TILE_Q || tile_query(t->first_row + TILE_Q - 1, a) > last
                  || (PACK_HEADS && (h < a->first_head || h + a->group > a->first_head + a->launch_heads));
+}
+
+/* Where the results of a tile's item begin, and without PACK_HEADS of its head.  They lie in local memory from the
+ * beginning: what they are made of would fill scalar registers up to the end. */
+typedef struct tile_results {
+    long output, lse, entropy;
+} tile_results;
+
+static inline long tile_result_base(const array4 *array, const tile_rows *t)
+{
+    return array->offset + t->item.result * array->batch + (PACK_HEADS ? 0 : t->item.h * array->head)
+           + t->item.query_row * array->row;
+}
+
+static inline long tile_result_row(const array4 *array, const tile_row *row)
+{
+    return (PACK_HEADS ? row->item.h * array->head : 0) + row->i * array->row;
+}
+
+static inline void tile_find_results(local tile_results *results, const tile_rows *t, const attention_args *a)
+{
+    results->output = tile_result_base(&a->output, t);
+#if LSE
+    results->lse = tile_result_base(&a->lse, t);
+#endif
+#if ENTROPY
+    results->entropy = tile_result_base(&a->entropy, t);
+#endif
 }
 
 /* Whether the tile of keys at k0 has to be looked at key by key. */
@@ -90,6 +124,8 @@ static inline uint tile_attended(const local tile_ranges *ranges, const tile_row
                                  const attention_side *side)
 {
     uint bits = 0;
+    /* Two rows at a time: each branch takes two scalar registers on AMD's waves of 64. */
+    #pragma unroll 2
     for (int n = 0; n < ROWS; n++) {
         const int begin = ranges->begin[y * ROWS + n], end = ranges->end[y * ROWS + n];
 #if SELECTIVE

@@ -125,8 +125,9 @@ static inline void tile_share(local float4 *stage, local float4 *prob, const til
 }
 
 /* Row `item` of the tile: its log-sum-exp and entropy, and into stage[item] what its output is multiplied by. */
-static inline void tile_finish(local float *stage, const local float *prob, uint item, const tile_rows *t,
-                               ATTENTION_RESULT_PARAMETERS const attention_args *a, const attention_side *side)
+static inline void tile_finish(local float *stage, const local float *prob, const local tile_results *results, uint item,
+                               const tile_rows *t, ATTENTION_RESULT_PARAMETERS const attention_args *a,
+                               const attention_side *side)
 {
     tile_row row;
     tile_find_row(&row, (int)item, t, a);
@@ -146,11 +147,11 @@ static inline void tile_finish(local float *stage, const local float *prob, uint
     if (!row.stored)
         return;
 #if LSE
-    lse[attention_result_row(&a->lse, &row.item, row.i)] = total;
+    lse[results->lse + tile_result_row(&a->lse, &row)] = total;
 #endif
 #if ENTROPY
-    entropy[attention_result_row(&a->entropy, &row.item, row.i)] = attention_entropy(highest, sum, moment, &row.item, a,
-                                                                                    side);
+    entropy[results->entropy + tile_result_row(&a->entropy, &row)] = attention_entropy(highest, sum, moment, &row.item, a,
+                                                                                      side);
 #endif
 }
 

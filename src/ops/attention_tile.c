@@ -36,7 +36,7 @@ static size_t local_bytes(const struct geometry *g, const struct attention_probl
                         : 2u + problem->has[ATTENTION_KEY_SCALE] + problem->has[ATTENTION_VALUE_SCALE];
     stage = size_max(stage, g->value_rows * round_up(problem->d_v, 4 * g->items_x));
     stage = size_max(stage, g->items_x * (g->tile_q + 4));
-    return 4 * (g->tile_k * (g->tile_q + 4) + stage + g->chunk) + 8 * (g->tile_q + g->tile_k * places) + 16;
+    return 4 * (g->tile_k * (g->tile_q + 4) + stage + g->chunk) + 8 * (g->tile_q + g->tile_k * places) + 16 + 24;
 }
 
 /* Floats that an item keeps from tile to tile or through one: its part of the output and of the scores, what belongs to

@@ -25,7 +25,11 @@ enum feature {
     SCORES = 1 << 16,
     ENTROPY = 1 << 17,
     ADDITIVE = 1 << 18,
-    SNIPPETS = 1 << 19
+    SNIPPETS = 1 << 19,
+    CANCEL = 1 << 20,
+    RAW = 1 << 21, /* the scores alone, before everything that is added */
+    BIASED = 1 << 22,
+    EXPLICIT = 1 << 23 /* a position and a query length for each item */
 };
 
 typedef struct attention_row {
@@ -66,6 +70,7 @@ static const attention_row attention_rows[] = {
     {"d 64 decode", NOT_QUICK, .dim = {1, 16, 16, 1, 4096, 64, 64}},
     {"d 128 decode, grouped heads", QUICK, .dim = {1, 32, 8, 1, 4096, 128, 128}},
     {"d 256 decode", NOT_QUICK, .dim = {1, 16, 16, 1, 4096, 256, 256}},
+    {"d 192", NOT_QUICK, .dim = LONG(192)},
     {"d 512", NOT_QUICK, .dim = {1, 4, 4, 512, 512, 512, 512}},
     {"d 64, float16", QUICK, .dim = LONG(64), .dtype = CLATTN_F16},
     {"d 128 causal, float16", NOT_QUICK, .dim = LONG(128), .dtype = CLATTN_F16, .with = CAUSAL},
@@ -81,7 +86,21 @@ static const attention_row attention_rows[] = {
      .with = CAUSAL | PACKED},
     {"d 64 dropout", NOT_QUICK, .dim = LONG(64), .with = DROPOUT},
     {"d 64 scores and entropy", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .with = SCORES | ENTROPY},
+    {"d 64 raw scores", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .with = RAW},
+    {"d 64 biased scores, boolean mask, softcap", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64},
+     .with = BIASED | ALIBI | BOOL_MASK | SOFTCAP},
     {"d 64 additive", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .with = ADDITIVE},
+    {"d 64 additive, float16, boolean mask", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_F16,
+     .with = ADDITIVE | BOOL_MASK},
+    {"d 64 float64", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_F64, .with = CAUSAL | LSE},
+    {"d 64 explicit positions, query lengths, cancellable", NOT_QUICK, .dim = {4, 16, 16, 512, 2048, 64, 64},
+     .with = CAUSAL | EXPLICIT | CANCEL},
+    {"d 128 causal, float16, paged, 512 queries", NOT_QUICK, .dim = {1, 32, 8, 512, 8192, 128, 128},
+     .dtype = CLATTN_F16, .with = CAUSAL | LENGTHS | PAGED},
+    {"d 128 causal, float16, int8 keys and values, 512 queries", NOT_QUICK, .dim = {1, 32, 8, 512, 8192, 128, 128},
+     .dtype = CLATTN_F16, .with = CAUSAL | LENGTHS | INT8},
+    {"d 128 decode, float16, paged, int8 keys and values", NOT_QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128},
+     .dtype = CLATTN_F16, .with = LENGTHS | PAGED | INT8},
     {"d 64 score_mod, mask_mod", NOT_QUICK, .dim = LONG(64), .with = SNIPPETS},
     {"d 128 decode, float16, grouped heads, lengths", QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128}, .dtype = CLATTN_F16,
      .with = CAUSAL | LENGTHS},
@@ -148,11 +167,19 @@ static void set_masks(clattn_attention_desc *desc, const attention_row *row)
         desc->query_starts = desc->key_starts = i32(row->dim.batch + 1);
         desc->longest_query = row->dim.queries;
     }
+    if (row->with & EXPLICIT)
+        desc->positions = desc->query_lengths = i32(row->dim.batch);
     if (row->with & WINDOW) {
         desc->windowed = 1;
         desc->window_left = 1024;
         desc->window_right = -1;
     }
+}
+
+static bool has_double(clattn_context *context)
+{
+    clattn_device_info info = {.size = sizeof info};
+    return clattn_context_device_info(context, &info) == CLATTN_SUCCESS && info.has_fp64;
 }
 
 static clattn_status attention_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -168,7 +195,8 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
     set_keys(&desc, row, dtype);
     set_masks(&desc, row);
     desc.causal = (row->with & CAUSAL) != 0;
-    desc.alignment = CLATTN_ALIGN_BOTTOM_RIGHT;
+    desc.alignment = row->with & EXPLICIT ? CLATTN_ALIGN_EXPLICIT : CLATTN_ALIGN_BOTTOM_RIGHT;
+    desc.cancellable = (row->with & CANCEL) != 0;
     desc.softcap = row->with & SOFTCAP ? 50 : 0;
     desc.dropout = row->with & DROPOUT ? 0.1f : 0;
     if (row->with & RING)
@@ -177,9 +205,11 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
         desc.lse = f32(3, batch, heads, queries, 0);
     if (row->with & ENTROPY)
         desc.entropy = f32(3, batch, heads, queries, 0);
-    if (row->with & SCORES) {
+    if (row->with & (SCORES | RAW | BIASED)) {
         desc.scores = f32(4, batch, heads, queries, row->dim.keys);
-        desc.scores_mode = CLATTN_SCORES_PROBABILITIES;
+        desc.scores_mode = row->with & SCORES ? CLATTN_SCORES_PROBABILITIES
+                           : row->with & RAW  ? CLATTN_SCORES_RAW
+                                              : CLATTN_SCORES_BIASED;
     }
     if (row->with & ADDITIVE) {
         desc.score = CLATTN_SCORE_ADDITIVE;
@@ -191,6 +221,9 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
         desc.mask_mod = "int mask_mod(int batch, int head, int query, int key, user_data user)\n"
                         "{ return query / 64 == key / 64; }";
     }
+    if (dtype == CLATTN_F64 && !has_double(context)) /* refused there, and so it should be: nothing to compile */
+        return clattn_attention_supports(context, &desc, NULL) == CLATTN_ERROR_UNSUPPORTED ? CLATTN_SUCCESS
+                                                                                      : CLATTN_ERROR_INTERNAL;
     CREATE(attention, problem, desc, plan);
 }
 
