@@ -6,8 +6,8 @@
 #
 #   --deps        only installs what building needs (and PoCL)
 #   --full        also the longer parts: the operators and the command with three fresh random seeds, a minute of
-#                 fuzzing for each file reader (needs clang's libFuzzer), all of what is compiled for absent GPUs, the
-#                 operators on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder), and the command
+#                 fuzzing for each file reader (needs clang's libFuzzer), all of what is compiled for absent GPUs, all that
+#                 runs on PoCL on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder), and the command
 #                 against PyTorch (600 MB, likewise)
 #   --only        just these groups (and the builds that they need): host, pocl, oclgrind, rusticl, intel,
 #                 sanitize, install, variants, offline, pytorch, examples
