@@ -114,6 +114,7 @@ static const attention_row attention_rows[] = {
      .with = LENGTHS | INT4},
     {"d 64 by generic", NOT_QUICK, "generic", .dim = LONG(64), .with = FLOAT_MASK | CAUSAL | LSE},
     {"d 64 by cpu", NOT_QUICK, "cpu", .dim = LONG(64), .with = BOOL_MASK | CAUSAL},
+    {"d 128 decode by cpu", NOT_QUICK, "cpu", .dim = {1, 32, 8, 1, 4096, 128, 128}},
 };
 
 static clattn_layout f32(int32_t rank, size_t a, size_t b, size_t c, size_t d)
