@@ -236,6 +236,53 @@ static void merging_is_checked(void **state)
     }
 }
 
+static void appending_is_checked(void **state)
+{
+    struct sources sources;
+#define WRONG(what) "kv_append disagrees with the reference on this device: " what "["
+    static const struct {
+        const char *file, *from, *to, *message;
+        int32_t cache, dtype;
+    } cases[] = {
+        {"kv_append.cl", "VALUE_UNIT + c) * a.value.col", "VALUE_UNIT) * a.value.col", WRONG("value_cache"),
+         CLATTN_CACHE_PLAIN, CLATTN_F32},
+        {"kv_append.cl", "if (j >= a.capacity)", "if (j >= a.capacity - 1)", WRONG("key_cache"), CLATTN_CACHE_PLAIN, CLATTN_BF16},
+        {"storage.h", "bf16_bits(x)", "bf16_bits((x) * 0.998f)", WRONG("value_cache"), CLATTN_CACHE_PLAIN, CLATTN_BF16},
+        {"kv_append.cl", "count = min(count, LOAD_INT", "count = max(count, LOAD_INT", WRONG("a row that is not appended to"),
+         CLATTN_CACHE_PLAIN, CLATTN_F16},
+        {"kv_append.cl", "if (i < count - a.capacity)", "if (i < count - a.capacity + 1)", WRONG("key_cache"), CLATTN_CACHE_RING, CLATTN_F32},
+        {"kv_append.cl", "+ j / a.capacity * a.block_table.col", "", WRONG("key_cache"), CLATTN_CACHE_PAGED, CLATTN_F32},
+        {"kv_append.cl", "level((x)[c_], scale, 127)", "level((x)[c_] * 0.98f, scale, 127)", WRONG("key_cache"),
+         CLATTN_CACHE_PAGED, CLATTN_I8},
+        {"kv_append.cl", "+ nothing", "", WRONG("key_scale"), CLATTN_CACHE_PLAIN, CLATTN_I8},
+        {"kv_append.cl", "15) << 4)", "15) << 3)", WRONG("key_cache"), CLATTN_CACHE_RING, CLATTN_I4},
+        {"rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", WRONG("key_cache"), CLATTN_CACHE_PLAIN, CLATTN_F32},
+    };
+#undef WRONG
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
+        bool paged = cases[i].cache == CLATTN_CACHE_PAGED;
+        size_t heads = 2, pages = paged ? 5 : 1;
+        clattn_plan *plan;
+        desc.cache = cases[i].cache;
+        desc.rotate = 1;
+        desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, heads, 3, 16);
+        desc.key_cache = desc.value_cache = clattn_layout_bhsd((clattn_dtype)cases[i].dtype, pages, heads, 9, 16);
+        if (cases[i].dtype == CLATTN_I8 || cases[i].dtype == CLATTN_I4)
+            desc.key_scale = desc.value_scale = clattn_layout_bhsd(CLATTN_F16, pages, heads, 9, 2);
+        if (paged)
+            desc.block_table = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[2]){1, 3});
+        desc.past_lengths = desc.new_lengths = clattn_layout_contiguous(CLATTN_I64, 1, (const size_t[1]){1});
+        damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = context_of(&sources, NULL, true);
+        assert_status(context, clattn_kv_append_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_null(plan);
+        assert_message_has(context, cases[i].message);
+        support_release(&context);
+    }
+}
+
 static void the_next_solver_takes_over(void **state)
 {
     struct sources sources;
@@ -298,6 +345,7 @@ int main(void)
         cmocka_unit_test(other_operators_are_checked),
         cmocka_unit_test(small_operators_are_checked),
         cmocka_unit_test(merging_is_checked),
+        cmocka_unit_test(appending_is_checked),
         cmocka_unit_test(the_next_solver_takes_over),
         cmocka_unit_test(a_wrong_program_is_not_saved),
         cmocka_unit_test(an_unknown_self_check_is_refused),

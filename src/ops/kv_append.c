@@ -7,11 +7,6 @@
 #include "plan/operator.h"
 #include "program/defines.h"
 
-struct kv_append_plan {
-    clattn_plan base;
-    struct kv_append_problem problem;
-};
-
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)
 {
     return kv_append_problem_read(desc, problem, reason);
@@ -93,6 +88,7 @@ static const struct operator_class kv_append_class = {
     .read = read_desc,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = kv_append_self_check,
 };
 
 clattn_status clattn_kv_append_supports(clattn_context *context, const clattn_kv_append_desc *desc,

@@ -1,4 +1,4 @@
-/* Appending to a cache, from inside: the checked problem. */
+/* Appending to a cache, from inside: the checked problem and the plan. */
 #ifndef CLATTN_OPS_KV_APPEND_H
 #define CLATTN_OPS_KV_APPEND_H
 
@@ -17,6 +17,11 @@ struct kv_append_problem {
     rope_args rope;
 };
 
+struct kv_append_plan {
+    clattn_plan base;
+    struct kv_append_problem problem;
+};
+
 clattn_status kv_append_problem_read(const clattn_kv_append_desc *desc, struct kv_append_problem *problem,
                                      const char **reason);
 
@@ -27,5 +32,8 @@ clattn_status kv_append_args_read(clattn_context *context, const struct kv_appen
 /* What the kernel is told; `args` has passed kv_append_args_read. */
 void kv_append_fill_args(const struct kv_append_problem *problem, const clattn_kv_append_args *args,
                          kv_append_args *kernel_args);
+
+/* For plan_self_check. */
+clattn_status kv_append_self_check(clattn_plan *plan);
 
 #endif

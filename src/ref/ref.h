@@ -91,4 +91,20 @@ typedef struct ref_merge_problem {
 void ref_merge_row(const ref_merge_problem *p, double *y, double *magnitude, double *lse);
 void ref_merge_naive_row(const ref_merge_problem *p, float *y, float *lse);
 
+/* The cache of one batch item, to which rows are appended. */
+typedef struct ref_cache {
+    bool ring;
+    int64_t capacity;                     /* rows of the cache or of a page */
+    const int64_t *table;                 /* a paged cache's page numbers, `blocks` of them; or NULL */
+    int64_t blocks, pages;
+} ref_cache;
+
+/* Where row i of `count` new ones behind `past` old ones is written: the row of the cache, in a paged one the page times
+ * capacity more; or -1, nowhere. */
+int64_t ref_cache_row(const ref_cache *cache, int64_t past, int64_t count, int64_t i);
+
+/* The scale of a group that is stored as integers up to `levels`, before it is rounded: max|x| / levels; NaN if there is a
+ * NaN or an infinity. */
+double ref_group_scale(const double *x, int64_t n, int levels);
+
 #endif
