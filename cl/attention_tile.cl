@@ -171,9 +171,11 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
 #endif
         tile_softmax(prob, stage, &state, factor, kept, x, y, &a);
         #pragma unroll
-        for (int r = 0; r < QUADS; r++)
+        for (int r = 0; r < QUADS; r++) {
+            #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
                 out[c][r] *= factor[r];
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
 
         for (int p0 = 0; p0 < TILE_K; p0 += VALUE_ROWS) {
