@@ -167,10 +167,12 @@ static void small_operators_are_checked(void **state)
         const char *solver, *file, *from, *to, *message;
         int operator;
     } cases[] = {
-        {"cpu", "norm_cpu.cl", "* m->factor", "* (m->factor * 1.001f)", "norm_cpu disagrees with the reference on this device: y[", 0},
+        {"cpu", "norm_cpu.cl", "* m->factor", "* (m->factor * 1.001f)",
+         "norm_cpu disagrees with the reference on this device: y[", 0},
         {"tile", "norm_tile.cl", "inverse[inverse_at] = m.factor", "inverse[inverse_at] = m.factor * 1.001f",
          "norm_tile disagrees with the reference on this device: inv_std_dev[", 0},
-        {"cpu", "rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", "rope_cpu disagrees with the reference on this device: y[", 1},
+        {"cpu", "rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65",
+         "rope_cpu disagrees with the reference on this device: y[", 1},
         {"generic", "rope.h", "turn * (ulong)position) >> 32", "turn * (ulong)(position % 4096)) >> 32",
          "rope_generic disagrees with the reference on this device: y[", 1},
         {"cpu", "activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.2454f2p-4f",
@@ -246,11 +248,14 @@ static void appending_is_checked(void **state)
     } cases[] = {
         {"kv_append.cl", "VALUE_UNIT + c) * a.value.col", "VALUE_UNIT) * a.value.col", WRONG("value_cache"),
          CLATTN_CACHE_PLAIN, CLATTN_F32},
-        {"kv_append.cl", "if (j >= a.capacity)", "if (j >= a.capacity - 1)", WRONG("key_cache"), CLATTN_CACHE_PLAIN, CLATTN_BF16},
-        {"storage.h", "bf16_bits(x)", "bf16_bits((x) * 0.998f)", WRONG("value_cache"), CLATTN_CACHE_PLAIN, CLATTN_BF16},
-        {"kv_append.cl", "count = min(count, LOAD_INT", "count = max(count, LOAD_INT", WRONG("a row that is not appended to"),
-         CLATTN_CACHE_PLAIN, CLATTN_F16},
-        {"kv_append.cl", "if (i < count - a.capacity)", "if (i < count - a.capacity + 1)", WRONG("key_cache"), CLATTN_CACHE_RING, CLATTN_F32},
+        {"kv_append.cl", "if (j >= a.capacity)", "if (j >= a.capacity - 1)", WRONG("key_cache"), CLATTN_CACHE_PLAIN,
+         CLATTN_BF16},
+        {"storage.h", "bf16_bits(x)", "bf16_bits((x) * 0.998f)", WRONG("value_cache"), CLATTN_CACHE_PLAIN,
+         CLATTN_BF16},
+        {"kv_append.cl", "count = min(count, LOAD_INT", "count = max(count, LOAD_INT",
+         WRONG("a row that is not appended to"), CLATTN_CACHE_PLAIN, CLATTN_F16},
+        {"kv_append.cl", "if (i < count - a.capacity)", "if (i < count - a.capacity + 1)", WRONG("key_cache"),
+         CLATTN_CACHE_RING, CLATTN_F32},
         {"kv_append.cl", "+ j / a.capacity * a.block_table.col", "", WRONG("key_cache"), CLATTN_CACHE_PAGED, CLATTN_F32},
         {"kv_append.cl", "level((x)[c_], scale, 127)", "level((x)[c_] * 0.98f, scale, 127)", WRONG("key_cache"),
          CLATTN_CACHE_PAGED, CLATTN_I8},
@@ -279,6 +284,52 @@ static void appending_is_checked(void **state)
         assert_status(context, clattn_kv_append_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_null(plan);
         assert_message_has(context, cases[i].message);
+        support_release(&context);
+    }
+}
+
+static void images_are_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *from, *to, *message;
+        int32_t operation;
+    } cases[] = {
+        {"clamp(a.origin_x + x + j - a.patch / 2, 0,", "clamp(a.origin_x + x + j - a.patch / 2, 1,",
+         "image_pack disagrees with the reference on this device: array[", CLATTN_IMAGE_PACK},
+        {"FMA(stored, stored, sum[into])", "FMA(stored, pixel[c] * 1.001f, sum[into])",
+         "image_pack disagrees with the reference on this device: norm[", CLATTN_IMAGE_PACK},
+        {"m[10] * v.z) + m[11]", "m[10] * v.z)", "image_pack disagrees with the reference on this device: array[",
+         CLATTN_IMAGE_PACK},
+        {"rint(inside * a->levels)", "floor(inside * a->levels)",
+         "image_unpack disagrees with the reference on this device: image[", CLATTN_IMAGE_UNPACK},
+        {"vstore_half_rte", "vstore_half_rtz", "image_unpack disagrees with the reference on this device: image[",
+         CLATTN_IMAGE_UNPACK},
+        {"v > 1.0f ? 1.0f", "v > 1.0f ? 0.9f", "image_unpack disagrees with the reference on this device: image[",
+         CLATTN_IMAGE_UNPACK},
+        {"a.origin_x + x, a.origin_y + y)", "a.origin_x + x + 1, a.origin_y + y)",
+         "image_unpack disagrees with the reference on this device: image[", CLATTN_IMAGE_UNPACK},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
+        bool pack = cases[i].operation == CLATTN_IMAGE_PACK;
+        const char *reason;
+        clattn_plan *plan;
+        desc.operation = cases[i].operation;
+        desc.patch = pack ? 5 : 1;
+        desc.array = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){4, 3, pack ? 75 : 3});
+        if (pack)
+            desc.norm = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){4, 3, 3});
+        damage(&sources, "image.cl", cases[i].from, cases[i].to);
+        clattn_context *context = context_of(&sources, NULL, true);
+        if (clattn_image_supports(context, &desc, &reason) == CLATTN_SUCCESS) {
+            assert_status(context, clattn_image_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
+            assert_null(plan);
+            assert_message_has(context, cases[i].message);
+        } else {
+            assert_non_null(strstr(reason, "no images"));
+        }
         support_release(&context);
     }
 }
@@ -346,6 +397,7 @@ int main(void)
         cmocka_unit_test(small_operators_are_checked),
         cmocka_unit_test(merging_is_checked),
         cmocka_unit_test(appending_is_checked),
+        cmocka_unit_test(images_are_checked),
         cmocka_unit_test(the_next_solver_takes_over),
         cmocka_unit_test(a_wrong_program_is_not_saved),
         cmocka_unit_test(an_unknown_self_check_is_refused),

@@ -45,7 +45,8 @@
     REQUIRED(clFinish)                     \
     OPTIONAL(clSetKernelArgSVMPointer)     \
     OPTIONAL(clCreateImage)                \
-    OPTIONAL(clGetImageInfo)
+    OPTIONAL(clGetImageInfo)               \
+    OPTIONAL(clEnqueueReadImage)
 
 struct cl_table {
 #define CL_MEMBER(name) __typeof__(name) *name;

@@ -227,7 +227,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     caps->lanes = usable_lanes(caps);
     caps->fused = (fp32 & CL_FP_FMA) != 0;
     caps->registers = registers_of(info);
-    caps->images = images != CL_FALSE && cl->clCreateImage && cl->clGetImageInfo;
+    caps->images = images != CL_FALSE && cl->clCreateImage && cl->clGetImageInfo && cl->clEnqueueReadImage;
     return CLATTN_SUCCESS;
 fail:
     capabilities_clear(caps);

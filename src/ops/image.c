@@ -68,6 +68,7 @@ static const struct operator_class image_class = {
     .read = read_desc,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = image_self_check,
 };
 
 clattn_status clattn_image_supports(clattn_context *context, const clattn_image_desc *desc,

@@ -107,4 +107,8 @@ int64_t ref_cache_row(const ref_cache *cache, int64_t past, int64_t count, int64
  * NaN or an infinity. */
 double ref_group_scale(const double *x, int64_t n, int levels);
 
+/* A colour (red, green, blue, alpha) multiplied by a matrix of three rows of four, NULL: as it is; magnitude[c] is the sum
+ * of the absolute terms, without a matrix 0, of alpha 0. */
+void ref_image_colour(const float *matrix, const double rgba[4], double colour[4], double magnitude[4]);
+
 #endif
