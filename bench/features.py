@@ -39,6 +39,7 @@ def cases(mask):
          ["--shape", "1,32,32,1,8192,64,64"], 1.0, "at most"),
         ("pages of 16 keys", plain + ["--page-size", "16"], plain, 1.10, "at most"),
         ("pages of 16 keys, 1 query", token + ["--page-size", "16"], token, 1.10, "at most"),
+        ("pages of 256 keys, 1 query", token + ["--page-size", "256"], token, 1.10, "at most"),
     ]
 
 

@@ -10,7 +10,7 @@
 #                 runs on PoCL on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder), and the command
 #                 against PyTorch (600 MB, likewise)
 #   --only        just these groups (and the builds that they need): host, pocl, oclgrind, rusticl, intel,
-#                 sanitize, install, variants, offline, pytorch, examples
+#                 sanitize, install, variants, offline, pytorch, examples; of --full also seeds, fuzz
 #   --no-install  nothing is installed; what is missing fails (but for PyTorch, which is skipped)
 #   --build       where to build and test (default: build/test in the source folder)
 #
@@ -368,7 +368,7 @@ if wanted pytorch && [ -n "$full$only" ]; then
     [ -z "$absent" ] || echo "           (skipped: $absent)"
 fi
 
-if [ -n "$full" ]; then
+if wanted seeds && [ -n "$full" ]; then
     for round in 1 2 3; do
         seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
         group "seed$round"
@@ -376,6 +376,9 @@ if [ -n "$full" ]; then
         finish "seed$round"
         echo "           (CLATTN_TEST_SEED=$seed)"
     done
+fi
+
+if wanted fuzz && [ -n "$full" ]; then
     group fuzz
     for each in npy safetensors; do
         mkdir -p "$work/fuzz-$each"

@@ -15,6 +15,7 @@
 #define LIST(...) ((const int64_t[]){__VA_ARGS__})
 #define WINDOW(l, r) .windowed = true, .left = (l), .right = (r)
 #define MASKED .inject = INJECT_MASKED
+#define FOUR(type) {.query = (type), .key = (type), .value = (type), .output = (type)}
 #define PAGED(count, rows) .cache = CLATTN_CACHE_PAGED, .pages = (count), .page_size = (rows)
 
 static const attention_case rows[] = {
@@ -65,9 +66,9 @@ static const attention_case scores[] = {
 };
 
 static const attention_case stored[] = {
-    {"float16", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .type = {CLATTN_F16, CLATTN_F16, CLATTN_F16, CLATTN_F16}},
-    {"float16, head size 64", BIG, .dim = {2, 4, 2, 1, 131, 64, 64}, .type = {CLATTN_F16, CLATTN_F16, CLATTN_F16, CLATTN_F16}},
-    {"bfloat16", BIG, .dim = {2, 4, 4, 1, 131, 40, 40}, .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_BF16, CLATTN_BF16}},
+    {"float16", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .type = FOUR(CLATTN_F16)},
+    {"float16, head size 64", BIG, .dim = {2, 4, 2, 1, 131, 64, 64}, .type = FOUR(CLATTN_F16)},
+    {"bfloat16", BIG, .dim = {2, 4, 4, 1, 131, 40, 40}, .type = FOUR(CLATTN_BF16)},
     {"columns apart", BIG, MASKED, .dim = {2, 4, 2, 2, 70, 8, 8},
      .form = {FORM_SPREAD, FORM_SPREAD, FORM_TRANSPOSED, FORM_MIRRORED, FORM_PLAIN}},
     {"(batch, length, heads, size)", BIG, MASKED, .dim = {2, 4, 2, 2, 70, 16, 16},
