@@ -525,12 +525,20 @@ class Tools(CommandTest):
 
     def test_selftest(self):
         result = self.succeed("selftest")
-        for operator in ("softmax", "attention", "matmul", "mha"):
+        operators = {"softmax": "cpu tile generic", "attention": "cpu tile generic", "matmul": "clblast cpu tile generic",
+                     "mha": "cpu tile generic", "merge": "generic", "kv_append": "generic",
+                     "neighbourhood": "cpu generic", "norm": "cpu tile generic", "rope": "cpu generic",
+                     "activation": "cpu generic"}
+        for operator in operators:
             self.assertRegex(result.out, r"(?m)^%s +\(any\) +ok" % operator)
         self.assertNotIn("failed", result.out)
         report = self.succeed("selftest", "--json").json()
         self.assertIs(report["ok"], True)
         self.assertTrue(all(row["result"] in ("ok", "refused") for row in report["results"]))
+        for operator, solvers in operators.items():
+            rows = [row for row in report["results"] if row["operator"] == operator]
+            self.assertEqual([row["solver"] for row in rows], ["(any)"] + solvers.split(), operator)
+            self.assertTrue(all(row["result"] == "ok" for row in rows if row["solver"] in ("(any)", "generic")), rows)
 
 
 if __name__ == "__main__":

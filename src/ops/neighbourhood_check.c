@@ -9,6 +9,7 @@
 #include "ops/neighbourhood.h"
 #include "plan/self_check.h"
 #include "ref/attention_reference.h"
+#include "ref/ref.h"
 
 enum { QUERY, KEY, VALUE, BIAS, OUTPUT, LSE, ARRAYS };
 
@@ -69,16 +70,6 @@ fail:
     return status;
 }
 
-/* By the definition in the public header, and nothing clever. */
-static bool attends(int p, int j, int length, int window, int dilation, bool clip)
-{
-    int t = p / dilation, u = j / dilation, members = (length - p % dilation + dilation - 1) / dilation;
-    int first = t - window / 2;
-    if (!clip)
-        first = first < 0 ? 0 : first > members - window ? members - window : first;
-    return p % dilation == j % dilation && u >= first && u < first + window;
-}
-
 static void fill_mask(struct neighbourhood_check *check)
 {
     const struct neighbourhood_problem *small = &check->small;
@@ -87,8 +78,8 @@ static void fill_mask(struct neighbourhood_check *check)
     bool clip = desc->edge == CLATTN_EDGE_CLIP;
     for (int i = 0; i < map; i++)
         for (int j = 0; j < map; j++) {
-            bool inside = attends(i / width, j / width, height, desc->window[0], desc->dilation[0], clip) &&
-                          attends(i % width, j % width, width, desc->window[1], desc->dilation[1], clip);
+            bool inside = ref_neighbour(i / width, j / width, height, desc->window[0], desc->dilation[0], clip) &&
+                          ref_neighbour(i % width, j % width, width, desc->window[1], desc->dilation[1], clip);
             float bias = small->has_bias ? ((const float *)check->array[BIAS].host)[j] : 0.0f;
             check->mask[i * map + j] = inside ? bias : -INFINITY;
         }

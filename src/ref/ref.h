@@ -1,5 +1,5 @@
-/* Double-precision references of the operators but attention (attention_reference.h), on the host and without OpenCL, for self-checks on a
- * device and for the command's --verify.  They are written to be read, not to be fast.
+/* Double-precision references of the operators but attention (attention_reference.h), on the host and without OpenCL, for
+ * self-checks on a device and for the command's --verify.  They are written to be read, not to be fast.
  *
  * Every function computes one row, so that a caller may check all rows or a sample of them; outputs are
  * dense.  Arrays are float whatever the device stores: a caller widens 16-bit data first.  Strides are in
@@ -110,5 +110,9 @@ double ref_group_scale(const double *x, int64_t n, int levels);
 /* A colour (red, green, blue, alpha) multiplied by a matrix of three rows of four, NULL: as it is; magnitude[c] is the sum
  * of the absolute terms, without a matrix 0, of alpha 0. */
 void ref_image_colour(const float *matrix, const double rgba[4], double colour[4], double magnitude[4]);
+
+/* Whether a query at place p of one dimension has key place j in its window, by the definition in clattn/neighbourhood.h
+ * and nothing clever. */
+bool ref_neighbour(int p, int j, int length, int window, int dilation, bool clip);
 
 #endif

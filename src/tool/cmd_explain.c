@@ -34,7 +34,7 @@ static void split_lines(const char *text, json_t *solvers)
 static void ask_each(const attention_problem *problem, tool_device *device, json_t *solvers)
 {
     for (size_t i = 0; i < selftest_operator_count; i++) {
-        const selftest_operator *op = &selftest_operators[i];
+        const selftest_operator *op = selftest_operators[i];
         for (size_t j = 0; strcmp(op->name, "attention") == 0 && op->solvers[j] != NULL; j++) {
             clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
             clattn_plan *plan = NULL;

@@ -1,4 +1,4 @@
-/* clattn selftest: every operator with every solver, on small problems, against the reference. */
+/* clattn selftest: every operator but images with every solver, on small problems, against the reference. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,8 +19,8 @@ static const option_row rows[] = {
 
 static const option_table table = {
     .command = "selftest",
-    .summary = "Runs every operator with every solver on small problems and compares the results with a\n"
-               "double-precision reference on the host.",
+    .summary = "Runs every operator but images with each of its solvers on small problems and compares the\n"
+               "results with a double-precision reference on the host.",
     .rows = rows,
 };
 
@@ -63,7 +63,7 @@ static void print_row(const char *operator_name, const char *solver, const solve
                       size_t cases)
 {
     const char *detail = detail_of(outcome);
-    printf("%-10s  %-8s  %-7s  %zu of %zu%s%.*s\n", operator_name, solver, word_for(outcome), outcome->passed,
+    printf("%-13s  %-8s  %-7s  %zu of %zu%s%.*s\n", operator_name, solver, word_for(outcome), outcome->passed,
            cases, detail[0] != '\0' ? "  " : "", (int)strcspn(detail, "\n"), detail);
     fflush(stdout);
 }
@@ -73,9 +73,9 @@ static size_t count_steps(void)
     size_t total = 0;
     for (size_t i = 0; i < selftest_operator_count; i++) {
         size_t solvers = 1;
-        while (selftest_operators[i].solvers[solvers - 1] != NULL)
+        while (selftest_operators[i]->solvers[solvers - 1] != NULL)
             solvers++;
-        total += solvers * selftest_operators[i].case_count;
+        total += solvers * selftest_operators[i]->case_count;
     }
     return total;
 }
@@ -84,10 +84,10 @@ static int run_all(tool_device *device, bool json, json_t *results, size_t *fail
 {
     size_t done = 0, total = count_steps();
     if (!json)
-        printf("device: %s (%s)\n%-10s  %-8s  %-7s  cases\n", device->info.name, device->info.platform,
+        printf("device: %s (%s)\n%-13s  %-8s  %-7s  cases\n", device->info.name, device->info.platform,
                "operator", "solver", "result");
     for (size_t i = 0; i < selftest_operator_count; i++) {
-        const selftest_operator *op = &selftest_operators[i];
+        const selftest_operator *op = selftest_operators[i];
         /* The library's own choice first, then each solver by name. */
         const char *solver = NULL;
         for (size_t j = 0; j == 0 || solver != NULL; j++) {

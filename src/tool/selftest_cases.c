@@ -7,52 +7,6 @@
 #include "bench.h"
 #include "selftest.h"
 
-static void judge(case_result *result, const tool_verdict *verdict, const char *what)
-{
-    if (result->outcome != CASE_OK || verdict_holds(verdict))
-        return;
-    result->outcome = CASE_FAILED;
-    snprintf(result->detail, sizeof result->detail,
-             "%s differs: error %.3g, of a plain computation %.3g, %zu elements of another class", what,
-             verdict->max_error, verdict->naive_error, verdict->mismatches);
-}
-
-/* A solver may refuse a problem; whatever else keeps it from an answer is a failure. */
-static void take_status(case_result *result, const tool_device *device, clattn_status status, bool planning,
-                        const char *solver)
-{
-    if (status == CLATTN_SUCCESS)
-        return;
-    bool refused = planning && solver != NULL &&
-                   (status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_INVALID_ARGUMENT);
-    result->outcome = refused ? CASE_REFUSED : CASE_FAILED;
-    device_message(device, status, result->detail, sizeof result->detail);
-}
-
-/* Runs the job that was made with `status` and reads both outputs. */
-static bool run_job(tool_job *job, clattn_status status, const char *solver, host_array *output,
-                    host_array *second, case_result *result)
-{
-    const tool_device *device = job->device;
-    take_status(result, device, status, true, solver);
-    if (status != CLATTN_SUCCESS)
-        return false;
-    status = job_run(job);
-    if (status == CLATTN_SUCCESS)
-        status = job_read(job, 0, output->memory);
-    if (status == CLATTN_SUCCESS && second->memory != NULL)
-        status = job_read(job, 1, second->memory);
-    take_status(result, device, status, false, solver);
-    job_release(job);
-    return status == CLATTN_SUCCESS;
-}
-
-static void no_memory(case_result *result)
-{
-    result->outcome = CASE_FAILED;
-    snprintf(result->detail, sizeof result->detail, "out of memory");
-}
-
 typedef enum mask_sort { MASK_NONE, MASK_BOOLEAN, MASK_ADDED } mask_sort;
 
 /* A mask of about a third "no" that covers one whole row; an added one also has numbers, small and huge. */
@@ -121,13 +75,12 @@ static void run_attention(tool_device *device, size_t index, const char *solver,
         if (problem.wants[i])
             status = attention_result_allocate(&problem, i, "result", &results[i]);
     if (status != TOOL_DONE) {
-        no_memory(result);
-    } else if (run_job(&job, job_attention(device, &problem, solver, &job), solver, &results[RESULT_OUTPUT],
-                       &results[RESULT_LSE], result)) {
+        selftest_no_memory(result);
+    } else if (selftest_run(&job, job_attention(device, &problem, solver, &job), solver, results, RESULT_LSE + 1, result)) {
         if (verify_attention(&problem, NULL, results, verdicts) != TOOL_DONE)
-            no_memory(result);
-        judge(result, &verdicts[RESULT_OUTPUT], "output");
-        judge(result, &verdicts[RESULT_LSE], "log-sum-exp");
+            selftest_no_memory(result);
+        selftest_judge(result, &verdicts[RESULT_OUTPUT], "output");
+        selftest_judge(result, &verdicts[RESULT_LSE], "log-sum-exp");
     }
     host_release(&results[RESULT_OUTPUT]);
     host_release(&results[RESULT_LSE]);
@@ -154,7 +107,7 @@ static void run_softmax(tool_device *device, size_t index, const char *solver, c
     const struct softmax_case *c = &softmax_cases[index];
     const size_t extent[] = {c->rows, c->columns};
     softmax_problem problem = {.scale = {c->scale != 1.0f, c->scale}};
-    host_array output = {0}, none = {0};
+    host_array output = {0};
     tool_verdict verdict = {0};
     tool_job job = {.device = device};
     *name = c->name;
@@ -164,11 +117,11 @@ static void run_softmax(tool_device *device, size_t index, const char *solver, c
     if (status == TOOL_DONE)
         status = host_allocate(CLATTN_F32, 2, extent, "output", &output);
     if (status != TOOL_DONE) {
-        no_memory(result);
-    } else if (run_job(&job, job_softmax(device, &problem, solver, &job), solver, &output, &none, result)) {
+        selftest_no_memory(result);
+    } else if (selftest_run(&job, job_softmax(device, &problem, solver, &job), solver, &output, 1, result)) {
         if (verify_softmax(&problem, output.memory, &verdict) != TOOL_DONE)
-            no_memory(result);
-        judge(result, &verdict, "output");
+            selftest_no_memory(result);
+        selftest_judge(result, &verdict, "output");
     }
     host_release(&output);
     softmax_release(&problem);
@@ -188,7 +141,7 @@ static void run_matmul(tool_device *device, size_t index, const char *solver, co
 {
     const struct matmul_case *c = &matmul_cases[index];
     matmul_problem problem = {0};
-    host_array output = {0}, none = {0};
+    host_array output = {0};
     tool_verdict verdict = {0};
     tool_job job = {.device = device};
     *name = c->name;
@@ -200,11 +153,11 @@ static void run_matmul(tool_device *device, size_t index, const char *solver, co
     if (status == TOOL_DONE)
         status = host_allocate(CLATTN_F32, 2, (size_t[]){c->m, c->n}, "output", &output);
     if (status != TOOL_DONE) {
-        no_memory(result);
-    } else if (run_job(&job, job_matmul(device, &problem, solver, &job), solver, &output, &none, result)) {
+        selftest_no_memory(result);
+    } else if (selftest_run(&job, job_matmul(device, &problem, solver, &job), solver, &output, 1, result)) {
         if (verify_matmul(&problem, output.memory, &verdict) != TOOL_DONE)
-            no_memory(result);
-        judge(result, &verdict, "output");
+            selftest_no_memory(result);
+        selftest_judge(result, &verdict, "output");
     }
     host_release(&output);
     matmul_release(&problem);
@@ -259,29 +212,29 @@ static void run_mha(tool_device *device, size_t index, const char *solver, const
 {
     const struct mha_case *c = &mha_cases[index];
     mha_problem problem;
-    host_array output = {0}, weights = {0};
+    host_array outputs[2] = {0}, *output = &outputs[0], *weights = &outputs[1];
     tool_verdict verdict = {0}, weights_verdict = {0};
     tool_job job = {.device = device};
     *name = c->name;
     int status = make_mha(c, &problem);
     size_t keys = status == TOOL_DONE ? mha_key_length(&problem) : 0;
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, 3, problem.x.tensor.extent, "output", &output);
+        status = host_allocate(CLATTN_F32, 3, problem.x.tensor.extent, "output", output);
     if (status == TOOL_DONE && c->weights != CLATTN_WEIGHTS_NONE)
         status = host_allocate(
             CLATTN_F32, 4,
             (size_t[]){c->batch, c->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : c->heads, c->queries, keys},
-            "weights", &weights);
+            "weights", weights);
     if (status != TOOL_DONE) {
-        no_memory(result);
-    } else if (run_job(&job, job_mha(device, &problem, solver, &job), solver, &output, &weights, result)) {
-        if (verify_mha(&problem, output.memory, weights.memory, &verdict, &weights_verdict) != TOOL_DONE)
-            no_memory(result);
-        judge(result, &verdict, "output");
-        judge(result, &weights_verdict, "weights");
+        selftest_no_memory(result);
+    } else if (selftest_run(&job, job_mha(device, &problem, solver, &job), solver, outputs, 2, result)) {
+        if (verify_mha(&problem, output->memory, weights->memory, &verdict, &weights_verdict) != TOOL_DONE)
+            selftest_no_memory(result);
+        selftest_judge(result, &verdict, "output");
+        selftest_judge(result, &weights_verdict, "weights");
     }
-    host_release(&output);
-    host_release(&weights);
+    host_release(output);
+    host_release(weights);
     mha_release(&problem);
 }
 
@@ -292,10 +245,13 @@ static const char *const softmax_solvers[] = {"cpu", "tile", "generic", NULL};
 static const char *const matmul_solvers[] = {"clblast", "cpu", "tile", "generic", NULL};
 static const char *const mha_solvers[] = {"cpu", "tile", "generic", NULL};
 
-const selftest_operator selftest_operators[] = {
-    {"softmax", softmax_solvers, COUNT(softmax_cases), run_softmax},
-    {"attention", attention_solvers, COUNT(attention_cases), run_attention},
-    {"matmul", matmul_solvers, COUNT(matmul_cases), run_matmul},
-    {"mha", mha_solvers, COUNT(mha_cases), run_mha},
+static const selftest_operator softmax = {"softmax", softmax_solvers, COUNT(softmax_cases), run_softmax};
+static const selftest_operator attention = {"attention", attention_solvers, COUNT(attention_cases), run_attention};
+static const selftest_operator matmul = {"matmul", matmul_solvers, COUNT(matmul_cases), run_matmul};
+static const selftest_operator mha = {"mha", mha_solvers, COUNT(mha_cases), run_mha};
+
+const selftest_operator *const selftest_operators[] = {
+    &softmax,         &attention,          &matmul,         &mha, &selftest_merge, &selftest_kv_append,
+    &selftest_neighbourhood, &selftest_norm, &selftest_rope, &selftest_activation,
 };
 const size_t selftest_operator_count = COUNT(selftest_operators);
