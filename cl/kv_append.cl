@@ -100,17 +100,18 @@
 #define LEVELS_F16 1
 #define LEVELS_BF16 1
 
-/* max|x| / levels; NaN if there is a NaN or an infinity, for x * 0 is one then. */
+/* max|x| / levels; NaN if there is a NaN or an infinity.  Told by their bits: rusticl (Mesa 22.3) makes 0 of x * 0,
+ * whatever x is. */
 static inline float unit_scale(const float *x, int n, int levels)
 {
     float top = 0.0f;
-    float nothing = 0.0f;
+    int finite = 1;
 
     for (int c = 0; c < n; c++) {
         top = fabs(x[c]) > top ? fabs(x[c]) : top;
-        nothing += x[c] * 0.0f;
+        finite &= (as_uint(x[c]) & 0x7f800000u) != 0x7f800000u;
     }
-    return top / (float)levels + nothing;
+    return finite ? top / (float)levels : as_float(0x7fc00000u);
 }
 
 /* x / scale as an integer; fmin and fmax make a number of a NaN, whose scale tells of it. */

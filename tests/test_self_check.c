@@ -259,7 +259,7 @@ static void appending_is_checked(void **state)
         {"kv_append.cl", "+ j / a.capacity * a.block_table.col", "", WRONG("key_cache"), CLATTN_CACHE_PAGED, CLATTN_F32},
         {"kv_append.cl", "level((x)[c_], scale, 127)", "level((x)[c_] * 0.98f, scale, 127)", WRONG("key_cache"),
          CLATTN_CACHE_PAGED, CLATTN_I8},
-        {"kv_append.cl", "+ nothing", "", WRONG("key_scale"), CLATTN_CACHE_PLAIN, CLATTN_I8},
+        {"kv_append.cl", "return finite ?", "return levels ?", WRONG("key_scale"), CLATTN_CACHE_PLAIN, CLATTN_I8},
         {"kv_append.cl", "15) << 4)", "15) << 3)", WRONG("key_cache"), CLATTN_CACHE_RING, CLATTN_I4},
         {"rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", WRONG("key_cache"), CLATTN_CACHE_PLAIN, CLATTN_F32},
     };

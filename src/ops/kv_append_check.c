@@ -80,8 +80,9 @@ static void fill_integers(struct check_array *array, int32_t dtype, const int64_
             ((int32_t *)array->host)[i] = (int32_t)values[i];
 }
 
-/* float32 with all of its digits, so that storing it narrower rounds; row 1 of the first item ends in a NaN, row 2 is 0. */
-static void fill_rows(struct check_array *array, int32_t dtype, size_t size, uint32_t *random)
+/* float32 with all of its digits, so that storing it narrower rounds; row 1 of the first item ends in a NaN or,
+ * of values, in an infinity; row 2 is 0. */
+static void fill_rows(struct check_array *array, int32_t dtype, size_t size, bool nan, uint32_t *random)
 {
     check_array_fill(array, dtype, false, random);
     float *wide = array->host;
@@ -90,9 +91,9 @@ static void fill_rows(struct check_array *array, int32_t dtype, size_t size, uin
         wide[i] *= 1 + (float)(check_random(random) & 0xffff) * 0x1p-22f;
     for (size_t i = 2 * size - 1; i < 3 * size; i++)
         if (dtype == CLATTN_F32)
-            wide[i] = i < 2 * size ? NAN : 0;
+            wide[i] = i >= 2 * size ? 0 : nan ? NAN : INFINITY;
         else
-            narrow[i] = i >= 2 * size ? 0 : dtype == CLATTN_F16 ? 0x7e00 : 0x7fc0;
+            narrow[i] = (uint16_t)(i >= 2 * size ? 0 : dtype == CLATTN_F16 ? (nan ? 0x7e00 : 0x7c00) : nan ? 0x7fc0 : 0x7f80);
 }
 
 static clattn_status make(struct kv_append_check *check, clattn_context *context)
@@ -126,7 +127,7 @@ static clattn_status make(struct kv_append_check *check, clattn_context *context
             continue;
         TRY(check_array_room(context, arrays[i].layout, array));
         if (i <= VALUE)
-            fill_rows(array, dtype, check->small.size[i], &random);
+            fill_rows(array, dtype, check->small.size[i], i == KEY, &random);
         else if (i < TABLE)
             check_array_fill(array, dtype, false, &random);
         else
