@@ -375,6 +375,15 @@ static cl_int CL_API_CALL EnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_boo
     return finished(event);
 }
 
+static cl_int CL_API_CALL EnqueueReadImage(cl_command_queue q, cl_mem m, cl_bool blocking, const size_t *origin,
+                                           const size_t *region, size_t row, size_t slice, void *data, cl_uint n,
+                                           const cl_event *waits, cl_event *event)
+{
+    (void)q, (void)m, (void)blocking, (void)origin, (void)slice, (void)n, (void)waits;
+    memset(data, 0, row * region[1]);
+    return finished(event);
+}
+
 static cl_int CL_API_CALL GetEventInfo(cl_event e, cl_event_info query, size_t bytes, void *value, size_t *size)
 {
     (void)e;
@@ -404,7 +413,8 @@ static const struct {
     ENTRY(GetProgramInfo), ENTRY(GetProgramBuildInfo), ENTRY(CreateKernel), ENTRY(RetainKernel),
     ENTRY(ReleaseKernel), ENTRY(SetKernelArg), ENTRY(GetKernelWorkGroupInfo), ENTRY(EnqueueNDRangeKernel),
     ENTRY(EnqueueMarkerWithWaitList), {"clEnqueueBarrierWithWaitList", (void (*)(void))EnqueueMarkerWithWaitList},
-    ENTRY(EnqueueReadBuffer), ENTRY(RetainEvent), ENTRY(ReleaseEvent), ENTRY(GetEventInfo), ENTRY(Finish), {"clFlush", (void (*)(void))Finish},
+    ENTRY(EnqueueReadBuffer), ENTRY(EnqueueReadImage), ENTRY(RetainEvent), ENTRY(ReleaseEvent), ENTRY(GetEventInfo),
+    ENTRY(Finish), {"clFlush", (void (*)(void))Finish},
 };
 
 void *platform_get_proc(void *user, const char *name)
