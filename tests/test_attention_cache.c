@@ -64,6 +64,8 @@ static const attention_case rings[] = {
     {"ring, gone round", BIG | TILE, RING, .dim = {2, 4, 2, 35, 67, 8, 8}, SHORTER(2, 35, 1000)},
     {"ring of one key", BIG, RING, .dim = {2, 2, 1, 3, 1, 8, 8}, SHORTER(2, 3, 7)},
     {"ring, no keys yet", ALL, MASKED, RING, .dim = {2, 2, 1, 3, 8, 8, 8}, SHORTER(2, 3, 0)},
+    {"ring by item, as far as the lengths say", ALL, MASKED, RING, .dim = {4, 2, 1, 3, 8, 8, 8}, .causal = true,
+     AT(BOTTOM_RIGHT, 0), .list.keys = LIST(4, 8, 13, 3000)},
     {"ring by item, causal, window, bottom-right", ALL, MASKED, RING, .dim = {4, 2, 1, 3, 8, 8, 8}, .causal = true,
      .windowed = true, .left = 5, .right = -1, AT(BOTTOM_RIGHT, 0), .list.keys = LIST(4, 8, 9, 30), SHORTER(4, 3, 30)},
     {"ring by item, causal, window, bottom-right", BIG, MASKED, RING, .dim = {4, 4, 2, 9, 67, 8, 8}, .causal = true,

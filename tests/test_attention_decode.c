@@ -68,6 +68,8 @@ static const attention_case scores[] = {
 static const attention_case stored[] = {
     {"float16", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .type = FOUR(CLATTN_F16)},
     {"float16, head size 64", BIG, .dim = {2, 4, 2, 1, 131, 64, 64}, .type = FOUR(CLATTN_F16)},
+    {"float16, rows at any two bytes", BIG, .dim = {2, 4, 2, 1, 131, 21, 21}, .type = FOUR(CLATTN_F16)},
+    {"float16, rows at any two bytes", BIG, .dim = {1, 2, 1, 3, 70, 100, 100}, .type = FOUR(CLATTN_F16)},
     {"bfloat16", BIG, .dim = {2, 4, 4, 1, 131, 40, 40}, .type = FOUR(CLATTN_BF16)},
     {"columns apart", BIG, MASKED, .dim = {2, 4, 2, 2, 70, 8, 8},
      .form = {FORM_SPREAD, FORM_SPREAD, FORM_TRANSPOSED, FORM_MIRRORED, FORM_PLAIN}},

@@ -35,6 +35,9 @@ typedef struct array1 {
     args_long offset, stride;
 } array1;
 
+/* Positions lie within 2^42 of 0, so that a window which is wider ends nowhere. */
+#define ATTENTION_UNBOUNDED ((args_long)1 << 44)
+
 /* Attention: inc/attention.h says what each member means to a kernel. */
 typedef struct attention_args {
     array4 query, key, value, output; /* key and value of a paged cache: `batch` is the page's stride */
@@ -49,6 +52,7 @@ typedef struct attention_args {
     args_long user_offset[4];
     args_long cancel_offset;
     args_long position;     /* key position of query 0, but for ALIGN_BOTTOM_RIGHT */
+    args_long window_left, window_right; /* ATTENTION_UNBOUNDED: no end */
     args_long dropout_seed;
     args_long scale_bits;   /* of `scale` as a double, for DOUBLE */
     int batch;              /* items of this launch; 0: nothing to do, return at once */
@@ -56,7 +60,6 @@ typedef struct attention_args {
     int group;              /* query heads for each key/value head */
     int query_length, key_length; /* the most that an item has */
     int mask_keys, bias_keys; /* keys that they cover; those beyond are not attended */
-    int window_left, window_right; /* 2^31 - 1: unbounded */
     int first_batch, first_head, first_query; /* of this launch */
     int launch_heads, launch_queries; /* of this launch */
     int capacity;           /* rows of a ring or of packed keys; pages of a paged cache */

@@ -155,9 +155,9 @@ static inline void attention_sides(const attention_item *item, long i, const att
     *end = min(*end, i + item->position + 1);
 #endif
 #if WINDOW
-    if (a->window_left != INT_MAX)
+    if (a->window_left != ATTENTION_UNBOUNDED)
         *first = max(*first, i + item->position - a->window_left);
-    if (a->window_right != INT_MAX)
+    if (a->window_right != ATTENTION_UNBOUNDED)
         *end = min(*end, i + item->position + a->window_right + 1);
 #endif
 }
@@ -187,8 +187,8 @@ static inline bool attention_sees(const attention_item *item, long i, long j, co
     seen = seen && j <= i + item->position;
 #endif
 #if WINDOW
-    seen = seen && (a->window_left == INT_MAX || j >= i + item->position - a->window_left);
-    seen = seen && (a->window_right == INT_MAX || j <= i + item->position + a->window_right);
+    seen = seen && (a->window_left == ATTENTION_UNBOUNDED || j >= i + item->position - a->window_left);
+    seen = seen && (a->window_right == ATTENTION_UNBOUNDED || j <= i + item->position + a->window_right);
 #endif
     return seen;
 }

@@ -105,15 +105,15 @@ INLINE tile_sides sides_of(int start, int n, const attention_block *block, const
     const long edge = start - (block->first + block->item.position);
     long left = FAR, right = CAUSAL ? 0 : FAR;
 #if WINDOW
-    if (a->window_left != INT_MAX)
+    if (a->window_left != ATTENTION_UNBOUNDED)
         left = a->window_left;
-    if (a->window_right != INT_MAX)
-        right = min(right, (long)a->window_right);
+    if (a->window_right != ATTENTION_UNBOUNDED)
+        right = min(right, a->window_right);
 #endif
     tile_sides sides;
     sides.crossed = edge + n - 1 > right || edge < block->last - left;
-    sides.low = (int)max(edge - right, -(1L << 30));
-    sides.high = (int)min(edge + left, 1L << 30);
+    sides.low = (int)clamp(edge - right, -(1L << 30), 1L << 30);
+    sides.high = (int)clamp(edge + left, -(1L << 30), 1L << 30);
     return sides;
 }
 

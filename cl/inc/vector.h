@@ -36,7 +36,7 @@ typedef JOIN(ushort, LANES) ushortv;
 #endif
 
 #define LOADV_F32(p, i) VLOAD(0, (p) + (i))
-#define LOADV_F16(p, i) JOIN(vload_half, LANES)(0, (p) + (i))
+#define LOADV_F16(p, i) f16_floatv(VLOAD(0, (const global ushort *)(p) + (i)))
 #define LOADV_BF16(p, i) AS_FLOATV(JOIN(convert_int, LANES)(VLOAD(0, (p) + (i))) << 16)
 #define LOADV_I8(p, i) JOIN(convert_float, LANES)(VLOAD(0, (p) + (i)))
 #define LOADV_I4(p, i) i4_floatv(JOIN(vload, LANES_HALF)((long)0, (p) + ((i) >> 1)))
@@ -45,9 +45,22 @@ typedef JOIN(ushort, LANES) ushortv;
 #define LOADV(TYPE, p, i) JOIN(LOADV_, TYPE)(p, i)
 
 #define STOREV_F32(p, i, x) VSTORE((x), 0, (p) + (i))
-#define STOREV_F16(p, i, x) JOIN(JOIN(vstore_half, LANES), _rte)((x), 0, (p) + (i))
+#define STOREV_F16(p, i, x) VSTORE(f16_bitsv(x), 0, (global ushort *)(p) + (i))
 #define STOREV_BF16(p, i, x) VSTORE(bf16_bitsv(x), 0, (p) + (i))
 #define STOREV(TYPE, p, i, x) JOIN(STOREV_, TYPE)(p, i, x)
+
+/* By way of a vector of bits: PoCL 3.1's vload_half and vstore_half take an array for aligned to whole vectors. */
+static inline floatv f16_floatv(ushortv bits)
+{
+    return JOIN(vload_half, LANES)(0, (const half *)&bits);
+}
+
+static inline ushortv f16_bitsv(floatv x)
+{
+    ushortv bits;
+    JOIN(JOIN(vstore_half, LANES), _rte)(x, 0, (half *)&bits);
+    return bits;
+}
 
 /* Two integers of four bits a byte, the lower half first. */
 static inline floatv i4_floatv(JOIN(uchar, LANES_HALF) bytes)

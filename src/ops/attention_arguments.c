@@ -9,7 +9,7 @@
 #include "ops/attention.h"
 
 _Static_assert(sizeof(array4) == 40 && sizeof(array1) == 16, "arrays have padding");
-_Static_assert(sizeof(attention_args) == 14 * 40 + 6 * 16 + 8 * 8 + 28 * 4, "attention_args has padding");
+_Static_assert(sizeof(attention_args) == 14 * 40 + 6 * 16 + 10 * 8 + 26 * 4, "attention_args has padding");
 /* No kernel takes the scores besides lse and entropy, and no description both starts and pages of keys. */
 _Static_assert(sizeof(attention_args) + (ATTENTION_POINTERS - 2) * 8 <= 1024, "too many arguments");
 
@@ -59,7 +59,7 @@ static int64_t position_of(const struct attention_problem *problem, const clattn
         position = (int64_t)args->key_length - (int64_t)args->query_length;
     else if (problem->desc.alignment == CLATTN_ALIGN_EXPLICIT)
         position = args->position;
-    int64_t limit = problem->has[ATTENTION_POSITIONS] ? (int64_t)1 << 40 : INT32_MAX;
+    const int64_t limit = (int64_t)1 << 40; /* from where on lengths make no difference; sums stay in range */
     return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
 }
 
@@ -103,9 +103,9 @@ static void fill_side(const struct attention_problem *problem, const clattn_atte
     a->cancel_offset = args->cancel.offset;
 }
 
-static int window_side(int64_t keys)
+static args_long window_side(int64_t keys)
 {
-    return keys < 0 || keys > INT32_MAX ? INT32_MAX : (int)keys;
+    return keys < 0 || keys > ATTENTION_UNBOUNDED ? ATTENTION_UNBOUNDED : keys;
 }
 
 void attention_fill_args(const struct attention_problem *problem, const clattn_attention_args *args,
@@ -149,7 +149,9 @@ static clattn_status read_lengths(struct report *report, const struct attention_
     if (!args->explicit_lengths) {
         args->batch = problem->batch;
         args->query_length = problem->query_length;
-        args->key_length = problem->key_length;
+        args->key_length = problem->desc.cache == CLATTN_CACHE_RING && problem->has[ATTENTION_KEY_LENGTHS]
+                               ? most_keys /* a ring turns as far as its items' own lengths say */
+                               : problem->key_length;
     }
     if (args->batch > problem->batch || args->query_length > problem->query_length || args->key_length > most_keys)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,

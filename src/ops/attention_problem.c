@@ -198,6 +198,8 @@ static clattn_status check_sizes(struct attention_problem *problem, const char *
         INVALID("block_table comes with CLATTN_CACHE_PAGED and with nothing else");
     problem->batch = problem->packed_queries ? desc->query_starts.extent[0] - (desc->query_starts.extent[0] > 0)
                                              : q[0];
+    if (problem->batch > LENGTH_LIMIT)
+        return fail(reason, CLATTN_ERROR_OVERFLOW, "query_starts names more than 2^31 - 65537 items");
     problem->heads = q[1];
     problem->kv_heads = k[1];
     problem->query_length = problem->packed_queries && desc->longest_query ? desc->longest_query : q[2];

@@ -31,7 +31,7 @@ struct attention_slices attention_slice(const struct attention_plan *plan, size_
     struct attention_slices slices = {batch, problem->heads, queries};
     if (!problem->desc.max_launch_ms || !batch || !problem->heads || !queries)
         return slices;
-    double row = attended(problem, keys) * 2 * (double)(problem->d_k + problem->d_v) + 1;
+    double row = attended(problem, size_min(keys, problem->key_length)) * 2 * (double)(problem->d_k + problem->d_v) + 1;
     double rows = problem->desc.max_launch_ms * 1e-3 * speed(plan) / row;
     double head = (double)queries, item = head * (double)problem->heads;
     size_t step = size_max(1, plan->queries_per_group);

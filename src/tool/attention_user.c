@@ -16,13 +16,13 @@ static int load_snippet(const char *path, char **text)
         return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
     char *source = calloc(CLATTN_SNIPPET_LIMIT + 1, 1);
     size_t length = source != NULL ? fread(source, 1, CLATTN_SNIPPET_LIMIT, file) : 0;
-    bool unread = ferror(file) != 0;
+    int unread = ferror(file) ? errno : 0;
     fclose(file);
     *text = source;
     if (source == NULL)
         return complain(TOOL_FAILED, "%s: out of memory", path);
-    if (unread)
-        return complain(TOOL_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
+    if (unread != 0)
+        return complain(TOOL_BAD_INPUT, "%s: cannot be read: %s", path, strerror(unread));
     if (length >= CLATTN_SNIPPET_LIMIT)
         return complain(TOOL_BAD_INPUT, "%s: has %d bytes or more, expected at most %d of OpenCL C", path,
                         CLATTN_SNIPPET_LIMIT, CLATTN_SNIPPET_LIMIT - 1);

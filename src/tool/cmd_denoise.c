@@ -54,9 +54,9 @@ static const option_table table = {
 
 static int check_rule(const denoise_rule *rule)
 {
-    if (!(rule->strength > 0.0f && rule->strength <= 255.0f))
+    if (!(rule->strength >= 0.001f && rule->strength <= 255.0f))
         return complain(TOOL_BAD_INPUT,
-                        "denoise: --strength %g is not valid, expected a number above 0, up to 255",
+                        "denoise: --strength %g is not valid, expected a number from 0.001 to 255",
                         (double)rule->strength);
     if (rule->patch % 2 == 0 || rule->patch > MOST_PATCH)
         return complain(TOOL_BAD_INPUT, "denoise: --patch %zu is not valid, expected an odd number up to %d",
