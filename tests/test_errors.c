@@ -205,6 +205,7 @@ static void sizes_that_overflow_are_refused(void **state)
     const unsigned wrong = TOO_BIG | LAYOUT | UNSUPPORTED;
     const size_t huge[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 62, (size_t)1 << 61, (size_t)1 << 48,
                            (size_t)1 << 33};
+    const size_t items = ((size_t)1 << 32) + 1;
     (void)state;
     for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
         size_t n = huge[i];
@@ -219,6 +220,12 @@ static void sizes_that_overflow_are_refused(void **state)
                                d.value = clattn_layout_bhsd(CLATTN_F32, n, 2, 7, 6),
                                d.output = clattn_layout_bhsd(CLATTN_F32, n, 2, 5, 6)))
     }
+    ATTENTION_WITH(TOO_BIG, (d.query = clattn_layout_bhsd(CLATTN_F32, 1, 2, 5, 8),
+                             d.key = clattn_layout_bhsd(CLATTN_F32, 1, 2, 7, 8),
+                             d.value = clattn_layout_bhsd(CLATTN_F32, 1, 2, 7, 6),
+                             d.output = clattn_layout_bhsd(CLATTN_F32, 1, 2, 5, 6),
+                             d.query_starts = clattn_layout_contiguous(CLATTN_I32, 1, &items),
+                             d.query_starts.stride[0] = 0, d.key_starts = d.query_starts))
     ATTENTION_WITH(wrong, d.query.stride[2] = INT64_MAX)
     ATTENTION_WITH(wrong, d.query.stride[2] = INT64_MIN)
     ATTENTION_WITH(wrong, d.key.stride[1] = INT64_MIN)
