@@ -11,6 +11,12 @@
 
 /* ---- the small problem ---- */
 
+/* Its sizes are the same whatever the plan's are: one program serves problems of all lengths. */
+#define BATCH 2
+#define QUERIES 37
+#define KEYS 99
+#define ARRAY_LIMIT ((size_t)64 << 20) /* bytes; a cache of larger pages is left unchecked */
+
 /* Row-major over the first extents, with gaps between columns where the original has some: kernels are built for
  * neighbouring columns, or for any. */
 static void shrink(clattn_layout *layout, const size_t *extent)
@@ -38,54 +44,91 @@ static void shrink_rows(clattn_layout *layout, const size_t *extent)
         shrink(layout, extent);
 }
 
-/* A description of the same kind whose arrays are small; every -D of its kernels is the same. */
-static void small_description(const struct attention_problem *problem, bool tiny, clattn_attention_desc *desc)
+/* Of a page no more than KEYS rows are read: the next one begins there.  PAGE_SIZE itself is a -D. */
+static void shrink_cache(clattn_layout *layout, size_t batch, size_t heads, size_t rows, size_t size)
 {
-    size_t group = problem->heads / problem->kv_heads;
-    size_t batch = size_min(problem->batch, tiny ? 1 : 2), groups = size_min(problem->kv_heads, group > 4 ? 1 : 2);
-    size_t heads = groups * group, d_k = problem->d_k, d_v = problem->d_v;
-    size_t queries = size_min(problem->query_length, tiny ? 3 : 37);
-    size_t keys = size_min(problem->key_length, tiny ? 6 : 99);
-    bool paged = problem->desc.cache == CLATTN_CACHE_PAGED;
-    *desc = problem->desc;
-    size_t blocks = paged ? divide_up(keys, problem->page_size) : 0;
-    size_t query_batch = problem->packed_queries ? 1 : batch, key_batch = problem->packed_keys ? 1 : batch;
-    size_t query_rows = problem->packed_queries ? queries * batch : queries;
-    size_t key_rows = problem->packed_keys ? keys * batch : keys;
-    if (paged) {
-        key_batch = blocks * batch;
-        key_rows = problem->page_size;
-        keys = blocks * problem->page_size;
+    if (layout_is_none(layout))
+        return;
+    shrink(layout, (size_t[]){batch, heads, size_min(rows, KEYS), size});
+    layout->extent[2] = rows;
+}
+
+/* Keys outermost, so that those of a large page that are not written take no room. */
+static void shrink_scores(clattn_layout *scores, size_t batch, size_t heads, size_t queries, size_t keys)
+{
+    if (layout_is_none(scores))
+        return;
+    *scores = clattn_layout_contiguous((clattn_dtype)scores->dtype, 4, (size_t[]){keys, batch, heads, queries});
+    const clattn_layout made = *scores;
+    for (int i = 0; i < 4; i++) {
+        scores->extent[i] = made.extent[(i + 1) % 4];
+        scores->stride[i] = made.stride[(i + 1) % 4];
     }
+}
+
+/* What a kernel is told at run time, of a size for which arithmetic tells right from wrong. */
+static void temper(clattn_attention_desc *desc, size_t d_k)
+{
+    if (desc->scale_mode == CLATTN_SCALE_EXPLICIT)
+        desc->scale = copysignf(1.0f / sqrtf((float)d_k), desc->scale);
+    if (desc->softcap > 0)
+        desc->softcap = 0.5f;
+    if (desc->dropout > 0)
+        desc->dropout = 0.25f;
+    if (desc->windowed) {
+        desc->window_left = desc->window_left < 0 ? -1 : 23;
+        desc->window_right = desc->window_right < 0 ? -1 : 7;
+    }
+    desc->max_launch_ms = 0;
+}
+
+/* A description of the same kind whose arrays are small; every -D of its kernels is the same. */
+static void small_description(const struct attention_problem *problem, clattn_attention_desc *desc)
+{
+    size_t group = problem->heads / problem->kv_heads, groups = group > 4 ? 1 : 2, heads = groups * group;
+    size_t d_k = problem->d_k, d_v = problem->d_v;
+    bool paged = problem->desc.cache == CLATTN_CACHE_PAGED;
+    size_t blocks = paged ? divide_up(KEYS, problem->page_size) : 0;
+    size_t query_batch = problem->packed_queries ? 1 : BATCH, query_rows = problem->packed_queries ? QUERIES * BATCH : QUERIES;
+    size_t key_batch = paged ? blocks * BATCH : problem->packed_keys ? 1 : BATCH;
+    size_t key_rows = paged ? problem->page_size : KEYS;
+    const size_t whole[4] = {BATCH, heads, QUERIES, KEYS};
+    *desc = problem->desc;
+    temper(desc, d_k);
     if (problem->packed_queries)
-        desc->longest_query = queries;
-    const size_t whole[4] = {batch, heads, queries, keys};
+        desc->longest_query = QUERIES;
     shrink(&desc->query, (size_t[]){query_batch, heads, query_rows, d_k});
     shrink(&desc->output, (size_t[]){query_batch, heads, query_rows, d_v});
-    shrink(&desc->key, (size_t[]){key_batch, groups, key_rows, d_k});
-    shrink(&desc->value, (size_t[]){key_batch, groups, key_rows, d_v});
+    if (problem->packed_keys) {
+        shrink(&desc->key, (size_t[]){1, groups, KEYS * BATCH, d_k});
+        shrink(&desc->value, (size_t[]){1, groups, KEYS * BATCH, d_v});
+        shrink_rows(&desc->key_scale, (size_t[]){1, groups, KEYS * BATCH, desc->key_scale.extent[3]});
+        shrink_rows(&desc->value_scale, (size_t[]){1, groups, KEYS * BATCH, desc->value_scale.extent[3]});
+    } else {
+        shrink_cache(&desc->key, key_batch, groups, key_rows, d_k);
+        shrink_cache(&desc->value, key_batch, groups, key_rows, d_v);
+        shrink_cache(&desc->key_scale, key_batch, groups, key_rows, desc->key_scale.extent[3]);
+        shrink_cache(&desc->value_scale, key_batch, groups, key_rows, desc->value_scale.extent[3]);
+    }
     shrink_rows(&desc->lse, (size_t[]){query_batch, heads, query_rows});
     shrink_rows(&desc->entropy, (size_t[]){query_batch, heads, query_rows});
-    shrink_rows(&desc->scores, (size_t[]){batch, heads, queries, keys});
-    shrink_rows(&desc->key_scale, (size_t[]){key_batch, groups, key_rows, desc->key_scale.extent[3]});
-    shrink_rows(&desc->value_scale, (size_t[]){key_batch, groups, key_rows, desc->value_scale.extent[3]});
+    shrink_scores(&desc->scores, BATCH, heads, QUERIES, paged ? blocks * problem->page_size : KEYS);
     shrink_rows(&desc->sinks, (size_t[]){heads});
     shrink_rows(&desc->vector, (size_t[]){desc->vector.extent[0] == 1 ? 1 : heads, d_k});
-    shrink_rows(&desc->query_lengths, (size_t[]){batch});
-    shrink_rows(&desc->key_lengths, (size_t[]){batch});
-    shrink_rows(&desc->positions, (size_t[]){batch});
-    shrink_rows(&desc->query_starts, (size_t[]){batch + 1});
-    shrink_rows(&desc->key_starts, (size_t[]){batch + 1});
-    shrink_rows(&desc->block_table, (size_t[]){batch, blocks});
+    shrink_rows(&desc->query_lengths, (size_t[]){BATCH});
+    shrink_rows(&desc->key_lengths, (size_t[]){BATCH});
+    shrink_rows(&desc->positions, (size_t[]){BATCH});
+    shrink_rows(&desc->query_starts, (size_t[]){BATCH + 1});
+    shrink_rows(&desc->key_starts, (size_t[]){BATCH + 1});
+    shrink_rows(&desc->block_table, (size_t[]){BATCH, blocks});
     if (desc->alibi.rank == 1)
         shrink(&desc->alibi, (size_t[]){heads});
     else if (desc->alibi.rank == 2)
-        shrink(&desc->alibi, (size_t[]){desc->alibi.extent[0] == 1 ? 1 : batch, heads});
+        shrink(&desc->alibi, (size_t[]){desc->alibi.extent[0] == 1 ? 1 : BATCH, heads});
     if (problem->has[ATTENTION_MASK])
         shrink_mask(&desc->mask, whole);
     if (problem->has[ATTENTION_BIAS])
         shrink_mask(&desc->bias, whole);
-    desc->max_launch_ms = 0;
 }
 
 /* ---- its arrays ---- */
@@ -110,12 +153,15 @@ static void put_integer(void *data, int32_t dtype, int64_t at, int64_t value)
 }
 
 /* Lengths a little below the largest, starts that leave gaps, pages in another order. */
-static void fill_integers(const struct attention_problem *small, enum attention_array array, void *data)
+static void fill_integers(const struct attention_check *check, enum attention_array array, void *data)
 {
+    const struct attention_problem *small = &check->small;
     const clattn_layout *layout = attention_layout(&small->desc, array);
     for (size_t b = 0; b < layout->extent[0]; b++) {
         int64_t at = (int64_t)b * layout->stride[0], item = (int64_t)b;
-        int64_t queries = (int64_t)small->query_length, keys = (int64_t)small->key_length;
+        int64_t queries = (int64_t)small->query_length, keys = (int64_t)check->args.key_length;
+        if (small->packed_keys)
+            keys /= BATCH;
         switch (array) {
         case ATTENTION_QUERY_LENGTHS: put_integer(data, layout->dtype, at, queries - item); break;
         case ATTENTION_KEY_LENGTHS: put_integer(data, layout->dtype, at, keys - 2 * item); break;
@@ -140,9 +186,14 @@ static clattn_status make_array(struct attention_check *check, clattn_context *c
 {
     clattn_status status;
     struct check_array *array = &check->array[slot];
-    TRY(check_array_room(context, layout, array));
+    clattn_layout written = *layout;
+    if (slot == ATTENTION_SCORES)
+        written.extent[3] = check->args.key_length;
+    TRY(check_array_room(context, &written, array));
+    if (check->small.page_size > KEYS && layout->rank == 4 && layout->extent[2] == check->small.page_size)
+        array->elements = layout->extent[0] * (size_t)layout->stride[0]; /* what is read; pages overlap */
     if (is_integer_array((enum attention_array)slot))
-        fill_integers(&check->small, (enum attention_array)slot, array->host);
+        fill_integers(check, (enum attention_array)slot, array->host);
     else if (slot == ATTENTION_KEY_SCALE || slot == ATTENTION_VALUE_SCALE)
         fill_scales(array, layout->dtype, random);
     else if (slot != CHECK_CANCEL)
@@ -181,10 +232,12 @@ static clattn_status run(struct attention_check *check, struct attention_plan *p
 {
     clattn_status status;
     clattn_context *context = plan->base.context;
-    size_t workspace = plan->base.workspace;
+    size_t workspace = plan->base.workspace, bytes;
+    TRY(attention_workspace(plan, &check->small, &bytes)
+            ? check_workspace(context, bytes, &check->array[CHECK_WORKSPACE], &check->args.workspace)
+            : report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "self-check: a workspace overflows"));
     plan->problem = check->small;
-    if (!attention_workspace(plan, &check->small, &plan->base.workspace))
-        plan->base.workspace = workspace;
+    plan->base.workspace = bytes;
     status = clattn_attention_enqueue(&plan->base, context->warm_queue, &check->args, 0, NULL, NULL);
     plan->problem = *check->original;
     plan->base.workspace = workspace;
@@ -193,6 +246,8 @@ static clattn_status run(struct attention_check *check, struct attention_plan *p
     for (size_t i = ATTENTION_SIDE_ARRAYS; i < ATTENTION_ARRAYS; i++)
         if (check->small.has[i])
             TRY(check_array_read(context, &check->array[i]));
+    if (bytes)
+        TRY(check_array_read(context, &check->array[CHECK_WORKSPACE]));
 fail:
     return status;
 }
@@ -204,6 +259,12 @@ static void clear(struct attention_check *check, clattn_context *context)
     free(check);
 }
 
+static bool has_huge_pages(const struct attention_problem *problem)
+{
+    size_t size = size_max(problem->d_k, problem->d_v) * (problem->is_double ? sizeof(double) : sizeof(float));
+    return problem->page_size > ARRAY_LIMIT / 2 / size;
+}
+
 clattn_status attention_self_check(clattn_plan *base)
 {
     clattn_status status;
@@ -211,7 +272,8 @@ clattn_status attention_self_check(clattn_plan *base)
     const struct attention_problem *problem = &plan->problem;
     clattn_context *context = base->context;
     const char *reason;
-    if (*problem->score_mod || *problem->mask_mod || !problem->batch || !problem->heads || !problem->query_length)
+    base->unchecked = *problem->score_mod || *problem->mask_mod || !problem->heads || has_huge_pages(problem);
+    if (base->unchecked)
         return CLATTN_SUCCESS;
     struct attention_check *check = calloc(1, sizeof *check);
     struct attention_problem *original = malloc(sizeof *original);
@@ -226,7 +288,7 @@ clattn_status attention_self_check(clattn_plan *base)
     clattn_attention_args_init(&check->args);
     check->args.position = 1;
     check->args.dropout_seed = 7;
-    small_description(problem, context->device.caps.quirks & QUIRK_SIMULATOR, &desc);
+    small_description(problem, &desc);
     report_hold();
     mtx_lock(&context->warm_lock);
     TRY(context_warm_objects(context));
@@ -240,10 +302,12 @@ clattn_status attention_self_check(clattn_plan *base)
     check->args.key_length = check->small.key_length;
     if (desc.cache == CLATTN_CACHE_RING)
         check->args.key_length += 5; /* so that it turns */
+    else if (desc.cache == CLATTN_CACHE_PAGED)
+        check->args.key_length = KEYS;
     check->args.explicit_lengths = 1;
     TRY(make_arrays(check, context));
     TRY(run(check, plan));
-    status = attention_check_judge(check, &context->device.report, base->kernels[0].name);
+    status = attention_check_judge(check, plan);
 fail:
     mtx_unlock(&context->warm_lock);
     report_deliver();

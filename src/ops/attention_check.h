@@ -11,6 +11,7 @@ enum attention_check_slot {
     CHECK_VALUE,
     CHECK_OUTPUT,
     CHECK_CANCEL,
+    CHECK_WORKSPACE,
     CHECK_ARRAYS
 };
 
@@ -21,8 +22,14 @@ struct attention_check {
     struct check_array array[CHECK_ARRAYS];
 };
 
-/* Compares what has been read back with the reference, in some rows; UNSUPPORTED with a message where they differ by more
- * than arithmetic explains.  `kernel` is named there. */
-clattn_status attention_check_judge(const struct attention_check *check, struct report *report, const char *kernel);
+/* Where the row of a head of a batch item is among those of the workspace's arrays. */
+static inline size_t attention_check_row(const struct attention_check *check, int64_t b, int64_t h, int64_t i)
+{
+    return ((size_t)b * check->small.heads + (size_t)h) * check->small.query_length + (size_t)i;
+}
+
+/* Compares what has been read back with the reference, in some rows; UNSUPPORTED where they differ by more than
+ * arithmetic explains, with a message that names the kernel whose work it is, and that kernel in plan->base.blamed. */
+clattn_status attention_check_judge(const struct attention_check *check, struct attention_plan *plan);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "ops/attention_check.h"
 #include "ref/attention_reference.h"
+#include "ref/ref.h"
 
 #define ROWS 12
 
@@ -56,10 +57,68 @@ static double read_at(const struct attention_check *check, size_t slot, const cl
     return reference_element(check->array[slot].host, layout->dtype, at);
 }
 
-/* Output, lse and entropy of a row, whose exact and naive values are there. */
-static clattn_status judge_row(const struct attention_check *check, const struct rows *rows, struct report *report,
-                               const char *kernel, int64_t b, int64_t h, int64_t i)
+/* Element `at` of what the partials, their log-sum-exps and the lent log-sum-exp are in the workspace. */
+static const float *workspace_of(const struct attention_check *check, size_t at)
 {
+    return (const float *)check->array[CHECK_WORKSPACE].host + at;
+}
+
+static size_t row_count(const struct attention_check *check)
+{
+    return check->small.batch * check->small.heads * check->small.query_length;
+}
+
+/* The log-sum-exp that the probabilities are made from, where nobody else asked for it. */
+static double lent_lse(const struct attention_check *check, const struct attention_plan *plan, int64_t b, int64_t h,
+                       int64_t i)
+{
+    size_t parts = plan->splits > 1 ? plan->splits : 0;
+    return *workspace_of(check, row_count(check) * parts * (check->small.d_v + 1) + attention_check_row(check, b, h, i));
+}
+
+/* A merged row against the partials that it was made from. */
+static clattn_status judge_merge(const struct attention_check *check, const struct attention_plan *plan, double *room,
+                                 int64_t b, int64_t h, int64_t i)
+{
+    const struct attention_problem *small = &check->small;
+    const clattn_attention_desc *desc = &small->desc;
+    struct report *report = &plan->base.context->device.report;
+    const char *kernel = plan->base.kernels[1].name;
+    size_t rows = row_count(check), row = attention_check_row(check, b, h, i);
+    double *exact = room, *magnitude = room + small->d_v, lse, value;
+    ref_merge_problem reference = {
+        .parts = (int64_t)plan->splits,
+        .columns = (int64_t)small->d_v,
+        .partial = workspace_of(check, row * small->d_v),
+        .lse = workspace_of(check, rows * plan->splits * small->d_v + row),
+        .part = (int64_t)(rows * small->d_v),
+        .col = 1,
+        .part_lse = (int64_t)rows,
+        .sink = small->has[ATTENTION_SINKS]
+                    ? (const float *)check->array[ATTENTION_SINKS].host + h * desc->sinks.stride[0]
+                    : NULL,
+    };
+    ref_merge_row(&reference, exact, magnitude, &lse);
+    for (int64_t e = 0; e < reference.columns; e++) {
+        value = read_at(check, CHECK_OUTPUT, &desc->output, b, h, i, e);
+        if (!check_agrees(value, exact[e],
+                          check_slack(exact[e], exact[e], magnitude[e], FLT_EPSILON, unit_of(desc->output.dtype))))
+            return check_disagrees(report, kernel, "output", (const int64_t[4]){b, h, i, e}, value, exact[e]);
+    }
+    if (!small->has[ATTENTION_LSE] && !plan->lends_lse)
+        return CLATTN_SUCCESS;
+    value = plan->lends_lse ? lent_lse(check, plan, b, h, i) : read_at(check, ATTENTION_LSE, &desc->lse, b, h, i, 0);
+    if (!check_agrees(value, lse, check_slack(lse, lse, 1 + fabs(lse), FLT_EPSILON, FLT_EPSILON)))
+        return check_disagrees(report, kernel, "lse", (const int64_t[4]){b, h, i, 0}, value, lse);
+    return CLATTN_SUCCESS;
+}
+
+/* Output, lse and entropy of a row, whose exact and naive values are there. */
+static clattn_status judge_row(const struct attention_check *check, const struct rows *rows,
+                               const struct attention_plan *plan, int64_t b, int64_t h, int64_t i)
+{
+    struct report *report = &plan->base.context->device.report;
+    const char *kernel = plan->base.kernels[0].name;
     const clattn_attention_desc *desc = &check->small.desc;
     const reference_item item = reference_item_of(&rows->reference, b);
     const bool packed = check->small.packed_queries;
@@ -80,9 +139,12 @@ static clattn_status judge_row(const struct attention_check *check, const struct
     } results[] = {{ATTENTION_LSE, rows->exact.lse, rows->plain.lse},
                    {ATTENTION_ENTROPY, rows->exact.entropy, rows->plain.entropy}};
     for (size_t n = 0; n < 2; n++) {
-        if (!check->small.has[results[n].array])
+        bool lent = results[n].array == ATTENTION_LSE && plan->lends_lse;
+        if (!check->small.has[results[n].array] && !lent)
             continue;
-        double value = read_at(check, results[n].array, attention_layout(desc, results[n].array), at_b, h, at_i, 0);
+        double value =
+            lent ? lent_lse(check, plan, b, h, i)
+                 : read_at(check, results[n].array, attention_layout(desc, results[n].array), at_b, h, at_i, 0);
         double magnitude = 1 + fabs(results[n].exact) + fabs(rows->exact.lse);
         if (!check_agrees(value, results[n].exact,
                     check_slack(results[n].exact, results[n].plain, magnitude, FLT_EPSILON, FLT_EPSILON)))
@@ -97,7 +159,7 @@ static clattn_status judge_scores(const struct attention_check *check, const str
 {
     const clattn_attention_desc *desc = &check->small.desc;
     const reference_item item = reference_item_of(&rows->reference, b);
-    for (int64_t j = 0; check->small.has[ATTENTION_SCORES] && j < (int64_t)check->small.key_length; j++) {
+    for (int64_t j = 0; check->small.has[ATTENTION_SCORES] && j < (int64_t)check->args.key_length; j++) {
         bool is_probability = desc->scores_mode == CLATTN_SCORES_PROBABILITIES;
         double value = read_at(check, ATTENTION_SCORES, &desc->scores, b, h, i, j), exact = 0, plain = 0;
         double magnitude = 1;
@@ -116,10 +178,11 @@ static clattn_status judge_scores(const struct attention_check *check, const str
     return CLATTN_SUCCESS;
 }
 
-clattn_status attention_check_judge(const struct attention_check *check, struct report *report, const char *kernel)
+clattn_status attention_check_judge(const struct attention_check *check, struct attention_plan *plan)
 {
+    struct report *report = &plan->base.context->device.report;
     const struct attention_problem *small = &check->small;
-    size_t all = small->batch * small->heads * small->query_length, step = divide_up(all, ROWS);
+    size_t all = row_count(check), step = divide_up(all, ROWS), last = plan->base.kernel_count - 1;
     struct rows rows = {.reference = {.desc = &small->desc, .args = &check->args, .data = data_of(check)}};
     clattn_status status = CLATTN_SUCCESS;
     rows.naive = rows.reference;
@@ -138,9 +201,14 @@ clattn_status attention_check_judge(const struct attention_check *check, struct 
         int64_t h = rest % (int64_t)small->heads, b = rest / (int64_t)small->heads;
         reference_attention_row(&rows.reference, b, h, i, &rows.exact);
         reference_attention_row(&rows.naive, b, h, i, &rows.plain);
-        status = judge_row(check, &rows, report, kernel, b, h, i);
-        if (status == CLATTN_SUCCESS)
-            status = judge_scores(check, &rows, report, kernel, b, h, i);
+        status = judge_row(check, &rows, plan, b, h, i);
+        if (status == CLATTN_ERROR_UNSUPPORTED && plan->splits > 1)
+            plan->base.blamed = judge_merge(check, plan, rows.room, b, h, i) != CLATTN_SUCCESS;
+        if (status != CLATTN_SUCCESS)
+            break;
+        status = judge_scores(check, &rows, report, plan->base.kernels[last].name, b, h, i);
+        if (status == CLATTN_ERROR_UNSUPPORTED)
+            plan->base.blamed = last;
     }
     free(rows.room);
     return status;

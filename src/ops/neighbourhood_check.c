@@ -4,54 +4,43 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/size.h"
 #include "base/try.h"
 #include "ops/neighbourhood.h"
 #include "plan/self_check.h"
 #include "ref/attention_reference.h"
 #include "ref/ref.h"
 
+#define HEIGHT 7
+#define WIDTH 21
+
 enum { QUERY, KEY, VALUE, BIAS, OUTPUT, LSE, ARRAYS };
 
 struct neighbourhood_check {
     struct neighbourhood_problem small, original;
     clattn_neighbourhood_args args;
-    struct check_array array[ARRAYS];
+    struct check_array array[ARRAYS], workspace;
     float *mask;  /* (queries, keys): the bias, −inf outside of the windows */
     double *room; /* a row's results */
 };
-
-/* The largest window and dilation that a small map has room for. */
-static void shrink(clattn_neighbourhood_desc *desc, int i, size_t side)
-{
-    int most = side >= 5 ? 5 : side >= 3 ? 3 : 1;
-    if (desc->window[i] > most)
-        desc->window[i] = most;
-    if (desc->dilation[i] > 2)
-        desc->dilation[i] = 2;
-    if ((size_t)desc->window[i] * (size_t)desc->dilation[i] > side)
-        desc->dilation[i] = 1;
-}
 
 /* Every -D of the kernels is the same: sizes, types, what arrays there are. */
 static clattn_status make(struct neighbourhood_check *check, clattn_context *context)
 {
     clattn_status status;
     const struct neighbourhood_problem *full = &check->original;
-    bool simulator = context->device.caps.quirks & QUIRK_SIMULATOR;
     clattn_neighbourhood_desc desc = full->desc;
-    const size_t height = size_min(full->height, simulator ? 3 : 7),
-                 width = size_min(full->width, simulator ? 6 : 21);
-    const size_t q[5] = {1, 1, height, width, full->d_k}, v[5] = {1, 1, height, width, full->d_v};
+    const size_t q[5] = {1, 1, HEIGHT, WIDTH, full->d_k}, v[5] = {1, 1, HEIGHT, WIDTH, full->d_v};
     clattn_layout *layouts[ARRAYS] = {&desc.query, &desc.key,    &desc.value,
                                       &desc.bias,  &desc.output, &desc.lse};
     clattn_binding *bindings[ARRAYS] = {&check->args.query, &check->args.key,    &check->args.value,
                                         &check->args.bias,  &check->args.output, &check->args.lse};
     const char *reason;
     uint32_t random = 0x9e3779b9;
-    shrink(&desc, 0, height);
-    shrink(&desc, 1, width);
-    desc.scale_mode = CLATTN_SCALE_DEFAULT; /* the size of the scores is no -D */
+    /* No -D: sizes of maps and windows, the size of the scores. */
+    desc.window[0] = 3;
+    desc.window[1] = 5;
+    desc.dilation[0] = desc.dilation[1] = 2;
+    desc.scale_mode = CLATTN_SCALE_DEFAULT;
     for (int i = 0; i < ARRAYS; i++)
         if (layouts[i]->dtype != CLATTN_DTYPE_NONE)
             *layouts[i] =
@@ -155,13 +144,14 @@ static clattn_status judge(struct neighbourhood_check *check, struct report *rep
 
 /* The plan is the caller's alone: for as long as the check takes it has the small problem and its workspace.
  */
-static clattn_status enqueue_small(struct neighbourhood_plan *plan, const struct neighbourhood_check *check)
+static clattn_status enqueue_small(struct neighbourhood_plan *plan, struct neighbourhood_check *check)
 {
     clattn_status status;
     size_t workspace = plan->base.workspace, packed_width = plan->packed_width;
     plan->problem = check->small;
     if (plan->size_workspace)
         TRY(plan->size_workspace(plan));
+    TRY(check_workspace(plan->base.context, plan->base.workspace, &check->workspace, &check->args.workspace));
     status = clattn_neighbourhood_enqueue(&plan->base, plan->base.context->warm_queue, &check->args, 0, NULL,
                                           NULL);
 fail:
@@ -177,8 +167,6 @@ clattn_status neighbourhood_self_check(clattn_plan *base)
     struct neighbourhood_plan *plan = (struct neighbourhood_plan *)base;
     clattn_context *context = base->context;
     struct neighbourhood_check check = {.original = plan->problem, .args = CLATTN_NEIGHBOURHOOD_ARGS_INIT};
-    if (!plan->problem.height || !plan->problem.width)
-        return CLATTN_SUCCESS;
     report_hold();
     mtx_lock(&context->warm_lock);
     TRY(context_warm_objects(context));
@@ -193,6 +181,7 @@ fail:
     report_deliver();
     for (int i = 0; i < ARRAYS; i++)
         check_array_clear(context, &check.array[i]);
+    check_array_clear(context, &check.workspace);
     free(check.mask);
     free(check.room);
     return status;

@@ -20,6 +20,7 @@ struct norm_plan {
     clattn_plan base;
     struct norm_problem problem;
     size_t rows_per_group;
+    size_t longest_row; /* that its build takes */
 };
 
 clattn_status norm_problem_read(const clattn_norm_desc *desc, struct norm_problem *problem,

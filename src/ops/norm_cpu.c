@@ -40,6 +40,7 @@ static clattn_status prepare(clattn_plan *base)
     norm_defines(&plan->problem, &options);
     define_int(&options, "LANES", base->context->device.caps.lanes);
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
+    plan->longest_row = SIZE_MAX;
     plan->rows_per_group = rows_of(&base->context->device.caps, &plan->problem);
     return norm_add_kernel(plan, "norm_cpu.cl", "norm_cpu", &options, one);
 }

@@ -55,11 +55,13 @@ static clattn_status prepare(clattn_plan *base)
 {
     struct norm_plan *plan = (struct norm_plan *)base;
     const size_t local[3] = {items_of(base->context, &plan->problem), 1, 1};
+    const size_t keep = keep_of(&plan->problem, local[0]);
     struct strbuf options = {0};
     norm_defines(&plan->problem, &options);
     define_int(&options, "WORK_GROUP", (long long)local[0]);
-    define_int(&options, "KEEP", (long long)keep_of(&plan->problem, local[0]));
+    define_int(&options, "KEEP", (long long)keep);
     define_int(&options, "PLAIN", is_plain(&plan->problem.walk));
+    plan->longest_row = keep ? keep * local[0] : SIZE_MAX;
     plan->rows_per_group = 1;
     return norm_add_kernel(plan, "norm_tile.cl", "norm_tile", &options, local);
 }

@@ -1,7 +1,6 @@
 /* The self-check of rotary position embedding: a plan's own kernel on some heads. */
 #include <float.h>
 
-#include "base/size.h"
 #include "base/try.h"
 #include "ops/arrays.h"
 #include "ops/rope.h"
@@ -26,19 +25,16 @@ struct rope_check {
 };
 
 /* Every -D of the kernel is the same: types, pairing, columns side by side or not. */
-static clattn_status describe(struct rope_check *check, const clattn_context *context)
+static clattn_status describe(struct rope_check *check)
 {
     const clattn_rope_desc *full = &check->original.desc;
-    const rope_args *kernel = &check->original.kernel;
     clattn_rope_desc desc = *full;
-    size_t heads = size_min((size_t)kernel->heads, context->device.caps.quirks & QUIRK_SIMULATOR ? 2 : HEADS);
-    size_t pairs = size_min((size_t)kernel->pairs, ROTARY / 2),
-           tail = size_min((size_t)kernel->size - 2 * (size_t)kernel->pairs, TAIL);
-    const size_t places[3] = {BATCH, LENGTH, pairs}, table[2] = {TABLE, pairs};
+    const size_t places[3] = {BATCH, LENGTH, ROTARY / 2}, table[2] = {TABLE, ROTARY / 2};
     const char *reason;
-    desc.rotary_size = 2 * pairs;
-    desc.x = clattn_layout_bhsd((clattn_dtype)full->x.dtype, BATCH, heads, LENGTH, 2 * pairs + tail);
-    desc.y = clattn_layout_bhsd((clattn_dtype)full->y.dtype, BATCH, heads, LENGTH, 2 * pairs + tail);
+    desc.rotary_size = ROTARY;
+    desc.base = 0; /* 10000: with another, angles may all be next to nothing */
+    desc.x = clattn_layout_bhsd((clattn_dtype)full->x.dtype, BATCH, HEADS, LENGTH, ROTARY + TAIL);
+    desc.y = clattn_layout_bhsd((clattn_dtype)full->y.dtype, BATCH, HEADS, LENGTH, ROTARY + TAIL);
     for (int i = 0; i < 4 && !check->original.unit_columns; i++)
         desc.x.stride[i] *= 2;
     if (full->cos.rank)
@@ -68,7 +64,7 @@ static clattn_status make(struct rope_check *check, clattn_context *context)
     clattn_status status;
     const clattn_rope_desc *desc = &check->small.desc;
     uint32_t random = 0x9e3779b9;
-    TRY(describe(check, context));
+    TRY(describe(check));
     const struct {
         const clattn_layout *layout;
         clattn_binding *binding;
@@ -167,8 +163,6 @@ clattn_status rope_self_check(clattn_plan *base)
     struct rope_plan *plan = (struct rope_plan *)base;
     clattn_context *context = base->context;
     struct rope_check check = {.original = plan->problem, .args = CLATTN_ROPE_ARGS_INIT};
-    if (check.original.empty)
-        return CLATTN_SUCCESS;
     report_hold();
     mtx_lock(&context->warm_lock);
     TRY(context_warm_objects(context));

@@ -24,6 +24,7 @@ struct softmax_plan {
     clattn_plan base;
     struct softmax_problem problem;
     size_t rows_per_group;
+    size_t longest_row; /* that its build takes */
 };
 
 clattn_status softmax_problem_read(const clattn_softmax_desc *desc, struct softmax_problem *problem,

@@ -42,6 +42,7 @@ static clattn_status prepare(clattn_plan *base)
     softmax_defines(&plan->problem, &options);
     define_int(&options, "LANES", base->context->device.caps.lanes);
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
+    plan->longest_row = SIZE_MAX;
     plan->rows_per_group = rows_of(&base->context->device.caps, &plan->problem);
     return softmax_add_kernel(plan, "softmax_cpu", &options, one);
 }

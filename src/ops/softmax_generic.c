@@ -18,6 +18,7 @@ static clattn_status prepare(clattn_plan *base)
     const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
     struct strbuf options = {0};
     softmax_defines(&plan->problem, &options);
+    plan->longest_row = SIZE_MAX;
     plan->rows_per_group = local[0];
     return softmax_add_kernel(plan, "softmax_generic", &options, local);
 }

@@ -44,10 +44,12 @@ static clattn_status prepare(clattn_plan *base)
 {
     struct softmax_plan *plan = (struct softmax_plan *)base;
     const size_t local[3] = {items_of(base->context, &plan->problem), 1, 1};
+    const size_t keep = keep_of(&plan->problem, local[0]);
     struct strbuf options = {0};
     softmax_defines(&plan->problem, &options);
     define_int(&options, "WORK_GROUP", (long long)local[0]);
-    define_int(&options, "KEEP", (long long)keep_of(&plan->problem, local[0]));
+    define_int(&options, "KEEP", (long long)keep);
+    plan->longest_row = keep ? keep * local[0] : SIZE_MAX;
     plan->rows_per_group = 1;
     return softmax_add_kernel(plan, "softmax_tile", &options, local);
 }

@@ -268,15 +268,15 @@ clattn_status plan_self_check(clattn_plan *plan, clattn_status (*check)(clattn_p
     }
     if (trusted)
         return CLATTN_SUCCESS;
+    plan->blamed = 0;
+    plan->unchecked = false;
     clattn_status status = check(plan);
-    if (status == CLATTN_ERROR_UNSUPPORTED)
+    if (status == CLATTN_ERROR_UNSUPPORTED) {
         report_copy(&context->device.report, message, sizeof message);
-    for (size_t i = 0; i < plan->kernel_count; i++) {
-        if (status == CLATTN_SUCCESS)
-            program_trust(programs, plan->kernels[i].program);
-        else if (status == CLATTN_ERROR_UNSUPPORTED)
-            program_distrust(programs, plan->kernels[i].program, message);
+        program_distrust(programs, plan->kernels[plan->blamed].program, message);
     }
+    for (size_t i = 0; i < plan->kernel_count && status == CLATTN_SUCCESS && !plan->unchecked; i++)
+        program_trust(programs, plan->kernels[i].program);
     return status;
 }
 

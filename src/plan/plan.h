@@ -48,6 +48,8 @@ struct clattn_plan {
     size_t launches;     /* kernels one enqueue launches at the most */
     size_t workspace;    /* bytes */
     bool reads_output;   /* its kernels read the output that they have written */
+    size_t blamed;       /* by its self-check: the kernel that disagrees */
+    bool unchecked;      /* by its self-check: there is nothing to compare its kernels with */
     const char *solver;
     struct source_snippets snippets; /* what the user adds to its kernels; the texts are the operator's */
     struct strbuf explain;
@@ -74,7 +76,8 @@ void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3]);
 clattn_status plan_warm(clattn_plan *plan);
 
 /* Compares the plan's kernels with the reference (`check`: UNSUPPORTED with a message when they disagree), unless
- * that has been done for its programs on this device, or the context does without.  `check` may be NULL. */
+ * that has been done for its programs on this device, or the context does without.  `check` may be NULL.  Of a plan
+ * that disagrees the program of kernel `blamed` alone is distrusted: others are shared with solvers that agree. */
 clattn_status plan_self_check(clattn_plan *plan, clattn_status (*check)(clattn_plan *plan));
 
 /* Saves the plan's programs; after plan_warm and plan_self_check. */

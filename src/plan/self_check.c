@@ -73,6 +73,17 @@ clattn_status check_array_upload(clattn_context *context, struct check_array *ar
     return CLATTN_SUCCESS;
 }
 
+clattn_status check_workspace(clattn_context *context, size_t bytes, struct check_array *array, clattn_binding *binding)
+{
+    if (!bytes)
+        return CLATTN_SUCCESS;
+    array->bytes = bytes;
+    array->host = calloc(1, bytes);
+    if (!array->host)
+        return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
+    return check_array_upload(context, array, binding);
+}
+
 clattn_status check_array_read(clattn_context *context, struct check_array *array)
 {
     clattn_status status = CLATTN_SUCCESS;

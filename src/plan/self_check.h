@@ -22,6 +22,9 @@ void check_array_fill(struct check_array *array, int32_t dtype, bool excludes, u
 /* A buffer with a copy of the host's bytes, bound. */
 clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding);
 
+/* A buffer of `bytes` bytes, bound; none for 0.  A check has a workspace of its own: the pool is the caller's. */
+clattn_status check_workspace(clattn_context *context, size_t bytes, struct check_array *array, clattn_binding *binding);
+
 /* Waits for the context's private queue and reads the buffer back. */
 clattn_status check_array_read(clattn_context *context, struct check_array *array);
 
