@@ -3,89 +3,11 @@
  * folder of kernel sources with one wrong constant.
  *
  * Holds: of docs/design.md, "The self-check". */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
-
-/* A copy of the kernel sources in which every `from` of `file` is `to`. */
-struct sources {
-    char folder[SUPPORT_PATH];
-};
-
-static char *read_text(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    char *text = calloc(1, 1 << 20);
-    assert_non_null(file);
-    assert_non_null(text);
-    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
-    fclose(file);
-    return text;
-}
-
-static void write_replaced(FILE *out, const char *text, const char *from, const char *to)
-{
-    const char *found;
-    int count = 0;
-    while (from && (found = strstr(text, from))) {
-        assert_true(fwrite(text, 1, (size_t)(found - text), out) == (size_t)(found - text));
-        fputs(to, out);
-        text = found + strlen(from);
-        count++;
-    }
-    assert_true(!from || count);
-    fputs(text, out);
-}
-
-static void copy_folder(const struct sources *sources, const char *sub, const char *file, const char *from,
-                        const char *to)
-{
-    char path[3 * SUPPORT_PATH], target[3 * SUPPORT_PATH];
-    snprintf(path, sizeof path, "%s%s", KERNEL_DIR, sub);
-    DIR *folder = opendir(path);
-    assert_non_null(folder);
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        if (!strchr(entry->d_name, '.') || entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "%s%s/%s", KERNEL_DIR, sub, entry->d_name);
-        snprintf(target, sizeof target, "%s%s/%s", sources->folder, sub, entry->d_name);
-        char *text = read_text(path);
-        FILE *out = fopen(target, "wb");
-        assert_non_null(out);
-        write_replaced(out, text, strcmp(entry->d_name, file) ? NULL : from, to);
-        assert_int_equal(fclose(out), 0);
-        free(text);
-    }
-    closedir(folder);
-}
-
-static void damage(struct sources *sources, const char *file, const char *from, const char *to)
-{
-    char inner[3 * SUPPORT_PATH];
-    support_folder(sources->folder);
-    snprintf(inner, sizeof inner, "mkdir -p '%s/inc' '%s/matrix'", sources->folder, sources->folder);
-    assert_int_equal(system(inner), 0);
-    copy_folder(sources, "", file, from, to);
-    copy_folder(sources, "/inc", file, from, to);
-}
-
-/* The polynomial of the vectors' 2^x, which of attention's kernels the cpu solver's alone has. */
-#define VECTOR_EXP "exp2.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)"
-/* That of the scalars', which the generic and the tile solver's have. */
-#define SCALAR_EXP "exp2.h", "f, EXP2_C3)", "f, EXP2_C3 * 4.0f)"
-
-static clattn_context *context_of(const struct sources *sources, const char *cache, bool checks)
-{
-    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
-    params.kernel_dir = sources->folder;
-    params.cache_mode = cache ? CLATTN_CACHE_ON : CLATTN_CACHE_OFF;
-    params.cache_dir = cache;
-    params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
-    return support_context_with(&params);
-}
+#include "support/sources.h"
 
 static clattn_status plan_for(clattn_context *context, const char *solver, size_t queries, clattn_plan **plan)
 {
@@ -108,8 +30,8 @@ static void a_wrong_solver_is_refused_with_the_reason(void **state)
     struct sources sources;
     clattn_plan *plan;
     (void)state;
-    damage(&sources, VECTOR_EXP);
-    clattn_context *context = context_of(&sources, NULL, true);
+    sources_damage(&sources, VECTOR_EXP);
+    clattn_context *context = sources_context(&sources, NULL, true);
     assert_status(context, plan_by(context, "cpu", &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_null(plan);
     assert_message_has(context, "attention_cpu disagrees with the reference on this device: output[");
@@ -119,8 +41,8 @@ static void a_wrong_solver_is_refused_with_the_reason(void **state)
     clattn_plan_release(&plan);
     support_release(&context);
 
-    damage(&sources, SCALAR_EXP);
-    context = context_of(&sources, NULL, true);
+    sources_damage(&sources, SCALAR_EXP);
+    context = sources_context(&sources, NULL, true);
     assert_status(context, plan_by(context, "generic", &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "attention_generic disagrees with the reference");
     /* Known by now: the same answer without another run. */
@@ -142,8 +64,8 @@ static void other_operators_are_checked(void **state)
     softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
     matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){9, 9});
     options.solver = "cpu";
-    damage(&sources, "softmax.cl", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)");
-    clattn_context *context = context_of(&sources, NULL, true);
+    sources_damage(&sources, "softmax.cl", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)");
+    clattn_context *context = sources_context(&sources, NULL, true);
     assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "softmax_cpu disagrees with the reference on this device: y[");
     assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_SUCCESS);
@@ -151,8 +73,8 @@ static void other_operators_are_checked(void **state)
     support_release(&context);
 
     /* Not fma.h, of which a device that does not fuse has the other half. */
-    damage(&sources, "matmul_cpu.cl", "FMA(x, y[v], acc[r][v])", "FMA(x, y[v], acc[r][v] * 1.001f)");
-    context = context_of(&sources, NULL, true);
+    sources_damage(&sources, "matmul_cpu.cl", "FMA(x, y[v], acc[r][v])", "FMA(x, y[v], acc[r][v] * 1.001f)");
+    context = sources_context(&sources, NULL, true);
     assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "matmul_cpu disagrees with the reference on this device: c[");
     support_release(&context);
@@ -192,8 +114,8 @@ static void small_operators_are_checked(void **state)
         norm.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){7, 1});
         rope.x = rope.y = clattn_layout_bhsd(CLATTN_F32, 1, 2, 3, 8);
         activation.function = CLATTN_ACTIVATION_GELU_TANH;
-        damage(&sources, cases[i].file, cases[i].from, cases[i].to);
-        clattn_context *context = context_of(&sources, NULL, true);
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
         switch (cases[i].operator) {
         case 0: status = clattn_norm_plan_create(context, &norm, &options, &plan); break;
         case 1: status = clattn_rope_plan_create(context, &rope, &options, &plan); break;
@@ -229,8 +151,8 @@ static void merging_is_checked(void **state)
         desc.sinks = clattn_layout_contiguous(CLATTN_F32, 1, extent + 2);
         desc.output = clattn_layout_contiguous(CLATTN_F32, 4, extent + 1);
         desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent + 1);
-        damage(&sources, "merge.cl", cases[i].from, cases[i].to);
-        clattn_context *context = context_of(&sources, NULL, true);
+        sources_damage(&sources, "merge.cl", cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, clattn_merge_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_null(plan);
         assert_message_has(context, cases[i].message);
@@ -279,8 +201,8 @@ static void appending_is_checked(void **state)
         if (paged)
             desc.block_table = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[2]){1, 3});
         desc.past_lengths = desc.new_lengths = clattn_layout_contiguous(CLATTN_I64, 1, (const size_t[1]){1});
-        damage(&sources, cases[i].file, cases[i].from, cases[i].to);
-        clattn_context *context = context_of(&sources, NULL, true);
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, clattn_kv_append_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_null(plan);
         assert_message_has(context, cases[i].message);
@@ -321,8 +243,8 @@ static void images_are_checked(void **state)
         desc.array = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){4, 3, pack ? 75 : 3});
         if (pack)
             desc.norm = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){4, 3, 3});
-        damage(&sources, "image.cl", cases[i].from, cases[i].to);
-        clattn_context *context = context_of(&sources, NULL, true);
+        sources_damage(&sources, "image.cl", cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
         if (clattn_image_supports(context, &desc, &reason) == CLATTN_SUCCESS) {
             assert_status(context, clattn_image_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
             assert_null(plan);
@@ -339,8 +261,8 @@ static void the_next_solver_takes_over(void **state)
     struct sources sources;
     clattn_plan *plan;
     (void)state;
-    damage(&sources, VECTOR_EXP);
-    clattn_context *context = context_of(&sources, NULL, true);
+    sources_damage(&sources, VECTOR_EXP);
+    clattn_context *context = sources_context(&sources, NULL, true);
     assert_status(context, plan_by(context, NULL, &plan), CLATTN_SUCCESS);
     assert_string_not_equal(clattn_plan_solver(plan), "cpu");
     clattn_device_info info = {.size = sizeof info};
@@ -357,10 +279,10 @@ static void a_wrong_program_is_not_saved(void **state)
     clattn_plan *plan;
     char cache[SUPPORT_PATH];
     (void)state;
-    damage(&sources, VECTOR_EXP);
+    sources_damage(&sources, VECTOR_EXP);
     support_folder(cache);
     for (int round = 0; round < 2; round++) {
-        clattn_context *context = context_of(&sources, cache, true);
+        clattn_context *context = sources_context(&sources, cache, true);
         clattn_program_statistics statistics = {.size = sizeof statistics};
         assert_status(context, plan_by(context, "cpu", &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
@@ -368,11 +290,11 @@ static void a_wrong_program_is_not_saved(void **state)
         support_release(&context);
     }
     /* One that was saved without a check is nothing to one that checks. */
-    clattn_context *context = context_of(&sources, cache, false);
+    clattn_context *context = sources_context(&sources, cache, false);
     assert_status(context, plan_by(context, "cpu", &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
     support_release(&context);
-    context = context_of(&sources, cache, true);
+    context = sources_context(&sources, cache, true);
     assert_status(context, plan_by(context, "cpu", &plan), CLATTN_ERROR_UNSUPPORTED);
     support_release(&context);
 }

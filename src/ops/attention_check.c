@@ -89,7 +89,8 @@ static void small_description(const struct attention_problem *problem, clattn_at
     size_t d_k = problem->d_k, d_v = problem->d_v;
     bool paged = problem->desc.cache == CLATTN_CACHE_PAGED;
     size_t blocks = paged ? divide_up(KEYS, problem->page_size) : 0;
-    size_t query_batch = problem->packed_queries ? 1 : BATCH, query_rows = problem->packed_queries ? QUERIES * BATCH : QUERIES;
+    size_t query_batch = problem->packed_queries ? 1 : BATCH;
+    size_t query_rows = problem->packed_queries ? QUERIES * BATCH : QUERIES;
     size_t key_batch = paged ? blocks * BATCH : problem->packed_keys ? 1 : BATCH;
     size_t key_rows = paged ? problem->page_size : KEYS;
     const size_t whole[4] = {BATCH, heads, QUERIES, KEYS};

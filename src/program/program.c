@@ -14,6 +14,10 @@
 /* -w: PoCL prints "N warnings generated." on the application's stderr.  The tests build without it. */
 const char program_base_options[] = "-cl-std=CL1.2 -w";
 
+/* What of a program is in the binary cache.  An unchecked entry has a key of its own: who loads it compares the kernels
+ * first, and saves them again. */
+enum saved { SAVED_NOT, SAVED_UNCHECKED, SAVED_CHECKED };
+
 struct program {
     struct program *next;
     unsigned references; /* plans that hold it; the cache's own hold is not counted */
@@ -21,7 +25,8 @@ struct program {
     bool pending; /* being loaded or built, by a thread that holds a reference */
     cl_program handle;
     char *failure; /* the message of a failed build, or NULL */
-    bool saved, trusted;
+    enum saved saved;
+    bool trusted;
     char *distrust; /* how a kernel has disagreed with the reference, or NULL */
 };
 
@@ -122,20 +127,31 @@ static void make_key(const struct program_cache *cache, const char *source, cons
     sha256_update(&hash, info->uuid, sizeof info->uuid);
     if (grid == GRID_LARGE)
         hash_text(&hash, "large grids");
-    if (!cache->checks)
-        hash_text(&hash, "unchecked");
+    sha256_final(&hash, key);
+}
+
+static void entry_key(const struct program *program, enum saved kind, uint8_t key[SHA256_BYTES])
+{
+    struct sha256 hash;
+    memcpy(key, program->key, SHA256_BYTES);
+    if (kind == SAVED_CHECKED)
+        return;
+    sha256_init(&hash);
+    sha256_update(&hash, program->key, SHA256_BYTES);
+    hash_text(&hash, "unchecked");
     sha256_final(&hash, key);
 }
 
 /* True if the cache had an entry that the driver took. */
-static bool load(struct program_cache *cache, const char *options, struct program *program,
+static bool load(struct program_cache *cache, const char *options, struct program *program, enum saved kind,
                  clattn_program_statistics *outcome)
 {
     struct report *report = &cache->device->report;
-    uint8_t *binary;
+    uint8_t *binary, key[SHA256_BYTES];
     size_t bytes;
     bool refused;
-    if (!binary_cache_load(&cache->binaries, program->key, &binary, &bytes, &refused)) {
+    entry_key(program, kind, key);
+    if (!binary_cache_load(&cache->binaries, key, &binary, &bytes, &refused)) {
         if (refused) {
             outcome->refused++;
             report_log(report, CLATTN_LOG_WARNING, "a cache entry is damaged; building from source");
@@ -143,8 +159,8 @@ static bool load(struct program_cache *cache, const char *options, struct progra
         return false;
     }
     mtx_lock(&cache->build);
-    program->saved = driver_load(cache->device, binary, bytes, options, &program->handle);
-    program->trusted = program->saved;
+    program->saved = driver_load(cache->device, binary, bytes, options, &program->handle) ? kind : SAVED_NOT;
+    program->trusted = program->saved == SAVED_CHECKED;
     mtx_unlock(&cache->build);
     free(binary);
     if (program->saved) {
@@ -152,7 +168,7 @@ static bool load(struct program_cache *cache, const char *options, struct progra
         return true;
     }
     outcome->refused++;
-    binary_cache_drop(&cache->binaries, program->key);
+    binary_cache_drop(&cache->binaries, key);
     report_log(report, CLATTN_LOG_WARNING, "the driver refused a cache entry; building from source");
     return false;
 }
@@ -210,7 +226,8 @@ static clattn_status load_or_build(struct program_cache *cache, const char *file
                                    const char *options, struct program *program,
                                    clattn_program_statistics *outcome)
 {
-    if (load(cache, options, program, outcome))
+    if (load(cache, options, program, SAVED_CHECKED, outcome) ||
+        load(cache, options, program, SAVED_UNCHECKED, outcome))
         return CLATTN_SUCCESS;
     report_hold();
     mtx_lock(&cache->build);
@@ -366,16 +383,20 @@ void program_save(struct program_cache *cache, struct program *program)
     if (cache->binaries.folder < 0 && !cache->binaries.store)
         return;
     mtx_lock(&cache->lock);
-    bool wanted = !program->saved;
-    program->saved = true;
+    enum saved kind = program->trusted ? SAVED_CHECKED : SAVED_UNCHECKED;
+    bool wanted = program->saved < kind;
+    if (wanted)
+        program->saved = kind;
     mtx_unlock(&cache->lock);
     if (!wanted)
         return;
     size_t bytes;
+    uint8_t key[SHA256_BYTES];
     mtx_lock(&cache->build);
     uint8_t *binary = driver_read_binary(cache->device, program->handle, &bytes);
     mtx_unlock(&cache->build);
+    entry_key(program, kind, key);
     if (binary)
-        binary_cache_store(&cache->binaries, program->key, binary, bytes);
+        binary_cache_store(&cache->binaries, key, binary, bytes);
     free(binary);
 }

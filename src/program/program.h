@@ -22,7 +22,7 @@ struct program_cache {
     cnd_t made;
     struct device *device;
     char *kernel_dir; /* NULL: the embedded sources */
-    bool checks;      /* programs are saved only when they have agreed with the reference */
+    bool checks;      /* programs are compared with the reference */
     struct binary_cache binaries;
     struct program *first; /* most recently used first */
     size_t count;
@@ -48,7 +48,7 @@ clattn_status program_kernel(struct program_cache *cache, struct program *progra
                              cl_kernel *kernel);
 
 /* Whether the program's kernels have agreed with the reference on this device: in this process, or in the one that
- * saved the binary; program_trust takes note of it. */
+ * saved the binary among the trusted ones; program_trust takes note of it. */
 bool program_trusted(struct program_cache *cache, struct program *program);
 void program_trust(struct program_cache *cache, struct program *program);
 
@@ -57,9 +57,9 @@ void program_trust(struct program_cache *cache, struct program *program);
 void program_distrust(struct program_cache *cache, struct program *program, const char *message);
 const char *program_distrusted(struct program_cache *cache, struct program *program);
 
-/* Saves the program's binary unless it came from the cache or was saved before.  Call it when its kernels
- * have run once, in each of its grid classes: PoCL compiles at the first launch, Mali when a kernel is
- * created, and the binary holds that work.  No lock may be held. */
+/* Saves the program's binary, among the trusted or apart from them, unless it came from there or was saved
+ * before.  Call it when its kernels have run once, in each of its grid classes: PoCL compiles at the first
+ * launch, Mali when a kernel is created, and the binary holds that work.  No lock may be held. */
 void program_save(struct program_cache *cache, struct program *program);
 
 /* The options that every build gets, before the -D list: a test reads it for what must never be there. */
