@@ -38,8 +38,8 @@ def read_tap(text, counts):
             refused = True
         elif test:
             name = re.sub(r" *# SKIP *", "", test[2])
-            skipped = "# SKIP" in line
-            key = "failed" if test[1] else "skipped" if skipped else "refused" if refused else "passed"
+            skipped = "# SKIP" in line  # cmocka of Debian 12 calls a skipped test "not ok"
+            key = "skipped" if skipped else "failed" if test[1] else "refused" if refused else "passed"
             counts[row_of(name)][key] += 1
             refused = False
     return found
