@@ -283,9 +283,36 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
     }
 }
 
+/* A single row or column is a neighbourhood of both kinds, by which kernels are specialised. */
+static void thin_products_refuse_no_solver(void **state)
+{
+    static const size_t sizes[][3] = {{1, 1, 1}, {3, 5, 1}, {1, 5, 3}, {5, 1, 3}, {40, 1, 1}, {1, 1, 40}};
+    static const char *const solvers[] = {"cpu", "tile", "generic"};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    (void)state;
+    params.cache_mode = CLATTN_CACHE_OFF;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const size_t *n = sizes[i];
+        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_context *context;
+        assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
+        desc.a = clattn_layout_contiguous(CLATTN_F32, 2, n);
+        desc.b = clattn_layout_contiguous(CLATTN_F32, 2, n + 1);
+        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){n[0], n[2]});
+        for (size_t k = 0; k < sizeof solvers / sizeof solvers[0]; k++) {
+            clattn_plan_options options = {.size = sizeof options, .solver = solvers[k]};
+            clattn_plan *plan;
+            assert_status(context, clattn_matmul_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
+            clattn_plan_release(&plan);
+        }
+        support_release(&context);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(thin_products_refuse_no_solver),
         cmocka_unit_test(a_short_problem_is_checked_like_a_long_one),
         cmocka_unit_test(other_operators_short_problems_too),
         cmocka_unit_test(an_extreme_scale_refuses_no_solver),

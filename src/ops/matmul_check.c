@@ -17,11 +17,14 @@ struct matmul_check {
     struct check_array a, b, bias, c, workspace;
 };
 
-/* A matrix of the small product with the neighbourhood of the large one's: along rows, along columns, or of neither. */
-static clattn_layout small_matrix(const clattn_layout *full, size_t rows, size_t columns)
+/* A matrix of the small product with the neighbourhood of the large one's: along rows, along columns, or of neither.  A single
+ * row or column may have both, and then an operand has both here too: its elements overlap. */
+static clattn_layout small_matrix(const clattn_layout *full, bool is_operand, size_t rows, size_t columns)
 {
     int last = full->rank - 1;
     clattn_layout layout = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){rows, columns});
+    if (full->stride[last] == 1 && full->stride[last - 1] == 1 && is_operand)
+        layout.stride[0] = 1;
     if (full->stride[last] == 1)
         return layout;
     layout.stride[0] = full->stride[last - 1] == 1 ? 1 : 2 * (int64_t)columns;
@@ -37,9 +40,9 @@ static clattn_status make(struct matmul_check *check, clattn_context *context)
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     const char *reason;
     uint32_t random = 0x9e3779b9;
-    desc.a = small_matrix(&full->a, m, k);
-    desc.b = small_matrix(&full->b, k, n);
-    desc.c = small_matrix(&full->c, m, n);
+    desc.a = small_matrix(&full->a, true, m, k);
+    desc.b = small_matrix(&full->b, true, k, n);
+    desc.c = small_matrix(&full->c, false, m, n);
     if (check->original.has_bias)
         desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, &n);
     TRY(matmul_problem_read(&desc, &check->small, &reason));
