@@ -36,54 +36,140 @@ INLINE floatv alibi_distance(long base, floatv place, intv query)
 }
 #endif
 
+#if BOOL_MASK && !USER_MODS
+#if LANES == 16
+typedef int4 quads;
+#define AS_QUADS as_int4
+#elif LANES == 8
+typedef int2 quads;
+#define AS_QUADS as_int2
+#else
+typedef int quads;
+#define AS_QUADS as_int
+#endif
+
+/* Which of keys `from` ... from + LANES - 1 the mask lets vector v's queries attend: byte c % 4 of word[c / 4] is key c's,
+ * 0 where it does not.  Four keys are a word, so that a quarter of a transposition brings the queries across the lanes. */
+INLINE void load_words(intv *word, const global uchar *mask, int v, int start, int from, int n,
+                       const attention_block *block, const attention_args *a)
+{
+    const long at = ARRAY_START(&a->mask, block) + (start + (long)from) * a->mask.col, col = a->mask.col;
+    intv swap[LANES / 4];
+    quads row[LANES];
+
+    if (n - from >= LANES && col == 1) {
+#pragma unroll
+        for (int r = 0; r < LANES; r++)
+            row[r] = AS_QUADS(VLOAD(0, mask + at + LIVE_OFFSET(block, &a->mask, v * LANES + r)));
+    } else {
+        for (int r = 0; r < LANES; r++) {
+            const global uchar *p = mask + at + LIVE_OFFSET(block, &a->mask, v * LANES + r);
+            uchar byte[LANES];
+            for (int c = 0; c < LANES; c++)
+                byte[c] = from + c < n ? p[c * col] : 0;
+            row[r] = AS_QUADS(VLOAD(0, byte));
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < LANES / 4; i++)
+        word[i] = (intv)(row[4 * i], row[4 * i + 1], row[4 * i + 2], row[4 * i + 3]);
+#pragma unroll
+    for (int pass = 2; pass < LOG2_LANES; pass++) {
+#pragma unroll
+        for (int i = 0; i < LANES / 8; i++) {
+            swap[i] = (intv)(word[2 * i].even, word[2 * i + 1].even);
+            swap[i + LANES / 8] = (intv)(word[2 * i].odd, word[2 * i + 1].odd);
+        }
+#pragma unroll
+        for (int i = 0; i < LANES / 4; i++)
+            word[i] = swap[i];
+    }
+}
+#endif
+
 #if ADDED && !USER_MODS
+/* What LANES keys of one vector of queries get. */
+typedef struct tile_addends {
+    bool open; /* the mask lets all of them pass */
+    long base; /* with ALIBI: how far row 0's query stands from the first key */
+#if ALIBI
+    floatv slope, place; /* place: the query's, from row 0's */
+    intv query;
+#endif
+#if BOOL_MASK
+    intv word[LANES / 4];
+#elif MASK
+    floatv mask[LANES];
+#endif
+#if BIAS
+    floatv bias[LANES];
+#endif
+} tile_addends;
+
+/* x, key c's scores, with its addends; what the mask or the bias excludes is -inf. */
+INLINE floatv add_key(floatv x, int c, const tile_addends *t)
+{
+#if BIAS
+    x += t->bias[c];
+#endif
+#if ALIBI
+    x -= t->slope * alibi_distance(t->base - c, t->place, t->query);
+#endif
+#if FLOAT_MASK
+    x += t->mask[c];
+#endif
+#if BIAS
+    x = select(x, (floatv)(-INFINITY), t->bias[c] == -INFINITY);
+#endif
+#if BOOL_MASK
+    if (!t->open)
+        x = select(x, (floatv)(-INFINITY), (t->word[c >> 2] & (0xff << (c & 3) * 8)) == 0);
+#elif MASK
+    if (!t->open)
+        x = select(x, (floatv)(-INFINITY), t->mask[c] == -INFINITY);
+#endif
+    return x;
+}
+
 /* Bias, ALiBi and mask of keys start ... start + n - 1; `open`: the mask lets all of them pass. */
 INLINE void add_tile(floatv *s, bool open, int start, int n, const attention_block *block, const attention_args *a,
                      const attention_side *side)
 {
-#if ALIBI
-    floatv slope[QUERY_VECTORS], place[QUERY_VECTORS];
+    tile_addends t[QUERY_VECTORS];
+
     for (int v = 0; v < QUERY_VECTORS; v++) {
+        t[v].open = open;
+#if ALIBI
         float lane[LANES];
         for (int l = 0; l < LANES; l++)
             lane[l] = side->alibi[a->alibi.offset + block->item.b * a->alibi.batch
                                   + ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->alibi.head];
-        slope[v] = VLOAD(0, lane);
-        place[v] = JOIN(convert_float, LANES)(block_queries(block, v));
-    }
+        t[v].slope = VLOAD(0, lane);
+        t[v].query = block_queries(block, v);
+        t[v].place = JOIN(convert_float, LANES)(t[v].query);
 #endif
+    }
     for (int from = 0; from < n; from += LANES)
         for (int v = 0; v < QUERY_VECTORS; v++) {
-#if MASK
-            floatv mask[LANES];
+            floatv *score = s + from * QUERY_VECTORS + v;
+            t[v].base = block->first + block->item.position - (start + from);
+#if BOOL_MASK
             if (!open)
-                LOAD_BLOCK(MASK_TYPE, mask, side->mask, &a->mask, v, from, n, MASK_EXCLUDED);
+                load_words(t[v].word, side->mask, v, start, from, n, block, a);
+#elif MASK
+            if (!open)
+                LOAD_BLOCK(MASK_TYPE, t[v].mask, side->mask, &a->mask, v, from, n, -INFINITY);
 #endif
 #if BIAS
-            floatv bias[LANES];
-            LOAD_BLOCK(BIAS_TYPE, bias, side->bias, &a->bias, v, from, n, -INFINITY);
+            LOAD_BLOCK(BIAS_TYPE, t[v].bias, side->bias, &a->bias, v, from, n, -INFINITY);
 #endif
-            for (int c = 0; c < LANES && from + c < n; c++) {
-                floatv *score = s + (from + c) * QUERY_VECTORS + v;
-                floatv x = *score;
-#if BIAS
-                x += bias[c];
-#endif
-#if ALIBI
-                x -= slope[v] * alibi_distance(block->first + block->item.position - (start + from + c), place[v],
-                                               block_queries(block, v));
-#endif
-#if FLOAT_MASK
-                x += mask[c];
-#endif
-#if BIAS
-                x = select(x, (floatv)(-INFINITY), bias[c] == -INFINITY);
-#endif
-#if MASK
-                if (!open)
-                    x = select(x, (floatv)(-INFINITY), mask[c] == MASK_EXCLUDED);
-#endif
-                *score = x;
+            if (n - from >= LANES) {
+#pragma unroll
+                for (int c = 0; c < LANES; c++)
+                    score[c * QUERY_VECTORS] = add_key(score[c * QUERY_VECTORS], c, &t[v]);
+            } else {
+                for (int c = 0; c < n - from; c++)
+                    score[c * QUERY_VECTORS] = add_key(score[c * QUERY_VECTORS], c, &t[v]);
             }
         }
 }

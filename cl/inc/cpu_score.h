@@ -31,6 +31,37 @@ INLINE void cap_scores(floatv *s, int count, float cap)
 #if MASK
 enum { TILE_CLOSED, TILE_MIXED, TILE_OPEN };
 
+/* What a row of the mask says of `n` neighbouring keys from p on, as far as whole vectors go: whether it lets some
+ * pass, whether all.  The keys that it has looked at are the result. */
+#if BOOL_MASK
+INLINE int scan_row(bool *some, bool *every, const global uchar *p, int n)
+{
+    char16 open = (char16)(0), closed = (char16)(0); /* a byte a key, however wide LANES is */
+    int j = 0;
+
+    for (; j + 16 <= n; j += 16) {
+        const char16 x = vload16(0, (const global char *)(p + j));
+        open |= x != (char16)(0);
+        closed |= x == (char16)(0);
+    }
+    *some = *some || any(open);
+    *every = *every && !any(closed);
+    return j;
+}
+#else
+INLINE int scan_row(bool *some, bool *every, const global ELEMENT(MASK_TYPE) *p, int n)
+{
+    intv open = (intv)(0);
+    int j = 0;
+
+    (void)every; /* false already */
+    for (; j + LANES <= n; j += LANES)
+        open |= LOADV(MASK_TYPE, p, j) != -INFINITY;
+    *some = *some || any(open);
+    return j;
+}
+#endif
+
 /* Whether the mask lets none, some or all queries of the block attend keys start ... start + n - 1; a tile that a float
  * mask does not close is mixed, since it is added.  Ends at the first row that decides. */
 INLINE int mask_class(const global ELEMENT(MASK_TYPE) *mask, int start, int n, const attention_block *block,
@@ -42,21 +73,13 @@ INLINE int mask_class(const global ELEMENT(MASK_TYPE) *mask, int start, int n, c
 
     for (int r = 0; r < rows; r++) {
         const long at = first + ROW_OFFSET(block, &a->mask, r);
-        int j = 0;
-        intv open = (intv)(0), closed = (intv)(0);
-        if (a->mask.col == 1)
-            for (; j + LANES <= n; j += LANES) {
-                const intv out = LOADV(MASK_TYPE, mask, at + j) == MASK_EXCLUDED;
-                open |= ~out;
-                closed |= out;
-            }
+        int j = a->mask.col == 1 ? scan_row(&some, &every, mask + at, n) : 0;
+
         for (; j < n; j++) {
             const bool out = LOAD(MASK_TYPE, mask, at + j * a->mask.col) == MASK_EXCLUDED;
             some = some || !out;
             every = every && !out;
         }
-        some = some || any(open);
-        every = every && !any(closed);
         if (some && !every)
             return TILE_MIXED;
     }
