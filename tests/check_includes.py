@@ -191,6 +191,15 @@ class Checker:
         if "```c\n" + program + "```" not in readme.read_text(encoding="utf-8"):
             self.problem(readme, 1, "the first program is not examples/first.c")
 
+    def check_kernel_table(self):
+        """docs/kernels.md has a row for each kernel file."""
+        page = self.root / "docs" / "kernels.md"
+        rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+        listed = {name for row in rows for name in re.findall(r"`(\w+\.cl)`", row.split("|")[1])}
+        there = {path.name for path in self.files("cl/*.cl")}
+        for name in sorted(there ^ listed):
+            self.problem(page, 1, f"{name} is {'not listed' if name in there else 'listed and not there'}")
+
     def run(self):
         counted = 0
         for path in self.files("src/**/*.[ch]"):
@@ -205,6 +214,7 @@ class Checker:
         self.check_flags()
         self.check_header_list()
         self.check_readme()
+        self.check_kernel_table()
         for problem in self.problems:
             print(problem)
         print(f"{counted} files, {len(self.problems)} problems")
