@@ -91,29 +91,6 @@ fail:
     return status;
 }
 
-static const struct operator_class mha_class = {
-    .name = "mha",
-    .number = OPERATOR_MHA,
-    .plan_bytes = sizeof(struct mha_plan),
-    .problem_offset = offsetof(struct mha_plan, problem),
-    .problem_bytes = sizeof(struct mha_problem),
-    .desc_bytes = sizeof(clattn_mha_desc),
-    .read = read_desc,
-    .supports = supports,
-    .make = make,
-};
-
-clattn_status clattn_mha_supports(clattn_context *context, const clattn_mha_desc *desc, const char **reason)
-{
-    return operator_supports(&mha_class, context, desc, reason);
-}
-
-clattn_status clattn_mha_plan_create(clattn_context *context, const clattn_mha_desc *desc,
-                                     const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&mha_class, context, desc, options, plan);
-}
-
 static clattn_status read_lengths(struct report *report, const clattn_mha_desc *desc, clattn_mha_args *args)
 {
     if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0)
@@ -346,11 +323,10 @@ fail:
     return status;
 }
 
-clattn_status clattn_mha_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_mha_args *given,
-                                 cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
-    TRY(plan_check(handle, OPERATOR_MHA));
     struct mha_plan *plan = (struct mha_plan *)handle;
     struct report *report = &handle->context->device.report;
     clattn_mha_args args;
@@ -360,17 +336,46 @@ clattn_status clattn_mha_enqueue(clattn_plan *handle, cl_command_queue queue, co
         return report_error(report, status,
                             "args is NULL, or its size is none that clattn_mha_args ever had");
     TRY(read_lengths(report, &plan->problem.desc, &args));
-    bool empty = !args.batch || !args.query_length;
-    if (!empty)
-        TRY(check_bindings(plan, &args));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event,
-                         empty ? 0 : handle->workspace, &args.workspace);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
-    status = empty ? chain_marker(&chain) : enqueue_all(plan, &chain, &args);
+    if (!args.batch || !args.query_length)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    TRY(check_bindings(plan, &args));
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
+                         &args.workspace);
+    if (status == CLATTN_SUCCESS)
+        status = enqueue_all(plan, &chain, &args);
     return chain_end(&chain, status, event);
 fail:
     return status;
+}
+
+static const struct operator_class mha_class = {
+    .name = "mha",
+    .number = OPERATOR_MHA,
+    .plan_bytes = sizeof(struct mha_plan),
+    .problem_offset = offsetof(struct mha_plan, problem),
+    .problem_bytes = sizeof(struct mha_problem),
+    .desc_bytes = sizeof(clattn_mha_desc),
+    .read = read_desc,
+    .enqueue = enqueue,
+    .supports = supports,
+    .make = make,
+};
+
+clattn_status clattn_mha_supports(clattn_context *context, const clattn_mha_desc *desc, const char **reason)
+{
+    return operator_supports(&mha_class, context, desc, reason);
+}
+
+clattn_status clattn_mha_plan_create(clattn_context *context, const clattn_mha_desc *desc,
+                                     const clattn_plan_options *options, clattn_plan **plan)
+{
+    return operator_plan_create(&mha_class, context, desc, options, plan);
+}
+
+clattn_status clattn_mha_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_mha_args *args,
+                                 cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    return operator_enqueue(&mha_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_mha_prewarm(clattn_context *context, const clattn_mha_desc *desc)
@@ -382,11 +387,5 @@ clattn_status clattn_mha_run(clattn_context *context, cl_command_queue queue, co
                              const clattn_mha_args *args, cl_uint wait_count, const cl_event *wait_list,
                              cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&mha_class, context, desc, &plan));
-    status = clattn_mha_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&mha_class, context, queue, desc, args, wait_count, wait_list, event);
 }

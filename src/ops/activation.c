@@ -18,31 +18,6 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return activation_problem_read(desc, problem, reason);
 }
 
-static const struct operator_class activation_class = {
-    .name = "activation",
-    .number = OPERATOR_ACTIVATION,
-    .plan_bytes = sizeof(struct activation_plan),
-    .problem_offset = offsetof(struct activation_plan, problem),
-    .problem_bytes = sizeof(struct activation_problem),
-    .desc_bytes = sizeof(clattn_activation_desc),
-    .read = read_desc,
-    .check = activation_self_check,
-    .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
-};
-
-clattn_status clattn_activation_supports(clattn_context *context, const clattn_activation_desc *desc,
-                                         const char **reason)
-{
-    return operator_supports(&activation_class, context, desc, reason);
-}
-
-clattn_status clattn_activation_plan_create(clattn_context *context, const clattn_activation_desc *desc,
-                                            const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&activation_class, context, desc, options, plan);
-}
-
 static size_t groups_of(const struct activation_plan *plan, const activation_args *walk)
 {
     return divide_up((size_t)walk->pieces, plan->pieces_per_group);
@@ -70,33 +45,57 @@ fail:
     return status;
 }
 
-clattn_status clattn_activation_enqueue(clattn_plan *handle, cl_command_queue queue,
-                                        const clattn_activation_args *given, cl_uint wait_count,
-                                        const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
-    TRY(plan_check(handle, OPERATOR_ACTIVATION));
     struct activation_plan *plan = (struct activation_plan *)handle;
     clattn_activation_args args;
-    struct chain chain;
     size_t batch;
     TRY(activation_args_read(handle->context, &plan->problem, given, &args, &batch));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
     if (!batch)
-        return chain_end(&chain, chain_marker(&chain), event);
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     activation_args walk = activation_walk(&plan->problem, batch, plan->chunk);
     walk.x.offset = args.x.offset;
     walk.y.offset = args.y.offset;
     const clattn_binding *bindings[2] = {&args.x, &args.y};
     const size_t groups[3] = {groups_of(plan, &walk), 1, 1};
-    mtx_lock(&handle->lock);
-    status = chain_launch(&chain, &handle->kernels[0], bindings, &walk, groups, true);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
+    status = plan_enqueue_kernel(handle, queue, bindings, &walk, groups, wait_count, wait_list, event);
 fail:
     return status;
+}
+
+static const struct operator_class activation_class = {
+    .name = "activation",
+    .number = OPERATOR_ACTIVATION,
+    .plan_bytes = sizeof(struct activation_plan),
+    .problem_offset = offsetof(struct activation_plan, problem),
+    .problem_bytes = sizeof(struct activation_problem),
+    .desc_bytes = sizeof(clattn_activation_desc),
+    .read = read_desc,
+    .enqueue = enqueue,
+    .check = activation_self_check,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+};
+
+clattn_status clattn_activation_supports(clattn_context *context, const clattn_activation_desc *desc,
+                                         const char **reason)
+{
+    return operator_supports(&activation_class, context, desc, reason);
+}
+
+clattn_status clattn_activation_plan_create(clattn_context *context, const clattn_activation_desc *desc,
+                                            const clattn_plan_options *options, clattn_plan **plan)
+{
+    return operator_plan_create(&activation_class, context, desc, options, plan);
+}
+
+clattn_status clattn_activation_enqueue(clattn_plan *plan, cl_command_queue queue,
+                                        const clattn_activation_args *args, cl_uint wait_count,
+                                        const cl_event *wait_list, cl_event *event)
+{
+    return operator_enqueue(&activation_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_activation_prewarm(clattn_context *context, const clattn_activation_desc *desc)
@@ -108,11 +107,5 @@ clattn_status clattn_activation_run(clattn_context *context, cl_command_queue qu
                                     const clattn_activation_desc *desc, const clattn_activation_args *args,
                                     cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&activation_class, context, desc, &plan));
-    status = clattn_activation_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&activation_class, context, queue, desc, args, wait_count, wait_list, event);
 }

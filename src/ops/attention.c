@@ -18,6 +18,28 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return attention_problem_read(desc, problem, reason);
 }
 
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct attention_plan *plan = (struct attention_plan *)handle;
+    clattn_attention_args args;
+    struct chain chain;
+    TRY(attention_args_read(handle->context, &plan->problem, given, &args));
+    if (!args.batch || !plan->problem.heads || !args.query_length)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
+                         &args.workspace);
+    if (status == CLATTN_SUCCESS) {
+        mtx_lock(&handle->lock);
+        status = attention_launch(plan, &chain, &args);
+        mtx_unlock(&handle->lock);
+    }
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}
+
 static const struct operator_class attention_class = {
     .name = "attention",
     .number = OPERATOR_ATTENTION,
@@ -26,6 +48,7 @@ static const struct operator_class attention_class = {
     .problem_bytes = sizeof(struct attention_problem),
     .desc_bytes = ATTENTION_DESC_BYTES,
     .read = read_desc,
+    .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = attention_self_check,
@@ -43,29 +66,11 @@ clattn_status clattn_attention_plan_create(clattn_context *context, const clattn
     return operator_plan_create(&attention_class, context, desc, options, plan);
 }
 
-clattn_status clattn_attention_enqueue(clattn_plan *handle, cl_command_queue queue,
-                                       const clattn_attention_args *given, cl_uint wait_count,
+clattn_status clattn_attention_enqueue(clattn_plan *plan, cl_command_queue queue,
+                                       const clattn_attention_args *args, cl_uint wait_count,
                                        const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    TRY(plan_check(handle, OPERATOR_ATTENTION));
-    struct attention_plan *plan = (struct attention_plan *)handle;
-    clattn_attention_args args;
-    struct chain chain;
-    TRY(attention_args_read(handle->context, &plan->problem, given, &args));
-    bool empty = !args.batch || !plan->problem.heads || !args.query_length;
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event,
-                         empty ? 0 : handle->workspace, &args.workspace);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
-    if (empty)
-        return chain_end(&chain, chain_marker(&chain), event);
-    mtx_lock(&handle->lock);
-    status = attention_launch(plan, &chain, &args);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
-fail:
-    return status;
+    return operator_enqueue(&attention_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_attention_prewarm(clattn_context *context, const clattn_attention_desc *desc)
@@ -77,11 +82,5 @@ clattn_status clattn_attention_run(clattn_context *context, cl_command_queue que
                                    const clattn_attention_desc *desc, const clattn_attention_args *args,
                                    cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&attention_class, context, desc, &plan));
-    status = clattn_attention_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&attention_class, context, queue, desc, args, wait_count, wait_list, event);
 }

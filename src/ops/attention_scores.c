@@ -114,15 +114,11 @@ clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue qu
     const struct attention_problem *problem = &plan->problem;
     clattn_attention_args args;
     attention_args kernel_args;
-    struct chain chain;
     TRY(attention_args_read(handle->context, problem, given, &args));
     const size_t extent[4] = {args.batch, plan->weights.extent[1], args.query_length, args.key_length};
     TRY(binding_check(handle->context, weights, &plan->weights, extent, BINDING_WRITE, "weights"));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
     if (!args.batch || !problem->heads || !args.query_length || !args.key_length)
-        return chain_end(&chain, chain_marker(&chain), event);
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
 
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args.query, &args.key};
     size_t groups[3], count = attention_side_bindings(problem, &args, bindings, 2);
@@ -131,10 +127,7 @@ clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue qu
     attention_fill_args(problem, &args, &kernel_args);
     kernel_args.scores = array4_of(&plan->weights, weights->offset);
     attention_scores_groups(&handle->kernels[0], &kernel_args, plan->average, groups);
-    mtx_lock(&handle->lock);
-    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
+    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
 fail:
     return status;
 }

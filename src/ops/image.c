@@ -58,6 +58,24 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return image_problem_read(desc, problem, reason);
 }
 
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct image_plan *plan = (struct image_plan *)handle;
+    clattn_image_args args;
+    image_args kernel_args;
+    TRY(image_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
+    if (!kernel_args.batch)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    const clattn_binding *bindings[3] = {&args.image, &args.array, &args.norm};
+    size_t groups[3];
+    groups_of(&handle->kernels[0], args.width, args.height, groups);
+    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+fail:
+    return status;
+}
+
 static const struct operator_class image_class = {
     .name = "image",
     .number = OPERATOR_IMAGE,
@@ -66,6 +84,7 @@ static const struct operator_class image_class = {
     .problem_bytes = sizeof(struct image_problem),
     .desc_bytes = sizeof(clattn_image_desc),
     .read = read_desc,
+    .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = image_self_check,
@@ -83,31 +102,10 @@ clattn_status clattn_image_plan_create(clattn_context *context, const clattn_ima
     return operator_plan_create(&image_class, context, desc, options, plan);
 }
 
-clattn_status clattn_image_enqueue(clattn_plan *handle, cl_command_queue queue,
-                                   const clattn_image_args *given, cl_uint wait_count,
-                                   const cl_event *wait_list, cl_event *event)
+clattn_status clattn_image_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_image_args *args,
+                                   cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    TRY(plan_check(handle, OPERATOR_IMAGE));
-    struct image_plan *plan = (struct image_plan *)handle;
-    clattn_image_args args;
-    image_args kernel_args;
-    struct chain chain;
-    TRY(image_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
-    if (!kernel_args.batch)
-        return chain_end(&chain, chain_marker(&chain), event);
-    const clattn_binding *bindings[3] = {&args.image, &args.array, &args.norm};
-    size_t groups[3];
-    groups_of(&handle->kernels[0], args.width, args.height, groups);
-    mtx_lock(&handle->lock);
-    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
-fail:
-    return status;
+    return operator_enqueue(&image_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_image_prewarm(clattn_context *context, const clattn_image_desc *desc)
@@ -119,11 +117,5 @@ clattn_status clattn_image_run(clattn_context *context, cl_command_queue queue, 
                                const clattn_image_args *args, cl_uint wait_count, const cl_event *wait_list,
                                cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&image_class, context, desc, &plan));
-    status = clattn_image_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&image_class, context, queue, desc, args, wait_count, wait_list, event);
 }

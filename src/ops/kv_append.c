@@ -78,31 +78,6 @@ fail:
 static const struct solver kv_append_generic_solver = {"generic", refuse, prepare};
 static const struct solver *const solvers[] = {&kv_append_generic_solver};
 
-static const struct operator_class kv_append_class = {
-    .name = "kv_append",
-    .number = OPERATOR_KV_APPEND,
-    .plan_bytes = sizeof(struct kv_append_plan),
-    .problem_offset = offsetof(struct kv_append_plan, problem),
-    .problem_bytes = sizeof(struct kv_append_problem),
-    .desc_bytes = sizeof(clattn_kv_append_desc),
-    .read = read_desc,
-    .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
-    .check = kv_append_self_check,
-};
-
-clattn_status clattn_kv_append_supports(clattn_context *context, const clattn_kv_append_desc *desc,
-                                        const char **reason)
-{
-    return operator_supports(&kv_append_class, context, desc, reason);
-}
-
-clattn_status clattn_kv_append_plan_create(clattn_context *context, const clattn_kv_append_desc *desc,
-                                           const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&kv_append_class, context, desc, options, plan);
-}
-
 /* In the kernel's order. */
 static void bind(const struct kv_append_problem *problem, const clattn_kv_append_args *args,
                  const clattn_binding **bindings)
@@ -124,32 +99,57 @@ static void bind(const struct kv_append_problem *problem, const clattn_kv_append
     bindings[count++] = &args->value_cache;
 }
 
-clattn_status clattn_kv_append_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_kv_append_args *given,
-                                       cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
-    TRY(plan_check(handle, OPERATOR_KV_APPEND));
     const struct kv_append_problem *problem = &((struct kv_append_plan *)handle)->problem;
     clattn_kv_append_args args;
     kv_append_args kernel_args;
-    struct chain chain;
     TRY(kv_append_args_read(handle->context, problem, given, &args));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
     if (!args.batch || !problem->heads || !args.length)
-        return chain_end(&chain, chain_marker(&chain), event);
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     const clattn_binding *bindings[9];
     bind(problem, &args, bindings);
     kv_append_fill_args(problem, &args, &kernel_args);
     const size_t groups[3] = {divide_up(units(problem), handle->kernels[0].local[0]),
                               args.batch * problem->heads * args.length, 2};
-    mtx_lock(&handle->lock);
-    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
+    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
 fail:
     return status;
+}
+
+static const struct operator_class kv_append_class = {
+    .name = "kv_append",
+    .number = OPERATOR_KV_APPEND,
+    .plan_bytes = sizeof(struct kv_append_plan),
+    .problem_offset = offsetof(struct kv_append_plan, problem),
+    .problem_bytes = sizeof(struct kv_append_problem),
+    .desc_bytes = sizeof(clattn_kv_append_desc),
+    .read = read_desc,
+    .enqueue = enqueue,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = kv_append_self_check,
+};
+
+clattn_status clattn_kv_append_supports(clattn_context *context, const clattn_kv_append_desc *desc,
+                                        const char **reason)
+{
+    return operator_supports(&kv_append_class, context, desc, reason);
+}
+
+clattn_status clattn_kv_append_plan_create(clattn_context *context, const clattn_kv_append_desc *desc,
+                                           const clattn_plan_options *options, clattn_plan **plan)
+{
+    return operator_plan_create(&kv_append_class, context, desc, options, plan);
+}
+
+clattn_status clattn_kv_append_enqueue(clattn_plan *plan, cl_command_queue queue,
+                                       const clattn_kv_append_args *args, cl_uint wait_count,
+                                       const cl_event *wait_list, cl_event *event)
+{
+    return operator_enqueue(&kv_append_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_kv_append_prewarm(clattn_context *context, const clattn_kv_append_desc *desc)
@@ -161,11 +161,5 @@ clattn_status clattn_kv_append_run(clattn_context *context, cl_command_queue que
                                    const clattn_kv_append_args *args, cl_uint wait_count, const cl_event *wait_list,
                                    cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&kv_append_class, context, desc, &plan));
-    status = clattn_kv_append_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&kv_append_class, context, queue, desc, args, wait_count, wait_list, event);
 }

@@ -20,31 +20,6 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return matmul_problem_read(desc, problem, reason);
 }
 
-static const struct operator_class matmul_class = {
-    .name = "matmul",
-    .number = OPERATOR_MATMUL,
-    .plan_bytes = sizeof(struct matmul_plan),
-    .problem_offset = offsetof(struct matmul_plan, problem),
-    .problem_bytes = sizeof(struct matmul_problem),
-    .desc_bytes = sizeof(clattn_matmul_desc),
-    .read = read_desc,
-    .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
-    .check = matmul_self_check,
-};
-
-clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc,
-                                     const char **reason)
-{
-    return operator_supports(&matmul_class, context, desc, reason);
-}
-
-clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_matmul_desc *desc,
-                                        const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&matmul_class, context, desc, options, plan);
-}
-
 clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
                                   const clattn_matmul_args *args, const matmul_args *kernel_args)
 {
@@ -75,31 +50,60 @@ fail:
     return status;
 }
 
-clattn_status clattn_matmul_enqueue(clattn_plan *handle, cl_command_queue queue,
-                                    const clattn_matmul_args *given, cl_uint wait_count,
-                                    const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
-    TRY(plan_check(handle, OPERATOR_MATMUL));
     struct matmul_plan *plan = (struct matmul_plan *)handle;
     clattn_matmul_args args;
     matmul_args kernel_args;
     struct chain chain;
     TRY(matmul_args_read(plan, given, &args));
-    bool empty = !args.batch || !args.m || !plan->problem.n;
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event,
-                         empty ? 0 : handle->workspace, &args.workspace);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
-    if (empty)
-        return chain_end(&chain, chain_marker(&chain), event);
+    if (!args.batch || !args.m || !plan->problem.n)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     matmul_fill_args(&plan->problem, &args, &kernel_args);
-    mtx_lock(&handle->lock);
-    status = plan->launch(plan, &chain, &args, &kernel_args);
-    mtx_unlock(&handle->lock);
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
+                         &args.workspace);
+    if (status == CLATTN_SUCCESS) {
+        mtx_lock(&handle->lock);
+        status = plan->launch(plan, &chain, &args, &kernel_args);
+        mtx_unlock(&handle->lock);
+    }
     return chain_end(&chain, status, event);
 fail:
     return status;
+}
+
+static const struct operator_class matmul_class = {
+    .name = "matmul",
+    .number = OPERATOR_MATMUL,
+    .plan_bytes = sizeof(struct matmul_plan),
+    .problem_offset = offsetof(struct matmul_plan, problem),
+    .problem_bytes = sizeof(struct matmul_problem),
+    .desc_bytes = sizeof(clattn_matmul_desc),
+    .read = read_desc,
+    .enqueue = enqueue,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = matmul_self_check,
+};
+
+clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc,
+                                     const char **reason)
+{
+    return operator_supports(&matmul_class, context, desc, reason);
+}
+
+clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_matmul_desc *desc,
+                                        const clattn_plan_options *options, clattn_plan **plan)
+{
+    return operator_plan_create(&matmul_class, context, desc, options, plan);
+}
+
+clattn_status clattn_matmul_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_matmul_args *args,
+                                    cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    return operator_enqueue(&matmul_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_matmul_prewarm(clattn_context *context, const clattn_matmul_desc *desc)
@@ -111,11 +115,5 @@ clattn_status clattn_matmul_run(clattn_context *context, cl_command_queue queue,
                                 const clattn_matmul_desc *desc, const clattn_matmul_args *args,
                                 cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&matmul_class, context, desc, &plan));
-    status = clattn_matmul_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&matmul_class, context, queue, desc, args, wait_count, wait_list, event);
 }

@@ -215,6 +215,32 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return merge_problem_read(desc, problem, reason);
 }
 
+/* ---- the calls ---- */
+
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    const struct merge_problem *problem = &((struct merge_plan *)handle)->problem;
+    clattn_merge_args args;
+    merge_args kernel_args;
+    size_t groups[3], count = 2;
+    TRY(read_args(handle->context, problem, given, &args));
+    if (!args.batch || !problem->heads || !args.query_length)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    const clattn_binding *bindings[5] = {&args.partial, &args.partial_lse};
+    if (problem->has_sinks)
+        bindings[count++] = &args.sinks;
+    bindings[count++] = &args.output;
+    if (problem->has_lse)
+        bindings[count++] = &args.lse;
+    fill_args(problem, &args, &kernel_args);
+    merge_groups(&handle->kernels[0], &handle->context->device.caps, &kernel_args, groups);
+    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+fail:
+    return status;
+}
+
 static const struct operator_class merge_class = {
     .name = "merge",
     .number = OPERATOR_MERGE,
@@ -223,12 +249,11 @@ static const struct operator_class merge_class = {
     .problem_bytes = sizeof(struct merge_problem),
     .desc_bytes = sizeof(clattn_merge_desc),
     .read = read_desc,
+    .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = merge_self_check,
 };
-
-/* ---- the calls ---- */
 
 clattn_status clattn_merge_supports(clattn_context *context, const clattn_merge_desc *desc, const char **reason)
 {
@@ -241,36 +266,10 @@ clattn_status clattn_merge_plan_create(clattn_context *context, const clattn_mer
     return operator_plan_create(&merge_class, context, desc, options, plan);
 }
 
-clattn_status clattn_merge_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_merge_args *given,
+clattn_status clattn_merge_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_merge_args *args,
                                    cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    TRY(plan_check(handle, OPERATOR_MERGE));
-    const struct merge_problem *problem = &((struct merge_plan *)handle)->problem;
-    clattn_merge_args args;
-    merge_args kernel_args;
-    struct chain chain;
-    size_t groups[3], count = 2;
-    TRY(read_args(handle->context, problem, given, &args));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
-    if (!args.batch || !problem->heads || !args.query_length)
-        return chain_end(&chain, chain_marker(&chain), event);
-    const clattn_binding *bindings[5] = {&args.partial, &args.partial_lse};
-    if (problem->has_sinks)
-        bindings[count++] = &args.sinks;
-    bindings[count++] = &args.output;
-    if (problem->has_lse)
-        bindings[count++] = &args.lse;
-    fill_args(problem, &args, &kernel_args);
-    merge_groups(&handle->kernels[0], &handle->context->device.caps, &kernel_args, groups);
-    mtx_lock(&handle->lock);
-    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
-fail:
-    return status;
+    return operator_enqueue(&merge_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_merge_prewarm(clattn_context *context, const clattn_merge_desc *desc)
@@ -282,11 +281,5 @@ clattn_status clattn_merge_run(clattn_context *context, cl_command_queue queue, 
                                const clattn_merge_args *args, cl_uint wait_count, const cl_event *wait_list,
                                cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&merge_class, context, desc, &plan));
-    status = clattn_merge_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&merge_class, context, queue, desc, args, wait_count, wait_list, event);
 }

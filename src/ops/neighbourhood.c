@@ -15,6 +15,31 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return neighbourhood_problem_read(desc, problem, reason);
 }
 
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct neighbourhood_plan *plan = (struct neighbourhood_plan *)handle;
+    const struct neighbourhood_problem *problem = &plan->problem;
+    clattn_neighbourhood_args args;
+    neighbourhood_args kernel_args;
+    struct chain chain;
+    TRY(neighbourhood_args_read(handle->context, problem, given, &args));
+    if (!args.batch || !problem->heads || !args.query_height || !args.query_width)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    neighbourhood_fill_args(problem, &args, &kernel_args);
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
+                         &args.workspace);
+    if (status == CLATTN_SUCCESS) {
+        mtx_lock(&handle->lock);
+        status = plan->launch(plan, &chain, &args, &kernel_args);
+        mtx_unlock(&handle->lock);
+    }
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}
+
 static const struct operator_class neighbourhood_class = {
     .name = "neighbourhood",
     .number = OPERATOR_NEIGHBOURHOOD,
@@ -23,6 +48,7 @@ static const struct operator_class neighbourhood_class = {
     .problem_bytes = sizeof(struct neighbourhood_problem),
     .desc_bytes = sizeof(clattn_neighbourhood_desc),
     .read = read_desc,
+    .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = neighbourhood_self_check,
@@ -40,32 +66,11 @@ clattn_status clattn_neighbourhood_plan_create(clattn_context *context, const cl
     return operator_plan_create(&neighbourhood_class, context, desc, options, plan);
 }
 
-clattn_status clattn_neighbourhood_enqueue(clattn_plan *handle, cl_command_queue queue,
-                                           const clattn_neighbourhood_args *given, cl_uint wait_count,
+clattn_status clattn_neighbourhood_enqueue(clattn_plan *plan, cl_command_queue queue,
+                                           const clattn_neighbourhood_args *args, cl_uint wait_count,
                                            const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    TRY(plan_check(handle, OPERATOR_NEIGHBOURHOOD));
-    struct neighbourhood_plan *plan = (struct neighbourhood_plan *)handle;
-    const struct neighbourhood_problem *problem = &plan->problem;
-    clattn_neighbourhood_args args;
-    neighbourhood_args kernel_args;
-    struct chain chain;
-    TRY(neighbourhood_args_read(handle->context, problem, given, &args));
-    bool empty = !args.batch || !problem->heads || !args.query_height || !args.query_width;
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event,
-                         empty ? 0 : handle->workspace, &args.workspace);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
-    if (empty)
-        return chain_end(&chain, chain_marker(&chain), event);
-    neighbourhood_fill_args(problem, &args, &kernel_args);
-    mtx_lock(&handle->lock);
-    status = plan->launch(plan, &chain, &args, &kernel_args);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
-fail:
-    return status;
+    return operator_enqueue(&neighbourhood_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_neighbourhood_prewarm(clattn_context *context, const clattn_neighbourhood_desc *desc)
@@ -78,11 +83,5 @@ clattn_status clattn_neighbourhood_run(clattn_context *context, cl_command_queue
                                        const clattn_neighbourhood_args *args, cl_uint wait_count,
                                        const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&neighbourhood_class, context, desc, &plan));
-    status = clattn_neighbourhood_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&neighbourhood_class, context, queue, desc, args, wait_count, wait_list, event);
 }

@@ -17,6 +17,40 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return norm_problem_read(desc, problem, reason);
 }
 
+clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const char *name,
+                              struct strbuf *options, const size_t local[3])
+{
+    clattn_status status;
+    TRY(plan_add_kernel(&plan->base, file, options, name, 6, sizeof(norm_args), local));
+    plan_kernel_largest(&plan->base.kernels[0],
+                        (const size_t[3]){divide_up(plan->problem.rows, plan->rows_per_group), 1, 1});
+    plan->base.launches = 1;
+fail:
+    return status;
+}
+
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct norm_plan *plan = (struct norm_plan *)handle;
+    const norm_args *walk = &plan->problem.walk;
+    clattn_norm_args args;
+    norm_args kernel_args;
+    TRY(norm_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
+    if (!kernel_args.rows)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    /* In the place of an array that is not there, one that the kernel has anyway. */
+    const clattn_binding *bindings[6] = {
+        &args.x, walk->has_scale ? &args.scale : &args.x, walk->has_bias ? &args.bias : &args.x,
+        &args.y, walk->has_mean ? &args.mean : &args.y,   walk->has_inverse ? &args.inv_std_dev : &args.y,
+    };
+    const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
+    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+fail:
+    return status;
+}
+
 static const struct operator_class norm_class = {
     .name = "norm",
     .number = OPERATOR_NORM,
@@ -25,6 +59,7 @@ static const struct operator_class norm_class = {
     .problem_bytes = sizeof(struct norm_problem),
     .desc_bytes = sizeof(clattn_norm_desc),
     .read = read_desc,
+    .enqueue = enqueue,
     .check = norm_self_check,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
@@ -41,46 +76,10 @@ clattn_status clattn_norm_plan_create(clattn_context *context, const clattn_norm
     return operator_plan_create(&norm_class, context, desc, options, plan);
 }
 
-clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const char *name,
-                              struct strbuf *options, const size_t local[3])
-{
-    clattn_status status;
-    TRY(plan_add_kernel(&plan->base, file, options, name, 6, sizeof(norm_args), local));
-    plan_kernel_largest(&plan->base.kernels[0],
-                        (const size_t[3]){divide_up(plan->problem.rows, plan->rows_per_group), 1, 1});
-    plan->base.launches = 1;
-fail:
-    return status;
-}
-
-clattn_status clattn_norm_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_norm_args *given,
+clattn_status clattn_norm_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_norm_args *args,
                                   cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    TRY(plan_check(handle, OPERATOR_NORM));
-    struct norm_plan *plan = (struct norm_plan *)handle;
-    const norm_args *walk = &plan->problem.walk;
-    clattn_norm_args args;
-    norm_args kernel_args;
-    struct chain chain;
-    TRY(norm_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
-    if (!kernel_args.rows)
-        return chain_end(&chain, chain_marker(&chain), event);
-    /* In the place of an array that is not there, one that the kernel has anyway. */
-    const clattn_binding *bindings[6] = {
-        &args.x, walk->has_scale ? &args.scale : &args.x, walk->has_bias ? &args.bias : &args.x,
-        &args.y, walk->has_mean ? &args.mean : &args.y,   walk->has_inverse ? &args.inv_std_dev : &args.y,
-    };
-    const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
-    mtx_lock(&handle->lock);
-    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
-fail:
-    return status;
+    return operator_enqueue(&norm_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_norm_prewarm(clattn_context *context, const clattn_norm_desc *desc)
@@ -92,11 +91,5 @@ clattn_status clattn_norm_run(clattn_context *context, cl_command_queue queue, c
                               const clattn_norm_args *args, cl_uint wait_count, const cl_event *wait_list,
                               cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&norm_class, context, desc, &plan));
-    status = clattn_norm_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&norm_class, context, queue, desc, args, wait_count, wait_list, event);
 }

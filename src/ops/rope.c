@@ -16,30 +16,6 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return rope_problem_read(desc, problem, reason);
 }
 
-static const struct operator_class rope_class = {
-    .name = "rope",
-    .number = OPERATOR_ROPE,
-    .plan_bytes = sizeof(struct rope_plan),
-    .problem_offset = offsetof(struct rope_plan, problem),
-    .problem_bytes = sizeof(struct rope_problem),
-    .desc_bytes = sizeof(clattn_rope_desc),
-    .read = read_desc,
-    .check = rope_self_check,
-    .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
-};
-
-clattn_status clattn_rope_supports(clattn_context *context, const clattn_rope_desc *desc, const char **reason)
-{
-    return operator_supports(&rope_class, context, desc, reason);
-}
-
-clattn_status clattn_rope_plan_create(clattn_context *context, const clattn_rope_desc *desc,
-                                      const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&rope_class, context, desc, options, plan);
-}
-
 size_t rope_groups(const struct rope_plan *plan, size_t batch, size_t length)
 {
     const rope_args *kernel = &plan->problem.kernel;
@@ -64,21 +40,16 @@ fail:
     return status;
 }
 
-clattn_status clattn_rope_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_rope_args *given,
-                                  cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
-    TRY(plan_check(handle, OPERATOR_ROPE));
     struct rope_plan *plan = (struct rope_plan *)handle;
     clattn_rope_args args;
     rope_args kernel_args;
-    struct chain chain;
     TRY(rope_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
     if (!kernel_args.batch)
-        return chain_end(&chain, chain_marker(&chain), event);
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     /* In the place of an array that is not there, one that the kernel has anyway. */
     bool computed = kernel_args.table == ROPE_COMPUTED;
     const clattn_binding *bindings[6] = {
@@ -90,12 +61,40 @@ clattn_status clattn_rope_enqueue(clattn_plan *handle, cl_command_queue queue, c
         &args.y,
     };
     const size_t groups[3] = {rope_groups(plan, (size_t)kernel_args.batch, (size_t)kernel_args.length), 1, 1};
-    mtx_lock(&handle->lock);
-    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
+    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
 fail:
     return status;
+}
+
+static const struct operator_class rope_class = {
+    .name = "rope",
+    .number = OPERATOR_ROPE,
+    .plan_bytes = sizeof(struct rope_plan),
+    .problem_offset = offsetof(struct rope_plan, problem),
+    .problem_bytes = sizeof(struct rope_problem),
+    .desc_bytes = sizeof(clattn_rope_desc),
+    .read = read_desc,
+    .enqueue = enqueue,
+    .check = rope_self_check,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+};
+
+clattn_status clattn_rope_supports(clattn_context *context, const clattn_rope_desc *desc, const char **reason)
+{
+    return operator_supports(&rope_class, context, desc, reason);
+}
+
+clattn_status clattn_rope_plan_create(clattn_context *context, const clattn_rope_desc *desc,
+                                      const clattn_plan_options *options, clattn_plan **plan)
+{
+    return operator_plan_create(&rope_class, context, desc, options, plan);
+}
+
+clattn_status clattn_rope_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_rope_args *args,
+                                  cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    return operator_enqueue(&rope_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_rope_prewarm(clattn_context *context, const clattn_rope_desc *desc)
@@ -107,11 +106,5 @@ clattn_status clattn_rope_run(clattn_context *context, cl_command_queue queue, c
                               const clattn_rope_args *args, cl_uint wait_count, const cl_event *wait_list,
                               cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&rope_class, context, desc, &plan));
-    status = clattn_rope_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&rope_class, context, queue, desc, args, wait_count, wait_list, event);
 }

@@ -17,6 +17,43 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return softmax_problem_read(desc, problem, reason);
 }
 
+clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *name, struct strbuf *options,
+                                 const size_t local[3])
+{
+    clattn_status status;
+    size_t rows = 1;
+    TRY(plan_add_kernel(&plan->base, "softmax.cl", options, name, 2u + plan->problem.has_mask,
+                        sizeof(softmax_args), local));
+    for (int i = 0; i < SOFTMAX_OUTER; i++)
+        rows *= plan->problem.outer[i];
+    plan_kernel_largest(&plan->base.kernels[0],
+                        (const size_t[3]){divide_up(rows, plan->rows_per_group), 1, 1});
+    plan->base.launches = 1;
+fail:
+    return status;
+}
+
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct softmax_plan *plan = (struct softmax_plan *)handle;
+    clattn_softmax_args args;
+    softmax_args kernel_args;
+    TRY(softmax_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
+    if (!kernel_args.rows)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    const clattn_binding *bindings[3] = {&args.x};
+    size_t count = 1;
+    if (plan->problem.has_mask)
+        bindings[count++] = &args.mask;
+    bindings[count] = &args.y;
+    const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
+    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+fail:
+    return status;
+}
+
 static const struct operator_class softmax_class = {
     .name = "softmax",
     .number = OPERATOR_SOFTMAX,
@@ -25,6 +62,7 @@ static const struct operator_class softmax_class = {
     .problem_bytes = sizeof(struct softmax_problem),
     .desc_bytes = sizeof(clattn_softmax_desc),
     .read = read_desc,
+    .enqueue = enqueue,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = softmax_self_check,
@@ -42,50 +80,11 @@ clattn_status clattn_softmax_plan_create(clattn_context *context, const clattn_s
     return operator_plan_create(&softmax_class, context, desc, options, plan);
 }
 
-clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *name, struct strbuf *options,
-                                 const size_t local[3])
-{
-    clattn_status status;
-    size_t rows = 1;
-    TRY(plan_add_kernel(&plan->base, "softmax.cl", options, name, 2u + plan->problem.has_mask,
-                        sizeof(softmax_args), local));
-    for (int i = 0; i < SOFTMAX_OUTER; i++)
-        rows *= plan->problem.outer[i];
-    plan_kernel_largest(&plan->base.kernels[0],
-                        (const size_t[3]){divide_up(rows, plan->rows_per_group), 1, 1});
-    plan->base.launches = 1;
-fail:
-    return status;
-}
-
-clattn_status clattn_softmax_enqueue(clattn_plan *handle, cl_command_queue queue,
-                                     const clattn_softmax_args *given, cl_uint wait_count,
+clattn_status clattn_softmax_enqueue(clattn_plan *plan, cl_command_queue queue,
+                                     const clattn_softmax_args *args, cl_uint wait_count,
                                      const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    TRY(plan_check(handle, OPERATOR_SOFTMAX));
-    struct softmax_plan *plan = (struct softmax_plan *)handle;
-    clattn_softmax_args args;
-    softmax_args kernel_args;
-    struct chain chain;
-    TRY(softmax_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, 0, NULL);
-    if (status != CLATTN_SUCCESS)
-        return chain_end(&chain, status, event);
-    if (!kernel_args.rows)
-        return chain_end(&chain, chain_marker(&chain), event);
-    const clattn_binding *bindings[3] = {&args.x};
-    size_t count = 1;
-    if (plan->problem.has_mask)
-        bindings[count++] = &args.mask;
-    bindings[count] = &args.y;
-    const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
-    mtx_lock(&handle->lock);
-    status = chain_launch(&chain, &handle->kernels[0], bindings, &kernel_args, groups, true);
-    mtx_unlock(&handle->lock);
-    return chain_end(&chain, status, event);
-fail:
-    return status;
+    return operator_enqueue(&softmax_class, plan, queue, args, wait_count, wait_list, event);
 }
 
 clattn_status clattn_softmax_prewarm(clattn_context *context, const clattn_softmax_desc *desc)
@@ -97,11 +96,5 @@ clattn_status clattn_softmax_run(clattn_context *context, cl_command_queue queue
                                  const clattn_softmax_desc *desc, const clattn_softmax_args *args,
                                  cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status;
-    clattn_plan *plan;
-    TRY(operator_plan_find(&softmax_class, context, desc, &plan));
-    status = clattn_softmax_enqueue(plan, queue, args, wait_count, wait_list, event);
-    clattn_plan_release(&plan);
-fail:
-    return status;
+    return operator_run(&softmax_class, context, queue, desc, args, wait_count, wait_list, event);
 }

@@ -233,21 +233,6 @@ fail:
     return status;
 }
 
-clattn_status chain_marker(struct chain *chain)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    struct step step;
-    chain_step(chain, true, &step);
-    if (!step.event)
-        return CLATTN_SUCCESS;
-    TRY_CL(&chain->context->device.report, "clEnqueueMarkerWithWaitList",
-           chain->context->device.cl.clEnqueueMarkerWithWaitList(chain->queue, step.wait_count,
-                                                                 step.wait_list, step.event));
-    chain_stepped(chain, &step);
-fail:
-    return status;
-}
-
 /* After a failure half-way no event tells yet when the workspace is free: on an in-order queue none was asked
  * for, and what a failed step has enqueued has none.  A marker after all that is on the queue does. */
 static void give_back(struct chain *chain)
@@ -281,4 +266,44 @@ clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *eve
     chain->last = NULL;
     report_deliver();
     return status;
+}
+
+static clattn_status marker(struct chain *chain)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct step step;
+    chain_step(chain, true, &step);
+    if (!step.event)
+        return CLATTN_SUCCESS;
+    TRY_CL(&chain->context->device.report, "clEnqueueMarkerWithWaitList",
+           chain->context->device.cl.clEnqueueMarkerWithWaitList(chain->queue, step.wait_count,
+                                                                 step.wait_list, step.event));
+    chain_stepped(chain, &step);
+fail:
+    return status;
+}
+
+clattn_status plan_enqueue_nothing(clattn_plan *plan, cl_command_queue queue, cl_uint wait_count,
+                                   const cl_event *wait_list, cl_event *event)
+{
+    struct chain chain;
+    clattn_status status = chain_begin(&chain, plan->context, queue, wait_count, wait_list, event, 0, NULL);
+    if (status == CLATTN_SUCCESS)
+        status = marker(&chain);
+    return chain_end(&chain, status, event);
+}
+
+clattn_status plan_enqueue_kernel(clattn_plan *plan, cl_command_queue queue,
+                                  const clattn_binding *const *bindings, const void *args,
+                                  const size_t groups[3], cl_uint wait_count, const cl_event *wait_list,
+                                  cl_event *event)
+{
+    struct chain chain;
+    clattn_status status = chain_begin(&chain, plan->context, queue, wait_count, wait_list, event, 0, NULL);
+    if (status == CLATTN_SUCCESS) {
+        mtx_lock(&plan->lock);
+        status = chain_launch(&chain, &plan->kernels[0], bindings, args, groups, true);
+        mtx_unlock(&plan->lock);
+    }
+    return chain_end(&chain, status, event);
 }

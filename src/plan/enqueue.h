@@ -72,10 +72,19 @@ clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel
                            const clattn_binding *const *bindings, const void *args, const size_t groups[3],
                            bool last);
 
-/* A marker, for an enqueue with nothing to do. */
-clattn_status chain_marker(struct chain *chain);
-
 /* Gives the workspace back and hands *event over on success; returns `status`.  No lock may be held. */
 clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *event);
+
+/* ---- whole enqueues: chain_begin to chain_end ---- */
+
+/* With nothing to do: a marker. */
+clattn_status plan_enqueue_nothing(clattn_plan *plan, cl_command_queue queue, cl_uint wait_count,
+                                   const cl_event *wait_list, cl_event *event);
+
+/* Of a plan that launches its first kernel, once and without a workspace; see chain_launch. */
+clattn_status plan_enqueue_kernel(clattn_plan *plan, cl_command_queue queue,
+                                  const clattn_binding *const *bindings, const void *args,
+                                  const size_t groups[3], cl_uint wait_count, const cl_event *wait_list,
+                                  cl_event *event);
 
 #endif

@@ -119,3 +119,25 @@ clattn_status operator_prewarm(const struct operator_class *operator, clattn_con
     clattn_plan_release(&plan);
     return status;
 }
+
+clattn_status operator_enqueue(const struct operator_class *operator, clattn_plan * plan,
+                               cl_command_queue queue, const void *args, cl_uint wait_count,
+                               const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status = plan_check(plan, operator->number);
+    if (status == CLATTN_SUCCESS)
+        status = operator->enqueue(plan, queue, args, wait_count, wait_list, event);
+    return status;
+}
+
+clattn_status operator_run(const struct operator_class *operator, clattn_context * context,
+                           cl_command_queue queue, const void *desc, const void *args, cl_uint wait_count,
+                           const cl_event *wait_list, cl_event *event)
+{
+    clattn_plan *plan;
+    clattn_status status = operator_plan_find(operator, context, desc, &plan);
+    if (status == CLATTN_SUCCESS)
+        status = operator_enqueue(operator, plan, queue, args, wait_count, wait_list, event);
+    clattn_plan_release(&plan);
+    return status;
+}

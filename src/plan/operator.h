@@ -1,4 +1,4 @@
-/* What all operators do alike: from a description to a supports answer, a plan, or a plan of the cache. */
+/* What all operators do alike: from a description to a supports answer, a plan, or a plan of the cache and its enqueue. */
 #ifndef CLATTN_PLAN_OPERATOR_H
 #define CLATTN_PLAN_OPERATOR_H
 
@@ -12,6 +12,9 @@ struct operator_class {
     size_t plan_bytes, problem_offset, problem_bytes, desc_bytes;
     /* Reads and checks a description into a problem; *reason is a static string when it fails. */
     clattn_status (*read)(const void *desc, void *problem, const char **reason);
+    /* Enqueues one of its plans with the operator's own struct of arguments. */
+    clattn_status (*enqueue)(clattn_plan *plan, cl_command_queue queue, const void *args, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event);
     const struct solver *const
         *solvers; /* best first; NULL: the operator is made of others, by the two below */
     size_t solver_count;
@@ -32,5 +35,15 @@ clattn_status operator_plan_find(const struct operator_class *operator, clattn_c
 /* operator_plan_find, for its effect on the cache alone. */
 clattn_status operator_prewarm(const struct operator_class *operator, clattn_context * context,
                                const void *desc);
+
+/* The operator's enqueue, if `plan` is one of its plans and of this process. */
+clattn_status operator_enqueue(const struct operator_class *operator, clattn_plan * plan,
+                               cl_command_queue queue, const void *args, cl_uint wait_count,
+                               const cl_event *wait_list, cl_event *event);
+
+/* The one-call form: operator_plan_find, then operator_enqueue. */
+clattn_status operator_run(const struct operator_class *operator, clattn_context * context,
+                           cl_command_queue queue, const void *desc, const void *args, cl_uint wait_count,
+                           const cl_event *wait_list, cl_event *event);
 
 #endif
