@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "support/activation_case.h"
+#include "support/operator.h"
 
 #define TINY LEVEL_TINY
 #define FULL LEVEL_FULL
@@ -86,19 +87,7 @@ static const activation_case types[] = {
     {"float16 to bfloat16", FULL, RELU, DIMS(1, 1009), .x_type = CLATTN_F16, .y_type = CLATTN_BF16},
 };
 
-/* What supports answers, with a reason exactly where it is not SUCCESS, and plan_create the same. */
-static void expect(const clattn_activation_desc *desc, clattn_status expected)
-{
-    const char *reason = NULL;
-    clattn_plan *plan = NULL;
-
-    assert_status(expected, clattn_activation_supports(device_context(), desc, &reason));
-    assert_true((reason == NULL) == (expected == CLATTN_SUCCESS));
-    if (expected != CLATTN_SUCCESS) {
-        assert_status(expected, clattn_activation_plan_create(device_context(), desc, NULL, &plan));
-        assert_null(plan);
-    }
-}
+OPERATOR(activation)
 
 static clattn_activation_desc good_desc(void)
 {
@@ -109,11 +98,11 @@ static clattn_activation_desc good_desc(void)
     return desc;
 }
 
-#define REFUSED(status, change)                    \
-    do {                                           \
-        clattn_activation_desc desc = good_desc(); \
-        desc.change;                               \
-        expect(&desc, CLATTN_ERROR_##status);      \
+#define REFUSED(status, change)                                               \
+    do {                                                                      \
+        clattn_activation_desc desc = good_desc();                            \
+        desc.change;                                                          \
+        operator_answers(&activation_operator, &desc, CLATTN_ERROR_##status); \
     } while (0)
 
 static void refused_descriptions(void **state)
@@ -124,11 +113,11 @@ static void refused_descriptions(void **state)
     clattn_activation_desc_init(&twin);
     assert_memory_equal(&twin, &zeroed, sizeof twin);
     clattn_activation_desc_init(NULL);
-    expect(&good, CLATTN_SUCCESS);
+    operator_answers(&activation_operator, &good, CLATTN_SUCCESS);
     good.alpha = NAN; /* does not count */
-    expect(&good, CLATTN_SUCCESS);
-    expect(NULL, CLATTN_ERROR_INVALID_ARGUMENT);
-    expect(&zeroed, CLATTN_ERROR_INVALID_LAYOUT);
+    operator_answers(&activation_operator, &good, CLATTN_SUCCESS);
+    operator_answers(&activation_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
+    operator_answers(&activation_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
     REFUSED(INVALID_STRUCT, size = 8);
     REFUSED(INVALID_ARGUMENT, direction = 1);
     REFUSED(INVALID_ARGUMENT, function = 4);
@@ -175,9 +164,7 @@ static void refused_arguments(void **state)
     }
     args = good;
     args.y = good.x;
-    assert_status(CLATTN_ERROR_BUFFER_ACCESS, clattn_activation_enqueue(job.plan, NULL, &args, 0, NULL, NULL));
-    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_activation_enqueue(job.plan, NULL, NULL, 0, NULL, NULL));
-    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_activation_enqueue(NULL, NULL, &good, 0, NULL, NULL));
+    operator_refuses_calls(&activation_operator, job.plan, &good, &args);
     job_release(&job);
 }
 
@@ -186,28 +173,16 @@ static void one_call(void **state)
 {
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
     clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
-    clattn_program_statistics before = {.size = sizeof before}, after = {.size = sizeof after};
     test_job job = {0};
-    size_t extent[] = {2};
 
     (void)state;
-    test_array x = job_array(&job, ROLE_INPUT, CLATTN_F32, 1, extent, FORM_PLAIN);
-    test_array y = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 1, extent, FORM_PLAIN);
-    array_set(&x, (size_t[]){0}, -3);
-    array_set(&x, (size_t[]){1}, 4.5);
-    array_upload(&x);
-    array_own(&y, extent);
-    desc.x = x.layout;
-    desc.y = y.layout;
-    args.x = array_binding(&x);
-    args.y = array_binding(&y);
-    assert_status(CLATTN_SUCCESS, clattn_activation_prewarm(device_context(), &desc));
-    assert_status(CLATTN_SUCCESS, clattn_context_program_statistics(device_context(), &before));
-    assert_status(CLATTN_SUCCESS, clattn_activation_run(device_context(), NULL, &desc, &args, 0, NULL, NULL));
-    assert_status(CLATTN_SUCCESS, clattn_context_program_statistics(device_context(), &after));
-    assert_true(before.built == after.built && before.loaded == after.loaded);
-    array_download(&y); /* the same queue, in order; ReLU is the default */
-    assert_true(array_get(&y, (size_t[]){0}) == 0 && array_get(&y, (size_t[]){1}) == 4.5);
+    job_two_elements(&job, 1, -3, 4.5);
+    desc.x = job.input[0].layout;
+    desc.y = job.output[0].layout;
+    args.x = array_binding(&job.input[0]);
+    args.y = array_binding(&job.output[0]);
+    operator_runs_prewarmed(&activation_operator, &desc, &args);
+    job_expect_two_elements(&job, 0, 4.5); /* ReLU is the default */
     job_release(&job);
 }
 

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "support/attention_case.h"
+#include "support/operator.h"
 
 #define TINY LEVEL_TINY
 #define SMALL LEVEL_SMALL
@@ -223,6 +224,8 @@ static const attention_case poisons[] = {
 
 /* ---- refusals ---- */
 
+OPERATOR(attention)
+
 static void refused_scales(void **state)
 {
     static const float refused[] = {NAN, INFINITY, -INFINITY};
@@ -232,18 +235,11 @@ static void refused_scales(void **state)
     desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 1, 4, 8);
     desc.scale_mode = CLATTN_SCALE_EXPLICIT;
     for (size_t i = 0; i < COUNT_OF(refused); i++) {
-        const char *reason = NULL;
-        clattn_plan *plan = NULL;
-
         desc.scale = refused[i];
-        assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_attention_supports(device_context(), &desc, &reason));
-        assert_non_null(reason);
-        assert_status(CLATTN_ERROR_INVALID_ARGUMENT,
-                      clattn_attention_plan_create(device_context(), &desc, NULL, &plan));
-        assert_null(plan);
+        operator_answers(&attention_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
     }
     desc.scale_mode = CLATTN_SCALE_DEFAULT; /* then it does not count */
-    assert_status(CLATTN_SUCCESS, clattn_attention_supports(device_context(), &desc, NULL));
+    operator_answers(&attention_operator, &desc, CLATTN_SUCCESS);
 }
 
 int main(int argc, char **argv)

@@ -6,6 +6,7 @@
 
 #include "support/inject.h"
 #include "support/api.h"
+#include "support/operator.h"
 
 static clattn_context *context;
 static cl_context opencl;
@@ -71,43 +72,6 @@ static void take(cl_event event)
     clReleaseEvent(event);
     inject_event_taken();
 }
-
-/* One operator's functions, as one type. */
-struct operator
-{
-    clattn_status (*supports)(clattn_context *, const void *, const char **);
-    clattn_status (*plan_create)(clattn_context *, const void *, const clattn_plan_options *, clattn_plan **);
-    clattn_status (*enqueue)(clattn_plan *, cl_command_queue, const void *, cl_uint, const cl_event *, cl_event *);
-    clattn_status (*prewarm)(clattn_context *, const void *);
-    clattn_status (*run)(clattn_context *, cl_command_queue, const void *, const void *, cl_uint, const cl_event *,
-                         cl_event *);
-};
-
-#define OPERATOR(name)                                                                                                   \
-    static clattn_status name##_supports(clattn_context *c, const void *d, const char **r)                               \
-    {                                                                                                                    \
-        return clattn_##name##_supports(c, d, r);                                                                        \
-    }                                                                                                                    \
-    static clattn_status name##_plan_create(clattn_context *c, const void *d, const clattn_plan_options *o,              \
-                                            clattn_plan **p)                                                             \
-    {                                                                                                                    \
-        return clattn_##name##_plan_create(c, d, o, p);                                                                  \
-    }                                                                                                                    \
-    static clattn_status name##_enqueue(clattn_plan *p, cl_command_queue q, const void *a, cl_uint n, const cl_event *w, \
-                                        cl_event *e)                                                                     \
-    {                                                                                                                    \
-        return clattn_##name##_enqueue(p, q, a, n, w, e);                                                                \
-    }                                                                                                                    \
-    static clattn_status name##_prewarm(clattn_context *c, const void *d)                                                \
-    {                                                                                                                    \
-        return clattn_##name##_prewarm(c, d);                                                                            \
-    }                                                                                                                    \
-    static clattn_status name##_run(clattn_context *c, cl_command_queue q, const void *d, const void *a, cl_uint n,      \
-                                    const cl_event *w, cl_event *e)                                                      \
-    {                                                                                                                    \
-        return clattn_##name##_run(c, q, d, a, n, w, e);                                                                 \
-    }                                                                                                                    \
-    static const struct operator name = {name##_supports, name##_plan_create, name##_enqueue, name##_prewarm, name##_run};
 
 OPERATOR(attention)
 OPERATOR(softmax)
@@ -185,7 +149,7 @@ static void a_life_of_attention(void **state)
     clattn_attention_args bad = args;
     bad.lse = buffer_of(2 * 2 * 5 - 1);
     for (size_t i = 0; i < (support_tiny() ? 2 : 4); i++)
-        live(&attention, solvers[i], &desc, &args, &bad);
+        live(&attention_operator, solvers[i], &desc, &args, &bad);
 }
 
 static void a_life_of_softmax(void **state)
@@ -198,8 +162,8 @@ static void a_life_of_softmax(void **state)
     args.y = buffer_of(3 * 50);
     clattn_softmax_args bad = args;
     bad.y = buffer_of(3 * 50 - 1);
-    live(&softmax, NULL, &desc, &args, &bad);
-    live(&softmax, "generic", &desc, &args, &bad);
+    live(&softmax_operator, NULL, &desc, &args, &bad);
+    live(&softmax_operator, "generic", &desc, &args, &bad);
 }
 
 static void a_life_of_matmul(void **state)
@@ -214,8 +178,8 @@ static void a_life_of_matmul(void **state)
     args.bias = buffer_of(9);
     clattn_matmul_args bad = args;
     bad.c = buffer_of(80);
-    live(&matmul, NULL, &desc, &args, &bad);
-    live(&matmul, "generic", &desc, &args, &bad);
+    live(&matmul_operator, NULL, &desc, &args, &bad);
+    live(&matmul_operator, "generic", &desc, &args, &bad);
 }
 
 static void a_life_of_mha(void **state)
@@ -238,7 +202,7 @@ static void a_life_of_mha(void **state)
     args.weights = buffer_of(2 * 2 * 5 * 5);
     clattn_mha_args bad = args;
     bad.y = buffer_of(2 * 5 * 8 - 1);
-    live(&mha, NULL, &desc, &args, &bad);
+    live(&mha_operator, NULL, &desc, &args, &bad);
     desc.packed_weights = desc.bias_in = 0;
     desc.cross = 1;
     desc.key_length = 5;
@@ -248,7 +212,7 @@ static void a_life_of_mha(void **state)
     args.w_in = args.b_in = (clattn_binding){0};
     bad = args;
     bad.weights = args.b_o;
-    live(&mha, NULL, &desc, &args, &bad);
+    live(&mha_operator, NULL, &desc, &args, &bad);
 }
 
 /* The order of releases is free: work, plan and context may outlive each other. */

@@ -8,6 +8,7 @@
 
 #include "support/image_case.h"
 #include "support/inject.h"
+#include "support/operator.h"
 
 #define TINY LEVEL_TINY
 #define BIG (LEVEL_SMALL | LEVEL_FULL)
@@ -116,6 +117,8 @@ static void release_working(working *w)
 
 static const cl_image_format bytes = {CL_RGBA, CL_UNORM_INT8};
 
+OPERATOR(image)
+
 static void refused_descriptions(void **state)
 {
     working w = make_working(CLATTN_IMAGE_PACK, bytes, CL_MEM_READ_ONLY);
@@ -146,14 +149,8 @@ static void refused_descriptions(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
-        const char *reason = NULL;
-        clattn_plan *plan = NULL;
-
         print_message("# description %zu\n", i);
-        assert_status(wrong[i].status, clattn_image_supports(device_context(), &wrong[i].desc, &reason));
-        assert_non_null(reason);
-        assert_status(wrong[i].status, clattn_image_plan_create(device_context(), &wrong[i].desc, NULL, &plan));
-        assert_null(plan);
+        operator_answers(&image_operator, &wrong[i].desc, wrong[i].status);
     }
     release_working(&w);
 }

@@ -115,12 +115,6 @@ static clattn_npy *sample(const char *path)
     return npy;
 }
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
-{
-    return clattn_mha_enqueue(job->plan, queue, &job->args.mha, wait_count, wait_list, event);
-}
-
 /* One layer of all-MiniLM-L6-v2 over a paragraph, against PyTorch in float64: y and the averaged weights. */
 static void minilm(const void *unused, const char *solver)
 {
@@ -130,7 +124,7 @@ static void minilm(const void *unused, const char *solver)
     clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
     clattn_mha_args args = CLATTN_MHA_ARGS_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    test_job job = {.enqueue = enqueue};
+    test_job job = {.enqueue = enqueue_mha};
 
     (void)unused;
     assert_status(CLATTN_SUCCESS, clattn_safetensors_open(TESTS_MINILM "/weights.safetensors", &file, NULL));

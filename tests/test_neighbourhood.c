@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support/neighbourhood_case.h"
+#include "support/operator.h"
 
 #define TINY LEVEL_TINY
 #define FULL LEVEL_FULL
@@ -195,6 +196,8 @@ static clattn_neighbourhood_desc plain(void)
     return desc;
 }
 
+OPERATOR(neighbourhood)
+
 static void refused_descriptions(void **state)
 {
     const struct {
@@ -230,14 +233,8 @@ static void refused_descriptions(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
-        const char *reason = NULL;
-        clattn_plan *plan = NULL;
-
         print_message("# description %zu\n", i);
-        assert_status(wrong[i].status, clattn_neighbourhood_supports(device_context(), &wrong[i].desc, &reason));
-        assert_non_null(reason);
-        assert_status(wrong[i].status, clattn_neighbourhood_plan_create(device_context(), &wrong[i].desc, NULL, &plan));
-        assert_null(plan);
+        operator_answers(&neighbourhood_operator, &wrong[i].desc, wrong[i].status);
     }
 }
 

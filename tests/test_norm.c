@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "support/norm_case.h"
+#include "support/operator.h"
 
 #define TINY LEVEL_TINY
 #define FULL LEVEL_FULL
@@ -133,19 +134,7 @@ static const norm_case values[] = {
     {"no elements", ALL, DIMS(2, 3, 0)},
 };
 
-/* What supports answers, with a reason exactly where it is not SUCCESS, and plan_create the same. */
-static void expect(const clattn_norm_desc *desc, clattn_status expected)
-{
-    const char *reason = NULL;
-    clattn_plan *plan = NULL;
-
-    assert_status(expected, clattn_norm_supports(device_context(), desc, &reason));
-    assert_true((reason == NULL) == (expected == CLATTN_SUCCESS));
-    if (expected != CLATTN_SUCCESS) {
-        assert_status(expected, clattn_norm_plan_create(device_context(), desc, NULL, &plan));
-        assert_null(plan);
-    }
-}
+OPERATOR(norm)
 
 static clattn_norm_desc good_desc(void)
 {
@@ -157,11 +146,11 @@ static clattn_norm_desc good_desc(void)
     return desc;
 }
 
-#define REFUSED(status, change)                \
-    do {                                       \
-        clattn_norm_desc desc = good_desc();   \
-        desc.change;                           \
-        expect(&desc, CLATTN_ERROR_##status);  \
+#define REFUSED(status, change)                                         \
+    do {                                                                \
+        clattn_norm_desc desc = good_desc();                            \
+        desc.change;                                                    \
+        operator_answers(&norm_operator, &desc, CLATTN_ERROR_##status); \
     } while (0)
 
 static void refused_descriptions(void **state)
@@ -172,9 +161,9 @@ static void refused_descriptions(void **state)
     clattn_norm_desc_init(&twin);
     assert_memory_equal(&twin, &zeroed, sizeof twin);
     clattn_norm_desc_init(NULL);
-    expect(&good, CLATTN_SUCCESS);
-    expect(NULL, CLATTN_ERROR_INVALID_ARGUMENT);
-    expect(&zeroed, CLATTN_ERROR_INVALID_LAYOUT);
+    operator_answers(&norm_operator, &good, CLATTN_SUCCESS);
+    operator_answers(&norm_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
+    operator_answers(&norm_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
     REFUSED(INVALID_STRUCT, size = 7);
     REFUSED(INVALID_ARGUMENT, direction = 1);
     REFUSED(INVALID_ARGUMENT, kind = 2);
@@ -207,9 +196,9 @@ static void refused_epsilons(void **state)
     for (size_t i = 0; i < COUNT_OF(refused); i++) {
         desc.explicit_epsilon = 1;
         desc.epsilon = refused[i];
-        expect(&desc, CLATTN_ERROR_INVALID_ARGUMENT);
+        operator_answers(&norm_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
         desc.explicit_epsilon = 0; /* then it does not count */
-        expect(&desc, CLATTN_SUCCESS);
+        operator_answers(&norm_operator, &desc, CLATTN_SUCCESS);
     }
 }
 
@@ -246,9 +235,7 @@ static void refused_arguments(void **state)
     }
     args = good;
     args.y = good.x;
-    assert_status(CLATTN_ERROR_BUFFER_ACCESS, clattn_norm_enqueue(job.plan, NULL, &args, 0, NULL, NULL));
-    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_norm_enqueue(job.plan, NULL, NULL, 0, NULL, NULL));
-    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_norm_enqueue(NULL, NULL, &good, 0, NULL, NULL));
+    operator_refuses_calls(&norm_operator, job.plan, &good, &args);
     job_release(&job);
 }
 
@@ -257,30 +244,18 @@ static void one_call(void **state)
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
     clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
-    clattn_program_statistics before = {.size = sizeof before}, after = {.size = sizeof after};
     test_job job = {0};
-    size_t extent[] = {1, 2};
 
     (void)state;
-    test_array x = job_array(&job, ROLE_INPUT, CLATTN_F32, 2, extent, FORM_PLAIN);
-    test_array y = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 2, extent, FORM_PLAIN);
-    array_set(&x, (size_t[]){0, 0}, 1);
-    array_set(&x, (size_t[]){0, 1}, 7);
-    array_upload(&x);
-    array_own(&y, extent);
-    desc.x = x.layout;
-    desc.y = y.layout;
+    job_two_elements(&job, 2, 1, 7);
+    desc.x = job.input[0].layout;
+    desc.y = job.output[0].layout;
     desc.explicit_epsilon = 1;
     desc.epsilon = 7; /* variance 9: 3 / sqrt(16) */
-    args.x = array_binding(&x);
-    args.y = array_binding(&y);
-    assert_status(CLATTN_SUCCESS, clattn_norm_prewarm(device_context(), &desc));
-    assert_status(CLATTN_SUCCESS, clattn_context_program_statistics(device_context(), &before));
-    assert_status(CLATTN_SUCCESS, clattn_norm_run(device_context(), NULL, &desc, &args, 0, NULL, NULL));
-    assert_status(CLATTN_SUCCESS, clattn_context_program_statistics(device_context(), &after));
-    assert_true(before.built == after.built && before.loaded == after.loaded);
-    array_download(&y); /* the same queue, in order */
-    assert_true(array_get(&y, (size_t[]){0, 0}) == -0.75 && array_get(&y, (size_t[]){0, 1}) == 0.75);
+    args.x = array_binding(&job.input[0]);
+    args.y = array_binding(&job.output[0]);
+    operator_runs_prewarmed(&norm_operator, &desc, &args);
+    job_expect_two_elements(&job, -0.75, 0.75);
     job_release(&job);
 }
 

@@ -30,12 +30,6 @@ static clattn_layout with_last(const clattn_layout *layout, int axis)
     return turned;
 }
 
-static clattn_status enqueue_softmax(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                                     const cl_event *wait_list, cl_event *event)
-{
-    return clattn_softmax_enqueue(job->plan, queue, &job->args.softmax, wait_count, wait_list, event);
-}
-
 static void check_softmax(const void *which, const char *solver)
 {
     const struct onnx_case *test = which;
@@ -54,12 +48,6 @@ static void check_softmax(const void *which, const char *solver)
     make_plan(&job, clattn_softmax_plan_create(device_context(), &desc, &options, &job.plan), solver);
     node_compare(&job.output[0], test, "output");
     job_release(&job);
-}
-
-static clattn_status enqueue_norm(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                                  const cl_event *wait_list, cl_event *event)
-{
-    return clattn_norm_enqueue(job->plan, queue, &job->args.norm, wait_count, wait_list, event);
 }
 
 static void check_norm(const void *which, const char *solver)
@@ -100,12 +88,6 @@ static void check_norm(const void *which, const char *solver)
     job_release(&job);
 }
 
-static clattn_status enqueue_rope(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                                  const cl_event *wait_list, cl_event *event)
-{
-    return clattn_rope_enqueue(job->plan, queue, &job->args.rope, wait_count, wait_list, event);
-}
-
 /* (batch, length, heads · size) as (batch, heads, length, size); what has four dimensions already stays. */
 static void split_heads(clattn_layout *layout, size_t heads)
 {
@@ -144,12 +126,6 @@ static void check_rope(const void *which, const char *solver)
     make_plan(&job, clattn_rope_plan_create(device_context(), &desc, &options, &job.plan), solver);
     node_compare(&job.output[0], test, "Y");
     job_release(&job);
-}
-
-static clattn_status enqueue_activation(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                                        const cl_event *wait_list, cl_event *event)
-{
-    return clattn_activation_enqueue(job->plan, queue, &job->args.activation, wait_count, wait_list, event);
 }
 
 static void check_activation(const void *which, const char *solver)

@@ -19,12 +19,6 @@ typedef struct node {
 
 enum { OUTPUT, SCORES, PRESENT_KEY, PRESENT_VALUE };
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count, const cl_event *wait_list,
-                             cl_event *event)
-{
-    return clattn_attention_enqueue(job->plan, queue, &job->args.attention, wait_count, wait_list, event);
-}
-
 /* (batch, heads, length, size) over an array with these dimensions, or over (batch, length, heads * size). */
 static clattn_layout layout_of(const node *n, const test_array *array, size_t heads)
 {
@@ -132,7 +126,7 @@ static void check(const void *test, const char *solver)
 {
     static const char *const names[] = {"Y", "qk_matmul_output", "present_key", "present_value"};
     clattn_plan_options options = {.size = sizeof options, .solver = solver};
-    node n = {.test = test, .job = {.enqueue = enqueue}};
+    node n = {.test = test, .job = {.enqueue = enqueue_attention}};
 
     describe(&n);
     job_planned(&n.job, clattn_attention_plan_create(device_context(), &n.desc, &options, &n.job.plan), solver, false);

@@ -6,6 +6,7 @@
  * refused. */
 #include <math.h>
 
+#include "support/operator.h"
 #include "support/rope_case.h"
 
 #define TINY LEVEL_TINY
@@ -121,19 +122,7 @@ static const rope_case lengths[] = {
     {"no places at enqueue", ALL, DIMS(3, 2, 5, 16), .explicit_lengths = true, .actual_batch = 3, .actual_length = 0},
 };
 
-/* What supports answers, with a reason exactly where it is not SUCCESS, and plan_create the same. */
-static void expect(const clattn_rope_desc *desc, clattn_status expected)
-{
-    const char *reason = NULL;
-    clattn_plan *plan = NULL;
-
-    assert_status(expected, clattn_rope_supports(device_context(), desc, &reason));
-    assert_true((reason == NULL) == (expected == CLATTN_SUCCESS));
-    if (expected != CLATTN_SUCCESS) {
-        assert_status(expected, clattn_rope_plan_create(device_context(), desc, NULL, &plan));
-        assert_null(plan);
-    }
-}
+OPERATOR(rope)
 
 static clattn_rope_desc good_desc(void)
 {
@@ -145,11 +134,11 @@ static clattn_rope_desc good_desc(void)
     return desc;
 }
 
-#define REFUSED(status, change)               \
-    do {                                      \
-        clattn_rope_desc desc = good_desc();  \
-        desc.change;                          \
-        expect(&desc, CLATTN_ERROR_##status); \
+#define REFUSED(status, change)                                         \
+    do {                                                                \
+        clattn_rope_desc desc = good_desc();                            \
+        desc.change;                                                    \
+        operator_answers(&rope_operator, &desc, CLATTN_ERROR_##status); \
     } while (0)
 
 static void refused_descriptions(void **state)
@@ -161,9 +150,9 @@ static void refused_descriptions(void **state)
     clattn_rope_desc_init(&twin);
     assert_memory_equal(&twin, &zeroed, sizeof twin);
     clattn_rope_desc_init(NULL);
-    expect(&good, CLATTN_SUCCESS);
-    expect(NULL, CLATTN_ERROR_INVALID_ARGUMENT);
-    expect(&zeroed, CLATTN_ERROR_INVALID_LAYOUT);
+    operator_answers(&rope_operator, &good, CLATTN_SUCCESS);
+    operator_answers(&rope_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
+    operator_answers(&rope_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
     REFUSED(INVALID_STRUCT, size = 8);
     REFUSED(INVALID_ARGUMENT, direction = 1);
     REFUSED(INVALID_ARGUMENT, pairing = 2);
@@ -200,11 +189,11 @@ static void refused_rotary_sizes(void **state)
 
     (void)state;
     desc.x = desc.y = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 7);
-    expect(&desc, CLATTN_ERROR_INVALID_ARGUMENT);
+    operator_answers(&rope_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
     desc.x = desc.y = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 131074);
-    expect(&desc, CLATTN_ERROR_UNSUPPORTED);
+    operator_answers(&rope_operator, &desc, CLATTN_ERROR_UNSUPPORTED);
     desc.rotary_size = 131072;
-    expect(&desc, CLATTN_SUCCESS);
+    operator_answers(&rope_operator, &desc, CLATTN_SUCCESS);
 }
 
 static void refused_arguments(void **state)
@@ -242,9 +231,7 @@ static void refused_arguments(void **state)
     }
     args = good;
     args.y = good.x;
-    assert_status(CLATTN_ERROR_BUFFER_ACCESS, clattn_rope_enqueue(job.plan, NULL, &args, 0, NULL, NULL));
-    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_rope_enqueue(job.plan, NULL, NULL, 0, NULL, NULL));
-    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_rope_enqueue(NULL, NULL, &good, 0, NULL, NULL));
+    operator_refuses_calls(&rope_operator, job.plan, &good, &args);
     job_release(&job);
 }
 
@@ -253,28 +240,16 @@ static void one_call(void **state)
 {
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
     clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
-    clattn_program_statistics before = {.size = sizeof before}, after = {.size = sizeof after};
     test_job job = {0};
-    size_t extent[] = {1, 1, 1, 2};
 
     (void)state;
-    test_array x = job_array(&job, ROLE_INPUT, CLATTN_F32, 4, extent, FORM_PLAIN);
-    test_array y = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 4, extent, FORM_PLAIN);
-    array_set(&x, (size_t[]){0, 0, 0, 0}, 1.25);
-    array_set(&x, (size_t[]){0, 0, 0, 1}, -7);
-    array_upload(&x);
-    array_own(&y, extent);
-    desc.x = x.layout;
-    desc.y = y.layout;
-    args.x = array_binding(&x);
-    args.y = array_binding(&y);
-    assert_status(CLATTN_SUCCESS, clattn_rope_prewarm(device_context(), &desc));
-    assert_status(CLATTN_SUCCESS, clattn_context_program_statistics(device_context(), &before));
-    assert_status(CLATTN_SUCCESS, clattn_rope_run(device_context(), NULL, &desc, &args, 0, NULL, NULL));
-    assert_status(CLATTN_SUCCESS, clattn_context_program_statistics(device_context(), &after));
-    assert_true(before.built == after.built && before.loaded == after.loaded);
-    array_download(&y); /* the same queue, in order */
-    assert_true(array_get(&y, (size_t[]){0, 0, 0, 0}) == 1.25 && array_get(&y, (size_t[]){0, 0, 0, 1}) == -7);
+    job_two_elements(&job, 4, 1.25, -7);
+    desc.x = job.input[0].layout;
+    desc.y = job.output[0].layout;
+    args.x = array_binding(&job.input[0]);
+    args.y = array_binding(&job.output[0]);
+    operator_runs_prewarmed(&rope_operator, &desc, &args);
+    job_expect_two_elements(&job, 1.25, -7);
     job_release(&job);
 }
 

@@ -5,6 +5,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "support/operator.h"
 #include "support/softmax_case.h"
 
 #define TINY LEVEL_TINY
@@ -114,6 +115,8 @@ static const softmax_case values[] = {
     {"no rows at enqueue", ALL, DIMS(2, 3, 19), .explicit_batch = true, .batch = 0},
 };
 
+OPERATOR(softmax)
+
 static void refused_scales(void **state)
 {
     static const float refused[] = {NAN, INFINITY, -INFINITY};
@@ -122,17 +125,12 @@ static void refused_scales(void **state)
     (void)state;
     desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 4});
     for (size_t i = 0; i < COUNT_OF(refused); i++) {
-        clattn_plan *plan = NULL;
-
         desc.scaled = 1;
         desc.scale = refused[i];
-        assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_softmax_supports(device_context(), &desc, NULL));
-        assert_status(CLATTN_ERROR_INVALID_ARGUMENT,
-                      clattn_softmax_plan_create(device_context(), &desc, NULL, &plan));
-        assert_null(plan);
+        operator_answers(&softmax_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
     }
     desc.scaled = 0; /* then it does not count */
-    assert_status(CLATTN_SUCCESS, clattn_softmax_supports(device_context(), &desc, NULL));
+    operator_answers(&softmax_operator, &desc, CLATTN_SUCCESS);
 }
 
 /* y holds intermediate results, so a buffer that kernels may not read is refused, not misused. */

@@ -156,6 +156,16 @@ static void first_run(void)
     support_read(queue, buffers[3], sizeof expected, expected);
 }
 
+/* A pool that holds the plan's workspace and no byte more; then the first run. */
+static void open_with_one_workspace(void)
+{
+    open_all(0, false);
+    size_t size = clattn_plan_workspace_size(plan);
+    close_all();
+    open_all(size, false);
+    first_run();
+}
+
 static cl_event make_gate(void)
 {
     cl_int code;
@@ -253,11 +263,7 @@ static void half_an_enqueue_keeps_its_workspace_out_of_order(void **state)
 static void what_nothing_guards_leaves_the_pool(void **state)
 {
     (void)state;
-    open_all(0, false);
-    size_t size = clattn_plan_workspace_size(plan);
-    close_all();
-    open_all(size, false);
-    first_run();
+    open_with_one_workspace();
     for (int round = 0; round < 3; round++) {
         fail_at(2);
         fail_markers = true;
@@ -274,11 +280,7 @@ static void what_nothing_guards_leaves_the_pool(void **state)
 static void a_full_pool_is_busy_until_work_completes(void **state)
 {
     (void)state;
-    open_all(0, false);
-    size_t size = clattn_plan_workspace_size(plan);
-    close_all();
-    open_all(size, false);
-    first_run();
+    open_with_one_workspace();
     cl_event gate = make_gate(), unwanted = NULL;
     assert_status(context, enqueue_on(queue, &gate), CLATTN_SUCCESS);
     for (int round = 0; round < 2; round++) {
@@ -336,11 +338,7 @@ static void a_workspace_is_for_both_accesses(void **state)
 static void log_lines_of_failures_may_enqueue(void **state)
 {
     (void)state;
-    open_all(0, false);
-    size_t size = clattn_plan_workspace_size(plan);
-    close_all();
-    open_all(size, false);
-    first_run();
+    open_with_one_workspace();
     alarm(60);
     cl_event gate = make_gate();
     assert_status(context, enqueue_on(queue, &gate), CLATTN_SUCCESS);

@@ -8,12 +8,6 @@
 
 const char *const activation_solvers[ACTIVATION_SOLVERS] = {"generic", "cpu"};
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
-{
-    return clattn_activation_enqueue(job->plan, queue, &job->args.activation, wait_count, wait_list, event);
-}
-
 static clattn_dtype type_or_float(clattn_dtype dtype)
 {
     return dtype == CLATTN_DTYPE_NONE ? CLATTN_F32 : dtype;
@@ -89,7 +83,7 @@ static bool make_job(test_job *job, const activation_case *test, const char *sol
     args.explicit_batch = test->explicit_batch;
     args.batch = test->batch;
     job->args.activation = args;
-    job->enqueue = enqueue;
+    job->enqueue = enqueue_activation;
     options.solver = solver;
     clattn_status status = clattn_activation_plan_create(device_context(), &desc, &options, &job->plan);
     return job_planned(job, status, solver, false);

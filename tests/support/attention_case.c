@@ -7,12 +7,6 @@
 
 const char *const attention_solvers[ATTENTION_SOLVERS] = {"generic", "cpu", "tile"};
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
-{
-    return clattn_attention_enqueue(job->plan, queue, &job->args.attention, wait_count, wait_list, event);
-}
-
 void attention_lengths(const attention_case *test, size_t *batch, size_t *queries, size_t *keys)
 {
     *batch = test->shorter ? test->actual.batch : test->dim.batch;
@@ -115,7 +109,7 @@ clattn_attention_desc attention_prepare(test_job *job, const attention_case *tes
     clattn_attention_desc desc = describe_arrays(job);
     describe_rules(&desc, test);
     job->args.attention = bind(job, test);
-    job->enqueue = enqueue;
+    job->enqueue = enqueue_attention;
     return desc;
 }
 

@@ -7,6 +7,22 @@
 
 #include "job.h"
 
+#define ENQUEUE(operator)                                                                                        \
+    clattn_status enqueue_##operator(const test_job *job, cl_command_queue queue, cl_uint wait_count,              \
+                                     const cl_event *wait_list, cl_event *event)                                   \
+    {                                                                                                              \
+        return clattn_##operator##_enqueue(job->plan, queue, &job->args.operator, wait_count, wait_list, event);   \
+    }
+
+ENQUEUE(attention)
+ENQUEUE(softmax)
+ENQUEUE(matmul)
+ENQUEUE(mha)
+ENQUEUE(norm)
+ENQUEUE(neighbourhood)
+ENQUEUE(rope)
+ENQUEUE(activation)
+
 test_memory *job_keep(test_job *job, test_memory *memory)
 {
     assert_true(job->memory_count < COUNT_OF(job->memory));
@@ -31,6 +47,32 @@ void job_release(test_job *job)
         memory_release(job->memory[i]);
     }
     job->memory_count = 0;
+}
+
+void job_two_elements(test_job *job, int rank, double first, double second)
+{
+    size_t extent[CLATTN_MAX_RANK], index[CLATTN_MAX_RANK] = {0};
+
+    for (int d = 0; d < rank; d++) {
+        extent[d] = d == rank - 1 ? 2 : 1;
+    }
+    job->input[0] = job_array(job, ROLE_INPUT, CLATTN_F32, rank, extent, FORM_PLAIN);
+    job->output[0] = job_array(job, ROLE_OUTPUT, CLATTN_F32, rank, extent, FORM_PLAIN);
+    array_set(&job->input[0], index, first);
+    index[rank - 1] = 1;
+    array_set(&job->input[0], index, second);
+    array_upload(&job->input[0]);
+    array_own(&job->output[0], extent);
+}
+
+void job_expect_two_elements(test_job *job, double first, double second)
+{
+    size_t index[CLATTN_MAX_RANK] = {0};
+
+    array_download(&job->output[0]);
+    assert_true(array_get(&job->output[0], index) == first);
+    index[job->output[0].layout.rank - 1] = 1;
+    assert_true(array_get(&job->output[0], index) == second);
 }
 
 typedef struct mask_filler {

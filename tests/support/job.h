@@ -35,6 +35,12 @@ typedef struct test_job {
     size_t memory_count;
 } test_job;
 
+/* clattn_…_enqueue of the job's plan and arguments: what its `enqueue` may be. */
+typedef clattn_status job_enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
+                                  const cl_event *wait_list, cl_event *event);
+job_enqueue enqueue_attention, enqueue_softmax, enqueue_matmul, enqueue_mha, enqueue_norm, enqueue_neighbourhood,
+    enqueue_rope, enqueue_activation;
+
 /* Makes an array that job_release gives back. */
 test_array job_array(test_job *job, array_role role, clattn_dtype dtype, int rank, const size_t *extent,
                      array_form form);
@@ -48,6 +54,11 @@ test_array job_integers(test_job *job, clattn_dtype dtype, size_t count, const i
 
 /* Fills an array with numbers from [low, high), whole ones if `integers`, and uploads it. */
 void job_fill(test_array *array, uint64_t salt, float low, float high, bool integers);
+
+/* Makes input[0] of a single row with two elements, uploaded, and output[0] of the same shape, to be written as a whole. */
+void job_two_elements(test_job *job, int rank, double first, double second);
+/* Waits for the context's queue, reads output[0] back, guards checked, and asserts that it has these two. */
+void job_expect_two_elements(test_job *job, double first, double second);
 
 test_memory *job_keep(test_job *job, test_memory *memory);
 void job_release(test_job *job);

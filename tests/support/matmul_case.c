@@ -9,12 +9,6 @@ const char *const matmul_solvers[MATMUL_SOLVERS] = {"generic", "cpu", "tile", "c
 
 enum { A, B, BIAS }; /* of job.input */
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
-{
-    return clattn_matmul_enqueue(job->plan, queue, &job->args.matmul, wait_count, wait_list, event);
-}
-
 /* (batch, rows, columns) or, without a batch, (rows, columns). */
 static test_array matrix(test_job *job, array_role role, size_t batch, size_t rows, size_t columns, array_form form)
 {
@@ -73,7 +67,7 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     args.batch = test->actual_batch;
     args.m = test->actual_m;
     job->args.matmul = args;
-    job->enqueue = enqueue;
+    job->enqueue = enqueue_matmul;
     for (int n = 0; n < MATMUL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, matmul_solvers[n]) == 0);
     }

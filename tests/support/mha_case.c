@@ -101,12 +101,6 @@ static void bind(const test_job *job, clattn_mha_args *args)
     args->weights = array_binding(&job->output[WEIGHTS]);
 }
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
-{
-    return clattn_mha_enqueue(job->plan, queue, &job->args.mha, wait_count, wait_list, event);
-}
-
 void mha_job(test_job *job, const mha_case *t, const char *solver, uint64_t salt)
 {
     clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
@@ -142,7 +136,7 @@ void mha_job(test_job *job, const mha_case *t, const char *solver, uint64_t salt
     args.key_length = t->actual.keys;
     args.position = t->position;
     job->args.mha = args;
-    job->enqueue = enqueue;
+    job->enqueue = enqueue_mha;
     options.solver = solver;
     assert_status(CLATTN_SUCCESS, clattn_mha_plan_create(device_context(), &desc, &options, &job->plan));
     snprintf(expected, sizeof expected, "+%s+", solver); /* the projections are the plan's own choice */

@@ -68,12 +68,6 @@ static clattn_dtype type_or_float(clattn_dtype dtype)
     return dtype ? dtype : CLATTN_F32;
 }
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
-{
-    return clattn_neighbourhood_enqueue(job->plan, queue, &job->args.neighbourhood, wait_count, wait_list, event);
-}
-
 typedef struct bias_filler {
     random_stream stream;
     bias_kind kind;
@@ -152,7 +146,7 @@ static bool make_job(test_job *job, const neighbourhood_case *t, const sizes *s,
     args->key_width = t->actual_map[1];
     args->query_y = t->tile_at[0];
     args->query_x = t->tile_at[1];
-    job->enqueue = enqueue;
+    job->enqueue = enqueue_neighbourhood;
     options.solver = solver;
     clattn_status status = clattn_neighbourhood_plan_create(device_context(), &desc, &options, &job->plan);
     return job_planned(job, status, solver, t->long_loops && job_refused_for_loops(status));

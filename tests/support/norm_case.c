@@ -11,12 +11,6 @@ const char *const norm_solvers[NORM_SOLVERS] = {"generic", "cpu", "tile"};
 enum { X, SCALE, BIAS };           /* of job.input */
 enum { Y, MEAN, INVERSE, OUTPUTS }; /* of job.output */
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
-{
-    return clattn_norm_enqueue(job->plan, queue, &job->args.norm, wait_count, wait_list, event);
-}
-
 static clattn_dtype type_or_float(clattn_dtype dtype)
 {
     return dtype == CLATTN_DTYPE_NONE ? CLATTN_F32 : dtype;
@@ -102,7 +96,7 @@ static bool make_job(test_job *job, const norm_case *test, const char *solver)
     args.explicit_batch = test->explicit_batch;
     args.batch = test->batch;
     job->args.norm = args;
-    job->enqueue = enqueue;
+    job->enqueue = enqueue_norm;
     options.solver = solver;
     clattn_status status = clattn_norm_plan_create(device_context(), &desc, &options, &job->plan);
     return job_planned(job, status, solver, test->long_loops && job_refused_for_loops(status));

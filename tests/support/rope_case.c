@@ -11,12 +11,6 @@ const char *const rope_solvers[ROPE_SOLVERS] = {"generic", "cpu"};
 
 enum { X, COS, SIN, POSITIONS, OFFSETS }; /* of job.input */
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
-{
-    return clattn_rope_enqueue(job->plan, queue, &job->args.rope, wait_count, wait_list, event);
-}
-
 static clattn_dtype type_or(clattn_dtype dtype, clattn_dtype otherwise)
 {
     return dtype == CLATTN_DTYPE_NONE ? otherwise : dtype;
@@ -120,7 +114,7 @@ static bool make_job(test_job *job, const rope_case *test, const char *solver)
     args.length = test->actual_length;
     args.position = test->position;
     job->args.rope = args;
-    job->enqueue = enqueue;
+    job->enqueue = enqueue_rope;
     options.solver = solver;
     clattn_status status = clattn_rope_plan_create(device_context(), &desc, &options, &job->plan);
     return job_planned(job, status, solver, false);

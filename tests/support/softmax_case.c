@@ -10,12 +10,6 @@ const char *const softmax_solvers[SOFTMAX_SOLVERS] = {"generic", "cpu", "tile"};
 
 enum { X, MASK }; /* of job.input */
 
-static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
-{
-    return clattn_softmax_enqueue(job->plan, queue, &job->args.softmax, wait_count, wait_list, event);
-}
-
 /* The extents that count at enqueue. */
 static void actual_extent(const softmax_case *test, size_t *extent)
 {
@@ -53,7 +47,7 @@ bool softmax_job(test_job *job, const softmax_case *test, const char *solver, ui
     args.explicit_batch = test->explicit_batch;
     args.batch = test->batch;
     job->args.softmax = args;
-    job->enqueue = enqueue;
+    job->enqueue = enqueue_softmax;
     options.solver = solver;
     clattn_status status = clattn_softmax_plan_create(device_context(), &desc, &options, &job->plan);
     return job_planned(job, status, solver, test->long_loops && job_refused_for_loops(status));

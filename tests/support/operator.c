@@ -1,0 +1,35 @@
+/* What holds of every operator's refusals and of its plan cache. */
+#include "operator.h"
+
+#include "harness.h"
+
+void operator_answers(const struct operator *op, const void *desc, clattn_status expected)
+{
+    const char *reason = NULL;
+    clattn_plan *plan = NULL;
+
+    assert_status(expected, op->supports(device_context(), desc, &reason));
+    assert_true((reason == NULL) == (expected == CLATTN_SUCCESS));
+    if (expected != CLATTN_SUCCESS) {
+        assert_status(expected, op->plan_create(device_context(), desc, NULL, &plan));
+        assert_null(plan);
+    }
+}
+
+void operator_refuses_calls(const struct operator *op, clattn_plan *plan, const void *good, const void *unwritable)
+{
+    assert_status(CLATTN_ERROR_BUFFER_ACCESS, op->enqueue(plan, NULL, unwritable, 0, NULL, NULL));
+    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, op->enqueue(plan, NULL, NULL, 0, NULL, NULL));
+    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, op->enqueue(NULL, NULL, good, 0, NULL, NULL));
+}
+
+void operator_runs_prewarmed(const struct operator *op, const void *desc, const void *args)
+{
+    clattn_program_statistics before = {.size = sizeof before}, after = {.size = sizeof after};
+
+    assert_status(CLATTN_SUCCESS, op->prewarm(device_context(), desc));
+    assert_status(CLATTN_SUCCESS, clattn_context_program_statistics(device_context(), &before));
+    assert_status(CLATTN_SUCCESS, op->run(device_context(), NULL, desc, args, 0, NULL, NULL));
+    assert_status(CLATTN_SUCCESS, clattn_context_program_statistics(device_context(), &after));
+    assert_true(before.built == after.built && before.loaded == after.loaded);
+}

@@ -1,0 +1,58 @@
+/* The functions of an operator as one type, and what holds of every operator's refusals and of its plan cache. */
+#ifndef TESTS_OPERATOR_H
+#define TESTS_OPERATOR_H
+
+#include <clattn/clattn.h>
+
+struct operator
+{
+    clattn_status (*supports)(clattn_context *, const void *, const char **);
+    clattn_status (*plan_create)(clattn_context *, const void *, const clattn_plan_options *, clattn_plan **);
+    clattn_status (*enqueue)(clattn_plan *, cl_command_queue, const void *, cl_uint, const cl_event *, cl_event *);
+    clattn_status (*prewarm)(clattn_context *, const void *);
+    clattn_status (*run)(clattn_context *, cl_command_queue, const void *, const void *, cl_uint, const cl_event *,
+                         cl_event *);
+};
+
+/* Defines NAME_operator for clattn_NAME_…, without a semicolon behind it. */
+#define OPERATOR(name)                                                                                                   \
+    static clattn_status name##_supports(clattn_context *c, const void *d, const char **r)                               \
+    {                                                                                                                    \
+        return clattn_##name##_supports(c, d, r);                                                                        \
+    }                                                                                                                    \
+    static clattn_status name##_plan_create(clattn_context *c, const void *d, const clattn_plan_options *o,              \
+                                            clattn_plan **p)                                                             \
+    {                                                                                                                    \
+        return clattn_##name##_plan_create(c, d, o, p);                                                                  \
+    }                                                                                                                    \
+    static clattn_status name##_enqueue(clattn_plan *p, cl_command_queue q, const void *a, cl_uint n, const cl_event *w, \
+                                        cl_event *e)                                                                     \
+    {                                                                                                                    \
+        return clattn_##name##_enqueue(p, q, a, n, w, e);                                                                \
+    }                                                                                                                    \
+    static clattn_status name##_prewarm(clattn_context *c, const void *d)                                                \
+    {                                                                                                                    \
+        return clattn_##name##_prewarm(c, d);                                                                            \
+    }                                                                                                                    \
+    static clattn_status name##_run(clattn_context *c, cl_command_queue q, const void *d, const void *a, cl_uint n,      \
+                                    const cl_event *w, cl_event *e)                                                      \
+    {                                                                                                                    \
+        return clattn_##name##_run(c, q, d, a, n, w, e);                                                                 \
+    }                                                                                                                    \
+    static const struct operator name##_operator = {name##_supports, name##_plan_create, name##_enqueue, name##_prewarm, \
+                                                    name##_run};
+
+/* ---- on the device under test, for the programs that run a suite of the harness ---- */
+
+/* Asserts that supports answers `expected`, with a reason exactly where that is not SUCCESS, and that plan_create then
+ * answers the same and makes no plan. */
+void operator_answers(const struct operator *op, const void *desc, clattn_status expected);
+
+/* Asserts what enqueue refuses whatever the operator: `unwritable`, arguments whose output is a buffer that kernels may
+ * only read, no arguments, and no plan. */
+void operator_refuses_calls(const struct operator *op, clattn_plan *plan, const void *good, const void *unwritable);
+
+/* Asserts that prewarm makes the plan that run then finds: run succeeds and neither builds nor loads a program. */
+void operator_runs_prewarmed(const struct operator *op, const void *desc, const void *args);
+
+#endif
