@@ -12,10 +12,12 @@
 #define ROWS 3
 #define COLUMNS 67
 
+enum { X, Y, ARRAYS };
+
 struct activation_check {
     struct activation_problem small, original;
     clattn_activation_args args;
-    struct check_array x, y;
+    struct check_array arrays[ARRAYS];
 };
 
 /* Numbers of every binary magnitude from 2^-4 to 2^7, of which each of the four types holds a part exactly.
@@ -39,7 +41,6 @@ static clattn_status make(struct activation_check *check, clattn_context *contex
     clattn_activation_desc desc = *full;
     const size_t extent[2] = {ROWS, COLUMNS};
     const char *reason;
-    uint32_t random = 0x9e3779b9;
     desc.explicit_alpha = 1;
     desc.alpha = copysignf(1.25f, full->alpha); /* the plan's may leave nothing to see */
     desc.x = clattn_layout_contiguous((clattn_dtype)full->x.dtype, 2, extent);
@@ -49,12 +50,13 @@ static clattn_status make(struct activation_check *check, clattn_context *contex
         desc.x.stride[1] *= 2;
     }
     TRY(activation_problem_read(&desc, &check->small, &reason));
-    TRY(check_array_room(context, &desc.x, &check->x));
-    TRY(check_array_room(context, &desc.y, &check->y));
-    check_array_fill(&check->x, desc.x.dtype, false, &random);
-    spread(&check->x, desc.x.dtype);
-    TRY(check_array_upload(context, &check->x, &check->args.x));
-    TRY(check_array_upload(context, &check->y, &check->args.y));
+    const struct check_place places[ARRAYS] = {
+        [X] = {&desc.x, &check->args.x, CHECK_NUMBERS},
+        [Y] = {&desc.y, &check->args.y, CHECK_ZEROS},
+    };
+    TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
+    spread(&check->arrays[X], desc.x.dtype);
+    TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
 fail:
     return status;
 }
@@ -67,21 +69,21 @@ static clattn_status judge(const struct activation_check *check, struct report *
         [CLATTN_ACTIVATION_GELU_TANH] = REF_GELU_TANH,
         [CLATTN_ACTIVATION_SWISH] = REF_SWISH,
     };
+    clattn_status status = CLATTN_SUCCESS;
     const clattn_activation_desc *desc = &check->small.desc;
     for (int64_t row = 0; row < ROWS; row++)
         for (int64_t c = 0; c < COLUMNS; c++) {
-            double x = reference_element(check->x.host, desc->x.dtype,
+            double x = reference_element(check->arrays[X].host, desc->x.dtype,
                                          row * desc->x.stride[0] + c * desc->x.stride[1]);
-            double value = reference_element(check->y.host, desc->y.dtype, row * COLUMNS + c);
+            double value = reference_element(check->arrays[Y].host, desc->y.dtype, row * COLUMNS + c);
             double exact = ref_activate(functions[desc->function], (double)desc->alpha, x);
             if (fabs(exact) >= 32768 && desc->y.dtype == CLATTN_F16)
                 continue; /* may be rounded to Inf */
-            if (!check_agrees(
-                    value, exact,
-                    check_slack(exact, exact, fabs(exact), FLT_EPSILON, storage_epsilon(desc->y.dtype))))
-                return check_disagrees(report, kernel, "y", (const int64_t[4]){0, 0, row, c}, value, exact);
+            TRY(check_element(report, kernel, "y", (const int64_t[4]){0, 0, row, c}, value, exact,
+                              check_slack(exact, exact, fabs(exact), FLT_EPSILON, storage_epsilon(desc->y.dtype))));
         }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 clattn_status activation_self_check(clattn_plan *base)
@@ -93,20 +95,14 @@ clattn_status activation_self_check(clattn_plan *base)
     base->unchecked = check.original.empty;
     if (base->unchecked)
         return CLATTN_SUCCESS;
-    report_hold();
-    mtx_lock(&context->warm_lock);
-    TRY(context_warm_objects(context));
+    TRY(check_begin(context));
     TRY(make(&check, context));
     plan->problem = check.small;
     status = clattn_activation_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
     plan->problem = check.original;
     TRY(status);
-    TRY(check_array_read(context, &check.y));
+    TRY(check_array_read(context, &check.arrays[Y]));
     status = judge(&check, &context->device.report, base->kernels[0].name);
 fail:
-    mtx_unlock(&context->warm_lock);
-    report_deliver();
-    check_array_clear(context, &check.x);
-    check_array_clear(context, &check.y);
-    return status;
+    return check_end(context, check.arrays, ARRAYS, status);
 }

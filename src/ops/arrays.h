@@ -2,6 +2,7 @@
 #ifndef CLATTN_OPS_ARRAYS_H
 #define CLATTN_OPS_ARRAYS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,6 +29,13 @@ static inline bool dtype_is_storage(int32_t dtype)
 static inline double storage_epsilon(int32_t dtype)
 {
     return dtype == CLATTN_F16 ? 0x1p-10 : dtype == CLATTN_BF16 ? 0x1p-7 : 0x1p-23;
+}
+
+/* What storing `value` in that type may round off: half a unit in its last place, and none of float32. */
+static inline double storage_rounding(int32_t dtype, double value)
+{
+    return dtype == CLATTN_F32 ? 0
+                               : storage_epsilon(dtype) / 2 * fabs(value) + (dtype == CLATTN_F16 ? 0x1p-25 : 0);
 }
 
 /* A storage type as the kernels' macros name it. */

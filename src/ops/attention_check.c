@@ -145,14 +145,6 @@ static void fill_scales(struct check_array *array, int32_t dtype, uint32_t *rand
     }
 }
 
-static void put_integer(void *data, int32_t dtype, int64_t at, int64_t value)
-{
-    if (dtype == CLATTN_I32)
-        ((int32_t *)data)[at] = (int32_t)value;
-    else
-        ((int64_t *)data)[at] = value;
-}
-
 /* Lengths a little below the largest, starts that leave gaps, pages in another order. */
 static void fill_integers(const struct attention_check *check, enum attention_array array, void *data)
 {
@@ -164,15 +156,15 @@ static void fill_integers(const struct attention_check *check, enum attention_ar
         if (small->packed_keys)
             keys /= BATCH;
         switch (array) {
-        case ATTENTION_QUERY_LENGTHS: put_integer(data, layout->dtype, at, queries - item); break;
-        case ATTENTION_KEY_LENGTHS: put_integer(data, layout->dtype, at, keys - 2 * item); break;
-        case ATTENTION_POSITIONS: put_integer(data, layout->dtype, at, 2 - item); break;
-        case ATTENTION_QUERY_STARTS: put_integer(data, layout->dtype, at, item * queries - (item > 1)); break;
-        case ATTENTION_KEY_STARTS: put_integer(data, layout->dtype, at, item * keys - (item > 1)); break;
+        case ATTENTION_QUERY_LENGTHS: check_put_integer(data, layout->dtype, at, queries - item); break;
+        case ATTENTION_KEY_LENGTHS: check_put_integer(data, layout->dtype, at, keys - 2 * item); break;
+        case ATTENTION_POSITIONS: check_put_integer(data, layout->dtype, at, 2 - item); break;
+        case ATTENTION_QUERY_STARTS: check_put_integer(data, layout->dtype, at, item * queries - (item > 1)); break;
+        case ATTENTION_KEY_STARTS: check_put_integer(data, layout->dtype, at, item * keys - (item > 1)); break;
         default:
             for (size_t block = 0; block < layout->extent[1]; block++)
-                put_integer(data, layout->dtype, at + (int64_t)block * layout->stride[1],
-                            (int64_t)(small->desc.key.extent[0] - 1 - (b * layout->extent[1] + block)));
+                check_put_integer(data, layout->dtype, at + (int64_t)block * layout->stride[1],
+                                  (int64_t)(small->desc.key.extent[0] - 1 - (b * layout->extent[1] + block)));
         }
     }
 }
@@ -207,7 +199,7 @@ fail:
 static clattn_status make_arrays(struct attention_check *check, clattn_context *context)
 {
     clattn_status status;
-    uint32_t random = 0x9e3779b9;
+    uint32_t random = CHECK_SEED;
     const clattn_attention_desc *desc = &check->small.desc;
     clattn_attention_args *args = &check->args;
     for (size_t i = 0; i < ATTENTION_ARRAYS; i++)
@@ -244,20 +236,10 @@ static clattn_status run(struct attention_check *check, struct attention_plan *p
     plan->base.workspace = workspace;
     TRY(status);
     TRY(check_array_read(context, &check->array[CHECK_OUTPUT]));
-    for (size_t i = ATTENTION_SIDE_ARRAYS; i < ATTENTION_ARRAYS; i++)
-        if (check->small.has[i])
-            TRY(check_array_read(context, &check->array[i]));
-    if (bytes)
-        TRY(check_array_read(context, &check->array[CHECK_WORKSPACE]));
+    TRY(check_arrays_read(context, &check->array[ATTENTION_SIDE_ARRAYS], ATTENTION_ARRAYS - ATTENTION_SIDE_ARRAYS));
+    TRY(check_arrays_read(context, &check->array[CHECK_WORKSPACE], 1));
 fail:
     return status;
-}
-
-static void clear(struct attention_check *check, clattn_context *context)
-{
-    for (size_t i = 0; i < CHECK_ARRAYS; i++)
-        check_array_clear(context, &check->array[i]);
-    free(check);
 }
 
 static bool has_huge_pages(const struct attention_problem *problem)
@@ -290,9 +272,7 @@ clattn_status attention_self_check(clattn_plan *base)
     check->args.position = 1;
     check->args.dropout_seed = 7;
     small_description(problem, &desc);
-    report_hold();
-    mtx_lock(&context->warm_lock);
-    TRY(context_warm_objects(context));
+    TRY(check_begin(context));
     status = attention_problem_read(&desc, &check->small, &reason);
     if (status != CLATTN_SUCCESS) {
         status = report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "self-check: %s", reason);
@@ -310,9 +290,8 @@ clattn_status attention_self_check(clattn_plan *base)
     TRY(run(check, plan));
     status = attention_check_judge(check, plan);
 fail:
-    mtx_unlock(&context->warm_lock);
-    report_deliver();
-    clear(check, context);
+    status = check_end(context, check->array, CHECK_ARRAYS, status);
+    free(check);
     free(original);
     return status;
 }

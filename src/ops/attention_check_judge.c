@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "base/size.h"
+#include "base/try.h"
+#include "ops/arrays.h"
 #include "ops/attention_check.h"
 #include "ref/attention_reference.h"
 #include "ref/ref.h"
@@ -41,12 +43,7 @@ static reference_data data_of(const struct attention_check *check)
 
 static double unit_of(int32_t dtype)
 {
-    switch (dtype) {
-    case CLATTN_F64: return DBL_EPSILON;
-    case CLATTN_F16: return 0x1p-10;
-    case CLATTN_BF16: return 0x1p-7;
-    default: return FLT_EPSILON;
-    }
+    return dtype == CLATTN_F64 ? DBL_EPSILON : storage_epsilon(dtype);
 }
 
 static double read_at(const struct attention_check *check, size_t slot, const clattn_layout *layout, int64_t b,
@@ -80,6 +77,7 @@ static double lent_lse(const struct attention_check *check, const struct attenti
 static clattn_status judge_merge(const struct attention_check *check, const struct attention_plan *plan, double *room,
                                  int64_t b, int64_t h, int64_t i)
 {
+    clattn_status status = CLATTN_SUCCESS;
     const struct attention_problem *small = &check->small;
     const clattn_attention_desc *desc = &small->desc;
     struct report *report = &plan->base.context->device.report;
@@ -101,22 +99,23 @@ static clattn_status judge_merge(const struct attention_check *check, const stru
     ref_merge_row(&reference, exact, magnitude, &lse);
     for (int64_t e = 0; e < reference.columns; e++) {
         value = read_at(check, CHECK_OUTPUT, &desc->output, b, h, i, e);
-        if (!check_agrees(value, exact[e],
-                          check_slack(exact[e], exact[e], magnitude[e], FLT_EPSILON, unit_of(desc->output.dtype))))
-            return check_disagrees(report, kernel, "output", (const int64_t[4]){b, h, i, e}, value, exact[e]);
+        TRY(check_element(report, kernel, "output", (const int64_t[4]){b, h, i, e}, value, exact[e],
+                          check_slack(exact[e], exact[e], magnitude[e], FLT_EPSILON, unit_of(desc->output.dtype))));
     }
     if (!small->has[ATTENTION_LSE] && !plan->lends_lse)
         return CLATTN_SUCCESS;
     value = plan->lends_lse ? lent_lse(check, plan, b, h, i) : read_at(check, ATTENTION_LSE, &desc->lse, b, h, i, 0);
-    if (!check_agrees(value, lse, check_slack(lse, lse, 1 + fabs(lse), FLT_EPSILON, FLT_EPSILON)))
-        return check_disagrees(report, kernel, "lse", (const int64_t[4]){b, h, i, 0}, value, lse);
-    return CLATTN_SUCCESS;
+    status = check_element(report, kernel, "lse", (const int64_t[4]){b, h, i, 0}, value, lse,
+                           check_slack(lse, lse, 1 + fabs(lse), FLT_EPSILON, FLT_EPSILON));
+fail:
+    return status;
 }
 
 /* Output, lse and entropy of a row, whose exact and naive values are there. */
 static clattn_status judge_row(const struct attention_check *check, const struct rows *rows,
                                const struct attention_plan *plan, int64_t b, int64_t h, int64_t i)
 {
+    clattn_status status = CLATTN_SUCCESS;
     struct report *report = &plan->base.context->device.report;
     const char *kernel = plan->base.kernels[0].name;
     const clattn_attention_desc *desc = &check->small.desc;
@@ -130,8 +129,7 @@ static clattn_status judge_row(const struct attention_check *check, const struct
         double value = read_at(check, CHECK_OUTPUT, &desc->output, at_b, h, at_i, e), exact = rows->exact.output[e];
         double slack = check_slack(exact, rows->plain.output[e], rows->exact.magnitude[e] + fabs(exact), state_unit,
                                 unit_of(desc->output.dtype));
-        if (!check_agrees(value, exact, slack))
-            return check_disagrees(report, kernel, "output", (const int64_t[4]){b, h, i, e}, value, exact);
+        TRY(check_element(report, kernel, "output", (const int64_t[4]){b, h, i, e}, value, exact, slack));
     }
     const struct {
         enum attention_array array;
@@ -146,17 +144,18 @@ static clattn_status judge_row(const struct attention_check *check, const struct
             lent ? lent_lse(check, plan, b, h, i)
                  : read_at(check, results[n].array, attention_layout(desc, results[n].array), at_b, h, at_i, 0);
         double magnitude = 1 + fabs(results[n].exact) + fabs(rows->exact.lse);
-        if (!check_agrees(value, results[n].exact,
-                    check_slack(results[n].exact, results[n].plain, magnitude, FLT_EPSILON, FLT_EPSILON)))
-            return check_disagrees(report, kernel, attention_array_name[results[n].array], (const int64_t[4]){b, h, i, 0},
-                                   value, results[n].exact);
+        TRY(check_element(report, kernel, attention_array_name[results[n].array], (const int64_t[4]){b, h, i, 0}, value,
+                          results[n].exact,
+                          check_slack(results[n].exact, results[n].plain, magnitude, FLT_EPSILON, FLT_EPSILON)));
     }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 static clattn_status judge_scores(const struct attention_check *check, const struct rows *rows, struct report *report,
                                   const char *kernel, int64_t b, int64_t h, int64_t i)
 {
+    clattn_status status = CLATTN_SUCCESS;
     const clattn_attention_desc *desc = &check->small.desc;
     const reference_item item = reference_item_of(&rows->reference, b);
     for (int64_t j = 0; check->small.has[ATTENTION_SCORES] && j < (int64_t)check->args.key_length; j++) {
@@ -172,10 +171,11 @@ static clattn_status judge_scores(const struct attention_check *check, const str
             plain = rows->plain.probabilities[j];
             magnitude += fabs(rows->exact.lse);
         }
-        if (!check_agrees(value, exact, check_slack(exact, plain, magnitude, FLT_EPSILON, unit_of(desc->scores.dtype))))
-            return check_disagrees(report, kernel, "scores", (const int64_t[4]){b, h, i, j}, value, exact);
+        TRY(check_element(report, kernel, "scores", (const int64_t[4]){b, h, i, j}, value, exact,
+                          check_slack(exact, plain, magnitude, FLT_EPSILON, unit_of(desc->scores.dtype))));
     }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 clattn_status attention_check_judge(const struct attention_check *check, struct attention_plan *plan)

@@ -29,15 +29,14 @@ static const struct format {
 
 static const float matrix[3][4] = {{0.75f, -0.5f, 0.25f, 0.125f}, {-0.375f, 1.25f, 0.5f, 0}, {0.5f, 0.25f, 1.5f, -0.25f}};
 
-enum { ARRAY, NORM, ARRAYS };
+enum { ARRAY, NORM, IMAGE, ARRAYS }; /* of the image the host's bytes; the buffer is the image */
 
 struct image_check {
     struct image_problem small, original;
     clattn_image_args args;
     struct check_array arrays[ARRAYS];
     const struct format *format;
-    struct check_array image; /* its host's bytes; the buffer is the image */
-    void *before;             /* what the image held */
+    void *before; /* what the image held */
 };
 
 /* Every -D of the kernel is the same: the array's type, and what kind of norm there is. */
@@ -71,17 +70,15 @@ static clattn_status make(struct image_check *check, clattn_context *context)
 {
     clattn_status status;
     const clattn_image_desc *desc = &check->small.desc;
-    uint32_t random = 0x9e3779b9;
+    const struct check_place places[IMAGE] = {
+        [ARRAY] = {&desc->array, &check->args.array, CHECK_NUMBERS},
+        [NORM] = {&desc->norm, &check->args.norm, CHECK_ZEROS},
+    };
     TRY(describe(check));
-    TRY(check_array_room(context, &desc->array, &check->arrays[ARRAY]));
-    check_array_fill(&check->arrays[ARRAY], desc->array.dtype, false, &random);
+    TRY(check_arrays_make(context, places, IMAGE, check->arrays));
     put_odd(&check->arrays[ARRAY], desc->array.dtype, 3, true);
     put_odd(&check->arrays[ARRAY], desc->array.dtype, 9, false);
-    TRY(check_array_upload(context, &check->arrays[ARRAY], &check->args.array));
-    if (desc->norm.rank) {
-        TRY(check_array_room(context, &desc->norm, &check->arrays[NORM]));
-        TRY(check_array_upload(context, &check->arrays[NORM], &check->args.norm));
-    }
+    TRY(check_arrays_upload(context, places, IMAGE, check->arrays));
     check->args.origin_x = check->args.origin_y = desc->operation == CLATTN_IMAGE_PACK ? -MARGIN : MARGIN;
     check->args.norm_factor = FACTOR;
     memcpy(check->args.matrix, matrix, sizeof matrix);
@@ -97,7 +94,7 @@ static clattn_status make_image(struct image_check *check, clattn_context *conte
     const clattn_layout layout = clattn_layout_contiguous((clattn_dtype)check->format->dtype, 3, extent);
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
-    struct check_array *image = &check->image;
+    struct check_array *image = &check->arrays[IMAGE];
     uint32_t random = 0x2545f491;
     cl_int code;
     check_array_clear(context, image);
@@ -135,28 +132,24 @@ static int clamped(int value, int size)
     return value < 0 ? 0 : value >= size ? size - 1 : value;
 }
 
-/* Half a unit in the last place of what is not float32. */
-static double rounding(int32_t dtype, double value)
-{
-    return dtype == CLATTN_F32 ? 0 : storage_epsilon(dtype) / 2 * fabs(value) + (dtype == CLATTN_F16 ? 0x1p-25 : 0);
-}
-
 static clattn_status judge_norm(const struct image_check *check, struct report *report, const char *kernel, int64_t pixel,
                                 const double *sums)
 {
+    clattn_status status = CLATTN_SUCCESS;
     const clattn_layout *norm = &check->small.desc.norm;
     int64_t count = norm->rank == 3 ? (int64_t)check->small.channels : norm->rank ? 1 : 0;
     for (int64_t c = 0; c < count; c++) {
         double exact = FACTOR * sums[c], value = ((const float *)check->arrays[NORM].host)[pixel * count + c];
         double slack = exact * FLT_EPSILON * (double)check->small.desc.array.extent[2];
-        if (!check_agrees(value, exact, slack))
-            return check_disagrees(report, kernel, "norm", (const int64_t[4]){0, 0, pixel, c}, value, exact);
+        TRY(check_element(report, kernel, "norm", (const int64_t[4]){0, 0, pixel, c}, value, exact, slack));
     }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 static clattn_status judge_packed(const struct image_check *check, struct report *report, const char *kernel, int64_t pixel)
 {
+    clattn_status status;
     const clattn_layout *array = &check->small.desc.array;
     int patch = check->small.desc.patch, x = (int)(pixel % (int64_t)array->extent[1]) - MARGIN - patch / 2,
         y = (int)(pixel / (int64_t)array->extent[1]) - MARGIN - patch / 2;
@@ -170,16 +163,19 @@ static clattn_status judge_packed(const struct image_check *check, struct report
         ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
         double value = reference_element(check->arrays[ARRAY].host, array->dtype, pixel * count + e);
         double slack = FLT_EPSILON * ((levels != 0 ? 1.5 : 0) * (fabs(rgba[c]) + magnitude[c]) + 4 * magnitude[c]);
-        if (!check_agrees(value, colour[c], slack + rounding(array->dtype, fabs(colour[c]) + slack)))
-            return check_disagrees(report, kernel, "array", (const int64_t[4]){0, 0, pixel, e}, value, colour[c]);
+        slack += storage_rounding(array->dtype, fabs(colour[c]) + slack);
+        TRY(check_element(report, kernel, "array", (const int64_t[4]){0, 0, pixel, e}, value, colour[c], slack));
         sums[check->small.desc.norm.rank == 3 ? c : 0] += value * value;
     }
-    return judge_norm(check, report, kernel, pixel, sums);
+    status = judge_norm(check, report, kernel, pixel, sums);
+fail:
+    return status;
 }
 
 /* Pixels that the region has not keep their bits. */
 static clattn_status judge_unpacked(const struct image_check *check, struct report *report, const char *kernel, int x, int y)
 {
+    clattn_status status = CLATTN_SUCCESS;
     const clattn_layout *array = &check->small.desc.array;
     const int64_t channels = (int64_t)check->small.channels;
     bool inside = x >= MARGIN && x < WIDTH - MARGIN && y >= MARGIN && y < HEIGHT - MARGIN;
@@ -189,19 +185,20 @@ static clattn_status judge_unpacked(const struct image_check *check, struct repo
                                     ((y - MARGIN) * (int64_t)array->extent[1] + x - MARGIN) * channels + c);
     ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
     for (int c = 0; c < 4; c++) {
-        double value = stored(check, check->image.host, x, y, c), exact = stored(check, check->before, x, y, c), slack = 0;
+        double value = stored(check, check->arrays[IMAGE].host, x, y, c);
+        double exact = stored(check, check->before, x, y, c), slack = 0;
         if (inside && levels != 0) {
             exact = isnan(colour[c]) ? 0 : levels * fmin(fmax(colour[c], 0), 1);
             slack = 0.5 + levels * FLT_EPSILON * (1 + 4 * (isnan(magnitude[c]) ? 0 : magnitude[c]));
         } else if (inside) {
             exact = colour[c];
             slack = 4 * FLT_EPSILON * magnitude[c];
-            slack += rounding(check->format->dtype, fabs(exact) + slack);
+            slack += storage_rounding(check->format->dtype, fabs(exact) + slack);
         }
-        if (!check_agrees(value, exact, slack))
-            return check_disagrees(report, kernel, "image", (const int64_t[4]){0, y, x, c}, value, exact);
+        TRY(check_element(report, kernel, "image", (const int64_t[4]){0, y, x, c}, value, exact, slack));
     }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 static clattn_status judge(struct image_check *check, clattn_context *context, const char *kernel)
@@ -209,17 +206,15 @@ static clattn_status judge(struct image_check *check, clattn_context *context, c
     clattn_status status = CLATTN_SUCCESS;
     struct report *report = &context->device.report;
     if (check->small.desc.operation == CLATTN_IMAGE_PACK) {
-        for (int i = 0; i < ARRAYS; i++)
-            if (check->arrays[i].host)
-                TRY(check_array_read(context, &check->arrays[i]));
+        TRY(check_arrays_read(context, check->arrays, IMAGE));
         for (int64_t pixel = 0; pixel < (int64_t)(check->small.width * check->small.height); pixel++)
             TRY(judge_packed(check, report, kernel, pixel));
         return CLATTN_SUCCESS;
     }
+    const struct check_array *image = &check->arrays[IMAGE];
     TRY_CL(report, "clEnqueueReadImage",
-           context->device.cl.clEnqueueReadImage(context->warm_queue, check->image.buffer, CL_TRUE, (const size_t[3]){0},
-                                                 (const size_t[3]){WIDTH, HEIGHT, 1}, 0, 0, check->image.host, 0, NULL,
-                                                 NULL));
+           context->device.cl.clEnqueueReadImage(context->warm_queue, image->buffer, CL_TRUE, (const size_t[3]){0},
+                                                 (const size_t[3]){WIDTH, HEIGHT, 1}, 0, 0, image->host, 0, NULL, NULL));
     for (int i = 0; i < WIDTH * HEIGHT; i++)
         TRY(judge_unpacked(check, report, kernel, i % WIDTH, i / WIDTH));
 fail:
@@ -232,16 +227,15 @@ clattn_status image_self_check(clattn_plan *base)
     struct image_plan *plan = (struct image_plan *)base;
     clattn_context *context = base->context;
     struct image_check check = {.original = plan->problem, .args = CLATTN_IMAGE_ARGS_INIT};
-    report_hold();
-    mtx_lock(&context->warm_lock);
+    TRY(check_begin(context));
     check.before = malloc(WIDTH * HEIGHT * 4 * sizeof(float));
-    TRY(check.before ? context_warm_objects(context)
-                     : report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check"));
+    if (!check.before)
+        TRY(report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check"));
     TRY(make(&check, context));
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         check.format = &formats[i];
         TRY(make_image(&check, context));
-        if (!check.image.buffer)
+        if (!check.arrays[IMAGE].buffer)
             continue;
         plan->problem = check.small;
         status = clattn_image_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
@@ -250,11 +244,6 @@ clattn_status image_self_check(clattn_plan *base)
         TRY(judge(&check, context, base->kernels[0].name));
     }
 fail:
-    mtx_unlock(&context->warm_lock);
-    report_deliver();
-    for (int i = 0; i < ARRAYS; i++)
-        check_array_clear(context, &check.arrays[i]);
-    check_array_clear(context, &check.image);
     free(check.before);
-    return status;
+    return check_end(context, check.arrays, ARRAYS, status);
 }

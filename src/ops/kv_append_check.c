@@ -74,17 +74,13 @@ static clattn_status describe(struct kv_append_check *check)
 static void fill_integers(struct check_array *array, int32_t dtype, const int64_t *values)
 {
     for (size_t i = 0; i < array->elements; i++)
-        if (dtype == CLATTN_I64)
-            ((int64_t *)array->host)[i] = values[i];
-        else
-            ((int32_t *)array->host)[i] = (int32_t)values[i];
+        check_put_integer(array->host, dtype, (int64_t)i, values[i]);
 }
 
-/* float32 with all of its digits, so that storing it narrower rounds; row 1 of the first item ends in a NaN or,
+/* Gives float32 all of its digits, so that storing it narrower rounds; row 1 of the first item ends in a NaN or,
  * of values, in an infinity; row 2 is 0. */
-static void fill_rows(struct check_array *array, int32_t dtype, size_t size, bool nan, uint32_t *random)
+static void finish_rows(struct check_array *array, int32_t dtype, size_t size, bool nan, uint32_t *random)
 {
-    check_array_fill(array, dtype, false, random);
     float *wide = array->host;
     uint16_t *narrow = array->host;
     for (size_t i = 0; i < array->elements && dtype == CLATTN_F32; i++)
@@ -102,44 +98,35 @@ static clattn_status make(struct kv_append_check *check, clattn_context *context
     const clattn_kv_append_desc *desc = &check->small.desc;
     clattn_kv_append_args *args = &check->args;
     struct report *report = &context->device.report;
-    uint32_t random = 0x9e3779b9;
+    uint32_t random = 0x2545f491;
     if (describe(check) != CLATTN_SUCCESS)
         return report_error(report, CLATTN_ERROR_INTERNAL, "a self-check cannot be described");
-    const struct {
-        const clattn_layout *layout;
-        clattn_binding *binding;
-    } arrays[ARRAYS] = {
-        [KEY] = {&desc->key, &args->key},
-        [VALUE] = {&desc->value, &args->value},
-        [KEY_CACHE] = {&desc->key_cache, &args->key_cache},
-        [VALUE_CACHE] = {&desc->value_cache, &args->value_cache},
-        [KEY_SCALE] = {&desc->key_scale, &args->key_scale},
-        [VALUE_SCALE] = {&desc->value_scale, &args->value_scale},
-        [TABLE] = {&desc->block_table, &args->block_table},
-        [PAST] = {&desc->past_lengths, &args->past_lengths},
-        [NEW] = {&desc->new_lengths, &args->new_lengths},
+    const struct check_place places[ARRAYS] = {
+        [KEY] = {&desc->key, &args->key, CHECK_NUMBERS},
+        [VALUE] = {&desc->value, &args->value, CHECK_NUMBERS},
+        [KEY_CACHE] = {&desc->key_cache, &args->key_cache, CHECK_NUMBERS},
+        [VALUE_CACHE] = {&desc->value_cache, &args->value_cache, CHECK_NUMBERS},
+        [KEY_SCALE] = {&desc->key_scale, &args->key_scale, CHECK_NUMBERS},
+        [VALUE_SCALE] = {&desc->value_scale, &args->value_scale, CHECK_NUMBERS},
+        [TABLE] = {&desc->block_table, &args->block_table, CHECK_ZEROS},
+        [PAST] = {&desc->past_lengths, &args->past_lengths, CHECK_ZEROS},
+        [NEW] = {&desc->new_lengths, &args->new_lengths, CHECK_ZEROS},
     };
-    const int64_t *integers[ARRAYS] = {[TABLE] = table[0], [PAST] = past, [NEW] = new};
-    for (int i = 0; i < ARRAYS; i++) {
-        struct check_array *array = &check->arrays[i];
-        int32_t dtype = arrays[i].layout->dtype;
-        if (!arrays[i].layout->rank)
+    TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
+    finish_rows(&check->arrays[KEY], desc->key.dtype, check->small.size[KV_KEY], true, &random);
+    finish_rows(&check->arrays[VALUE], desc->value.dtype, check->small.size[KV_VALUE], false, &random);
+    fill_integers(&check->arrays[TABLE], desc->block_table.dtype, table[0]);
+    fill_integers(&check->arrays[PAST], desc->past_lengths.dtype, past);
+    fill_integers(&check->arrays[NEW], desc->new_lengths.dtype, new);
+    for (int i = KEY_CACHE; i <= VALUE_SCALE; i++) {
+        if (!check->arrays[i].host)
             continue;
-        TRY(check_array_room(context, arrays[i].layout, array));
-        if (i <= VALUE)
-            fill_rows(array, dtype, check->small.size[i], i == KEY, &random);
-        else if (i < TABLE)
-            check_array_fill(array, dtype, false, &random);
-        else
-            fill_integers(array, dtype, integers[i]);
-        if (i >= KEY_CACHE && i <= VALUE_SCALE) {
-            check->before[i] = malloc(array->bytes);
-            if (!check->before[i])
-                return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
-            memcpy(check->before[i], array->host, array->bytes);
-        }
-        TRY(check_array_upload(context, array, arrays[i].binding));
+        check->before[i] = malloc(check->arrays[i].bytes);
+        if (!check->before[i])
+            return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
+        memcpy(check->before[i], check->arrays[i].host, check->arrays[i].bytes);
     }
+    TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
     args->past_length = 2;
     args->position = desc->rotate ? FAR : 0;
 fail:
@@ -190,7 +177,7 @@ static void exact_row(struct kv_append_check *check, int which, int64_t batch, i
 /* Half a unit of the type, and what a rotation loses. */
 static double slack_of(int32_t dtype, double exact, double magnitude)
 {
-    double half = dtype == CLATTN_F32 ? 0 : storage_epsilon(dtype) / 2 * fabs(exact) + (dtype == CLATTN_F16 ? 0x1p-25 : 0);
+    double half = storage_rounding(dtype, exact);
     return magnitude == 0 ? half : half + check_slack(exact, exact, magnitude, FLT_EPSILON, storage_epsilon(dtype));
 }
 
@@ -198,6 +185,7 @@ static double slack_of(int32_t dtype, double exact, double magnitude)
 static clattn_status judge_group(const struct kv_append_check *check, struct report *report, int which, int64_t row,
                                  int64_t group, const int64_t index[3])
 {
+    clattn_status status = CLATTN_SUCCESS;
     const clattn_kv_append_desc *desc = &check->small.desc;
     const clattn_layout *scale = which == KV_KEY ? &desc->key_scale : &desc->value_scale;
     const clattn_layout *cache = which == KV_KEY ? &desc->key_cache : &desc->value_cache;
@@ -209,18 +197,18 @@ static clattn_status judge_group(const struct kv_append_check *check, struct rep
                                       row * (int64_t)scale->extent[3] + group);
     for (int64_t c = 0; c < unit; c++)
         most = fmax(most, magnitude[c]);
-    if (!check_agrees(stored, right, FLT_EPSILON * (2 * right + 256 * most / levels) + unit_of_type / 2 * right))
-        return check_disagrees(report, "kv_append", which == KV_KEY ? "key_scale" : "value_scale",
-                               (const int64_t[4]){index[0], index[1], index[2], group}, stored, right);
+    TRY(check_element(report, "kv_append", which == KV_KEY ? "key_scale" : "value_scale",
+                      (const int64_t[4]){index[0], index[1], index[2], group}, stored, right,
+                      FLT_EPSILON * (2 * right + 256 * most / levels) + unit_of_type / 2 * right));
     for (int64_t c = 0; c < unit && !isnan(right); c++) {
         double value = reference_element(check->arrays[KEY_CACHE + which].host, cache->dtype, row * size + group * unit + c);
         double level = stored == 0 ? 0 : fmin(fmax(exact[c] / stored, -levels), levels);
         double slack = stored == 0 ? 0 : 0.5 + FLT_EPSILON * (4 * levels + 256 * magnitude[c] / stored);
-        if (!check_agrees(value, level, slack))
-            return check_disagrees(report, "kv_append", which == KV_KEY ? "key_cache" : "value_cache",
-                                   (const int64_t[4]){index[0], index[1], index[2], group * unit + c}, value, level);
+        TRY(check_element(report, "kv_append", which == KV_KEY ? "key_cache" : "value_cache",
+                          (const int64_t[4]){index[0], index[1], index[2], group * unit + c}, value, level, slack));
     }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 static clattn_status judge_written(const struct kv_append_check *check, struct report *report, int which, int64_t row,
@@ -235,9 +223,9 @@ static clattn_status judge_written(const struct kv_append_check *check, struct r
         TRY(judge_group(check, report, which, row, g, index));
     for (int64_t d = 0; d < size && !check->small.has_scale[which]; d++) {
         double value = reference_element(check->arrays[KEY_CACHE + which].host, cache->dtype, row * size + d);
-        if (!check_agrees(value, exact[d], slack_of(cache->dtype, exact[d], magnitude[d])))
-            return check_disagrees(report, "kv_append", which == KV_KEY ? "key_cache" : "value_cache",
-                                   (const int64_t[4]){index[0], index[1], index[2], d}, value, exact[d]);
+        TRY(check_element(report, "kv_append", which == KV_KEY ? "key_cache" : "value_cache",
+                          (const int64_t[4]){index[0], index[1], index[2], d}, value, exact[d],
+                          slack_of(cache->dtype, exact[d], magnitude[d])));
     }
 fail:
     return status;
@@ -247,14 +235,15 @@ fail:
 static clattn_status judge_untouched(const struct kv_append_check *check, struct report *report, int array, int32_t dtype,
                                      int64_t row, int64_t columns, const int64_t index[3])
 {
+    clattn_status status = CLATTN_SUCCESS;
     for (int64_t d = 0; d < columns; d++) {
         double value = reference_element(check->arrays[array].host, dtype, row * columns + d);
         double old = reference_element(check->before[array], dtype, row * columns + d);
-        if (value != old)
-            return check_disagrees(report, "kv_append", "a row that is not appended to",
-                                   (const int64_t[4]){index[0], index[1], index[2], d}, value, old);
+        TRY(check_element(report, "kv_append", "a row that is not appended to",
+                          (const int64_t[4]){index[0], index[1], index[2], d}, value, old, 0));
     }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 static clattn_status judge(struct kv_append_check *check, struct report *report, int which)
@@ -289,33 +278,23 @@ clattn_status kv_append_self_check(clattn_plan *base)
     struct kv_append_check check = {.original = plan->problem, .args = CLATTN_KV_APPEND_ARGS_INIT};
     const size_t size = plan->problem.size[KV_KEY] > plan->problem.size[KV_VALUE] ? plan->problem.size[KV_KEY]
                                                                                   : plan->problem.size[KV_VALUE];
-    report_hold();
-    mtx_lock(&context->warm_lock);
+    TRY(check_begin(context));
     check.room = malloc(2 * size * sizeof *check.room);
     check.row = malloc(size * sizeof *check.row);
     if (!check.room || !check.row)
-        status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
-    else
-        status = context_warm_objects(context);
-    TRY(status);
+        TRY(report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check"));
     TRY(make(&check, context));
     plan->problem = check.small;
     status = clattn_kv_append_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
     plan->problem = check.original;
     TRY(status);
-    for (int i = KEY_CACHE; i <= VALUE_SCALE; i++)
-        if (check.arrays[i].host)
-            TRY(check_array_read(context, &check.arrays[i]));
+    TRY(check_arrays_read(context, &check.arrays[KEY_CACHE], TABLE - KEY_CACHE));
     TRY(judge(&check, report, KV_KEY));
     TRY(judge(&check, report, KV_VALUE));
 fail:
-    mtx_unlock(&context->warm_lock);
-    report_deliver();
-    for (int i = 0; i < ARRAYS; i++) {
-        check_array_clear(context, &check.arrays[i]);
+    for (int i = 0; i < ARRAYS; i++)
         free(check.before[i]);
-    }
     free(check.room);
     free(check.row);
-    return status;
+    return check_end(context, check.arrays, ARRAYS, status);
 }

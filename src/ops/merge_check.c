@@ -59,33 +59,24 @@ static clattn_status make(struct merge_check *check, clattn_context *context)
 {
     clattn_status status;
     const clattn_merge_desc *desc = &check->small.desc;
-    uint32_t random = 0x9e3779b9;
     TRY(describe(check));
-    const struct {
-        const clattn_layout *layout;
-        clattn_binding *binding;
-    } arrays[ARRAYS] = {
-        [PARTIAL] = {&desc->partial, &check->args.partial}, [PARTIAL_LSE] = {&desc->partial_lse, &check->args.partial_lse},
-        [SINKS] = {&desc->sinks, &check->args.sinks},       [OUTPUT] = {&desc->output, &check->args.output},
-        [LSE] = {&desc->lse, &check->args.lse},
+    const struct check_place places[ARRAYS] = {
+        [PARTIAL] = {&desc->partial, &check->args.partial, CHECK_NUMBERS},
+        [PARTIAL_LSE] = {&desc->partial_lse, &check->args.partial_lse, CHECK_NUMBERS},
+        [SINKS] = {&desc->sinks, &check->args.sinks, CHECK_NUMBERS},
+        [OUTPUT] = {&desc->output, &check->args.output, CHECK_ZEROS},
+        [LSE] = {&desc->lse, &check->args.lse, CHECK_ZEROS},
     };
-    for (int i = 0; i < ARRAYS; i++) {
-        if (!arrays[i].layout->rank)
-            continue;
-        TRY(check_array_room(context, arrays[i].layout, &check->arrays[i]));
-        if (i < OUTPUT)
-            check_array_fill(&check->arrays[i], CLATTN_F32, false, &random);
-    }
+    TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
     fill_lse(check);
-    for (int i = 0; i < ARRAYS; i++)
-        if (arrays[i].layout->rank)
-            TRY(check_array_upload(context, &check->arrays[i], arrays[i].binding));
+    TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
 fail:
     return status;
 }
 
 static clattn_status judge_row(const struct merge_check *check, struct report *report, const char *kernel, int64_t row)
 {
+    clattn_status status = CLATTN_SUCCESS;
     const int64_t columns = (int64_t)check->small.columns, head = row / QUERIES % HEADS;
     const int32_t dtype = check->small.desc.output.dtype;
     const int64_t index[3] = {row / (HEADS * QUERIES), head, row % QUERIES};
@@ -103,17 +94,16 @@ static clattn_status judge_row(const struct merge_check *check, struct report *r
     ref_merge_row(&reference, exact, magnitude, &lse);
     for (int64_t c = 0; c < columns; c++) {
         double value = reference_element(check->arrays[OUTPUT].host, dtype, row * columns + c);
-        if (!check_agrees(value, exact[c],
-                          check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(dtype))))
-            return check_disagrees(report, kernel, "output", (const int64_t[4]){index[0], index[1], index[2], c}, value,
-                                   exact[c]);
+        double slack = check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(dtype));
+        TRY(check_element(report, kernel, "output", (const int64_t[4]){index[0], index[1], index[2], c}, value, exact[c],
+                          slack));
     }
-    if (!check->small.has_lse)
-        return CLATTN_SUCCESS;
-    double value = ((const float *)check->arrays[LSE].host)[row];
-    if (!check_agrees(value, lse, check_slack(lse, lse, 1 + fabs(lse), FLT_EPSILON, FLT_EPSILON)))
-        return check_disagrees(report, kernel, "lse", (const int64_t[4]){index[0], index[1], index[2], 0}, value, lse);
-    return CLATTN_SUCCESS;
+    if (check->small.has_lse)
+        TRY(check_element(report, kernel, "lse", (const int64_t[4]){index[0], index[1], index[2], 0},
+                          ((const float *)check->arrays[LSE].host)[row], lse,
+                          check_slack(lse, lse, 1 + fabs(lse), FLT_EPSILON, FLT_EPSILON)));
+fail:
+    return status;
 }
 
 clattn_status merge_self_check(clattn_plan *base)
@@ -122,23 +112,15 @@ clattn_status merge_self_check(clattn_plan *base)
     struct merge_plan *plan = (struct merge_plan *)base;
     clattn_context *context = base->context;
     struct merge_check check = {.original = plan->problem, .args = CLATTN_MERGE_ARGS_INIT};
-    report_hold();
-    mtx_lock(&context->warm_lock);
-    TRY(context_warm_objects(context));
+    TRY(check_begin(context));
     TRY(make(&check, context));
     plan->problem = check.small;
     status = clattn_merge_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
     plan->problem = check.original;
     TRY(status);
-    TRY(check_array_read(context, &check.arrays[OUTPUT]));
-    if (check.small.has_lse)
-        TRY(check_array_read(context, &check.arrays[LSE]));
+    TRY(check_arrays_read(context, &check.arrays[OUTPUT], ARRAYS - OUTPUT));
     for (int64_t row = 0; row < ROWS; row++)
         TRY(judge_row(&check, &context->device.report, base->kernels[0].name, row));
 fail:
-    mtx_unlock(&context->warm_lock);
-    report_deliver();
-    for (int i = 0; i < ARRAYS; i++)
-        check_array_clear(context, &check.arrays[i]);
-    return status;
+    return check_end(context, check.arrays, ARRAYS, status);
 }

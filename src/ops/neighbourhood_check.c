@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "ops/arrays.h"
 #include "ops/neighbourhood.h"
 #include "plan/self_check.h"
 #include "ref/attention_reference.h"
@@ -13,12 +14,12 @@
 #define HEIGHT 7
 #define WIDTH 21
 
-enum { QUERY, KEY, VALUE, BIAS, OUTPUT, LSE, ARRAYS };
+enum { QUERY, KEY, VALUE, BIAS, OUTPUT, LSE, WORKSPACE, ARRAYS };
 
 struct neighbourhood_check {
     struct neighbourhood_problem small, original;
     clattn_neighbourhood_args args;
-    struct check_array array[ARRAYS], workspace;
+    struct check_array arrays[ARRAYS];
     float *mask;  /* (queries, keys): the bias, −inf outside of the windows */
     double *room; /* a row's results */
 };
@@ -30,31 +31,30 @@ static clattn_status make(struct neighbourhood_check *check, clattn_context *con
     const struct neighbourhood_problem *full = &check->original;
     clattn_neighbourhood_desc desc = full->desc;
     const size_t q[5] = {1, 1, HEIGHT, WIDTH, full->d_k}, v[5] = {1, 1, HEIGHT, WIDTH, full->d_v};
-    clattn_layout *layouts[ARRAYS] = {&desc.query, &desc.key,    &desc.value,
-                                      &desc.bias,  &desc.output, &desc.lse};
-    clattn_binding *bindings[ARRAYS] = {&check->args.query, &check->args.key,    &check->args.value,
-                                        &check->args.bias,  &check->args.output, &check->args.lse};
+    clattn_layout *layouts[WORKSPACE] = {&desc.query, &desc.key,    &desc.value,
+                                         &desc.bias,  &desc.output, &desc.lse};
+    const struct check_place places[WORKSPACE] = {
+        [QUERY] = {&desc.query, &check->args.query, CHECK_NUMBERS},
+        [KEY] = {&desc.key, &check->args.key, CHECK_NUMBERS},
+        [VALUE] = {&desc.value, &check->args.value, CHECK_NUMBERS},
+        [BIAS] = {&desc.bias, &check->args.bias, CHECK_EXCLUDES},
+        [OUTPUT] = {&desc.output, &check->args.output, CHECK_ZEROS},
+        [LSE] = {&desc.lse, &check->args.lse, CHECK_ZEROS},
+    };
     const char *reason;
-    uint32_t random = 0x9e3779b9;
     /* No -D: sizes of maps and windows, the size of the scores. */
     desc.window[0] = 3;
     desc.window[1] = 5;
     desc.dilation[0] = desc.dilation[1] = 2;
     desc.scale_mode = CLATTN_SCALE_DEFAULT;
-    for (int i = 0; i < ARRAYS; i++)
+    for (int i = 0; i < WORKSPACE; i++)
         if (layouts[i]->dtype != CLATTN_DTYPE_NONE)
             *layouts[i] =
                 clattn_layout_contiguous((clattn_dtype)layouts[i]->dtype, i == BIAS || i == LSE ? 4 : 5,
                                          i == VALUE || i == OUTPUT ? v : q);
     TRY(neighbourhood_problem_read(&desc, &check->small, &reason));
-    for (int i = 0; i < ARRAYS; i++) {
-        if (layouts[i]->dtype == CLATTN_DTYPE_NONE)
-            continue;
-        TRY(check_array_room(context, layouts[i], &check->array[i]));
-        if (i != OUTPUT && i != LSE)
-            check_array_fill(&check->array[i], layouts[i]->dtype, i == BIAS, &random);
-        TRY(check_array_upload(context, &check->array[i], bindings[i]));
-    }
+    TRY(check_arrays_make(context, places, WORKSPACE, check->arrays));
+    TRY(check_arrays_upload(context, places, WORKSPACE, check->arrays));
 fail:
     return status;
 }
@@ -69,38 +69,32 @@ static void fill_mask(struct neighbourhood_check *check)
         for (int j = 0; j < map; j++) {
             bool inside = ref_neighbour(i / width, j / width, height, desc->window[0], desc->dilation[0], clip) &&
                           ref_neighbour(i % width, j % width, width, desc->window[1], desc->dilation[1], clip);
-            float bias = small->has_bias ? ((const float *)check->array[BIAS].host)[j] : 0.0f;
+            float bias = small->has_bias ? ((const float *)check->arrays[BIAS].host)[j] : 0.0f;
             check->mask[i * map + j] = inside ? bias : -INFINITY;
         }
-}
-
-static double unit_of(int32_t dtype)
-{
-    return dtype == CLATTN_F16 ? 0x1p-10 : dtype == CLATTN_BF16 ? 0x1p-7 : FLT_EPSILON;
 }
 
 static clattn_status judge_row(const struct neighbourhood_check *check, struct report *report,
                                const char *kernel, int64_t i, const reference_row *exact,
                                const reference_row *plain)
 {
+    clattn_status status = CLATTN_SUCCESS;
     const struct neighbourhood_problem *small = &check->small;
     const int32_t dtype = small->desc.output.dtype;
     const int64_t y = i / (int64_t)small->width, x = i % (int64_t)small->width;
     for (int64_t e = 0; e < (int64_t)small->d_v; e++) {
-        double value = reference_element(check->array[OUTPUT].host, dtype, i * (int64_t)small->d_v + e);
-        double slack = check_slack(exact->output[e], plain->output[e],
-                                   exact->magnitude[e] + fabs(exact->output[e]), FLT_EPSILON, unit_of(dtype));
-        if (!check_agrees(value, exact->output[e], slack))
-            return check_disagrees(report, kernel, "output", (const int64_t[4]){0, y, x, e}, value,
-                                   exact->output[e]);
+        double value = reference_element(check->arrays[OUTPUT].host, dtype, i * (int64_t)small->d_v + e);
+        double magnitude = exact->magnitude[e] + fabs(exact->output[e]);
+        TRY(check_element(report, kernel, "output", (const int64_t[4]){0, y, x, e}, value, exact->output[e],
+                          check_slack(exact->output[e], plain->output[e], magnitude, FLT_EPSILON,
+                                      storage_epsilon(dtype))));
     }
-    if (!small->has_lse)
-        return CLATTN_SUCCESS;
-    double value = ((const float *)check->array[LSE].host)[i];
-    if (!check_agrees(value, exact->lse,
-                      check_slack(exact->lse, plain->lse, 1 + fabs(exact->lse), FLT_EPSILON, FLT_EPSILON)))
-        return check_disagrees(report, kernel, "lse", (const int64_t[4]){0, y, x, 0}, value, exact->lse);
-    return CLATTN_SUCCESS;
+    if (small->has_lse)
+        TRY(check_element(report, kernel, "lse", (const int64_t[4]){0, y, x, 0},
+                          ((const float *)check->arrays[LSE].host)[i], exact->lse,
+                          check_slack(exact->lse, plain->lse, 1 + fabs(exact->lse), FLT_EPSILON, FLT_EPSILON)));
+fail:
+    return status;
 }
 
 static clattn_status judge(struct neighbourhood_check *check, struct report *report, const char *kernel)
@@ -125,9 +119,9 @@ static clattn_status judge(struct neighbourhood_check *check, struct report *rep
     lengths.query_length = lengths.key_length = map;
     reference_attention exact = {.desc = &attention,
                                  .args = &lengths,
-                                 .data = {.query = check->array[QUERY].host,
-                                          .key = check->array[KEY].host,
-                                          .value = check->array[VALUE].host,
+                                 .data = {.query = check->arrays[QUERY].host,
+                                          .key = check->arrays[KEY].host,
+                                          .value = check->arrays[VALUE].host,
                                           .mask = check->mask}};
     reference_attention plain = exact;
     plain.narrow = true;
@@ -151,7 +145,7 @@ static clattn_status enqueue_small(struct neighbourhood_plan *plan, struct neigh
     plan->problem = check->small;
     if (plan->size_workspace)
         TRY(plan->size_workspace(plan));
-    TRY(check_workspace(plan->base.context, plan->base.workspace, &check->workspace, &check->args.workspace));
+    TRY(check_workspace(plan->base.context, plan->base.workspace, &check->arrays[WORKSPACE], &check->args.workspace));
     status = clattn_neighbourhood_enqueue(&plan->base, plan->base.context->warm_queue, &check->args, 0, NULL,
                                           NULL);
 fail:
@@ -167,22 +161,13 @@ clattn_status neighbourhood_self_check(clattn_plan *base)
     struct neighbourhood_plan *plan = (struct neighbourhood_plan *)base;
     clattn_context *context = base->context;
     struct neighbourhood_check check = {.original = plan->problem, .args = CLATTN_NEIGHBOURHOOD_ARGS_INIT};
-    report_hold();
-    mtx_lock(&context->warm_lock);
-    TRY(context_warm_objects(context));
+    TRY(check_begin(context));
     TRY(make(&check, context));
     TRY(enqueue_small(plan, &check));
-    TRY(check_array_read(context, &check.array[OUTPUT]));
-    if (check.small.has_lse)
-        TRY(check_array_read(context, &check.array[LSE]));
+    TRY(check_arrays_read(context, &check.arrays[OUTPUT], WORKSPACE - OUTPUT));
     status = judge(&check, &context->device.report, base->kernels[base->kernel_count - 1].name);
 fail:
-    mtx_unlock(&context->warm_lock);
-    report_deliver();
-    for (int i = 0; i < ARRAYS; i++)
-        check_array_clear(context, &check.array[i]);
-    check_array_clear(context, &check.workspace);
     free(check.mask);
     free(check.room);
-    return status;
+    return check_end(context, check.arrays, ARRAYS, status);
 }

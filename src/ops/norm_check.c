@@ -52,24 +52,17 @@ static clattn_status make(struct norm_check *check, clattn_context *context)
 {
     clattn_status status;
     const clattn_norm_desc *desc = &check->small.desc;
-    uint32_t random = 0x9e3779b9;
     TRY(describe(check));
-    const struct {
-        const clattn_layout *layout;
-        clattn_binding *binding;
-    } arrays[ARRAYS] = {
-        [X] = {&desc->x, &check->args.x},          [SCALE] = {&desc->scale, &check->args.scale},
-        [BIAS] = {&desc->bias, &check->args.bias}, [Y] = {&desc->y, &check->args.y},
-        [MEAN] = {&desc->mean, &check->args.mean}, [INVERSE] = {&desc->inv_std_dev, &check->args.inv_std_dev},
+    const struct check_place places[ARRAYS] = {
+        [X] = {&desc->x, &check->args.x, CHECK_NUMBERS},
+        [SCALE] = {&desc->scale, &check->args.scale, CHECK_NUMBERS},
+        [BIAS] = {&desc->bias, &check->args.bias, CHECK_NUMBERS},
+        [Y] = {&desc->y, &check->args.y, CHECK_ZEROS},
+        [MEAN] = {&desc->mean, &check->args.mean, CHECK_ZEROS},
+        [INVERSE] = {&desc->inv_std_dev, &check->args.inv_std_dev, CHECK_ZEROS},
     };
-    for (int i = 0; i < ARRAYS; i++) {
-        if (!arrays[i].layout->rank)
-            continue;
-        TRY(check_array_room(context, arrays[i].layout, &check->arrays[i]));
-        if (i < Y)
-            check_array_fill(&check->arrays[i], arrays[i].layout->dtype, false, &random);
-        TRY(check_array_upload(context, &check->arrays[i], arrays[i].binding));
-    }
+    TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
+    TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
 fail:
     return status;
 }
@@ -84,6 +77,7 @@ static const float *widen(const struct norm_check *check, int which, const clatt
 
 static clattn_status judge(const struct norm_check *check, struct report *report, const char *kernel)
 {
+    clattn_status status = CLATTN_SUCCESS;
     const clattn_norm_desc *desc = &check->small.desc;
     size_t rows = desc->x.extent[0], count = desc->x.extent[1];
     float x[2 * ROWS * ELEMENTS], scale[ELEMENTS], bias[ELEMENTS], plain[ELEMENTS];
@@ -105,23 +99,20 @@ static clattn_status judge(const struct norm_check *check, struct report *report
         ref_norm_naive_row(&reference, row, plain);
         for (int64_t e = 0; e < (int64_t)count; e++) {
             double value = reference_element(check->arrays[Y].host, desc->y.dtype, row * (int64_t)count + e);
-            if (!check_agrees(value, exact[e],
-                              check_slack(exact[e], plain[e], magnitude[e], FLT_EPSILON, unit)))
-                return check_disagrees(report, kernel, "y", (const int64_t[4]){0, 0, row, e}, value,
-                                       exact[e]);
+            TRY(check_element(report, kernel, "y", (const int64_t[4]){0, 0, row, e}, value, exact[e],
+                              check_slack(exact[e], plain[e], magnitude[e], FLT_EPSILON, unit)));
         }
         for (int which = MEAN; which <= INVERSE; which++) {
             double right = which == MEAN ? mean : factor;
             if (!check->arrays[which].host)
                 continue;
-            double value = ((const float *)check->arrays[which].host)[row];
-            if (!check_agrees(value, right,
-                              check_slack(right, right, which == MEAN ? 1 : factor, FLT_EPSILON, 0)))
-                return check_disagrees(report, kernel, which == MEAN ? "mean" : "inv_std_dev",
-                                       (const int64_t[4]){0, 0, 0, row}, value, right);
+            TRY(check_element(report, kernel, which == MEAN ? "mean" : "inv_std_dev",
+                              (const int64_t[4]){0, 0, 0, row}, ((const float *)check->arrays[which].host)[row],
+                              right, check_slack(right, right, which == MEAN ? 1 : factor, FLT_EPSILON, 0)));
         }
     }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 clattn_status norm_self_check(clattn_plan *base)
@@ -131,22 +122,14 @@ clattn_status norm_self_check(clattn_plan *base)
     clattn_context *context = base->context;
     struct norm_check check = {
         .original = plan->problem, .args = CLATTN_NORM_ARGS_INIT, .longest_row = plan->longest_row};
-    report_hold();
-    mtx_lock(&context->warm_lock);
-    TRY(context_warm_objects(context));
+    TRY(check_begin(context));
     TRY(make(&check, context));
     plan->problem = check.small;
     status = clattn_norm_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
     plan->problem = check.original;
     TRY(status);
-    for (int i = Y; i < ARRAYS; i++)
-        if (check.arrays[i].host)
-            TRY(check_array_read(context, &check.arrays[i]));
+    TRY(check_arrays_read(context, &check.arrays[Y], ARRAYS - Y));
     status = judge(&check, &context->device.report, base->kernels[0].name);
 fail:
-    mtx_unlock(&context->warm_lock);
-    report_deliver();
-    for (int i = 0; i < ARRAYS; i++)
-        check_array_clear(context, &check.arrays[i]);
-    return status;
+    return check_end(context, check.arrays, ARRAYS, status);
 }

@@ -50,42 +50,27 @@ static clattn_status describe(struct rope_check *check)
 /* Positions within a table, with an offset of up to LENGTH to come. */
 static void fill_integers(struct check_array *array, int32_t dtype)
 {
-    for (size_t i = 0; i < array->elements; i++) {
-        int32_t value = (int32_t)((5 * i + 3) % (TABLE - LENGTH));
-        if (dtype == CLATTN_I64)
-            ((int64_t *)array->host)[i] = value;
-        else
-            ((int32_t *)array->host)[i] = value;
-    }
+    for (int64_t i = 0; i < (int64_t)array->elements; i++)
+        check_put_integer(array->host, dtype, i, (5 * i + 3) % (TABLE - LENGTH));
 }
 
 static clattn_status make(struct rope_check *check, clattn_context *context)
 {
     clattn_status status;
     const clattn_rope_desc *desc = &check->small.desc;
-    uint32_t random = 0x9e3779b9;
     TRY(describe(check));
-    const struct {
-        const clattn_layout *layout;
-        clattn_binding *binding;
-    } arrays[ARRAYS] = {
-        [X] = {&desc->x, &check->args.x},
-        [COS] = {&desc->cos, &check->args.cos},
-        [SIN] = {&desc->sin, &check->args.sin},
-        [POSITIONS] = {&desc->positions, &check->args.positions},
-        [OFFSETS] = {&desc->offsets, &check->args.offsets},
-        [Y] = {&desc->y, &check->args.y},
+    const struct check_place places[ARRAYS] = {
+        [X] = {&desc->x, &check->args.x, CHECK_NUMBERS},
+        [COS] = {&desc->cos, &check->args.cos, CHECK_NUMBERS},
+        [SIN] = {&desc->sin, &check->args.sin, CHECK_NUMBERS},
+        [POSITIONS] = {&desc->positions, &check->args.positions, CHECK_ZEROS},
+        [OFFSETS] = {&desc->offsets, &check->args.offsets, CHECK_ZEROS},
+        [Y] = {&desc->y, &check->args.y, CHECK_ZEROS},
     };
-    for (int i = 0; i < ARRAYS; i++) {
-        if (!arrays[i].layout->rank)
-            continue;
-        TRY(check_array_room(context, arrays[i].layout, &check->arrays[i]));
-        if (i < POSITIONS)
-            check_array_fill(&check->arrays[i], arrays[i].layout->dtype, false, &random);
-        else if (i < Y)
-            fill_integers(&check->arrays[i], arrays[i].layout->dtype);
-        TRY(check_array_upload(context, &check->arrays[i], arrays[i].binding));
-    }
+    TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
+    fill_integers(&check->arrays[POSITIONS], desc->positions.dtype);
+    fill_integers(&check->arrays[OFFSETS], desc->offsets.dtype);
+    TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
     check->args.position = desc->cos.rank ? 0 : FAR;
 fail:
     return status;
@@ -109,6 +94,7 @@ static int64_t position_of(const struct rope_check *check, int64_t b, int64_t s)
 static clattn_status judge_head(const struct rope_check *check, struct report *report, const char *kernel,
                                 const int64_t index[3])
 {
+    clattn_status status = CLATTN_SUCCESS;
     const clattn_rope_desc *desc = &check->small.desc;
     int64_t position = position_of(check, index[0], index[2]), pairs = (int64_t)desc->rotary_size / 2;
     int64_t row = desc->cos.rank == 2 ? position : index[0] * LENGTH + index[2];
@@ -136,13 +122,13 @@ static clattn_status judge_head(const struct rope_check *check, struct report *r
     ref_rope_row(&reference, x, position, exact, magnitude);
     for (int64_t d = 0; d < reference.size; d++) {
         double value = reference_element(check->arrays[Y].host, desc->y.dtype, to + d);
-        if (!check_agrees(
-                value, exact[d],
-                check_slack(exact[d], exact[d], magnitude[d], FLT_EPSILON, storage_epsilon(desc->y.dtype))))
-            return check_disagrees(report, kernel, "y", (const int64_t[4]){index[0], index[1], index[2], d},
-                                   value, exact[d]);
+        double slack =
+            check_slack(exact[d], exact[d], magnitude[d], FLT_EPSILON, storage_epsilon(desc->y.dtype));
+        TRY(check_element(report, kernel, "y", (const int64_t[4]){index[0], index[1], index[2], d}, value,
+                          exact[d], slack));
     }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 static clattn_status judge(const struct rope_check *check, struct report *report, const char *kernel)
@@ -163,9 +149,7 @@ clattn_status rope_self_check(clattn_plan *base)
     struct rope_plan *plan = (struct rope_plan *)base;
     clattn_context *context = base->context;
     struct rope_check check = {.original = plan->problem, .args = CLATTN_ROPE_ARGS_INIT};
-    report_hold();
-    mtx_lock(&context->warm_lock);
-    TRY(context_warm_objects(context));
+    TRY(check_begin(context));
     TRY(make(&check, context));
     plan->problem = check.small;
     status = clattn_rope_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
@@ -174,9 +158,5 @@ clattn_status rope_self_check(clattn_plan *base)
     TRY(check_array_read(context, &check.arrays[Y]));
     status = judge(&check, &context->device.report, base->kernels[0].name);
 fail:
-    mtx_unlock(&context->warm_lock);
-    report_deliver();
-    for (int i = 0; i < ARRAYS; i++)
-        check_array_clear(context, &check.arrays[i]);
-    return status;
+    return check_end(context, check.arrays, ARRAYS, status);
 }

@@ -11,11 +11,13 @@
 #define ROWS 5
 #define COLUMNS 203
 
+enum { X, MASK, Y, ARRAYS };
+
 struct softmax_check {
     struct softmax_problem small, original;
     clattn_softmax_args args;
     size_t longest_row;
-    struct check_array x, y, mask;
+    struct check_array arrays[ARRAYS];
 };
 
 /* Every -D of the kernel is the same: columns side by side or not, what mask there is, rows that KEEP has room for. */
@@ -26,7 +28,6 @@ static clattn_status make(struct softmax_check *check, clattn_context *context)
     clattn_softmax_desc desc = *full;
     const size_t extent[2] = {ROWS, size_min(check->longest_row, COLUMNS)};
     const char *reason;
-    uint32_t random = 0x9e3779b9;
     desc.scaled = 1;
     desc.scale = copysignf(4, check->original.scale); /* the plan's may leave nothing to see */
     desc.x = clattn_layout_contiguous((clattn_dtype)full->x.dtype, 2, extent);
@@ -38,22 +39,20 @@ static clattn_status make(struct softmax_check *check, clattn_context *context)
     if (check->original.has_mask)
         desc.mask = clattn_layout_contiguous((clattn_dtype)full->mask.dtype, 2, extent);
     TRY(softmax_problem_read(&desc, &check->small, &reason));
-    TRY(check_array_room(context, &desc.x, &check->x));
-    TRY(check_array_room(context, &desc.y, &check->y));
-    check_array_fill(&check->x, desc.x.dtype, false, &random);
-    TRY(check_array_upload(context, &check->x, &check->args.x));
-    TRY(check_array_upload(context, &check->y, &check->args.y));
-    if (check->original.has_mask) {
-        TRY(check_array_room(context, &desc.mask, &check->mask));
-        check_array_fill(&check->mask, desc.mask.dtype, true, &random);
-        TRY(check_array_upload(context, &check->mask, &check->args.mask));
-    }
+    const struct check_place places[ARRAYS] = {
+        [X] = {&desc.x, &check->args.x, CHECK_NUMBERS},
+        [MASK] = {&desc.mask, &check->args.mask, CHECK_EXCLUDES},
+        [Y] = {&desc.y, &check->args.y, CHECK_ZEROS},
+    };
+    TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
+    TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
 fail:
     return status;
 }
 
 static clattn_status judge(const struct softmax_check *check, struct report *report, const char *kernel)
 {
+    clattn_status status = CLATTN_SUCCESS;
     const struct softmax_problem *small = &check->small;
     const clattn_layout *x = &small->desc.x;
     double exact[COLUMNS];
@@ -61,13 +60,13 @@ static clattn_status judge(const struct softmax_check *check, struct report *rep
     ref_softmax_problem reference = {
         .extent = {1, 1, 1, (int64_t)x->extent[0]},
         .columns = (int64_t)x->extent[1],
-        .x = check->x.host,
+        .x = check->arrays[X].host,
         .stride = {0, 0, 0, x->stride[0]},
         .col = x->stride[1],
         .mask_kind = !small->has_mask                        ? REF_MASK_NONE
                      : small->desc.mask.dtype == CLATTN_BOOL ? REF_MASK_BOOL
                                                              : REF_MASK_FLOAT,
-        .mask = check->mask.host,
+        .mask = check->arrays[MASK].host,
         .mask_stride = {0, 0, 0, small->desc.mask.stride[0]},
         .mask_col = small->desc.mask.stride[1],
         .mask_columns = (int64_t)x->extent[1],
@@ -77,12 +76,13 @@ static clattn_status judge(const struct softmax_check *check, struct report *rep
         ref_softmax_row(&reference, row, exact);
         ref_softmax_naive_row(&reference, row, plain);
         for (int64_t j = 0; j < reference.columns; j++) {
-            double value = ((const float *)check->y.host)[row * small->desc.y.stride[0] + j];
-            if (!check_agrees(value, exact[j], check_slack(exact[j], plain[j], exact[j], FLT_EPSILON, FLT_EPSILON)))
-                return check_disagrees(report, kernel, "y", (const int64_t[4]){0, 0, row, j}, value, exact[j]);
+            double value = ((const float *)check->arrays[Y].host)[row * small->desc.y.stride[0] + j];
+            TRY(check_element(report, kernel, "y", (const int64_t[4]){0, 0, row, j}, value, exact[j],
+                              check_slack(exact[j], plain[j], exact[j], FLT_EPSILON, FLT_EPSILON)));
         }
     }
-    return CLATTN_SUCCESS;
+fail:
+    return status;
 }
 
 clattn_status softmax_self_check(clattn_plan *base)
@@ -92,21 +92,14 @@ clattn_status softmax_self_check(clattn_plan *base)
     clattn_context *context = base->context;
     struct softmax_check check = {
         .original = plan->problem, .args = CLATTN_SOFTMAX_ARGS_INIT, .longest_row = plan->longest_row};
-    report_hold();
-    mtx_lock(&context->warm_lock);
-    TRY(context_warm_objects(context));
+    TRY(check_begin(context));
     TRY(make(&check, context));
     plan->problem = check.small;
     status = clattn_softmax_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
     plan->problem = check.original;
     TRY(status);
-    TRY(check_array_read(context, &check.y));
+    TRY(check_array_read(context, &check.arrays[Y]));
     status = judge(&check, &context->device.report, base->kernels[0].name);
 fail:
-    mtx_unlock(&context->warm_lock);
-    report_deliver();
-    check_array_clear(context, &check.x);
-    check_array_clear(context, &check.y);
-    check_array_clear(context, &check.mask);
-    return status;
+    return check_end(context, check.arrays, ARRAYS, status);
 }

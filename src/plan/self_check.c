@@ -62,6 +62,14 @@ void check_array_fill(struct check_array *array, int32_t dtype, bool excludes, u
     }
 }
 
+void check_put_integer(void *data, int32_t dtype, int64_t at, int64_t value)
+{
+    if (dtype == CLATTN_I64)
+        ((int64_t *)data)[at] = value;
+    else
+        ((int32_t *)data)[at] = (int32_t)value;
+}
+
 clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding)
 {
     cl_int code;
@@ -102,7 +110,61 @@ void check_array_clear(clattn_context *context, struct check_array *array)
     memset(array, 0, sizeof *array);
 }
 
-bool check_agrees(double value, double exact, double slack)
+clattn_status check_begin(clattn_context *context)
+{
+    report_hold();
+    mtx_lock(&context->warm_lock);
+    return context_warm_objects(context);
+}
+
+clattn_status check_arrays_make(clattn_context *context, const struct check_place *places, size_t count,
+                                struct check_array *arrays)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    uint32_t random = CHECK_SEED;
+    for (size_t i = 0; i < count; i++) {
+        if (layout_is_none(places[i].layout))
+            continue;
+        TRY(check_array_room(context, places[i].layout, &arrays[i]));
+        if (places[i].contents != CHECK_ZEROS)
+            check_array_fill(&arrays[i], places[i].layout->dtype, places[i].contents == CHECK_EXCLUDES, &random);
+    }
+fail:
+    return status;
+}
+
+clattn_status check_arrays_upload(clattn_context *context, const struct check_place *places, size_t count,
+                                  struct check_array *arrays)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t i = 0; i < count; i++)
+        if (!layout_is_none(places[i].layout))
+            TRY(check_array_upload(context, &arrays[i], places[i].binding));
+fail:
+    return status;
+}
+
+clattn_status check_arrays_read(clattn_context *context, struct check_array *arrays, size_t count)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t i = 0; i < count; i++)
+        if (arrays[i].buffer)
+            TRY(check_array_read(context, &arrays[i]));
+fail:
+    return status;
+}
+
+clattn_status check_end(clattn_context *context, struct check_array *arrays, size_t count, clattn_status status)
+{
+    mtx_unlock(&context->warm_lock);
+    report_deliver();
+    for (size_t i = 0; i < count; i++)
+        check_array_clear(context, &arrays[i]);
+    return status;
+}
+
+/* Whether a result agrees: the class of NaN and Inf, or within `slack`. */
+static bool agrees(double value, double exact, double slack)
 {
     if (isnan(exact) || isinf(exact))
         return isnan(exact) ? isnan(value) : value == exact;
@@ -116,9 +178,11 @@ double check_slack(double exact, double plain, double magnitude, double state_un
            (unit > FLT_EPSILON ? 0x1p-20 : 0);
 }
 
-clattn_status check_disagrees(struct report *report, const char *kernel, const char *what, const int64_t index[4],
-                              double value, double exact)
+clattn_status check_element(struct report *report, const char *kernel, const char *what, const int64_t index[4],
+                            double value, double exact, double slack)
 {
+    if (agrees(value, exact, slack))
+        return CLATTN_SUCCESS;
     return report_error(report, CLATTN_ERROR_UNSUPPORTED,
                         "%s disagrees with the reference on this device: %s[%lld, %lld, %lld, %lld] is %.9g, not %.9g",
                         kernel, what, (long long)index[0], (long long)index[1], (long long)index[2],

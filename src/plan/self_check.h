@@ -1,5 +1,5 @@
-/* What the operators' self-checks share: small arrays on host and device, reproducible contents, and when a result is
- * further from the reference than arithmetic explains. */
+/* What the operators' self-checks share: the private queue for as long as one takes, small arrays on host and device,
+ * reproducible contents, and when a result is further from the reference than arithmetic explains. */
 #ifndef CLATTN_PLAN_SELF_CHECK_H
 #define CLATTN_PLAN_SELF_CHECK_H
 
@@ -12,12 +12,17 @@ struct check_array {
     cl_mem buffer;
 };
 
+/* ---- one array ---- */
+
 /* Host room for every element that the layout reaches, zeroed. */
 clattn_status check_array_room(clattn_context *context, const clattn_layout *layout, struct check_array *array);
 
 /* Fills it with numbers of magnitude 1/16 to 1, exact in `dtype`; bool: three of four true; -inf now and then with
  * `excludes`. */
 void check_array_fill(struct check_array *array, int32_t dtype, bool excludes, uint32_t *random);
+
+/* Puts an integer of type int32 or int64. */
+void check_put_integer(void *data, int32_t dtype, int64_t at, int64_t value);
 
 /* A buffer with a copy of the host's bytes, bound. */
 clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding);
@@ -30,17 +35,52 @@ clattn_status check_array_read(clattn_context *context, struct check_array *arra
 
 void check_array_clear(clattn_context *context, struct check_array *array);
 
+#define CHECK_SEED 0x9e3779b9
+
 uint32_t check_random(uint32_t *random);
 
-/* Whether a result agrees: the class of NaN and Inf, or within `slack`. */
-bool check_agrees(double value, double exact, double slack);
+/* ---- all of a check's ---- */
+
+enum check_contents {
+    CHECK_ZEROS,    /* of what is written, or what the check itself fills */
+    CHECK_NUMBERS,  /* check_array_fill */
+    CHECK_EXCLUDES, /* the same, with -inf */
+};
+
+/* Where the small description has an array's layout, which may be none, and the arguments have its binding. */
+struct check_place {
+    const clattn_layout *layout;
+    clattn_binding *binding;
+    enum check_contents contents;
+};
+
+/* Takes the context's private queue for a self-check, made if need be; log lines are kept back.  check_end follows
+ * whatever this returns. */
+clattn_status check_begin(clattn_context *context);
+
+/* Room and contents of every array that there is, always the same. */
+clattn_status check_arrays_make(clattn_context *context, const struct check_place *places, size_t count,
+                                struct check_array *arrays);
+
+/* check_array_upload of every array that there is. */
+clattn_status check_arrays_upload(clattn_context *context, const struct check_place *places, size_t count,
+                                  struct check_array *arrays);
+
+/* check_array_read of every array that there is. */
+clattn_status check_arrays_read(clattn_context *context, struct check_array *arrays, size_t count);
+
+/* Gives the private queue back and clears the arrays; returns `status`. */
+clattn_status check_end(clattn_context *context, struct check_array *arrays, size_t count, clattn_status status);
+
+/* ---- the verdict ---- */
 
 /* Several times what the naive computation loses, and rounding: `state_unit` of the sum's magnitude, `unit` of the
  * result. */
 double check_slack(double exact, double plain, double magnitude, double state_unit, double unit);
 
-/* UNSUPPORTED, with the message of a plan whose kernel computed something else. */
-clattn_status check_disagrees(struct report *report, const char *kernel, const char *what, const int64_t index[4],
-                              double value, double exact);
+/* SUCCESS if an element of the array `what` agrees: the class of NaN and Inf, or within `slack`.  Otherwise UNSUPPORTED,
+ * with the message of a plan whose kernel computed something else. */
+clattn_status check_element(struct report *report, const char *kernel, const char *what, const int64_t index[4],
+                            double value, double exact, double slack);
 
 #endif
