@@ -149,7 +149,7 @@ static int measure_pair(const startup_options *options, size_t i, startup_times 
 {
     char folder[FOLDER_BYTES];
     if (!os_temporary_folder(folder, sizeof folder))
-        return complain(TOOL_FAILED, "bench startup: no folder for the caches could be made in /tmp");
+        return complain(TOOL_FAILED, "bench startup: no folder for the caches could be made in " OS_TEMPORARY);
     int status = start_child(options, folder, result);
     if (status == TOOL_DONE) {
         times->empty[i] = result->seconds;

@@ -118,7 +118,7 @@ static int recover(int signal_number)
             "another with OCL_ICD_VENDORS",
             names, crash.count == 1 ? "ends" : "end", crash.drivers[0].signal_number);
     if (!os_temporary_folder(crash.folder, sizeof crash.folder))
-        return complain(TOOL_FAILED, "no folder for the list of OpenCL drivers could be made in /tmp");
+        return complain(TOOL_FAILED, "no folder for the list of OpenCL drivers could be made in " OS_TEMPORARY);
     for (size_t i = 0; i < crash.count; i++)
         if (crash.drivers[i].signal_number == 0 &&
             !os_icd_place(crash.folder, placed++, crash.drivers[i].path, crash.drivers[i].library))

@@ -69,7 +69,7 @@ os_path_kind os_look_at(const char *path)
 
 bool os_temporary_folder(char *path, size_t bytes)
 {
-    int length = snprintf(path, bytes, "/tmp/clattn-XXXXXX");
+    int length = snprintf(path, bytes, OS_TEMPORARY "/clattn-XXXXXX");
     return length > 0 && (size_t)length < bytes && mkdtemp(path) != NULL;
 }
 

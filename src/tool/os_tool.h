@@ -25,7 +25,8 @@ typedef enum os_path_kind {
 
 os_path_kind os_look_at(const char *path);
 
-/* Makes a folder of its own, readable by this user alone; `path` receives its name. */
+/* Makes a folder of its own in OS_TEMPORARY, readable by this user alone; `path` receives its name. */
+#define OS_TEMPORARY "/tmp"
 bool os_temporary_folder(char *path, size_t bytes);
 
 /* Removes a folder and all that is in it, following no link; false if anything is left. */
