@@ -1,13 +1,15 @@
 /* Workspaces that the context lends: a buffer in use is never lent again, whatever fails in between, a full pool is
- * BUSY, and more than the pool may ever hold is a status of its own that says what to do.
+ * BUSY, and more than the pool may ever hold is a status of its own that says what to do; the self-check takes none of
+ * them, and none of the caller's.
  *
- * Holds: of docs/design.md, "Workspaces are polled, not called back". */
+ * Holds: of docs/design.md, "Workspaces are polled, not called back" and "The self-check". */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "support/inject.h"
 #include "support/api.h"
+#include "support/sources.h"
 
 enum { LENGTH = 3, MODEL = 8, HEADS = 2, KEEP_ALL = 0 };
 
@@ -100,6 +102,9 @@ static cl_command_queue make_queue(cl_command_queue_properties properties)
     return clCreateCommandQueue(opencl, clattn_context_opencl_device(context), properties, NULL);
 }
 
+/* Kernels come from there, and no plan finds them checked before; NULL: the library's own, with the cache. */
+static const char *kernel_folder;
+
 /* Lends `limit` bytes at the most (0: the default), on in-order queues or `unordered` ones. */
 static void open_all(size_t limit, bool unordered)
 {
@@ -111,6 +116,8 @@ static void open_all(size_t limit, bool unordered)
     params.get_proc = hooks;
     params.workspace_limit = limit;
     params.log = log_line;
+    params.kernel_dir = kernel_folder;
+    params.cache_mode = kernel_folder ? CLATTN_CACHE_OFF : CLATTN_CACHE_DEFAULT;
     context = support_context_with(&params);
     opencl = clattn_context_opencl_context(context);
     queue = make_queue(unordered ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0);
@@ -317,6 +324,117 @@ static void more_than_the_pool_may_hold_is_permanent(void **state)
     close_all();
 }
 
+/* ---- plans that are made, checked and first used while all that the pool may hold is behind a gate ---- */
+
+enum { SIDE = 24, SIZE = 8, ELEMENTS = HEADS * SIDE * SIZE, ROOM = 4096 };
+
+/* Attention that keeps its scores, for which it needs a workspace. */
+static clattn_attention_desc scored_desc(void)
+{
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, SIDE, SIZE);
+    desc.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){1, HEADS, SIDE, SIDE});
+    desc.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    return desc;
+}
+
+static void expect_untouched(cl_mem workspace)
+{
+    unsigned char held[ROOM];
+    support_read(other, workspace, sizeof held, held);
+    for (size_t i = 0; i < sizeof held; i++)
+        assert_int_equal(held[i], 0xff);
+}
+
+/* The first call makes the plan.  One that is refused for its output has checked the plan and left the workspace alone;
+ * then the call gives the right result in it.  Without one it is the pool's turn, and that is busy. */
+static void use_first_beside_a_busy_pool(const clattn_attention_desc *desc)
+{
+    clattn_attention_args first = CLATTN_ATTENTION_ARGS_INIT;
+    float values[3][ELEMENTS], exact[ELEMENTS], got[ELEMENTS];
+    cl_mem arrays[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        support_fill(values[i], ELEMENTS, i + 5);
+        arrays[i] = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof values[i], values[i]);
+    }
+    cl_mem output = support_buffer(opencl, CL_MEM_READ_WRITE, sizeof got, NULL);
+    cl_mem scores = support_buffer(opencl, CL_MEM_READ_WRITE, sizeof(float) * HEADS * SIDE * SIDE, NULL);
+    cl_mem own = support_buffer(opencl, CL_MEM_READ_WRITE, ROOM, NULL);
+    support_attention(HEADS, SIDE, SIDE, SIZE, SIZE, false, values[0], values[1], values[2], exact);
+    first.query = clattn_binding_buffer(arrays[0], 0);
+    first.key = clattn_binding_buffer(arrays[1], 0);
+    first.value = clattn_binding_buffer(arrays[2], 0);
+    first.scores = clattn_binding_buffer(scores, 0);
+    first.workspace = clattn_binding_buffer(own, 0);
+    first.output = clattn_binding_buffer(output, 1);
+    assert_status(context, clattn_attention_run(context, other, desc, &first, 0, NULL, NULL),
+                  CLATTN_ERROR_BUFFER_TOO_SMALL);
+    expect_untouched(own);
+    first.output = clattn_binding_buffer(output, 0);
+    assert_status(context, clattn_attention_run(context, other, desc, &first, 0, NULL, NULL), CLATTN_SUCCESS);
+    support_read(other, output, sizeof got, got);
+    assert_true(support_difference(got, exact, ELEMENTS) < 1e-5);
+    first.workspace = (clattn_binding){0};
+    assert_status(context, clattn_attention_run(context, other, desc, &first, 0, NULL, NULL), CLATTN_ERROR_BUSY);
+    for (int i = 0; i < 3; i++)
+        clReleaseMemObject(arrays[i]);
+    clReleaseMemObject(output);
+    clReleaseMemObject(scores);
+    clReleaseMemObject(own);
+}
+
+static void check_beside_a_busy_pool(bool wrong)
+{
+    clattn_plan_options options = {.size = sizeof options, .solver = "cpu"};
+    clattn_attention_desc desc = scored_desc();
+    clattn_plan *checked = NULL;
+    open_with_one_workspace();
+    cl_event gate = make_gate();
+    assert_status(context, enqueue_on(queue, &gate), CLATTN_SUCCESS);
+    assert_status(context, enqueue_on(other, NULL), CLATTN_ERROR_BUSY);
+    alarm(120); /* a check that waits for the pool would wait for ever */
+    if (wrong) {
+        assert_status(context, clattn_attention_plan_create(context, &desc, &options, &checked),
+                      CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, "attention_cpu disagrees with the reference on this device: ");
+        assert_null(checked);
+    } else {
+        use_first_beside_a_busy_pool(&desc);
+        assert_status(context, clattn_attention_plan_create(context, &desc, &options, &checked), CLATTN_SUCCESS);
+        assert_in_range(clattn_plan_workspace_size(checked), 1, ROOM);
+        clattn_plan_release(&checked);
+    }
+    alarm(0);
+    open_gate(gate);
+    expect_result();
+    assert_int_equal(buffers_made_by_other(), 0); /* the pool's one buffer has not been given up for a check */
+    close_all();
+}
+
+static int own_kernels_again(void **state)
+{
+    (void)state;
+    kernel_folder = NULL;
+    return 0;
+}
+
+static void plans_are_checked_and_used_beside_a_busy_pool(void **state)
+{
+    (void)state;
+    kernel_folder = KERNEL_DIR;
+    check_beside_a_busy_pool(false);
+}
+
+/* Nor is the check left out for want of a workspace. */
+static void a_wrong_kernel_is_found_beside_a_busy_pool(void **state)
+{
+    struct sources sources;
+    (void)state;
+    sources_damage(&sources, VECTOR_EXP);
+    kernel_folder = sources.folder;
+    check_beside_a_busy_pool(true);
+}
+
 /* Kernels write a workspace and read it again. */
 static void a_workspace_is_for_both_accesses(void **state)
 {
@@ -370,6 +488,8 @@ int main(void)
         cmocka_unit_test(what_nothing_guards_leaves_the_pool),
         cmocka_unit_test(a_full_pool_is_busy_until_work_completes),
         cmocka_unit_test(more_than_the_pool_may_hold_is_permanent),
+        cmocka_unit_test_teardown(plans_are_checked_and_used_beside_a_busy_pool, own_kernels_again),
+        cmocka_unit_test_teardown(a_wrong_kernel_is_found_beside_a_busy_pool, own_kernels_again),
         cmocka_unit_test(a_workspace_is_for_both_accesses),
         cmocka_unit_test(log_lines_of_failures_may_enqueue),
     };
