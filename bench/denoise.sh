@@ -100,5 +100,6 @@ echo '| 1024 x 1024, patch 5 x 5, window 15 x 15 | seconds |'
 echo '| --- | --- |'
 echo "| \`clattn denoise\` | $(ours_seconds) |"
 echo "| \`nlmeans\`, yuv444p | $(a_frame 'format=yuv444p,nlmeans=s=6:p=5:r=15') |"
-echo "| \`nlmeans_opencl\`, yuv444p | $(a_frame 'format=yuv444p,hwupload,nlmeans_opencl=s=6:p=5:r=15,hwdownload,format=yuv444p' \
+echo "| \`nlmeans_opencl\`, yuv444p | $(
+    a_frame 'format=yuv444p,hwupload,nlmeans_opencl=s=6:p=5:r=15,hwdownload,format=yuv444p' \
     -init_hw_device opencl=ocl -filter_hw_device ocl) |"

@@ -175,7 +175,8 @@ typedef struct row_state {
     floatv sum, moment; /* of exp(s - highest), and with ENTROPY of that times s - highest, lane by lane */
 } row_state;
 
-/* Scores become weights, the state takes the tile in, and accumulators are to be multiplied by `shrink`; as cpu_softmax.h's softmax_tile. */
+/* Scores become weights, the state takes the tile in, and accumulators are to be multiplied by `shrink`; as cpu_softmax.h's
+ * softmax_tile. */
 INLINE void softmax_tile(floatv *s, int n, row_state *state_of, float *shrink)
 {
     const int vectors = (n + LANES - 1) / LANES;

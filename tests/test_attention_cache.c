@@ -112,7 +112,8 @@ static const attention_case pages[] = {
 
 /* ---- int8 and int4 ---- */
 
-#define QUANTISED(type_, k, v) .type.key = CLATTN_##type_, .type.value = CLATTN_##type_, .key_groups = (k), .value_groups = (v)
+#define QUANTISED(type_, k, v) \
+    .type.key = CLATTN_##type_, .type.value = CLATTN_##type_, .key_groups = (k), .value_groups = (v)
 
 static const attention_case quantised[] = {
     {"int8", ALL, QUANTISED(I8, 1, 1), .dim = {2, 2, 1, 5, 9, 8, 8}},

@@ -42,7 +42,8 @@ static bool checkered_mask(const mod_call *c)
 }
 
 static const attention_mod checkered = {
-    .mask_source = "/* a comment */\n" DROP "{\n    return (batch + head + query + key) % 3 != 1;\n} // no newline after this",
+    .mask_source = "/* a comment */\n" DROP
+                   "{\n    return (batch + head + query + key) % 3 != 1;\n} // no newline after this",
     .mask = checkered_mask};
 
 static double item_score(const mod_call *c, double score)

@@ -139,8 +139,8 @@ static void merge(size_t rows, size_t columns, double *output, double *lse, cons
 }
 
 static const attention_case mergeable[] = {
-    {"parts merge, many features", ALL, .dim = {2, 4, 2, 5, 23, 8, 8}, .softcap = 3, .alibi = 1, .causal = true, AT(EXPLICIT, 8),
-     .windowed = true, .left = 14, .right = 3},
+    {"parts merge, many features", ALL, .dim = {2, 4, 2, 5, 23, 8, 8}, .softcap = 3, .alibi = 1, .causal = true,
+     AT(EXPLICIT, 8), .windowed = true, .left = 14, .right = 3},
     {"parts merge", ALL | TILE, .dim = {2, 4, 2, 5, 23, 8, 8}},
 };
 

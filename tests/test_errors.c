@@ -521,7 +521,8 @@ static void build_logs_come_back(void **state)
     clattn_plan *none = NULL;
     (void)state;
     support_folder(folder);
-    snprintf(command, sizeof command, "cp -r '%s/.' '%s' && for f in '%s'/*.cl; do echo '#error a_broken_line' >> \"$f\"; done",
+    snprintf(command, sizeof command,
+             "cp -r '%s/.' '%s' && for f in '%s'/*.cl; do echo '#error a_broken_line' >> \"$f\"; done",
              KERNEL_DIR, folder, folder);
     assert_int_equal(system(command), 0);
     params.kernel_dir = folder;

@@ -72,8 +72,8 @@ static const neighbourhood_case tiles[] = {
     {"smaller than planned", ALL, MAP(6, 7, 3, 3), .batch = 2, .explicit_sizes = true, .actual_batch = 1,
      .actual_map = {4, 5}, .actual_tile = {2, 3}, .tile_at = {2, 1}, .bias = BIAS_FINITE, .bias_batch = 2},
     {"smaller than planned", BIG, MAP(20, 50, 3, 3), .batch = 2, .heads = 2, .explicit_sizes = true, .actual_batch = 2,
-     .actual_map = {13, 33}, .actual_tile = {5, 18}, .tile_at = {8, 3}, .dilation = {3, 2}, .bias = BIAS_FINITE, .bias_batch = 2,
-     .bias_heads = 2},
+     .actual_map = {13, 33}, .actual_tile = {5, 18}, .tile_at = {8, 3}, .dilation = {3, 2}, .bias = BIAS_FINITE,
+     .bias_batch = 2, .bias_heads = 2},
 };
 
 static const neighbourhood_case biases[] = {

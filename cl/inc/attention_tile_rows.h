@@ -120,8 +120,8 @@ static inline void tile_find_range(local tile_ranges *ranges, int index, const t
 }
 
 /* Which of an item's own keys in the tile at k0 its own rows attend. */
-static inline uint tile_attended(const local tile_ranges *ranges, const tile_rows *t, int x, int y, int k0, const attention_args *a,
-                                 const attention_side *side)
+static inline uint tile_attended(const local tile_ranges *ranges, const tile_rows *t, int x, int y, int k0,
+                                 const attention_args *a, const attention_side *side)
 {
     uint bits = 0;
     /* Two rows at a time: each branch takes two scalar registers on AMD's waves of 64. */

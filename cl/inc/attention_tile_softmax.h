@@ -38,8 +38,8 @@ static inline void tile_modify(local float *prob, uint bits, const tile_rows *t,
 #endif
 
 /* Own products as scores into `prob`, -inf where a key is not attended; `highest` is the own maximum of each row. */
-static inline void tile_scores(local float4 *prob, float4 products[KEYS][QUADS], float4 highest[QUADS], bool mixed, uint bits,
-                               const tile_rows *t, int x, int y, int k0, const attention_args *a,
+static inline void tile_scores(local float4 *prob, float4 products[KEYS][QUADS], float4 highest[QUADS], bool mixed,
+                               uint bits, const tile_rows *t, int x, int y, int k0, const attention_args *a,
                                const attention_side *side)
 {
     #pragma unroll

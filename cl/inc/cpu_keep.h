@@ -1,8 +1,8 @@
 /* attention_cpu: what is added to a tile's scores, and which of them do not count.
  *
- * s[j * QUERY_VECTORS + v] is the tile's S^T, key start + j, softcap applied.  What is not attended becomes -inf last of all, so that
- * nothing of it is left.  With the user's functions all of it is done by keep_each, which calls them for attended
- * pairs only; else by add_tile and sees_tile, a vector at a time. */
+ * s[j * QUERY_VECTORS + v] is the tile's S^T, key start + j, softcap applied.  What is not attended becomes -inf last of
+ * all, so that nothing of it is left.  With the user's functions all of it is done by keep_each, which calls them for
+ * attended pairs only; else by add_tile and sees_tile, a vector at a time. */
 #ifndef CLATTN_INC_CPU_KEEP_H
 #define CLATTN_INC_CPU_KEEP_H
 

@@ -83,13 +83,14 @@ static void finish_rows(struct check_array *array, int32_t dtype, size_t size, b
 {
     float *wide = array->host;
     uint16_t *narrow = array->host;
+    uint16_t infinity = dtype == CLATTN_F16 ? 0x7c00 : 0x7f80, not_a_number = dtype == CLATTN_F16 ? 0x7e00 : 0x7fc0;
     for (size_t i = 0; i < array->elements && dtype == CLATTN_F32; i++)
         wide[i] *= 1 + (float)(check_random(random) & 0xffff) * 0x1p-22f;
     for (size_t i = 2 * size - 1; i < 3 * size; i++)
         if (dtype == CLATTN_F32)
             wide[i] = i >= 2 * size ? 0 : nan ? NAN : INFINITY;
         else
-            narrow[i] = (uint16_t)(i >= 2 * size ? 0 : dtype == CLATTN_F16 ? (nan ? 0x7e00 : 0x7c00) : nan ? 0x7fc0 : 0x7f80);
+            narrow[i] = i >= 2 * size ? 0 : nan ? not_a_number : infinity;
 }
 
 static clattn_status make(struct kv_append_check *check, clattn_context *context)

@@ -19,8 +19,8 @@ struct matmul_check {
     struct check_array arrays[ARRAYS];
 };
 
-/* A matrix of the small product with the neighbourhood of the large one's: along rows, along columns, or of neither.  A single
- * row or column may have both, and then an operand has both here too: its elements overlap. */
+/* A matrix of the small product with the neighbourhood of the large one's: along rows, along columns, or of neither.  A
+ * single row or column may have both, and then an operand has both here too: its elements overlap. */
 static clattn_layout small_matrix(const clattn_layout *full, bool is_operand, size_t rows, size_t columns)
 {
     int last = full->rank - 1;

@@ -35,9 +35,10 @@ clattn_status program_cache_init(struct program_cache *cache, struct device *dev
                                  const clattn_context_params *params);
 void program_cache_clear(struct program_cache *cache);
 
-/* The program of `file` with `options` (a leading-blank list of -D…) and `snippets` (may be NULL): from memory, from the binary cache, or
- * built.  The caller releases it.  A build that failed, but for want of host memory, is remembered and fails
- * again at once with its log.  No lock may be held.  Returns BUILD, OPENCL, OUT_OF_MEMORY, IO, INTERNAL. */
+/* The program of `file` with `options` (a leading-blank list of -D…) and `snippets` (may be NULL): from memory, from
+ * the binary cache, or built.  The caller releases it.  A build that failed, but for want of host memory, is
+ * remembered and fails again at once with its log.  No lock may be held.  Returns BUILD, OPENCL, OUT_OF_MEMORY, IO,
+ * INTERNAL. */
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
                           const struct source_snippets *snippets, enum grid_class grid,
                           struct program **program);

@@ -1,5 +1,5 @@
-/* The table of problems, attention aside (problems_attention.c).  An operator's part is a table of its own and a function that
- * makes a plan of a row; a new feature is a row, a new operator a table and a line in problems_visit. */
+/* The table of problems, attention aside (problems_attention.c).  An operator's part is a table of its own and a function
+ * that makes a plan of a row; a new feature is a row, a new operator a table and a line in problems_visit. */
 #include <stddef.h>
 
 #include "problems.h"

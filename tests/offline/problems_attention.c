@@ -1,5 +1,5 @@
-/* Attention's problems, and those of the operators that serve it alone.  A new feature is a bit, a line in attention_plan and a
- * row. */
+/* Attention's problems, and those of the operators that serve it alone.  A new feature is a bit, a line in attention_plan
+ * and a row. */
 #include <stddef.h>
 
 #include "problems.h"

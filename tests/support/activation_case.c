@@ -39,9 +39,10 @@ static double any_float(value_filler *f)
 
 static double fill_value(void *context, const size_t *index)
 {
-    static const double special[] = {0, -0.0, NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, FLT_TRUE_MIN, -FLT_TRUE_MIN, FLT_MIN,
-                                     -FLT_MIN, 1e-4, -1e-4, 16, -16, 16.000002, -16.000002, 13, -13, 14.2, -14.2, 87, -87,
-                                     88, -88, 89, -89, 103, -103, 104, -104, 200, -200, 201, -201, 65504, -65504, 1e19, -1e19};
+    static const double special[] = {0, -0.0, NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, FLT_TRUE_MIN, -FLT_TRUE_MIN,
+                                     FLT_MIN, -FLT_MIN, 1e-4, -1e-4, 16, -16, 16.000002, -16.000002, 13, -13, 14.2, -14.2,
+                                     87, -87, 88, -88, 89, -89, 103, -103, 104, -104, 200, -200, 201, -201, 65504, -65504,
+                                     1e19, -1e19};
     value_filler *f = context;
     float size;
 

@@ -258,15 +258,15 @@ void reference_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t
 
 /* ---- references of the small operators (reference_small.c), in double only ---- */
 
-/* One row of LayerNorm or RMSNorm; scale and bias (as many elements as x) may be NULL.  magnitude is (|x − mean| + mean
- * |x − mean|) · |factor · scale| + |bias|; *factor is 1 / sqrt(mean((x − mean)²) + epsilon).  A row whose sum of squares
- * float32 does not hold is NaN. */
+/* One row of LayerNorm or RMSNorm; scale and bias (as many elements as x) may be NULL.  magnitude is
+ * (|x − mean| + mean |x − mean|) · |factor · scale| + |bias|; *factor is 1 / sqrt(mean((x − mean)²) + epsilon).  A
+ * row whose sum of squares float32 does not hold is NaN. */
 void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale,
                     const double *bias, double *y, double *magnitude, double *mean, double *factor);
 
 /* One head of rotary position embedding; cosines and sines (rotary / 2 each) may be NULL: computed in long double, of
- * position · base^(−2i/rotary).  magnitude is (|x1| + |x2|) / 2, half of what a rotated element is made of, so that the rule
- * grants 4 u of it; 0 where x is only copied. */
+ * position · base^(−2i/rotary).  magnitude is (|x1| + |x2|) / 2, half of what a rotated element is made of, so that the
+ * rule grants 4 u of it; 0 where x is only copied. */
 void reference_rope(size_t size, size_t rotary, bool interleaved, double base, const double *cosines, const double *sines,
                     double position, const double *x, double *y, double *magnitude);
 

@@ -121,7 +121,8 @@ test_array node_output(test_job *job, const struct onnx_case *test, const char *
     test_array made = {0};
 
     if (expected.dtype != CLATTN_DTYPE_NONE) {
-        made = job_array(job, ROLE_READABLE_OUTPUT, (clattn_dtype)expected.dtype, expected.rank, expected.extent, FORM_PLAIN);
+        made = job_array(job, ROLE_READABLE_OUTPUT, (clattn_dtype)expected.dtype, expected.rank, expected.extent,
+                         FORM_PLAIN);
         array_own(&made, expected.extent);
     }
     return made;

@@ -30,8 +30,8 @@ test_array node_output(test_job *job, const struct onnx_case *test, const char *
  * `past`, and only what comes behind them is to be written. */
 test_array node_output_after(test_job *job, const struct onnx_case *test, const test_array *past, const char *formal);
 
-/* Asserts that an output that has been downloaded is the expected one: |value − expected| <= atol + rtol |expected|, and the
- * same NaN and Inf, as ONNX's runner compares (numpy.testing.assert_allclose; bfloat16 with an rtol of 2^-6 at least).
+/* Asserts that an output that has been downloaded is the expected one: |value − expected| <= atol + rtol |expected|, and
+ * the same NaN and Inf, as ONNX's runner compares (numpy.testing.assert_allclose; bfloat16 with an rtol of 2^-6 at least).
  * Nothing to do without memory. */
 void node_compare(const test_array *output, const struct onnx_case *test, const char *formal);
 
