@@ -25,9 +25,7 @@ static int chunk_of(const struct capabilities *caps, const struct activation_pro
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
     (void)data;
-    if (!forced && !capabilities_on_cpu(&context->device.caps))
-        return "the device is no CPU";
-    return NULL;
+    return refuse_all_but_cpu(&context->device.caps, forced);
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -78,11 +78,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
         return "a head size is above 512";
     struct geometry g = geometry_of(context, problem);
-    if (!capabilities_allow_loops(&context->device.caps, iterations(&g, problem)))
-        return LOOPS_REASON;
-    if (!forced && !capabilities_on_cpu(&context->device.caps))
-        return "the device is no CPU";
-    return NULL;
+    const char *reason = refuse_loops(&context->device.caps, iterations(&g, problem));
+    return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
 }
 
 /* A block's rows are those of all query heads of a key head that the launch has. */

@@ -21,9 +21,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     (void)forced;
     if (reason)
         return reason;
-    if (!capabilities_allow_loops(&context->device.caps, (double)problem->key_length * each + 4 * chunk))
-        return LOOPS_REASON;
-    return NULL;
+    return refuse_loops(&context->device.caps, (double)problem->key_length * each + 4 * chunk);
 }
 
 static void groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t count[3])

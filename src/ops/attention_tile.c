@@ -108,11 +108,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     size_t chosen = choose(context, problem, 0);
     if (chosen == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
-    if (!capabilities_allow_loops(&context->device.caps, iterations(&geometries[chosen], problem)))
-        return LOOPS_REASON;
-    if (!forced && capabilities_on_cpu(&context->device.caps))
-        return "barriers and local memory are slow on a CPU";
-    return NULL;
+    reason = refuse_loops(&context->device.caps, iterations(&geometries[chosen], problem));
+    return reason ? reason : refuse_cpu(&context->device.caps, forced);
 }
 
 /* A work-group takes rows of one key/value head, whether or not the launch has all of its query heads. */

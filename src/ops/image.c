@@ -14,9 +14,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     (void)forced;
     if (!context->device.caps.images)
         return "the device has no images";
-    if (!capabilities_allow_loops(&context->device.caps, patch * (patch * 5 + 1)))
-        return LOOPS_REASON;
-    return NULL;
+    return refuse_loops(&context->device.caps, patch * (patch * 5 + 1));
 }
 
 static void groups_of(const struct plan_kernel *kernel, size_t width, size_t height, size_t groups[3])

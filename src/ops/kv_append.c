@@ -49,10 +49,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     const struct kv_append_problem *problem = data;
     (void)forced;
-    if (!capabilities_allow_loops(&context->device.caps,
-                                  (double)size_max(problem->unit[KV_KEY], problem->unit[KV_VALUE]) * (ROPE_RATIOS + 4)))
-        return LOOPS_REASON;
-    return NULL;
+    return refuse_loops(&context->device.caps,
+                        (double)size_max(problem->unit[KV_KEY], problem->unit[KV_VALUE]) * (ROPE_RATIOS + 4));
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -17,11 +17,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
                   &packed) ||
         !size_mul(packed, size_max(problem->batch, 1), &packed))
         return "the packed operand overflows";
-    if (!capabilities_allow_loops(&context->device.caps, 2 * (double)problem->k + 2000))
-        return LOOPS_REASON;
-    if (!forced && !capabilities_on_cpu(&context->device.caps))
-        return "the device is no CPU";
-    return NULL;
+    const char *reason = refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
+    return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
 }
 
 /* How many items the packed side has: one if all items share it. */

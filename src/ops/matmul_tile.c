@@ -39,12 +39,9 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     if (choose(context, data, 0) == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
-    if (!capabilities_allow_loops(&context->device.caps,
-                                  3 * (double)((const struct matmul_problem *)data)->k + 1000))
-        return LOOPS_REASON;
-    if (!forced && capabilities_on_cpu(&context->device.caps))
-        return "barriers and local memory are slow on a CPU";
-    return NULL;
+    const struct matmul_problem *problem = data;
+    const char *reason = refuse_loops(&context->device.caps, 3 * (double)problem->k + 1000);
+    return reason ? reason : refuse_cpu(&context->device.caps, forced);
 }
 
 static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geometry *g)

@@ -195,9 +195,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     const struct capabilities *caps = &context->device.caps;
     double chunk = (double)merge_chunk(caps, problem->columns);
     (void)forced;
-    if (!capabilities_allow_loops(caps, (double)problem->parts * (chunk + 2) + 2 * chunk))
-        return LOOPS_REASON;
-    return NULL;
+    return refuse_loops(caps, (double)problem->parts * (chunk + 2) + 2 * chunk);
 }
 
 static clattn_status prepare(clattn_plan *base)

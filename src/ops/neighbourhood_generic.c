@@ -17,10 +17,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     double chunk = (double)chunk_of(&context->device.caps, problem);
     double keys = (double)neighbourhood_keys(problem, 0) * (double)neighbourhood_keys(problem, 1);
     (void)forced;
-    if (!capabilities_allow_loops(&context->device.caps,
-                                  keys * ((double)problem->d_k / 2 + 2 * chunk + 3) + 4 * chunk))
-        return LOOPS_REASON;
-    return NULL;
+    return refuse_loops(&context->device.caps,
+                        keys * ((double)problem->d_k / 2 + 2 * chunk + 3) + 4 * chunk);
 }
 
 static clattn_status groups_of(const struct neighbourhood_plan *plan, size_t batch, size_t query_height,

@@ -6,10 +6,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     const struct norm_problem *problem = data;
     (void)forced;
-    if (!capabilities_allow_loops(&context->device.caps, 3.2 * (double)problem->elements +
-                                                             16.0 * (double)problem->walk.segments + 64))
-        return LOOPS_REASON;
-    return NULL;
+    return refuse_loops(&context->device.caps,
+                        3.2 * (double)problem->elements + 16.0 * (double)problem->walk.segments + 64);
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -24,14 +24,13 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     const struct norm_problem *problem = data;
     double each = (double)problem->elements / (double)items_of(context, problem);
-    if (!capabilities_allow_loops(&context->device.caps,
-                                  (problem->walk.segments > 1 ? 16.0 : 3.2) * each + 64))
-        return LOOPS_REASON;
+    const char *reason =
+        refuse_loops(&context->device.caps, (problem->walk.segments > 1 ? 16.0 : 3.2) * each + 64);
+    if (reason)
+        return reason;
     if (context->device.caps.info.local_memory < MAX_ITEMS * sizeof(float))
         return "the device has too little local memory";
-    if (!forced && capabilities_on_cpu(&context->device.caps))
-        return "barriers and local memory are slow on a CPU";
-    return NULL;
+    return refuse_cpu(&context->device.caps, forced);
 }
 
 /* Elements that an item keeps in registers so that x is read once: a power of four, since each is a program

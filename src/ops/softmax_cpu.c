@@ -27,11 +27,9 @@ static size_t rows_of(const struct capabilities *caps, const struct softmax_prob
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    if (!capabilities_allow_loops(&context->device.caps, iterations(&context->device.caps, data, 1)))
-        return LOOPS_REASON;
-    if (!forced && !capabilities_on_cpu(&context->device.caps))
-        return "the device is no CPU";
-    return NULL;
+    const struct capabilities *caps = &context->device.caps;
+    const char *reason = refuse_loops(caps, iterations(caps, data, 1));
+    return reason ? reason : refuse_all_but_cpu(caps, forced);
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -6,9 +6,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     const struct softmax_problem *problem = data;
     (void)forced;
-    if (!capabilities_allow_loops(&context->device.caps, 3.2 * (double)problem->columns + 64))
-        return LOOPS_REASON;
-    return NULL;
+    return refuse_loops(&context->device.caps, 3.2 * (double)problem->columns + 64);
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -21,13 +21,12 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     const struct softmax_problem *problem = data;
     double each = (double)problem->columns / (double)items_of(context, problem);
-    if (!capabilities_allow_loops(&context->device.caps, 3.2 * each + 64))
-        return LOOPS_REASON;
+    const char *reason = refuse_loops(&context->device.caps, 3.2 * each + 64);
+    if (reason)
+        return reason;
     if (context->device.caps.info.local_memory < MAX_ITEMS * 2 * sizeof(float))
         return "the device has too little local memory";
-    if (!forced && capabilities_on_cpu(&context->device.caps))
-        return "barriers and local memory are slow on a CPU";
-    return NULL;
+    return refuse_cpu(&context->device.caps, forced);
 }
 
 /* Values that an item keeps in registers so that x is read once: a power of two, or 0 for rows that are too

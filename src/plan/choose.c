@@ -4,6 +4,21 @@
 #include "base/try.h"
 #include "plan/plan.h"
 
+const char *refuse_loops(const struct capabilities *caps, double iterations)
+{
+    return capabilities_allow_loops(caps, iterations) ? NULL : LOOPS_REASON;
+}
+
+const char *refuse_all_but_cpu(const struct capabilities *caps, bool forced)
+{
+    return forced || capabilities_on_cpu(caps) ? NULL : "the device is no CPU";
+}
+
+const char *refuse_cpu(const struct capabilities *caps, bool forced)
+{
+    return forced || !capabilities_on_cpu(caps) ? NULL : "barriers and local memory are slow on a CPU";
+}
+
 /* Why `solver` may not even be asked, or NULL. */
 static const char *excluded(const clattn_context *context, const char *operator_name,
                             const struct solver *solver, const char *forced)

@@ -101,6 +101,12 @@ struct solver {
     clattn_status (*prepare)(clattn_plan *plan);
 };
 
+/* What solvers refuse alike, with the reason, or NULL: that a work-item loops `iterations` times, all its loops together;
+ * every device but a CPU; a CPU.  The last two are preferences. */
+const char *refuse_loops(const struct capabilities *caps, double iterations);
+const char *refuse_all_but_cpu(const struct capabilities *caps, bool forced);
+const char *refuse_cpu(const struct capabilities *caps, bool forced);
+
 /* The first solver of the table that takes the problem, prepared and warmed; fills plan->solver and
  * ->explain. */
 clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table,
