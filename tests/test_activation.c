@@ -98,12 +98,7 @@ static clattn_activation_desc good_desc(void)
     return desc;
 }
 
-#define REFUSED(status, change)                                               \
-    do {                                                                      \
-        clattn_activation_desc desc = good_desc();                            \
-        desc.change;                                                          \
-        operator_answers(&activation_operator, &desc, CLATTN_ERROR_##status); \
-    } while (0)
+#define REFUSED(status, change) OPERATOR_REFUSES_DESC(activation, status, good_desc(), change)
 
 static void refused_descriptions(void **state)
 {
@@ -133,38 +128,32 @@ static void refused_descriptions(void **state)
     REFUSED(OVERFLOW, x.extent[0] = desc.y.extent[0] = (size_t)1 << 31);
 }
 
+#define REFUSED_ARGS(status, change) OPERATOR_REFUSES_ARGS(activation, job.plan, status, good, change)
+
 static void refused_arguments(void **state)
 {
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
-    clattn_activation_args good = CLATTN_ACTIVATION_ARGS_INIT, args, twin;
+    clattn_activation_args good = CLATTN_ACTIVATION_ARGS_INIT, twin;
     test_job job = {0};
 
     (void)state;
     clattn_activation_args_init(&twin);
     assert_memory_equal(&twin, &good, sizeof twin);
     clattn_activation_args_init(NULL);
-    test_array x = job_array(&job, ROLE_INPUT, CLATTN_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
-    test_array y = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
-    desc.x = x.layout;
-    desc.y = y.layout;
-    good.x = array_binding(&x);
-    good.y = array_binding(&y);
+    job_pair(&job, 2, (size_t[]){3, 19});
+    desc.x = job.input[0].layout;
+    desc.y = job.output[0].layout;
+    good.x = array_binding(&job.input[0]);
+    good.y = array_binding(&job.output[0]);
     assert_status(CLATTN_SUCCESS, clattn_activation_plan_create(device_context(), &desc, NULL, &job.plan));
-    for (int n = 0; n < 6; n++) {
-        args = good;
-        args.size = n == 0 ? 8 : args.size;
-        args.explicit_batch = n == 1 ? 2 : n == 2;
-        args.batch = 4;
-        args.reserved = n == 3;
-        args.x.buffer = n == 4 ? NULL : args.x.buffer;
-        args.y.offset = n == 5 ? 100 : args.y.offset;
-        assert_status(n == 0 ? CLATTN_ERROR_INVALID_STRUCT : n == 5 ? CLATTN_ERROR_BUFFER_TOO_SMALL
-                                                                    : CLATTN_ERROR_INVALID_ARGUMENT,
-                      clattn_activation_enqueue(job.plan, NULL, &args, 0, NULL, NULL));
-    }
-    args = good;
-    args.y = good.x;
-    operator_refuses_calls(&activation_operator, job.plan, &good, &args);
+    REFUSED_ARGS(INVALID_STRUCT, size = 8);
+    REFUSED_ARGS(INVALID_ARGUMENT, explicit_batch = 2);
+    REFUSED_ARGS(INVALID_ARGUMENT, batch = (args.explicit_batch = 1, 4));
+    REFUSED_ARGS(INVALID_ARGUMENT, reserved = 1);
+    REFUSED_ARGS(INVALID_ARGUMENT, x.buffer = NULL);
+    REFUSED_ARGS(BUFFER_TOO_SMALL, y.offset = 100);
+    REFUSED_ARGS(BUFFER_ACCESS, y = good.x);
+    operator_needs_both(&activation_operator, job.plan, &good);
     job_release(&job);
 }
 

@@ -146,12 +146,7 @@ static clattn_norm_desc good_desc(void)
     return desc;
 }
 
-#define REFUSED(status, change)                                         \
-    do {                                                                \
-        clattn_norm_desc desc = good_desc();                            \
-        desc.change;                                                    \
-        operator_answers(&norm_operator, &desc, CLATTN_ERROR_##status); \
-    } while (0)
+#define REFUSED(status, change) OPERATOR_REFUSES_DESC(norm, status, good_desc(), change)
 
 static void refused_descriptions(void **state)
 {
@@ -202,40 +197,34 @@ static void refused_epsilons(void **state)
     }
 }
 
+#define REFUSED_ARGS(status, change) OPERATOR_REFUSES_ARGS(norm, job.plan, status, good, change)
+
 /* A binding for an array that the description has not, a batch that is too large or that is normalised, no buffer. */
 static void refused_arguments(void **state)
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
-    clattn_norm_args good = CLATTN_NORM_ARGS_INIT, args, twin;
+    clattn_norm_args good = CLATTN_NORM_ARGS_INIT, twin;
     test_job job = {0};
 
     (void)state;
     clattn_norm_args_init(&twin);
     assert_memory_equal(&twin, &good, sizeof twin);
     clattn_norm_args_init(NULL);
-    test_array x = job_array(&job, ROLE_INPUT, CLATTN_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
-    test_array y = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
-    desc.x = x.layout;
-    desc.y = y.layout;
-    good.x = array_binding(&x);
-    good.y = array_binding(&y);
+    job_pair(&job, 2, (size_t[]){3, 19});
+    desc.x = job.input[0].layout;
+    desc.y = job.output[0].layout;
+    good.x = array_binding(&job.input[0]);
+    good.y = array_binding(&job.output[0]);
     assert_status(CLATTN_SUCCESS, clattn_norm_plan_create(device_context(), &desc, NULL, &job.plan));
-    for (int n = 0; n < 7; n++) {
-        args = good;
-        args.size = n == 0 ? 8 : args.size;
-        args.scale = n == 1 ? good.x : args.scale;
-        args.mean = n == 2 ? good.y : args.mean;
-        args.explicit_batch = n == 3 ? 2 : n == 4;
-        args.batch = 4;
-        args.x.buffer = n == 5 ? NULL : args.x.buffer;
-        args.y.offset = n == 6 ? 100 : args.y.offset;
-        assert_status(n == 0 ? CLATTN_ERROR_INVALID_STRUCT : n == 6 ? CLATTN_ERROR_BUFFER_TOO_SMALL
-                                                                    : CLATTN_ERROR_INVALID_ARGUMENT,
-                      clattn_norm_enqueue(job.plan, NULL, &args, 0, NULL, NULL));
-    }
-    args = good;
-    args.y = good.x;
-    operator_refuses_calls(&norm_operator, job.plan, &good, &args);
+    REFUSED_ARGS(INVALID_STRUCT, size = 8);
+    REFUSED_ARGS(INVALID_ARGUMENT, scale = good.x);
+    REFUSED_ARGS(INVALID_ARGUMENT, mean = good.y);
+    REFUSED_ARGS(INVALID_ARGUMENT, explicit_batch = 2);
+    REFUSED_ARGS(INVALID_ARGUMENT, batch = (args.explicit_batch = 1, 4));
+    REFUSED_ARGS(INVALID_ARGUMENT, x.buffer = NULL);
+    REFUSED_ARGS(BUFFER_TOO_SMALL, y.offset = 100);
+    REFUSED_ARGS(BUFFER_ACCESS, y = good.x);
+    operator_needs_both(&norm_operator, job.plan, &good);
     job_release(&job);
 }
 

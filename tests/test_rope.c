@@ -134,12 +134,7 @@ static clattn_rope_desc good_desc(void)
     return desc;
 }
 
-#define REFUSED(status, change)                                         \
-    do {                                                                \
-        clattn_rope_desc desc = good_desc();                            \
-        desc.change;                                                    \
-        operator_answers(&rope_operator, &desc, CLATTN_ERROR_##status); \
-    } while (0)
+#define REFUSED(status, change) OPERATOR_REFUSES_DESC(rope, status, good_desc(), change)
 
 static void refused_descriptions(void **state)
 {
@@ -196,10 +191,12 @@ static void refused_rotary_sizes(void **state)
     operator_answers(&rope_operator, &desc, CLATTN_SUCCESS);
 }
 
+#define REFUSED_ARGS(status, change) OPERATOR_REFUSES_ARGS(rope, job.plan, status, good, change)
+
 static void refused_arguments(void **state)
 {
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
-    clattn_rope_args good = CLATTN_ROPE_ARGS_INIT, args, twin;
+    clattn_rope_args good = CLATTN_ROPE_ARGS_INIT, twin;
     test_job job = {0};
     size_t extent[] = {2, 1, 3, 8};
 
@@ -207,31 +204,23 @@ static void refused_arguments(void **state)
     clattn_rope_args_init(&twin);
     assert_memory_equal(&twin, &good, sizeof twin);
     clattn_rope_args_init(NULL);
-    test_array x = job_array(&job, ROLE_INPUT, CLATTN_F32, 4, extent, FORM_PLAIN);
-    test_array y = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 4, extent, FORM_PLAIN);
-    desc.x = x.layout;
-    desc.y = y.layout;
+    job_pair(&job, 4, extent);
+    desc.x = job.input[0].layout;
+    desc.y = job.output[0].layout;
     desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, extent);
-    good.x = good.offsets = array_binding(&x);
-    good.y = array_binding(&y);
+    good.x = good.offsets = array_binding(&job.input[0]);
+    good.y = array_binding(&job.output[0]);
     assert_status(CLATTN_SUCCESS, clattn_rope_plan_create(device_context(), &desc, NULL, &job.plan));
-    for (int n = 0; n < 8; n++) {
-        args = good;
-        args.size = n == 0 ? 8 : args.size;
-        args.cos = n == 1 ? good.x : args.cos;
-        args.positions = n == 2 ? good.x : args.positions;
-        args.explicit_lengths = n == 3 ? 2 : n == 4 || n == 5;
-        args.batch = n == 4 ? 3 : 1;
-        args.length = n == 5 ? 4 : 1;
-        args.offsets.buffer = n == 6 ? NULL : args.offsets.buffer;
-        args.y.offset = n == 7 ? 100 : args.y.offset;
-        assert_status(n == 0 ? CLATTN_ERROR_INVALID_STRUCT : n == 7 ? CLATTN_ERROR_BUFFER_TOO_SMALL
-                                                                    : CLATTN_ERROR_INVALID_ARGUMENT,
-                      clattn_rope_enqueue(job.plan, NULL, &args, 0, NULL, NULL));
-    }
-    args = good;
-    args.y = good.x;
-    operator_refuses_calls(&rope_operator, job.plan, &good, &args);
+    REFUSED_ARGS(INVALID_STRUCT, size = 8);
+    REFUSED_ARGS(INVALID_ARGUMENT, cos = good.x);
+    REFUSED_ARGS(INVALID_ARGUMENT, positions = good.x);
+    REFUSED_ARGS(INVALID_ARGUMENT, explicit_lengths = 2);
+    REFUSED_ARGS(INVALID_ARGUMENT, batch = (args.explicit_lengths = 1, args.length = 1, 3));
+    REFUSED_ARGS(INVALID_ARGUMENT, length = (args.explicit_lengths = 1, args.batch = 1, 4));
+    REFUSED_ARGS(INVALID_ARGUMENT, offsets.buffer = NULL);
+    REFUSED_ARGS(BUFFER_TOO_SMALL, y.offset = 100);
+    REFUSED_ARGS(BUFFER_ACCESS, y = good.x);
+    operator_needs_both(&rope_operator, job.plan, &good);
     job_release(&job);
 }
 

@@ -49,6 +49,12 @@ void job_release(test_job *job)
     job->memory_count = 0;
 }
 
+void job_pair(test_job *job, int rank, const size_t *extent)
+{
+    job->input[0] = job_array(job, ROLE_INPUT, CLATTN_F32, rank, extent, FORM_PLAIN);
+    job->output[0] = job_array(job, ROLE_OUTPUT, CLATTN_F32, rank, extent, FORM_PLAIN);
+}
+
 void job_two_elements(test_job *job, int rank, double first, double second)
 {
     size_t extent[CLATTN_MAX_RANK], index[CLATTN_MAX_RANK] = {0};
@@ -56,8 +62,7 @@ void job_two_elements(test_job *job, int rank, double first, double second)
     for (int d = 0; d < rank; d++) {
         extent[d] = d == rank - 1 ? 2 : 1;
     }
-    job->input[0] = job_array(job, ROLE_INPUT, CLATTN_F32, rank, extent, FORM_PLAIN);
-    job->output[0] = job_array(job, ROLE_OUTPUT, CLATTN_F32, rank, extent, FORM_PLAIN);
+    job_pair(job, rank, extent);
     array_set(&job->input[0], index, first);
     index[rank - 1] = 1;
     array_set(&job->input[0], index, second);

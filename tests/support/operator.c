@@ -16,9 +16,14 @@ void operator_answers(const struct operator *op, const void *desc, clattn_status
     }
 }
 
-void operator_refuses_calls(const struct operator *op, clattn_plan *plan, const void *good, const void *unwritable)
+void operator_refuses(const struct operator *op, clattn_plan *plan, const void *args, clattn_status expected)
 {
-    assert_status(CLATTN_ERROR_BUFFER_ACCESS, op->enqueue(plan, NULL, unwritable, 0, NULL, NULL));
+    assert_true(expected != CLATTN_SUCCESS);
+    assert_status(expected, op->enqueue(plan, NULL, args, 0, NULL, NULL));
+}
+
+void operator_needs_both(const struct operator *op, clattn_plan *plan, const void *good)
+{
     assert_status(CLATTN_ERROR_INVALID_ARGUMENT, op->enqueue(plan, NULL, NULL, 0, NULL, NULL));
     assert_status(CLATTN_ERROR_INVALID_ARGUMENT, op->enqueue(NULL, NULL, good, 0, NULL, NULL));
 }

@@ -48,9 +48,26 @@ struct operator
  * answers the same and makes no plan. */
 void operator_answers(const struct operator *op, const void *desc, clattn_status expected);
 
-/* Asserts what enqueue refuses whatever the operator: `unwritable`, arguments whose output is a buffer that kernels may
- * only read, no arguments, and no plan. */
-void operator_refuses_calls(const struct operator *op, clattn_plan *plan, const void *good, const void *unwritable);
+/* Asserts that enqueue answers `expected`, which is not SUCCESS, to those arguments. */
+void operator_refuses(const struct operator *op, clattn_plan *plan, const void *args, clattn_status expected);
+
+/* Asserts that enqueue refuses to do without a plan, and without arguments; with `plan`, `good` ones would do. */
+void operator_needs_both(const struct operator *op, clattn_plan *plan, const void *good);
+
+/* A description, or arguments, like `good` but for `change`, an assignment to a member, are refused with
+ * CLATTN_ERROR_`status`.  In `change` other members are desc.MEMBER, or args.MEMBER. */
+#define OPERATOR_REFUSES_DESC(name, status, good, change)                          \
+    do {                                                                           \
+        __typeof__(good) desc = good;                                              \
+        desc.change;                                                               \
+        operator_answers(&name##_operator, &desc, CLATTN_ERROR_##status);          \
+    } while (0)
+#define OPERATOR_REFUSES_ARGS(name, plan, status, good, change)                    \
+    do {                                                                           \
+        __typeof__(good) args = good;                                              \
+        args.change;                                                               \
+        operator_refuses(&name##_operator, (plan), &args, CLATTN_ERROR_##status);  \
+    } while (0)
 
 /* Asserts that prewarm makes the plan that run then finds: run succeeds and neither builds nor loads a program. */
 void operator_runs_prewarmed(const struct operator *op, const void *desc, const void *args);
