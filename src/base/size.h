@@ -53,6 +53,15 @@ static inline size_t round_up(size_t a, size_t b)
     return divide_up(a, b) * b;
 }
 
+/* Makes a caller's struct whose first member is its own size the default one.  NULL: nothing. */
+static inline void struct_init(void *data, size_t size)
+{
+    if (!data)
+        return;
+    memset(data, 0, size);
+    memcpy(data, &size, sizeof size);
+}
+
 /* Copies a caller's struct whose first member is its own size: `current` bytes are known here, and every
  * version ever released had at least `first` bytes.  Members that the caller's version lacks become 0, the
  * default. */

@@ -11,18 +11,12 @@
 
 void clattn_mha_desc_init(clattn_mha_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_mha_args_init(clattn_mha_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
+    struct_init(args, sizeof *args);
 }
 
 static bool is_flag(int32_t value)

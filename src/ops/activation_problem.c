@@ -13,18 +13,12 @@ _Static_assert(CLATTN_MAX_RANK == 5, "activation kernels take four dimensions an
 
 void clattn_activation_desc_init(clattn_activation_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_activation_args_init(clattn_activation_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
+    struct_init(args, sizeof *args);
 }
 
 /* A dimension with its strides in x and y. */

@@ -25,6 +25,18 @@ static inline bool dtype_is_storage(int32_t dtype)
     return dtype == CLATTN_F32 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
 }
 
+/* Whether arrays of that type hold integers of a cache that have scales. */
+static inline bool dtype_is_quantised(int32_t dtype)
+{
+    return dtype == CLATTN_I8 || dtype == CLATTN_I4;
+}
+
+/* Whether arrays of that type hold lengths, positions or pages. */
+static inline bool dtype_is_integer(int32_t dtype)
+{
+    return dtype == CLATTN_I32 || dtype == CLATTN_I64;
+}
+
 /* The distance from 1 to the next larger number of that type. */
 static inline double storage_epsilon(int32_t dtype)
 {

@@ -10,18 +10,12 @@
 
 void clattn_attention_desc_init(clattn_attention_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_attention_args_init(clattn_attention_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
+    struct_init(args, sizeof *args);
 }
 
 #define DESC(field) offsetof(clattn_attention_desc, field)
@@ -136,33 +130,19 @@ fail:
     return status;
 }
 
-static bool is_float(int32_t dtype)
-{
-    return dtype == CLATTN_F32 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
-}
-
-static bool is_quantised(int32_t dtype)
-{
-    return dtype == CLATTN_I8 || dtype == CLATTN_I4;
-}
-
-static bool is_integer(int32_t dtype)
-{
-    return dtype == CLATTN_I32 || dtype == CLATTN_I64;
-}
-
 static clattn_status check_dtypes(struct attention_problem *problem, const char **reason)
 {
     const clattn_attention_desc *desc = &problem->desc;
     const int32_t q = desc->query.dtype, k = desc->key.dtype, v = desc->value.dtype, o = desc->output.dtype;
     problem->is_double = q == CLATTN_F64;
     if (problem->is_double ? k != q || v != q || o != q
-                           : !is_float(q) || !is_float(o) || (!is_float(k) && !is_quantised(k)) ||
-                                 (!is_float(v) && !is_quantised(v)))
+                           : !dtype_is_storage(q) || !dtype_is_storage(o) ||
+                                 (!dtype_is_storage(k) && !dtype_is_quantised(k)) ||
+                                 (!dtype_is_storage(v) && !dtype_is_quantised(v)))
         UNSUPPORTED("query, key, value and output are float32, float16 or bfloat16, key and value also int8 or "
                     "int4, or all four float64");
-    if (problem->has[ATTENTION_KEY_SCALE] != is_quantised(k) ||
-        problem->has[ATTENTION_VALUE_SCALE] != is_quantised(v))
+    if (problem->has[ATTENTION_KEY_SCALE] != dtype_is_quantised(k) ||
+        problem->has[ATTENTION_VALUE_SCALE] != dtype_is_quantised(v))
         INVALID("key_scale and value_scale come with int8 and int4 and with nothing else");
     return CLATTN_SUCCESS;
 }
@@ -231,7 +211,7 @@ static clattn_status check_mask(const struct attention_problem *problem, const c
 {
     const size_t whole[3] = {problem->batch, problem->heads, problem->query_length};
     int64_t stride[4];
-    if (!is_float(mask->dtype) && !(problem->is_double && mask->dtype == CLATTN_F64) &&
+    if (!dtype_is_storage(mask->dtype) && !(problem->is_double && mask->dtype == CLATTN_F64) &&
         (mask->dtype != CLATTN_BOOL || mask == &problem->desc.bias))
         UNSUPPORTED("a mask is bool, a mask or bias float32, float16, bfloat16, or float64 as all others are");
     if (mask->rank > 4)
@@ -266,7 +246,7 @@ static clattn_status check_scores(const struct attention_problem *problem, const
     const size_t *extent = desc->scores.extent;
     if (problem->packed_queries || problem->packed_keys || desc->cache == CLATTN_CACHE_RING)
         UNSUPPORTED("scores are not for packed sequences or a ring");
-    if (!is_float(desc->scores.dtype))
+    if (!dtype_is_storage(desc->scores.dtype))
         UNSUPPORTED("scores are float32, float16 or bfloat16");
     if (desc->scores.rank != 4 || extent[0] != problem->batch || extent[1] != problem->heads ||
         extent[2] != problem->query_length || extent[3] != problem->key_length)
@@ -284,10 +264,10 @@ static clattn_status check_integers(const struct attention_problem *problem, con
         bool starts = arrays[i] == ATTENTION_QUERY_STARTS || arrays[i] == ATTENTION_KEY_STARTS;
         if (!problem->has[arrays[i]])
             continue;
-        if (!is_integer(layout->dtype) || layout->rank != 1 || layout->extent[0] != problem->batch + starts)
+        if (!dtype_is_integer(layout->dtype) || layout->rank != 1 || layout->extent[0] != problem->batch + starts)
             LAYOUT("lengths and positions are (batch), starts (batch + 1), int32 or int64");
     }
-    if (problem->has[ATTENTION_BLOCK_TABLE] && !is_integer(problem->desc.block_table.dtype))
+    if (problem->has[ATTENTION_BLOCK_TABLE] && !dtype_is_integer(problem->desc.block_table.dtype))
         LAYOUT("block_table is int32 or int64");
     if (problem->has[ATTENTION_POSITIONS] && problem->desc.alignment != CLATTN_ALIGN_EXPLICIT)
         INVALID("positions without CLATTN_ALIGN_EXPLICIT");

@@ -16,18 +16,12 @@ _Static_assert(sizeof(image_args) == 8 * 8 + 26 * 4, "image_args has padding");
 
 void clattn_image_desc_init(clattn_image_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_image_args_init(clattn_image_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
+    struct_init(args, sizeof *args);
 }
 
 static clattn_status fail(const char **reason, clattn_status status, const char *why)

@@ -15,28 +15,12 @@ _Static_assert(sizeof(kv_append_args) == 7 * 40 + 2 * 16 + 16 + sizeof(rope_args
 
 void clattn_kv_append_desc_init(clattn_kv_append_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_kv_append_args_init(clattn_kv_append_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
-}
-
-static bool is_quantised(int32_t dtype)
-{
-    return dtype == CLATTN_I8 || dtype == CLATTN_I4;
-}
-
-static bool is_integer(int32_t dtype)
-{
-    return dtype == CLATTN_I32 || dtype == CLATTN_I64;
+    struct_init(args, sizeof *args);
 }
 
 static clattn_status read_layouts(struct kv_append_problem *problem, const char **reason)
@@ -83,7 +67,7 @@ static clattn_status check_cache(struct kv_append_problem *problem, enum kv_whic
     const clattn_layout *scale = which == KV_KEY ? &desc->key_scale : &desc->value_scale;
     size_t size = rows->extent[3];
     *reason = "keys and values are float32, float16 or bfloat16, their caches also int8 or int4";
-    if (!dtype_is_storage(rows->dtype) || (!dtype_is_storage(cache->dtype) && !is_quantised(cache->dtype)))
+    if (!dtype_is_storage(rows->dtype) || (!dtype_is_storage(cache->dtype) && !dtype_is_quantised(cache->dtype)))
         return CLATTN_ERROR_UNSUPPORTED;
     *reason = "caches have the heads and sizes of what is appended, at least one row, and no size is 0";
     if (cache->extent[1] != rows->extent[1] || cache->extent[3] != size || !size || !cache->extent[2])
@@ -91,7 +75,7 @@ static clattn_status check_cache(struct kv_append_problem *problem, enum kv_whic
     problem->size[which] = size;
     problem->has_scale[which] = !layout_is_none(scale);
     *reason = "key_scale and value_scale come with int8 and int4 caches and with nothing else";
-    if (problem->has_scale[which] != is_quantised(cache->dtype))
+    if (problem->has_scale[which] != dtype_is_quantised(cache->dtype))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     problem->unit[which] = size % UNIT ? size : UNIT;
     if (problem->unit[which] > 64)
@@ -135,9 +119,9 @@ static clattn_status check_sizes(struct kv_append_problem *problem, const char *
     problem->has_past = !layout_is_none(&desc->past_lengths);
     problem->has_new = !layout_is_none(&desc->new_lengths);
     *reason = "block_table is (batch, blocks), lengths are (batch), int32 or int64";
-    if ((paged && (desc->block_table.extent[0] != k[0] || !is_integer(desc->block_table.dtype))) ||
-        (problem->has_past && (desc->past_lengths.extent[0] != k[0] || !is_integer(desc->past_lengths.dtype))) ||
-        (problem->has_new && (desc->new_lengths.extent[0] != k[0] || !is_integer(desc->new_lengths.dtype))))
+    if ((paged && (desc->block_table.extent[0] != k[0] || !dtype_is_integer(desc->block_table.dtype))) ||
+        (problem->has_past && (desc->past_lengths.extent[0] != k[0] || !dtype_is_integer(desc->past_lengths.dtype))) ||
+        (problem->has_new && (desc->new_lengths.extent[0] != k[0] || !dtype_is_integer(desc->new_lengths.dtype))))
         return CLATTN_ERROR_INVALID_LAYOUT;
     problem->batch = k[0];
     problem->heads = k[1];

@@ -12,18 +12,12 @@ _Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has p
 
 void clattn_matmul_desc_init(clattn_matmul_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_matmul_args_init(clattn_matmul_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
+    struct_init(args, sizeof *args);
 }
 
 /* Rank 2 or 3 as (batch, -, row, col): the last two dimensions and, if there is one, the batch. */

@@ -14,18 +14,12 @@ _Static_assert(sizeof(merge_args) == 4 * 40 + 4 * 8 + 6 * 4, "merge_args has pad
 
 void clattn_merge_desc_init(clattn_merge_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_merge_args_init(clattn_merge_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
+    struct_init(args, sizeof *args);
 }
 
 /* ---- reading ---- */

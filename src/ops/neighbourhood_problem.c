@@ -18,18 +18,12 @@ _Static_assert(sizeof(neighbourhood_args) == 6 * 48 + 4 * 8 + 18 * 4, "neighbour
 
 void clattn_neighbourhood_desc_init(clattn_neighbourhood_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_neighbourhood_args_init(clattn_neighbourhood_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
+    struct_init(args, sizeof *args);
 }
 
 static clattn_status fail(const char **reason, clattn_status status, const char *why)
@@ -59,11 +53,6 @@ static clattn_status check_options(clattn_neighbourhood_desc *desc, const char *
     return CLATTN_SUCCESS;
 }
 
-static bool is_storage(int32_t dtype)
-{
-    return dtype == CLATTN_F32 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
-}
-
 static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char **reason)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -87,7 +76,7 @@ static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char *
             return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
                         "query, key, value and output have 5 dimensions (batch, heads, height, width, size), "
                         "bias and lse the first 4");
-        if (all[i].optional ? all[i].layout->dtype != CLATTN_F32 : !is_storage(all[i].layout->dtype))
+        if (all[i].optional ? all[i].layout->dtype != CLATTN_F32 : !dtype_is_storage(all[i].layout->dtype))
             return fail(
                 reason, CLATTN_ERROR_UNSUPPORTED,
                 "query, key, value and output are float32, float16 or bfloat16, bias and lse float32");

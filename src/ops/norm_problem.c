@@ -15,18 +15,12 @@ _Static_assert(CLATTN_MAX_RANK == NORM_DIMENSIONS + 1, "the kernels take four di
 
 void clattn_norm_desc_init(clattn_norm_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_norm_args_init(clattn_norm_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
+    struct_init(args, sizeof *args);
 }
 
 static clattn_status read_options(clattn_norm_desc *desc, const char **reason)

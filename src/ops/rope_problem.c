@@ -15,18 +15,12 @@ _Static_assert(sizeof(rope_args) == 4 * 40 + 6 * 8 + 17 * 8 + 12 * 4, "rope_args
 
 void clattn_rope_desc_init(clattn_rope_desc *desc)
 {
-    if (desc) {
-        memset(desc, 0, sizeof *desc);
-        desc->size = sizeof *desc;
-    }
+    struct_init(desc, sizeof *desc);
 }
 
 void clattn_rope_args_init(clattn_rope_args *args)
 {
-    if (args) {
-        memset(args, 0, sizeof *args);
-        args->size = sizeof *args;
-    }
+    struct_init(args, sizeof *args);
 }
 
 static clattn_status read_x(clattn_rope_desc *desc, const char **reason)
@@ -115,7 +109,7 @@ static clattn_status read_indices(clattn_layout *layout, int rank, const size_t 
     layout_normalise(layout);
     status = CLATTN_ERROR_UNSUPPORTED;
     *reason = "positions and offsets are int32 or int64";
-    if (layout->dtype != CLATTN_I32 && layout->dtype != CLATTN_I64)
+    if (!dtype_is_integer(layout->dtype))
         goto fail;
     status = CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "positions are (batch or 1, length) and offsets (batch)";

@@ -14,10 +14,7 @@
 
 void clattn_context_params_init(clattn_context_params *params)
 {
-    if (params) {
-        memset(params, 0, sizeof *params);
-        params->size = sizeof *params;
-    }
+    struct_init(params, sizeof *params);
 }
 
 static clattn_log_level log_level_of(const clattn_context_params *params)

@@ -16,10 +16,7 @@
 
 void clattn_plan_options_init(clattn_plan_options *options)
 {
-    if (options) {
-        memset(options, 0, sizeof *options);
-        options->size = sizeof *options;
-    }
+    struct_init(options, sizeof *options);
 }
 
 clattn_status plan_options_read(clattn_context *context, const clattn_plan_options *given,
