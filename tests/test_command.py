@@ -307,6 +307,13 @@ class Softmax(CommandTest):
         self.refuse(2, "softmax", x, "-o", out, "--mask", mask, saying="m.npy")
         self.refuse(2, "softmax", x, "-o", out, "--causal", saying="--causal")
 
+    def test_no_output_takes_an_input_away(self):
+        x, mask = self.save("x.npy", self.normal(2, 3)), self.save("m.npy", np.ones(3, bool))
+        os.symlink(x, self.path("link.npy"))
+        for output, taken in ((x, x), (self.path("link.npy"), x), (mask, mask)):
+            self.refuse(2, "softmax", x, "-o", output, "--mask", mask, saying=(output, "is the input " + taken))
+        self.assertEqual(np.load(x).shape, (2, 3))
+
     def test_report(self):
         x = self.save("x.npy", self.normal(2, 3))
         report = self.succeed("softmax", x, "-o", self.path("y.npy"), "--verify", "--json").json()
@@ -419,6 +426,16 @@ class Mha(CommandTest):
         self.refused(dict(weights, in_proj_bias=self.normal(12)), 2, x, saying=("in_proj_bias", "36"))
         double = dict(weights, in_proj_weight=weights["in_proj_weight"].astype(np.float64))
         self.refused(double, 2, x, saying=("in_proj_weight", "float64"))
+
+    def test_no_output_takes_an_input_away(self):
+        arguments = self.arguments(self.make(12), 2, self.normal(2, 9, 12))
+        for name in ("x.npy", "w.safetensors"):
+            os.symlink(self.path(name), self.path("to-" + name))
+            for output in (self.path(name), self.path("to-" + name)):
+                self.refuse(2, *arguments, "--attention-weights", output, saying=(output, "is the input"))
+        arguments[arguments.index("-o") + 1] = self.path("x.npy")
+        self.refuse(2, *arguments, saying=("x.npy", "is the input"))
+        self.assertEqual(np.load(self.path("x.npy")).shape, (2, 9, 12))
 
     def test_broken_weights(self):
         arguments = self.arguments(self.make(12), 2, self.normal(2, 9, 12))

@@ -656,6 +656,39 @@ class BadFiles(CommandTest):
         self.attention_with(2, "--lse", self.path("o.npy"), saying=("o.npy", "two outputs"))
         self.attention_with(1, o="/dev/full", saying="/dev/full")
 
+    def test_no_output_takes_an_input_away(self):
+        """Under the input's own name, another spelling of it, a symbolic link or a hard link."""
+        content = {}
+        for name, path in self.good.items():
+            with open(path, "rb") as file:
+                content[name] = file.read()
+        os.symlink("q.npy", self.path("soft.npy"))
+        os.link(self.path("q.npy"), self.path("hard.npy"))
+        for name in ("q.npy", "./q.npy", "../" + os.path.basename(self.folder) + "/q.npy", "soft.npy", "hard.npy"):
+            path = self.path(name)
+            self.attention_with(2, "--lse", path, saying=(path, "is the input", self.good["q"]))
+            self.attention_with(2, "--entropy", path, saying="is the input")
+            self.attention_with(2, "--scores", "raw:" + path, saying="is the input")
+            self.attention_with(2, o=path, saying="is the input")
+        snippet = self.path("s.cl")
+        with open(snippet, "w") as file:
+            file.write("float score_mod(float s, int b, int h, int q, int k, user_data u) { return s; }\n")
+        mask, lengths = self.save("m.npy", np.ones((5, 7), bool)), self.save("l.npy", np.array([1, 2]))
+        for option, path in (("--mask", mask), ("--kv-lengths", lengths), ("--score-mod", snippet)):
+            self.attention_with(2, option, path, o=path, saying=(path, "is the input"))
+        self.attention_with(2, "--score-mod", snippet, "--user", "0:" + lengths, o=lengths, saying=(lengths, "is the input"))
+        for name, path in self.good.items():
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), content[name])
+
+    def test_two_outputs_are_two_files(self):
+        os.symlink(".", self.path("here"))
+        for other in (self.path("./o.npy"), self.path("here/o.npy")):  # not yet there
+            self.attention_with(2, "--lse", other, saying="two outputs")
+        old = self.save("old.npy", np.arange(3))
+        os.symlink(old, self.path("link.npy"))
+        self.attention_with(2, "--lse", self.path("link.npy"), o=old, saying="two outputs")
+
     def test_a_failure_leaves_the_old_output(self):
         old = self.save("old.npy", np.arange(3))
         with open(old, "rb") as file:

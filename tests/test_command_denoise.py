@@ -161,11 +161,14 @@ class Results(DenoiseTest):
         self.assertEqual(self.succeed("denoise", data, self.path("out.png"), "--solver", "generic",
                                       "--json").json()["solver"], "generic")
 
-    def test_onto_itself(self):
-        pixels = self.picture(8, 9, 3)
-        path = self.write("in.png", png.encode(pixels))
-        self.succeed("denoise", path, path)
-        self.near(self.read("in.png"), denoised(pixels))
+    def test_the_noisy_picture_is_never_lost(self):
+        before = png.encode(self.picture(8, 9, 3))
+        path = self.write("in.png", before)
+        os.link(path, self.path("hard.png"))
+        for output in (path, self.path("hard.png")):
+            self.refuse(2, "denoise", path, output, saying=(output, "is the input"))
+        with open(path, "rb") as file:
+            self.assertEqual(file.read(), before)
 
     def test_what_pixels_mean_goes_along(self):
         profile = zlib.compress(b"\0\0\0\x84lcms\x02\x10\0\0mntrRGB XYZ " + bytes(108))

@@ -36,6 +36,22 @@ int attention_take_results(attention_options *options, attention_problem *proble
     return status;
 }
 
+int attention_check_output(const attention_options *o, const char *path)
+{
+    const char *const inputs[] = {
+        o->query,        o->key,        o->value,     o->fused,         o->mask,       o->bias,
+        o->alibi,        o->sinks,      o->vector,    o->query_lengths, o->kv_lengths, o->query_offset,
+        o->query_starts, o->key_starts, o->score_mod, o->mask_mod,
+    };
+    int status = host_check_output(path, inputs, sizeof inputs / sizeof inputs[0]);
+    for (size_t i = 0; i < o->user.count && status == TOOL_DONE && path != NULL; i++) {
+        const char *colon = strchr(o->user.item[i], ':'),
+                   *file = colon != NULL ? colon + 1 : NULL; /* N:FILE.npy */
+        status = host_check_output(path, &file, 1);
+    }
+    return status;
+}
+
 /* An array of the shape, in the order of the others: random numbers to bench with, or nothing but a shape. */
 static int shape_array(const attention_options *o, size_t heads, size_t length, size_t size, uint64_t seed,
                        host_array *array)

@@ -32,6 +32,9 @@ option_outcome attention_options_parse(attention_mode mode, int argc, char **arg
 /* Which results are wanted, and what MODE:FILE means; refuses two in one file. */
 int attention_take_results(attention_options *options, attention_problem *problem);
 
+/* host_check_output with all files that the options name. */
+int attention_check_output(const attention_options *options, const char *path);
+
 /* Reads the files and completes the problem. */
 int attention_load(const attention_options *options, attention_problem *problem);
 

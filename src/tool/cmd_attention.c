@@ -120,7 +120,7 @@ int cmd_attention(int argc, char **argv)
     attention_begin(&problem);
     int status = attention_take_results(&options, &problem);
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
-        status = host_check_output(options.result[i]);
+        status = attention_check_output(&options, options.result[i]);
     if (status == TOOL_DONE)
         status = attention_load(&options, &problem);
     if (status == TOOL_DONE)

@@ -101,7 +101,7 @@ int cmd_denoise(int argc, char **argv)
                          .solver = options.solver};
     int status = check_rule(&rule);
     if (status == TOOL_DONE)
-        status = host_check_output(options.files[1]);
+        status = host_check_output(options.files[1], options.files, 1);
     if (status == TOOL_DONE)
         status = picture_load(options.files[0], &p);
     if (status == TOOL_DONE)

@@ -237,9 +237,10 @@ int cmd_mha(int argc, char **argv)
     option_outcome outcome = options_parse(&table, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    int status = host_check_output(options.output);
+    const char *const inputs[] = {options.weights, options.x, options.context, options.mask};
+    int status = host_check_output(options.output, inputs, 4);
     if (status == TOOL_DONE)
-        status = host_check_output(options.attention_weights);
+        status = host_check_output(options.attention_weights, inputs, 4);
     if (status == TOOL_DONE)
         status = host_check_distinct(options.output, options.attention_weights);
     if (status == TOOL_DONE)

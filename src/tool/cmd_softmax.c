@@ -70,7 +70,7 @@ int cmd_softmax(int argc, char **argv)
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     problem.scale = options.scale;
-    int status = host_check_output(options.output);
+    int status = host_check_output(options.output, (const char *[]){options.x, options.mask}, 2);
     if (status == TOOL_DONE)
         status = host_load(options.x, &problem.x);
     if (status == TOOL_DONE && options.mask != NULL)

@@ -124,7 +124,7 @@ size_t element_count(const clattn_host_tensor *tensor)
     return count;
 }
 
-int host_check_output(const char *path)
+int host_check_output(const char *path, const char *const *inputs, size_t input_count)
 {
     if (path == NULL)
         return TOOL_DONE;
@@ -138,14 +138,18 @@ int host_check_output(const char *path)
     case OS_PATH_FILE:
     case OS_PATH_OTHER: break;
     }
+    for (size_t i = 0; i < input_count; i++)
+        if (inputs[i] != NULL && os_same_file(path, inputs[i]))
+            return complain(TOOL_BAD_INPUT, "%s: is the input %s, expected another file to write", path,
+                            inputs[i]);
     return TOOL_DONE;
 }
 
 int host_check_distinct(const char *first, const char *second)
 {
-    if (first == NULL || second == NULL || strcmp(first, second) != 0)
+    if (first == NULL || second == NULL || !os_same_file(first, second))
         return TOOL_DONE;
-    return complain(TOOL_BAD_INPUT, "%s: is given for two outputs, expected two different files", first);
+    return complain(TOOL_BAD_INPUT, "%s: is given for two outputs, expected two different files", second);
 }
 
 int host_store(const char *path, const host_array *array)

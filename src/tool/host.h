@@ -47,8 +47,9 @@ shape_text shape_of_extents(int32_t rank, const size_t *extent);
 
 size_t element_count(const clattn_host_tensor *tensor);
 
-/* Refuses an output path that can't be written, before any work is done.  NULL is accepted. */
-int host_check_output(const char *path);
+/* Refuses, before any work is done, an output that cannot be written or is one of the inputs.  NULL is
+ * accepted for an output and in the list of inputs. */
+int host_check_output(const char *path, const char *const *inputs, size_t input_count);
 
 /* Refuses two outputs in one file.  NULLs are accepted. */
 int host_check_distinct(const char *first, const char *second);

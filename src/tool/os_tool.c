@@ -67,6 +67,35 @@ os_path_kind os_look_at(const char *path)
     return kind;
 }
 
+/* The folder that holds `path`; NULL when memory runs out.  To be freed. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+bool os_same_file(const char *first, const char *second)
+{
+    struct stat a, b;
+    if (strcmp(first, second) == 0)
+        return true;
+    bool missing = stat(first, &a) != 0;
+    if ((stat(second, &b) != 0) != missing)
+        return false;
+    if (!missing) /* what a terminal or /dev/null is written does not harm what it reads */
+        return a.st_dev == b.st_dev && a.st_ino == b.st_ino && !S_ISCHR(a.st_mode);
+    const char *first_slash = strrchr(first, '/'), *second_slash = strrchr(second, '/');
+    if (strcmp(first_slash != NULL ? first_slash + 1 : first,
+               second_slash != NULL ? second_slash + 1 : second) != 0)
+        return false;
+    char *first_folder = folder_of(first), *second_folder = folder_of(second);
+    bool same = first_folder != NULL && second_folder != NULL && stat(first_folder, &a) == 0 &&
+                stat(second_folder, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    free(first_folder);
+    free(second_folder);
+    return same;
+}
+
 bool os_temporary_folder(char *path, size_t bytes)
 {
     int length = snprintf(path, bytes, OS_TEMPORARY "/clattn-XXXXXX");

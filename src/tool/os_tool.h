@@ -25,6 +25,10 @@ typedef enum os_path_kind {
 
 os_path_kind os_look_at(const char *path);
 
+/* Whether writing to one path changes what is at the other: one file under two names (spelt otherwise, a
+ * link), or one that is still to be made. */
+bool os_same_file(const char *first, const char *second);
+
 /* Makes a folder of its own in OS_TEMPORARY, readable by this user alone; `path` receives its name. */
 #define OS_TEMPORARY "/tmp"
 bool os_temporary_folder(char *path, size_t bytes);
