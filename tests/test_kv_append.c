@@ -368,12 +368,43 @@ static void what_does_not_fit_is_refused(void **state)
     support_release(&context);
 }
 
+/* Attention counts a ring's keys in an int, so no more are appended than it can count. */
+static void a_ring_ends_where_attention_stops_counting(void **state)
+{
+    const int64_t most = INT32_MAX - 65536;
+    clattn_context *context = support_context();
+    cl_context opencl = clattn_context_opencl_context(context);
+    clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
+    clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
+    cl_mem cache = support_buffer(opencl, CL_MEM_READ_WRITE, 2 * 4 * 8 * sizeof(float), NULL);
+    float zeros[3 * 8] = {0};
+    cl_mem rows = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof zeros, zeros);
+
+    (void)state;
+    desc.cache = CLATTN_CACHE_RING;
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, 8);
+    desc.key_cache = desc.value_cache = clattn_layout_bhsd(CLATTN_F32, 1, 1, 4, 8);
+    args.key = args.value = clattn_binding_buffer(rows, 0);
+    args.key_cache = clattn_binding_buffer(cache, 0);
+    args.value_cache = clattn_binding_buffer(cache, 4 * 8);
+    args.past_length = most - 3;
+    assert_int_equal(clattn_kv_append_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    args.past_length = most - 2;
+    assert_int_equal(clattn_kv_append_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    args.past_length = INT64_MAX;
+    assert_int_equal(clattn_kv_append_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    clReleaseMemObject(cache);
+    clReleaseMemObject(rows);
+    support_release(&context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_right_rows_get_the_right_values),
         cmocka_unit_test(attention_reads_what_was_appended),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_ring_ends_where_attention_stops_counting),
     };
     return SUPPORT_RUN("kv_append", tests);
 }

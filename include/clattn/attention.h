@@ -129,7 +129,7 @@ typedef struct clattn_attention_desc {
                              * bfloat16 ushort, bool and uint8 uchar, int8 char, int32 int, int64 long */
     /* Lengths of each batch item; without them all items have the args' lengths. */
     clattn_layout query_lengths; /* none, or (batch): query rows beyond are written as rows that attend nothing */
-    clattn_layout key_lengths;   /* none, or (batch) */
+    clattn_layout key_lengths;   /* none, or (batch); none counts for more than args.key_length, but for a ring's */
     clattn_layout positions;     /* none, or (batch), with CLATTN_ALIGN_EXPLICIT: added to args.position */
     clattn_layout query_starts;  /* none, or (batch + 1): packed sequences.  Query, output and lse then have batch 1
                                   * and S_q rows in all; item b owns rows query_starts[b] ... query_starts[b+1] - 1 */
@@ -171,7 +171,8 @@ typedef struct clattn_attention_args {
     uint32_t dropout_offset;  /* with dropout: which of the seed's masks */
     size_t batch;             /* <= the desc's; 0 is allowed and does nothing */
     size_t query_length;      /* <= the desc's S_q (packed: longest_query); 0 is allowed and does nothing */
-    size_t key_length;        /* <= the desc's S_k, but for a ring; 0 is allowed: all rows attend nothing */
+    size_t key_length;        /* <= the desc's S_k; 0 is allowed: all rows attend nothing.  With a ring all keys ever
+                               * appended, at most 2^31 - 65537; with a ring and key_lengths it does not count */
     int64_t position;         /* with CLATTN_ALIGN_EXPLICIT: the key position of query 0 */
     clattn_binding workspace; /* at least clattn_plan_workspace_size bytes that kernels may read and write,
                                * `offset` in bytes and a multiple of 128; none (default): leased from the context */

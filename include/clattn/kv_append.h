@@ -54,7 +54,8 @@ typedef struct clattn_kv_append_args {
     int32_t explicit_lengths; /* 1: `batch` and `length` count; 0 (default): the desc's extents */
     int32_t reserved;         /* 0 */
     size_t batch, length;     /* <= the desc's; 0 is allowed and does nothing */
-    int64_t past_length;      /* >= 0; without past_lengths: keys that each item's cache already has */
+    int64_t past_length;      /* >= 0; without past_lengths: keys that each item's cache already has.  A ring's, the new
+                               * ones included, are at most 2^31 - 65537, since attention counts no further */
     int64_t position;         /* with `rotate`: added to every key's position */
 } clattn_kv_append_args;
 

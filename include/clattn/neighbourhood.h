@@ -64,8 +64,9 @@ CLATTN_API void clattn_neighbourhood_desc_init(clattn_neighbourhood_desc *desc);
  *
  * Queries may be a part of the map, a tile: query (0, 0) stands at key position (query_y, query_x), and all
  * of them within the map of keys.  The keys of a tile are then those within a margin of K div 2 * D around it
- * (where the map ends earlier, so do they), and tile by tile the result is that of the whole map, with
- * CLATTN_EDGE_SHIFT if tiles with less than the full margin have the map's own edge there. */
+ * (where the map ends earlier, so do they), and tile by tile the result is that of the whole map.  With
+ * CLATTN_EDGE_SHIFT windows at the map's edge reach further inwards: where the map's end cuts a margin, a tile has at
+ * least K * D keys in that dimension, from the edge on. */
 typedef struct clattn_neighbourhood_args {
     size_t size; /* sizeof(clattn_neighbourhood_args) */
     clattn_binding query, key, value, bias, output, lse;

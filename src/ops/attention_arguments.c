@@ -143,16 +143,17 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
 static clattn_status read_lengths(struct report *report, const struct attention_problem *problem,
                                   clattn_attention_args *args)
 {
-    size_t most_keys = problem->desc.cache == CLATTN_CACHE_RING ? LENGTH_LIMIT : problem->key_length;
+    bool ring = problem->desc.cache == CLATTN_CACHE_RING;
+    size_t most_keys = ring ? LENGTH_LIMIT : problem->key_length;
     if (args->explicit_lengths != 0 && args->explicit_lengths != 1)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_lengths is neither 0 nor 1");
     if (!args->explicit_lengths) {
         args->batch = problem->batch;
         args->query_length = problem->query_length;
-        args->key_length = problem->desc.cache == CLATTN_CACHE_RING && problem->has[ATTENTION_KEY_LENGTHS]
-                               ? most_keys /* a ring turns as far as its items' own lengths say */
-                               : problem->key_length;
+        args->key_length = problem->key_length;
     }
+    if (ring && problem->has[ATTENTION_KEY_LENGTHS])
+        args->key_length = most_keys; /* it turns as far as its items' own lengths say */
     if (args->batch > problem->batch || args->query_length > problem->query_length || args->key_length > most_keys)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "batch %zu, query length %zu or key length %zu is above the plan's %zu, %zu, %zu",

@@ -231,6 +231,11 @@ clattn_status kv_append_args_read(clattn_context *context, const struct kv_appen
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "batch %zu or length %zu is above the plan's %zu, %zu", args->batch, args->length,
                             problem->batch, problem->length);
+    if (desc->cache == CLATTN_CACHE_RING && !problem->has_past &&
+        (args->past_length > (int64_t)LENGTH_LIMIT || (size_t)args->past_length + args->length > LENGTH_LIMIT))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "a ring with %lld keys and %zu more would have had more than %zu",
+                            (long long)args->past_length, args->length, LENGTH_LIMIT);
     if ((desc->key_cache.dtype == CLATTN_I4 && args->key_cache.offset % 2) ||
         (desc->value_cache.dtype == CLATTN_I4 && args->value_cache.offset % 2))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "an int4 cache has an odd offset");

@@ -138,10 +138,15 @@ static clattn_status check_optional(struct neighbourhood_problem *problem, const
 }
 
 /* Whether each position of a map of these sizes has a whole window. */
+/* The keys of a dimension that a whole window wants. */
+static size_t needed(const clattn_neighbourhood_desc *desc, int dimension)
+{
+    return (size_t)desc->window[dimension] * (size_t)desc->dilation[dimension];
+}
+
 static bool windows_fit(const clattn_neighbourhood_desc *desc, size_t height, size_t width)
 {
-    return desc->edge == CLATTN_EDGE_CLIP || ((size_t)desc->window[0] * (size_t)desc->dilation[0] <= height &&
-                                              (size_t)desc->window[1] * (size_t)desc->dilation[1] <= width);
+    return desc->edge == CLATTN_EDGE_CLIP || (needed(desc, 0) <= height && needed(desc, 1) <= width);
 }
 
 clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *given,
@@ -221,8 +226,9 @@ static clattn_status read_sizes(struct report *report, const struct neighbourhoo
                             args->key_height, args->key_width);
     if (!windows_fit(&problem->desc, args->key_height, args->key_width))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "a window times its dilation is above the %zu x %zu keys", args->key_height,
-                            args->key_width);
+                            "%zu x %zu keys are fewer than a window times its dilation, %zu x %zu, which "
+                            "CLATTN_EDGE_SHIFT needs of a tile too",
+                            args->key_height, args->key_width, needed(&problem->desc, 0), needed(&problem->desc, 1));
     return CLATTN_SUCCESS;
 }
 

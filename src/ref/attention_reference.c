@@ -78,7 +78,8 @@ reference_item reference_item_of(const reference_attention *r, int64_t batch)
         item.queries = clamped(per_item(r->data.query_lengths, &desc->query_lengths, &args->query_lengths, batch), 0,
                                item.queries);
     if (r->data.key_lengths)
-        item.keys = clamped(per_item(r->data.key_lengths, &desc->key_lengths, &args->key_lengths, batch), 0, item.keys);
+        item.keys = clamped(per_item(r->data.key_lengths, &desc->key_lengths, &args->key_lengths, batch), 0,
+                            desc->cache == CLATTN_CACHE_RING ? INT32_MAX : item.keys);
     if (desc->cache == CLATTN_CACHE_RING && item.keys > (int64_t)desc->key.extent[2])
         item.first_key = item.keys - (int64_t)desc->key.extent[2];
     if (desc->alignment == CLATTN_ALIGN_BOTTOM_RIGHT)

@@ -12,7 +12,7 @@ void attention_lengths(const attention_case *test, size_t *batch, size_t *querie
     *batch = test->shorter ? test->actual.batch : test->dim.batch;
     *queries = test->shorter ? test->actual.queries : test->longest ? test->longest : test->dim.queries;
     *keys = test->shorter ? test->actual.keys : test->dim.keys;
-    for (size_t b = 0; b < *batch && !test->shorter && test->cache == CLATTN_CACHE_RING && test->list.keys; b++) {
+    for (size_t b = 0; b < *batch && test->cache == CLATTN_CACHE_RING && test->list.keys; b++) {
         *keys = test->list.keys[b] > (int64_t)*keys ? (size_t)test->list.keys[b] : *keys; /* as far as they say */
     }
 }

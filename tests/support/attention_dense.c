@@ -50,7 +50,8 @@ attention_item attention_item_of(const attention_case *t, size_t b)
     }
     item.rows = item.queries;
     item.queries = t->list.queries ? clamp_to(t->list.queries[b], 0, item.queries) : item.queries;
-    item.keys = t->list.keys ? clamp_to(t->list.keys[b], 0, item.keys) : item.keys;
+    item.keys = t->list.keys ? clamp_to(t->list.keys[b], 0, t->cache == CLATTN_CACHE_RING ? INT32_MAX : item.keys)
+                             : item.keys;
     if (t->cache == CLATTN_CACHE_RING && item.keys > t->dim.keys) {
         item.first_key = item.keys - t->dim.keys;
     }
