@@ -3,6 +3,8 @@
 has a file of its own, test_command_attention.py.
 
     CLATTN=build/src/tool/clattn python3 tests/test_command.py [-k PATTERN ...]"""
+import io
+import json
 import os
 import pty
 import re
@@ -13,7 +15,7 @@ import unittest
 
 import numpy as np
 
-from command_support import CLATTN, TIMEOUT, CommandTest, attention, main, mask_terms, softmax, write_safetensors
+from command_support import CLATTN, NOISE, TIMEOUT, CommandTest, attention, main, mask_terms, softmax, write_safetensors
 
 
 class Usage(CommandTest):
@@ -81,6 +83,14 @@ class Usage(CommandTest):
             self.refuse(2, "bench", "matmul", "--shape", value, saying="--shape")
         self.refuse(2, "mha", "--heads", "0", saying="--heads")
 
+    def test_a_negative_number_is_a_value(self):
+        files = ["-q", "q.npy", "-k", "k.npy", "-v", "v.npy", "-o", "o.npy"]
+        for option in ("--page-size", "--seed", "--max-launch-ms", "--repeat", "--kv-group", "--dropout-offset"):
+            self.refuse(2, "attention", *files, option, "-1", saying=(option + " '-1' is not valid", "whole number from"))
+            self.refuse(2, "attention", *files, option, "--causal", saying=(option, "needs a value"))
+        self.refuse(2, "attention", *files, "--softcap", "-3", saying=("--softcap -3", "positive"))
+        self.refuse(2, "bench", "softmax", "--shape", "-3,4", saying="--shape '-3,4' is not valid")
+
     def test_output_that_cannot_be_written(self):
         listing = self.succeed("devices").out
         self.assertTrue(listing)
@@ -144,6 +154,50 @@ class Devices(CommandTest):
         self.refuse(2, "softmax", x, "-o", self.path("y.npy"), env={"CLATTN_KERNEL_DIR": self.path("none")},
                     saying=self.path("none"))
         self.assertFalse(os.path.exists(self.path("y.npy")))
+
+
+class StandardOutput(CommandTest):
+    """An output that goes there is all that goes there: the report takes standard error."""
+
+    def piped(self, *arguments):
+        done = subprocess.run([CLATTN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, timeout=TIMEOUT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line for line in done.stderr.decode().splitlines() if not NOISE.match(line)]
+        array = np.load(io.BytesIO(done.stdout))
+        self.assertEqual(len(done.stdout), 128 + array.nbytes)
+        return array, lines
+
+    def test_pipes(self):
+        x = self.normal(3, 4)
+        for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+            if os.path.exists(name):
+                found, lines = self.piped("softmax", self.save("x.npy", x), "-o", name, "--json")
+                self.close(found, np.exp(x) / np.exp(x).sum(axis=1, keepdims=True), 2e-6)
+                self.assertEqual(json.loads(lines[-1])["shape"], [3, 4])
+        found, lines = self.piped("softmax", self.path("x.npy"), "-o", "/dev/stdout", "--verify")
+        self.assertIn("verified: yes", lines)
+
+    def test_a_second_output_too(self):
+        q = self.save("q.npy", self.normal(1, 2, 3, 4))
+        lse, lines = self.piped("attention", "-q", q, "-k", q, "-v", q, "-o", self.path("o.npy"), "--lse", "/dev/stdout",
+                                "--json")
+        self.assertEqual(lse.shape, (1, 2, 3))
+        self.assertEqual(json.loads(lines[-1])["shape"], [1, 2, 3, 4])
+
+    def test_a_file(self):
+        x = self.save("x.npy", self.normal(3, 4))
+        with open(self.path("all.npy"), "wb") as file:
+            result = self.succeed("softmax", x, "-o", "/dev/stdout", "--json", stdout=file)
+        self.assertEqual(np.load(self.path("all.npy")).shape, (3, 4))
+        self.assertEqual(json.loads(result.errors[-1])["shape"], [3, 4])
+
+    def test_nothing_of_it_elsewhere(self):
+        x = self.save("x.npy", self.normal(3, 4))
+        result = self.succeed("softmax", x, "-o", "/dev/null", "--json")
+        self.assertEqual((result.json()["shape"], result.errors), ([3, 4], []))
+        with open("/dev/null", "wb") as null:
+            self.assertEqual(self.succeed("softmax", x, "-o", "/dev/null", stdout=null).errors, [])
 
 
 @unittest.skipUnless(os.environ.get("CRASHING_ICD"), "CRASHING_ICD names no driver that crashes")

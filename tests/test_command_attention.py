@@ -469,6 +469,20 @@ class UserFunctions(CommandTest):
                                      "    return s + oops;\n}\n")
         self.refuse(2, *self.files(), "--score-mod", bad, saying=("bad.cl:3:", "oops"))
         self.refuse(2, *self.files(), "--mask-mod", bad, saying="bad.cl")
+        for name, text in (("brace", "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n    return s;\n"),
+                           ("name", "float mod_score(float s, int b, int h, int q, int k, user_data u) { return s; }"),
+                           ("few", "float score_mod(float s, int b, int h, int q) { return s; }"),
+                           ("more", "float score_mod(float s, int b, int h, int q, int k, user_data u, int m) { return s; }"),
+                           ("twice", 2 * "float score_mod(float s, int b, int h, int q, int k, user_data u) { return s; }\n"),
+                           ("prose", "Subtract the distance of query and key, please.\n")):
+            with self.subTest(name):
+                path = self.snippet(name + ".cl", text)
+                for command in (self.files(), ["explain", "--shape", "1,4,2,5,7,8,6"],
+                                ["bench", "attention", "--shape", "1,4,2,5,7,8,6"]):
+                    line = self.refuse(2, *command, "--score-mod", path, "--solver", "generic", saying=path).errors[0]
+                    self.assertTrue(line.startswith("clattn: " + path + ":"), line)
+                    self.assertLess(len(line), 400)
+                    self.assertNotIn("|", line)
         self.refuse(2, *self.files(), "--mask-mod", self.path("none.cl"), saying=("none.cl", "No such file"))
         self.refuse(2, *self.files(), "--score-mod", self.snippet("empty.cl", ""), saying=("empty.cl", "empty"))
         self.refuse(2, *self.files(), "--score-mod", self.snippet("nul.cl", "a\0b"), saying=("nul.cl", "no text"))
@@ -523,15 +537,22 @@ class Explain(CommandTest):
 
     def test_refusals_have_their_reasons(self):
         refused = self.refuse(2, "explain", "--shape", "1,4,2,5,7,8,600", "--solver", "tile", saying="head size")
-        self.assertIn("tile: refused", refused.out)
+        self.assertIn("tile: refused, a head size is above 512\n", refused.out)
+        self.assertIn("generic: would be chosen", refused.out)
         result = self.run_clattn("explain", "--shape", "1,4,2,5,7,8,600", "--solver", "tile", "--json")
         self.assertEqual(result.status, 2)
         self.assertIs(result.json()["supported"], False)
         self.assertIn("head size", result.json()["reason"])
+        verdicts = {row["solver"]: row["verdict"] for row in result.json()["solvers"]}
+        self.assertEqual(verdicts["tile"], "refused, a head size is above 512")
+        self.assertTrue(verdicts["generic"].startswith("would be chosen"))
+        self.assertEqual(len(verdicts), 3)
         self.refuse(2, "explain", *self.SHAPE, "--solver", "nonsense", saying="nonsense")
         self.refuse(2, "explain", "--shape", "1,3,2,5,7,8,6", saying="divisor")
         self.refuse(2, "explain", saying="-q")
         self.refuse(2, "explain", *self.SHAPE, "-q", "q.npy", saying=("--shape", "-q"))
+        self.refuse(2, "explain", *self.SHAPE, "--verify", saying=("--verify", "computes nothing"))
+        self.refuse(2, "explain", *self.SHAPE, "--repeat", 3, saying=("--repeat", "computes nothing"))
         self.refuse(2, "explain", "--shape", "2000000000,1,1,2000000000,2000000000,8,8", saying="layout")
         self.refuse(3, "explain", *self.SHAPE, "--device", "nonsense", saying="nonsense")
         self.refuse(2, "attention", *self.SHAPE, saying="--shape")
@@ -614,6 +635,7 @@ class BadFiles(CommandTest):
         for options, text in (
                 (["--query-offset", lengths, "--align", "top-left"], "--align"), (["--kv-int8", "--kv-int4"], "--kv-int4"),
                 (["--ring", "--page-size", 4], "--page-size"), (["--kv-group", 4], "--kv-int8"),
+                (["--seed", 4], "--seed is for --dropout"), (["--dropout-offset", 4], "--dropout-offset is for --dropout"),
                 (["--scores", "raw:x.npy", "--ring"], "--ring"), (["--vector", lengths], "--score additive"),
                 (["--score", "additive"], "--vector"), (["--heads", "4,2"], "--layout"),
                 (["--layout", "bse"], "--heads"), (["--layout", "bhs"], "'bhs'"), (["--layout", "bhsdd"], "'bhsdd'"),

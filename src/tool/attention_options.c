@@ -93,8 +93,7 @@ static const option_table tables[] = {
         {.command = "explain",
          .summary =
              "Which solver takes an attention, with which kernels, and why the others do not.  Takes the "
-             "options "
-             "of\n"
+             "options of\n"
              "'clattn attention' and computes nothing; -o and the other outputs say what would be asked for.",
          .rows = rows},
     [ATTENTION_BENCH] = {.command = "bench attention",
@@ -124,6 +123,8 @@ static int check_sources(const char *command, const attention_options *o)
         return conflict(command, o->fused != NULL ? "--qkv" : "--shape", "-q, -k and -v");
     if (o->mode == ATTENTION_BENCH && !shaped)
         return missing(command, "--shape B,HQ,HKV,SQ,SKV,D,DV");
+    if (o->mode == ATTENTION_EXPLAIN && (o->verify || o->repeat > 0))
+        return conflict(command, o->verify ? "--verify" : "--repeat", "explain, which computes nothing");
     if (o->mode == ATTENTION_BENCH && o->verify)
         return conflict(command, "--verify", "bench, which writes no result: see clattn attention");
     if (o->fused != NULL && shaped)
@@ -190,6 +191,9 @@ static int check_company(const char *command, const attention_options *o)
         return complain(TOOL_BAD_INPUT, "%s: --vector is for --score additive", command);
     if (o->vector == NULL && o->score == CLATTN_SCORE_ADDITIVE)
         return missing(command, "--vector V.npy, which --score additive needs,");
+    if ((o->seed.given || o->dropout_offset.given) && !o->dropout.given)
+        return complain(TOOL_BAD_INPUT, "%s: %s is for --dropout", command,
+                        o->seed.given ? "--seed" : "--dropout-offset");
     if (o->kv_group > 0 && !o->kv_int8 && !o->kv_int4)
         return complain(TOOL_BAD_INPUT, "%s: --kv-group is for --kv-int8 and --kv-int4", command);
     if ((o->user.count > 0 || o->user_scalar.count > 0) && o->score_mod == NULL && o->mask_mod == NULL)

@@ -90,6 +90,24 @@ int attention_load_user(const attention_options *options, attention_problem *pro
     return status;
 }
 
+/* What the compiler says stands in the kernels where the function leaves them broken: a brace that is
+ * missing, another name or other parameters.  The first error tells most. */
+static int snippets_do_not_fit(const attention_options *options, const char *log)
+{
+    const char *score = options->score_mod, *mask = options->mask_mod, *found = strstr(log, "error");
+    while (found != NULL && found > log && found[-1] != '\n')
+        found--;
+    if (found == NULL)
+        found = log;
+    return complain(TOOL_BAD_INPUT,
+                    "%s%s%s: does not compile in the kernels, expected a complete function %s%s%s, declared "
+                    "as in the manual: %.*s",
+                    score != NULL ? score : "", score != NULL && mask != NULL ? " or " : "",
+                    mask != NULL ? mask : "", score != NULL ? "score_mod" : "",
+                    score != NULL && mask != NULL ? " or " : "", mask != NULL ? "mask_mod" : "",
+                    (int)strcspn(found, "\n"), found);
+}
+
 int attention_plan_failed(const attention_options *options, const tool_device *device, clattn_status made)
 {
     const char *names[] = {"score_mod:", "mask_mod:"}, *files[] = {options->score_mod, options->mask_mod};
@@ -101,5 +119,7 @@ int attention_plan_failed(const attention_options *options, const tool_device *d
             return complain(TOOL_BAD_INPUT, "%s:%.*s", files[i],
                             (int)strcspn(found, "\n") - (int)strlen(names[i]), found + strlen(names[i]));
     }
+    if (made == CLATTN_ERROR_BUILD && (files[0] != NULL || files[1] != NULL))
+        return snippets_do_not_fit(options, text);
     return device_failed(device, made, NULL);
 }

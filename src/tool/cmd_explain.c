@@ -30,23 +30,66 @@ static void split_lines(const char *text, json_t *solvers)
     }
 }
 
-/* Each solver's own reason, where none takes it. */
+/* "refused, " and why, of a status that is no success; without the operator's name before it. */
+static void append_failure(json_t *solvers, const char *name, clattn_status status, const char *message)
+{
+    static const char operator_name[] = "attention: ";
+    char verdict[1024];
+    if (strncmp(message, operator_name, sizeof operator_name - 1) == 0)
+        message += sizeof operator_name - 1;
+    snprintf(verdict, sizeof verdict, "%s, %.*s", status == CLATTN_ERROR_UNSUPPORTED ? "refused" : "failed",
+             (int)strcspn(message, "\n"), message);
+    append(solvers, name, (int)strlen(name), verdict, (int)strlen(verdict));
+}
+
+/* Each solver's own reason, where the library would choose none. */
 static void ask_each(const attention_problem *problem, tool_device *device, json_t *solvers)
 {
+    static const char taken[] = "not chosen, but --solver may ask for it";
     for (size_t i = 0; i < selftest_operator_count; i++) {
         const selftest_operator *op = selftest_operators[i];
         for (size_t j = 0; strcmp(op->name, "attention") == 0 && op->solvers[j] != NULL; j++) {
             clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
             clattn_plan *plan = NULL;
-            char reason[1024];
+            char message[1024];
             options.solver = op->solvers[j];
             clattn_status status =
                 clattn_attention_plan_create(device->context, &problem->desc, &options, &plan);
-            device_message(device, status, reason, sizeof reason);
+            device_message(device, status, message, sizeof message);
             clattn_plan_release(&plan);
-            append(solvers, options.solver, (int)strlen(options.solver), reason, (int)strcspn(reason, "\n"));
+            if (status == CLATTN_SUCCESS)
+                append(solvers, options.solver, (int)strlen(options.solver), taken, (int)strlen(taken));
+            else
+                append_failure(solvers, options.solver, status, message);
         }
     }
+}
+
+/* Where the solver `asked` refused: what the library would choose otherwise, and why not the others. */
+static void ask_the_others(const attention_problem *problem, tool_device *device, const char *asked,
+                           const char *refusal, json_t *solvers)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+    if (clattn_attention_plan_create(device->context, &problem->desc, &options, &plan) != CLATTN_SUCCESS) {
+        ask_each(problem, device, solvers);
+        return;
+    }
+    json_t *rows = json_array();
+    split_lines(clattn_plan_explain(plan), rows);
+    clattn_plan_release(&plan);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *row = json_array_get(rows, i);
+        const char *name = json_string_value(json_object_get(row, "solver"));
+        const char *verdict = json_string_value(json_object_get(row, "verdict"));
+        char text[1100];
+        snprintf(text, sizeof text, "%s%s", strncmp(verdict, "chosen", 6) == 0 ? "would be " : "", verdict);
+        if (strcmp(name, asked) == 0)
+            append_failure(solvers, asked, CLATTN_ERROR_UNSUPPORTED, refusal);
+        else
+            append(solvers, name, (int)strlen(name), text, (int)strlen(text));
+    }
+    json_decref(rows);
 }
 
 static int tell_refusals(const attention_options *options, const attention_problem *problem,
@@ -56,10 +99,12 @@ static int tell_refusals(const attention_options *options, const attention_probl
     char reason[1024];
     json_t *solvers = json_array();
     device_message(device, refused, reason, sizeof reason);
+    progress_begin("planning");
     if (options->solver == NULL)
         ask_each(problem, device, solvers);
     else
-        append(solvers, options->solver, (int)strlen(options->solver), reason, (int)strcspn(reason, "\n"));
+        ask_the_others(problem, device, options->solver, reason, solvers);
+    progress_end();
     if (options->json) {
         report_begin(&report);
         report_device(&report, device, "none");
@@ -72,7 +117,7 @@ static int tell_refusals(const attention_options *options, const attention_probl
         printf("attention on %s, %s\n", device->info.platform, device->info.name);
         for (size_t i = 0; i < json_array_size(solvers); i++) {
             const json_t *row = json_array_get(solvers, i);
-            printf("  %s: refused, %s\n", json_string_value(json_object_get(row, "solver")),
+            printf("  %s: %s\n", json_string_value(json_object_get(row, "solver")),
                    json_string_value(json_object_get(row, "verdict")));
         }
     }

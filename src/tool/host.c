@@ -124,6 +124,13 @@ size_t element_count(const clattn_host_tensor *tensor)
     return count;
 }
 
+static bool stdout_is_taken;
+
+bool host_stdout_is_taken(void)
+{
+    return stdout_is_taken;
+}
+
 int host_check_output(const char *path, const char *const *inputs, size_t input_count)
 {
     if (path == NULL)
@@ -142,6 +149,7 @@ int host_check_output(const char *path, const char *const *inputs, size_t input_
         if (inputs[i] != NULL && os_same_file(path, inputs[i]))
             return complain(TOOL_BAD_INPUT, "%s: is the input %s, expected another file to write", path,
                             inputs[i]);
+    stdout_is_taken = stdout_is_taken || os_is_stdout(path);
     return TOOL_DONE;
 }
 

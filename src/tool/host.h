@@ -51,6 +51,9 @@ size_t element_count(const clattn_host_tensor *tensor);
  * accepted for an output and in the list of inputs. */
 int host_check_output(const char *path, const char *const *inputs, size_t input_count);
 
+/* Whether host_check_output accepted one that is standard output: reports then go to standard error. */
+bool host_stdout_is_taken(void);
+
 /* Refuses two outputs in one file.  NULLs are accepted. */
 int host_check_distinct(const char *first, const char *second);
 

@@ -17,14 +17,15 @@ static const option_row *find_row(const option_table *table, const char *name, s
     return NULL;
 }
 
-/* Numbers may be negative; anything else that looks like an option is one, and the value was forgotten. */
+/* Numbers may be negative, where that is wrong, too, so that it can be said; anything else that looks like an
+ * option is one, and the value was forgotten. */
 static bool looks_like_value(const option_row *row, const char *text)
 {
     if (row->kind == OPTION_FLOAT)
         return strncmp(text, "--", 2) != 0;
-    if (row->kind == OPTION_LIMITS)
-        return text[0] != '-' || isdigit((unsigned char)text[1]);
-    return text[0] != '-' || text[1] == '\0';
+    bool number = row->kind == OPTION_LIMITS || row->kind == OPTION_COUNT || row->kind == OPTION_SIZES ||
+                  row->kind == OPTION_WHOLE;
+    return text[0] != '-' || (number ? isdigit((unsigned char)text[1]) != 0 : text[1] == '\0');
 }
 
 /* Reads the option at argv[*next] and its value, and moves *next past them. */

@@ -96,6 +96,18 @@ bool os_same_file(const char *first, const char *second)
     return same;
 }
 
+bool os_is_stdout(const char *path)
+{
+    static const char *const names[] = {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    struct stat there, ours;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(path, names[i]) == 0)
+            return true;
+    /* Neither /dev/null nor a terminal is spoilt by a report. */
+    return stat(path, &there) == 0 && fstat(STDOUT_FILENO, &ours) == 0 && !S_ISCHR(there.st_mode) &&
+           there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+}
+
 bool os_temporary_folder(char *path, size_t bytes)
 {
     int length = snprintf(path, bytes, OS_TEMPORARY "/clattn-XXXXXX");

@@ -29,6 +29,9 @@ os_path_kind os_look_at(const char *path);
  * link), or one that is still to be made. */
 bool os_same_file(const char *first, const char *second);
 
+/* Whether what is written to that path goes to standard output, under whatever name. */
+bool os_is_stdout(const char *path);
+
 /* Makes a folder of its own in OS_TEMPORARY, readable by this user alone; `path` receives its name. */
 #define OS_TEMPORARY "/tmp"
 bool os_temporary_folder(char *path, size_t bytes);

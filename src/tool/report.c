@@ -94,27 +94,27 @@ void report_verdict(tool_report *report, const char *prefix, const tool_verdict 
     report_bool(report, name, verdict_holds(verdict));
 }
 
-static void print_value(const json_t *value)
+static void print_value(FILE *to, const json_t *value)
 {
     if (json_is_string(value)) {
         for (const char *c = json_string_value(value); *c != '\0'; c++)
-            putchar((unsigned char)*c < ' ' || *c == 0x7f ? '?' : *c);
+            putc((unsigned char)*c < ' ' || *c == 0x7f ? '?' : *c, to);
     } else if (json_is_integer(value)) {
-        printf("%lld", (long long)json_integer_value(value));
+        fprintf(to, "%lld", (long long)json_integer_value(value));
     } else if (json_is_real(value)) {
-        printf("%.6g", json_real_value(value));
+        fprintf(to, "%.6g", json_real_value(value));
     } else if (json_is_array(value)) {
         for (size_t i = 0; i < json_array_size(value); i++) {
-            fputs(i == 0 ? "(" : ", ", stdout);
-            print_value(json_array_get(value, i));
+            fputs(i == 0 ? "(" : ", ", to);
+            print_value(to, json_array_get(value, i));
         }
-        putchar(')');
+        putc(')', to);
     } else {
-        fputs(json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "not a number", stdout);
+        fputs(json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "not a number", to);
     }
 }
 
-int print_json(json_t *object)
+static int print_line(FILE *to, json_t *object)
 {
     if (object == NULL)
         return complain(TOOL_FAILED, "out of memory for the report");
@@ -122,24 +122,30 @@ int print_json(json_t *object)
     json_decref(object);
     if (line == NULL)
         return complain(TOOL_FAILED, "out of memory for the report");
-    puts(line);
+    fprintf(to, "%s\n", line);
     free(line);
     return TOOL_DONE;
 }
 
+int print_json(json_t *object)
+{
+    return print_line(stdout, object);
+}
+
 int report_finish(tool_report *report, bool json)
 {
+    FILE *to = host_stdout_is_taken() ? stderr : stdout;
     json_t *object = report->object;
     report->object = NULL;
     if (json || object == NULL)
-        return print_json(object);
+        return print_line(to, object);
     const char *name;
     json_t *value;
     json_object_foreach(object, name, value)
     {
-        printf("%s: ", name);
-        print_value(value);
-        putchar('\n');
+        fprintf(to, "%s: ", name);
+        print_value(to, value);
+        putc('\n', to);
     }
     json_decref(object);
     return TOOL_DONE;

@@ -30,7 +30,8 @@ void report_timing(tool_report *report, const timing *times);
 /* Under `prefix` ("" or "lse_"): max_error, naive_error, ok. */
 void report_verdict(tool_report *report, const char *prefix, const tool_verdict *verdict);
 
-/* Writes it to stdout, as JSON if `json`, and releases it. */
+/* Writes it to stdout, or to stderr if an output goes there (host_stdout_is_taken), as JSON if `json`, and
+ * releases it. */
 int report_finish(tool_report *report, bool json);
 
 /* Writes an object as the one line of JSON on stdout and releases it; NULL is "out of memory". */
