@@ -120,7 +120,9 @@ typedef struct clattn_attention_desc {
                              * Trusted code: it runs on the device with the kernel's rights and can read and write
                              * whatever the kernel can.  At most CLATTN_SNIPPET_LIMIT - 1 characters, copied.  May
                              * use helper functions; names in capitals are the library's.  `query` and `key` are the
-                             * item's own indices.  A compile error is reported as "score_mod:LINE". */
+                             * item's own indices.  The first line of a build's message says what is wrong with
+                             * the text as "score_mod:LINE: ...", or as "score_mod: ..." where no function of that
+                             * name is defined. */
     const char *mask_mod;   /* NULL, or the same for
                              *   int mask_mod(int batch, int head, int query, int key, user_data user)
                              * where 0 is "do not attend" */

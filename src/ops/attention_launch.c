@@ -17,8 +17,12 @@ void attention_groups_by_queries(const struct attention_plan *plan, const attent
 static void take_snippets(struct attention_plan *plan)
 {
     struct source_snippet *snippet = plan->base.snippets.snippet;
-    snippet[0] = (struct source_snippet){"score_mod", plan->problem.score_mod};
-    snippet[1] = (struct source_snippet){"mask_mod", plan->problem.mask_mod};
+    snippet[0] = (struct source_snippet){
+        "score_mod", plan->problem.score_mod,
+        "float score_mod(float score, int batch, int head, int query, int key, user_data user)"};
+    snippet[1] = (struct source_snippet){
+        "mask_mod", plan->problem.mask_mod,
+        "int mask_mod(int batch, int head, int query, int key, user_data user)"};
 }
 
 /* ---- split keys ---- */

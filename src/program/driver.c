@@ -1,8 +1,10 @@
 #include "program/driver.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/strbuf.h"
+#include "program/snippet.h"
 
 static char *build_log(const struct device *device, cl_program handle)
 {
@@ -16,14 +18,23 @@ static char *build_log(const struct device *device, cl_program handle)
     return log;
 }
 
-/* What the driver said, as the message that will be given again. */
+/* What the driver said, as the message that will be given again: the first line alone says what to mend, for it is all
+ * that a short buffer and `explain` have room for. */
 static clattn_status describe_failure(struct device *device, const char *file, const char *options,
-                                      cl_int code, cl_program handle, char **failure)
+                                      const struct source_snippets *snippets, cl_int code, cl_program handle,
+                                      char **failure)
 {
     struct strbuf text = {0};
     char *log = build_log(device, handle);
-    strbuf_printf(&text, "%s did not build with \"%s\": %s (%d):\n%s", file, options, opencl_code_name(code),
-                  code, log && log[0] ? log : "(no build log)");
+    strbuf_printf(&text, "%s did not build: ", file);
+    if (!snippets_blame(snippets, log, &text)) {
+        size_t length;
+        const char *error = log_first_error(log, &length);
+        const char *what = length ? error : opencl_code_name(code);
+        strbuf_append(&text, what, length ? length : strlen(what));
+    }
+    strbuf_printf(&text, "\n%s (%d) with \"%s\":\n%s", opencl_code_name(code), code, options,
+                  log && log[0] ? log : "(no build log)");
     free(log);
     *failure = strbuf_take(&text);
     return *failure ? CLATTN_SUCCESS
@@ -32,7 +43,7 @@ static clattn_status describe_failure(struct device *device, const char *file, c
 }
 
 clattn_status driver_build(struct device *device, const char *file, const char *source, const char *options,
-                           cl_program *made, char **failure)
+                           const struct source_snippets *snippets, cl_program *made, char **failure)
 {
     clattn_status status;
     cl_int code;
@@ -45,7 +56,7 @@ clattn_status driver_build(struct device *device, const char *file, const char *
         return CLATTN_SUCCESS;
     }
     status = code == CL_OUT_OF_HOST_MEMORY ? report_opencl(&device->report, "clBuildProgram", code)
-                                           : describe_failure(device, file, options, code, handle, failure);
+                                           : describe_failure(device, file, options, snippets, code, handle, failure);
     device->cl.clReleaseProgram(handle);
     return status;
 }

@@ -223,8 +223,8 @@ static void trim(struct program_cache *cache)
 
 /* Loads or builds, without the lock on the list; *outcome counts what it was. */
 static clattn_status load_or_build(struct program_cache *cache, const char *file, const char *source,
-                                   const char *options, struct program *program,
-                                   clattn_program_statistics *outcome)
+                                   const char *options, const struct source_snippets *snippets,
+                                   struct program *program, clattn_program_statistics *outcome)
 {
     if (load(cache, options, program, SAVED_CHECKED, outcome) ||
         load(cache, options, program, SAVED_UNCHECKED, outcome))
@@ -232,7 +232,7 @@ static clattn_status load_or_build(struct program_cache *cache, const char *file
     report_hold();
     mtx_lock(&cache->build);
     clattn_status status =
-        driver_build(cache->device, file, source, options, &program->handle, &program->failure);
+        driver_build(cache->device, file, source, options, snippets, &program->handle, &program->failure);
     mtx_unlock(&cache->build);
     report_deliver();
     outcome->built += status == CLATTN_SUCCESS && !program->failure;
@@ -242,7 +242,8 @@ static clattn_status load_or_build(struct program_cache *cache, const char *file
 /* Adds the program, with a reference for the caller.  The lock is held at the call and at the return, and not
  * in between. */
 static clattn_status make(struct program_cache *cache, const char *file, const char *source,
-                          const char *options, const uint8_t key[SHA256_BYTES], struct program **made)
+                          const char *options, const struct source_snippets *snippets,
+                          const uint8_t key[SHA256_BYTES], struct program **made)
 {
     clattn_program_statistics outcome = {0};
     struct program *program = calloc(1, sizeof *program);
@@ -255,7 +256,7 @@ static clattn_status make(struct program_cache *cache, const char *file, const c
     cache->first = program;
     cache->count++;
     mtx_unlock(&cache->lock);
-    clattn_status status = load_or_build(cache, file, source, options, program, &outcome);
+    clattn_status status = load_or_build(cache, file, source, options, snippets, program, &outcome);
     mtx_lock(&cache->lock);
     cache->statistics.built += outcome.built;
     cache->statistics.loaded += outcome.loaded;
@@ -272,15 +273,15 @@ static clattn_status make(struct program_cache *cache, const char *file, const c
 }
 
 static clattn_status get_locked(struct program_cache *cache, const char *file, const char *source,
-                                const char *options, const uint8_t key[SHA256_BYTES],
-                                struct program **program)
+                                const char *options, const struct source_snippets *snippets,
+                                const uint8_t key[SHA256_BYTES], struct program **program)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct program *found = find_made(cache, key);
     if (found)
         found->references++;
     else
-        status = make(cache, file, source, options, key, &found);
+        status = make(cache, file, source, options, snippets, key, &found);
     if (status == CLATTN_SUCCESS && found->failure) {
         found->references--;
         status = report_error(&cache->device->report, CLATTN_ERROR_BUILD, "%s", found->failure);
@@ -309,7 +310,7 @@ clattn_status program_get(struct program_cache *cache, const char *file, const c
     make_key(cache, source.text, all.text, grid, key);
     report_hold();
     mtx_lock(&cache->lock);
-    status = get_locked(cache, file, source.text, all.text, key, program);
+    status = get_locked(cache, file, source.text, all.text, snippets, key, program);
     mtx_unlock(&cache->lock);
     report_deliver();
 fail:

@@ -20,6 +20,7 @@ extern const size_t embedded_source_count;
 struct source_snippet {
     const char *name;
     const char *text;
+    const char *signature; /* of the function that it has to define, and that bears its name */
 };
 
 #define SOURCE_SNIPPETS 2
