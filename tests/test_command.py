@@ -133,7 +133,8 @@ class Devices(CommandTest):
         x = self.save("x.npy", self.normal(3, 4))
         for spec in ("nonsense", "99", "no platform:at all", "99999999999999999999"):
             self.refuse(3, "softmax", x, "-o", self.path("y.npy"), "--device", spec, saying=spec)
-            self.refuse(3, "softmax", x, "-o", self.path("y.npy"), env={"CLATTN_DEVICE": spec}, saying=spec)
+            result = self.refuse(3, "softmax", x, "-o", self.path("y.npy"), env={"CLATTN_DEVICE": spec}, saying=spec)
+            self.assertTrue(result.errors[0].startswith("clattn: CLATTN_DEVICE: "), result)
         self.refuse(3, "selftest", env={"CLATTN_DEVICE": "nonsense"}, saying="nonsense")
         self.assertFalse(os.path.exists(self.path("y.npy")))
 
@@ -152,7 +153,7 @@ class Devices(CommandTest):
     def test_sources_that_cannot_be_read_are_bad_input(self):
         x = self.save("x.npy", self.normal(3, 4))
         self.refuse(2, "softmax", x, "-o", self.path("y.npy"), env={"CLATTN_KERNEL_DIR": self.path("none")},
-                    saying=self.path("none"))
+                    saying=("clattn: CLATTN_KERNEL_DIR: ", self.path("none")))
         self.assertFalse(os.path.exists(self.path("y.npy")))
 
 
@@ -538,6 +539,12 @@ class Tools(CommandTest):
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 2 * 6 * 24, delta=1)
         report = self.succeed("bench", "matmul", "--shape", "3,5,7", "--repeat", "2", "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 105, delta=1)
+
+    def test_bench_reports_what_was_made_of_the_arrays(self):
+        report = self.succeed("bench", "attention", "--shape", "2,4,2,3,33,8,8", "--kv-int8", "--kv-group", 4, "--page-size",
+                              16, "--solver", "generic", "--repeat", "1", "--json").json()
+        self.assertEqual([report[name] for name in ("dtype", "kv_dtype", "kv_group", "page_size", "pages")],
+                         ["float32", "int8", 4, 16, 6])
 
     def test_bench_refusals(self):
         self.refuse(2, "bench", "attention", "--shape", "1,3,2,4,4,8,8", saying="divisor")

@@ -216,6 +216,9 @@ class Usage(DenoiseTest):
                                ("--memory", ("0", "-1", "1e3"))):
             for value in values:
                 self.refuse(2, "denoise", "in.png", "out.png", option + "=" + value, saying=option)
+        self.refuse(2, "denoise", "in.png", "out.png", "--radius", "0", saying="from 1 to 64")
+        self.refuse(2, "denoise", "in.png", "out.png", "--patch", "17", saying="from 1 to 15")
+        self.refuse(2, "denoise", "in.png", "out.png", "--patch", "2", saying="odd")
 
     def test_operands(self):
         self.refuse(2, "denoise", saying="IN.png")
@@ -247,11 +250,12 @@ class BadFiles(DenoiseTest):
         self.assertFalse(os.path.exists(self.path("out.png")))
 
     def test_no_picture(self):
-        self.bad(b"", "PNG")
-        self.bad(b"GIF89a" + bytes(100), "PNG")
-        self.bad(png.SIGNATURE, "PNG")
+        self.bad(b"", "has 0 bytes, expected a PNG file")
+        self.bad(b"GIF89a" + bytes(100), "does not begin as PNG files do")
+        self.bad(png.SIGNATURE, "ends before the picture does")
+        self.bad(png.SIGNATURE[:7], "fewer than 8 bytes")
         self.refuse(2, "denoise", self.path("none.png"), self.path("out.png"), saying=self.path("none.png"))
-        self.refuse(2, "denoise", self.folder, self.path("out.png"), saying=self.folder)
+        self.refuse(2, "denoise", self.folder, self.path("out.png"), saying=self.folder + ": is a folder")
 
     def test_truncated(self):
         data = png.encode(self.picture(20, 20, 3))

@@ -136,10 +136,13 @@ static int check_sources(const char *command, const attention_options *o)
     if (o->fused != NULL && o->layout == NULL)
         return missing(command, "--layout of --qkv");
     if (o->layout != NULL && !order_valid(o->layout, o->fused != NULL))
-        return complain(
-            TOOL_BAD_INPUT,
-            "%s: --layout '%s' is not valid, expected b, h, s and d, or b, s and e, in any order%s", command,
-            o->layout, o->fused != NULL ? ", and a 3 unless there is an e" : "");
+        return complain(TOOL_BAD_INPUT,
+                        "%s: --layout '%s' is not valid, expected s and d, with b and h unless there is only "
+                        "one of them, or s and e, with b "
+                        "unless there is only one, in any order%s",
+                        command, o->layout,
+                        o->fused != NULL ? ", and a 3, which may be missing beside an e"
+                                         : "; a 3 is for --qkv");
     bool joined = o->layout != NULL && order_find(o->layout, 'e') >= 0;
     if (joined && o->heads[0] == 0)
         return missing(command, "--heads, which a layout with e needs,");

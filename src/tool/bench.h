@@ -8,9 +8,9 @@
 
 /* What one run does, for the rates. */
 typedef struct bench_work {
-    double flops;      /* multiplications and additions, as docs and --help say */
-    double bytes;      /* every input and output once */
-    const char *dtype; /* of the result; NULL: float32 */
+    double flops;                       /* multiplications and additions, as docs and --help say */
+    double bytes;                       /* every input and output once */
+    const attention_problem *attention; /* whose types and pages are reported; NULL: float32 throughout */
 } bench_work;
 
 /* Times a job that has just been made with status `made` and reports it; releases the job. */

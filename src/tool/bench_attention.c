@@ -82,7 +82,7 @@ int bench_attention(int argc, char **argv)
         bench_work work = {
             .flops = 2.0 * (double)s[1] * attended_pairs(&problem) * (double)(s[5] + s[6]),
             .bytes = bytes_of(&problem),
-            .dtype = clattn_dtype_name((clattn_dtype)problem.desc.output.dtype),
+            .attention = &problem,
         };
         clattn_status made = job_attention(&device, &problem, options.solver, &job);
         if (made == CLATTN_SUCCESS || made != CLATTN_ERROR_BUILD)

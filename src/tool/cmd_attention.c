@@ -42,19 +42,6 @@ static int compute(const tool_job *job, const attention_options *options, const 
     return status;
 }
 
-static void report_problem(tool_report *report, const attention_problem *problem)
-{
-    report_text(report, "dtype", clattn_dtype_name((clattn_dtype)problem->desc.output.dtype));
-    if (problem->kv_dtype != CLATTN_DTYPE_NONE) {
-        report_text(report, "kv_dtype", clattn_dtype_name((clattn_dtype)problem->kv_dtype));
-        report_count(report, "kv_group", problem->desc.key.extent[3] / problem->desc.key_scale.extent[3]);
-    }
-    if (problem->page_size > 0) {
-        report_count(report, "page_size", problem->page_size);
-        report_count(report, "pages", problem->desc.key.extent[0]);
-    }
-}
-
 static int deliver(const attention_options *options, const attention_problem *problem, const tool_job *job,
                    const timing *times, const host_array results[RESULT_COUNT])
 {
@@ -72,7 +59,7 @@ static int deliver(const attention_options *options, const attention_problem *pr
     report_begin(&report);
     report_device(&report, job->device, job_solver(job));
     report_shape(&report, "shape", results[RESULT_OUTPUT].tensor.rank, results[RESULT_OUTPUT].tensor.extent);
-    report_problem(&report, problem);
+    report_attention(&report, problem);
     report_timing(&report, times);
     for (int i = 0; i < RESULT_COUNT; i++)
         if (options->verify && problem->wants[i])

@@ -71,7 +71,10 @@ int bench_finish(tool_device *device, clattn_status made, tool_job *job, const c
         report_text(&report, "operator", operator_name);
         report_shape(&report, "shape", shape_rank, shape);
         report_device(&report, device, job_solver(job));
-        report_text(&report, "dtype", work->dtype != NULL ? work->dtype : "float32");
+        if (work->attention != NULL)
+            report_attention(&report, work->attention);
+        else
+            report_text(&report, "dtype", "float32");
         report_timing(&report, &times);
         report_number(&report, "gflops", work->flops / times.min * 1e-9);
         report_number(&report, "gbytes_per_s", work->bytes / times.min * 1e-9);

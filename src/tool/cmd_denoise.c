@@ -31,10 +31,10 @@ static const option_row rows[] = {
     {"--strength", OPTION_FLOAT, FIELD(strength), "S",
      "how much of 255 levels patches may differ, about the noise's standard deviation; default 10", false, 0,
      NULL},
-    {"--patch", OPTION_COUNT, FIELD(patch), "P", "compare P x P pixels, odd, 1 to 15; default 5", false, 0,
-     NULL},
-    {"--radius", OPTION_COUNT, FIELD(radius), "R", "look R pixels around, 1 to 64; default 7", false, 0,
-     NULL},
+    {"--patch", OPTION_COUNT, FIELD(patch), "P", "compare P x P pixels, odd, 1 to 15; default 5", false,
+     MOST_PATCH, NULL},
+    {"--radius", OPTION_COUNT, FIELD(radius), "R", "look R pixels around, 1 to 64; default 7", false,
+     MOST_RADIUS, NULL},
     {"--memory", OPTION_COUNT, FIELD(memory), "MIB", "device memory at the most; default 256", false, 0,
      NULL},
     OPTION_ROW_SOLVER(denoise_options),
@@ -58,12 +58,9 @@ static int check_rule(const denoise_rule *rule)
         return complain(TOOL_BAD_INPUT,
                         "denoise: --strength %g is not valid, expected a number from 0.001 to 255",
                         (double)rule->strength);
-    if (rule->patch % 2 == 0 || rule->patch > MOST_PATCH)
+    if (rule->patch % 2 == 0)
         return complain(TOOL_BAD_INPUT, "denoise: --patch %zu is not valid, expected an odd number up to %d",
                         rule->patch, MOST_PATCH);
-    if (rule->radius > MOST_RADIUS)
-        return complain(TOOL_BAD_INPUT, "denoise: --radius %zu is not valid, expected a number up to %d",
-                        rule->radius, MOST_RADIUS);
     return TOOL_DONE;
 }
 

@@ -2,6 +2,8 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "crash.h"
 #include "progress.h"
@@ -59,10 +61,24 @@ void device_message(const tool_device *device, clattn_status status, char *text,
         snprintf(text, bytes, "%s", clattn_status_string(status));
 }
 
+/* The environment variable that a failure is due to, or NULL: nothing on the command line would tell. */
+static const char *variable_behind(clattn_status status, const char *text)
+{
+    const char *kernels = getenv("CLATTN_KERNEL_DIR"), *device = getenv("CLATTN_DEVICE");
+    if (status == CLATTN_ERROR_IO && kernels != NULL && kernels[0] != '\0' && strstr(text, kernels) != NULL)
+        return "CLATTN_KERNEL_DIR";
+    if (status == CLATTN_ERROR_NO_DEVICE && device != NULL && device[0] != '\0' &&
+        strstr(text, device) != NULL)
+        return "CLATTN_DEVICE";
+    return NULL;
+}
+
 int device_failed(const tool_device *device, clattn_status status, const char *what)
 {
     char text[1024];
     device_message(device, status, text, sizeof text);
+    if (what == NULL)
+        what = variable_behind(status, text);
     return complain(exit_status_of(status), "%s%s%s", what != NULL ? what : "", what != NULL ? ": " : "",
                     text);
 }

@@ -157,9 +157,10 @@ int option_store(const option_table *table, const option_row *row, const char *t
         return TOOL_DONE;
     case OPTION_COUNT: {
         const char *end = parse_count(text, field);
-        if (end == NULL || *end != '\0')
-            return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected a whole number from 1 to %u",
-                            table->command, row->name, text, COUNT_LIMIT);
+        size_t most = row->count != 0 ? row->count : COUNT_LIMIT;
+        if (end == NULL || *end != '\0' || *(size_t *)field > most)
+            return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected a whole number from 1 to %zu",
+                            table->command, row->name, text, most);
         return TOOL_DONE;
     }
     case OPTION_SIZES:

@@ -14,7 +14,7 @@ typedef enum option_kind {
     OPTION_FLAG,   /* no value; the field is a bool */
     OPTION_TEXT,   /* any text but the empty one; a const char * into argv */
     OPTION_FLOAT,  /* a finite decimal number within float32; an option_float */
-    OPTION_COUNT,  /* 1 … 2^31 − 1; a size_t */
+    OPTION_COUNT,  /* 1 … `count`, or 2^31 − 1 where that is 0; a size_t */
     OPTION_SIZES,  /* `count` numbers of 1 … 2^31 − 1 with commas between; as many size_t */
     OPTION_WHOLE,  /* 0 … 2^64 − 1; an option_whole */
     OPTION_LIMITS, /* `count` numbers of −1 … 2^31 − 1 with commas between; an option_limits */
@@ -51,7 +51,7 @@ typedef struct option_row {
     const char *value; /* the value's name in --help; NULL for a flag */
     const char *help;  /* NULL: not shown */
     bool required;
-    size_t count;               /* OPTION_SIZES, OPTION_LIMITS */
+    size_t count;               /* OPTION_COUNT, OPTION_SIZES, OPTION_LIMITS */
     const char *const *choices; /* OPTION_CHOICE: ended by NULL; a leading '-' marks one not built yet */
 } option_row;
 

@@ -12,9 +12,11 @@
 #include <png.h>
 
 #include "io/os_file.h"
+#include "os_tool.h"
 #include "tool.h"
 
 #define MOST_SIDE 1048575
+#define SIGNATURE 8           /* bytes that every PNG file begins with */
 #define MOST_CHUNK (16 << 20) /* bytes of one chunk that is kept, such as a colour profile */
 
 /* A reader that is kept for the chunks that its info holds. */
@@ -90,6 +92,7 @@ static bool read_picture(work *w)
     png_set_chunk_malloc_max(w->png, MOST_CHUNK);
     png_set_chunk_cache_max(w->png, 64);
     png_init_io(w->png, w->file);
+    png_set_sig_bytes(w->png, SIGNATURE);
     png_read_info(w->png, w->info);
     png_set_expand(w->png);
     if (png_get_bit_depth(w->png, w->info) == 16 && *(const unsigned char *)&one == 1)
@@ -102,6 +105,21 @@ static bool read_picture(work *w)
     return true;
 }
 
+/* Reads the first bytes; what they are instead of a PNG file's, or NULL.  libpng calls all of it a "Read
+ * Error". */
+static const char *other_than_png(FILE *file, const char *path)
+{
+    png_byte first[SIGNATURE];
+    if (os_look_at(path) == OS_PATH_FOLDER)
+        return "is a folder";
+    size_t length = fread(first, 1, SIGNATURE, file);
+    if (length == 0 && !ferror(file))
+        return "has 0 bytes";
+    if (length < SIGNATURE)
+        return ferror(file) ? "cannot be read" : "has fewer than 8 bytes";
+    return png_sig_cmp(first, 0, SIGNATURE) != 0 ? "does not begin as PNG files do" : NULL;
+}
+
 int picture_load(const char *path, picture *result)
 {
     work w = {.picture = result};
@@ -109,9 +127,16 @@ int picture_load(const char *path, picture *result)
     w.file = fopen(path, "rb");
     if (w.file == NULL)
         return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+    const char *found = other_than_png(w.file, path);
+    if (found != NULL) {
+        fclose(w.file);
+        return complain(TOOL_BAD_INPUT, "%s: %s, expected a PNG file", path, found);
+    }
     result->chunks = calloc(1, sizeof *result->chunks);
     w.png = result->chunks ? png_create_read_struct(PNG_LIBPNG_VER_STRING, &w, on_error, on_warning) : NULL;
     bool read = w.png != NULL && read_picture(&w);
+    if (!read && feof(w.file))
+        snprintf(w.message, sizeof w.message, "ends before the picture does");
     free(w.rows);
     fclose(w.file);
     if (result->chunks != NULL) {
@@ -121,7 +146,7 @@ int picture_load(const char *path, picture *result)
     if (read)
         return TOOL_DONE;
     picture_release(result);
-    return complain(TOOL_BAD_INPUT, "%s: %s, expected a PNG file", path,
+    return complain(TOOL_BAD_INPUT, "%s: %s, expected a whole PNG file", path,
                     w.png ? w.message : "no memory to read it");
 }
 

@@ -74,6 +74,19 @@ void report_device(tool_report *report, const tool_device *device, const char *s
     report_text(report, "solver", solver);
 }
 
+void report_attention(tool_report *report, const attention_problem *problem)
+{
+    report_text(report, "dtype", clattn_dtype_name((clattn_dtype)problem->desc.output.dtype));
+    if (problem->kv_dtype != CLATTN_DTYPE_NONE) {
+        report_text(report, "kv_dtype", clattn_dtype_name((clattn_dtype)problem->kv_dtype));
+        report_count(report, "kv_group", problem->desc.key.extent[3] / problem->desc.key_scale.extent[3]);
+    }
+    if (problem->page_size > 0) {
+        report_count(report, "page_size", problem->page_size);
+        report_count(report, "pages", problem->desc.key.extent[0]);
+    }
+}
+
 void report_timing(tool_report *report, const timing *times)
 {
     report_number(report, "seconds_min", times->min);

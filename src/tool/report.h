@@ -24,6 +24,9 @@ void report_shape(tool_report *report, const char *name, int32_t rank, const siz
 /* The device's name and platform, the solver. */
 void report_device(tool_report *report, const tool_device *device, const char *solver);
 
+/* dtype; of a quantised cache kv_dtype and kv_group, of a paged one page_size and pages. */
+void report_attention(tool_report *report, const attention_problem *problem);
+
 /* seconds_min, seconds_median, runs. */
 void report_timing(tool_report *report, const timing *times);
 
