@@ -469,11 +469,12 @@ class UserFunctions(CommandTest):
                                      "    return s + oops;\n}\n")
         self.refuse(2, *self.files(), "--score-mod", bad, saying=("bad.cl:3:", "oops"))
         self.refuse(2, *self.files(), "--mask-mod", bad, saying="bad.cl")
-        for name, text in (("brace", "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n    return s;\n"),
-                           ("name", "float mod_score(float s, int b, int h, int q, int k, user_data u) { return s; }"),
-                           ("few", "float score_mod(float s, int b, int h, int q) { return s; }"),
-                           ("more", "float score_mod(float s, int b, int h, int q, int k, user_data u, int m) { return s; }"),
-                           ("twice", 2 * "float score_mod(float s, int b, int h, int q, int k, user_data u) { return s; }\n"),
+        good = "float score_mod(float s, int b, int h, int q, int k, user_data u)\n{\n    return s;\n}\n"
+        for name, text in (("brace", good.rstrip("}\n")), ("name", good.replace("score_mod", "mod_score")),
+                           ("few", good.replace(", int k, user_data u", "")), ("more", good.replace("u)", "u, int m)")),
+                           ("twice", 2 * good), ("macro", "#define kernel }\n" + good),
+                           ("clash", "float attention_user(int x)\n{\n    return x;\n}\n" + good),
+                           ("call", good.replace("return s", "return helper(s)")),
                            ("prose", "Subtract the distance of query and key, please.\n")):
             with self.subTest(name):
                 path = self.snippet(name + ".cl", text)
@@ -634,7 +635,12 @@ class BadFiles(CommandTest):
         lengths = self.save("l.npy", np.array([1, 2]))
         for options, text in (
                 (["--query-offset", lengths, "--align", "top-left"], "--align"), (["--kv-int8", "--kv-int4"], "--kv-int4"),
-                (["--ring", "--page-size", 4], "--page-size"), (["--kv-group", 4], "--kv-int8"),
+                (["--ring", "--page-size", 4], "--page-size"),
+                (["--ring", "--key-starts", lengths], "--key-starts"),
+                (["--page-size", 4, "--key-starts", lengths], "--key-starts"),
+                (["--scores", "raw:x.npy", "--query-starts", lengths], "--query-starts"),
+                (["--scores", "raw:x.npy", "--key-starts", lengths], "--key-starts"),
+                (["--kv-int8", "--dtype", "f64"], "--dtype f64"), (["--kv-group", 4], "--kv-int8"),
                 (["--seed", 4], "--seed is for --dropout"), (["--dropout-offset", 4], "--dropout-offset is for --dropout"),
                 (["--scores", "raw:x.npy", "--ring"], "--ring"), (["--vector", lengths], "--score additive"),
                 (["--score", "additive"], "--vector"), (["--heads", "4,2"], "--layout"),

@@ -90,8 +90,8 @@ int attention_load_user(const attention_options *options, attention_problem *pro
     return status;
 }
 
-/* What the compiler says stands in the kernels where the function leaves them broken: a brace that is
- * missing, another name or other parameters.  The first error tells most. */
+/* The library found nothing wrong with the functions themselves: their names may clash with the kernels', or
+ * their macros change them.  The first error tells most. */
 static int snippets_do_not_fit(const attention_options *options, const char *log)
 {
     const char *score = options->score_mod, *mask = options->mask_mod, *found = strstr(log, "error");
@@ -99,13 +99,9 @@ static int snippets_do_not_fit(const attention_options *options, const char *log
         found--;
     if (found == NULL)
         found = log;
-    return complain(TOOL_BAD_INPUT,
-                    "%s%s%s: does not compile in the kernels, expected a complete function %s%s%s, declared "
-                    "as in the manual: %.*s",
+    return complain(TOOL_BAD_INPUT, "%s%s%s: does not compile together with the kernels: %.*s",
                     score != NULL ? score : "", score != NULL && mask != NULL ? " or " : "",
-                    mask != NULL ? mask : "", score != NULL ? "score_mod" : "",
-                    score != NULL && mask != NULL ? " or " : "", mask != NULL ? "mask_mod" : "",
-                    (int)strcspn(found, "\n"), found);
+                    mask != NULL ? mask : "", (int)strcspn(found, "\n"), found);
 }
 
 int attention_plan_failed(const attention_options *options, const tool_device *device, clattn_status made)
