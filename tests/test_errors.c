@@ -513,6 +513,94 @@ static void the_other_operators_check_their_descriptions(void **state)
     MHA_WITH(INVALID | LAYOUT, d.mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, 4))
 }
 
+/* A layout that was forgotten, or is wrong in itself, is named: by `supports` and by the message. */
+static void wrong_layouts_are_named(void **state)
+{
+    clattn_plan *none = NULL;
+    const clattn_layout two = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 6}), empty = {0};
+    const clattn_layout four = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 8);
+    const clattn_layout five = clattn_layout_contiguous(CLATTN_F32, 5, (const size_t[]){1, 1, 2, 2, 4});
+    (void)state;
+#define NAMED(operator, set, begins)                                                                         \
+    {                                                                                                        \
+        const char *reason = NULL;                                                                           \
+        REFUSED(operator, set);                                                                              \
+        clattn_##operator##_supports(context, &d, &reason);                                                  \
+        assert_non_null(reason);                                                                             \
+        if (strncmp(reason, begins, strlen(begins)) != 0)                                                    \
+            fail_msg("\"%s\" does not begin with \"%s\"", reason, begins);                                   \
+        assert_int_not_equal(clattn_##operator##_plan_create(context, &d, NULL, &none), CLATTN_SUCCESS);     \
+        assert_message_has(context, begins);                                                                 \
+    }
+#define WITHOUT(operator, desc, field)                                                                       \
+    {                                                                                                        \
+        clattn_##operator##_desc d = desc;                                                                   \
+        d.field = empty;                                                                                     \
+        NAMED(operator, LAYOUT, #field ": the layout is missing")                                            \
+    }
+#define BROKEN(field, change, set, words)                                                                    \
+    {                                                                                                        \
+        clattn_attention_desc d = problem.desc;                                                              \
+        d.field = d.query;                                                                                   \
+        d.field.change;                                                                                      \
+        NAMED(attention, set, #field ": the " words)                                                         \
+    }
+    WITHOUT(attention, problem.desc, query)
+    WITHOUT(attention, problem.desc, key)
+    WITHOUT(attention, problem.desc, value)
+    WITHOUT(attention, problem.desc, output)
+    BROKEN(key, dtype = 99, LAYOUT, "layout has an unknown dtype")
+    BROKEN(mask, rank = 9, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(bias, extent[2] = SIZE_MAX / 4, TOO_BIG, "layout's extents overflow")
+    BROKEN(alibi, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(sinks, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(vector, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(query_lengths, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(key_lengths, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(positions, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(query_starts, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(key_starts, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(block_table, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(key_scale, stride[2] = INT64_MAX, TOO_BIG, "layout reaches beyond 63-bit addresses")
+    BROKEN(value_scale, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(lse, stride[2] = 0, LAYOUT, "output layout's elements overlap")
+    BROKEN(entropy, stride[2] = 0, LAYOUT, "output layout's elements overlap")
+    BROKEN(scores, stride[2] = 0, LAYOUT, "output layout's elements overlap")
+    const clattn_softmax_desc softmax = {.size = sizeof softmax, .x = two, .y = two};
+    WITHOUT(softmax, softmax, x)
+    WITHOUT(softmax, softmax, y)
+    const clattn_matmul_desc matmul = {.size = sizeof matmul, .a = two, .b = two, .c = two};
+    WITHOUT(matmul, matmul, a)
+    WITHOUT(matmul, matmul, b)
+    WITHOUT(matmul, matmul, c)
+    const clattn_norm_desc norm = {.size = sizeof norm, .x = two, .y = two};
+    WITHOUT(norm, norm, x)
+    WITHOUT(norm, norm, y)
+    const clattn_activation_desc activation = {.size = sizeof activation, .x = two, .y = two};
+    WITHOUT(activation, activation, x)
+    WITHOUT(activation, activation, y)
+    const clattn_rope_desc rope = {.size = sizeof rope, .x = four, .y = four};
+    WITHOUT(rope, rope, x)
+    WITHOUT(rope, rope, y)
+    const clattn_kv_append_desc append = {
+        .size = sizeof append, .key = four, .value = four, .key_cache = four, .value_cache = four};
+    WITHOUT(kv_append, append, key)
+    WITHOUT(kv_append, append, value)
+    WITHOUT(kv_append, append, key_cache)
+    WITHOUT(kv_append, append, value_cache)
+    const clattn_merge_desc merge = {.size = sizeof merge, .partial = five, .partial_lse = four, .output = four};
+    WITHOUT(merge, merge, partial)
+    WITHOUT(merge, merge, partial_lse)
+    WITHOUT(merge, merge, output)
+    clattn_neighbourhood_desc window = CLATTN_NEIGHBOURHOOD_DESC_INIT;
+    window.query = window.key = window.value = window.output = five;
+    window.window[0] = window.window[1] = 1;
+    WITHOUT(neighbourhood, window, query)
+    WITHOUT(neighbourhood, window, key)
+    WITHOUT(neighbourhood, window, value)
+    WITHOUT(neighbourhood, window, output)
+}
+
 /* The message holds OpenCL's own code: a buffer handle cannot be faked safely, but a build can fail. */
 static void build_logs_come_back(void **state)
 {
@@ -561,6 +649,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(unknown_solvers_are_refused, start, stop),
         cmocka_unit_test_setup_teardown(denied_solvers_are_not_chosen, start, stop),
         cmocka_unit_test_setup_teardown(the_other_operators_check_their_descriptions, start, stop),
+        cmocka_unit_test_setup_teardown(wrong_layouts_are_named, start, stop),
         cmocka_unit_test_setup_teardown(build_logs_come_back, start, stop),
     };
     return SUPPORT_RUN("errors", tests);

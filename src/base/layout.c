@@ -170,16 +170,17 @@ static bool nests(const clattn_layout *layout)
     return true;
 }
 
-clattn_status layout_check(const clattn_layout *layout, enum layout_use use, const char **reason)
+clattn_status layout_check(const clattn_layout *layout, enum layout_use use, const struct layout_words *words,
+                           const char **reason)
 {
     int64_t lowest, highest;
     size_t count = 1, bytes, element = divide_up(clattn_dtype_bits((clattn_dtype)layout->dtype), 8);
     if (!element) {
-        *reason = "a layout has an unknown dtype";
+        *reason = layout_is_none(layout) ? words->missing : words->dtype;
         return CLATTN_ERROR_INVALID_LAYOUT;
     }
     if (layout->rank < 1 || layout->rank > CLATTN_MAX_RANK) {
-        *reason = "a layout's rank is not 1 to 5";
+        *reason = words->rank;
         return CLATTN_ERROR_INVALID_LAYOUT;
     }
     for (int32_t i = 0; i < layout->rank; i++)
@@ -187,16 +188,16 @@ clattn_status layout_check(const clattn_layout *layout, enum layout_use use, con
             return CLATTN_SUCCESS;
     for (int32_t i = 0; i < layout->rank; i++)
         if (!size_mul(count, layout->extent[i], &count)) {
-            *reason = "a layout's extents overflow";
+            *reason = words->extents;
             return CLATTN_ERROR_OVERFLOW;
         }
     if (!size_mul(count, element, &bytes) || !layout_reach(layout, layout->extent, 0, &lowest, &highest) ||
         highest > INT64_MAX / 8 || lowest < INT64_MIN / 8) {
-        *reason = "a layout reaches beyond 63-bit addresses";
+        *reason = words->reach;
         return CLATTN_ERROR_OVERFLOW;
     }
     if (use == LAYOUT_OUTPUT && !nests(layout)) {
-        *reason = "an output's elements overlap";
+        *reason = words->overlap;
         return CLATTN_ERROR_INVALID_LAYOUT;
     }
     return CLATTN_SUCCESS;

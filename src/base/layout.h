@@ -16,9 +16,25 @@ size_t layout_elements(const clattn_layout *layout);
 /* Zeroes what does not count, so that equal layouts are equal bytes. */
 void layout_normalise(clattn_layout *layout);
 
+/* Why a layout is refused, in words that name the array.  They are literals, for reasons are static strings. */
+struct layout_words {
+    const char *missing, *dtype, *rank, *extents, *reach, *overlap;
+};
+
+#define LAYOUT_WORDS(name)                                                                                           \
+    {                                                                                                                \
+        name ": the layout is missing", name ": the layout has an unknown dtype",                                    \
+            name ": the layout's rank is not 1 to 5", name ": the layout's extents overflow",                        \
+            name ": the layout reaches beyond 63-bit addresses", name ": the output layout's elements overlap"       \
+    }
+
+/* The words as an argument, good for the block that it stands in. */
+#define LAYOUT_OF(name) (&(const struct layout_words)LAYOUT_WORDS(name))
+
 /* Dtype, rank, overflow, and for an output that its elements do not overlap (dimensions must nest).  A layout
- * with a zero extent passes.  *reason is a static string when it does not. */
-clattn_status layout_check(const clattn_layout *layout, enum layout_use use, const char **reason);
+ * with a zero extent passes.  *reason is one of `words` when it does not. */
+clattn_status layout_check(const clattn_layout *layout, enum layout_use use, const struct layout_words *words,
+                           const char **reason);
 
 /* The lowest and the highest element index that the first extent[i] elements of each dimension reach, all
  * extents being at least 1.  False on overflow. */

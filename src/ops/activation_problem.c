@@ -110,8 +110,8 @@ clattn_status activation_problem_read(const clattn_activation_desc *given, struc
     *reason = "desc is NULL, or its size is none that clattn_activation_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
     TRY(read_options(desc, reason));
-    TRY(layout_check(&desc->x, LAYOUT_INPUT, reason));
-    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, reason));
+    TRY(layout_check(&desc->x, LAYOUT_INPUT, LAYOUT_OF("x"), reason));
+    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, LAYOUT_OF("y"), reason));
     layout_normalise(&desc->x);
     layout_normalise(&desc->y);
     status = CLATTN_ERROR_UNSUPPORTED;

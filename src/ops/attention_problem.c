@@ -32,6 +32,15 @@ const char *const attention_array_name[ATTENTION_ARRAYS] = {
     "entropy",   "scores",
 };
 
+static const struct layout_words layout_words[ATTENTION_ARRAYS] = {
+    LAYOUT_WORDS("mask"),          LAYOUT_WORDS("bias"),        LAYOUT_WORDS("alibi"),
+    LAYOUT_WORDS("sinks"),         LAYOUT_WORDS("vector"),      LAYOUT_WORDS("query_lengths"),
+    LAYOUT_WORDS("key_lengths"),   LAYOUT_WORDS("positions"),   LAYOUT_WORDS("query_starts"),
+    LAYOUT_WORDS("key_starts"),    LAYOUT_WORDS("block_table"), LAYOUT_WORDS("key_scale"),
+    LAYOUT_WORDS("value_scale"),   LAYOUT_WORDS("lse"),         LAYOUT_WORDS("entropy"),
+    LAYOUT_WORDS("scores"),
+};
+
 static clattn_status fail(const char **reason, clattn_status status, const char *why)
 {
     *reason = why;
@@ -114,16 +123,20 @@ static clattn_status check_layouts(struct attention_problem *problem, const char
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_attention_desc *desc = &problem->desc;
-    clattn_layout *const required[] = {&desc->query, &desc->key, &desc->value, &desc->output};
-    for (size_t i = 0; i < 4; i++) {
-        TRY(layout_check(required[i], required[i] == &desc->output ? LAYOUT_OUTPUT : LAYOUT_INPUT, reason));
-        layout_normalise(required[i]);
-    }
+    TRY(layout_check(&desc->query, LAYOUT_INPUT, LAYOUT_OF("query"), reason));
+    TRY(layout_check(&desc->key, LAYOUT_INPUT, LAYOUT_OF("key"), reason));
+    TRY(layout_check(&desc->value, LAYOUT_INPUT, LAYOUT_OF("value"), reason));
+    TRY(layout_check(&desc->output, LAYOUT_OUTPUT, LAYOUT_OF("output"), reason));
+    layout_normalise(&desc->query);
+    layout_normalise(&desc->key);
+    layout_normalise(&desc->value);
+    layout_normalise(&desc->output);
     for (size_t i = 0; i < ATTENTION_ARRAYS; i++) {
         clattn_layout *layout = (clattn_layout *)((char *)desc + attention_layout_offset[i]);
         problem->has[i] = !layout_is_none(layout);
         if (problem->has[i])
-            TRY(layout_check(layout, i >= ATTENTION_SIDE_ARRAYS ? LAYOUT_OUTPUT : LAYOUT_INPUT, reason));
+            TRY(layout_check(layout, i >= ATTENTION_SIDE_ARRAYS ? LAYOUT_OUTPUT : LAYOUT_INPUT, &layout_words[i],
+                             reason));
         layout_normalise(layout);
     }
 fail:

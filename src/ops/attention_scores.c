@@ -20,7 +20,7 @@ static clattn_status read_weights(const clattn_attention_desc *attention, const 
 {
     clattn_status status;
     TRY(attention_problem_read(attention, problem, reason));
-    TRY(layout_check(weights, LAYOUT_OUTPUT, reason));
+    TRY(layout_check(weights, LAYOUT_OUTPUT, LAYOUT_OF("weights"), reason));
     status = CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "the weights are not (batch, heads or 1, S_q, S_k) float32, or there is no log-sum-exp";
     if (problem->has[ATTENTION_LSE] && weights->dtype == CLATTN_F32 && weights->rank == 4 &&

@@ -70,7 +70,7 @@ static clattn_status check_norm(struct image_problem *problem, const char **reas
         memset(norm, 0, sizeof *norm);
         return CLATTN_SUCCESS;
     }
-    TRY(layout_check(norm, LAYOUT_OUTPUT, reason));
+    TRY(layout_check(norm, LAYOUT_OUTPUT, LAYOUT_OF("norm"), reason));
     layout_normalise(norm);
     if (norm->dtype != CLATTN_F32)
         return fail(reason, CLATTN_ERROR_UNSUPPORTED, "the norm is not float32");
@@ -92,7 +92,7 @@ clattn_status image_problem_read(const clattn_image_desc *given, struct image_pr
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
     TRY(check_patch(desc, reason));
     TRY(layout_check(&desc->array, desc->operation == CLATTN_IMAGE_PACK ? LAYOUT_OUTPUT : LAYOUT_INPUT,
-                     reason));
+                     LAYOUT_OF("array"), reason));
     layout_normalise(&desc->array);
     TRY(check_array(problem, reason));
     TRY(check_norm(problem, reason));

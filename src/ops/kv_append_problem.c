@@ -29,19 +29,24 @@ static clattn_status read_layouts(struct kv_append_problem *problem, const char 
     clattn_kv_append_desc *desc = &problem->desc;
     struct {
         clattn_layout *layout;
+        const struct layout_words *words;
         enum layout_use use;
         int32_t rank;
         bool optional;
     } all[] = {
-        {&desc->key, LAYOUT_INPUT, 4, false},         {&desc->value, LAYOUT_INPUT, 4, false},
-        {&desc->key_cache, LAYOUT_OUTPUT, 4, false},  {&desc->value_cache, LAYOUT_OUTPUT, 4, false},
-        {&desc->key_scale, LAYOUT_OUTPUT, 4, true},   {&desc->value_scale, LAYOUT_OUTPUT, 4, true},
-        {&desc->block_table, LAYOUT_INPUT, 2, true},  {&desc->past_lengths, LAYOUT_INPUT, 1, true},
-        {&desc->new_lengths, LAYOUT_INPUT, 1, true},
+        {&desc->key, LAYOUT_OF("key"), LAYOUT_INPUT, 4, false},
+        {&desc->value, LAYOUT_OF("value"), LAYOUT_INPUT, 4, false},
+        {&desc->key_cache, LAYOUT_OF("key_cache"), LAYOUT_OUTPUT, 4, false},
+        {&desc->value_cache, LAYOUT_OF("value_cache"), LAYOUT_OUTPUT, 4, false},
+        {&desc->key_scale, LAYOUT_OF("key_scale"), LAYOUT_OUTPUT, 4, true},
+        {&desc->value_scale, LAYOUT_OF("value_scale"), LAYOUT_OUTPUT, 4, true},
+        {&desc->block_table, LAYOUT_OF("block_table"), LAYOUT_INPUT, 2, true},
+        {&desc->past_lengths, LAYOUT_OF("past_lengths"), LAYOUT_INPUT, 1, true},
+        {&desc->new_lengths, LAYOUT_OF("new_lengths"), LAYOUT_INPUT, 1, true},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!all[i].optional || !layout_is_none(all[i].layout)) {
-            TRY(layout_check(all[i].layout, all[i].use, reason));
+            TRY(layout_check(all[i].layout, all[i].use, all[i].words, reason));
             *reason = "keys, values, caches and scales have 4 dimensions, block_table 2, lengths 1";
             if (all[i].layout->rank != all[i].rank)
                 return CLATTN_ERROR_INVALID_LAYOUT;

@@ -46,12 +46,12 @@ clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul
     *reason = "direction is not CLATTN_FORWARD, or reserved is not 0";
     if (desc->direction != CLATTN_FORWARD || desc->reserved != 0)
         goto fail;
-    TRY(layout_check(&desc->a, LAYOUT_INPUT, reason));
-    TRY(layout_check(&desc->b, LAYOUT_INPUT, reason));
-    TRY(layout_check(&desc->c, LAYOUT_OUTPUT, reason));
+    TRY(layout_check(&desc->a, LAYOUT_INPUT, LAYOUT_OF("a"), reason));
+    TRY(layout_check(&desc->b, LAYOUT_INPUT, LAYOUT_OF("b"), reason));
+    TRY(layout_check(&desc->c, LAYOUT_OUTPUT, LAYOUT_OF("c"), reason));
     problem->has_bias = !layout_is_none(&desc->bias);
     if (problem->has_bias)
-        TRY(layout_check(&desc->bias, LAYOUT_INPUT, reason));
+        TRY(layout_check(&desc->bias, LAYOUT_INPUT, LAYOUT_OF("bias"), reason));
     layout_normalise(&desc->a);
     layout_normalise(&desc->b);
     layout_normalise(&desc->c);

@@ -58,19 +58,23 @@ static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char *
     clattn_status status = CLATTN_SUCCESS;
     struct {
         clattn_layout *layout;
+        const struct layout_words *words;
         enum layout_use use;
         bool optional;
     } all[] = {
-        {&desc->query, LAYOUT_INPUT, false}, {&desc->key, LAYOUT_INPUT, false},
-        {&desc->value, LAYOUT_INPUT, false}, {&desc->output, LAYOUT_OUTPUT, false},
-        {&desc->bias, LAYOUT_INPUT, true},   {&desc->lse, LAYOUT_OUTPUT, true},
+        {&desc->query, LAYOUT_OF("query"), LAYOUT_INPUT, false},
+        {&desc->key, LAYOUT_OF("key"), LAYOUT_INPUT, false},
+        {&desc->value, LAYOUT_OF("value"), LAYOUT_INPUT, false},
+        {&desc->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, false},
+        {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, true},
+        {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, true},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i].optional && layout_is_none(all[i].layout)) {
             memset(all[i].layout, 0, sizeof *all[i].layout);
             continue;
         }
-        TRY(layout_check(all[i].layout, all[i].use, reason));
+        TRY(layout_check(all[i].layout, all[i].use, all[i].words, reason));
         layout_normalise(all[i].layout);
         if (all[i].layout->rank != (all[i].optional ? 4 : 5))
             return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,

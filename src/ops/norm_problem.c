@@ -45,14 +45,15 @@ static clattn_status read_options(clattn_norm_desc *desc, const char **reason)
 }
 
 /* scale or bias: aligned with x's dimensions, broadcast by stride 0. */
-static clattn_status read_factor(clattn_layout *layout, const clattn_layout *x, const char **reason)
+static clattn_status read_factor(clattn_layout *layout, const struct layout_words *words, const clattn_layout *x,
+                                 const char **reason)
 {
     clattn_status status;
     size_t extent[CLATTN_MAX_RANK] = {0};
     int64_t stride[CLATTN_MAX_RANK] = {0};
     if (layout_is_none(layout))
         return CLATTN_SUCCESS;
-    TRY(layout_check(layout, LAYOUT_INPUT, reason));
+    TRY(layout_check(layout, LAYOUT_INPUT, words, reason));
     status = CLATTN_ERROR_UNSUPPORTED;
     *reason = "scale and bias are float32, float16 or bfloat16";
     if (!dtype_is_storage(layout->dtype))
@@ -73,13 +74,13 @@ fail:
     return status;
 }
 
-static clattn_status read_statistic(const clattn_layout *layout, const clattn_norm_desc *desc,
-                                    const char **reason)
+static clattn_status read_statistic(const clattn_layout *layout, const struct layout_words *words,
+                                    const clattn_norm_desc *desc, const char **reason)
 {
     clattn_status status;
     if (layout_is_none(layout))
         return CLATTN_SUCCESS;
-    TRY(layout_check(layout, LAYOUT_OUTPUT, reason));
+    TRY(layout_check(layout, LAYOUT_OUTPUT, words, reason));
     status = CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "mean and inv_std_dev are float32 with x's extents, 1 for each normalised axis";
     if (layout->dtype != CLATTN_F32 || layout->rank != desc->x.rank)
@@ -95,8 +96,8 @@ fail:
 static clattn_status read_layouts(clattn_norm_desc *desc, const char **reason)
 {
     clattn_status status;
-    TRY(layout_check(&desc->x, LAYOUT_INPUT, reason));
-    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, reason));
+    TRY(layout_check(&desc->x, LAYOUT_INPUT, LAYOUT_OF("x"), reason));
+    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, LAYOUT_OF("y"), reason));
     TRY(read_options(desc, reason));
     layout_normalise(&desc->x);
     layout_normalise(&desc->y);
@@ -108,10 +109,10 @@ static clattn_status read_layouts(clattn_norm_desc *desc, const char **reason)
     *reason = "x and y differ in extents";
     if (desc->x.rank != desc->y.rank || memcmp(desc->x.extent, desc->y.extent, sizeof desc->x.extent) != 0)
         goto fail;
-    TRY(read_factor(&desc->scale, &desc->x, reason));
-    TRY(read_factor(&desc->bias, &desc->x, reason));
-    TRY(read_statistic(&desc->mean, desc, reason));
-    TRY(read_statistic(&desc->inv_std_dev, desc, reason));
+    TRY(read_factor(&desc->scale, LAYOUT_OF("scale"), &desc->x, reason));
+    TRY(read_factor(&desc->bias, LAYOUT_OF("bias"), &desc->x, reason));
+    TRY(read_statistic(&desc->mean, LAYOUT_OF("mean"), desc, reason));
+    TRY(read_statistic(&desc->inv_std_dev, LAYOUT_OF("inv_std_dev"), desc, reason));
     status = CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "RMS normalisation has no mean";
     if (desc->kind == CLATTN_NORM_RMS && !layout_is_none(&desc->mean))

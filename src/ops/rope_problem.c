@@ -26,8 +26,8 @@ void clattn_rope_args_init(clattn_rope_args *args)
 static clattn_status read_x(clattn_rope_desc *desc, const char **reason)
 {
     clattn_status status;
-    TRY(layout_check(&desc->x, LAYOUT_INPUT, reason));
-    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, reason));
+    TRY(layout_check(&desc->x, LAYOUT_INPUT, LAYOUT_OF("x"), reason));
+    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, LAYOUT_OF("y"), reason));
     layout_normalise(&desc->x);
     layout_normalise(&desc->y);
     status = CLATTN_ERROR_UNSUPPORTED;
@@ -73,8 +73,8 @@ static clattn_status read_caches(clattn_rope_desc *desc, const char **reason)
         goto fail;
     if (layout_is_none(cosines))
         return CLATTN_SUCCESS;
-    TRY(layout_check(cosines, LAYOUT_INPUT, reason));
-    TRY(layout_check(sines, LAYOUT_INPUT, reason));
+    TRY(layout_check(cosines, LAYOUT_INPUT, LAYOUT_OF("cos"), reason));
+    TRY(layout_check(sines, LAYOUT_INPUT, LAYOUT_OF("sin"), reason));
     layout_normalise(cosines);
     layout_normalise(sines);
     status = CLATTN_ERROR_UNSUPPORTED;
@@ -100,12 +100,13 @@ fail:
     return status;
 }
 
-static clattn_status read_indices(clattn_layout *layout, int rank, const size_t *extent, const char **reason)
+static clattn_status read_indices(clattn_layout *layout, const struct layout_words *words, int rank,
+                                  const size_t *extent, const char **reason)
 {
     clattn_status status;
     if (layout_is_none(layout))
         return CLATTN_SUCCESS;
-    TRY(layout_check(layout, LAYOUT_INPUT, reason));
+    TRY(layout_check(layout, LAYOUT_INPUT, words, reason));
     layout_normalise(layout);
     status = CLATTN_ERROR_UNSUPPORTED;
     *reason = "positions and offsets are int32 or int64";
@@ -125,8 +126,8 @@ static clattn_status read_positions(clattn_rope_desc *desc, const char **reason)
 {
     clattn_status status;
     const size_t extent[2] = {desc->x.extent[0], desc->x.extent[2]};
-    TRY(read_indices(&desc->positions, 2, extent, reason));
-    TRY(read_indices(&desc->offsets, 1, extent, reason));
+    TRY(read_indices(&desc->positions, LAYOUT_OF("positions"), 2, extent, reason));
+    TRY(read_indices(&desc->offsets, LAYOUT_OF("offsets"), 1, extent, reason));
     status = CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "there are positions and offsets";
     if (!layout_is_none(&desc->positions) && !layout_is_none(&desc->offsets))

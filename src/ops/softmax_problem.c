@@ -73,10 +73,10 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct soft
     *reason = "scale is NaN or infinite";
     if (desc->scaled && !isfinite(desc->scale))
         goto fail;
-    TRY(layout_check(&desc->x, LAYOUT_INPUT, reason));
-    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, reason));
+    TRY(layout_check(&desc->x, LAYOUT_INPUT, LAYOUT_OF("x"), reason));
+    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, LAYOUT_OF("y"), reason));
     if (!layout_is_none(&desc->mask))
-        TRY(layout_check(&desc->mask, LAYOUT_INPUT, reason));
+        TRY(layout_check(&desc->mask, LAYOUT_INPUT, LAYOUT_OF("mask"), reason));
     layout_normalise(&desc->x);
     layout_normalise(&desc->y);
     layout_normalise(&desc->mask);
