@@ -14,7 +14,8 @@
  * Xiao et al. 2024, as a learned logit per head.
  *
  * A key is attended if it lies within the item's lengths and the boolean mask, a float mask or bias that is
- * not -inf there, causality, the window and mask_mod all let it.  All of them compose.  The scores are never
+ * not -inf there, causality, the window and mask_mod all let it.  These rules compose without exception; which
+ * fields do not go together is said at the fields and listed at the end of docs/attention.md.  The scores are never
  * written to memory unless asked for.  A row that attends nothing is exactly +0 and its log-sum-exp -inf (with a
  * sink: the sink's logit).  A NaN, or a +inf score, makes its row NaN; a key that is not attended cannot
  * leak, whatever K holds there, nor can K and V beyond the actual lengths; V at such a key within the lengths
@@ -99,7 +100,8 @@ typedef struct clattn_attention_desc {
     clattn_layout value;    /* (batch, kv_heads, S_k, d_v) */
     clattn_layout output;   /* (batch, heads, S_q, d_v) */
     clattn_layout mask;     /* none, or rank <= 4, lower ranks get leading 1s: (batch or 1, heads or 1, S_q or 1,
-                             * keys): CLATTN_BOOL (true = attend) or float32, float16, bfloat16 (added).  Extent 1
+                             * keys): CLATTN_BOOL (true = attend) or float32, float16, bfloat16 (added), with float64
+                             * query, key, value and output also float64.  Extent 1
                              * broadcasts; 2 ... S_k - 1 keys: those beyond are not attended.  A 1 where S_k is 1 is
                              * both. */
     clattn_layout lse;      /* none, or (batch, heads, S_q) CLATTN_F32: natural logarithm of the row's sum of
@@ -126,6 +128,11 @@ typedef struct clattn_attention_desc {
     const char *mask_mod;   /* NULL, or the same for
                              *   int mask_mod(int batch, int head, int query, int key, user_data user)
                              * where 0 is "do not attend" */
+    /* `user_data user`, which the two functions get, is a struct with the members
+     *   const global T *buffer0 ... *buffer3     those that user_dtype describes, at the offset of their binding
+     *   float scalar0 ... scalar3                args.user_scalar
+     *   long position                            the key position of the item's query 0
+     *   int query_length, key_length             the item's own */
     int32_t user_dtype[CLATTN_USER_BUFFERS]; /* what user.buffer0 ... user.buffer3 point to, as `const global T *`;
                              * CLATTN_DTYPE_NONE (default): there is no such buffer.  float32 is float, float16 half,
                              * bfloat16 ushort, bool and uint8 uchar, int8 char, int32 int, int64 long */
@@ -134,8 +141,10 @@ typedef struct clattn_attention_desc {
     clattn_layout key_lengths;   /* none, or (batch); none counts for more than args.key_length, but for a ring's */
     clattn_layout positions;     /* none, or (batch), with CLATTN_ALIGN_EXPLICIT: added to args.position */
     clattn_layout query_starts;  /* none, or (batch + 1): packed sequences.  Query, output and lse then have batch 1
-                                  * and S_q rows in all; item b owns rows query_starts[b] ... query_starts[b+1] - 1 */
-    clattn_layout key_starts;    /* the same for key and value */
+                                  * and S_q rows in all; item b owns rows query_starts[b] ... query_starts[b+1] - 1, of which
+                                  * the first query_length count; what no item owns keeps what it held, in output,
+                                  * lse and entropy */
+    clattn_layout key_starts;    /* the same for key and value; not with a ring or pages */
     size_t longest_query;        /* with query_starts: no item has more rows; 0 (default): S_q */
     /* The cache of keys and values. */
     int32_t cache;               /* clattn_cache_kind */
@@ -156,7 +165,9 @@ typedef struct clattn_attention_desc {
      * estimate from the device's capabilities that errs on the short side; 0 (default): one launch. */
     uint32_t max_launch_ms;
     int32_t cancellable;         /* 1: args.cancel is bound: a buffer with one int32.  Each launch that finds it other
-                                  * than 0 when it starts does nothing; the outputs are then unspecified. */
+                                  * than 0 when it starts does nothing; the outputs are then unspecified.  Write it
+                                  * through another queue than the attention's, whose in-order write would wait for
+                                  * the work to end, and set max_launch_ms, or there is but one launch to skip */
     int32_t reserved;            /* 0 */
 } clattn_attention_desc;
 

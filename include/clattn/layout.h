@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* 1.2 unless the application says otherwise: with clSVMAlloc and clattn_binding_svm it defines 200 or more, in the
+ * compiler's options or before the first of these headers. */
 #ifndef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 120
 #endif
@@ -60,7 +62,8 @@ typedef struct clattn_binding {
 /* A binding to `buffer`, `offset` elements in. */
 CLATTN_API clattn_binding clattn_binding_buffer(cl_mem buffer, int64_t offset);
 
-/* A binding to shared virtual memory, `offset` elements in. */
+/* A binding to shared virtual memory, `offset` elements in.  OpenCL's headers declare clSVMAlloc where
+ * CL_TARGET_OPENCL_VERSION is 200 or more; without a definition these headers make it 120. */
 CLATTN_API clattn_binding clattn_binding_svm(void *pointer, int64_t offset);
 
 /* A binding to an image2d_t, for clattn_image (image.h). */
