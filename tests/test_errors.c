@@ -601,6 +601,65 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(neighbourhood, window, output)
 }
 
+/* Of several fields with one rule the message names the one that broke it. */
+static void the_field_is_named(void **state)
+{
+    const clattn_layout one = clattn_layout_contiguous(CLATTN_I32, 1, (const size_t[]){1});
+    const clattn_layout many = clattn_layout_contiguous(CLATTN_I32, 1, (const size_t[]){7});
+    const clattn_layout mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, 5, 999);
+    const char *const snippet = "int mask_mod(int b, int h, int i, int j, user_data u) { return 1; }";
+    char text[32];
+    clattn_plan *none = NULL;
+    (void)state;
+#define FIELD(change, set, begins)                                                                           \
+    {                                                                                                        \
+        clattn_attention_desc d = problem.desc;                                                              \
+        change;                                                                                              \
+        NAMED(attention, set, begins)                                                                        \
+    }
+    FIELD(d.query_lengths = many, LAYOUT, "query_lengths is (batch)")
+    FIELD(d.key_lengths = many, LAYOUT, "key_lengths is (batch)")
+    FIELD((d.positions = many, d.alignment = CLATTN_ALIGN_EXPLICIT), LAYOUT, "positions is (batch)")
+    FIELD((d.query_lengths = one, d.query_lengths.dtype = CLATTN_F32), LAYOUT, "query_lengths is (batch)")
+    FIELD(d.key_starts = many, LAYOUT, "key_starts is (batch + 1)")
+    FIELD(d.mask = mask, LAYOUT, "mask covers more keys")
+    FIELD(d.bias = mask, LAYOUT, "bias covers more keys")
+    FIELD(d.lse = mask, LAYOUT, "lse is (batch, heads, S_q)")
+    FIELD(d.entropy = mask, LAYOUT, "entropy is (batch, heads, S_q)")
+    FIELD(d.score_mod = "", INVALID, "score_mod is empty")
+    FIELD(d.mask_mod = "", INVALID, "mask_mod is empty")
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
+        snprintf(text, sizeof text, "user_dtype[%d] is", i);
+        FIELD((d.mask_mod = snippet, d.user_dtype[i] = CLATTN_F64), INVALID, text)
+        snprintf(text, sizeof text, "user[%d]: bound", i);
+        ARGS_WITH(INVALID, a.user[i] = a.query)
+        assert_message_has(context, text);
+        assert_message_has(context, "no user_dtype");
+    }
+    ARGS_WITH(INVALID, a.cancel = a.query)
+    assert_message_has(context, "cancel: bound");
+    assert_message_has(context, "`cancellable`");
+    clattn_attention_desc with_user = problem.desc;
+    with_user.mask_mod = snippet;
+    with_user.user_dtype[2] = CLATTN_F32;
+    assert_status(context, clattn_attention_run(context, NULL, &with_user, &problem.args, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "user[2]: no buffer is bound");
+    const clattn_kv_append_desc append = CLATTN_KV_APPEND_DESC_INIT;
+    clattn_kv_append_desc d = append;
+    d.direction = 1;
+    NAMED(kv_append, INVALID, "direction")
+    d = append;
+    d.cache = 3;
+    NAMED(kv_append, INVALID, "unknown cache")
+    d = append;
+    d.rotate = 2;
+    NAMED(kv_append, INVALID, "rotate is neither 0 nor 1")
+    d = append;
+    d.reserved = 1;
+    NAMED(kv_append, INVALID, "reserved is not 0")
+}
+
 /* The message holds OpenCL's own code: a buffer handle cannot be faked safely, but a build can fail. */
 static void build_logs_come_back(void **state)
 {
@@ -650,6 +709,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(denied_solvers_are_not_chosen, start, stop),
         cmocka_unit_test_setup_teardown(the_other_operators_check_their_descriptions, start, stop),
         cmocka_unit_test_setup_teardown(wrong_layouts_are_named, start, stop),
+        cmocka_unit_test_setup_teardown(the_field_is_named, start, stop),
         cmocka_unit_test_setup_teardown(build_logs_come_back, start, stop),
     };
     return SUPPORT_RUN("errors", tests);

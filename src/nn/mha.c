@@ -93,9 +93,9 @@ fail:
 
 static clattn_status read_lengths(struct report *report, const clattn_mha_desc *desc, clattn_mha_args *args)
 {
-    if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
+    clattn_status status = args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved);
+    if (status != CLATTN_SUCCESS)
+        return status;
     if (!args->explicit_lengths) {
         args->batch = desc->batch;
         args->query_length = desc->query_length;

@@ -28,10 +28,26 @@ static bool is_flag(int32_t value)
 static clattn_status complete(struct mha_problem *problem, const char **reason)
 {
     clattn_mha_desc *desc = &problem->desc;
-    *reason = "a flag is neither 0 nor 1, an enum is unknown, or reserved is not 0";
-    if (desc->direction != CLATTN_FORWARD || !is_flag(desc->cross) || !is_flag(desc->packed_weights) ||
-        !is_flag(desc->bias_in) || !is_flag(desc->bias_out) || desc->weights < CLATTN_WEIGHTS_NONE ||
-        desc->weights > CLATTN_WEIGHTS_AVERAGE || desc->reserved != 0)
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "cross is neither 0 nor 1";
+    if (!is_flag(desc->cross))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "packed_weights is neither 0 nor 1";
+    if (!is_flag(desc->packed_weights))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "bias_in is neither 0 nor 1";
+    if (!is_flag(desc->bias_in))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "bias_out is neither 0 nor 1";
+    if (!is_flag(desc->bias_out))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown weights";
+    if (desc->weights < CLATTN_WEIGHTS_NONE || desc->weights > CLATTN_WEIGHTS_AVERAGE)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     if (!desc->dtype)
         desc->dtype = CLATTN_F32;

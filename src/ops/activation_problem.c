@@ -91,9 +91,14 @@ activation_args activation_walk(const struct activation_problem *problem, size_t
 
 static clattn_status read_options(clattn_activation_desc *desc, const char **reason)
 {
-    *reason = "direction is not CLATTN_FORWARD, function unknown, or explicit_alpha neither 0 nor 1";
-    if (desc->direction != CLATTN_FORWARD || desc->function < CLATTN_ACTIVATION_RELU ||
-        desc->function > CLATTN_ACTIVATION_SWISH || (desc->explicit_alpha != 0 && desc->explicit_alpha != 1))
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown function";
+    if (desc->function < CLATTN_ACTIVATION_RELU || desc->function > CLATTN_ACTIVATION_SWISH)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "explicit_alpha is neither 0 nor 1";
+    if (desc->explicit_alpha != 0 && desc->explicit_alpha != 1)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "alpha is NaN or infinite";
     if (!desc->explicit_alpha)
@@ -150,9 +155,7 @@ clattn_status activation_args_read(clattn_context *context, const struct activat
     if (status != CLATTN_SUCCESS)
         return report_error(report, status,
                             "args is NULL, or its size is none that clattn_activation_args ever had");
-    if ((args->explicit_batch != 0 && args->explicit_batch != 1) || args->reserved != 0)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_batch is neither 0 nor 1, or reserved not 0");
+    TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
     memcpy(extent, desc->x.extent, sizeof extent);
     if (args->explicit_batch) {
         if (args->batch > extent[0])

@@ -140,6 +140,8 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
 
 /* ---- reading an enqueue's arguments ---- */
 
+static const char *const user_name[CLATTN_USER_BUFFERS] = {"user[0]", "user[1]", "user[2]", "user[3]"};
+
 static clattn_status read_lengths(struct report *report, const struct attention_problem *problem,
                                   clattn_attention_args *args)
 {
@@ -171,9 +173,9 @@ static clattn_status check_absent(clattn_context *context, const struct attentio
             TRY(binding_absent(context, attention_binding(args, i), attention_array_name[i]));
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
         if (problem->desc.user_dtype[i] == CLATTN_DTYPE_NONE)
-            TRY(binding_absent(context, &args->user[i], "user"));
+            TRY(binding_absent_field(context, &args->user[i], user_name[i], "user_dtype"));
     if (!problem->desc.cancellable)
-        TRY(binding_absent(context, &args->cancel, "cancel"));
+        TRY(binding_absent_field(context, &args->cancel, "cancel", "`cancellable`"));
 fail:
     return status;
 }
@@ -261,7 +263,7 @@ static clattn_status check_optional(clattn_context *context, const struct attent
         clattn_layout element = one;
         element.dtype = problem->desc.user_dtype[i];
         if (element.dtype != CLATTN_DTYPE_NONE)
-            TRY(binding_check(context, &args->user[i], &element, element.extent, BINDING_READ, "user"));
+            TRY(binding_check(context, &args->user[i], &element, element.extent, BINDING_READ, user_name[i]));
     }
     if (problem->desc.cancellable)
         TRY(binding_check(context, &args->cancel, &one, one.extent, BINDING_READ, "cancel"));

@@ -102,18 +102,25 @@ static bool copy_snippet(char *copy, const char *text)
 static clattn_status read_snippets(struct attention_problem *problem, const char **reason)
 {
     clattn_attention_desc *desc = &problem->desc;
+    static const char *const wrong[CLATTN_USER_BUFFERS] = {
+        "user_dtype[0] is unknown, int4 or float64", "user_dtype[1] is unknown, int4 or float64",
+        "user_dtype[2] is unknown, int4 or float64", "user_dtype[3] is unknown, int4 or float64"};
     bool none = !desc->score_mod && !desc->mask_mod;
-    if (!copy_snippet(problem->score_mod, desc->score_mod) || !copy_snippet(problem->mask_mod, desc->mask_mod))
-        INVALID("score_mod or mask_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
-    if ((desc->score_mod && !*desc->score_mod) || (desc->mask_mod && !*desc->mask_mod))
-        INVALID("score_mod or mask_mod is empty");
+    if (!copy_snippet(problem->score_mod, desc->score_mod))
+        INVALID("score_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
+    if (!copy_snippet(problem->mask_mod, desc->mask_mod))
+        INVALID("mask_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
+    if (desc->score_mod && !*desc->score_mod)
+        INVALID("score_mod is empty");
+    if (desc->mask_mod && !*desc->mask_mod)
+        INVALID("mask_mod is empty");
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
         if (desc->user_dtype[i] == CLATTN_DTYPE_NONE)
             continue;
         if (none)
             INVALID("user_dtype without score_mod or mask_mod");
         if (!clattn_dtype_size((clattn_dtype)desc->user_dtype[i]) || desc->user_dtype[i] == CLATTN_F64)
-            INVALID("user_dtype is unknown, int4 or float64");
+            INVALID(wrong[i]);
     }
     desc->score_mod = desc->mask_mod = NULL;
     return CLATTN_SUCCESS;
@@ -223,20 +230,23 @@ static clattn_status check_mask(const struct attention_problem *problem, const c
                                 size_t mask_extent[4], array4 *strides, const char **reason)
 {
     const size_t whole[3] = {problem->batch, problem->heads, problem->query_length};
+    const bool is_bias = mask == &problem->desc.bias;
     int64_t stride[4];
     if (!dtype_is_storage(mask->dtype) && !(problem->is_double && mask->dtype == CLATTN_F64) &&
-        (mask->dtype != CLATTN_BOOL || mask == &problem->desc.bias))
-        UNSUPPORTED("a mask is bool, a mask or bias float32, float16, bfloat16, or float64 as all others are");
+        (mask->dtype != CLATTN_BOOL || is_bias))
+        UNSUPPORTED(is_bias ? "bias is float32, float16 or bfloat16, or float64 as all others are"
+                            : "mask is bool, float32, float16 or bfloat16, or float64 as all others are");
     if (mask->rank > 4)
-        LAYOUT("a mask or bias has more than 4 dimensions");
+        LAYOUT(is_bias ? "bias has more than 4 dimensions" : "mask has more than 4 dimensions");
     mask_align(mask, 4, mask_extent, stride);
     for (int i = 0; i < 3; i++)
         if (mask_extent[i] != 1 && mask_extent[i] != whole[i])
-            LAYOUT("mask and bias: batch, heads and queries are each 1 or the query's");
+            LAYOUT(is_bias ? "bias: batch, heads and queries are each 1 or the query's"
+                           : "mask: batch, heads and queries are each 1 or the query's");
     if (mask_extent[3] > problem->key_length && mask_extent[3] != 1)
-        LAYOUT("a mask or bias covers more keys than there are");
+        LAYOUT(is_bias ? "bias covers more keys than there are" : "mask covers more keys than there are");
     if (problem->desc.cache == CLATTN_CACHE_RING && mask_extent[3] != 1)
-        UNSUPPORTED("a ring takes no mask or bias with more than one key");
+        UNSUPPORTED(is_bias ? "a ring takes no bias with more than one key" : "a ring takes no mask with more than one key");
     *strides = (array4){0, stride[0], stride[1], stride[2], stride[3]};
     return CLATTN_SUCCESS;
 }
@@ -247,9 +257,9 @@ static clattn_status check_row_result(const struct attention_problem *problem, c
 {
     const size_t *q = problem->desc.query.extent;
     if (layout->dtype != CLATTN_F32)
-        UNSUPPORTED("log-sum-exp and entropy are float32");
+        UNSUPPORTED(layout == &problem->desc.lse ? "lse is float32" : "entropy is float32");
     if (layout->rank != 3 || layout->extent[0] != q[0] || layout->extent[1] != q[1] || layout->extent[2] != q[2])
-        LAYOUT("lse and entropy are (batch, heads, S_q)");
+        LAYOUT(layout == &problem->desc.lse ? "lse is (batch, heads, S_q)" : "entropy is (batch, heads, S_q)");
     return CLATTN_SUCCESS;
 }
 
@@ -269,16 +279,22 @@ static clattn_status check_scores(const struct attention_problem *problem, const
 
 static clattn_status check_integers(const struct attention_problem *problem, const char **reason)
 {
-    static const enum attention_array arrays[] = {ATTENTION_QUERY_LENGTHS, ATTENTION_KEY_LENGTHS,
-                                                  ATTENTION_POSITIONS, ATTENTION_QUERY_STARTS,
-                                                  ATTENTION_KEY_STARTS};
+    static const struct {
+        enum attention_array array;
+        unsigned more; /* elements than items */
+        const char *reason;
+    } arrays[] = {
+        {ATTENTION_QUERY_LENGTHS, 0, "query_lengths is (batch), int32 or int64"},
+        {ATTENTION_KEY_LENGTHS, 0, "key_lengths is (batch), int32 or int64"},
+        {ATTENTION_POSITIONS, 0, "positions is (batch), int32 or int64"},
+        {ATTENTION_QUERY_STARTS, 1, "query_starts is (batch + 1), int32 or int64"},
+        {ATTENTION_KEY_STARTS, 1, "key_starts is (batch + 1), int32 or int64"},
+    };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        const clattn_layout *layout = attention_layout(&problem->desc, arrays[i]);
-        bool starts = arrays[i] == ATTENTION_QUERY_STARTS || arrays[i] == ATTENTION_KEY_STARTS;
-        if (!problem->has[arrays[i]])
-            continue;
-        if (!dtype_is_integer(layout->dtype) || layout->rank != 1 || layout->extent[0] != problem->batch + starts)
-            LAYOUT("lengths and positions are (batch), starts (batch + 1), int32 or int64");
+        const clattn_layout *layout = attention_layout(&problem->desc, arrays[i].array);
+        if (problem->has[arrays[i].array] && (!dtype_is_integer(layout->dtype) || layout->rank != 1 ||
+                                              layout->extent[0] != problem->batch + arrays[i].more))
+            LAYOUT(arrays[i].reason);
     }
     if (problem->has[ATTENTION_BLOCK_TABLE] && !dtype_is_integer(problem->desc.block_table.dtype))
         LAYOUT("block_table is int32 or int64");
@@ -287,13 +303,16 @@ static clattn_status check_integers(const struct attention_problem *problem, con
     return CLATTN_SUCCESS;
 }
 
-static clattn_status check_scales(const clattn_layout *scale, const clattn_layout *array, const char **reason)
+static clattn_status check_scales(const clattn_attention_desc *desc, const clattn_layout *scale, const char **reason)
 {
+    bool of_key = scale == &desc->key_scale;
+    const clattn_layout *array = of_key ? &desc->key : &desc->value;
     if (scale->dtype != CLATTN_F32 && scale->dtype != CLATTN_F16)
-        UNSUPPORTED("key_scale and value_scale are float32 or float16");
+        UNSUPPORTED(of_key ? "key_scale: float32 and float16 are taken" : "value_scale: float32 and float16 are taken");
     if (scale->rank != 4 || scale->extent[0] != array->extent[0] || scale->extent[1] != array->extent[1] ||
         scale->extent[2] != array->extent[2] || !scale->extent[3] || array->extent[3] % scale->extent[3])
-        LAYOUT("key_scale and value_scale are indexed as key and value, with groups that divide the head size");
+        LAYOUT(of_key ? "key_scale is indexed as key, with groups that divide d_k"
+                      : "value_scale is indexed as value, with groups that divide d_v");
     return CLATTN_SUCCESS;
 }
 
@@ -328,9 +347,9 @@ static clattn_status check_optional(struct attention_problem *problem, const cha
     if (problem->has[ATTENTION_BIAS])
         TRY(check_mask(problem, &desc->bias, problem->bias_extent, &problem->bias, reason));
     if (problem->has[ATTENTION_KEY_SCALE])
-        TRY(check_scales(&desc->key_scale, &desc->key, reason));
+        TRY(check_scales(desc, &desc->key_scale, reason));
     if (problem->has[ATTENTION_VALUE_SCALE])
-        TRY(check_scales(&desc->value_scale, &desc->value, reason));
+        TRY(check_scales(desc, &desc->value_scale, reason));
     if (problem->has[ATTENTION_LSE])
         TRY(check_row_result(problem, &desc->lse, reason));
     if (problem->has[ATTENTION_ENTROPY])

@@ -111,13 +111,15 @@ static bool matrix_is_finite(const clattn_image_args *args)
 static clattn_status read_region(struct report *report, const struct image_problem *problem,
                                  clattn_image_args *args)
 {
-    if ((args->explicit_region != 0 && args->explicit_region != 1) || !isfinite(args->norm_factor))
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_region is neither 0 nor 1, or norm_factor not finite");
-    if ((args->transform != 0 && args->transform != 1) || args->reserved != 0 ||
-        (args->transform && !matrix_is_finite(args)))
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "transform is neither 0 nor 1, reserved not 0, or the matrix not finite");
+    clattn_status status = args_check(report, "explicit_region", args->explicit_region, args->reserved);
+    if (status == CLATTN_SUCCESS)
+        status = args_check(report, "transform", args->transform, 0);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    if (!isfinite(args->norm_factor))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "norm_factor is not finite");
+    if (args->transform && !matrix_is_finite(args))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "matrix is not finite");
     if (!args->explicit_region) {
         args->width = problem->width;
         args->height = problem->height;

@@ -169,9 +169,17 @@ clattn_status kv_append_problem_read(const clattn_kv_append_desc *given, struct 
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_kv_append_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
-    *reason = "direction is not CLATTN_FORWARD, cache unknown, rotate neither 0 nor 1, or reserved not 0";
-    if (desc->direction != CLATTN_FORWARD || desc->cache < CLATTN_CACHE_PLAIN || desc->cache > CLATTN_CACHE_PAGED ||
-        (desc->rotate != 0 && desc->rotate != 1) || desc->reserved != 0)
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown cache";
+    if (desc->cache < CLATTN_CACHE_PLAIN || desc->cache > CLATTN_CACHE_PAGED)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "rotate is neither 0 nor 1";
+    if (desc->rotate != 0 && desc->rotate != 1)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     TRY(read_layouts(problem, reason));
     TRY(check_sizes(problem, reason));
@@ -225,9 +233,11 @@ clattn_status kv_append_args_read(clattn_context *context, const struct kv_appen
     clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
     if (status != CLATTN_SUCCESS)
         return report_error(report, status, "args is NULL, or its size is none that clattn_kv_append_args ever had");
-    if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0 || args->past_length < 0)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_lengths is neither 0 nor 1, reserved not 0, or past_length negative");
+    status = args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    if (args->past_length < 0)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "past_length is negative");
     if (!args->explicit_lengths) {
         args->batch = problem->batch;
         args->length = problem->length;

@@ -43,8 +43,11 @@ clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul
     *reason = "desc is NULL, or its size is none that clattn_matmul_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
     status = CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "direction is not CLATTN_FORWARD, or reserved is not 0";
-    if (desc->direction != CLATTN_FORWARD || desc->reserved != 0)
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        goto fail;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
         goto fail;
     TRY(layout_check(&desc->a, LAYOUT_INPUT, LAYOUT_OF("a"), reason));
     TRY(layout_check(&desc->b, LAYOUT_INPUT, LAYOUT_OF("b"), reason));
@@ -106,9 +109,7 @@ clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matm
     if (status != CLATTN_SUCCESS)
         return report_error(report, status,
                             "args is NULL, or its size is none that clattn_matmul_args ever had");
-    if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     if (!args->explicit_lengths) {
         args->batch = problem->batch;
         args->m = problem->m;

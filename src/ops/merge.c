@@ -70,8 +70,11 @@ clattn_status merge_problem_read(const clattn_merge_desc *given, struct merge_pr
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_merge_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
-    *reason = "direction is not CLATTN_FORWARD, or reserved not 0";
-    if (desc->direction != CLATTN_FORWARD || desc->reserved != 0)
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     TRY(read_layouts(problem, reason));
     const size_t *p = desc->partial.extent;
@@ -101,9 +104,7 @@ static clattn_status read_args(clattn_context *context, const struct merge_probl
     clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
     if (status != CLATTN_SUCCESS)
         return report_error(report, status, "args is NULL, or its size is none that clattn_merge_args ever had");
-    if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     if (!args->explicit_lengths) {
         args->parts = problem->parts;
         args->batch = problem->batch;

@@ -201,9 +201,9 @@ void neighbourhood_defines(const struct neighbourhood_problem *problem, struct s
 static clattn_status read_sizes(struct report *report, const struct neighbourhood_problem *problem,
                                 clattn_neighbourhood_args *args)
 {
-    if ((args->explicit_sizes != 0 && args->explicit_sizes != 1) || args->reserved != 0)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_sizes is neither 0 nor 1, or reserved not 0");
+    clattn_status status = args_check(report, "explicit_sizes", args->explicit_sizes, args->reserved);
+    if (status != CLATTN_SUCCESS)
+        return status;
     if (!args->explicit_sizes) {
         args->batch = problem->batch;
         args->query_height = problem->query_height;

@@ -25,11 +25,17 @@ void clattn_norm_args_init(clattn_norm_args *args)
 
 static clattn_status read_options(clattn_norm_desc *desc, const char **reason)
 {
-    *reason =
-        "direction is not CLATTN_FORWARD, kind unknown, explicit_epsilon neither 0 nor 1, or reserved not 0";
-    if (desc->direction != CLATTN_FORWARD || desc->reserved != 0 ||
-        (desc->kind != CLATTN_NORM_LAYER && desc->kind != CLATTN_NORM_RMS) ||
-        (desc->explicit_epsilon != 0 && desc->explicit_epsilon != 1))
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown kind";
+    if (desc->kind != CLATTN_NORM_LAYER && desc->kind != CLATTN_NORM_RMS)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "explicit_epsilon is neither 0 nor 1";
+    if (desc->explicit_epsilon != 0 && desc->explicit_epsilon != 1)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "epsilon is negative, NaN or infinite";
     if (desc->explicit_epsilon && !(desc->epsilon >= 0 && isfinite(desc->epsilon)))
@@ -307,10 +313,9 @@ clattn_status norm_args_read(clattn_context *context, const struct norm_problem 
         return report_error(report, status,
                             "args is NULL, or its size is none that clattn_norm_args ever had");
     *kernel_args = problem->walk;
-    if ((args->explicit_batch != 0 && args->explicit_batch != 1) || args->reserved != 0 ||
-        (args->explicit_batch && desc->axes == desc->x.rank))
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_batch is neither 0 nor 1, reserved not 0, or all axes are normalised");
+    TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
+    if (args->explicit_batch && desc->axes == desc->x.rank)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and all axes are normalised");
     if (args->explicit_batch) {
         if (args->batch > batch)
             return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "batch %zu is above the plan's %zu",

@@ -46,9 +46,14 @@ fail:
 
 static clattn_status read_options(clattn_rope_desc *desc, const char **reason)
 {
-    *reason = "direction is not CLATTN_FORWARD, pairing unknown, or reserved not 0";
-    if (desc->direction != CLATTN_FORWARD || desc->reserved != 0 ||
-        (desc->pairing != CLATTN_ROPE_HALVES && desc->pairing != CLATTN_ROPE_INTERLEAVED))
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown pairing";
+    if (desc->pairing != CLATTN_ROPE_HALVES && desc->pairing != CLATTN_ROPE_INTERLEAVED)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     if (desc->base == 0)
         desc->base = 10000;
@@ -245,9 +250,7 @@ clattn_status rope_args_read(clattn_context *context, const struct rope_problem 
         return report_error(report, status,
                             "args is NULL, or its size is none that clattn_rope_args ever had");
     *kernel_args = problem->kernel;
-    if ((args->explicit_lengths != 0 && args->explicit_lengths != 1) || args->reserved != 0)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_lengths is neither 0 nor 1, or reserved not 0");
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     if (args->explicit_lengths) {
         if (args->batch > batch || args->length > length)
             return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,

@@ -67,8 +67,14 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct soft
     *reason = "desc is NULL, or its size is none that clattn_softmax_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
     status = CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "direction is not CLATTN_FORWARD, scaled neither 0 nor 1, or reserved not 0";
-    if (desc->direction != CLATTN_FORWARD || (desc->scaled != 0 && desc->scaled != 1) || desc->reserved != 0)
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        goto fail;
+    *reason = "scaled is neither 0 nor 1";
+    if (desc->scaled != 0 && desc->scaled != 1)
+        goto fail;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
         goto fail;
     *reason = "scale is NaN or infinite";
     if (desc->scaled && !isfinite(desc->scale))
@@ -129,10 +135,9 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
     if (status != CLATTN_SUCCESS)
         return report_error(report, status,
                             "args is NULL, or its size is none that clattn_softmax_args ever had");
-    if ((args->explicit_batch != 0 && args->explicit_batch != 1) || args->reserved != 0 ||
-        (args->explicit_batch && desc->x.rank < 2))
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "explicit_batch is neither 0 nor 1, reserved not 0, or x has no batch");
+    TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
+    if (args->explicit_batch && desc->x.rank < 2)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and x has no batch");
     if (!problem->has_mask)
         TRY(binding_absent(context, &args->mask, "mask"));
     memcpy(extent, desc->x.extent, sizeof extent);

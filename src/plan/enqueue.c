@@ -9,12 +9,27 @@ bool binding_is_none(const clattn_binding *binding)
     return binding->kind == CLATTN_BINDING_BUFFER && !binding->buffer;
 }
 
-clattn_status binding_absent(clattn_context *context, const clattn_binding *binding, const char *name)
+clattn_status binding_absent_field(clattn_context *context, const clattn_binding *binding, const char *name,
+                                   const char *field)
 {
     if (binding_is_none(binding))
         return CLATTN_SUCCESS;
     return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
-                        "%s: bound, but the plan's description has no layout for it", name);
+                        "%s: bound, but the plan's description has no %s for it", name, field);
+}
+
+clattn_status binding_absent(clattn_context *context, const clattn_binding *binding, const char *name)
+{
+    return binding_absent_field(context, binding, name, "layout");
+}
+
+clattn_status args_check(struct report *report, const char *name, int32_t flag, int32_t reserved)
+{
+    if (flag != 0 && flag != 1)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s is %d, neither 0 nor 1", name, (int)flag);
+    if (reserved != 0)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "reserved is %d, and not 0", (int)reserved);
+    return CLATTN_SUCCESS;
 }
 
 clattn_status binding_check_memory(clattn_context *context, cl_mem buffer, cl_mem_object_type expected,

@@ -26,8 +26,13 @@ static inline enum binding_access access_of_output(const clattn_plan *plan)
 bool binding_is_none(const clattn_binding *binding);
 
 /* INVALID_ARGUMENT if there is a binding for an array that the plan's description does not have: a forgotten
- * layout, not an array to ignore. */
+ * layout, not an array to ignore.  _field: where the description has it as `field` instead of a layout. */
+clattn_status binding_absent_field(clattn_context *context, const clattn_binding *binding, const char *name,
+                                   const char *field);
 clattn_status binding_absent(clattn_context *context, const clattn_binding *binding, const char *name);
+
+/* INVALID_ARGUMENT if an enqueue's flag, `name`, is neither 0 nor 1, or its `reserved` not 0. */
+clattn_status args_check(struct report *report, const char *name, int32_t flag, int32_t reserved);
 
 /* A sequence of launches of one enqueue.  Set it up with chain_begin, make the steps, and call chain_end
  * whatever happened; it then holds nothing. */
