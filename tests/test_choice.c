@@ -252,7 +252,7 @@ static void log_lines_of_failures_may_make_plans(void **state)
     alarm(0);
 }
 
-/* What the driver says that the kernel takes stands in `explain`. */
+/* What the driver says that the kernel takes stands in `explain`, and how often it is launched. */
 static void resources_are_explained(void **state)
 {
     clattn_plan *plan = NULL;
@@ -260,6 +260,16 @@ static void resources_are_explained(void **state)
     assert_status(context, make("generic", &plan), CLATTN_SUCCESS);
     assert_non_null(strstr(clattn_plan_explain(plan), "bytes of local and"));
     assert_non_null(strstr(clattn_plan_explain(plan), "of private memory"));
+    assert_non_null(strstr(clattn_plan_explain(plan), " at most 1 launch, workspace "));
+    clattn_plan_release(&plan);
+    clattn_attention_desc sliced = problem.desc;
+    char launches[64];
+    sliced.query = sliced.output = sliced.key = sliced.value = clattn_layout_bhsd(CLATTN_F32, 8, 8, 4096, 64);
+    sliced.max_launch_ms = 1;
+    assert_status(context, clattn_attention_plan_create(context, &sliced, NULL, &plan), CLATTN_SUCCESS);
+    assert_true(clattn_plan_kernel_count(plan) > 1);
+    snprintf(launches, sizeof launches, " at most %zu launches, ", clattn_plan_kernel_count(plan));
+    assert_non_null(strstr(clattn_plan_explain(plan), launches));
     clattn_plan_release(&plan);
 }
 

@@ -33,7 +33,7 @@ CLATTN_API size_t clattn_plan_workspace_size(const clattn_plan *plan);
 /* The chosen solver's name, for instance "cpu"; of a plan made of several, the names joined by "+". */
 CLATTN_API const char *clattn_plan_solver(const clattn_plan *plan);
 
-/* Several lines of text: the device, the chosen solver and why, its kernels, geometry and workspace, and each
+/* Several lines of text: the device, the chosen solver and why, its kernels, geometry, launches and workspace, and each
  * other solver with the reason why it was not chosen.  Owned by the plan. */
 CLATTN_API const char *clattn_plan_explain(const clattn_plan *plan);
 

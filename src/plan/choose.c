@@ -56,7 +56,8 @@ static void explain_choice(clattn_plan *plan)
                       (unsigned long long)kernel->local_bytes);
         strbuf_printf(&plan->explain, " %llu of private memory,", (unsigned long long)kernel->private_bytes);
     }
-    strbuf_printf(&plan->explain, " workspace %zu bytes\n", plan->workspace);
+    strbuf_printf(&plan->explain, " at most %zu launch%s, workspace %zu bytes\n", plan->launches,
+                  plan->launches == 1 ? "" : "es", plan->workspace);
     plan_explain_workspace(plan);
 }
 
