@@ -264,7 +264,7 @@ static void resources_are_explained(void **state)
     clattn_plan_release(&plan);
     clattn_attention_desc sliced = problem.desc;
     char launches[64];
-    sliced.query = sliced.output = sliced.key = sliced.value = clattn_layout_bhsd(CLATTN_F32, 8, 8, 4096, 64);
+    sliced.query = sliced.output = sliced.key = sliced.value = clattn_layout_bhsd(CLATTN_F32, 8, 8, 512, 64);
     sliced.max_launch_ms = 1;
     assert_status(context, clattn_attention_plan_create(context, &sliced, NULL, &plan), CLATTN_SUCCESS);
     assert_true(clattn_plan_kernel_count(plan) > 1);
