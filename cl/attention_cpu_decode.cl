@@ -12,18 +12,21 @@
  *   LANES        floats in a vector: 4 8 16                                      (inc/vector.h)
  *   BLOCK        rows of a work-item: 1 to 8                                     (1)
  *   GROUPED      1: the rows are the queries of all query heads of a key head; 0: those of one query head   (0)
+ *   HEADS        key heads that a work-item takes in turn for each tile of keys: several where their rows lie closer to one
+ *                another than a head's own rows do, as in a cache of small pages or of (length, heads, size)   (1)
+ *   TURN         keys of a tile that a head takes before the next head's turn, a multiple of LANES   (KEY_TILE)
  *   KEY_TILE     keys for each rescaling, a multiple of LANES                    (64)
  *   KEY_STEP     keys of the register tile of Q K^T, which divide LANES          (4 rows or fewer: 4; more: 2)
  *   VALUE_STEP   keys that an accumulator takes in on one way through a register (4)
  *   UNIT_STRIDE  1: a.key.col == a.value.col == 1, promised by the host: 0 1     (0)
- * Tested: BLOCK 1 to 8, GROUPED, every feature; LANES 4 and 16 (tests/test_attention_decode.c).
+ * Tested: BLOCK 1 to 8, GROUPED, HEADS 1 to 4, every feature; LANES 4 and 16 (tests/test_attention_decode.c).
  *
- * NDRange: (ceil(rows / BLOCK), launch_heads, batch) work-groups of one item, rows being launch_queries; with GROUPED
- * launch_queries * a.group, and the second dimension counts the key heads that the launch touches.  A work-item owns its
- * block's rows of output, lse and entropy.
+ * NDRange: (ceil(rows / BLOCK), ceil(heads / HEADS), batch) work-groups of one item, rows being launch_queries and heads
+ * launch_heads; with GROUPED launch_queries * a.group and the key heads that the launch touches.  A work-item owns its
+ * blocks' rows of output, lse and entropy.
  *
- * Private memory, in floats: BLOCK * (D_K + D_V + KEY_TILE + LANES * LANES), with ADDITIVE another BLOCK * D_K (sizes
- * rounded up to LANES).  Local memory: none.  Barriers: none.
+ * Private memory, in floats: BLOCK * (HEADS * (D_K + D_V + KEY_TILE) + LANES * LANES), with ADDITIVE another
+ * HEADS * BLOCK * D_K (sizes rounded up to LANES).  Local memory: none.  Barriers: none.
  *
  * State is float.  Keys, values and masks are read as attention_cpu.cl says: K, V and mask at keys within the item's
  * lengths only, V at a key that only some rows attend with weight +0; a tile that the mask closes costs nothing.
@@ -37,8 +40,14 @@
 #ifndef GROUPED
 #define GROUPED 0
 #endif
+#ifndef HEADS
+#define HEADS 1
+#endif
 #ifndef KEY_TILE
 #define KEY_TILE 64
+#endif
+#ifndef TURN
+#define TURN KEY_TILE
 #endif
 #ifndef VALUE_STEP
 #define VALUE_STEP 4
@@ -55,6 +64,9 @@
 #endif
 #if KEY_TILE < LANES || KEY_TILE % LANES != 0
 #error "KEY_TILE must be a multiple of LANES"
+#endif
+#if TURN < LANES || TURN % LANES != 0
+#error "TURN must be a multiple of LANES"
 #endif
 
 #include "inc/cpu_decode.h"
@@ -231,6 +243,94 @@ INLINE void drop_tile(floatv *s, int start, int n, const attention_block *block,
 }
 #endif
 
+/* ---- a head's block ---- */
+
+typedef struct head_work {
+    attention_block block;
+    floatv q[BLOCK * K_VECTORS], o[BLOCK * V_VECTORS];
+#if ADDITIVE
+    floatv weight[BLOCK * K_VECTORS];
+#else
+    floatv weight[1];
+#endif
+    floatv s[BLOCK * TILE_VECTORS]; /* of a tile: scores, then weights */
+    row_state row[BLOCK];
+    bool open; /* the tile has keys for it */
+} head_work;
+
+INLINE bool opens_tile(const attention_block *block, int start, int n, const attention_args *a, const attention_side *side)
+{
+#if MASK
+    if (block->live > 0 && mask_class(side->mask, start, n, block, a) == TILE_CLOSED)
+        return false;
+#endif
+    return block->live > 0;
+}
+
+/* *begin and *end take in the keys that the block attends.  A part past the item's keys has none: its `first` may be in the
+ * middle of a vector, whose other keys are another part's. */
+INLINE void begin_head(head_work *w, const global ELEMENT(Q_TYPE) *query, int y, int *begin, int *end,
+                       const attention_args *a, const attention_side *side)
+{
+    block_of(&w->block, (int)get_group_id(2), y, (int)get_group_id(0), a, side);
+    for (int r = 0; r < BLOCK; r++) {
+        w->row[r].highest = -INFINITY;
+        w->row[r].sum = w->row[r].moment = (floatv)(0.0f);
+    }
+    for (int c = 0; c < BLOCK * V_VECTORS; c++)
+        w->o[c] = (floatv)(0.0f);
+    if (w->block.live <= 0)
+        return;
+    int first, last;
+    attention_keys(&w->block.item, w->block.first, w->block.first + w->block.last, a, &first, &last);
+    if (first < last) {
+        *begin = min(*begin, first);
+        *end = max(*end, last);
+    }
+    load_queries(w->q, query, &w->block, a);
+#if ADDITIVE
+    load_weights(w->weight, &w->block, a, side);
+#endif
+}
+
+/* The tile's scores become weights, and the block's state and output are made ready to take its values in. */
+INLINE void weigh_tile(head_work *w, int start, int n, const attention_args *a, const attention_side *side)
+{
+    float shrink[BLOCK];
+
+    modify_tile(w->s, start, n, &w->block, a, side);
+    softmax_tile(w->s, n, w->row, shrink);
+#if DROPOUT
+    drop_tile(w->s, start, n, &w->block, a);
+#endif
+    for (int r = 0; r < BLOCK; r++)
+        for (int v = 0; v < V_VECTORS; v++)
+            w->o[r * V_VECTORS + v] *= shrink[r];
+}
+
+INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS
+                     const attention_args *a, const attention_side *side)
+{
+    const attention_block *block = &w->block;
+    attention_item item = block->item;
+    float factor[BLOCK], row_lse[BLOCK];
+
+    for (int r = 0; r < block->rows; r++) {
+        const bool live = r < block->live;
+        const float highest = live ? w->row[r].highest : -INFINITY, sum = live ? sum_lanes(w->row[r].sum) : 0.0f;
+        item.h = ROW_HEAD(block, r);
+        factor[r] = attention_finish(highest, sum, &item, a, side, &row_lse[r]);
+#if LSE
+        lse[attention_result_row(&a->lse, &block->item, block->first) + ROW_OFFSET(block, &a->lse, r)] = row_lse[r];
+#endif
+#if ENTROPY
+        entropy[attention_result_row(&a->entropy, &block->item, block->first) + ROW_OFFSET(block, &a->entropy, r)] =
+            attention_entropy(highest, sum, live ? sum_lanes(w->row[r].moment) : 0.0f, &item, a, side);
+#endif
+    }
+    store_output(output, w->o, factor, block, a);
+}
+
 kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                           const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
@@ -240,65 +340,33 @@ void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEM
     if (attention_idle(&a, &side))
         return;
 
-    attention_block block;
-    block_of(&block, (int)get_group_id(2), (int)get_group_id(1), (int)get_group_id(0), &a, &side);
-    if (block.rows <= 0)
-        return;
-
-    floatv q[BLOCK * K_VECTORS], o[BLOCK * V_VECTORS], s[BLOCK * TILE_VECTORS];
-    row_state state_of[BLOCK];
-    float shrink[BLOCK];
-#if ADDITIVE
-    floatv weight[BLOCK * K_VECTORS];
-#else
-    floatv weight[1];
-#endif
-    for (int r = 0; r < BLOCK; r++) {
-        state_of[r].highest = -INFINITY;
-        state_of[r].sum = state_of[r].moment = (floatv)(0.0f);
-    }
-    for (int c = 0; c < BLOCK * V_VECTORS; c++)
-        o[c] = (floatv)(0.0f);
-
-    int begin = 0, end = 0;
-    if (block.live > 0) {
-        attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
-        if (TABLE && !BY_TABLE) /* modify_tile leaves out what the window does not reach */
-            begin &= ~(LANES - 1);
-        load_queries(q, query, &block, &a);
-#if ADDITIVE
-        load_weights(weight, &block, &a, &side);
-#endif
-    }
+    const int first = (int)get_group_id(1) * HEADS;
+    const int heads = HEADS == 1 ? 1 : min(HEADS, block_heads(&a) - first);
+    int begin = INT_MAX, end = 0;
+    head_work work[HEADS];
+    for (int h = 0; h < heads; h++)
+        begin_head(&work[h], query, first + h, &begin, &end, &a, &side);
+    if (TABLE && !BY_TABLE) /* modify_tile leaves out what the window does not reach */
+        begin &= ~(LANES - 1);
     for (int start = begin, n; start < end; start += n) {
         n = tile_length(start, end, &a);
-#if MASK
-        if (mask_class(side.mask, start, n, &block, &a) == TILE_CLOSED)
-            continue;
-#endif
-        score_tile(s, q, weight, key, start, n, &block.item, &a, &side);
-        modify_tile(s, start, n, &block, &a, &side);
-        softmax_tile(s, n, state_of, shrink);
-#if DROPOUT
-        drop_tile(s, start, n, &block, &a);
-#endif
-        add_values(o, (const float *)s, shrink, value, start, n, &block.item, &a, &side);
+        const int turn = HEADS == 1 ? n : TURN;
+        for (int h = 0; h < heads; h++)
+            work[h].open = opens_tile(&work[h].block, start, n, &a, &side);
+        for (int j = 0; j < n; j += turn)
+            for (int h = 0; h < heads; h++)
+                if (work[h].open)
+                    score_keys(work[h].s + j / LANES, work[h].q, work[h].weight, key, start + j, min(turn, n - j),
+                               &work[h].block.item, &a, &side);
+        for (int h = 0; h < heads; h++)
+            if (work[h].open)
+                weigh_tile(&work[h], start, n, &a, &side);
+        for (int j = 0; j < n; j += turn)
+            for (int h = 0; h < heads; h++)
+                if (work[h].open)
+                    add_values(work[h].o, (const float *)work[h].s + j, value, start + j, min(turn, n - j),
+                               &work[h].block.item, &a, &side);
     }
-
-    float factor[BLOCK], row_lse[BLOCK];
-    attention_item item = block.item;
-    for (int r = 0; r < block.rows; r++) {
-        const bool live = r < block.live;
-        const float highest = live ? state_of[r].highest : -INFINITY, sum = live ? sum_lanes(state_of[r].sum) : 0.0f;
-        item.h = ROW_HEAD(&block, r);
-        factor[r] = attention_finish(highest, sum, &item, &a, &side, &row_lse[r]);
-#if LSE
-        lse[attention_result_row(&a.lse, &block.item, block.first) + ROW_OFFSET(&block, &a.lse, r)] = row_lse[r];
-#endif
-#if ENTROPY
-        entropy[attention_result_row(&a.entropy, &block.item, block.first) + ROW_OFFSET(&block, &a.entropy, r)] =
-            attention_entropy(highest, sum, live ? sum_lanes(state_of[r].moment) : 0.0f, &item, &a, &side);
-#endif
-    }
-    store_output(output, o, factor, &block, &a);
+    for (int h = 0; h < heads; h++)
+        end_head(&work[h], output, ATTENTION_RESULT_ARGUMENTS &a, &side);
 }

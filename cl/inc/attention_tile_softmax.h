@@ -5,8 +5,6 @@
 
 #include "inc/attention_tile_rows.h"
 
-#define AS_ARGUMENT(TYPE, NAME) NAME,
-#define RESULT_ARGUMENTS LSE_LIST(AS_ARGUMENT) ENTROPY_LIST(AS_ARGUMENT)
 #define TILE_UNIT (RAW_SCORES ? a->scale : 1.0f) /* of the scores in `prob` */
 
 /* What the rows that an item owns have come to: their maximum, which all items of a row share, and the item's share of

@@ -23,6 +23,16 @@ typedef struct attention_block {
 #endif
 } attention_block;
 
+/* How many heads a launch has blocks of: block_of's y. */
+INLINE int block_heads(const attention_args *a)
+{
+#if GROUPED
+    return (a->first_head + a->launch_heads - 1) / a->group - a->first_head / a->group + 1;
+#else
+    return a->launch_heads;
+#endif
+}
+
 /* A block without rows has nothing to do. */
 INLINE void block_of(attention_block *block, int b, int y, int index, const attention_args *a,
                      const attention_side *side)

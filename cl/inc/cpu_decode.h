@@ -47,7 +47,7 @@ INLINE floatv sum_each(floatv *x)
 
 /* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
  * LANES, repeats the last key. */
-INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
+INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
                        int n, const attention_item *item, const attention_args *a, const attention_side *side)
 {
     const long col = UNIT_STRIDE ? 1 : a->key.col;
@@ -112,16 +112,13 @@ INLINE void score_tile(floatv *s, const floatv *q, const floatv *weight, const g
         } \
     } while (0)
 
-/* O = shrink * O + P V. */
-INLINE void add_values(floatv *o, const float *p, const float *shrink, const global ELEMENT(V_TYPE) *value,
-                       int start, int n, const attention_item *item, const attention_args *a, const attention_side *side)
+/* O += P V. */
+INLINE void add_values(floatv *o, const float *p, const global ELEMENT(V_TYPE) *value, int start, int n,
+                       const attention_item *item, const attention_args *a, const attention_side *side)
 {
     const long col = UNIT_STRIDE ? 1 : a->value.col;
     FIND_TILE(value, value_scale, VALUE_GROUPS);
 
-    for (int r = 0; r < BLOCK; r++)
-        for (int v = 0; v < V_VECTORS; v++)
-            o[r * V_VECTORS + v] *= shrink[r];
     for (int j = 0; j < n; j += LANES) {
         FIND_VECTOR(value, value_scale, VALUE_GROUPS);
         if (n - j >= LANES)

@@ -58,6 +58,7 @@ struct attention_plan {
     void (*groups)(const struct attention_plan *plan, const attention_args *kernel_args, size_t groups[3]);
     size_t queries_per_group; /* for groups_by_queries, and what launches are cut by */
     size_t rows_per_group;    /* cpu and tile: queries, or those of all heads of a group */
+    size_t heads_per_group;   /* cpu: heads, or key heads, that a work-group takes in turn */
     size_t column_chunk;      /* the generic solver's */
     size_t splits;            /* parts of the keys, each a partial of its own; 0 or 1: not split */
     double efficiency;        /* share of the device's peak that a launch reaches at least, for max_launch_ms */
@@ -90,9 +91,12 @@ const char *attention_refuse(const struct capabilities *caps, const struct atten
 void attention_defines(const struct attention_problem *problem, const struct capabilities *caps,
                        struct strbuf *options);
 
-/* Into how many parts the keys are best split, `groups` of the plan being set: several where too few work-groups would
- * run otherwise, as when one token is decoded. */
-size_t attention_splits(const struct attention_plan *plan);
+/* Into how many parts the keys are best split where `groups` work-groups compute all of the problem unsplit and at least
+ * `wanted` should run: several when one token is decoded. */
+size_t attention_splits(const struct attention_problem *problem, size_t groups, size_t wanted);
+
+/* Work-groups that compute all of the problem unsplit, `groups` of the plan being set. */
+size_t attention_group_count(const struct attention_plan *plan);
 
 /* Bytes that an enqueue of the problem needs; false on overflow. */
 bool attention_workspace(const struct attention_plan *plan, const struct attention_problem *problem, size_t *bytes);

@@ -4,6 +4,9 @@
 #include "program/defines.h"
 
 #define MAX_SIZE 512
+#define STATE_BYTES 16384 /* of the heads that a work-item of attention_cpu_decode takes in turn */
+#define SHORT_RUN 32768   /* bytes of a head's keys, below which it takes several */
+#define TURN_TILE 128     /* its keys for each rescaling then */
 #define DECODE_ROWS 8 /* of attention_cpu_decode, with which it beats lanes of which half are full */
 
 /* `vectors` of queries an item, `step` keys or output columns of a register tile, `tile` keys for each rescaling. */
@@ -12,12 +15,48 @@ struct geometry {
     bool grouped; /* all query heads of a key head are rows of one block */
     bool decode;  /* few rows: attention_cpu_decode, of which `rows` are a block */
     size_t rows;
+    size_t heads; /* that a work-item takes in turn, key heads with `grouped`; more than 1 with `decode` alone */
+    size_t turn;  /* keys of a turn */
 };
 
 /* Rows that a head, or with `grouped` a key head, has at the most. */
 static size_t rows_of(const struct geometry *g, const struct attention_problem *problem)
 {
     return problem->query_length * (g->grouped ? problem->heads / problem->kv_heads : 1);
+}
+
+/* How many leave no compute unit idle; items that take heads in turn are long, and one that starts late shows. */
+static size_t work_groups(const struct capabilities *caps, size_t heads)
+{
+    return (heads > 1 ? 8 : 2) * (size_t)caps->info.compute_units;
+}
+
+/* Bytes of keys, one after the other, that a head has before the walk over them jumps. */
+static size_t run_of(const struct attention_problem *problem)
+{
+    const clattn_layout *key = &problem->desc.key;
+    int64_t head = key->stride[1], row = key->stride[2];
+    size_t step = (size_t)(row < 0 ? -row : row) * clattn_dtype_bits((clattn_dtype)key->dtype) / 8;
+    if ((head < 0 ? -head : head) < (row < 0 ? -row : row))
+        return problem->d_k * clattn_dtype_bits((clattn_dtype)key->dtype) / 8;
+    return step * (problem->page_size ? problem->page_size : problem->key_length);
+}
+
+/* Heads' rows that lie close together are read together, as far as the heads' state stays in the first-level cache and
+ * the keys can be split into enough parts to occupy the device. */
+static size_t heads_in_turn(const struct geometry *g, const struct attention_problem *problem,
+                            const struct capabilities *caps)
+{
+    size_t state = g->rows * (problem->d_k + problem->d_v + TURN_TILE) * sizeof(float);
+    size_t most = size_min(problem->kv_heads, STATE_BYTES / state), wanted = work_groups(caps, 2);
+    if (run_of(problem) >= SHORT_RUN || problem->desc.max_launch_ms)
+        return 1;
+    for (size_t heads = most; heads > 1; heads = divide_up(heads, 2)) {
+        size_t groups = problem->batch * divide_up(problem->kv_heads, heads);
+        if (groups * attention_splits(problem, groups, wanted) >= wanted)
+            return heads;
+    }
+    return 1;
 }
 
 /* Measured on Zen 4 (docs/performance.md): 4 vectors x 6 for long sequences; for short ones, and where four
@@ -28,12 +67,15 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
     const struct capabilities *caps = &context->device.caps;
     bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), large = problem->d_k + problem->d_v > 512;
     size_t lanes = small ? 4 : caps->lanes;
-    struct geometry g = {.lanes = lanes, .vectors = lanes == 16 ? 4 : 2, .step = 6, .tile = large ? 48 : 96};
+    struct geometry g = {.lanes = lanes, .vectors = lanes == 16 ? 4 : 2, .step = 6, .tile = large ? 48 : 96, .heads = 1};
     g.grouped = problem->heads > problem->kv_heads && problem->query_length < 8 * lanes;
     size_t rows = rows_of(&g, problem);
     g.decode = rows <= DECODE_ROWS;
     if (g.decode) {
         g.rows = size_max(1, rows);
+        g.heads = heads_in_turn(&g, problem, caps);
+        g.tile = g.heads > 1 ? TURN_TILE : 64;
+        g.turn = g.heads == 1 || problem->page_size % lanes ? g.tile : size_min(g.tile, size_max(lanes, problem->page_size));
         return g;
     }
     if (small) {
@@ -67,7 +109,7 @@ static double iterations(const struct geometry *g, const struct attention_proble
         key += rows;
     if (desc->dropout > 0)
         key += 12;
-    return (double)problem->key_length * key + 8 * sizes * rows / lanes + 4 * rows + 8 * sizes;
+    return (double)g->heads * ((double)problem->key_length * key + 8 * sizes * rows / lanes + 4 * rows + 8 * sizes);
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
@@ -90,8 +132,14 @@ static void grouped_blocks(const struct attention_plan *plan, const attention_ar
     size_t last = ((size_t)a->first_head + (size_t)a->launch_heads - 1) / group;
     size_t heads = size_min(group, (size_t)a->launch_heads);
     groups[0] = divide_up((size_t)a->launch_queries * heads, plan->rows_per_group);
-    groups[1] = last - first + 1;
+    groups[1] = divide_up(last - first + 1, plan->heads_per_group);
     groups[2] = (size_t)a->batch;
+}
+
+static void single_blocks(const struct attention_plan *plan, const attention_args *a, size_t groups[3])
+{
+    attention_groups_by_queries(plan, a, groups);
+    groups[1] = divide_up(groups[1], plan->heads_per_group);
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -105,17 +153,20 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "LANES", (long long)g.lanes);
     if (g.decode) {
         define_int(&options, "BLOCK", (long long)g.rows);
+        define_int(&options, "HEADS", (long long)g.heads);
+        define_int(&options, "TURN", (long long)g.turn);
     } else {
         define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
         define_int(&options, "KEY_STEP", (long long)g.step);
         define_int(&options, "COLUMN_STEP", (long long)g.step);
-        define_int(&options, "KEY_TILE", (long long)g.tile);
     }
+    define_int(&options, "KEY_TILE", (long long)g.tile);
     define_int(&options, "GROUPED", g.grouped);
     define_int(&options, "UNIT_STRIDE",
                problem->desc.key.stride[3] == 1 && problem->desc.value.stride[3] == 1);
     plan->rows_per_group = plan->queries_per_group = g.rows;
-    plan->groups = g.grouped ? grouped_blocks : attention_groups_by_queries;
+    plan->heads_per_group = g.heads;
+    plan->groups = g.grouped ? grouped_blocks : single_blocks;
     if (g.grouped)
         plan->queries_per_group = size_max(1, g.rows / (problem->heads / problem->kv_heads));
     plan->efficiency = problem->desc.score == CLATTN_SCORE_ADDITIVE         ? 0.02
@@ -123,7 +174,7 @@ static clattn_status prepare(clattn_plan *base)
                        : g.decode                                           ? 0.05
                        : problem->desc.dropout > 0 || g.vectors == 1        ? 0.2
                                                                             : 0.4;
-    plan->splits = attention_splits(plan);
+    plan->splits = attention_splits(problem, attention_group_count(plan), work_groups(&base->context->device.caps, g.heads));
     return g.decode ? attention_add_kernel(plan, "attention_cpu_decode.cl", "attention_cpu_decode", &options, one)
                     : attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
 }

@@ -30,8 +30,7 @@ static void take_snippets(struct attention_plan *plan)
 #define SPLIT_KEYS 512 /* of a part at least: fewer are not worth a merge */
 #define SPLITS_MOST 64
 
-/* Work-groups that compute all of the problem, unsplit. */
-static size_t group_count(const struct attention_plan *plan)
+size_t attention_group_count(const struct attention_plan *plan)
 {
     const attention_args whole = {.batch = (int)plan->problem.batch,
                                   .launch_heads = (int)plan->problem.heads,
@@ -43,11 +42,9 @@ static size_t group_count(const struct attention_plan *plan)
     return groups[0] * groups[1] * groups[2];
 }
 
-size_t attention_splits(const struct attention_plan *plan)
+size_t attention_splits(const struct attention_problem *problem, size_t groups, size_t wanted)
 {
-    const struct attention_problem *problem = &plan->problem;
     const clattn_attention_desc *desc = &problem->desc;
-    size_t groups = group_count(plan), wanted = 2 * (size_t)plan->base.context->device.caps.info.compute_units;
     if (problem->has[ATTENTION_ENTROPY] || problem->packed_queries || problem->is_double || desc->max_launch_ms ||
         (desc->windowed && desc->window_left >= 0) || !groups || groups >= wanted)
         return 1;

@@ -141,7 +141,8 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     plan->rows_per_group = g->tile_q;
     plan->groups = packed ? packed_groups : attention_groups_by_queries;
     plan->efficiency = 0.1;
-    plan->splits = attention_splits(plan);
+    plan->splits = attention_splits(&plan->problem, attention_group_count(plan),
+                                    2 * (size_t)plan->base.context->device.caps.info.compute_units);
     return attention_add_kernel(plan, "attention_tile.cl", "attention_tile", &options, local);
 }
 
