@@ -65,6 +65,40 @@ static const matmul_case forms[] = {
     {"bias backwards", ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
 };
 
+/* At most eight rows or columns, k side by side in both operands: the cpu solver streams the other operand. */
+static const matmul_case skinny[] = {
+    {"1 row", ALL, .m = 1, .n = 37, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
+    {"1 row", BIG, .m = 1, .n = 515, .k = 1031, .b = FORM_TRANSPOSED},
+    {"2 rows", ALL, .m = 2, .n = 37, .k = 16, .b = FORM_TRANSPOSED},
+    {"3 rows", BIG, .m = 3, .n = 131, .k = 67, .b = FORM_TRANSPOSED, .bias = true},
+    {"4 rows", BIG, .m = 4, .n = 1024, .k = 64, .b = FORM_TRANSPOSED},
+    {"5 rows", ALL, .m = 5, .n = 17, .k = 5, .b = FORM_TRANSPOSED, .bias = true, .bias_form = FORM_MIRRORED},
+    {"6 rows, C transposed", BIG, .m = 6, .n = 131, .k = 67, .b = FORM_TRANSPOSED, .c = FORM_TRANSPOSED, .bias = true},
+    {"7 rows", BIG, .m = 7, .n = 257, .k = 129, .b = FORM_TRANSPOSED},
+    {"8 rows", ALL, .m = 8, .n = 37, .k = 35, .b = FORM_TRANSPOSED, .c = FORM_SPREAD},
+    {"8 rows", BIG, .m = 8, .n = 259, .k = 512, .b = FORM_TRANSPOSED, .bias = true},
+    {"1 column", ALL, .m = 37, .n = 1, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
+    {"3 columns", ALL, .m = 35, .n = 3, .k = 17, .b = FORM_TRANSPOSED, .bias = true},
+    {"5 columns, C transposed", BIG, .m = 515, .n = 5, .k = 131, .b = FORM_TRANSPOSED, .c = FORM_TRANSPOSED},
+    {"8 rows, copied", BIG, .m = 8, .n = 67, .k = 2048, .b = FORM_TRANSPOSED, .bias = true},
+    {"3 rows, copied in three", BIG, .m = 3, .n = 131, .k = 4103, .b = FORM_TRANSPOSED},
+    {"5 columns, copied in two", BIG, .m = 259, .n = 5, .k = 2053, .b = FORM_TRANSPOSED, .bias = true},
+    {"8 columns", BIG, .m = 259, .n = 8, .k = 512, .b = FORM_TRANSPOSED, .bias = true},
+    {"whole numbers, exact", ALL, .m = 3, .n = 35, .k = 23, .b = FORM_TRANSPOSED, .integers = true, .bias = true},
+    {"gaps between rows", BIG, .m = 4, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_TRANSPOSED, .c = FORM_PADDED, .bias = true},
+    {"one row of A for all", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST, .b = FORM_TRANSPOSED},
+    {"batch", ALL, .batch = 3, .m = 2, .n = 37, .k = 11, .b = FORM_TRANSPOSED, .bias = true},
+    {"batch of columns", BIG, .batch = 3, .m = 67, .n = 2, .k = 37, .b = FORM_TRANSPOSED, .bias = true},
+    {"batch that shares B, as rows", BIG, .batch = 4, .m = 2, .n = 67, .k = 37, .b = FORM_TRANSPOSED, .flat_b = true},
+    {"fewer rows at enqueue", ALL, .batch = 3, .m = 5, .n = 37, .k = 11, .b = FORM_TRANSPOSED, .shorter = true, .actual_batch = 2,
+     .actual_m = 3, .inject = MATMUL_BEYOND},
+    {"NaN in A: its row alone", ALL, .m = 3, .n = 37, .k = 11, .b = FORM_TRANSPOSED, .inject = MATMUL_A_NAN},
+    {"Inf in A: its row alone", BIG, .m = 8, .n = 83, .k = 61, .b = FORM_TRANSPOSED, .inject = MATMUL_A_INF},
+    {"NaN in B: its column alone", ALL, .m = 3, .n = 37, .k = 11, .b = FORM_TRANSPOSED, .inject = MATMUL_B_NAN},
+    {"NaN in B: its column alone", BIG, .m = 259, .n = 3, .k = 61, .b = FORM_TRANSPOSED, .inject = MATMUL_B_NAN},
+    {"no inner size: the bias", ALL, .m = 5, .n = 7, .k = 0, .b = FORM_TRANSPOSED, .bias = true},
+};
+
 static const matmul_case batches[] = {
     {"batch", ALL, .batch = 3, .m = 5, .n = 7, .k = 11},
     {"batch", BIG, .batch = 5, .m = 67, .n = 35, .k = 37, .bias = true},
@@ -318,6 +352,7 @@ int main(int argc, char **argv)
 
     matmul_add(&suite, sizes, COUNT_OF(sizes));
     matmul_add(&suite, forms, COUNT_OF(forms));
+    matmul_add(&suite, skinny, COUNT_OF(skinny));
     matmul_add(&suite, batches, COUNT_OF(batches));
     matmul_add(&suite, values, COUNT_OF(values));
     suite_add(&suite, clblast_is_a_choice, "matmul: CLBlast only where it pays");

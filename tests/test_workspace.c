@@ -11,7 +11,7 @@
 #include "support/api.h"
 #include "support/sources.h"
 
-enum { LENGTH = 3, MODEL = 8, HEADS = 2, KEEP_ALL = 0 };
+enum { LENGTH = 11, MODEL = 12, HEADS = 2, KEEP_ALL = 0 }; /* products of two launches: more than eight rows and columns */
 
 /* ---- launches and markers that fail when told to ---- */
 

@@ -33,18 +33,6 @@
 #define SCALES_AT(c) (scale_row + (c) * scale_step)
 #endif
 
-/* Lane l of the result is the sum of x[l]'s lanes.  A pass adds the halves of vectors i and i + count, whose lanes then
- * take turns: inc/rows.h's transpose, added up on the way. */
-INLINE floatv sum_each(floatv *x)
-{
-#pragma unroll
-    for (int count = LANES / 2; count > 0; count /= 2)
-#pragma unroll
-        for (int i = 0; i < count; i++)
-            x[i] = ZIP_LOW(x[i], x[i + count]) + ZIP_HIGH(x[i], x[i + count]);
-    return x[0];
-}
-
 /* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
  * LANES, repeats the last key. */
 INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,

@@ -2,6 +2,7 @@
  *
  *   LOAD_ROW(TYPE, x, p, i, col, columns, fill)    a row of up to LANES elements becomes a floatv
  *   transpose(x)                                   LANES rows of LANES become columns
+ *   sum_each(x)                                    the sums of LANES rows of LANES, as a floatv
  *
  * INLINE marks a function that takes private arrays: those stay in registers only where it is inlined. */
 #ifndef CLATTN_INC_ROWS_H
@@ -47,6 +48,18 @@ INLINE void transpose(floatv *x)
         for (int i = 0; i < LANES; i++)
             x[i] = y[i];
     }
+}
+
+/* Lane l of the result is the sum of x[l]'s lanes.  A pass adds the halves of vectors i and i + count, whose lanes then
+ * take turns: the transpose, added up on the way.  Overwrites x. */
+INLINE floatv sum_each(floatv *x)
+{
+#pragma unroll
+    for (int count = LANES / 2; count > 0; count /= 2)
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            x[i] = ZIP_LOW(x[i], x[i + count]) + ZIP_HIGH(x[i], x[i + count]);
+    return x[0];
 }
 
 /* Whether LANES neighbours can be loaded from index i on: two I4 share a byte. */

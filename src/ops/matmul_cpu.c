@@ -1,5 +1,5 @@
 /* Matrix products on CPU devices: one operand packed into panels across vector lanes, the other broadcast
- * from where it lies. */
+ * from where it lies; of few rows or columns: k across vector lanes, nothing packed. */
 #include <math.h>
 
 #include "base/size.h"
@@ -97,6 +97,57 @@ static bool better_along_m(const struct capabilities *caps, const struct matmul_
            apart * cost(m * shared, (double)along_n.rows, n, (double)(along_n.lanes * along_n.vectors));
 }
 
+/* ---- few rows or columns: matmul_cpu_skinny, without packing ---- */
+
+#define FEW_MOST 8        /* rows or columns */
+#define FEW_ELEMENTS 8192 /* of them, if they are more than FEW_LONG: more do not stay in the first-level cache */
+#define FEW_LONG 4
+#define FEW_BYTES 16384   /* that the first-level cache holds even where their strides are alike; else they are copied, */
+#define FEW_DEPTH 1024    /* so much of k at a time */
+
+/* Rows of the operand that is not streamed: those of all items that share b are one operand's. */
+static size_t few_rows(const struct matmul_problem *problem)
+{
+    return problem->m * (problem->b.batch ? 1 : size_max(problem->batch, 1));
+}
+
+static bool is_few(size_t rows, size_t k)
+{
+    return rows <= FEW_LONG || (rows <= FEW_MOST && rows * k <= FEW_ELEMENTS);
+}
+
+static bool is_skinny(const struct matmul_problem *problem)
+{
+    return problem->a.col == 1 && problem->b.row == 1 &&
+           (is_few(few_rows(problem), problem->k) || is_few(problem->n, problem->k));
+}
+
+/* Enough work-groups that one which starts late does not show. */
+static clattn_status prepare_skinny(struct matmul_plan *plan)
+{
+    static const size_t one[3] = {1, 1, 1};
+    const struct matmul_problem *problem = &plan->problem;
+    const struct capabilities *caps = &plan->base.context->device.caps;
+    bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), stream_a = !is_few(few_rows(problem), problem->k);
+    size_t few = size_max(1, stream_a ? problem->n : few_rows(problem));
+    size_t streamed = stream_a ? problem->m * size_max(problem->batch, 1)
+                               : problem->n * (problem->b.batch ? problem->batch : 1);
+    size_t lanes = small ? 4 : caps->lanes, rows = small ? size_min(few, 2) : few;
+    size_t tiles = streamed / (lanes * 8 * size_max(caps->info.compute_units, 1));
+    struct strbuf options = {0};
+    tiles = small ? 1 : size_min(size_max(tiles, 1), 16);
+    plan->tile_columns = stream_a ? rows : lanes * tiles;
+    plan->tile_rows = stream_a ? lanes * tiles : rows;
+    matmul_defines(problem, &options);
+    define_int(&options, "STREAM_A", stream_a);
+    define_int(&options, "LANES", (long long)lanes);
+    define_int(&options, "ROWS", (long long)rows);
+    define_int(&options, "STEP", rows <= 4 ? 4 : 2);
+    define_int(&options, "TILES", (long long)tiles);
+    define_int(&options, "DEPTH", rows > 1 && rows * problem->k * sizeof(float) > FEW_BYTES ? FEW_DEPTH : 0);
+    return matmul_add_tiled_kernel(plan, "matmul_cpu_skinny.cl", "matmul_cpu_skinny", &options, one);
+}
+
 static clattn_status prepare(clattn_plan *base)
 {
     static const size_t one[3] = {1, 1, 1};
@@ -104,6 +155,8 @@ static clattn_status prepare(clattn_plan *base)
     const struct matmul_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
     clattn_status status;
+    if (is_skinny(problem))
+        return prepare_skinny(plan);
     struct strbuf options = {0}, again = {0};
     plan->lanes_along_m = better_along_m(caps, problem);
     struct geometry g = geometry_of(caps, problem, plan->lanes_along_m);
