@@ -65,6 +65,32 @@ static const matmul_case forms[] = {
     {"bias backwards", ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
 };
 
+#define TYPES(x, y, z, w) .type = {CLATTN_##x, CLATTN_##y, CLATTN_##z, CLATTN_##w}
+
+static const matmul_case stored[] = {
+    {"float16", ALL, TYPES(F16, F16, F16, F16), .m = 17, .n = 35, .k = 19, .bias = true},
+    {"float16", BIG, TYPES(F16, F16, F16, F16), .m = 97, .n = 83, .k = 61, .b = FORM_TRANSPOSED, .bias = true},
+    {"bfloat16", ALL, TYPES(BF16, BF16, BF16, BF16), .m = 17, .n = 35, .k = 19, .bias = true},
+    {"bfloat16", BIG, TYPES(BF16, BF16, BF16, BF16), .m = 97, .n = 83, .k = 61, .b = FORM_TRANSPOSED, .bias = true},
+    {"bfloat16 weights", ALL, TYPES(F32, BF16, F32, F32), .m = 17, .n = 35, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
+    {"float16 weights, few columns", BIG, TYPES(F32, F16, F32, F32), .m = 131, .n = 12, .k = 61, .b = FORM_TRANSPOSED},
+    {"each another", BIG, TYPES(F16, F32, BF16, F16), .m = 97, .n = 83, .k = 61, .bias = true},
+    {"each another, everything transposed", BIG, TYPES(BF16, F16, F32, BF16), .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED,
+     .b = FORM_TRANSPOSED, .c = FORM_TRANSPOSED, .bias = true},
+    {"columns apart", ALL, TYPES(F16, BF16, F16, F32), .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD,
+     .c = FORM_SPREAD, .bias = true},
+    {"float16 output, batch that shares B", BIG, TYPES(F32, F32, F16, F32), .batch = 5, .m = 67, .n = 35, .k = 37, .flat_b = true},
+    {"a token by bfloat16 weights", ALL, TYPES(F32, BF16, F32, F32), .m = 1, .n = 37, .k = 35, .b = FORM_TRANSPOSED, .bias = true},
+    {"a token by float16 weights", BIG, TYPES(F16, F16, F16, F16), .m = 1, .n = 515, .k = 1031, .b = FORM_TRANSPOSED,
+     .bias = true},
+    {"four tokens by bfloat16 weights, copied", BIG, TYPES(BF16, BF16, BF16, F32), .m = 4, .n = 67, .k = 2053,
+     .b = FORM_TRANSPOSED, .bias = true},
+    {"smaller at enqueue", BIG, TYPES(F16, BF16, F32, F16), .batch = 5, .m = 131, .n = 67, .k = 37, .shorter = true,
+     .actual_batch = 4, .actual_m = 66, .bias = true, .inject = MATMUL_BEYOND},
+    {"NaN in A: its row alone", ALL, TYPES(BF16, BF16, F16, F32), .m = 7, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
+    {"by CLBlast", FULL, TYPES(F16, F16, F16, F16), .solvers = MATMUL_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11},
+};
+
 /* At most eight rows or columns, k side by side in both operands: the cpu solver streams the other operand. */
 static const matmul_case skinny[] = {
     {"1 row", ALL, .m = 1, .n = 37, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
@@ -352,6 +378,7 @@ int main(int argc, char **argv)
 
     matmul_add(&suite, sizes, COUNT_OF(sizes));
     matmul_add(&suite, forms, COUNT_OF(forms));
+    matmul_add(&suite, stored, COUNT_OF(stored));
     matmul_add(&suite, skinny, COUNT_OF(skinny));
     matmul_add(&suite, batches, COUNT_OF(batches));
     matmul_add(&suite, values, COUNT_OF(values));

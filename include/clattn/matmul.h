@@ -2,6 +2,9 @@
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j] (+ bias[j])
  *
+ * Arrays are float32, float16 or bfloat16, each for itself; products are added up in float32 and rounded once, to
+ * nearest even, when C is stored.
+ *
  * Transposes are strides: a weight stored (out, in) row-major, as PyTorch's Linear has it, is the layout of B
  * with extents (in, out) and strides (1, in). */
 #ifndef CLATTN_MATMUL_H

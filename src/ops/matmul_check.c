@@ -1,9 +1,12 @@
 /* The self-check of the matrix product: a plan's own kernels on a small one. */
 #include <float.h>
+#include <stdlib.h>
 
 #include "base/try.h"
+#include "ops/arrays.h"
 #include "ops/matmul.h"
 #include "plan/self_check.h"
+#include "ref/attention_reference.h"
 #include "ref/ref.h"
 
 #define ROWS 21
@@ -24,7 +27,8 @@ struct matmul_check {
 static clattn_layout small_matrix(const clattn_layout *full, bool is_operand, size_t rows, size_t columns)
 {
     int last = full->rank - 1;
-    clattn_layout layout = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){rows, columns});
+    clattn_layout layout =
+        clattn_layout_contiguous((clattn_dtype)full->dtype, 2, (const size_t[2]){rows, columns});
     if (full->stride[last] == 1 && full->stride[last - 1] == 1 && is_operand)
         layout.stride[0] = 1;
     if (full->stride[last] == 1)
@@ -45,7 +49,7 @@ static clattn_status make(struct matmul_check *check, clattn_context *context)
     desc.b = small_matrix(&full->b, true, k, n);
     desc.c = small_matrix(&full->c, false, m, n);
     if (check->original.has_bias)
-        desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, &n);
+        desc.bias = clattn_layout_contiguous((clattn_dtype)full->bias.dtype, 1, &n);
     TRY(matmul_problem_read(&desc, &check->small, &reason));
     const struct check_place places[WORKSPACE] = {
         [A] = {&desc.a, &check->args.a, CHECK_NUMBERS},
@@ -59,28 +63,38 @@ fail:
     return status;
 }
 
-static clattn_status judge(const struct matmul_check *check, struct report *report, const char *kernel)
+/* An operand's or the bias's elements as floats. */
+static const float *widen(const struct matmul_check *check, int which, const clattn_layout *layout, float *room)
+{
+    for (size_t i = 0; i < check->arrays[which].elements && layout->rank; i++)
+        room[i] = (float)reference_element(check->arrays[which].host, layout->dtype, (int64_t)i);
+    return layout->rank ? room : NULL;
+}
+
+static clattn_status judge(const struct matmul_check *check, struct report *report, const char *kernel, float *room)
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_matmul_desc *desc = &check->small.desc;
-    double exact[2 * COLUMNS];
+    size_t a_elements = check->arrays[A].elements, b_elements = check->arrays[B].elements;
+    double exact[2 * COLUMNS], unit = storage_epsilon(desc->c.dtype);
     float plain[COLUMNS];
     ref_matmul_problem reference = {
         .batch = 1,
         .m = (int64_t)check->small.m,
         .n = (int64_t)check->small.n,
         .k = (int64_t)check->small.k,
-        .a = {check->arrays[A].host, 0, 0, desc->a.stride[0], desc->a.stride[1]},
-        .b = {check->arrays[B].host, 0, 0, desc->b.stride[0], desc->b.stride[1]},
-        .bias = check->arrays[BIAS].host,
+        .a = {widen(check, A, &desc->a, room), 0, 0, desc->a.stride[0], desc->a.stride[1]},
+        .b = {widen(check, B, &desc->b, room + a_elements), 0, 0, desc->b.stride[0], desc->b.stride[1]},
+        .bias = widen(check, BIAS, &desc->bias, room + a_elements + b_elements),
         .bias_col = 1,
     };
     for (int64_t i = 0; i < reference.m; i++) {
         ref_matmul_row(&reference, 0, i, exact, exact + COLUMNS);
         ref_matmul_naive_row(&reference, 0, i, plain);
         for (int64_t j = 0; j < reference.n; j++) {
-            double value = ((const float *)check->arrays[C].host)[i * desc->c.stride[0] + j * desc->c.stride[1]];
-            double slack = check_slack(exact[j], plain[j], exact[COLUMNS + j], FLT_EPSILON, FLT_EPSILON);
+            double value = reference_element(check->arrays[C].host, desc->c.dtype,
+                                             i * desc->c.stride[0] + j * desc->c.stride[1]);
+            double slack = check_slack(exact[j], plain[j], exact[COLUMNS + j], FLT_EPSILON, unit);
             TRY(check_element(report, kernel, "c", (const int64_t[4]){0, 0, i, j}, value, exact[j], slack));
         }
     }
@@ -95,6 +109,7 @@ clattn_status matmul_self_check(clattn_plan *base)
     clattn_context *context = base->context;
     struct matmul_check check = {.original = plan->problem, .args = CLATTN_MATMUL_ARGS_INIT};
     size_t workspace = base->workspace;
+    float *room = NULL;
     base->unchecked = plan->foreign;
     if (base->unchecked)
         return CLATTN_SUCCESS;
@@ -108,7 +123,13 @@ clattn_status matmul_self_check(clattn_plan *base)
     base->workspace = workspace;
     TRY(status);
     TRY(check_array_read(context, &check.arrays[C]));
-    status = judge(&check, &context->device.report, base->kernels[base->kernel_count - 1].name);
+    room = malloc((check.arrays[A].elements + check.arrays[B].elements + COLUMNS) * sizeof *room);
+    status = CLATTN_ERROR_OUT_OF_MEMORY;
+    if (room)
+        status = judge(&check, &context->device.report, base->kernels[base->kernel_count - 1].name, room);
+    else
+        report_error(&context->device.report, status, "no memory for a self-check");
 fail:
+    free(room);
     return check_end(context, check.arrays, ARRAYS, status);
 }

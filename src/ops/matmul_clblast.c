@@ -52,6 +52,10 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
         return "CLBlast calls the linked loader, and the application brought OpenCL functions of its own";
     if (!problem->m || !problem->n || !problem->k || !problem->batch)
         return "CLBlast takes no empty products";
+    const clattn_matmul_desc *desc = &problem->desc;
+    if (desc->a.dtype != CLATTN_F32 || desc->b.dtype != CLATTN_F32 || desc->c.dtype != CLATTN_F32 ||
+        (problem->has_bias && desc->bias.dtype != CLATTN_F32))
+        return "CLBlast is asked for float32 alone: its float16 sums in float16";
     if (!operands_of(problem, problem->m, &operands))
         return "CLBlast needs rows or columns that lie next to each other";
     if (problem->a.batch < 0 || problem->b.batch < 0 || problem->c.batch < 0)

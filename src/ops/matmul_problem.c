@@ -61,9 +61,9 @@ clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul
     layout_normalise(&desc->bias);
 
     status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "a, b, c and bias are float32 in this version";
-    if (desc->a.dtype != CLATTN_F32 || desc->b.dtype != CLATTN_F32 || desc->c.dtype != CLATTN_F32 ||
-        (problem->has_bias && desc->bias.dtype != CLATTN_F32))
+    *reason = "a, b, c and bias are each float32, float16 or bfloat16";
+    if (!dtype_is_storage(desc->a.dtype) || !dtype_is_storage(desc->b.dtype) || !dtype_is_storage(desc->c.dtype) ||
+        (problem->has_bias && !dtype_is_storage(desc->bias.dtype)))
         goto fail;
     status = CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "a, b and c have 2 dimensions, or 3 with a batch";

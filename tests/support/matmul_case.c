@@ -10,12 +10,17 @@ const char *const matmul_solvers[MATMUL_SOLVERS] = {"generic", "cpu", "tile", "c
 enum { A, B, BIAS }; /* of job.input */
 
 /* (batch, rows, columns) or, without a batch, (rows, columns). */
-static test_array matrix(test_job *job, array_role role, size_t batch, size_t rows, size_t columns, array_form form)
+static test_array matrix(test_job *job, array_role role, clattn_dtype type, size_t batch, size_t rows, size_t columns,
+                         array_form form)
 {
     size_t extent[3] = {batch, rows, columns};
 
-    return batch ? job_array(job, role, CLATTN_F32, 3, extent, form)
-                 : job_array(job, role, CLATTN_F32, 2, extent + 1, form);
+    return batch ? job_array(job, role, type, 3, extent, form) : job_array(job, role, type, 2, extent + 1, form);
+}
+
+static clattn_dtype type_of(clattn_dtype given)
+{
+    return given == CLATTN_DTYPE_NONE ? CLATTN_F32 : given;
 }
 
 static size_t batch_of_b(const matmul_case *test)
@@ -39,10 +44,10 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     size_t written[3] = {0, 0, test->n};
     bool refused = false;
 
-    job->input[A] = matrix(job, ROLE_INPUT, test->batch, test->m, test->k, test->a);
-    job->input[B] = matrix(job, ROLE_INPUT, batch_of_b(test), test->k, test->n, test->b);
+    job->input[A] = matrix(job, ROLE_INPUT, type_of(test->type.a), test->batch, test->m, test->k, test->a);
+    job->input[B] = matrix(job, ROLE_INPUT, type_of(test->type.b), batch_of_b(test), test->k, test->n, test->b);
     if (test->bias) {
-        job->input[BIAS] = job_array(job, ROLE_INPUT, CLATTN_F32, 1, &test->n, test->bias_form);
+        job->input[BIAS] = job_array(job, ROLE_INPUT, type_of(test->type.bias), 1, &test->n, test->bias_form);
     }
     for (int which = A; which <= BIAS; which++) {
         if (job->input[which].memory) {
@@ -51,7 +56,7 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     }
     /* CLBlast adds to a bias that is already there. */
     array_role role = test->bias && strcmp(solver, "clblast") == 0 ? ROLE_READABLE_OUTPUT : ROLE_OUTPUT;
-    job->output[0] = matrix(job, role, test->batch, test->m, test->n, test->c);
+    job->output[0] = matrix(job, role, type_of(test->type.c), test->batch, test->m, test->n, test->c);
     actual_extent(test, &written[0], &written[1]);
     array_own(&job->output[0], test->batch ? written : written + 1);
 
@@ -130,7 +135,8 @@ static verdict run_and_judge(test_job *job, const matmul_case *test)
     }
     job_run(job, NULL);
     v.given = array_dense(&job->output[0], 3, (size_t[]){batch, m, n});
-    accuracy_check("c", 3, (size_t[]){batch, m, n}, v.given, v.reference, v.naive, v.magnitude);
+    accuracy_check_stored("c", type_of(test->type.c), 3, (size_t[]){batch, m, n}, v.given, v.reference, v.naive,
+                          v.magnitude);
     free(a);
     free(b);
     free(bias);

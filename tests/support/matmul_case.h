@@ -26,6 +26,9 @@ typedef struct matmul_case {
     unsigned refused_by;   /* of those, the ones that must say UNSUPPORTED */
     size_t batch;          /* 0: no such dimension */
     size_t m, n, k;
+    struct {
+        clattn_dtype a, b, c, bias; /* none: float32 */
+    } type;
     bool shared_b;         /* B has batch 1 */
     bool flat_b;           /* B has no batch dimension */
     array_form a, b, c;
