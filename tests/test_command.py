@@ -20,8 +20,8 @@ from command_support import CLATTN, NOISE, TIMEOUT, CommandTest, attention, main
 
 class Usage(CommandTest):
     COMMANDS = [["devices"], ["attention"], ["explain"], ["softmax"], ["mha"], ["bench"], ["bench", "attention"],
-                ["bench", "matmul"], ["bench", "softmax"], ["bench", "mha"], ["bench", "startup"], ["cache"],
-                ["selftest"]]
+                ["bench", "matmul"], ["bench", "softmax"], ["bench", "layernorm"], ["bench", "mha"], ["bench", "startup"],
+                ["bench", "enqueue"], ["cache"], ["selftest"]]
 
     def test_help_and_version(self):
         text = self.succeed("--help").out
@@ -40,7 +40,7 @@ class Usage(CommandTest):
         self.refuse(2, "dance", saying="dance")
         self.refuse(2, "--dance", saying="--dance")
         self.refuse(2, "bench", saying="bench")
-        self.refuse(2, "bench", "dance", saying="dance")
+        self.refuse(2, "bench", "dance", saying=("dance", "layernorm", "enqueue"))
         self.refuse(2, "cache", "dance", saying="dance")
         self.refuse(2, "--version", "more", saying="more")
         for command in self.COMMANDS:
@@ -50,7 +50,8 @@ class Usage(CommandTest):
 
     def test_what_comes_later_is_refused_by_name(self):
         for dtype in ("f16", "bf16"):
-            self.refuse(2, "bench", "matmul", "--dtype", dtype, saying=(dtype, "not supported yet"))
+            for operator in ("matmul", "layernorm"):
+                self.refuse(2, "bench", operator, "--dtype", dtype, saying=(dtype, "not supported yet"))
         for command in ("tune", "embed", "transcribe"):
             self.refuse(2, command, saying=(command, "not supported yet"))
         self.refuse(2, "bench", "encoder", saying="not supported yet")
@@ -81,6 +82,10 @@ class Usage(CommandTest):
             self.refuse(2, "attention", *files, "--repeat=" + value, saying="--repeat")
         for value in ("1,2", "1,2,3,4", "1,2,", "1,,3", "0,1,1", "1,-1,1", "1;2;3", "1, 2, 3"):
             self.refuse(2, "bench", "matmul", "--shape", value, saying="--shape")
+        for value in ("4", "4,", "4,5,6", "0,5", "4,0", "-4,5", "4.0,5", "4x5", ""):
+            self.refuse(2, "bench", "layernorm", "--shape=" + value, saying="--shape")
+        for value in ("64", "1,8,8,64,64,64", "1,8,8,64,64,64,64,64", "1,8,8,0,64,64,64"):
+            self.refuse(2, "bench", "enqueue", "--shape", value, saying="--shape")
         self.refuse(2, "mha", "--heads", "0", saying="--heads")
 
     def test_a_negative_number_is_a_value(self):
@@ -513,7 +518,8 @@ class Tools(CommandTest):
                           ["attention", "--shape", "2,4,2,33,65,16,24", "--window", "8,2", "--dtype", "bf16", "--page-size",
                            "16", "--solver", "generic"],
                           ["matmul", "--shape", "33,65,17"], ["matmul", "--shape=33,65,17", "--bias"],
-                          ["softmax", "--shape", "7,1000"],
+                          ["softmax", "--shape", "7,1000"], ["layernorm", "--shape", "7,1000"],
+                          ["layernorm", "--shape", "3,1", "--dtype", "f32", "--solver", "generic"],
                           ["mha", "--shape", "2,17,24,3"]):
             result = self.succeed("bench", *arguments, "--repeat", "5", "--json")
             self.assertEqual(len(result.out.splitlines()), 1)
@@ -539,6 +545,10 @@ class Tools(CommandTest):
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 2 * 6 * 24, delta=1)
         report = self.succeed("bench", "matmul", "--shape", "3,5,7", "--repeat", "2", "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 105, delta=1)
+        # The array in and out, scale and bias
+        report = self.succeed("bench", "layernorm", "--shape", "6,11", "--repeat", "2", "--json").json()
+        self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 7 * 66, delta=1)
+        self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9, 4 * (2 * 66 + 2 * 11), delta=1)
 
     def test_bench_reports_what_was_made_of_the_arrays(self):
         report = self.succeed("bench", "attention", "--shape", "2,4,2,3,33,8,8", "--kv-int8", "--kv-group", 4, "--page-size",
@@ -555,6 +565,9 @@ class Tools(CommandTest):
         self.refuse(2, "bench", "mha", "--shape", "1,4,10,3", saying="multiple")
         self.refuse(2, "bench", "matmul", "--shape", "3,5,7", "--solver", "nonsense", saying="nonsense")
         self.refuse(2, "bench", "matmul", saying="--shape")
+        self.refuse(2, "bench", "layernorm", saying="--shape")
+        self.refuse(2, "bench", "layernorm", "--shape", "3,5", "--solver", "nonsense", saying="nonsense")
+        self.refuse(2, "bench", "layernorm", "--shape", "3,5", "--bias", saying="--bias")
         self.refuse(3, "bench", "matmul", "--shape", "3,5,7", "--device", "nonsense", saying="nonsense")
 
     def test_bench_startup(self):
@@ -564,6 +577,40 @@ class Tools(CommandTest):
             self.assertIn(key, report)
         self.assertGreater(report["empty_process_seconds_median"], report["empty_seconds_median"])
         self.refuse(3, "bench", "startup", "--repeat", "1", "--device", "nonsense", saying="nonsense")
+
+    def test_bench_enqueue(self):
+        for shape, groups in ((None, [1, 8, 1]), ("2,4,2,65,9,8,16", [2, 4, 2])):
+            asked = ("--shape", shape) if shape else ()
+            result = self.succeed("bench", "enqueue", "--repeat", "3", *asked, "--json")
+            self.assertEqual(len(result.out.splitlines()), 1)
+            report = result.json()
+            self.assertEqual(",".join(map(str, report["shape"])), shape or "1,8,8,64,64,64,64")
+            self.assertEqual(report["runs"], 3 * 8)
+            self.assertGreaterEqual(report["kernel_launches"], 1)
+            self.assertEqual(report["bare_work_groups"], groups)
+            for key in ("device", "solver", "seconds_min", "seconds_median"):
+                self.assertIn(key, report)
+            for key in ("enqueue_microseconds", "bare_microseconds"):
+                self.assertGreater(report[key], 0)
+            self.assertTrue(np.isfinite(report["difference_microseconds"]))
+            self.assertAlmostEqual(report["difference_microseconds"],
+                                   report["enqueue_microseconds"] - report["bare_microseconds"], delta=1e-3)
+            self.assertAlmostEqual(report["enqueue_microseconds"], report["seconds_median"] * 1e6, delta=1e-3)
+        self.assertIn("difference_microseconds: ", self.succeed("bench", "enqueue", "--repeat", "1").out)
+
+    def test_bench_enqueue_launches_as_often_as_the_plan(self):
+        """Few queries of many keys are split among launches; explain tells how many."""
+        shape = "1,1,1,1,16384,32,32"
+        told = self.succeed("explain", "--shape", shape, "--json").json()["kernel_launches"]
+        report = self.succeed("bench", "enqueue", "--shape", shape, "--repeat", "1", "--json").json()
+        self.assertEqual(report["kernel_launches"], told)
+
+    def test_bench_enqueue_refusals(self):
+        self.refuse(2, "bench", "enqueue", "--repeat", "10001", saying=("--repeat 10001", "at most 10000"))
+        self.refuse(2, "bench", "enqueue", "--dtype", "f16", saying="--dtype")
+        self.refuse(2, "bench", "enqueue", "--shape", "1,3,2,4,4,8,8", saying="divisor")
+        self.refuse(2, "bench", "enqueue", "--solver", "nonsense", saying="nonsense")
+        self.refuse(3, "bench", "enqueue", "--device", "nonsense", saying="nonsense")
 
     def test_cache(self):
         folder = os.path.join(self.folder, "cache")

@@ -110,6 +110,44 @@ int bench_softmax(int argc, char **argv)
     return status;
 }
 
+int bench_layernorm(int argc, char **argv)
+{
+    static const option_row rows[] = {SHAPE_ROW(2, "R,C"), COMMON_ROWS};
+    static const option_table table = {
+        .command = "bench layernorm",
+        .summary =
+            "Times LayerNorm with scale and bias over the last dimension of (R, C).  Counts 7 R C operations: sum, "
+            "difference,\nsquare and its sum, quotient, scale, bias.",
+        .rows = rows,
+    };
+    bench_options options = {0};
+    norm_problem problem = {.kind = CLATTN_NORM_LAYER};
+    tool_device device = {0};
+    tool_job job = {0};
+    bool go_on;
+    int status = begin(&table, argc, argv, &options, &device, &go_on);
+    if (!go_on)
+        return status;
+
+    const size_t *s = options.shape;
+    status = bench_array(&problem.x, "x", 2, s, 1, 4.0f);
+    if (status == TOOL_DONE)
+        status = bench_array(&problem.scale, "scale", 1, &s[1], 2, 1.0f);
+    if (status == TOOL_DONE)
+        status = bench_array(&problem.bias, "bias", 1, &s[1], 3, 1.0f);
+    if (status == TOOL_DONE) {
+        bench_work work = {
+            .flops = 7.0 * (double)s[0] * (double)s[1],
+            .bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.scale) + bytes_of(&problem.bias),
+        };
+        clattn_status made = job_norm(&device, &problem, options.solver, &job);
+        status = bench_finish(&device, made, &job, "layernorm", 2, s, &work, options.repeat, options.json);
+    }
+    norm_release(&problem);
+    device_close(&device);
+    return status;
+}
+
 int bench_mha(int argc, char **argv)
 {
     static const option_row rows[] = {

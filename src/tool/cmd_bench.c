@@ -4,6 +4,8 @@
 
 #include "bench.h"
 
+#define EXPECTED "expected attention, matmul, softmax, layernorm, mha, startup or enqueue"
+
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
@@ -12,9 +14,10 @@ static const struct {
     {"attention", bench_attention, "--shape B,HQ,HKV,SQ,SKV,D,DV and any option of clattn attention"},
     {"matmul", bench_matmul, "--shape M,N,K [--bias]: (M, K) times the transpose of (N, K)"},
     {"softmax", bench_softmax, "--shape R,C"},
+    {"layernorm", bench_layernorm, "--shape R,C: with scale and bias"},
     {"mha", bench_mha, "--shape B,S,D_MODEL,H"},
     {"startup", bench_startup, "first attention of a new process, with empty and with warm caches"},
-    {"layernorm", NULL, NULL},
+    {"enqueue", bench_enqueue, "what one enqueue of an attention costs the host, beside bare kernel launches"},
     {"encoder", NULL, NULL},
 };
 #define BENCHES (sizeof benches / sizeof benches[0])
@@ -35,8 +38,7 @@ int cmd_bench(int argc, char **argv)
     if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))
         return help();
     if (argc == 0)
-        return complain(TOOL_BAD_INPUT,
-                        "bench: missing argument, expected attention, matmul, softmax, mha or startup");
+        return complain(TOOL_BAD_INPUT, "bench: missing argument, " EXPECTED);
     for (size_t i = 0; i < BENCHES; i++) {
         if (strcmp(argv[0], benches[i].name) != 0)
             continue;
@@ -44,9 +46,7 @@ int cmd_bench(int argc, char **argv)
             return complain(TOOL_BAD_INPUT, "bench: %s is not supported yet", argv[0]);
         return benches[i].run(argc - 1, argv + 1);
     }
-    return complain(TOOL_BAD_INPUT,
-                    "bench: unknown operator '%s', expected attention, matmul, softmax, mha or startup",
-                    argv[0]);
+    return complain(TOOL_BAD_INPUT, "bench: unknown operator '%s', " EXPECTED, argv[0]);
 }
 
 int bench_array(host_array *array, const char *name, int32_t rank, const size_t *extent, uint64_t seed,

@@ -34,6 +34,9 @@ int device_failed(const tool_device *device, clattn_status status, const char *w
 /* The message of the last failure on `device`, as it is. */
 void device_message(const tool_device *device, clattn_status status, char *text, size_t bytes);
 
+/* Keeps the message of an OpenCL call of the command's own that failed; the status for device_failed. */
+clattn_status device_opencl_failed(tool_device *device, const char *call, cl_int code);
+
 /* A buffer with the tensor's data, or of `bytes` bytes filled with 0xff, which is a NaN in every float type.
  * Empty ones get a few bytes, for OpenCL has no empty buffers. */
 clattn_status device_upload(tool_device *device, const clattn_host_tensor *tensor, cl_mem *buffer);

@@ -59,6 +59,7 @@ clattn_status job_softmax(tool_device *device, const softmax_problem *problem, c
                           tool_job *job);
 clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver,
                          tool_job *job);
+clattn_status job_norm(tool_device *device, const norm_problem *problem, const char *solver, tool_job *job);
 clattn_status job_mha(tool_device *device, const mha_problem *problem, const char *solver, tool_job *job);
 
 /* Enqueues once and waits until it is done. */

@@ -1,4 +1,4 @@
-/* Jobs of softmax, matrix products and multi-head attention. */
+/* Jobs of softmax, matrix products, norms and multi-head attention. */
 #include "job.h"
 
 static clattn_layout contiguous(const host_array *array)
@@ -65,6 +65,40 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
     status = job_bind_input(job, status, &problem->w, &args->b);
     status = job_bind_input(job, status, &problem->bias, &args->bias);
     status = job_bind_output(job, status, 0, &desc.c, &args->c);
+    return job_finish(job, status);
+}
+
+static clattn_status enqueue_norm(const tool_job *job, cl_event *event)
+{
+    return clattn_norm_enqueue(job->plan, job->device->queue, &job->args.norm, 0, NULL, event);
+}
+
+clattn_status job_norm(tool_device *device, const norm_problem *problem, const char *solver, tool_job *job)
+{
+    clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
+    clattn_plan_options options = job_options(solver);
+    clattn_norm_args *args = &job->args.norm;
+
+    job_begin(job, device, enqueue_norm);
+    desc.kind = problem->kind;
+    desc.x = contiguous(&problem->x);
+    desc.y = desc.x;
+    desc.scale = optional(&problem->scale);
+    desc.bias = optional(&problem->bias);
+    if (problem->inv_std_dev) {
+        clattn_layout rows = desc.x;
+        rows.extent[rows.rank - 1] = 1;
+        desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, rows.rank, rows.extent);
+    }
+
+    clattn_norm_args_init(args);
+    clattn_status status = clattn_norm_plan_create(device->context, &desc, &options, &job->plan);
+    status = job_bind_input(job, status, &problem->x, &args->x);
+    status = job_bind_input(job, status, &problem->scale, &args->scale);
+    status = job_bind_input(job, status, &problem->bias, &args->bias);
+    status = job_bind_output(job, status, 0, &desc.y, &args->y);
+    if (problem->inv_std_dev)
+        status = job_bind_output(job, status, 1, &desc.inv_std_dev, &args->inv_std_dev);
     return job_finish(job, status);
 }
 

@@ -20,7 +20,7 @@ static const struct {
     {"softmax", cmd_softmax, "softmax over the last dimension of an .npy file"},
     {"mha", cmd_mha, "multi-head attention with weights from a safetensors file"},
     {"denoise", cmd_denoise, "non-local means of a PNG file, as attention"},
-    {"bench", cmd_bench, "time attention, matmul, softmax, mha, or the startup"},
+    {"bench", cmd_bench, "time attention, matmul, softmax, layernorm, mha, the startup or an enqueue"},
     {"cache", cmd_cache, "show, list or clear the cache of compiled kernels"},
     {"selftest", cmd_selftest, "compare every operator and solver with a reference"},
     {"tune", NULL, NULL},

@@ -117,6 +117,13 @@ void matmul_release(matmul_problem *problem)
     host_release(&problem->bias);
 }
 
+void norm_release(norm_problem *problem)
+{
+    host_release(&problem->x);
+    host_release(&problem->scale);
+    host_release(&problem->bias);
+}
+
 void mha_release(mha_problem *problem)
 {
     host_array *arrays[] = {&problem->x,   &problem->context, &problem->mask, &problem->w_in, &problem->w_q,

@@ -4,6 +4,7 @@
 #define CLATTN_TOOL_PROBLEM_H
 
 #include <clattn/mha.h>
+#include <clattn/norm.h>
 
 #include "attention_problem.h"
 #include "host.h"
@@ -21,6 +22,13 @@ typedef struct softmax_problem {
 typedef struct matmul_problem {
     host_array x, w, bias;
 } matmul_problem;
+
+/* Over the last dimension of x, with scale and bias of its extent. */
+typedef struct norm_problem {
+    host_array x, scale, bias;
+    int32_t kind;     /* clattn_norm_kind */
+    bool inv_std_dev; /* an output too */
+} norm_problem;
 
 typedef struct mha_problem {
     host_array x, context, mask;
@@ -43,6 +51,7 @@ size_t mha_key_length(const mha_problem *problem);
 
 void softmax_release(softmax_problem *problem);
 void matmul_release(matmul_problem *problem);
+void norm_release(norm_problem *problem);
 void mha_release(mha_problem *problem);
 
 #endif

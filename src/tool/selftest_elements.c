@@ -1,14 +1,13 @@
 /* The self-test's cases of what stands between attentions: norms, rotation, activations. */
 #include <math.h>
 
+#include "bench.h"
 #include "selftest.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define COLUMNS 1100 /* the most of a case */
 
 /* ---- norms ---- */
-
-enum { NORM_X, NORM_SCALE, NORM_BIAS };
 
 static const struct norm_case {
     const char *name;
@@ -20,12 +19,24 @@ static const struct norm_case {
     {"RMS", 7, 130, true, true, false},               {"RMS, long rows", 3, 1024, true, true, false},
 };
 
-static clattn_status enqueue_norm(const tool_job *job, cl_event *event)
+static int make_norm(const struct norm_case *c, norm_problem *problem, host_array outputs[2])
 {
-    return clattn_norm_enqueue(job->plan, job->device->queue, &job->args.norm, 0, NULL, event);
+    const size_t extent[] = {c->rows, c->columns};
+    *problem = (norm_problem){.kind = c->rms ? CLATTN_NORM_RMS : CLATTN_NORM_LAYER, .inv_std_dev = true};
+    int status = bench_array(&problem->x, "x", 2, extent, 51, 4.0f);
+    if (status == TOOL_DONE && c->scale)
+        status = bench_array(&problem->scale, "scale", 1, &c->columns, 52, 1.0f);
+    if (status == TOOL_DONE && c->bias)
+        status = bench_array(&problem->bias, "bias", 1, &c->columns, 53, 1.0f);
+    if (status == TOOL_DONE)
+        status = host_allocate(CLATTN_F32, 2, extent, "output", &outputs[0]);
+    if (status == TOOL_DONE)
+        status = host_allocate(CLATTN_F32, 2, (size_t[]){c->rows, 1}, "inverse deviation", &outputs[1]);
+    return status;
 }
 
-static void verify_norm(const struct norm_case *c, const probe *p, case_result *result)
+static void verify_norm(const struct norm_case *c, const norm_problem *problem, const host_array outputs[2],
+                        case_result *result)
 {
     double exact[COLUMNS], magnitude[COLUMNS], factor;
     float plain[COLUMNS];
@@ -35,9 +46,9 @@ static void verify_norm(const struct norm_case *c, const probe *p, case_result *
         .axes = 1,
         .rms = c->rms,
         .epsilon = 1e-5,
-        .x = p->in[NORM_X].memory,
-        .scale = p->in[NORM_SCALE].memory,
-        .bias = p->in[NORM_BIAS].memory,
+        .x = problem->x.memory,
+        .scale = problem->scale.memory,
+        .bias = problem->bias.memory,
         .stride = {0, 0, 0, (int64_t)c->columns, 1},
         .scale_stride = {0, 0, 0, 0, 1},
         .bias_stride = {0, 0, 0, 0, 1},
@@ -46,8 +57,8 @@ static void verify_norm(const struct norm_case *c, const probe *p, case_result *
         ref_norm_row(&reference, (int64_t)row, exact, magnitude, NULL, &factor);
         ref_norm_naive_row(&reference, (int64_t)row, plain);
         for (size_t e = 0; e < c->columns; e++)
-            verdict_add(&y, ((const float *)p->out[0].memory)[row * c->columns + e], exact[e], plain[e], magnitude[e]);
-        verdict_add(&inverse, ((const float *)p->out[1].memory)[row], factor, (float)factor, factor);
+            verdict_add(&y, ((const float *)outputs[0].memory)[row * c->columns + e], exact[e], plain[e], magnitude[e]);
+        verdict_add(&inverse, ((const float *)outputs[1].memory)[row], factor, (float)factor, factor);
     }
     selftest_judge(result, &y, "output");
     selftest_judge(result, &inverse, "inverse deviation");
@@ -56,36 +67,17 @@ static void verify_norm(const struct norm_case *c, const probe *p, case_result *
 static void run_norm(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
     const struct norm_case *c = &norm_cases[index];
-    clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
-    clattn_plan_options options = job_options(solver);
-    probe p = {0};
+    norm_problem problem;
+    host_array outputs[2] = {0};
+    tool_job job = {.device = device};
     *name = c->name;
-    probe_input(&p, NORM_X, 2, (size_t[]){c->rows, c->columns}, 4.0f);
-    if (c->scale)
-        probe_input(&p, NORM_SCALE, 1, &c->columns, 1.0f);
-    if (c->bias)
-        probe_input(&p, NORM_BIAS, 1, &c->columns, 1.0f);
-    desc.kind = c->rms ? CLATTN_NORM_RMS : CLATTN_NORM_LAYER;
-    desc.x = desc.y = probe_layout(&p, NORM_X);
-    desc.scale = probe_layout(&p, NORM_SCALE);
-    desc.bias = probe_layout(&p, NORM_BIAS);
-    desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){c->rows, 1});
-    probe_output(&p, 0, &desc.y);
-    probe_output(&p, 1, &desc.inv_std_dev);
-    if (probe_ready(&p, result)) {
-        clattn_norm_args *args = &p.job.args.norm;
-        job_begin(&p.job, device, enqueue_norm);
-        clattn_norm_args_init(args);
-        clattn_status status = clattn_norm_plan_create(device->context, &desc, &options, &p.job.plan);
-        status = probe_bind_input(&p, status, NORM_X, &args->x);
-        status = probe_bind_input(&p, status, NORM_SCALE, &args->scale);
-        status = probe_bind_input(&p, status, NORM_BIAS, &args->bias);
-        status = probe_bind_output(&p, status, 0, &args->y);
-        status = probe_bind_output(&p, status, 1, &args->inv_std_dev);
-        if (selftest_run(&p.job, job_finish(&p.job, status), solver, p.out, 2, result))
-            verify_norm(c, &p, result);
-    }
-    probe_release(&p);
+    if (make_norm(c, &problem, outputs) != TOOL_DONE)
+        selftest_no_memory(result);
+    else if (selftest_run(&job, job_norm(device, &problem, solver, &job), solver, outputs, 2, result))
+        verify_norm(c, &problem, outputs, result);
+    host_release(&outputs[0]);
+    host_release(&outputs[1]);
+    norm_release(&problem);
 }
 
 /* ---- rotation ---- */

@@ -37,7 +37,9 @@ int cmd_selftest(int argc, char **argv);
 int bench_attention(int argc, char **argv);
 int bench_matmul(int argc, char **argv);
 int bench_softmax(int argc, char **argv);
+int bench_layernorm(int argc, char **argv);
 int bench_mha(int argc, char **argv);
 int bench_startup(int argc, char **argv);
+int bench_enqueue(int argc, char **argv);
 
 #endif
