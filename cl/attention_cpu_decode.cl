@@ -253,9 +253,7 @@ typedef struct head_work {
 #else
     floatv weight[1];
 #endif
-    floatv s[BLOCK * TILE_VECTORS]; /* of a tile: scores, then weights */
     row_state row[BLOCK];
-    bool open; /* the tile has keys for it */
 } head_work;
 
 INLINE bool opens_tile(const attention_block *block, int start, int n, const attention_args *a, const attention_side *side)
@@ -293,20 +291,59 @@ INLINE void begin_head(head_work *w, const global ELEMENT(Q_TYPE) *query, int y,
 #endif
 }
 
-/* The tile's scores become weights, and the block's state and output are made ready to take its values in. */
-INLINE void weigh_tile(head_work *w, int start, int n, const attention_args *a, const attention_side *side)
+/* A tile's scores become weights, and the block's state and output are made ready to take its values in. */
+INLINE void weigh_tile(head_work *w, floatv *s, int start, int n, const attention_args *a, const attention_side *side)
 {
     float shrink[BLOCK];
 
-    modify_tile(w->s, start, n, &w->block, a, side);
-    softmax_tile(w->s, n, w->row, shrink);
+    modify_tile(s, start, n, &w->block, a, side);
+    softmax_tile(s, n, w->row, shrink);
 #if DROPOUT
-    drop_tile(w->s, start, n, &w->block, a);
+    drop_tile(s, start, n, &w->block, a);
 #endif
     for (int r = 0; r < BLOCK; r++)
         for (int v = 0; v < V_VECTORS; v++)
             w->o[r * V_VECTORS + v] *= shrink[r];
 }
+
+#if HEADS == 1
+INLINE void take_tile(head_work *w, const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value, int start,
+                      int n, const attention_args *a, const attention_side *side)
+{
+    floatv s[BLOCK * TILE_VECTORS];
+
+    if (!opens_tile(&w->block, start, n, a, side))
+        return;
+    score_keys(s, w->q, w->weight, key, start, n, &w->block.item, a, side);
+    weigh_tile(w, s, start, n, a, side);
+    add_values(w->o, (const float *)s, value, start, n, &w->block.item, a, side);
+}
+#else
+/* Scores of all heads in turn, then weights, whose chains of dependent instructions overlap, then values in turn. */
+INLINE void take_tile_in_turn(head_work *work, int heads, const global ELEMENT(K_TYPE) *key,
+                              const global ELEMENT(V_TYPE) *value, int start, int n, const attention_args *a,
+                              const attention_side *side)
+{
+    floatv s[HEADS][BLOCK * TILE_VECTORS];
+    bool open[HEADS];
+
+    for (int h = 0; h < heads; h++)
+        open[h] = opens_tile(&work[h].block, start, n, a, side);
+    for (int j = 0; j < n; j += TURN)
+        for (int h = 0; h < heads; h++)
+            if (open[h])
+                score_keys(s[h] + j / LANES, work[h].q, work[h].weight, key, start + j, min(TURN, n - j),
+                           &work[h].block.item, a, side);
+    for (int h = 0; h < heads; h++)
+        if (open[h])
+            weigh_tile(&work[h], s[h], start, n, a, side);
+    for (int j = 0; j < n; j += TURN)
+        for (int h = 0; h < heads; h++)
+            if (open[h])
+                add_values(work[h].o, (const float *)s[h] + j, value, start + j, min(TURN, n - j), &work[h].block.item,
+                           a, side);
+}
+#endif
 
 INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS
                      const attention_args *a, const attention_side *side)
@@ -350,22 +387,11 @@ void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEM
         begin &= ~(LANES - 1);
     for (int start = begin, n; start < end; start += n) {
         n = tile_length(start, end, &a);
-        const int turn = HEADS == 1 ? n : TURN;
-        for (int h = 0; h < heads; h++)
-            work[h].open = opens_tile(&work[h].block, start, n, &a, &side);
-        for (int j = 0; j < n; j += turn)
-            for (int h = 0; h < heads; h++)
-                if (work[h].open)
-                    score_keys(work[h].s + j / LANES, work[h].q, work[h].weight, key, start + j, min(turn, n - j),
-                               &work[h].block.item, &a, &side);
-        for (int h = 0; h < heads; h++)
-            if (work[h].open)
-                weigh_tile(&work[h], start, n, &a, &side);
-        for (int j = 0; j < n; j += turn)
-            for (int h = 0; h < heads; h++)
-                if (work[h].open)
-                    add_values(work[h].o, (const float *)work[h].s + j, value, start + j, min(turn, n - j),
-                               &work[h].block.item, &a, &side);
+#if HEADS == 1
+        take_tile(work, key, value, start, n, &a, &side);
+#else
+        take_tile_in_turn(work, heads, key, value, start, n, &a, &side);
+#endif
     }
     for (int h = 0; h < heads; h++)
         end_head(&work[h], output, ATTENTION_RESULT_ARGUMENTS &a, &side);
