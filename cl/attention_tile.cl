@@ -189,7 +189,8 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
     tile_share(stage, prob, &state, x, y);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < TILE_Q)
-        tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, ATTENTION_RESULT_ARGUMENTS &a, &side);
+        tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, ATTENTION_RESULT_ARGUMENTS &a,
+                    &side);
     barrier(CLK_LOCAL_MEM_FENCE);
     #pragma unroll
     for (int r = 0; r < QUADS; r++) {

@@ -26,6 +26,8 @@ static const matmul_row matmul_rows[] = {
     {"1 x 4096 x 1024, weight", NOT_QUICK, NULL, 1, 4096, 1024, true, false},
     {"2048 x 2048 x 512 by generic", NOT_QUICK, "generic", 2048, 2048, 512, false, true},
     {"2048 x 2048 x 512 by cpu", NOT_QUICK, "cpu", 2048, 2048, 512, true, true},
+    {"1 x 4096 x 1024 by cpu", NOT_QUICK, "cpu", 1, 4096, 1024, true, true},
+    {"4 x 4096 x 4096 by cpu", NOT_QUICK, "cpu", 4, 4096, 4096, true, false},
 };
 
 static clattn_status matmul_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
