@@ -12,24 +12,25 @@
 #define V_VECTORS (ROUND_UP(D_V, LANES) / LANES)
 #define TILE_VECTORS (KEY_TILE / LANES)
 
-/* FIND_TILE and then, for each vector of keys, FIND_VECTOR say where the rows of an array and of its scales lie; ROW_AT(c)
- * and SCALES_AT(c) are those of key j + c.  A vector of keys lies in one page, or there is a table. */
+/* FIND_TILE and then, for each vector of keys, FIND_VECTOR say where the rows of an array and of its scales lie: key j + c's
+ * at `rows` + ROW_AT(c) and at SCALES_AT(c).  A vector of keys lies in one page, or there is a table. */
 #define BY_TABLE (TABLE && PAGE_SIZE % LANES != 0)
 #if BY_TABLE
 #define FIND_TILE(array, scale, GROUPS) \
-    long rows[KEY_TILE], scales[KEY_TILE]; \
-    find_rows(rows, &a->array, start, n, item, a, side); \
+    long row_at[KEY_TILE], scales[KEY_TILE]; \
+    find_rows(row_at, &a->array, start, n, item, a, side); \
     if (GROUPS) \
         find_rows(scales, &a->scale, start, n, item, a, side)
-#define FIND_VECTOR(array, scale, GROUPS)
-#define ROW_AT(c) rows[j + (c)]
+#define FIND_VECTOR(TYPE, array, scale, GROUPS) const global ELEMENT(TYPE) *rows = array
+#define ROW_AT(c) row_at[j + (c)]
 #define SCALES_AT(c) scales[j + (c)]
 #else
 #define FIND_TILE(array, scale, GROUPS) const long step = a->array.row, scale_step = a->scale.row
-#define FIND_VECTOR(array, scale, GROUPS) \
-    const long row = attention_row(&a->array, item, start + j, a, side); \
+#define FIND_VECTOR(TYPE, array, scale, GROUPS) \
+    const long at_ = attention_row(&a->array, item, start + j, a, side), first = REST(TYPE, at_); \
+    const global ELEMENT(TYPE) *rows = MOVED(TYPE, array, at_); \
     const long scale_row = GROUPS ? attention_row(&a->scale, item, start + j, a, side) : 0
-#define ROW_AT(c) (row + (c) * step)
+#define ROW_AT(c) (first + (c) * step)
 #define SCALES_AT(c) (scale_row + (c) * scale_step)
 #endif
 
@@ -43,7 +44,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
 
     for (int j = 0; j < n; j += LANES) {
         floatv part[BLOCK * LANES];
-        FIND_VECTOR(key, key_scale, KEY_GROUPS);
+        FIND_VECTOR(K_TYPE, key, key_scale, KEY_GROUPS);
         for (int c = 0; c < LANES; c += KEY_STEP) {
             floatv acc[KEY_STEP][BLOCK];
 #pragma unroll
@@ -57,7 +58,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
                 for (int k = 0; k < KEY_STEP; k++) {
                     const int at = min(c + k, n - 1 - j);
                     floatv x;
-                    LOAD_ROW(K_TYPE, x, key, ROW_AT(at) + v * LANES * col, col, D_K - v * LANES, 0.0f);
+                    LOAD_ROW(K_TYPE, x, rows, ROW_AT(at) + v * LANES * col, col, D_K - v * LANES, 0.0f);
                     SCALE_KEY(x, SCALES_AT(at), v * LANES);
 #pragma unroll
                     for (int r = 0; r < BLOCK; r++)
@@ -86,7 +87,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
             floatv x[count]; \
             _Pragma("unroll") \
             for (int k = 0; k < (count); k++) { \
-                LOAD_ROW(V_TYPE, x[k], value, ROW_AT(c + k) + v * LANES * col, col, D_V - v * LANES, 0.0f); \
+                LOAD_ROW(V_TYPE, x[k], rows, ROW_AT(c + k) + v * LANES * col, col, D_V - v * LANES, 0.0f); \
                 SCALE_VALUE(x[k], SCALES_AT(c + k), v * LANES); \
             } \
             _Pragma("unroll") \
@@ -108,7 +109,7 @@ INLINE void add_values(floatv *o, const float *p, const global ELEMENT(V_TYPE) *
     FIND_TILE(value, value_scale, VALUE_GROUPS);
 
     for (int j = 0; j < n; j += LANES) {
-        FIND_VECTOR(value, value_scale, VALUE_GROUPS);
+        FIND_VECTOR(V_TYPE, value, value_scale, VALUE_GROUPS);
         if (n - j >= LANES)
             for (int c = 0; c < LANES; c += VALUE_STEP)
                 ADD_VALUES(VALUE_STEP);

@@ -7,9 +7,11 @@
  *   STORE(TYPE, p, i, x)        rounds the float x to nearest even and stores it
  *   LOADV(TYPE, p, i)           LANES neighbouring elements from i, as a floatv   (inc/vector.h)
  *   STOREV(TYPE, p, i, x)       the same, stored
+ *   MOVED(TYPE, p, i), REST(TYPE, i)   p moved on to the byte where element i lies, and the index that element i has
+ *                               from there: elements behind it then lie at constant distances from one pointer
  *
  * F16 needs no cl_khr_fp16: vload_half and vstore_half are core.  BF16 is the upper half of a float.  Two I4 share a
- * byte, the one with the even index in its lower half: p must stay the array's start, where i is counted from.
+ * byte, the one with the even index in its lower half: p must be a start from which indices are counted.
  * I8 and I4 are read only. */
 #ifndef CLATTN_INC_STORAGE_H
 #define CLATTN_INC_STORAGE_H
@@ -37,6 +39,20 @@
 #define LOAD_BOOL(p, i) ((p)[i] ? 1.0f : 0.0f)
 #define LOAD_INT(TYPE, p, i) ((long)((p)[i]))
 #define LOAD(TYPE, p, i) JOIN(LOAD_, TYPE)(p, i)
+
+#define MOVED_F32(p, i) ((p) + (i))
+#define MOVED_F16(p, i) ((p) + (i))
+#define MOVED_BF16(p, i) ((p) + (i))
+#define MOVED_I8(p, i) ((p) + (i))
+#define MOVED_I4(p, i) ((p) + ((i) >> 1))
+#define MOVED(TYPE, p, i) JOIN(MOVED_, TYPE)(p, i)
+
+#define REST_F32(i) 0
+#define REST_F16(i) 0
+#define REST_BF16(i) 0
+#define REST_I8(i) 0
+#define REST_I4(i) ((i) & 1)
+#define REST(TYPE, i) JOIN(REST_, TYPE)(i)
 
 #define STORE_F32(p, i, x) ((p)[i] = (x))
 #define STORE_F16(p, i, x) vstore_half_rte((x), (i), (p))

@@ -59,6 +59,7 @@ struct attention_plan {
     size_t queries_per_group; /* for groups_by_queries, and what launches are cut by */
     size_t rows_per_group;    /* cpu and tile: queries, or those of all heads of a group */
     size_t heads_per_group;   /* cpu: heads, or key heads, that a work-group takes in turn */
+    size_t key_tile;          /* cpu: keys for each rescaling */
     size_t column_chunk;      /* the generic solver's */
     size_t splits;            /* parts of the keys, each a partial of its own; 0 or 1: not split */
     double efficiency;        /* share of the device's peak that a launch reaches at least, for max_launch_ms */

@@ -14,7 +14,8 @@
 /* Its sizes are the same whatever the plan's are: one program serves problems of all lengths. */
 #define BATCH 2
 #define QUERIES 37
-#define KEYS 99
+#define KEYS 99     /* at least, */
+#define KEYS_MORE 3 /* and more than a tile, so that a state is rescaled */
 #define ARRAY_LIMIT ((size_t)64 << 20) /* bytes; a cache of larger pages is left unchecked */
 
 /* Row-major over the first extents, with gaps between columns where the original has some: kernels are built for
@@ -44,12 +45,12 @@ static void shrink_rows(clattn_layout *layout, const size_t *extent)
         shrink(layout, extent);
 }
 
-/* Of a page no more than KEYS rows are read: the next one begins there.  PAGE_SIZE itself is a -D. */
-static void shrink_cache(clattn_layout *layout, size_t batch, size_t heads, size_t rows, size_t size)
+/* Of a page no more than `keys` rows are read: the next one begins there.  PAGE_SIZE itself is a -D. */
+static void shrink_cache(clattn_layout *layout, size_t batch, size_t heads, size_t rows, size_t size, size_t keys)
 {
     if (layout_is_none(layout))
         return;
-    shrink(layout, (size_t[]){batch, heads, size_min(rows, KEYS), size});
+    shrink(layout, (size_t[]){batch, heads, size_min(rows, keys), size});
     layout->extent[2] = rows;
 }
 
@@ -83,17 +84,17 @@ static void temper(clattn_attention_desc *desc, size_t d_k)
 }
 
 /* A description of the same kind whose arrays are small; every -D of its kernels is the same. */
-static void small_description(const struct attention_problem *problem, clattn_attention_desc *desc)
+static void small_description(const struct attention_problem *problem, size_t keys, clattn_attention_desc *desc)
 {
     size_t group = problem->heads / problem->kv_heads, groups = group > 4 ? 1 : 2, heads = groups * group;
     size_t d_k = problem->d_k, d_v = problem->d_v;
     bool paged = problem->desc.cache == CLATTN_CACHE_PAGED;
-    size_t blocks = paged ? divide_up(KEYS, problem->page_size) : 0;
+    size_t blocks = paged ? divide_up(keys, problem->page_size) : 0;
     size_t query_batch = problem->packed_queries ? 1 : BATCH;
     size_t query_rows = problem->packed_queries ? QUERIES * BATCH : QUERIES;
     size_t key_batch = paged ? blocks * BATCH : problem->packed_keys ? 1 : BATCH;
-    size_t key_rows = paged ? problem->page_size : KEYS;
-    const size_t whole[4] = {BATCH, heads, QUERIES, KEYS};
+    size_t key_rows = paged ? problem->page_size : keys;
+    const size_t whole[4] = {BATCH, heads, QUERIES, keys};
     *desc = problem->desc;
     temper(desc, d_k);
     if (problem->packed_queries)
@@ -101,19 +102,19 @@ static void small_description(const struct attention_problem *problem, clattn_at
     shrink(&desc->query, (size_t[]){query_batch, heads, query_rows, d_k});
     shrink(&desc->output, (size_t[]){query_batch, heads, query_rows, d_v});
     if (problem->packed_keys) {
-        shrink(&desc->key, (size_t[]){1, groups, KEYS * BATCH, d_k});
-        shrink(&desc->value, (size_t[]){1, groups, KEYS * BATCH, d_v});
-        shrink_rows(&desc->key_scale, (size_t[]){1, groups, KEYS * BATCH, desc->key_scale.extent[3]});
-        shrink_rows(&desc->value_scale, (size_t[]){1, groups, KEYS * BATCH, desc->value_scale.extent[3]});
+        shrink(&desc->key, (size_t[]){1, groups, keys * BATCH, d_k});
+        shrink(&desc->value, (size_t[]){1, groups, keys * BATCH, d_v});
+        shrink_rows(&desc->key_scale, (size_t[]){1, groups, keys * BATCH, desc->key_scale.extent[3]});
+        shrink_rows(&desc->value_scale, (size_t[]){1, groups, keys * BATCH, desc->value_scale.extent[3]});
     } else {
-        shrink_cache(&desc->key, key_batch, groups, key_rows, d_k);
-        shrink_cache(&desc->value, key_batch, groups, key_rows, d_v);
-        shrink_cache(&desc->key_scale, key_batch, groups, key_rows, desc->key_scale.extent[3]);
-        shrink_cache(&desc->value_scale, key_batch, groups, key_rows, desc->value_scale.extent[3]);
+        shrink_cache(&desc->key, key_batch, groups, key_rows, d_k, keys);
+        shrink_cache(&desc->value, key_batch, groups, key_rows, d_v, keys);
+        shrink_cache(&desc->key_scale, key_batch, groups, key_rows, desc->key_scale.extent[3], keys);
+        shrink_cache(&desc->value_scale, key_batch, groups, key_rows, desc->value_scale.extent[3], keys);
     }
     shrink_rows(&desc->lse, (size_t[]){query_batch, heads, query_rows});
     shrink_rows(&desc->entropy, (size_t[]){query_batch, heads, query_rows});
-    shrink_scores(&desc->scores, BATCH, heads, QUERIES, paged ? blocks * problem->page_size : KEYS);
+    shrink_scores(&desc->scores, BATCH, heads, QUERIES, paged ? blocks * problem->page_size : keys);
     shrink_rows(&desc->sinks, (size_t[]){heads});
     shrink_rows(&desc->vector, (size_t[]){desc->vector.extent[0] == 1 ? 1 : heads, d_k});
     shrink_rows(&desc->query_lengths, (size_t[]){BATCH});
@@ -183,7 +184,7 @@ static clattn_status make_array(struct attention_check *check, clattn_context *c
     if (slot == ATTENTION_SCORES)
         written.extent[3] = check->args.key_length;
     TRY(check_array_room(context, &written, array));
-    if (check->small.page_size > KEYS && layout->rank == 4 && layout->extent[2] == check->small.page_size)
+    if (check->small.page_size > check->keys && layout->rank == 4 && layout->extent[2] == check->small.page_size)
         array->elements = layout->extent[0] * (size_t)layout->stride[0]; /* what is read; pages overlap */
     if (is_integer_array((enum attention_array)slot))
         fill_integers(check, (enum attention_array)slot, array->host);
@@ -271,7 +272,8 @@ clattn_status attention_self_check(clattn_plan *base)
     clattn_attention_args_init(&check->args);
     check->args.position = 1;
     check->args.dropout_seed = 7;
-    small_description(problem, &desc);
+    check->keys = size_max(KEYS, plan->key_tile + KEYS_MORE);
+    small_description(problem, check->keys, &desc);
     TRY(check_begin(context));
     status = attention_problem_read(&desc, &check->small, &reason);
     if (status != CLATTN_SUCCESS) {
@@ -284,7 +286,7 @@ clattn_status attention_self_check(clattn_plan *base)
     if (desc.cache == CLATTN_CACHE_RING)
         check->args.key_length += 5; /* so that it turns */
     else if (desc.cache == CLATTN_CACHE_PAGED)
-        check->args.key_length = KEYS;
+        check->args.key_length = check->keys;
     check->args.explicit_lengths = 1;
     TRY(make_arrays(check, context));
     TRY(run(check, plan));

@@ -18,6 +18,7 @@ enum attention_check_slot {
 struct attention_check {
     const struct attention_problem *original;
     struct attention_problem small;
+    size_t keys; /* its, if no lengths say less */
     clattn_attention_args args;
     struct check_array array[CHECK_ARRAYS];
 };

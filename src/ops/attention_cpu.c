@@ -6,8 +6,9 @@
 #define MAX_SIZE 512
 #define STATE_BYTES 16384 /* of the heads that a work-item of attention_cpu_decode takes in turn */
 #define SHORT_RUN 32768   /* bytes of a head's keys, below which it takes several */
-#define TURN_TILE 128     /* its keys for each rescaling then */
-#define DECODE_ROWS 8 /* of attention_cpu_decode, with which it beats lanes of which half are full */
+#define DECODE_TILE 256   /* its keys for each rescaling, */
+#define MASKED_TILE 64    /* and with a mask, whose closed tiles it leaves out */
+#define DECODE_ROWS 8     /* of attention_cpu_decode, with which it beats lanes of which half are full */
 
 /* `vectors` of queries an item, `step` keys or output columns of a register tile, `tile` keys for each rescaling. */
 struct geometry {
@@ -47,7 +48,7 @@ static size_t run_of(const struct attention_problem *problem)
 static size_t heads_in_turn(const struct geometry *g, const struct attention_problem *problem,
                             const struct capabilities *caps)
 {
-    size_t state = g->rows * (problem->d_k + problem->d_v + TURN_TILE) * sizeof(float);
+    size_t state = g->rows * (problem->d_k + problem->d_v + DECODE_TILE) * sizeof(float);
     size_t most = size_min(problem->kv_heads, STATE_BYTES / state), wanted = work_groups(caps, 2);
     if (run_of(problem) >= SHORT_RUN || problem->desc.max_launch_ms)
         return 1;
@@ -74,7 +75,7 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
     if (g.decode) {
         g.rows = size_max(1, rows);
         g.heads = heads_in_turn(&g, problem, caps);
-        g.tile = g.heads > 1 ? TURN_TILE : 64;
+        g.tile = problem->has[ATTENTION_MASK] ? MASKED_TILE : DECODE_TILE;
         g.turn = g.heads == 1 || problem->page_size % lanes ? g.tile : size_min(g.tile, size_max(lanes, problem->page_size));
         return g;
     }
@@ -166,6 +167,7 @@ static clattn_status prepare(clattn_plan *base)
                problem->desc.key.stride[3] == 1 && problem->desc.value.stride[3] == 1);
     plan->rows_per_group = plan->queries_per_group = g.rows;
     plan->heads_per_group = g.heads;
+    plan->key_tile = g.tile;
     plan->groups = g.grouped ? grouped_blocks : single_blocks;
     if (g.grouped)
         plan->queries_per_group = size_max(1, g.rows / (problem->heads / problem->kv_heads));
