@@ -318,7 +318,7 @@ if wanted variants; then
     for each in noclblast dlopen; do
         step variants "$each-first" isolated "$pocl" "$work/$each/examples/first"
         step variants "$each-threads" isolated "$pocl" "$work/$each/examples/two_threads"
-        sed -n "s/ \(errors\|context\|devices\) / $each-\1 /p" "$work/$each/tests/list" > "$work/results/few"
+        sed -n "s/ \(errors[a-z_]*\|context\|devices\) / $each-\1 /p" "$work/$each/tests/list" > "$work/results/few"
         mkdir -p "$work/results/$each.tests/tests" && mv "$work/results/few" "$work/results/$each.tests/tests/list"
         run_programs variants "$work/results/$each.tests" p 600 "$pocl"
         rm -rf "$work/results/$each.tests"
