@@ -7,11 +7,6 @@
 #include "support/activation_case.h"
 #include "support/operator.h"
 
-#define TINY LEVEL_TINY
-#define FULL LEVEL_FULL
-#define BIG (LEVEL_SMALL | FULL)
-#define ALL (TINY | BIG)
-
 #define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
 #define RELU CLATTN_ACTIVATION_RELU
 #define GELU CLATTN_ACTIVATION_GELU

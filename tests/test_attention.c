@@ -5,12 +5,6 @@
  * solver that is asked for by name is the one that runs. */
 #include "support/attention_case.h"
 
-#define TINY LEVEL_TINY
-#define SMALL LEVEL_SMALL
-#define FULL LEVEL_FULL
-#define BIG (SMALL | FULL)
-#define ALL (TINY | SMALL | FULL)
-
 /* Lengths around 16, 32, 64, 128 (queries and keys of a tile) and 48, 96 (keys of a tile on CPUs), which are not
  * compiled into kernels: one head size serves them all. */
 static const attention_case lengths[] = {

@@ -5,18 +5,6 @@
  * then that is not there, Oclgrind holds). */
 #include "support/attention_case.h"
 
-#define TINY LEVEL_TINY
-#define SMALL LEVEL_SMALL
-#define FULL LEVEL_FULL
-#define TILE LEVEL_TILE
-#define BIG (SMALL | FULL)
-#define ALL (TINY | SMALL | FULL)
-
-#define AT(where, at) .alignment = CLATTN_ALIGN_##where, .position = (at)
-#define LIST(...) ((const int64_t[]){__VA_ARGS__})
-#define SHORTER(b, q, k) .shorter = true, .actual = {b, q, k}
-#define MASKED .inject = INJECT_MASKED
-
 /* ---- packed sequences: three items unless said otherwise ---- */
 
 #define STARTS(q, k) .list.query_starts = q, .list.key_starts = k
@@ -83,8 +71,6 @@ static const attention_case rings[] = {
 };
 
 /* ---- pages ---- */
-
-#define PAGED(count, rows) .cache = CLATTN_CACHE_PAGED, .pages = (count), .page_size = (rows)
 
 static const attention_case pages[] = {
     {"paged", ALL, MASKED, PAGED(11, 4), .dim = {2, 2, 1, 3, 16, 8, 8}, .list.keys = LIST(15, 6)},

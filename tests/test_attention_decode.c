@@ -6,18 +6,6 @@
  * test_attention_decode_caches.c. */
 #include "support/attention_case.h"
 
-#define TINY LEVEL_TINY
-#define SMALL LEVEL_SMALL
-#define FULL LEVEL_FULL
-#define BIG (SMALL | FULL)
-#define ALL (TINY | SMALL | FULL)
-
-#define AT(where, at) .alignment = CLATTN_ALIGN_##where, .position = (at)
-#define LIST(...) ((const int64_t[]){__VA_ARGS__})
-#define WINDOW(l, r) .windowed = true, .left = (l), .right = (r)
-#define MASKED .inject = INJECT_MASKED
-#define FOUR(type) {.query = (type), .key = (type), .value = (type), .output = (type)}
-
 static const attention_case rows[] = {
     {"1 row", ALL, .dim = {2, 2, 2, 1, 37, 8, 8}},
     {"1 row", BIG, .dim = {2, 3, 3, 1, 601, 64, 64}},

@@ -5,18 +5,6 @@
  * not be taken in turn. */
 #include "support/attention_case.h"
 
-#define TINY LEVEL_TINY
-#define SMALL LEVEL_SMALL
-#define FULL LEVEL_FULL
-#define BIG (SMALL | FULL)
-#define ALL (TINY | SMALL | FULL)
-
-#define AT(where, at) .alignment = CLATTN_ALIGN_##where, .position = (at)
-#define LIST(...) ((const int64_t[]){__VA_ARGS__})
-#define WINDOW(l, r) .windowed = true, .left = (l), .right = (r)
-#define MASKED .inject = INJECT_MASKED
-#define PAGED(count, rows) .cache = CLATTN_CACHE_PAGED, .pages = (count), .page_size = (rows)
-
 static const attention_case caches[] = {
     {"ring, gone round", ALL, MASKED, .cache = CLATTN_CACHE_RING, .dim = {2, 2, 1, 1, 21, 8, 8}, .shorter = true,
      .actual = {2, 1, 50}},

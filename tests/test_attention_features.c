@@ -6,20 +6,6 @@
  * docs/numerics.md for all of include/clattn/attention.h that changes scores or which keys are attended. */
 #include "support/attention_case.h"
 
-#define TINY LEVEL_TINY
-#define SMALL LEVEL_SMALL
-#define FULL LEVEL_FULL
-#define TILE LEVEL_TILE
-#define BIG (SMALL | FULL)
-#define ALL (TINY | SMALL | FULL)
-
-/* One head size, so that cases that differ in lengths and numbers alone share their kernels. */
-#define LITTLE .dim = {2, 2, 1, 5, 9, 8, 8}
-#define MEDIUM .dim = {2, 4, 2, 35, 67, 8, 8}
-#define LARGE .dim = {1, 4, 2, 131, 201, 8, 8}
-#define AT(where, at) .alignment = CLATTN_ALIGN_##where, .position = (at)
-#define LIST(...) ((const int64_t[]){__VA_ARGS__})
-
 static const attention_case scores[] = {
     {"softcap", ALL, LITTLE, .softcap = 1.5f, .scaled = true, .scale = 2},
     {"softcap", BIG, MEDIUM, .softcap = 1.5f, .scaled = true, .scale = 2},
@@ -78,8 +64,6 @@ static const attention_case addends[] = {
      AT(BOTTOM_RIGHT, 0)},
     {"sinks, a NaN in one", BIG, MEDIUM, .sinks = true, .inject = INJECT_SINK_NAN},
 };
-
-#define WINDOW(l, r) .windowed = true, .left = (l), .right = (r)
 
 static const attention_case windows[] = {
     {"window 2, 1", ALL, LITTLE, WINDOW(2, 1), .inject = INJECT_MASKED},

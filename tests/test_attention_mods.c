@@ -11,17 +11,6 @@
 
 #include "support/attention_case.h"
 
-#define TINY LEVEL_TINY
-#define SMALL LEVEL_SMALL
-#define FULL LEVEL_FULL
-#define TILE LEVEL_TILE
-#define BIG (SMALL | FULL)
-#define ALL (TINY | SMALL | FULL)
-
-#define LITTLE .dim = {2, 2, 1, 5, 9, 8, 8}
-#define MEDIUM .dim = {2, 4, 2, 35, 67, 8, 8}
-#define AT(where, at) .alignment = CLATTN_ALIGN_##where, .position = (at)
-#define LIST(...) ((const int64_t[]){__VA_ARGS__})
 #define SCORE "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
 #define DROP "int mask_mod(int batch, int head, int query, int key, user_data user)\n"
 

@@ -9,12 +9,6 @@
 #include "support/attention_case.h"
 #include "support/inject.h"
 
-#define TILE LEVEL_TILE
-#define ALL (LEVEL_TINY | LEVEL_SMALL | LEVEL_FULL)
-
-#define AT(where, at) .alignment = CLATTN_ALIGN_##where, .position = (at)
-#define LIST(...) ((const int64_t[]){__VA_ARGS__})
-
 /* ---- what a plan costs ---- */
 
 static const attention_case costs[] = {

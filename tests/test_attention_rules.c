@@ -9,12 +9,6 @@
 #include "support/attention_case.h"
 #include "support/operator.h"
 
-#define TINY LEVEL_TINY
-#define SMALL LEVEL_SMALL
-#define FULL LEVEL_FULL
-#define BIG (SMALL | FULL)
-#define ALL (TINY | SMALL | FULL)
-
 /* ---- masks: made from a list of extents, for both types ---- */
 
 #define B 2
@@ -155,9 +149,6 @@ static const attention_case empty[] = {
 };
 
 /* ---- what cannot leak, and what must ---- */
-
-#define MASKED .inject = INJECT_MASKED
-#define SHORTER(b, q, k) .shorter = true, .actual = {b, q, k}
 
 static const attention_case leaks[] = {
     {"beyond the lengths", ALL, MASKED, .dim = {2, 2, 1, 6, 9, 8, 8}, SHORTER(1, 5, 7)},

@@ -5,9 +5,6 @@
  * Holds: docs/kernels.md, "Split keys", and the accuracy rule for its results. */
 #include "support/attention_case.h"
 
-#define BIG (LEVEL_SMALL | LEVEL_FULL)
-#define ALL (LEVEL_TINY | BIG)
-#define LIST(...) ((const int64_t[]){__VA_ARGS__})
 #define TOKEN .dim = {1, 2, 1, 1, 2048, 8, 8}, .long_loops = true
 #define FEW .dim = {1, 4, 2, 3, 1100, 16, 8}, .long_loops = true
 

@@ -5,22 +5,9 @@
  * float64; NaN, Inf and what cannot leak in every type. */
 #include "support/attention_case.h"
 
-#define TINY LEVEL_TINY
-#define SMALL LEVEL_SMALL
-#define FULL LEVEL_FULL
-#define BIG (SMALL | FULL)
-#define TILE LEVEL_TILE
-#define ALL (TINY | SMALL | FULL)
-
-#define LITTLE .dim = {2, 2, 1, 5, 9, 8, 8}
-#define MEDIUM .dim = {2, 4, 2, 35, 67, 8, 8}
-#define LARGE .dim = {1, 4, 2, 131, 201, 8, 8}
-
 #define F16 CLATTN_F16
 #define BF16 CLATTN_BF16
 #define F64 CLATTN_F64
-#define TYPES(q, k, v, o) {.query = (q), .key = (k), .value = (v), .output = (o)}
-#define FOUR(type) TYPES(type, type, type, type)
 #define HALF .type = FOUR(F16)
 #define BFLOAT .type = FOUR(BF16)
 #define DOUBLE .type = FOUR(F64)

@@ -10,10 +10,6 @@
 #include "support/inject.h"
 #include "support/operator.h"
 
-#define TINY LEVEL_TINY
-#define BIG (LEVEL_SMALL | LEVEL_FULL)
-#define ALL (TINY | BIG)
-
 #define PACK(kind, c, ...) .operation = CLATTN_IMAGE_PACK, .type = (kind), .channels = (c), __VA_ARGS__
 #define UNPACK(kind, c, ...) .operation = CLATTN_IMAGE_UNPACK, .type = (kind), .channels = (c), __VA_ARGS__
 #define SIZE(w, h) .image = {w, h}, .region = {w, h}

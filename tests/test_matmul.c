@@ -9,11 +9,6 @@
 #include "support/inject.h"
 #include "support/matmul_case.h"
 
-#define TINY LEVEL_TINY
-#define FULL LEVEL_FULL
-#define BIG (LEVEL_SMALL | FULL)
-#define ALL (TINY | BIG)
-
 static const matmul_case sizes[] = {
     {"one of everything", ALL, .m = 1, .n = 1, .k = 1},
     {"one row", ALL, .m = 1, .n = 33, .k = 19},

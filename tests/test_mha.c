@@ -13,10 +13,6 @@
 #include <clattn/io.h>
 #endif
 
-#define TINY LEVEL_TINY
-#define FULL LEVEL_FULL
-#define BIG (LEVEL_SMALL | FULL)
-#define ALL (TINY | BIG)
 #define BIASES .bias_in = true, .bias_out = true
 
 static const mha_case cases[] = {

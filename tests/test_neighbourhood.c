@@ -8,11 +8,6 @@
 #include "support/neighbourhood_case.h"
 #include "support/operator.h"
 
-#define TINY LEVEL_TINY
-#define FULL LEVEL_FULL
-#define BIG (LEVEL_SMALL | FULL)
-#define ALL (TINY | BIG)
-
 #define MAP(h, w, kh, kw) .map = {h, w}, .window = {kh, kw}
 
 /* Sizes that share their specialisations: windows of 3 x 3 and of 7 x 7 (rows of queries and the register tile depend on

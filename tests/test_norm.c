@@ -9,11 +9,6 @@
 #include "support/norm_case.h"
 #include "support/operator.h"
 
-#define TINY LEVEL_TINY
-#define FULL LEVEL_FULL
-#define BIG (LEVEL_SMALL | FULL)
-#define ALL (TINY | BIG)
-
 #define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
 #define FACTOR(n, ...) {.rank = (n), .extent = {__VA_ARGS__}}
 #define BOTH(n, ...) .scale = FACTOR(n, __VA_ARGS__), .bias = FACTOR(n, __VA_ARGS__)

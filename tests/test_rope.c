@@ -9,11 +9,6 @@
 #include "support/operator.h"
 #include "support/rope_case.h"
 
-#define TINY LEVEL_TINY
-#define FULL LEVEL_FULL
-#define BIG (LEVEL_SMALL | FULL)
-#define ALL (TINY | BIG)
-
 #define DIMS(b, h, s, d) .batch = (b), .heads = (h), .length = (s), .size = (d)
 #define INTERLEAVED .interleaved = true
 

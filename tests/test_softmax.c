@@ -8,11 +8,6 @@
 #include "support/operator.h"
 #include "support/softmax_case.h"
 
-#define TINY LEVEL_TINY
-#define FULL LEVEL_FULL
-#define BIG (LEVEL_SMALL | FULL)
-#define ALL (TINY | BIG)
-
 /* Rank and extents; the last is the row's. */
 #define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
 

@@ -129,6 +129,19 @@ typedef struct attention_case {
 
 #define SCORES_OF(MODE) (1 + CLATTN_SCORES_##MODE)
 
+/* Fields of a row.  One head size, so that cases that differ in lengths and numbers alone share their kernels. */
+#define LITTLE .dim = {2, 2, 1, 5, 9, 8, 8}
+#define MEDIUM .dim = {2, 4, 2, 35, 67, 8, 8}
+#define LARGE .dim = {1, 4, 2, 131, 201, 8, 8}
+#define SHORTER(b, q, k) .shorter = true, .actual = {b, q, k}
+#define AT(where, at) .alignment = CLATTN_ALIGN_##where, .position = (at)
+#define LIST(...) ((const int64_t[]){__VA_ARGS__})
+#define WINDOW(l, r) .windowed = true, .left = (l), .right = (r)
+#define MASKED .inject = INJECT_MASKED
+#define PAGED(count, rows) .cache = CLATTN_CACHE_PAGED, .pages = (count), .page_size = (rows)
+#define TYPES(q, k, v, o) {.query = (q), .key = (k), .value = (v), .output = (o)}
+#define FOUR(type) TYPES(type, type, type, type)
+
 /* Fills `job` (zeroed) with arrays, arguments and a plan by `solver` (NULL: the library's choice).  Returns
  * false if the case says that this solver refuses, which is then asserted. */
 bool attention_job(test_job *job, const attention_case *test, const char *solver, uint64_t salt);
@@ -157,6 +170,7 @@ void attention_add(test_suite *suite, const attention_case *cases, size_t count)
 /* The same with less of the tile solver, whose kernels take longest to compile where a CPU runs them: at the level
  * small only cases that have LEVEL_TILE among their levels. */
 #define LEVEL_TILE 8
+#define TILE LEVEL_TILE
 void attention_add_frugal(test_suite *suite, const attention_case *cases, size_t count);
 
 /* As frugally, another check of the cases. */

@@ -27,6 +27,13 @@ typedef enum test_level {
     LEVEL_FULL = 4
 } test_level;
 
+/* Sets of them, as tables of cases name them. */
+#define TINY LEVEL_TINY
+#define SMALL LEVEL_SMALL
+#define FULL LEVEL_FULL
+#define BIG (SMALL | FULL)
+#define ALL (TINY | BIG)
+
 test_level level(void);
 
 /* A growing table of tests that becomes one cmocka group. */
