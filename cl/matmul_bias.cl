@@ -10,14 +10,7 @@
  * NDRange: (n rounded up, m, batch); an item owns one element.  Local memory: none.  Barriers: none.
  * Needs nothing beyond OpenCL 1.2. */
 #include "inc/args.h"
-#include "inc/storage.h"
-
-#ifndef C_TYPE
-#define C_TYPE F32
-#endif
-#ifndef BIAS_TYPE
-#define BIAS_TYPE F32
-#endif
+#include "inc/matmul_types.h"
 
 kernel void matmul_bias(const global ELEMENT(BIAS_TYPE) *bias, global ELEMENT(C_TYPE) *c, matmul_args a)
 {

@@ -51,25 +51,10 @@
  * Features: OpenCL C 1.2 only.  Devices with work-group hardware are better served by matmul_tile. */
 #include "inc/args.h"
 #include "inc/fma.h"
+#include "inc/matmul_types.h"
 #include "inc/rows.h"
-#include "inc/storage.h"
 #include "inc/vector.h"
 
-#ifndef A_TYPE
-#define A_TYPE F32
-#endif
-#ifndef B_TYPE
-#define B_TYPE F32
-#endif
-#ifndef C_TYPE
-#define C_TYPE F32
-#endif
-#ifndef BIAS_TYPE
-#define BIAS_TYPE F32
-#endif
-#ifndef BIAS
-#define BIAS 0
-#endif
 #ifndef LANES_ALONG_M
 #define LANES_ALONG_M 0
 #endif
@@ -92,8 +77,8 @@
 #define PACK_DEPTH 256
 #endif
 
-#if BIAS != 0 && BIAS != 1 || LANES_ALONG_M != 0 && LANES_ALONG_M != 1 || ROW_UNIT != 0 && ROW_UNIT != 1
-#error "BIAS, LANES_ALONG_M and ROW_UNIT must be 0 or 1"
+#if LANES_ALONG_M != 0 && LANES_ALONG_M != 1 || ROW_UNIT != 0 && ROW_UNIT != 1
+#error "LANES_ALONG_M and ROW_UNIT must be 0 or 1"
 #endif
 #if ROWS < 1 || LANE_VECTORS < 1 || TILES < 1 || DEPTH < 1 || PACK_DEPTH < 1
 #error "ROWS, LANE_VECTORS, TILES, DEPTH and PACK_DEPTH must be at least 1"

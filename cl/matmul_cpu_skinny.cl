@@ -31,25 +31,10 @@
  * Features: OpenCL C 1.2 only. */
 #include "inc/args.h"
 #include "inc/fma.h"
+#include "inc/matmul_types.h"
 #include "inc/rows.h"
-#include "inc/storage.h"
 #include "inc/vector.h"
 
-#ifndef A_TYPE
-#define A_TYPE F32
-#endif
-#ifndef B_TYPE
-#define B_TYPE F32
-#endif
-#ifndef C_TYPE
-#define C_TYPE F32
-#endif
-#ifndef BIAS_TYPE
-#define BIAS_TYPE F32
-#endif
-#ifndef BIAS
-#define BIAS 0
-#endif
 #ifndef STREAM_A
 #define STREAM_A 0
 #endif
@@ -66,8 +51,8 @@
 #define DEPTH 0
 #endif
 
-#if BIAS != 0 && BIAS != 1 || STREAM_A != 0 && STREAM_A != 1
-#error "BIAS and STREAM_A must be 0 or 1"
+#if STREAM_A != 0 && STREAM_A != 1
+#error "STREAM_A must be 0 or 1"
 #endif
 #if ROWS < 1 || TILES < 1 || STEP < 1 || LANES % STEP != 0 || DEPTH % LANES != 0
 #error "ROWS and TILES must be at least 1, STEP divides LANES, and LANES divides DEPTH"

@@ -22,26 +22,7 @@
  * Features: OpenCL C 1.2 only.  Nobody takes over: this is the last solver. */
 #include "inc/args.h"
 #include "inc/fma.h"
-#include "inc/storage.h"
-
-#ifndef A_TYPE
-#define A_TYPE F32
-#endif
-#ifndef B_TYPE
-#define B_TYPE F32
-#endif
-#ifndef C_TYPE
-#define C_TYPE F32
-#endif
-#ifndef BIAS_TYPE
-#define BIAS_TYPE F32
-#endif
-#ifndef BIAS
-#define BIAS 0
-#endif
-#if BIAS != 0 && BIAS != 1
-#error "BIAS must be 0 or 1"
-#endif
+#include "inc/matmul_types.h"
 
 kernel void matmul_generic(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS

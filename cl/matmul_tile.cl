@@ -37,23 +37,8 @@
  * Features: OpenCL C 1.2, TILE_M/ITEM_M * TILE_N/ITEM_N items a group.  Without them: matmul_generic. */
 #include "inc/args.h"
 #include "inc/fma.h"
-#include "inc/storage.h"
+#include "inc/matmul_types.h"
 
-#ifndef A_TYPE
-#define A_TYPE F32
-#endif
-#ifndef B_TYPE
-#define B_TYPE F32
-#endif
-#ifndef C_TYPE
-#define C_TYPE F32
-#endif
-#ifndef BIAS_TYPE
-#define BIAS_TYPE F32
-#endif
-#ifndef BIAS
-#define BIAS 0
-#endif
 #ifndef TILE_M
 #define TILE_M 64
 #endif
@@ -70,9 +55,6 @@
 #define ITEM_N 4
 #endif
 
-#if BIAS != 0 && BIAS != 1
-#error "BIAS must be 0 or 1"
-#endif
 #if ITEM_M < 4 || ITEM_N < 4 || ITEM_M % 4 || ITEM_N % 4
 #error "ITEM_M and ITEM_N must be multiples of 4"
 #endif
