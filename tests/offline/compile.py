@@ -247,7 +247,7 @@ def cell(kernel, outcome):
     if kernel.target == "dg2":
         text += f" ({figures.detail})"
     if figures.local:
-        text += f", {figures.local / 1024:.4g} KiB"
+        text += ", " + (f"{figures.local / 1024:.4g} KiB" if figures.local >= 1024 else f"{figures.local} B")
     if figures.scratch and not figures.spilled:
         text += f", arrays {figures.scratch} B"
     if figures.spilled:
