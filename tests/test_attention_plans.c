@@ -1,5 +1,5 @@
-/* Attention's plans: what they may cost, launches in slices, the flag that cancels them, and why a description is
- * refused.
+/* Attention's plans: what they may cost, launches in slices, the flag that cancels them, and how many heads an item of
+ * decoding takes.
  *
  * Holds: that neither kernels nor workspace grow with S_q * S_k; max_launch_ms, with D1 of docs/numerics.md, and
  * cancellable of include/clattn/attention.h. */
@@ -186,6 +186,46 @@ static void cancel(const void *which, const char *solver)
     job_release(&job);
 }
 
+/* ---- heads in turn ---- */
+
+/* A token of 8 heads by attention_cpu_decode; a cache of pages has the rows of all heads close together. */
+static const attention_case paged_token = {"pages", ALL, PAGED(8, 16), .dim = {1, 8, 8, 1, 128, 64, 64}};
+static const attention_case plain_token = {"plain cache", ALL, .dim = {1, 8, 8, 1, 128, 64, 64}};
+
+/* How many work-items share the 8 heads.  The plan is for so many batch items that some heads in turn leave no compute unit
+ * idle and no keys are split; the launch is for one. */
+static size_t items_for_heads(attention_case test, const char *solver)
+{
+    clattn_device_info info = {.size = sizeof info};
+    size_t grid[3];
+    test_job job = {0};
+
+    assert_status(CLATTN_SUCCESS, clattn_context_device_info(device_context(), &info));
+    test.dim.batch = 2 * (size_t)info.compute_units;
+    test.shorter = true;
+    test.actual.batch = test.actual.queries = 1;
+    test.actual.keys = test.dim.keys;
+    assert_true(attention_job(&job, &test, solver, 1));
+    inject_watch("attention_cpu_decode");
+    job_run(&job, NULL);
+    assert_true(inject_grid(grid));
+    inject_watch(NULL);
+    assert_int_equal(grid[2], 1); /* the keys are not split either */
+    attention_judge(&job, &test);
+    job_release(&job);
+    return grid[1];
+}
+
+static void heads_in_turn_of_pages(const void *test, const char *solver)
+{
+    assert_in_range(items_for_heads(*(const attention_case *)test, solver), 1, 7);
+}
+
+static void one_head_of_a_plain_cache(const void *test, const char *solver)
+{
+    assert_int_equal(items_for_heads(*(const attention_case *)test, solver), 8);
+}
+
 int main(int argc, char **argv)
 {
     test_suite suite = {0};
@@ -194,5 +234,7 @@ int main(int argc, char **argv)
     attention_add_check(&suite, plan_cost, costs, COUNT_OF(costs));
     attention_add_check(&suite, slices, sliced, COUNT_OF(sliced));
     attention_add_check(&suite, cancel, cancelled, COUNT_OF(cancelled));
+    suite_add_case(&suite, heads_in_turn_of_pages, &paged_token, "cpu", "attention cpu: several heads in turn from pages");
+    suite_add_case(&suite, one_head_of_a_plain_cache, &plain_token, "cpu", "attention cpu: one head from a plain cache");
     return suite_run(&suite, "attention plans", true, argc, argv);
 }

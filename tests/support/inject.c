@@ -9,6 +9,9 @@ static atomic_int fail_code;
 static _Atomic(const char *) failed;
 static atomic_long live[INJECT_KINDS];
 static atomic_ulong made[INJECT_KINDS];
+static const char *watched;
+static bool was_launched;
+static size_t grid[3];
 
 void inject_start(unsigned long fail_at, cl_int code)
 {
@@ -27,6 +30,18 @@ unsigned long inject_calls(void)
 unsigned long inject_launches(void)
 {
     return launches;
+}
+
+void inject_watch(const char *kernel)
+{
+    watched = kernel;
+    was_launched = false;
+}
+
+bool inject_grid(size_t global[3])
+{
+    memcpy(global, grid, sizeof grid);
+    return was_launched;
 }
 
 const char *inject_failed(void)
@@ -205,6 +220,17 @@ QUERY(clGetKernelWorkGroupInfo,
        size_t *size),
       (kernel, device, s, bytes, value, size))
 
+static void look_at_launch(cl_kernel kernel, cl_uint dimensions, const size_t *global)
+{
+    char name[128] = "";
+    if (!watched || clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL) != CL_SUCCESS ||
+        strcmp(name, watched) != 0)
+        return;
+    was_launched = true;
+    for (cl_uint i = 0; i < 3; i++)
+        grid[i] = i < dimensions ? global[i] : 1;
+}
+
 static cl_int CL_API_CALL wrapped_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
                                                          const size_t *offset, const size_t *global,
                                                          const size_t *local, cl_uint n, const cl_event *waits,
@@ -214,6 +240,7 @@ static cl_int CL_API_CALL wrapped_clEnqueueNDRangeKernel(cl_command_queue queue,
         return fail_code;
     cl_int result = clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, n, waits, event);
     launches += result == CL_SUCCESS;
+    look_at_launch(kernel, dimensions, global);
     count_event(result, event);
     return result;
 }

@@ -1,5 +1,5 @@
-/* A table of OpenCL functions for clattn_context_params.get_proc that counts calls, makes a chosen one fail, and
- * keeps the books of every object created, retained and released. */
+/* A table of OpenCL functions for clattn_context_params.get_proc that counts calls, makes a chosen one fail, looks at
+ * launches, and keeps the books of every object created, retained and released. */
 #ifndef TESTS_INJECT_H
 #define TESTS_INJECT_H
 
@@ -24,6 +24,11 @@ void inject_start(unsigned long fail_at, cl_int code);
 
 /* Kernels enqueued since inject_start. */
 unsigned long inject_launches(void);
+
+/* The last launch of the kernel that inject_watch named since then: its global size; false if there was none.  For one
+ * thread; NULL watches none. */
+void inject_watch(const char *kernel);
+bool inject_grid(size_t global[3]);
 
 /* Calls since inject_start; the name of the one that was made to fail, NULL if it was not reached. */
 unsigned long inject_calls(void);
