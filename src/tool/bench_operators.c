@@ -1,4 +1,4 @@
-/* One benchmark an operator.  Each fills random arrays, makes a job and hands it to bench_finish. */
+/* One benchmark an operator.  Each fills random arrays, makes a job and times it. */
 #include "bench.h"
 
 typedef struct bench_options {
@@ -22,17 +22,39 @@ static double bytes_of(const host_array *array)
     return (double)array->tensor.bytes;
 }
 
-/* Parses, and opens the device; OPTIONS_RUN in *outcome means that both are done. */
-static int begin(const option_table *table, int argc, char **argv, bench_options *options,
-                 tool_device *device, bool *go_on)
+/* A benchmark's own; `status` is of what went wrong first. */
+typedef struct bench {
+    bench_options options;
+    tool_device device;
+    tool_job job;
+    int status;
+    uint64_t arrays; /* made so far */
+} bench;
+
+/* Parses, and opens the device; false if there is nothing to do but to return the status. */
+static bool begin(bench *b, const option_table *table, int argc, char **argv)
 {
-    option_outcome outcome = options_parse(table, argc, argv, options);
-    *go_on = false;
-    if (outcome != OPTIONS_RUN)
-        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    int status = device_open(options->device, device);
-    *go_on = status == TOOL_DONE;
-    return status;
+    option_outcome outcome = options_parse(table, argc, argv, &b->options);
+    b->status = outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    if (outcome == OPTIONS_RUN)
+        b->status = device_open(b->options.device, &b->device);
+    return outcome == OPTIONS_RUN && b->status == TOOL_DONE;
+}
+
+/* Makes an array of random numbers, each array other ones, unless something went wrong before. */
+static void fill(bench *b, host_array *array, const char *name, int32_t rank, const size_t *extent, float limit)
+{
+    b->arrays++;
+    if (b->status == TOOL_DONE)
+        b->status = bench_array(array, name, rank, extent, b->arrays, limit);
+}
+
+/* Times and reports the job that has just been made with status `made`. */
+static void finish(bench *b, clattn_status made, const char *name, int32_t rank, double flops, double bytes)
+{
+    bench_work work = {.flops = flops, .bytes = bytes};
+    b->status = bench_finish(&b->device, made, &b->job, name, rank, b->options.shape, &work, b->options.repeat,
+                             b->options.json);
 }
 
 int bench_matmul(int argc, char **argv)
@@ -47,33 +69,26 @@ int bench_matmul(int argc, char **argv)
         .summary = "Times a projection, (M, K) times the transpose of (N, K).  Counts 2 M N K operations.",
         .rows = rows,
     };
-    bench_options options = {0};
+    bench b = {0};
     matmul_problem problem = {0};
-    tool_device device = {0};
-    tool_job job = {0};
-    bool go_on;
-    int status = begin(&table, argc, argv, &options, &device, &go_on);
-    if (!go_on)
-        return status;
+    if (!begin(&b, &table, argc, argv))
+        return b.status;
 
-    const size_t *s = options.shape;
-    status = bench_array(&problem.x, "x", 2, (size_t[]){s[0], s[2]}, 1, 1.0f);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.w, "w", 2, (size_t[]){s[1], s[2]}, 2, 1.0f);
-    if (status == TOOL_DONE && options.bias)
-        status = bench_array(&problem.bias, "bias", 1, (size_t[]){s[1]}, 3, 1.0f);
-    if (status == TOOL_DONE) {
-        bench_work work = {
-            .flops = 2.0 * (double)s[0] * (double)s[1] * (double)s[2],
-            .bytes = bytes_of(&problem.x) + bytes_of(&problem.w) + bytes_of(&problem.bias) +
-                     4.0 * (double)s[0] * (double)s[1],
-        };
-        clattn_status made = job_matmul(&device, &problem, options.solver, &job);
-        status = bench_finish(&device, made, &job, "matmul", 3, s, &work, options.repeat, options.json);
+    const size_t *s = b.options.shape;
+    fill(&b, &problem.x, "x", 2, (size_t[]){s[0], s[2]}, 1.0f);
+    fill(&b, &problem.w, "w", 2, (size_t[]){s[1], s[2]}, 1.0f);
+    if (b.options.bias)
+        fill(&b, &problem.bias, "bias", 1, (size_t[]){s[1]}, 1.0f);
+    if (b.status == TOOL_DONE) {
+        double flops = 2.0 * (double)s[0] * (double)s[1] * (double)s[2];
+        double bytes = bytes_of(&problem.x) + bytes_of(&problem.w) + bytes_of(&problem.bias) +
+                       4.0 * (double)s[0] * (double)s[1];
+        clattn_status made = job_matmul(&b.device, &problem, b.options.solver, &b.job);
+        finish(&b, made, "matmul", 3, flops, bytes);
     }
     matmul_release(&problem);
-    device_close(&device);
-    return status;
+    device_close(&b.device);
+    return b.status;
 }
 
 int bench_softmax(int argc, char **argv)
@@ -86,28 +101,20 @@ int bench_softmax(int argc, char **argv)
             "difference, sum, quotient.",
         .rows = rows,
     };
-    bench_options options = {0};
+    bench b = {0};
     softmax_problem problem = {0};
-    tool_device device = {0};
-    tool_job job = {0};
-    bool go_on;
-    int status = begin(&table, argc, argv, &options, &device, &go_on);
-    if (!go_on)
-        return status;
+    if (!begin(&b, &table, argc, argv))
+        return b.status;
 
-    status = bench_array(&problem.x, "x", 2, options.shape, 1, 4.0f);
-    if (status == TOOL_DONE) {
-        bench_work work = {
-            .flops = 5.0 * (double)options.shape[0] * (double)options.shape[1],
-            .bytes = 2.0 * bytes_of(&problem.x),
-        };
-        clattn_status made = job_softmax(&device, &problem, options.solver, &job);
-        status = bench_finish(&device, made, &job, "softmax", 2, options.shape, &work, options.repeat,
-                              options.json);
+    const size_t *s = b.options.shape;
+    fill(&b, &problem.x, "x", 2, s, 4.0f);
+    if (b.status == TOOL_DONE) {
+        clattn_status made = job_softmax(&b.device, &problem, b.options.solver, &b.job);
+        finish(&b, made, "softmax", 2, 5.0 * (double)s[0] * (double)s[1], 2.0 * bytes_of(&problem.x));
     }
     softmax_release(&problem);
-    device_close(&device);
-    return status;
+    device_close(&b.device);
+    return b.status;
 }
 
 int bench_layernorm(int argc, char **argv)
@@ -120,32 +127,23 @@ int bench_layernorm(int argc, char **argv)
             "difference,\nsquare and its sum, quotient, scale, bias.",
         .rows = rows,
     };
-    bench_options options = {0};
+    bench b = {0};
     norm_problem problem = {.kind = CLATTN_NORM_LAYER};
-    tool_device device = {0};
-    tool_job job = {0};
-    bool go_on;
-    int status = begin(&table, argc, argv, &options, &device, &go_on);
-    if (!go_on)
-        return status;
+    if (!begin(&b, &table, argc, argv))
+        return b.status;
 
-    const size_t *s = options.shape;
-    status = bench_array(&problem.x, "x", 2, s, 1, 4.0f);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.scale, "scale", 1, &s[1], 2, 1.0f);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.bias, "bias", 1, &s[1], 3, 1.0f);
-    if (status == TOOL_DONE) {
-        bench_work work = {
-            .flops = 7.0 * (double)s[0] * (double)s[1],
-            .bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.scale) + bytes_of(&problem.bias),
-        };
-        clattn_status made = job_norm(&device, &problem, options.solver, &job);
-        status = bench_finish(&device, made, &job, "layernorm", 2, s, &work, options.repeat, options.json);
+    const size_t *s = b.options.shape;
+    fill(&b, &problem.x, "x", 2, s, 4.0f);
+    fill(&b, &problem.scale, "scale", 1, &s[1], 1.0f);
+    fill(&b, &problem.bias, "bias", 1, &s[1], 1.0f);
+    if (b.status == TOOL_DONE) {
+        double bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.scale) + bytes_of(&problem.bias);
+        clattn_status made = job_norm(&b.device, &problem, b.options.solver, &b.job);
+        finish(&b, made, "layernorm", 2, 7.0 * (double)s[0] * (double)s[1], bytes);
     }
     norm_release(&problem);
-    device_close(&device);
-    return status;
+    device_close(&b.device);
+    return b.status;
 }
 
 int bench_mha(int argc, char **argv)
@@ -161,43 +159,32 @@ int bench_mha(int argc, char **argv)
             "Times multi-head self-attention with biases: four projections and the attention between them.",
         .rows = rows,
     };
-    bench_options options = {0};
+    bench b = {0};
     mha_problem problem = {0};
-    tool_device device = {0};
-    tool_job job = {0};
-    bool go_on;
-    int status = begin(&table, argc, argv, &options, &device, &go_on);
-    if (!go_on)
-        return status;
+    if (!begin(&b, &table, argc, argv))
+        return b.status;
 
-    const size_t *s = options.shape, d = s[2];
+    const size_t *s = b.options.shape, d = s[2];
     problem.heads = s[3];
     problem.inner = d;
-    problem.causal = options.causal;
+    problem.causal = b.options.causal;
     const float limit = 0.1f;
-    status = bench_array(&problem.x, "x", 3, (size_t[]){s[0], s[1], d}, 1, 1.0f);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.w_in, "in_proj_weight", 2, (size_t[]){3 * d, d}, 2, limit);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.b_in, "in_proj_bias", 1, (size_t[]){3 * d}, 3, limit);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.w_o, "out_proj.weight", 2, (size_t[]){d, d}, 4, limit);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.b_o, "out_proj.bias", 1, (size_t[]){d}, 5, limit);
-    if (status == TOOL_DONE && d % s[3] != 0)
-        status = complain(TOOL_BAD_INPUT, "bench mha: D_MODEL %zu is not a multiple of H %zu", d, s[3]);
-    if (status == TOOL_DONE) {
-        double pairs = attention_pairs(s[1], s[1], options.causal, options.align);
-        bench_work work = {
-            .flops = 8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d +
-                     4.0 * (double)s[0] * pairs * (double)d,
-            .bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.w_in) + bytes_of(&problem.b_in) +
-                     bytes_of(&problem.w_o) + bytes_of(&problem.b_o),
-        };
-        clattn_status made = job_mha(&device, &problem, options.solver, &job);
-        status = bench_finish(&device, made, &job, "mha", 4, s, &work, options.repeat, options.json);
+    fill(&b, &problem.x, "x", 3, (size_t[]){s[0], s[1], d}, 1.0f);
+    fill(&b, &problem.w_in, "in_proj_weight", 2, (size_t[]){3 * d, d}, limit);
+    fill(&b, &problem.b_in, "in_proj_bias", 1, (size_t[]){3 * d}, limit);
+    fill(&b, &problem.w_o, "out_proj.weight", 2, (size_t[]){d, d}, limit);
+    fill(&b, &problem.b_o, "out_proj.bias", 1, (size_t[]){d}, limit);
+    if (b.status == TOOL_DONE && d % s[3] != 0)
+        b.status = complain(TOOL_BAD_INPUT, "bench mha: D_MODEL %zu is not a multiple of H %zu", d, s[3]);
+    if (b.status == TOOL_DONE) {
+        double pairs = attention_pairs(s[1], s[1], b.options.causal, b.options.align);
+        double flops = 8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d + 4.0 * (double)s[0] * pairs * (double)d;
+        double bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.w_in) + bytes_of(&problem.b_in) +
+                       bytes_of(&problem.w_o) + bytes_of(&problem.b_o);
+        clattn_status made = job_mha(&b.device, &problem, b.options.solver, &b.job);
+        finish(&b, made, "mha", 4, flops, bytes);
     }
     mha_release(&problem);
-    device_close(&device);
-    return status;
+    device_close(&b.device);
+    return b.status;
 }
