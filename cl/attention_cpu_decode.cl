@@ -19,6 +19,8 @@
  *   KEY_STEP     keys of the register tile of Q K^T, which divide LANES          (4 rows or fewer: 4; more: 2)
  *   VALUE_STEP   keys that an accumulator takes in on one way through a register (4)
  *   UNIT_STRIDE  1: a.key.col == a.value.col == 1, promised by the host: 0 1     (0)
+ *   AHEAD        keys from one to the one whose memory is asked for with it, a multiple of LANES; 0: none, for compilers that
+ *                have no __builtin_prefetch   (0)
  * Tested: BLOCK 1 to 8, GROUPED, HEADS 1 to 4, every feature; LANES 4 and 16 (tests/test_attention_decode.c,
  * tests/test_attention_decode_caches.c).
  *
@@ -56,6 +58,9 @@
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
 #endif
+#ifndef AHEAD
+#define AHEAD 0
+#endif
 
 #ifndef KEY_STEP
 #define KEY_STEP (BLOCK <= 4 ? 4 : 2)
@@ -66,8 +71,8 @@
 #if KEY_TILE < LANES || KEY_TILE % LANES != 0
 #error "KEY_TILE must be a multiple of LANES"
 #endif
-#if TURN < LANES || TURN % LANES != 0
-#error "TURN must be a multiple of LANES"
+#if TURN < LANES || TURN % LANES != 0 || AHEAD % LANES != 0
+#error "TURN and AHEAD must be multiples of LANES"
 #endif
 
 #include "inc/cpu_decode.h"

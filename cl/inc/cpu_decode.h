@@ -1,6 +1,6 @@
 /* attention_cpu_decode's tile of keys: the two products, columns across the lanes.
  *
- *   BLOCK, KEY_TILE, KEY_STEP, VALUE_STEP, UNIT_STRIDE   as attention_cpu_decode.cl says */
+ *   BLOCK, KEY_TILE, KEY_STEP, VALUE_STEP, UNIT_STRIDE, AHEAD   as attention_cpu_decode.cl says */
 #ifndef CLATTN_INC_CPU_DECODE_H
 #define CLATTN_INC_CPU_DECODE_H
 
@@ -34,6 +34,27 @@
 #define SCALES_AT(c) (scale_row + (c) * scale_step)
 #endif
 
+/* For each vector of keys FIND_AHEAD says where the rows lie that come AHEAD keys later, in whatever page, and ASK_AHEAD(c, v)
+ * asks for the memory of vector v of the c-th of them, a line of 64 bytes once.  Behind the last key it may be none of the
+ * array's: asking for memory does no harm. */
+#if AHEAD && UNIT_STRIDE && !BY_TABLE
+#if TABLE
+#define FIND_AHEAD(TYPE, array) \
+    const int later_ = min(start + j + AHEAD, (item->keys - 1) & ~(LANES - 1)); \
+    const global ELEMENT(TYPE) *ahead = MOVED(TYPE, array, attention_row(&a->array, item, later_, a, side))
+#else
+#define FIND_AHEAD(TYPE, array) const global ELEMENT(TYPE) *ahead = MOVED(TYPE, rows, AHEAD * step)
+#endif
+#define ASK_AHEAD(TYPE, c, v) \
+    do { \
+        if ((v) * LANES * sizeof(ELEMENT(TYPE)) % 64 == 0) \
+            __builtin_prefetch((const void *)(size_t)(MOVED(TYPE, MOVED(TYPE, ahead, (c) * step), (v) * LANES))); \
+    } while (0)
+#else
+#define FIND_AHEAD(TYPE, array)
+#define ASK_AHEAD(TYPE, c, v)
+#endif
+
 /* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
  * LANES, repeats the last key. */
 INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
@@ -45,6 +66,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
     for (int j = 0; j < n; j += LANES) {
         floatv part[BLOCK * LANES];
         FIND_VECTOR(K_TYPE, key, key_scale, KEY_GROUPS);
+        FIND_AHEAD(K_TYPE, key);
         for (int c = 0; c < LANES; c += KEY_STEP) {
             floatv acc[KEY_STEP][BLOCK];
 #pragma unroll
@@ -58,6 +80,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
                 for (int k = 0; k < KEY_STEP; k++) {
                     const int at = min(c + k, n - 1 - j);
                     floatv x;
+                    ASK_AHEAD(K_TYPE, at, v);
                     LOAD_ROW(K_TYPE, x, rows, ROW_AT(at) + v * LANES * col, col, D_K - v * LANES, 0.0f);
                     SCALE_KEY(x, SCALES_AT(at), v * LANES);
 #pragma unroll
@@ -87,6 +110,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
             floatv x[count]; \
             _Pragma("unroll") \
             for (int k = 0; k < (count); k++) { \
+                ASK_AHEAD(V_TYPE, c + k, v); \
                 LOAD_ROW(V_TYPE, x[k], rows, ROW_AT(c + k) + v * LANES * col, col, D_V - v * LANES, 0.0f); \
                 SCALE_VALUE(x[k], SCALES_AT(c + k), v * LANES); \
             } \
@@ -110,6 +134,7 @@ INLINE void add_values(floatv *o, const float *p, const global ELEMENT(V_TYPE) *
 
     for (int j = 0; j < n; j += LANES) {
         FIND_VECTOR(V_TYPE, value, value_scale, VALUE_GROUPS);
+        FIND_AHEAD(V_TYPE, value);
         if (n - j >= LANES)
             for (int c = 0; c < LANES; c += VALUE_STEP)
                 ADD_VALUES(VALUE_STEP);

@@ -7,6 +7,7 @@
 #define STATE_BYTES 16384 /* of the heads that a work-item of attention_cpu_decode takes in turn */
 #define SHORT_RUN 32768   /* bytes of a head's keys, below which it takes several */
 #define DECODE_TILE 256   /* its keys for each rescaling, */
+#define AHEAD_BYTES 8192  /* of K or V, from what is read to what is asked for */
 #define MASKED_TILE 64    /* and with a mask, whose closed tiles it leaves out */
 #define DECODE_ROWS 8     /* of attention_cpu_decode, with which it beats lanes of which half are full */
 
@@ -18,6 +19,7 @@ struct geometry {
     size_t rows;
     size_t heads; /* that a work-item takes in turn, key heads with `grouped`; more than 1 with `decode` alone */
     size_t turn;  /* keys of a turn */
+    size_t ahead; /* keys from one to the one whose memory is asked for with it; 0: none */
 };
 
 /* Rows that a head, or with `grouped` a key head, has at the most. */
@@ -60,6 +62,16 @@ static size_t heads_in_turn(const struct geometry *g, const struct attention_pro
     return 1;
 }
 
+/* A turn at the most: behind it lie other heads' rows, which have asked for themselves.  One row leaves the processor time
+ * enough to look ahead by itself; PoCL's compiler is known to take the builtin function. */
+static size_t keys_ahead(const struct geometry *g, const struct attention_problem *problem, const struct capabilities *caps)
+{
+    size_t row = problem->d_k * clattn_dtype_bits((clattn_dtype)problem->desc.key.dtype) / 8;
+    if (g->rows == 1 || caps->info.device_class != CLATTN_DEVICE_POCL)
+        return 0;
+    return size_min(round_up(AHEAD_BYTES / size_max(row, 1), g->lanes), g->turn);
+}
+
 /* Measured on Zen 4 (docs/performance.md): 4 vectors x 6 for long sequences; for short ones, and where four
  * would leave compute units idle, a single vector, whose register tile is then 8 deep.  48 to 192 keys a tile tie; it
  * is a multiple of every step.  Large heads get fewer queries and keys, so that a block stays within 256 KiB. */
@@ -77,6 +89,7 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
         g.heads = heads_in_turn(&g, problem, caps);
         g.tile = problem->has[ATTENTION_MASK] ? MASKED_TILE : DECODE_TILE;
         g.turn = g.heads == 1 || problem->page_size % lanes ? g.tile : size_min(g.tile, size_max(lanes, problem->page_size));
+        g.ahead = keys_ahead(&g, problem, caps);
         return g;
     }
     if (small) {
@@ -156,6 +169,7 @@ static clattn_status prepare(clattn_plan *base)
         define_int(&options, "BLOCK", (long long)g.rows);
         define_int(&options, "HEADS", (long long)g.heads);
         define_int(&options, "TURN", (long long)g.turn);
+        define_int(&options, "AHEAD", (long long)g.ahead);
     } else {
         define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
         define_int(&options, "KEY_STEP", (long long)g.step);
