@@ -1,0 +1,47 @@
+"""The rows that bench/gpu.py measures, most telling first: bench/compare.py's kinds of work at the sizes of a GPU."""
+from typing import NamedTuple
+
+import compare
+
+
+class Row(NamedTuple):
+    name: str
+    case: compare.Case
+    dtype: str  # f32, f16, bf16
+
+    def arguments(self):
+        return ["bench", *self.case.arguments, "--dtype", self.dtype, "--json"]
+
+
+def heads(batch, count, length, d, causal=False):
+    name = "%d x %d heads x %s, d %d%s" % (batch, count, format(length, ","), d, ", causal" if causal else "")
+    return compare.attention(name, (batch, count, count, length, length, d, d), causal)
+
+
+def rows_of(*cases, dtypes=("f32",)):
+    return [Row("%s, %s" % (case.name, dtype), case, dtype) for case in cases for dtype in dtypes]
+
+
+STORED = ("f16", "bf16", "f32")  # `clattn bench` takes others than f32 for attention alone
+ROWS = [
+    *rows_of(heads(4, 16, 4096, 128), dtypes=STORED),
+    *rows_of(compare.matmul(4096, 4096, 4096), compare.matmul(8192, 8192, 8192)),
+    *rows_of(heads(4, 16, 4096, 64), heads(4, 16, 4096, 128, True), dtypes=("f16", "f32")),
+    *rows_of(compare.decode(32, 8, 32768), dtypes=("f16", "f32")),
+    *rows_of(compare.softmax(16384, 4096), compare.layernorm(16384, 1024)),
+    *rows_of(compare.square(2048, 64, None), compare.square(2048, 128, None)),
+    *rows_of(*(compare.matmul(*shape) for shape in ((2048, 512, 512), (16, 4096, 4096), (1, 4096, 4096)))),
+    *rows_of(compare.decode(32, 32, 4096), dtypes=("f16",)),
+    *rows_of(heads(1, 8, 2048, 256), heads(16, 16, 512, 64), dtypes=("f16", "f32")),
+    *rows_of(compare.mha(8, 128, 512, 8), compare.mha(1, 2048, 512, 8)),
+]
+
+
+def rows(shape=None, only=""):
+    """The table's rows with `only` in their names, or one row of attention of a shape B,HQ,HKV,SQ,SKV,D,DV."""
+    if shape:
+        numbers = tuple(int(each) for each in shape.split(","))
+        if len(numbers) != 7 or min(numbers) < 1:
+            raise ValueError("--shape %s: expected B,HQ,HKV,SQ,SKV,D,DV" % shape)
+        return rows_of(compare.attention(shape, numbers))
+    return [row for row in ROWS if only in row.name]
