@@ -5,8 +5,9 @@
 
 Prints one JSON line about PyTorch, or {"error"}; then reads names of bench/gpu_cases.py's rows, one a line, and answers
 each with one JSON line: {"ways": {way: times or {"error"}}}.  A way is the kernel that scaled_dot_product_attention is
-held to, or "default" where there is no choice.  Times are seconds_host, the median from call to completion, which is how `clattn bench`
-times; and on CUDA seconds_device, a mean over calls in a row between two events, in which no call waits for the host."""
+held to, or "default" where there is no choice.  Times are seconds_host, the median from call to completion, which is how
+`clattn bench` times; and on CUDA seconds_device, a mean over calls in a row between two events, in which no call waits
+for the host."""
 import contextlib
 import json
 import statistics

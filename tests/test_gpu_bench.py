@@ -425,6 +425,25 @@ class OnTheDevice(Script):
         self.assertEqual(row["report"]["shape"], [1, 2, 2, 32, 32, 16, 16])
         self.assertGreater(row["report"]["seconds_median"], 0)
 
+    def test_a_driver_without_an_icd_file_is_found_and_used(self):
+        icd = os.environ.get("OCL_ICD_VENDORS", POCL)
+        with open(icd, encoding="latin-1") as file:
+            name = icd if icd.endswith(".so") else file.readline().strip()
+        library = name if os.path.isabs(name) else gpu.find_library(name, gpu.parse_ldconfig(gpu.ldconfig(), name),
+                                                                    gpu.FOLDERS)
+        self.assertTrue(library, name)
+        # Looked for where it lies, as NVIDIA's would be: PoCL finds its own files by its library's place.
+        options = gpu.parse(["--work", self.path("work"), "--out", self.path("out"), "--device", "cpu", "--stage", "build",
+                             "--build", os.path.dirname(os.path.dirname(os.path.abspath(os.environ["CLATTN"])))])
+        with mock.patch.object(gpu, "DRIVER", os.path.basename(library)), mock.patch.object(gpu, "print", create=True), \
+                mock.patch.object(gpu, "FOLDERS", [os.path.dirname(library)]):
+            done = gpu.measure(options)
+        result = json.loads(self.read("out", "gpu.json"))
+        self.assertTrue(done, result)
+        self.assertEqual(result["driver"]["file"], os.path.realpath(library))
+        self.assertEqual(os.listdir(self.path("work", "vendors")), ["nvidia.icd"])
+        self.assertEqual(len(result["build"]["devices"]["devices"]), 1)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
