@@ -10,7 +10,7 @@
 #                 runs on PoCL on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder), and the command
 #                 against PyTorch (600 MB, likewise)
 #   --only        just these groups (and the builds that they need): host, pocl, oclgrind, rusticl, intel,
-#                 sanitize, install, variants, offline, pytorch, examples; of --full also seeds, fuzz
+#                 sanitize, install, variants, offline, pytorch, examples, guard; of --full also seeds, fuzz
 #   --no-install  nothing is installed; what is missing fails (but for PyTorch, which is skipped)
 #   --build       where to build and test (default: build/test in the source folder)
 #
@@ -412,10 +412,18 @@ if wanted examples; then
     finish examples
 fi
 
+if wanted guard; then
+    # Last, and alone: the only group that measures.
+    group guard
+    isolated "$pocl" PYTHONDONTWRITEBYTECODE=1 \
+        sh "$here/run.sh" --one guard figures 120 /usr/bin/python3 "$root/bench/guard.py" "$work/gcc"
+    finish guard
+fi
+
 echo
 printf '%-10s %8s %8s %8s %16s\n' platform passed failed skipped "kernel programs"
 total_passed=0 total_failed=0 total_skipped=0 platforms=0
-for name in host pocl oclgrind rusticl intel sanitize install variants offline pytorch examples seed1 seed2 seed3 fuzz; do
+for name in host pocl oclgrind rusticl intel sanitize install variants offline pytorch examples guard seed1 seed2 seed3 fuzz; do
     folder=$work/results/$name
     [ -d "$folder" ] || continue
     set -- $(cat "$folder"/* 2> /dev/null | awk '{ p += $1; f += $2; s += $3; k += $4 } END { print p + 0, f + 0, s + 0, k + 0 }')

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Holds a few key figures against what docs/performance.md reports, so that a kernel that has become slow is noticed.
+
+    guard.py BUILD_DIR          on the device that the command chooses (CLATTN_DEVICE)
+
+Never times: each figure is a ratio, to the machine's roof or to another call, taken within one measurement, and its bound
+lies far from what is reported, since other machines have other ratios and their neighbours are busy.  A figure beyond its
+bound is measured again, up to three times in all.  Prints TAP; skips where the device is no CPU or bench/roof is missing.
+The exit status is 0 if no figure has failed."""
+import argparse
+import os
+import subprocess
+import sys
+import time
+from typing import Callable, NamedTuple
+
+import compare
+import features
+
+ATTEMPTS = 3
+BUDGET = 40  # seconds; no figure is measured again after that
+CPUS = ("cpu", "pocl")
+CAUSAL = "causal, 4,096 x 4,096"  # in features.py
+
+
+class Figure(NamedTuple):
+    name: str
+    read: Callable    # BUILD_DIR -> the ratio
+    reported: float   # in docs/performance.md
+    factor: float     # of what is reported is the bound: the least if it is below 1, the most if above
+
+    def bound(self):
+        return self.reported * self.factor
+
+    def holds(self, value):
+        return value >= self.bound() if self.factor < 1 else value <= self.bound()
+
+
+def share_of_roof(name):
+    """One round of compare.py's row of that name."""
+    case, = [case for case in compare.CASES if case.name == name]
+    return lambda build: compare.measure(case, 1, compare.tool(build, "src", "clattn"),
+                                         compare.tool(build, "bench", "roof"), None).share
+
+
+def feature_ratio(name):
+    """One round of features.py's ratio of that name, which needs no mask."""
+    row, = [row for row in features.cases(None) if row[0] == name]
+    return lambda build: features.seconds(build, row[1]) / features.seconds(build, row[2])
+
+
+def figure(name, reported, factor=0.5):
+    return Figure(name, share_of_roof(name), reported, factor)
+
+
+FIGURES = [
+    figure("attention 8 x 2048, d 64", 0.88),
+    figure("matmul 2048x512x512", 0.92),
+    figure("softmax 4096x1024", 1.00),
+    figure("attention 8 heads, 1 query, 32,768 keys, d 128", 0.79),
+    # Twice as much would be no causality at all.
+    Figure("time of attention, " + CAUSAL + ", over not causal", feature_ratio(CAUSAL), 0.52, 1.6),
+]
+
+
+def judge(one, read, may_repeat):
+    """Whether it holds, and all that was measured."""
+    values = [read()]
+    while not one.holds(values[-1]) and len(values) < ATTEMPTS and may_repeat():
+        values.append(read())
+    return one.holds(values[-1]), values
+
+
+def line_of(number, one, held, values):
+    return "%sok %d - %s: %s, at %s %.2f wanted, %.2f reported" % (
+        "" if held else "not ", number, one.name, ", ".join("%.2f" % value for value in values),
+        "least" if one.factor < 1 else "most", one.bound(), one.reported)
+
+
+def reason_to_skip(build):
+    """Why nothing can be told here, or None."""
+    if not os.access(os.path.join(build, "bench", "roof"), os.X_OK):
+        return "bench/roof is missing"
+    clattn = compare.tool(build, "src", "clattn")
+    used = compare.run_json([clattn, "bench", "softmax", "--shape", "1,1", "--repeat", "1", "--json"])
+    for device in compare.run_json([clattn, "devices", "--json"])["devices"]:
+        if (device["name"], device["platform"]) == (used["device"], used["platform"]):
+            return None if device["class"] in CPUS else "%s is no CPU" % device["name"]
+    return "%s is not among the devices" % used["device"]
+
+
+def guard(build, figures=None, clock=time.monotonic):
+    """The number of figures that failed."""
+    figures = FIGURES if figures is None else figures
+    reason = reason_to_skip(build)
+    if reason:
+        print("1..1\nok 1 # SKIP %s" % reason)
+        return 0
+    print("1..%d" % len(figures), flush=True)
+    end, failed = clock() + BUDGET, 0
+    for number, one in enumerate(figures, 1):
+        held, values = judge(one, lambda one=one: one.read(build), lambda: clock() < end)
+        failed += not held
+        print(line_of(number, one, held, values), flush=True)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    try:
+        sys.exit(1 if guard(parser.parse_args().build) else 0)
+    except (subprocess.CalledProcessError, ValueError, KeyError, OSError) as error:
+        sys.exit("guard.py: %s" % error)
+
+
+if __name__ == "__main__":
+    main()
