@@ -65,6 +65,8 @@ PTX_KERNELS = {
                 ":: \"l\"((ulong)&room[0]), \"l\"((ulong)x) : \"memory\"); "
                 "barrier(CLK_LOCAL_MEM_FENCE); x[4] = room[0].x;",
 }
+# Both spellings of the keyword: OpenCL C has neither, and compilers differ.
+PTX_KERNELS["lane_asm"] = PTX_KERNELS["lane"].replace("__asm__", "asm")
 PTX_KERNELS["mma_bf16"] = PTX_KERNELS["mma_f16"].replace("f32.f16.f16.f32", "f32.bf16.bf16.f32")
 FP16_KERNEL = ("#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
                "__kernel void probe(__global float *x) { half a = (half)x[0]; x[0] = (float)(a * a); }\n")
