@@ -31,7 +31,9 @@
  *   LANE_VECTORS    vectors across a register tile                   1 and up        1 2 3 4
  *   ROWS            rows of a register tile                          1 and up        4 6 8 12 13 14
  *   TILES           register tiles of an item, one below the other   1 and up        1 8 12 16
- *   DEPTH           steps of k between two tiles                     1 and up        64 128 256 512
+ *   DEPTH           steps of k between two tiles                     1 and up        64 128 256 512 4096
+ *   AHEAD           1: asks for the memory of the next tile's rows   0, 1            both
+ *                   (ROW_UNIT, and a compiler that has __builtin_prefetch)
  *   PACK_DEPTH      steps of k that an item of matmul_pack copies    multiples of 16 64 256
  * The accumulators, ROWS*LANE_VECTORS vectors, and LANE_VECTORS + 1 more must fit the registers: 6 x 4 uses
  * 29 of 32, 6 x 2 uses 15 of 16.  Few rows, because their addresses need general registers, and because at
@@ -73,6 +75,9 @@
 #ifndef ROW_UNIT
 #define ROW_UNIT 0
 #endif
+#ifndef AHEAD
+#define AHEAD 0
+#endif
 #ifndef PACK_DEPTH
 #define PACK_DEPTH 256
 #endif
@@ -80,12 +85,16 @@
 #if LANES_ALONG_M != 0 && LANES_ALONG_M != 1 || ROW_UNIT != 0 && ROW_UNIT != 1
 #error "LANES_ALONG_M and ROW_UNIT must be 0 or 1"
 #endif
+#if AHEAD && !ROW_UNIT
+#error "AHEAD needs ROW_UNIT"
+#endif
 #if ROWS < 1 || LANE_VECTORS < 1 || TILES < 1 || DEPTH < 1 || PACK_DEPTH < 1
 #error "ROWS, LANE_VECTORS, TILES, DEPTH and PACK_DEPTH must be at least 1"
 #endif
 
 #define PANEL (LANES * LANE_VECTORS)
 #define BLOCK (ROWS * TILES)
+#define LINE (64 / (int)sizeof(ELEMENT(ROW_TYPE))) /* elements whose memory comes together */
 
 #if LANES_ALONG_M
 #define ROW_TYPE B_TYPE
@@ -192,6 +201,27 @@ static void store_square(const private floatv *state, global ELEMENT(C_TYPE) *ou
     }
 }
 
+/* The products of from <= k < to, taken into acc. */
+INLINE void add_products(floatv acc[ROWS][LANE_VECTORS], const global ELEMENT(ROW_TYPE) *const p[ROWS], const global float *q,
+                         int from, int to, long row_k)
+{
+    for (int k = from; k < to; k++) {
+        floatv y[LANE_VECTORS];
+
+#pragma unroll
+        for (int v = 0; v < LANE_VECTORS; v++)
+            y[v] = VLOAD(0, q + k * PANEL + v * LANES);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const floatv x = (floatv)LOAD(ROW_TYPE, p[r], k * row_k);
+
+#pragma unroll
+            for (int v = 0; v < LANE_VECTORS; v++)
+                acc[r][v] = FMA(x, y[v], acc[r][v]);
+        }
+    }
+}
+
 kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global float *packed,
 #if BIAS
                        const global ELEMENT(BIAS_TYPE) *bias,
@@ -235,21 +265,16 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
                 for (int v = 0; v < LANE_VECTORS; v++)
                     acc[r][v] = sum[r * LANE_VECTORS + v];
             }
-            for (int k = 0; k < depth; k++) {
-                floatv y[LANE_VECTORS];
-
+#if AHEAD
+            for (int k = 0; k < depth; k += LINE) {
 #pragma unroll
-                for (int v = 0; v < LANE_VECTORS; v++)
-                    y[v] = VLOAD(0, q + k * PANEL + v * LANES);
-#pragma unroll
-                for (int r = 0; r < ROWS; r++) {
-                    const floatv x = (floatv)LOAD(ROW_TYPE, p[r], k * row_k);
-
-#pragma unroll
-                    for (int v = 0; v < LANE_VECTORS; v++)
-                        acc[r][v] = FMA(x, y[v], acc[r][v]);
-                }
+                for (int r = 0; r < ROWS; r++)
+                    __builtin_prefetch((const void *)(size_t)(p[r] + k + ROWS * rows.stride));
+                add_products(acc, p, q, k, min(depth, k + LINE), row_k);
             }
+#else
+            add_products(acc, p, q, 0, depth, row_k);
+#endif
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
 #pragma unroll

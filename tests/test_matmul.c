@@ -89,7 +89,8 @@ static const matmul_case stored[] = {
      .n = 13, .k = 11},
 };
 
-/* At most eight rows or columns, k side by side in both operands: the cpu solver streams the other operand. */
+/* Few rows or columns, k side by side in both operands: up to eight the cpu solver streams the other operand, and of more,
+ * or of long ones, it packs the few and asks for the memory of the others. */
 static const matmul_case skinny[] = {
     {"1 row", ALL, .m = 1, .n = 37, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
     {"1 row", BIG, .m = 1, .n = 515, .k = 1031, .b = FORM_TRANSPOSED},
@@ -108,6 +109,11 @@ static const matmul_case skinny[] = {
     {"3 rows, copied in three", BIG, .m = 3, .n = 131, .k = 4103, .b = FORM_TRANSPOSED},
     {"5 columns, copied in two", BIG, .m = 259, .n = 5, .k = 2053, .b = FORM_TRANSPOSED, .bias = true},
     {"8 columns", BIG, .m = 259, .n = 8, .k = 512, .b = FORM_TRANSPOSED, .bias = true},
+    {"7 rows, too long for that", BIG, .m = 7, .n = 67, .k = 2053, .b = FORM_TRANSPOSED},
+    {"12 rows", ALL, .m = 12, .n = 37, .k = 35, .b = FORM_TRANSPOSED, .bias = true},
+    {"12 rows, k in two blocks", BIG, .m = 12, .n = 67, .k = 4103, .b = FORM_TRANSPOSED, .bias = true},
+    {"16 rows of bfloat16", BIG, TYPES(BF16, BF16, BF16, F32), .m = 16, .n = 131, .k = 267, .b = FORM_TRANSPOSED},
+    {"16 rows, batch that shares B", BIG, .batch = 4, .m = 4, .n = 131, .k = 67, .flat_b = true, .b = FORM_TRANSPOSED},
     {"whole numbers, exact", ALL, .m = 3, .n = 35, .k = 23, .b = FORM_TRANSPOSED, .integers = true, .bias = true},
     {"gaps between rows", BIG, .m = 4, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_TRANSPOSED, .c = FORM_PADDED,
      .bias = true},

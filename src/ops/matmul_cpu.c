@@ -58,6 +58,7 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
 /* A register tile of `rows` x `vectors` accumulators of `lanes` floats. */
 struct geometry {
     size_t lanes, rows, vectors, tiles, depth;
+    bool ahead; /* the memory of the next tile's rows is asked for */
 };
 
 /* The tile and its operands fit the vector registers: 32 of them with 16 lanes, 16 otherwise. */
@@ -65,12 +66,15 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
                                    bool lanes_along_m)
 {
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
-        return (struct geometry){4, 4, 1, 2, 64};
+        return (struct geometry){4, 4, 1, 2, 64, false};
     size_t lane_count = lanes_along_m ? problem->m * (problem->b.batch ? 1 : problem->batch) : problem->n;
-    struct geometry g = {caps->lanes, 6, caps->lanes == 16 ? 4 : 2, 8, 512};
+    struct geometry g = {caps->lanes, 6, caps->lanes == 16 ? 4 : 2, 8, 512, false};
     if (lanes_along_m && lane_count <= 16) { /* few rows of A: no wider than they are */
         g.lanes = size_min(caps->lanes, lane_count <= 4 ? 4 : lane_count <= 8 ? 8 : 16);
         g.vectors = 1;
+        /* Arithmetic for a few rows and reading the others take about as long: they must overlap. */
+        g.depth = 4096;
+        g.ahead = problem->b.row == 1 && caps->info.device_class == CLATTN_DEVICE_POCL;
     } else if (caps->lanes == 16 && lane_count <= 32) {
         g.rows = 12;
         g.vectors = 2;
@@ -168,6 +172,7 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "LANE_VECTORS", (long long)g.vectors);
     define_int(&options, "TILES", (long long)g.tiles);
     define_int(&options, "DEPTH", (long long)g.depth);
+    define_int(&options, "AHEAD", g.ahead);
     define_int(&options, "PACK_DEPTH", PACK_DEPTH);
     define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
     define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
