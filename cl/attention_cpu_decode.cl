@@ -78,27 +78,6 @@
 #include "inc/cpu_decode.h"
 #include "inc/cpu_score.h"
 
-/* The sum and the largest of a vector's lanes; a NaN is never the largest. */
-INLINE float sum_lanes(floatv x)
-{
-    float lane[LANES];
-    VSTORE(x, 0, lane);
-    for (int step = LANES / 2; step > 0; step /= 2)
-        for (int l = 0; l < step; l++)
-            lane[l] += lane[l + step];
-    return lane[0];
-}
-
-INLINE float largest_lane(floatv x)
-{
-    float lane[LANES];
-    VSTORE(x, 0, lane);
-    for (int step = LANES / 2; step > 0; step /= 2)
-        for (int l = 0; l < step; l++)
-            lane[l] = lane[l + step] > lane[l] ? lane[l + step] : lane[l];
-    return lane[0];
-}
-
 /* ---- rows in and out ---- */
 
 INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, const attention_block *block,
@@ -204,7 +183,7 @@ INLINE void softmax_tile(floatv *s, int n, row_state *state_of, float *shrink)
         floatv *x = s + r * TILE_VECTORS;
         floatv top = (floatv)(-INFINITY);
         for (int v = 0; v < vectors; v++)
-            top = select(top, x[v], x[v] > top);
+            top = LARGER_OF(top, x[v]);
         const float lane = largest_lane(top);
         const float highest = lane > row->highest ? lane : row->highest;
         const float safe = highest == -INFINITY ? 0.0f : highest;

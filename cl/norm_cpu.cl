@@ -26,17 +26,6 @@ DEFINE_SCATTER(scatter_y, Y_TYPE)
 #define CHAINS 4
 #define RUN (8 * CHAINS)
 
-static inline float sum_of_lanes(floatv v)
-{
-    float lane[LANES];
-
-    VSTORE(v, 0, lane);
-    for (int step = LANES / 2; step > 0; step /= 2)
-        for (int l = 0; l < step; l++)
-            lane[l] += lane[l + step];
-    return lane[0];
-}
-
 #define ADDV(sum, lost, term)                                                                               \
     do {                                                                                                    \
         const floatv part_ = (term) - (lost), next_ = (sum) + part_;                                        \
@@ -53,9 +42,11 @@ static inline float row_mean(const place *row, const norm_args *a)
         for (int c = 0; c < a->columns;) {
             const int end = c + min(a->columns - c, RUN * LANES);
             floatv run[CHAINS];
+#pragma unroll
             for (int n = 0; n < CHAINS; n++)
                 run[n] = (floatv)(0.0f);
             for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
+#pragma unroll
                 for (int n = 0; n < CHAINS; n++)
                     run[n] += gather_x(at.x, c + n * LANES, a->x.col, UNIT_STRIDE, LANES);
             for (; c < end; c += LANES)
@@ -64,7 +55,7 @@ static inline float row_mean(const place *row, const norm_args *a)
             ADDV(sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
         }
     }
-    return sum_of_lanes(sum) / ((float)a->segments * (float)a->columns);
+    return sum_lanes(sum) / ((float)a->segments * (float)a->columns);
 }
 
 static inline moments row_moments(const place *row, const norm_args *a)
@@ -77,9 +68,11 @@ static inline moments row_moments(const place *row, const norm_args *a)
         for (int c = 0; c < a->columns;) {
             const int end = c + min(a->columns - c, RUN * LANES);
             floatv run[CHAINS], run_square[CHAINS];
+#pragma unroll
             for (int n = 0; n < CHAINS; n++)
                 run[n] = run_square[n] = (floatv)(0.0f);
             for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
+#pragma unroll
                 for (int n = 0; n < CHAINS; n++) {
                     const floatv d = gather_x(at.x, c + n * LANES, a->x.col, UNIT_STRIDE, LANES) - mean;
                     run[n] += d;
@@ -96,23 +89,31 @@ static inline moments row_moments(const place *row, const norm_args *a)
             ADDV(squares, lost_square, (run_square[0] + run_square[1]) + (run_square[2] + run_square[3]));
         }
     }
-    return moments_of(mean, sum_of_lanes(sum), sum_of_lanes(squares), a);
+    return moments_of(mean, sum_lanes(sum), sum_lanes(squares), a);
+}
+
+/* The next `count` columns of a row, LANES of them or fewer, from c on. */
+static inline __attribute__((always_inline)) void write_columns(const place *at, int c, int count, const moments *m,
+                                                                const norm_args *a)
+{
+    floatv v = gather_x(at->x, c, a->x.col, UNIT_STRIDE, count);
+    v = ((v - m->mean) - m->drift) * m->factor;
+    if (a->has_scale)
+        v *= gather_scale(at->scale, c, a->scale.col, UNIT_STRIDE, count);
+    if (a->has_bias)
+        v += gather_bias(at->bias, c, a->bias.col, UNIT_STRIDE, count);
+    scatter_y(at->y, c, a->y.col, UNIT_STRIDE, count, v);
 }
 
 static inline void write_row(const place *row, const moments *m, const norm_args *a)
 {
     for (int s = 0; s < a->segments; s++) {
         const place at = SEGMENT(row, s, a);
-        for (int c = 0; c < a->columns; c += LANES) {
-            const int count = a->columns - c;
-            floatv v = gather_x(at.x, c, a->x.col, UNIT_STRIDE, count);
-            v = ((v - m->mean) - m->drift) * m->factor;
-            if (a->has_scale)
-                v *= gather_scale(at.scale, c, a->scale.col, UNIT_STRIDE, count);
-            if (a->has_bias)
-                v += gather_bias(at.bias, c, a->bias.col, UNIT_STRIDE, count);
-            scatter_y(at.y, c, a->y.col, UNIT_STRIDE, count, v);
-        }
+        int c = 0;
+        for (; c + LANES <= a->columns; c += LANES)
+            write_columns(&at, c, LANES, m, a);
+        if (c < a->columns)
+            write_columns(&at, c, a->columns - c, m, a);
     }
 }
 

@@ -242,7 +242,6 @@ static inline void scatter(const row_place *row, int c, int count, args_long col
 }
 
 #define TERMS(s, highest) exp_ofv((s) - (highest))
-#define LARGER_OF(a, b) select(a, b, (b) > (a))
 
 /* Vectors whose terms are summed plainly before they join the compensated sum. */
 #define RUN 32
@@ -251,13 +250,13 @@ static inline void softmax_row(const row_place *row, const softmax_args *a)
 {
     const int columns = a->columns;
     floatv highest4[4];
-    float lane[LANES];
 
     /* Four maxima, so that one instruction's latency does not hold up the next. */
     for (int n = 0; n < 4; n++)
         highest4[n] = (floatv)(-INFINITY);
     int c = 0;
     for (; c + 4 * LANES <= columns; c += 4 * LANES)
+#pragma unroll
         for (int n = 0; n < 4; n++) {
             const floatv s = scores(row, c + n * LANES, LANES, -FLT_MAX, a);
             highest4[n] = LARGER_OF(highest4[n], s);
@@ -268,10 +267,7 @@ static inline void softmax_row(const row_place *row, const softmax_args *a)
     }
     highest4[0] = LARGER_OF(highest4[0], highest4[1]);
     highest4[2] = LARGER_OF(highest4[2], highest4[3]);
-    VSTORE(LARGER_OF(highest4[0], highest4[2]), 0, lane);
-    float highest = lane[0];
-    for (int l = 1; l < LANES; l++)
-        highest = lane[l] > highest ? lane[l] : highest;
+    float highest = largest_lane(LARGER_OF(highest4[0], highest4[2]));
     const bool nothing = NOTHING(highest);
     highest = nothing ? 0.0f : highest;
 
@@ -297,11 +293,7 @@ static inline void softmax_row(const row_place *row, const softmax_args *a)
         lost = (next - total) - run;
         total = next;
     }
-    VSTORE(total, 0, lane);
-    for (int step = LANES / 2; step > 0; step /= 2)
-        for (int l = 0; l < step; l++)
-            lane[l] += lane[l + step];
-    const float factor = nothing ? 0.0f : 1.0f / lane[0];
+    const float factor = nothing ? 0.0f : 1.0f / sum_lanes(total);
 
 #if Y_HOLDS_TERMS
     for (c = 0; c + LANES <= columns; c += LANES)

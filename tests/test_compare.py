@@ -144,19 +144,23 @@ class Table(unittest.TestCase):
     BEFORE = {"fma_gflops": 100.0, "read_gbytes_per_s": 15.0, "copy_gbytes_per_s": 8.0}
     AFTER = {"fma_gflops": 300.0, "read_gbytes_per_s": 25.0, "copy_gbytes_per_s": 12.0}
 
-    def roof(self, name):
-        case = compare.Case("a", [], name, None)
-        return compare.rate_and_roof(case, self.REPORT, self.BEFORE, self.AFTER)
+    def roof(self, name, *reports):
+        rounds = [(report, self.BEFORE, self.AFTER) for report in reports or [self.REPORT]]
+        return compare.nearest_roof(compare.Case("a", [], name, None), rounds)
 
     def test_the_roof_is_the_mean_of_before_and_after(self):
-        self.assertEqual(self.roof("fma"), (120.0, 200.0, "GFLOP/s"))
-        self.assertEqual(self.roof("read"), (9.0, 20.0, "GB/s"))
-        self.assertEqual(self.roof("copy"), (9.0, 10.0, "GB/s"))
+        self.assertEqual(self.roof("fma"), (120.0, 200.0, 0.6, "GFLOP/s"))
+        self.assertEqual(self.roof("read"), (9.0, 20.0, 0.45, "GB/s"))
+        self.assertEqual(self.roof("copy"), (9.0, 10.0, 0.9, "GB/s"))
 
     def test_the_roofline_is_the_bound_that_is_nearer(self):
-        self.assertEqual(self.roof("roofline"), (120.0, 200.0, "GFLOP/s"))
-        self.REPORT = {"gflops": 10.0, "gbytes_per_s": 9.0}
-        self.assertEqual(self.roof("roofline"), (9.0, 20.0, "GB/s"))
+        self.assertEqual(self.roof("roofline"), (120.0, 200.0, 0.6, "GFLOP/s"))
+        self.assertEqual(self.roof("roofline", {"gflops": 10.0, "gbytes_per_s": 9.0}), (9.0, 20.0, 0.45, "GB/s"))
+
+    def test_the_roofline_is_one_roof_in_all_rounds(self):
+        one, other, last = ({"gflops": gflops, "gbytes_per_s": 9.0} for gflops in (80.0, 100.0, 120.0))
+        self.assertEqual(self.roof("roofline", last, one, other), (100.0, 200.0, 0.5, "GFLOP/s"))
+        self.assertEqual(self.roof("roofline", one, last, one), (9.0, 20.0, 0.45, "GB/s"))
 
     def test_lines(self):
         case = compare.Case("work", [], "fma", None, 0.85, 1.0)

@@ -76,4 +76,43 @@ static inline ushortv bf16_bitsv(floatv x)
     return JOIN(convert_ushort, LANES)(select(rounded, (bits >> 16) | 0x40, isnan(x)) & 0xffff);
 }
 
+/* Of two vectors lane by lane; a NaN is never larger. */
+#define LARGER_OF(a, b) select(a, b, (b) > (a))
+
+/* The sum of the lanes, and the largest of them, halves on halves; no lane may be a NaN for the latter.  The last four by way
+ * of memory: Oclgrind 21.10 crashes at shuffles into shorter vectors, which compilers make of single lanes, too. */
+static inline float sum_lanes(floatv x)
+{
+    float lane[4];
+#if LANES == 16
+    const float8 eight = x.lo + x.hi;
+    vstore4(eight.lo + eight.hi, 0, lane);
+#elif LANES == 8
+    vstore4(x.lo + x.hi, 0, lane);
+#else
+    vstore4(x, 0, lane);
+#endif
+    for (int step = 2; step > 0; step /= 2)
+        for (int l = 0; l < step; l++)
+            lane[l] += lane[l + step];
+    return lane[0];
+}
+
+static inline float largest_lane(floatv x)
+{
+    float lane[4];
+#if LANES == 16
+    const float8 eight = LARGER_OF(x.lo, x.hi);
+    vstore4(LARGER_OF(eight.lo, eight.hi), 0, lane);
+#elif LANES == 8
+    vstore4(LARGER_OF(x.lo, x.hi), 0, lane);
+#else
+    vstore4(x, 0, lane);
+#endif
+    for (int step = 2; step > 0; step /= 2)
+        for (int l = 0; l < step; l++)
+            lane[l] = lane[l + step] > lane[l] ? lane[l + step] : lane[l];
+    return lane[0];
+}
+
 #endif
