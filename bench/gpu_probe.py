@@ -128,7 +128,7 @@ class OpenCL:
 
     def __init__(self, path=None):
         name = path or ctypes.util.find_library("OpenCL") or "libOpenCL.so.1"
-        self.library = ctypes.CDLL(name)
+        self.loader = ctypes.CDLL(name)
 
     def check(self, code, what):
         if code != 0:
@@ -136,7 +136,7 @@ class OpenCL:
 
     def make(self, name, *arguments):
         """A call that returns an object and takes the place for the error last."""
-        function = getattr(self.library, name)
+        function = getattr(self.loader, name)
         function.restype = c_void_p
         code = c_int32(0)
         made = function(*arguments, byref(code))
@@ -144,7 +144,7 @@ class OpenCL:
         return c_void_p(made)
 
     def call(self, name, *arguments):
-        self.check(getattr(self.library, name)(*arguments), name)
+        self.check(getattr(self.loader, name)(*arguments), name)
 
     def raw(self, name, owner, number):
         size = c_size_t(0)
@@ -174,7 +174,7 @@ class OpenCL:
 
     def platforms(self):
         count = c_uint32(0)
-        code = self.library.clGetPlatformIDs(0, None, byref(count))
+        code = self.loader.clGetPlatformIDs(0, None, byref(count))
         if code == -1001 or count.value == 0:
             return []
         self.check(code, "clGetPlatformIDs")
@@ -184,7 +184,7 @@ class OpenCL:
 
     def devices(self, platform):
         count = c_uint32(0)
-        code = self.library.clGetDeviceIDs(platform, c_uint64(0xFFFFFFFF), 0, None, byref(count))
+        code = self.loader.clGetDeviceIDs(platform, c_uint64(0xFFFFFFFF), 0, None, byref(count))
         if code == -1 or count.value == 0:
             return []
         self.check(code, "clGetDeviceIDs")
@@ -202,8 +202,8 @@ class Session:
         self.queue = cl.make("clCreateCommandQueue", self.context, device, c_uint64(0))
 
     def close(self):
-        self.cl.library.clReleaseCommandQueue(self.queue)
-        self.cl.library.clReleaseContext(self.context)
+        self.cl.loader.clReleaseCommandQueue(self.queue)
+        self.cl.loader.clReleaseContext(self.context)
 
     def buffer(self, size):
         return self.cl.make("clCreateBuffer", self.context, c_uint64(1), c_size_t(size), None)
@@ -212,18 +212,18 @@ class Session:
         text = source.encode()
         program = self.cl.make("clCreateProgramWithSource", self.context, c_uint32(1), byref(c_char_p(text)), None)
         device = c_void_p(self.device.value)
-        code = self.cl.library.clBuildProgram(program, c_uint32(1), byref(device), c_char_p(b"-cl-std=CL1.2"), None, None)
+        code = self.cl.loader.clBuildProgram(program, c_uint32(1), byref(device), c_char_p(b"-cl-std=CL1.2"), None, None)
         if code != 0:
             try:
                 log = self.build_log(program)
             finally:
-                self.cl.library.clReleaseProgram(program)
+                self.cl.loader.clReleaseProgram(program)
             raise Failure("clBuildProgram: %d: %s" % (code, log))
         return program
 
     def build_log(self, program):
         size = c_size_t(0)
-        info = self.cl.library.clGetProgramBuildInfo
+        info = self.cl.loader.clGetProgramBuildInfo
         if info(program, self.device, c_uint32(0x1183), c_size_t(0), None, byref(size)) != 0:
             return "no log"
         data = ctypes.create_string_buffer(max(size.value, 1))
@@ -255,9 +255,9 @@ class Session:
         result = (c_uint32 * items)(*[1] * items)
         self.cl.call("clEnqueueReadBuffer", self.queue, memory, c_uint32(1), c_size_t(0), c_size_t(4 * items), result,
                      c_uint32(0), None, None)
-        self.cl.library.clReleaseMemObject(memory)
-        self.cl.library.clReleaseKernel(kernel)
-        self.cl.library.clReleaseProgram(program)
+        self.cl.loader.clReleaseMemObject(memory)
+        self.cl.loader.clReleaseKernel(kernel)
+        self.cl.loader.clReleaseProgram(program)
         if any(result):
             raise Failure("the kernel read back something else than it had written")
 
@@ -274,7 +274,7 @@ class Session:
                 best = min(best, time.perf_counter() - before)
             runs += 1
         for each in (left, right):
-            self.cl.library.clReleaseMemObject(each)
+            self.cl.loader.clReleaseMemObject(each)
         return 2 * size / best
 
 
@@ -306,7 +306,7 @@ def try_build(session, source):
         program = session.build(source)
     except Failure as failure:
         return str(failure)
-    session.cl.library.clReleaseProgram(program)
+    session.cl.loader.clReleaseProgram(program)
     return "built"
 
 
@@ -338,7 +338,7 @@ def choose(cl, spec):
 def binary_of(session):
     program = session.build(EMPTY)
     binary = session.binary(program)
-    session.cl.library.clReleaseProgram(program)
+    session.cl.loader.clReleaseProgram(program)
     return {"bytes": len(binary), "ptx": parse_ptx(binary)}
 
 

@@ -94,7 +94,7 @@
 
 #define PANEL (LANES * LANE_VECTORS)
 #define BLOCK (ROWS * TILES)
-#define LINE (64 / (int)sizeof(ELEMENT(ROW_TYPE))) /* elements whose memory comes together */
+#define LINE (64 / BYTES(ROW_TYPE, 1)) /* elements whose memory comes together */
 
 #if LANES_ALONG_M
 #define ROW_TYPE B_TYPE
@@ -269,7 +269,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global floa
             for (int k = 0; k < depth; k += LINE) {
 #pragma unroll
                 for (int r = 0; r < ROWS; r++)
-                    __builtin_prefetch((const void *)(size_t)(p[r] + k + ROWS * rows.stride));
+                    PREFETCH((size_t)p[r] + BYTES(ROW_TYPE, k + ROWS * rows.stride));
                 add_products(acc, p, q, k, min(depth, k + LINE), row_k);
             }
 #else

@@ -34,21 +34,21 @@
 #define SCALES_AT(c) (scale_row + (c) * scale_step)
 #endif
 
-/* For each vector of keys FIND_AHEAD says where the rows lie that come AHEAD keys later, in whatever page, and ASK_AHEAD(c, v)
- * asks for the memory of vector v of the c-th of them, a line of 64 bytes once.  Behind the last key it may be none of the
- * array's: asking for memory does no harm. */
+/* For each vector of keys FIND_AHEAD says how many bytes behind them the rows lie that come AHEAD keys later, in whatever
+ * page, and ASK_AHEAD(c, v) asks for the memory of vector v of the c-th of those, a line of 64 bytes once.  Behind the last
+ * key it may be none of the array's. */
 #if AHEAD && UNIT_STRIDE && !BY_TABLE
 #if TABLE
 #define FIND_AHEAD(TYPE, array) \
     const int later_ = min(start + j + AHEAD, (item->keys - 1) & ~(LANES - 1)); \
-    const global ELEMENT(TYPE) *ahead = MOVED(TYPE, array, attention_row(&a->array, item, later_, a, side))
+    const size_t ahead = BYTES(TYPE, attention_row(&a->array, item, later_, a, side) - (at_ - first))
 #else
-#define FIND_AHEAD(TYPE, array) const global ELEMENT(TYPE) *ahead = MOVED(TYPE, rows, AHEAD * step)
+#define FIND_AHEAD(TYPE, array) const size_t ahead = BYTES(TYPE, AHEAD * step)
 #endif
 #define ASK_AHEAD(TYPE, c, v) \
     do { \
-        if ((v) * LANES * sizeof(ELEMENT(TYPE)) % 64 == 0) \
-            __builtin_prefetch((const void *)(size_t)(MOVED(TYPE, MOVED(TYPE, ahead, (c) * step), (v) * LANES))); \
+        if (BYTES(TYPE, (v) * LANES) % 64 == 0) \
+            PREFETCH((size_t)MOVED(TYPE, rows, (c) * step + (v) * LANES) + ahead); \
     } while (0)
 #else
 #define FIND_AHEAD(TYPE, array)

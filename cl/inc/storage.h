@@ -7,6 +7,9 @@
  *   STORE(TYPE, p, i, x)        rounds the float x to nearest even and stores it
  *   LOADV(TYPE, p, i)           LANES neighbouring elements from i, as a floatv   (inc/vector.h)
  *   STOREV(TYPE, p, i, x)       the same, stored
+ *   BYTES(TYPE, i)              of i elements, half a byte left out
+ *   PREFETCH(address)           asks for the memory there; the address is a number, and need not be an array's.  For kernels
+ *                               whose parameter AHEAD says that the compiler has __builtin_prefetch
  *   MOVED(TYPE, p, i), REST(TYPE, i)   p moved on to the byte where element i lies, and the index that element i has
  *                               from there: elements behind it then lie at constant distances from one pointer
  *
@@ -39,6 +42,14 @@
 #define LOAD_BOOL(p, i) ((p)[i] ? 1.0f : 0.0f)
 #define LOAD_INT(TYPE, p, i) ((long)((p)[i]))
 #define LOAD(TYPE, p, i) JOIN(LOAD_, TYPE)(p, i)
+
+#define BYTES_F32(i) ((i) * 4)
+#define BYTES_F16(i) ((i) * 2)
+#define BYTES_BF16(i) ((i) * 2)
+#define BYTES_I8(i) (i)
+#define BYTES_I4(i) ((i) / 2)
+#define BYTES(TYPE, i) JOIN(BYTES_, TYPE)(i)
+#define PREFETCH(address) __builtin_prefetch((const void *)(size_t)(address))
 
 #define MOVED_F32(p, i) ((p) + (i))
 #define MOVED_F16(p, i) ((p) + (i))

@@ -259,6 +259,11 @@ bool capabilities_have(const struct capabilities *caps, const char *extension)
     return false;
 }
 
+bool capabilities_prefetch(const struct capabilities *caps)
+{
+    return caps->info.device_class == CLATTN_DEVICE_POCL;
+}
+
 bool capabilities_on_cpu(const struct capabilities *caps)
 {
     return caps->info.device_class == CLATTN_DEVICE_CPU || caps->info.device_class == CLATTN_DEVICE_POCL ||

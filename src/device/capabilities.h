@@ -40,6 +40,9 @@ bool capabilities_allow_loops(const struct capabilities *caps, double iterations
 /* Whether the device has the extension of that exact name. */
 bool capabilities_have(const struct capabilities *caps, const char *extension);
 
+/* Whether the device's compiler is known to take __builtin_prefetch. */
+bool capabilities_prefetch(const struct capabilities *caps);
+
 /* Whether the device computes on the processor's own cores (CPU or PoCL class, software rasterisers). */
 bool capabilities_on_cpu(const struct capabilities *caps);
 

@@ -11,7 +11,7 @@
 
 /* ---- the small problem ---- */
 
-/* Its sizes are the same whatever the plan's are: one program serves problems of all lengths. */
+/* Its sizes follow from the program alone, which serves problems of all lengths. */
 #define BATCH 2
 #define QUERIES 37
 #define KEYS 99     /* at least, */

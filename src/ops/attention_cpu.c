@@ -63,11 +63,11 @@ static size_t heads_in_turn(const struct geometry *g, const struct attention_pro
 }
 
 /* A turn at the most: behind it lie other heads' rows, which have asked for themselves.  One row leaves the processor time
- * enough to look ahead by itself; PoCL's compiler is known to take the builtin function. */
+ * enough to look ahead by itself. */
 static size_t keys_ahead(const struct geometry *g, const struct attention_problem *problem, const struct capabilities *caps)
 {
     size_t row = problem->d_k * clattn_dtype_bits((clattn_dtype)problem->desc.key.dtype) / 8;
-    if (g->rows == 1 || caps->info.device_class != CLATTN_DEVICE_POCL)
+    if (g->rows == 1 || !capabilities_prefetch(caps))
         return 0;
     return size_min(round_up(AHEAD_BYTES / size_max(row, 1), g->lanes), g->turn);
 }

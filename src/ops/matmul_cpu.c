@@ -74,7 +74,7 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
         g.vectors = 1;
         /* Arithmetic for a few rows and reading the others take about as long: they must overlap. */
         g.depth = 4096;
-        g.ahead = problem->b.row == 1 && caps->info.device_class == CLATTN_DEVICE_POCL;
+        g.ahead = problem->b.row == 1 && capabilities_prefetch(caps);
     } else if (caps->lanes == 16 && lane_count <= 32) {
         g.rows = 12;
         g.vectors = 2;
