@@ -17,7 +17,8 @@
  * KEEP            values that an item keeps in registers, so that  0 .. 32
  *                 x is read once (softmax_tile); needs columns <=
  *                 KEEP * WORK_GROUP.  0: any number of columns
- * Tested: MASK 0, BOOL, F32 x UNIT_STRIDE x LANES 4, 8, 16; WORK_GROUP 64, 256; KEEP 0, 4; types F32.
+ * Tested: MASK 0, BOOL, F32 x UNIT_STRIDE x LANES 4, 8, 16; WORK_GROUP 64, 256; KEEP 0, 4; X_TYPE x Y_TYPE F32, F16,
+ * BF16; masks BOOL and F32.
  *
  * Kernels, arguments and NDRange:
  *   softmax_generic(x, [mask], y, args)   (rows, rounded up at will); an item owns a row

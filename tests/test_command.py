@@ -50,8 +50,7 @@ class Usage(CommandTest):
 
     def test_what_comes_later_is_refused_by_name(self):
         for dtype in ("f16", "bf16"):
-            for operator in ("matmul", "layernorm"):
-                self.refuse(2, "bench", operator, "--dtype", dtype, saying=(dtype, "not supported yet"))
+            self.refuse(2, "bench", "mha", "--shape", "1,4,8,2", "--dtype", dtype, saying=(dtype, "not supported yet"))
         for command in ("tune", "embed", "transcribe"):
             self.refuse(2, command, saying=(command, "not supported yet"))
         self.refuse(2, "bench", "encoder", saying="not supported yet")
@@ -520,7 +519,11 @@ class Tools(CommandTest):
                           ["matmul", "--shape", "33,65,17"], ["matmul", "--shape=33,65,17", "--bias"],
                           ["softmax", "--shape", "7,1000"], ["layernorm", "--shape", "7,1000"],
                           ["layernorm", "--shape", "3,1", "--dtype", "f32", "--solver", "generic"],
-                          ["mha", "--shape", "2,17,24,3"]):
+                          ["matmul", "--shape", "33,65,17", "--bias", "--dtype", "bf16"],
+                          ["softmax", "--shape", "7,100", "--dtype", "f16"],
+                          ["softmax", "--shape", "7,100", "--dtype", "bf16"],
+                          ["layernorm", "--shape", "7,100", "--dtype", "bf16"],
+                          ["mha", "--shape", "2,17,24,3"], ["mha", "--shape", "2,17,24,3", "--dtype", "f32"]):
             result = self.succeed("bench", *arguments, "--repeat", "5", "--json")
             self.assertEqual(len(result.out.splitlines()), 1)
             report = result.json()
@@ -545,6 +548,15 @@ class Tools(CommandTest):
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 2 * 6 * 24, delta=1)
         report = self.succeed("bench", "matmul", "--shape", "3,5,7", "--repeat", "2", "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 2 * 105, delta=1)
+        # Half as many bytes in, out and between: all arrays are of the type
+        for dtype, name, size in (("f32", "float32", 4), ("f16", "float16", 2), ("bf16", "bfloat16", 2)):
+            report = self.succeed("bench", "matmul", "--shape", "3,5,7", "--bias", "--dtype", dtype, "--repeat", "2",
+                                  "--json").json()
+            self.assertEqual(report["dtype"], name)
+            self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9, size * (21 + 35 + 5 + 15), delta=1)
+            report = self.succeed("bench", "softmax", "--shape", "6,11", "--dtype", dtype, "--repeat", "2", "--json").json()
+            self.assertEqual(report["dtype"], name)
+            self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9, size * 2 * 66, delta=1)
         # The array in and out, scale and bias
         report = self.succeed("bench", "layernorm", "--shape", "6,11", "--repeat", "2", "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 7 * 66, delta=1)
@@ -565,6 +577,7 @@ class Tools(CommandTest):
         self.refuse(2, "bench", "mha", "--shape", "1,4,10,3", saying="multiple")
         self.refuse(2, "bench", "matmul", "--shape", "3,5,7", "--solver", "nonsense", saying="nonsense")
         self.refuse(2, "bench", "matmul", saying="--shape")
+        self.refuse(2, "bench", "matmul", "--shape", "3,5,7", "--dtype", "f64", saying=("f64", "f32 or f16 or bf16"))
         self.refuse(2, "bench", "layernorm", saying="--shape")
         self.refuse(2, "bench", "layernorm", "--shape", "3,5", "--solver", "nonsense", saying="nonsense")
         self.refuse(2, "bench", "layernorm", "--shape", "3,5", "--bias", saying="--bias")

@@ -85,6 +85,34 @@ static const softmax_case masks[] = {
      .scaled = true, .scale = -1.5f},
 };
 
+#define STORED(type) .x_type = CLATTN_##type, .y_type = CLATTN_##type
+
+static const softmax_case types[] = {
+    {"float16", ALL, DIMS(2, 5, 35), STORED(F16)},
+    {"float16", BIG, DIMS(2, 7, 1031), STORED(F16)},
+    {"float16, a million columns", BIG, DIMS(2, 1, 1000003), STORED(F16), .long_loops = true},
+    {"float16, huge logits", BIG, DIMS(2, 7, 67), STORED(F16), .spread = 65000},
+    {"bfloat16", ALL, DIMS(2, 5, 35), STORED(BF16)},
+    {"bfloat16", BIG, DIMS(2, 7, 1031), STORED(BF16)},
+    {"bfloat16, huge logits", BIG, DIMS(2, 7, 67), STORED(BF16), .spread = 1e37f},
+    {"float16 to float32", BIG, DIMS(2, 7, 131), .x_type = CLATTN_F16},
+    {"float32 to bfloat16, strided", BIG, DIMS(2, 7, 131), .y_type = CLATTN_BF16, .y = FORM_SPREAD},
+    {"bfloat16 to float16, rows contiguous", BIG, DIMS(2, 37, 131), .x_type = CLATTN_BF16, .y_type = CLATTN_F16,
+     .x = FORM_TRANSPOSED},
+    {"float16, in place", ALL, DIMS(2, 5, 35), STORED(F16), .in_place = true},
+    {"bfloat16, in place", BIG, DIMS(2, 5, 4099), STORED(BF16), .in_place = true},
+    {"bfloat16, in place, strided", BIG, DIMS(3, 2, 5, 67), STORED(BF16), .x = FORM_SPREAD, .in_place = true},
+    {"float16, boolean mask, scaled", BIG, DIMS(3, 2, 3, 259), STORED(F16), .mask = MASK_BOOL, .mask_rank = 3,
+     .mask_extent = {2, 3, 259}, .scaled = true, .scale = -0.75f},
+    {"bfloat16, float mask", BIG, DIMS(3, 2, 3, 259), STORED(BF16), .mask = MASK_FLOAT, .mask_rank = 2,
+     .mask_extent = {3, 259}},
+    {"float16, nothing attended", ALL, DIMS(2, 3, 19), STORED(F16), .mask = MASK_FALSE, .mask_rank = 1, .mask_extent = {19}},
+    {"bfloat16, NaN", ALL, DIMS(2, 3, 19), STORED(BF16), .inject = SOFTMAX_NAN},
+    {"float16, +inf", BIG, DIMS(2, 3, 259), STORED(F16), .inject = SOFTMAX_INF},
+    {"bfloat16, masked elements", BIG, DIMS(2, 3, 259), STORED(BF16), .inject = SOFTMAX_MASKED, .mask = MASK_BOOL,
+     .mask_rank = 2, .mask_extent = {3, 259}},
+};
+
 static const softmax_case values[] = {
     {"NaN", ALL, DIMS(2, 3, 19), .inject = SOFTMAX_NAN},
     {"NaN", BIG, DIMS(2, 3, 4099), .inject = SOFTMAX_NAN},
@@ -111,6 +139,25 @@ static const softmax_case values[] = {
 };
 
 OPERATOR(softmax)
+
+static void refused_types(void **state)
+{
+    static const clattn_dtype refused[] = {CLATTN_F64, CLATTN_I8, CLATTN_I4, CLATTN_I32, CLATTN_BOOL};
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    const size_t extent[2] = {3, 4};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        desc.x = clattn_layout_contiguous(refused[i], 2, extent);
+        desc.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+        operator_answers(&softmax_operator, &desc, CLATTN_ERROR_UNSUPPORTED);
+        desc.x = clattn_layout_contiguous(CLATTN_F16, 2, extent);
+        desc.y = clattn_layout_contiguous(refused[i], 2, extent);
+        operator_answers(&softmax_operator, &desc, CLATTN_ERROR_UNSUPPORTED);
+    }
+    desc.y = clattn_layout_contiguous(CLATTN_BF16, 2, extent);
+    operator_answers(&softmax_operator, &desc, CLATTN_SUCCESS);
+}
 
 static void refused_scales(void **state)
 {
@@ -154,7 +201,9 @@ int main(int argc, char **argv)
     softmax_add(&suite, rows, COUNT_OF(rows));
     softmax_add(&suite, forms, COUNT_OF(forms));
     softmax_add(&suite, masks, COUNT_OF(masks));
+    softmax_add(&suite, types, COUNT_OF(types));
     softmax_add(&suite, values, COUNT_OF(values));
+    suite_add(&suite, refused_types, "softmax: elements that are no float32, float16 or bfloat16 are refused");
     suite_add(&suite, refused_scales, "softmax: NaN and infinite scales are refused");
     suite_add(&suite, write_only_output, "softmax: an output that kernels may not read is refused");
     return suite_run(&suite, "softmax", true, argc, argv);

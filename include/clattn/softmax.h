@@ -19,8 +19,10 @@ typedef struct clattn_softmax_desc {
     float scale;        /* any finite value, 0 and negative included */
     int32_t reserved;   /* 0 */
     clattn_layout x;    /* rank 1 … 5; the last dimension holds a row, of 1 … 2^31 − 65537
-                         * elements, and there are at most as many rows */
-    clattn_layout y;    /* the same extents */
+                         * elements, and there are at most as many rows; CLATTN_F32, CLATTN_F16 or
+                         * CLATTN_BF16.  All is computed in float32. */
+    clattn_layout y;    /* the same extents; CLATTN_F32, CLATTN_F16 or CLATTN_BF16, whatever x is: rounded
+                         * to nearest even, so that small probabilities may become subnormal or 0 */
     clattn_layout mask; /* none, or each extent 1 or x's, lower ranks get leading 1s: CLATTN_BOOL (true =
                          * attend) or CLATTN_F32 (added).  2 … columns − 1 columns: those beyond are not
                          * attended. */

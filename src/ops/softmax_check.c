@@ -4,8 +4,10 @@
 
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/arrays.h"
 #include "ops/softmax.h"
 #include "plan/self_check.h"
+#include "ref/attention_reference.h"
 #include "ref/ref.h"
 
 #define ROWS 5
@@ -20,7 +22,8 @@ struct softmax_check {
     struct check_array arrays[ARRAYS];
 };
 
-/* Every -D of the kernel is the same: columns side by side or not, what mask there is, rows that KEEP has room for. */
+/* Every -D of the kernel is the same: types, columns side by side or not, what mask there is, rows that KEEP has
+ * room for. */
 static clattn_status make(struct softmax_check *check, clattn_context *context)
 {
     clattn_status status;
@@ -55,12 +58,12 @@ static clattn_status judge(const struct softmax_check *check, struct report *rep
     clattn_status status = CLATTN_SUCCESS;
     const struct softmax_problem *small = &check->small;
     const clattn_layout *x = &small->desc.x;
-    double exact[COLUMNS];
-    float plain[COLUMNS];
+    double exact[COLUMNS], unit = storage_epsilon(small->desc.y.dtype);
+    float wide[2 * ROWS * COLUMNS], plain[COLUMNS];
     ref_softmax_problem reference = {
         .extent = {1, 1, 1, (int64_t)x->extent[0]},
         .columns = (int64_t)x->extent[1],
-        .x = check->arrays[X].host,
+        .x = wide,
         .stride = {0, 0, 0, x->stride[0]},
         .col = x->stride[1],
         .mask_kind = !small->has_mask                        ? REF_MASK_NONE
@@ -72,13 +75,16 @@ static clattn_status judge(const struct softmax_check *check, struct report *rep
         .mask_columns = (int64_t)x->extent[1],
         .scale = small->scale,
     };
+    for (size_t i = 0; i < check->arrays[X].elements; i++)
+        wide[i] = (float)reference_element(check->arrays[X].host, x->dtype, (int64_t)i);
     for (int64_t row = 0; row < (int64_t)x->extent[0]; row++) {
         ref_softmax_row(&reference, row, exact);
         ref_softmax_naive_row(&reference, row, plain);
         for (int64_t j = 0; j < reference.columns; j++) {
-            double value = ((const float *)check->arrays[Y].host)[row * small->desc.y.stride[0] + j];
+            double value = reference_element(check->arrays[Y].host, small->desc.y.dtype,
+                                             row * small->desc.y.stride[0] + j);
             TRY(check_element(report, kernel, "y", (const int64_t[4]){0, 0, row, j}, value, exact[j],
-                              check_slack(exact[j], plain[j], exact[j], FLT_EPSILON, FLT_EPSILON)));
+                              check_slack(exact[j], plain[j], exact[j], FLT_EPSILON, unit)));
         }
     }
 fail:

@@ -87,8 +87,8 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct soft
     layout_normalise(&desc->y);
     layout_normalise(&desc->mask);
     status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "x and y are float32 in this version";
-    if (desc->x.dtype != CLATTN_F32 || desc->y.dtype != CLATTN_F32)
+    *reason = "x and y are float32, float16 or bfloat16";
+    if (!dtype_is_storage(desc->x.dtype) || !dtype_is_storage(desc->y.dtype))
         goto fail;
     status = CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "x and y differ in extents";

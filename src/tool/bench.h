@@ -10,16 +10,17 @@
 typedef struct bench_work {
     double flops;                       /* multiplications and additions, as docs and --help say */
     double bytes;                       /* every input and output once */
-    const attention_problem *attention; /* whose types and pages are reported; NULL: float32 throughout */
+    int32_t dtype;                      /* clattn_dtype of all arrays, to report; 0: CLATTN_F32 */
+    const attention_problem *attention; /* whose types and pages are reported in its place; or NULL */
 } bench_work;
 
 /* Times a job that has just been made with status `made` and reports it; releases the job. */
 int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name,
                  int32_t shape_rank, const size_t *shape, const bench_work *work, size_t repeat, bool json);
 
-/* A float32 array of random numbers. */
-int bench_array(host_array *array, const char *name, int32_t rank, const size_t *extent, uint64_t seed,
-                float limit);
+/* An array of random numbers. */
+int bench_array(host_array *array, const char *name, int32_t dtype, int32_t rank, const size_t *extent,
+                uint64_t seed, float limit);
 
 /* Begins an attention of these sizes, B,HQ,HKV,SQ,SKV,D,DV, on random numbers: queries and keys up to
  * `limit`, values up to 1.  Options may then be set; attention_complete is the caller's. */

@@ -13,9 +13,18 @@ typedef struct bench_options {
     {                                                                                 \
         "--shape", OPTION_SIZES, FIELD(shape), text, "the sizes", true, numbers, NULL \
     }
-#define COMMON_ROWS                                                                                      \
-    OPTION_ROW_DTYPE(bench_options), OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options), \
+#define DTYPE_ROW(choices, text)                                                                  \
+    {                                                                                             \
+        "--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", text " (default f32)", false, 0, choices \
+    }
+#define STORAGE_ROW DTYPE_ROW(storage_choices, "of every array: f32, f16 or bf16")
+#define COMMON_ROWS                                                         \
+    OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options),     \
         OPTION_ROW_REPEAT(bench_options), OPTION_ROW_JSON(bench_options), OPTION_ROW_END
+
+static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+static const char *const storage_choices[] = {"f32", "f16", "bf16", NULL};
+static const char *const float_choices[] = {"f32", "-f16", "-bf16", NULL};
 
 static double bytes_of(const host_array *array)
 {
@@ -46,13 +55,13 @@ static void fill(bench *b, host_array *array, const char *name, int32_t rank, co
 {
     b->arrays++;
     if (b->status == TOOL_DONE)
-        b->status = bench_array(array, name, rank, extent, b->arrays, limit);
+        b->status = bench_array(array, name, dtypes[b->options.dtype], rank, extent, b->arrays, limit);
 }
 
 /* Times and reports the job that has just been made with status `made`. */
 static void finish(bench *b, clattn_status made, const char *name, int32_t rank, double flops, double bytes)
 {
-    bench_work work = {.flops = flops, .bytes = bytes};
+    bench_work work = {.flops = flops, .bytes = bytes, .dtype = dtypes[b->options.dtype]};
     b->status = bench_finish(&b->device, made, &b->job, name, rank, b->options.shape, &work, b->options.repeat,
                              b->options.json);
 }
@@ -62,6 +71,7 @@ int bench_matmul(int argc, char **argv)
     static const option_row rows[] = {
         SHAPE_ROW(3, "M,N,K"),
         {"--bias", OPTION_FLAG, FIELD(bias), NULL, "add a bias (N)", false, 0, NULL},
+        STORAGE_ROW,
         COMMON_ROWS,
     };
     static const option_table table = {
@@ -82,7 +92,7 @@ int bench_matmul(int argc, char **argv)
     if (b.status == TOOL_DONE) {
         double flops = 2.0 * (double)s[0] * (double)s[1] * (double)s[2];
         double bytes = bytes_of(&problem.x) + bytes_of(&problem.w) + bytes_of(&problem.bias) +
-                       4.0 * (double)s[0] * (double)s[1];
+                       (double)clattn_dtype_size((clattn_dtype)problem.x.tensor.dtype) * (double)s[0] * (double)s[1];
         clattn_status made = job_matmul(&b.device, &problem, b.options.solver, &b.job);
         finish(&b, made, "matmul", 3, flops, bytes);
     }
@@ -93,7 +103,7 @@ int bench_matmul(int argc, char **argv)
 
 int bench_softmax(int argc, char **argv)
 {
-    static const option_row rows[] = {SHAPE_ROW(2, "R,C"), COMMON_ROWS};
+    static const option_row rows[] = {SHAPE_ROW(2, "R,C"), STORAGE_ROW, COMMON_ROWS};
     static const option_table table = {
         .command = "bench softmax",
         .summary =
@@ -119,7 +129,7 @@ int bench_softmax(int argc, char **argv)
 
 int bench_layernorm(int argc, char **argv)
 {
-    static const option_row rows[] = {SHAPE_ROW(2, "R,C"), COMMON_ROWS};
+    static const option_row rows[] = {SHAPE_ROW(2, "R,C"), STORAGE_ROW, COMMON_ROWS};
     static const option_table table = {
         .command = "bench layernorm",
         .summary =
@@ -151,6 +161,7 @@ int bench_mha(int argc, char **argv)
     static const option_row rows[] = {
         SHAPE_ROW(4, "B,S,D_MODEL,H"),
         OPTION_ROW_CAUSAL(bench_options),
+        DTYPE_ROW(float_choices, "f32"),
         COMMON_ROWS,
     };
     static const option_table table = {

@@ -49,10 +49,10 @@ int cmd_bench(int argc, char **argv)
     return complain(TOOL_BAD_INPUT, "bench: unknown operator '%s', " EXPECTED, argv[0]);
 }
 
-int bench_array(host_array *array, const char *name, int32_t rank, const size_t *extent, uint64_t seed,
-                float limit)
+int bench_array(host_array *array, const char *name, int32_t dtype, int32_t rank, const size_t *extent,
+                uint64_t seed, float limit)
 {
-    int status = host_allocate(CLATTN_F32, rank, extent, name, array);
+    int status = host_allocate(dtype, rank, extent, name, array);
     if (status == TOOL_DONE)
         fill_random(array, seed, limit);
     return status;
@@ -74,7 +74,7 @@ int bench_finish(tool_device *device, clattn_status made, tool_job *job, const c
         if (work->attention != NULL)
             report_attention(&report, work->attention);
         else
-            report_text(&report, "dtype", "float32");
+            report_text(&report, "dtype", clattn_dtype_name(work->dtype ? (clattn_dtype)work->dtype : CLATTN_F32));
         report_timing(&report, &times);
         report_number(&report, "gflops", work->flops / times.min * 1e-9);
         report_number(&report, "gbytes_per_s", work->bytes / times.min * 1e-9);

@@ -52,11 +52,13 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
     clattn_plan_options options = job_options(solver);
     clattn_matmul_args *args = &job->args.matmul;
     size_t m = problem->x.tensor.extent[0], k = problem->x.tensor.extent[1], n = problem->w.tensor.extent[0];
+    clattn_dtype dtype = (clattn_dtype)problem->x.tensor.dtype;
 
     job_begin(job, device, enqueue_matmul);
     desc.a = contiguous(&problem->x);
-    desc.b = (clattn_layout){.dtype = CLATTN_F32, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
-    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
+    desc.b = (clattn_layout){
+        .dtype = problem->w.tensor.dtype, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
+    desc.c = clattn_layout_contiguous(dtype, 2, (size_t[]){m, n});
     desc.bias = optional(&problem->bias);
 
     clattn_matmul_args_init(args);

@@ -11,7 +11,6 @@
 #include "tool.h"
 
 const char *const option_align_choices[] = {"top-left", "bottom-right", NULL};
-const char *const option_dtype_choices[] = {"f32", "-f16", "-bf16", NULL};
 
 #define COUNT_LIMIT 2147483647u
 

@@ -119,11 +119,6 @@ bool option_parse_float(const char *text, float *value);
             "key)",                                                                                        \
             false, 0, option_align_choices                                                                 \
     }
-#define OPTION_ROW_DTYPE(type)                                                              \
-    {                                                                                       \
-        "--dtype", OPTION_CHOICE, offsetof(type, dtype), "TYPE", "f32 (default)", false, 0, \
-            option_dtype_choices                                                            \
-    }
 #define OPTION_ROW_LATER(name)                            \
     {                                                     \
         name, OPTION_LATER, 0, NULL, NULL, false, 0, NULL \
@@ -135,6 +130,5 @@ bool option_parse_float(const char *text, float *value);
 
 /* In the order of clattn_alignment's first two values. */
 extern const char *const option_align_choices[];
-extern const char *const option_dtype_choices[];
 
 #endif

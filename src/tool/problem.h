@@ -18,7 +18,7 @@ typedef struct softmax_problem {
     option_float scale;
 } softmax_problem;
 
-/* y (m, n) = x (m, k) wᵀ + bias, with w (n, k) as a projection has it. */
+/* y (m, n) = x (m, k) wᵀ + bias, with w (n, k) as a projection has it; y is of x's element type. */
 typedef struct matmul_problem {
     host_array x, w, bias;
 } matmul_problem;

@@ -111,7 +111,7 @@ static void run_softmax(tool_device *device, size_t index, const char *solver, c
     tool_verdict verdict = {0};
     tool_job job = {.device = device};
     *name = c->name;
-    int status = bench_array(&problem.x, "x", 2, extent, 21, c->limit);
+    int status = bench_array(&problem.x, "x", CLATTN_F32, 2, extent, 21, c->limit);
     if (status == TOOL_DONE)
         status = make_mask(&problem.mask, c->mask, 2, extent);
     if (status == TOOL_DONE)
@@ -145,11 +145,11 @@ static void run_matmul(tool_device *device, size_t index, const char *solver, co
     tool_verdict verdict = {0};
     tool_job job = {.device = device};
     *name = c->name;
-    int status = bench_array(&problem.x, "x", 2, (size_t[]){c->m, c->k}, 31, 1.0f);
+    int status = bench_array(&problem.x, "x", CLATTN_F32, 2, (size_t[]){c->m, c->k}, 31, 1.0f);
     if (status == TOOL_DONE)
-        status = bench_array(&problem.w, "w", 2, (size_t[]){c->n, c->k}, 32, 1.0f);
+        status = bench_array(&problem.w, "w", CLATTN_F32, 2, (size_t[]){c->n, c->k}, 32, 1.0f);
     if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem.bias, "bias", 1, (size_t[]){c->n}, 33, 1.0f);
+        status = bench_array(&problem.bias, "bias", CLATTN_F32, 1, (size_t[]){c->n}, 33, 1.0f);
     if (status == TOOL_DONE)
         status = host_allocate(CLATTN_F32, 2, (size_t[]){c->m, c->n}, "output", &output);
     if (status != TOOL_DONE) {
@@ -181,27 +181,27 @@ static int make_mha(const struct mha_case *c, mha_problem *problem)
     const size_t d = c->d_model;
     const float limit = 0.5f;
     *problem = (mha_problem){.heads = c->heads, .inner = d, .causal = c->causal, .weights = c->weights};
-    int status = bench_array(&problem->x, "x", 3, (size_t[]){c->batch, c->queries, d}, 41, 1.0f);
+    int status = bench_array(&problem->x, "x", CLATTN_F32, 3, (size_t[]){c->batch, c->queries, d}, 41, 1.0f);
     if (c->keys == 0) {
         if (status == TOOL_DONE)
-            status = bench_array(&problem->w_in, "w_in", 2, (size_t[]){3 * d, d}, 42, limit);
+            status = bench_array(&problem->w_in, "w_in", CLATTN_F32, 2, (size_t[]){3 * d, d}, 42, limit);
     } else {
         if (status == TOOL_DONE)
-            status = bench_array(&problem->context, "context", 3, (size_t[]){c->batch, c->keys, c->d_context},
+            status = bench_array(&problem->context, "context", CLATTN_F32, 3, (size_t[]){c->batch, c->keys, c->d_context},
                                  43, 1.0f);
         if (status == TOOL_DONE)
-            status = bench_array(&problem->w_q, "w_q", 2, (size_t[]){d, d}, 44, limit);
+            status = bench_array(&problem->w_q, "w_q", CLATTN_F32, 2, (size_t[]){d, d}, 44, limit);
         if (status == TOOL_DONE)
-            status = bench_array(&problem->w_k, "w_k", 2, (size_t[]){d, c->d_context}, 45, limit);
+            status = bench_array(&problem->w_k, "w_k", CLATTN_F32, 2, (size_t[]){d, c->d_context}, 45, limit);
         if (status == TOOL_DONE)
-            status = bench_array(&problem->w_v, "w_v", 2, (size_t[]){d, c->d_context}, 46, limit);
+            status = bench_array(&problem->w_v, "w_v", CLATTN_F32, 2, (size_t[]){d, c->d_context}, 46, limit);
     }
     if (status == TOOL_DONE)
-        status = bench_array(&problem->w_o, "w_o", 2, (size_t[]){d, d}, 47, limit);
+        status = bench_array(&problem->w_o, "w_o", CLATTN_F32, 2, (size_t[]){d, d}, 47, limit);
     if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem->b_in, "b_in", 1, (size_t[]){3 * d}, 48, limit);
+        status = bench_array(&problem->b_in, "b_in", CLATTN_F32, 1, (size_t[]){3 * d}, 48, limit);
     if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem->b_o, "b_o", 1, (size_t[]){d}, 49, limit);
+        status = bench_array(&problem->b_o, "b_o", CLATTN_F32, 1, (size_t[]){d}, 49, limit);
     return status == TOOL_DONE
                ? make_mask(&problem->mask, c->mask, 2, (size_t[]){c->queries, mha_key_length(problem)})
                : status;

@@ -23,11 +23,11 @@ static int make_norm(const struct norm_case *c, norm_problem *problem, host_arra
 {
     const size_t extent[] = {c->rows, c->columns};
     *problem = (norm_problem){.kind = c->rms ? CLATTN_NORM_RMS : CLATTN_NORM_LAYER, .inv_std_dev = true};
-    int status = bench_array(&problem->x, "x", 2, extent, 51, 4.0f);
+    int status = bench_array(&problem->x, "x", CLATTN_F32, 2, extent, 51, 4.0f);
     if (status == TOOL_DONE && c->scale)
-        status = bench_array(&problem->scale, "scale", 1, &c->columns, 52, 1.0f);
+        status = bench_array(&problem->scale, "scale", CLATTN_F32, 1, &c->columns, 52, 1.0f);
     if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem->bias, "bias", 1, &c->columns, 53, 1.0f);
+        status = bench_array(&problem->bias, "bias", CLATTN_F32, 1, &c->columns, 53, 1.0f);
     if (status == TOOL_DONE)
         status = host_allocate(CLATTN_F32, 2, extent, "output", &outputs[0]);
     if (status == TOOL_DONE)

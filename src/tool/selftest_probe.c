@@ -51,7 +51,7 @@ bool selftest_run(tool_job *job, clattn_status made, const char *solver, host_ar
 void probe_input(probe *p, size_t i, int32_t rank, const size_t *extent, float limit)
 {
     if (p->status == TOOL_DONE)
-        p->status = bench_array(&p->in[i], "input", rank, extent, 51 + i, limit);
+        p->status = bench_array(&p->in[i], "input", CLATTN_F32, rank, extent, 51 + i, limit);
 }
 
 void probe_output(probe *p, size_t i, const clattn_layout *layout)

@@ -54,17 +54,20 @@ typedef struct softmax_row {
     const char *solver;
     size_t rows, columns;
     mask_kind mask;
+    clattn_dtype type; /* 0: CLATTN_F32 */
 } softmax_row;
 
 static const softmax_row softmax_rows[] = {
-    {"rows of 128", NOT_QUICK, NULL, 4096, 128, NO_MASK},
-    {"rows of 1024", QUICK, NULL, 4096, 1024, NO_MASK},
-    {"rows of 1024, boolean mask", NOT_QUICK, NULL, 4096, 1024, BOOL_MASK},
-    {"rows of 1024, float mask", NOT_QUICK, NULL, 4096, 1024, FLOAT_MASK},
-    {"rows of 8192", NOT_QUICK, NULL, 4096, 8192, NO_MASK},
-    {"rows of 10^6", NOT_QUICK, NULL, 4, 1000000, NO_MASK},
-    {"rows of 1024 by generic", NOT_QUICK, "generic", 4096, 1024, FLOAT_MASK},
-    {"rows of 1024 by cpu", NOT_QUICK, "cpu", 4096, 1024, FLOAT_MASK},
+    {"rows of 128", NOT_QUICK, NULL, 4096, 128, NO_MASK, 0},
+    {"rows of 1024", QUICK, NULL, 4096, 1024, NO_MASK, 0},
+    {"rows of 1024, boolean mask", NOT_QUICK, NULL, 4096, 1024, BOOL_MASK, 0},
+    {"rows of 1024, float mask", NOT_QUICK, NULL, 4096, 1024, FLOAT_MASK, 0},
+    {"rows of 8192", NOT_QUICK, NULL, 4096, 8192, NO_MASK, 0},
+    {"rows of 10^6", NOT_QUICK, NULL, 4, 1000000, NO_MASK, 0},
+    {"rows of 1024 by generic", NOT_QUICK, "generic", 4096, 1024, FLOAT_MASK, 0},
+    {"rows of 1024 by cpu", NOT_QUICK, "cpu", 4096, 1024, FLOAT_MASK, 0},
+    {"rows of 1024, float16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_F16},
+    {"rows of 1024, bfloat16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_BF16},
 };
 
 static clattn_status softmax_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -72,7 +75,7 @@ static clattn_status softmax_plan(clattn_context *context, const offline_problem
     const softmax_row *row = problem->row;
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     const size_t extent[2] = {row->rows, row->columns};
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+    desc.x = desc.y = clattn_layout_contiguous(row->type ? row->type : CLATTN_F32, 2, extent);
     if (row->mask != NO_MASK)
         desc.mask = clattn_layout_contiguous(row->mask == BOOL_MASK ? CLATTN_BOOL : CLATTN_F32, 2, extent);
     CREATE(softmax, problem, desc, plan);

@@ -10,6 +10,11 @@ const char *const softmax_solvers[SOFTMAX_SOLVERS] = {"generic", "cpu", "tile"};
 
 enum { X, MASK }; /* of job.input */
 
+static clattn_dtype type_or_float(clattn_dtype dtype)
+{
+    return dtype == CLATTN_DTYPE_NONE ? CLATTN_F32 : dtype;
+}
+
 /* The extents that count at enqueue. */
 static void actual_extent(const softmax_case *test, size_t *extent)
 {
@@ -27,12 +32,13 @@ bool softmax_job(test_job *job, const softmax_case *test, const char *solver, ui
     float spread = test->spread > 0 ? test->spread : 4;
     size_t written[CLATTN_MAX_RANK];
 
-    job->input[X] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, CLATTN_F32, test->rank,
+    job->input[X] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, type_or_float(test->x_type), test->rank,
                               test->extent, test->x);
     job_fill(&job->input[X], salt * 2, -spread, spread, false);
     job->input[MASK] = job_mask(job, test->mask, test->mask_rank, test->mask_extent, test->mask_form, salt * 2 + 1);
     job->output[0] = test->in_place ? job->input[X]
-                                    : job_array(job, ROLE_READABLE_OUTPUT, CLATTN_F32, test->rank, test->extent, test->y);
+                                    : job_array(job, ROLE_READABLE_OUTPUT, type_or_float(test->y_type), test->rank,
+                                                test->extent, test->y);
     actual_extent(test, written);
     array_own(&job->output[0], written);
 
@@ -110,7 +116,8 @@ static verdict run_and_judge(test_job *job, const softmax_case *test)
     free(x);
     job_run(job, NULL);
     v.given = array_dense(&job->output[0], test->rank, extent);
-    accuracy_check("y", test->rank, extent, v.given, v.reference, v.naive, v.magnitude);
+    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, test->rank, extent, v.given, v.reference, v.naive,
+                          v.magnitude);
     return v;
 }
 
