@@ -6,7 +6,7 @@
 #   sh tests/offline.sh --install [--tools FOLDER]
 #
 #   --quick       only the problems that are marked so (seconds instead of a minute)
-#   --report      writes the table of registers, spills and local memory into docs/offline.md
+#   --report      writes the tables of registers, spills and local memory, of hot loops and occupancy into docs/offline.md
 #   --build       a build folder of clattn (default: build/test/gcc, as tests/run.sh leaves it)
 #   --tools       where the compilers are kept (default: build/tools); about 100 MB are fetched once
 #   --no-install  nothing is fetched; what is missing fails
@@ -14,8 +14,8 @@
 #
 # The compilers: clang 19, from Debian's packages, because clang 15 knows no sm_90 and gives kernels on gfx1100 at most
 # 128 registers; libclc 15, which is installed with rusticl; ptxas, the machine's own or that of PyPI's nvidia-cuda-nvcc;
-# ocloc, from Debian's intel-opencl-icd.  Packages are unpacked into the tools' folder and not installed: Intel's would
-# add an OpenCL platform to the machine.  Prints TAP.
+# nvdisasm, the machine's own or that of PyPI's nvidia-cuda-nvdisasm; ocloc, from Debian's intel-opencl-icd.  Packages
+# are unpacked into the tools' folder and not installed: Intel's would add an OpenCL platform to the machine.  Prints TAP.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -76,14 +76,32 @@ find_ptxas()
     return 1
 }
 
-find_ptxas || {
-    [ -n "$install" ] || fail "there is no ptxas that knows sm_90"
+find_nvdisasm()
+{
+    for nvdisasm in "$(command -v nvdisasm)" /usr/local/cuda/bin/nvdisasm "$tools"/nvdisasm/nvidia/*/bin/nvdisasm; do
+        [ -x "$nvdisasm" ] && return 0
+    done
+    return 1
+}
+
+# from_pypi FOLDER PACKAGE: one of PyPI's packages, unpacked into $tools/FOLDER.
+from_pypi()
+{
+    [ -n "$install" ] || fail "there is no $1, or none that knows sm_90"
     python=python3
     $python -m pip --version > /dev/null 2>&1 || $(command -v sudo) apt-get -q -y --no-install-recommends install python3-pip \
         > "$tools/pip.log" 2>&1 && $python -m pip --version > /dev/null 2>&1 || python=/usr/bin/python3
-    $python -m pip --quiet install --no-deps --target "$tools/ptxas" nvidia-cuda-nvcc==13.0.88 > "$tools/pip.log" 2>&1 ||
-        fail "cannot fetch nvidia-cuda-nvcc: $(tail -n 3 "$tools/pip.log")"
+    $python -m pip --quiet install --no-deps --target "$tools/$1" "$2" > "$tools/pip.log" 2>&1 ||
+        fail "cannot fetch $2: $(tail -n 3 "$tools/pip.log")"
+}
+
+find_ptxas || {
+    from_pypi ptxas nvidia-cuda-nvcc==13.0.88
     find_ptxas || fail "nvidia-cuda-nvcc has no ptxas"
+}
+find_nvdisasm || {
+    from_pypi nvdisasm nvidia-cuda-nvdisasm==13.5.37
+    find_nvdisasm || fail "nvidia-cuda-nvdisasm has no nvdisasm"
 }
 clang=$(command -v clang-19) || {
     unpack clang-19 clang-19 libclang-cpp19 libllvm19 libclang-common-19-dev
@@ -100,7 +118,7 @@ done
 [ -n "$only_install" ] && exit 0
 [ -x "$build/tests/offline_list" ] || fail "$build is no build folder of clattn"
 
-export CLANG_NVIDIA="$clang" CLANG_AMD="$clang" PTXAS="$ptxas" OCLOC="$ocloc"
+export CLANG_NVIDIA="$clang" CLANG_AMD="$clang" PTXAS="$ptxas" NVDISASM="$nvdisasm" OCLOC="$ocloc"
 export LIBCLC_NVIDIA=/usr/lib/clc/nvptx64--nvidiacl.bc LIBCLC_AMD=/usr/lib/clc/amdgcn--amdhsa.bc
 OCLOC_VERSION=$(apt-cache policy intel-opencl-icd 2> /dev/null | sed -n 's/ *Candidate: //p')
 export OCLOC_VERSION

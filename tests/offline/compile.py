@@ -3,8 +3,9 @@
     compile.py --list LIST_PROGRAM --kernels CL_FOLDER --work FOLDER [--quick] [--report FILE] [--jobs N]
 
 tests/offline.sh finds the compilers and says where they are in the environment: CLANG_NVIDIA, LIBCLC_NVIDIA, PTXAS,
-CLANG_AMD, LIBCLC_AMD, OCLOC.  Prints TAP: a test for each kernel on each GPU, that it compiles and, where it is the
-planner's choice, that nothing is spilled; and a test that no kernel of CL_FOLDER was left out.  Results are kept in
+NVDISASM, CLANG_AMD, LIBCLC_AMD, OCLOC.  Prints TAP: a test for each kernel on each GPU, that it compiles and, where it is the
+planner's choice, that nothing is spilled and that its hot loop does on NVIDIA what HOT says; and a test that no kernel of
+CL_FOLDER was left out.  Results are kept in
 FOLDER/results under a digest of all that they depend on, so that a later run compiles only what has changed.
 """
 
@@ -20,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+import machine_code
+
 # Kernels that no plan has here, and why: they are compiled with their file's defaults.
 WITHOUT_A_PLAN = {"matmul_bias": "belongs to CLBlast, which calls the linked OpenCL loader"}
 
@@ -27,11 +30,21 @@ WITHOUT_A_PLAN = {"matmul_bias": "belongs to CLBlast, which calls the linked Ope
 DRIVERS_FUNCTIONS = {"image_pack", "image_unpack"}
 WITH_DRIVERS_FUNCTIONS = ("sm_", "gfx")
 
+# The least that the products may be of the instructions in a kernel's hot loop on NVIDIA.
+HOT = {("matmul_tile", "2048 x 2048 x 512"): 0.75, ("matmul_tile", "2048 x 2048 x 512, weight and bias"): 0.75}
+
 # Registers that a compute unit has for the items of one work-group.
 NVIDIA_REGISTERS = 65536
 
+# What stands before the report's second table.
+SPEED = """\
+NVIDIA: the share of multiply-adds, of items or of matrices, among the instructions of the kernel's hot loop in the
+disassembly, and the warps that a multiprocessor holds of how many it could. AMD: the waves that a SIMD holds, as its compiler
+counts them. Intel: the threads that an engine runs. A kernel without a share has no loop with multiply-adds."""
+
 Kernel = collections.namedtuple("Kernel", "target quick planned file name items options about")
-Figures = collections.namedtuple("Figures", "registers spilled scratch local detail")
+# `waves` is what AMD's compiler says of its SIMDs; `loop`, on NVIDIA, a machine_code.Loop or None.
+Figures = collections.namedtuple("Figures", "registers spilled scratch local detail waves loop", defaults=(0, None))
 
 
 class CompileError(Exception):
@@ -62,6 +75,7 @@ def nvidia(source, options, arch, folder):
           "-S", source, "-o", ptx])
     part = ["-c"] if ".extern .func" in ptx.read_text() else []
     log = call([tool("PTXAS"), "-v", *part, f"-arch={arch}", ptx, "-o", folder / "kernel.cubin"])
+    loops = machine_code.hot_loops(call([tool("NVDISASM"), "-c", folder / "kernel.cubin"]))
     found = {}
     for part in re.split(r"Compiling entry function ", log)[1:]:
         name = re.match(r"'(\w+)'", part)[1]
@@ -70,17 +84,20 @@ def nvidia(source, options, arch, folder):
         used = re.search(r"Used (\d+) registers", part)[1]
         shared = re.search(r"(\d+) bytes smem", part)
         # Spilled registers lie in the stack frame too; what is more than they need is arrays.
-        found[name] = Figures(int(used), int(stores) + int(loads), int(frame), int(shared[1]) if shared else 0, "")
+        found[name] = Figures(int(used), int(stores) + int(loads), int(frame), int(shared[1]) if shared else 0, "",
+                              loop=loops.get(name))
     return found
 
 
 def amd(source, options, cpu, folder):
-    """The metadata at the end of the assembly."""
+    """The metadata at the end of the assembly, and the compiler's remark behind each kernel."""
     assembly = folder / "kernel.s"
     call([*tool("CLANG_AMD").split(), "-target", "amdgcn-amd-amdhsa", f"-mcpu={cpu}", "-nogpulib", "-x", "cl",
           *options.split(), "-O2", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", tool("LIBCLC_AMD"),
           "-S", source, "-o", assembly])
-    metadata = assembly.read_text().split(".amdgpu_metadata")[1]
+    text = assembly.read_text()
+    metadata = text.split(".amdgpu_metadata")[1]
+    waves = dict(re.findall(r"^\s*\.size\s+(\w+),.*?^; Occupancy: (\d+)", text, re.MULTILINE | re.DOTALL))
     found = {}
     for part in re.split(r"\n  - ", metadata.split("amdhsa.kernels:")[1])[1:]:
         def field(name, text=part):
@@ -91,7 +108,7 @@ def amd(source, options, cpu, folder):
             continue
         found[name[1]] = Figures(field("vgpr_count"), field("vgpr_spill_count") + field("sgpr_spill_count"),
                               field("private_segment_fixed_size"), field("group_segment_fixed_size"),
-                              f"{field('sgpr_count')} scalar")
+                              f"{field('sgpr_count')} scalar", int(waves.get(name[1], 0)))
     return found
 
 
@@ -148,15 +165,22 @@ def versions():
             intel: f"ocloc {of_ocloc}"}
 
 
+def figures_of(*fields):
+    """Figures as json gave them back."""
+    figures = Figures(*fields)
+    return figures._replace(loop=machine_code.Loop(*figures.loop) if figures.loop else None)
+
+
 def compile_program(program, folder, results, version):
     """{kernel: figures} of (target, file, options), or the text of a failure."""
     target, file, options = program
     source = folder / file
     digest = hashlib.sha256("\0".join([target, version, options, source.read_text(),
-                                       pathlib.Path(__file__).read_text()]).encode()).hexdigest()
+                                       pathlib.Path(__file__).read_text(),
+                                       pathlib.Path(machine_code.__file__).read_text()]).encode()).hexdigest()
     kept = results / digest
     if kept.exists():
-        return {name: Figures(*figures) for name, figures in json.loads(kept.read_text()).items()}
+        return {name: figures_of(*figures) for name, figures in json.loads(kept.read_text()).items()}
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         try:
             found = COMPILERS[target](source, options, target, pathlib.Path(scratch))
@@ -232,7 +256,25 @@ def verdict(kernel, outcome):
         return f"{figures.spilled} registers or bytes spilled: {kernel.options}"
     if kernel.target.startswith("sm_") and -(-figures.registers // 8) * 8 * kernel.items > NVIDIA_REGISTERS:
         return f"{figures.registers} registers for each of {kernel.items} items do not fit: {kernel.options}"
+    least = HOT.get((kernel.name, kernel.about)) if kernel.target.startswith("sm_") else None
+    if least and (not figures.loop or machine_code.share(figures.loop) < least):
+        return f"products are {hot(figures)} of the hot loop, less than {100 * least:.0f} %: {kernel.options}"
     return None
+
+
+def hot(figures):
+    return f"{100 * machine_code.share(figures.loop):.0f} %" if figures.loop else "none"
+
+
+def speed_cell(kernel, outcome):
+    """What the kernel's instructions, registers, local memory and items say of its speed."""
+    if kernel is None or isinstance(outcome, str) or kernel.name not in outcome:
+        return ""
+    figures = outcome[kernel.name]
+    if kernel.target.startswith("sm_"):
+        held, most = machine_code.warps(kernel.target, figures.registers, figures.local, kernel.items)
+        return (f"{hot(figures)}, " if figures.loop else "") + f"{held}/{most}"
+    return str(machine_code.engine_threads(figures.registers) if kernel.target == "dg2" else figures.waves)
 
 
 def cell(kernel, outcome):
@@ -255,25 +297,42 @@ def cell(kernel, outcome):
     return text
 
 
-def write_report(path, kernels, outcomes, version):
-    lines = path.read_text().splitlines()
-    begin, end = (next(i for i, line in enumerate(lines) if line.startswith(f"<!-- {mark} ")) for mark in
-                  ("begin", "end"))
-    table = ["", "Compilers: " + "; ".join(version[compiler] for compiler in (nvidia, amd, intel)) + ".", "",
-             "| kernel | problem | " + " | ".join(COMPILERS) + " |", "| --- " * (2 + len(COMPILERS)) + "|"]
-    rows = collections.OrderedDict()
-    for kernel in kernels:
-        about = kernel.about if kernel.planned or kernel.about == "defaults" else kernel.about + " (asked for)"
-        rows.setdefault((kernel.name, about), {}).setdefault(kernel.target, kernel)
+def write_table(rows, outcomes, title, contents):
+    """A table with a row for each kernel's problem and a column for each target; rows that say the same are one."""
+    table = ["| kernel | problem | " + " | ".join(title(target) for target in COMPILERS) + " |",
+             "| --- " * (2 + len(COMPILERS)) + "|"]
     seen = set()
     for (name, about), targets in sorted(rows.items(), key=lambda row: row[0][0]):
         programs = tuple((target, kernel.file, kernel.options) for target, kernel in targets.items())
         if (name, programs) in seen:
             continue
         seen.add((name, programs))
-        cells = [cell(targets.get(target), outcomes.get((target, targets[target].file, targets[target].options))
-                      if target in targets else None) for target in COMPILERS]
+        cells = [contents(targets.get(target), outcomes.get((target, targets[target].file, targets[target].options))
+                          if target in targets else None) for target in COMPILERS]
         table.append(f"| `{name}` | {about} | " + " | ".join(cells) + " |")
+    return table
+
+
+def speed_title(target):
+    unit = "hot loop, warps" if target.startswith("sm_") else "threads" if target == "dg2" else "waves"
+    return f"{target}: {unit}"
+
+
+def write_report(path, kernels, outcomes, version):
+    lines = path.read_text().splitlines()
+    begin, end = (next(i for i, line in enumerate(lines) if line.startswith(f"<!-- {mark} ")) for mark in
+                  ("begin", "end"))
+    rows, speed = collections.OrderedDict(), collections.OrderedDict()
+    for kernel in kernels:
+        about = kernel.about if kernel.planned or kernel.about == "defaults" else kernel.about + " (asked for)"
+        rows.setdefault((kernel.name, about), {}).setdefault(kernel.target, kernel)
+        outcome = outcomes[kernel.target, kernel.file, kernel.options]
+        if (kernel.planned or "matrix" in kernel.name) and not is_opaque(kernel) and not isinstance(outcome, str):
+            speed.setdefault((kernel.name, about), {}).setdefault(kernel.target, kernel)
+    table = ["", "Compilers: " + "; ".join(version[compiler] for compiler in (nvidia, amd, intel)) + ".", ""]
+    table += write_table(rows, outcomes, str, cell)
+    table += ["", "## Hot loops and occupancy", ""] + SPEED.splitlines() + [""]
+    table += write_table(speed, outcomes, speed_title, speed_cell)
     path.write_text("\n".join(lines[:begin + 1] + table + [""] + lines[end:]) + "\n")
 
 

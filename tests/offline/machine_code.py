@@ -1,0 +1,157 @@
+"""What NVIDIA's machine code and a kernel's registers, local memory and work-group say of its speed.
+
+hot_loops(text) reads `nvdisasm -c`; warps() and engine_threads() count what a processor holds at a time.
+"""
+
+import collections
+import re
+
+# An instruction that does what a kernel is for: a multiply-add of a warp, or a product of small matrices.
+ADD = ("FFMA", "DFMA", "HFMA2")
+MATRIX = ("HMMA", "IMMA", "DMMA", "HGMMA", "QGMMA")
+
+Instruction = collections.namedtuple("Instruction", "operation guarded target move")
+Loop = collections.namedtuple("Loop", "instructions products matrix loads")
+
+LABEL = re.compile(r"^(\.L_\w+):")
+LINE = re.compile(r"^\s+/\*([0-9a-f]+)\*/\s+(@!?U?P[0-9T]+\s+)?([A-Z][\w.]*)\s*(.*?);")
+TARGET = re.compile(r"`\((\.L_\w+)\)")
+
+
+def share(loop):
+    """Of the loop's instructions, those that are products."""
+    return loop.products / loop.instructions
+
+
+def read(text):
+    """{kernel: (instructions, {label: index of the instruction behind it})}."""
+    kernels, code, labels = {}, None, None
+    for line in text.splitlines():
+        section = re.match(r"\.text\.(\w+):", line)
+        if section:
+            code, labels = [], {}
+            kernels[section[1]] = code, labels
+            continue
+        if re.match(r"\s*\.section\s", line):
+            code = None
+        if code is None:
+            continue
+        label = LABEL.match(line)
+        if label:
+            labels[label[1]] = len(code)
+            continue
+        found = LINE.match(line)
+        if found:
+            target = TARGET.search(found[4]) if found[3].split(".")[0] in ("BRA", "BRX", "JMP") else None
+            # A branch's condition may stand before its target, too.
+            guarded = bool(found[2]) or (target is not None and target.start() > 0)
+            # HFMA2 of zeros is how the compiler loads a constant.
+            move = found[3].startswith("HFMA2") and "-RZ, RZ," in found[4]
+            code.append(Instruction(found[3], guarded, target[1] if target else None, move))
+    return kernels
+
+
+def blocks_of(code, labels):
+    """The code's basic blocks: [(first, end)], and the blocks that each one leads to."""
+    starts = {0} | {at for at in labels.values() if at < len(code)}
+    ends = ("BRA", "EXIT", "RET", "BRX", "JMP")
+    for at, instruction in enumerate(code):
+        if instruction.operation.split(".")[0] in ends and at + 1 < len(code):
+            starts.add(at + 1)
+    starts = sorted(starts)
+    number = {at: index for index, at in enumerate(starts)}
+    blocks = list(zip(starts, starts[1:] + [len(code)]))
+    leads = []
+    for index, (_, end) in enumerate(blocks):
+        last = code[end - 1]
+        after = []
+        if last.target in labels and labels[last.target] in number:
+            after.append(number[labels[last.target]])
+        if (last.guarded or last.operation.split(".")[0] not in ends) and index + 1 < len(blocks):
+            after.append(index + 1)
+        leads.append(after)
+    return blocks, leads
+
+
+def dominators(leads):
+    """For each block those on every way to it from the first, itself included; None where there is no way."""
+    before = [[] for _ in leads]
+    for block, after in enumerate(leads):
+        for other in after:
+            before[other].append(block)
+    over = [None] * len(leads)
+    over[0] = {0}
+    changed = True
+    while changed:
+        changed = False
+        for block in range(1, len(leads)):
+            known = [over[other] for other in before[block] if over[other] is not None]
+            if known:
+                found = set.intersection(*known) | {block}
+                if found != over[block]:
+                    over[block], changed = found, True
+    return over, before
+
+
+def loops_of(leads):
+    """{header: blocks} of the natural loops: of each branch back to a block which every way to that branch passes."""
+    over, before = dominators(leads)
+    loops = {}
+    for block, after in enumerate(leads):
+        for header in after:
+            if over[block] is None or header not in over[block]:
+                continue
+            body, open_ends = loops.setdefault(header, {header}), [block]
+            while open_ends:
+                at = open_ends.pop()
+                if at not in body:
+                    body.add(at)
+                    open_ends += before[at]
+    return loops
+
+
+def hot_loops(text):
+    """{kernel: the Loop with most products, loops inside it not counted, or None}.  An endless loop behind the kernel's end,
+    which fills its last line of memory, has none."""
+    found = {}
+    for name, (code, labels) in read(text).items():
+        found[name] = None
+        if not code:
+            continue
+        blocks, leads = blocks_of(code, labels)
+        loops = loops_of(leads)
+        for body in loops.values():
+            inner = set().union(*[other for other in loops.values() if other < body])
+            own = [code[at] for block in body - inner for at in range(*blocks[block])]
+            kinds = [instruction.operation.split(".")[0] for instruction in own if not instruction.move]
+            matrix = sum(kind in MATRIX for kind in kinds)
+            products = matrix + sum(kind in ADD for kind in kinds)
+            loads = sum(kind in ("LDS", "LDSM") for kind in kinds)
+            if products and (not found[name] or products > found[name].products):
+                found[name] = Loop(len(own), products, matrix, loads)
+    return found
+
+
+# For each processor: warps, registers, bytes of local memory and work-groups that it holds, from CUDA's own
+# cuda_occupancy.h: a warp's registers come in units of 256 in the quarter of the processor that runs the warp, local
+# memory in units of 128 bytes, and a work-group takes 1 KiB of it for the driver.
+MULTIPROCESSORS = {"sm_80": (64, 65536, 164 * 1024, 32), "sm_90": (64, 65536, 228 * 1024, 32)}
+WARP, QUARTERS, REGISTER_UNIT, LOCAL_UNIT, LOCAL_RESERVED = 32, 4, 256, 128, 1024
+
+
+def round_up(number, unit):
+    return -(-number // unit) * unit
+
+
+def warps(target, registers, local, items):
+    """How many warps of work-groups of `items` a multiprocessor of `target` holds: (warps, of how many)."""
+    most, file, memory, groups = MULTIPROCESSORS[target]
+    each = -(-items // WARP)
+    by_registers = file // QUARTERS // round_up(registers * WARP, REGISTER_UNIT) * QUARTERS // each
+    by_local = memory // round_up(local + LOCAL_RESERVED, LOCAL_UNIT)
+    return min(groups, most // each, by_registers, by_local) * each, most
+
+
+def engine_threads(registers):
+    """How many threads an engine of dg2 runs: 8, or 4 that have 256 registers each."""
+    return 4 if registers > 128 else 8
