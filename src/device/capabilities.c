@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "base/strbuf.h"
 #include "base/try.h"
 #include "device/quirks.h"
@@ -145,6 +146,17 @@ static uint32_t registers_of(const clattn_device_info *info)
     return contains(info->vendor, "Intel") ? 128 : 256;
 }
 
+/* PoCL's drivers that run on this very processor (others run elsewhere) compile with LLVM, which assembles what it is given
+ * whatever the processor; vectors of 16 say that it uses AVX-512's registers. */
+static bool takes_assembly(const struct capabilities *caps)
+{
+    const char *const names[] = {"pthread", "basic", "cpu"};
+    bool here = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        here = here || !strncmp(caps->info.name, names[i], strlen(names[i]));
+    return here && caps->info.device_class == CLATTN_DEVICE_POCL && caps->lanes == 16;
+}
+
 clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
                                 struct capabilities *caps)
 {
@@ -226,6 +238,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     caps->quirks = quirks_of(info);
     caps->lanes = usable_lanes(caps);
     caps->fused = (fp32 & CL_FP_FMA) != 0;
+    caps->avx512_bf16 = takes_assembly(caps) && os_processor_has_avx512_bf16();
     caps->registers = registers_of(info);
     caps->images = images != CL_FALSE && cl->clCreateImage && cl->clGetImageInfo && cl->clEnqueueReadImage;
     return CLATTN_SUCCESS;

@@ -21,7 +21,8 @@ struct matmul_plan {
     clattn_status (*launch)(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
                             const matmul_args *kernel_args);
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
-    size_t panel;                   /* lanes of a packed panel */
+    size_t panel;                   /* lanes of a packed panel, */
+    size_t k_step;                  /* and k in an element of it */
     bool lanes_along_m;             /* a is packed, not b */
     bool foreign;                   /* by another library's kernels, whose choice differs from size to size */
 };
@@ -52,6 +53,7 @@ clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file
 clattn_status matmul_self_check(clattn_plan *plan);
 
 extern const struct solver matmul_clblast_solver;
+extern const struct solver matmul_cpu_bf16_solver;
 extern const struct solver matmul_cpu_solver;
 extern const struct solver matmul_tile_solver;
 extern const struct solver matmul_generic_solver;

@@ -5,7 +5,7 @@
 
 #include "matmul_case.h"
 
-const char *const matmul_solvers[MATMUL_SOLVERS] = {"generic", "cpu", "tile", "clblast"};
+const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {"generic", "cpu", "tile", "clblast", "cpu-bf16"};
 
 enum { A, B, BIAS }; /* of job.input */
 
@@ -73,7 +73,7 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     args.m = test->actual_m;
     job->args.matmul = args;
     job->enqueue = enqueue_matmul;
-    for (int n = 0; n < MATMUL_SOLVERS; n++) {
+    for (int n = 0; n < MATMUL_ALL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, matmul_solvers[n]) == 0);
     }
     options.solver = solver;
@@ -213,7 +213,7 @@ void matmul_check(const void *which, const char *solver)
 
 void matmul_add(test_suite *suite, const matmul_case *cases, size_t count)
 {
-    for (int n = 0; n < MATMUL_SOLVERS; n++) {
+    for (int n = 0; n < MATMUL_ALL_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
             const matmul_case *t = &cases[i];
             unsigned solvers = t->solvers ? t->solvers : MATMUL_GENERIC | MATMUL_CPU | MATMUL_TILE;

@@ -5,9 +5,10 @@
 #include "job.h"
 
 /* Solvers as bits, and their names by bit number. */
-enum { MATMUL_GENERIC = 1, MATMUL_CPU = 2, MATMUL_TILE = 4, MATMUL_CLBLAST = 8 };
-#define MATMUL_SOLVERS 4
-extern const char *const matmul_solvers[MATMUL_SOLVERS];
+enum { MATMUL_GENERIC = 1, MATMUL_CPU = 2, MATMUL_TILE = 4, MATMUL_CLBLAST = 8, MATMUL_CPU_BF16 = 16 };
+#define MATMUL_SOLVERS 4     /* the first ones: those that take float32 */
+#define MATMUL_ALL_SOLVERS 5
+extern const char *const matmul_solvers[MATMUL_ALL_SOLVERS];
 
 /* What is put into the inputs for a second run; what does not depend on it must not change in any bit. */
 typedef enum matmul_inject {
@@ -22,7 +23,7 @@ typedef enum matmul_inject {
 typedef struct matmul_case {
     const char *rule;
     unsigned levels;
-    unsigned solvers;      /* those that it is tried with; 0: all but CLBlast */
+    unsigned solvers;      /* those that it is tried with; 0: generic, cpu, tile */
     unsigned refused_by;   /* of those, the ones that must say UNSUPPORTED */
     size_t batch;          /* 0: no such dimension */
     size_t m, n, k;

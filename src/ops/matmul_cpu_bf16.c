@@ -1,0 +1,36 @@
+/* Matrix products of bfloat16 on CPU devices whose processor multiplies them two by two: cl/matmul_cpu.cl with PAIRS. */
+#include "base/size.h"
+#include "ops/matmul_packed.h"
+
+#define FEW_ROWS 4 /* that wait for memory rather than for arithmetic */
+
+static size_t rows_of(const struct matmul_problem *problem)
+{
+    return problem->m * (problem->b.batch ? 1 : size_max(problem->batch, 1));
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct matmul_problem *problem = data;
+    const struct capabilities *caps = &context->device.caps;
+    if (problem->desc.a.dtype != CLATTN_BF16 || problem->desc.b.dtype != CLATTN_BF16)
+        return "a and b are not both bfloat16";
+    if (problem->a.col != 1 && problem->b.row != 1)
+        return "neither a's nor b's elements lie next to each other along k";
+    const char *reason = matmul_packed_refuse(context, problem);
+    if (reason || forced)
+        return reason;
+    if (!caps->avx512_bf16)
+        return "there is no AVX512-BF16, or the device's compiler is not known to take its instructions";
+    if (rows_of(problem) <= FEW_ROWS || problem->n <= FEW_ROWS)
+        return "of a few rows or columns there is more reading than arithmetic";
+    return NULL;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    bool has = base->context->device.caps.avx512_bf16;
+    return matmul_packed_prepare((struct matmul_plan *)base, has ? FACTORS_PAIRS_X86 : FACTORS_PAIRS);
+}
+
+const struct solver matmul_cpu_bf16_solver = {"cpu-bf16", refuse, prepare};

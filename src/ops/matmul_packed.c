@@ -1,0 +1,152 @@
+/* Planning and launching matmul_pack and matmul_cpu. */
+#include <math.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/matmul_packed.h"
+#include "program/defines.h"
+
+#define PACK_DEPTH 256 /* steps of k, that a work-group of matmul_pack owns */
+
+const char *matmul_packed_refuse(const clattn_context *context, const struct matmul_problem *problem)
+{
+    size_t packed;
+    if (!size_mul(round_up(size_max(problem->m, problem->n), 64), size_max(problem->k, 1) * sizeof(float),
+                  &packed) ||
+        !size_mul(packed, size_max(problem->batch, 1), &packed))
+        return "the packed operand overflows";
+    return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
+}
+
+/* How many items the packed side has: one if all items share it. */
+static size_t packed_items(const struct matmul_plan *plan, size_t batch)
+{
+    int64_t stride = plan->lanes_along_m ? plan->problem.a.batch : plan->problem.b.batch;
+    return stride ? batch : 1;
+}
+
+static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                            const matmul_args *given)
+{
+    matmul_args kernel_args = *given;
+    const clattn_binding *lanes = plan->lanes_along_m ? &args->a : &args->b;
+    const clattn_binding *rows = plan->lanes_along_m ? &args->b : &args->a;
+    size_t lane_count = (size_t)(plan->lanes_along_m ? given->m : given->n);
+    size_t row_count = (size_t)(plan->lanes_along_m ? given->n : given->m);
+    size_t panels = divide_up(lane_count, plan->panel);
+    const size_t pack_groups[3] = {panels, divide_up(divide_up((size_t)given->k, plan->k_step), PACK_DEPTH),
+                                   packed_items(plan, (size_t)given->batch)};
+    const size_t groups[3] = {panels, divide_up(row_count, plan->tile_rows), (size_t)given->batch};
+    const clattn_binding *pack_bindings[2] = {lanes, &chain->workspace};
+    const clattn_binding *bindings[4] = {rows, &chain->workspace};
+    size_t count = 2;
+    if (plan->problem.has_bias)
+        bindings[count++] = &args->bias;
+    bindings[count] = &args->c;
+    kernel_args.packed_offset = chain->workspace.offset / 4;
+    clattn_status status = CLATTN_SUCCESS;
+    if (given->k)
+        status = chain_launch(chain, &plan->base.kernels[0], pack_bindings, &kernel_args, pack_groups, false);
+    if (status == CLATTN_SUCCESS)
+        status = chain_launch(chain, &plan->base.kernels[1], bindings, &kernel_args, groups, true);
+    return status;
+}
+
+/* A register tile of `rows` x `vectors` accumulators of `lanes` floats. */
+struct geometry {
+    size_t lanes, rows, vectors, tiles, depth;
+    bool ahead; /* the memory of the next tile's rows is asked for */
+};
+
+/* The tile and its operands fit the vector registers: 32 of them with 16 lanes, 16 otherwise. */
+static struct geometry geometry_of(const struct capabilities *caps, const struct matmul_problem *problem,
+                                   bool lanes_along_m)
+{
+    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
+        return (struct geometry){4, 4, 1, 2, 64, false};
+    size_t lane_count = lanes_along_m ? problem->m * (problem->b.batch ? 1 : problem->batch) : problem->n;
+    struct geometry g = {caps->lanes, 6, caps->lanes == 16 ? 4 : 2, 8, 512, false};
+    if (lanes_along_m && lane_count <= 16) { /* few rows of A: no wider than they are */
+        g.lanes = size_min(caps->lanes, lane_count <= 4 ? 4 : lane_count <= 8 ? 8 : 16);
+        g.vectors = 1;
+        /* Arithmetic for a few rows and reading the others take about as long: they must overlap. */
+        g.depth = 4096;
+        g.ahead = problem->b.row == 1 && capabilities_prefetch(caps);
+    } else if (caps->lanes == 16 && lane_count <= 32) {
+        g.rows = 12;
+        g.vectors = 2;
+    }
+    return g;
+}
+
+/* Which operand to pack: the one for which the padded tiles' work and the packing itself are less.  A packed
+ * element costs about as much as PACKING tile elements (measured on Zen 4: two cycles). */
+#define PACKING 30
+
+static double cost(double row_count, double rows, double lane_count, double panel)
+{
+    return ceil(row_count / rows) * rows * ceil(lane_count / panel) * panel + PACKING * lane_count;
+}
+
+static bool better_along_m(const struct capabilities *caps, const struct matmul_problem *problem, bool pairs)
+{
+    if (pairs && (problem->a.col != 1 || problem->b.row != 1))
+        return problem->a.col != 1; /* the other operand is read by pairs of neighbours */
+    struct geometry along_m = geometry_of(caps, problem, true), along_n = geometry_of(caps, problem, false);
+    double batch = (double)size_max(problem->batch, 1), m = (double)problem->m, n = (double)problem->n;
+    /* Items that share b share its panels, and usually are one tall item. */
+    double shared = problem->b.batch ? 1 : batch, apart = problem->b.batch ? batch : 1;
+    return apart * cost(n, (double)along_m.rows, m * shared, (double)(along_m.lanes * along_m.vectors)) <
+           apart * cost(m * shared, (double)along_n.rows, n, (double)(along_n.lanes * along_n.vectors));
+}
+
+clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factors factors)
+{
+    static const size_t one[3] = {1, 1, 1};
+    clattn_plan *base = &plan->base;
+    const struct matmul_problem *problem = &plan->problem;
+    const struct capabilities *caps = &base->context->device.caps;
+    bool pairs = factors != FACTORS_FLOAT;
+    clattn_status status;
+    struct strbuf options = {0}, again = {0};
+    plan->lanes_along_m = better_along_m(caps, problem, pairs);
+    plan->k_step = pairs ? 2 : 1;
+    struct geometry g = geometry_of(caps, problem, plan->lanes_along_m);
+    plan->panel = g.lanes * g.vectors;
+    plan->tile_rows = g.rows * g.tiles;
+    matmul_defines(problem, &options);
+    define_int(&options, "LANES", (long long)g.lanes);
+    define_int(&options, "ROWS", (long long)g.rows);
+    define_int(&options, "LANE_VECTORS", (long long)g.vectors);
+    define_int(&options, "TILES", (long long)g.tiles);
+    define_int(&options, "DEPTH", (long long)g.depth);
+    define_int(&options, "AHEAD", g.ahead);
+    define_int(&options, "PACK_DEPTH", PACK_DEPTH);
+    define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
+    define_int(&options, "PAIRS", pairs);
+    define_int(&options, "X86_BF16", factors == FACTORS_PAIRS_X86);
+    define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
+    strbuf_printf(&again, "%s", options.text ? options.text : "");
+    TRY(plan_add_kernel(base, "matmul_cpu.cl", &options, "matmul_pack", 2, sizeof(matmul_args), one));
+    TRY(plan_add_kernel(base, "matmul_cpu.cl", &again, "matmul_cpu", 3u + problem->has_bias,
+                        sizeof(matmul_args), one));
+
+    size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
+    size_t row_count = plan->lanes_along_m ? problem->n : problem->m;
+    /* Items folded into one need no more panels than they do apart. */
+    size_t items = packed_items(plan, problem->batch), panels = divide_up(lane_count, plan->panel);
+    size_t steps = divide_up(problem->k, plan->k_step);
+    base->workspace = items * panels * plan->panel * steps * 4;
+    plan_kernel_largest(&base->kernels[0],
+                        (const size_t[3]){items * panels, divide_up(steps, PACK_DEPTH), items});
+    plan_kernel_largest(&base->kernels[1],
+                        (const size_t[3]){items * panels,
+                                          problem->batch * divide_up(row_count, plan->tile_rows),
+                                          problem->batch});
+    plan->launch = launch;
+    base->launches = 2;
+fail:
+    strbuf_clear(&options);
+    strbuf_clear(&again);
+    return status;
+}

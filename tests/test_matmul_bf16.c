@@ -1,0 +1,153 @@
+/* Products of bfloat16 two by two (the solver cpu-bf16): by the processor's instruction where there is one, otherwise by what it
+ * does in OpenCL C, which only tests ask for.  Odd and even k, either operand packed, few rows, what is refused.
+ *
+ * Holds what test_matmul.c does, and that subnormal numbers give 0 or what they are worth. */
+#include <math.h>
+#include <string.h>
+
+#include "support/matmul_case.h"
+
+#define PAIRS .solvers = MATMUL_CPU_BF16
+#define NOT_TAKEN .solvers = MATMUL_CPU_BF16, .refused_by = MATMUL_CPU_BF16
+#define BF16_ALL .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_BF16, CLATTN_BF16}
+#define BF16_IN .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_F32, CLATTN_F32}
+#define BF16_OTHER .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_F16, CLATTN_BF16}
+#define WEIGHTS .b = FORM_TRANSPOSED /* k side by side, as weights (n, k) have it */
+
+static const matmul_case sizes[] = {
+    {"one of everything", ALL, PAIRS, BF16_ALL, .m = 1, .n = 1, .k = 1, WEIGHTS},
+    {"one of everything, two k", ALL, PAIRS, BF16_ALL, .m = 1, .n = 1, .k = 2},
+    {"inner size 1", ALL, PAIRS, BF16_IN, .m = 17, .n = 33, .k = 1},
+    {"inner size 1", ALL, PAIRS, BF16_IN, .m = 17, .n = 33, .k = 1, WEIGHTS},
+    {"inner size 2", BIG, PAIRS, BF16_IN, .m = 65, .n = 67, .k = 2, WEIGHTS},
+    {"inner size 3", ALL, PAIRS, BF16_OTHER, .m = 9, .n = 21, .k = 3, WEIGHTS, .bias = true},
+    {"odd k", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, WEIGHTS},
+    {"odd k, whole lanes", ALL, PAIRS, BF16_ALL, .m = 12, .n = 64, .k = 33, WEIGHTS, .bias = true},
+    {"odd k, B along its rows", ALL, PAIRS, BF16_ALL, .m = 12, .n = 64, .k = 33, .bias = true},
+    {"primes", BIG, PAIRS, BF16_ALL, .m = 97, .n = 83, .k = 61, .bias = true},
+    {"primes", BIG, PAIRS, BF16_IN, .m = 131, .n = 67, .k = 521, WEIGHTS},
+    {"tile", BIG, PAIRS, BF16_IN, .m = 48, .n = 64, .k = 1024, WEIGHTS},
+    {"tile + 1", BIG, PAIRS, BF16_OTHER, .m = 49, .n = 65, .k = 1025, WEIGHTS, .bias = true},
+    {"tile - 1", BIG, PAIRS, BF16_IN, .m = 47, .n = 63, .k = 1023},
+    {"few columns", BIG, PAIRS, BF16_ALL, .m = 515, .n = 5, .k = 131, WEIGHTS},
+    {"k in several blocks", BIG, PAIRS, BF16_IN, .m = 13, .n = 67, .k = 4103, WEIGHTS, .bias = true},
+    {"1 row", ALL, PAIRS, BF16_ALL, .m = 1, .n = 37, .k = 19, WEIGHTS, .bias = true},
+    {"4 rows", BIG, PAIRS, BF16_IN, .m = 4, .n = 131, .k = 267, WEIGHTS},
+    {"8 rows", ALL, PAIRS, BF16_ALL, .m = 8, .n = 37, .k = 35, WEIGHTS},
+    {"16 rows", BIG, PAIRS, BF16_ALL, .m = 16, .n = 131, .k = 8301, WEIGHTS},
+    {"whole numbers, exact", ALL, PAIRS, BF16_IN, .m = 19, .n = 35, .k = 23, WEIGHTS, .integers = true, .bias = true},
+    {"whole numbers, exact", BIG, PAIRS, BF16_IN, .m = 97, .n = 131, .k = 67, .integers = true, .bias = true},
+};
+
+static const matmul_case forms[] = {
+    {"A transposed", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_TRANSPOSED, WEIGHTS},
+    {"A transposed", BIG, PAIRS, BF16_ALL, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED, WEIGHTS, .bias = true},
+    {"neither with neighbouring k", ALL, NOT_TAKEN, BF16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_TRANSPOSED},
+    {"C transposed", BIG, PAIRS, BF16_ALL, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED, .bias = true},
+    {"gaps", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
+    {"gaps", BIG, PAIRS, BF16_ALL, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
+    {"B's columns apart", BIG, PAIRS, BF16_ALL, .m = 97, .n = 83, .k = 61, .b = FORM_SPREAD, .c = FORM_SPREAD},
+    {"A's columns apart", ALL, PAIRS, BF16_IN, .m = 33, .n = 17, .k = 21, .a = FORM_SPREAD, WEIGHTS},
+    {"rows backwards", BIG, PAIRS, BF16_ALL, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED,
+     .c = FORM_FLIPPED},
+    {"columns backwards", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .b = FORM_MIRRORED, .c = FORM_MIRRORED},
+    {"one row of A for all", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST, WEIGHTS},
+    {"bias backwards", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
+    {"another type in A", ALL, NOT_TAKEN, .type = {CLATTN_F32, CLATTN_BF16, CLATTN_BF16, CLATTN_BF16}, .m = 7, .n = 13,
+     .k = 11},
+    {"another type in B", ALL, NOT_TAKEN, .type = {CLATTN_BF16, CLATTN_F16, CLATTN_BF16, CLATTN_BF16}, .m = 7, .n = 13,
+     .k = 11},
+};
+
+static const matmul_case batches[] = {
+    {"batch", ALL, PAIRS, BF16_ALL, .batch = 3, .m = 5, .n = 7, .k = 11},
+    {"batch", BIG, PAIRS, BF16_ALL, .batch = 5, .m = 67, .n = 35, .k = 37, WEIGHTS, .bias = true},
+    {"B shared by extent", BIG, PAIRS, BF16_IN, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true, .bias = true},
+    {"B shared, items apart", BIG, PAIRS, BF16_IN, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true,
+     .a = FORM_PADDED, .c = FORM_PADDED},
+    {"A shared by stride", ALL, PAIRS, BF16_IN, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_SHARED_FIRST},
+    {"smaller at enqueue", ALL, PAIRS, BF16_IN, .batch = 3, .m = 9, .n = 7, .k = 11, WEIGHTS, .shorter = true,
+     .actual_batch = 2, .actual_m = 5, .inject = MATMUL_BEYOND},
+    {"smaller at enqueue", BIG, PAIRS, BF16_ALL, .batch = 5, .m = 131, .n = 67, .k = 37, .shorter = true,
+     .actual_batch = 4, .actual_m = 66, .bias = true, .inject = MATMUL_BEYOND},
+    {"no rows", ALL, PAIRS, BF16_ALL, .m = 0, .n = 7, .k = 11},
+    {"no inner size: the bias", ALL, PAIRS, BF16_ALL, .m = 5, .n = 7, .k = 0, .bias = true},
+    {"no inner size: zeros", ALL, PAIRS, BF16_IN, .m = 5, .n = 7, .k = 0},
+    {"NaN in A: its row alone", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
+    {"NaN in A: its row alone", BIG, PAIRS, BF16_ALL, .m = 97, .n = 83, .k = 61, WEIGHTS, .inject = MATMUL_A_NAN},
+    {"Inf in A: its row alone", BIG, PAIRS, BF16_ALL, .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF},
+    {"NaN in B: its column alone", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, WEIGHTS, .inject = MATMUL_B_NAN},
+    {"NaN in B: its column alone", BIG, PAIRS, BF16_IN, .m = 97, .n = 83, .k = 61, .inject = MATMUL_B_NAN},
+    {"-inf in the bias: its column alone", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .bias = true,
+     .inject = MATMUL_BIAS_INF},
+};
+
+/* The planner's own choice: pairs exactly where the processor has the instruction and there are more than a few rows. */
+static void chosen_where_it_pays(void **state)
+{
+    (void)state;
+    for (size_t m = 4; m <= 5; m++) {
+        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_plan *plan = NULL;
+        desc.a = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){m, 24});
+        desc.b = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){24, 20});
+        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, 20});
+        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
+        const char *explain = clattn_plan_explain(plan);
+        bool here = !strstr(explain, "there is no AVX512-BF16");
+        assert_int_equal(!strcmp(clattn_plan_solver(plan), "cpu-bf16"), here && m == 5);
+        assert_non_null(strstr(explain, here && m == 5 ? "cpu-bf16: chosen" : "cpu-bf16: refused"));
+        clattn_plan_release(&plan);
+    }
+}
+
+/* 2^-130 is no normal bfloat16: 2^-130 * 2^100, sixteen times, is 2^-26 or, taken for 0, 0. */
+static void subnormal_numbers(void **state)
+{
+    enum { M = 5, N = 3, K = 16 };
+    cl_context context = clattn_context_opencl_context(device_context());
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    cl_ushort a[M * K], b[K * N];
+    float c[M * N];
+    clattn_plan *plan = NULL;
+
+    (void)state;
+    for (int i = 0; i < M * K; i++)
+        a[i] = 0x0008;
+    for (int i = 0; i < K * N; i++)
+        b[i] = (100 + 127) << 7;
+    desc.a = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){M, K});
+    desc.b = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){K, N});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){M, N});
+    options.solver = "cpu-bf16";
+    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+    cl_mem left = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof a, a, NULL);
+    cl_mem right = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof b, b, NULL);
+    cl_mem out = clCreateBuffer(context, 0, sizeof c, NULL, NULL);
+    assert_true(left && right && out);
+    args.a = clattn_binding_buffer(left, 0);
+    args.b = clattn_binding_buffer(right, 0);
+    args.c = clattn_binding_buffer(out, 0);
+    assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL));
+    assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
+    for (int i = 0; i < M * N; i++)
+        assert_true(c[i] == 0 || c[i] == ldexpf(1, -26));
+    device_release_buffer(left);
+    device_release_buffer(right);
+    device_release_buffer(out);
+    clattn_plan_release(&plan);
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    matmul_add(&suite, sizes, COUNT_OF(sizes));
+    matmul_add(&suite, forms, COUNT_OF(forms));
+    matmul_add(&suite, batches, COUNT_OF(batches));
+    suite_add(&suite, chosen_where_it_pays, "matmul cpu-bf16: chosen where it pays");
+    suite_add(&suite, subnormal_numbers, "matmul cpu-bf16: subnormal numbers");
+    return suite_run(&suite, "matmul_bf16", true, argc, argv);
+}
