@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Compares clattn with the machine's roofs and with PyTorch, everything in one run.
 
-    compare.py BUILD_DIR [--rounds N] [--only TEXT] [--markdown FILE] [--svg FILE]
+    compare.py BUILD_DIR [--rounds N] [--only TEXT] [--markdown FILE] [--svg FILE] [--openblas FILE]
 
 Each round measures the roofs, clattn, the roofs again, and PyTorch (where it can be imported), so that drifting clocks and
 busy neighbours touch all of them.  A ratio is taken within its round; the median of the rounds counts.  A roof is that of
-fma, of reading memory, or of copying it; `roofline` is whichever of fma and reading takes longer for the work.  What has no
-roof stands in a second table.  bench/compare.sh keeps both tables and the plot in files."""
+fma, of bfloat16 (that of fma where the processor has none), of reading memory, or of copying it; `roofline` is whichever of
+fma and reading takes longer for the work.  Others beside PyTorch, in the same rounds, have a table of their own: OpenBLAS
+(where it is found, or --openblas names it) for float32 products, and for bfloat16 our own float32.  What has no
+roof stands in a third table.  bench/compare.sh keeps the tables and the plot in files."""
 import argparse
 import json
 import os
@@ -17,19 +19,27 @@ import time
 from typing import Callable, NamedTuple, Optional
 
 import chart
+import openblas
 
 
 class Case(NamedTuple):
     name: str
     arguments: list                  # of `clattn bench`
-    roof: str                        # fma, read, copy, roofline
+    roof: str                        # fma, bf16, read, copy, roofline
     peer: Callable                   # torch module -> function that does the same
     share: Optional[float] = None    # of the roof, that is wanted
     speedup: Optional[float] = None  # PyTorch's time / ours, that is wanted
+    beside: tuple = ()               # Beside: what else is timed in the same rounds
+
+
+class Beside(NamedTuple):
+    name: str
+    command: Callable              # (clattn, OpenBLAS's library or None) -> a command that reports seconds_median, or None
+    wanted: float                  # its time / ours
 
 
 class Extra(NamedTuple):
-    """A row of the second table: one number of what the command reports."""
+    """A row of the last table: one number of what the command reports."""
     name: str
     arguments: list                # of `clattn`
     read: Callable                 # the report -> the number
@@ -45,18 +55,34 @@ class Row(NamedTuple):
     limit: float               # the roof, in the same unit
     share: float
     speedup: Optional[float]   # None: without PyTorch
+    beside: tuple = ()         # (Beside, its time / ours) of those that could be run
 
 
-def attention(name, shape, causal=False, roof="fma", share=None, speedup=None):
+def typed(torch, dtype, *extent):
+    """Random numbers of that type."""
+    x = torch.randn(*extent)
+    return x if dtype == "f32" else x.to(torch.bfloat16)
+
+
+def attention(name, shape, causal=False, roof="fma", share=None, speedup=None, dtype="f32"):
     b, hq, hkv, sq, skv, d, dv = shape
 
     def peer(torch):
-        q, k, v = torch.randn(b, hq, sq, d), torch.randn(b, hkv, skv, d), torch.randn(b, hkv, skv, dv)
+        q, k, v = (typed(torch, dtype, *extent) for extent in ((b, hq, sq, d), (b, hkv, skv, d), (b, hkv, skv, dv)))
         grouped = {"enable_gqa": True} if hq != hkv else {}
         return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, **grouped)
 
     arguments = ["attention", "--shape", ",".join(map(str, shape))] + (["--causal"] if causal else [])
-    return Case("attention " + name, arguments, roof, peer, share, speedup)
+    return stored(Case("attention " + name, arguments, roof, peer, share, speedup), dtype)
+
+
+def stored(case, dtype):
+    """The case with arrays of that type; bfloat16 is held against the roof of bfloat16, and against our own float32, too."""
+    if dtype == "f32":
+        return case
+    ours = ["bench", *case.arguments, "--json"]
+    return case._replace(name=case.name + ", bfloat16", arguments=case.arguments + ["--dtype", dtype], roof="bf16",
+                         beside=(Beside("clattn, float32", lambda clattn, blas: [clattn, *ours], 1.0),))
 
 
 def decode(heads, kv_heads, keys):
@@ -65,12 +91,21 @@ def decode(heads, kv_heads, keys):
     return attention(name, (1, heads, kv_heads, 1, keys, 128, 128), roof="read", share=0.85)
 
 
-def matmul(m, n, k, roof="fma", share=0.85, speedup=1.0):
+def matmul(m, n, k, roof="fma", share=0.85, speedup=1.0, dtype="f32"):
     def peer(torch):
-        x, w = torch.randn(m, k), torch.randn(n, k)
+        x, w = typed(torch, dtype, m, k), typed(torch, dtype, n, k)
         return lambda: torch.nn.functional.linear(x, w)
 
-    return Case("matmul %dx%dx%d" % (m, n, k), ["matmul", "--shape", "%d,%d,%d" % (m, n, k)], roof, peer, share, speedup)
+    return stored(Case("matmul %dx%dx%d" % (m, n, k), ["matmul", "--shape", "%d,%d,%d" % (m, n, k)], roof, peer, share,
+                       speedup), dtype)
+
+
+def beside_openblas(case):
+    """A float32 product, with OpenBLAS beside it."""
+    sizes = case.arguments[case.arguments.index("--shape") + 1].split(",")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "openblas.py")
+    return case._replace(beside=(Beside(
+        "OpenBLAS", lambda clattn, blas: [sys.executable, script, blas, *sizes] if blas else None, 1.0),))
 
 
 def softmax(rows, columns):
@@ -105,6 +140,7 @@ def square(length, d, share, speedup=None):
     return attention("8 x %d, d %d" % (length, d), (1, 8, 8, length, length, d, d), share=share, speedup=speedup)
 
 
+PROJECTIONS = ((2048, 512, 512), (2048, 2048, 512), (512, 512, 512))
 CASES = [
     *(square(length, 64, 0.78, 1.3) for length in (1024, 2048, 4096)),
     *(square(2048, d, 0.65) for d in (32, 80, 96)),
@@ -113,12 +149,14 @@ CASES = [
     attention("8 x 2048, d 64, causal", (1, 8, 8, 2048, 2048, 64, 64), causal=True),
     attention("32x8 x 64, d 64", (32, 8, 8, 64, 64, 64, 64), share=0.55, speedup=1.3),
     *(decode(heads, kv_heads, keys) for heads, kv_heads in ((8, 8), (32, 32), (32, 8)) for keys in (4096, 32768)),
-    *(matmul(m, n, k) for m, n, k in ((2048, 512, 512), (2048, 2048, 512), (512, 512, 512))),
+    *(beside_openblas(matmul(*sizes)) for sizes in PROJECTIONS),
     *(matmul(m, n, k, "roofline", 0.80, None) for n, k in ((512, 512), (4096, 1024), (4096, 4096)) for m in (1, 4, 16)),
     softmax(4096, 1024),
     layernorm(4096, 512),
     mha(8, 128, 512, 8),
     mha(1, 2048, 512, 8),
+    *(attention("8 x 2048, d %d" % d, (1, 8, 8, 2048, 2048, d, d), speedup=1.8, dtype="bf16") for d in (64, 128)),
+    *(matmul(*sizes, share=None, speedup=0.9, dtype="bf16") for sizes in PROJECTIONS),
 ]
 
 STARTUP = ["bench", "startup", "--json"]
@@ -160,35 +198,55 @@ def import_torch():
     return torch
 
 
+def roofs_of(case):
+    return {"roofline": ("fma", "read"), "bf16": ("bf16", "fma")}.get(case.roof, (case.roof,))
+
+
 def rate_and_roof(roof, ours, before, after):
-    """What was reached and what could be, and its share of it, by one roof: in GFLOP/s, or GB/s where memory is the bound."""
-    key, what = {"fma": ("fma_gflops", "gflops"), "read": ("read_gbytes_per_s", "gbytes_per_s"),
-                 "copy": ("copy_gbytes_per_s", "gbytes_per_s")}[roof]
+    """What was reached, what could be, and the share of it, by one roof: in GFLOP/s, or GB/s where memory is the bound."""
+    key, what = {"fma": ("fma_gflops", "gflops"), "bf16": ("bf16_gflops", "gflops"),
+                 "read": ("read_gbytes_per_s", "gbytes_per_s"), "copy": ("copy_gbytes_per_s", "gbytes_per_s")}[roof]
     limit = (before[key] + after[key]) / 2
     return ours[what], limit, ours[what] / limit
 
 
 def nearest_roof(case, rounds):
-    """The roof that counts in all rounds, with the medians under it: of a `roofline` the one that the work comes nearer to."""
-    roofs = ("fma", "read") if case.roof == "roofline" else (case.roof,)
+    """The roof that counts in all rounds, with the medians under it: of a `roofline` the one that the work comes nearer to,
+    of `bf16` the processor's own, or that of fma."""
+    roofs = roofs_of(case)
+    if case.roof == "bf16":
+        roofs = ("bf16",) if has_bf16(rounds) else ("fma",)
     medians = {roof: [statistics.median(column) for column in zip(*(rate_and_roof(roof, *each) for each in rounds))]
                for roof in roofs}
     nearest = max(roofs, key=lambda roof: medians[roof][2])
-    return (*medians[nearest], "GFLOP/s" if nearest == "fma" else "GB/s")
+    return (*medians[nearest], "GFLOP/s" if nearest in ("fma", "bf16") else "GB/s")
 
 
-def measure(case, rounds, clattn, roof, torch):
+def has_bf16(rounds):
+    return all("bf16_gflops" in each for _, *both in rounds for each in both)
+
+
+def measure(case, rounds, clattn, roof, torch, blas=None):
     measured, speedups = [], []
     peer = case.peer(torch) if torch else None
+    commands = [(each, each.command(clattn, blas)) for each in case.beside]
+    others = {each: [] for each, command in commands if command}
+    probe = [roof, "--only", ",".join(roofs_of(case)), "0.1"]
     for _ in range(rounds):
-        before = run_json([roof, "0.1"])
+        before = run_json(probe)
         ours = run_json([clattn, "bench", *case.arguments, "--json"])
-        measured.append((ours, before, run_json([roof, "0.1"])))
+        measured.append((ours, before, run_json(probe)))
         if peer:
             with torch.inference_mode():
                 speedups.append(median_time(peer) / ours["seconds_median"])
+        for each, command in commands:
+            if command:
+                others[each].append(run_json(command)["seconds_median"] / ours["seconds_median"])
     rate, limit, share, unit = nearest_roof(case, measured)
-    return Row(case, measured[-1][0]["solver"], rate, unit, limit, share, statistics.median(speedups) if speedups else None)
+    if case.roof == "bf16" and not has_bf16(measured):
+        case = case._replace(speedup=None)  # what is wanted supposes a processor that multiplies bfloat16
+    return Row(case, measured[-1][0]["solver"], rate, unit, limit, share, statistics.median(speedups) if speedups else None,
+               tuple((each, statistics.median(ratios)) for each, ratios in others.items()))
 
 
 def number(value):
@@ -197,6 +255,7 @@ def number(value):
 
 HEAD = ("| work | solver | reached | roof | of the roof | wanted | PyTorch's time / ours | wanted |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- |")
+BESIDE_HEAD = "| work | beside | its time / ours | wanted |\n| --- | --- | --- | --- |"
 EXTRA_HEAD = "| what | measured | wanted |\n| --- | --- | --- |"
 
 
@@ -204,6 +263,10 @@ def table_line(row):
     return "| %s | %s | %.0f %s | %.0f | %.2f | %s | %s | %s |" % (
         row.case.name, row.solver, row.rate, row.unit, row.limit, row.share, number(row.case.share), number(row.speedup),
         number(row.case.speedup))
+
+
+def beside_lines(row):
+    return ["| %s | %s | %.2f | %.2f |" % (row.case.name, each.name, ratio, each.wanted) for each, ratio in row.beside]
 
 
 def extra_line(extra, value):
@@ -222,6 +285,7 @@ def targets(rows, extras):
     """How many of the targets that could be measured were reached, and how many these are."""
     reached = [row.share >= row.case.share for row in rows if row.case.share is not None]
     reached += [row.speedup >= row.case.speedup for row in rows if None not in (row.speedup, row.case.speedup)]
+    reached += [ratio >= each.wanted for row in rows for each, ratio in row.beside]
     reached += [value <= extra.limit for extra, value in extras if extra.limit is not None]
     return sum(reached), len(reached)
 
@@ -265,11 +329,16 @@ def compare(options):
     if not cases and not extras:
         sys.exit("compare.py: no row has '%s' in its name" % options.only)
     torch = import_torch() if cases else None
+    blas = openblas.library(options.openblas)
+    if blas is None and any(each.name == "OpenBLAS" for case in cases for each in case.beside):
+        print("OpenBLAS is not found: it is not measured", file=sys.stderr)
     if cases:
         say(lines, HEAD)
     for case in cases:
-        rows.append(measure(case, options.rounds, clattn, roof, torch))
+        rows.append(measure(case, options.rounds, clattn, roof, torch, blas))
         say(lines, table_line(rows[-1]))
+    if any(row.beside for row in rows):
+        say(lines, "\n" + "\n".join([BESIDE_HEAD] + [line for row in rows for line in beside_lines(row)]))
     if extras:
         say(lines, "\n" * bool(cases) + EXTRA_HEAD)
         found = measure_extras(extras, clattn, lines)
@@ -289,6 +358,7 @@ def main():
     parser.add_argument("--only", default="", metavar="TEXT", help="only the rows whose name has this in it")
     parser.add_argument("--markdown", metavar="FILE", help="write the tables there, too")
     parser.add_argument("--svg", metavar="FILE", help="draw the shares of the roof there")
+    parser.add_argument("--openblas", metavar="FILE", help="OpenBLAS's library; default: the system's, if there is one")
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("--rounds %d: at least one is needed" % options.rounds)

@@ -5,7 +5,7 @@
 #
 #   BUILD_DIR  where clattn was built, with the command
 #   --out      where compare.md and compare.svg go (default: BUILD_DIR/bench); those of an earlier run are replaced
-#   OPTION     bench/compare.py's: --rounds N, --only TEXT
+#   OPTION     bench/compare.py's: --rounds N, --only TEXT, --openblas FILE
 #
 # Runs on the OpenCL device that the command chooses (CLATTN_DEVICE).  PyTorch is compared with where the Python that
 # PYTHON names (default: python3) can import it, and left out where not.
@@ -18,7 +18,7 @@ case ${1-} in
     sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
-'' | -*) fail "usage: compare.sh BUILD_DIR [--out FOLDER] [--rounds N] [--only TEXT]" ;;
+'' | -*) fail "usage: compare.sh BUILD_DIR [--out FOLDER] [--rounds N] [--only TEXT] [--openblas FILE]" ;;
 esac
 build=$1
 shift

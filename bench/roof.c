@@ -12,13 +12,16 @@
 
 #if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
 #define ROOF_X86 1
+#include <cpuid.h>
 #include <immintrin.h>
 #else
 #define ROOF_X86 0
 #endif
 
 #define WINDOWS 10
-#define BUFFER_BYTES ((size_t)64 << 20)
+#define STAMPS_PER_WINDOW 16
+#define STAMPS (WINDOWS * STAMPS_PER_WINDOW + 2) /* the start, and one after the end */
+#define BUFFER_BYTES ((size_t)128 << 20)
 #define BLOCK_BYTES ((size_t)1 << 20) /* between two looks at the clock */
 #define FMA_ROUNDS 20000              /* likewise; about 0.1 ms */
 
@@ -33,13 +36,20 @@ typedef struct gate {
     enum { GATE_SHUT, GATE_OPEN, GATE_HOME } state;
 } gate;
 
+/* What was done until then. */
+typedef struct stamp {
+    double time, done;
+} stamp;
+
 struct worker {
     step_function step;
     gate *start;
     double window; /* seconds */
-    double best;   /* the result: operations or bytes a second */
+    stamp stamps[STAMPS];
+    size_t stamp_count; /* 0: it was sent home */
     unsigned char *from, *to;
     size_t position;
+    size_t streams, piece; /* read_streams: places at once, and bytes of each in turn; both powers of two */
     volatile uint64_t sink; /* keeps the compiler from dropping the work */
 };
 
@@ -102,21 +112,50 @@ __attribute__((target("avx2,fma"))) static double fma_avx2(worker *w)
     return 2.0 * 2.0 * SUMS * 8.0 * FMA_ROUNDS;
 }
 
-__attribute__((target("avx2"))) static double read_avx2(worker *w)
+/* vdpbf16ps: each of the sixteen float32 lanes takes two products of bfloat16. */
+__attribute__((target("avx512f"))) static double bf16_avx512(worker *w)
 {
-    const __m256i *p = (const __m256i *)(w->from + w->position);
+    __m512i x = _mm512_set1_epi16(0x3f00), y = _mm512_set1_epi16(0x3e80); /* a half and a quarter */
+    __m512 all = _mm512_setzero_ps();
+#define DECLARE(i) __m512 s##i = _mm512_set1_ps((float)i);
+#define STEP(i) __asm__ volatile("vdpbf16ps %2, %1, %0" : "+v"(s##i) : "v"(x), "v"(y));
+#define TOTAL(i) all = _mm512_add_ps(all, s##i);
+    EACH_SUM(DECLARE)
+    for (int round = 0; round < FMA_ROUNDS; round++) {
+        EACH_SUM(STEP)
+        EACH_SUM(STEP)
+    }
+    EACH_SUM(TOTAL)
+#undef DECLARE
+#undef STEP
+#undef TOTAL
+    w->sink += (uint64_t)_mm_cvtss_f32(_mm512_castps512_ps128(all));
+    return 2.0 * 2.0 * SUMS * 32.0 * FMA_ROUNDS;
+}
+
+/* Leaf 7, subleaf 1, EAX bit 5; that the system keeps the registers is known from avx512f. */
+static int has_avx512_bf16(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+
+/* The exclusive or of `bytes` from `p` on. */
+__attribute__((target("avx2"))) static uint64_t fold_avx2(const unsigned char *from, size_t bytes)
+{
+    const __m256i *p = (const __m256i *)from;
     __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
 
-    for (size_t i = 0; i < BLOCK_BYTES / sizeof *p; i += 4) {
+    for (size_t i = 0; i < bytes / sizeof *p; i += 4) {
         a = _mm256_xor_si256(a, _mm256_load_si256(p + i));
         b = _mm256_xor_si256(b, _mm256_load_si256(p + i + 1));
         c = _mm256_xor_si256(c, _mm256_load_si256(p + i + 2));
         d = _mm256_xor_si256(d, _mm256_load_si256(p + i + 3));
     }
     a = _mm256_xor_si256(_mm256_xor_si256(a, b), _mm256_xor_si256(c, d));
-    w->sink += (uint64_t)(uint32_t)_mm_cvtsi128_si32(_mm256_castsi256_si128(a));
-    w->position = (w->position + BLOCK_BYTES) % BUFFER_BYTES;
-    return (double)BLOCK_BYTES;
+    return (uint64_t)(uint32_t)_mm_cvtsi128_si32(_mm256_castsi256_si128(a));
 }
 #endif
 
@@ -136,19 +175,37 @@ static double fma_portable(worker *w)
     return 2.0 * width * FMA_ROUNDS;
 }
 
-static double read_portable(worker *w)
+static uint64_t fold_portable(const unsigned char *from, size_t bytes)
 {
-    const uint64_t *p = (const uint64_t *)(w->from + w->position);
+    const uint64_t *p = (const uint64_t *)from;
     uint64_t a = 0, b = 0, c = 0, d = 0;
 
-    for (size_t i = 0; i < BLOCK_BYTES / sizeof *p; i += 4) {
+    for (size_t i = 0; i < bytes / sizeof *p; i += 4) {
         a ^= p[i];
         b ^= p[i + 1];
         c ^= p[i + 2];
         d ^= p[i + 3];
     }
-    w->sink += a ^ b ^ c ^ d;
-    w->position = (w->position + BLOCK_BYTES) % BUFFER_BYTES;
+    return a ^ b ^ c ^ d;
+}
+
+/* A block, a piece from each of the streams in turn: the buffer's equal parts. */
+static double read_streams(worker *w)
+{
+    const size_t part = BUFFER_BYTES / w->streams, step = BLOCK_BYTES / w->streams;
+    uint64_t folded = 0;
+
+    for (size_t i = 0; i < step; i += w->piece)
+        for (size_t s = 0; s < w->streams; s++) {
+            const unsigned char *from = w->from + s * part + w->position + i;
+#if ROOF_X86
+            folded ^= __builtin_cpu_supports("avx2") ? fold_avx2(from, w->piece) : fold_portable(from, w->piece);
+#else
+            folded ^= fold_portable(from, w->piece);
+#endif
+        }
+    w->sink += folded;
+    w->position = (w->position + step) % part;
     return (double)BLOCK_BYTES;
 }
 
@@ -165,25 +222,62 @@ static double copy(worker *w)
 static void *work(void *argument)
 {
     worker *w = argument;
-    int windows;
+    int runs;
 
     pthread_mutex_lock(&w->start->lock);
     while (w->start->state == GATE_SHUT)
         pthread_cond_wait(&w->start->changed, &w->start->lock);
-    windows = w->start->state == GATE_OPEN ? WINDOWS : 0;
+    runs = w->start->state == GATE_OPEN;
     pthread_mutex_unlock(&w->start->lock);
+    if (!runs)
+        return NULL;
 
-    for (int i = 0; i < windows; i++) {
-        double begin = now(), end, done = 0;
-
-        do {
-            done += w->step(w);
-            end = now();
-        } while (end - begin < w->window);
-        if (done / (end - begin) > w->best)
-            w->best = done / (end - begin);
+    stamp latest = {now(), 0};
+    const double begin = latest.time, every = w->window / STAMPS_PER_WINDOW;
+    w->stamps[w->stamp_count++] = latest;
+    while (w->stamp_count < STAMPS && latest.time - begin < WINDOWS * w->window) {
+        latest.done += w->step(w);
+        latest.time = now();
+        if (latest.time - w->stamps[w->stamp_count - 1].time >= every)
+            w->stamps[w->stamp_count++] = latest;
     }
     return NULL;
+}
+
+/* What a worker had done by a time between its first stamp and its last. */
+static double done_by(const worker *w, double time)
+{
+    size_t low = 0, high = w->stamp_count - 1;
+
+    while (high - low > 1) {
+        const size_t middle = (low + high) / 2;
+        *(w->stamps[middle].time <= time ? &low : &high) = middle;
+    }
+    const stamp *a = &w->stamps[low], *b = &w->stamps[high];
+    return a->done + (b->done - a->done) * (time - a->time) / (b->time - a->time);
+}
+
+/* The most that these workers did in one window that all of them were at work in, a second; 0 if there is none. */
+static double best_window(const worker *workers, size_t count, double window)
+{
+    double from = 0, to = 1e300, best = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const worker *w = &workers[i];
+        if (w->stamp_count < 2)
+            return 0;
+        from = w->stamps[0].time > from ? w->stamps[0].time : from;
+        to = w->stamps[w->stamp_count - 1].time < to ? w->stamps[w->stamp_count - 1].time : to;
+    }
+    window = window < to - from ? window : to - from;
+    for (int n = 0; window > 0 && from + n * (window / 8) + window <= to; n++) {
+        const double begin = from + n * (window / 8);
+        double done = 0;
+        for (size_t i = 0; i < count; i++)
+            done += done_by(&workers[i], begin + window) - done_by(&workers[i], begin);
+        best = done / window > best ? done / window : best;
+    }
+    return best;
 }
 
 static unsigned char *buffer(void)
@@ -195,7 +289,18 @@ static unsigned char *buffer(void)
     return p;
 }
 
-static double measure(int threads, double seconds, step_function step, int buffers)
+/* What the threads are measured at: what each of them did in its best window, or all of them in one.  Cores have arithmetic
+ * to themselves and share memory: there one is fastest while another waits. */
+enum together { EACH_ALONE, ALL_AT_ONCE };
+
+typedef struct probe {
+    step_function step;
+    int buffers;
+    enum together together;
+    size_t streams, piece;
+} probe;
+
+static double measure(int threads, double seconds, const probe *what)
 {
     gate start = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, GATE_SHUT};
     size_t count = threads > 1 ? (size_t)threads : 1, ready = 0, started = 0;
@@ -206,10 +311,12 @@ static double measure(int threads, double seconds, step_function step, int buffe
     for (; workers && handles && ready < count; ready++) {
         worker *w = &workers[ready];
 
-        w->step = step;
+        w->step = what->step;
+        w->streams = what->streams;
+        w->piece = what->piece;
         w->start = &start;
         w->window = seconds / WINDOWS;
-        if ((buffers > 0 && !(w->from = buffer())) || (buffers > 1 && !(w->to = buffer())))
+        if ((what->buffers > 0 && !(w->from = buffer())) || (what->buffers > 1 && !(w->to = buffer())))
             break;
     }
     if (ready == count)
@@ -221,10 +328,12 @@ static double measure(int threads, double seconds, step_function step, int buffe
     pthread_cond_broadcast(&start.changed);
     pthread_mutex_unlock(&start.lock);
 
-    for (size_t i = 0; i < started; i++) {
+    for (size_t i = 0; i < started; i++)
         pthread_join(handles[i], NULL);
-        total += workers[i].best;
-    }
+    if (started == count && what->together == ALL_AT_ONCE)
+        total = best_window(workers, count, seconds / WINDOWS);
+    for (size_t i = 0; i < started && what->together == EACH_ALONE; i++)
+        total += best_window(&workers[i], 1, seconds / WINDOWS);
     for (size_t i = 0; workers && i < count; i++) {
         free(workers[i].from);
         free(workers[i].to);
@@ -256,22 +365,38 @@ double roof_fma_gflops(int threads, double seconds)
 {
     const char *name;
 
-    return measure(threads, seconds, fma_step(&name), 0);
+    return measure(threads, seconds, &(probe){.step = fma_step(&name), .together = EACH_ALONE});
+}
+
+double roof_bf16_gflops(int threads, double seconds)
+{
+#if ROOF_X86
+    if (has_avx512_bf16())
+        return measure(threads, seconds, &(probe){.step = bf16_avx512, .together = EACH_ALONE});
+#endif
+    (void)threads;
+    (void)seconds;
+    return 0;
+}
+
+double roof_streams_gbps(int threads, double seconds, size_t streams, size_t piece)
+{
+#if ROOF_X86
+    __builtin_cpu_init();
+#endif
+    return measure(threads, seconds,
+                   &(probe){.step = read_streams, .buffers = 1, .together = ALL_AT_ONCE, .streams = streams,
+                            .piece = piece});
 }
 
 double roof_read_gbps(int threads, double seconds)
 {
-#if ROOF_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2"))
-        return measure(threads, seconds, read_avx2, 1);
-#endif
-    return measure(threads, seconds, read_portable, 1);
+    return roof_streams_gbps(threads, seconds, 1, BLOCK_BYTES);
 }
 
 double roof_copy_gbps(int threads, double seconds)
 {
-    return measure(threads, seconds, copy, 2);
+    return measure(threads, seconds, &(probe){.step = copy, .buffers = 2, .together = ALL_AT_ONCE});
 }
 
 const char *roof_fma_name(void)

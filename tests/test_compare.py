@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 
 import chart
 import compare
+import openblas
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,7 +33,8 @@ explain*) echo '{"workspace_bytes": 33554432}' ;;
 esac
 """
 ROOF = """#!/bin/sh
-echo '{"fma_gflops": 200.0, "read_gbytes_per_s": 20.0, "copy_gbytes_per_s": 10.0}'
+echo "$*" >> "$(dirname "$0")/../src/probes"
+echo '{"fma_gflops": 200.0, "bf16_gflops": 400.0, "read_gbytes_per_s": 20.0, "copy_gbytes_per_s": 10.0}'
 """
 
 
@@ -162,13 +164,54 @@ class Table(unittest.TestCase):
         self.assertEqual(self.roof("roofline", last, one, other), (100.0, 200.0, 0.5, "GFLOP/s"))
         self.assertEqual(self.roof("roofline", one, last, one), (9.0, 20.0, 0.45, "GB/s"))
 
+    def test_bfloat16_has_a_roof_of_its_own_where_the_processor_has_it(self):
+        self.assertEqual(self.roof("bf16"), (120.0, 200.0, 0.6, "GFLOP/s"))
+        before, after = {**self.BEFORE, "bf16_gflops": 200.0}, {**self.AFTER, "bf16_gflops": 600.0}
+        case = compare.matmul(3, 5, 7, dtype="bf16")
+        self.assertEqual(compare.nearest_roof(case, [(self.REPORT, before, after)]), (120.0, 400.0, 0.3, "GFLOP/s"))
+
+    def measure(self, case, roof, blas=None):
+        """What measure makes of reports in which the clattn of the case takes 2 s, and whatever is beside it 3 s."""
+        asked = []
+
+        def report(command):
+            asked.append(command)
+            own = command[:2] == ["clattn", "bench"] and ("--dtype" in command) == ("--dtype" in case.arguments)
+            return roof if command[0] == "roof" else {**self.REPORT, "solver": "cpu", "seconds_median": 2.0 if own else 3.0}
+
+        with mock.patch.object(compare, "run_json", report):
+            return compare.measure(case, 2, "clattn", "roof", None, blas), asked
+
+    def test_bfloat16_stands_beside_our_own_float32(self):
+        case = compare.matmul(3, 5, 7, dtype="bf16")
+        row, asked = self.measure(case, {"fma_gflops": 200.0, "bf16_gflops": 400.0})
+        self.assertEqual((row.limit, row.share, row.case.speedup), (400.0, 0.3, 1.0))
+        self.assertEqual(compare.beside_lines(row), ["| matmul 3x5x7, bfloat16 | clattn, float32 | 1.50 | 1.00 |"])
+        self.assertEqual(asked[0], ["roof", "--only", "bf16,fma", "0.1"])
+        self.assertEqual(asked[1][-3:], ["--dtype", "bf16", "--json"])
+        self.assertEqual(asked[3], ["clattn", "bench", "matmul", "--shape", "3,5,7", "--json"])
+        self.assertEqual(compare.targets([row], []), (1, 2))  # the share; of the peers one could be run
+
+    def test_where_the_processor_has_no_bfloat16_nothing_of_pytorch_is_wanted(self):
+        row, _ = self.measure(compare.matmul(3, 5, 7, dtype="bf16"), {"fma_gflops": 200.0})
+        self.assertEqual((row.limit, row.share, row.case.speedup), (200.0, 0.6, None))
+
+    def test_openblas_stands_beside_float32_products_where_it_is(self):
+        case = compare.beside_openblas(compare.matmul(3, 5, 7))
+        row, asked = self.measure(case, {"fma_gflops": 200.0}, "lib.so")
+        self.assertEqual(compare.beside_lines(row), ["| matmul 3x5x7 | OpenBLAS | 1.50 | 1.00 |"])
+        self.assertEqual(asked[3][-4:], ["lib.so", "3", "5", "7"])
+        row, asked = self.measure(case, {"fma_gflops": 200.0})
+        self.assertEqual((row.beside, len(asked)), ((), 6))
+
     def test_lines(self):
         case = compare.Case("work", [], "fma", None, 0.85, 1.0)
         row = compare.Row(case, "cpu", 120.4, "GFLOP/s", 200.0, 0.602, 1.5)
         self.assertEqual(compare.table_line(row), "| work | cpu | 120 GFLOP/s | 200 | 0.60 | 0.85 | 1.50 | 1.00 |")
         bare = compare.Row(case._replace(share=None, speedup=None), "cpu", 9, "GB/s", 10, 0.9, None)
         self.assertEqual(compare.table_line(bare), "| work | cpu | 9 GB/s | 10 | 0.90 | - | - | - |")
-        for head, line in ((compare.HEAD, compare.table_line(row)),
+        beside = row._replace(beside=((compare.Beside("other", None, 1.0), 1.5),))
+        for head, line in ((compare.HEAD, compare.table_line(row)), (compare.BESIDE_HEAD, compare.beside_lines(beside)[0]),
                            (compare.EXTRA_HEAD, compare.extra_line(compare.EXTRAS[0], 1.0))):
             self.assertEqual({part.count("|") for part in head.splitlines()}, {line.count("|")})
 
@@ -187,7 +230,8 @@ class Table(unittest.TestCase):
         self.assertEqual(len(set(names)), len(names))
         sizes = {"attention": 7, "matmul": 3, "softmax": 2, "layernorm": 2, "mha": 4}
         for case in compare.CASES:
-            self.assertIn(case.roof, ("fma", "read", "copy", "roofline"))
+            self.assertIn(case.roof, ("fma", "bf16", "read", "copy", "roofline"))
+            self.assertEqual(case.roof == "bf16", case.name.endswith(", bfloat16"))
             self.assertEqual(case.arguments[1], "--shape")
             self.assertEqual(case.arguments[2].count(",") + 1, sizes[case.arguments[0]])
         self.assertEqual({case.arguments[0] for case in compare.CASES}, set(sizes))
@@ -201,6 +245,12 @@ class Table(unittest.TestCase):
             called = len(torch.mock_calls)
             run()
             self.assertGreater(len(torch.mock_calls), called, case.name)
+
+    def test_peers_of_bfloat16_are_given_bfloat16(self):
+        for case in compare.CASES:
+            torch = mock.MagicMock()
+            case.peer(torch)
+            self.assertEqual(mock.call(torch.bfloat16) in torch.randn.return_value.to.mock_calls, case.roof == "bf16")
 
     def test_the_peer_of_layernorm(self):
         torch = mock.MagicMock()
@@ -264,10 +314,15 @@ class Script(unittest.TestCase):
         self.assertIn("| attention 8 x 2048, d 64 | cpu | 120 GFLOP/s | 200 | 0.60 | 0.78 | - | 1.30 |", lines)
         self.assertIn("| attention 32x8 x 64, d 64 | cpu | 120 GFLOP/s | 200 | 0.60 | 0.55 | - | 1.30 |", lines)
         self.assertIn("| workspace of attention 1 x 32,768, d 64 | 32.0 MiB | at most 16.0 MiB |", lines)
-        self.assertEqual(lines[-1], "1 of 5 targets reached, without PyTorch.")
+        self.assertIn("| attention 8 x 2048, d 64, bfloat16 | cpu | 120 GFLOP/s | 400 | 0.30 | - | - | 1.80 |", lines)
+        self.assertIn("| attention 8 x 2048, d 64, bfloat16 | clattn, float32 | 1.00 | 1.00 |", lines)
+        self.assertEqual(lines[-1], "2 of 6 targets reached, without PyTorch.")
         root = tree.fromstring(self.read("results", "compare.svg"))
-        self.assertEqual(len(root.findall(SVG + "g")), 5)
-        self.assertEqual(self.calls().count("bench attention --shape 1,8,8,2048,2048,64,64 --json"), 2)
+        self.assertEqual(len(root.findall(SVG + "g")), 6)
+        self.assertEqual(set(self.read("a build", "src", "probes").splitlines()), {"--only fma 0.1", "--only bf16,fma 0.1"})
+        # As often again beside bfloat16.
+        self.assertEqual(self.calls().count("bench attention --shape 1,8,8,2048,2048,64,64 --json"), 2 + 2)
+        self.assertEqual(self.calls().count("bench attention --shape 1,8,8,2048,2048,64,64 --dtype bf16 --json"), 2)
         self.assertFalse([name for name in os.listdir(os.path.join(self.folder, "results")) if name.endswith(".part")])
 
     def test_the_second_table_alone(self):
@@ -284,6 +339,27 @@ class Script(unittest.TestCase):
         self.assertEqual(self.calls().count("bench startup --json"), 1)
         done = self.run_script(self.build, "--only", "enqueue")
         self.assertIn("over bare launches | 0.75 µs | at most 5.00 µs |", done.stdout)
+
+    def test_openblas(self):
+        done = self.run_script(self.build, "--only", "512x512x512", "--rounds", "1", "--openblas", "/no/such/library.so")
+        self.assertEqual(done.returncode, 1, done)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertIn("/no/such/library.so", done.stderr)
+        script = [sys.executable, os.path.join(BENCH, "openblas.py")]
+        for arguments in ((), ("lib", "1", "2"), ("lib", "1", "2", "0"), ("lib", "1", "2", "x")):
+            done = subprocess.run([*script, *arguments], text=True, stderr=subprocess.PIPE, check=False)
+            self.assertEqual((done.returncode, done.stderr), (1, "usage: openblas.py LIBRARY M N K\n"))
+
+    def test_openblas_is_told_of_avx512_by_the_processor(self):
+        for flags, expected in (("flags\t\t: fpu avx512f avx512dq\n", True), ("flags\t\t: fpu avx2\n", False), ("", False)):
+            with open(os.path.join(self.folder, "cpuinfo"), "w", encoding="utf-8") as file:
+                file.write("model name\t: avx512dq\n" + flags)
+            self.assertEqual(openblas.has_avx512(file.name), expected)
+        self.assertFalse(openblas.has_avx512(os.path.join(self.folder, "nowhere")))
+        numbers = openblas.random_floats(3000)
+        self.assertEqual(len(numbers), 3000)
+        self.assertTrue(all(-1 <= x <= 1 for x in numbers))
+        self.assertNotEqual(numbers[0:512], numbers[512:1024])
 
     def test_layernorm_is_held_against_copying(self):
         done = self.run_script(self.build, "--only", "LayerNorm", "--rounds", "1")
