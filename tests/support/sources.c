@@ -60,6 +60,7 @@ void sources_damage(struct sources *sources, const char *file, const char *from,
     assert_int_equal(system(inner), 0);
     copy_folder(sources, "", file, from, to);
     copy_folder(sources, "/inc", file, from, to);
+    copy_folder(sources, "/matrix", file, from, to);
 }
 
 clattn_context *sources_context(const struct sources *sources, const char *cache, bool checks)

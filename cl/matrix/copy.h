@@ -1,0 +1,54 @@
+/* Sixteen bytes at a time from global to local memory, in the background where the GPU can.
+ *
+ *   matrix_copy(to, from, bytes)   `bytes` (0 to 16, a multiple of 2) from `from`, a multiple of 16 bytes, to `to`,
+ *                                  likewise; the rest of the sixteen become 0.  from is not read for 0 bytes
+ *   matrix_commit()                what this item has asked for since the last one is a group
+ *   matrix_wait(n)                 all groups of this item but the n (a constant) latest have arrived; what other items have
+ *                                  copied is there behind the barrier that follows
+ *   MATRIX_COPY_ASYNC              1: so it is, by NVIDIA's cp.async (compute capability 8.0); 0: a copy is done when
+ *                                  matrix_copy returns, and whoever would hide its latency loads through registers */
+#ifndef CLATTN_MATRIX_COPY_H
+#define CLATTN_MATRIX_COPY_H
+
+#include "matrix/fragment.h"
+
+#define MATRIX_COPY_ASYNC (MATRIX_ENGINE == MATRIX_MMA)
+
+#if MATRIX_COPY_ASYNC && !MATRIX_EMULATED
+
+static inline void matrix_copy(local uint4 *to, const global ushort *from, int bytes)
+{
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"((uint)(size_t)to), "l"((ulong)(size_t)from), "r"(bytes)
+                     : "memory");
+}
+
+static inline void matrix_commit(void)
+{
+    __asm__ volatile("cp.async.commit_group;" : : : "memory");
+}
+
+#define matrix_wait(n) __asm__ volatile("cp.async.wait_group %0;" : : "n"(n) : "memory")
+
+#else
+
+static inline void matrix_copy(local uint4 *to, const global ushort *from, int bytes)
+{
+    uint word[4] = {0, 0, 0, 0};
+
+    if (bytes == 16) {
+        *to = *(const global uint4 *)from;
+        return;
+    }
+    for (int n = 0; 2 * n < bytes; n++)
+        word[n >> 1] |= (uint)from[n] << (n & 1) * 16;
+    *to = vload4(0, word);
+}
+
+#define matrix_commit()
+#define matrix_wait(n)
+
+#endif
+
+#endif
