@@ -589,6 +589,14 @@ class Tools(CommandTest):
         for key in self.BENCH_KEYS + ("empty_seconds_median", "warm_seconds_median"):
             self.assertIn(key, report)
         self.assertGreater(report["empty_process_seconds_median"], report["empty_seconds_median"])
+        self.assertEqual((report["of"], report["shape"]), ("attention", [1, 1, 1, 4, 4, 8, 8]))
+        for of, shape in (("matmul", [3, 5, 7]), ("mha", [1, 3, 8, 2])):
+            sizes = ",".join(map(str, shape))
+            report = self.succeed("bench", "startup", "--repeat", "1", "--" + of, sizes, "--json").json()
+            self.assertEqual((report["of"], report["shape"]), (of, shape))
+            self.assertGreater(report["warm_seconds_median"], 0)
+        self.refuse(2, "bench", "startup", "--mha", "1,4,10,3", saying="multiple")
+        self.refuse(2, "bench", "startup", "--mha", "1,4,10,2", "--matmul", "3,5,7", saying="exclude")
         self.refuse(3, "bench", "startup", "--repeat", "1", "--device", "nonsense", saying="nonsense")
 
     def test_bench_enqueue(self):

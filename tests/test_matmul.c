@@ -377,6 +377,79 @@ static void clblast_reads_a_biased_c(void **state)
     }
 }
 
+static cl_uint context_references(cl_context context)
+{
+    cl_uint count;
+    assert_cl(clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof count, &count, NULL));
+    return count;
+}
+
+/* What CLBlast compiled for one context goes with the last plan of all, and is nothing to another context of the same
+ * device; nor to what the application asks CLBlast for, whose binaries are looked up by platform and device name. */
+static void clblast_in_two_contexts(void **state)
+{
+    enum { ROUNDS = 2, M = 7, N = 13, K = 11 };
+    clattn_matmul_desc desc = small_product(false);
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    cl_device_id device = clattn_context_opencl_device(device_context());
+    cl_context opencl[ROUNDS];
+    clattn_context *context[ROUNDS] = {NULL};
+    clattn_plan *plan[ROUNDS] = {NULL};
+    cl_uint before[ROUNDS];
+    float a[M * K], b[K * N], c[M * N];
+    cl_int code;
+
+    (void)state;
+    options.solver = "clblast";
+    for (int i = 0; i < M * K; i++) {
+        a[i] = (float)(i % 5) - 2;
+    }
+    for (int i = 0; i < K * N; i++) {
+        b[i] = (float)(i % 7) - 3;
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+        opencl[i] = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+        assert_cl(code);
+        before[i] = context_references(opencl[i]);
+        params.opencl_context = opencl[i];
+        params.opencl_device = device;
+        assert_status(CLATTN_SUCCESS, clattn_context_create(&params, &context[i]));
+        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(context[i], &desc, &options, &plan[i]));
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+        cl_command_queue queue = clattn_context_queue(context[i]);
+        cl_mem in = clCreateBuffer(opencl[i], CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof a, a, &code);
+        assert_cl(code);
+        cl_mem weights = clCreateBuffer(opencl[i], CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof b, b, &code);
+        assert_cl(code);
+        cl_mem out = clCreateBuffer(opencl[i], CL_MEM_READ_WRITE, sizeof c, NULL, &code);
+        assert_cl(code);
+        args.a = clattn_binding_buffer(in, 0);
+        args.b = clattn_binding_buffer(weights, 0);
+        args.c = clattn_binding_buffer(out, 0);
+        assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan[i], NULL, &args, 0, NULL, NULL));
+        assert_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
+        for (int j = 0; j < M * N; j++) {
+            float sum = 0; /* of whole numbers: exact */
+            for (int k = 0; k < K; k++) {
+                sum += a[j / N * K + k] * b[k * N + j % N];
+            }
+            assert_true(c[j] == sum);
+        }
+        device_release_buffer(in);
+        device_release_buffer(weights);
+        device_release_buffer(out);
+        clattn_plan_release(&plan[i]);
+        clattn_context_release(&context[i]);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        assert_int_equal(context_references(opencl[i]), before[i]);
+        assert_cl(clReleaseContext(opencl[i]));
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_suite suite = {0};
@@ -400,6 +473,7 @@ int main(int argc, char **argv)
         suite_add(&suite, clblast_calls_no_other_opencl, "matmul: no CLBlast with the application's OpenCL");
         if (level() == LEVEL_FULL) {
             suite_add(&suite, clblast_reads_a_biased_c, "matmul clblast: a bias is read from C");
+            suite_add(&suite, clblast_in_two_contexts, "matmul clblast: two contexts, each gives back what it took");
         }
     }
     return suite_run(&suite, "matmul", true, argc, argv);

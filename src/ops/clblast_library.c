@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <threads.h>
 
+#include "ops/clblast_objects.h"
+
 static once_flag once = ONCE_FLAG_INIT;
 static mtx_t lock;
 static bool usable;
@@ -28,8 +30,10 @@ clattn_status clblast_library_enter(void)
 void clblast_library_leave(void)
 {
     mtx_lock(&lock);
-    if (--users == 0)
+    if (--users == 0) {
         CLBlastClearCache();
+        clblast_objects_clear();
+    }
     mtx_unlock(&lock);
 }
 

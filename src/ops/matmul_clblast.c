@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/clblast_library.h"
+#include "ops/clblast_objects.h"
 #include "ops/matmul.h"
 #include "program/defines.h"
 
@@ -77,6 +78,7 @@ static clattn_status call(clattn_context *context, const struct matmul_problem *
                           cl_event *event)
 {
     struct operands o;
+    struct clblast_queue storage;
     CLBlastStatusCode code;
     float beta = problem->has_bias ? 1.0f : 0.0f;
     size_t m = (size_t)args->m, n = (size_t)args->n, k = (size_t)args->k;
@@ -85,6 +87,7 @@ static clattn_status call(clattn_context *context, const struct matmul_problem *
     CLBlastTranspose ta = o.a.transposed ? CLBlastTransposeYes : CLBlastTransposeNo;
     CLBlastTranspose tb = o.b.transposed ? CLBlastTransposeYes : CLBlastTransposeNo;
     clblast_library_lock();
+    queue = clblast_objects_queue(clblast_objects_of(context), queue, &storage);
     if (args->batch == 1)
         code = CLBlastSgemm(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld,
                             b, (size_t)args->b.offset, o.b.ld, beta, c, (size_t)args->c.offset, o.c.ld,
@@ -153,7 +156,8 @@ static size_t reach(const array4 *array, size_t batch, size_t rows, size_t colum
                     (int64_t)(columns - 1) * array->col + 1);
 }
 
-/* One call for `batch` items of `m` rows, as an enqueue would make it. */
+/* One call for `batch` items of `m` rows, as an enqueue would make it.  Where it fails with objects of ours, the
+ * driver's own are tried, now and from now on. */
 static clattn_status warm_call(struct matmul_plan *plan, const cl_mem memory[3], size_t batch, size_t m)
 {
     clattn_context *context = plan->base.context;
@@ -162,8 +166,15 @@ static clattn_status warm_call(struct matmul_plan *plan, const cl_mem memory[3],
     matmul_fill_args(&plan->problem, &args, &kernel_args);
     kernel_args.batch = (int)batch; /* apart, so that `batch` tells the routine */
     kernel_args.m = (int)m;
-    return call(context, &plan->problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue,
-                NULL);
+    clattn_status status;
+    bool again;
+    do {
+        status = call(context, &plan->problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue, NULL);
+        clblast_library_lock();
+        again = status != CLATTN_SUCCESS && clblast_objects_give_up(context);
+        clblast_library_unlock();
+    } while (again);
+    return status;
 }
 
 /* CLBlast compiles at a routine's first call: make it here, on the private queue, with memory of its own.  A
