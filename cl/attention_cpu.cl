@@ -21,6 +21,9 @@
  *   PACK            1: K and V are copied, a tile at a time, into a float array that the register
  *                   tiles read: for storage of other types, for columns that are not neighbours, and where
  *                   rows lie far apart: 0 1           (0 for F32 with UNIT_STRIDE, else 1)
+ *   PAIRS           1: products of bfloat16 two by two (inc/cpu_tile_bf16.h): Q, K and V are BF16, not ADDITIVE, and
+ *                   UNIT_STRIDE; P is rounded to bfloat16: 0 1                        (0)
+ *   X86_BF16        1: by an instruction (matrix/x86_bf16.h): 0 1                     (0)
  * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512.
  *
  * NDRange: (ceil(rows / (QUERY_VECTORS * LANES)), launch_heads, batch) work-groups of one item, rows being
@@ -30,7 +33,7 @@
  * v * LANES + l of the block, in every array of vectors below.
  *
  * Private memory, in floats: QUERY_VECTORS * LANES * (D_K + D_V + KEY_TILE), with ADDITIVE another D_K there, and
- * with PACK KEY_TILE * max(D_K, D_V) more (sizes rounded up to LANES): 57 KiB by default.  It lives on the stack of
+ * with PACK KEY_TILE * max(D_K, D_V) more, with PAIRS KEY_TILE / 2 * D_V (sizes rounded up to LANES): 57 KiB by default.  It lives on the stack of
  * the device's thread.  Local memory: none.  Barriers: none.
  *
  * State is float.  A tile of keys that no query of the block attends, by lengths, causality, window or mask, is
@@ -73,6 +76,10 @@
 #define UNIT_STRIDE 0
 #endif
 
+#ifndef PAIRS
+#define PAIRS 0
+#endif
+
 #if D_K > 512 || D_V > 512 || DOUBLE
 #error "D_K and D_V must be 1 to 512, and the state is float"
 #endif
@@ -88,10 +95,16 @@
  * forbids it: the products that the FMA needs overflow for masks like -FLT_MAX. */
 #define RAW_SCORES (POSITIVE_SCALE && !FLOAT_MASK && !BIAS && !ALIBI && !SOFTCAP && !SCORE_MOD)
 
+/* The tile last: the library expands an include once, even where a condition leaves it out. */
 #include "inc/cpu_lanes.h"
-#include "inc/cpu_tile.h"
+#include "inc/cpu_keys.h"
 #include "inc/cpu_keep.h"
 #include "inc/cpu_softmax.h"
+#if PAIRS
+#include "inc/cpu_tile_bf16.h"
+#else
+#include "inc/cpu_tile.h"
+#endif
 
 /* From the products to the scores that the softmax takes, but for what a closed tile of the mask has already told. */
 INLINE void modify_tile(floatv *s, bool open, int start, int n, const attention_block *block, const attention_args *a,
@@ -158,6 +171,9 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
     if (block.live > 0) {
         attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
         load_queries(q, query, &block, &a);
+#if PAIRS
+        pair_queries(q);
+#endif
 #if ADDITIVE
         load_weights(weight, &block, &a, &side);
 #endif

@@ -107,7 +107,6 @@ INLINE void finish_rows(floatv *factor, floatv *lse, floatv *entropy, const floa
 }
 
 #if DROPOUT
-typedef JOIN(uint, LANES) uintv;
 typedef JOIN(ulong, LANES) ulongv;
 
 /* inc/philox.h's philox for LANES counters at a time. */

@@ -14,40 +14,16 @@
 #include "inc/storage.h"
 
 #if PAIRS
-#include "matrix/x86_bf16.h"
+#include "inc/pairs.h"
 
 typedef uint packed_element;
 typedef uintv packedv;
 #define AS_PACKEDV AS_UINTV
 #define K_STEP 2
 #define STEPS(k) ((k) / 2 + ((k) & 1))
-
 #define STEP_OF(TYPE, p, stride, whole) pair_at(p, stride, whole)
-INLINE uint pair_at(const global ushort *p, long stride, int whole)
-{
-    if (!whole)
-        return p[0];
-    return stride == 1 ? as_uint(vload2(0, p)) : p[0] | (uint)p[stride] << 16;
-}
-
 #define STEP_OF_LANES(TYPE, p, stride) pairs_of_lanes(p, stride)
-INLINE uintv pairs_of_lanes(const global ushort *p, long stride)
-{
-    return JOIN(convert_uint, LANES)(VLOAD(0, p)) | JOIN(convert_uint, LANES)(VLOAD(0, p + stride)) << 16;
-}
-
-#define STEPS_OF_LANE(TYPE, p) pairs_of_lane(p)
-INLINE uintv pairs_of_lane(const global ushort *p)
-{
-#if LANES == 16
-    return (uintv)(as_uint8(vload16(0, p)), as_uint8(vload16(1, p)));
-#elif LANES == 8
-    return as_uint8(vload16(0, p));
-#else
-    return as_uint4(vload8(0, p));
-#endif
-}
-
+#define STEPS_OF_LANE(TYPE, p) pairs_of_row(p)
 #define ADD_PRODUCT(x, y, acc) DOT2(acc, x, y)
 #else
 typedef float packed_element;

@@ -14,12 +14,14 @@
 
 typedef JOIN(float, LANES) floatv;
 typedef JOIN(int, LANES) intv;
+typedef JOIN(uint, LANES) uintv;
 typedef JOIN(ushort, LANES) ushortv;
 
 #define VLOAD JOIN(vload, LANES)
 #define VSTORE JOIN(vstore, LANES)
 #define AS_FLOATV JOIN(as_float, LANES)
 #define AS_INTV JOIN(as_int, LANES)
+#define AS_UINTV JOIN(as_uint, LANES)
 
 #if LANES == 16
 #define LANE_INDEX ((int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))

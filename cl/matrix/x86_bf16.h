@@ -16,9 +16,6 @@
 #define X86_BF16 0
 #endif
 
-typedef JOIN(uint, LANES) uintv;
-#define AS_UINTV JOIN(as_uint, LANES)
-
 INLINE floatv dot2(floatv acc, uintv x, uintv y)
 {
 #if X86_BF16

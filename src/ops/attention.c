@@ -8,6 +8,7 @@
 
 /* Best first. */
 static const struct solver *const solvers[] = {
+    &attention_cpu_bf16_solver,
     &attention_cpu_solver,
     &attention_tile_solver,
     &attention_generic_solver,

@@ -128,7 +128,7 @@ static clattn_status judge_row(const struct attention_check *check, const struct
     for (int64_t e = 0; e < (int64_t)check->small.d_v; e++) {
         double value = read_at(check, CHECK_OUTPUT, &desc->output, at_b, h, at_i, e), exact = rows->exact.output[e];
         double slack = check_slack(exact, rows->plain.output[e], rows->exact.magnitude[e] + fabs(exact), state_unit,
-                                unit_of(desc->output.dtype));
+                                unit_of(desc->output.dtype)) + plan->weight_unit * rows->exact.magnitude[e];
         TRY(check_element(report, kernel, "output", (const int64_t[4]){b, h, i, e}, value, exact, slack));
     }
     const struct {

@@ -1,5 +1,6 @@
 /* Attention on CPU devices, one work-item a work-group: queries across vector lanes, or for few queries the columns. */
 #include "base/size.h"
+#include "ops/arrays.h"
 #include "ops/attention.h"
 #include "program/defines.h"
 
@@ -156,7 +157,10 @@ static void single_blocks(const struct attention_plan *plan, const attention_arg
     groups[1] = divide_up(groups[1], plan->heads_per_group);
 }
 
-static clattn_status prepare(clattn_plan *base)
+/* Of float, or, where Q, K and V are bfloat16, of two of these by an instruction or by what it does in OpenCL C. */
+enum products { PRODUCTS_FLOAT, PRODUCTS_PAIRS_X86, PRODUCTS_PAIRS };
+
+static clattn_status prepare_by(clattn_plan *base, enum products products)
 {
     static const size_t one[3] = {1, 1, 1};
     struct attention_plan *plan = (struct attention_plan *)base;
@@ -174,6 +178,8 @@ static clattn_status prepare(clattn_plan *base)
         define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
         define_int(&options, "KEY_STEP", (long long)g.step);
         define_int(&options, "COLUMN_STEP", (long long)g.step);
+        define_int(&options, "PAIRS", products != PRODUCTS_FLOAT);
+        define_int(&options, "X86_BF16", products == PRODUCTS_PAIRS_X86);
     }
     define_int(&options, "KEY_TILE", (long long)g.tile);
     define_int(&options, "GROUPED", g.grouped);
@@ -182,6 +188,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->rows_per_group = plan->queries_per_group = g.rows;
     plan->heads_per_group = g.heads;
     plan->key_tile = g.tile;
+    plan->weight_unit = products == PRODUCTS_FLOAT ? 0 : storage_epsilon(CLATTN_BF16);
     plan->groups = g.grouped ? grouped_blocks : single_blocks;
     if (g.grouped)
         plan->queries_per_group = size_max(1, g.rows / (problem->heads / problem->kv_heads));
@@ -195,4 +202,38 @@ static clattn_status prepare(clattn_plan *base)
                     : attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
 }
 
+static clattn_status prepare(clattn_plan *base)
+{
+    return prepare_by(base, PRODUCTS_FLOAT);
+}
+
 const struct solver attention_cpu_solver = {"cpu", refuse, prepare};
+
+/* ---- the same by pairs of bfloat16 ---- */
+
+static const char *refuse_pairs(const clattn_context *context, const void *data, bool forced)
+{
+    const struct attention_problem *problem = data;
+    const clattn_attention_desc *desc = &problem->desc;
+    if (desc->query.dtype != CLATTN_BF16 || desc->key.dtype != CLATTN_BF16 || desc->value.dtype != CLATTN_BF16)
+        return "query, key and value are not all bfloat16";
+    if (desc->score != CLATTN_SCORE_DOT)
+        return "scores are no dot products";
+    if (desc->key.stride[3] != 1 || desc->value.stride[3] != 1)
+        return "the elements of a key or of a value are not neighbours";
+    const char *reason = refuse(context, data, forced);
+    if (reason)
+        return reason;
+    if (geometry_of(context, problem).decode)
+        return "few queries wait for memory, not for arithmetic";
+    if (!forced && !context->device.caps.avx512_bf16)
+        return "there is no AVX512-BF16, or the device's compiler is not known to take its instructions";
+    return NULL;
+}
+
+static clattn_status prepare_pairs(clattn_plan *base)
+{
+    return prepare_by(base, base->context->device.caps.avx512_bf16 ? PRODUCTS_PAIRS_X86 : PRODUCTS_PAIRS);
+}
+
+const struct solver attention_cpu_bf16_solver = {"cpu-bf16", refuse_pairs, prepare_pairs};

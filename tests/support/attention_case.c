@@ -5,7 +5,7 @@
 
 #include "attention_arrays.h"
 
-const char *const attention_solvers[ATTENTION_SOLVERS] = {"generic", "cpu", "tile"};
+const char *const attention_solvers[ATTENTION_ALL_SOLVERS] = {"generic", "cpu", "tile", "cpu-bf16"};
 
 void attention_lengths(const attention_case *test, size_t *batch, size_t *queries, size_t *keys)
 {
@@ -118,7 +118,7 @@ bool attention_refuses(const attention_case *test, const char *solver)
     clattn_device_info info = {.size = sizeof info};
     bool refused = test->type.query == CLATTN_F64 && strcmp(solver, "generic") != 0;
 
-    for (int n = 0; n < ATTENTION_SOLVERS; n++) {
+    for (int n = 0; n < ATTENTION_ALL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, attention_solvers[n]) == 0);
     }
     if (test->type.query == CLATTN_F64) {
@@ -146,19 +146,33 @@ void attention_describe(const attention_case *t, char *text, size_t size)
              t->dim.queries, t->dim.keys, t->dim.d_k, t->dim.d_v);
 }
 
+static void add_case(test_suite *suite, case_check check, const attention_case *test, const char *solver)
+{
+    char text[256];
+
+    attention_describe(test, text, sizeof text);
+    if (test->levels & level()) {
+        suite_add_case(suite, check, test, solver, "attention %s: %s", solver, text);
+    }
+}
+
 static void add(test_suite *suite, case_check check, const attention_case *cases, size_t count, bool frugal)
 {
     for (int n = 0; n < ATTENTION_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
             bool passed_by = frugal && level() == LEVEL_SMALL && !(cases[i].levels & LEVEL_TILE) && BY_TILE == 1 << n;
-            char text[256];
 
-            attention_describe(&cases[i], text, sizeof text);
-            if ((cases[i].levels & level()) && !passed_by) {
-                suite_add_case(suite, check, &cases[i], attention_solvers[n], "attention %s: %s",
-                               attention_solvers[n], text);
+            if (!passed_by) {
+                add_case(suite, check, &cases[i], attention_solvers[n]);
             }
         }
+    }
+}
+
+void attention_add_by(test_suite *suite, const char *solver, const attention_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        add_case(suite, attention_check, &cases[i], solver);
     }
 }
 

@@ -5,9 +5,10 @@
 #include "job.h"
 
 /* Solvers as bits, and their names by bit number. */
-enum { BY_GENERIC = 1, BY_CPU = 2, BY_TILE = 4 };
-#define ATTENTION_SOLVERS 3
-extern const char *const attention_solvers[ATTENTION_SOLVERS];
+enum { BY_GENERIC = 1, BY_CPU = 2, BY_TILE = 4, BY_CPU_BF16 = 8 };
+#define ATTENTION_SOLVERS 3     /* the first ones: those that take every type */
+#define ATTENTION_ALL_SOLVERS 4
+extern const char *const attention_solvers[ATTENTION_ALL_SOLVERS];
 
 /* Arrays of a job. */
 enum { /* input */
@@ -166,6 +167,9 @@ void attention_judge(const test_job *job, const attention_case *test);
 
 /* Adds attention_check of every case of this level by every solver.  The cases must stay where they are. */
 void attention_add(test_suite *suite, const attention_case *cases, size_t count);
+
+/* The same by one solver alone. */
+void attention_add_by(test_suite *suite, const char *solver, const attention_case *cases, size_t count);
 
 /* The same with less of the tile solver, whose kernels take longest to compile where a CPU runs them: at the level
  * small only cases that have LEVEL_TILE among their levels. */
