@@ -73,11 +73,45 @@ static void other_operators_are_checked(void **state)
     support_release(&context);
 
     /* Not fma.h, of which a device that does not fuse has the other half. */
-    sources_damage(&sources, "matmul_cpu.cl", "FMA(x, y[v], acc[r][v])", "FMA(x, y[v], acc[r][v] * 1.001f)");
+    sources_damage(&sources, "matmul_cpu.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)");
     context = sources_context(&sources, NULL, true);
     assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "matmul_cpu disagrees with the reference on this device: c[");
     support_release(&context);
+}
+
+/* Pairs of bfloat16, the halves of some in the wrong order: K's and a row's, and V's. */
+static void pairs_are_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *file, *from, *to, *attention, *matmul;
+    } cases[] = {
+        {"pairs.h", "as_uint(vload2(0, p))", "as_uint(vload2(0, p).s10)", "attention_cpu disagrees with the reference",
+         "matmul_cpu disagrees with the reference"},
+        {"cpu_tile_bf16.h", "value_lanes(odd, d) << 16", "value_lanes(even, d) << 16",
+         "attention_cpu disagrees with the reference", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_plan_options options = {.size = sizeof options, .solver = "cpu-bf16"};
+        clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+        clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+        clattn_plan *plan;
+        attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
+        matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan),
+                      CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, cases[i].attention);
+        assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan),
+                      cases[i].matmul ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS);
+        if (cases[i].matmul)
+            assert_message_has(context, cases[i].matmul);
+        clattn_plan_release(&plan);
+        support_release(&context);
+    }
 }
 
 /* Each of the small operators' two kinds of kernels, with a constant of its own that is wrong. */
@@ -316,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_solver_is_refused_with_the_reason),
         cmocka_unit_test(other_operators_are_checked),
+        cmocka_unit_test(pairs_are_checked),
         cmocka_unit_test(small_operators_are_checked),
         cmocka_unit_test(merging_is_checked),
         cmocka_unit_test(appending_is_checked),
