@@ -9,8 +9,9 @@
 /* This process's number; changes in the child of a fork. */
 long os_process_id(void);
 
-/* Whether this processor has AVX512-BF16 and AVX512-VL, and the system keeps their registers. */
-bool os_processor_has_avx512_bf16(void);
+/* Whether this processor has AVX512-BF16 and AVX512-VL, the system keeps their registers, and vdpbf16ps does more products in a
+ * second than fma: AMD's do (Zen 4 on), Intel's take it apart and do half as many (Sapphire Rapids). */
+bool os_processor_has_fast_bf16(void);
 
 /* A variable of the environment; NULL if unset, empty, or in a setuid process. */
 const char *os_environment(const char *name);

@@ -1,4 +1,6 @@
 /* What the processor under this process can do. */
+#include <string.h>
+
 #include "base/os.h"
 
 #if defined __x86_64__ || defined __i386__
@@ -11,10 +13,16 @@
 #define LEAF7_1_EAX_AVX512_BF16 (1u << 5)
 #define XCR0_AVX512 0xe6u /* the states of SSE, AVX and AVX-512 */
 
-bool os_processor_has_avx512_bf16(void)
+static bool is_by_amd(void)
+{
+    unsigned eax, name[3] = {0};
+    return __get_cpuid(0, &eax, &name[0], &name[2], &name[1]) && !memcmp(name, "AuthenticAMD", sizeof name);
+}
+
+bool os_processor_has_fast_bf16(void)
 {
     unsigned eax, ebx, ecx, edx, enabled, high;
-    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & LEAF1_ECX_OSXSAVE))
+    if (!is_by_amd() || !__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & LEAF1_ECX_OSXSAVE))
         return false;
     __asm__("xgetbv" : "=a"(enabled), "=d"(high) : "c"(0));
     (void)high;
@@ -24,7 +32,7 @@ bool os_processor_has_avx512_bf16(void)
     return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & LEAF7_1_EAX_AVX512_BF16);
 }
 #else
-bool os_processor_has_avx512_bf16(void)
+bool os_processor_has_fast_bf16(void)
 {
     return false;
 }

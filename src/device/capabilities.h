@@ -24,7 +24,7 @@ struct capabilities {
     bool fused;         /* fma() is an instruction, not an emulation */
     uint32_t registers; /* of 32 bits, that a GPU's work-item has at the most; 0: unknown, or a CPU, whose
                          * stack lies in its cache */
-    bool avx512_bf16;   /* kernels may hold its instructions as inline assembly */
+    bool fast_bf16;     /* kernels may multiply by vdpbf16ps, as inline assembly, and it pays */
     bool images;        /* kernels can read and write images, and there are functions to make them */
 };
 

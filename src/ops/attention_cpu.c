@@ -226,14 +226,14 @@ static const char *refuse_pairs(const clattn_context *context, const void *data,
         return reason;
     if (geometry_of(context, problem).decode)
         return "few queries wait for memory, not for arithmetic";
-    if (!forced && !context->device.caps.avx512_bf16)
-        return "there is no AVX512-BF16, or the device's compiler is not known to take its instructions";
+    if (!forced && !context->device.caps.fast_bf16)
+        return "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
     return NULL;
 }
 
 static clattn_status prepare_pairs(clattn_plan *base)
 {
-    return prepare_by(base, base->context->device.caps.avx512_bf16 ? PRODUCTS_PAIRS_X86 : PRODUCTS_PAIRS);
+    return prepare_by(base, base->context->device.caps.fast_bf16 ? PRODUCTS_PAIRS_X86 : PRODUCTS_PAIRS);
 }
 
 const struct solver attention_cpu_bf16_solver = {"cpu-bf16", refuse_pairs, prepare_pairs};

@@ -20,8 +20,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     const char *reason = matmul_packed_refuse(context, problem);
     if (reason || forced)
         return reason;
-    if (!caps->avx512_bf16)
-        return "there is no AVX512-BF16, or the device's compiler is not known to take its instructions";
+    if (!caps->fast_bf16)
+        return "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
     if (rows_of(problem) <= FEW_ROWS || problem->n <= FEW_ROWS)
         return "of a few rows or columns there is more reading than arithmetic";
     return NULL;
@@ -29,7 +29,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 
 static clattn_status prepare(clattn_plan *base)
 {
-    bool has = base->context->device.caps.avx512_bf16;
+    bool has = base->context->device.caps.fast_bf16;
     return matmul_packed_prepare((struct matmul_plan *)base, has ? FACTORS_PAIRS_X86 : FACTORS_PAIRS);
 }
 
