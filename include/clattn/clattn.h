@@ -19,6 +19,7 @@
 #include "rope.h"
 #include "softmax.h"
 #include "status.h"
+#include "tuning.h"
 #include "version.h"
 
 #endif

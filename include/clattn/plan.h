@@ -16,6 +16,11 @@ typedef struct clattn_plan clattn_plan;
 typedef struct clattn_plan_options {
     size_t size;        /* sizeof(clattn_plan_options) */
     const char *solver; /* this solver or none: UNSUPPORTED if it refuses; NULL: the best that takes it */
+
+    /* With `solver`: its parameters, "rows=6 depth=512", as tuning.h and clattn_plan_explain name them; UNSUPPORTED if
+     * it does not take them.  Those that are not named are the cost model's, so "" is its choice alone.  NULL: wisdom's
+     * where there is any, otherwise the cost model's. */
+    const char *tuning;
 } clattn_plan_options;
 
 #define CLATTN_PLAN_OPTIONS_INIT CLATTN_INIT(clattn_plan_options)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "ops/arrays.h"
 #include "plan/operator.h"
 
 /* Best first. */
@@ -41,6 +42,50 @@ fail:
     return status;
 }
 
+/* What decides about speed besides the sizes, a bit each. */
+static unsigned flags_of(const struct attention_problem *problem)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    const clattn_layout *key = &desc->key;
+    const bool flags[] = {
+        desc->windowed != 0,
+        desc->softcap > 0,
+        desc->dropout > 0,
+        desc->score != CLATTN_SCORE_DOT,
+        *problem->score_mod != 0,
+        *problem->mask_mod != 0,
+        problem->packed_queries,
+        problem->packed_keys,
+        key->stride[3] != 1 || desc->value.stride[3] != 1,
+        key->stride[1] < key->stride[2], /* heads inside rows */
+        desc->max_launch_ms != 0,
+    };
+    unsigned bits = 0;
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        bits |= (unsigned)flags[i] << i;
+    return bits;
+}
+
+static void classify(const void *data, struct strbuf *text)
+{
+    const struct attention_problem *problem = data;
+    const clattn_attention_desc *desc = &problem->desc;
+    size_t kv_heads = problem->kv_heads ? problem->kv_heads : 1;
+    unsigned arrays = 0;
+    for (int i = 0; i < ATTENTION_ARRAYS; i++)
+        arrays |= (unsigned)problem->has[i] << i;
+    strbuf_printf(text, "b%zu-h%zu-g%zu-q%zu-k%zu-d%zu.%zu", class_length(problem->batch), class_length(kv_heads),
+                  problem->heads / kv_heads, class_length(problem->query_length), class_length(problem->key_length),
+                  problem->d_k, problem->d_v);
+    strbuf_printf(text, "-%s.%s.%s.%s", storage_token(desc->query.dtype), storage_token(desc->key.dtype),
+                  storage_token(desc->value.dtype), storage_token(desc->output.dtype));
+    if (desc->causal)
+        strbuf_printf(text, "-causal%d", (int)desc->alignment);
+    if (desc->cache != CLATTN_CACHE_PLAIN)
+        strbuf_printf(text, "-cache%d.%zu", (int)desc->cache, problem->page_size);
+    strbuf_printf(text, "-x%x.%x", arrays, flags_of(problem));
+}
+
 static const struct operator_class attention_class = {
     .name = "attention",
     .number = OPERATOR_ATTENTION,
@@ -53,6 +98,7 @@ static const struct operator_class attention_class = {
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = attention_self_check,
+    .classify = classify,
 };
 
 clattn_status clattn_attention_supports(clattn_context *context, const clattn_attention_desc *desc,

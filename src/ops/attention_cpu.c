@@ -5,6 +5,7 @@
 #include "program/defines.h"
 
 #define MAX_SIZE 512
+#define BLOCK_BYTES 393216 /* of a work-item's rows, at the most */
 #define STATE_BYTES 16384 /* of the heads that a work-item of attention_cpu_decode takes in turn */
 #define SHORT_RUN 32768   /* bytes of a head's keys, below which it takes several */
 #define DECODE_TILE 256   /* its keys for each rescaling, */
@@ -73,30 +74,44 @@ static size_t keys_ahead(const struct geometry *g, const struct attention_proble
     return size_min(round_up(AHEAD_BYTES / size_max(row, 1), g->lanes), g->turn);
 }
 
+/* What may be measured in place of the choices below; a tile is a multiple of what it consists of. */
+static const int32_t decode_tiles[] = {32, 64, 128, 256, 512, -1}, aheads[] = {0, 16, 32, 64, 128, -1};
+static const int32_t vectors[] = {1, 2, 4, -1}, steps[] = {4, 6, 8, -1}, tiles[] = {24, 48, 96, 144, 192, 288, -1};
+static const int32_t small_tiles[] = {24, 48, 96, -1}, spreads[] = {1, 2, 4, 8, 16, 32, -1};
+
 /* Measured on Zen 4 (docs/performance.md): 4 vectors x 6 for long sequences; for short ones, and where four
  * would leave compute units idle, a single vector, whose register tile is then 8 deep.  48 to 192 keys a tile tie; it
  * is a multiple of every step.  Large heads get fewer queries and keys, so that a block stays within 256 KiB. */
-static struct geometry geometry_of(const clattn_context *context, const struct attention_problem *problem)
+static struct geometry geometry_of(const clattn_context *context, const struct attention_problem *problem,
+                                   struct tuning *tuning)
 {
     const struct capabilities *caps = &context->device.caps;
     bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), large = problem->d_k + problem->d_v > 512;
     size_t lanes = small ? 4 : caps->lanes;
     struct geometry g = {.lanes = lanes, .vectors = lanes == 16 ? 4 : 2, .step = 6, .tile = large ? 48 : 96, .heads = 1};
     g.grouped = problem->heads > problem->kv_heads && problem->query_length < 8 * lanes;
+    if (problem->heads > problem->kv_heads)
+        tuning_flag(tuning, "grouped", &g.grouped);
     size_t rows = rows_of(&g, problem);
     g.decode = rows <= DECODE_ROWS;
+    if (g.decode)
+        tuning_flag(tuning, "decode", &g.decode);
     if (g.decode) {
         g.rows = size_max(1, rows);
         g.heads = heads_in_turn(&g, problem, caps);
         g.tile = problem->has[ATTENTION_MASK] ? MASKED_TILE : DECODE_TILE;
+        tuning_parameter(tuning, "tile", decode_tiles, &g.tile);
         g.turn = g.heads == 1 || problem->page_size % lanes ? g.tile : size_min(g.tile, size_max(lanes, problem->page_size));
         g.ahead = keys_ahead(&g, problem, caps);
+        if (capabilities_prefetch(caps))
+            tuning_parameter(tuning, "ahead", aheads, &g.ahead);
         return g;
     }
     if (small) {
         g.vectors = 1;
         g.step = 2;
         g.rows = lanes;
+        tuning_parameter(tuning, "tile", small_tiles, &g.tile);
         return g;
     }
     size_t blocks = problem->batch * (g.grouped ? problem->kv_heads : problem->heads) * divide_up(rows, lanes * g.vectors);
@@ -106,6 +121,9 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
     } else if (large && g.vectors > 2) {
         g.vectors = 2;
     }
+    tuning_parameter(tuning, "vectors", vectors, &g.vectors);
+    tuning_parameter(tuning, "step", steps, &g.step);
+    tuning_parameter(tuning, "tile", tiles, &g.tile);
     g.rows = g.vectors * lanes;
     return g;
 }
@@ -127,6 +145,18 @@ static double iterations(const struct geometry *g, const struct attention_proble
     return (double)g->heads * ((double)problem->key_length * key + 8 * sizes * rows / lanes + 4 * rows + 8 * sizes);
 }
 
+/* What of a geometry that was given the kernels do not take, or the device. */
+static const char *mismatch(const struct geometry *g, const struct attention_problem *problem,
+                            const struct capabilities *caps)
+{
+    size_t sizes = problem->d_k + problem->d_v + g->tile;
+    if (g->decode ? g->tile % g->lanes || g->turn % g->lanes || g->ahead % g->lanes : g->tile % g->step != 0)
+        return "the tile is no multiple of what it consists of";
+    if (g->rows * g->heads * sizes * sizeof(float) > BLOCK_BYTES)
+        return "a block takes too much memory";
+    return refuse_loops(caps, iterations(g, problem));
+}
+
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
     const struct attention_problem *problem = data;
@@ -134,7 +164,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
         return "float64 is the generic solver's";
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
         return "a head size is above 512";
-    struct geometry g = geometry_of(context, problem);
+    struct geometry g = geometry_of(context, problem, NULL);
     const char *reason = refuse_loops(&context->device.caps, iterations(&g, problem));
     return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
 }
@@ -165,8 +195,11 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     static const size_t one[3] = {1, 1, 1};
     struct attention_plan *plan = (struct attention_plan *)base;
     const struct attention_problem *problem = &plan->problem;
-    struct geometry g = geometry_of(base->context, problem);
+    struct geometry g = geometry_of(base->context, problem, &base->tuning);
+    const char *reason = mismatch(&g, problem, &base->context->device.caps);
     struct strbuf options = {0};
+    if (reason)
+        return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s", reason);
     attention_defines(problem, &base->context->device.caps, &options);
     define_int(&options, "LANES", (long long)g.lanes);
     if (g.decode) {
@@ -197,7 +230,13 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
                        : g.decode                                           ? 0.05
                        : problem->desc.dropout > 0 || g.vectors == 1        ? 0.2
                                                                             : 0.4;
-    plan->splits = attention_splits(problem, attention_group_count(plan), work_groups(&base->context->device.caps, g.heads));
+    size_t wanted = work_groups(&base->context->device.caps, g.heads);
+    if (g.decode) {
+        size_t spread = wanted / size_max(1, base->context->device.caps.info.compute_units);
+        tuning_parameter(&base->tuning, "spread", spreads, &spread);
+        wanted = spread * base->context->device.caps.info.compute_units;
+    }
+    plan->splits = attention_splits(problem, attention_group_count(plan), wanted);
     return g.decode ? attention_add_kernel(plan, "attention_cpu_decode.cl", "attention_cpu_decode", &options, one)
                     : attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
 }

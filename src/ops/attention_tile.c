@@ -153,6 +153,24 @@ static bool spills(const clattn_plan *plan)
     return !capabilities_on_cpu(&plan->context->device.caps) && plan->kernels[0].private_bytes > 0;
 }
 
+/* The geometry of the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */
+static const struct geometry *tune(clattn_plan *base, size_t i)
+{
+    static const int32_t queries[] = {128, 64, 32, 16, -1}, keys[] = {128, 64, 32, -1};
+    const struct attention_problem *problem = &((struct attention_plan *)base)->problem;
+    const struct capabilities *caps = &base->context->device.caps;
+    size_t tile_q = geometries[i].tile_q, tile_k = geometries[i].tile_k;
+    tuning_parameter(&base->tuning, "queries", queries, &tile_q);
+    tuning_parameter(&base->tuning, "keys", keys, &tile_k);
+    for (size_t j = 0; j < GEOMETRIES; j++)
+        if (geometries[j].tile_q == tile_q && geometries[j].tile_k == tile_k)
+            return j == i || (fits(&caps->info, problem, &geometries[j]) &&
+                              !refuse_loops(caps, iterations(&geometries[j], problem)))
+                       ? &geometries[j]
+                       : NULL;
+    return NULL;
+}
+
 /* A kernel may allow fewer items than the device, or spill: step down until one fits; the smallest may spill. */
 static clattn_status prepare(clattn_plan *base)
 {
@@ -160,7 +178,13 @@ static clattn_status prepare(clattn_plan *base)
     clattn_status status = CLATTN_ERROR_UNSUPPORTED;
     for (size_t i = choose(base->context, &plan->problem, 0); i < GEOMETRIES;
          i = choose(base->context, &plan->problem, i + 1)) {
-        status = prepare_geometry(plan, &geometries[i]);
+        const struct geometry *g = tune(base, i);
+        if (!g)
+            return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                                "there is no such tile, or it does not fit the device");
+        status = prepare_geometry(plan, g);
+        if (g != &geometries[i])
+            break; /* as it was asked for */
         bool last = choose(base->context, &plan->problem, i + 1) == GEOMETRIES;
         if (status != CLATTN_ERROR_UNSUPPORTED && (status != CLATTN_SUCCESS || last || !spills(base)))
             break;

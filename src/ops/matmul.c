@@ -3,6 +3,7 @@
 
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/arrays.h"
 #include "plan/operator.h"
 
 /* Best first. */
@@ -75,6 +76,26 @@ fail:
     return status;
 }
 
+/* How an operand lies, in a letter: rows or columns next to each other, or neither. */
+static char side_of(const array4 *array)
+{
+    return array->col == 1 ? 'r' : array->row == 1 ? 'c' : 's';
+}
+
+static void classify(const void *data, struct strbuf *text)
+{
+    const struct matmul_problem *problem = data;
+    const clattn_matmul_desc *desc = &problem->desc;
+    strbuf_printf(text, "b%zu-m%zu-n%zu-k%zu", class_length(problem->batch), class_length(problem->m),
+                  class_length(problem->n), class_length(problem->k));
+    strbuf_printf(text, "-%s.%c-%s.%c-%s.%c", storage_token(desc->a.dtype), side_of(&problem->a),
+                  storage_token(desc->b.dtype), side_of(&problem->b), storage_token(desc->c.dtype), side_of(&problem->c));
+    if (problem->batch > 1 && !problem->b.batch)
+        strbuf_printf(text, "-shared");
+    if (problem->has_bias)
+        strbuf_printf(text, "-bias.%s", storage_token(desc->bias.dtype));
+}
+
 static const struct operator_class matmul_class = {
     .name = "matmul",
     .number = OPERATOR_MATMUL,
@@ -87,6 +108,7 @@ static const struct operator_class matmul_class = {
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = matmul_self_check,
+    .classify = classify,
 };
 
 clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc,

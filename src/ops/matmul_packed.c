@@ -6,6 +6,7 @@
 #include "ops/matmul_packed.h"
 #include "program/defines.h"
 
+#define MOST_SUMS 30   /* vectors of a register tile */
 #define PACK_DEPTH 256 /* steps of k, that a work-group of matmul_pack owns */
 
 const char *matmul_packed_refuse(const clattn_context *context, const struct matmul_problem *problem)
@@ -79,6 +80,34 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
     return g;
 }
 
+/* What measuring may exchange for the choice above; where compilers are slow, next to nothing, and with an instruction of 16
+ * lanes these. */
+static clattn_status tune_geometry(struct matmul_plan *plan, enum matmul_factors factors, struct geometry *g)
+{
+    static const int32_t lanes[] = {4, 8, 16, -1}, rows[] = {4, 6, 8, 12, 14, -1}, vectors[] = {1, 2, 3, 4, -1};
+    static const int32_t tiles[] = {1, 2, 4, 8, 16, -1}, depth[] = {64, 128, 256, 512, 1024, 4096, -1};
+    static const int32_t few_lanes[] = {4, -1}, few_rows[] = {2, 4, -1}, one[] = {1, -1};
+    static const int32_t few_tiles[] = {1, 2, -1}, few_depth[] = {32, 64, -1};
+    const struct matmul_problem *problem = &plan->problem;
+    const struct capabilities *caps = &plan->base.context->device.caps;
+    struct tuning *tuning = &plan->base.tuning;
+    bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
+    bool can_ahead = (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1 && capabilities_prefetch(caps);
+    if (factors != FACTORS_PAIRS_X86)
+        tuning_parameter(tuning, "lanes", small ? few_lanes : lanes, &g->lanes);
+    tuning_parameter(tuning, "rows", small ? few_rows : rows, &g->rows);
+    tuning_parameter(tuning, "vectors", small ? one : vectors, &g->vectors);
+    tuning_parameter(tuning, "tiles", small ? few_tiles : tiles, &g->tiles);
+    tuning_parameter(tuning, "depth", small ? few_depth : depth, &g->depth);
+    if (can_ahead && !small)
+        tuning_flag(tuning, "ahead", &g->ahead);
+    if ((!small && g->lanes > caps->lanes) || g->rows * g->vectors > MOST_SUMS)
+        return report_error(&plan->base.context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                            "a register tile of %zu x %zu vectors of %zu does not fit the registers", g->rows,
+                            g->vectors, g->lanes);
+    return CLATTN_SUCCESS;
+}
+
 /* Which operand to pack: the one for which the padded tiles' work and the packing itself are less.  A packed
  * element costs about as much as PACKING tile elements (measured on Zen 4: two cycles). */
 #define PACKING 30
@@ -110,8 +139,11 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     clattn_status status;
     struct strbuf options = {0}, again = {0};
     plan->lanes_along_m = better_along_m(caps, problem, pairs);
+    if (!pairs || (problem->a.col == 1 && problem->b.row == 1))
+        tuning_flag(&base->tuning, "along_m", &plan->lanes_along_m);
     plan->k_step = pairs ? 2 : 1;
     struct geometry g = geometry_of(caps, problem, plan->lanes_along_m);
+    TRY(tune_geometry(plan, factors, &g));
     plan->panel = g.lanes * g.vectors;
     plan->tile_rows = g.rows * g.tiles;
     matmul_defines(problem, &options);

@@ -14,6 +14,14 @@ static const struct geometry {
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
+static bool fits(const clattn_device_info *info, const struct geometry *g)
+{
+    size_t x = g->tile_n / g->item_n, y = g->tile_m / g->item_m;
+    size_t bytes = g->tile_k * (g->tile_m + g->tile_n + 8) * sizeof(float);
+    return x * y <= info->max_work_group && x <= info->max_work_item[0] && y <= info->max_work_item[1] &&
+           bytes <= info->local_memory;
+}
+
 /* The first geometry from `from` on that the device's limits allow, or GEOMETRIES. */
 static size_t choose(const clattn_context *context, const struct matmul_problem *problem, size_t from)
 {
@@ -21,10 +29,7 @@ static size_t choose(const clattn_context *context, const struct matmul_problem 
     bool smallest = context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
     for (size_t i = from; i < GEOMETRIES; i++) {
         const struct geometry *g = &geometries[i];
-        size_t x = g->tile_n / g->item_n, y = g->tile_m / g->item_m;
-        size_t bytes = g->tile_k * (g->tile_m + g->tile_n + 8) * sizeof(float);
-        if (x * y > info->max_work_group || x > info->max_work_item[0] || y > info->max_work_item[1] ||
-            bytes > info->local_memory)
+        if (!fits(info, g))
             continue;
         /* A product that the next smaller tile covers leaves this one mostly idle. */
         if (i + 1 < GEOMETRIES &&
@@ -59,6 +64,19 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geo
     return matmul_add_tiled_kernel(plan, "matmul_tile.cl", "matmul_tile", &options, local);
 }
 
+/* The geometry of the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */
+static const struct geometry *tune(clattn_plan *base, size_t i)
+{
+    static const int32_t rows[] = {128, 64, 32, 16, -1}, columns[] = {128, 64, 32, -1};
+    size_t tile_m = geometries[i].tile_m, tile_n = geometries[i].tile_n;
+    tuning_parameter(&base->tuning, "rows", rows, &tile_m);
+    tuning_parameter(&base->tuning, "columns", columns, &tile_n);
+    for (size_t j = 0; j < GEOMETRIES; j++)
+        if (geometries[j].tile_m == tile_m && geometries[j].tile_n == tile_n)
+            return j == i || fits(&base->context->device.caps.info, &geometries[j]) ? &geometries[j] : NULL;
+    return NULL;
+}
+
 /* A kernel may allow fewer items than the device: step down until one fits. */
 static clattn_status prepare(clattn_plan *base)
 {
@@ -66,8 +84,11 @@ static clattn_status prepare(clattn_plan *base)
     clattn_status status = CLATTN_ERROR_UNSUPPORTED;
     for (size_t i = choose(base->context, &plan->problem, 0); i < GEOMETRIES;
          i = choose(base->context, &plan->problem, i + 1)) {
-        status = prepare_geometry(plan, &geometries[i]);
-        if (status != CLATTN_ERROR_UNSUPPORTED)
+        const struct geometry *g = tune(base, i);
+        status = g ? prepare_geometry(plan, g)
+                   : report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                                  "there is no such tile, or it does not fit the device");
+        if (status != CLATTN_ERROR_UNSUPPORTED || g != &geometries[i])
             break;
         plan_drop_kernels(base);
     }

@@ -51,6 +51,18 @@ fail:
     return status;
 }
 
+static void classify(const void *data, struct strbuf *text)
+{
+    const struct norm_problem *problem = data;
+    const clattn_norm_desc *desc = &problem->desc;
+    strbuf_printf(text, "%s-r%zu-c%zu-%s-%s-%s", desc->kind == CLATTN_NORM_LAYER ? "layer" : "rms",
+                  class_length(problem->rows), class_length(problem->elements),
+                  clattn_dtype_name((clattn_dtype)desc->x.dtype), clattn_dtype_name((clattn_dtype)desc->y.dtype),
+                  problem->unit_columns ? "unit" : "strided");
+    strbuf_printf(text, "-f%d%d%d%d", problem->walk.has_scale != 0, problem->walk.has_bias != 0,
+                  problem->walk.has_mean != 0, problem->walk.has_inverse != 0);
+}
+
 static const struct operator_class norm_class = {
     .name = "norm",
     .number = OPERATOR_NORM,
@@ -61,6 +73,7 @@ static const struct operator_class norm_class = {
     .read = read_desc,
     .enqueue = enqueue,
     .check = norm_self_check,
+    .classify = classify,
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
 };

@@ -54,6 +54,18 @@ fail:
     return status;
 }
 
+static void classify(const void *data, struct strbuf *text)
+{
+    const struct softmax_problem *problem = data;
+    size_t rows = 1;
+    for (int i = 0; i < SOFTMAX_OUTER; i++)
+        rows *= problem->outer[i];
+    strbuf_printf(text, "r%zu-c%zu-%s-%s", class_length(rows), class_length(problem->columns),
+                  clattn_dtype_name((clattn_dtype)problem->desc.x.dtype), problem->unit_columns ? "unit" : "strided");
+    if (problem->has_mask)
+        strbuf_printf(text, "-mask.%s", clattn_dtype_name((clattn_dtype)problem->desc.mask.dtype));
+}
+
 static const struct operator_class softmax_class = {
     .name = "softmax",
     .number = OPERATOR_SOFTMAX,
@@ -66,6 +78,7 @@ static const struct operator_class softmax_class = {
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = softmax_self_check,
+    .classify = classify,
 };
 
 clattn_status clattn_softmax_supports(clattn_context *context, const clattn_softmax_desc *desc,

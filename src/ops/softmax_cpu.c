@@ -5,6 +5,7 @@
 
 /* Elements that make a work-group worth its launch. */
 #define GROUP_ELEMENTS 16384
+static const int32_t group_elements[] = {2048, 4096, 8192, 16384, 32768, 65536, 131072, -1};
 
 /* Loops of a work-item with that many rows, at the most. */
 static double iterations(const struct capabilities *caps, const struct softmax_problem *problem, size_t rows)
@@ -14,12 +15,12 @@ static double iterations(const struct capabilities *caps, const struct softmax_p
 }
 
 /* Rows of a work-group: no more than there are, nor than the device lets an item loop over. */
-static size_t rows_of(const struct capabilities *caps, const struct softmax_problem *problem)
+static size_t rows_of(const struct capabilities *caps, const struct softmax_problem *problem, size_t elements)
 {
     size_t rows = 1;
     for (int i = 0; i < SOFTMAX_OUTER; i++)
         rows *= problem->outer[i];
-    rows = size_max(1, size_min(rows, GROUP_ELEMENTS / size_max(1, problem->columns)));
+    rows = size_max(1, size_min(rows, elements / size_max(1, problem->columns)));
     while (rows > 1 && !capabilities_allow_loops(caps, iterations(caps, problem, rows)))
         rows /= 2;
     return rows;
@@ -36,12 +37,14 @@ static clattn_status prepare(clattn_plan *base)
 {
     static const size_t one[3] = {1, 1, 1};
     struct softmax_plan *plan = (struct softmax_plan *)base;
+    size_t elements = GROUP_ELEMENTS;
     struct strbuf options = {0};
+    tuning_parameter(&base->tuning, "elements", group_elements, &elements);
     softmax_defines(&plan->problem, &options);
     define_int(&options, "LANES", base->context->device.caps.lanes);
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     plan->longest_row = SIZE_MAX;
-    plan->rows_per_group = rows_of(&base->context->device.caps, &plan->problem);
+    plan->rows_per_group = rows_of(&base->context->device.caps, &plan->problem, elements);
     return softmax_add_kernel(plan, "softmax_cpu", &options, one);
 }
 

@@ -6,22 +6,32 @@
 #define MAX_ITEMS 256
 #define MAX_KEEP 16
 
-static size_t items_of(const clattn_context *context, const struct softmax_problem *problem)
+static size_t most_items(const clattn_context *context)
 {
     const clattn_device_info *info = &context->device.caps.info;
-    size_t limit = size_min(MAX_ITEMS, size_min(info->max_work_group, info->max_work_item[0])), items = 1;
+    size_t limit = size_min(MAX_ITEMS, size_min(info->max_work_group, info->max_work_item[0]));
     if (context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         limit = size_min(limit, 32);
+    return limit;
+}
+
+static size_t items_of(const clattn_context *context, const struct softmax_problem *problem)
+{
+    size_t limit = most_items(context), items = 1;
     while (items * 2 <= limit && items < problem->columns)
         items *= 2;
     return items;
 }
 
+static double iterations(const struct softmax_problem *problem, size_t items)
+{
+    return 3.2 * (double)problem->columns / (double)items + 64;
+}
+
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
     const struct softmax_problem *problem = data;
-    double each = (double)problem->columns / (double)items_of(context, problem);
-    const char *reason = refuse_loops(&context->device.caps, 3.2 * each + 64);
+    const char *reason = refuse_loops(&context->device.caps, iterations(problem, items_of(context, problem)));
     if (reason)
         return reason;
     if (context->device.caps.info.local_memory < MAX_ITEMS * 2 * sizeof(float))
@@ -42,7 +52,13 @@ static size_t keep_of(const struct softmax_problem *problem, size_t items)
 static clattn_status prepare(clattn_plan *base)
 {
     struct softmax_plan *plan = (struct softmax_plan *)base;
-    const size_t local[3] = {items_of(base->context, &plan->problem), 1, 1};
+    static const int32_t sizes[] = {16, 32, 64, 128, 256, -1};
+    size_t items = items_of(base->context, &plan->problem), most = most_items(base->context);
+    tuning_parameter(&base->tuning, "items", sizes, &items);
+    if (items > most || refuse_loops(&base->context->device.caps, iterations(&plan->problem, items)))
+        return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                            "the device takes work-groups of %zu items here, not of %zu", most, items);
+    const size_t local[3] = {items, 1, 1};
     const size_t keep = keep_of(&plan->problem, local[0]);
     struct strbuf options = {0};
     softmax_defines(&plan->problem, &options);

@@ -149,7 +149,7 @@ static clattn_status copy_denied(clattn_context *context, const clattn_context_p
 }
 
 /* The parts that come up one by one; destroy() undoes exactly those that did. */
-enum stage { STAGE_NONE, STAGE_REPORT, STAGE_LOCK, STAGE_POOL, STAGE_PLANS, STAGE_PROGRAMS };
+enum stage { STAGE_NONE, STAGE_REPORT, STAGE_LOCK, STAGE_POOL, STAGE_PLANS, STAGE_PROGRAMS, STAGE_WISDOM };
 
 /* In the child of a fork a thread that is not there may hold a lock; what that guards is then left alone. */
 static bool is_whole(const clattn_context *context, mtx_t *lock)
@@ -165,6 +165,8 @@ static bool is_whole(const clattn_context *context, mtx_t *lock)
 static void destroy(clattn_context *context, enum stage reached)
 {
     const struct cl_table *cl = &context->device.cl;
+    if (reached >= STAGE_WISDOM && is_whole(context, &context->wisdom.lock))
+        wisdom_clear(&context->wisdom);
     if (reached >= STAGE_PROGRAMS && is_whole(context, &context->programs.lock))
         program_cache_clear(&context->programs);
     if (reached >= STAGE_PLANS && is_whole(context, &context->plans.lock))
@@ -249,6 +251,8 @@ clattn_status clattn_context_create(const clattn_context_params *given, clattn_c
         goto fail;
     }
     reached = STAGE_PROGRAMS;
+    TRY(context_wisdom_init(context));
+    reached = STAGE_WISDOM;
     report_log(&context->device.report, CLATTN_LOG_INFO, "device: %s, %s", context->device.caps.info.platform,
                context->device.caps.info.name);
     *result = context;
@@ -266,7 +270,7 @@ void context_retain(clattn_context *context)
 void context_drop(clattn_context *context)
 {
     if (atomic_fetch_sub(&context->references, 1) == 1)
-        destroy(context, STAGE_PROGRAMS);
+        destroy(context, STAGE_WISDOM);
 }
 
 void clattn_context_release(clattn_context **context)

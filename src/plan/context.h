@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "base/strbuf.h"
 #include "plan/plan_cache.h"
+#include "plan/wisdom.h"
 #include "plan/workspace.h"
 #include "program/program.h"
 
@@ -15,6 +16,7 @@ struct clattn_context {
     struct device device;
     cl_command_queue queue; /* retained */
     struct program_cache programs;
+    struct wisdom wisdom;
     struct plan_cache plans; /* released with the application's reference: its plans hold references too */
     struct workspace_pool workspaces;
     mtx_t warm_lock;             /* over the objects below, made at the first plan */

@@ -43,6 +43,19 @@ clattn_status operator_supports(const struct operator_class *operator, clattn_co
     return status;
 }
 
+/* The class of the plan's problem, as wisdom has it. */
+static clattn_status find_class(const struct operator_class *operator, clattn_plan * plan)
+{
+    struct strbuf text = {0};
+    operator->classify(problem_of(operator, plan), &text);
+    if (!text.failed && text.length <= CLASS_BYTES)
+        plan->wisdom_key = context_wisdom_key(plan->context, operator->name, text.text);
+    strbuf_clear(&text);
+    return plan->wisdom_key ? CLATTN_SUCCESS
+                            : report_error(&plan->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                           "no memory for a plan");
+}
+
 static clattn_status make_plan(const struct operator_class *operator, clattn_context * context,
                                const void *problem, const clattn_plan_options *options, clattn_plan **plan)
 {
@@ -50,6 +63,8 @@ static clattn_status make_plan(const struct operator_class *operator, clattn_con
     clattn_plan *made = NULL;
     TRY(plan_new(context, operator->number, operator->plan_bytes, &made));
     memcpy(problem_of(operator, made), problem, operator->problem_bytes);
+    if (operator->classify)
+        TRY(find_class(operator, made));
     TRY(operator->solvers ? plan_choose(made, operator->name, operator->solvers, operator->solver_count,
                                         operator->check, problem_of(operator, made), options)
                           :

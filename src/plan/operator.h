@@ -4,6 +4,8 @@
 
 #include "plan/plan.h"
 
+#define CLASS_BYTES 240
+
 /* An operator.  Its plan struct begins with a clattn_plan; its problem struct, a member of the plan struct,
  * begins with the normalised description. */
 struct operator_class {
@@ -19,9 +21,21 @@ struct operator_class {
         *solvers; /* best first; NULL: the operator is made of others, by the two below */
     size_t solver_count;
     clattn_status (*check)(clattn_plan *plan); /* the solvers' self-check, for plan_self_check; or NULL */
+    /* The problem's class, for wisdom: one token of at most CLASS_BYTES, of letters, digits and -_.:,+ alone; NULL: the
+     * operator is not tuned. */
+    void (*classify)(const void *problem, struct strbuf *text);
     clattn_status (*supports)(clattn_context *context, const void *problem, const char **reason);
     clattn_status (*make)(clattn_plan *plan, const clattn_plan_options *options);
 };
+
+/* The smallest power of two that is at least `length`: classes have lengths by these. */
+static inline size_t class_length(size_t length)
+{
+    size_t power = 1;
+    while (power < length && power <= SIZE_MAX / 2)
+        power *= 2;
+    return length ? power : 0;
+}
 
 clattn_status operator_supports(const struct operator_class *operator, clattn_context * context,
                                 const void *desc, const char **reason);

@@ -68,6 +68,7 @@ void plan_drop_kernels(clattn_plan *plan)
     plan->launches = 0;
     plan->workspace = 0;
     plan->reads_output = false;
+    tuning_restart(&plan->tuning);
 }
 
 void clattn_plan_release(clattn_plan **handle)
@@ -84,6 +85,7 @@ void clattn_plan_release(clattn_plan **handle)
         plan->clear(plan);
     plan_drop_kernels(plan);
     strbuf_clear(&plan->explain);
+    free(plan->wisdom_key);
     mtx_destroy(&plan->lock);
     context_drop(plan->context);
     free(plan);

@@ -53,6 +53,8 @@ struct clattn_plan {
     const char *solver;
     struct source_snippets snippets; /* what the user adds to its kernels; the texts are the operator's */
     struct strbuf explain;
+    struct tuning tuning; /* the solver's parameters */
+    char *wisdom_key;     /* of its class; NULL: the operator is not tuned */
     void (*clear)(clattn_plan *plan); /* what the operator added, or NULL */
 };
 
@@ -90,7 +92,9 @@ void plan_explain_workspace(clattn_plan *plan);
  */
 clattn_status plan_check(clattn_plan *plan, enum operator_number number);
 
-/* One way to do an operator. */
+/* One way to do an operator.  `prepare` declares the numbers of its geometry that are worth measuring by
+ * tuning_parameter(&plan->tuning, ...), which exchanges its own choice for what wisdom or the caller gives, and returns
+ * UNSUPPORTED for a combination that it does not take: everything it is given may be hostile. */
 struct solver {
     const char *name;
     /* Why it does not take the problem, a static string, or NULL.  Capabilities alone decide; with `forced`

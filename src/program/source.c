@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "base/sha256.h"
 #include "base/try.h"
 
 #define SOURCE_LIMIT (1024 * 1024)
@@ -136,4 +137,29 @@ clattn_status source_expand(struct report *report, const char *folder, const cha
 {
     struct expansion expansion = {.report = report, .folder = folder, .snippets = snippets, .text = text};
     return expand(&expansion, name);
+}
+
+void source_digest(const char *folder, char digest[SOURCE_DIGEST])
+{
+    struct sha256 hash;
+    uint8_t bytes[SHA256_BYTES];
+    if (!folder) {
+        snprintf(digest, SOURCE_DIGEST, "%s", embedded_digest);
+        return;
+    }
+    sha256_init(&hash);
+    for (size_t i = 0; i < embedded_source_count; i++) {
+        struct strbuf path = {0};
+        char *text;
+        size_t size;
+        strbuf_printf(&path, "%s/%s", folder, embedded_sources[i].name);
+        if (!path.failed && os_read_file(path.text, SOURCE_LIMIT, &text, &size)) {
+            sha256_update(&hash, text, size);
+            free(text);
+        }
+        strbuf_clear(&path);
+    }
+    sha256_final(&hash, bytes);
+    for (int i = 0; i < 8; i++)
+        snprintf(digest + 2 * i, 3, "%02x", bytes[i]);
 }

@@ -1,0 +1,224 @@
+/* A context's wisdom: its file, its keys, and the functions of clattn/tuning.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "base/try.h"
+#include "clattn/tuning.h"
+#include "clattn/version.h"
+#include "plan/plan.h"
+
+static clattn_status no_memory(clattn_context *context)
+{
+    return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for wisdom");
+}
+
+/* ---- the file ---- */
+
+/* The file's records; none where there is no folder or no file.  FORMAT, reported, of a damaged one. */
+static clattn_status read_file(clattn_context *context, struct wisdom_list *list)
+{
+    uint8_t *text;
+    size_t bytes, line;
+    const char *reason;
+    int folder = context->programs.binaries.folder;
+    if (folder < 0 || !os_private_file_read(folder, WISDOM_FILE, WISDOM_BYTES, &text, &bytes))
+        return CLATTN_SUCCESS;
+    clattn_status status = wisdom_parse((const char *)text, bytes, list, &line, &reason);
+    free(text);
+    if (status == CLATTN_ERROR_FORMAT)
+        report_log(&context->device.report, CLATTN_LOG_WARNING,
+                   "the wisdom in the cache folder is damaged and counts as none: line %zu, %s", line, reason);
+    if (status != CLATTN_SUCCESS)
+        wisdom_list_clear(list);
+    return status;
+}
+
+clattn_status context_wisdom_init(clattn_context *context)
+{
+    char digest[SOURCE_DIGEST], kernels[WISDOM_KERNELS];
+    source_digest(context->programs.kernel_dir, digest);
+    snprintf(kernels, sizeof kernels, "%s-%s", CLATTN_VERSION_STRING, digest);
+    if (wisdom_init(&context->wisdom, kernels) != CLATTN_SUCCESS)
+        return report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a lock");
+    read_file(context, &context->wisdom.list); /* no trouble with it is worth a failure */
+    return CLATTN_SUCCESS;
+}
+
+/* Names as long as drivers make them, as far as they tell devices apart. */
+#define NAME_BYTES 100
+
+char *context_wisdom_key(const clattn_context *context, const char *operator_name, const char *class_name)
+{
+    const clattn_device_info *info = &context->device.caps.info;
+    struct strbuf key = {0};
+    wisdom_token(&key, info->platform, NAME_BYTES);
+    strbuf_append(&key, ":", 1);
+    wisdom_token(&key, info->name, NAME_BYTES);
+    strbuf_append(&key, " ", 1);
+    wisdom_token(&key, info->driver, NAME_BYTES);
+    strbuf_printf(&key, " %s %s %s", context->wisdom.kernels, operator_name, class_name);
+    return strbuf_take(&key);
+}
+
+/* ---- the functions ---- */
+
+clattn_status clattn_wisdom_export(clattn_context *context, char *buffer, size_t capacity, size_t *bytes)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct strbuf text = {0};
+    TRY(context_check(context));
+    if (!bytes || (capacity && !buffer))
+        return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "buffer or bytes is NULL");
+    mtx_lock(&context->wisdom.lock);
+    wisdom_write(&context->wisdom.list, &text);
+    mtx_unlock(&context->wisdom.lock);
+    *bytes = text.length;
+    if (text.failed)
+        status = no_memory(context);
+    else if (capacity >= text.length)
+        memcpy(buffer, text.text, text.length);
+    else if (capacity)
+        status = report_error(&context->device.report, CLATTN_ERROR_BUFFER_TOO_SMALL,
+                              "the wisdom takes %zu bytes, the buffer has %zu", text.length, capacity);
+    strbuf_clear(&text);
+fail:
+    return status;
+}
+
+/* Moves all records of `from` into the context's list or another; `from` is then empty.  Under the list's lock. */
+static bool move(struct wisdom_list *from, struct wisdom_list *to)
+{
+    bool whole = true;
+    for (size_t i = 0; i < from->count; i++) {
+        whole = wisdom_list_add(to, from->record[i]) && whole;
+        from->record[i].line = NULL;
+    }
+    wisdom_list_clear(from);
+    return whole;
+}
+
+clattn_status clattn_wisdom_import(clattn_context *context, const char *text, size_t bytes, size_t *records)
+{
+    clattn_status status;
+    struct wisdom_list list = {0};
+    size_t line;
+    const char *reason;
+    TRY(context_check(context));
+    if (!text)
+        return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "text is NULL");
+    status = wisdom_parse(text, bytes, &list, &line, &reason);
+    if (status != CLATTN_SUCCESS) {
+        report_error(&context->device.report, status, "wisdom, line %zu: %s", line, reason);
+        goto fail;
+    }
+    if (records)
+        *records = list.count;
+    mtx_lock(&context->wisdom.lock);
+    bool whole = move(&list, &context->wisdom.list);
+    mtx_unlock(&context->wisdom.lock);
+    plan_cache_empty(&context->plans);
+    if (!whole)
+        status = no_memory(context);
+fail:
+    wisdom_list_clear(&list);
+    return status;
+}
+
+clattn_status clattn_wisdom_clear(clattn_context *context)
+{
+    clattn_status status = context_check(context);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    mtx_lock(&context->wisdom.lock);
+    wisdom_list_clear(&context->wisdom.list);
+    mtx_unlock(&context->wisdom.lock);
+    plan_cache_empty(&context->plans);
+    return CLATTN_SUCCESS;
+}
+
+clattn_status clattn_wisdom_learn(clattn_plan *plan, uint32_t rank, uint64_t nanoseconds)
+{
+    struct strbuf line = {0};
+    if (!plan)
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
+    clattn_context *context = plan->context;
+    clattn_status status = context_check(context);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    if (rank >= WISDOM_RANKS || nanoseconds > (uint64_t)INT64_MAX || !plan->wisdom_key)
+        return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "rank %u or nanoseconds too large, or a plan of an operator that is not tuned",
+                            (unsigned)rank);
+    strbuf_printf(&line, "%s %s %u %llu", plan->wisdom_key, plan->solver, (unsigned)rank,
+                  (unsigned long long)nanoseconds);
+    tuning_print(&plan->tuning, &line);
+    struct wisdom_record record = {
+        .key = strlen(plan->wisdom_key), .solver = strlen(plan->solver), .rank = rank, .line = strbuf_take(&line)};
+    if (!record.line)
+        return no_memory(context);
+    mtx_lock(&context->wisdom.lock);
+    if (rank == 0)
+        wisdom_list_forget(&context->wisdom.list, plan->wisdom_key);
+    if (!wisdom_list_add(&context->wisdom.list, record))
+        status = no_memory(context);
+    mtx_unlock(&context->wisdom.lock);
+    plan_cache_empty(&context->plans);
+    return status;
+}
+
+int clattn_wisdom_knows(const clattn_plan *plan)
+{
+    struct advice advice;
+    return plan && plan->wisdom_key && !device_is_foreign(&plan->context->device) &&
+           wisdom_find(&plan->context->wisdom, plan->wisdom_key, 0, &advice);
+}
+
+clattn_status clattn_wisdom_save(clattn_context *context, clattn_wisdom_mode mode)
+{
+    clattn_status status;
+    struct wisdom_list file = {0}, own = {0};
+    struct strbuf text = {0};
+    size_t line;
+    const char *reason;
+    TRY(context_check(context));
+    if (mode != CLATTN_WISDOM_MERGE && mode != CLATTN_WISDOM_REPLACE)
+        return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "mode is none that is known");
+    const struct binary_cache *binaries = &context->programs.binaries;
+    if (binaries->folder < 0)
+        return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED, "there is no folder for wisdom: %s",
+                            binaries->reason ? binaries->reason : "the cache is off");
+    mtx_lock(&context->wisdom.lock);
+    wisdom_write(&context->wisdom.list, &text);
+    mtx_unlock(&context->wisdom.lock);
+    if (mode == CLATTN_WISDOM_MERGE && !text.failed) {
+        status = wisdom_parse(text.text, text.length, &own, &line, &reason);
+        if (status != CLATTN_SUCCESS) {
+            report_error(&context->device.report, status, "wisdom, line %zu: %s", line, reason);
+            goto fail;
+        }
+        read_file(context, &file);
+        for (size_t i = 0; i < own.count; i++) {
+            own.record[i].line[own.record[i].key] = '\0'; /* the key alone */
+            wisdom_list_forget(&file, own.record[i].line);
+            own.record[i].line[own.record[i].key] = ' ';
+        }
+        bool whole = move(&own, &file);
+        strbuf_clear(&text);
+        if (whole)
+            wisdom_write(&file, &text);
+        if (!whole)
+            TRY(no_memory(context));
+    }
+    if (text.failed)
+        status = no_memory(context);
+    else if (!os_private_file_write(binaries->folder, WISDOM_FILE, text.text, text.length))
+        status = report_error(&context->device.report, CLATTN_ERROR_IO, "the wisdom could not be written to %s",
+                              binaries->path);
+fail:
+    strbuf_clear(&text);
+    wisdom_list_clear(&own);
+    wisdom_list_clear(&file);
+    return status;
+}
