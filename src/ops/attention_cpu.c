@@ -196,7 +196,8 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     struct attention_plan *plan = (struct attention_plan *)base;
     const struct attention_problem *problem = &plan->problem;
     struct geometry g = geometry_of(base->context, problem, &base->tuning);
-    const char *reason = mismatch(&g, problem, &base->context->device.caps);
+    const char *reason = products != PRODUCTS_FLOAT && g.decode ? "few queries are not multiplied by pairs"
+                                                                : mismatch(&g, problem, &base->context->device.caps);
     struct strbuf options = {0};
     if (reason)
         return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s", reason);
@@ -263,7 +264,7 @@ static const char *refuse_pairs(const clattn_context *context, const void *data,
     const char *reason = refuse(context, data, forced);
     if (reason)
         return reason;
-    if (geometry_of(context, problem).decode)
+    if (geometry_of(context, problem, NULL).decode)
         return "few queries wait for memory, not for arithmetic";
     if (!forced && !context->device.caps.fast_bf16)
         return "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
