@@ -111,3 +111,123 @@ def svg(heading, bars):
             out += [line("halo", mark, top, top + BAR), line("target", mark, top - 2, top + BAR + 2)]
         out += [text(left + PLOT + 12, base, label(bar)), "</g>"]
     return "\n".join(out + ["</svg>"]) + "\n"
+
+
+class Line(NamedTuple):
+    name: str
+    points: list  # (x, y), at least two, both above 0, x rising
+
+
+class Panel(NamedTuple):
+    name: str
+    across: str   # what x is
+    lines: list   # Line
+
+
+PANEL, PANEL_HEIGHT = 400, 250                              # with all of its room
+AROUND = {"left": 64, "right": 20, "top": 40, "bottom": 48}  # of a panel's field
+DASHES = ("", "7 4", "2 3")
+
+
+def slope(one, other):
+    """Of the line between two points on logarithmic axes."""
+    return math.log(other[1] / one[1]) / math.log(other[0] / one[0])
+
+
+def powers(low, high, base):
+    """base^n, from the one at or below `low` to the one at or above `high`; at least two."""
+    first = math.floor(math.log(low, base) + 1e-9)
+    last = max(math.ceil(math.log(high, base) - 1e-9), first + 1)
+    return [base ** n for n in range(first, last + 1)]
+
+
+def seconds_text(value):
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= size * 0.999:
+            return "%g %s" % (float("%.3g" % (value / size)), unit)
+    return "%g ns" % float("%.3g" % (value / 1e-9))
+
+
+def panel_parts(panel, left, top):
+    """A panel's elements, its upper left corner there."""
+    xs = [x for line_ in panel.lines for x, _ in line_.points]
+    ys = [y for line_ in panel.lines for _, y in line_.points]
+    ticks_x, ticks_y = powers(min(xs), max(xs), 2), powers(min(ys), max(ys), 10)
+    x0, x1 = left + AROUND["left"], left + PANEL - AROUND["right"]
+    y0, y1 = top + PANEL_HEIGHT - AROUND["bottom"], top + AROUND["top"]
+
+    def place(x, y):
+        across = math.log(x / ticks_x[0]) / math.log(ticks_x[-1] / ticks_x[0])
+        up = math.log(y / ticks_y[0]) / math.log(ticks_y[-1] / ticks_y[0])
+        return x0 + (x1 - x0) * across, y0 + (y1 - y0) * up
+
+    out = ["<g>", text(left + 8, top + 22, panel.name)]
+    every = math.ceil(len(ticks_x) / 7)
+    for i, tick in enumerate(ticks_x):
+        at = place(tick, ticks_y[0])[0]
+        out.append(line("grid", at, y1, y0))
+        if i % every == 0:
+            out.append(text(at, y0 + 16, format(tick, ",") if tick >= 1 else "%g" % tick, "middle", "faint small"))
+    for tick in ticks_y:
+        at = place(ticks_x[0], tick)[1]
+        out.append('<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x0, at, x1, at))
+        out.append(text(x0 - 6, at + 4, seconds_text(tick), "end", "faint small"))
+    out.append(text((x0 + x1) / 2, y0 + 36, panel.across, "middle", "faint small"))
+    for n, line_ in enumerate(panel.lines):
+        places = [place(*point) for point in line_.points]
+        dashes = ' stroke-dasharray="%s"' % DASHES[n % len(DASHES)] if DASHES[n % len(DASHES)] else ""
+        out.append('<polyline class="curve"%s points="%s"/>' % (dashes, " ".join("%.1f,%.1f" % each for each in places)))
+        for (x, y), (at_x, at_y) in zip(line_.points, places):
+            out.append('<circle class="dot" cx="%.1f" cy="%.1f" r="3"><title>%s</title></circle>' % (
+                at_x, at_y, escape("%s, %s: %s" % (line_.name, format(x, ","), seconds_text(y)))))
+        for one, other, (ax, ay), (bx, by) in zip(line_.points, line_.points[1:], places, places[1:]):
+            # Beside the middle of the segment: above the first line, below the others.
+            out.append(text((ax + bx) / 2 - 4, (ay + by) / 2 + (-6 if n == 0 else 16), "%.1f" % slope(one, other),
+                            "end" if n == 0 else "start", "faint tiny"))
+    if len(panel.lines) > 1:
+        for n, line_ in enumerate(panel.lines):
+            dashes = ' stroke-dasharray="%s"' % DASHES[n % len(DASHES)] if DASHES[n % len(DASHES)] else ""
+            y = y1 + 12 + 15 * n
+            out.append('<polyline class="curve"%s points="%.1f,%.1f %.1f,%.1f"/>' % (dashes, x0 + 8, y - 4, x0 + 34, y - 4))
+            out.append(text(x0 + 40, y, line_.name, kind="small"))
+    return out + ["</g>"]
+
+
+def lines_description(panels):
+    each = ("%s, %s: %s" % (panel.name, line_.name, ", ".join("%s at %s" % (seconds_text(y), format(x, ","))
+                                                             for x, y in line_.points))
+            for panel in panels for line_ in panel.lines)
+    return "Times on logarithmic axes, a panel for each thing that grows. %s." % "; ".join(each)
+
+
+def curves(heading, panels, columns=2):
+    """The document: panels of lines on logarithmic axes, each segment with its slope.  Raises ValueError where there is
+    nothing to draw or a number cannot stand on such an axis."""
+    if not panels or not all(panel.lines for panel in panels):
+        raise ValueError("no lines to draw")
+    for panel in panels:
+        for line_ in panel.lines:
+            if len(line_.points) < 2 or not all(math.isfinite(value) and value > 0 for point in line_.points
+                                               for value in point):
+                raise ValueError("%s, %s: these points cannot be drawn" % (panel.name, line_.name))
+    rows = math.ceil(len(panels) / columns)
+    width, height = columns * PANEL + 16, TOP + rows * PANEL_HEIGHT
+    style = STYLE + """
+    .small { font-size: 12px; }
+    .tiny { font-size: 10px; }
+    .curve { fill: none; stroke: #2f6fb0; stroke-width: 2; }
+    .dot { fill: #2f6fb0; }
+    @media (prefers-color-scheme: dark) {
+      .curve { stroke: #4a90d9; }
+      .dot { fill: #4a90d9; }
+    }
+"""
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" '
+           'aria-labelledby="title desc">' % (width, height, width, height),
+           '<title id="title">%s</title>' % escape(heading), '<desc id="desc">%s</desc>' % escape(lines_description(panels)),
+           "<style>%s</style>" % style, '<rect class="page" width="100%" height="100%"/>',
+           text(16, 26, heading, kind="heading"),
+           text(16, 48, "Logarithmic axes; the number at a segment is its slope.", kind="faint")]
+    for i, panel in enumerate(panels):
+        out += panel_parts(panel, 8 + i % columns * PANEL, TOP - 8 + i // columns * PANEL_HEIGHT)
+    return "\n".join(out + ["</svg>"]) + "\n"

@@ -5,7 +5,7 @@
 
 Prints one line of JSON: {"seconds_median", "seconds_min", "core", "threads"}.  One thread for each processor, unless
 OPENBLAS_NUM_THREADS says otherwise.  A library that is older than the processor takes it for one with AVX2 alone; so that
-the peer is as fast as it can be, it is told to use AVX-512 where /proc/cpuinfo names that, unless OPENBLAS_CORETYPE is set."""
+the peer is as fast as it can be, it is told of AVX-512 where /proc/cpuinfo names that, unless OPENBLAS_CORETYPE is set."""
 import array
 import ctypes
 import ctypes.util

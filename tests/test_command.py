@@ -583,6 +583,27 @@ class Tools(CommandTest):
         self.refuse(2, "bench", "layernorm", "--shape", "3,5", "--bias", saying="--bias")
         self.refuse(3, "bench", "matmul", "--shape", "3,5,7", "--device", "nonsense", saying="nonsense")
 
+    def test_bench_random(self):
+        """Shapes that bench takes, the same for the same seed, without a device."""
+        nowhere = {"CLATTN_DEVICE": "nonsense"}
+        lines = self.succeed("bench", "random", "--count", "8", "--seed", "3", env=nowhere).out.splitlines()
+        self.assertEqual(lines, self.succeed("bench", "random", "--count", "9", "--seed", "3").out.splitlines()[:8])
+        self.assertNotEqual(lines, self.succeed("bench", "random", "--count", "8", "--seed", "4").out.splitlines())
+        report = self.succeed("bench", "random", "--count", "8", "--seed", "3", "--json").json()
+        self.assertEqual((report["seed"], report["least"], report["most"]), (3, 2 ** 25, 2 ** 33))
+        for line, shape in zip(lines, report["shapes"]):
+            self.assertEqual(line, "%s --shape %s%s" % (shape["operator"], ",".join(map(str, shape["shape"])),
+                                                        " --causal" if shape["causal"] else ""))
+        self.assertEqual([shape["operator"] for shape in report["shapes"]],
+                         ["attention", "matmul", "softmax", "layernorm"] * 2)
+        small = self.succeed("bench", "random", "--count", "4", "--least", "0", "--most", str(2 ** 16)).out.splitlines()
+        for line in small:
+            self.succeed("bench", *line.split(), "--repeat", "1")
+        for arguments, saying in ((("--most", "65535"), "--most 65535"), (("--most", str(2 ** 41)), "--most"),
+                                  (("--least", "1025", "--most", "65536"), "--least 1025"), (("--count", "0"), "--count"),
+                                  (("--device", "cpu"), "--device")):
+            self.refuse(2, "bench", "random", *arguments, saying=saying)
+
     def test_bench_startup(self):
         result = self.succeed("bench", "startup", "--repeat", "1", "--shape", "1,1,1,4,4,8,8", "--json")
         report = result.json()

@@ -4,7 +4,7 @@
 
 #include "bench.h"
 
-#define EXPECTED "expected attention, matmul, softmax, layernorm, mha, startup or enqueue"
+#define EXPECTED "expected attention, matmul, softmax, layernorm, mha, startup, enqueue or random"
 
 static const struct {
     const char *name;
@@ -18,6 +18,7 @@ static const struct {
     {"mha", bench_mha, "--shape B,S,D_MODEL,H"},
     {"startup", bench_startup, "first attention of a new process, with empty and with warm caches"},
     {"enqueue", bench_enqueue, "what one enqueue of an attention costs the host, beside bare kernel launches"},
+    {"random", bench_random, "random shapes of the first four, named and not timed"},
     {"encoder", NULL, NULL},
 };
 #define BENCHES (sizeof benches / sizeof benches[0])

@@ -3,15 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-/* SplitMix64: any seed is as good as another, and no state is shared. */
-uint64_t random_next(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 /* To nearest even.  A half of exponent e and significand q (1024 ... 2047) is e * 1024 + q: the bit above the
  * fraction adds one to the exponent, which is what makes subnormals fit in. */
 static uint16_t half_bits(float value)

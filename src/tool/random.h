@@ -3,9 +3,7 @@
 #define CLATTN_TOOL_RANDOM_H
 
 #include "host.h"
-
-/* The next of a sequence that any value of *state starts; nothing else is kept. */
-uint64_t random_next(uint64_t *state);
+#include "random_next.h"
 
 /* Fills an array of any float type with numbers uniform in [-limit, limit], the same ones rounded
  * for each. */

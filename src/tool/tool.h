@@ -41,5 +41,6 @@ int bench_layernorm(int argc, char **argv);
 int bench_mha(int argc, char **argv);
 int bench_startup(int argc, char **argv);
 int bench_enqueue(int argc, char **argv);
+int bench_random(int argc, char **argv);
 
 #endif
