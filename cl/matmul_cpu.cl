@@ -32,6 +32,9 @@
  *   PAIRS           1: bfloat16 two by two (inc/matmul_cpu_product.h);    0, 1       both
  *                   A and B are BF16, and ROW_UNIT
  *   X86_BF16        1: by an instruction (matrix/x86_bf16.h)         0, 1            both
+ *   AMX             1: PAIRS by tiles of AMX (inc/matmul_cpu_amx.h); ROWS    0, 1    both
+ *                   is 32, and so is LANES*LANE_VECTORS
+ *   X86_AMX         1: by the instructions (matrix/x86_amx.h)        0, 1            0
  *   LANES           floats a vector (inc/vector.h)                   4, 8, 16        all
  *   LANE_VECTORS    vectors across a register tile                   1 and up        1 2 3 4
  *   ROWS            rows of a register tile                          1 and up        4 6 8 12 13 14
@@ -86,6 +89,9 @@
 #ifndef PAIRS
 #define PAIRS 0
 #endif
+#ifndef AMX
+#define AMX 0
+#endif
 
 #if LANES_ALONG_M != 0 && LANES_ALONG_M != 1 || ROW_UNIT != 0 && ROW_UNIT != 1
 #error "LANES_ALONG_M and ROW_UNIT must be 0 or 1"
@@ -105,7 +111,14 @@
 #define LANE_TYPE B_TYPE
 #endif
 
+#if AMX && (!PAIRS || ROWS != 32 || LANES * LANE_VECTORS != 32)
+#error "AMX needs PAIRS and tiles of 32 rows and 32 lanes"
+#endif
+
 #include "inc/matmul_cpu_product.h"
+#if AMX
+#include "inc/matmul_cpu_amx.h"
+#endif
 
 #define PANEL (LANES * LANE_VECTORS)
 #define BLOCK (ROWS * TILES)
@@ -254,12 +267,22 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
     /* The sums, between blocks of k and until they are stored: float, whatever C holds. */
     floatv state[BLOCK * LANE_VECTORS];
 
+#if AMX
+    amx_state amx;
+    amx_copy copy;
+    AMX_BEGIN(&amx);
+#endif
     /* Not chosen by i0 below: Oclgrind 21.10 applies a scalar condition to the first lane of a vector only. */
     for (int i = 0; i < BLOCK * LANE_VECTORS; i++)
         state[i] = (floatv)0.0f;
     for (int i0 = 0; i0 < steps; i0 += DEPTH) {
         const int depth = min(DEPTH, steps - i0), whole = min(depth, a.k / K_STEP - i0);
 
+#if AMX
+        for (int t = 0; t < row_count; t += ROWS)
+            amx_products(&amx, &copy, (float *)(state + t * LANE_VECTORS), in + (row0 + t) * rows.stride + (long)i0 * K_STEP,
+                         rows.stride, row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth);
+#else
         for (int t = 0; t < row_count; t += ROWS) {
             floatv acc[ROWS][LANE_VECTORS];
             const global ELEMENT(ROW_TYPE) *p[ROWS];
@@ -293,7 +316,11 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
                 for (int v = 0; v < LANE_VECTORS; v++)
                     sum[r * LANE_VECTORS + v] = acc[r][v];
         }
+#endif
     }
+#if AMX
+    AMX_END(&amx);
+#endif
 
     const long row_step = LANES_ALONG_M ? a.c.col : a.c.row;
     const long lane_step = LANES_ALONG_M ? a.c.row : a.c.col;

@@ -1,5 +1,5 @@
-/* Products of bfloat16 two by two (the solver cpu-bf16): by the processor's instruction where there is one, otherwise by what it
- * does in OpenCL C, which only tests ask for.  Odd and even k, either operand packed, few rows, what is refused.
+/* Products of bfloat16 two by two (the solvers cpu-bf16 and cpu-amx): by the processor's instructions where it has them, otherwise
+ * by what they do in OpenCL C, which only tests ask for.  Odd and even k, either operand packed, few rows, what is refused.
  *
  * Holds what test_matmul.c does, and that subnormal numbers give 0 or what they are worth. */
 #include <math.h>
@@ -7,8 +7,9 @@
 
 #include "support/matmul_case.h"
 
-#define PAIRS .solvers = MATMUL_CPU_BF16
-#define NOT_TAKEN .solvers = MATMUL_CPU_BF16, .refused_by = MATMUL_CPU_BF16
+#define BOTH (MATMUL_CPU_BF16 | MATMUL_CPU_AMX)
+#define PAIRS .solvers = BOTH
+#define NOT_TAKEN .solvers = BOTH, .refused_by = BOTH
 #define BF16_ALL .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_BF16, CLATTN_BF16}
 #define BF16_IN .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_F32, CLATTN_F32}
 #define BF16_OTHER .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_F16, CLATTN_BF16}
@@ -34,7 +35,8 @@ static const matmul_case sizes[] = {
     {"1 row", ALL, PAIRS, BF16_ALL, .m = 1, .n = 37, .k = 19, WEIGHTS, .bias = true},
     {"4 rows", BIG, PAIRS, BF16_IN, .m = 4, .n = 131, .k = 267, WEIGHTS},
     {"8 rows", ALL, PAIRS, BF16_ALL, .m = 8, .n = 37, .k = 35, WEIGHTS},
-    {"16 rows", BIG, PAIRS, BF16_ALL, .m = 16, .n = 131, .k = 8301, WEIGHTS},
+    {"16 rows", BIG, PAIRS, BF16_ALL, .m = 16, .n = 131, .k = 2301, WEIGHTS},
+    {"16 rows, k in two blocks", BIG, .solvers = MATMUL_CPU_BF16, BF16_ALL, .m = 16, .n = 131, .k = 8301, WEIGHTS},
     {"whole numbers, exact", ALL, PAIRS, BF16_IN, .m = 19, .n = 35, .k = 23, WEIGHTS, .integers = true, .bias = true},
     {"whole numbers, exact", BIG, PAIRS, BF16_IN, .m = 97, .n = 131, .k = 67, .integers = true, .bias = true},
 };

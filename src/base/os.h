@@ -13,6 +13,9 @@ long os_process_id(void);
  * second than fma: AMD's do (Zen 4 on), Intel's take it apart and do half as many (Sapphire Rapids). */
 bool os_processor_has_fast_bf16(void);
 
+/* Whether this processor has AMX-BF16 and the system permits this process, from now on, to use it (Linux: arch_prctl). */
+bool os_processor_permit_amx_bf16(void);
+
 /* A variable of the environment; NULL if unset, empty, or in a setuid process. */
 const char *os_environment(const char *name);
 

@@ -238,7 +238,8 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     caps->quirks = quirks_of(info);
     caps->lanes = usable_lanes(caps);
     caps->fused = (fp32 & CL_FP_FMA) != 0;
-    caps->fast_bf16 = takes_assembly(caps) && os_processor_has_fast_bf16();
+    caps->takes_assembly = takes_assembly(caps);
+    caps->fast_bf16 = caps->takes_assembly && os_processor_has_fast_bf16();
     caps->registers = registers_of(info);
     caps->images = images != CL_FALSE && cl->clCreateImage && cl->clGetImageInfo && cl->clEnqueueReadImage;
     return CLATTN_SUCCESS;

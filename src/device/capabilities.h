@@ -24,7 +24,8 @@ struct capabilities {
     bool fused;         /* fma() is an instruction, not an emulation */
     uint32_t registers; /* of 32 bits, that a GPU's work-item has at the most; 0: unknown, or a CPU, whose
                          * stack lies in its cache */
-    bool fast_bf16;     /* kernels may multiply by vdpbf16ps, as inline assembly, and it pays */
+    bool takes_assembly; /* kernels may hold x86 instructions as inline assembly, */
+    bool fast_bf16;      /* and vdpbf16ps is there and pays */
     bool images;        /* kernels can read and write images, and there are functions to make them */
 };
 

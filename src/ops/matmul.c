@@ -11,6 +11,7 @@ static const struct solver *const solvers[] = {
 #ifdef CLATTN_CLBLAST
     &matmul_clblast_solver,
 #endif
+    &matmul_cpu_amx_solver,
     &matmul_cpu_bf16_solver,
     &matmul_cpu_solver,
     &matmul_tile_solver,

@@ -53,6 +53,7 @@ clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file
 clattn_status matmul_self_check(clattn_plan *plan);
 
 extern const struct solver matmul_clblast_solver;
+extern const struct solver matmul_cpu_amx_solver;
 extern const struct solver matmul_cpu_bf16_solver;
 extern const struct solver matmul_cpu_solver;
 extern const struct solver matmul_tile_solver;

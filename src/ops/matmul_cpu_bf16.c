@@ -13,11 +13,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     const struct matmul_problem *problem = data;
     const struct capabilities *caps = &context->device.caps;
-    if (problem->desc.a.dtype != CLATTN_BF16 || problem->desc.b.dtype != CLATTN_BF16)
-        return "a and b are not both bfloat16";
-    if (problem->a.col != 1 && problem->b.row != 1)
-        return "neither a's nor b's elements lie next to each other along k";
-    const char *reason = matmul_packed_refuse(context, problem);
+    const char *reason = matmul_packed_refuse_pairs(context, problem);
     if (reason || forced)
         return reason;
     if (!caps->fast_bf16)

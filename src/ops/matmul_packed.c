@@ -19,6 +19,15 @@ const char *matmul_packed_refuse(const clattn_context *context, const struct mat
     return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
 }
 
+const char *matmul_packed_refuse_pairs(const clattn_context *context, const struct matmul_problem *problem)
+{
+    if (problem->desc.a.dtype != CLATTN_BF16 || problem->desc.b.dtype != CLATTN_BF16)
+        return "a and b are not both bfloat16";
+    if (problem->a.col != 1 && problem->b.row != 1)
+        return "neither a's nor b's elements lie next to each other along k";
+    return matmul_packed_refuse(context, problem);
+}
+
 /* How many items the packed side has: one if all items share it. */
 static size_t packed_items(const struct matmul_plan *plan, size_t batch)
 {
@@ -80,6 +89,11 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
     return g;
 }
 
+static bool is_amx(enum matmul_factors factors)
+{
+    return factors == FACTORS_AMX_X86 || factors == FACTORS_AMX;
+}
+
 /* What measuring may exchange for the choice above; where compilers are slow, next to nothing, and with an instruction of 16
  * lanes these. */
 static clattn_status tune_geometry(struct matmul_plan *plan, enum matmul_factors factors, struct geometry *g)
@@ -93,12 +107,14 @@ static clattn_status tune_geometry(struct matmul_plan *plan, enum matmul_factors
     struct tuning *tuning = &plan->base.tuning;
     bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
     bool can_ahead = (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1 && capabilities_prefetch(caps);
+    tuning_parameter(tuning, "tiles", small ? few_tiles : tiles, &g->tiles);
+    tuning_parameter(tuning, "depth", small ? few_depth : depth, &g->depth);
+    if (is_amx(factors))
+        return CLATTN_SUCCESS; /* the tile is the processor's */
     if (factors != FACTORS_PAIRS_X86)
         tuning_parameter(tuning, "lanes", small ? few_lanes : lanes, &g->lanes);
     tuning_parameter(tuning, "rows", small ? few_rows : rows, &g->rows);
     tuning_parameter(tuning, "vectors", small ? one : vectors, &g->vectors);
-    tuning_parameter(tuning, "tiles", small ? few_tiles : tiles, &g->tiles);
-    tuning_parameter(tuning, "depth", small ? few_depth : depth, &g->depth);
     if (can_ahead && !small)
         tuning_flag(tuning, "ahead", &g->ahead);
     if ((!small && g->lanes > caps->lanes) || g->rows * g->vectors > MOST_SUMS)
@@ -135,7 +151,7 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     clattn_plan *base = &plan->base;
     const struct matmul_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
-    bool pairs = factors != FACTORS_FLOAT;
+    bool pairs = factors != FACTORS_FLOAT, amx = is_amx(factors);
     clattn_status status;
     struct strbuf options = {0}, again = {0};
     plan->lanes_along_m = better_along_m(caps, problem, pairs);
@@ -143,6 +159,8 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
         tuning_flag(&base->tuning, "along_m", &plan->lanes_along_m);
     plan->k_step = pairs ? 2 : 1;
     struct geometry g = geometry_of(caps, problem, plan->lanes_along_m);
+    if (amx)
+        g = (struct geometry){g.lanes, 32, 32 / g.lanes, caps->quirks & QUIRK_LOOPS_STOP ? 1 : 8, 512, false};
     TRY(tune_geometry(plan, factors, &g));
     plan->panel = g.lanes * g.vectors;
     plan->tile_rows = g.rows * g.tiles;
@@ -156,6 +174,8 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     define_int(&options, "PACK_DEPTH", PACK_DEPTH);
     define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
     define_int(&options, "PAIRS", pairs);
+    define_int(&options, "AMX", amx);
+    define_int(&options, "X86_AMX", factors == FACTORS_AMX_X86);
     define_int(&options, "X86_BF16", factors == FACTORS_PAIRS_X86);
     define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
     strbuf_printf(&again, "%s", options.text ? options.text : "");

@@ -4,11 +4,13 @@
 
 #include "ops/matmul.h"
 
-/* Why the kernels cannot take the problem on this device at all, or NULL. */
+/* Why the kernels cannot take the problem on this device at all, or NULL; and the same of pairs of bfloat16. */
 const char *matmul_packed_refuse(const clattn_context *context, const struct matmul_problem *problem);
+const char *matmul_packed_refuse_pairs(const clattn_context *context, const struct matmul_problem *problem);
 
-/* How products are made: of floats, or of two bfloat16 by an instruction or by what it does in OpenCL C. */
-enum matmul_factors { FACTORS_FLOAT, FACTORS_PAIRS_X86, FACTORS_PAIRS };
+/* How products are made: of floats, or of two bfloat16 by an instruction or by what it does in OpenCL C; the instruction
+ * is vdpbf16ps or AMX's. */
+enum matmul_factors { FACTORS_FLOAT, FACTORS_PAIRS_X86, FACTORS_PAIRS, FACTORS_AMX_X86, FACTORS_AMX };
 
 /* Which operand is packed is the cheaper one's choice, or, of pairs, the only one's that leaves an operand with neighbouring k.
  * A solver's `prepare`. */

@@ -5,7 +5,8 @@
 
 #include "matmul_case.h"
 
-const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {"generic", "cpu", "tile", "clblast", "cpu-bf16"};
+const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {"generic", "cpu", "tile", "clblast", "cpu-bf16",
+                                                        "cpu-amx"};
 
 enum { A, B, BIAS }; /* of job.input */
 

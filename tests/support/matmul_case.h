@@ -5,9 +5,9 @@
 #include "job.h"
 
 /* Solvers as bits, and their names by bit number. */
-enum { MATMUL_GENERIC = 1, MATMUL_CPU = 2, MATMUL_TILE = 4, MATMUL_CLBLAST = 8, MATMUL_CPU_BF16 = 16 };
+enum { MATMUL_GENERIC = 1, MATMUL_CPU = 2, MATMUL_TILE = 4, MATMUL_CLBLAST = 8, MATMUL_CPU_BF16 = 16, MATMUL_CPU_AMX = 32 };
 #define MATMUL_SOLVERS 4     /* the first ones: those that take float32 */
-#define MATMUL_ALL_SOLVERS 5
+#define MATMUL_ALL_SOLVERS 6
 extern const char *const matmul_solvers[MATMUL_ALL_SOLVERS];
 
 /* What is put into the inputs for a second run; what does not depend on it must not change in any bit. */
