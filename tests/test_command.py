@@ -21,7 +21,7 @@ from command_support import CLATTN, NOISE, TIMEOUT, CommandTest, attention, main
 class Usage(CommandTest):
     COMMANDS = [["devices"], ["attention"], ["explain"], ["softmax"], ["mha"], ["bench"], ["bench", "attention"],
                 ["bench", "matmul"], ["bench", "softmax"], ["bench", "layernorm"], ["bench", "mha"], ["bench", "startup"],
-                ["bench", "enqueue"], ["cache"], ["selftest"]]
+                ["bench", "enqueue"], ["cache"], ["tune"], ["selftest"]]
 
     def test_help_and_version(self):
         text = self.succeed("--help").out
@@ -51,7 +51,7 @@ class Usage(CommandTest):
     def test_what_comes_later_is_refused_by_name(self):
         for dtype in ("f16", "bf16"):
             self.refuse(2, "bench", "mha", "--shape", "1,4,8,2", "--dtype", dtype, saying=(dtype, "not supported yet"))
-        for command in ("tune", "embed", "transcribe"):
+        for command in ("embed", "transcribe"):
             self.refuse(2, command, saying=(command, "not supported yet"))
         self.refuse(2, "bench", "encoder", saying="not supported yet")
 

@@ -63,6 +63,9 @@ CLATTN_API clattn_status clattn_wisdom_clear(clattn_context *context);
  * Returns INVALID_ARGUMENT (rank too large, plan of an operator that is not tuned), OUT_OF_MEMORY or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_learn(clattn_plan *plan, uint32_t rank, uint64_t nanoseconds);
 
+/* Drops the context's records for the plan's class.  Returns INVALID_ARGUMENT or FORKED. */
+CLATTN_API clattn_status clattn_wisdom_forget(clattn_plan *plan);
+
 /* Whether there is a record for the plan's class, on its device and with its kernels. */
 CLATTN_API int clattn_wisdom_knows(const clattn_plan *plan);
 

@@ -168,6 +168,20 @@ clattn_status clattn_wisdom_learn(clattn_plan *plan, uint32_t rank, uint64_t nan
     return status;
 }
 
+clattn_status clattn_wisdom_forget(clattn_plan *plan)
+{
+    if (!plan)
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
+    clattn_status status = context_check(plan->context);
+    if (status != CLATTN_SUCCESS || !plan->wisdom_key)
+        return status;
+    mtx_lock(&plan->context->wisdom.lock);
+    wisdom_list_forget(&plan->context->wisdom.list, plan->wisdom_key);
+    mtx_unlock(&plan->context->wisdom.lock);
+    plan_cache_empty(&plan->context->plans);
+    return CLATTN_SUCCESS;
+}
+
 int clattn_wisdom_knows(const clattn_plan *plan)
 {
     struct advice advice;

@@ -16,6 +16,7 @@ typedef struct job_output {
 
 struct tool_job;
 typedef clattn_status (*job_enqueue)(const struct tool_job *job, cl_event *event);
+typedef clattn_status (*job_create)(const struct tool_job *job, const clattn_plan_options *options, clattn_plan **plan);
 
 /* Zeroed: none.  Release with job_release, before the device is closed. */
 typedef struct tool_job {
@@ -26,6 +27,13 @@ typedef struct tool_job {
     job_output
         outputs[JOB_OUTPUTS]; /* the result, then the others in the order of attention_result; or weights */
     job_enqueue enqueue;
+    job_create create; /* another plan of `desc`; NULL: such jobs make none */
+    union {
+        clattn_attention_desc attention;
+        clattn_softmax_desc softmax;
+        clattn_matmul_desc matmul;
+        clattn_norm_desc norm;
+    } desc;
     union {
         clattn_attention_args attention;
         clattn_softmax_args softmax;

@@ -24,14 +24,21 @@ static void share(tool_job *job, attention_input input)
     attention_input_binding(args, input)->buffer = args->query.buffer;
 }
 
+static clattn_status create_attention(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan)
+{
+    return clattn_attention_plan_create(job->device->context, &job->desc.attention, options, plan);
+}
+
 clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver,
                             tool_job *job)
 {
     clattn_plan_options options = job_options(solver);
     clattn_attention_desc desc = problem->desc;
     job_begin(job, device, enqueue_attention);
+    job->create = create_attention;
+    job->desc.attention = desc;
     job->args.attention = problem->args;
-    clattn_status status = clattn_attention_plan_create(device->context, &desc, &options, &job->plan);
+    clattn_status status = create_attention(job, &options, &job->plan);
     for (attention_input i = 0; i < INPUT_COUNT; i++) {
         status = bind(job, status, problem, i);
         if (status == CLATTN_SUCCESS && (i == INPUT_KEY || i == INPUT_VALUE) &&

@@ -18,6 +18,11 @@ static clattn_status enqueue_softmax(const tool_job *job, cl_event *event)
     return clattn_softmax_enqueue(job->plan, job->device->queue, &job->args.softmax, 0, NULL, event);
 }
 
+static clattn_status create_softmax(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan)
+{
+    return clattn_softmax_plan_create(job->device->context, &job->desc.softmax, options, plan);
+}
+
 clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver,
                           tool_job *job)
 {
@@ -26,6 +31,7 @@ clattn_status job_softmax(tool_device *device, const softmax_problem *problem, c
     clattn_softmax_args *args = &job->args.softmax;
 
     job_begin(job, device, enqueue_softmax);
+    job->create = create_softmax;
     desc.scaled = problem->scale.given;
     desc.scale = problem->scale.value;
     desc.x = contiguous(&problem->x);
@@ -33,7 +39,8 @@ clattn_status job_softmax(tool_device *device, const softmax_problem *problem, c
     desc.mask = optional(&problem->mask);
 
     clattn_softmax_args_init(args);
-    clattn_status status = clattn_softmax_plan_create(device->context, &desc, &options, &job->plan);
+    job->desc.softmax = desc;
+    clattn_status status = create_softmax(job, &options, &job->plan);
     status = job_bind_input(job, status, &problem->x, &args->x);
     status = job_bind_input(job, status, &problem->mask, &args->mask);
     status = job_bind_output(job, status, 0, &desc.y, &args->y);
@@ -43,6 +50,11 @@ clattn_status job_softmax(tool_device *device, const softmax_problem *problem, c
 static clattn_status enqueue_matmul(const tool_job *job, cl_event *event)
 {
     return clattn_matmul_enqueue(job->plan, job->device->queue, &job->args.matmul, 0, NULL, event);
+}
+
+static clattn_status create_matmul(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan)
+{
+    return clattn_matmul_plan_create(job->device->context, &job->desc.matmul, options, plan);
 }
 
 clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver,
@@ -55,6 +67,7 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
     clattn_dtype dtype = (clattn_dtype)problem->x.tensor.dtype;
 
     job_begin(job, device, enqueue_matmul);
+    job->create = create_matmul;
     desc.a = contiguous(&problem->x);
     desc.b = (clattn_layout){
         .dtype = problem->w.tensor.dtype, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
@@ -62,7 +75,8 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
     desc.bias = optional(&problem->bias);
 
     clattn_matmul_args_init(args);
-    clattn_status status = clattn_matmul_plan_create(device->context, &desc, &options, &job->plan);
+    job->desc.matmul = desc;
+    clattn_status status = create_matmul(job, &options, &job->plan);
     status = job_bind_input(job, status, &problem->x, &args->a);
     status = job_bind_input(job, status, &problem->w, &args->b);
     status = job_bind_input(job, status, &problem->bias, &args->bias);
@@ -75,6 +89,11 @@ static clattn_status enqueue_norm(const tool_job *job, cl_event *event)
     return clattn_norm_enqueue(job->plan, job->device->queue, &job->args.norm, 0, NULL, event);
 }
 
+static clattn_status create_norm(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan)
+{
+    return clattn_norm_plan_create(job->device->context, &job->desc.norm, options, plan);
+}
+
 clattn_status job_norm(tool_device *device, const norm_problem *problem, const char *solver, tool_job *job)
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
@@ -82,6 +101,7 @@ clattn_status job_norm(tool_device *device, const norm_problem *problem, const c
     clattn_norm_args *args = &job->args.norm;
 
     job_begin(job, device, enqueue_norm);
+    job->create = create_norm;
     desc.kind = problem->kind;
     desc.x = contiguous(&problem->x);
     desc.y = desc.x;
@@ -94,7 +114,8 @@ clattn_status job_norm(tool_device *device, const norm_problem *problem, const c
     }
 
     clattn_norm_args_init(args);
-    clattn_status status = clattn_norm_plan_create(device->context, &desc, &options, &job->plan);
+    job->desc.norm = desc;
+    clattn_status status = create_norm(job, &options, &job->plan);
     status = job_bind_input(job, status, &problem->x, &args->x);
     status = job_bind_input(job, status, &problem->scale, &args->scale);
     status = job_bind_input(job, status, &problem->bias, &args->bias);

@@ -23,7 +23,7 @@ static const struct {
     {"bench", cmd_bench, "time attention, matmul, softmax, layernorm, mha, the startup or an enqueue"},
     {"cache", cmd_cache, "show, list or clear the cache of compiled kernels"},
     {"selftest", cmd_selftest, "compare every operator and solver with a reference"},
-    {"tune", NULL, NULL},
+    {"tune", cmd_tune, "measure which solvers and tiles are best here, and keep that"},
     {"embed", NULL, NULL},
     {"transcribe", NULL, NULL},
 };

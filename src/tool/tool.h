@@ -31,6 +31,7 @@ int cmd_mha(int argc, char **argv);
 int cmd_denoise(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
+int cmd_tune(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 
 /* bench's own, one an operator. */

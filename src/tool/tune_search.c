@@ -1,0 +1,280 @@
+/* The search of `clattn tune`: one parameter at a time, each candidate in turn with the best so far.
+ *
+ * A candidate takes the place of the best so far if its median and its shortest time are lower by WORTH and at least, and
+ * it was the faster one in three rounds of four.  What a search has found is measured against the untuned choice once
+ * more, by the same rule and with more rounds, for the best of many noisy measurements is usually a lucky one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os_tool.h"
+#include "progress.h"
+#include "tune.h"
+
+#define WORTH 0.02        /* of the time */
+#define ROUNDS 9          /* of a candidate; of those that are far off, */
+#define ROUNDS_TO_SEE 3   /* so many */
+#define FAR 1.15
+#define ROUNDS_LAST 21    /* of what was found */
+#define ROUND_SECONDS 1e-3 /* that a round takes at least, of several runs if need be */
+#define MOST_RUNS 2000
+#define MOST_TRIED 512
+#define PASSES 2
+#define MOST_VALUES 32
+
+typedef struct search {
+    tool_job *job;
+    double deadline;
+    tune_outcome *outcome;
+    char (*tried)[TUNE_TEXT];
+    size_t tried_count;
+    int status; /* the first failure of a run */
+} search;
+
+/* One round: the seconds of a run. */
+static double run(search *s, clattn_plan *plan, size_t runs)
+{
+    clattn_plan *own = s->job->plan;
+    s->job->plan = plan;
+    double before = os_seconds();
+    for (size_t i = 0; i < runs && s->status == TOOL_DONE; i++) {
+        clattn_status status = job_run(s->job);
+        if (status != CLATTN_SUCCESS)
+            s->status = device_failed(s->job->device, status, NULL);
+    }
+    s->job->plan = own;
+    return (os_seconds() - before) / (double)runs;
+}
+
+typedef struct contest {
+    double a, b; /* medians */
+    bool better; /* b is, beyond noise */
+} contest;
+
+/* Runs two plans in turn. */
+static contest compete(search *s, clattn_plan *a, clattn_plan *b, size_t rounds)
+{
+    double times[2][ROUNDS_LAST];
+    size_t wins = 0, done = 0;
+    double once = run(s, a, 1);
+    run(s, b, 1);
+    size_t runs = once > 0 && once < ROUND_SECONDS ? (size_t)(ROUND_SECONDS / once) + 1 : 1;
+    double fastest[2] = {1e30, 1e30};
+    runs = runs > MOST_RUNS ? MOST_RUNS : runs;
+    while (done < rounds && s->status == TOOL_DONE && (done < ROUNDS_TO_SEE || os_seconds() < s->deadline)) {
+        /* Who comes first alternates too: the second one finds what the first has left in the caches. */
+        for (int i = 0; i < 2; i++) {
+            int which = (int)(done + (size_t)i) % 2;
+            times[which][done] = run(s, which ? b : a, runs);
+            if (times[which][done] < fastest[which])
+                fastest[which] = times[which][done];
+        }
+        wins += times[1][done] < times[0][done];
+        done++;
+        if (done == ROUNDS_TO_SEE && fastest[1] > FAR * fastest[0])
+            break;
+    }
+    if (s->status != TOOL_DONE)
+        return (contest){0};
+    timing first = timing_reduce(times[0], done), second = timing_reduce(times[1], done);
+    return (contest){first.median, second.median,
+                     second.median < first.median * (1 - WORTH) && second.min < first.min * (1 - WORTH) &&
+                         4 * wins >= 3 * done};
+}
+
+static clattn_status make(const search *s, const char *solver, const char *text, clattn_plan **plan)
+{
+    clattn_plan_options options = job_options(solver);
+    options.tuning = text;
+    return s->job->create(s->job, &options, plan);
+}
+
+/* Whether this combination has not been tried yet; it is from now on. */
+static bool is_new(search *s, const char *text)
+{
+    for (size_t i = 0; i < s->tried_count; i++)
+        if (strcmp(s->tried[i], text) == 0)
+            return false;
+    if (s->tried_count == MOST_TRIED)
+        return false;
+    snprintf(s->tried[s->tried_count++], TUNE_TEXT, "%s", text);
+    return true;
+}
+
+/* `from` with `name` set to `value`, in `to`; false where there is no room. */
+static bool change(const char *from, const char *name, int32_t value, char to[TUNE_TEXT])
+{
+    size_t length = strlen(name), put = 0;
+    to[0] = '\0';
+    for (const char *p = from; *p != '\0'; p += strcspn(p, " "), p += *p == ' ') {
+        size_t bytes = strcspn(p, " ");
+        if (strncmp(p, name, length) == 0 && p[length] == '=')
+            continue;
+        put += (size_t)snprintf(to + put, TUNE_TEXT - put, "%s%.*s", put > 0 ? " " : "", (int)bytes, p);
+        if (put >= TUNE_TEXT)
+            return false;
+    }
+    put += (size_t)snprintf(to + put, TUNE_TEXT - put, "%s%s=%d", put > 0 ? " " : "", name, (int)value);
+    return put < TUNE_TEXT;
+}
+
+static bool out_of_time(search *s)
+{
+    if (os_seconds() < s->deadline)
+        return false;
+    s->outcome->cut = true;
+    return true;
+}
+
+/* Measures one candidate against the best; true if it has taken its place. */
+static bool try_candidate(search *s, tune_best *best, const char *name, int32_t value)
+{
+    char text[TUNE_TEXT];
+    clattn_plan *plan = NULL;
+    if (!change(best->text, name, value, text) || !is_new(s, text) || out_of_time(s) || s->status != TOOL_DONE)
+        return false;
+    if (make(s, best->solver, text, &plan) != CLATTN_SUCCESS)
+        return false; /* a combination that the solver does not take */
+    contest result = compete(s, best->plan, plan, ROUNDS);
+    s->outcome->candidates++;
+    if (s->status == TOOL_DONE && result.better) {
+        clattn_plan *old = best->plan;
+        best->plan = plan;
+        plan = old;
+        best->seconds = result.b;
+        snprintf(best->text, TUNE_TEXT, "%s", text);
+    }
+    clattn_plan_release(&plan);
+    return s->status == TOOL_DONE && result.better;
+}
+
+/* All values of all parameters, one after the other; what one of them has improved may move the others. */
+static void descend(search *s, tune_best *best)
+{
+    bool moved = true;
+    s->tried_count = 0;
+    is_new(s, "");
+    for (int pass = 0; pass < PASSES && moved; pass++) {
+        moved = false;
+        for (size_t i = 0; i < clattn_plan_parameter_count(best->plan); i++) {
+            clattn_plan_parameter parameter = {.size = sizeof parameter};
+            char name[64];
+            int32_t allowed[MOST_VALUES];
+            size_t count = 0;
+            if (clattn_plan_parameter_info(best->plan, i, &parameter) != CLATTN_SUCCESS)
+                continue;
+            /* Copies: the plan that has them goes when a better one comes. */
+            snprintf(name, sizeof name, "%s", parameter.name);
+            for (size_t j = 0; j < parameter.allowed_count && count < MOST_VALUES; j++)
+                if (parameter.allowed[j] != parameter.value)
+                    allowed[count++] = parameter.allowed[j];
+            for (size_t j = 0; j < count; j++)
+                moved = try_candidate(s, best, name, allowed[j]) || moved;
+        }
+    }
+}
+
+/* The solver with its own choice of parameters, if it takes the problem. */
+static bool begin_solver(search *s, const char *solver)
+{
+    tune_best *best = &s->outcome->best[s->outcome->count];
+    *best = (tune_best){.solver = solver};
+    if (s->outcome->count == TUNE_SOLVERS || make(s, solver, "", &best->plan) != CLATTN_SUCCESS)
+        return false;
+    s->outcome->count++;
+    s->outcome->candidates++;
+    return true;
+}
+
+static void swap(tune_best *a, tune_best *b)
+{
+    tune_best c = *a;
+    *a = *b;
+    *b = c;
+}
+
+/* CLBlast compiles a dozen kernels before its first product, which takes most of a minute on a CPU: it is left out where
+ * there is less time. */
+static bool too_slow(search *s, const char *solver)
+{
+    double seconds = s->job->device->info.type & CL_DEVICE_TYPE_CPU ? 45.0 : 10.0;
+    if (strcmp(solver, "clblast") != 0 || os_seconds() + seconds < s->deadline)
+        return false;
+    s->outcome->cut = true;
+    return true;
+}
+
+/* The untuned choice's solver first, then the others; each that is not far off is searched. */
+static void search_all(search *s, const char *const *solvers)
+{
+    tune_outcome *outcome = s->outcome;
+    size_t first = 0;
+    while (solvers[first] != NULL && strcmp(solvers[first], outcome->original) != 0)
+        first++;
+    if (solvers[first] == NULL || !begin_solver(s, solvers[first]))
+        return;
+    descend(s, &outcome->best[0]);
+    for (size_t i = 0; solvers[i] != NULL && s->status == TOOL_DONE; i++) {
+        if (i == first || out_of_time(s) || too_slow(s, solvers[i]) || !begin_solver(s, solvers[i]))
+            continue;
+        tune_best *best = &outcome->best[outcome->count - 1];
+        contest result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
+        best->seconds = result.b;
+        if (s->status == TOOL_DONE && result.b < 4 * result.a)
+            descend(s, best);
+        result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
+        if (s->status == TOOL_DONE && result.better)
+            swap(&outcome->best[0], best);
+    }
+}
+
+/* The last word: what was found against the untuned choice, which is kept unless that is beyond noise. */
+static void judge(search *s)
+{
+    tune_outcome *outcome = s->outcome;
+    tune_best *found = &outcome->best[0];
+    bool same = strcmp(found->solver, outcome->original) == 0 && found->text[0] == '\0';
+    s->deadline += 1e9; /* a search that was cut is judged all the same */
+    contest result = compete(s, s->job->plan, found->plan, ROUNDS_LAST);
+    if (s->status != TOOL_DONE)
+        return;
+    outcome->original_seconds = result.a;
+    found->seconds = result.b;
+    if (!same && result.better) {
+        outcome->gain = 1 - result.b / result.a;
+        return;
+    }
+    for (size_t i = 0; i < outcome->count; i++)
+        if (strcmp(outcome->best[i].solver, outcome->original) == 0) {
+            swap(&outcome->best[i], &outcome->best[0]);
+            break;
+        }
+    clattn_plan_release(&found->plan);
+    found->text[0] = '\0';
+    found->seconds = result.a;
+    clattn_status status = make(s, found->solver, "", &found->plan);
+    if (status != CLATTN_SUCCESS)
+        s->status = device_failed(s->job->device, status, NULL);
+}
+
+int tune_search(tool_job *job, const char *const *solvers, double deadline, tune_outcome *outcome)
+{
+    search s = {.job = job, .deadline = deadline, .outcome = outcome};
+    *outcome = (tune_outcome){0};
+    snprintf(outcome->original, sizeof outcome->original, "%s", clattn_plan_solver(job->plan));
+    s.tried = calloc(MOST_TRIED, sizeof *s.tried);
+    if (s.tried == NULL)
+        return complain(TOOL_FAILED, "out of memory for the candidates");
+    search_all(&s, solvers);
+    if (s.status == TOOL_DONE && outcome->count > 0)
+        judge(&s);
+    free(s.tried);
+    return s.status;
+}
+
+void tune_outcome_release(tune_outcome *outcome)
+{
+    for (size_t i = 0; i < outcome->count; i++)
+        clattn_plan_release(&outcome->best[i].plan);
+    outcome->count = 0;
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""`clattn tune` from outside: what it measures it keeps, within its budget, and a rerun goes on with what is missing.
+
+Holds: of docs/tuning.md, "clattn tune".  Says nothing about which candidate wins, which is the device's business."""
+import json
+import os
+import stat
+import unittest
+
+from command_support import CommandTest, main
+
+SHAPE = "1,2,2,40,40,8,8"
+
+
+class TuneTest(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.path("cache")
+        self.env = {"CLATTN_CACHE_DIR": self.cache, "CLATTN_CACHE": None, "CLATTN_LOG": None}
+
+    def tune(self, *arguments):
+        """The report; what is said of each shape by its name."""
+        result = self.succeed("tune", *arguments, "--json", env=self.env)
+        self.assertEqual(len(result.out.splitlines()), 1, result)
+        report = result.json()
+        for name in ("device", "platform", "shapes", "measured", "known", "left", "skipped", "seconds", "wisdom"):
+            self.assertIn(name, report)
+        return report
+
+    def wisdom(self):
+        with open(os.path.join(self.cache, "wisdom"), encoding="ascii") as file:
+            return file.read()
+
+
+class Usage(TuneTest):
+    def test_what_is_refused(self):
+        self.refuse(2, "tune", "dance", saying=("dance", "matmul"), env=self.env)
+        self.refuse(2, "tune", "--shape", "4,4,4", saying=("--shape", "one operator"), env=self.env)
+        self.refuse(2, "tune", "matmul", "softmax", "--shape", "4,4", saying=("--shape", "one operator"), env=self.env)
+        self.refuse(2, "tune", "matmul", "--shape", "4,4", saying="--shape", env=self.env)
+        self.refuse(2, "tune", "matmul", "--shape", "4,4,none", saying="--shape", env=self.env)
+        self.refuse(2, "tune", "attention", "--shape", "1,3,2,4,4,4,4", saying=("3", "2"), env=self.env)
+        self.refuse(2, "tune", "matmul", "--shape", "4,4,4", "--causal", saying="--causal", env=self.env)
+        self.refuse(2, "tune", "--causal", saying="--shape", env=self.env)
+        self.refuse(2, "tune", "matmul", "--budget", "0", saying="--budget", env=self.env)
+        self.refuse(2, "tune", "--import", self.path("missing"), saying="missing", env=self.env)
+        self.assertFalse(os.path.exists(os.path.join(self.cache, "wisdom")))
+
+    def test_without_a_folder(self):
+        off = {"CLATTN_CACHE": "off"}
+        self.refuse(1, "tune", "softmax", "--shape", "8,8", saying=("folder", "--export"), env=off)
+        file = self.path("exported")
+        result = self.succeed("tune", "softmax", "--shape", "8,8", "--budget", 5, "--export", file, "--json", env=off)
+        self.assertIsNone(result.json()["wisdom"])
+        with open(file, encoding="ascii") as exported:
+            self.assertIn(" softmax r8-c8-", exported.read())
+
+
+class Tuning(TuneTest):
+    def test_a_shape_is_kept_and_followed(self):
+        report = self.tune("attention", "--shape", SHAPE, "--budget", 20)
+        self.assertEqual([report["measured"], report["known"], report["left"]], [1, 0, 0])
+        row, = report["shapes"]
+        self.assertEqual([row["shape"], row["state"]], ["attention " + SHAPE, "measured"])
+        self.assertGreater(row["candidates"], 1)
+        self.assertGreater(row["seconds_median"], 0)
+        self.assertTrue(0 <= row["gain"] < 1, row)
+        if row["gain"] == 0:
+            self.assertEqual([row["solver"], row["parameters"]], [row["untuned_solver"], ""])
+        else:
+            self.assertLess(row["seconds_median"], row["untuned_seconds"])
+        self.assertEqual(stat.S_IMODE(os.stat(report["wisdom"]).st_mode), 0o600)
+        text = self.succeed("explain", "--shape", SHAPE, "--json", env=self.env).json()["text"]
+        self.assertIn("wisdom has %s, rank 0, " % row["solver"], text)
+        self.assertNotIn("ignored", text)
+        # Known from now on; --again measures it once more, against the untuned choice.
+        self.assertEqual(self.tune("attention", "--shape", SHAPE)["known"], 1)
+        again = self.tune("attention", "--shape", SHAPE, "--budget", 5, "--again")
+        self.assertEqual(again["measured"], 1)
+        self.assertEqual(again["shapes"][0]["untuned_solver"], row["untuned_solver"])
+        # Results are right with it.
+        generator = self.random
+        q, k, v = (generator.standard_normal((1, 2, 40, 8)).astype("float32") for _ in range(3))
+        files = sum((["-" + n, self.save(n + ".npy", a)] for n, a in zip("qkv", (q, k, v))), [])
+        self.assertTrue(self.succeed("attention", *files, "-o", self.path("o.npy"), "--verify", "--json",
+                                     env=self.env).json()["verified"])
+
+    def test_the_budget_is_kept_and_a_rerun_goes_on(self):
+        first = self.tune("softmax", "layernorm", "matmul", "--budget", 2)
+        self.assertGreater(first["left"], 0)
+        self.assertGreater(first["measured"], 0)
+        self.assertEqual(first["measured"] + first["left"] + first["skipped"], len(first["shapes"]))
+        # What has been begun is brought to its end: one candidate's compiling and the last comparison.
+        self.assertLess(first["seconds"], 2 + 60)
+        lines = self.wisdom().splitlines()
+        second = self.tune("softmax", "layernorm", "matmul", "--budget", 2)
+        self.assertEqual(second["known"], first["measured"])
+        self.assertGreaterEqual(second["measured"], 1)
+        self.assertEqual(second["left"], first["left"] - second["measured"])
+        self.assertTrue(set(lines) <= set(self.wisdom().splitlines()))
+
+    def test_human_lines(self):
+        out = self.succeed("tune", "softmax", "--shape", "16,64", "--budget", 5, env=self.env).out
+        self.assertRegex(out, r"(?m)^softmax 16,64 +\w+ .*\d ms, \d+ candidates")
+        self.assertIn("1 measured, 0 known already, 0 left for the next run, 0 skipped", out)
+        self.assertIn("wisdom: " + self.cache, out)
+
+    def test_other_types(self):
+        report = self.tune("matmul", "--shape", "20,24,32", "--dtype", "bf16", "--budget", 2)
+        self.assertEqual(report["shapes"][0]["shape"], "matmul 20,24,32 bfloat16")
+        self.assertIn("-BF16.r-BF16.c-BF16.r ", self.wisdom())
+
+    def test_export_import_and_reset(self):
+        exported = self.path("exported")
+        self.tune("softmax", "--shape", "16,64", "--budget", 3, "--export", exported)
+        with open(exported, encoding="ascii") as file:
+            text = file.read()
+        self.assertEqual(text, self.wisdom())
+        report = self.tune("--reset")
+        self.assertEqual([report["shapes"], self.wisdom()], [[], "clattn-wisdom 1\n"])
+        self.tune("--import", exported)
+        self.assertEqual(self.wisdom(), text)
+        self.assertEqual(self.tune("softmax", "--shape", "16,64")["known"], 1)
+        self.assertEqual(self.tune("softmax", "--shape", "16,64", "--reset", "--budget", 2)["measured"], 1)
+        for bad, saying in ((text[:-1], "the last line has no end"), ("clattn-wisdom 9\n", "version"), ("", "line 1"), (text + "x\n", "line")):
+            with open(exported, "w", encoding="ascii") as file:
+                file.write(bad)
+            before = self.wisdom()
+            self.refuse(2, "tune", "--import", exported, saying=(exported, saying), env=self.env)
+            self.assertEqual(self.wisdom(), before)
+
+    def test_a_damaged_file_counts_as_none(self):
+        os.mkdir(self.cache, 0o700)
+        with open(os.path.join(self.cache, "wisdom"), "w", encoding="ascii") as file:
+            file.write("clattn-wisdom 1\nnonsense\n")
+        os.chmod(os.path.join(self.cache, "wisdom"), 0o600)
+        self.succeed("explain", "--shape", SHAPE, env=self.env)
+        self.assertEqual(self.tune("softmax", "--shape", "16,64", "--budget", 3)["measured"], 1)
+        self.assertNotIn("nonsense", self.wisdom())
+
+
+if __name__ == "__main__":
+    main()
