@@ -31,7 +31,8 @@ static const option_row rows[] = {
      "B,HQ,HKV,SQ,SKV,D,DV, matmul M,N,K, softmax R,C, layernorm R,C; may be repeated", false, 0, NULL},
     {"--causal", OPTION_FLAG, FIELD(causal), NULL, "with --shape of attention: causal", false, 0, NULL},
     {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "with --shape: f32 (default), f16 or bf16", false, 0, dtype_choices},
-    {"--budget", OPTION_FLOAT, FIELD(budget), "SECONDS", "stop after that time (default 300); a rerun goes on", false, 0, NULL},
+    {"--budget", OPTION_FLOAT, FIELD(budget), "SECONDS", "stop after that time (default 300); a rerun goes on", false, 0,
+     NULL},
     {"--again", OPTION_FLAG, FIELD(again), NULL, "measure what is known already too", false, 0, NULL},
     {"--export", OPTION_TEXT, FIELD(export_file), "FILE", "write all wisdom to FILE", false, 0, NULL},
     {"--import", OPTION_TEXT, FIELD(import_file), "FILE", "add the wisdom of FILE", false, 0, NULL},
@@ -102,7 +103,8 @@ static int choose_shapes(const tune_options *options, tune_shape **shapes, size_
         names++;
     }
     if (status == TOOL_DONE && options->shapes.count > 0 && names != 1)
-        status = complain(TOOL_BAD_INPUT, "tune: --shape needs one operator, as in 'clattn tune matmul --shape 512,512,512'");
+        status = complain(TOOL_BAD_INPUT,
+                          "tune: --shape needs one operator, as in 'clattn tune matmul --shape 512,512,512'");
     if (status == TOOL_DONE && options->shapes.count == 0 && (options->causal || options->dtype != 0))
         status = complain(TOOL_BAD_INPUT, "tune: --causal and --dtype belong to --shape");
     if (status == TOOL_DONE && options->causal && named[0] != TUNE_ATTENTION)
@@ -349,7 +351,8 @@ int cmd_tune(int argc, char **argv)
     option_outcome outcome = options_parse(&table, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    tuning_run run = {.options = &options, .device = &device, .budget = options.budget.given ? options.budget.value : BUDGET};
+    tuning_run run = {.options = &options, .device = &device};
+    run.budget = options.budget.given ? options.budget.value : BUDGET;
     int status = choose_shapes(&options, &shapes, &count);
     if (status == TOOL_DONE && run.budget <= 0)
         status = complain(TOOL_BAD_INPUT, "tune: --budget %g is not positive", run.budget);
