@@ -3,10 +3,10 @@
     compile.py --list LIST_PROGRAM --kernels CL_FOLDER --work FOLDER [--quick] [--report FILE] [--jobs N]
 
 tests/offline.sh finds the compilers and says where they are in the environment: CLANG_NVIDIA, LIBCLC_NVIDIA, PTXAS,
-NVDISASM, CLANG_AMD, LIBCLC_AMD, OCLOC.  Prints TAP: a test for each kernel on each GPU, that it compiles and, where it is the
-planner's choice, that nothing is spilled and that its hot loop does on NVIDIA what HOT says; and a test that no kernel of
-CL_FOLDER was left out.  Results are kept in
-FOLDER/results under a digest of all that they depend on, so that a later run compiles only what has changed.
+NVDISASM, CLANG_AMD, LIBCLC_AMD, OCLOC.  Prints TAP: a test for each kernel on each GPU, that it compiles and, where it is
+the planner's choice, that nothing is spilled and that its hot loop does on NVIDIA what HOT says; and a test that no kernel
+of CL_FOLDER was left out.  Results are kept in FOLDER/results under a digest of all that they depend on, so that a later
+run compiles only what has changed.
 """
 
 import argparse
@@ -39,8 +39,8 @@ NVIDIA_REGISTERS = 65536
 # What stands before the report's second table.
 SPEED = """\
 NVIDIA: the share of multiply-adds, of items or of matrices, among the instructions of the kernel's hot loop in the
-disassembly, and the warps that a multiprocessor holds of how many it could. AMD: the waves that a SIMD holds, as its compiler
-counts them. Intel: the threads that an engine runs. A kernel without a share has no loop with multiply-adds."""
+disassembly, and the warps that a multiprocessor holds of how many it could. AMD: the waves that a SIMD holds, as its
+compiler counts them. Intel: the threads that an engine runs. A kernel without a share has no loop with multiply-adds."""
 
 Kernel = collections.namedtuple("Kernel", "target quick planned file name items options about")
 # `waves` is what AMD's compiler says of its SIMDs; `loop`, on NVIDIA, a machine_code.Loop or None.
