@@ -24,6 +24,9 @@
  *   PAIRS           1: products of bfloat16 two by two (inc/cpu_tile_bf16.h): Q, K and V are BF16, not ADDITIVE, and
  *                   UNIT_STRIDE; P is rounded to bfloat16: 0 1                        (0)
  *   X86_BF16        1: by an instruction (matrix/x86_bf16.h): 0 1                     (0)
+ *   AMX             1: PAIRS by tiles of AMX (inc/cpu_tile_amx.h), which wants QUERY_VECTORS * LANES and KEY_TILE to be multiples
+ *                   of 32 and no pages: 0 1                                           (0)
+ *   X86_AMX         1: by the instructions (matrix/x86_amx.h): 0 1                    (0)
  * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512.
  *
  * NDRange: (ceil(rows / (QUERY_VECTORS * LANES)), launch_heads, batch) work-groups of one item, rows being
@@ -79,6 +82,10 @@
 #ifndef PAIRS
 #define PAIRS 0
 #endif
+#ifndef AMX
+#define AMX 0
+#endif
+#define FILLED (AMX ? 32 : LANES) /* what numbers of columns are rounded up to */
 
 #if D_K > 512 || D_V > 512 || DOUBLE
 #error "D_K and D_V must be 1 to 512, and the state is float"
@@ -101,6 +108,11 @@
 #include "inc/cpu_keep.h"
 #include "inc/cpu_softmax.h"
 #if PAIRS
+#include "inc/cpu_pairs.h"
+#endif
+#if AMX
+#include "inc/cpu_tile_amx.h"
+#elif PAIRS
 #include "inc/cpu_tile_bf16.h"
 #else
 #include "inc/cpu_tile.h"
@@ -149,8 +161,8 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
         return;
 
     const float factor = RAW_SCORES ? a.scale * LOG2E : a.scale;
-    floatv q[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
-    floatv o[ROUND_UP(D_V, LANES) * QUERY_VECTORS];
+    floatv q[ROUND_UP(D_K, FILLED) * QUERY_VECTORS];
+    floatv o[ROUND_UP(D_V, FILLED) * QUERY_VECTORS];
     floatv s[KEY_TILE * QUERY_VECTORS];
     SCRATCH_TYPE scratch[SCRATCH];
     floatv highest[QUERY_VECTORS], sum[QUERY_VECTORS], moment[QUERY_VECTORS], shrink[QUERY_VECTORS];
@@ -164,9 +176,12 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
         sum[v] = (floatv)(0.0f);
         moment[v] = (floatv)(0.0f);
     }
-    for (int c = 0; c < ROUND_UP(D_V, LANES) * QUERY_VECTORS; c++)
+    for (int c = 0; c < ROUND_UP(D_V, FILLED) * QUERY_VECTORS; c++)
         o[c] = (floatv)(0.0f);
 
+#if AMX
+    AMX_BEGIN(&scratch->amx);
+#endif
     int begin = 0, end = 0;
     if (block.live > 0) {
         attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
@@ -195,6 +210,9 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
 #endif
         add_values(o, s, shrink, value, scratch, start, n, &block.item, &a, &side);
     }
+#if AMX
+    AMX_END(&scratch->amx);
+#endif
     forget_dead_rows(highest, sum, &block);
 
     floatv multiplier[QUERY_VECTORS], row_lse[QUERY_VECTORS], row_entropy[QUERY_VECTORS];

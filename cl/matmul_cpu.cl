@@ -32,7 +32,7 @@
  *   PAIRS           1: bfloat16 two by two (inc/matmul_cpu_product.h);    0, 1       both
  *                   A and B are BF16, and ROW_UNIT
  *   X86_BF16        1: by an instruction (matrix/x86_bf16.h)         0, 1            both
- *   AMX             1: PAIRS by tiles of AMX (inc/matmul_cpu_amx.h); ROWS    0, 1    both
+ *   AMX             1: PAIRS by tiles of AMX (inc/amx_products.h); ROWS      0, 1    both
  *                   is 32, and so is LANES*LANE_VECTORS
  *   X86_AMX         1: by the instructions (matrix/x86_amx.h)        0, 1            0
  *   LANES           floats a vector (inc/vector.h)                   4, 8, 16        all
@@ -117,7 +117,8 @@
 
 #include "inc/matmul_cpu_product.h"
 #if AMX
-#include "inc/matmul_cpu_amx.h"
+#include "inc/amx_products.h"
+AMX_PRODUCTS(amx_products, global, ANY_ROWS, global, ANY_LANES)
 #endif
 
 #define PANEL (LANES * LANE_VECTORS)
@@ -280,7 +281,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 
 #if AMX
         for (int t = 0; t < row_count; t += ROWS)
-            amx_products(&amx, &copy, (float *)(state + t * LANE_VECTORS), in + (row0 + t) * rows.stride + (long)i0 * K_STEP,
+            amx_products(&amx, &copy, (float *)(state + t * LANE_VECTORS), PANEL, in + (row0 + t) * rows.stride + (long)i0 * K_STEP,
                          rows.stride, row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth);
 #else
         for (int t = 0; t < row_count; t += ROWS) {

@@ -1,5 +1,5 @@
-/* Attention of bfloat16 two by two (the solver cpu-bf16): by the processor's instruction where there is one, otherwise by what it
- * does in OpenCL C, which only tests ask for.  Odd and even sizes, lengths and tiles, every feature that changes a score.
+/* Attention of bfloat16 two by two (the solvers cpu-bf16 and cpu-amx): by the processor's instructions where it has them,
+ * otherwise by what they do in OpenCL C, which only tests ask for.  Odd and even sizes, lengths and tiles, every feature that changes a score.
  *
  * Holds: the accuracy rule of 16-bit storage (P is rounded), NaN and Inf, what cannot leak, what is refused. */
 #include <string.h>
@@ -9,7 +9,8 @@
 #define BF16 CLATTN_BF16
 #define PAIRS .type = FOUR(BF16)
 #define WIDE .type = TYPES(BF16, BF16, BF16, CLATTN_F32)
-#define NOT_TAKEN .refused_by = BY_CPU_BF16
+#define NOT_TAKEN .refused_by = BY_CPU_BF16 | BY_CPU_AMX
+#define NOT_BY_AMX .refused_by = BY_CPU_AMX
 #define BLOCKS .dim = {1, 4, 2, 515, 201, 8, 8} /* enough rows for several vectors of them */
 
 static const attention_case cases[] = {
@@ -49,8 +50,8 @@ static const attention_case cases[] = {
      .inject = INJECT_MASKED},
     {"bias, dropout, entropy", BIG, MEDIUM, WIDE, .bias = MASK_FLOAT, .dropout = 0.25f, .seed = 5, .entropy = true},
     {"scores after the softmax", BIG, MEDIUM, PAIRS, .scores = SCORES_OF(PROBABILITIES)},
-    {"pages of 16 keys", BIG, .dim = {2, 4, 2, 35, 64, 8, 8}, PAGED(9, 16), PAIRS},
-    {"pages of 5 keys", ALL, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5), PAIRS, .causal = true, AT(BOTTOM_RIGHT, 0)},
+    {"pages of 16 keys", BIG, .dim = {2, 4, 2, 35, 64, 8, 8}, PAGED(9, 16), PAIRS, NOT_BY_AMX},
+    {"pages of 5 keys", ALL, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5), PAIRS, NOT_BY_AMX, .causal = true, AT(BOTTOM_RIGHT, 0)},
     {"a ring", BIG, .dim = {1, 4, 2, 35, 67, 8, 8}, .cache = CLATTN_CACHE_RING, PAIRS, .list = {.keys = LIST(100)},
      .causal = true, AT(BOTTOM_RIGHT, 0)},
     {"gaps", BIG, MEDIUM, PAIRS, .form = {FORM_PADDED, FORM_PADDED, FORM_PADDED, FORM_PADDED, FORM_PLAIN}},
@@ -82,11 +83,40 @@ static void chosen_where_it_pays(void **state)
     }
 }
 
+/* Where AMX is only imitated, and slowly, nobody gets it. */
+static bool emulates_too_slowly(void)
+{
+    return device_platform_contains("Oclgrind") || device_platform_contains("rusticl");
+}
+
+/* AMX is for those who ask for it. */
+static void amx_must_be_asked_for(void **state)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &cases[0], 1);
+    bool slow = emulates_too_slowly();
+
+    (void)state;
+    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_non_null(strstr(clattn_plan_explain(job.plan), slow ? "cpu-amx: refused, this device is too slow"
+                                                               : "cpu-amx: refused, AMX has never been tried"));
+    clattn_plan_release(&job.plan);
+    options.solver = "cpu-amx";
+    assert_status(slow ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS,
+                  clattn_attention_plan_create(device_context(), &desc, &options, &job.plan));
+    job_release(&job);
+}
+
 int main(int argc, char **argv)
 {
     test_suite suite = {0};
 
     attention_add_by(&suite, "cpu-bf16", cases, COUNT_OF(cases));
+    if (!emulates_too_slowly()) {
+        attention_add_by(&suite, "cpu-amx", cases, COUNT_OF(cases));
+    }
     suite_add(&suite, chosen_where_it_pays, "attention cpu-bf16: chosen where it pays");
+    suite_add(&suite, amx_must_be_asked_for, "attention cpu-amx: must be asked for");
     return suite_run(&suite, "attention_bf16", true, argc, argv);
 }

@@ -2,26 +2,17 @@
  *
  *   KEY_TILE, KEY_STEP, COLUMN_STEP   as attention_cpu.cl says
  *
- * A vector of Q^T holds two neighbouring columns of LANES queries, one of P^T two neighbouring keys, as pairs in the bits of a
- * floatv; they take the places of the first half of what they are made from.  K is read as it lies, 32 bits at a time; V's rows
- * are zipped, two by two, into `scratch`. */
+ * Q^T and P^T are pairs (inc/cpu_pairs.h).  K is read as it lies, 32 bits at a time; V's rows are zipped, two by two, into
+ * `scratch`. */
 #ifndef CLATTN_INC_CPU_TILE_BF16_H
 #define CLATTN_INC_CPU_TILE_BF16_H
 
 #include "inc/cpu_keys.h"
 #include "inc/cpu_lanes.h"
-#include "inc/pairs.h"
-
-#if !UNIT_STRIDE || ADDITIVE || KEY_GROUPS || VALUE_GROUPS
-#error "PAIRS needs UNIT_STRIDE, dot products and no scales"
-#endif
+#include "inc/cpu_pairs.h"
 
 #define COLUMN_REST (D_V % COLUMN_STEP)
-#define HALF(n) ((n) / 2 + ((n) & 1))
 #define VALUE_ROW ROUND_UP(D_V, LANES)
-
-#define SCRATCH_TYPE uintv
-#define SCRATCH (HALF(KEY_TILE) * VALUE_ROW / LANES)
 
 #if TABLE
 #define ROW_AT(rows, row, j) ((rows)[j])
@@ -29,13 +20,8 @@
 #define ROW_AT(rows, row, j) ((j) * (row))
 #endif
 
-/* q[c * QUERY_VECTORS + v] becomes columns 2c and 2c + 1; load_queries has made an odd D_K's last but one column 0. */
-INLINE void pair_queries(floatv *q)
-{
-    for (int c = 0; c < HALF(D_K); c++)
-        for (int v = 0; v < QUERY_VECTORS; v++)
-            q[c * QUERY_VECTORS + v] = AS_FLOATV(exact_pairs(q[2 * c * QUERY_VECTORS + v], q[(2 * c + 1) * QUERY_VECTORS + v]));
-}
+#define SCRATCH_TYPE uintv
+#define SCRATCH (HALF(KEY_TILE) * VALUE_ROW / LANES)
 
 /* The products of columns 2c and 2c + 1, or of 2c alone, of KEY_STEP keys. */
 INLINE void add_pairs(floatv acc[KEY_STEP][QUERY_VECTORS], const floatv *q, const global ushort *key, const long at[KEY_STEP],
@@ -83,18 +69,6 @@ INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const gl
     }
 }
 
-/* LANES elements of a row of V as 32 bits, those beyond D_V 0. */
-INLINE uintv value_lanes(const global ushort *p, int d)
-{
-    uint lane[LANES];
-
-    if (D_V - d >= LANES)
-        return JOIN(convert_uint, LANES)(VLOAD(0, p + d));
-    for (int c = 0; c < LANES; c++)
-        lane[c] = d + c < D_V ? p[d + c] : 0;
-    return VLOAD(0, lane);
-}
-
 /* Rows 2i and 2i + 1 of keys start ... start + n - 1, zipped; behind an odd n's last row is 0. */
 INLINE void zip_values(uintv *scratch, const global ushort *value, int start, int n, const attention_item *item,
                        const attention_args *a, const attention_side *side)
@@ -108,12 +82,10 @@ INLINE void zip_values(uintv *scratch, const global ushort *value, int start, in
     for (int i = 0; i < HALF(n); i++) {
         const global ushort *even = value + ROW_AT(rows, a->value.row, 2 * i);
         const global ushort *odd = value + ROW_AT(rows, a->value.row, min(2 * i + 1, n - 1));
-        const uint shift = 2 * i + 1 < n ? 16 : 0;
 
 #pragma unroll
         for (int d = 0; d < VALUE_ROW; d += LANES)
-            scratch[(i * VALUE_ROW + d) / LANES] =
-                shift ? value_lanes(even, d) | value_lanes(odd, d) << 16 : value_lanes(even, d);
+            scratch[(i * VALUE_ROW + d) / LANES] = zipped_values(even, odd, 2 * i + 1 < n, d);
     }
 }
 
@@ -147,12 +119,7 @@ INLINE void add_values(floatv *o, floatv *p, const floatv *shrink, const global 
                        int start, int n, const attention_item *item, const attention_args *a, const attention_side *side)
 {
     zip_values(scratch, value, start, n, item, a, side);
-    for (int i = 0; i < HALF(n); i++)
-#pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++) {
-            const floatv odd = 2 * i + 1 < n ? p[(2 * i + 1) * QUERY_VECTORS + v] : (floatv)(0.0f);
-            p[i * QUERY_VECTORS + v] = AS_FLOATV(round_pairs(p[2 * i * QUERY_VECTORS + v], odd));
-        }
+    pair_weights(p, n, HALF(n));
     for (int c = 0; c + COLUMN_STEP <= D_V; c += COLUMN_STEP)
         value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, (const uint *)scratch + c, HALF(n), shrink);
 #if COLUMN_REST > 0

@@ -9,6 +9,7 @@
 
 /* Best first. */
 static const struct solver *const solvers[] = {
+    &attention_cpu_amx_solver,
     &attention_cpu_bf16_solver,
     &attention_cpu_solver,
     &attention_tile_solver,

@@ -151,6 +151,7 @@ size_t attention_slice_count(const struct attention_slices *slices, const attent
 /* Compares the plan's kernels with the reference on a small problem of the same kind (plan_self_check). */
 clattn_status attention_self_check(clattn_plan *plan);
 
+extern const struct solver attention_cpu_amx_solver;
 extern const struct solver attention_cpu_bf16_solver;
 extern const struct solver attention_cpu_solver;
 extern const struct solver attention_tile_solver;

@@ -1,4 +1,5 @@
 /* Attention on CPU devices, one work-item a work-group: queries across vector lanes, or for few queries the columns. */
+#include "base/os.h"
 #include "base/size.h"
 #include "ops/arrays.h"
 #include "ops/attention.h"
@@ -145,6 +146,16 @@ static double iterations(const struct geometry *g, const struct attention_proble
     return (double)g->heads * ((double)problem->key_length * key + 8 * sizes * rows / lanes + 4 * rows + 8 * sizes);
 }
 
+/* Tiles of 32 queries and 32 keys. */
+static void for_amx(struct geometry *g)
+{
+    g->lanes = size_max(g->lanes, 8);
+    g->vectors = size_max(g->vectors, 32 / g->lanes);
+    g->rows = g->vectors * g->lanes;
+    g->tile = round_up(g->tile, 32);
+    g->step = 1;
+}
+
 /* What of a geometry that was given the kernels do not take, or the device. */
 static const char *mismatch(const struct geometry *g, const struct attention_problem *problem,
                             const struct capabilities *caps)
@@ -188,7 +199,12 @@ static void single_blocks(const struct attention_plan *plan, const attention_arg
 }
 
 /* Of float, or, where Q, K and V are bfloat16, of two of these by an instruction or by what it does in OpenCL C. */
-enum products { PRODUCTS_FLOAT, PRODUCTS_PAIRS_X86, PRODUCTS_PAIRS };
+enum products { PRODUCTS_FLOAT, PRODUCTS_PAIRS_X86, PRODUCTS_PAIRS, PRODUCTS_AMX_X86, PRODUCTS_AMX };
+
+static bool is_amx(enum products products)
+{
+    return products == PRODUCTS_AMX_X86 || products == PRODUCTS_AMX;
+}
 
 static clattn_status prepare_by(clattn_plan *base, enum products products)
 {
@@ -196,6 +212,8 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     struct attention_plan *plan = (struct attention_plan *)base;
     const struct attention_problem *problem = &plan->problem;
     struct geometry g = geometry_of(base->context, problem, &base->tuning);
+    if (is_amx(products))
+        for_amx(&g);
     const char *reason = products != PRODUCTS_FLOAT && g.decode ? "few queries are not multiplied by pairs"
                                                                 : mismatch(&g, problem, &base->context->device.caps);
     struct strbuf options = {0};
@@ -214,6 +232,8 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
         define_int(&options, "COLUMN_STEP", (long long)g.step);
         define_int(&options, "PAIRS", products != PRODUCTS_FLOAT);
         define_int(&options, "X86_BF16", products == PRODUCTS_PAIRS_X86);
+        define_int(&options, "AMX", is_amx(products));
+        define_int(&options, "X86_AMX", products == PRODUCTS_AMX_X86);
     }
     define_int(&options, "KEY_TILE", (long long)g.tile);
     define_int(&options, "GROUPED", g.grouped);
@@ -251,9 +271,8 @@ const struct solver attention_cpu_solver = {"cpu", refuse, prepare};
 
 /* ---- the same by pairs of bfloat16 ---- */
 
-static const char *refuse_pairs(const clattn_context *context, const void *data, bool forced)
+static const char *mismatch_of_pairs(const clattn_context *context, const struct attention_problem *problem)
 {
-    const struct attention_problem *problem = data;
     const clattn_attention_desc *desc = &problem->desc;
     if (desc->query.dtype != CLATTN_BF16 || desc->key.dtype != CLATTN_BF16 || desc->value.dtype != CLATTN_BF16)
         return "query, key and value are not all bfloat16";
@@ -261,14 +280,20 @@ static const char *refuse_pairs(const clattn_context *context, const void *data,
         return "scores are no dot products";
     if (desc->key.stride[3] != 1 || desc->value.stride[3] != 1)
         return "the elements of a key or of a value are not neighbours";
-    const char *reason = refuse(context, data, forced);
+    const char *reason = refuse(context, problem, true);
     if (reason)
         return reason;
     if (geometry_of(context, problem, NULL).decode)
         return "few queries wait for memory, not for arithmetic";
-    if (!forced && !context->device.caps.fast_bf16)
-        return "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
     return NULL;
+}
+
+static const char *refuse_pairs(const clattn_context *context, const void *problem, bool forced)
+{
+    const char *reason = mismatch_of_pairs(context, problem);
+    if (!reason && !forced && !context->device.caps.fast_bf16)
+        reason = "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
+    return reason;
 }
 
 static clattn_status prepare_pairs(clattn_plan *base)
@@ -277,3 +302,27 @@ static clattn_status prepare_pairs(clattn_plan *base)
 }
 
 const struct solver attention_cpu_bf16_solver = {"cpu-bf16", refuse_pairs, prepare_pairs};
+
+/* ---- the same by AMX ---- */
+
+static const char *refuse_amx(const clattn_context *context, const void *data, bool forced)
+{
+    const struct attention_problem *problem = data;
+    const struct capabilities *caps = &context->device.caps;
+    const char *reason = mismatch_of_pairs(context, problem);
+    if (!reason && problem->page_size)
+        reason = "keys lie in pages";
+    if (!reason && (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)))
+        reason = "this device is too slow for what stands in for AMX";
+    if (!reason && !forced)
+        reason = "AMX has never been tried on hardware: ask for it by name";
+    return reason;
+}
+
+static clattn_status prepare_amx(clattn_plan *base)
+{
+    bool has = base->context->device.caps.takes_assembly && os_processor_permit_amx_bf16();
+    return prepare_by(base, has ? PRODUCTS_AMX_X86 : PRODUCTS_AMX);
+}
+
+const struct solver attention_cpu_amx_solver = {"cpu-amx", refuse_amx, prepare_amx};
