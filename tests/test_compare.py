@@ -24,7 +24,8 @@ CLATTN = """#!/bin/sh
 echo "$*" >> "$(dirname "$0")/calls"
 case "$1 $2" in
 devices*) exit ${DEVICES_STATUS:-0} ;;
-"bench startup") echo '{"empty_seconds_median": 1.25, "warm_seconds_median": 0.031}' ;;
+"bench startup") case "$*" in *clblast*) [ -z "${NO_CLBLAST-}" ] || exit 1 ;; esac
+    echo '{"empty_seconds_median": 1.25, "warm_seconds_median": 0.031}' ;;
 "bench enqueue") echo '{"difference_microseconds": 0.75}' ;;
 explain*) echo '{"workspace_bytes": 33554432}' ;;
 "bench mha") echo "clattn: no luck" >&2; exit 3 ;;
@@ -223,7 +224,7 @@ class Table(unittest.TestCase):
         self.assertEqual(compare.targets([row._replace(speedup=None)], [(extra, extra.limit), (extra, extra.limit * 1.1)]),
                          (2, 3))
         without_share = row._replace(case=case._replace(share=None))
-        self.assertEqual(compare.targets([without_share], [(compare.EXTRAS[-1], 1e9)]), (0, 1))
+        self.assertEqual(compare.targets([without_share], [(extra._replace(limit=None), 1e9)]), (0, 1))
 
     def test_each_case_has_a_name_of_its_own_and_asks_the_command_for_what_it_compares(self):
         names = [case.name for case in compare.CASES] + [extra.name for extra in compare.EXTRAS]
@@ -333,10 +334,18 @@ class Script(unittest.TestCase):
         done = self.run_script(self.build, "--only", "new process")
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         table = self.read("a build", "bench", "compare.md")
-        self.assertEqual(table, compare.EXTRA_HEAD + "\n| first result of a new process, empty caches | 1250 ms | - |\n"
-                                "| first result of a new process, warm caches | 31 ms | - |\n")
+        self.assertEqual(table, compare.EXTRA_HEAD + "".join(
+            "\n| first result of a new process%s, empty caches | 1250 ms | at most 1500 ms |"
+            "\n| first result of a new process%s, warm caches | 31 ms | at most 60 ms |" % (what, what)
+            for what in ("", ", a product by CLBlast")) + "\n\n4 of 4 targets reached.\n")
         self.assertFalse(os.path.exists(old), "an earlier run's plot is left")
         self.assertEqual(self.calls().count("bench startup --json"), 1)
+        self.assertEqual(self.calls().count("bench startup --matmul 128,512,512 --solver clblast --json"), 1)
+        done = self.run_script(self.build, "--only", "new process", NO_CLBLAST="1")
+        self.assertEqual((done.returncode, "Traceback" in done.stderr), (0, False), done)
+        self.assertIn("left out: first result of a new process, a product by CLBlast", done.stderr)
+        self.assertIn("2 of 2 targets reached.", done.stdout)
+        self.assertNotIn("CLBlast", done.stdout)
         done = self.run_script(self.build, "--only", "enqueue")
         self.assertIn("over bare launches | 0.75 µs | at most 5.00 µs |", done.stdout)
 
