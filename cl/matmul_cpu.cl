@@ -40,8 +40,8 @@
  *   ROWS            rows of a register tile                          1 and up        4 6 8 12 13 14
  *   TILES           register tiles of an item, one below the other   1 and up        1 8 12 16
  *   DEPTH           steps between two tiles                          1 and up        64 128 256 512 2048 4096
- *   AHEAD           1: asks for the memory of the next tile's rows   0, 1            both
- *                   (ROW_UNIT, and a compiler that has __builtin_prefetch)
+ *   AHEAD           asks for the memory so many steps on, behind a   0 and up        0 256
+ *                   row's end in the next tile; 0: does not (ROW_UNIT, and a compiler that has __builtin_prefetch)
  *   PACK_DEPTH      steps that an item of matmul_pack copies         multiples of 16 64 256
  * The accumulators, ROWS*LANE_VECTORS vectors, and LANE_VECTORS + 1 more must fit the registers: 6 x 4 uses
  * 29 of 32, 6 x 2 uses 15 of 16.  Few rows, because their addresses need general registers, and because at
@@ -299,10 +299,15 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
                     acc[r][v] = sum[r * LANE_VECTORS + v];
             }
 #if AHEAD
+            const int near = min(whole, AHEAD);
+            const long onward = BYTES(ROW_TYPE, ROWS * rows.stride - whole * (long)K_STEP);
+
             for (int i = 0; i < whole; i += LINE) {
+                const long there = BYTES(ROW_TYPE, (long)(i + near) * K_STEP) + (i + near < whole ? 0 : onward);
+
 #pragma unroll
                 for (int r = 0; r < ROWS; r++)
-                    PREFETCH((size_t)p[r] + BYTES(ROW_TYPE, i * K_STEP + ROWS * rows.stride));
+                    PREFETCH((size_t)p[r] + there);
                 add_products(acc, p, q, i, min(whole, i + LINE), row_k, 1);
             }
 #else

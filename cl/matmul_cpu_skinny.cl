@@ -20,6 +20,8 @@
  *   DEPTH           0: the few rows are read where they lie; else a multiple of LANES: the item copies that much of their
  *                   k at a time, interleaved, so that rows whose strides are alike do not share one set of a cache
  *                                                                      0, 16 and up       0 1024
+ *   AHEAD           asks for the memory so many k on, behind the end of the DEPTH in the next rows; 0: does not (a compiler
+ *                   that has __builtin_prefetch)                       0 and up           0 512
  * ROWS*STEP accumulators and ROWS + STEP more must fit the registers.
  *
  * NDRange, groups of one item: 0 ceil(n/COLUMNS), 1 ceil(m/LINES), 2 the batch; COLUMNS x LINES is LANES*TILES x ROWS,
@@ -49,6 +51,9 @@
 #endif
 #ifndef DEPTH
 #define DEPTH 0
+#endif
+#ifndef AHEAD
+#define AHEAD 0
 #endif
 
 #if STREAM_A != 0 && STREAM_A != 1
@@ -130,8 +135,23 @@ INLINE void add_block(floatv *state, const global ELEMENT(STREAM_TYPE) *streamed
             for (int r = 0; r < ROWS; r++)
                 acc[s][r] = (floatv)(0.0f);
         }
+#if AHEAD
+        const int near = min(depth, AHEAD);
+        const long onward = BYTES(STREAM_TYPE, STEP * stride - depth);
+
+        for (; k + LANES <= depth; k += LANES) {
+            const long there = BYTES(STREAM_TYPE, (long)(k0 + k + near)) + (k + near < depth ? 0 : onward);
+
+            if (!(BYTES(STREAM_TYPE, k) & 63)) /* a line once */
+#pragma unroll
+                for (int s = 0; s < STEP; s++)
+                    PREFETCH((size_t)p[s] + there);
+            add_products(acc, p, few, k0, k, LANES);
+        }
+#else
         for (; k + LANES <= depth; k += LANES)
             add_products(acc, p, few, k0, k, LANES);
+#endif
         if (k < depth)
             add_products(acc, p, few, k0, k, depth - k);
 #pragma unroll

@@ -10,7 +10,8 @@
 #define FEW_ELEMENTS 8192 /* of them, if they are more than FEW_LONG: more do not stay in the first-level cache */
 #define FEW_LONG 4
 #define FEW_BYTES 16384   /* that the first-level cache holds even where their strides are alike; else they are copied, */
-#define FEW_DEPTH 1024    /* so much of k at a time */
+#define FEW_DEPTH 1024    /* so much of k at a time; */
+#define FEW_AHEAD 512     /* then the streamed rows are left so often that the processor's prefetcher does not keep up */
 
 /* Rows of the operand that is not streamed: those of all items that share b are one operand's. */
 static size_t few_rows(const struct matmul_problem *problem)
@@ -62,6 +63,7 @@ static clattn_status prepare_skinny(struct matmul_plan *plan)
     define_int(&options, "STEP", (long long)step);
     define_int(&options, "TILES", (long long)tiles);
     define_int(&options, "DEPTH", (long long)depth);
+    define_int(&options, "AHEAD", depth && capabilities_prefetch(caps) ? FEW_AHEAD : 0);
     return matmul_add_tiled_kernel(plan, "matmul_cpu_skinny.cl", "matmul_cpu_skinny", &options, one);
 }
 

@@ -7,6 +7,7 @@
 #include "program/defines.h"
 
 #define MOST_SUMS 30   /* vectors of a register tile */
+#define AHEAD 256      /* steps: 1 KiB of float32 */
 #define PACK_DEPTH 256 /* steps of k, that a work-group of matmul_pack owns */
 
 const char *matmul_packed_refuse(const clattn_context *context, const struct matmul_problem *problem)
@@ -65,7 +66,7 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
 /* A register tile of `rows` x `vectors` accumulators of `lanes` floats. */
 struct geometry {
     size_t lanes, rows, vectors, tiles, depth;
-    bool ahead; /* the memory of the next tile's rows is asked for */
+    bool ahead; /* the memory of steps to come is asked for */
 };
 
 /* The tile and its operands fit the vector registers: 32 of them with 16 lanes, 16 otherwise. */
@@ -77,8 +78,12 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
     size_t lane_count = lanes_along_m ? problem->m * (problem->b.batch ? 1 : problem->batch) : problem->n;
     struct geometry g = {caps->lanes, 6, caps->lanes == 16 ? 4 : 2, 8, 512, false};
     if (lanes_along_m && lane_count <= 16) { /* few rows of A: no wider than they are */
+        size_t groups = 8 * size_max(caps->info.compute_units, 1);
         g.lanes = size_min(caps->lanes, lane_count <= 4 ? 4 : lane_count <= 8 ? 8 : 16);
         g.vectors = 1;
+        g.rows = 8; /* chains enough for two fma a cycle of four cycles each */
+        for (g.tiles = 8; g.tiles > 1 && problem->n < g.rows * g.tiles * groups; g.tiles /= 2)
+            ;
         /* Arithmetic for a few rows and reading the others take about as long: they must overlap. */
         g.depth = 4096;
         g.ahead = problem->b.row == 1 && capabilities_prefetch(caps);
@@ -170,7 +175,7 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     define_int(&options, "LANE_VECTORS", (long long)g.vectors);
     define_int(&options, "TILES", (long long)g.tiles);
     define_int(&options, "DEPTH", (long long)g.depth);
-    define_int(&options, "AHEAD", g.ahead);
+    define_int(&options, "AHEAD", g.ahead ? AHEAD : 0);
     define_int(&options, "PACK_DEPTH", PACK_DEPTH);
     define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
     define_int(&options, "PAIRS", pairs);
