@@ -14,6 +14,7 @@ static const struct solver *const solvers[] = {
     &attention_cpu_solver,
     &attention_tile_solver,
     &attention_generic_solver,
+    &attention_emulated_mma_solver,
 };
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)

@@ -114,6 +114,8 @@ static const attention_row attention_rows[] = {
      .with = LENGTHS | INT4},
     {"d 64 by generic", NOT_QUICK, "generic", .dim = LONG(64), .with = FLOAT_MASK | CAUSAL | LSE},
     {"d 64 by cpu", NOT_QUICK, "cpu", .dim = LONG(64), .with = BOOL_MASK | CAUSAL},
+    {"d 64 causal, bfloat16 by emulated-mma", NOT_QUICK, "emulated-mma", .dim = LONG(64), .dtype = CLATTN_BF16,
+     .with = CAUSAL | LSE},
     {"d 128 decode by cpu", NOT_QUICK, "cpu", .dim = {1, 32, 8, 1, 4096, 128, 128}},
 };
 

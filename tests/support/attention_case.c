@@ -5,7 +5,8 @@
 
 #include "attention_arrays.h"
 
-const char *const attention_solvers[ATTENTION_ALL_SOLVERS] = {"generic", "cpu", "tile", "cpu-bf16", "cpu-amx"};
+const char *const attention_solvers[ATTENTION_ALL_SOLVERS] = {"generic",  "cpu",     "tile",
+                                                              "cpu-bf16", "cpu-amx", "emulated-mma"};
 
 void attention_lengths(const attention_case *test, size_t *batch, size_t *queries, size_t *keys)
 {
