@@ -97,7 +97,9 @@ def amd(source, options, cpu, folder):
           "-S", source, "-o", assembly])
     text = assembly.read_text()
     metadata = text.split(".amdgpu_metadata")[1]
-    waves = dict(re.findall(r"^\s*\.size\s+(\w+),.*?^; Occupancy: (\d+)", text, re.MULTILINE | re.DOTALL))
+    # A function that is not a kernel has a size and no such remark.
+    waves = dict(re.findall(r"^\s*\.size\s+(\w+),(?:(?!^\s*\.size\s).)*?^; Occupancy: (\d+)", text,
+                            re.MULTILINE | re.DOTALL))
     found = {}
     for part in re.split(r"\n  - ", metadata.split("amdhsa.kernels:")[1])[1:]:
         def field(name, text=part):
