@@ -89,7 +89,7 @@ static void pairs_are_checked(void **state)
     } cases[] = {
         {"pairs.h", "as_uint(vload2(0, p))", "as_uint(vload2(0, p).s10)", "attention_cpu disagrees with the reference",
          "matmul_cpu disagrees with the reference"},
-        {"cpu_tile_bf16.h", "value_lanes(odd, d) << 16", "value_lanes(even, d) << 16",
+        {"cpu_pairs.h", "value_lanes(odd, d) << 16", "value_lanes(even, d) << 16",
          "attention_cpu disagrees with the reference", NULL},
     };
     (void)state;
