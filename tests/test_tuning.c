@@ -417,6 +417,53 @@ static void damaged_text_never_fails_a_plan(void **state)
     free(longer);
 }
 
+/* CLBlast's parameters are the process's: set while nobody else uses CLBlast, and right whatever they are. */
+static void clblast_takes_sets_of_parameters(void **state)
+{
+    static const char *const sets[] = {"xgemm=1", "xgemm=9 direct=2", "direct=1 pad=2 transpose=3 padtranspose=1 copy=4"};
+    clattn_plan *plan = NULL, *other = NULL;
+    (void)state;
+    clattn_status status = make(context, "clblast", "", &plan);
+    if (status == CLATTN_ERROR_INVALID_ARGUMENT || support_tiny()) { /* built without it, or a simulator */
+        clattn_plan_release(&plan);
+        skip();
+    }
+    assert_status(context, status, CLATTN_SUCCESS);
+    assert_says(plan, " xgemm=0 direct=0 ", true);
+    assert_status(context, make(context, "clblast", "xgemm=1", &other), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, "other plans use them");
+    check_result(context, plan);
+    clattn_plan_release(&plan);
+    assert_status(context, make(context, "clblast", "xgemm=15", &other), CLATTN_ERROR_UNSUPPORTED);
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        plan = plan_of(context, "clblast", sets[i]);
+        check_result(context, plan);
+        other = plan_of(context, "clblast", sets[i]); /* the same once more: nothing to set */
+        check_result(context, other);
+        clattn_plan_release(&other);
+        if (i == 0)
+            assert_status(context, clattn_wisdom_learn(plan, 0, 1), CLATTN_SUCCESS);
+        clattn_plan_release(&plan);
+    }
+    /* Wisdom lets CLBlast win on any device, but not where the application excludes it. */
+    plan = plan_of(context, NULL, NULL);
+    assert_string_equal(clattn_plan_solver(plan), "clblast");
+    assert_says(plan, "geometry by wisdom: xgemm=1 ", true);
+    check_result(context, plan);
+    clattn_plan_release(&plan);
+    char *text = export_of(context);
+    clattn_context_params never = params;
+    never.clblast = CLATTN_CLBLAST_NEVER;
+    clattn_context *without = support_context_with(&never);
+    assert_status(without, import(without, text), CLATTN_SUCCESS);
+    plan = plan_of(without, NULL, NULL);
+    assert_says(plan, "that is ignored: the context's params exclude it", true);
+    assert_true(strcmp(clattn_plan_solver(plan), "clblast") != 0);
+    clattn_plan_release(&plan);
+    support_release(&without);
+    free(text);
+}
+
 /* ---- the file ---- */
 
 static void path_of(char path[SUPPORT_PATH + 8])
@@ -586,6 +633,7 @@ int main(void)
         TUNING_TEST(given_parameters_are_taken_or_refused),
         TUNING_TEST(malformed_text_is_refused_whole),
         TUNING_TEST(damaged_text_never_fails_a_plan),
+        TUNING_TEST(clblast_takes_sets_of_parameters),
         TUNING_TEST(the_file_serves_later_contexts),
         TUNING_TEST(a_round_trip_is_exact),
         TUNING_TEST(plans_are_made_while_wisdom_changes),

@@ -1,7 +1,6 @@
 #include "ops/clblast_library.h"
 
 #include <clblast_c.h>
-#include <stdbool.h>
 #include <threads.h>
 
 #include "ops/clblast_objects.h"
@@ -35,6 +34,11 @@ void clblast_library_leave(void)
         clblast_objects_clear();
     }
     mtx_unlock(&lock);
+}
+
+bool clblast_library_alone(void)
+{
+    return users == 1;
 }
 
 void clblast_library_lock(void)

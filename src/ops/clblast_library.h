@@ -8,11 +8,16 @@
 #ifndef CLATTN_OPS_CLBLAST_LIBRARY_H
 #define CLATTN_OPS_CLBLAST_LIBRARY_H
 
+#include <stdbool.h>
+
 #include "clattn/status.h"
 
 /* Counts a user in or out; the last one out clears CLBlast's cache. */
 clattn_status clblast_library_enter(void);
 void clblast_library_leave(void);
+
+/* Whether there is but one user; hold the lock. */
+bool clblast_library_alone(void);
 
 /* Hold it over every call into CLBlast; only between enter and leave. */
 void clblast_library_lock(void);

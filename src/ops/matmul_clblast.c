@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/clblast_library.h"
+#include "ops/clblast_parameters.h"
 #include "ops/clblast_objects.h"
 #include "ops/matmul.h"
 #include "program/defines.h"
@@ -246,6 +247,7 @@ static clattn_status prepare(clattn_plan *base)
         matmul_defines(&plan->problem, &options);
         TRY(plan_add_kernel(base, "matmul_bias.cl", &options, "matmul_bias", 2, sizeof(matmul_args), local));
     }
+    TRY(clblast_parameters_prepare(base));
     TRY(warm(plan));
     base->reads_output = plan->problem.has_bias;
     /* CLBlast's own count is not told; a padded product takes up to four copies and the product itself. */

@@ -54,6 +54,7 @@ typedef struct tune_outcome {
     size_t count;
     char original[32];        /* the solver that the library chooses untuned */
     double original_seconds;  /* median of that choice, taken in turn with best[0]'s */
+    double untuned_ratio;     /* CLBlast's untuned time by the best[0] of the own solvers */
     double gain;              /* 0.05: five per cent of the time saved, 0: the untuned choice is kept */
     size_t candidates;        /* measured, the untuned choice among them */
     bool cut;                 /* there was no time for all of them */

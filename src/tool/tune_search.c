@@ -3,6 +3,7 @@
  * A candidate takes the place of the best so far if its median and its shortest time are lower by WORTH and at least, and
  * it was the faster one in three rounds of four.  What a search has found is measured against the untuned choice once
  * more, by the same rule and with more rounds, for the best of many noisy measurements is usually a lucky one. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,8 @@
 #define MOST_TRIED 512
 #define PASSES 2
 #define MOST_VALUES 32
+#define CLBLAST_PARAMETERS 8
+#define DISAGREEMENT 1e-3 /* of the largest element; between two ways to sum floats */
 
 typedef struct search {
     tool_job *job;
@@ -44,6 +47,27 @@ static double run(search *s, clattn_plan *plan, size_t runs)
     }
     s->job->plan = own;
     return (os_seconds() - before) / (double)runs;
+}
+
+/* Whether the plan's result is the untuned choice's, but for rounding: CLBlast has no self-check. */
+static bool agrees(search *s, clattn_plan *plan)
+{
+    size_t count = s->job->outputs[0].bytes / sizeof(float);
+    float *data = malloc(2 * count * sizeof *data);
+    double largest = 0, difference = 0;
+    bool read = data != NULL;
+    for (int i = 0; i < 2 && read; i++) {
+        run(s, i == 0 ? s->outcome->best[0].plan : plan, 1);
+        read = s->status == TOOL_DONE && job_read(s->job, 0, data + (size_t)i * count) == CLATTN_SUCCESS;
+    }
+    for (size_t i = 0; i < count && read; i++) {
+        double a = data[i], off = fabs(a - data[count + i]);
+        largest = fabs(a) > largest ? fabs(a) : largest;
+        if (!(off <= difference))
+            difference = isnan(off) ? HUGE_VAL : off;
+    }
+    free(data);
+    return read && difference <= DISAGREEMENT * largest;
 }
 
 typedef struct contest {
@@ -193,15 +217,78 @@ static void swap(tune_best *a, tune_best *b)
     *b = c;
 }
 
-/* CLBlast compiles a dozen kernels before its first product, which takes most of a minute on a CPU: it is left out where
- * there is less time. */
-static bool too_slow(search *s, const char *solver)
+/* How much longer than the own best a plan takes. */
+static double ratio(search *s, clattn_plan *plan)
 {
-    double seconds = s->job->device->info.type & CL_DEVICE_TYPE_CPU ? 45.0 : 10.0;
-    if (strcmp(solver, "clblast") != 0 || os_seconds() + seconds < s->deadline)
-        return false;
-    s->outcome->cut = true;
-    return true;
+    contest result = compete(s, s->outcome->best[0].plan, plan, ROUNDS);
+    return s->status == TOOL_DONE && result.a > 0 ? result.b / result.a : 1e30;
+}
+
+/* CLBlast's parameters are the process's: two plans with different ones cannot be run in turn.  Each set is measured in turn
+ * with the own best instead, and the ratios are compared.  A set may take a second to compile and no longer than the last. */
+static void search_clblast(search *s, const char *solver)
+{
+    struct {
+        char name[64];
+        int32_t allowed[MOST_VALUES];
+        size_t count;
+    } parameter[CLBLAST_PARAMETERS];
+    tune_outcome *outcome = s->outcome;
+    bool original = strcmp(outcome->original, solver) == 0;
+    double cost = os_seconds(), lowest;
+    if (original && outcome->count < TUNE_SOLVERS) {
+        outcome->best[outcome->count++] = (tune_best){.solver = solver, .plan = s->job->plan};
+        outcome->candidates++;
+        s->job->plan = NULL;
+    } else if (!begin_solver(s, solver)) {
+        return;
+    }
+    tune_best *best = &outcome->best[outcome->count - 1];
+    lowest = outcome->untuned_ratio = ratio(s, best->plan);
+    cost = os_seconds() - cost;
+    size_t parameters = clattn_plan_parameter_count(best->plan);
+    parameters = parameters < CLBLAST_PARAMETERS ? parameters : CLBLAST_PARAMETERS;
+    for (size_t i = 0; i < parameters; i++) {
+        clattn_plan_parameter info = {.size = sizeof info};
+        clattn_plan_parameter_info(best->plan, i, &info);
+        snprintf(parameter[i].name, sizeof parameter[i].name, "%s", info.name);
+        parameter[i].count = 0;
+        for (size_t j = 0; j < info.allowed_count && parameter[i].count < MOST_VALUES; j++)
+            if (info.allowed[j] != 0)
+                parameter[i].allowed[parameter[i].count++] = info.allowed[j];
+    }
+    clattn_plan_release(&best->plan);
+    for (size_t i = 0; i < parameters; i++)
+        for (size_t j = 0; j < parameter[i].count && s->status == TOOL_DONE; j++) {
+            char text[TUNE_TEXT];
+            clattn_plan *plan = NULL;
+            double before = os_seconds();
+            if (before + cost > s->deadline) {
+                outcome->cut = true;
+                break;
+            }
+            if (!change(best->text, parameter[i].name, parameter[i].allowed[j], text) ||
+                make(s, solver, text, &plan) != CLATTN_SUCCESS)
+                continue;
+            double times = agrees(s, plan) ? ratio(s, plan) : 1e30;
+            outcome->candidates++;
+            if (times < lowest * (1 - WORTH)) {
+                lowest = times;
+                snprintf(best->text, TUNE_TEXT, "%s", text);
+            }
+            clattn_plan_release(&plan);
+            cost = os_seconds() - before;
+        }
+    /* Without parameters it is what the last candidates left; a new process has CLBlast's own. */
+    if (s->status == TOOL_DONE && make(s, solver, best->text, &best->plan) != CLATTN_SUCCESS) {
+        outcome->count--;
+        return;
+    }
+    contest result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
+    best->seconds = result.a * lowest;
+    outcome->original_seconds = original ? result.a * outcome->untuned_ratio : 0;
+    if (s->status == TOOL_DONE && lowest < 1 - WORTH)
+        swap(&outcome->best[0], best);
 }
 
 /* The untuned choice's solver first, then the others; each that is not far off is searched. */
@@ -211,13 +298,18 @@ static void search_all(search *s, const char *const *solvers)
     size_t first = 0;
     while (solvers[first] != NULL && strcmp(solvers[first], outcome->original) != 0)
         first++;
-    if (solvers[first] == NULL || !begin_solver(s, solvers[first]))
+    if (solvers[first] == NULL)
         return;
-    descend(s, &outcome->best[0]);
+    if (strcmp(outcome->original, "clblast") != 0 && begin_solver(s, solvers[first]))
+        descend(s, &outcome->best[0]);
     for (size_t i = 0; solvers[i] != NULL && s->status == TOOL_DONE; i++) {
-        if (i == first || out_of_time(s) || too_slow(s, solvers[i]) || !begin_solver(s, solvers[i]))
+        if (i == first || strcmp(solvers[i], "clblast") == 0 || out_of_time(s) || !begin_solver(s, solvers[i]))
             continue;
         tune_best *best = &outcome->best[outcome->count - 1];
+        if (outcome->count == 1) { /* the first of them */
+            descend(s, best);
+            continue;
+        }
         contest result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
         best->seconds = result.b;
         if (s->status == TOOL_DONE && result.b < 4 * result.a)
@@ -226,6 +318,25 @@ static void search_all(search *s, const char *const *solvers)
         if (s->status == TOOL_DONE && result.better)
             swap(&outcome->best[0], best);
     }
+    for (size_t i = 0; solvers[i] != NULL && s->status == TOOL_DONE && outcome->count > 0; i++)
+        if (strcmp(solvers[i], "clblast") == 0 && !out_of_time(s))
+            search_clblast(s, solvers[i]);
+}
+
+/* CLBlast was the untuned choice, with which everything was compared by way of the own best. */
+static void judge_clblast(search *s)
+{
+    tune_outcome *outcome = s->outcome;
+    double gain = 1 - outcome->best[0].seconds / outcome->original_seconds;
+    if (strcmp(outcome->best[0].solver, "clblast") != 0)
+        gain = 1 - 1 / outcome->untuned_ratio;
+    if (gain >= WORTH) {
+        outcome->gain = gain;
+        return;
+    }
+    for (size_t i = 1; i < outcome->count; i++)
+        if (strcmp(outcome->best[i].solver, "clblast") == 0)
+            swap(&outcome->best[i], &outcome->best[0]);
 }
 
 /* The last word: what was found against the untuned choice, which is kept unless that is beyond noise. */
@@ -233,6 +344,10 @@ static void judge(search *s)
 {
     tune_outcome *outcome = s->outcome;
     tune_best *found = &outcome->best[0];
+    if (s->job->plan == NULL) { /* CLBlast's untuned choice cannot be had back in this process: the ratios decide */
+        judge_clblast(s);
+        return;
+    }
     bool same = strcmp(found->solver, outcome->original) == 0 && found->text[0] == '\0';
     s->deadline += 1e9; /* a search that was cut is judged all the same */
     contest result = compete(s, s->job->plan, found->plan, ROUNDS_LAST);

@@ -6,7 +6,7 @@
 #include "tune.h"
 
 static const char *const attention_solvers[] = {"cpu", "cpu-bf16", "tile", "generic", NULL};
-static const char *const matmul_solvers[] = {"cpu", "cpu-bf16", "tile", "generic", "clblast", NULL};
+static const char *const matmul_solvers[] = {"cpu", "cpu-bf16", "cpu-amx", "tile", "generic", "clblast", NULL};
 static const char *const row_solvers[] = {"cpu", "tile", "generic", NULL};
 
 const tune_operator_info tune_operators[TUNE_OPERATORS] = {
