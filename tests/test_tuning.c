@@ -300,6 +300,41 @@ static void every_allowed_value_is_safe(void **state)
     clattn_plan_release(&plan);
 }
 
+/* The same of attention; where it is few queries, of the other kernel too. */
+static void every_allowed_tile_of_attention_is_safe(void **state)
+{
+    struct small_attention attention;
+    clattn_plan *plan = NULL;
+    size_t taken = 0;
+    (void)state;
+    small_attention_prepare(&attention);
+    small_attention_buffers(&attention, clattn_context_opencl_context(context));
+    clattn_plan_options options = {.size = sizeof options, .solver = "cpu", .tuning = ""};
+    assert_status(context, clattn_attention_plan_create(context, &attention.desc, &options, &plan), CLATTN_SUCCESS);
+    assert_true(clattn_plan_parameter_count(plan) > 0);
+    for (size_t i = 0; i < clattn_plan_parameter_count(plan); i++) {
+        clattn_plan_parameter parameter = {.size = sizeof parameter};
+        assert_status(context, clattn_plan_parameter_info(plan, i, &parameter), CLATTN_SUCCESS);
+        for (size_t j = 0; j < parameter.allowed_count && (j < 2 || !support_tiny()); j++) {
+            char text[64];
+            clattn_plan *other = NULL;
+            sprintf(text, "%s=%d", parameter.name, (int)parameter.allowed[j]);
+            options.tuning = text;
+            clattn_status status = clattn_attention_plan_create(context, &attention.desc, &options, &other);
+            if (status == CLATTN_ERROR_UNSUPPORTED)
+                continue;
+            assert_status(context, status, CLATTN_SUCCESS);
+            assert_status(context, clattn_attention_enqueue(other, NULL, &attention.args, 0, NULL, NULL), CLATTN_SUCCESS);
+            small_attention_check(&attention, clattn_context_queue(context));
+            clattn_plan_release(&other);
+            taken++;
+        }
+    }
+    assert_true(taken >= clattn_plan_parameter_count(plan));
+    clattn_plan_release(&plan);
+    small_attention_release(&attention);
+}
+
 static void given_parameters_are_taken_or_refused(void **state)
 {
     clattn_plan *plan = NULL;
@@ -630,6 +665,7 @@ int main(void)
         TUNING_TEST(other_keys_are_ignored),
         TUNING_TEST(hostile_values_are_ignored),
         TUNING_TEST(every_allowed_value_is_safe),
+        TUNING_TEST(every_allowed_tile_of_attention_is_safe),
         TUNING_TEST(given_parameters_are_taken_or_refused),
         TUNING_TEST(malformed_text_is_refused_whole),
         TUNING_TEST(damaged_text_never_fails_a_plan),

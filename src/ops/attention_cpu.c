@@ -80,8 +80,8 @@ static const int32_t decode_tiles[] = {32, 64, 128, 256, 512, -1}, aheads[] = {0
 static const int32_t vectors[] = {1, 2, 4, -1}, steps[] = {4, 6, 8, -1}, tiles[] = {24, 48, 96, 144, 192, 288, -1};
 static const int32_t small_tiles[] = {24, 48, 96, -1}, spreads[] = {1, 2, 4, 8, 16, 32, -1};
 
-/* Measured on Zen 4 (docs/performance.md): 4 vectors x 6 for long sequences; for short ones, and where four
- * would leave compute units idle, a single vector, whose register tile is then 8 deep.  48 to 192 keys a tile tie; it
+/* Measured on Zen 4 and 5 (docs/performance.md): 4 vectors x 6 for long sequences; for short ones, and where four would
+ * leave compute units idle, 2 x 8, or a single vector where two would be too many.  48 to 192 keys a tile tie; it
  * is a multiple of every step.  Large heads get fewer queries and keys, so that a block stays within 256 KiB. */
 static struct geometry geometry_of(const clattn_context *context, const struct attention_problem *problem,
                                    struct tuning *tuning)
@@ -115,9 +115,10 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
         tuning_parameter(tuning, "tile", small_tiles, &g.tile);
         return g;
     }
-    size_t blocks = problem->batch * (g.grouped ? problem->kv_heads : problem->heads) * divide_up(rows, lanes * g.vectors);
-    if (rows < 32 * lanes || blocks < 4 * (size_t)caps->info.compute_units) {
-        g.vectors = 1;
+    size_t heads = problem->batch * (g.grouped ? problem->kv_heads : problem->heads), units = caps->info.compute_units;
+    if (rows < 32 * lanes || heads * divide_up(rows, lanes * g.vectors) < 4 * units) {
+        bool two = lanes == 16 && rows > lanes && heads * divide_up(rows, 2 * lanes) >= 2 * units;
+        g.vectors = two ? 2 : 1;
         g.step = lanes == 16 ? 8 : 6;
     } else if (large && g.vectors > 2) {
         g.vectors = 2;
@@ -246,11 +247,11 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     plan->groups = g.grouped ? grouped_blocks : single_blocks;
     if (g.grouped)
         plan->queries_per_group = size_max(1, g.rows / (problem->heads / problem->kv_heads));
-    plan->efficiency = problem->desc.score == CLATTN_SCORE_ADDITIVE         ? 0.02
-                       : *problem->score_mod || *problem->mask_mod          ? 0.05
-                       : g.decode                                           ? 0.05
-                       : problem->desc.dropout > 0 || g.vectors == 1        ? 0.2
-                                                                            : 0.4;
+    plan->efficiency = problem->desc.score == CLATTN_SCORE_ADDITIVE                 ? 0.02
+                       : *problem->score_mod || *problem->mask_mod                  ? 0.05
+                       : g.decode                                                   ? 0.05
+                       : problem->desc.dropout > 0 || g.vectors == 1 || g.step == 8 ? 0.2
+                                                                                    : 0.4;
     size_t wanted = work_groups(&base->context->device.caps, g.heads);
     if (g.decode) {
         size_t spread = wanted / size_max(1, base->context->device.caps.info.compute_units);

@@ -2,9 +2,9 @@
  * CLBlast's own back.  Hence sets, each complete, of which 0 means "as they are".
  *
  * The sets are drawn at random from the spaces of CLBlast's own tuners (src/tuning/kernels of 1.5.3 and 1.6: V == 2 and
- * V == 12 of Xgemm, V == 2 of XgemmDirect), within their constraints and, so that they fit most devices, with work-groups of at
- * most 256 items and 32 KiB of local memory.  Every set of the table gives right results by CLBlast's constraints; which of
- * them is fast, only measuring tells. */
+ * V == 12 of Xgemm, V == 2 of XgemmDirect), within their constraints and, so that they fit most devices, with work-groups of
+ * at most 256 items and 32 KiB of local memory.  Every set of the table is right by CLBlast's constraints; which of them is
+ * fast, only measuring tells. */
 #include "ops/clblast_parameters.h"
 
 #include <clblast_c.h>
@@ -38,10 +38,11 @@ static const uint8_t direct[][10] = {
     {64, 16, 8, 16, 16, 16, 2, 4, 0, 0}, {32, 8, 32, 16, 32, 16, 2, 1, 1, 0}, {64, 16, 16, 16, 32, 16, 4, 1, 0, 0},
     {32, 8, 8, 16, 8, 8, 2, 1, 0, 0},    {16, 8, 16, 8, 8, 8, 1, 1, 0, 0}, {32, 16, 16, 32, 8, 16, 1, 1, 1, 1},
 };
-static const uint8_t copy[][4] = {{16, 16, 8, 4}, {8, 8, 2, 2}, {8, 32, 4, 2}, {16, 8, 1, 8}};        /* DIMX DIMY WPT VW */
-static const uint8_t pad[][4] = {{16, 16, 1, 4}, {8, 32, 4, 1}, {32, 8, 1, 1}, {8, 32, 4, 2}};        /* DIMX DIMY WPTX WPTY */
-static const uint8_t transpose[][4] = {{16, 2, 0, 0}, {8, 8, 0, 0}, {4, 4, 0, 0}, {8, 2, 1, 1}};      /* DIM WPT PAD SHUFFLE */
-static const uint8_t pad_transpose[][3] = {{8, 2, 0}, {16, 1, 1}, {8, 4, 0}, {16, 4, 0}};             /* TILE WPT PAD */
+/* DIMX DIMY WPT VW; DIMX DIMY WPTX WPTY; DIM WPT PAD SHUFFLE; TILE WPT PAD */
+static const uint8_t copy[][4] = {{16, 16, 8, 4}, {8, 8, 2, 2}, {8, 32, 4, 2}, {16, 8, 1, 8}};
+static const uint8_t pad[][4] = {{16, 16, 1, 4}, {8, 32, 4, 1}, {32, 8, 1, 1}, {8, 32, 4, 2}};
+static const uint8_t transpose[][4] = {{16, 2, 0, 0}, {8, 8, 0, 0}, {4, 4, 0, 0}, {8, 2, 1, 1}};
+static const uint8_t pad_transpose[][3] = {{8, 2, 0}, {16, 1, 1}, {8, 4, 0}, {16, 4, 0}};
 
 static const int32_t up_to_4[] = {0, 1, 2, 3, 4, -1}, up_to_6[] = {0, 1, 2, 3, 4, 5, 6, -1};
 static const int32_t up_to_14[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, -1};

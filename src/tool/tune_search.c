@@ -225,7 +225,7 @@ static double ratio(search *s, clattn_plan *plan)
 }
 
 /* CLBlast's parameters are the process's: two plans with different ones cannot be run in turn.  Each set is measured in turn
- * with the own best instead, and the ratios are compared.  A set may take a second to compile and no longer than the last. */
+ * with the own best instead, and the ratios are compared.  A set takes about as long as the last. */
 static void search_clblast(search *s, const char *solver)
 {
     struct {
