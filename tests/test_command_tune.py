@@ -2,10 +2,8 @@
 """`clattn tune` from outside: what it measures it keeps, within its budget, and a rerun goes on with what is missing.
 
 Holds: of docs/tuning.md, "clattn tune".  Says nothing about which candidate wins, which is the device's business."""
-import json
 import os
 import stat
-import unittest
 
 from command_support import CommandTest, main
 
@@ -50,7 +48,7 @@ class Usage(TuneTest):
         off = {"CLATTN_CACHE": "off"}
         self.refuse(1, "tune", "softmax", "--shape", "8,8", saying=("folder", "--export"), env=off)
         file = self.path("exported")
-        result = self.succeed("tune", "softmax", "--shape", "8,8", "--budget", 5, "--export", file, "--json", env=off)
+        result = self.succeed("tune", "softmax", "--shape", "8,8", "--budget", 20, "--export", file, "--json", env=off)
         self.assertIsNone(result.json()["wisdom"])
         with open(file, encoding="ascii") as exported:
             self.assertIn(" softmax r8-c8-", exported.read())
@@ -75,7 +73,7 @@ class Tuning(TuneTest):
         self.assertNotIn("ignored", text)
         # Known from now on; --again measures it once more, against the untuned choice.
         self.assertEqual(self.tune("attention", "--shape", SHAPE)["known"], 1)
-        again = self.tune("attention", "--shape", SHAPE, "--budget", 5, "--again")
+        again = self.tune("attention", "--shape", SHAPE, "--budget", 20, "--again")
         self.assertEqual(again["measured"], 1)
         self.assertEqual(again["shapes"][0]["untuned_solver"], row["untuned_solver"])
         # Results are right with it.
@@ -86,33 +84,33 @@ class Tuning(TuneTest):
                                      env=self.env).json()["verified"])
 
     def test_the_budget_is_kept_and_a_rerun_goes_on(self):
-        first = self.tune("softmax", "layernorm", "matmul", "--budget", 2)
+        first = self.tune("softmax", "layernorm", "matmul", "--budget", 6)
         self.assertGreater(first["left"], 0)
         self.assertGreater(first["measured"], 0)
         self.assertEqual(first["measured"] + first["left"] + first["skipped"], len(first["shapes"]))
         # What has been begun is brought to its end: one candidate's compiling and the last comparison.
-        self.assertLess(first["seconds"], 2 + 60)
+        self.assertLess(first["seconds"], 6 + 60)
         lines = self.wisdom().splitlines()
-        second = self.tune("softmax", "layernorm", "matmul", "--budget", 2)
+        second = self.tune("softmax", "layernorm", "matmul", "--budget", 6)
         self.assertEqual(second["known"], first["measured"])
         self.assertGreaterEqual(second["measured"], 1)
         self.assertEqual(second["left"], first["left"] - second["measured"])
         self.assertTrue(set(lines) <= set(self.wisdom().splitlines()))
 
     def test_human_lines(self):
-        out = self.succeed("tune", "softmax", "--shape", "16,64", "--budget", 5, env=self.env).out
+        out = self.succeed("tune", "softmax", "--shape", "16,64", "--budget", 20, env=self.env).out
         self.assertRegex(out, r"(?m)^softmax 16,64 +\w+ .*\d ms, \d+ candidates")
         self.assertIn("1 measured, 0 known already, 0 left for the next run, 0 skipped", out)
         self.assertIn("wisdom: " + self.cache, out)
 
     def test_other_types(self):
-        report = self.tune("matmul", "--shape", "20,24,32", "--dtype", "bf16", "--budget", 2)
+        report = self.tune("matmul", "--shape", "20,24,32", "--dtype", "bf16", "--budget", 20)
         self.assertEqual(report["shapes"][0]["shape"], "matmul 20,24,32 bfloat16")
         self.assertIn("-BF16.r-BF16.c-BF16.r ", self.wisdom())
 
     def test_export_import_and_reset(self):
         exported = self.path("exported")
-        self.tune("softmax", "--shape", "16,64", "--budget", 3, "--export", exported)
+        self.tune("softmax", "--shape", "16,64", "--budget", 20, "--export", exported)
         with open(exported, encoding="ascii") as file:
             text = file.read()
         self.assertEqual(text, self.wisdom())
@@ -121,7 +119,7 @@ class Tuning(TuneTest):
         self.tune("--import", exported)
         self.assertEqual(self.wisdom(), text)
         self.assertEqual(self.tune("softmax", "--shape", "16,64")["known"], 1)
-        self.assertEqual(self.tune("softmax", "--shape", "16,64", "--reset", "--budget", 2)["measured"], 1)
+        self.assertEqual(self.tune("softmax", "--shape", "16,64", "--reset", "--budget", 20)["measured"], 1)
         for bad, saying in ((text[:-1], "the last line has no end"), ("clattn-wisdom 9\n", "version"), ("", "line 1"), (text + "x\n", "line")):
             with open(exported, "w", encoding="ascii") as file:
                 file.write(bad)
@@ -135,7 +133,7 @@ class Tuning(TuneTest):
             file.write("clattn-wisdom 1\nnonsense\n")
         os.chmod(os.path.join(self.cache, "wisdom"), 0o600)
         self.succeed("explain", "--shape", SHAPE, env=self.env)
-        self.assertEqual(self.tune("softmax", "--shape", "16,64", "--budget", 3)["measured"], 1)
+        self.assertEqual(self.tune("softmax", "--shape", "16,64", "--budget", 20)["measured"], 1)
         self.assertNotIn("nonsense", self.wisdom())
 
 

@@ -298,9 +298,8 @@ static void search_all(search *s, const char *const *solvers)
     size_t first = 0;
     while (solvers[first] != NULL && strcmp(solvers[first], outcome->original) != 0)
         first++;
-    if (solvers[first] == NULL)
-        return;
-    if (strcmp(outcome->original, "clblast") != 0 && begin_solver(s, solvers[first]))
+    const char *original = solvers[first] != NULL ? solvers[first] : outcome->original;
+    if (strcmp(original, "clblast") != 0 && begin_solver(s, original))
         descend(s, &outcome->best[0]);
     for (size_t i = 0; solvers[i] != NULL && s->status == TOOL_DONE; i++) {
         if (i == first || strcmp(solvers[i], "clblast") == 0 || out_of_time(s) || !begin_solver(s, solvers[i]))
