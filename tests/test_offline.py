@@ -28,6 +28,12 @@ class HotLoops(unittest.TestCase):
         self.assertEqual(loop, machine_code.Loop(instructions=9, products=3, matrix=2, loads=2))
         self.assertAlmostEqual(machine_code.share(loop), 3 / 9)
 
+    def test_a_loop_around_one_with_products_is_not_hot_however_many_it_has(self):
+        # Four more behind the inner loop: its one product stays the figure.
+        more = "\n".join(f"        /*02{n}1*/                   FFMA R8, R9, R10, R8 ;" for n in range(4))
+        text = sample("nested.sass").replace(".L_x_1:\n", ".L_x_1:\n" + more + "\n")
+        self.assertEqual(machine_code.hot_loops(text)["dots"].products, 1)
+
     def test_code_without_a_loop_has_no_hot_one(self):
         self.assertIsNone(machine_code.hot_loops(sample("moved.sass"))["straight"])
 

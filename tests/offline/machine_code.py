@@ -42,7 +42,9 @@ def read(text):
             continue
         found = LINE.match(line)
         if found:
-            target = TARGET.search(found[4]) if found[3].split(".")[0] in ("BRA", "BRX", "JMP") else None
+            # CALL.REL.NOINC to a label of the same kernel is a branch: nothing returns from there.
+            jumps = found[3].split(".")[0] in ("BRA", "BRX", "JMP") or found[3] == "CALL.REL.NOINC"
+            target = TARGET.search(found[4]) if jumps else None
             # A branch's condition may stand before its target, too.
             guarded = bool(found[2]) or (target is not None and target.start() > 0)
             # HFMA2 of zeros is how the compiler loads a constant.
@@ -55,9 +57,8 @@ def blocks_of(code, labels):
     """The code's basic blocks: [(first, end)], and the blocks that each one leads to."""
     starts = {0} | {at for at in labels.values() if at < len(code)}
     ends = ("BRA", "EXIT", "RET", "BRX", "JMP")
-    for at, instruction in enumerate(code):
-        if instruction.operation.split(".")[0] in ends and at + 1 < len(code):
-            starts.add(at + 1)
+    leaves = [instruction.target is not None or instruction.operation.split(".")[0] in ends for instruction in code]
+    starts |= {at + 1 for at in range(len(code) - 1) if leaves[at]}
     starts = sorted(starts)
     number = {at: index for index, at in enumerate(starts)}
     blocks = list(zip(starts, starts[1:] + [len(code)]))
@@ -67,7 +68,7 @@ def blocks_of(code, labels):
         after = []
         if last.target in labels and labels[last.target] in number:
             after.append(number[labels[last.target]])
-        if (last.guarded or last.operation.split(".")[0] not in ends) and index + 1 < len(blocks):
+        if (last.guarded or not leaves[end - 1]) and index + 1 < len(blocks):
             after.append(index + 1)
         leads.append(after)
     return blocks, leads
@@ -110,9 +111,16 @@ def loops_of(leads):
     return loops
 
 
+def count_products(code, blocks, body):
+    """(products, those of matrices, loads from local memory) in some of the blocks."""
+    kinds = [code[at].operation.split(".")[0] for block in body for at in range(*blocks[block]) if not code[at].move]
+    matrix = sum(kind in MATRIX for kind in kinds)
+    return (matrix + sum(kind in ADD for kind in kinds), matrix, sum(kind in ("LDS", "LDSM") for kind in kinds))
+
+
 def hot_loops(text):
-    """{kernel: the Loop with most products, loops inside it not counted, or None}.  An endless loop behind the kernel's end,
-    which fills its last line of memory, has none."""
+    """{kernel: of its innermost loops with products the Loop that has most, or None}.  A loop inside it without any is not
+    counted.  An endless loop behind the kernel's end, which fills its last line of memory, has none."""
     found = {}
     for name, (code, labels) in read(text).items():
         found[name] = None
@@ -120,15 +128,15 @@ def hot_loops(text):
             continue
         blocks, leads = blocks_of(code, labels)
         loops = loops_of(leads)
-        for body in loops.values():
-            inner = set().union(*[other for other in loops.values() if other < body])
-            own = [code[at] for block in body - inner for at in range(*blocks[block])]
-            kinds = [instruction.operation.split(".")[0] for instruction in own if not instruction.move]
-            matrix = sum(kind in MATRIX for kind in kinds)
-            products = matrix + sum(kind in ADD for kind in kinds)
-            loads = sum(kind in ("LDS", "LDSM") for kind in kinds)
-            if products and (not found[name] or products > found[name].products):
-                found[name] = Loop(len(own), products, matrix, loads)
+        count = {header: count_products(code, blocks, body) for header, body in loops.items()}
+        for header, body in loops.items():
+            inside = [other for other in loops if loops[other] < body]
+            if not count[header][0] or any(count[other][0] for other in inside):
+                continue
+            own = body - set().union(*[loops[other] for other in inside])
+            loop = Loop(sum(blocks[block][1] - blocks[block][0] for block in own), *count_products(code, blocks, own))
+            if loop.products and (not found[name] or loop.products > found[name].products):
+                found[name] = loop
     return found
 
 
