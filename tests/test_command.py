@@ -49,8 +49,6 @@ class Usage(CommandTest):
                 self.refuse(2, *command, "-z", saying="-z")
 
     def test_what_comes_later_is_refused_by_name(self):
-        for dtype in ("f16", "bf16"):
-            self.refuse(2, "bench", "mha", "--shape", "1,4,8,2", "--dtype", dtype, saying=(dtype, "not supported yet"))
         for command in ("embed", "transcribe"):
             self.refuse(2, command, saying=(command, "not supported yet"))
         self.refuse(2, "bench", "encoder", saying="not supported yet")
@@ -523,7 +521,8 @@ class Tools(CommandTest):
                           ["softmax", "--shape", "7,100", "--dtype", "f16"],
                           ["softmax", "--shape", "7,100", "--dtype", "bf16"],
                           ["layernorm", "--shape", "7,100", "--dtype", "bf16"],
-                          ["mha", "--shape", "2,17,24,3"], ["mha", "--shape", "2,17,24,3", "--dtype", "f32"]):
+                          ["mha", "--shape", "2,17,24,3"], ["mha", "--shape", "2,17,24,3", "--dtype", "f32"],
+                          ["mha", "--shape", "2,17,24,3", "--dtype", "bf16", "--causal"]):
             result = self.succeed("bench", *arguments, "--repeat", "5", "--json")
             self.assertEqual(len(result.out.splitlines()), 1)
             report = result.json()

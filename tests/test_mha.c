@@ -78,6 +78,22 @@ static const mha_case cases[] = {
      .cross = true, BIASES, .shorter = true, .actual = {2, 19, 33}, .weights = CLATTN_WEIGHTS_PER_HEAD},
     {"no keys at enqueue: the bias", BIG, .batch = 2, .queries = 5, .keys = 7, .d_model = 16, .heads = 2,
      .cross = true, BIASES, .shorter = true, .actual = {2, 5, 0}},
+    {"float16", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, .packed = true, BIASES, .type = CLATTN_F16},
+    {"float16, weights averaged", BIG, .batch = 2, .queries = 35, .d_model = 64, .heads = 4, .packed = true, BIASES,
+     .weights = CLATTN_WEIGHTS_AVERAGE, .type = CLATTN_F16},
+    {"float16, cross, grouped heads", BIG, .batch = 2, .queries = 35, .keys = 67, .d_model = 32, .heads = 4, .kv_heads = 2,
+     .cross = true, .d_context = 48, BIASES, .mask = MASK_BOOL, .type = CLATTN_F16},
+    {"float16, smaller at enqueue, weights", BIG, .batch = 3, .queries = 35, .keys = 67, .d_model = 24, .heads = 3,
+     .cross = true, BIASES, .shorter = true, .actual = {2, 19, 33}, .weights = CLATTN_WEIGHTS_PER_HEAD, .type = CLATTN_F16},
+    {"bfloat16", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, BIASES, .type = CLATTN_BF16},
+    {"bfloat16, as the paper has it", BIG, .batch = 2, .queries = 67, .d_model = 512, .heads = 8, .packed = true, BIASES,
+     .type = CLATTN_BF16},
+    {"bfloat16, causal, weights", BIG, .batch = 2, .queries = 35, .d_model = 64, .heads = 4, .packed = true, BIASES,
+     .causal = true, .weights = CLATTN_WEIGHTS_PER_HEAD, .type = CLATTN_BF16},
+    {"bfloat16, cross, packed, odd sizes", BIG, .batch = 3, .queries = 19, .keys = 37, .d_model = 35, .heads = 5,
+     .cross = true, .packed = true, BIASES, .type = CLATTN_BF16},
+    {"bfloat16, no keys at enqueue: the bias", BIG, .batch = 2, .queries = 5, .keys = 7, .d_model = 16, .heads = 2,
+     .cross = true, BIASES, .shorter = true, .actual = {2, 5, 0}, .type = CLATTN_BF16},
     {"nothing at enqueue", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, .shorter = true,
      .actual = {0, 5, 5}},
 };
@@ -174,11 +190,32 @@ static void minilm(const void *unused, const char *solver)
 
 #endif
 
+static void refused_types(void **state)
+{
+    static const clattn_dtype refused[] = {CLATTN_F64, CLATTN_I8, CLATTN_I4, CLATTN_I32, CLATTN_BOOL};
+    clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
+
+    (void)state;
+    desc.batch = 1;
+    desc.query_length = 3;
+    desc.d_model = 8;
+    desc.heads = 2;
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        const char *reason = NULL;
+        desc.dtype = refused[i];
+        assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_mha_supports(device_context(), &desc, &reason));
+        assert_string_equal(reason, "inputs, weights and output are float32, float16 or bfloat16");
+    }
+    desc.dtype = CLATTN_BF16;
+    assert_status(CLATTN_SUCCESS, clattn_mha_supports(device_context(), &desc, NULL));
+}
+
 int main(int argc, char **argv)
 {
     test_suite suite = {0};
 
     mha_add(&suite, cases, COUNT_OF(cases));
+    suite_add(&suite, refused_types, "mha: elements that are no float32, float16 or bfloat16 are refused");
 #ifdef TESTS_MINILM
     if (level() != LEVEL_TINY) {
         suite_add_case(&suite, minilm, NULL, NULL, "mha: all-MiniLM-L6-v2 against PyTorch, the plan's choice");

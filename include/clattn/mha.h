@@ -28,7 +28,9 @@ typedef enum clattn_weights_output {
 typedef struct clattn_mha_desc {
     size_t size;            /* sizeof(clattn_mha_desc) */
     int32_t direction;      /* clattn_direction */
-    int32_t dtype;          /* clattn_dtype of inputs, weights and output; 0: CLATTN_F32 */
+    int32_t dtype;          /* clattn_dtype of inputs, weights, biases and output: CLATTN_F32 (0 too), CLATTN_F16
+                             * or CLATTN_BF16.  Projected queries, keys and values and the attended heads are
+                             * rounded to it between the parts; sums and softmax are float32 */
     int32_t cross;          /* 1: keys and values come from `context`; 0 (default): from x itself */
     int32_t packed_weights; /* 1: W_Q, W_K, W_V are one array `w_in` (3*inner, d_model), PyTorch's
                              * in_proj_weight, and b_Q, b_K, b_V one `b_in`; 0 (default): three arrays each */

@@ -77,7 +77,7 @@ static clattn_status make(clattn_plan *handle, const clattn_plan_options *option
     }
     TRY(clattn_matmul_plan_create(context, &problem->output, NULL, &plan->output));
     take_in(plan, "output", plan->output, &workspace);
-    plan->part_workspace = problem->workspace * sizeof(float);
+    plan->part_workspace = problem->workspace;
     if (!size_add(plan->part_workspace, workspace, &handle->workspace))
         return report_error(&context->device.report, CLATTN_ERROR_OVERFLOW, "mha: the workspace overflows");
     strbuf_printf(&handle->explain, "workspace of all %zu bytes\n", handle->workspace);
@@ -112,11 +112,11 @@ static clattn_status read_lengths(struct report *report, const clattn_mha_desc *
     return CLATTN_SUCCESS;
 }
 
-/* Elements `at` in our workspace. */
-static clattn_binding within(const struct chain *chain, size_t at)
+/* An array of that type `at` bytes into our workspace, whose own offset is in bytes. */
+static clattn_binding within(const struct chain *chain, int32_t dtype, size_t at)
 {
     clattn_binding binding = chain->workspace;
-    binding.offset = binding.offset / (int64_t)sizeof(float) + (int64_t)at;
+    binding.offset = (binding.offset + (int64_t)at) / (int64_t)clattn_dtype_size((clattn_dtype)dtype);
     return binding;
 }
 
@@ -171,7 +171,7 @@ static clattn_status enqueue_projection(struct mha_plan *plan, struct chain *cha
     struct step step;
     product.a = *source_of(args, projection->source);
     bind_weight(args, projection, &product.b, &product.bias);
-    product.c = within(chain, projection->output);
+    product.c = within(chain, plan->problem.desc.dtype, projection->output);
     product.explicit_lengths = 1;
     product.batch = args->batch;
     product.m = rows_of_source(args, projection->source);
@@ -187,15 +187,16 @@ static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chai
 {
     clattn_status status;
     const struct mha_problem *problem = &plan->problem;
+    const int32_t dtype = problem->desc.dtype;
     clattn_attention_args heads = CLATTN_ATTENTION_ARGS_INIT;
     struct step step;
-    heads.query = within(chain, problem->query);
-    heads.key = within(chain, problem->key);
-    heads.value = within(chain, problem->value);
+    heads.query = within(chain, dtype, problem->query);
+    heads.key = within(chain, dtype, problem->key);
+    heads.value = within(chain, dtype, problem->value);
     heads.mask = args->mask;
-    heads.output = within(chain, problem->attended);
+    heads.output = within(chain, dtype, problem->attended);
     if (problem->desc.weights)
-        heads.lse = within(chain, problem->lse);
+        heads.lse = within(chain, CLATTN_F32, problem->lse);
     heads.explicit_lengths = 1;
     heads.batch = args->batch;
     heads.query_length = args->query_length;
@@ -298,7 +299,7 @@ static clattn_status enqueue_output(struct mha_plan *plan, struct chain *chain, 
 {
     clattn_matmul_args product = CLATTN_MATMUL_ARGS_INIT;
     struct step step;
-    product.a = within(chain, plan->problem.attended);
+    product.a = within(chain, plan->problem.desc.dtype, plan->problem.attended);
     product.b = args->w_o;
     product.bias = args->b_o;
     product.c = args->y;

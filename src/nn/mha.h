@@ -19,7 +19,7 @@ struct mha_projection {
     enum mha_source source;
     enum mha_weight weight;
     size_t weight_offset, bias_offset; /* within a packed weight and bias */
-    size_t output;                     /* in the workspace */
+    size_t output;                     /* bytes into the workspace */
 };
 
 struct mha_problem {
@@ -32,8 +32,8 @@ struct mha_problem {
     clattn_attention_desc attention;
     clattn_matmul_desc output;
     clattn_layout weights;                   /* of the extra output; none if not asked for */
-    size_t query, key, value, attended, lse; /* where in the workspace, in elements */
-    size_t workspace;                        /* elements of all that, without the parts' own workspaces */
+    size_t query, key, value, attended, lse; /* where in the workspace, in bytes; of desc.dtype, but lse float32 */
+    size_t workspace;                        /* bytes of all that, without the parts' own workspaces */
 };
 
 clattn_status mha_problem_read(const clattn_mha_desc *desc, struct mha_problem *problem, const char **reason);

@@ -5,8 +5,9 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "nn/mha.h"
+#include "ops/arrays.h"
 
-#define ALIGNMENT 32 /* elements: 128 bytes */
+#define ALIGNMENT 128 /* bytes */
 #define SIZE_LIMIT ((size_t)1 << 31)
 
 void clattn_mha_desc_init(clattn_mha_desc *desc)
@@ -51,8 +52,8 @@ static clattn_status complete(struct mha_problem *problem, const char **reason)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     if (!desc->dtype)
         desc->dtype = CLATTN_F32;
-    *reason = "inputs, weights and output are float32 in this version";
-    if (desc->dtype != CLATTN_F32)
+    *reason = "inputs, weights and output are float32, float16 or bfloat16";
+    if (!dtype_is_storage(desc->dtype))
         return CLATTN_ERROR_UNSUPPORTED;
     *reason = "d_model and heads are at least 1";
     if (!desc->d_model || !desc->heads)
@@ -94,21 +95,22 @@ static clattn_status complete(struct mha_problem *problem, const char **reason)
 }
 
 /* Rows of `columns` elements, `stride` apart, `length` of them in each item of the batch. */
-static clattn_layout rows_of(size_t batch, size_t length, size_t columns, size_t stride)
+static clattn_layout rows_of(const clattn_mha_desc *desc, size_t length, size_t columns, size_t stride)
 {
-    clattn_layout layout = {.dtype = CLATTN_F32,
+    clattn_layout layout = {.dtype = desc->dtype,
                             .rank = 3,
-                            .extent = {batch, length, columns},
+                            .extent = {desc->batch, length, columns},
                             .stride = {(int64_t)(length * stride), (int64_t)stride, 1}};
     return layout;
 }
 
 /* Heads within such rows: (batch, heads, length, size). */
-static clattn_layout heads_of(size_t batch, size_t heads, size_t length, size_t size, size_t stride)
+static clattn_layout heads_of(const clattn_mha_desc *desc, size_t heads, size_t length, size_t stride)
 {
-    clattn_layout layout = {.dtype = CLATTN_F32,
+    const size_t size = desc->head_size;
+    clattn_layout layout = {.dtype = desc->dtype,
                             .rank = 4,
-                            .extent = {batch, heads, length, size},
+                            .extent = {desc->batch, heads, length, size},
                             .stride = {(int64_t)(length * stride), (int64_t)size, (int64_t)stride, 1}};
     return layout;
 }
@@ -119,21 +121,21 @@ static clattn_matmul_desc linear(clattn_layout rows, clattn_layout result, bool 
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     const size_t in = rows.extent[2], out = result.extent[2];
     desc.a = rows;
-    desc.b = (clattn_layout){.dtype = CLATTN_F32, .rank = 2, .extent = {in, out}, .stride = {1, (int64_t)in}};
+    desc.b = (clattn_layout){.dtype = rows.dtype, .rank = 2, .extent = {in, out}, .stride = {1, (int64_t)in}};
     desc.c = result;
     if (bias)
-        desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, &out);
+        desc.bias = clattn_layout_contiguous((clattn_dtype)rows.dtype, 1, &out);
     return desc;
 }
 
-/* Takes `count` elements of the workspace at the next aligned place. */
-static bool reserve(struct mha_problem *problem, size_t batch, size_t rows, size_t columns, size_t *at)
+/* Takes room for an array of that type at the next aligned place of the workspace. */
+static bool reserve(struct mha_problem *problem, int32_t dtype, size_t rows, size_t columns, size_t *at)
 {
-    size_t count;
+    size_t bytes;
     *at = problem->workspace;
-    return size_mul(batch, rows, &count) && size_mul(count, columns, &count) &&
-           size_add(count, ALIGNMENT - 1, &count) &&
-           size_add(problem->workspace, count / ALIGNMENT * ALIGNMENT, &problem->workspace) &&
+    return size_mul(problem->desc.batch, rows, &bytes) && size_mul(bytes, columns, &bytes) &&
+           size_mul(bytes, clattn_dtype_size((clattn_dtype)dtype), &bytes) && size_add(bytes, ALIGNMENT - 1, &bytes) &&
+           size_add(problem->workspace, bytes / ALIGNMENT * ALIGNMENT, &problem->workspace) &&
            problem->workspace < SIZE_MAX / 8;
 }
 
@@ -155,21 +157,21 @@ static void compose_projections(struct mha_problem *problem, size_t query_stride
     enum mha_source value_source = !d->cross                  ? SOURCE_X
                                    : problem->separate_values ? SOURCE_CONTEXT_VALUE
                                                               : SOURCE_CONTEXT;
-    clattn_layout x = rows_of(d->batch, d->query_length, d->d_model, d->d_model);
-    clattn_layout context = rows_of(d->batch, d->key_length, d->d_context, d->d_context);
-    clattn_layout context_value = rows_of(d->batch, d->key_length, problem->d_values, problem->d_values);
+    clattn_layout x = rows_of(d, d->query_length, d->d_model, d->d_model);
+    clattn_layout context = rows_of(d, d->key_length, d->d_context, d->d_context);
+    clattn_layout context_value = rows_of(d, d->key_length, problem->d_values, problem->d_values);
     struct mha_projection *p;
     if (d->packed_weights && !d->cross) {
         p = add(problem, SOURCE_X, WEIGHT_IN, problem->query);
-        p->desc = linear(x, rows_of(d->batch, d->query_length, 3 * problem->inner, query_stride), d->bias_in);
+        p->desc = linear(x, rows_of(d, d->query_length, 3 * problem->inner, query_stride), d->bias_in);
         return;
     }
     p = add(problem, SOURCE_X, d->packed_weights ? WEIGHT_IN : WEIGHT_Q, problem->query);
-    p->desc = linear(x, rows_of(d->batch, d->query_length, problem->inner, query_stride), d->bias_in);
+    p->desc = linear(x, rows_of(d, d->query_length, problem->inner, query_stride), d->bias_in);
     bool together = d->packed_weights && !problem->separate_values;
     p = add(problem, key_source, d->packed_weights ? WEIGHT_IN : WEIGHT_K, problem->key);
     p->desc =
-        linear(context, rows_of(d->batch, d->key_length, (together ? 2 : 1) * problem->inner_kv, kv_stride),
+        linear(context, rows_of(d, d->key_length, (together ? 2 : 1) * problem->inner_kv, kv_stride),
                d->bias_in);
     if (d->packed_weights) {
         p->weight_offset = problem->inner * d->d_model;
@@ -179,7 +181,7 @@ static void compose_projections(struct mha_problem *problem, size_t query_stride
         return;
     p = add(problem, value_source, d->packed_weights ? WEIGHT_IN : WEIGHT_V, problem->value);
     p->desc =
-        linear(context_value, rows_of(d->batch, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
+        linear(context_value, rows_of(d, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
     if (d->packed_weights) {
         p->weight_offset = 2 * problem->inner * d->d_model;
         p->bias_offset = 2 * problem->inner;
@@ -196,9 +198,9 @@ static void compose_attention(struct mha_problem *problem, size_t query_stride, 
     a->scale_mode = d->scale_mode;
     a->scale = d->scale;
     a->mask = d->mask;
-    a->query = heads_of(d->batch, d->heads, d->query_length, d->head_size, query_stride);
-    a->key = a->value = heads_of(d->batch, d->kv_heads, d->key_length, d->head_size, kv_stride);
-    a->output = heads_of(d->batch, d->heads, d->query_length, d->head_size, problem->inner);
+    a->query = heads_of(d, d->heads, d->query_length, query_stride);
+    a->key = a->value = heads_of(d, d->kv_heads, d->key_length, kv_stride);
+    a->output = heads_of(d, d->heads, d->query_length, problem->inner);
     if (d->weights) {
         const size_t lse[3] = {d->batch, d->heads, d->query_length};
         a->lse = clattn_layout_contiguous(CLATTN_F32, 3, lse);
@@ -223,22 +225,23 @@ clattn_status mha_problem_read(const clattn_mha_desc *given, struct mha_problem 
      * them. */
     size_t query_stride = d->cross ? problem->inner : problem->inner + 2 * problem->inner_kv;
     size_t kv_stride = d->cross ? 2 * problem->inner_kv : query_stride;
-    bool fits = reserve(problem, d->batch, d->query_length, query_stride, &problem->query);
-    problem->key = problem->query + problem->inner;
+    const size_t element = clattn_dtype_size((clattn_dtype)d->dtype);
+    bool fits = reserve(problem, d->dtype, d->query_length, query_stride, &problem->query);
+    problem->key = problem->query + problem->inner * element;
     if (d->cross)
-        fits = fits && reserve(problem, d->batch, d->key_length, kv_stride, &problem->key);
-    problem->value = problem->key + problem->inner_kv;
-    fits = fits && reserve(problem, d->batch, d->query_length, problem->inner, &problem->attended);
+        fits = fits && reserve(problem, d->dtype, d->key_length, kv_stride, &problem->key);
+    problem->value = problem->key + problem->inner_kv * element;
+    fits = fits && reserve(problem, d->dtype, d->query_length, problem->inner, &problem->attended);
     if (d->weights)
-        fits = fits && reserve(problem, d->batch, d->query_length, d->heads, &problem->lse);
+        fits = fits && reserve(problem, CLATTN_F32, d->query_length, d->heads, &problem->lse);
     if (!fits) {
         *reason = "the workspace overflows";
         return CLATTN_ERROR_OVERFLOW;
     }
     compose_projections(problem, query_stride, kv_stride);
     compose_attention(problem, query_stride, kv_stride);
-    problem->output = linear(rows_of(d->batch, d->query_length, problem->inner, problem->inner),
-                             rows_of(d->batch, d->query_length, d->d_model, d->d_model), d->bias_out);
+    problem->output = linear(rows_of(d, d->query_length, problem->inner, problem->inner),
+                             rows_of(d, d->query_length, d->d_model, d->d_model), d->bias_out);
 fail:
     return status;
 }

@@ -13,18 +13,17 @@ typedef struct bench_options {
     {                                                                                 \
         "--shape", OPTION_SIZES, FIELD(shape), text, "the sizes", true, numbers, NULL \
     }
-#define DTYPE_ROW(choices, text)                                                                  \
-    {                                                                                             \
-        "--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", text " (default f32)", false, 0, choices \
+#define STORAGE_ROW                                                                                                  \
+    {                                                                                                                \
+        "--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "of every array: f32 (default), f16 or bf16", false, 0, \
+            storage_choices                                                                                          \
     }
-#define STORAGE_ROW DTYPE_ROW(storage_choices, "of every array: f32, f16 or bf16")
 #define COMMON_ROWS                                                         \
     OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options),     \
         OPTION_ROW_REPEAT(bench_options), OPTION_ROW_JSON(bench_options), OPTION_ROW_END
 
 static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
 static const char *const storage_choices[] = {"f32", "f16", "bf16", NULL};
-static const char *const float_choices[] = {"f32", "-f16", "-bf16", NULL};
 
 static double bytes_of(const host_array *array)
 {
@@ -161,7 +160,7 @@ int bench_mha(int argc, char **argv)
     static const option_row rows[] = {
         SHAPE_ROW(4, "B,S,D_MODEL,H"),
         OPTION_ROW_CAUSAL(bench_options),
-        DTYPE_ROW(float_choices, "f32"),
+        STORAGE_ROW,
         COMMON_ROWS,
     };
     static const option_table table = {

@@ -138,6 +138,7 @@ static clattn_mha_desc mha_desc_of(const mha_problem *problem)
     desc.packed_weights = host_present(&problem->w_in);
     desc.bias_in = host_present(&problem->b_in);
     desc.bias_out = host_present(&problem->b_o);
+    desc.dtype = problem->x.tensor.dtype;
     desc.causal = problem->causal;
     desc.alignment = problem->align;
     desc.scale_mode = problem->scale.given ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;

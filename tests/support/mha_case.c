@@ -35,12 +35,17 @@ static sizes sizes_of(const mha_case *t)
 
 /* ---- making the job ---- */
 
-static void make(test_job *job, int which, uint64_t salt, float limit, size_t a, size_t b, size_t c)
+static clattn_dtype type_of(const mha_case *t)
+{
+    return t->type == CLATTN_DTYPE_NONE ? CLATTN_F32 : t->type;
+}
+
+static void make(test_job *job, const mha_case *t, int which, uint64_t salt, float limit, size_t a, size_t b, size_t c)
 {
     size_t extent[3] = {a, b, c};
     int skip = a ? 0 : b ? 1 : 2;
 
-    job->input[which] = job_array(job, ROLE_INPUT, CLATTN_F32, 3 - skip, extent + skip, FORM_PLAIN);
+    job->input[which] = job_array(job, ROLE_INPUT, type_of(t), 3 - skip, extent + skip, FORM_PLAIN);
     job_fill(&job->input[which], salt * INPUTS + (uint64_t)which, -limit, limit, false);
 }
 
@@ -51,34 +56,34 @@ static void make_arrays(test_job *job, const mha_case *t, const sizes *s, uint64
     bool average = t->weights == CLATTN_WEIGHTS_AVERAGE;
     float in = sqrtf(3.0f / (float)t->d_model), out = sqrtf(3.0f / (float)s->inner); /* keeps the variance */
 
-    make(job, X, salt, 2, t->batch, t->queries, t->d_model);
+    make(job, t, X, salt, 2, t->batch, t->queries, t->d_model);
     if (t->cross) {
-        make(job, CONTEXT, salt, 2, t->batch, s->keys, s->d_context);
+        make(job, t, CONTEXT, salt, 2, t->batch, s->keys, s->d_context);
     }
     if (t->d_context_value) {
-        make(job, CONTEXT_VALUE, salt, 2, t->batch, s->keys, s->d_context_value);
+        make(job, t, CONTEXT_VALUE, salt, 2, t->batch, s->keys, s->d_context_value);
     }
     if (t->packed) {
-        make(job, W_IN, salt, in, 0, 3 * s->inner, t->d_model);
+        make(job, t, W_IN, salt, in, 0, 3 * s->inner, t->d_model);
     } else {
-        make(job, W_Q, salt, in, 0, s->inner, t->d_model);
-        make(job, W_K, salt, in, 0, s->inner_kv, s->d_context);
-        make(job, W_V, salt, in, 0, s->inner_kv, s->d_context_value);
+        make(job, t, W_Q, salt, in, 0, s->inner, t->d_model);
+        make(job, t, W_K, salt, in, 0, s->inner_kv, s->d_context);
+        make(job, t, W_V, salt, in, 0, s->inner_kv, s->d_context_value);
     }
-    make(job, W_O, salt, out, 0, t->d_model, s->inner);
+    make(job, t, W_O, salt, out, 0, t->d_model, s->inner);
     if (t->bias_in && t->packed) {
-        make(job, B_IN, salt, 1, 0, 0, 3 * s->inner);
+        make(job, t, B_IN, salt, 1, 0, 0, 3 * s->inner);
     } else if (t->bias_in) {
-        make(job, B_Q, salt, 1, 0, 0, s->inner);
-        make(job, B_K, salt, 1, 0, 0, s->inner_kv);
-        make(job, B_V, salt, 1, 0, 0, s->inner_kv);
+        make(job, t, B_Q, salt, 1, 0, 0, s->inner);
+        make(job, t, B_K, salt, 1, 0, 0, s->inner_kv);
+        make(job, t, B_V, salt, 1, 0, 0, s->inner_kv);
     }
     if (t->bias_out) {
-        make(job, B_O, salt, 1, 0, 0, t->d_model);
+        make(job, t, B_O, salt, 1, 0, 0, t->d_model);
     }
     job->input[MASK] = job_mask(job, t->mask, t->mask_rank ? t->mask_rank : 4, t->mask_rank ? t->mask_extent : mask,
                                 FORM_PLAIN, salt * INPUTS + MASK);
-    job->output[Y] = job_array(job, ROLE_OUTPUT, CLATTN_F32, 3, y, FORM_PLAIN);
+    job->output[Y] = job_array(job, ROLE_OUTPUT, type_of(t), 3, y, FORM_PLAIN);
     array_own(&job->output[Y], (size_t[]){s->batch, s->actual_queries, t->d_model});
     if (t->weights) {
         memcpy(weights, average ? (size_t[]){t->batch, t->queries, s->keys, 0} : mask, sizeof weights);
@@ -110,6 +115,7 @@ void mha_job(test_job *job, const mha_case *t, const char *solver, uint64_t salt
     char expected[64];
 
     make_arrays(job, t, &s, salt);
+    desc.dtype = t->type;
     desc.cross = t->cross;
     desc.packed_weights = t->packed;
     desc.bias_in = t->bias_in;
@@ -151,9 +157,15 @@ typedef struct verdict {
     double *y, *magnitude, *weights, *weights_magnitude;
 } verdict;
 
+/* A number between the parts: the naive computation keeps it as the case's type does. */
+static double kept(const mha_case *t, bool narrow, double value)
+{
+    return narrow ? storage_round(type_of(t), value) : value;
+}
+
 /* rows (batch, length, in) times a weight (heads * size, in), plus bias, as (batch, heads, length, size). */
-static double *project(const double *rows, const double *weight, const double *bias, size_t batch, size_t length,
-                       size_t in, size_t heads, size_t size, bool narrow)
+static double *project(const mha_case *t, const double *rows, const double *weight, const double *bias, size_t batch,
+                       size_t length, size_t in, size_t heads, size_t size, bool narrow)
 {
     size_t out = heads * size;
     double *flat = calloc(length * out + 1, sizeof *flat), *result = calloc(batch * length * out + 1, sizeof *result);
@@ -163,7 +175,7 @@ static double *project(const double *rows, const double *weight, const double *b
         reference_matmul(length, out, in, rows + b * length * in, weight, 1, in, bias, narrow, flat, NULL);
         for (size_t i = 0; i < length * out; i++) {
             size_t row = i / out, h = i % out / size;
-            result[((b * heads + h) * length + row) * size + i % size] = flat[i];
+            result[((b * heads + h) * length + row) * size + i % size] = kept(t, narrow, flat[i]);
         }
     }
     free(flat);
@@ -257,10 +269,10 @@ static verdict reference_mha(const mha_case *t, const sizes *s, const operands *
     size_t keys = s->actual_keys, queries = s->actual_queries, rows = s->batch * t->heads * queries;
     const double *context = t->cross ? o->context : o->x;
     const double *context_value = o->context_value ? o->context_value : context;
-    double *query = project(o->x, o->weight[0], o->bias[0], s->batch, queries, t->d_model, t->heads, s->size, narrow);
-    double *key = project(context, o->weight[1], o->bias[1], s->batch, keys, s->d_context, s->kv_heads, s->size,
+    double *query = project(t, o->x, o->weight[0], o->bias[0], s->batch, queries, t->d_model, t->heads, s->size, narrow);
+    double *key = project(t, context, o->weight[1], o->bias[1], s->batch, keys, s->d_context, s->kv_heads, s->size,
                           narrow);
-    double *value = project(context_value, o->weight[2], o->bias[2], s->batch, keys, s->d_context_value,
+    double *value = project(t, context_value, o->weight[2], o->bias[2], s->batch, keys, s->d_context_value,
                             s->kv_heads, s->size, narrow);
     reference_problem p = {.batch = s->batch, .heads = t->heads, .kv_heads = s->kv_heads, .queries = queries,
                            .keys = keys, .d_k = s->size, .d_v = s->size,
@@ -275,7 +287,7 @@ static verdict reference_mha(const mha_case *t, const sizes *s, const operands *
     for (size_t i = 0; i < rows * s->size; i++) {
         size_t d = i % s->size, row = i / s->size % queries, h = i / s->size / queries % t->heads;
         size_t b = i / s->size / queries / t->heads;
-        joined[((b * queries + row) * t->heads + h) * s->size + d] = heads[i];
+        joined[((b * queries + row) * t->heads + h) * s->size + d] = kept(t, narrow, heads[i]);
     }
     reference_matmul(s->batch * queries, t->d_model, s->inner, joined, o->w_o, 1, s->inner, o->b_o, narrow, v.y,
                      v.magnitude);
@@ -315,7 +327,7 @@ void mha_check(const void *which, const char *solver)
 
     job_run(&job, NULL);
     double *given = array_dense(&job.output[Y], 3, y);
-    accuracy_check("y", 3, y, given, wide.y, narrow.y, wide.magnitude);
+    accuracy_check_stored("y", type_of(t), 3, y, given, wide.y, narrow.y, wide.magnitude);
     free(given);
     if (t->weights) {
         bool mean = t->weights == CLATTN_WEIGHTS_AVERAGE;
