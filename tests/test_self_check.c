@@ -114,6 +114,42 @@ static void pairs_are_checked(void **state)
     }
 }
 
+/* A matrix engine's fragments, each emulated: an element in a wrong place, or in a wrong lane. */
+static void matrix_fragments_are_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *solver, *file, *from, *to;
+    } cases[] = {
+        {"emulated-mma", "mma.h", "down = beside ? w >> 1 : w & 1", "down = beside ? w & 1 : w >> 1"},
+        {"emulated-wmma", "wmma.h", "row, k + 8), 1, word)", "row, k), 1, word)"},
+        {"emulated-mfma", "mfma.h", "tile, width, row, k, lane)", "tile, width, row, k, lane ^ 16)"},
+        {"emulated-dpas8", "dpas.h", "k + 2 * (w & 7)", "k + 2 * (w & 7 ^ 4)"},
+        {"emulated-dpas16", "dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
+         "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))"},
+        {"emulated-mma", "copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_plan_options options = {.size = sizeof options, .solver = cases[i].solver};
+        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_plan *plan;
+        desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+        /* Symmetric as it stands, or B would have to be read like A: B as a weight. */
+        desc.b.stride[0] = 1;
+        desc.b.stride[1] = 9;
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        clattn_status status = clattn_matmul_plan_create(context, &desc, &options, &plan);
+        if (status == CLATTN_SUCCESS)
+            print_error("%s with a wrong %s passes\n", cases[i].solver, cases[i].file);
+        assert_message_has(context, "matmul_matrix disagrees with the reference on this device: c[");
+        assert_status(context, status, CLATTN_ERROR_UNSUPPORTED);
+        assert_null(plan);
+        support_release(&context);
+    }
+}
+
 /* Each of the small operators' two kinds of kernels, with a constant of its own that is wrong. */
 static void small_operators_are_checked(void **state)
 {
@@ -351,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_wrong_solver_is_refused_with_the_reason),
         cmocka_unit_test(other_operators_are_checked),
         cmocka_unit_test(pairs_are_checked),
+        cmocka_unit_test(matrix_fragments_are_checked),
         cmocka_unit_test(small_operators_are_checked),
         cmocka_unit_test(merging_is_checked),
         cmocka_unit_test(appending_is_checked),

@@ -5,6 +5,7 @@
  *   matrix_commit()                what this item has asked for since the last one is a group
  *   matrix_wait(n)                 all groups of this item but the n (a constant) latest have arrived; what other items have
  *                                  copied is there behind the barrier that follows
+ *   matrix_eight(from, stride, count)   `count` elements that lie `stride` apart, and zeros, as a piece of a tile
  *   MATRIX_COPY_ASYNC              1: so it is, by NVIDIA's cp.async (compute capability 8.0); 0: a copy is done when
  *                                  matrix_copy returns, and whoever would hide its latency loads through registers */
 #ifndef CLATTN_MATRIX_COPY_H
@@ -13,6 +14,20 @@
 #include "matrix/fragment.h"
 
 #define MATRIX_COPY_ASYNC (MATRIX_ENGINE == MATRIX_MMA)
+
+static inline uint matrix_element(const global ushort *from, long stride, int count, int n)
+{
+    return n < count ? (uint)from[n * stride] : 0;
+}
+
+/* Without an array: Intel's compiler leaves those in memory when there are too many. */
+static inline uint4 matrix_eight(const global ushort *from, long stride, int count)
+{
+    return (uint4)(matrix_element(from, stride, count, 0) | matrix_element(from, stride, count, 1) << 16,
+                   matrix_element(from, stride, count, 2) | matrix_element(from, stride, count, 3) << 16,
+                   matrix_element(from, stride, count, 4) | matrix_element(from, stride, count, 5) << 16,
+                   matrix_element(from, stride, count, 6) | matrix_element(from, stride, count, 7) << 16);
+}
 
 #if MATRIX_COPY_ASYNC && !MATRIX_EMULATED
 
@@ -35,15 +50,10 @@ static inline void matrix_commit(void)
 
 static inline void matrix_copy(local uint4 *to, const global ushort *from, int bytes)
 {
-    uint word[4] = {0, 0, 0, 0};
-
-    if (bytes == 16) {
+    if (bytes == 16)
         *to = *(const global uint4 *)from;
-        return;
-    }
-    for (int n = 0; 2 * n < bytes; n++)
-        word[n >> 1] |= (uint)from[n] << (n & 1) * 16;
-    *to = vload4(0, word);
+    else
+        *to = matrix_eight(from, 1, bytes >> 1);
 }
 
 #define matrix_commit()

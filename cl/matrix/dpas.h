@@ -98,19 +98,38 @@ float8 __attribute__((overloadable)) intel_sub_group_f16_f16_matrix_mad_k16(shor
 #define MATRIX_DPAS intel_sub_group_f16_f16_matrix_mad_k16
 #endif
 
+/* Whole vectors of a fragment, by its elements: arrays whose address is taken for vload8 stay in memory here. */
+#define MATRIX_WORDS4(w, n) (w)[n], (w)[(n) + 1], (w)[(n) + 2], (w)[(n) + 3]
+#define MATRIX_WORDS8(w, n) MATRIX_WORDS4(w, n), MATRIX_WORDS4(w, (n) + 4)
+
+static inline void matrix_block(float *sum, const uint *a, const uint *b)
+{
+#if MATRIX_ENGINE == MATRIX_DPAS8
+    const int8 rows = (int8)(MATRIX_WORDS8(a, 0));
+#else
+    const short8 rows = as_short8((uint4)(MATRIX_WORDS4(a, 0)));
+#endif
+    const float8 c = MATRIX_DPAS(rows, (int8)(MATRIX_WORDS8(b, 0)), (float8)(MATRIX_WORDS8(sum, 0)));
+    sum[0] = c.s0;
+    sum[1] = c.s1;
+    sum[2] = c.s2;
+    sum[3] = c.s3;
+    sum[4] = c.s4;
+    sum[5] = c.s5;
+    sum[6] = c.s6;
+    sum[7] = c.s7;
+}
+
 static inline void matrix_one(matrix_c *c, const matrix_a *a, const matrix_b *b)
 {
 #if MATRIX_ENGINE == MATRIX_DPAS8
-#pragma unroll
-    for (int block = 0; block < 4; block++)
-        vstore8(MATRIX_DPAS(as_int8(vload8(block >> 1, a->word)), as_int8(vload8(block & 1, b->word)),
-                            vload8(block, c->sum)),
-                block, c->sum);
+    matrix_block(c->sum, a->word, b->word);
+    matrix_block(c->sum + 8, a->word, b->word + 8);
+    matrix_block(c->sum + 16, a->word + 8, b->word);
+    matrix_block(c->sum + 24, a->word + 8, b->word + 8);
 #else
-#pragma unroll
-    for (int block = 0; block < 2; block++)
-        vstore8(MATRIX_DPAS(as_short8(vload4(block, a->word)), as_int8(vload8(0, b->word)), vload8(block, c->sum)),
-                block, c->sum);
+    matrix_block(c->sum, a->word, b->word);
+    matrix_block(c->sum + 8, a->word + 4, b->word);
 #endif
 }
 
@@ -123,7 +142,7 @@ static inline float matrix_swap(float x, int distance, int lane, local uint *roo
 
 static inline void matrix_load_a(matrix_a *f, const local ushort *tile, int width, int row, int k, int lane)
 {
-#pragma unroll
+    MATRIX_UNROLL
     for (int w = 0; w < MATRIX_A; w++)
 #if MATRIX_ENGINE == MATRIX_DPAS8
         f->word[w] = matrix_2(tile, width, row + w, k + 2 * lane);
@@ -134,7 +153,7 @@ static inline void matrix_load_a(matrix_a *f, const local ushort *tile, int widt
 
 static inline void matrix_load_a_across(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
 {
-#pragma unroll
+    MATRIX_UNROLL
     for (int w = 0; w < MATRIX_A; w++)
 #if MATRIX_ENGINE == MATRIX_DPAS8
         f->word[w] = matrix_down(tile, width, k + 2 * lane, row + w);
@@ -145,14 +164,19 @@ static inline void matrix_load_a_across(matrix_a *f, const local ushort *tile, i
 
 static inline void matrix_load_b(matrix_b *f, const local ushort *tile, int width, int column, int k, int lane)
 {
-#pragma unroll
-    for (int w = 0; w < MATRIX_B; w += 4)
-        vstore4(matrix_8(tile, width, column + lane + (w >> 3 << 3), k + 2 * (w & 7)), w >> 2, f->word);
+    MATRIX_UNROLL
+    for (int w = 0; w < MATRIX_B; w += 4) {
+        const uint4 eight = matrix_8(tile, width, column + lane + (w >> 3 << 3), k + 2 * (w & 7));
+        f->word[w] = eight.s0;
+        f->word[w + 1] = eight.s1;
+        f->word[w + 2] = eight.s2;
+        f->word[w + 3] = eight.s3;
+    }
 }
 
 static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, int width, int k, int column, int lane)
 {
-#pragma unroll
+    MATRIX_UNROLL
     for (int w = 0; w < MATRIX_B; w++)
         f->word[w] = matrix_down(tile, width, k + 2 * (w & 7), column + lane + (w >> 3 << 3));
 }
@@ -160,7 +184,7 @@ static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, i
 /* C's columns are B's, row by row. */
 static inline void matrix_chain(matrix_b *f, const matrix_c *c, int lane, local uint *room)
 {
-#pragma unroll
+    MATRIX_UNROLL
     for (int w = 0; w < MATRIX_B; w++) {
 #if MATRIX_ENGINE == MATRIX_DPAS8
         const int n = (w >> 2 & 1) * 16 + (w >> 3) * 8 + 2 * (w & 3);

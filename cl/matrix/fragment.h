@@ -35,12 +35,14 @@
  *   matrix_chain(&f, c, lane, room)                       C, rounded, as an operand of the next product, without a tile:
  *                     with MATRIX_CHAIN_A f is a matrix_a and A[i][x] = C[i][x], otherwise a matrix_b and B[x][j] = C[x][j]
  *   matrix_swap(x, distance, lane, room)                  x of the lane `distance` (a power of two) away by exclusive or
+ *   matrix_lane(), matrix_sub_group()                     this item's lane, and the number of its sub-group
  *
  * row, column and k are multiples of 16.  All five loads and matrix_multiply are called by all items of a sub-group
  * alike; with MATRIX_EMULATED those that have a `room` by all items of a work-group, since they have barriers.  room is
  * local memory of the sub-group's own: MATRIX_ROOM(A, B) words, of which there are none without MATRIX_EMULATED.
  *
- * The launch: work-groups of MATRIX_LANES x sub-groups items; lane is get_local_id(0), which drivers number sub-groups by.
+ * The launch: work-groups of MATRIX_LANES x sub-groups x 1 items.  The kernel has the attribute MATRIX_SUB_GROUP, which pins
+ * the size where a compiler chooses it.
  *
  * Tested: each engine emulated, both types, all loads, by tests/test_matrix.c. */
 #ifndef CLATTN_MATRIX_FRAGMENT_H
@@ -75,6 +77,13 @@
 #endif
 
 #define MATRIX_SIDE 16
+
+/* Before a loop whose counter must be gone: fragments are indexed by it.  Emulated, code that is small compiles sooner. */
+#if MATRIX_EMULATED
+#define MATRIX_UNROLL _Pragma("nounroll")
+#else
+#define MATRIX_UNROLL _Pragma("unroll")
+#endif
 
 /* Rows that share 128 bytes, the banks' width, and the eights of columns of one row take turns. */
 #define MATRIX_TURN(row, width)                                                                                          \
@@ -187,6 +196,34 @@ static inline float matrix_swap(float x, int distance, int lane, local uint *roo
 }
 #endif
 
+#if MATRIX_EMULATED || MATRIX_ENGINE < MATRIX_DPAS8
+#define MATRIX_SUB_GROUP
+
+/* Sub-groups are made of items in the order of their local numbers. */
+static inline int matrix_lane(void)
+{
+    return get_local_id(0);
+}
+
+static inline int matrix_sub_group(void)
+{
+    return get_local_id(1);
+}
+#else
+#pragma OPENCL EXTENSION cl_intel_subgroups : enable
+#define MATRIX_SUB_GROUP __attribute__((intel_reqd_sub_group_size(MATRIX_LANES)))
+
+static inline int matrix_lane(void)
+{
+    return get_sub_group_local_id();
+}
+
+static inline int matrix_sub_group(void)
+{
+    return get_sub_group_id();
+}
+#endif
+
 /* Each defines matrix_pack, matrix_[abc]_row, _column or _k, the loads, matrix_chain; and what is on that GPU alone:
  * matrix_one, c += a b, and matrix_swap. */
 #include "matrix/mma.h"
@@ -229,9 +266,9 @@ static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, 
 static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, const matrix_b *b, int b_count, int lane,
                                    local uint *room)
 {
-#pragma unroll
+    MATRIX_UNROLL
     for (int i = 0; i < a_count; i++)
-#pragma unroll
+        MATRIX_UNROLL
         for (int j = 0; j < b_count; j++)
             matrix_one(&c[i * b_count + j], &a[i], &b[j]);
 }

@@ -163,7 +163,7 @@ static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, i
 /* C's map is A's. */
 static inline void matrix_chain(matrix_a *f, const matrix_c *c, int lane, local uint *room)
 {
-#pragma unroll
+    MATRIX_UNROLL
     for (int w = 0; w < MATRIX_A; w++)
         f->word[w] = matrix_pack(c->sum[2 * w], c->sum[2 * w + 1]);
 }

@@ -73,7 +73,7 @@ static inline void matrix_row_of(uint *word, const local ushort *tile, int width
 
 static inline void matrix_column_of(uint *word, const local ushort *tile, int width, int k, int column)
 {
-#pragma unroll
+    MATRIX_UNROLL
     for (int w = 0; w < MATRIX_A; w++)
         word[w] = matrix_down(tile, width, k + 2 * w, column);
 }
@@ -101,7 +101,7 @@ static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, i
 /* A lane has every other row of its column; the rest is 16 lanes away. */
 static inline void matrix_chain(matrix_b *f, const matrix_c *c, int lane, local uint *room)
 {
-#pragma unroll
+    MATRIX_UNROLL
     for (int w = 0; w < MATRIX_B; w++) {
         float other = matrix_swap(c->sum[w], 16, lane, room);
         f->word[w] = lane < 16 ? matrix_pack(c->sum[w], other) : matrix_pack(other, c->sum[w]);

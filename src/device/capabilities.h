@@ -6,6 +6,7 @@
 
 #include "base/cl.h"
 #include "clattn/context.h"
+#include "device/matrix_engine.h"
 
 /* What is known to be wrong or different about a device, found by its names; see quirks.c. */
 enum quirk {
@@ -26,6 +27,8 @@ struct capabilities {
                          * stack lies in its cache */
     bool takes_assembly; /* kernels may hold x86 instructions as inline assembly, */
     bool fast_bf16;      /* and vdpbf16ps is there and pays */
+    enum matrix_engine matrix;
+    const char *no_matrix; /* why it is MATRIX_NONE */
     bool images;        /* kernels can read and write images, and there are functions to make them */
 };
 
@@ -33,6 +36,9 @@ struct capabilities {
 clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
                                 struct capabilities *caps);
 void capabilities_clear(struct capabilities *caps);
+
+/* Fills `matrix` and `no_matrix` from the rest; a part of capabilities_read. */
+void capabilities_read_matrix(const struct cl_table *cl, struct capabilities *caps);
 
 /* Whether a work-item may loop `iterations` times, all its loops together, without being stopped silently:
  * solvers refuse what does not fit, with this reason. */

@@ -11,11 +11,17 @@ static const struct solver *const solvers[] = {
 #ifdef CLATTN_CLBLAST
     &matmul_clblast_solver,
 #endif
+    &matmul_matrix_solver,
     &matmul_cpu_amx_solver,
     &matmul_cpu_bf16_solver,
     &matmul_cpu_solver,
     &matmul_tile_solver,
     &matmul_generic_solver,
+    &matmul_matrix_emulations[0],
+    &matmul_matrix_emulations[1],
+    &matmul_matrix_emulations[2],
+    &matmul_matrix_emulations[3],
+    &matmul_matrix_emulations[4],
 };
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)

@@ -56,6 +56,9 @@ extern const struct solver matmul_clblast_solver;
 extern const struct solver matmul_cpu_amx_solver;
 extern const struct solver matmul_cpu_bf16_solver;
 extern const struct solver matmul_cpu_solver;
+extern const struct solver matmul_matrix_solver;
+#define MATMUL_EMULATIONS 5
+extern const struct solver matmul_matrix_emulations[MATMUL_EMULATIONS];
 extern const struct solver matmul_tile_solver;
 extern const struct solver matmul_generic_solver;
 

@@ -19,6 +19,12 @@ const char *refuse_cpu(const struct capabilities *caps, bool forced)
     return forced || !capabilities_on_cpu(caps) ? NULL : "barriers and local memory are slow on a CPU";
 }
 
+static bool is_hidden(const struct solver *solver)
+{
+    static const char start[] = "emulated-";
+    return !strncmp(solver->name, start, sizeof start - 1);
+}
+
 /* Why `solver` may not even be asked, or NULL. */
 static const char *excluded(const clattn_context *context, const char *operator_name,
                             const struct solver *solver, const char *forced)
@@ -36,6 +42,8 @@ clattn_status plan_supports(const clattn_context *context, const char *operator_
 {
     const char *why = "the operator has no solver";
     for (size_t i = 0; i < count; i++) {
+        if (is_hidden(table[i]))
+            continue;
         why = excluded(context, operator_name, table[i], NULL);
         if (!why)
             why = table[i]->refuse(context, problem, false);
@@ -133,6 +141,8 @@ static const struct solver *advised_solver(const struct choosing *c, const struc
         if (strcmp(c->table[i]->name, advice->solver) != 0)
             continue;
         *reason = excluded(context, c->operator_name, c->table[i], c->forced);
+        if (!*reason && is_hidden(c->table[i]) && !c->forced)
+            *reason = "only a caller may ask for it";
         if (!*reason && c->plan->number == OPERATOR_MATMUL && context->clblast == CLATTN_CLBLAST_PREFER &&
             strcmp(advice->solver, "clblast") != 0)
             *reason = "the context's params prefer CLBlast";
@@ -220,6 +230,8 @@ clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const st
         const struct solver *solver = table[i];
         const char *reason = excluded(context, operator_name, solver, forced);
         known = known || !strcmp(forced, solver->name);
+        if (is_hidden(solver) && (!forced || strcmp(forced, solver->name) != 0))
+            continue;
         if (plan->solver) {
             if (!by_wisdom || strcmp(plan->solver, solver->name) != 0)
                 explain_solver(plan, solver->name, "not asked",

@@ -96,7 +96,7 @@ clattn_status plan_check(clattn_plan *plan, enum operator_number number);
  * tuning_parameter(&plan->tuning, ...), which exchanges its own choice for what wisdom or the caller gives, and returns
  * UNSUPPORTED for a combination that it does not take: everything it is given may be hostile. */
 struct solver {
-    const char *name;
+    const char *name; /* one that begins with "emulated-" is for tests: only by name, and otherwise not even mentioned */
     /* Why it does not take the problem, a static string, or NULL.  Capabilities alone decide; with `forced`
      * (asked for by name) mere preference does not count. */
     const char *(*refuse)(const clattn_context *context, const void *problem, bool forced);

@@ -14,14 +14,14 @@
 
 #define ROWS 48
 
-kernel __attribute__((reqd_work_group_size(MATRIX_LANES, 1, 1)))
+kernel MATRIX_SUB_GROUP __attribute__((reqd_work_group_size(MATRIX_LANES, 1, 1)))
 void fragments(const global ushort *a, const global ushort *b, global uint *words, global float *c, global int *places,
                global uint *chained, global float *swapped, global uint *copied)
 {
     local uint4 a_room[ROWS * WIDTH / 8], b_room[ROWS * WIDTH / 8], copy_room[4];
     local uint room[MATRIX_ROOM(2, 1) + 1];
     local ushort *a_tile = (local ushort *)a_room, *b_tile = (local ushort *)b_room;
-    const int lane = get_local_id(0);
+    const int lane = matrix_lane();
     matrix_a of_a[2];
     matrix_b of_b;
     matrix_c of_c[2];

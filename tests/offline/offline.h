@@ -16,6 +16,7 @@ typedef struct offline_target {
     cl_uint compute_units, clock_mhz;
     cl_ulong global_memory, max_allocation, local_memory;
     size_t max_work_group, max_work_item[3];
+    cl_uint capability;            /* NVIDIA's compute capability, the major number; 0: the driver does not know the query */
     cl_uint warp, wavefront;       /* of the vendor's own query; 0: the driver does not know the query */
     size_t sub_groups[3];          /* Intel's list of sub-group sizes, then 0 */
     cl_uint sub_groups_per_group;  /* CL_DEVICE_MAX_NUM_SUB_GROUPS; 0: none, or no such query */

@@ -6,8 +6,10 @@
 
 #define UUID_QUERY 0x106A
 #define SUB_GROUP_SIZES_QUERY 0x4108
+#define CAPABILITY_QUERY 0x4000
 #define WARP_QUERY 0x4003
 #define WAVEFRONT_QUERY 0x4043
+#define SUB_GROUPS_QUERY 0x105C /* CL_DEVICE_MAX_NUM_SUB_GROUPS of OpenCL 2.1 */
 
 static const offline_target *device;
 
@@ -18,6 +20,8 @@ typedef struct object {
     struct object *program; /* a kernel's */
     char *name;
     size_t local[3];
+    cl_context context;     /* a buffer's or queue's */
+    size_t bytes;           /* a buffer's */
     struct object *next; /* in the list of kernels */
 } object;
 
@@ -126,6 +130,8 @@ static cl_int CL_API_CALL GetDeviceIDs(cl_platform_id p, cl_device_type type, cl
 static cl_int vendor_query(cl_device_info query, size_t bytes, void *value, size_t *size)
 {
     size_t count = 0;
+    if (query == CAPABILITY_QUERY && device->capability)
+        return ANSWER(cl_uint, device->capability);
     if (query == WARP_QUERY && device->warp)
         return ANSWER(cl_uint, device->warp);
     if (query == WAVEFRONT_QUERY && device->wavefront)
@@ -134,7 +140,7 @@ static cl_int vendor_query(cl_device_info query, size_t bytes, void *value, size
         count++;
     if (query == SUB_GROUP_SIZES_QUERY && count)
         return answer(device->sub_groups, count * sizeof device->sub_groups[0], bytes, value, size);
-    if (query == CL_DEVICE_MAX_NUM_SUB_GROUPS)
+    if (query == SUB_GROUPS_QUERY)
         return ANSWER(cl_uint, device->sub_groups_per_group);
     if (query == UUID_QUERY)
         return answer("\1\2\3\4\5\6\7\10\11\12\13\14\15\16\17", 16, bytes, value, size);
@@ -223,28 +229,44 @@ static cl_int CL_API_CALL GetContextInfo(cl_context c, cl_context_info query, si
 static cl_command_queue CL_API_CALL CreateCommandQueue(cl_context c, cl_device_id d,
                                                        cl_command_queue_properties properties, cl_int *code)
 {
-    (void)c, (void)d, (void)properties;
-    return (cl_command_queue)(void *)make(code);
+    object *queue = make(code);
+    (void)d, (void)properties;
+    queue->context = c;
+    return (cl_command_queue)(void *)queue;
 }
 
 /* Nothing asks a queue or a buffer anything before work is enqueued, and none is. */
 static cl_int CL_API_CALL GetCommandQueueInfo(cl_command_queue q, cl_command_queue_info query, size_t bytes,
                                               void *value, size_t *size)
 {
-    (void)q, (void)query, (void)bytes, (void)value, (void)size;
-    return CL_INVALID_VALUE;
+    const object *queue = (object *)(void *)q;
+    switch (query) {
+    case CL_QUEUE_CONTEXT: return ANSWER(cl_context, queue->context);
+    case CL_QUEUE_DEVICE: return ANSWER(cl_device_id, (cl_device_id)(uintptr_t)device);
+    case CL_QUEUE_PROPERTIES: return ANSWER(cl_command_queue_properties, 0);
+    default: return CL_INVALID_VALUE;
+    }
 }
 
 static cl_int CL_API_CALL GetMemObjectInfo(cl_mem m, cl_mem_info query, size_t bytes, void *value, size_t *size)
 {
-    (void)m, (void)query, (void)bytes, (void)value, (void)size;
-    return CL_INVALID_VALUE;
+    const object *buffer = (object *)(void *)m;
+    switch (query) {
+    case CL_MEM_TYPE: return ANSWER(cl_mem_object_type, CL_MEM_OBJECT_BUFFER);
+    case CL_MEM_CONTEXT: return ANSWER(cl_context, buffer->context);
+    case CL_MEM_SIZE: return ANSWER(size_t, buffer->bytes);
+    case CL_MEM_FLAGS: return ANSWER(cl_mem_flags, CL_MEM_READ_WRITE);
+    default: return CL_INVALID_VALUE;
+    }
 }
 
 static cl_mem CL_API_CALL CreateBuffer(cl_context c, cl_mem_flags flags, size_t bytes, void *data, cl_int *code)
 {
-    (void)c, (void)flags, (void)bytes, (void)data;
-    return (cl_mem)(void *)make(code);
+    object *buffer = make(code);
+    (void)flags, (void)data;
+    buffer->context = c;
+    buffer->bytes = bytes;
+    return (cl_mem)(void *)buffer;
 }
 
 static cl_mem CL_API_CALL CreateImage(cl_context c, cl_mem_flags flags, const cl_image_format *format,

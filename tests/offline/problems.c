@@ -15,34 +15,42 @@ typedef struct matmul_row {
     size_t m, n, k;
     bool weight; /* B is stored (n, k), as a layer's weight is */
     bool bias;
+    clattn_dtype dtype; /* of all; none: float32 */
 } matmul_row;
 
 static const matmul_row matmul_rows[] = {
-    {"2048 x 2048 x 512", QUICK, NULL, 2048, 2048, 512, false, false},
-    {"2048 x 2048 x 512, weight and bias", NOT_QUICK, NULL, 2048, 2048, 512, true, true},
-    {"64 x 768 x 768, weight and bias", NOT_QUICK, NULL, 64, 768, 768, true, true},
-    {"64 x 64 x 768", NOT_QUICK, NULL, 64, 64, 768, false, false},
-    {"16 x 16 x 64", NOT_QUICK, NULL, 16, 16, 64, false, true},
-    {"1 x 4096 x 1024, weight", NOT_QUICK, NULL, 1, 4096, 1024, true, false},
-    {"2048 x 2048 x 512 by generic", NOT_QUICK, "generic", 2048, 2048, 512, false, true},
-    {"2048 x 2048 x 512 by cpu", NOT_QUICK, "cpu", 2048, 2048, 512, true, true},
-    {"1 x 4096 x 1024 by cpu", NOT_QUICK, "cpu", 1, 4096, 1024, true, true},
-    {"4 x 4096 x 4096 by cpu", NOT_QUICK, "cpu", 4, 4096, 4096, true, false},
+    {"2048 x 2048 x 512", QUICK, NULL, 2048, 2048, 512, false, false, 0},
+    {"2048 x 2048 x 512, weight and bias", NOT_QUICK, NULL, 2048, 2048, 512, true, true, 0},
+    {"64 x 768 x 768, weight and bias", NOT_QUICK, NULL, 64, 768, 768, true, true, 0},
+    {"64 x 64 x 768", NOT_QUICK, NULL, 64, 64, 768, false, false, 0},
+    {"16 x 16 x 64", NOT_QUICK, NULL, 16, 16, 64, false, true, 0},
+    {"1 x 4096 x 1024, weight", NOT_QUICK, NULL, 1, 4096, 1024, true, false, 0},
+    {"2048 x 2048 x 512 by generic", NOT_QUICK, "generic", 2048, 2048, 512, false, true, 0},
+    {"2048 x 2048 x 512 by cpu", NOT_QUICK, "cpu", 2048, 2048, 512, true, true, 0},
+    {"1 x 4096 x 1024 by cpu", NOT_QUICK, "cpu", 1, 4096, 1024, true, true, 0},
+    {"4 x 4096 x 4096 by cpu", NOT_QUICK, "cpu", 4, 4096, 4096, true, false, 0},
+    {"4096 x 4096 x 4096 by matrix, bfloat16, weight", QUICK, "matrix", 4096, 4096, 4096, true, false, CLATTN_BF16},
+    {"4096 x 4096 x 4096 by matrix, bfloat16", NOT_QUICK, "matrix", 4096, 4096, 4096, false, true, CLATTN_BF16},
+    {"4096 x 4096 x 4096 by matrix, float16, weight and bias", NOT_QUICK, "matrix", 4096, 4096, 4096, true, true, CLATTN_F16},
+    {"512 x 512 x 512 by matrix, float16", NOT_QUICK, "matrix", 512, 512, 512, false, true, CLATTN_F16},
+    {"64 x 768 x 768 by matrix, bfloat16, weight and bias", NOT_QUICK, "matrix", 64, 768, 768, true, true, CLATTN_BF16},
+    {"16 x 16 x 64 by matrix, bfloat16", NOT_QUICK, "matrix", 16, 16, 64, false, true, CLATTN_BF16},
 };
 
 static clattn_status matmul_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
 {
     const matmul_row *row = problem->row;
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){row->m, row->k});
-    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){row->k, row->n});
-    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){row->m, row->n});
+    const clattn_dtype dtype = row->dtype ? row->dtype : CLATTN_F32;
+    desc.a = clattn_layout_contiguous(dtype, 2, (const size_t[]){row->m, row->k});
+    desc.b = clattn_layout_contiguous(dtype, 2, (const size_t[]){row->k, row->n});
+    desc.c = clattn_layout_contiguous(dtype, 2, (const size_t[]){row->m, row->n});
     if (row->weight) {
         desc.b.stride[0] = 1;
         desc.b.stride[1] = (int64_t)row->k;
     }
     if (row->bias)
-        desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){row->n});
+        desc.bias = clattn_layout_contiguous(dtype, 1, (const size_t[]){row->n});
     CREATE(matmul, problem, desc, plan);
 }
 

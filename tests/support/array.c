@@ -87,7 +87,7 @@ test_array array_create(array_role role, clattn_dtype dtype, int rank, const siz
         order[d] = rank - 1 - d;
         layout.extent[d] = extent[d];
     }
-    if (form == FORM_TRANSPOSED && rank >= 2) {
+    if ((form == FORM_TRANSPOSED || form == FORM_ALIGNED_TRANSPOSED) && rank >= 2) {
         order[0] = row;
         order[1] = col;
     } else if (form == FORM_BSHD && rank >= 3) {
@@ -101,10 +101,17 @@ test_array array_create(array_role role, clattn_dtype dtype, int rank, const siz
         layout.stride[d] = shared ? 0 : step;
         step *= shared ? 1 : (int64_t)extent[d];
         step += form == FORM_PADDED ? 3 + 2 * i : 0;
+        if (i == 0 && (form == FORM_ALIGNED || form == FORM_ALIGNED_TRANSPOSED)) {
+            step = (step + 7) / 8 * 8;
+        }
         if ((form == FORM_FLIPPED && d == row) || (form == FORM_MIRRORED && d == col)) {
             first += layout.stride[d] * ((int64_t)extent[d] - 1);
             layout.stride[d] = -layout.stride[d];
         }
+    }
+    if (form == FORM_ALIGNED || form == FORM_ALIGNED_TRANSPOSED) {
+        first = -GUARD_FRONT & 7;
+        step += first;
     }
     return array_view(memory_create(role, dtype, (size_t)step), (size_t)(first < 0 ? 0 : first), layout);
 }

@@ -124,6 +124,8 @@ typedef enum array_form {
     FORM_FLIPPED,      /* negative stride along rows */
     FORM_MIRRORED,     /* negative stride along columns */
     FORM_TRANSPOSED,   /* rows contiguous, columns strided */
+    FORM_ALIGNED,      /* row-major, each row from a multiple of 8 elements of the memory on */
+    FORM_ALIGNED_TRANSPOSED, /* transposed, each column likewise */
     FORM_SHARED_FIRST, /* stride 0 in dimension 0 (inputs only, as the rest) */
     FORM_SHARED_SECOND,
     FORM_SHARED_ROWS

@@ -5,8 +5,9 @@
 
 #include "matmul_case.h"
 
-const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {"generic", "cpu", "tile", "clblast", "cpu-bf16",
-                                                        "cpu-amx"};
+const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
+    "generic", "cpu", "tile", "clblast", "cpu-bf16", "cpu-amx", "matrix",
+    "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16"};
 
 enum { A, B, BIAS }; /* of job.input */
 

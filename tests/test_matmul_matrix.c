@@ -1,0 +1,294 @@
+/* Products by matrix engines: the whole kernel with each engine's fragments, emulated, and who may use an engine.
+ *
+ * Holds: what test_matmul.c holds, for float16 and bfloat16; of docs/kernels.md, "Matrix engines": nobody but a caller asks
+ * for an emulation, and an engine is used on its own vendor's GPUs alone and, unless it is asked for, only with a self-check.
+ * test_self_check.c holds that fragments in the wrong places are found out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "offline/offline.h"
+#include "support/matmul_case.h"
+
+#define ENGINES .solvers = MATMUL_EMULATED
+/* One that copies ahead and one that loads through registers: a kernel takes seconds to compile. */
+#define TWO .solvers = 5 * (MATMUL_EMULATED & -MATMUL_EMULATED)
+#define TYPES(x, y, z, w) .type = {CLATTN_##x, CLATTN_##y, CLATTN_##z, CLATTN_##w}
+#define F16_ALL TYPES(F16, F16, F16, F16)
+/* Few kinds of kernels: with float16 there is always a bias, with bfloat16 never. */
+#define BF16_IN TYPES(BF16, BF16, F32, F32)
+/* Read 16 bytes at a time; B as a layer's weight, (n, k), or not. */
+#define EIGHTS .a = FORM_ALIGNED, .b = FORM_ALIGNED
+#define EIGHTS_WEIGHT .a = FORM_ALIGNED, .b = FORM_ALIGNED_TRANSPOSED
+
+static const matmul_case sizes[] = {
+    {"one of everything", ALL, ENGINES, BF16_IN, .m = 1, .n = 1, .k = 1},
+    {"a square - 1", ALL, ENGINES, F16_ALL, .m = 15, .n = 17, .k = 15, .bias = true},
+    {"a square, weight", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 16, .n = 16, .k = 16, .integers = true},
+    {"a square, eights", ALL, ENGINES, F16_ALL, EIGHTS, .m = 16, .n = 16, .k = 32, .bias = true},
+    {"a square + 1, weight", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 17, .n = 33, .k = 17},
+    {"a square + 1, eights", ALL, ENGINES, F16_ALL, EIGHTS, .m = 17, .n = 33, .k = 40, .bias = true},
+    {"steps in flight", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 7, .n = 9, .k = 168},
+    {"inner size 1", BIG, TWO, BF16_IN, EIGHTS, .m = 33, .n = 67, .k = 1},
+    {"32 x 32 tile", BIG, TWO, F16_ALL, EIGHTS, .m = 32, .n = 32, .k = 64, .integers = true, .bias = true},
+    {"64 x 64 tile", BIG, TWO, BF16_IN, EIGHTS_WEIGHT, .m = 64, .n = 64, .k = 96},
+    {"64 x 64 tile + 1", BIG, TWO, F16_ALL, EIGHTS, .m = 65, .n = 67, .k = 104, .bias = true},
+    {"primes", BIG, TWO, BF16_IN, .m = 97, .n = 83, .k = 61},
+    {"primes, rows of 16 bytes", BIG, TWO, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .bias = true},
+    {"primes, rows of 16 bytes, weight", BIG, TWO, BF16_IN, EIGHTS_WEIGHT, .m = 97, .n = 83, .k = 61},
+    {"128 x 128 tile", BIG, TWO, BF16_IN, EIGHTS_WEIGHT, .m = 128, .n = 128, .k = 256},
+    {"128 x 128 tile + 8", BIG, TWO, F16_ALL, EIGHTS, .m = 136, .n = 136, .k = 168, .bias = true},
+    {"128 x 128 tile + 1", BIG, TWO, BF16_IN, EIGHTS, .m = 129, .n = 131, .k = 72, .integers = true},
+    {"deep", FULL, TWO, F16_ALL, EIGHTS_WEIGHT, .m = 13, .n = 17, .k = 4104, .bias = true},
+    {"tall", BIG, TWO, BF16_IN, EIGHTS_WEIGHT, .m = 515, .n = 5, .k = 64},
+    {"wide", BIG, TWO, F16_ALL, EIGHTS, .m = 5, .n = 515, .k = 64, .bias = true},
+};
+
+static const matmul_case forms[] = {
+    {"A transposed", ALL, ENGINES, BF16_IN, .m = 17, .n = 16, .k = 40, .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED},
+    {"A transposed", BIG, TWO, F16_ALL, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED, .bias = true},
+    {"both transposed, eights", BIG, TWO, BF16_IN, .m = 97, .n = 88, .k = 72, .a = FORM_ALIGNED_TRANSPOSED,
+     .b = FORM_ALIGNED_TRANSPOSED},
+    {"one of two in eights", ALL, ENGINES, F16_ALL, .m = 17, .n = 19, .k = 24, .a = FORM_ALIGNED, .b = FORM_PADDED, .bias = true},
+    {"C transposed", BIG, TWO, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED, .bias = true},
+    {"gaps", BIG, TWO, BF16_IN, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
+    {"columns apart", ALL, ENGINES, F16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD,
+     .bias = true, .bias_form = FORM_SPREAD},
+    {"rows backwards", BIG, TWO, BF16_IN, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED,
+     .c = FORM_FLIPPED},
+    {"columns backwards", ALL, ENGINES, BF16_IN, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
+     .c = FORM_MIRRORED},
+    {"one row of A for all", ALL, ENGINES, BF16_IN, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST},
+    {"two types", ALL, ENGINES, TYPES(F16, BF16, F32, F32), .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
+    {"float32", ALL, ENGINES, .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
+};
+
+static const matmul_case batches[] = {
+    {"batch", ALL, ENGINES, BF16_IN, EIGHTS, .batch = 3, .m = 5, .n = 8, .k = 16},
+    {"batch", BIG, TWO, F16_ALL, EIGHTS_WEIGHT, .batch = 5, .m = 67, .n = 35, .k = 40, .bias = true},
+    {"B shared by extent", BIG, TWO, F16_ALL, EIGHTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true,
+     .bias = true},
+    {"A shared by stride", ALL, ENGINES, BF16_IN, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_SHARED_FIRST},
+    {"smaller at enqueue", ALL, ENGINES, F16_ALL, EIGHTS, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true,
+     .actual_batch = 2, .actual_m = 5, .inject = MATMUL_BEYOND, .bias = true},
+    {"smaller at enqueue", BIG, TWO, BF16_IN, EIGHTS_WEIGHT, .batch = 5, .m = 131, .n = 67, .k = 40, .shorter = true,
+     .actual_batch = 4, .actual_m = 66, .inject = MATMUL_BEYOND},
+    {"no rows", ALL, ENGINES, BF16_IN, .m = 0, .n = 7, .k = 11},
+    {"no inner size: the bias", ALL, ENGINES, F16_ALL, .m = 5, .n = 7, .k = 0, .bias = true},
+    {"no inner size: zeros", ALL, ENGINES, BF16_IN, .m = 5, .n = 7, .k = 0},
+    {"NaN in A: its row alone", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 17, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
+    {"Inf in A: its row alone", BIG, TWO, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF, .bias = true},
+    {"NaN in B: its column alone", ALL, ENGINES, F16_ALL, EIGHTS, .m = 7, .n = 17, .k = 11, .inject = MATMUL_B_NAN, .bias = true},
+    {"NaN in B: its column alone", BIG, TWO, BF16_IN, EIGHTS_WEIGHT, .m = 97, .n = 83, .k = 61,
+     .inject = MATMUL_B_NAN},
+};
+
+/* ---- who may ---- */
+
+static clattn_status plan_of(clattn_context *context, const char *solver, clattn_dtype dtype, size_t m, clattn_plan **plan)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    desc.a = clattn_layout_contiguous(dtype, 2, (size_t[]){m, 64});
+    desc.b = clattn_layout_contiguous(dtype, 2, (size_t[]){64, 64});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, 64});
+    options.solver = solver;
+    return clattn_matmul_plan_create(context, &desc, &options, plan);
+}
+
+/* On a device that is no GPU: a refusal with its reason, and not a word of emulations. */
+static void no_engine_here(void **state)
+{
+    clattn_plan *plan = NULL;
+    char message[512];
+
+    (void)state;
+    if (!device_is_cpu()) {
+        skip();
+    }
+    check_status(CLATTN_SUCCESS, plan_of(device_context(), NULL, CLATTN_BF16, 64, &plan), "plan", __FILE__, __LINE__);
+    assert_non_null(strstr(clattn_plan_explain(plan), "matrix: refused, the device is no GPU"));
+    assert_null(strstr(clattn_plan_explain(plan), "emulated"));
+    clattn_plan_release(&plan);
+    check_status(CLATTN_ERROR_UNSUPPORTED, plan_of(device_context(), "matrix", CLATTN_BF16, 64, &plan), "plan", __FILE__,
+                 __LINE__);
+    clattn_context_message(device_context(), message, sizeof message);
+    assert_non_null(strstr(message, "the device is no GPU"));
+}
+
+/* GPUs on paper: which of them has an engine, and what is said of the others.  Nothing is computed there, so that a
+ * self-check finds zeros: the engine is then refused for that, and tile's kernels too. */
+static const struct {
+    const char *target, *engine, *refusal;
+} known[] = {
+    {"sm_80", "NVIDIA's mma.sync", NULL},
+    {"sm_90", "NVIDIA's mma.sync", NULL},
+    {"gfx1030", NULL, "it has neither WMMA (gfx11) nor MFMA (gfx90a, gfx94x)"},
+    {"gfx90a", "AMD's MFMA", NULL},
+    {"gfx1100", "AMD's WMMA", NULL},
+    {"dg2", "Intel's dpas in sub-groups of 8", NULL},
+};
+
+static clattn_context *paper_context(const offline_target *target, bool checks)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    platform_use(target);
+    params.device = "0";
+    params.get_proc = platform_get_proc;
+    params.cache_mode = CLATTN_CACHE_OFF;
+    params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
+    check_status(CLATTN_SUCCESS, clattn_context_create(&params, &context), "context", __FILE__, __LINE__);
+    return context;
+}
+
+static void assert_says(const char *text, const char *part)
+{
+    if (!strstr(text, part)) {
+        print_error("no \"%s\" in\n%s\n", part, text);
+        fail();
+    }
+}
+
+static void engines_of_gpus(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < target_count; i++) {
+        clattn_context *context = paper_context(&targets[i], false);
+        clattn_plan *plan = NULL;
+        char message[512], line[256];
+        assert_string_equal(targets[i].name, known[i].target);
+
+        /* Without a self-check, by name alone. */
+        clattn_status status = plan_of(context, "matrix", CLATTN_BF16, 64, &plan);
+        clattn_context_message(context, message, sizeof message);
+        assert_int_equal(status, known[i].engine ? CLATTN_SUCCESS : CLATTN_ERROR_UNSUPPORTED);
+        if (known[i].engine) {
+            snprintf(line, sizeof line, "    %s, tiles of ", known[i].engine);
+            assert_says(clattn_plan_explain(plan), line);
+            assert_says(clattn_plan_explain(plan), "this kernel has never run on real hardware");
+            clattn_plan_release(&plan);
+        } else {
+            assert_says(message, known[i].refusal);
+        }
+        assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_SUCCESS);
+        assert_string_equal(clattn_plan_solver(plan), "tile");
+        snprintf(line, sizeof line, "matrix: refused, %s",
+                 known[i].engine ? "it has never run on real hardware, and the self-check that would tell is off"
+                                 : known[i].refusal);
+        assert_says(clattn_plan_explain(plan), line);
+        assert_null(strstr(clattn_plan_explain(plan), "emulated"));
+        clattn_plan_release(&plan);
+        clattn_context_release(&context);
+
+        /* With one it is asked, and found out. */
+        context = paper_context(&targets[i], true);
+        status = plan_of(context, "matrix", CLATTN_BF16, 64, &plan);
+        clattn_context_message(context, message, sizeof message);
+        assert_says(message, known[i].engine ? "matmul_matrix disagrees with the reference on this device: c["
+                                             : known[i].refusal);
+        assert_int_equal(status, CLATTN_ERROR_UNSUPPORTED);
+        clattn_context_release(&context);
+    }
+}
+
+static void older(offline_target *target)
+{
+    target->capability = 7;
+}
+
+static void silent(offline_target *target)
+{
+    target->capability = 0;
+}
+
+static void of_another_driver(offline_target *target)
+{
+    target->platform = "rusticl";
+}
+
+static void of_another_width(offline_target *target)
+{
+    target->wavefront = 96 - target->wavefront;
+}
+
+static void without_the_extension(offline_target *target)
+{
+    target->extensions = "cl_khr_fp16 cl_intel_subgroups cl_intel_required_subgroup_size";
+}
+
+static void with_wide_sub_groups(offline_target *target)
+{
+    target->sub_groups[0] = 32;
+    target->sub_groups[1] = 0;
+}
+
+static void with_little_local_memory(offline_target *target)
+{
+    target->local_memory = 1024;
+}
+
+static void as_it_is(offline_target *target)
+{
+    (void)target;
+}
+
+/* What an older GPU, another driver and the like make of it, asked for by name (float16 on gfx90a apart, which a caller may
+ * have). */
+static const struct refusal {
+    size_t target;
+    void (*change)(offline_target *target);
+    const char *reason;
+    clattn_dtype dtype;
+    size_t m;
+    bool forced;
+} refused[] = {
+    {0, older, "its compute capability is below 8.0", CLATTN_BF16, 64, true},
+    {1, silent, "the driver does not tell the compute capability", CLATTN_BF16, 64, true},
+    {0, of_another_driver, "matrix engines are reached through NVIDIA's, AMD's and Intel's own drivers alone", CLATTN_BF16, 64, true},
+    {3, of_another_driver, "matrix engines are reached through NVIDIA's, AMD's and Intel's own drivers alone", CLATTN_BF16, 64, true},
+    {3, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_BF16, 64, true},
+    {4, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_F16, 64, true},
+    {5, without_the_extension, "it has no cl_intel_subgroup_matrix_multiply_accumulate", CLATTN_F16, 64, true},
+    {5, with_wide_sub_groups, "its smallest sub-groups have neither 8 nor 16 items", CLATTN_F16, 64, true},
+    {0, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_F16, 64, true},
+    {1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_F32, 64, true},
+    {3, as_it_is, "this GPU's MFMA takes float16 below 2^-14 for 0", CLATTN_F16, 64, false},
+    {1, as_it_is, "most of a square of 16 x 16 would be idle", CLATTN_BF16, 4, false},
+};
+
+static void refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        const struct refusal *r = &refused[i];
+        offline_target target = targets[r->target];
+        clattn_plan *plan = NULL;
+        char text[512];
+        r->change(&target);
+        clattn_context *context = paper_context(&target, false);
+        if (r->forced) {
+            assert_int_equal(plan_of(context, "matrix", r->dtype, r->m, &plan), CLATTN_ERROR_UNSUPPORTED);
+            clattn_context_message(context, text, sizeof text);
+            assert_says(text, r->reason);
+        }
+        assert_int_equal(plan_of(context, NULL, r->dtype, r->m, &plan), CLATTN_SUCCESS);
+        assert_string_not_equal(clattn_plan_solver(plan), "matrix");
+        snprintf(text, sizeof text, "  matrix: refused, %s", r->reason);
+        assert_says(clattn_plan_explain(plan), text);
+        clattn_plan_release(&plan);
+        clattn_context_release(&context);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    matmul_add(&suite, sizes, COUNT_OF(sizes));
+    matmul_add(&suite, forms, COUNT_OF(forms));
+    matmul_add(&suite, batches, COUNT_OF(batches));
+    suite_add(&suite, no_engine_here, "matmul matrix: no engine here");
+    suite_add(&suite, engines_of_gpus, "matmul matrix: engines of GPUs on paper");
+    suite_add(&suite, refusals, "matmul matrix: refusals");
+    return suite_run(&suite, "matmul_matrix", true, argc, argv);
+}
