@@ -38,8 +38,8 @@
  * Barriers: one for each step; which walk is taken and its number of steps depend on the arguments alone, which are the same
  * for all items.  A stage is written behind the barrier before which it was read last, and read behind the next one.
  * Accumulator: float, in the engine's own order for each 16 of k, then the bias; rounded once on storing.  k = 0 gives the
- * bias or +0.  There is no masked value; elements beyond k enter the tiles as 0, rows beyond m and columns beyond n as 0 or as
- * the last one there is, which no element of C sees.  Nothing beyond m, n or k is read from memory.
+ * bias or +0.  There is no masked value; elements beyond k enter the tiles as 0, rows beyond m and columns beyond n as 0 or
+ * as the last one there is, which no element of C sees.  Nothing beyond m, n or k is read from memory.
  * Features: the engine.  Without it: matmul_tile. */
 #include "inc/args.h"
 
@@ -82,8 +82,8 @@
 #define TILE_M (16 * GROUPS_M * SIDES_M)
 #define TILE_N (16 * GROUPS_N * SIDES_N)
 #define ITEMS (MATRIX_LANES * GROUPS_M * GROUPS_N)
-/* Whether tiles are copied to local memory at once.  Intel's compiler keeps arrays in registers up to 256 bytes in all, which
- * fragments need; elsewhere what is loaded waits in registers. */
+/* Whether tiles are copied to local memory at once.  Intel's compiler keeps arrays in registers up to 256 bytes in all,
+ * which fragments need; elsewhere what is loaded waits in registers. */
 #define COPIES (MATRIX_COPY_ASYNC || MATRIX_ENGINE >= MATRIX_DPAS8)
 #define WIDTH_OK(w) ((w) == 16 || (w) == 32 || (w) % 64 == 0)
 
@@ -159,8 +159,8 @@ static inline void gather_tile(local uint4 *tile, const source *s, int step, int
 
 /* ---- 16 bytes at a time ---- */
 
-/* The rows of a tile that are m or n are never cut off: those that there are not are read from the last one, and what becomes
- * of them in C is never stored.  Those that are k must be 0, as must columns that are. */
+/* The rows of a tile that are m or n are never cut off: those that there are not are read from the last one, and what
+ * becomes of them in C is never stored.  Those that are k must be 0, as must columns that are. */
 static inline int row_in(int row, int rows, int along_k)
 {
     return along_k ? min(row, rows - 1) : row;

@@ -1,7 +1,8 @@
 /* Products by matrix engines: the whole kernel with each engine's fragments, emulated, and who may use an engine.
  *
  * Holds: what test_matmul.c holds, for float16 and bfloat16; of docs/kernels.md, "Matrix engines": nobody but a caller asks
- * for an emulation, and an engine is used on its own vendor's GPUs alone and, unless it is asked for, only with a self-check.
+ * for an emulation, and an engine is used on its own vendor's GPUs alone and, unless it is asked for, only with a
+ * self-check.
  * test_self_check.c holds that fragments in the wrong places are found out. */
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +49,8 @@ static const matmul_case forms[] = {
     {"A transposed", BIG, TWO, F16_ALL, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED, .bias = true},
     {"both transposed, eights", BIG, TWO, BF16_IN, .m = 97, .n = 88, .k = 72, .a = FORM_ALIGNED_TRANSPOSED,
      .b = FORM_ALIGNED_TRANSPOSED},
-    {"one of two in eights", ALL, ENGINES, F16_ALL, .m = 17, .n = 19, .k = 24, .a = FORM_ALIGNED, .b = FORM_PADDED, .bias = true},
+    {"one of two in eights", ALL, ENGINES, F16_ALL, .m = 17, .n = 19, .k = 24, .a = FORM_ALIGNED, .b = FORM_PADDED,
+     .bias = true},
     {"C transposed", BIG, TWO, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED, .bias = true},
     {"gaps", BIG, TWO, BF16_IN, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
     {"columns apart", ALL, ENGINES, F16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD,
@@ -77,7 +79,8 @@ static const matmul_case batches[] = {
     {"no inner size: zeros", ALL, ENGINES, BF16_IN, .m = 5, .n = 7, .k = 0},
     {"NaN in A: its row alone", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 17, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
     {"Inf in A: its row alone", BIG, TWO, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF, .bias = true},
-    {"NaN in B: its column alone", ALL, ENGINES, F16_ALL, EIGHTS, .m = 7, .n = 17, .k = 11, .inject = MATMUL_B_NAN, .bias = true},
+    {"NaN in B: its column alone", ALL, ENGINES, F16_ALL, EIGHTS, .m = 7, .n = 17, .k = 11, .inject = MATMUL_B_NAN,
+     .bias = true},
     {"NaN in B: its column alone", BIG, TWO, BF16_IN, EIGHTS_WEIGHT, .m = 97, .n = 83, .k = 61,
      .inject = MATMUL_B_NAN},
 };
@@ -232,6 +235,8 @@ static void as_it_is(offline_target *target)
     (void)target;
 }
 
+#define DRIVERS "matrix engines are reached through NVIDIA's, AMD's and Intel's own drivers alone"
+
 /* What an older GPU, another driver and the like make of it, asked for by name (float16 on gfx90a apart, which a caller may
  * have). */
 static const struct refusal {
@@ -244,8 +249,8 @@ static const struct refusal {
 } refused[] = {
     {0, older, "its compute capability is below 8.0", CLATTN_BF16, 64, true},
     {1, silent, "the driver does not tell the compute capability", CLATTN_BF16, 64, true},
-    {0, of_another_driver, "matrix engines are reached through NVIDIA's, AMD's and Intel's own drivers alone", CLATTN_BF16, 64, true},
-    {3, of_another_driver, "matrix engines are reached through NVIDIA's, AMD's and Intel's own drivers alone", CLATTN_BF16, 64, true},
+    {0, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
+    {3, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
     {3, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_BF16, 64, true},
     {4, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_F16, 64, true},
     {5, without_the_extension, "it has no cl_intel_subgroup_matrix_multiply_accumulate", CLATTN_F16, 64, true},

@@ -10,9 +10,9 @@
 #include "ref/attention_reference.h"
 #include "ref/ref.h"
 
-/* Of the small product.  A plan by a matrix engine has two, both larger than a work-group's tile, so that every lane of every
- * sub-group is in it: one whose rows begin anywhere, and one that is read 16 bytes at a time and deeper than what is copied
- * ahead.  The second one's float16 has no normal numbers in A, which some engines take for 0. */
+/* Of the small product.  A plan by a matrix engine has two, both larger than a work-group's tile, so that every lane of each
+ * sub-group is in it: one whose rows begin anywhere, and one that is read 16 bytes at a time and deeper than what is
+ * copied ahead.  The second one's float16 has no normal numbers in A, which some engines take for 0. */
 #define ROWS 21
 #define COLUMNS 70
 #define DEPTH 67
