@@ -472,8 +472,8 @@ static void clblast_takes_sets_of_parameters(void **state)
     assert_status(context, make(context, "clblast", "xgemm=15", &other), CLATTN_ERROR_UNSUPPORTED);
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         status = make(context, "clblast", sets[i], &plan);
-        if (i == 0 && status == CLATTN_ERROR_OPENCL) {
-            /* CLBlast 1.5.3 on rusticl loses its tables by the first OverrideParameters (kDatabaseError): others serve. */
+        if (i == 2 && status == CLATTN_ERROR_OPENCL) {
+            /* CLBlast 1.5.3 on rusticl takes no sets of its copying kernels (kDatabaseError): other solvers serve. */
             assert_message_has(context, "CLBlast failed with status -2046");
             plan = plan_of(context, NULL, NULL);
             check_result(context, plan);

@@ -4,8 +4,8 @@
  * The sets are drawn at random from the spaces of CLBlast's own tuners (src/tuning/kernels of 1.5.3 and 1.6: V == 2 and
  * V == 12 of Xgemm, V == 2 of XgemmDirect), within their constraints and, so that they fit most devices, with work-groups of
  * at most 256 items and 32 KiB of local memory.  Every set of the table is right by CLBlast's constraints; which of them is
- * fast, only measuring tells.  On rusticl CLBlast 1.5.3 finds nothing in its tables after the first of them (kDatabaseError):
- * its plans fail there from then on in that process, and another solver serves. */
+ * fast, only measuring tells.  On rusticl CLBlast 1.5.3 fails with kDatabaseError where copying kernels have one: another
+ * solver serves then. */
 #include "ops/clblast_parameters.h"
 
 #include <clblast_c.h>
