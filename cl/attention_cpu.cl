@@ -24,8 +24,8 @@
  *   PAIRS           1: products of bfloat16 two by two (inc/cpu_tile_bf16.h): Q, K and V are BF16, not ADDITIVE, and
  *                   UNIT_STRIDE; P is rounded to bfloat16: 0 1                        (0)
  *   X86_BF16        1: by an instruction (matrix/x86_bf16.h): 0 1                     (0)
- *   AMX             1: PAIRS by tiles of AMX (inc/cpu_tile_amx.h), which wants QUERY_VECTORS * LANES and KEY_TILE to be multiples
- *                   of 32 and no pages: 0 1                                           (0)
+ *   AMX             1: PAIRS by tiles of AMX (inc/cpu_tile_amx.h), which wants QUERY_VECTORS * LANES and KEY_TILE to be
+ *                   multiples of 32 and no pages: 0 1                                           (0)
  *   X86_AMX         1: by the instructions (matrix/x86_amx.h): 0 1                    (0)
  * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512.
  *
@@ -36,8 +36,8 @@
  * v * LANES + l of the block, in every array of vectors below.
  *
  * Private memory, in floats: QUERY_VECTORS * LANES * (D_K + D_V + KEY_TILE), with ADDITIVE another D_K there, and
- * with PACK KEY_TILE * max(D_K, D_V) more, with PAIRS KEY_TILE / 2 * D_V (sizes rounded up to LANES): 57 KiB by default.  It lives on the stack of
- * the device's thread.  Local memory: none.  Barriers: none.
+ * with PACK KEY_TILE * max(D_K, D_V) more, with PAIRS KEY_TILE / 2 * D_V (sizes rounded up to LANES): 57 KiB by default.
+ * It lives on the stack of the device's thread.  Local memory: none.  Barriers: none.
  *
  * State is float.  A tile of keys that no query of the block attends, by lengths, causality, window or mask, is
  * skipped; one that all attend pays for none of them.  A score that is not attended is -inf, p of it exactly +0; a

@@ -19,10 +19,10 @@
  *   KEY_STEP     keys of the register tile of Q K^T, which divide LANES          (4 rows or fewer: 4; more: 2)
  *   VALUE_STEP   keys that an accumulator takes in on one way through a register (4)
  *   UNIT_STRIDE  1: a.key.col == a.value.col == 1, promised by the host: 0 1     (0)
- *   AHEAD        keys from one to the one whose memory is asked for with it, a multiple of LANES; 0: none, for compilers that
- *                have no __builtin_prefetch   (0)
- * Tested: BLOCK 1 to 8, GROUPED, HEADS 1 to 4, AHEAD 0 and as planned, every feature; LANES 4, 16 (tests/test_attention_decode.c,
- * tests/test_attention_decode_caches.c).
+ *   AHEAD        keys from one to the one whose memory is asked for with it, a multiple of LANES; 0: none, for compilers
+ *                that have no __builtin_prefetch   (0)
+ * Tested: BLOCK 1 to 8, GROUPED, HEADS 1 to 4, AHEAD 0 and as planned, every feature; LANES 4, 16
+ * (tests/test_attention_decode.c, tests/test_attention_decode_caches.c).
  *
  * NDRange: (ceil(rows / BLOCK), ceil(heads / HEADS), batch) work-groups of one item, rows being launch_queries and heads
  * launch_heads; with GROUPED launch_queries * a.group and the key heads that the launch touches.  A work-item owns its

@@ -55,9 +55,10 @@
  * dimension, so that neighbouring items read the same rows, which by then lie in the level-2 cache.
  * Private memory: 4*ROWS*TILES*PANEL bytes of sums (default with 16 lanes 12 KiB).  Local memory: none.
  * Barriers: none.
- * Accumulator: float, one chain in rising k for each element whatever the geometry, of fma or, with PAIRS, of
- * what inc/matmul_cpu_product.h says, so that neither the tile nor the side changes a bit of the result; then the bias; rounded once on storing.  k = 0
- * gives the bias or +0.  There is no masked value; rows beyond the last one repeat it, and are not stored.
+ * Accumulator: float, one chain of fma for each element whatever the geometry, in rising k or, with PAIRS, 1, 0, 3, 2 ...
+ * (AMX adds even and odd k apart, and in blocks of DEPTH), so that otherwise neither the tile nor the side changes a bit
+ * of the result; then the bias; rounded once on storing.  k = 0 gives the bias or +0.  There is no masked value; rows
+ * beyond the last one repeat it, and are not stored.
  * Features: OpenCL C 1.2 only.  Devices with work-group hardware are better served by matmul_tile. */
 #include "inc/args.h"
 #include "inc/matmul_types.h"

@@ -3,7 +3,8 @@
  *   AMX_PRODUCTS(NAME, ROW_SPACE, LOAD_ROWS, LANE_SPACE, LOAD_LANES)   defines
  *   NAME(amx, copy, sum, width, p, stride, rows, q, steps, even)
  *       sum[i * width + j] += the products of row i, of `rows`, with lane j < 32, in `steps` pairs of bfloat16, the last one
- *       half a pair unless `even`.  Row i's pairs lie next to each other from p + i * stride on, lane j's at q + j, width apart.
+ *       half a pair unless `even`.  Row i's pairs lie next to each other from p + i * stride on, lane j's at q + j, width
+ *       apart.
  *       Of sums 16 or 32 rows are written.
  *   ANY_ROWS, ANY_LANES       for LOAD_...: what does not fill a tile is copied to one in private memory whose rest is 0
  *   WHOLE_ROWS, WHOLE_LANES   all tiles are full: 16 rows more than the last one is read */
@@ -35,24 +36,24 @@ INLINE void copy_lanes(amx_copy *copy, const global uint *p, int width, int word
             copy->word[x * AMX_WORDS + j] = x < words ? p[x * width + j] : 0;
 }
 
-#define WHOLE_ROWS(t, p, rows) AMX_LOAD(amx, t, p, stride)
+#define WHOLE_ROWS(t, p, rows) AMX_LOAD_WORDS(amx, t, (const uint *)(p), stride / 2)
 #define ANY_ROWS(t, p, rows) \
     do { \
         if ((rows) >= AMX_ROWS && words == AMX_WORDS && whole) { \
             AMX_LOAD(amx, t, p, stride); \
         } else { \
             copy_rows(copy, p, stride, rows, words, whole); \
-            AMX_LOAD(amx, t, (const ushort *)copy->word, 2 * AMX_WORDS); \
+            AMX_LOAD_WORDS(amx, t, copy->word, AMX_WORDS); \
         } \
     } while (0)
-#define WHOLE_LANES(t, p) AMX_LOAD(amx, t, (const ushort *)(p), 2 * width)
+#define WHOLE_LANES(t, p) AMX_LOAD_WORDS(amx, t, p, width)
 #define ANY_LANES(t, p) \
     do { \
         if (words == AMX_WORDS) { \
-            AMX_LOAD(amx, t, (const global ushort *)(p), 2 * width); \
+            AMX_LOAD_WORDS(amx, t, p, width); \
         } else { \
             copy_lanes(copy, p, width, words); \
-            AMX_LOAD(amx, t, (const ushort *)copy->word, 2 * AMX_WORDS); \
+            AMX_LOAD_WORDS(amx, t, copy->word, AMX_WORDS); \
         } \
     } while (0)
 

@@ -1,7 +1,7 @@
 /* What attention_cpu's tiles have in common where Q, K and V are bfloat16 and are multiplied two by two.
  *
- * A vector of Q^T holds two neighbouring columns of LANES queries, one of P^T two neighbouring keys, as pairs in the bits of a
- * floatv; they take the places of the first half of what they are made from. */
+ * A vector of Q^T holds two neighbouring columns of LANES queries, one of P^T two neighbouring keys, as pairs in the bits
+ * of a floatv; they take the places of the first half of what they are made from. */
 #ifndef CLATTN_INC_CPU_PAIRS_H
 #define CLATTN_INC_CPU_PAIRS_H
 
@@ -10,6 +10,9 @@
 
 #if !UNIT_STRIDE || ADDITIVE || KEY_GROUPS || VALUE_GROUPS
 #error "PAIRS needs UNIT_STRIDE, dot products and no scales"
+#endif
+#if KEY_TILE % 2 != 0
+#error "KEY_TILE must be even"
 #endif
 
 #define HALF(n) ((n) / 2 + ((n) & 1))
@@ -30,13 +33,13 @@ INLINE void pair_queries(floatv *q)
 /* p[i * QUERY_VECTORS + v] becomes keys 2i and 2i + 1 of n, rounded; those beyond, as far as `count` of them go, 0. */
 INLINE void pair_weights(floatv *p, int n, int count)
 {
+    for (int i = n * QUERY_VECTORS; i < 2 * count * QUERY_VECTORS; i++)
+        p[i] = (floatv)(0.0f);
     for (int i = 0; i < count; i++)
 #pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++) {
-            const floatv even = 2 * i < n ? p[2 * i * QUERY_VECTORS + v] : (floatv)(0.0f);
-            const floatv odd = 2 * i + 1 < n ? p[(2 * i + 1) * QUERY_VECTORS + v] : (floatv)(0.0f);
-            p[i * QUERY_VECTORS + v] = AS_FLOATV(round_pairs(even, odd));
-        }
+        for (int v = 0; v < QUERY_VECTORS; v++)
+            p[i * QUERY_VECTORS + v] =
+                AS_FLOATV(round_pairs(p[2 * i * QUERY_VECTORS + v], p[(2 * i + 1) * QUERY_VECTORS + v]));
 }
 
 /* LANES elements of a row of V as 32 bits, those beyond D_V 0. */
@@ -54,7 +57,11 @@ INLINE uintv value_lanes(const global ushort *p, int d)
 /* Two rows of V zipped, or one of them where there is no second. */
 INLINE uintv zipped_values(const global ushort *even, const global ushort *odd, int both, int d)
 {
-    return both ? value_lanes(even, d) | value_lanes(odd, d) << 16 : value_lanes(even, d);
+    const uintv zipped = value_lanes(even, d);
+
+    if (both)
+        return zipped | value_lanes(odd, d) << 16;
+    return zipped;
 }
 
 #endif

@@ -1,10 +1,10 @@
-/* attention_cpu's tile of keys where AMX multiplies bfloat16: S^T = K Q^T and O^T += V^T P^T, both by tiles of 32 rows and 32
- * queries.
+/* attention_cpu's tile of keys where AMX multiplies bfloat16: S^T = K Q^T and O^T += V^T P^T, both by tiles of 32 rows and
+ * 32 queries.
  *
  *   KEY_TILE   a multiple of 32, and so is BLOCK
  *
- * Q^T and P^T are pairs (inc/cpu_pairs.h) and have the layout that AMX wants of lanes; K has that of rows as it lies.  V^T is made
- * in `scratch`: rows zipped two by two, squares of them transposed.  Keys must not lie in pages. */
+ * Q^T and P^T are pairs (inc/cpu_pairs.h) and have the layout that AMX wants of lanes; K has that of rows as it lies.  V^T
+ * is made in `scratch`: rows zipped two by two, squares of them transposed.  Keys must not lie in pages. */
 #ifndef CLATTN_INC_CPU_TILE_AMX_H
 #define CLATTN_INC_CPU_TILE_AMX_H
 

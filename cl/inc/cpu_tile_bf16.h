@@ -1,4 +1,5 @@
-/* attention_cpu's tile of keys where Q, K and V are bfloat16 and are multiplied two by two: what inc/cpu_tile.h does otherwise.
+/* attention_cpu's tile of keys where Q, K and V are bfloat16 and are multiplied two by two: what inc/cpu_tile.h does
+ * otherwise.
  *
  *   KEY_TILE, KEY_STEP, COLUMN_STEP   as attention_cpu.cl says
  *

@@ -81,8 +81,8 @@ static inline ushortv bf16_bitsv(floatv x)
 /* Of two vectors lane by lane; a NaN is never larger. */
 #define LARGER_OF(a, b) select(a, b, (b) > (a))
 
-/* The sum of the lanes, and the largest of them, halves on halves; no lane may be a NaN for the latter.  The last four by way
- * of memory: Oclgrind 21.10 crashes at shuffles into shorter vectors, which compilers make of single lanes, too. */
+/* The sum of the lanes, and the largest of them, halves on halves; no lane may be a NaN for the latter.  The last four by
+ * way of memory: Oclgrind 21.10 crashes at shuffles into shorter vectors, which compilers make of single lanes, too. */
 static inline float sum_lanes(floatv x)
 {
     float lane[4];

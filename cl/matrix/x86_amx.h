@@ -2,16 +2,18 @@
  * Developer's Manual, volume 1, chapter 18, and volume 2, TDPBF16PS).
  *
  *   AMX_BEGIN(state), AMX_END(state)    before the first and after the last of the others in a work-item
- *   AMX_LOAD(state, t, p, step)         tile t, a literal: row i is 32 bfloat16 from p[i * step] on; p is a pointer to ushort, of
- *                                       any address space
+ *   AMX_LOAD(state, t, p, step)         tile t, a literal: row i is 32 bfloat16 from p[i * step] on; p is a pointer to
+ *                                       ushort, of any address space
+ *   AMX_LOAD_WORDS(state, t, p, step)   the same of pairs: row i is 16 words from p[i * step] on
  *   AMX_LOAD_SUMS(state, t, p, step)    row i is 16 floats from p[i * step] on, p a pointer to private float
  *   AMX_STORE_SUMS(state, t, p, step)   the reverse
- *   AMX_DOT(state, c, a, b)             c[i][j] += sum over x < 16 of two products: of the bfloat16 2x and 2x + 1 of row i of a with
- *                                       2j and 2j + 1 of row x of b
+ *   AMX_DOT(state, c, a, b)             c[i][j] += sum over x < 16 of two products: of the bfloat16 2x and 2x + 1 of row i
+ *                                       of a with 2j and 2j + 1 of row x of b
  *
- * X86_AMX (default 0): 1: by the instructions, in inline assembly, in a process that the system permits to; 0: what they do, in
- * OpenCL C, the tiles in private memory.  The instruction adds the products of even and of odd elements apart, rounds to nearest
- * even and takes subnormal numbers for 0; the emulation does neither.  No instruction of this file has ever run on hardware. */
+ * X86_AMX (default 0): 1: by the instructions, in inline assembly, in a process that the system permits to; 0: what they
+ * do, in OpenCL C, the tiles in private memory.  The instruction adds the products of even and of odd elements apart,
+ * rounds to nearest even and takes subnormal numbers for 0; the emulation does neither.  No instruction of this file has
+ * ever run on hardware. */
 #ifndef CLATTN_MATRIX_X86_AMX_H
 #define CLATTN_MATRIX_X86_AMX_H
 
@@ -45,6 +47,7 @@ typedef struct amx_state {
 #define AMX_LOAD_BYTES(t, p, step) \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"((size_t)(p)), "r"((long)(step)) : "memory")
 #define AMX_LOAD(state, t, p, step) AMX_LOAD_BYTES(t, p, (step) * 2)
+#define AMX_LOAD_WORDS(state, t, p, step) AMX_LOAD_BYTES(t, p, (step) * 4)
 #define AMX_LOAD_SUMS(state, t, p, step) AMX_LOAD_BYTES(t, p, (step) * 4)
 #define AMX_STORE_SUMS(state, t, p, step) \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"((size_t)(p)), "r"((long)(step) * 4) : "memory")
@@ -58,6 +61,12 @@ typedef struct amx_state {
             _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
                 (state)->tile[t][i_ * AMX_WORDS + w_] = \
                     (p)[i_ * (long)(step) + 2 * w_] | (uint)(p)[i_ * (long)(step) + 2 * w_ + 1] << 16; \
+    } while (0)
+#define AMX_LOAD_WORDS(state, t, p, step) \
+    do { \
+        for (int i_ = 0; i_ < AMX_ROWS; i_++) \
+            _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
+                (state)->tile[t][i_ * AMX_WORDS + w_] = (p)[i_ * (long)(step) + w_]; \
     } while (0)
 #define AMX_LOAD_SUMS(state, t, p, step) \
     do { \

@@ -19,8 +19,8 @@
 #define LEAF7_1_EAX_AVX512_BF16 (1u << 5)
 #define LEAF7_EDX_AMX_BF16 (1u << 22)
 #define LEAF7_EDX_AMX_TILE (1u << 24)
-#define XCR0_AMX (3u << 17)   /* tile configuration and data */
-#define XCR0_AVX512 0xe6u /* the states of SSE, AVX and AVX-512 */
+#define XCR0_AMX (3u << 17) /* tile configuration and data */
+#define XCR0_AVX512 0xe6u   /* the states of SSE, AVX and AVX-512 */
 
 static bool is_by_amd(void)
 {
@@ -48,10 +48,11 @@ bool os_processor_has_fast_bf16(void)
     return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & LEAF7_1_EAX_AVX512_BF16);
 }
 
-/* Linux grants the tiles' 8 KiB of state by request only (Documentation/arch/x86/xstate.rst), to all threads of the process. */
+/* Linux grants the tiles' 8 KiB of state by request only (Documentation/arch/x86/xstate.rst), to all threads of the
+ * process and for good; there are no tiles in a process of 32 bits. */
 bool os_processor_permit_amx_bf16(void)
 {
-#if defined __linux__ && defined SYS_arch_prctl
+#if defined __linux__ && defined __x86_64__ && defined SYS_arch_prctl
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_TILE_DATA = 18 };
     unsigned eax, ebx, ecx, edx;
     return system_keeps(XCR0_AMX) && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & LEAF7_EDX_AMX_TILE) &&

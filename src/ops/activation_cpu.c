@@ -44,4 +44,4 @@ static clattn_status prepare(clattn_plan *base)
     return activation_add_kernel(plan, "activation_cpu.cl", "activation_cpu", caps->lanes, one);
 }
 
-const struct solver activation_cpu_solver = {"cpu", refuse, prepare};
+const struct solver activation_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

@@ -26,4 +26,4 @@ static clattn_status prepare(clattn_plan *base)
     return activation_add_kernel(plan, "activation_generic.cl", "activation_generic", LANES, local);
 }
 
-const struct solver activation_generic_solver = {"generic", refuse, prepare};
+const struct solver activation_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -60,7 +60,7 @@ struct attention_plan {
     size_t rows_per_group;    /* cpu and tile: queries, or those of all heads of a group */
     size_t heads_per_group;   /* cpu: heads, or key heads, that a work-group takes in turn */
     size_t key_tile;          /* cpu: keys for each rescaling */
-    double weight_unit;       /* epsilon of the type that probabilities are rounded to; 0: they stay float */
+    double weight_unit;       /* what rounding changes a probability by, at the most, over it; 0: they stay float */
     size_t column_chunk;      /* the generic solver's */
     size_t splits;            /* parts of the keys, each a partial of its own; 0 or 1: not split */
     double efficiency;        /* share of the device's peak that a launch reaches at least, for max_launch_ms */

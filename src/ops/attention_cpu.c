@@ -243,7 +243,7 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     plan->rows_per_group = plan->queries_per_group = g.rows;
     plan->heads_per_group = g.heads;
     plan->key_tile = g.tile;
-    plan->weight_unit = products == PRODUCTS_FLOAT ? 0 : storage_epsilon(CLATTN_BF16);
+    plan->weight_unit = products == PRODUCTS_FLOAT ? 0 : storage_epsilon(CLATTN_BF16) / 2;
     plan->groups = g.grouped ? grouped_blocks : single_blocks;
     if (g.grouped)
         plan->queries_per_group = size_max(1, g.rows / (problem->heads / problem->kv_heads));
@@ -268,7 +268,7 @@ static clattn_status prepare(clattn_plan *base)
     return prepare_by(base, PRODUCTS_FLOAT);
 }
 
-const struct solver attention_cpu_solver = {"cpu", refuse, prepare};
+const struct solver attention_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};
 
 /* ---- the same by pairs of bfloat16 ---- */
 
@@ -292,9 +292,7 @@ static const char *mismatch_of_pairs(const clattn_context *context, const struct
 static const char *refuse_pairs(const clattn_context *context, const void *problem, bool forced)
 {
     const char *reason = mismatch_of_pairs(context, problem);
-    if (!reason && !forced && !context->device.caps.fast_bf16)
-        reason = "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
-    return reason;
+    return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
 }
 
 static clattn_status prepare_pairs(clattn_plan *base)
@@ -302,7 +300,8 @@ static clattn_status prepare_pairs(clattn_plan *base)
     return prepare_by(base, base->context->device.caps.fast_bf16 ? PRODUCTS_PAIRS_X86 : PRODUCTS_PAIRS);
 }
 
-const struct solver attention_cpu_bf16_solver = {"cpu-bf16", refuse_pairs, prepare_pairs};
+const struct solver attention_cpu_bf16_solver = {.name = "cpu-bf16", .refuse = refuse_pairs,
+                                                 .prepare = prepare_pairs, .only_named = refuse_slow_bf16};
 
 /* ---- the same by AMX ---- */
 
@@ -315,9 +314,13 @@ static const char *refuse_amx(const clattn_context *context, const void *data, b
         reason = "keys lie in pages";
     if (!reason && (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)))
         reason = "this device is too slow for what stands in for AMX";
-    if (!reason && !forced)
-        reason = "AMX has never been tried on hardware: ask for it by name";
-    return reason;
+    return reason ? reason : refuse_all_but_cpu(caps, forced);
+}
+
+static const char *amx_only_named(const clattn_context *context)
+{
+    (void)context;
+    return "AMX has never been tried on hardware: ask for it by name";
 }
 
 static clattn_status prepare_amx(clattn_plan *base)
@@ -326,4 +329,5 @@ static clattn_status prepare_amx(clattn_plan *base)
     return prepare_by(base, has ? PRODUCTS_AMX_X86 : PRODUCTS_AMX);
 }
 
-const struct solver attention_cpu_amx_solver = {"cpu-amx", refuse_amx, prepare_amx};
+const struct solver attention_cpu_amx_solver = {.name = "cpu-amx", .refuse = refuse_amx,
+                                                .prepare = prepare_amx, .only_named = amx_only_named};

@@ -48,4 +48,4 @@ static clattn_status prepare(clattn_plan *base)
     return attention_add_kernel(plan, "attention_generic.cl", "attention_generic", &options, local);
 }
 
-const struct solver attention_generic_solver = {"generic", refuse, prepare};
+const struct solver attention_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

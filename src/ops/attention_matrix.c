@@ -133,4 +133,5 @@ static clattn_status prepare_emulation(clattn_plan *base)
     return prepare_engine(base, true);
 }
 
-const struct solver attention_emulated_mma_solver = {"emulated-mma", refuse_emulation, prepare_emulation};
+const struct solver attention_emulated_mma_solver = {.name = "emulated-mma",
+                                                     .refuse = refuse_emulation, .prepare = prepare_emulation};

@@ -193,4 +193,4 @@ static clattn_status prepare(clattn_plan *base)
     return status;
 }
 
-const struct solver attention_tile_solver = {"tile", refuse, prepare};
+const struct solver attention_tile_solver = {.name = "tile", .refuse = refuse, .prepare = prepare};

@@ -48,7 +48,7 @@ fail:
     return status;
 }
 
-static const struct solver generic = {"generic", refuse, prepare};
+static const struct solver generic = {.name = "generic", .refuse = refuse, .prepare = prepare};
 static const struct solver *const solvers[] = {&generic};
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)

@@ -73,7 +73,7 @@ fail:
     return status;
 }
 
-static const struct solver kv_append_generic_solver = {"generic", refuse, prepare};
+static const struct solver kv_append_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
 static const struct solver *const solvers[] = {&kv_append_generic_solver};
 
 /* In the kernel's order. */

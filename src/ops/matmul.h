@@ -27,6 +27,12 @@ struct matmul_plan {
     bool foreign;                   /* by another library's kernels, whose choice differs from size to size */
 };
 
+/* Rows of A that one B multiplies: those of all items that share it. */
+static inline size_t matmul_rows(const struct matmul_problem *problem)
+{
+    return problem->m * (problem->b.batch || !problem->batch ? 1 : problem->batch);
+}
+
 clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem,
                                   const char **reason);
 

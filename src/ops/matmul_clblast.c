@@ -256,4 +256,4 @@ fail:
     return status;
 }
 
-const struct solver matmul_clblast_solver = {"clblast", refuse, prepare};
+const struct solver matmul_clblast_solver = {.name = "clblast", .refuse = refuse, .prepare = prepare};

@@ -13,12 +13,6 @@
 #define FEW_DEPTH 1024    /* so much of k at a time; */
 #define FEW_AHEAD 512     /* then the streamed rows are left so often that the processor's prefetcher does not keep up */
 
-/* Rows of the operand that is not streamed: those of all items that share b are one operand's. */
-static size_t few_rows(const struct matmul_problem *problem)
-{
-    return problem->m * (problem->b.batch ? 1 : size_max(problem->batch, 1));
-}
-
 static bool is_few(size_t rows, size_t k)
 {
     return rows <= FEW_LONG || (rows <= FEW_MOST && rows * k <= FEW_ELEMENTS);
@@ -26,10 +20,10 @@ static bool is_few(size_t rows, size_t k)
 
 static bool is_skinny(clattn_plan *base, const struct matmul_problem *problem)
 {
-    bool few = is_few(few_rows(problem), problem->k) || is_few(problem->n, problem->k);
+    bool few = is_few(matmul_rows(problem), problem->k) || is_few(problem->n, problem->k);
     if (problem->a.col != 1 || problem->b.row != 1)
         return false;
-    if (size_min(few_rows(problem), problem->n) <= FEW_MOST)
+    if (size_min(matmul_rows(problem), problem->n) <= FEW_MOST)
         tuning_flag(&base->tuning, "skinny", &few);
     return few;
 }
@@ -41,9 +35,9 @@ static clattn_status prepare_skinny(struct matmul_plan *plan)
     const struct matmul_problem *problem = &plan->problem;
     const struct capabilities *caps = &plan->base.context->device.caps;
     static const int32_t steps[] = {2, 4, -1}, items[] = {1, 2, 4, 8, 16, -1}, copied[] = {0, 256, 512, 1024, -1};
-    bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), few_a = few_rows(problem) <= problem->n;
-    bool stream_a = !is_few(few_rows(problem), problem->k) && (is_few(problem->n, problem->k) || !few_a);
-    size_t few = size_max(1, stream_a ? problem->n : few_rows(problem));
+    bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), few_a = matmul_rows(problem) <= problem->n;
+    bool stream_a = !is_few(matmul_rows(problem), problem->k) && (is_few(problem->n, problem->k) || !few_a);
+    size_t few = size_max(1, stream_a ? problem->n : matmul_rows(problem));
     size_t streamed = stream_a ? problem->m * size_max(problem->batch, 1)
                                : problem->n * (problem->b.batch ? problem->batch : 1);
     size_t lanes = small ? 4 : caps->lanes, rows = small ? size_min(few, 2) : few;
@@ -81,4 +75,4 @@ static clattn_status prepare(clattn_plan *base)
     return is_skinny(base, &plan->problem) ? prepare_skinny(plan) : matmul_packed_prepare(plan, FACTORS_FLOAT);
 }
 
-const struct solver matmul_cpu_solver = {"cpu", refuse, prepare};
+const struct solver matmul_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

@@ -4,21 +4,13 @@
 
 #define FEW_ROWS 4 /* that wait for memory rather than for arithmetic */
 
-static size_t rows_of(const struct matmul_problem *problem)
-{
-    return problem->m * (problem->b.batch ? 1 : size_max(problem->batch, 1));
-}
-
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
     const struct matmul_problem *problem = data;
-    const struct capabilities *caps = &context->device.caps;
     const char *reason = matmul_packed_refuse_pairs(context, problem);
     if (reason || forced)
         return reason;
-    if (!caps->fast_bf16)
-        return "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
-    if (rows_of(problem) <= FEW_ROWS || problem->n <= FEW_ROWS)
+    if (matmul_rows(problem) <= FEW_ROWS || problem->n <= FEW_ROWS)
         return "of a few rows or columns there is more reading than arithmetic";
     return NULL;
 }
@@ -29,4 +21,5 @@ static clattn_status prepare(clattn_plan *base)
     return matmul_packed_prepare((struct matmul_plan *)base, has ? FACTORS_PAIRS_X86 : FACTORS_PAIRS);
 }
 
-const struct solver matmul_cpu_bf16_solver = {"cpu-bf16", refuse, prepare};
+const struct solver matmul_cpu_bf16_solver = {.name = "cpu-bf16", .refuse = refuse,
+                                              .prepare = prepare, .only_named = refuse_slow_bf16};

@@ -22,4 +22,4 @@ static clattn_status prepare(clattn_plan *base)
     return matmul_add_tiled_kernel(plan, "matmul_generic.cl", "matmul_generic", &options, local);
 }
 
-const struct solver matmul_generic_solver = {"generic", refuse, prepare};
+const struct solver matmul_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -188,7 +188,7 @@ static clattn_status prepare(clattn_plan *base)
     return prepare_engine(base, base->context->device.caps.matrix, false);
 }
 
-const struct solver matmul_matrix_solver = {"matrix", refuse, prepare};
+const struct solver matmul_matrix_solver = {.name = "matrix", .refuse = refuse, .prepare = prepare};
 
 /* ---- emulations ---- */
 
@@ -222,7 +222,9 @@ EMULATION(4, MATRIX_DPAS8)
 EMULATION(5, MATRIX_DPAS16)
 
 const struct solver matmul_matrix_emulations[MATMUL_EMULATIONS] = {
-    {"emulated-mma", refuse_1, prepare_1},     {"emulated-wmma", refuse_2, prepare_2},
-    {"emulated-mfma", refuse_3, prepare_3},    {"emulated-dpas8", refuse_4, prepare_4},
-    {"emulated-dpas16", refuse_5, prepare_5},
+    {.name = "emulated-mma", .refuse = refuse_1, .prepare = prepare_1},
+    {.name = "emulated-wmma", .refuse = refuse_2, .prepare = prepare_2},
+    {.name = "emulated-mfma", .refuse = refuse_3, .prepare = prepare_3},
+    {.name = "emulated-dpas8", .refuse = refuse_4, .prepare = prepare_4},
+    {.name = "emulated-dpas16", .refuse = refuse_5, .prepare = prepare_5},
 };

@@ -1,4 +1,5 @@
-/* Products by cl/matmul_cpu.cl: one operand packed into panels across vector lanes, the other broadcast from where it lies. */
+/* Products by cl/matmul_cpu.cl: one operand packed into panels across vector lanes, the other broadcast from where it
+ * lies. */
 #ifndef CLATTN_OPS_MATMUL_PACKED_H
 #define CLATTN_OPS_MATMUL_PACKED_H
 
@@ -12,8 +13,8 @@ const char *matmul_packed_refuse_pairs(const clattn_context *context, const stru
  * is vdpbf16ps or AMX's. */
 enum matmul_factors { FACTORS_FLOAT, FACTORS_PAIRS_X86, FACTORS_PAIRS, FACTORS_AMX_X86, FACTORS_AMX };
 
-/* Which operand is packed is the cheaper one's choice, or, of pairs, the only one's that leaves an operand with neighbouring k.
- * A solver's `prepare`. */
+/* Which operand is packed is the cheaper one's choice, or, of pairs, the only one's that leaves an operand with
+ * neighbouring k. A solver's `prepare`. */
 clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factors factors);
 
 #endif

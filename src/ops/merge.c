@@ -203,7 +203,7 @@ static clattn_status prepare(clattn_plan *base)
                             problem->batch * problem->heads * problem->query_length, problem->columns);
 }
 
-static const struct solver merge_generic_solver = {"generic", refuse, prepare};
+static const struct solver merge_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
 static const struct solver *const solvers[] = {&merge_generic_solver};
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)

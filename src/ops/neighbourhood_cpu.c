@@ -171,4 +171,4 @@ fail:
     return status;
 }
 
-const struct solver neighbourhood_cpu_solver = {"cpu", refuse, prepare};
+const struct solver neighbourhood_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

@@ -74,4 +74,4 @@ static clattn_status prepare(clattn_plan *base)
     return CLATTN_SUCCESS;
 }
 
-const struct solver neighbourhood_generic_solver = {"generic", refuse, prepare};
+const struct solver neighbourhood_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

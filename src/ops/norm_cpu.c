@@ -46,4 +46,4 @@ static clattn_status prepare(clattn_plan *base)
     return norm_add_kernel(plan, "norm_cpu.cl", "norm_cpu", &options, one);
 }
 
-const struct solver norm_cpu_solver = {"cpu", refuse, prepare};
+const struct solver norm_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

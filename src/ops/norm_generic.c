@@ -22,4 +22,4 @@ static clattn_status prepare(clattn_plan *base)
     return norm_add_kernel(plan, "norm_generic.cl", "norm_generic", &options, local);
 }
 
-const struct solver norm_generic_solver = {"generic", refuse, prepare};
+const struct solver norm_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -80,4 +80,4 @@ static clattn_status prepare(clattn_plan *base)
     return norm_add_kernel(plan, "norm_tile.cl", "norm_tile", &options, local);
 }
 
-const struct solver norm_tile_solver = {"tile", refuse, prepare};
+const struct solver norm_tile_solver = {.name = "tile", .refuse = refuse, .prepare = prepare};

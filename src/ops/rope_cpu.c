@@ -49,4 +49,4 @@ static clattn_status prepare(clattn_plan *base)
     return rope_add_kernel(plan, "rope_cpu.cl", "rope_cpu", &options, one);
 }
 
-const struct solver rope_cpu_solver = {"cpu", refuse, prepare};
+const struct solver rope_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

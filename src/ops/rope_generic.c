@@ -27,4 +27,4 @@ static clattn_status prepare(clattn_plan *base)
     return rope_add_kernel(plan, "rope_generic.cl", "rope_generic", &options, local);
 }
 
-const struct solver rope_generic_solver = {"generic", refuse, prepare};
+const struct solver rope_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

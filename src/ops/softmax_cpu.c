@@ -48,4 +48,4 @@ static clattn_status prepare(clattn_plan *base)
     return softmax_add_kernel(plan, "softmax_cpu", &options, one);
 }
 
-const struct solver softmax_cpu_solver = {"cpu", refuse, prepare};
+const struct solver softmax_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

@@ -21,4 +21,4 @@ static clattn_status prepare(clattn_plan *base)
     return softmax_add_kernel(plan, "softmax_generic", &options, local);
 }
 
-const struct solver softmax_generic_solver = {"generic", refuse, prepare};
+const struct solver softmax_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -69,4 +69,4 @@ static clattn_status prepare(clattn_plan *base)
     return softmax_add_kernel(plan, "softmax_tile", &options, local);
 }
 
-const struct solver softmax_tile_solver = {"tile", refuse, prepare};
+const struct solver softmax_tile_solver = {.name = "tile", .refuse = refuse, .prepare = prepare};

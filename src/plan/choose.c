@@ -25,6 +25,12 @@ static bool is_hidden(const struct solver *solver)
     return !strncmp(solver->name, start, sizeof start - 1);
 }
 
+const char *refuse_slow_bf16(const clattn_context *context)
+{
+    return context->device.caps.fast_bf16 ? NULL
+                                          : "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
+}
+
 /* Why `solver` may not even be asked, or NULL. */
 static const char *excluded(const clattn_context *context, const char *operator_name,
                             const struct solver *solver, const char *forced)
@@ -34,6 +40,11 @@ static const char *excluded(const clattn_context *context, const char *operator_
     if (context_denies(context, operator_name, solver->name))
         return "denied by the application";
     return NULL;
+}
+
+static const char *held_back(const clattn_context *context, const struct solver *solver, const char *forced)
+{
+    return forced || !solver->only_named ? NULL : solver->only_named(context);
 }
 
 clattn_status plan_supports(const clattn_context *context, const char *operator_name,
@@ -47,6 +58,8 @@ clattn_status plan_supports(const clattn_context *context, const char *operator_
         why = excluded(context, operator_name, table[i], NULL);
         if (!why)
             why = table[i]->refuse(context, problem, false);
+        if (!why)
+            why = held_back(context, table[i], NULL);
         if (!why)
             return CLATTN_SUCCESS;
     }
@@ -148,6 +161,8 @@ static const struct solver *advised_solver(const struct choosing *c, const struc
             *reason = "the context's params prefer CLBlast";
         if (!*reason)
             *reason = c->table[i]->refuse(context, c->problem, true);
+        if (!*reason)
+            *reason = held_back(context, c->table[i], c->forced);
         return *reason ? NULL : c->table[i];
     }
     return NULL;
@@ -240,6 +255,8 @@ clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const st
         }
         if (!reason)
             reason = solver->refuse(context, problem, forced != NULL);
+        if (!reason)
+            reason = held_back(context, solver, forced);
         if (reason) {
             explain_solver(plan, solver->name, "refused", reason);
             if (!forced || !strcmp(forced, solver->name))

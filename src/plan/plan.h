@@ -103,6 +103,9 @@ struct solver {
     /* Chooses geometry and adds kernels to the plan, whose operator part holds the problem.  A failure sends
      * the choice on to the next solver, unless this one was asked for by name or host memory is out. */
     clattn_status (*prepare)(clattn_plan *plan);
+    /* Why on this device nobody gets it but who asks for it by name, not even by wisdom: that it has never been tried on such
+     * hardware, or only imitates it there.  A static string, or NULL; the function may be NULL. */
+    const char *(*only_named)(const clattn_context *context);
 };
 
 /* What solvers refuse alike, with the reason, or NULL: that a work-item loops `iterations` times, all its loops together;
@@ -110,6 +113,9 @@ struct solver {
 const char *refuse_loops(const struct capabilities *caps, double iterations);
 const char *refuse_all_but_cpu(const struct capabilities *caps, bool forced);
 const char *refuse_cpu(const struct capabilities *caps, bool forced);
+
+/* An `only_named` for kernels by vdpbf16ps. */
+const char *refuse_slow_bf16(const clattn_context *context);
 
 /* The first solver of the table that takes the problem, prepared and warmed; fills plan->solver and
  * ->explain. */

@@ -61,6 +61,22 @@ int device_close(void **state)
     return context != NULL;
 }
 
+bool device_multiplies_pairs(void)
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[4096];
+    bool amd = false, has = false;
+
+    while (file && fgets(line, sizeof line, file)) {
+        amd = amd || strstr(line, "AuthenticAMD");
+        has = has || strstr(line, " avx512_bf16");
+    }
+    if (file) {
+        assert_int_equal(fclose(file), 0);
+    }
+    return amd && has && device_platform_contains("Portable Computing Language");
+}
+
 bool device_is_cpu(void)
 {
     cl_device_type type = 0;

@@ -84,6 +84,9 @@ int device_close(void **state);
 /* Whether the device under test is a CPU (PoCL, llvmpipe, Oclgrind's included). */
 bool device_is_cpu(void);
 
+/* Whether the device is PoCL on a processor whose vdpbf16ps is faster than fma: AMD's, as /proc/cpuinfo tells. */
+bool device_multiplies_pairs(void);
+
 /* Whether the platform's name has this part: "rusticl", "Oclgrind". */
 bool device_platform_contains(const char *part);
 

@@ -1,0 +1,115 @@
+/* The self-check of kernels for the processors' and GPUs' engines of 16-bit products, damaged: as far as they run here, by what
+ * stands in for the instructions. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "support/sources.h"
+
+/* Pairs of bfloat16, the halves of some in the wrong order: K's and a row's, and V's. */
+static void pairs_are_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *file, *from, *to, *attention, *matmul;
+    } cases[] = {
+        {"pairs.h", "as_uint(vload2(0, p))", "as_uint(vload2(0, p).s10)", "attention_cpu disagrees with the reference",
+         "matmul_cpu disagrees with the reference"},
+        {"cpu_pairs.h", "value_lanes(odd, d) << 16", "value_lanes(even, d) << 16",
+         "attention_cpu disagrees with the reference", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_plan_options options = {.size = sizeof options, .solver = "cpu-bf16"};
+        clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+        clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+        clattn_plan *plan;
+        attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
+        matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan),
+                      CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, cases[i].attention);
+        assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan),
+                      cases[i].matmul ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS);
+        if (cases[i].matmul)
+            assert_message_has(context, cases[i].matmul);
+        clattn_plan_release(&plan);
+        support_release(&context);
+    }
+}
+
+/* A matrix engine's fragments, each emulated: an element in a wrong place, or in a wrong lane. */
+static void matrix_fragments_are_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *solver, *file, *from, *to;
+    } cases[] = {
+        {"emulated-mma", "mma.h", "down = beside ? w >> 1 : w & 1", "down = beside ? w & 1 : w >> 1"},
+        {"emulated-wmma", "wmma.h", "row, k + 8), 1, word)", "row, k), 1, word)"},
+        {"emulated-mfma", "mfma.h", "tile, width, row, k, lane)", "tile, width, row, k, lane ^ 16)"},
+        {"emulated-dpas8", "dpas.h", "k + 2 * (w & 7)", "k + 2 * (w & 7 ^ 4)"},
+        {"emulated-dpas16", "dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
+         "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))"},
+        {"emulated-mma", "copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_plan_options options = {.size = sizeof options, .solver = cases[i].solver};
+        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_plan *plan;
+        desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+        /* Symmetric as it stands, or B would have to be read like A: B as a weight. */
+        desc.b.stride[0] = 1;
+        desc.b.stride[1] = 9;
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        clattn_status status = clattn_matmul_plan_create(context, &desc, &options, &plan);
+        if (status == CLATTN_SUCCESS)
+            print_error("%s with a wrong %s passes\n", cases[i].solver, cases[i].file);
+        assert_message_has(context, "matmul_matrix disagrees with the reference on this device: c[");
+        assert_status(context, status, CLATTN_ERROR_UNSUPPORTED);
+        assert_null(plan);
+        support_release(&context);
+    }
+}
+
+/* AMX's instructions, which no processor here may have, are at least assembled: by PoCL, in a launch with nothing to do. */
+static void amx_assembles(void **state)
+{
+    struct sources sources;
+    clattn_device_info info = {.size = sizeof info};
+    clattn_plan_options options = {.size = sizeof options, .solver = "cpu-amx"};
+    clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan *plan;
+    (void)state;
+#ifndef __x86_64__
+    skip();
+#endif
+    attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+    sources_damage(&sources, "x86_amx.h", "#ifndef X86_AMX\n", "#undef X86_AMX\n#define X86_AMX 1\n#ifndef X86_AMX\n");
+    clattn_context *context = sources_context(&sources, NULL, false);
+    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
+    if (info.device_class != CLATTN_DEVICE_POCL) {
+        support_release(&context);
+        skip();
+    }
+    assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    support_release(&context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pairs_are_checked),
+        cmocka_unit_test(matrix_fragments_are_checked),
+        cmocka_unit_test(amx_assembles),
+    };
+    return SUPPORT_RUN("self-check of engines", tests);
+}
