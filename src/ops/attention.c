@@ -12,6 +12,7 @@ static const struct solver *const solvers[] = {
     &attention_cpu_amx_solver,
     &attention_cpu_bf16_solver,
     &attention_cpu_solver,
+    &attention_matrix_solver,
     &attention_tile_solver,
     &attention_generic_solver,
     &attention_emulated_mma_solver,

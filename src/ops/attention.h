@@ -154,6 +154,7 @@ clattn_status attention_self_check(clattn_plan *plan);
 extern const struct solver attention_cpu_amx_solver;
 extern const struct solver attention_cpu_bf16_solver;
 extern const struct solver attention_emulated_mma_solver;
+extern const struct solver attention_matrix_solver;
 extern const struct solver attention_cpu_solver;
 extern const struct solver attention_tile_solver;
 extern const struct solver attention_generic_solver;

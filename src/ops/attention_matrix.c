@@ -1,5 +1,8 @@
 /* Attention of float16 or bfloat16 by NVIDIA's matrix engine (cl/attention_matrix.cl), and the same kernel with the engine
- * emulated, for tests: only by name. */
+ * emulated, for tests: only by name.
+ *
+ * The engine has never run on real hardware from here, so the planner takes this solver only where the self-check compares its
+ * kernels with the reference on the device itself. */
 #include "base/size.h"
 #include "ops/arrays.h"
 #include "ops/attention.h"
@@ -88,7 +91,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     plan->groups = attention_groups_by_queries;
     plan->efficiency = emulated ? 0.0001 : 0.1;
     plan->splits = 1;
-    plan->weight_unit = storage_epsilon((clattn_dtype)problem->desc.query.dtype);
+    plan->weight_unit = storage_epsilon((clattn_dtype)problem->desc.query.dtype) / 2;
     return attention_add_kernel(plan, "attention_matrix.cl", "attention_matrix", &options, local);
 }
 
@@ -104,8 +107,38 @@ static clattn_status prepare_engine(clattn_plan *base, bool emulated)
             break;
         plan_drop_kernels(base);
     }
+    if (status == CLATTN_SUCCESS)
+        strbuf_printf(&base->explain, "    %s%s; this kernel has never run on real hardware\n",
+                      matrix_engine_name(MATRIX_MMA), emulated ? ", emulated" : "");
     return status;
 }
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct capabilities *caps = &context->device.caps;
+    const struct attention_problem *problem = data;
+    if (caps->matrix == MATRIX_NONE)
+        return caps->no_matrix;
+    if (caps->matrix != MATRIX_MMA)
+        return "so far it is written for NVIDIA's engine alone";
+    const char *reason = refuse_problem(context, problem);
+    if (reason || forced)
+        return reason;
+    if (problem->query_length < SIDE)
+        return "most of a square of 16 x 16 would be idle";
+    if (!context->programs.checks)
+        return "it has never run on real hardware, and the self-check that would tell is off";
+    return NULL;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    return prepare_engine(base, false);
+}
+
+const struct solver attention_matrix_solver = {.name = "matrix", .refuse = refuse, .prepare = prepare};
+
+/* ---- the emulation ---- */
 
 /* The loops of an item for a tile of keys: of each square's product with 16 of the depth or of the columns, sums of 16
  * for its 8 floats and what it exchanges. */
@@ -121,8 +154,7 @@ static double iterations(const struct attention_problem *problem, const struct g
 static const char *refuse_emulation(const clattn_context *context, const void *data, bool forced)
 {
     const struct attention_problem *problem = data;
-    if (!forced)
-        return "an emulation, for tests: ask for it by name";
+    (void)forced; /* hidden from who does not */
     const char *reason = refuse_problem(context, problem);
     return reason ? reason
                   : refuse_loops(&context->device.caps, iterations(problem, &geometries[choose(context, problem, 0)]));

@@ -76,16 +76,19 @@ static void print_kernel(void *user, const built_kernel *kernel)
 static void list_problem(void *user, const offline_problem *problem)
 {
     clattn_plan *plan = NULL;
-    char message[512];
+    char message[512] = "";
     (void)user;
-    /* The one that has no matrix engine. */
-    bool refused = problem->solver && !strcmp(problem->solver, "matrix") && !strcmp(run.target, "gfx1030");
     run.problem = problem;
     clattn_status status = problem->plan(run.context, problem, &plan);
+    if (status != CLATTN_SUCCESS)
+        clattn_context_message(run.context, message, sizeof message);
+    /* The one that has no matrix engine; and attention has a kernel for NVIDIA's alone. */
+    bool refused = problem->solver && !strcmp(problem->solver, "matrix") &&
+                   (!strcmp(run.target, "gfx1030") ||
+                    (strncmp(run.target, "sm_", 3) && strstr(message, "for NVIDIA's engine alone")));
     if (status == CLATTN_SUCCESS && !refused) {
         platform_visit_kernels(print_kernel, NULL);
     } else if (status != CLATTN_ERROR_UNSUPPORTED || !refused) {
-        clattn_context_message(run.context, message, sizeof message);
         fprintf(stderr, "list: %s, %s: %s\n", run.target, problem->about, message);
         run.failures++;
     }
