@@ -50,7 +50,7 @@ struct clblast_objects {
     struct shown_context shown_context;
 };
 
-static struct clblast_objects *first;
+static struct clblast_objects *clblast_first;
 
 /* Part of the key by which CLBlast keeps binaries: no program of ours is taken for one of the application's. */
 static const struct {
@@ -437,14 +437,14 @@ static struct clblast_objects *make(clattn_context *context)
     objects->device = context->device.caps.device;
     objects->shown_device = (struct shown_device){&table, objects};
     objects->shown_context = (struct shown_context){&table, objects};
-    objects->next = first;
-    first = objects;
+    objects->next = clblast_first;
+    clblast_first = objects;
     return objects;
 }
 
 struct clblast_objects *clblast_objects_of(clattn_context *context)
 {
-    struct clblast_objects *objects = first;
+    struct clblast_objects *objects = clblast_first;
     while (objects &&
            (objects->context != context->device.context || objects->device != context->device.caps.device))
         objects = objects->next;
@@ -472,9 +472,9 @@ cl_command_queue clblast_objects_queue(struct clblast_objects *objects, cl_comma
 
 void clblast_objects_clear(void)
 {
-    while (first) {
-        struct clblast_objects *objects = first;
-        first = objects->next;
+    while (clblast_first) {
+        struct clblast_objects *objects = clblast_first;
+        clblast_first = objects->next;
         objects->cl.clReleaseDevice(objects->device);
         objects->cl.clReleaseContext(objects->context);
         free(objects);

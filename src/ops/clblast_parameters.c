@@ -70,16 +70,16 @@ static const struct kernel kernels[] = {
 static struct {
     cl_device_id device;
     uint8_t set[KERNELS];
-} in_force[DEVICES];
+} clblast_in_force[DEVICES];
 
 /* The device's entry, made if there is room, or NULL. */
 static uint8_t *sets_of(cl_device_id device)
 {
     for (size_t i = 0; i < DEVICES; i++) {
-        if (!in_force[i].device)
-            in_force[i].device = device;
-        if (in_force[i].device == device)
-            return in_force[i].set;
+        if (!clblast_in_force[i].device)
+            clblast_in_force[i].device = device;
+        if (clblast_in_force[i].device == device)
+            return clblast_in_force[i].set;
     }
     return NULL;
 }
