@@ -15,7 +15,9 @@ typedef struct clattn_plan clattn_plan;
  * place means all defaults. */
 typedef struct clattn_plan_options {
     size_t size;        /* sizeof(clattn_plan_options) */
-    const char *solver; /* this solver or none: UNSUPPORTED if it refuses; NULL: the best that takes it */
+    const char *solver; /* this solver or none: UNSUPPORTED if it refuses; NULL: the best that takes it.
+                         * "cpu-amx", on Linux and a processor with AMX, asks the system for permission to use it
+                         * (arch_prctl): for the whole process and for good, which makes signal frames larger */
 
     /* With `solver`: its parameters, "rows=6 depth=512", as tuning.h and clattn_plan_explain name them; UNSUPPORTED if
      * it does not take them.  Those that are not named are the cost model's, so "" is its choice alone.  NULL: wisdom's
