@@ -3,6 +3,8 @@
  * refuses.
  *
  * Holds: the accuracy rule of 16-bit storage (P is rounded), NaN and Inf, what cannot leak. */
+#include <string.h>
+
 #include "support/attention_case.h"
 
 #define BF16 CLATTN_BF16
@@ -60,10 +62,28 @@ static const attention_case cases[] = {
     {"pages", ALL, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5), PAIRS, NOT_TAKEN},
 };
 
+/* No device of the tests has an engine; nobody gets the emulation unasked. */
+static void without_an_engine(void **state)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &cases[0], 1);
+
+    (void)state;
+    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_non_null(strstr(clattn_plan_explain(job.plan), "  matrix: "));
+    assert_null(strstr(clattn_plan_explain(job.plan), "emulated"));
+    clattn_plan_release(&job.plan);
+    options.solver = "matrix";
+    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_attention_plan_create(device_context(), &desc, &options, &job.plan));
+    job_release(&job);
+}
+
 int main(int argc, char **argv)
 {
     test_suite suite = {0};
 
     attention_add_by(&suite, "emulated-mma", cases, COUNT_OF(cases));
+    suite_add(&suite, without_an_engine, "attention matrix: not without an engine");
     return suite_run(&suite, "attention_matrix", true, argc, argv);
 }
