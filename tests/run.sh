@@ -408,6 +408,8 @@ if wanted examples; then
     else
         echo "0 0 1 0" > "$work/results/examples/denoise" # no libpng
     fi
+    isolated "$pocl" PYTHONDONTWRITEBYTECODE=1 sh "$here/run.sh" --one examples lessons 600 \
+        /usr/bin/python3 "$here/test_examples.py" "$work/gcc/examples"
     step examples quickstart isolated "$pocl" sh "$root/examples/quickstart.sh" "$work/gcc"
     finish examples
 fi
