@@ -176,7 +176,8 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_e
 
         if (lanes == LANES && s.stride == 1) {
             for (; i < min(to, whole); i++)
-                VSTORE(STEP_OF_LANES(LANE_TYPE, in + i * K_STEP * s.k_stride, s.k_stride), 0, out + (long)i * PANEL);
+                STORE_WHOLE(global whole_packedv, out + (long)i * PANEL,
+                            STEP_OF_LANES(LANE_TYPE, in + i * K_STEP * s.k_stride, s.k_stride));
         } else if (lanes == LANES && s.k_stride == 1) {
             for (; i + LANES <= min(to, whole); i += LANES) {
                 floatv t[LANES];
@@ -187,7 +188,7 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_e
                 transpose(t);
 #pragma unroll
                 for (int l = 0; l < LANES; l++)
-                    VSTORE(AS_PACKEDV(t[l]), 0, out + (long)(i + l) * PANEL);
+                    STORE_WHOLE(global whole_packedv, out + (long)(i + l) * PANEL, AS_PACKEDV(t[l]));
             }
         }
         for (; i < to; i++)

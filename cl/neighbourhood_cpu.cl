@@ -111,7 +111,7 @@
             } \
             transpose(x_); \
             for (int c_ = 0; c_ < LANES && d_ + c_ < (size_count); c_++) \
-                VSTORE(x_[c_], 0, (packed) + (d_ + c_) * (long)a.packed_width); \
+                STORE_WHOLE(global whole_floatv, (packed) + (d_ + c_) * (long)a.packed_width, x_[c_]); \
         } \
     } while (0)
 

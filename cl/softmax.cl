@@ -298,7 +298,7 @@ static inline void softmax_row(const row_place *row, const softmax_args *a)
 
 #if Y_HOLDS_TERMS
     for (c = 0; c + LANES <= columns; c += LANES)
-        VSTORE(VLOAD(0, row->y + c) * factor, 0, row->y + c);
+        STOREV_F32(row->y, c, VLOAD(0, row->y + c) * factor);
     for (; c < columns; c++)
         row->y[c] *= factor;
 #else

@@ -52,7 +52,7 @@
                 floatv x_; \
                 LOAD_ROW(TYPE, x_, p, at_ + d_ * (col), col, (size) - d_, 0.0f); \
                 SCALED(x_, scales_at, d_); \
-                VSTORE(x_, 0, (tile) + j * PACK_ROW + d_); \
+                STORE_WHOLE(whole_floatv, (tile) + j * PACK_ROW + d_, x_); \
             } \
         } \
     } while (0)

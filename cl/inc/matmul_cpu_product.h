@@ -18,6 +18,7 @@
 
 typedef uint packed_element;
 typedef uintv packedv;
+typedef whole_uintv whole_packedv;
 #define AS_PACKEDV AS_UINTV
 #define K_STEP 2
 #define STEPS(k) ((k) / 2 + ((k) & 1))
@@ -28,6 +29,7 @@ typedef uintv packedv;
 #else
 typedef float packed_element;
 typedef floatv packedv;
+typedef whole_floatv whole_packedv;
 #define AS_PACKEDV(x) (x)
 #define K_STEP 1
 #define STEPS(k) (k)

@@ -46,9 +46,16 @@ typedef JOIN(ushort, LANES) ushortv;
     select((floatv)(0.0f), (floatv)(1.0f), JOIN(convert_int, LANES)(VLOAD(0, (p) + (i))) != 0)
 #define LOADV(TYPE, p, i) JOIN(LOADV_, TYPE)(p, i)
 
-#define STOREV_F32(p, i, x) VSTORE((x), 0, (p) + (i))
-#define STOREV_F16(p, i, x) VSTORE(f16_bitsv(x), 0, (global ushort *)(p) + (i))
-#define STOREV_BF16(p, i, x) VSTORE(bf16_bitsv(x), 0, (p) + (i))
+/* Stores x at p as one vector.  `type` is one of those below, with the address space; p is aligned as an element is.
+ * PoCL 3.1's vstore16 is three stores and the shuffles for them. */
+#define STORE_WHOLE(type, p, x) (*(type *)(p) = (x))
+typedef floatv whole_floatv __attribute__((aligned(4)));
+typedef uintv whole_uintv __attribute__((aligned(4)));
+typedef ushortv whole_ushortv __attribute__((aligned(2)));
+
+#define STOREV_F32(p, i, x) STORE_WHOLE(global whole_floatv, (p) + (i), x)
+#define STOREV_F16(p, i, x) STORE_WHOLE(global whole_ushortv, (p) + (i), f16_bitsv(x))
+#define STOREV_BF16(p, i, x) STORE_WHOLE(global whole_ushortv, (p) + (i), bf16_bitsv(x))
 #define STOREV(TYPE, p, i, x) JOIN(STOREV_, TYPE)(p, i, x)
 
 /* By way of a vector of bits: PoCL 3.1's vload_half and vstore_half take an array for aligned to whole vectors. */
