@@ -36,6 +36,7 @@ want ocl-icd-opencl-dev pkg OpenCL
 want opencl-headers compiles gcc '#include <CL/cl.h>'
 want libjansson-dev pkg jansson
 want libpng-dev pkg libpng
+want libutf8proc-dev pkg libutf8proc
 want libclblast-dev compiles gcc '#include <clblast_c.h>'
 want pocl-opencl-icd test -e /etc/OpenCL/vendors/pocl.icd
 if [ "$level" = test ]; then

@@ -378,18 +378,27 @@ if wanted seeds && [ -n "$full" ]; then
     done
 fi
 
+# What a fuzzer needs beside src/io.
+fuzzed()
+{
+    [ "$1" != wordpiece ] || echo "$root"/src/tool/models/wordpiece*.c "$root"/src/tool/models/bert_text.c
+}
+fuzzed_with() { [ "$1" != wordpiece ] || echo -lutf8proc; }
+
 if wanted fuzz && [ -n "$full" ]; then
     group fuzz
-    for each in npy safetensors; do
+    for each in npy safetensors wordpiece; do
         mkdir -p "$work/fuzz-$each"
+        # shellcheck disable=SC2046 # words are meant
         if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n); int LLVMFuzzerTestOneInput(const char *d,
             unsigned long n) { return d && n > 99999; }' |
             clang -x c -fsanitize=fuzzer,address,undefined -o "$work/fuzz-$each/probe" - > /dev/null 2>&1; then
             echo "0 0 1 0" > "$work/results/fuzz/$each" # clang without its run-time libraries
         elif step fuzz "$each-build" clang -g -O1 -fsanitize=fuzzer,address,undefined -I "$root/include" -I "$root/src" \
-            -o "$work/fuzz-$each/fuzz" "$root"/src/io/*.c "$here/fuzz/fuzz_$each.c" -ljansson; then
+            -o "$work/fuzz-$each/fuzz" "$root"/src/io/*.c $(fuzzed $each) "$here/fuzz/fuzz_$each.c" -ljansson \
+            $(fuzzed_with $each); then
             mkdir -p "$work/fuzz-$each/corpus"
-            cp "$root"/examples/minilm/hidden.npy "$work/fuzz-$each/corpus"
+            cp "$root"/examples/minilm/hidden.npy "$here"/wordpiece/fuzz-*.* "$work/fuzz-$each/corpus"
             step fuzz "$each" isolated "$work/fuzz-$each/fuzz" -max_total_time=60 -max_len=4096 \
                 -artifact_prefix="$work/fuzz-$each/" "$work/fuzz-$each/corpus"
         fi
