@@ -40,6 +40,66 @@ static const softmax_case rows[] = {
     {"huge logits", BIG, DIMS(2, 37, 131), .spread = 1e37f},
 };
 
+/* More rows than a vector has lanes; on CPU devices they lie across them. */
+static const softmax_case side_by_side[] = {
+    {"1 column", ALL, DIMS(2, 37, 1)},
+    {"2 columns", ALL, DIMS(2, 37, 2)},
+    {"3 columns", ALL, DIMS(2, 37, 3)},
+    {"4 columns", ALL, DIMS(2, 37, 4)},
+    {"5 columns", ALL, DIMS(2, 37, 5)},
+    {"8 columns", BIG, DIMS(2, 37, 8)},
+    {"9 columns", ALL, DIMS(2, 21, 9)},
+    {"15 columns", BIG, DIMS(2, 37, 15)},
+    {"16 columns", BIG, DIMS(2, 53, 16)},
+    {"17 columns", BIG, DIMS(2, 37, 17)},
+    {"31 columns", BIG, DIMS(2, 5, 31)},
+    {"32 columns", BIG, DIMS(2, 5, 32)},
+    {"32 columns", BIG, DIMS(2, 37, 32)},
+    {"33 columns", BIG, DIMS(2, 37, 33)},
+    {"100 columns", BIG, DIMS(2, 37, 100)},
+    {"127 columns", BIG, DIMS(2, 16, 127)},
+    {"128 columns", BIG, DIMS(2, 37, 128)},
+    {"many rows", BIG, DIMS(2, 4099, 8)},
+    {"many rows", BIG, DIMS(5, 7, 5, 11, 3, 6)},
+    {"gaps", ALL, DIMS(2, 21, 6), .x = FORM_PADDED, .y = FORM_PADDED},
+    {"gaps", BIG, DIMS(4, 3, 2, 37, 16), .x = FORM_PADDED, .y = FORM_PADDED},
+    {"heads inside", BIG, DIMS(4, 2, 3, 37, 7), .x = FORM_BSHD, .y = FORM_BSHD},
+    {"heads inside, as they lie", BIG, DIMS(4, 2, 37, 3, 7), .x = FORM_BSHD, .y = FORM_PLAIN},
+    {"rows contiguous", ALL, DIMS(2, 37, 5), .x = FORM_TRANSPOSED, .y = FORM_TRANSPOSED},
+    {"rows contiguous", BIG, DIMS(3, 2, 37, 20), .x = FORM_TRANSPOSED, .y = FORM_PLAIN},
+    {"columns apart", BIG, DIMS(2, 37, 9), .x = FORM_SPREAD, .y = FORM_SPREAD},
+    {"columns backwards", BIG, DIMS(2, 37, 9), .x = FORM_MIRRORED, .y = FORM_MIRRORED},
+    {"rows backwards", ALL, DIMS(2, 37, 5), .x = FORM_FLIPPED, .y = FORM_FLIPPED},
+    {"one row for all", BIG, DIMS(2, 37, 9), .x = FORM_SHARED_ROWS, .y = FORM_PLAIN},
+    {"in place", ALL, DIMS(2, 37, 5), .in_place = true},
+    {"in place", BIG, DIMS(2, 4099, 15), .in_place = true},
+    {"negative scale, logits of 1e4", BIG, DIMS(2, 37, 11), .spread = 1e4f, .scaled = true, .scale = -0.75f},
+    {"boolean mask", ALL, DIMS(2, 37, 5), .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {37, 5}},
+    {"float mask", ALL, DIMS(2, 37, 5), .mask = MASK_FLOAT, .mask_rank = 2, .mask_extent = {37, 5}},
+    {"float mask", BIG, DIMS(3, 3, 37, 24), .mask = MASK_FLOAT, .mask_rank = 2, .mask_extent = {37, 24}},
+    {"float mask", BIG, DIMS(2, 37, 127), .mask = MASK_FLOAT, .mask_rank = 2, .mask_extent = {37, 127}},
+    {"one row of mask", BIG, DIMS(3, 3, 37, 24), .mask = MASK_BOOL, .mask_rank = 1, .mask_extent = {24}},
+    {"a mask for each row", BIG, DIMS(3, 3, 37, 24), .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {37, 1}},
+    {"a mask for each head", BIG, DIMS(3, 3, 37, 24), .mask = MASK_FLOAT, .mask_rank = 3, .mask_extent = {3, 1, 24}},
+    {"fewer columns, boolean", ALL, DIMS(2, 37, 9), .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {37, 3}},
+    {"fewer columns, float", BIG, DIMS(2, 37, 30), .mask = MASK_FLOAT, .mask_rank = 2, .mask_extent = {37, 19}},
+    {"mask strided", BIG, DIMS(2, 37, 12), .mask = MASK_FLOAT, .mask_rank = 2, .mask_extent = {37, 12},
+     .mask_form = FORM_TRANSPOSED},
+    {"nothing attended", BIG, DIMS(2, 37, 12), .mask = MASK_INF, .mask_rank = 2, .mask_extent = {37, 12}},
+    {"all -FLT_MAX", BIG, DIMS(2, 37, 12), .mask = MASK_LOWEST, .mask_rank = 1, .mask_extent = {12}},
+    {"NaN", ALL, DIMS(2, 37, 5), .inject = SOFTMAX_NAN},
+    {"+inf", BIG, DIMS(2, 37, 12), .inject = SOFTMAX_INF},
+    {"-inf: probability 0", BIG, DIMS(2, 37, 12), .inject = SOFTMAX_MINUS_INF},
+    {"-inf alone: NaN", ALL, DIMS(2, 37, 5), .inject = SOFTMAX_EMPTY},
+    {"-inf alone, masked: NaN", BIG, DIMS(2, 37, 12), .inject = SOFTMAX_EMPTY, .mask = MASK_FINITE, .mask_rank = 1,
+     .mask_extent = {12}},
+    {"masked elements", ALL, DIMS(2, 37, 5), .inject = SOFTMAX_MASKED, .mask = MASK_BOOL, .mask_rank = 2,
+     .mask_extent = {37, 5}},
+    {"masked elements", BIG, DIMS(2, 37, 28), .inject = SOFTMAX_MASKED, .mask = MASK_FLOAT, .mask_rank = 2,
+     .mask_extent = {37, 28}},
+    {"beyond the batch", BIG, DIMS(3, 4, 37, 6), .inject = SOFTMAX_MASKED, .explicit_batch = true, .batch = 2},
+};
+
 static const softmax_case forms[] = {
     {"heads inside", ALL, DIMS(4, 2, 3, 5, 7), .x = FORM_BSHD, .y = FORM_BSHD},
     {"gaps", ALL, DIMS(4, 2, 3, 5, 7), .x = FORM_PADDED, .y = FORM_PADDED},
@@ -90,6 +150,11 @@ static const softmax_case masks[] = {
 static const softmax_case types[] = {
     {"float16", ALL, DIMS(2, 5, 35), STORED(F16)},
     {"float16", BIG, DIMS(2, 7, 1031), STORED(F16)},
+    {"float16, side by side", ALL, DIMS(2, 21, 5), STORED(F16)},
+    {"float16, side by side, in place", BIG, DIMS(2, 37, 24), STORED(F16), .in_place = true},
+    {"bfloat16, side by side", BIG, DIMS(2, 37, 13), STORED(BF16)},
+    {"bfloat16 to float16, side by side, masked", BIG, DIMS(2, 37, 19), .x_type = CLATTN_BF16, .y_type = CLATTN_F16,
+     .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {37, 19}},
     {"float16, a million columns", BIG, DIMS(2, 1, 1000003), STORED(F16), .long_loops = true},
     {"float16, huge logits", BIG, DIMS(2, 7, 67), STORED(F16), .spread = 65000},
     {"bfloat16", ALL, DIMS(2, 5, 35), STORED(BF16)},
@@ -127,6 +192,8 @@ static const softmax_case values[] = {
     {"-inf alone: NaN", BIG, DIMS(2, 3, 4099), .inject = SOFTMAX_EMPTY},
     {"masked elements", ALL, DIMS(2, 3, 19), .inject = SOFTMAX_MASKED, .mask = MASK_BOOL, .mask_rank = 2,
      .mask_extent = {3, 19}},
+    {"masked elements", ALL, DIMS(2, 3, 35), .inject = SOFTMAX_MASKED, .mask = MASK_BOOL, .mask_rank = 2,
+     .mask_extent = {3, 35}},
     {"masked elements", BIG, DIMS(2, 3, 4099), .inject = SOFTMAX_MASKED, .mask = MASK_FLOAT, .mask_rank = 2,
      .mask_extent = {3, 4099}},
     {"beyond the mask", BIG, DIMS(2, 3, 259), .inject = SOFTMAX_MASKED, .mask = MASK_BOOL, .mask_rank = 2,
@@ -199,6 +266,7 @@ int main(int argc, char **argv)
     test_suite suite = {0};
 
     softmax_add(&suite, rows, COUNT_OF(rows));
+    softmax_add(&suite, side_by_side, COUNT_OF(side_by_side));
     softmax_add(&suite, forms, COUNT_OF(forms));
     softmax_add(&suite, masks, COUNT_OF(masks));
     softmax_add(&suite, types, COUNT_OF(types));

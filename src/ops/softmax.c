@@ -17,12 +17,12 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return softmax_problem_read(desc, problem, reason);
 }
 
-clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *name, struct strbuf *options,
-                                 const size_t local[3])
+clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *file, const char *name,
+                                 struct strbuf *options, const size_t local[3])
 {
     clattn_status status;
     size_t rows = 1;
-    TRY(plan_add_kernel(&plan->base, "softmax.cl", options, name, 2u + plan->problem.has_mask,
+    TRY(plan_add_kernel(&plan->base, file, options, name, 2u + plan->problem.has_mask,
                         sizeof(softmax_args), local));
     for (int i = 0; i < SOFTMAX_OUTER; i++)
         rows *= plan->problem.outer[i];

@@ -39,8 +39,8 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
 void softmax_defines(const struct softmax_problem *problem, struct strbuf *options);
 
 /* Adds the plan's one kernel; `options` is taken over and cleared. */
-clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *name, struct strbuf *options,
-                                 const size_t local[3]);
+clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *file, const char *name,
+                                 struct strbuf *options, const size_t local[3]);
 
 /* Compares the plan's kernel with the reference on some rows (plan_self_check). */
 clattn_status softmax_self_check(clattn_plan *plan);

@@ -123,6 +123,37 @@ fail:
     return status;
 }
 
+static bool joins(const softmax_array *array, int outer, int inner, int64_t extent)
+{
+    return array->stride[outer] == extent * array->stride[inner];
+}
+
+static void take_dimension(softmax_array *array, int to, int from)
+{
+    array->stride[to] = array->stride[from];
+}
+
+/* Dimensions that lie like one in every array become one, so that as many rows as can be are a stride apart. */
+static void join_dimensions(softmax_args *a)
+{
+    int inner = SOFTMAX_OUTER - 1;
+    for (int n = inner - 1; n >= 0; n--) {
+        if (a->extent[n] == 1)
+            continue;
+        if (a->extent[inner] == 1) {
+            take_dimension(&a->x, inner, n);
+            take_dimension(&a->y, inner, n);
+            take_dimension(&a->mask, inner, n);
+        } else if (!joins(&a->x, n, inner, a->extent[inner]) || !joins(&a->y, n, inner, a->extent[inner]) ||
+                   !joins(&a->mask, n, inner, a->extent[inner])) {
+            inner = n;
+            continue;
+        }
+        a->extent[inner] *= a->extent[n];
+        a->extent[n] = 1;
+    }
+}
+
 clattn_status softmax_args_read(clattn_context *context, const struct softmax_problem *problem,
                                 const clattn_softmax_args *given, clattn_softmax_args *args,
                                 softmax_args *kernel_args)
@@ -177,6 +208,7 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
         if (mask_extent[desc->x.rank - 1] != 1)
             kernel_args->mask_columns = (int)mask_extent[desc->x.rank - 1];
     }
+    join_dimensions(kernel_args);
     kernel_args->rows = (int64_t)rows;
     kernel_args->columns = (int)problem->columns;
     kernel_args->scale = problem->scale;

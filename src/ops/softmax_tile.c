@@ -66,7 +66,7 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "KEEP", (long long)keep);
     plan->longest_row = keep ? keep * local[0] : SIZE_MAX;
     plan->rows_per_group = 1;
-    return softmax_add_kernel(plan, "softmax_tile", &options, local);
+    return softmax_add_kernel(plan, "softmax.cl", "softmax_tile", &options, local);
 }
 
 const struct solver softmax_tile_solver = {.name = "tile", .refuse = refuse, .prepare = prepare};

@@ -75,6 +75,7 @@ static const softmax_row softmax_rows[] = {
     {"rows of 10^6", NOT_QUICK, NULL, 4, 1000000, NO_MASK, 0},
     {"rows of 1024 by generic", NOT_QUICK, "generic", 4096, 1024, FLOAT_MASK, 0},
     {"rows of 1024 by cpu", NOT_QUICK, "cpu", 4096, 1024, FLOAT_MASK, 0},
+    {"rows of 24 by cpu", NOT_QUICK, "cpu", 4096, 24, FLOAT_MASK, 0},
     {"rows of 1024, float16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_F16},
     {"rows of 1024, bfloat16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_BF16},
 };
