@@ -691,10 +691,10 @@ class Tools(CommandTest):
 
     def test_selftest(self):
         result = self.succeed("selftest")
-        operators = {"softmax": "cpu tile generic", "attention": "cpu tile generic", "matmul": "clblast cpu tile generic",
-                     "mha": "cpu tile generic", "merge": "generic", "kv_append": "generic",
-                     "neighbourhood": "cpu generic", "norm": "cpu tile generic", "rope": "cpu generic",
-                     "activation": "cpu generic"}
+        short = "cpu-bf16 matrix cpu tile generic"
+        operators = {"softmax": "cpu tile generic", "attention": short, "matmul": "clblast " + short, "mha": short,
+                     "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic",
+                     "norm": "cpu tile generic", "rope": "cpu generic", "activation": "cpu generic"}
         for operator in operators:
             self.assertRegex(result.out, r"(?m)^%s +\(any\) +ok" % operator)
         self.assertNotIn("failed", result.out)
@@ -705,6 +705,9 @@ class Tools(CommandTest):
             rows = [row for row in report["results"] if row["operator"] == operator]
             self.assertEqual([row["solver"] for row in rows], ["(any)"] + solvers.split(), operator)
             self.assertTrue(all(row["result"] == "ok" for row in rows if row["solver"] in ("(any)", "generic")), rows)
+            # On a CPU device no 16-bit case goes to another solver than the one that is asked.
+            self.assertTrue(all(row["refused"] == 0 for row in rows if row["solver"] in ("cpu", "generic")), rows)
+            self.assertTrue(all(row["passed"] >= 1 for row in rows if row["solver"] == "cpu-bf16"), rows)
 
 
 if __name__ == "__main__":

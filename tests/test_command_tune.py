@@ -107,6 +107,8 @@ class Tuning(TuneTest):
         report = self.tune("matmul", "--shape", "20,24,32", "--dtype", "bf16", "--budget", 20)
         self.assertEqual(report["shapes"][0]["shape"], "matmul 20,24,32 bfloat16")
         self.assertIn("-BF16.r-BF16.c-BF16.r ", self.wisdom())
+        report = self.tune("attention", "--shape", "1,2,2,8,16,16,16", "--dtype", "bf16", "--budget", 1)
+        self.assertEqual(report["shapes"][0]["shape"], "attention 1,2,2,8,16,16,16 bfloat16")
 
     def test_export_import_and_reset(self):
         exported = self.path("exported")

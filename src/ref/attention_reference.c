@@ -37,6 +37,28 @@ double reference_element(const void *data, int32_t dtype, int64_t index)
     }
 }
 
+static bool is_short(int32_t dtype)
+{
+    return dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+}
+
+double reference_unit(int32_t dtype, double value)
+{
+    int exponent, digits = dtype == CLATTN_F16 ? 11 : 8, lowest = dtype == CLATTN_F16 ? -24 : -133;
+    if (!is_short(dtype))
+        return 0;
+    frexp(value, &exponent);
+    return ldexp(1, exponent - digits > lowest ? exponent - digits : lowest);
+}
+
+double reference_stored(int32_t dtype, double value)
+{
+    if (!is_short(dtype) || !isfinite(value))
+        return value;
+    double unit = reference_unit(dtype, value), stored = rint(value / unit) * unit; /* powers of two: exact */
+    return fabs(stored) < (dtype == CLATTN_F16 ? 0x1p16 : 0x1p128) ? stored : copysign(INFINITY, value);
+}
+
 static double rounded(const reference_attention *r, double x)
 {
     return r->narrow ? (double)(float)x : x;
@@ -289,18 +311,6 @@ static void normalise(const reference_attention *r, int64_t keys, const double *
     }
 }
 
-/* A matrix engine takes P in the type of V, and so does the naive computation: to nearest even, of 0 ... 1. */
-static double as_stored(const reference_attention *r, double p)
-{
-    int32_t dtype = r->desc->value.dtype;
-    int exponent, digits = dtype == CLATTN_F16 ? 11 : 8, lowest = dtype == CLATTN_F16 ? -24 : -133;
-    if (!r->narrow || (dtype != CLATTN_F16 && dtype != CLATTN_BF16) || !isfinite(p))
-        return p;
-    frexp(p, &exponent);
-    int unit = exponent - digits > lowest ? exponent - digits : lowest;
-    return ldexp(rint(ldexp(p, -unit)), unit);
-}
-
 /* output += P * value of one key, dropout included. */
 static void add_value(const reference_attention *r, const reference_item *item, const int64_t index[4],
                       reference_row *row)
@@ -316,7 +326,8 @@ static void add_value(const reference_attention *r, const reference_item *item, 
             return;
         p = rounded(r, p * (1 / (1 - (double)desc->dropout)));
     }
-    double weight = as_stored(r, p);
+    /* A matrix engine takes P in the type of V, and so does the naive computation. */
+    double weight = r->narrow ? reference_stored(desc->value.dtype, p) : p;
     const key_vector value = key_vector_of(r, item, true, index[0], index[1], index[3]);
     for (int64_t e = 0; e < (int64_t)desc->value.extent[3]; e++) {
         double v = key_element(r, &value, e);

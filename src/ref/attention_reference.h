@@ -59,4 +59,10 @@ double reference_attention_score(const reference_attention *r, int32_t mode, int
 /* Element `index` of an array of `dtype`, as a double; int32 and int64 alike. */
 double reference_element(const void *data, int32_t dtype, int64_t index);
 
+/* One unit in the last place of what float16 or bfloat16 stores near a finite value; of other types 0. */
+double reference_unit(int32_t dtype, double value);
+
+/* The value as float16 or bfloat16 stores it, to nearest even; as it is of other types. */
+double reference_stored(int32_t dtype, double value);
+
 #endif

@@ -24,6 +24,6 @@ int bench_array(host_array *array, const char *name, int32_t dtype, int32_t rank
 
 /* Begins an attention of these sizes, B,HQ,HKV,SQ,SKV,D,DV, on random numbers: queries and keys up to
  * `limit`, values up to 1.  Options may then be set; attention_complete is the caller's. */
-int bench_attention_arrays(const size_t shape[7], uint64_t seed, float limit, attention_problem *problem);
+int bench_attention_arrays(const size_t shape[7], int32_t dtype, uint64_t seed, float limit, attention_problem *problem);
 
 #endif

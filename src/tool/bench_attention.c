@@ -3,18 +3,16 @@
 #include "bench.h"
 #include "ref/attention_reference.h"
 
-int bench_attention_arrays(const size_t s[7], uint64_t seed, float limit, attention_problem *problem)
+int bench_attention_arrays(const size_t s[7], int32_t dtype, uint64_t seed, float limit, attention_problem *problem)
 {
     host_array *input = problem->input;
     attention_begin(problem);
-    int status =
-        bench_array(&input[INPUT_QUERY], "query", CLATTN_F32, 4, (size_t[]){s[0], s[1], s[3], s[5]}, seed, limit);
+    problem->output_dtype = dtype;
+    int status = bench_array(&input[INPUT_QUERY], "query", dtype, 4, (size_t[]){s[0], s[1], s[3], s[5]}, seed, limit);
     if (status == TOOL_DONE)
-        status =
-            bench_array(&input[INPUT_KEY], "key", CLATTN_F32, 4, (size_t[]){s[0], s[2], s[4], s[5]}, seed + 1, limit);
+        status = bench_array(&input[INPUT_KEY], "key", dtype, 4, (size_t[]){s[0], s[2], s[4], s[5]}, seed + 1, limit);
     if (status == TOOL_DONE)
-        status =
-            bench_array(&input[INPUT_VALUE], "value", CLATTN_F32, 4, (size_t[]){s[0], s[2], s[4], s[6]}, seed + 2, 1.0f);
+        status = bench_array(&input[INPUT_VALUE], "value", dtype, 4, (size_t[]){s[0], s[2], s[4], s[6]}, seed + 2, 1.0f);
     return status;
 }
 

@@ -192,7 +192,7 @@ int bench_enqueue(int argc, char **argv)
         return complain(TOOL_BAD_INPUT, "bench enqueue: --repeat %zu is not valid, expected at most %d",
                         options.repeat, MOST_REPEATS);
 
-    int status = bench_attention_arrays(options.shape, 1, 1.0f, &problem);
+    int status = bench_attention_arrays(options.shape, CLATTN_F32, 1, 1.0f, &problem);
     if (status == TOOL_DONE)
         status = attention_complete(&problem);
     if (status == TOOL_DONE)

@@ -111,7 +111,7 @@ static int make_arrays(startup_work *work, host_array *output)
             status = bench_array(&mha->b_o, "out_proj.bias", CLATTN_F32, 1, &d, 5, 0.1f);
         return status == TOOL_DONE ? host_allocate(CLATTN_F32, 3, s, "output", output) : status;
     }
-    status = bench_attention_arrays(s, 1, 1.0f, &work->attention);
+    status = bench_attention_arrays(s, CLATTN_F32, 1, 1.0f, &work->attention);
     if (status == TOOL_DONE)
         status = attention_complete(&work->attention);
     return status == TOOL_DONE

@@ -205,8 +205,7 @@ static int deliver(const mha_options *options, const mha_problem *problem, const
     if (status == TOOL_DONE && with_weights)
         status = host_store(options->attention_weights, weights);
     if (status == TOOL_DONE && options->verify)
-        status = verify_mha(problem, output->memory, with_weights ? weights->memory : NULL, &verdict,
-                            &weights_verdict);
+        status = verify_mha(problem, output, weights, &verdict, &weights_verdict);
     if (status != TOOL_DONE)
         return status;
     report_begin(&report);

@@ -42,7 +42,7 @@ static int deliver(const softmax_options *options, const softmax_problem *proble
     tool_report report;
     int status = host_store(options->output, output);
     if (status == TOOL_DONE && options->verify)
-        status = verify_softmax(problem, output->memory, &verdict);
+        status = verify_softmax(problem, output, &verdict);
     if (status != TOOL_DONE)
         return status;
     report_begin(&report);

@@ -1,3 +1,5 @@
+/* The self-test's cases of softmax, attention, matrix products and multi-head attention.  Of 16-bit types there are few:
+ * each type is another set of kernels to compile, and the arithmetic between loading and storing is float32's. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +33,7 @@ static int make_mask(host_array *mask, mask_sort sort, int32_t rank, const size_
 
 static const struct attention_case {
     const char *name;
+    int32_t dtype;
     size_t batch, heads, kv_heads, queries, keys, d_k, d_v;
     bool causal;
     int32_t align;
@@ -38,21 +41,30 @@ static const struct attention_case {
     float limit;
     bool with_lse;
 } attention_cases[] = {
-    {"plain", 1, 2, 2, 33, 47, 16, 16, false, 0, MASK_NONE, 1.0f, true},
-    {"odd sizes, shared heads", 2, 3, 1, 7, 13, 5, 3, false, 0, MASK_NONE, 1.0f, true},
-    {"one query", 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
-    {"causal", 1, 2, 1, 40, 9, 16, 16, true, CLATTN_ALIGN_TOP_LEFT, MASK_NONE, 1.0f, true},
-    {"causal, bottom right", 1, 4, 2, 35, 19, 16, 16, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE, 1.0f, true},
-    {"boolean mask", 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
-    {"added mask", 2, 2, 1, 17, 29, 16, 16, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_ADDED, 1.0f, true},
-    {"large scores", 1, 1, 1, 20, 40, 64, 64, false, 0, MASK_NONE, 30.0f, true},
+    {"plain", CLATTN_F32, 1, 2, 2, 33, 47, 16, 16, false, 0, MASK_NONE, 1.0f, true},
+    {"odd sizes, shared heads", CLATTN_F32, 2, 3, 1, 7, 13, 5, 3, false, 0, MASK_NONE, 1.0f, true},
+    {"one query", CLATTN_F32, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
+    {"causal", CLATTN_F32, 1, 2, 1, 40, 9, 16, 16, true, CLATTN_ALIGN_TOP_LEFT, MASK_NONE, 1.0f, true},
+    {"causal, bottom right", CLATTN_F32, 1, 4, 2, 35, 19, 16, 16, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE, 1.0f,
+     true},
+    {"boolean mask", CLATTN_F32, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
+    {"added mask", CLATTN_F32, 2, 2, 1, 17, 29, 16, 16, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_ADDED, 1.0f, true},
+    {"large scores", CLATTN_F32, 1, 1, 1, 20, 40, 64, 64, false, 0, MASK_NONE, 30.0f, true},
+    {"float16, causal, bottom right", CLATTN_F16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE, 1.0f,
+     true},
+    {"bfloat16, causal, bottom right", CLATTN_BF16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE, 1.0f,
+     true},
+    {"float16, one query", CLATTN_F16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
+    {"bfloat16, one query", CLATTN_BF16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
+    {"float16, boolean mask", CLATTN_F16, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
+    {"bfloat16, boolean mask", CLATTN_BF16, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
 };
 
 /* What the case asks for, complete. */
 static int make_attention(const struct attention_case *c, attention_problem *problem)
 {
     const size_t shape[7] = {c->batch, c->heads, c->kv_heads, c->queries, c->keys, c->d_k, c->d_v};
-    int status = bench_attention_arrays(shape, 11, c->limit, problem);
+    int status = bench_attention_arrays(shape, c->dtype, 11, c->limit, problem);
     problem->desc.causal = c->causal;
     problem->desc.alignment = c->align;
     problem->wants[RESULT_LSE] = c->with_lse;
@@ -89,16 +101,21 @@ static void run_attention(tool_device *device, size_t index, const char *solver,
 
 static const struct softmax_case {
     const char *name;
+    int32_t dtype;
     size_t rows, columns;
     mask_sort mask;
     float limit, scale;
 } softmax_cases[] = {
-    {"one element", 1, 1, MASK_NONE, 1.0f, 1.0f},
-    {"short rows", 5, 33, MASK_NONE, 4.0f, 1.0f},
-    {"long rows", 3, 5000, MASK_NONE, 4.0f, 0.5f},
-    {"negative scale, large values", 4, 100, MASK_NONE, 1e4f, -1.0f},
-    {"boolean mask", 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
-    {"added mask", 6, 65, MASK_ADDED, 4.0f, 1.0f},
+    {"one element", CLATTN_F32, 1, 1, MASK_NONE, 1.0f, 1.0f},
+    {"short rows", CLATTN_F32, 5, 33, MASK_NONE, 4.0f, 1.0f},
+    {"long rows", CLATTN_F32, 3, 5000, MASK_NONE, 4.0f, 0.5f},
+    {"negative scale, large values", CLATTN_F32, 4, 100, MASK_NONE, 1e4f, -1.0f},
+    {"boolean mask", CLATTN_F32, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
+    {"added mask", CLATTN_F32, 6, 65, MASK_ADDED, 4.0f, 1.0f},
+    {"float16, long rows", CLATTN_F16, 3, 5000, MASK_NONE, 4.0f, 0.5f},
+    {"bfloat16, long rows", CLATTN_BF16, 3, 5000, MASK_NONE, 4.0f, 0.5f},
+    {"float16, boolean mask", CLATTN_F16, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
+    {"bfloat16, boolean mask", CLATTN_BF16, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
 };
 
 static void run_softmax(tool_device *device, size_t index, const char *solver, const char **name,
@@ -111,15 +128,15 @@ static void run_softmax(tool_device *device, size_t index, const char *solver, c
     tool_verdict verdict = {0};
     tool_job job = {.device = device};
     *name = c->name;
-    int status = bench_array(&problem.x, "x", CLATTN_F32, 2, extent, 21, c->limit);
+    int status = bench_array(&problem.x, "x", c->dtype, 2, extent, 21, c->limit);
     if (status == TOOL_DONE)
         status = make_mask(&problem.mask, c->mask, 2, extent);
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, 2, extent, "output", &output);
+        status = host_allocate(c->dtype, 2, extent, "output", &output);
     if (status != TOOL_DONE) {
         selftest_no_memory(result);
     } else if (selftest_run(&job, job_softmax(device, &problem, solver, &job), solver, &output, 1, result)) {
-        if (verify_softmax(&problem, output.memory, &verdict) != TOOL_DONE)
+        if (verify_softmax(&problem, &output, &verdict) != TOOL_DONE)
             selftest_no_memory(result);
         selftest_judge(result, &verdict, "output");
     }
@@ -129,11 +146,21 @@ static void run_softmax(tool_device *device, size_t index, const char *solver, c
 
 static const struct matmul_case {
     const char *name;
+    int32_t dtype;
     size_t m, n, k;
     bool bias;
 } matmul_cases[] = {
-    {"one element", 1, 1, 1, false}, {"odd sizes", 5, 7, 3, true},        {"one row", 1, 130, 70, true},
-    {"primes", 67, 101, 53, true},   {"whole tiles", 64, 128, 96, false},
+    {"one element", CLATTN_F32, 1, 1, 1, false},
+    {"odd sizes", CLATTN_F32, 5, 7, 3, true},
+    {"one row", CLATTN_F32, 1, 130, 70, true},
+    {"primes", CLATTN_F32, 67, 101, 53, true},
+    {"whole tiles", CLATTN_F32, 64, 128, 96, false},
+    {"float16, one row", CLATTN_F16, 1, 130, 70, true},
+    {"bfloat16, one row", CLATTN_BF16, 1, 130, 70, true},
+    {"float16, primes", CLATTN_F16, 67, 101, 53, true},
+    {"bfloat16, primes", CLATTN_BF16, 67, 101, 53, true},
+    {"float16, whole tiles", CLATTN_F16, 64, 128, 96, false},
+    {"bfloat16, whole tiles", CLATTN_BF16, 64, 128, 96, false},
 };
 
 static void run_matmul(tool_device *device, size_t index, const char *solver, const char **name,
@@ -145,17 +172,17 @@ static void run_matmul(tool_device *device, size_t index, const char *solver, co
     tool_verdict verdict = {0};
     tool_job job = {.device = device};
     *name = c->name;
-    int status = bench_array(&problem.x, "x", CLATTN_F32, 2, (size_t[]){c->m, c->k}, 31, 1.0f);
+    int status = bench_array(&problem.x, "x", c->dtype, 2, (size_t[]){c->m, c->k}, 31, 1.0f);
     if (status == TOOL_DONE)
-        status = bench_array(&problem.w, "w", CLATTN_F32, 2, (size_t[]){c->n, c->k}, 32, 1.0f);
+        status = bench_array(&problem.w, "w", c->dtype, 2, (size_t[]){c->n, c->k}, 32, 1.0f);
     if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem.bias, "bias", CLATTN_F32, 1, (size_t[]){c->n}, 33, 1.0f);
+        status = bench_array(&problem.bias, "bias", c->dtype, 1, (size_t[]){c->n}, 33, 1.0f);
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, 2, (size_t[]){c->m, c->n}, "output", &output);
+        status = host_allocate(c->dtype, 2, (size_t[]){c->m, c->n}, "output", &output);
     if (status != TOOL_DONE) {
         selftest_no_memory(result);
     } else if (selftest_run(&job, job_matmul(device, &problem, solver, &job), solver, &output, 1, result)) {
-        if (verify_matmul(&problem, output.memory, &verdict) != TOOL_DONE)
+        if (verify_matmul(&problem, &output, &verdict) != TOOL_DONE)
             selftest_no_memory(result);
         selftest_judge(result, &verdict, "output");
     }
@@ -165,14 +192,19 @@ static void run_matmul(tool_device *device, size_t index, const char *solver, co
 
 static const struct mha_case {
     const char *name;
+    int32_t dtype;
     size_t batch, queries, keys, d_model, d_context, heads; /* keys 0: self-attention, packed weights */
     bool bias, causal;
     mask_sort mask;
     int32_t weights;
 } mha_cases[] = {
-    {"self-attention", 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
-    {"self-attention, causal, no bias", 1, 13, 0, 20, 20, 4, false, true, MASK_NONE, CLATTN_WEIGHTS_NONE},
-    {"cross-attention, mean weights", 2, 7, 11, 16, 12, 2, true, false, MASK_BOOLEAN, CLATTN_WEIGHTS_AVERAGE},
+    {"self-attention", CLATTN_F32, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
+    {"self-attention, causal, no bias", CLATTN_F32, 1, 13, 0, 20, 20, 4, false, true, MASK_NONE, CLATTN_WEIGHTS_NONE},
+    {"cross-attention, mean weights", CLATTN_F32, 2, 7, 11, 16, 12, 2, true, false, MASK_BOOLEAN, CLATTN_WEIGHTS_AVERAGE},
+    {"float16, self-attention", CLATTN_F16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
+    {"bfloat16, self-attention", CLATTN_BF16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
+    {"float16, cross-attention", CLATTN_F16, 2, 9, 11, 16, 12, 2, true, false, MASK_BOOLEAN, CLATTN_WEIGHTS_AVERAGE},
+    {"bfloat16, cross-attention", CLATTN_BF16, 2, 9, 11, 16, 12, 2, true, false, MASK_BOOLEAN, CLATTN_WEIGHTS_AVERAGE},
 };
 
 /* x, context and weights of a case. */
@@ -181,27 +213,27 @@ static int make_mha(const struct mha_case *c, mha_problem *problem)
     const size_t d = c->d_model;
     const float limit = 0.5f;
     *problem = (mha_problem){.heads = c->heads, .inner = d, .causal = c->causal, .weights = c->weights};
-    int status = bench_array(&problem->x, "x", CLATTN_F32, 3, (size_t[]){c->batch, c->queries, d}, 41, 1.0f);
+    int status = bench_array(&problem->x, "x", c->dtype, 3, (size_t[]){c->batch, c->queries, d}, 41, 1.0f);
     if (c->keys == 0) {
         if (status == TOOL_DONE)
-            status = bench_array(&problem->w_in, "w_in", CLATTN_F32, 2, (size_t[]){3 * d, d}, 42, limit);
+            status = bench_array(&problem->w_in, "w_in", c->dtype, 2, (size_t[]){3 * d, d}, 42, limit);
     } else {
         if (status == TOOL_DONE)
-            status = bench_array(&problem->context, "context", CLATTN_F32, 3, (size_t[]){c->batch, c->keys, c->d_context},
+            status = bench_array(&problem->context, "context", c->dtype, 3, (size_t[]){c->batch, c->keys, c->d_context},
                                  43, 1.0f);
         if (status == TOOL_DONE)
-            status = bench_array(&problem->w_q, "w_q", CLATTN_F32, 2, (size_t[]){d, d}, 44, limit);
+            status = bench_array(&problem->w_q, "w_q", c->dtype, 2, (size_t[]){d, d}, 44, limit);
         if (status == TOOL_DONE)
-            status = bench_array(&problem->w_k, "w_k", CLATTN_F32, 2, (size_t[]){d, c->d_context}, 45, limit);
+            status = bench_array(&problem->w_k, "w_k", c->dtype, 2, (size_t[]){d, c->d_context}, 45, limit);
         if (status == TOOL_DONE)
-            status = bench_array(&problem->w_v, "w_v", CLATTN_F32, 2, (size_t[]){d, c->d_context}, 46, limit);
+            status = bench_array(&problem->w_v, "w_v", c->dtype, 2, (size_t[]){d, c->d_context}, 46, limit);
     }
     if (status == TOOL_DONE)
-        status = bench_array(&problem->w_o, "w_o", CLATTN_F32, 2, (size_t[]){d, d}, 47, limit);
+        status = bench_array(&problem->w_o, "w_o", c->dtype, 2, (size_t[]){d, d}, 47, limit);
     if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem->b_in, "b_in", CLATTN_F32, 1, (size_t[]){3 * d}, 48, limit);
+        status = bench_array(&problem->b_in, "b_in", c->dtype, 1, (size_t[]){3 * d}, 48, limit);
     if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem->b_o, "b_o", CLATTN_F32, 1, (size_t[]){d}, 49, limit);
+        status = bench_array(&problem->b_o, "b_o", c->dtype, 1, (size_t[]){d}, 49, limit);
     return status == TOOL_DONE
                ? make_mask(&problem->mask, c->mask, 2, (size_t[]){c->queries, mha_key_length(problem)})
                : status;
@@ -219,7 +251,7 @@ static void run_mha(tool_device *device, size_t index, const char *solver, const
     int status = make_mha(c, &problem);
     size_t keys = status == TOOL_DONE ? mha_key_length(&problem) : 0;
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, 3, problem.x.tensor.extent, "output", output);
+        status = host_allocate(c->dtype, 3, problem.x.tensor.extent, "output", output);
     if (status == TOOL_DONE && c->weights != CLATTN_WEIGHTS_NONE)
         status = host_allocate(
             CLATTN_F32, 4,
@@ -228,7 +260,7 @@ static void run_mha(tool_device *device, size_t index, const char *solver, const
     if (status != TOOL_DONE) {
         selftest_no_memory(result);
     } else if (selftest_run(&job, job_mha(device, &problem, solver, &job), solver, outputs, 2, result)) {
-        if (verify_mha(&problem, output->memory, weights->memory, &verdict, &weights_verdict) != TOOL_DONE)
+        if (verify_mha(&problem, output, weights, &verdict, &weights_verdict) != TOOL_DONE)
             selftest_no_memory(result);
         selftest_judge(result, &verdict, "output");
         selftest_judge(result, &weights_verdict, "weights");
@@ -239,11 +271,13 @@ static void run_mha(tool_device *device, size_t index, const char *solver, const
 }
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define SHORT_SOLVERS "cpu-bf16", "matrix" /* of 16-bit types alone */
 
-static const char *const attention_solvers[] = {"cpu", "tile", "generic", NULL};
+/* Not cpu-amx: it has never run where there is AMX, so only who names it gets it (clattn attention --solver). */
+static const char *const attention_solvers[] = {SHORT_SOLVERS, "cpu", "tile", "generic", NULL};
 static const char *const softmax_solvers[] = {"cpu", "tile", "generic", NULL};
-static const char *const matmul_solvers[] = {"clblast", "cpu", "tile", "generic", NULL};
-static const char *const mha_solvers[] = {"cpu", "tile", "generic", NULL};
+static const char *const matmul_solvers[] = {"clblast", SHORT_SOLVERS, "cpu", "tile", "generic", NULL};
+static const char *const mha_solvers[] = {SHORT_SOLVERS, "cpu", "tile", "generic", NULL};
 
 static const selftest_operator softmax = {"softmax", softmax_solvers, COUNT(softmax_cases), run_softmax};
 static const selftest_operator attention = {"attention", attention_solvers, COUNT(attention_cases), run_attention};

@@ -11,25 +11,33 @@
 
 static const struct norm_case {
     const char *name;
+    int32_t dtype;
     size_t rows, columns;
     bool rms, scale, bias;
 } norm_cases[] = {
-    {"one column", 3, 1, false, true, true},          {"layer", 5, 77, false, true, true},
-    {"layer, long rows", 4, 1100, false, true, true}, {"layer, no weights", 33, 64, false, false, false},
-    {"RMS", 7, 130, true, true, false},               {"RMS, long rows", 3, 1024, true, true, false},
+    {"one column", CLATTN_F32, 3, 1, false, true, true},
+    {"layer", CLATTN_F32, 5, 77, false, true, true},
+    {"layer, long rows", CLATTN_F32, 4, 1100, false, true, true},
+    {"layer, no weights", CLATTN_F32, 33, 64, false, false, false},
+    {"RMS", CLATTN_F32, 7, 130, true, true, false},
+    {"RMS, long rows", CLATTN_F32, 3, 1024, true, true, false},
+    {"float16, layer", CLATTN_F16, 5, 77, false, true, true},
+    {"bfloat16, layer", CLATTN_BF16, 5, 77, false, true, true},
+    {"float16, RMS", CLATTN_F16, 7, 130, true, true, false},
+    {"bfloat16, RMS", CLATTN_BF16, 7, 130, true, true, false},
 };
 
 static int make_norm(const struct norm_case *c, norm_problem *problem, host_array outputs[2])
 {
     const size_t extent[] = {c->rows, c->columns};
     *problem = (norm_problem){.kind = c->rms ? CLATTN_NORM_RMS : CLATTN_NORM_LAYER, .inv_std_dev = true};
-    int status = bench_array(&problem->x, "x", CLATTN_F32, 2, extent, 51, 4.0f);
+    int status = bench_array(&problem->x, "x", c->dtype, 2, extent, 51, 4.0f);
     if (status == TOOL_DONE && c->scale)
-        status = bench_array(&problem->scale, "scale", CLATTN_F32, 1, &c->columns, 52, 1.0f);
+        status = bench_array(&problem->scale, "scale", c->dtype, 1, &c->columns, 52, 1.0f);
     if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem->bias, "bias", CLATTN_F32, 1, &c->columns, 53, 1.0f);
+        status = bench_array(&problem->bias, "bias", c->dtype, 1, &c->columns, 53, 1.0f);
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, 2, extent, "output", &outputs[0]);
+        status = host_allocate(c->dtype, 2, extent, "output", &outputs[0]);
     if (status == TOOL_DONE)
         status = host_allocate(CLATTN_F32, 2, (size_t[]){c->rows, 1}, "inverse deviation", &outputs[1]);
     return status;
@@ -38,6 +46,7 @@ static int make_norm(const struct norm_case *c, norm_problem *problem, host_arra
 static void verify_norm(const struct norm_case *c, const norm_problem *problem, const host_array outputs[2],
                         case_result *result)
 {
+    float_arrays inputs = {0};
     double exact[COLUMNS], magnitude[COLUMNS], factor;
     float plain[COLUMNS];
     tool_verdict y = {0}, inverse = {0};
@@ -46,20 +55,24 @@ static void verify_norm(const struct norm_case *c, const norm_problem *problem, 
         .axes = 1,
         .rms = c->rms,
         .epsilon = 1e-5,
-        .x = problem->x.memory,
-        .scale = problem->scale.memory,
-        .bias = problem->bias.memory,
+        .x = floats_of(&inputs, &problem->x),
+        .scale = floats_of(&inputs, &problem->scale),
+        .bias = floats_of(&inputs, &problem->bias),
         .stride = {0, 0, 0, (int64_t)c->columns, 1},
         .scale_stride = {0, 0, 0, 0, 1},
         .bias_stride = {0, 0, 0, 0, 1},
     };
-    for (size_t row = 0; row < c->rows; row++) {
+    if (inputs.failed)
+        selftest_no_memory(result);
+    for (size_t row = 0; row < c->rows && !inputs.failed; row++) {
         ref_norm_row(&reference, (int64_t)row, exact, magnitude, NULL, &factor);
         ref_norm_naive_row(&reference, (int64_t)row, plain);
         for (size_t e = 0; e < c->columns; e++)
-            verdict_add(&y, ((const float *)outputs[0].memory)[row * c->columns + e], exact[e], plain[e], magnitude[e]);
+            verdict_add_stored(&y, c->dtype, result_element(&outputs[0], row * c->columns + e), exact[e],
+                               (double)plain[e], magnitude[e]);
         verdict_add(&inverse, ((const float *)outputs[1].memory)[row], factor, (float)factor, factor);
     }
+    floats_release(&inputs);
     selftest_judge(result, &y, "output");
     selftest_judge(result, &inverse, "inverse deviation");
 }

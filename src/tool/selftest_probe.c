@@ -8,10 +8,14 @@ void selftest_judge(case_result *result, const tool_verdict *verdict, const char
 {
     if (result->outcome != CASE_OK || verdict_holds(verdict))
         return;
+    double shorts = verdict->shorts > 0 ? (double)verdict->shorts : 1.0;
+    int put = snprintf(result->detail, sizeof result->detail,
+                       "%s differs: error %.3g, of a plain computation %.3g, %zu elements of another class", what,
+                       verdict->max_error, verdict->naive_error, verdict->mismatches);
+    if (verdict->shorts > 0)
+        snprintf(result->detail + put, sizeof result->detail - (size_t)put, "; on average %.3g, of a plain one %.3g",
+                 verdict->short_error / shorts, verdict->short_naive / shorts);
     result->outcome = CASE_FAILED;
-    snprintf(result->detail, sizeof result->detail,
-             "%s differs: error %.3g, of a plain computation %.3g, %zu elements of another class", what,
-             verdict->max_error, verdict->naive_error, verdict->mismatches);
 }
 
 void selftest_no_memory(case_result *result)

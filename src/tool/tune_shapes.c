@@ -63,17 +63,7 @@ static clattn_status attention_job(tool_device *device, const tune_shape *shape,
 {
     attention_problem problem = {0};
     clattn_status status = CLATTN_SUCCESS;
-    *filled = bench_attention_arrays(shape->size, 1, 1.0f, &problem);
-    for (attention_input i = INPUT_QUERY; i <= INPUT_VALUE && *filled == TOOL_DONE && shape->dtype != CLATTN_F32; i++) {
-        host_array other = {0};
-        const clattn_host_tensor *tensor = &problem.input[i].tensor;
-        *filled = bench_array(&other, attention_inputs[i].name, shape->dtype, tensor->rank, tensor->extent, 1 + (uint64_t)i,
-                              1.0f);
-        if (*filled == TOOL_DONE) {
-            host_release(&problem.input[i]);
-            problem.input[i] = other;
-        }
-    }
+    *filled = bench_attention_arrays(shape->size, shape->dtype, 1, 1.0f, &problem);
     problem.desc.causal = shape->causal;
     if (*filled == TOOL_DONE)
         *filled = attention_complete(&problem);

@@ -153,6 +153,7 @@ int verify_attention(const attention_problem *problem, const tool_job *job,
     c.row = (reference_row){.output = room, .magnitude = room + d_v, .probabilities = room + 2 * d_v};
     c.naive = (reference_row){.output = room + 2 * d_v + keys, .probabilities = room + 3 * d_v + keys};
     c.naive_scores = room + 3 * d_v + 2 * keys;
+    verdicts[RESULT_OUTPUT].mean = problem->desc.softcap > 0 ? 3.0 : 0.0;
     progress_begin("verifying");
     clattn_status status = job != NULL ? snippets_open(&c.functions, problem, job) : CLATTN_SUCCESS;
     if (snippets_present(&c.functions))

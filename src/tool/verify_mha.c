@@ -3,13 +3,16 @@
  *
  * Scores are made of rounded projections here, and an error of one epsilon in a term of a score is multiplied
  * by the size of the terms before it reaches a probability.  M therefore counts a probability p as p (1 +
- * max_j |scale| sum_d |q_d k_jd|): the condition of softmax(q K). */
+ * max_j |scale| sum_d |q_d k_jd|): the condition of softmax(q K).
+ *
+ * Arrays of 16 bits: what lies between the stages is stored in the same type, by the plain computation too. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/size.h"
 #include "progress.h"
+#include "ref/attention_reference.h"
 #include "verify.h"
 
 /* One projection, twice: y (rows, out) = x (rows, in) wᵀ + bias. */
@@ -20,6 +23,9 @@ typedef struct projection {
 
 typedef struct stages {
     size_t batch, queries, keys, heads, size, inner, d_model, d_context;
+    int32_t dtype;       /* of every array but mask and weights */
+    float_arrays inputs; /* copies of those as floats */
+    const float *x, *context;
     const float *w_q, *w_k, *w_v, *w_o, *b_q, *b_k, *b_v, *b_o;
     projection q, k, v;       /* (batch, length, inner) */
     projection joined;        /* (queries of one item, inner): the heads' outputs side by side */
@@ -47,7 +53,13 @@ static void free_room(projection *room)
     free(room->plain);
 }
 
-static void project_row(const float *x, const float *w, const float *bias, size_t in, size_t out,
+/* A plain result as it is stored between two stages. */
+static float kept(const stages *s, float value)
+{
+    return (float)reference_stored(s->dtype, (double)value);
+}
+
+static void project_row(const stages *s, const float *x, const float *w, const float *bias, size_t in, size_t out,
                         double *exact, float *plain)
 {
     for (size_t j = 0; j < out; j++) {
@@ -58,15 +70,15 @@ static void project_row(const float *x, const float *w, const float *bias, size_
             naive += x[c] * w[j * in + c];
         }
         exact[j] = bias != NULL ? sum + bias[j] : sum;
-        plain[j] = bias != NULL ? naive + bias[j] : naive;
+        plain[j] = kept(s, bias != NULL ? naive + bias[j] : naive);
     }
 }
 
-static void project(const float *x, size_t rows, size_t in, const float *w, const float *bias, size_t out,
-                    projection *y)
+static void project(const stages *s, const float *x, size_t rows, size_t in, const float *w, const float *bias,
+                    size_t out, projection *y)
 {
     for (size_t i = 0; i < rows; i++)
-        project_row(x + i * in, w, bias, in, out, y->exact + i * out, y->plain + i * out);
+        project_row(s, x + i * in, w, bias, in, out, y->exact + i * out, y->plain + i * out);
 }
 
 /* Whether query i attends key j, and what a float mask adds. */
@@ -143,15 +155,15 @@ static void attend_row(const stages *s, const mha_problem *problem, size_t b, si
             double term = s->weights.exact[j] * s->v.exact[value];
             sum += term;
             magnitude += fabs(term);
-            naive += s->weights.plain[j] * s->v.plain[value];
+            naive += kept(s, s->weights.plain[j]) * s->v.plain[value];
         }
         s->joined.exact[i * s->inner + h * s->size + d] = sum;
-        s->joined.plain[i * s->inner + h * s->size + d] = naive;
+        s->joined.plain[i * s->inner + h * s->size + d] = kept(s, naive);
         s->joined_magnitude[i * s->inner + h * s->size + d] = magnitude * condition;
     }
 }
 
-static void compare_weights(const stages *s, const mha_problem *problem, const float *weights, size_t b,
+static void compare_weights(const stages *s, const mha_problem *problem, const host_array *weights, size_t b,
                             size_t h, size_t i, double condition, tool_verdict *verdict)
 {
     const size_t row =
@@ -165,11 +177,12 @@ static void compare_weights(const stages *s, const mha_problem *problem, const f
             if (h + 1 < s->heads)
                 continue;
         }
-        verdict_add(verdict, weights[row * s->keys + j], p, naive, p * condition);
+        verdict_add_stored(verdict, CLATTN_F32, result_element(weights, row * s->keys + j), p, (double)naive,
+                           p * condition);
     }
 }
 
-static void compare_output(const stages *s, const float *output, size_t b, size_t i, tool_verdict *verdict)
+static void compare_output(const stages *s, const host_array *output, size_t b, size_t i, tool_verdict *verdict)
 {
     const double *joined = s->joined.exact + i * s->inner, *sizes = s->joined_magnitude + i * s->inner;
     const float *plain = s->joined.plain + i * s->inner;
@@ -184,14 +197,14 @@ static void compare_output(const stages *s, const float *output, size_t b, size_
         }
         if (s->b_o != NULL)
             naive += s->b_o[j];
-        verdict_add(verdict, output[(b * s->queries + i) * s->d_model + j], sum, naive, magnitude);
+        verdict_add_stored(verdict, s->dtype, result_element(output, (b * s->queries + i) * s->d_model + j), sum,
+                           (double)naive, magnitude);
     }
 }
 
 static stages stages_of(const mha_problem *problem)
 {
     const size_t *x = problem->x.tensor.extent;
-    const float *bias = problem->b_in.tensor.data, *packed = problem->w_in.tensor.data;
     size_t inner = problem->inner;
     stages s = {.batch = x[0],
                 .queries = x[1],
@@ -199,16 +212,20 @@ static stages stages_of(const mha_problem *problem)
                 .heads = problem->heads,
                 .size = inner / problem->heads,
                 .inner = inner,
-                .d_model = x[2]};
+                .d_model = x[2],
+                .dtype = problem->x.tensor.dtype};
+    const float *bias = floats_of(&s.inputs, &problem->b_in), *packed = floats_of(&s.inputs, &problem->w_in);
+    s.x = floats_of(&s.inputs, &problem->x);
+    s.context = host_present(&problem->context) ? floats_of(&s.inputs, &problem->context) : s.x;
     s.d_context = host_present(&problem->context) ? problem->context.tensor.extent[2] : s.d_model;
-    s.w_q = packed != NULL ? packed : problem->w_q.tensor.data;
-    s.w_k = packed != NULL ? packed + inner * s.d_model : problem->w_k.tensor.data;
-    s.w_v = packed != NULL ? packed + 2 * inner * s.d_model : problem->w_v.tensor.data;
-    s.w_o = problem->w_o.tensor.data;
+    s.w_q = packed != NULL ? packed : floats_of(&s.inputs, &problem->w_q);
+    s.w_k = packed != NULL ? packed + inner * s.d_model : floats_of(&s.inputs, &problem->w_k);
+    s.w_v = packed != NULL ? packed + 2 * inner * s.d_model : floats_of(&s.inputs, &problem->w_v);
+    s.w_o = floats_of(&s.inputs, &problem->w_o);
     s.b_q = bias;
     s.b_k = bias != NULL ? bias + inner : NULL;
     s.b_v = bias != NULL ? bias + 2 * inner : NULL;
-    s.b_o = problem->b_o.tensor.data;
+    s.b_o = floats_of(&s.inputs, &problem->b_o);
     s.scale = problem->scale.given ? problem->scale.value : (float)(1.0 / sqrt((double)s.size));
     s.position = position_of(problem->align, s.queries, s.keys);
     s.mask_kind = mask_walk(&problem->mask, 4, (size_t[]){s.batch, s.heads, s.queries, s.keys}, s.mask_stride,
@@ -216,26 +233,25 @@ static stages stages_of(const mha_problem *problem)
     return s;
 }
 
-int verify_mha(const mha_problem *problem, const float *output, const float *weights, tool_verdict *verdict,
+int verify_mha(const mha_problem *problem, const host_array *output, const host_array *weights, tool_verdict *verdict,
                tool_verdict *second)
 {
     stages s = stages_of(problem);
-    const float *x = problem->x.tensor.data;
-    const float *context = host_present(&problem->context) ? problem->context.tensor.data : x;
+    bool weighed = host_present(weights);
     int status = TOOL_DONE;
-    if (!make_room(&s.q, s.batch * s.queries, s.inner) || !make_room(&s.k, s.batch * s.keys, s.inner) ||
+    if (s.inputs.failed || !make_room(&s.q, s.batch * s.queries, s.inner) || !make_room(&s.k, s.batch * s.keys, s.inner) ||
         !make_room(&s.v, s.batch * s.keys, s.inner) || !make_room(&s.joined, s.queries, s.inner) ||
         (s.joined_magnitude = calloc(s.queries * s.inner + 1, sizeof *s.joined_magnitude)) == NULL ||
-        !make_room(&s.weights, 1, s.keys) || !make_room(&s.mean, weights != NULL ? s.queries : 0, s.keys)) {
+        !make_room(&s.weights, 1, s.keys) || !make_room(&s.mean, weighed ? s.queries : 0, s.keys)) {
         status = complain(TOOL_FAILED, "out of memory for the reference");
         goto done;
     }
     progress_begin("verifying");
-    project(x, s.batch * s.queries, s.d_model, s.w_q, s.b_q, s.inner, &s.q);
-    project(context, s.batch * s.keys, s.d_context, s.w_k, s.b_k, s.inner, &s.k);
-    project(context, s.batch * s.keys, s.d_context, s.w_v, s.b_v, s.inner, &s.v);
+    project(&s, s.x, s.batch * s.queries, s.d_model, s.w_q, s.b_q, s.inner, &s.q);
+    project(&s, s.context, s.batch * s.keys, s.d_context, s.w_k, s.b_k, s.inner, &s.k);
+    project(&s, s.context, s.batch * s.keys, s.d_context, s.w_v, s.b_v, s.inner, &s.v);
     for (size_t b = 0; b < s.batch; b++) {
-        if (weights != NULL) {
+        if (weighed) {
             memset(s.mean.exact, 0, s.queries * s.keys * sizeof *s.mean.exact);
             memset(s.mean.plain, 0, s.queries * s.keys * sizeof *s.mean.plain);
         }
@@ -244,7 +260,7 @@ int verify_mha(const mha_problem *problem, const float *output, const float *wei
             for (size_t h = 0; h < s.heads; h++) {
                 double condition = weigh_row(&s, problem, b, h, i);
                 worst = fmax(worst, condition);
-                if (weights != NULL)
+                if (weighed)
                     compare_weights(&s, problem, weights, b, h, i,
                                     problem->weights == CLATTN_WEIGHTS_AVERAGE ? worst : condition, second);
                 attend_row(&s, problem, b, h, i, condition);
@@ -255,6 +271,7 @@ int verify_mha(const mha_problem *problem, const float *output, const float *wei
     }
     progress_end();
 done:
+    floats_release(&s.inputs);
     free_room(&s.q);
     free_room(&s.k);
     free_room(&s.v);
