@@ -7,176 +7,24 @@ is done and no test has failed."""
 import argparse
 import concurrent.futures
 import datetime
-import glob
 import json
 import os
 import platform
 import re
-import selectors
 import shutil
-import signal
 import subprocess
 import sys
 import time
 
-import compare
 import gpu_cases
+from gpu_asked import Peer, fastest
+from gpu_driver import find_driver, find_library
+from gpu_run import MARGIN, Failed, FailedWith, OutOfTime, Run, last_json, last_line
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 FORMAT = 1                # of gpu.json
-MARGIN = 5                # seconds that the limit leaves for writing
 SHARES = {"probe": 1, "build": 4, "test": 5, "bench": 5}  # of the time; what one leaves, the later ones have
-DRIVER = "libnvidia-opencl.so.1"
-FOLDERS = [
-    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib/*/nvidia/current", "/usr/lib/*/nvidia", "/usr/lib64", "/usr/lib64/nvidia", "/usr/lib/nvidia*", "/usr/lib",
-    "/usr/local/cuda/compat", "/usr/lib/wsl/lib", "/usr/lib/wsl/drivers/*", "/run/nvidia/driver/usr/lib/*-linux-gnu",
-    "/run/nvidia/driver/usr/lib64", "/opt/nvidia/lib64", "/opt/nvidia/lib",
-]
-
-
-class Failed(Exception):
-    """A stage cannot go on; the message says why."""
-
-
-class OutOfTime(Failed):
-    pass
-
-
-# ---- the driver ----
-
-def parse_ldconfig(text, name):
-    """The paths of the 64-bit libraries of that name in what `ldconfig -p` prints."""
-    found = re.findall(r"^\s*%s \(([^)]*)\) => (\S+)$" % re.escape(name), text, re.MULTILINE)
-    return [path for kind, path in found if "64" in kind]
-
-
-def find_library(name, cached, folders, root=""):
-    """The first that is there: of the cache's paths, then by its name or a longer version of it in the folders."""
-    for path in cached:
-        if os.path.exists(path):
-            return path
-    for pattern in (name, os.path.splitext(name)[0] + ".*"):
-        for folder in folders:
-            for path in sorted(glob.glob(os.path.join(root + folder, pattern))):
-                if os.path.exists(path):
-                    return path
-    return None
-
-
-def ldconfig():
-    tool = shutil.which("ldconfig", path=os.environ.get("PATH", "") + ":/sbin:/usr/sbin")
-    if not tool:
-        return ""
-    return subprocess.run([tool, "-p"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-
-
-def write_icd(library, folder):
-    """The loader's file for that driver, alone in its folder."""
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    compare.write_whole(os.path.join(folder, "nvidia.icd"), library + "\n")
-    return folder
-
-
-def find_driver(options):
-    """What of the driver there is to record, with the variables that make the loader use it."""
-    if options.icd:
-        return {"icd": options.icd}, {"OCL_ICD_VENDORS": os.path.abspath(options.icd)}
-    folders = [each for each in os.environ.get("LD_LIBRARY_PATH", "").split(":") if each] + FOLDERS
-    cache = ldconfig()
-    library = find_library(DRIVER, parse_ldconfig(cache, DRIVER), folders)
-    if library:
-        folder = os.path.dirname(library)
-        # What it loads itself lies beside it.
-        paths = [each for each in os.environ.get("LD_LIBRARY_PATH", "").split(":") if each]
-        return ({"library": library, "file": os.path.realpath(library)},
-                {"OCL_ICD_VENDORS": write_icd(library, os.path.join(options.work, "vendors")),
-                 "LD_LIBRARY_PATH": ":".join(paths + [each for each in [folder] if each not in paths])})
-    cuda = find_library("libcuda.so.1", parse_ldconfig(cache, "libcuda.so.1"), folders)
-    return {"error": "no %s in the loader's cache or the usual folders: the loader's own ICD files are left to choose from"
-                     % DRIVER, "libcuda": cuda}, {}
-
-
-# ---- running programs ----
-
-class Run:
-    """What is known so far, the log, and the time that is left."""
-
-    def __init__(self, options):
-        self.options = options
-        self.end = time.monotonic() + options.limit - MARGIN
-        self.stage_end = self.end
-        self.log_file = open(os.path.join(options.out, "gpu.log"), "w", encoding="utf-8", errors="replace")
-        self.environment = dict(os.environ)
-        self.result = {}
-
-    def write(self):
-        compare.write_whole(os.path.join(self.options.out, "gpu.json"), json.dumps(self.result, indent=1) + "\n")
-
-    def log(self, text):
-        self.log_file.write(text if text.endswith("\n") else text + "\n")
-        self.log_file.flush()
-
-    def left(self):
-        """Seconds of this stage; out of time where there are none."""
-        seconds = self.stage_end - time.monotonic()
-        if seconds <= 0:
-            raise OutOfTime("the stage's time is used up")
-        return seconds
-
-    def call(self, command, limit=None, fine=(0,), **variables):
-        """What it prints, its errors only into the log; the whole group of processes is ended with the time."""
-        seconds = min(self.left(), limit or float("inf"))
-        self.log("$ " + " ".join(command))
-        process = subprocess.Popen(command, cwd=self.options.work, env={**self.environment, **variables}, text=True,
-                                   errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, start_new_session=True)
-        try:
-            output, errors = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            output, errors = end(process)
-            self.log(output + errors + "(ended after %.0f s)" % seconds)
-            raise OutOfTimeWith(output, "%s: not done in %.0f s" % (os.path.basename(command[0]), seconds)) from None
-        self.log(output + errors)
-        if process.returncode not in fine:
-            raise FailedWith(output, "%s: status %d: %s" % (os.path.basename(command[0]), process.returncode,
-                                                            last_line(errors) or last_line(output)))
-        return output
-
-
-def end(process):
-    """Asks the group to end, so that ninja ends its compilers, then insists; what was printed."""
-    for kind in (signal.SIGTERM, signal.SIGKILL):
-        os.killpg(process.pid, kind)
-        try:
-            return process.communicate(timeout=3)
-        except subprocess.TimeoutExpired:
-            continue
-    return "", "(its output is still open)\n"
-
-
-class FailedWith(Failed):
-    """With what was printed before."""
-
-    def __init__(self, output, message):
-        super().__init__(message)
-        self.output = output
-
-
-class OutOfTimeWith(FailedWith, OutOfTime):
-    pass
-
-
-def last_line(text):
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip()[:400] if lines else ""
-
-
-def last_json(text):
-    """The object that a command of ours prints as its last line."""
-    return json.loads((text.strip().splitlines() or [""])[-1])
 
 
 # ---- the stages; each fills its part of the result as it goes ----
@@ -297,68 +145,6 @@ def test(run, part):
         raise OutOfTime("%d of %d programs were not done in time" % (len(part["unfinished"]), len(listed)))
     if part["failed"]:
         raise Failed("%d tests failed" % part["failed"])
-
-
-class Peer:
-    """gpu_peer.py as a process of its own, asked row by row."""
-
-    def __init__(self, run, wait=120):
-        command = [sys.executable, os.path.join(HERE, "gpu_peer.py"), run.options.peer]
-        # Its home is the user's, where Python's packages may lie.
-        variables = {**run.environment, "HOME": os.environ.get("HOME", "/")}
-        self.process = subprocess.Popen(command + ([run.options.shape] if run.options.shape else []), env=variables,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=run.log_file,
-                                        start_new_session=True)
-        self.pending = b""
-        self.alive = True
-        self.about = self.answer(min(wait, run.left()))
-        self.alive = self.alive and "error" not in self.about
-
-    def answer(self, seconds):
-        """The next line's object; where none comes in time, or the process has ended, it is given up."""
-        end = time.monotonic() + seconds
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self.pending:
-                more = b""
-                if selector.select(max(0.0, end - time.monotonic())):
-                    more = os.read(self.process.stdout.fileno(), 65536)
-                if not more:
-                    self.close()
-                    return {"error": "PyTorch's process gave no answer in %.0f s, or has ended" % seconds}
-                self.pending += more
-        line, self.pending = self.pending.split(b"\n", 1)
-        try:
-            return json.loads(line)
-        except ValueError:
-            self.close()
-            return {"error": "PyTorch's process answered %r" % line[:200]}
-
-    def ask(self, name, seconds):
-        try:
-            self.process.stdin.write(name.encode() + b"\n")
-            self.process.stdin.flush()
-        except OSError:
-            self.close()
-            return {"error": "PyTorch's process has ended"}
-        return self.answer(seconds)
-
-    def close(self):
-        self.alive = False
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            try:
-                pipe.close()
-            except OSError:  # what was written to a process that has ended
-                pass
-
-
-def fastest(ways):
-    """The way that took the least time from call to completion, with its seconds; or None."""
-    times = [(each["seconds_host"], way) for way, each in ways.items() if "seconds_host" in each]
-    return min(times) if times else None
 
 
 def bench_row(run, row, peer):

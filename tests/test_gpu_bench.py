@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 
 import gpu
 import gpu_cases
+import gpu_driver
 import gpu_peer
 import gpu_probe
 
@@ -90,15 +91,17 @@ class Parts(unittest.TestCase):
                 "\tlibnvidia-opencl.so.1 (libc6) => /usr/lib/i386-linux-gnu/libnvidia-opencl.so.1\n"
                 "\tlibnvidia-opencl.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.1\n"
                 "\tlibnvidia-opencl.so.123 (libc6,x86-64) => /usr/lib/libnvidia-opencl.so.123\n")
-        self.assertEqual(gpu.parse_ldconfig(text, gpu.DRIVER), ["/usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.1"])
-        self.assertEqual(gpu.parse_ldconfig("", gpu.DRIVER), [])
+        self.assertEqual(gpu_driver.parse_ldconfig(text, gpu_driver.DRIVER),
+                         ["/usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.1"])
+        self.assertEqual(gpu_driver.parse_ldconfig("", gpu_driver.DRIVER), [])
 
     def test_the_driver_is_found_without_the_loaders_cache(self):
         root = self.folder()
-        find = lambda *cached: gpu.find_library(gpu.DRIVER, cached, gpu.FOLDERS, root)
-        self.assertIsNone(find("/no/such/" + gpu.DRIVER))
-        places = ["/opt/nvidia/lib/libnvidia-opencl.so.580.1", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/" + gpu.DRIVER,
-                  "/usr/lib/x86_64-linux-gnu/nvidia/current/" + gpu.DRIVER, "/usr/local/nvidia/lib64/" + gpu.DRIVER]
+        find = lambda *cached: gpu_driver.find_library(gpu_driver.DRIVER, cached, gpu_driver.FOLDERS, root)
+        self.assertIsNone(find("/no/such/" + gpu_driver.DRIVER))
+        name = gpu_driver.DRIVER
+        places = ["/opt/nvidia/lib/libnvidia-opencl.so.580.1", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/" + name,
+                  "/usr/lib/x86_64-linux-gnu/nvidia/current/" + name, "/usr/local/nvidia/lib64/" + name]
         for place in places:  # the later ones come first
             os.makedirs(os.path.dirname(root + place))
             open(root + place, "w", encoding="utf-8").close()
@@ -110,21 +113,22 @@ class Parts(unittest.TestCase):
 
     def test_the_icd_file_stands_alone_and_its_driver_finds_its_neighbours(self):
         folder = self.folder()
-        library = os.path.join(folder, "driver", gpu.DRIVER)
+        library = os.path.join(folder, "driver", gpu_driver.DRIVER)
         os.makedirs(os.path.dirname(library))
         open(library, "w", encoding="utf-8").close()
         options = mock.Mock(icd=None, work=folder)
-        with mock.patch.object(gpu, "FOLDERS", [os.path.dirname(library)]), mock.patch.object(gpu, "ldconfig", lambda: ""), \
+        with mock.patch.object(gpu_driver, "FOLDERS", [os.path.dirname(library)]), \
+                mock.patch.object(gpu_driver, "ldconfig", lambda: ""), \
                 mock.patch.dict(os.environ, {"LD_LIBRARY_PATH": "/first:"}):
-            about, variables = gpu.find_driver(options)
+            about, variables = gpu_driver.find_driver(options)
         self.assertEqual(about["library"], library)
         self.assertEqual(variables["LD_LIBRARY_PATH"], "/first:" + os.path.dirname(library))
         self.assertEqual(os.listdir(variables["OCL_ICD_VENDORS"]), ["nvidia.icd"])
         with open(os.path.join(variables["OCL_ICD_VENDORS"], "nvidia.icd"), encoding="utf-8") as file:
             self.assertEqual(file.read(), library + "\n")
-        with mock.patch.object(gpu, "FOLDERS", []), mock.patch.object(gpu, "ldconfig", lambda: ""):
-            about, variables = gpu.find_driver(options)
-        self.assertIn(gpu.DRIVER, about["error"])
+        with mock.patch.object(gpu_driver, "FOLDERS", []), mock.patch.object(gpu_driver, "ldconfig", lambda: ""):
+            about, variables = gpu_driver.find_driver(options)
+        self.assertIn(gpu_driver.DRIVER, about["error"])
         self.assertEqual(variables, {}, "the machine's own ICD files are left to choose from")
 
     def test_a_stage_leaves_time_for_the_later_ones(self):
@@ -429,14 +433,15 @@ class OnTheDevice(Script):
         icd = os.environ.get("OCL_ICD_VENDORS", POCL)
         with open(icd, encoding="latin-1") as file:
             name = icd if icd.endswith(".so") else file.readline().strip()
-        library = name if os.path.isabs(name) else gpu.find_library(name, gpu.parse_ldconfig(gpu.ldconfig(), name),
-                                                                    gpu.FOLDERS)
+        cached = gpu_driver.parse_ldconfig(gpu_driver.ldconfig(), name)
+        library = name if os.path.isabs(name) else gpu_driver.find_library(name, cached, gpu_driver.FOLDERS)
         self.assertTrue(library, name)
         # Looked for where it lies, as NVIDIA's would be: PoCL finds its own files by its library's place.
         options = gpu.parse(["--work", self.path("work"), "--out", self.path("out"), "--device", "cpu", "--stage", "build",
                              "--build", os.path.dirname(os.path.dirname(os.path.abspath(os.environ["CLATTN"])))])
-        with mock.patch.object(gpu, "DRIVER", os.path.basename(library)), mock.patch.object(gpu, "print", create=True), \
-                mock.patch.object(gpu, "FOLDERS", [os.path.dirname(library)]):
+        with mock.patch.object(gpu_driver, "DRIVER", os.path.basename(library)), \
+                mock.patch.object(gpu, "print", create=True), \
+                mock.patch.object(gpu_driver, "FOLDERS", [os.path.dirname(library)]):
             done = gpu.measure(options)
         result = json.loads(self.read("out", "gpu.json"))
         self.assertTrue(done, result)
