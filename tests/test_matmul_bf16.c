@@ -132,6 +132,26 @@ static void wisdom_does_not_choose_it(void **state)
     }
 }
 
+/* Which operand is packed follows from AMX's own tile, 32 x 32: of 40 x 33 and 33 x 40 each takes as many tiles either way,
+ * so the shorter one is packed.  By the tile of float32, 6 x 64, it would be the longer one. */
+static void amx_packs_by_its_own_tile(void **state)
+{
+    (void)state;
+    for (int along_m = 0; along_m < 2; along_m++) {
+        size_t m = along_m ? 33 : 40, n = along_m ? 40 : 33;
+        clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_plan *plan = NULL;
+        desc.a = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){m, 24});
+        desc.b = (clattn_layout){.dtype = CLATTN_BF16, .rank = 2, .extent = {24, n}, .stride = {1, 24}};
+        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
+        options.solver = "cpu-amx";
+        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+        assert_non_null(strstr(clattn_plan_explain(plan), along_m ? " along_m=1" : " along_m=0"));
+        clattn_plan_release(&plan);
+    }
+}
+
 /* A subnormal element counts as 0: 2^-130 times 2^100 is 0, and times infinity NaN.  */
 static void subnormal_numbers(void **state)
 {
@@ -180,6 +200,7 @@ int main(int argc, char **argv)
     matmul_add(&suite, batches, COUNT_OF(batches));
     suite_add(&suite, chosen_where_it_pays, "matmul cpu-bf16: chosen where it pays");
     suite_add(&suite, wisdom_does_not_choose_it, "matmul cpu-bf16, cpu-amx: not by wisdom where they are held back");
+    suite_add(&suite, amx_packs_by_its_own_tile, "matmul cpu-amx: packs by its own tile");
     suite_add(&suite, subnormal_numbers, "matmul cpu-bf16: subnormal numbers");
     return suite_run(&suite, "matmul_bf16", true, argc, argv);
 }

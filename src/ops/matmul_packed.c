@@ -70,7 +70,7 @@ struct geometry {
 };
 
 /* The tile and its operands fit the vector registers: 32 of them with 16 lanes, 16 otherwise. */
-static struct geometry geometry_of(const struct capabilities *caps, const struct matmul_problem *problem,
+static struct geometry vector_geometry(const struct capabilities *caps, const struct matmul_problem *problem,
                                    bool lanes_along_m)
 {
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
@@ -97,6 +97,16 @@ static struct geometry geometry_of(const struct capabilities *caps, const struct
 static bool is_amx(enum matmul_factors factors)
 {
     return factors == FACTORS_AMX_X86 || factors == FACTORS_AMX;
+}
+
+/* AMX's tile is 32 x 32, however it is cut into vectors. */
+static struct geometry geometry_of(const struct capabilities *caps, const struct matmul_problem *problem,
+                                   bool lanes_along_m, enum matmul_factors factors)
+{
+    struct geometry g = vector_geometry(caps, problem, lanes_along_m);
+    return is_amx(factors)
+               ? (struct geometry){g.lanes, 32, 32 / g.lanes, caps->quirks & QUIRK_LOOPS_STOP ? 1 : 8, 512, false}
+               : g;
 }
 
 /* What measuring may exchange for the choice above; where compilers are slow, next to nothing, and with an instruction of 16
@@ -130,7 +140,8 @@ static clattn_status tune_geometry(struct matmul_plan *plan, enum matmul_factors
 }
 
 /* Which operand to pack: the one for which the padded tiles' work and the packing itself are less.  A packed
- * element costs about as much as PACKING tile elements (measured on Zen 4: two cycles). */
+ * element costs about as much as PACKING tile elements (measured on Zen 4, of floats: two cycles; beside AMX's tiles it
+ * is unknown). */
 #define PACKING 30
 
 static double cost(double row_count, double rows, double lane_count, double panel)
@@ -138,11 +149,13 @@ static double cost(double row_count, double rows, double lane_count, double pane
     return ceil(row_count / rows) * rows * ceil(lane_count / panel) * panel + PACKING * lane_count;
 }
 
-static bool better_along_m(const struct capabilities *caps, const struct matmul_problem *problem, bool pairs)
+static bool better_along_m(const struct capabilities *caps, const struct matmul_problem *problem,
+                           enum matmul_factors factors)
 {
-    if (pairs && (problem->a.col != 1 || problem->b.row != 1))
+    if (factors != FACTORS_FLOAT && (problem->a.col != 1 || problem->b.row != 1))
         return problem->a.col != 1; /* the other operand is read by pairs of neighbours */
-    struct geometry along_m = geometry_of(caps, problem, true), along_n = geometry_of(caps, problem, false);
+    struct geometry along_m = geometry_of(caps, problem, true, factors);
+    struct geometry along_n = geometry_of(caps, problem, false, factors);
     double batch = (double)size_max(problem->batch, 1), m = (double)problem->m, n = (double)problem->n;
     /* Items that share b share its panels, and usually are one tall item. */
     double shared = problem->b.batch ? 1 : batch, apart = problem->b.batch ? batch : 1;
@@ -159,13 +172,11 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     bool pairs = factors != FACTORS_FLOAT, amx = is_amx(factors);
     clattn_status status;
     struct strbuf options = {0}, again = {0};
-    plan->lanes_along_m = better_along_m(caps, problem, pairs);
+    plan->lanes_along_m = better_along_m(caps, problem, factors);
     if (!pairs || (problem->a.col == 1 && problem->b.row == 1))
         tuning_flag(&base->tuning, "along_m", &plan->lanes_along_m);
     plan->k_step = pairs ? 2 : 1;
-    struct geometry g = geometry_of(caps, problem, plan->lanes_along_m);
-    if (amx)
-        g = (struct geometry){g.lanes, 32, 32 / g.lanes, caps->quirks & QUIRK_LOOPS_STOP ? 1 : 8, 512, false};
+    struct geometry g = geometry_of(caps, problem, plan->lanes_along_m, factors);
     TRY(tune_geometry(plan, factors, &g));
     plan->panel = g.lanes * g.vectors;
     plan->tile_rows = g.rows * g.tiles;
