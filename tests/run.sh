@@ -387,7 +387,7 @@ fuzzed_with() { [ "$1" != wordpiece ] || echo -lutf8proc; }
 
 if wanted fuzz && [ -n "$full" ]; then
     group fuzz
-    for each in npy safetensors wordpiece; do
+    for each in npy safetensors ctranslate2 wordpiece; do
         mkdir -p "$work/fuzz-$each"
         # shellcheck disable=SC2046 # words are meant
         if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n); int LLVMFuzzerTestOneInput(const char *d,

@@ -1,4 +1,5 @@
-/* libclattn-io: strict readers of .npy and safetensors files, and a writer of .npy.
+/* libclattn-io: strict readers of .npy files, safetensors files and CTranslate2 models,
+ * and a writer of .npy.
  *
  * A second library: it needs jansson and nothing of OpenCL's.  libclattn opens no tensor file: its callers
  * hand it buffers.
@@ -12,6 +13,7 @@
 #ifndef CLATTN_IO_H
 #define CLATTN_IO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -153,6 +155,65 @@ CLATTN_API clattn_status clattn_safetensors_lookup(void *user, const char *name,
 /* Unmaps and frees *file and sets it to NULL; its tensors, names and messages about them are gone.  NULL and
  * a pointer to NULL are accepted.  No thread may use *file any more. */
 CLATTN_API void clattn_safetensors_close(clattn_safetensors **file);
+
+/* ---- CTranslate2's model.bin ---- */
+
+/* One model.bin: its checked table of variables, and their data mapped into memory.  Owns both; tensors and
+ * names that it gives live until it is closed.  Immutable between open and close: any number of threads may
+ * read it.  What is said of the file under clattn_safetensors is true here, too. */
+typedef struct clattn_ctranslate2 clattn_ctranslate2;
+
+/* One line of the table; an alias is a line of its own.  `tensor` has dtype CLATTN_DTYPE_NONE, rank 0 and zero
+ * extents, but the right `bytes` and `data`, where clattn has no such element type (int16).  A plain value that
+ * borrows from the file's handle. */
+typedef struct clattn_ctranslate2_entry {
+    const char *name;
+    const char *dtype_name; /* "float32", "int8", "int16", "int32", "float16" or "bfloat16" */
+    clattn_host_tensor tensor;
+} clattn_ctranslate2_entry;
+
+/* Opens the file at `path` and checks all of its table: a regular file of binary version 4 to 6; each length the
+ * product of the shape and the element's size; no name twice; each alias of a variable that is there; nothing
+ * after the last alias.  At most 100,000 variables and as many aliases, of some 90 bytes each in the table, whose
+ * number is held against the file's size before.
+ *
+ * CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: `path` or `file` is NULL; CLATTN_ERROR_IO: not there, not
+ * readable, not a regular file, or can't be mapped; CLATTN_ERROR_FORMAT: the contents are not what the above
+ * says; CLATTN_ERROR_UNSUPPORTED: another version, an element type that is not known, or a rank over
+ * CLATTN_MAX_RANK or another limit; CLATTN_ERROR_OVERFLOW: the product of a shape; CLATTN_ERROR_OUT_OF_MEMORY. */
+CLATTN_API clattn_status clattn_ctranslate2_open(const char *path, clattn_ctranslate2 **file,
+                                                 clattn_io_error *error);
+
+/* What kind of model it is, as "WhisperSpec", and the revision of that; "" and 0 for NULL.  Never fail. */
+CLATTN_API const char *clattn_ctranslate2_spec(const clattn_ctranslate2 *file);
+CLATTN_API uint32_t clattn_ctranslate2_revision(const clattn_ctranslate2 *file);
+
+/* How many variables and aliases the file has; 0 for NULL.  Never fails, does not block. */
+CLATTN_API size_t clattn_ctranslate2_count(const clattn_ctranslate2 *file);
+
+/* Entry number `index` of the table, in the byte order of the names.  Does not block.
+ * CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: a NULL, or `index` is not below the count (*entry is
+ * zeroed). */
+CLATTN_API clattn_status clattn_ctranslate2_at(const clattn_ctranslate2 *file, size_t index,
+                                               clattn_ctranslate2_entry *entry);
+
+/* The variable or alias of that name; a zeroed tensor if the file has none.  `data` may stand at any address.
+ * Does not block.  CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: a NULL; CLATTN_ERROR_UNSUPPORTED: it is
+ * there, of int16. */
+CLATTN_API clattn_status clattn_ctranslate2_find(const clattn_ctranslate2 *file, const char *name,
+                                                 clattn_host_tensor *tensor, clattn_io_error *error);
+
+/* clattn_ctranslate2_find as a clattn_tensor_lookup: `user` is the clattn_ctranslate2. */
+CLATTN_API clattn_status clattn_ctranslate2_lookup(void *user, const char *name, clattn_host_tensor *tensor,
+                                                   clattn_io_error *error);
+
+/* An attribute of the model: a variable of rank 0 and int8, int16 or int32.  False, and *value 0, where there is
+ * none of that name and kind, or for a NULL. */
+CLATTN_API bool clattn_ctranslate2_integer(const clattn_ctranslate2 *file, const char *name, int32_t *value);
+
+/* Unmaps and frees *file and sets it to NULL; its tensors and names are gone.  NULL and a pointer to NULL are
+ * accepted.  No thread may use *file any more. */
+CLATTN_API void clattn_ctranslate2_close(clattn_ctranslate2 **file);
 
 CLATTN_END_DECLS
 
