@@ -22,7 +22,9 @@ STANDARD = {"assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", 
             "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "tgmath.h", "threads.h",
             "time.h", "uchar.h", "wchar.h", "wctype.h"}
 # Other libraries, and the only files that may include them.
-LIBRARIES = {"jansson.h": r"src/(io|tool)/", "png.h": r"src/tool/png_file\.c$", "utf8proc.h": r"src/tool/models/bert_text\.c$",
+LIBRARIES = {"sndfile.h": r"src/tool/models/audio\.c$", "soxr.h": r"src/tool/models/audio\.c$",
+             "fftw3.h": r"src/tool/models/mel\.c$", "zlib.h": r"src/tool/models/whisper\.c$",
+             "jansson.h": r"src/(io|tool)/", "png.h": r"src/tool/png_file\.c$", "utf8proc.h": r"src/tool/models/bert_text\.c$",
              "clblast_c.h": r"src/ops/\w*clblast\w*\.[ch]$",
              "CL/cl.h": r"(include/clattn/|src/base/cl\.h$|src/tool/)", "CL/cl_icd.h": r"src/ops/clblast_shown\.h$"}
 

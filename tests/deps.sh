@@ -37,6 +37,10 @@ want opencl-headers compiles gcc '#include <CL/cl.h>'
 want libjansson-dev pkg jansson
 want libpng-dev pkg libpng
 want libutf8proc-dev pkg libutf8proc
+want libsndfile1-dev pkg sndfile
+want libsoxr-dev pkg soxr
+want libfftw3-dev pkg fftw3
+want zlib1g-dev pkg zlib
 want libclblast-dev compiles gcc '#include <clblast_c.h>'
 want pocl-opencl-icd test -e /etc/OpenCL/vendors/pocl.icd
 if [ "$level" = test ]; then

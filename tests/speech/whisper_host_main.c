@@ -1,0 +1,52 @@
+/* whisper_host MODEL_DIR AUDIO.wav [words] [beams N]: what `clattn transcribe` does, by the host's
+ * implementation of the model; JSON as the command's. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "whisper_host.h"
+#include "tool/models/audio.h"
+#include "tool/models/whisper.h"
+#include "tool/models/whisper_json.h"
+
+int main(int argc, char **argv)
+{
+    whisper_options options = {.beams = 1};
+    audio sound = {0};
+    whisper_tokens tokens = {0};
+    mel_spectrogram mel = {0};
+    whisper_transcript transcript = {0};
+    for (int i = 3; i < argc; i++) {
+        if (strcmp(argv[i], "words") == 0)
+            options.words = true;
+        else if (strcmp(argv[i], "beams") == 0 && i + 1 < argc)
+            options.beams = (size_t)atoi(argv[++i]);
+    }
+    if (argc < 3) {
+        fputs("usage: whisper_host MODEL_DIR AUDIO.wav [words] [beams N]\n", stderr);
+        return 2;
+    }
+    int status = audio_load(argv[2], &sound);
+    if (status == 0)
+        status = whisper_tokens_load(argv[1], &tokens);
+    whisper_host *host = status == 0 ? whisper_host_open(argv[1]) : NULL;
+    if (host == NULL)
+        return status != 0 ? status : 2;
+    whisper_engine engine = whisper_host_engine(host);
+    if (engine.vocabulary != tokens.count || !mel_compute(sound.samples, sound.count, engine.bins, &mel))
+        return 2;
+    status = whisper_transcribe(&engine, &tokens, &mel, &options, &transcript);
+    if (status == 0) {
+        json_t *object = whisper_transcript_json(&transcript, options.words);
+        json_dumpf(object, stdout, JSON_REAL_PRECISION(9));
+        putchar('\n');
+        json_decref(object);
+    }
+    whisper_transcript_release(&transcript);
+    mel_release(&mel);
+    whisper_host_close(host);
+    whisper_tokens_release(&tokens);
+    audio_release(&sound);
+    return status;
+}
