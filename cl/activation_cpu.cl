@@ -1,8 +1,8 @@
-/* Activation functions on CPU devices: formulas, arrays and parameters as inc/activation.h says.
+/* Activation functions on CPU devices: formulas, arrays and parameters as inc/activation_rows.h says.
  *
  * NDRange: (work-groups of 1 item); an item owns pieces / groups neighbouring pieces, its lanes neighbouring columns.
  * Local memory: none.  Barriers: none.  Needs OpenCL C 1.2.  activation_generic takes over where a device limits loops. */
-#include "inc/activation.h"
+#include "inc/activation_rows.h"
 
 kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void activation_cpu(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, activation_args a)

@@ -1,9 +1,9 @@
-/* Activation functions on every device: formulas, arrays and parameters as inc/activation.h says.
+/* Activation functions on every device: formulas, arrays and parameters as inc/activation_rows.h says.
  *
  * NDRange: (pieces * W), local (W); a work-group owns a piece of chunk columns, a multiple of W * LANES, and item l its
  * vectors l, l + W, ...: items that run together touch neighbouring memory.
  * Local memory: none.  Barriers: none.  Needs OpenCL C 1.2. */
-#include "inc/activation.h"
+#include "inc/activation_rows.h"
 
 kernel void activation_generic(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, activation_args a)
 {

@@ -1,6 +1,6 @@
 /* Matrix product for CPU devices: one work-item a group, explicit vectors, register tiles, no barriers.
  *
- *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
  *
  * One of the two operands, the lane side, runs across vector lanes: B with lanes = columns of C, or A with
  * lanes = rows of C (LANES_ALONG_M).  matmul_pack copies it into panels once; matmul_cpu then multiplies
@@ -21,11 +21,12 @@
  *   else the batch.
  *
  * Arguments: matmul_pack(lane side, packed, matmul_args)
- *            matmul_cpu(row side, packed, [bias], c, matmul_args)
+ *            matmul_cpu(row side, packed, [bias], [b_scale], [operand], c, matmul_args)
  *
  *   macro           meaning                                          allowed         tested
- *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types                F32 F16 BF16    each, and mixed
+ *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types; B also I8     F32 F16 BF16    each, and mixed
  *   BIAS            whether there is a bias                          0, 1            both
+ *   MATMUL_EPILOGUE ...   inc/matmul_epilogue.h                                      each
  *   LANES_ALONG_M   0: B is the lane side; 1: A is                   0, 1            both
  *   ROW_UNIT        1: the row side's stride along k is 1 (a.a.col,  0, 1            both
  *                   or a.b.row with LANES_ALONG_M); 0: any stride
@@ -61,6 +62,7 @@
  * beyond the last one repeat it, and are not stored.
  * Features: OpenCL C 1.2 only.  Devices with work-group hardware are better served by matmul_tile. */
 #include "inc/args.h"
+#include "inc/matmul_epilogue.h"
 #include "inc/matmul_types.h"
 
 #ifndef LANES_ALONG_M
@@ -246,11 +248,36 @@ INLINE void add_products(floatv acc[ROWS][LANE_VECTORS], const global ELEMENT(RO
     }
 }
 
+#if OPERAND
+/* What store_square stores, combined with the operand's elements at the same places. */
+static void use_square(private floatv *state, const global ELEMENT(OPERAND_TYPE) *in, long row_step, long lane_step,
+                       int rows, int lanes)
+{
+    if (row_step == 1 && rows == LANES && lane_step != 1 && lanes > 0) {
+        floatv t[LANES];
+
+        for (int j = 0; j < LANES; j++)
+            t[j] = LOADV(OPERAND_TYPE, in, min(j, lanes - 1) * lane_step);
+        transpose(t);
+#pragma unroll
+        for (int i = 0; i < LANES; i++)
+            state[i * LANE_VECTORS] = WITH_OPERAND(state[i * LANE_VECTORS], t[i]);
+    } else {
+        for (int i = 0; i < rows; i++) {
+            floatv x;
+
+            LOAD_ROW(OPERAND_TYPE, x, in, i * row_step, lane_step, lanes, 0.0f);
+            state[i * LANE_VECTORS] = WITH_OPERAND(state[i * LANE_VECTORS], x);
+        }
+    }
+}
+#endif
+
 kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global packed_element *packed,
 #if BIAS
                        const global ELEMENT(BIAS_TYPE) *bias,
 #endif
-                       global ELEMENT(C_TYPE) *c, matmul_args a)
+                       EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
     if (a.batch == 0)
         return;
@@ -334,6 +361,23 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
     const long lane_step = LANES_ALONG_M ? a.c.row : a.c.col;
     global ELEMENT(C_TYPE) *out = c + a.c.offset + batch * a.c.batch + row0 * row_step + lane0 * lane_step;
 
+#if B_SCALED
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        const int lane = v * LANES;
+        floatv factor = (floatv)(0.0f);
+
+#if !LANES_ALONG_M
+        LOAD_ROW(F32, factor, b_scale, a.scale_offset + (lane0 + lane) * a.scale_col, a.scale_col, lane_count - lane,
+                 0.0f);
+#endif
+        for (int r = 0; r < row_count; r++) {
+#if LANES_ALONG_M
+            factor = (floatv)(b_scale[a.scale_offset + (row0 + r) * a.scale_col]);
+#endif
+            state[r * LANE_VECTORS + v] *= factor;
+        }
+    }
+#endif
 #if BIAS
     const global ELEMENT(BIAS_TYPE) *add = bias + a.bias_offset + (LANES_ALONG_M ? row0 : lane0) * a.bias_col;
 
@@ -351,6 +395,21 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
             state[r * LANE_VECTORS + v] += VLOAD(0, x);
     }
 #endif
+#endif
+#if ACTIVATED
+    for (int i = 0; i < row_count * LANE_VECTORS; i++)
+        state[i] = ACTIVATED_SUM(state[i], a);
+#endif
+#if OPERAND
+    const long operand_row = LANES_ALONG_M ? a.operand.col : a.operand.row;
+    const long operand_lane = LANES_ALONG_M ? a.operand.row : a.operand.col;
+    const global ELEMENT(OPERAND_TYPE) *other =
+        operand + a.operand.offset + batch * a.operand.batch + row0 * operand_row + lane0 * operand_lane;
+
+    for (int r = 0; r < row_count; r += LANES)
+        for (int v = 0; v < LANE_VECTORS; v++)
+            use_square(state + r * LANE_VECTORS + v, other + r * operand_row + v * LANES * operand_lane, operand_row,
+                       operand_lane, min(LANES, row_count - r), lane_count - v * LANES);
 #endif
     for (int r = 0; r < row_count; r += LANES)
         for (int v = 0; v < LANE_VECTORS; v++)

@@ -1,6 +1,6 @@
 /* Matrix product of few rows, or few columns, for CPU devices: k across vector lanes, one work-item a group.
  *
- *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
  *
  * What one token's activations do to a layer's weights.  One operand is streamed: each of its rows is read once, in the
  * order of memory, and serves the few rows of the other, which stay in the caches.  "Row" below is an index of either
@@ -10,8 +10,9 @@
  * in memory: a.a.col == a.b.row == 1, promised by the host.  The other strides are any.
  *
  *   macro           meaning                                            allowed            tested
- *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types                  F32 F16 BF16       F32
+ *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types; B also I8       F32 F16 BF16       F32
  *   BIAS            whether there is a bias                            0, 1               both
+ *   MATMUL_EPILOGUE ...   inc/matmul_epilogue.h                                           each
  *   STREAM_A        0: B is streamed, rows of A are few; 1: A is, and columns of B are few   0, 1   both
  *   LANES           floats a vector (inc/vector.h)                     4, 8, 16           all
  *   ROWS            few rows of a register tile                        1 and up           1 to 8
@@ -33,6 +34,7 @@
  * Features: OpenCL C 1.2 only. */
 #include "inc/args.h"
 #include "inc/fma.h"
+#include "inc/matmul_epilogue.h"
 #include "inc/matmul_types.h"
 #include "inc/rows.h"
 #include "inc/vector.h"
@@ -169,7 +171,7 @@ void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMEN
 #if BIAS
                        const global ELEMENT(BIAS_TYPE) *bias,
 #endif
-                       global ELEMENT(C_TYPE) *c, matmul_args a)
+                       EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
     if (a.batch == 0)
         return;
@@ -216,12 +218,27 @@ void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMEN
             const int j = first + t * LANES, rest = end - j;
             const long at = out + (few0 + r) * few_step + j * stream_step;
             floatv sum = state[t * ROWS + r];
+#if B_SCALED && STREAM_A
+            sum *= b_scale[a.scale_offset + (few0 + r) * a.scale_col];
+#elif B_SCALED
+            floatv times_b;
+            LOAD_ROW(F32, times_b, b_scale, a.scale_offset + j * a.scale_col, a.scale_col, rest, 0.0f);
+            sum *= times_b;
+#endif
 #if BIAS && STREAM_A
             sum += (floatv)(LOAD(BIAS_TYPE, bias, a.bias_offset + (few0 + r) * a.bias_col));
 #elif BIAS
             floatv add;
             LOAD_ROW(BIAS_TYPE, add, bias, a.bias_offset + j * a.bias_col, a.bias_col, rest, 0.0f);
             sum += add;
+#endif
+            sum = ACTIVATED_SUM(sum, a);
+#if OPERAND
+            const long operand_step = STREAM_A ? a.operand.row : a.operand.col;
+            floatv other;
+            LOAD_ROW(OPERAND_TYPE, other, operand, a.operand.offset + batch * a.operand.batch
+                     + (few0 + r) * (STREAM_A ? a.operand.col : a.operand.row) + j * operand_step, operand_step, rest, 0.0f);
+            sum = WITH_OPERAND(sum, other);
 #endif
             if (stream_step == 1 && rest >= LANES) {
                 STOREV(C_TYPE, c, at, sum);

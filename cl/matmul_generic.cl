@@ -1,6 +1,6 @@
 /* Matrix product, the solver that runs everything: one work-item for each element of C.
  *
- *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
  *
  * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; inc/args.h)
  *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
@@ -8,11 +8,12 @@
  *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
  *   bias[j]    bias[a.bias_offset + j*a.bias_col]
  *
- * Arguments: a, b, [bias], c, matmul_args.
+ * Arguments: a, b, [bias], [b_scale], [operand], c, matmul_args.
  *
  *   macro                                meaning                     allowed          tested
- *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE    storage types               F32 F16 BF16     each, and mixed
+ *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE    storage types; B also I8    F32 F16 BF16     each, and mixed
  *   BIAS                                 whether there is a bias     0, 1             both
+ *   MATMUL_EPILOGUE ...                  inc/matmul_epilogue.h                        each
  *
  * NDRange: dimension 0 column j, 1 row i, 2 batch item; any local size, and a global size that is
  * rounded up in dimensions 0 and 1 is fine.  Dimension 2 is exactly the batch.
@@ -22,13 +23,14 @@
  * Features: OpenCL C 1.2 only.  Nobody takes over: this is the last solver. */
 #include "inc/args.h"
 #include "inc/fma.h"
+#include "inc/matmul_epilogue.h"
 #include "inc/matmul_types.h"
 
 kernel void matmul_generic(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
                            const global ELEMENT(BIAS_TYPE) *bias,
 #endif
-                           global ELEMENT(C_TYPE) *c_data, matmul_args a)
+                           EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     if (a.batch == 0)
         return;
@@ -55,8 +57,16 @@ kernel void matmul_generic(const global ELEMENT(A_TYPE) *a_data, const global EL
         sum0 = FMA(LOAD(A_TYPE, x, k * a.a.col), LOAD(B_TYPE, y, k * a.b.row), sum0);
 
     float sum = (sum0 + sum1) + (sum2 + sum3);
+#if B_SCALED
+    sum *= b_scale[a.scale_offset + j * a.scale_col];
+#endif
 #if BIAS
     sum += LOAD(BIAS_TYPE, bias, a.bias_offset + j * a.bias_col);
+#endif
+    sum = ACTIVATED_ONE(sum, a);
+#if OPERAND
+    sum = WITH_OPERAND(sum, LOAD(OPERAND_TYPE, operand, a.operand.offset + batch * a.operand.batch + i * a.operand.row
+                                                            + j * a.operand.col));
 #endif
     STORE(C_TYPE, c_data, a.c.offset + batch * a.c.batch + i * a.c.row + j * a.c.col, sum);
 }

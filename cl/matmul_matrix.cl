@@ -1,6 +1,6 @@
 /* Matrix product by a GPU's matrix engines (matrix/fragment.h), of float16 or bfloat16.
  *
- *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
  *
  * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; inc/args.h)
  *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
@@ -8,7 +8,7 @@
  *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
  *   bias[j]    bias[a.bias_offset + j*a.bias_col]
  *
- * Arguments: a, b, [bias], c, matmul_args.
+ * Arguments: a, b, [bias], [operand], c, matmul_args.
  *
  *   macro                            meaning                                        allowed              tested
  *   MATRIX_ENGINE, _BF16, _EMULATED  matrix/fragment.h                                                   emulated: all
@@ -22,6 +22,7 @@
  *   A_TYPE, B_TYPE                   storage types                                  F16 BF16             both
  *   C_TYPE, BIAS_TYPE                                                               F32 F16 BF16         each
  *   BIAS                             whether there is a bias                        0, 1                 both
+ *   MATMUL_EPILOGUE ...              inc/matmul_epilogue.h; no B_SCALED                                  each
  * With _ACROSS the tile's width is TILE_M or TILE_N, which must then be 16, 32 or a multiple of 64.  Other strides than
  * _ACROSS says are read one element at a time: slow, and right.
  *
@@ -50,6 +51,7 @@
 #define B_TYPE A_TYPE
 #endif
 
+#include "inc/matmul_epilogue.h"
 #include "inc/matmul_types.h"
 #include "matrix/fragment.h"
 #include "matrix/copy.h"
@@ -274,7 +276,7 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
 #if BIAS
                    const global ELEMENT(BIAS_TYPE) *bias,
 #endif
-                   global ELEMENT(C_TYPE) *c_data, matmul_args a)
+                   EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     local uint4 a_tile[STAGES * A_PIECES];
     local uint4 b_tile[STAGES * B_PIECES];
@@ -374,6 +376,10 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
     }
 
     global ELEMENT(C_TYPE) *out = c_data + a.c.offset + batch * a.c.batch + row0 * a.c.row + col0 * a.c.col;
+#if OPERAND
+    const global ELEMENT(OPERAND_TYPE) *in = operand + a.operand.offset + batch * a.operand.batch + row0 * a.operand.row
+                                             + col0 * a.operand.col;
+#endif
 
     MATRIX_UNROLL
     for (int j = 0; j < SIDES_N; j++)
@@ -390,8 +396,19 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
             for (int i = 0; i < SIDES_M; i++) {
                 const int at = row + 16 * i + matrix_c_row(lane, n);
 
+#if MATMUL_EPILOGUE
+                if (at < rows && to < cols) {
+                    float result = ACTIVATED_ONE(sum[i * SIDES_N + j].sum[n] + add, a);
+
+#if OPERAND
+                    result = WITH_OPERAND(result, LOAD(OPERAND_TYPE, in, at * a.operand.row + to * a.operand.col));
+#endif
+                    STORE(C_TYPE, out, at * a.c.row + to * a.c.col, result);
+                }
+#else
                 if (at < rows && to < cols)
                     STORE(C_TYPE, out, at * a.c.row + to * a.c.col, sum[i * SIDES_N + j].sum[n] + add);
+#endif
             }
         }
 }

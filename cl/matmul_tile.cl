@@ -1,6 +1,6 @@
 /* Matrix product for GPU-class devices: a work-group shares tiles of A and B in local memory.
  *
- *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
  *
  * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; inc/args.h)
  *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
@@ -8,7 +8,7 @@
  *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
  *   bias[j]    bias[a.bias_offset + j*a.bias_col]
  *
- * Arguments: a, b, [bias], c, matmul_args.
+ * Arguments: a, b, [bias], [b_scale], [operand], c, matmul_args.
  *
  *   macro                                meaning                      allowed                  tested
  *   TILE_M, TILE_N                       C tile of a work-group       powers of two            see below
@@ -16,8 +16,9 @@
  *   ITEM_M, ITEM_N                       C elements of an item        multiples of 4           4 8
  *   A_ALONG_K, B_ALONG_K                 neighbouring items load      0, 1                     both
  *                                        neighbours in k, not in i, j
- *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE    storage types                F32 F16 BF16             each
+ *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE    storage types; B also I8     F32 F16 BF16             each
  *   BIAS                                 whether there is a bias      0, 1                     both
+ *   MATMUL_EPILOGUE ...                  inc/matmul_epilogue.h                                 each
  * With ITEMS = TILE_M/ITEM_M * TILE_N/ITEM_N: ITEMS, TILE_M, TILE_N and TILE_K are powers of two, TILE_K is at most ITEMS,
  * and ITEMS at most TILE_M*TILE_K and TILE_N*TILE_K.
  * Tested (TILE_M x TILE_N x TILE_K, ITEM_M x ITEM_N): 16x32x8, 4x4 on all platforms; 128x128x8, 8x8 (the default);
@@ -46,6 +47,7 @@
  * Features: OpenCL C 1.2, ITEMS items a group.  Without them: matmul_generic. */
 #include "inc/args.h"
 #include "inc/fma.h"
+#include "inc/matmul_epilogue.h"
 #include "inc/matmul_types.h"
 
 #ifndef TILE_M
@@ -84,6 +86,7 @@
 /* C_TYPE is a token: 1 if it is F32. */
 #define IS_FLOAT_F32 1
 #define C_IS_FLOAT (JOIN(IS_FLOAT_, C_TYPE))
+#define OPERAND_IS_FLOAT (JOIN(IS_FLOAT_, OPERAND_TYPE))
 
 #if (TILE_M & (TILE_M - 1)) || (TILE_N & (TILE_N - 1)) || (TILE_K & (TILE_K - 1)) || (ITEMS & (ITEMS - 1))
 #error "TILE_M, TILE_N, TILE_K and the number of items must be powers of two"
@@ -163,12 +166,34 @@ static inline void store_quad(global ELEMENT(C_TYPE) *to, float4 x, int left, lo
         STORE(C_TYPE, to, 3 * move, x.w);
 }
 
+#if OPERAND
+/* Four neighbours of a row of the operand likewise. */
+static inline float4 load_quad(const global ELEMENT(OPERAND_TYPE) *from, int left, long move)
+{
+    float4 x = (float4)0.0f;
+
+#if OPERAND_IS_FLOAT
+    if (left > 3 && move == 1 && ((size_t)from & 15) == 0)
+        return *(const global float4 *)from;
+#endif
+    if (left > 0)
+        x.x = LOAD(OPERAND_TYPE, from, 0);
+    if (left > 1)
+        x.y = LOAD(OPERAND_TYPE, from, move);
+    if (left > 2)
+        x.z = LOAD(OPERAND_TYPE, from, 2 * move);
+    if (left > 3)
+        x.w = LOAD(OPERAND_TYPE, from, 3 * move);
+    return x;
+}
+#endif
+
 kernel __attribute__((reqd_work_group_size(ITEMS_X, ITEMS_Y, 1)))
 void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
                  const global ELEMENT(BIAS_TYPE) *bias,
 #endif
-                 global ELEMENT(C_TYPE) *c_data, matmul_args a)
+                 EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     local float4 a_tile[2 * TILE_K * QUADS_A];
     local float4 b_tile[2 * TILE_K * QUADS_B];
@@ -253,6 +278,10 @@ void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TY
     }
 
     global ELEMENT(C_TYPE) *out = c_data + a.c.offset + batch * a.c.batch + row0 * a.c.row + col0 * a.c.col;
+#if OPERAND
+    const global ELEMENT(OPERAND_TYPE) *in = operand + a.operand.offset + batch * a.operand.batch + row0 * a.operand.row
+                                             + col0 * a.operand.col;
+#endif
 
 #pragma unroll
     for (int j = 0; j < ITEM_N / 4; j++) {
@@ -270,11 +299,39 @@ void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TY
         if (col + 3 < cols)
             add.w = LOAD(BIAS_TYPE, b, (col + 3) * a.bias_col);
 #endif
+#if B_SCALED
+        const global float *s = b_scale + a.scale_offset + col0 * a.scale_col;
+        float4 times_b = (float4)0.0f;
+
+        if (col < cols)
+            times_b.x = s[col * a.scale_col];
+        if (col + 1 < cols)
+            times_b.y = s[(col + 1) * a.scale_col];
+        if (col + 2 < cols)
+            times_b.z = s[(col + 2) * a.scale_col];
+        if (col + 3 < cols)
+            times_b.w = s[(col + 3) * a.scale_col];
+#endif
 #pragma unroll
         for (int i = 0; i < ITEM_M; i++) {
             const int row = (i / 4 * ITEMS_Y + y) * 4 + i % 4;
+#if MATMUL_EPILOGUE
+            if (row < rows) {
+                float4 result = sum[i][j];
+#if B_SCALED
+                result *= times_b;
+#endif
+                result = ACTIVATED_SUM(result + add, a);
+#if OPERAND
+                result = WITH_OPERAND(result, load_quad(in + row * a.operand.row + col * a.operand.col, cols - col,
+                                                        a.operand.col));
+#endif
+                store_quad(out + row * a.c.row + col * a.c.col, result, cols - col, a.c.col);
+            }
+#else
             if (row < rows)
                 store_quad(out + row * a.c.row + col * a.c.col, sum[i][j] + add, cols - col, a.c.col);
+#endif
         }
     }
 }

@@ -206,6 +206,20 @@ static void the_field_is_named(void **state)
     assert_status(context, clattn_attention_run(context, NULL, &with_user, &problem.args, 0, NULL, NULL),
                   CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "user[2]: no buffer is bound");
+    clattn_matmul_desc product = CLATTN_MATMUL_DESC_INIT;
+    product.a = product.b = product.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 4});
+#define PRODUCT(change, set, begins)                                                                         \
+    {                                                                                                        \
+        clattn_matmul_desc d = product;                                                                      \
+        change;                                                                                              \
+        NAMED(matmul, set, begins)                                                                           \
+    }
+    PRODUCT(d.activation = 9, INVALID, "unknown activation")
+    PRODUCT(d.operand_use = 1, INVALID, "operand_use")
+    PRODUCT((d.operand = product.c, d.operand.rank = 9), LAYOUT, "operand: the layout's rank is not 1 to 5")
+    PRODUCT((d.operand = product.c, d.operand.extent[1] = 5), LAYOUT, "operand is (m, n)")
+    PRODUCT(d.b.dtype = CLATTN_I8, LAYOUT, "b_scale is missing")
+    PRODUCT(d.b_scale = many, LAYOUT, "b_scale, and b is not int8")
     const clattn_kv_append_desc append = CLATTN_KV_APPEND_DESC_INIT;
     clattn_kv_append_desc d = append;
     d.direction = 1;

@@ -64,6 +64,14 @@ static const matmul_case forms[] = {
     {"float32", ALL, ENGINES, .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
 };
 
+static const matmul_case epilogues[] = {
+    {"GELU and operand", ALL, TWO, F16_ALL, EIGHTS, .m = 17, .n = 19, .k = 24, .bias = true,
+     .activation = CLATTN_MATMUL_GELU, .operand = OPERAND_ADD},
+    {"operand in place", BIG, TWO, BF16_IN, EIGHTS_WEIGHT, .m = 65, .n = 67, .k = 40, .operand = OPERAND_ADD,
+     .in_place = true},
+    {"int8 weights", ALL, TWO, TYPES(BF16, I8, F32, F32), .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
+};
+
 static const matmul_case batches[] = {
     {"batch", ALL, ENGINES, BF16_IN, EIGHTS, .batch = 3, .m = 5, .n = 8, .k = 16},
     {"batch", BIG, TWO, F16_ALL, EIGHTS_WEIGHT, .batch = 5, .m = 67, .n = 35, .k = 40, .bias = true},
@@ -292,6 +300,7 @@ int main(int argc, char **argv)
     matmul_add(&suite, sizes, COUNT_OF(sizes));
     matmul_add(&suite, forms, COUNT_OF(forms));
     matmul_add(&suite, batches, COUNT_OF(batches));
+    matmul_add(&suite, epilogues, COUNT_OF(epilogues));
     suite_add(&suite, no_engine_here, "matmul matrix: no engine here");
     suite_add(&suite, engines_of_gpus, "matmul matrix: engines of GPUs on paper");
     suite_add(&suite, refusals, "matmul matrix: refusals");

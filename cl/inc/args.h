@@ -14,6 +14,7 @@
 /* What is to be fused is written fma.  Contraction by the compiler would round a product in one place and not in
  * another where they must agree. */
 #pragma OPENCL FP_CONTRACT OFF
+#define ARGS_ON_DEVICE
 typedef long args_long;
 typedef ulong args_ulong;
 typedef uint args_uint;
@@ -75,13 +76,23 @@ typedef struct attention_args {
     int items;              /* batch items, with `splits` */
 } attention_args;
 
-/* Matrix product: C[b] = A[b] (m x k) B[b] (k x n) + bias.  `head` is unused (0). */
+/* Matrix product: C[b] = A[b] (m x k) B[b] (k x n) + bias.  `head` is unused (0).  Kernels that do nothing more than this to
+ * a sum, MATMUL_EPILOGUE 0, are told no more. */
+#ifndef MATMUL_EPILOGUE
+#define MATMUL_EPILOGUE 0
+#endif
 typedef struct matmul_args {
     array4 a, b, c;          /* (batch, -, row, col) */
     args_long bias_offset, bias_col;
     args_long packed_offset; /* where matmul_cpu's packed panels start in the workspace, in floats */
     int batch;               /* 0: nothing to do, return at once */
     int m, n, k;
+#if MATMUL_EPILOGUE || !defined(ARGS_ON_DEVICE)
+    array4 operand;          /* as c; a broadcast dimension has stride 0 */
+    args_long scale_offset, scale_col;
+    float alpha;
+    int reserved;
+#endif
 } matmul_args;
 
 /* Softmax over `columns` for each of `rows` = extent[0]*...*extent[3] rows, the last one fastest. */

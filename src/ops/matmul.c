@@ -32,11 +32,8 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
 clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
                                   const clattn_matmul_args *args, const matmul_args *kernel_args)
 {
-    const clattn_binding *bindings[4] = {&args->a, &args->b};
-    size_t count = 2;
-    if (plan->problem.has_bias)
-        bindings[count++] = &args->bias;
-    bindings[count] = &args->c;
+    const clattn_binding *bindings[MATMUL_POINTERS] = {&args->a, &args->b};
+    matmul_bind(&plan->problem, args, bindings);
     const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
                               divide_up((size_t)kernel_args->m, plan->tile_rows), (size_t)kernel_args->batch};
     return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
@@ -47,8 +44,7 @@ clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file
 {
     clattn_status status;
     const struct matmul_problem *problem = &plan->problem;
-    TRY(plan_add_kernel(&plan->base, file, options, name, 3u + problem->has_bias, sizeof(matmul_args),
-                        local));
+    TRY(plan_add_kernel(&plan->base, file, options, name, matmul_pointers(problem), matmul_args_bytes(problem), local));
     /* All items of a batch may be folded into one. */
     const size_t groups[3] = {divide_up(problem->n, plan->tile_columns),
                               problem->batch * divide_up(problem->m, plan->tile_rows), problem->batch};
@@ -101,6 +97,11 @@ static void classify(const void *data, struct strbuf *text)
         strbuf_printf(text, "-shared");
     if (problem->has_bias)
         strbuf_printf(text, "-bias.%s", storage_token(desc->bias.dtype));
+    if (desc->activation)
+        strbuf_printf(text, "-act%d", (int)desc->activation);
+    if (problem->has_operand)
+        strbuf_printf(text, "-%s.%s.%c", desc->operand_use == CLATTN_MATMUL_ADD ? "add" : "multiply",
+                      storage_token(desc->operand.dtype), side_of(&problem->operand));
 }
 
 static const struct operator_class matmul_class = {

@@ -9,8 +9,9 @@
 struct matmul_problem {
     clattn_matmul_desc desc; /* normalised */
     size_t batch, m, n, k;
-    array4 a, b, c; /* strides; offsets 0 */
-    bool has_bias;
+    array4 a, b, c, operand; /* strides; offsets 0 */
+    bool has_bias, has_operand;
+    bool has_scale; /* b's are integers */
 };
 
 struct matmul_plan {
@@ -47,9 +48,22 @@ void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_
 /* The -D options that all matmul kernels share. */
 void matmul_defines(const struct matmul_problem *problem, struct strbuf *options);
 
+/* Whether something other than a bias is done to sums: MATMUL_EPILOGUE. */
+static inline bool matmul_has_epilogue(const struct matmul_problem *problem)
+{
+    return problem->has_operand || problem->has_scale || problem->desc.activation;
+}
+
+/* A kernel's pointers, of which two are what it multiplies and the others' bindings are put behind those two; and the size
+ * of its matmul_args. */
+cl_uint matmul_pointers(const struct matmul_problem *problem);
+#define MATMUL_POINTERS 6
+void matmul_bind(const struct matmul_problem *problem, const clattn_matmul_args *args, const clattn_binding **bindings);
+size_t matmul_args_bytes(const struct matmul_problem *problem);
+
 /* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C:
- * its `launch`, and adding the kernel, whose arguments are a, b, [bias], c; `options` is taken over and
- * cleared. */
+ * its `launch`, and adding the kernel, whose arguments are a, b, [bias], [b_scale], [operand], c; `options` is taken over
+ * and cleared. */
 clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
                                   const clattn_matmul_args *args, const matmul_args *kernel_args);
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,

@@ -1,5 +1,6 @@
 /* The self-check of the matrix product: a plan's own kernels on a small one. */
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@
 #define MATRIX_DEPTH 168
 #define WORKSPACE_BYTES ((size_t)1 << 20) /* is enough for the small product's packed panels */
 
-enum { A, B, C, BIAS, WORKSPACE, ARRAYS };
+enum { A, B, C, BIAS, SCALE, OPERAND, WORKSPACE, ARRAYS };
 
 struct matmul_check {
     struct matmul_problem small, original;
@@ -57,12 +58,22 @@ static clattn_status make(struct matmul_check *check, clattn_context *context)
     desc.c = small_matrix(&full->c, false, m, n);
     if (check->original.has_bias)
         desc.bias = clattn_layout_contiguous((clattn_dtype)full->bias.dtype, 1, &n);
+    if (check->original.has_scale)
+        desc.b_scale = clattn_layout_contiguous(CLATTN_F32, 1, &n);
+    if (check->original.has_operand)
+        desc.operand = small_matrix(&full->operand, true, m, n);
+    desc.operand_use = full->operand_use;
+    desc.activation = full->activation;
+    desc.explicit_alpha = full->explicit_alpha;
+    desc.alpha = copysignf(1.25f, full->alpha); /* the plan's may leave nothing to see */
     TRY(matmul_problem_read(&desc, &check->small, &reason));
     const struct check_place places[WORKSPACE] = {
         [A] = {&desc.a, &check->args.a, CHECK_NUMBERS},
         [B] = {&desc.b, &check->args.b, CHECK_NUMBERS},
         [C] = {&desc.c, &check->args.c, CHECK_NUMBERS},
         [BIAS] = {&desc.bias, &check->args.bias, check->subnormal ? CHECK_ZEROS : CHECK_NUMBERS},
+        [SCALE] = {&desc.b_scale, &check->args.b_scale, CHECK_NUMBERS},
+        [OPERAND] = {&desc.operand, &check->args.operand, CHECK_NUMBERS},
     };
     TRY(check_arrays_make(context, places, WORKSPACE, check->arrays));
     for (size_t i = 0; i < check->arrays[A].elements && check->subnormal; i++)
@@ -84,7 +95,13 @@ static clattn_status judge(const struct matmul_check *check, struct report *repo
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_matmul_desc *desc = &check->small.desc;
-    size_t a_elements = check->arrays[A].elements, b_elements = check->arrays[B].elements;
+    static const ref_activation functions[] = {
+        [CLATTN_MATMUL_RELU] = REF_RELU,
+        [CLATTN_MATMUL_GELU] = REF_GELU,
+        [CLATTN_MATMUL_GELU_TANH] = REF_GELU_TANH,
+        [CLATTN_MATMUL_SWISH] = REF_SWISH,
+    };
+    float *room_b = room + check->arrays[A].elements, *room_operand = room_b + check->arrays[B].elements;
     double *exact = malloc(check->n * (2 * sizeof *exact + sizeof(float))), unit = storage_epsilon(desc->c.dtype);
     float *plain = (float *)(exact + 2 * check->n);
     ref_matmul_problem reference = {
@@ -93,9 +110,17 @@ static clattn_status judge(const struct matmul_check *check, struct report *repo
         .n = (int64_t)check->small.n,
         .k = (int64_t)check->small.k,
         .a = {widen(check, A, &desc->a, room), 0, 0, desc->a.stride[0], desc->a.stride[1]},
-        .b = {widen(check, B, &desc->b, room + a_elements), 0, 0, desc->b.stride[0], desc->b.stride[1]},
-        .bias = widen(check, BIAS, &desc->bias, room + a_elements + b_elements),
+        .b = {widen(check, B, &desc->b, room_b), 0, 0, desc->b.stride[0], desc->b.stride[1]},
+        .bias = widen(check, BIAS, &desc->bias, room_operand + check->arrays[OPERAND].elements),
         .bias_col = 1,
+        .b_scale = check->arrays[SCALE].host,
+        .scale_col = 1,
+        .activated = desc->activation,
+        .activation = functions[desc->activation],
+        .alpha = (double)desc->alpha,
+        .multiply = desc->operand_use == CLATTN_MATMUL_MULTIPLY,
+        .operand = {widen(check, OPERAND, &desc->operand, room_operand), 0, 0, desc->operand.stride[0],
+                    desc->operand.stride[1]},
     };
     if (!exact)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
@@ -133,7 +158,7 @@ static clattn_status check_small(struct matmul_plan *plan, size_t m, size_t n, s
     base->workspace = workspace;
     TRY(status);
     TRY(check_array_read(context, &check.arrays[C]));
-    room = malloc((check.arrays[A].elements + check.arrays[B].elements + n) * sizeof *room);
+    room = malloc((check.arrays[A].elements + check.arrays[B].elements + check.arrays[OPERAND].elements + n) * sizeof *room);
     status = CLATTN_ERROR_OUT_OF_MEMORY;
     if (room)
         status = judge(&check, &context->device.report, base->kernels[base->kernel_count - 1].name, room);

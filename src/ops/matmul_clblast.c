@@ -58,6 +58,8 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     if (desc->a.dtype != CLATTN_F32 || desc->b.dtype != CLATTN_F32 || desc->c.dtype != CLATTN_F32 ||
         (problem->has_bias && desc->bias.dtype != CLATTN_F32))
         return "CLBlast is asked for float32 alone: its float16 sums in float16";
+    if (matmul_has_epilogue(problem))
+        return "CLBlast knows neither activations nor a second array to add or multiply";
     if (!operands_of(problem, problem->m, &operands))
         return "CLBlast needs rows or columns that lie next to each other";
     if (problem->a.batch < 0 || problem->b.batch < 0 || problem->c.batch < 0)
@@ -245,7 +247,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->foreign = true;
     if (plan->problem.has_bias) {
         matmul_defines(&plan->problem, &options);
-        TRY(plan_add_kernel(base, "matmul_bias.cl", &options, "matmul_bias", 2, sizeof(matmul_args), local));
+        TRY(plan_add_kernel(base, "matmul_bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(&plan->problem), local));
     }
     TRY(clblast_parameters_prepare(base));
     TRY(warm(plan));

@@ -49,11 +49,8 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
                                    packed_items(plan, (size_t)given->batch)};
     const size_t groups[3] = {panels, divide_up(row_count, plan->tile_rows), (size_t)given->batch};
     const clattn_binding *pack_bindings[2] = {lanes, &chain->workspace};
-    const clattn_binding *bindings[4] = {rows, &chain->workspace};
-    size_t count = 2;
-    if (plan->problem.has_bias)
-        bindings[count++] = &args->bias;
-    bindings[count] = &args->c;
+    const clattn_binding *bindings[MATMUL_POINTERS] = {rows, &chain->workspace};
+    matmul_bind(&plan->problem, args, bindings);
     kernel_args.packed_offset = chain->workspace.offset / 4;
     clattn_status status = CLATTN_SUCCESS;
     if (given->k)
@@ -195,9 +192,9 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     define_int(&options, "X86_BF16", factors == FACTORS_PAIRS_X86);
     define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
     strbuf_printf(&again, "%s", options.text ? options.text : "");
-    TRY(plan_add_kernel(base, "matmul_cpu.cl", &options, "matmul_pack", 2, sizeof(matmul_args), one));
-    TRY(plan_add_kernel(base, "matmul_cpu.cl", &again, "matmul_cpu", 3u + problem->has_bias,
-                        sizeof(matmul_args), one));
+    TRY(plan_add_kernel(base, "matmul_cpu.cl", &options, "matmul_pack", 2, matmul_args_bytes(problem), one));
+    TRY(plan_add_kernel(base, "matmul_cpu.cl", &again, "matmul_cpu", matmul_pointers(problem), matmul_args_bytes(problem),
+                        one));
 
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
     size_t row_count = plan->lanes_along_m ? problem->n : problem->m;

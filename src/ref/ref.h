@@ -40,14 +40,28 @@ typedef struct ref_softmax_problem {
 void ref_softmax_row(const ref_softmax_problem *p, int64_t row, double *y);
 void ref_softmax_naive_row(const ref_softmax_problem *p, int64_t row, float *y);
 
+typedef enum ref_activation { REF_RELU, REF_GELU, REF_GELU_TANH, REF_SWISH } ref_activation;
+
+/* One element; alpha is REF_SWISH's.  Infinities give the limits, where that is 0 without a sign. */
+double ref_activate(ref_activation function, double alpha, double x);
+
 typedef struct ref_matmul_problem {
     int64_t batch, m, n, k;
     ref_view a, b;                        /* `head` is unused */
     const float *bias;                    /* n elements, bias_col apart; or NULL */
     int64_t bias_col;
+    const float *b_scale;                 /* n elements, scale_col apart; or NULL */
+    int64_t scale_col;
+    bool activated;
+    ref_activation activation;
+    double alpha;
+    bool multiply;                        /* operand is; otherwise added */
+    ref_view operand;                     /* data NULL: none */
 } ref_matmul_problem;
 
-/* Row i of C = A B + bias: c[n] and, unless NULL, magnitude[n] (sum of |a| * |b|, and |bias|). */
+/* Row i of C = act(A B * b_scale + bias) with the operand: c[n] and, unless NULL, magnitude[n], which an error of the sum and
+ * of the rest are relative to: sum of |a| * |b|, and |bias|; then, where there is one, 1.2 times that (no activation is
+ * steeper) and |act|, times or plus |operand|. */
 void ref_matmul_row(const ref_matmul_problem *p, int64_t batch, int64_t i, double *c, double *magnitude);
 void ref_matmul_naive_row(const ref_matmul_problem *p, int64_t batch, int64_t i, float *c);
 
@@ -74,11 +88,6 @@ typedef struct ref_rope_problem {
 
 /* One head at one position: y[size] and, unless NULL, magnitude[size] (|x1| + |x2|; of what is copied |x|). */
 void ref_rope_row(const ref_rope_problem *p, const float *x, int64_t position, double *y, double *magnitude);
-
-typedef enum ref_activation { REF_RELU, REF_GELU, REF_GELU_TANH, REF_SWISH } ref_activation;
-
-/* One element; alpha is REF_SWISH's.  Infinities give the limits, where that is 0 without a sign. */
-double ref_activate(ref_activation function, double alpha, double x);
 
 typedef struct ref_merge_problem {
     int64_t parts, columns;

@@ -73,6 +73,10 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
         .dtype = problem->w.tensor.dtype, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
     desc.c = clattn_layout_contiguous(dtype, 2, (size_t[]){m, n});
     desc.bias = optional(&problem->bias);
+    desc.operand = optional(&problem->operand);
+    desc.b_scale = optional(&problem->w_scale);
+    desc.activation = problem->activation;
+    desc.operand_use = problem->operand_use;
 
     clattn_matmul_args_init(args);
     job->desc.matmul = desc;
@@ -80,6 +84,8 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
     status = job_bind_input(job, status, &problem->x, &args->a);
     status = job_bind_input(job, status, &problem->w, &args->b);
     status = job_bind_input(job, status, &problem->bias, &args->bias);
+    status = job_bind_input(job, status, &problem->operand, &args->operand);
+    status = job_bind_input(job, status, &problem->w_scale, &args->b_scale);
     status = job_bind_output(job, status, 0, &desc.c, &args->c);
     return job_finish(job, status);
 }

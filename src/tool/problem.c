@@ -115,6 +115,8 @@ void matmul_release(matmul_problem *problem)
     host_release(&problem->x);
     host_release(&problem->w);
     host_release(&problem->bias);
+    host_release(&problem->operand);
+    host_release(&problem->w_scale);
 }
 
 void norm_release(norm_problem *problem)

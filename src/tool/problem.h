@@ -18,9 +18,12 @@ typedef struct softmax_problem {
     option_float scale;
 } softmax_problem;
 
-/* y (m, n) = x (m, k) wᵀ + bias, with w (n, k) as a projection has it; y is of x's element type. */
+/* y (m, n) = act(x (m, k) wᵀ + bias) with operand, w (n, k) as a projection has it; y is of x's element type. */
 typedef struct matmul_problem {
     host_array x, w, bias;
+    host_array operand, w_scale; /* (m, n); (n), of a w of int8.  The verdict (verify.h) knows neither */
+    int32_t activation;          /* clattn_matmul_activation; nor this */
+    int32_t operand_use;
 } matmul_problem;
 
 /* Over the last dimension of x, with scale and bias of its extent. */

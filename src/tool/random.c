@@ -32,6 +32,7 @@ void fill_random(host_array *array, uint64_t seed, float limit)
         switch (array->tensor.dtype) {
         case CLATTN_F16: ((uint16_t *)data)[i] = half_bits(value); break;
         case CLATTN_BF16: ((uint16_t *)data)[i] = bfloat_bits(value); break;
+        case CLATTN_I8: ((int8_t *)data)[i] = (int8_t)lrintf(value); break;
         case CLATTN_F64: ((double *)data)[i] = (double)value; break;
         default: ((float *)data)[i] = value;
         }

@@ -16,26 +16,42 @@ typedef struct matmul_row {
     bool weight; /* B is stored (n, k), as a layer's weight is */
     bool bias;
     clattn_dtype dtype; /* of all; none: float32 */
+    clattn_matmul_activation activation;
+    bool operand, int8;
 } matmul_row;
 
 static const matmul_row matmul_rows[] = {
-    {"2048 x 2048 x 512", QUICK, NULL, 2048, 2048, 512, false, false, 0},
-    {"2048 x 2048 x 512, weight and bias", NOT_QUICK, NULL, 2048, 2048, 512, true, true, 0},
-    {"64 x 768 x 768, weight and bias", NOT_QUICK, NULL, 64, 768, 768, true, true, 0},
-    {"64 x 64 x 768", NOT_QUICK, NULL, 64, 64, 768, false, false, 0},
-    {"16 x 16 x 64", NOT_QUICK, NULL, 16, 16, 64, false, true, 0},
-    {"1 x 4096 x 1024, weight", NOT_QUICK, NULL, 1, 4096, 1024, true, false, 0},
-    {"2048 x 2048 x 512 by generic", NOT_QUICK, "generic", 2048, 2048, 512, false, true, 0},
-    {"2048 x 2048 x 512 by cpu", NOT_QUICK, "cpu", 2048, 2048, 512, true, true, 0},
-    {"1 x 4096 x 1024 by cpu", NOT_QUICK, "cpu", 1, 4096, 1024, true, true, 0},
-    {"4 x 4096 x 4096 by cpu", NOT_QUICK, "cpu", 4, 4096, 4096, true, false, 0},
-    {"4096 x 4096 x 4096 by matrix, bfloat16, weight", QUICK, "matrix", 4096, 4096, 4096, true, false, CLATTN_BF16},
-    {"4096 x 4096 x 4096 by matrix, bfloat16", NOT_QUICK, "matrix", 4096, 4096, 4096, false, true, CLATTN_BF16},
-    {"4096 x 4096 x 4096 by matrix, float16, weight and bias", NOT_QUICK, "matrix", 4096, 4096, 4096, true, true,
-     CLATTN_F16},
-    {"512 x 512 x 512 by matrix, float16", NOT_QUICK, "matrix", 512, 512, 512, false, true, CLATTN_F16},
-    {"64 x 768 x 768 by matrix, bfloat16, weight and bias", NOT_QUICK, "matrix", 64, 768, 768, true, true, CLATTN_BF16},
-    {"16 x 16 x 64 by matrix, bfloat16", NOT_QUICK, "matrix", 16, 16, 64, false, true, CLATTN_BF16},
+    {"2048 x 2048 x 512", QUICK, NULL, 2048, 2048, 512, .dtype = CLATTN_F32},
+    {"2048 x 2048 x 512, weight and bias", NOT_QUICK, NULL, 2048, 2048, 512, .weight = true, .bias = true},
+    {"64 x 768 x 768, weight and bias", NOT_QUICK, NULL, 64, 768, 768, .weight = true, .bias = true},
+    {"64 x 64 x 768", NOT_QUICK, NULL, 64, 64, 768, .dtype = CLATTN_F32},
+    {"16 x 16 x 64", NOT_QUICK, NULL, 16, 16, 64, .bias = true},
+    {"1 x 4096 x 1024, weight", NOT_QUICK, NULL, 1, 4096, 1024, .weight = true},
+    {"2048 x 2048 x 512 by generic", NOT_QUICK, "generic", 2048, 2048, 512, .bias = true},
+    {"2048 x 2048 x 512 by cpu", NOT_QUICK, "cpu", 2048, 2048, 512, .weight = true, .bias = true},
+    {"1 x 4096 x 1024 by cpu", NOT_QUICK, "cpu", 1, 4096, 1024, .weight = true, .bias = true},
+    {"4 x 4096 x 4096 by cpu", NOT_QUICK, "cpu", 4, 4096, 4096, .weight = true},
+    {"4096 x 4096 x 4096 by matrix, bfloat16, weight", QUICK, "matrix", 4096, 4096, 4096, .weight = true,
+     .dtype = CLATTN_BF16},
+    {"4096 x 4096 x 4096 by matrix, bfloat16", NOT_QUICK, "matrix", 4096, 4096, 4096, .bias = true, .dtype = CLATTN_BF16},
+    {"4096 x 4096 x 4096 by matrix, float16, weight and bias", NOT_QUICK, "matrix", 4096, 4096, 4096, .weight = true,
+     .bias = true, .dtype = CLATTN_F16},
+    {"512 x 512 x 512 by matrix, float16", NOT_QUICK, "matrix", 512, 512, 512, .bias = true, .dtype = CLATTN_F16},
+    {"64 x 768 x 768 by matrix, bfloat16, weight and bias", NOT_QUICK, "matrix", 64, 768, 768, .weight = true,
+     .bias = true, .dtype = CLATTN_BF16},
+    {"16 x 16 x 64 by matrix, bfloat16", NOT_QUICK, "matrix", 16, 16, 64, .bias = true, .dtype = CLATTN_BF16},
+    {"2048 x 2048 x 512, weight, bias, GELU, operand", QUICK, NULL, 2048, 2048, 512, .weight = true, .bias = true,
+     .activation = CLATTN_MATMUL_GELU, .operand = true},
+    {"64 x 768 x 768, int8 weight, Swish", NOT_QUICK, NULL, 64, 768, 768, .weight = true, .bias = true,
+     .activation = CLATTN_MATMUL_SWISH, .int8 = true},
+    {"2048 x 2048 x 512, GELU, operand, int8, by generic", NOT_QUICK, "generic", 2048, 2048, 512, .weight = true,
+     .bias = true, .activation = CLATTN_MATMUL_GELU, .operand = true, .int8 = true},
+    {"2048 x 2048 x 512, GELU, operand, by cpu", NOT_QUICK, "cpu", 2048, 2048, 512, .weight = true, .bias = true,
+     .activation = CLATTN_MATMUL_GELU, .operand = true},
+    {"1 x 4096 x 1024, int8, GELU, by cpu", NOT_QUICK, "cpu", 1, 4096, 1024, .weight = true, .bias = true,
+     .activation = CLATTN_MATMUL_GELU, .operand = true, .int8 = true},
+    {"4096 x 4096 x 4096 by matrix, float16, GELU, operand", NOT_QUICK, "matrix", 4096, 4096, 4096, .weight = true,
+     .bias = true, .dtype = CLATTN_F16, .activation = CLATTN_MATMUL_GELU, .operand = true},
 };
 
 static clattn_status matmul_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -52,6 +68,13 @@ static clattn_status matmul_plan(clattn_context *context, const offline_problem 
     }
     if (row->bias)
         desc.bias = clattn_layout_contiguous(dtype, 1, (const size_t[]){row->n});
+    if (row->operand)
+        desc.operand = desc.c;
+    if (row->int8) {
+        desc.b.dtype = CLATTN_I8;
+        desc.b_scale = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){row->n});
+    }
+    desc.activation = row->activation;
     CREATE(matmul, problem, desc, plan);
 }
 

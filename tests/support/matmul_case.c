@@ -1,4 +1,5 @@
 /* Matrix products: from a table row to arrays, a plan, a reference and a verdict. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@ const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
     "generic", "cpu", "tile", "clblast", "cpu-bf16", "cpu-amx", "matrix",
     "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16"};
 
-enum { A, B, BIAS }; /* of job.input */
+enum { A, B, BIAS, SCALE, OPERAND, INPUTS }; /* of job.input */
 
 /* (batch, rows, columns) or, without a batch, (rows, columns). */
 static test_array matrix(test_job *job, array_role role, clattn_dtype type, size_t batch, size_t rows, size_t columns,
@@ -23,6 +24,11 @@ static test_array matrix(test_job *job, array_role role, clattn_dtype type, size
 static clattn_dtype type_of(clattn_dtype given)
 {
     return given == CLATTN_DTYPE_NONE ? CLATTN_F32 : given;
+}
+
+static size_t batch_of_operand(const matmul_case *test)
+{
+    return test->flat_operand ? 0 : test->shared_operand ? 1 : test->batch;
 }
 
 static size_t batch_of_b(const matmul_case *test)
@@ -51,25 +57,47 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     if (test->bias) {
         job->input[BIAS] = job_array(job, ROLE_INPUT, type_of(test->type.bias), 1, &test->n, test->bias_form);
     }
-    for (int which = A; which <= BIAS; which++) {
+    if (test->type.b == CLATTN_I8) {
+        job->input[SCALE] = job_array(job, ROLE_INPUT, CLATTN_F32, 1, &test->n, test->scale_form);
+    }
+    if (test->operand && !test->in_place) {
+        job->input[OPERAND] = matrix(job, ROLE_INPUT, type_of(test->type.operand), batch_of_operand(test), test->m, test->n,
+                                     test->operand_form);
+    }
+    for (int which = A; which < INPUTS; which++) {
+        bool bytes = job->input[which].memory && job->input[which].layout.dtype == CLATTN_I8;
+        float most = bytes ? 127 : which == A && test->spread > 0 ? test->spread : limit;
         if (job->input[which].memory) {
-            job_fill(&job->input[which], salt * 4 + (uint64_t)which, -limit, limit, test->integers);
+            job_fill(&job->input[which], salt * 8 + (uint64_t)which, bytes ? -128 : -most, most, bytes || test->integers);
         }
     }
     /* CLBlast adds to a bias that is already there. */
     array_role role = test->bias && strcmp(solver, "clblast") == 0 ? ROLE_READABLE_OUTPUT : ROLE_OUTPUT;
+    role = test->in_place ? ROLE_IN_PLACE : role;
     job->output[0] = matrix(job, role, type_of(test->type.c), test->batch, test->m, test->n, test->c);
     actual_extent(test, &written[0], &written[1]);
     array_own(&job->output[0], test->batch ? written : written + 1);
+    if (test->in_place) {
+        job_fill(&job->output[0], salt * 8 + OPERAND, -limit, limit, test->integers);
+        job->input[OPERAND] = job->output[0];
+    }
 
     desc.a = job->input[A].layout;
     desc.b = job->input[B].layout;
     desc.bias = job->input[BIAS].layout;
     desc.c = job->output[0].layout;
+    desc.b_scale = job->input[SCALE].layout;
+    desc.operand = job->input[OPERAND].layout;
+    desc.operand_use = test->operand == OPERAND_MULTIPLY ? CLATTN_MATMUL_MULTIPLY : CLATTN_MATMUL_ADD;
+    desc.activation = test->activation;
+    desc.explicit_alpha = test->alpha < 0 || test->alpha > 0;
+    desc.alpha = test->alpha;
     args.a = array_binding(&job->input[A]);
     args.b = array_binding(&job->input[B]);
     args.bias = array_binding(&job->input[BIAS]);
     args.c = array_binding(&job->output[0]);
+    args.b_scale = array_binding(&job->input[SCALE]);
+    args.operand = array_binding(&job->input[OPERAND]);
     args.explicit_lengths = test->shorter;
     args.batch = test->actual_batch;
     args.m = test->actual_m;
@@ -114,6 +142,50 @@ static void verdict_release(verdict *v)
     free(v->given);
 }
 
+static double as_float(double x)
+{
+    return (double)(float)x;
+}
+
+/* What is made of the sums of item `item`, from clattn/matmul.h: exactly, and with every step rounded to float.  An error of
+ * a sum becomes at most 1.2 times as large by an activation, which adds one of its own. */
+static void finish(const test_job *job, const matmul_case *test, size_t item, verdict *v)
+{
+    size_t batch, m;
+
+    actual_extent(test, &batch, &m);
+    for (size_t i = 0; i < m * test->n; i++) {
+        size_t n = item * m * test->n + i, column = i % test->n;
+        double *exact = &v->reference[n], *naive = &v->naive[n], *size = &v->magnitude[n];
+        if (job->input[SCALE].memory) {
+            double scale = array_get(&job->input[SCALE], &column);
+            *exact *= scale;
+            *naive = as_float(*naive * scale);
+            *size *= fabs(scale);
+        }
+        if (test->bias) {
+            double bias = array_get(&job->input[BIAS], &column);
+            *exact += bias;
+            *naive = as_float(*naive + bias);
+            *size += fabs(bias);
+        }
+        if (test->activation) {
+            clattn_activation_function f = (clattn_activation_function)(test->activation - 1);
+            double alpha = test->alpha < 0 || test->alpha > 0 ? (double)test->alpha : 1;
+            *exact = reference_activation(f, alpha, *exact);
+            *naive = as_float(reference_activation(f, alpha, *naive));
+            *size = 1.2 * *size + fabs(*exact) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
+        }
+        if (test->operand) {
+            size_t index[3] = {test->shared_operand ? 0 : item, i / test->n, column};
+            double operand = array_get(&job->input[OPERAND], index + (3 - job->input[OPERAND].layout.rank));
+            *exact = test->operand == OPERAND_ADD ? *exact + operand : *exact * operand;
+            *naive = as_float(test->operand == OPERAND_ADD ? *naive + operand : *naive * operand);
+            *size = test->operand == OPERAND_ADD ? *size + fabs(operand) : *size * fabs(operand);
+        }
+    }
+}
+
 static verdict run_and_judge(test_job *job, const matmul_case *test)
 {
     size_t batch, m, n = test->n, k = test->k;
@@ -123,7 +195,6 @@ static verdict run_and_judge(test_job *job, const matmul_case *test)
     bool each = batch_of_b(test) > 1;
     double *a = array_dense(&job->input[A], 3, (size_t[]){batch, m, k});
     double *b = array_dense(&job->input[B], 3, (size_t[]){each ? batch : 1, k, n});
-    double *bias = test->bias ? array_dense(&job->input[BIAS], 1, &n) : NULL;
 
     v.reference = calloc(v.count + 1, sizeof *v.reference);
     v.naive = calloc(v.count + 1, sizeof *v.naive);
@@ -132,8 +203,9 @@ static verdict run_and_judge(test_job *job, const matmul_case *test)
     for (size_t item = 0; item < batch; item++) {
         const double *left = a + item * m * k, *right = b + (each ? item : 0) * k * n;
         size_t at = item * m * n;
-        reference_matmul(m, n, k, left, right, n, 1, bias, false, v.reference + at, v.magnitude + at);
-        reference_matmul(m, n, k, left, right, n, 1, bias, true, v.naive + at, NULL);
+        reference_matmul(m, n, k, left, right, n, 1, NULL, false, v.reference + at, v.magnitude + at);
+        reference_matmul(m, n, k, left, right, n, 1, NULL, true, v.naive + at, NULL);
+        finish(job, test, item, &v);
     }
     job_run(job, NULL);
     v.given = array_dense(&job->output[0], 3, (size_t[]){batch, m, n});
@@ -141,7 +213,6 @@ static verdict run_and_judge(test_job *job, const matmul_case *test)
                           v.magnitude);
     free(a);
     free(b);
-    free(bias);
     return v;
 }
 
@@ -176,6 +247,9 @@ static void inject(test_job *job, const matmul_case *test)
         if (batch_of_b(test) > 1) {
             spoil_beyond(array, batch, test->k);
         }
+    } else if (test->inject == MATMUL_OPERAND_NAN) {
+        array = &job->input[OPERAND];
+        array_set(array, index, NAN);
     } else if (test->inject == MATMUL_BIAS_INF) {
         array = &job->input[BIAS];
         index[0] = test->n - 1;

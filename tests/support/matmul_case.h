@@ -18,8 +18,11 @@ typedef enum matmul_inject {
     MATMUL_A_INF,
     MATMUL_B_NAN,    /* the middle of B's last column: that column of C */
     MATMUL_BIAS_INF, /* the last column */
+    MATMUL_OPERAND_NAN, /* its first element: that of C */
     MATMUL_BEYOND    /* NaN wherever A and B lie beyond the actual batch and m */
 } matmul_inject;
+
+typedef enum matmul_operand { OPERAND_NONE, OPERAND_ADD, OPERAND_MULTIPLY } matmul_operand;
 
 typedef struct matmul_case {
     const char *rule;
@@ -29,8 +32,8 @@ typedef struct matmul_case {
     size_t batch;          /* 0: no such dimension */
     size_t m, n, k;
     struct {
-        clattn_dtype a, b, c, bias; /* none: float32 */
-    } type;
+        clattn_dtype a, b, c, bias, operand; /* none: float32 */
+    } type;                /* b int8: with scales */
     bool shared_b;         /* B has batch 1 */
     bool flat_b;           /* B has no batch dimension */
     array_form a, b, c;
@@ -40,6 +43,14 @@ typedef struct matmul_case {
     bool shorter;
     size_t actual_batch, actual_m;
     matmul_inject inject;
+    clattn_matmul_activation activation;
+    float alpha;           /* 0: not given */
+    float spread;          /* A is uniform in ± spread; 0: 1 */
+    matmul_operand operand;
+    array_form operand_form, scale_form;
+    bool shared_operand;   /* operand has batch 1 */
+    bool flat_operand;     /* operand has no batch dimension */
+    bool in_place;         /* operand is C */
 } matmul_case;
 
 /* Whether the library was built with CLBlast; compiles nothing. */
