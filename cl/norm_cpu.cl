@@ -21,6 +21,17 @@ DEFINE_GATHER(gather_scale, SCALE_TYPE)
 DEFINE_GATHER(gather_bias, BIAS_TYPE)
 DEFINE_SCATTER(scatter_y, Y_TYPE)
 
+/* What is normalised: LANES columns from c on, of which there are `count`, of a segment that begins at `at`. */
+#if NORM_RESIDUAL
+DEFINE_GATHER(gather_residual, RESIDUAL_TYPE)
+DEFINE_SCATTER(scatter_sum, SUM_TYPE)
+#define GATHER(at, c, count)                                          \
+    (gather_x((at)->x, c, a->x.col, UNIT_STRIDE, count) +             \
+     gather_residual((at)->residual, c, a->residual.col, UNIT_STRIDE, count))
+#else
+#define GATHER(at, c, count) gather_x((at)->x, c, a->x.col, UNIT_STRIDE, count)
+#endif
+
 /* Vectors whose sum joins the compensated one at once: four chains of eight, because one addition's latency
  * would hold up the next. */
 #define CHAINS 4
@@ -48,9 +59,9 @@ static inline float row_mean(const place *row, const norm_args *a)
             for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
 #pragma unroll
                 for (int n = 0; n < CHAINS; n++)
-                    run[n] += gather_x(at.x, c + n * LANES, a->x.col, UNIT_STRIDE, LANES);
+                    run[n] += GATHER(&at, c + n * LANES, LANES);
             for (; c < end; c += LANES)
-                run[0] += gather_x(at.x, c, a->x.col, UNIT_STRIDE, end - c);
+                run[0] += GATHER(&at, c, end - c);
             c = end;
             ADDV(sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
         }
@@ -74,12 +85,12 @@ static inline moments row_moments(const place *row, const norm_args *a)
             for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
 #pragma unroll
                 for (int n = 0; n < CHAINS; n++) {
-                    const floatv d = gather_x(at.x, c + n * LANES, a->x.col, UNIT_STRIDE, LANES) - mean;
+                    const floatv d = GATHER(&at, c + n * LANES, LANES) - mean;
                     run[n] += d;
                     run_square[n] = FMA(d, d, run_square[n]);
                 }
             for (; c < end; c += LANES) {
-                floatv d = gather_x(at.x, c, a->x.col, UNIT_STRIDE, end - c) - mean;
+                floatv d = GATHER(&at, c, end - c) - mean;
                 d = select(d, (floatv)(0.0f), LANE_INDEX >= (intv)(end - c));
                 run[0] += d;
                 run_square[0] = FMA(d, d, run_square[0]);
@@ -96,7 +107,11 @@ static inline moments row_moments(const place *row, const norm_args *a)
 static inline __attribute__((always_inline)) void write_columns(const place *at, int c, int count, const moments *m,
                                                                 const norm_args *a)
 {
-    floatv v = gather_x(at->x, c, a->x.col, UNIT_STRIDE, count);
+    floatv v = GATHER(at, c, count);
+#if NORM_RESIDUAL
+    if (a->has_sum)
+        scatter_sum(at->sum, c, a->sum.col, UNIT_STRIDE, count, v);
+#endif
     v = ((v - m->mean) - m->drift) * m->factor;
     if (a->has_scale)
         v *= gather_scale(at->scale, c, a->scale.col, UNIT_STRIDE, count);

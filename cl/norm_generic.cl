@@ -17,14 +17,14 @@ kernel void norm_generic(NORM_PARAMETERS)
     for (int s = 0; a.centred && s < a.segments; s++) {
         const place at = SEGMENT(&row, s, &a);
         for (int c = 0; c < a.columns; c++)
-            ADD(centre, lost, LOAD(X_TYPE, at.x, c * a.x.col));
+            ADD(centre, lost, load_x(&at, c, &a));
     }
     centre /= (float)a.segments * (float)a.columns;
     lost = 0.0f;
     for (int s = 0; s < a.segments; s++) {
         const place at = SEGMENT(&row, s, &a);
         for (int c = 0; c < a.columns; c++) {
-            const float d = LOAD(X_TYPE, at.x, c * a.x.col) - centre;
+            const float d = load_x(&at, c, &a) - centre;
             ADD(squares, lost_square, d * d);
             ADD(deviations, lost, d);
         }
@@ -33,7 +33,7 @@ kernel void norm_generic(NORM_PARAMETERS)
     for (int s = 0; s < a.segments; s++) {
         const place at = SEGMENT(&row, s, &a);
         for (int c = 0; c < a.columns; c++)
-            write_one(&at, c, LOAD(X_TYPE, at.x, c * a.x.col), &m, &a);
+            write_one(&at, c, load_x(&at, c, &a), &m, &a);
     }
     store_moments((int)r, &m, mean, inverse, &a);
 }

@@ -45,7 +45,7 @@ static inline float load_one(const place *row, int e, const norm_args *a)
 {
     int c;
     const place at = find(row, e, &c, a);
-    return LOAD(X_TYPE, at.x, c * a->x.col);
+    return load_x(&at, c, a);
 }
 
 kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
@@ -100,7 +100,7 @@ void norm_tile(NORM_PARAMETERS)
 #if KEEP
             const float v = kept[n];
 #else
-            const float v = LOAD(X_TYPE, at.x, c * a.x.col);
+            const float v = load_x(&at, c, &a);
 #endif
             write_one(&at, c, v, &m, &a);
         }

@@ -5,6 +5,7 @@
  * NaN, Inf, constant rows and overflow; guard bands; what is refused. */
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "support/norm_case.h"
 #include "support/operator.h"
@@ -111,6 +112,80 @@ static const norm_case accuracy[] = {
     {"mean of all", BIG, DIMS(3, 2, 5, 7), .axes = 3, .outputs = NORM_MEAN | NORM_INVERSE},
 };
 
+#define RESIDUAL(n, ...) .residual = FACTOR(n, __VA_ARGS__)
+#define SUM .sum = true
+#define STORED(x, n, ...) {.rank = (n), .extent = {__VA_ARGS__}, .dtype = CLATTN_##x}
+
+static const norm_case residuals[] = {
+    {"residual", ALL, DIMS(2, 3, 19), RESIDUAL(2, 3, 19), SUM, BOTH(1, 19)},
+    {"residual", BIG, DIMS(2, 5, 4099), RESIDUAL(2, 5, 4099), SUM, BOTH(1, 4099), .outputs = NORM_MEAN | NORM_INVERSE},
+    {"residual", BIG, DIMS(2, 5, 259), RMS, RESIDUAL(2, 5, 259), SUM, .scale = FACTOR(1, 259), .outputs = NORM_INVERSE},
+    {"residual, no sum", ALL, DIMS(2, 3, 35), RESIDUAL(2, 3, 35), BOTH(1, 35)},
+    {"residual, RMS", ALL, DIMS(2, 3, 35), RMS, RESIDUAL(2, 3, 35), SUM},
+    {"residual of one row", ALL, DIMS(3, 2, 3, 19), RESIDUAL(1, 19), SUM},
+    {"residual of one batch item", BIG, DIMS(3, 2, 3, 19), RESIDUAL(2, 3, 19), SUM, BOTH(1, 19)},
+    {"residual of each batch item", BIG, DIMS(3, 2, 3, 19), RESIDUAL(3, 2, 1, 19), SUM},
+    {"residual, strided", ALL, DIMS(3, 2, 3, 19), .x = FORM_PADDED, .y = FORM_SPREAD,
+     .residual = {3, {2, 3, 19}, FORM_MIRRORED, 0}, SUM, .sum_form = FORM_BSHD},
+    {"residual, columns outermost", BIG, DIMS(3, 2, 67, 31), .axes = 2, .x = FORM_TRANSPOSED, RESIDUAL(3, 2, 67, 31), SUM,
+     .sum_form = FORM_PADDED},
+    {"residual, axes with gaps", ALL, DIMS(3, 2, 3, 5), .axes = 2, RESIDUAL(3, 2, 3, 5), SUM, .sum_form = FORM_PADDED},
+    {"residual, sum in its place", ALL, DIMS(2, 5, 19), RESIDUAL(2, 5, 19), SUM, .sum_in_place = true, BOTH(1, 19)},
+    {"residual, sum in its place, y in x's", ALL, DIMS(2, 5, 19), .in_place = true, RESIDUAL(2, 5, 19), SUM,
+     .sum_in_place = true},
+    {"residual, sum in its place, y in x's", BIG, DIMS(2, 5, 8209), .in_place = true, RESIDUAL(2, 5, 8209), SUM,
+     .sum_in_place = true, BOTH(1, 8209)},
+    {"residual, sum in its place, strided", BIG, DIMS(3, 2, 5, 19), .axes = 2, .x = FORM_SPREAD, .in_place = true,
+     .residual = {3, {2, 5, 19}, FORM_TRANSPOSED, 0}, SUM, .sum_in_place = true},
+    {"residual, float16", ALL, DIMS(2, 5, 35), .x_type = CLATTN_F16, .y_type = CLATTN_F16, .residual = STORED(F16, 2, 5, 35),
+     SUM, .sum_type = CLATTN_F16, BOTH(1, 35)},
+    {"residual, bfloat16 to float32", BIG, DIMS(2, 5, 259), RMS, .x_type = CLATTN_BF16, .y_type = CLATTN_BF16, SUM,
+     .residual = STORED(F32, 2, 5, 259), .scale = FACTOR(1, 259)},
+    {"residual, each another", BIG, DIMS(2, 5, 259), .x_type = CLATTN_F16, .y_type = CLATTN_F32, SUM,
+     .residual = STORED(BF16, 2, 5, 259), .sum_type = CLATTN_BF16, .sum_form = FORM_SPREAD},
+    {"residual, offset 1e4", ALL, DIMS(2, 3, 35), RESIDUAL(2, 3, 35), SUM, .offset = 1e4f, .spread = 1,
+     .outputs = NORM_MEAN | NORM_INVERSE},
+    {"residual, NaN", ALL, DIMS(2, 3, 19), RESIDUAL(2, 3, 19), SUM, .inject = NORM_NAN},
+    {"residual, beyond the batch", ALL, DIMS(3, 4, 3, 19), RESIDUAL(3, 4, 3, 19), SUM, .inject = NORM_BEYOND,
+     .explicit_batch = true, .batch = 2},
+    {"residual, no rows", ALL, DIMS(2, 0, 19), RESIDUAL(2, 0, 19), SUM},
+    {"residual of one element", ALL, DIMS(2, 3, 1), RESIDUAL(2, 3, 1), SUM},
+};
+
+/* Residuals, forms and types as they come. */
+#define MOST_RANDOM 16
+
+static norm_case drawn[MOST_RANDOM];
+
+static void draw(size_t count)
+{
+    static const clattn_dtype kind[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+    static const array_form any[] = {FORM_PLAIN, FORM_PADDED, FORM_SPREAD, FORM_FLIPPED, FORM_MIRRORED, FORM_TRANSPOSED};
+    random_stream r = random_start(99);
+
+    for (size_t i = 0; i < count; i++) {
+        norm_case c = {"random residual", ALL, .rank = random_int(&r, 1, 4), .sum = true};
+        for (int d = 0; d < c.rank; d++) {
+            c.extent[d] = (size_t)random_int(&r, 1, d == c.rank - 1 ? 90 : 4);
+        }
+        c.axes = random_int(&r, 1, c.rank);
+        c.rms = random_int(&r, 0, 1);
+        c.x = any[random_int(&r, 0, 5)];
+        c.y = any[random_int(&r, 0, 5)];
+        c.sum_form = any[random_int(&r, 0, 5)];
+        c.x_type = kind[random_int(&r, 0, 2)];
+        c.y_type = kind[random_int(&r, 0, 2)];
+        c.sum_type = kind[random_int(&r, 0, 2)];
+        c.residual = (norm_factor){.rank = c.rank, .form = any[random_int(&r, 0, 5)], .dtype = kind[random_int(&r, 0, 2)]};
+        for (int d = 0; d < c.rank; d++) {
+            c.residual.extent[d] = random_int(&r, 0, 4) ? c.extent[d] : 1;
+        }
+        c.scale = (norm_factor){.rank = 1, .extent = {c.extent[c.rank - 1]}};
+        c.outputs = c.rms ? 0 : NORM_MEAN;
+        drawn[i] = c;
+    }
+}
+
 static const norm_case values[] = {
     {"NaN", ALL, DIMS(2, 3, 19), .inject = NORM_NAN, .outputs = NORM_MEAN | NORM_INVERSE},
     {"NaN", BIG, DIMS(2, 3, 4099), RMS, .inject = NORM_NAN, .scale = FACTOR(1, 4099), .outputs = NORM_INVERSE},
@@ -174,6 +249,16 @@ static void refused_descriptions(void **state)
     REFUSED(UNSUPPORTED, x.dtype = CLATTN_I32);
     REFUSED(UNSUPPORTED, y.dtype = CLATTN_F64);
     REFUSED(UNSUPPORTED, scale.dtype = CLATTN_BOOL);
+    REFUSED(UNSUPPORTED, residual = clattn_layout_contiguous(CLATTN_I8, 1, (size_t[]){4}));
+    REFUSED(INVALID_LAYOUT, residual = clattn_layout_contiguous(CLATTN_F32, 1, (size_t[]){3}));
+    REFUSED(INVALID_LAYOUT, residual = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 1, 1, 4}));
+    REFUSED(INVALID_ARGUMENT, sum = desc.x); /* of what? */
+    REFUSED(INVALID_LAYOUT, sum = (desc.residual = desc.x, clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 4})));
+    clattn_layout overlapping = good.x, wide = good.x;
+    overlapping.stride[1] = 0;
+    wide.dtype = CLATTN_F64;
+    REFUSED(INVALID_LAYOUT, sum = (desc.residual = good.x, overlapping));
+    REFUSED(UNSUPPORTED, sum = (desc.residual = good.x, wide));
     REFUSED(OVERFLOW, x.extent[0] = desc.y.extent[0] = desc.mean.extent[0] = desc.inv_std_dev.extent[0] = (size_t)1 << 31);
 }
 
@@ -214,12 +299,38 @@ static void refused_arguments(void **state)
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, scale = good.x);
     REFUSED_ARGS(INVALID_ARGUMENT, mean = good.y);
+    REFUSED_ARGS(INVALID_ARGUMENT, residual = good.x);
+    REFUSED_ARGS(INVALID_ARGUMENT, sum = good.y);
     REFUSED_ARGS(INVALID_ARGUMENT, explicit_batch = 2);
     REFUSED_ARGS(INVALID_ARGUMENT, batch = (args.explicit_batch = 1, 4));
     REFUSED_ARGS(INVALID_ARGUMENT, x.buffer = NULL);
     REFUSED_ARGS(BUFFER_TOO_SMALL, y.offset = 100);
     REFUSED_ARGS(BUFFER_ACCESS, y = good.x);
     operator_needs_both(&norm_operator, job.plan, &good);
+    job_release(&job);
+}
+
+/* Structs as they were without residuals: their size says so. */
+static void shorter_structs(void **state)
+{
+    clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
+    clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
+    test_job job = {0};
+
+    (void)state;
+    job_two_elements(&job, 2, 1, 7);
+    memset(&desc.residual, 0x5a, sizeof desc - offsetof(clattn_norm_desc, residual));
+    memset(&args.residual, 0x5a, sizeof args - offsetof(clattn_norm_args, residual));
+    desc.size = offsetof(clattn_norm_desc, residual);
+    args.size = offsetof(clattn_norm_args, residual);
+    desc.x = job.input[0].layout;
+    desc.y = job.output[0].layout;
+    desc.explicit_epsilon = 1;
+    desc.epsilon = 7;
+    args.x = array_binding(&job.input[0]);
+    args.y = array_binding(&job.output[0]);
+    assert_status(CLATTN_SUCCESS, clattn_norm_run(device_context(), NULL, &desc, &args, 0, NULL, NULL));
+    job_expect_two_elements(&job, -0.75, 0.75);
     job_release(&job);
 }
 
@@ -254,9 +365,14 @@ int main(int argc, char **argv)
     norm_add(&suite, types, COUNT_OF(types));
     norm_add(&suite, accuracy, COUNT_OF(accuracy));
     norm_add(&suite, values, COUNT_OF(values));
+    norm_add(&suite, residuals, COUNT_OF(residuals));
+    size_t count = level() == LEVEL_TINY ? 4 : level() == LEVEL_SMALL ? 8 : MOST_RANDOM;
+    draw(count);
+    norm_add(&suite, drawn, count);
     suite_add(&suite, refused_descriptions, "norm: descriptions that are refused");
     suite_add(&suite, refused_epsilons, "norm: epsilons that are refused");
     suite_add(&suite, refused_arguments, "norm: arguments that are refused");
     suite_add(&suite, one_call, "norm: prewarm and run");
+    suite_add(&suite, shorter_structs, "norm: structs without residuals");
     return suite_run(&suite, "norm", true, argc, argv);
 }

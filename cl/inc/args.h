@@ -111,6 +111,10 @@ typedef struct softmax_args {
     int reserved;
 } softmax_args;
 
+/* With NORM_RESIDUAL 1 there is more: x + residual in x's place, and that as an output. */
+#ifndef NORM_RESIDUAL
+#define NORM_RESIDUAL 0
+#endif
 /* Normalisation of `rows` rows, each of `segments` segments of `columns` elements.  A row's index counts through
  * row_extent, a segment's through segment_extent, the last of each fastest; both go with the same four strides, since a
  * dimension belongs to one of them and is 1 in the other. */
@@ -123,6 +127,10 @@ typedef struct norm_args {
     int has_scale, has_bias, has_mean, has_inverse;
     int centred;              /* LayerNorm; 0: RMSNorm, whose deviations are from 0 */
     float epsilon;
+#if NORM_RESIDUAL || !defined(ARGS_ON_DEVICE)
+    array5 residual, sum;     /* residual broadcasts by stride 0 */
+    int has_sum, reserved;
+#endif
 } norm_args;
 
 #endif

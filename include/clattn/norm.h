@@ -6,6 +6,9 @@
  * with the means over the normalised axes of each row.  These are ONNX's LayerNormalization (opset 17, with
  * its optional outputs Mean and InvStdDev) and RMSNormalization (opset 23), stash_type float32.
  *
+ * With a residual X + residual, added and rounded in float32, takes X's place, and `sum` is that as an output: what a
+ * Transformer's layer hands on, and its next norm, in one pass (SkipLayerNormalization).
+ *
  * State is float32 whatever is stored.  The mean is subtracted before anything is squared (two passes), and
  * the deviations' own mean, which is what rounding has left in it, once more: an offset common to a row costs
  * nothing however large, and Y before its rounding to the storage type is within 8·2^-23 of
@@ -28,7 +31,7 @@ typedef enum clattn_norm_kind {
     CLATTN_NORM_FORCE_32BIT = 0x7fffffff
 } clattn_norm_kind;
 
-/* What to compute.  Set it up with CLATTN_NORM_DESC_INIT.  x, y, scale and bias are each CLATTN_F32,
+/* What to compute.  Set it up with CLATTN_NORM_DESC_INIT.  x, y, scale, bias, residual and sum are each CLATTN_F32,
  * CLATTN_F16 or CLATTN_BF16, independently of each other. */
 typedef struct clattn_norm_desc {
     size_t size;              /* sizeof(clattn_norm_desc) */
@@ -46,6 +49,8 @@ typedef struct clattn_norm_desc {
     clattn_layout mean;  /* none, or CLATTN_F32: x's extents, 1 for each normalised axis.  LAYER only */
     clattn_layout
         inv_std_dev; /* none, or the same: 1 / sqrt(mean((X − mean)²) + epsilon); RMS: of mean(X²) */
+    clattn_layout residual; /* none, or what is added to x: extents as scale's */
+    clattn_layout sum;      /* none, or x's extents: an output, x + residual.  With a residual only */
 } clattn_norm_desc;
 
 #define CLATTN_NORM_DESC_INIT CLATTN_INIT(clattn_norm_desc)
@@ -53,14 +58,15 @@ typedef struct clattn_norm_desc {
 /* What CLATTN_NORM_DESC_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_norm_desc_init(clattn_norm_desc *desc);
 
-/* Where the arrays are.  y may be the same memory as x with the same layout (in place), and may otherwise
- * overlap nothing; nor may mean and inv_std_dev. */
+/* Where the arrays are.  y and sum may each be the same memory as x or as residual, if that has x's extents, with the same
+ * layout (in place), and may otherwise overlap nothing; nor may mean and inv_std_dev. */
 typedef struct clattn_norm_args {
     size_t size; /* sizeof(clattn_norm_args) */
     clattn_binding x, y, scale, bias, mean, inv_std_dev;
     int32_t explicit_batch; /* 1: `batch` counts; 0 (default): the desc's extent */
     int32_t reserved;       /* 0 */
     size_t batch;           /* of the first axis, <= the desc's; where that axis is not normalised */
+    clattn_binding residual, sum;
 } clattn_norm_args;
 
 #define CLATTN_NORM_ARGS_INIT CLATTN_INIT(clattn_norm_args)

@@ -21,7 +21,9 @@ clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const ch
                               struct strbuf *options, const size_t local[3])
 {
     clattn_status status;
-    TRY(plan_add_kernel(&plan->base, file, options, name, 6, sizeof(norm_args), local));
+    bool residual = plan->problem.has_residual;
+    TRY(plan_add_kernel(&plan->base, file, options, name, residual ? 8 : 6,
+                        residual ? sizeof(norm_args) : offsetof(norm_args, residual), local));
     plan_kernel_largest(&plan->base.kernels[0],
                         (const size_t[3]){divide_up(plan->problem.rows, plan->rows_per_group), 1, 1});
     plan->base.launches = 1;
@@ -41,9 +43,10 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     if (!kernel_args.rows)
         return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     /* In the place of an array that is not there, one that the kernel has anyway. */
-    const clattn_binding *bindings[6] = {
+    const clattn_binding *bindings[8] = {
         &args.x, walk->has_scale ? &args.scale : &args.x, walk->has_bias ? &args.bias : &args.x,
         &args.y, walk->has_mean ? &args.mean : &args.y,   walk->has_inverse ? &args.inv_std_dev : &args.y,
+        &args.residual, walk->has_sum ? &args.sum : &args.y,
     };
     const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
     status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
@@ -61,6 +64,10 @@ static void classify(const void *data, struct strbuf *text)
                   problem->unit_columns ? "unit" : "strided");
     strbuf_printf(text, "-f%d%d%d%d", problem->walk.has_scale != 0, problem->walk.has_bias != 0,
                   problem->walk.has_mean != 0, problem->walk.has_inverse != 0);
+    if (problem->has_residual)
+        strbuf_printf(text, "-residual.%s", clattn_dtype_name((clattn_dtype)desc->residual.dtype));
+    if (problem->walk.has_sum)
+        strbuf_printf(text, "-sum.%s", clattn_dtype_name((clattn_dtype)desc->sum.dtype));
 }
 
 static const struct operator_class norm_class = {

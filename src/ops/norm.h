@@ -13,6 +13,7 @@ struct norm_problem {
     /* Rows and segments as the kernels walk them; offsets 0, flags set for what the description has. */
     norm_args walk;
     size_t rows, elements; /* of a row; 0 where x has no elements */
+    bool has_residual;
     bool unit_columns;     /* all arrays that are there have their columns next to each other */
 };
 

@@ -12,7 +12,7 @@
 #define ROWS 5
 #define ELEMENTS 203
 
-enum { X, SCALE, BIAS, Y, MEAN, INVERSE, ARRAYS };
+enum { X, SCALE, BIAS, RESIDUAL, Y, MEAN, INVERSE, SUM, ARRAYS };
 
 struct norm_check {
     struct norm_problem small, original;
@@ -45,6 +45,10 @@ static clattn_status describe(struct norm_check *check)
         desc.mean = clattn_layout_contiguous(CLATTN_F32, 2, statistics);
     if (full->inv_std_dev.rank)
         desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, statistics);
+    if (full->residual.rank)
+        desc.residual = clattn_layout_contiguous((clattn_dtype)full->residual.dtype, 2, extent);
+    if (full->sum.rank)
+        desc.sum = clattn_layout_contiguous((clattn_dtype)full->sum.dtype, 2, extent);
     return norm_problem_read(&desc, &check->small, &reason);
 }
 
@@ -57,6 +61,8 @@ static clattn_status make(struct norm_check *check, clattn_context *context)
         [X] = {&desc->x, &check->args.x, CHECK_NUMBERS},
         [SCALE] = {&desc->scale, &check->args.scale, CHECK_NUMBERS},
         [BIAS] = {&desc->bias, &check->args.bias, CHECK_NUMBERS},
+        [RESIDUAL] = {&desc->residual, &check->args.residual, CHECK_NUMBERS},
+        [SUM] = {&desc->sum, &check->args.sum, CHECK_ZEROS},
         [Y] = {&desc->y, &check->args.y, CHECK_ZEROS},
         [MEAN] = {&desc->mean, &check->args.mean, CHECK_ZEROS},
         [INVERSE] = {&desc->inv_std_dev, &check->args.inv_std_dev, CHECK_ZEROS},
@@ -73,6 +79,16 @@ static const float *widen(const struct norm_check *check, int which, const clatt
     for (size_t i = 0; i < count && layout->rank; i++)
         room[i] = (float)reference_element(check->arrays[which].host, layout->dtype, (int64_t)i);
     return layout->rank ? room : NULL;
+}
+
+/* What is normalised in place of x, which `x` holds. */
+static void add_residual(const struct norm_check *check, float *x)
+{
+    const clattn_norm_desc *desc = &check->small.desc;
+    int64_t count = (int64_t)desc->x.extent[1];
+    for (int64_t i = 0; i < (int64_t)desc->x.extent[0] * count && desc->residual.rank; i++)
+        x[i / count * desc->x.stride[0] + i % count * desc->x.stride[1]] +=
+            (float)reference_element(check->arrays[RESIDUAL].host, desc->residual.dtype, i);
 }
 
 static clattn_status judge(const struct norm_check *check, struct report *report, const char *kernel)
@@ -94,6 +110,7 @@ static clattn_status judge(const struct norm_check *check, struct report *report
         .scale_stride = {0, 0, 0, 0, 1},
         .bias_stride = {0, 0, 0, 0, 1},
     };
+    add_residual(check, x);
     for (int64_t row = 0; row < (int64_t)rows; row++) {
         ref_norm_row(&reference, row, exact, magnitude, &mean, &factor);
         ref_norm_naive_row(&reference, row, plain);
@@ -101,6 +118,12 @@ static clattn_status judge(const struct norm_check *check, struct report *report
             double value = reference_element(check->arrays[Y].host, desc->y.dtype, row * (int64_t)count + e);
             TRY(check_element(report, kernel, "y", (const int64_t[4]){0, 0, row, e}, value, exact[e],
                               check_slack(exact[e], plain[e], magnitude[e], FLT_EPSILON, unit)));
+            if (!desc->sum.rank)
+                continue;
+            double right = (double)x[row * desc->x.stride[0] + e * desc->x.stride[1]];
+            value = reference_element(check->arrays[SUM].host, desc->sum.dtype, row * (int64_t)count + e);
+            TRY(check_element(report, kernel, "sum", (const int64_t[4]){0, 0, row, e}, value, right,
+                              check_slack(right, right, 0, FLT_EPSILON, storage_epsilon(desc->sum.dtype))));
         }
         for (int which = MEAN; which <= INVERSE; which++) {
             double right = which == MEAN ? mean : factor;

@@ -10,7 +10,8 @@
 #include "program/defines.h"
 
 _Static_assert(sizeof(array5) == 48, "array5 has padding");
-_Static_assert(sizeof(norm_args) == 6 * 48 + 8 + 16 * 4, "norm_args has padding");
+_Static_assert(offsetof(norm_args, residual) == 6 * 48 + 8 + 16 * 4, "norm_args has padding");
+_Static_assert(sizeof(norm_args) == 8 * 48 + 8 + 18 * 4, "norm_args has padding");
 _Static_assert(CLATTN_MAX_RANK == NORM_DIMENSIONS + 1, "the kernels take four dimensions and columns");
 
 void clattn_norm_desc_init(clattn_norm_desc *desc)
@@ -50,7 +51,7 @@ static clattn_status read_options(clattn_norm_desc *desc, const char **reason)
     return CLATTN_SUCCESS;
 }
 
-/* scale or bias: aligned with x's dimensions, broadcast by stride 0. */
+/* scale, bias or residual: aligned with x's dimensions, broadcast by stride 0. */
 static clattn_status read_factor(clattn_layout *layout, const struct layout_words *words, const clattn_layout *x,
                                  const char **reason)
 {
@@ -61,11 +62,11 @@ static clattn_status read_factor(clattn_layout *layout, const struct layout_word
         return CLATTN_SUCCESS;
     TRY(layout_check(layout, LAYOUT_INPUT, words, reason));
     status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "scale and bias are float32, float16 or bfloat16";
+    *reason = "scale, bias and residual are float32, float16 or bfloat16";
     if (!dtype_is_storage(layout->dtype))
         goto fail;
     status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "scale and bias have no more dimensions than x, and each of their extents is 1 or x's";
+    *reason = "scale, bias and residual have no more dimensions than x, and each of their extents is 1 or x's";
     if (layout->rank > x->rank)
         goto fail;
     mask_align(layout, x->rank, extent, stride);
@@ -99,6 +100,30 @@ fail:
     return status;
 }
 
+static clattn_status read_sum(const clattn_norm_desc *desc, const char **reason)
+{
+    clattn_status status;
+    if (layout_is_none(&desc->sum))
+        return CLATTN_SUCCESS;
+    status = CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "sum, and there is no residual";
+    if (layout_is_none(&desc->residual))
+        goto fail;
+    TRY(layout_check(&desc->sum, LAYOUT_OUTPUT, LAYOUT_OF("sum"), reason));
+    status = CLATTN_ERROR_UNSUPPORTED;
+    *reason = "sum is float32, float16 or bfloat16";
+    if (!dtype_is_storage(desc->sum.dtype))
+        goto fail;
+    status = CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "x and sum differ in extents";
+    if (desc->sum.rank != desc->x.rank ||
+        memcmp(desc->sum.extent, desc->x.extent, (size_t)desc->x.rank * sizeof(size_t)) != 0)
+        goto fail;
+    status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
 static clattn_status read_layouts(clattn_norm_desc *desc, const char **reason)
 {
     clattn_status status;
@@ -119,6 +144,8 @@ static clattn_status read_layouts(clattn_norm_desc *desc, const char **reason)
     TRY(read_factor(&desc->bias, LAYOUT_OF("bias"), &desc->x, reason));
     TRY(read_statistic(&desc->mean, LAYOUT_OF("mean"), desc, reason));
     TRY(read_statistic(&desc->inv_std_dev, LAYOUT_OF("inv_std_dev"), desc, reason));
+    TRY(read_factor(&desc->residual, LAYOUT_OF("residual"), &desc->x, reason));
+    TRY(read_sum(desc, reason));
     status = CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "RMS normalisation has no mean";
     if (desc->kind == CLATTN_NORM_RMS && !layout_is_none(&desc->mean))
@@ -127,15 +154,18 @@ static clattn_status read_layouts(clattn_norm_desc *desc, const char **reason)
     layout_normalise(&desc->bias);
     layout_normalise(&desc->mean);
     layout_normalise(&desc->inv_std_dev);
+    layout_normalise(&desc->residual);
+    layout_normalise(&desc->sum);
     status = CLATTN_SUCCESS;
 fail:
     return status;
 }
 
-/* A dimension with its strides in x, y, scale and bias. */
+/* A dimension with its strides in x, y, scale, bias, residual and sum. */
+#define STRIDES 6
 struct dimension {
     size_t extent;
-    int64_t stride[4];
+    int64_t stride[STRIDES];
 };
 
 static uint64_t magnitude(int64_t stride)
@@ -148,13 +178,13 @@ static uint64_t magnitude(int64_t stride)
  * left. */
 static int arrange(const clattn_norm_desc *desc, struct dimension *dimension)
 {
-    const clattn_layout *layout[4] = {&desc->x, &desc->y, &desc->scale, &desc->bias};
+    const clattn_layout *layout[STRIDES] = {&desc->x, &desc->y, &desc->scale, &desc->bias, &desc->residual, &desc->sum};
     int count = 0;
     for (int i = desc->x.rank - desc->axes; i < desc->x.rank; i++) {
         struct dimension next = {.extent = desc->x.extent[i]};
         if (next.extent == 1)
             continue;
-        for (int n = 0; n < 4; n++)
+        for (int n = 0; n < STRIDES; n++)
             next.stride[n] = layout[n]->stride[i];
         int at = count++;
         for (; at > 0 && magnitude(dimension[at - 1].stride[0]) < magnitude(next.stride[0]); at--)
@@ -164,7 +194,7 @@ static int arrange(const clattn_norm_desc *desc, struct dimension *dimension)
     for (int i = count - 1; i > 0; i--) {
         struct dimension *outer = &dimension[i - 1], *inner = &dimension[i];
         bool one = true;
-        for (int n = 0; n < 4; n++) {
+        for (int n = 0; n < STRIDES; n++) {
             int64_t span;
             one =
                 one && int64_mul(inner->stride[n], (int64_t)inner->extent, &span) && span == outer->stride[n];
@@ -178,12 +208,14 @@ static int arrange(const clattn_norm_desc *desc, struct dimension *dimension)
     return count;
 }
 
-static void set_stride(norm_args *walk, int at, const int64_t stride[4])
+static void set_stride(norm_args *walk, int at, const int64_t stride[STRIDES])
 {
     walk->x.stride[at] = stride[0];
     walk->y.stride[at] = stride[1];
     walk->scale.stride[at] = stride[2];
     walk->bias.stride[at] = stride[3];
+    walk->residual.stride[at] = stride[4];
+    walk->sum.stride[at] = stride[5];
 }
 
 static bool is_one(const array5 *array, int at, int extent)
@@ -196,7 +228,8 @@ static bool is_one(const array5 *array, int at, int extent)
  * are left. */
 static int join_rows(norm_args *walk, int rows)
 {
-    array5 *const arrays[] = {&walk->x, &walk->y, &walk->scale, &walk->bias, &walk->mean, &walk->inverse};
+    array5 *const arrays[] = {&walk->x,    &walk->y,       &walk->scale,    &walk->bias,
+                              &walk->mean, &walk->inverse, &walk->residual, &walk->sum};
     const int count = sizeof arrays / sizeof arrays[0];
     for (int i = rows - 1; i > 0; i--) {
         int *extent = &walk->row_extent[i];
@@ -230,8 +263,8 @@ static void lay_out(struct norm_problem *problem)
         walk->row_extent[i] = walk->segment_extent[i] = 1;
     for (int i = 0; i < rows; i++) {
         set_stride(walk, i,
-                   (const int64_t[4]){desc->x.stride[i], desc->y.stride[i], desc->scale.stride[i],
-                                      desc->bias.stride[i]});
+                   (const int64_t[STRIDES]){desc->x.stride[i], desc->y.stride[i], desc->scale.stride[i],
+                                            desc->bias.stride[i], desc->residual.stride[i], desc->sum.stride[i]});
         walk->row_extent[i] = (int)desc->x.extent[i];
         walk->mean.stride[i] = desc->mean.stride[i];
         walk->inverse.stride[i] = desc->inv_std_dev.stride[i];
@@ -248,6 +281,8 @@ static void lay_out(struct norm_problem *problem)
         walk->y.col = dimension[count - 1].stride[1];
         walk->scale.col = dimension[count - 1].stride[2];
         walk->bias.col = dimension[count - 1].stride[3];
+        walk->residual.col = dimension[count - 1].stride[4];
+        walk->sum.col = dimension[count - 1].stride[5];
         walk->columns = (int)dimension[count - 1].extent;
     }
 }
@@ -260,12 +295,14 @@ clattn_status norm_problem_read(const clattn_norm_desc *given, struct norm_probl
     norm_args *walk = &problem->walk;
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_norm_desc ever had";
-    TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
+    TRY(struct_read(desc, sizeof *desc, offsetof(clattn_norm_desc, residual), given));
     TRY(read_layouts(desc, reason));
     walk->has_scale = !layout_is_none(&desc->scale);
     walk->has_bias = !layout_is_none(&desc->bias);
     walk->has_mean = !layout_is_none(&desc->mean);
     walk->has_inverse = !layout_is_none(&desc->inv_std_dev);
+    problem->has_residual = !layout_is_none(&desc->residual);
+    walk->has_sum = !layout_is_none(&desc->sum);
     walk->centred = desc->kind == CLATTN_NORM_LAYER;
     walk->epsilon = desc->epsilon;
     for (int i = 0; i < desc->x.rank; i++)
@@ -281,7 +318,9 @@ clattn_status norm_problem_read(const clattn_norm_desc *given, struct norm_probl
     lay_out(problem);
     problem->unit_columns = walk->x.col == 1 && walk->y.col == 1 &&
                             (!walk->has_scale || walk->scale.col == 1) &&
-                            (!walk->has_bias || walk->bias.col == 1);
+                            (!walk->has_bias || walk->bias.col == 1) &&
+                            (!problem->has_residual || walk->residual.col == 1) &&
+                            (!walk->has_sum || walk->sum.col == 1);
     status = CLATTN_SUCCESS;
 fail:
     return status;
@@ -305,7 +344,7 @@ static clattn_status read_binding(clattn_context *context, const clattn_binding 
 clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem,
                              const clattn_norm_args *given, clattn_norm_args *args, norm_args *kernel_args)
 {
-    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
+    clattn_status status = struct_read(args, sizeof *args, offsetof(clattn_norm_args, residual), given);
     struct report *report = &context->device.report;
     const clattn_norm_desc *desc = &problem->desc;
     size_t batch = desc->x.extent[0];
@@ -337,6 +376,8 @@ clattn_status norm_args_read(clattn_context *context, const struct norm_problem 
         {&args->bias, &desc->bias, BINDING_READ, "bias", &kernel_args->bias},
         {&args->mean, &desc->mean, BINDING_WRITE, "mean", &kernel_args->mean},
         {&args->inv_std_dev, &desc->inv_std_dev, BINDING_WRITE, "inv_std_dev", &kernel_args->inverse},
+        {&args->residual, &desc->residual, BINDING_READ, "residual", &kernel_args->residual},
+        {&args->sum, &desc->sum, BINDING_WRITE, "sum", &kernel_args->sum},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         if (!idle || layout_is_none(arrays[i].layout))
@@ -360,4 +401,9 @@ void norm_defines(const struct norm_problem *problem, struct strbuf *options)
     define_token(options, "Y_TYPE", storage_token(problem->desc.y.dtype));
     define_token(options, "SCALE_TYPE", storage_token(problem->desc.scale.dtype));
     define_token(options, "BIAS_TYPE", storage_token(problem->desc.bias.dtype));
+    if (problem->has_residual) { /* without, kernels are as they were before there were any */
+        define_int(options, "NORM_RESIDUAL", 1);
+        define_token(options, "RESIDUAL_TYPE", storage_token(problem->desc.residual.dtype));
+        define_token(options, "SUM_TYPE", storage_token(problem->desc.sum.dtype));
+    }
 }

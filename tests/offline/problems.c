@@ -150,18 +150,25 @@ typedef struct norm_row {
     clattn_norm_kind kind;
     size_t rows, columns;
     clattn_dtype dtype;
-    bool bias, statistics;
+    bool bias, statistics, residual;
 } norm_row;
 
 static const norm_row norm_rows[] = {
-    {"LayerNorm of 768", QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, false},
-    {"LayerNorm of 768, float16, statistics", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F16, true, true},
-    {"LayerNorm of 64", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 4096, 64, CLATTN_F32, true, false},
-    {"LayerNorm of 65536", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 64, 65536, CLATTN_F32, true, true},
-    {"RMSNorm of 4096", NOT_QUICK, NULL, CLATTN_NORM_RMS, 4096, 4096, CLATTN_F32, false, false},
-    {"RMSNorm of 4096, bfloat16", QUICK, NULL, CLATTN_NORM_RMS, 4096, 4096, CLATTN_BF16, false, false},
-    {"LayerNorm of 768 by generic", NOT_QUICK, "generic", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true},
-    {"LayerNorm of 768 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true},
+    {"LayerNorm of 768", QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, false, false},
+    {"LayerNorm of 768, float16, statistics", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F16, true, true, false},
+    {"LayerNorm of 64", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 4096, 64, CLATTN_F32, true, false, false},
+    {"LayerNorm of 65536", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 64, 65536, CLATTN_F32, true, true, false},
+    {"RMSNorm of 4096", NOT_QUICK, NULL, CLATTN_NORM_RMS, 4096, 4096, CLATTN_F32, false, false, false},
+    {"RMSNorm of 4096, bfloat16", QUICK, NULL, CLATTN_NORM_RMS, 4096, 4096, CLATTN_BF16, false, false, false},
+    {"LayerNorm of 768 by generic", NOT_QUICK, "generic", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true, false},
+    {"LayerNorm of 768 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true, false},
+    {"LayerNorm of 768, residual and sum", QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, false, true},
+    {"LayerNorm of 65536, residual and sum, float16", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 64, 65536, CLATTN_F16, true, true,
+     true},
+    {"LayerNorm of 768, residual and sum, by generic", NOT_QUICK, "generic", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true,
+     true, true},
+    {"LayerNorm of 768, residual and sum, by cpu", NOT_QUICK, "cpu", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true,
+     true},
 };
 
 static clattn_status norm_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -175,6 +182,8 @@ static clattn_status norm_plan(clattn_context *context, const offline_problem *p
         desc.bias = desc.scale;
     if (row->statistics)
         desc.mean = desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){row->rows, 1});
+    if (row->residual)
+        desc.residual = desc.sum = desc.x;
     CREATE(norm, problem, desc, plan);
 }
 

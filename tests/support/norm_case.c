@@ -8,8 +8,8 @@
 
 const char *const norm_solvers[NORM_SOLVERS] = {"generic", "cpu", "tile"};
 
-enum { X, SCALE, BIAS };           /* of job.input */
-enum { Y, MEAN, INVERSE, OUTPUTS }; /* of job.output */
+enum { X, SCALE, BIAS, RESIDUAL }; /* of job.input */
+enum { Y, MEAN, INVERSE, SUM, OUTPUTS }; /* of job.output */
 
 static clattn_dtype type_or_float(clattn_dtype dtype)
 {
@@ -70,6 +70,18 @@ static bool make_job(test_job *job, const norm_case *test, const char *solver)
                                                 test->y);
     actual_extent(test, false, written);
     array_own(&job->output[Y], written);
+    if (test->residual.rank) {
+        const norm_factor *r = &test->residual;
+        job->input[RESIDUAL] = job_array(job, test->sum_in_place ? ROLE_IN_PLACE : ROLE_INPUT, type_or_float(r->dtype),
+                                         r->rank, r->extent, r->form);
+        job_fill(&job->input[RESIDUAL], 4, -spread, spread, false);
+    }
+    if (test->sum) {
+        job->output[SUM] = test->sum_in_place ? job->input[RESIDUAL]
+                                              : job_array(job, ROLE_OUTPUT, type_or_float(test->sum_type), test->rank,
+                                                          test->extent, test->sum_form);
+        array_own(&job->output[SUM], written);
+    }
     if (test->outputs & NORM_MEAN) {
         make_statistic(job, test, MEAN);
     }
@@ -87,12 +99,16 @@ static bool make_job(test_job *job, const norm_case *test, const char *solver)
     desc.y = job->output[Y].layout;
     desc.mean = job->output[MEAN].layout;
     desc.inv_std_dev = job->output[INVERSE].layout;
+    desc.residual = job->input[RESIDUAL].layout;
+    desc.sum = job->output[SUM].layout;
     args.x = array_binding(&job->input[X]);
     args.scale = array_binding(&job->input[SCALE]);
     args.bias = array_binding(&job->input[BIAS]);
     args.y = array_binding(&job->output[Y]);
     args.mean = array_binding(&job->output[MEAN]);
     args.inv_std_dev = array_binding(&job->output[INVERSE]);
+    args.residual = array_binding(&job->input[RESIDUAL]);
+    args.sum = array_binding(&job->output[SUM]);
     args.explicit_batch = test->explicit_batch;
     args.batch = test->batch;
     job->args.norm = args;
@@ -148,7 +164,7 @@ static double *spread_out(const test_array *factor, int rank, const size_t *exte
  * promises is held, which is more than the accuracy rule: nothing is granted for a naive computation's error. */
 static verdict run_and_judge(test_job *job, const norm_case *test)
 {
-    static const char *const names[OUTPUTS] = {"y", "mean", "inv_std_dev"};
+    static const char *const names[OUTPUTS] = {"y", "mean", "inv_std_dev", "sum"};
     size_t extent[CLATTN_MAX_RANK], statistics[CLATTN_MAX_RANK], elements = 1, rows = 1;
     verdict v = {0};
     int axes = test->axes ? test->axes : 1;
@@ -158,7 +174,7 @@ static verdict run_and_judge(test_job *job, const norm_case *test)
     for (int d = 0; d < test->rank; d++) {
         *(d < test->rank - axes ? &rows : &elements) *= extent[d];
     }
-    v.count[Y] = rows * elements;
+    v.count[Y] = v.count[SUM] = rows * elements;
     v.count[MEAN] = v.count[INVERSE] = rows;
     for (int o = 0; o < OUTPUTS; o++) {
         v.reference[o] = calloc(v.count[o] + 1, sizeof(double));
@@ -168,6 +184,10 @@ static verdict run_and_judge(test_job *job, const norm_case *test)
     double *x = array_dense(&job->input[X], test->rank, extent);
     double *scale = spread_out(&job->input[SCALE], test->rank, extent, v.count[Y]);
     double *bias = spread_out(&job->input[BIAS], test->rank, extent, v.count[Y]);
+    double *residual = spread_out(&job->input[RESIDUAL], test->rank, extent, v.count[Y]);
+    for (size_t i = 0; i < v.count[Y] && residual; i++) {
+        x[i] = v.reference[SUM][i] = (double)(float)(x[i] + residual[i]); /* in float, as the header says: exactly this */
+    }
     for (size_t r = 0; r < rows; r++) {
         size_t at = r * elements;
         double epsilon = test->explicit_epsilon ? (double)test->epsilon : 1e-5;
@@ -183,10 +203,11 @@ static verdict run_and_judge(test_job *job, const norm_case *test)
     free(x);
     free(scale);
     free(bias);
+    free(residual);
     job_run(job, NULL);
     for (int o = 0; o < OUTPUTS; o++) {
         if (job->output[o].memory) {
-            const size_t *shape = o == Y ? extent : statistics;
+            const size_t *shape = o == Y || o == SUM ? extent : statistics;
             v.given[o] = array_dense(&job->output[o], test->rank, shape);
             accuracy_check_stored(names[o], (clattn_dtype)job->output[o].layout.dtype, test->rank, shape, v.given[o],
                                   v.reference[o], v.reference[o], v.magnitude[o]);
