@@ -24,6 +24,8 @@ echo
 "$build/examples/minilm" "$sample"
 echo
 echo "The same from the command line:"
-echo "  clattn mha --weights weights.safetensors --heads 12 -x hidden.npy -o output.npy"
+echo "  clattn mha --weights weights.safetensors --heads 12 -x hidden.npy -o output.npy --attention words.html --labels tokens.txt"
 "$build/src/clattn" mha --weights "$sample/weights.safetensors" --heads 12 -x "$sample/hidden.npy" \
-    -o "$build/minilm-output.npy" --verify
+    -o "$build/minilm-output.npy" --verify --attention "$build/words.html" --labels "$sample/tokens.txt"
+echo
+echo "Who attends to whom, head by head, for a browser: $build/words.html"

@@ -1,16 +1,17 @@
 #!/bin/sh
-# Installs from Debian's packages what is missing on this machine: deps.sh build|test
+# Installs from Debian's packages what is missing on this machine: deps.sh build|test|browser
 #
-#   build  what building the library and the command needs, and PoCL, so that they have a device to run on
-#   test   the same and what the test suite needs
+#   build    what building the library and the command needs, and PoCL, so that they have a device to run on
+#   test     the same and what the test suite needs
+#   browser  the same and a headless browser (60 MB to fetch, 220 MB in all) for heat maps
 #
 # Nothing is installed, and no package list fetched, where everything is there already.  Works as root or with sudo.
 set -u
 
 case ${1-} in
-build | test) level=$1 ;;
+build | test | browser) level=$1 ;;
 *)
-    echo "usage: deps.sh build|test" >&2
+    echo "usage: deps.sh build|test|browser" >&2
     exit 2
     ;;
 esac
@@ -43,7 +44,7 @@ want libfftw3-dev pkg fftw3
 want zlib1g-dev pkg zlib
 want libclblast-dev compiles gcc '#include <clblast_c.h>'
 want pocl-opencl-icd test -e /etc/OpenCL/vendors/pocl.icd
-if [ "$level" = test ]; then
+if [ "$level" != build ]; then
     want g++ have g++
     want clang have clang
     want libcmocka-dev compiles gcc '#include <stdarg.h>
@@ -55,6 +56,9 @@ if [ "$level" = test ]; then
     want mesa-opencl-icd test -e /etc/OpenCL/vendors/rusticl.icd
     # Not whichever python3 is first on the path: the distribution's, for which python3-numpy is.
     want python3-numpy /usr/bin/python3 -c 'import numpy'
+fi
+if [ "$level" = browser ]; then
+    want chromium-headless-shell /usr/bin/python3 -B "$(dirname "$0")/devtools.py"
 fi
 
 [ -z "$missing" ] && exit 0

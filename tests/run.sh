@@ -7,10 +7,10 @@
 #   --deps        only installs what building needs (and PoCL)
 #   --full        also the longer parts: the operators and the command with three fresh random seeds, a minute of
 #                 fuzzing for each file reader (needs clang's libFuzzer), all of what is compiled for absent GPUs, all that
-#                 runs on PoCL on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder), and the command
-#                 against PyTorch (600 MB, likewise)
+#                 runs on PoCL on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder), the command
+#                 against PyTorch (600 MB, likewise), and heat maps in a headless browser (220 MB, a package)
 #   --only        just these groups (and the builds that they need): host, pocl, oclgrind, rusticl, intel,
-#                 sanitize, install, variants, offline, pytorch, examples, guard; of --full also seeds, fuzz
+#                 sanitize, install, variants, offline, pytorch, browser, examples, guard; of --full also seeds, fuzz
 #   --no-install  nothing is installed; what is missing fails (but for PyTorch, which is skipped)
 #   --build       where to build and test (default: build/test in the source folder)
 #
@@ -368,6 +368,17 @@ if wanted pytorch && [ -n "$full$only" ]; then
     [ -z "$absent" ] || echo "           (skipped: $absent)"
 fi
 
+# Only in the full run, or where it is asked for.
+if wanted browser && [ -n "$full$only" ]; then
+    group browser
+    [ -z "$install" ] || step browser package sh "$here/deps.sh" browser
+    # Screenshots stay beside the log.
+    isolated "$pocl" CLATTN="$work/gcc/src/clattn" HEATMAP_SAMPLE="$work/gcc/tests/heatmap_sample" \
+        SCREENSHOTS="$work/logs/browser" PYTHONDONTWRITEBYTECODE=1 \
+        sh "$here/run.sh" --one browser heatmap 600 /usr/bin/python3 "$here/test_heatmap_browser.py"
+    finish browser
+fi
+
 if wanted seeds && [ -n "$full" ]; then
     for round in 1 2 3; do
         seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -434,7 +445,7 @@ fi
 echo
 printf '%-10s %8s %8s %8s %16s\n' platform passed failed skipped "kernel programs"
 total_passed=0 total_failed=0 total_skipped=0 platforms=0
-for name in host pocl oclgrind rusticl intel sanitize install variants offline pytorch examples guard seed1 seed2 seed3 fuzz; do
+for name in host pocl oclgrind rusticl intel sanitize install variants offline pytorch browser examples guard seed1 seed2 seed3 fuzz; do
     folder=$work/results/$name
     [ -d "$folder" ] || continue
     set -- $(cat "$folder"/* 2> /dev/null | awk '{ p += $1; f += $2; s += $3; k += $4 } END { print p + 0, f + 0, s + 0, k + 0 }')

@@ -33,7 +33,15 @@ int attention_take_results(attention_options *options, attention_problem *proble
             status = host_check_distinct(options->result[i], options->result[j]);
         problem->wants[i] = i == RESULT_OUTPUT || options->result[i] != NULL;
     }
-    return status;
+    if (status != TOOL_DONE || options->heat.files.count == 0)
+        return status;
+    if (problem->wants[RESULT_SCORES] && problem->desc.scores_mode != CLATTN_SCORES_PROBABILITIES)
+        return complain(TOOL_BAD_INPUT,
+                        "--attention shows probabilities, and --scores asks for others, expected --scores "
+                        "probabilities:FILE");
+    problem->wants[RESULT_SCORES] = true;
+    problem->desc.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    return heatmap_options_check_distinct(&options->heat, options->result, RESULT_COUNT);
 }
 
 int attention_check_output(const attention_options *o, const char *path)
@@ -41,7 +49,7 @@ int attention_check_output(const attention_options *o, const char *path)
     const char *const inputs[] = {
         o->query,        o->key,        o->value,     o->fused,         o->mask,       o->bias,
         o->alibi,        o->sinks,      o->vector,    o->query_lengths, o->kv_lengths, o->query_offset,
-        o->query_starts, o->key_starts, o->score_mod, o->mask_mod,
+        o->query_starts, o->key_starts, o->score_mod, o->mask_mod,      o->heat.labels, o->heat.key_labels,
     };
     int status = host_check_output(path, inputs, sizeof inputs / sizeof inputs[0]);
     for (size_t i = 0; i < o->user.count && status == TOOL_DONE && path != NULL; i++) {

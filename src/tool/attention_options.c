@@ -72,6 +72,7 @@ static const option_row rows[] = {
              "write each query's entropy (batch, heads, S_q) too"),
     FILE_ROW("--scores", result[RESULT_SCORES], "MODE:OUT.npy",
              "write all scores too; MODE is raw, softcap, bias or probabilities"),
+    HEATMAP_OPTION_ROWS(attention_options, heat),
     CHOICE("--dtype", dtype, "TYPE",
            "of the result: f32, f16, bf16 (as uint16, in files too) or f64; default Q's", dtypes),
     ROW("--max-launch-ms", OPTION_COUNT, max_launch_ms, "N",
@@ -186,6 +187,8 @@ static int check_company(const char *command, const attention_options *o)
         {o->page_size > 0 && o->key_starts != NULL, "--page-size", "--key-starts"},
         {o->result[RESULT_SCORES] != NULL && packed, "--scores", "--query-starts and --key-starts"},
         {o->result[RESULT_SCORES] != NULL && o->ring, "--scores", "--ring"},
+        {o->heat.files.count > 0 && packed, "--attention", "--query-starts and --key-starts"},
+        {o->heat.files.count > 0 && o->ring, "--attention", "--ring"},
     };
     for (size_t i = 0; i < sizeof conflicts / sizeof conflicts[0]; i++)
         if (conflicts[i].wrong)
@@ -217,5 +220,7 @@ option_outcome attention_options_parse(attention_mode mode, int argc, char **arg
         status = check_numbers(table->command, options);
     if (status == TOOL_DONE)
         status = check_company(table->command, options);
+    if (status == TOOL_DONE)
+        status = heatmap_options_check(table->command, &options->heat);
     return status == TOOL_DONE ? OPTIONS_RUN : OPTIONS_BAD;
 }

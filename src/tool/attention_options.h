@@ -5,6 +5,7 @@
 
 #include "attention_problem.h"
 #include "device.h"
+#include "heatmap_options.h"
 #include "options.h"
 
 /* Whose options they are.  Explain takes arrays or their shape, bench a shape, which it fills; neither writes
@@ -17,6 +18,7 @@ typedef struct attention_options {
     const char *mask, *bias, *alibi, *sinks, *vector, *kv_lengths, *query_lengths, *query_offset,
         *query_starts, *key_starts, *score_mod, *mask_mod, *solver, *device;
     option_list user, user_scalar;
+    heatmap_options heat;
     bool causal, ring, kv_int8, kv_int4, verify, json;
     int32_t align, dtype, score; /* the first two -1 where they are not given */
     option_float scale, softcap, dropout;
@@ -29,7 +31,7 @@ typedef struct attention_options {
 option_outcome attention_options_parse(attention_mode mode, int argc, char **argv,
                                        attention_options *options);
 
-/* Which results are wanted, and what MODE:FILE means; refuses two in one file. */
+/* Which results are wanted, and what MODE:FILE means; refuses two in one file.  Heat maps want the scores. */
 int attention_take_results(attention_options *options, attention_problem *problem);
 
 /* host_check_output with all files that the options name. */

@@ -42,15 +42,23 @@ static int compute(const tool_job *job, const attention_options *options, const 
     return status;
 }
 
-static int deliver(const attention_options *options, const attention_problem *problem, const tool_job *job,
-                   const timing *times, const host_array results[RESULT_COUNT])
+/* The file of a result, for messages: that of heat maps for scores which are written nowhere else. */
+static const char *file_of(const attention_options *options, int result)
+{
+    return options->result[result] != NULL ? options->result[result] : options->heat.files.item[0];
+}
+
+static int deliver(const attention_options *options, const attention_problem *problem, heatmap_request *heat,
+                   const tool_job *job, const timing *times, const host_array results[RESULT_COUNT])
 {
     tool_verdict verdicts[RESULT_COUNT] = {0};
     tool_report report;
     int status = TOOL_DONE;
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
-        if (problem->wants[i])
+        if (options->result[i] != NULL)
             status = host_store(options->result[i], &results[i]);
+    if (status == TOOL_DONE)
+        status = heatmap_request_store(heat, results[RESULT_SCORES].memory);
     if (status == TOOL_DONE && options->verify)
         status = verify_attention(problem, job, results, verdicts);
     if (status != TOOL_DONE)
@@ -68,19 +76,20 @@ static int deliver(const attention_options *options, const attention_problem *pr
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
         if (!verdict_holds(&verdicts[i]))
             status = complain(TOOL_FAILED, "%s: differs from the reference, see %smax_error",
-                              options->result[i], attention_results[i].name);
+                              file_of(options, i), attention_results[i].name);
     return status;
 }
 
-static int run(const attention_options *options, const attention_problem *problem, tool_device *device,
-               host_array results[RESULT_COUNT])
+static int run(const attention_options *options, const attention_problem *problem, heatmap_request *heat,
+               tool_device *device, host_array results[RESULT_COUNT])
 {
     tool_job job = {0};
     timing times = {0};
     int status = TOOL_DONE;
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
         if (problem->wants[i])
-            status = attention_result_allocate(problem, (attention_result)i, options->result[i], &results[i]);
+            status =
+                attention_result_allocate(problem, (attention_result)i, file_of(options, i), &results[i]);
     if (status == TOOL_DONE)
         status = device_open(options->device, device);
     if (status != TOOL_DONE)
@@ -90,7 +99,7 @@ static int run(const attention_options *options, const attention_problem *proble
     if (status == TOOL_DONE)
         status = compute(&job, options, problem, &times, results);
     if (status == TOOL_DONE)
-        status = deliver(options, problem, &job, &times, results);
+        status = deliver(options, problem, heat, &job, &times, results);
     job_release(&job);
     return status;
 }
@@ -101,6 +110,7 @@ int cmd_attention(int argc, char **argv)
     attention_problem problem;
     tool_device device = {0};
     host_array results[RESULT_COUNT] = {0};
+    heatmap_request heat = {0};
     option_outcome outcome = attention_options_parse(ATTENTION_RUN, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
@@ -108,10 +118,18 @@ int cmd_attention(int argc, char **argv)
     int status = attention_take_results(&options, &problem);
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
         status = attention_check_output(&options, options.result[i]);
+    for (size_t i = 0; i < options.heat.files.count && status == TOOL_DONE; i++)
+        status = attention_check_output(&options, options.heat.files.item[i]);
     if (status == TOOL_DONE)
         status = attention_load(&options, &problem);
+    if (status == TOOL_DONE) {
+        const attention_sizes *sizes = &problem.sizes;
+        const heatmap_shape shape = {sizes->batch, sizes->heads, sizes->queries, sizes->keys};
+        status = heatmap_request_begin(&options.heat, &shape, true, problem.input[INPUT_QUERY].name, &heat);
+    }
     if (status == TOOL_DONE)
-        status = run(&options, &problem, &device, results);
+        status = run(&options, &problem, &heat, &device, results);
+    heatmap_request_release(&heat);
     device_close(&device);
     for (int i = 0; i < RESULT_COUNT; i++)
         host_release(&results[i]);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "heatmap_options.h"
 #include "job.h"
 #include "report.h"
 #include "verify.h"
@@ -14,6 +15,7 @@ typedef struct mha_options {
     int32_t align;
     option_float scale;
     size_t heads, repeat;
+    heatmap_options heat;
 } mha_options;
 
 #define FIELD(name) offsetof(mha_options, name)
@@ -38,6 +40,7 @@ static const option_row rows[] = {
      "write the probabilities (batch, heads, S_q, S_k) too", false, 0, NULL},
     {"--average", OPTION_FLAG, FIELD(average), NULL, "their mean over the heads (batch, S_q, S_k) instead",
      false, 0, NULL},
+    HEATMAP_OPTION_ROWS(mha_options, heat),
     OPTION_ROW_SOLVER(mha_options),
     OPTION_ROW_DEVICE(mha_options),
     OPTION_ROW_REPEAT(mha_options),
@@ -146,17 +149,23 @@ static int load_weights(const mha_options *options, tensor_labels *labels, mha_p
     return status;
 }
 
+static bool wants_weights(const mha_options *options)
+{
+    return options->attention_weights != NULL || options->heat.files.count > 0;
+}
+
 static int load_problem(const mha_options *options, tensor_labels *labels, mha_problem *problem)
 {
     problem->heads = options->heads;
     problem->causal = options->causal;
     problem->align = options->align;
     problem->scale = options->scale;
-    problem->weights = options->attention_weights == NULL ? CLATTN_WEIGHTS_NONE
-                       : options->average                 ? CLATTN_WEIGHTS_AVERAGE
-                                                          : CLATTN_WEIGHTS_PER_HEAD;
-    if (options->average && options->attention_weights == NULL)
-        return complain(TOOL_BAD_INPUT, "mha: --average is given without --attention-weights OUT.npy");
+    problem->weights = !wants_weights(options) ? CLATTN_WEIGHTS_NONE
+                       : options->average      ? CLATTN_WEIGHTS_AVERAGE
+                                               : CLATTN_WEIGHTS_PER_HEAD;
+    if (options->average && !wants_weights(options))
+        return complain(TOOL_BAD_INPUT,
+                        "mha: --average is given without --attention-weights OUT.npy or --attention OUT.html");
     int status = host_load(options->x, &problem->x);
     if (status == TOOL_DONE && options->context != NULL)
         status = host_load(options->context, &problem->context);
@@ -167,19 +176,24 @@ static int load_problem(const mha_options *options, tensor_labels *labels, mha_p
     return status == TOOL_DONE ? mha_check(problem) : status;
 }
 
+/* For messages. */
+static const char *weights_file(const mha_options *options)
+{
+    return options->attention_weights != NULL ? options->attention_weights : options->heat.files.item[0];
+}
+
 static int allocate_outputs(const mha_options *options, const mha_problem *problem, host_array *output,
                             host_array *weights)
 {
     const size_t *x = problem->x.tensor.extent;
     size_t keys = mha_key_length(problem);
     int status = host_allocate(CLATTN_F32, 3, x, options->output, output);
-    if (status != TOOL_DONE || options->attention_weights == NULL)
+    if (status != TOOL_DONE || !wants_weights(options))
         return status;
     if (options->average)
-        return host_allocate(CLATTN_F32, 3, (size_t[]){x[0], x[1], keys}, options->attention_weights,
-                             weights);
-    return host_allocate(CLATTN_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys},
-                         options->attention_weights, weights);
+        return host_allocate(CLATTN_F32, 3, (size_t[]){x[0], x[1], keys}, weights_file(options), weights);
+    return host_allocate(CLATTN_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys}, weights_file(options),
+                         weights);
 }
 
 static int compute(const tool_job *job, const mha_options *options, timing *times, host_array *output,
@@ -190,20 +204,22 @@ static int compute(const tool_job *job, const mha_options *options, timing *time
     if (status != TOOL_DONE)
         return status;
     clattn_status read = job_read(job, 0, output->memory);
-    if (read == CLATTN_SUCCESS && options->attention_weights != NULL)
+    if (read == CLATTN_SUCCESS && wants_weights(options))
         read = job_read(job, 1, weights->memory);
     return read == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, read, NULL);
 }
 
-static int deliver(const mha_options *options, const mha_problem *problem, const tool_job *job,
-                   const timing *times, const host_array *output, const host_array *weights)
+static int deliver(const mha_options *options, const mha_problem *problem, heatmap_request *heat,
+                   const tool_job *job, const timing *times, const host_array *output, const host_array *weights)
 {
     tool_verdict verdict = {0}, weights_verdict = {0};
     tool_report report;
-    bool with_weights = options->attention_weights != NULL;
+    bool with_weights = wants_weights(options);
     int status = host_store(options->output, output);
-    if (status == TOOL_DONE && with_weights)
+    if (status == TOOL_DONE && options->attention_weights != NULL)
         status = host_store(options->attention_weights, weights);
+    if (status == TOOL_DONE)
+        status = heatmap_request_store(heat, weights->memory);
     if (status == TOOL_DONE && options->verify)
         status = verify_mha(problem, output, weights, &verdict, &weights_verdict);
     if (status != TOOL_DONE)
@@ -223,6 +239,28 @@ static int deliver(const mha_options *options, const mha_problem *problem, const
     return status;
 }
 
+static int check_outputs(const mha_options *options)
+{
+    const char *const inputs[] = {options->weights, options->x, options->context, options->mask, options->heat.labels,
+                                  options->heat.key_labels};
+    const char *const outputs[] = {options->output, options->attention_weights};
+    int status = heatmap_options_check("mha", &options->heat);
+    for (size_t i = 0; i < 2 && status == TOOL_DONE; i++)
+        status = host_check_output(outputs[i], inputs, sizeof inputs / sizeof inputs[0]);
+    for (size_t i = 0; i < options->heat.files.count && status == TOOL_DONE; i++)
+        status = host_check_output(options->heat.files.item[i], inputs, sizeof inputs / sizeof inputs[0]);
+    if (status == TOOL_DONE)
+        status = host_check_distinct(options->output, options->attention_weights);
+    return status == TOOL_DONE ? heatmap_options_check_distinct(&options->heat, outputs, 2) : status;
+}
+
+static int begin_heat(const mha_options *options, const mha_problem *problem, heatmap_request *heat)
+{
+    const size_t *x = problem->x.tensor.extent;
+    const heatmap_shape shape = {x[0], options->average ? 1 : problem->heads, x[1], mha_key_length(problem)};
+    return heatmap_request_begin(&options->heat, &shape, options->context == NULL, options->x, heat);
+}
+
 int cmd_mha(int argc, char **argv)
 {
     mha_options options = {0};
@@ -231,19 +269,17 @@ int cmd_mha(int argc, char **argv)
     tool_device device = {0};
     tool_job job = {0};
     host_array output = {0}, weights = {0};
+    heatmap_request heat = {0};
     timing times = {0};
 
     option_outcome outcome = options_parse(&table, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    const char *const inputs[] = {options.weights, options.x, options.context, options.mask};
-    int status = host_check_output(options.output, inputs, 4);
-    if (status == TOOL_DONE)
-        status = host_check_output(options.attention_weights, inputs, 4);
-    if (status == TOOL_DONE)
-        status = host_check_distinct(options.output, options.attention_weights);
+    int status = check_outputs(&options);
     if (status == TOOL_DONE)
         status = load_problem(&options, &labels, &problem);
+    if (status == TOOL_DONE)
+        status = begin_heat(&options, &problem, &heat);
     if (status == TOOL_DONE)
         status = allocate_outputs(&options, &problem, &output, &weights);
     if (status == TOOL_DONE)
@@ -255,10 +291,11 @@ int cmd_mha(int argc, char **argv)
     if (status == TOOL_DONE)
         status = compute(&job, &options, &times, &output, &weights);
     if (status == TOOL_DONE)
-        status = deliver(&options, &problem, &job, &times, &output, &weights);
+        status = deliver(&options, &problem, &heat, &job, &times, &output, &weights);
 done:
     job_release(&job);
     device_close(&device);
+    heatmap_request_release(&heat);
     host_release(&output);
     host_release(&weights);
     mha_release(&problem);

@@ -5,23 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-json_t *json_text(const char *text)
-{
-    json_t *value = json_string(text);
-    if (value != NULL)
-        return value;
-    /* Device names come from drivers: better a crippled name than no report. */
-    size_t length = strlen(text);
-    char *ascii = malloc(length + 1);
-    if (ascii == NULL)
-        return NULL;
-    for (size_t i = 0; i <= length; i++)
-        ascii[i] = (unsigned char)text[i] < 0x80 ? text[i] : '?';
-    value = json_string(ascii);
-    free(ascii);
-    return value;
-}
-
 static void add(tool_report *report, const char *name, json_t *value)
 {
     if (report->object != NULL && json_object_set_new(report->object, name, value) != 0) {

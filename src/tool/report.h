@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "device.h"
+#include "json_text.h"
 #include "timing.h"
 #include "verify.h"
 
@@ -39,8 +40,5 @@ int report_finish(tool_report *report, bool json);
 
 /* Writes an object as the one line of JSON on stdout and releases it; NULL is "out of memory". */
 int print_json(json_t *object);
-
-/* A JSON string of any bytes: what is not UTF-8 becomes '?'.  NULL when memory runs out. */
-json_t *json_text(const char *text);
 
 #endif
