@@ -80,11 +80,11 @@ typedef struct place {
 } place;
 
 #if NORM_RESIDUAL
-#define WHOLE {x + a.x.offset, scale + a.scale.offset, bias + a.bias.offset, y + a.y.offset, \
-               residual + a.residual.offset, sums + a.sum.offset}
+#define WHOLE_RESIDUAL , residual + a.residual.offset, sums + a.sum.offset
 #else
-#define WHOLE {x + a.x.offset, scale + a.scale.offset, bias + a.bias.offset, y + a.y.offset}
+#define WHOLE_RESIDUAL
 #endif
+#define WHOLE {x + a.x.offset, scale + a.scale.offset, bias + a.bias.offset, y + a.y.offset WHOLE_RESIDUAL}
 
 /* By pointer: rusticl (Mesa 22.3) hands a struct by value without a copy, so that a change of it is its owner's. */
 static inline place moved(const place *from, int index, const int *extent, const norm_args *a)

@@ -1,0 +1,30 @@
+/* Windows of neighbourhood attention: which keys a position attends in one dimension.
+ *
+ * Position p of `length` belongs to the group of those with the same p mod dilation, of which it is number
+ * t = p div dilation.  window_low and window_high are the first and the last member that it attends, as distances from
+ * t in members: key positions are p + distance * dilation. */
+#ifndef CLATTN_INC_NEIGHBOURHOOD_H
+#define CLATTN_INC_NEIGHBOURHOOD_H
+
+/* Members of the group of p. */
+static inline int group_length(int p, int length, int dilation)
+{
+    return (length - p % dilation + dilation - 1) / dilation;
+}
+
+static inline int window_low(int p, int length, int window, int dilation, int clip)
+{
+    const int t = p / dilation;
+    if (clip)
+        return -min(window / 2, t);
+    return max(min(t - window / 2, group_length(p, length, dilation) - window), 0) - t;
+}
+
+static inline int window_high(int p, int length, int window, int dilation, int clip)
+{
+    if (clip)
+        return min(window / 2, (length - 1 - p) / dilation);
+    return window_low(p, length, window, dilation, 0) + window - 1;
+}
+
+#endif

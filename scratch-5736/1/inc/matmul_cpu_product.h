@@ -1,0 +1,42 @@
+/* What matmul_cpu multiplies at a time: a step of one k as floats, or, with PAIRS, of two neighbouring k as bfloat16.
+ *
+ *   packed_element, packedv                an element of a panel, and LANES of them
+ *   K_STEP, STEPS(k)                       k that a step has, and steps that k have
+ *   STEP_OF(TYPE, p, stride, whole)        a step from p on, whose k are `stride` apart; half a pair unless `whole`
+ *   STEP_OF_LANES(TYPE, p, stride)         the same for LANES neighbours
+ *   STEPS_OF_LANE(TYPE, p)                 LANES steps of k next to each other
+ *   ADD_PRODUCT(x, y, acc)                 acc + the products of two steps */
+#ifndef CLATTN_INC_MATMUL_CPU_PRODUCT_H
+#define CLATTN_INC_MATMUL_CPU_PRODUCT_H
+
+#include "inc/fma.h"
+#include "inc/rows.h"
+#include "inc/storage.h"
+
+#if PAIRS
+#include "inc/pairs.h"
+
+typedef uint packed_element;
+typedef uintv packedv;
+typedef whole_uintv whole_packedv;
+#define AS_PACKEDV AS_UINTV
+#define K_STEP 2
+#define STEPS(k) ((k) / 2 + ((k) & 1))
+#define STEP_OF(TYPE, p, stride, whole) pair_at(p, stride, whole)
+#define STEP_OF_LANES(TYPE, p, stride) pairs_of_lanes(p, stride)
+#define STEPS_OF_LANE(TYPE, p) pairs_of_row(p)
+#define ADD_PRODUCT(x, y, acc) DOT2(acc, x, y)
+#else
+typedef float packed_element;
+typedef floatv packedv;
+typedef whole_floatv whole_packedv;
+#define AS_PACKEDV(x) (x)
+#define K_STEP 1
+#define STEPS(k) (k)
+#define STEP_OF(TYPE, p, stride, whole) LOAD(TYPE, p, 0)
+#define STEP_OF_LANES(TYPE, p, stride) LOADV(TYPE, p, 0)
+#define STEPS_OF_LANE(TYPE, p) LOADV(TYPE, p, 0)
+#define ADD_PRODUCT(x, y, acc) FMA(x, y, acc)
+#endif
+
+#endif

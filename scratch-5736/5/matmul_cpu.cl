@@ -1,0 +1,418 @@
+/* Matrix product for CPU devices: one work-item a group, explicit vectors, register tiles, no barriers.
+ *
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
+ *
+ * One of the two operands, the lane side, runs across vector lanes: B with lanes = columns of C, or A with
+ * lanes = rows of C (LANES_ALONG_M).  matmul_pack copies it into panels once; matmul_cpu then multiplies
+ * the other one, the row side, into them, element by element in its own layout.  "Row" below is an
+ * index of the row side and "lane" one of the lane side, whichever of i and j that is.
+ *
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; inc/args.h)
+ *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
+ *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
+ *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
+ *   bias[j]    bias[a.bias_offset + j*a.bias_col]
+ *   packed[b,panel,step,lane]   packed[a.packed_offset + ((b*panels + panel)*steps + step)*PANEL + lane], with
+ *              PANEL = LANES*LANE_VECTORS, panels = ceil(lanes/PANEL); lanes beyond the last one are 0.
+ *              An element is a float and a step one k, or with PAIRS two bfloat16 of neighbouring k, the
+ *              first in the lower half, and steps = ceil(k/2); behind an odd k's last one is 0.
+ *              b is 0 for the whole batch where the lane side's batch stride is 0.
+ *   Workspace: 4 * packed_batch * panels * PANEL * steps bytes; packed_batch is 1 where that stride is 0,
+ *   else the batch.
+ *
+ * Arguments: matmul_pack(lane side, packed, matmul_args)
+ *            matmul_cpu(row side, packed, [bias], [b_scale], [operand], c, matmul_args)
+ *
+ *   macro           meaning                                          allowed         tested
+ *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types; B also I8     F32 F16 BF16    each, and mixed
+ *   BIAS            whether there is a bias                          0, 1            both
+ *   MATMUL_EPILOGUE ...   inc/matmul_epilogue.h                                      each
+ *   LANES_ALONG_M   0: B is the lane side; 1: A is                   0, 1            both
+ *   ROW_UNIT        1: the row side's stride along k is 1 (a.a.col,  0, 1            both
+ *                   or a.b.row with LANES_ALONG_M); 0: any stride
+ *   PAIRS           1: bfloat16 two by two (inc/matmul_cpu_product.h);    0, 1       both
+ *                   A and B are BF16, and ROW_UNIT
+ *   X86_BF16        1: by an instruction (matrix/x86_bf16.h)         0, 1            both
+ *   AMX             1: PAIRS by tiles of AMX (inc/amx_products.h); ROWS      0, 1    both
+ *                   is 32, and so is LANES*LANE_VECTORS
+ *   X86_AMX         1: by the instructions (matrix/x86_amx.h)        0, 1            0
+ *   LANES           floats a vector (inc/vector.h)                   4, 8, 16        all
+ *   LANE_VECTORS    vectors across a register tile                   1 and up        1 2 3 4
+ *   ROWS            rows of a register tile                          1 and up        4 6 8 12 13 14
+ *   TILES           register tiles of an item, one below the other   1 and up        1 8 12 16
+ *   DEPTH           steps between two tiles                          1 and up        64 128 256 512 2048 4096
+ *   AHEAD           asks for the memory so many steps on, behind a   0 and up        0 256
+ *                   row's end in the next tile; 0: does not (ROW_UNIT, and a compiler that has __builtin_prefetch)
+ *   PACK_DEPTH      steps that an item of matmul_pack copies         multiples of 16 64 256
+ * The accumulators, ROWS*LANE_VECTORS vectors, and LANE_VECTORS + 1 more must fit the registers: 6 x 4 uses
+ * 29 of 32, 6 x 2 uses 15 of 16.  Few rows, because their addresses need general registers, and because at
+ * a row stride that is a multiple of 4 KiB their lines share one set of the level-1 cache, often of 8 ways:
+ * 12 x 2 is as fast at k = 512 and 7 % slower at k = 4096.
+ *
+ * NDRange, groups of one item:
+ *   matmul_pack   0 panels, 1 ceil(steps/PACK_DEPTH), 2 packed_batch (none of it where k is 0)
+ *   matmul_cpu    0 panels, 1 ceil(rows/(ROWS*TILES)), 2 the batch
+ * Ownership: an item of matmul_cpu owns ROWS*TILES rows times PANEL lanes of C.  Panels are the fastest
+ * dimension, so that neighbouring items read the same rows, which by then lie in the level-2 cache.
+ * Private memory: 4*ROWS*TILES*PANEL bytes of sums (default with 16 lanes 12 KiB).  Local memory: none.
+ * Barriers: none.
+ * Accumulator: float, one chain of fma for each element whatever the geometry, in rising k or, with PAIRS, 1, 0, 3, 2 ...
+ * (AMX adds even and odd k apart, and in blocks of DEPTH), so that otherwise neither the tile nor the side changes a bit
+ * of the result; then the bias; rounded once on storing.  k = 0 gives the bias or +0.  There is no masked value; rows
+ * beyond the last one repeat it, and are not stored.
+ * Features: OpenCL C 1.2 only.  Devices with work-group hardware are better served by matmul_tile. */
+#include "inc/args.h"
+#include "inc/matmul_epilogue.h"
+#include "inc/matmul_types.h"
+
+#ifndef LANES_ALONG_M
+#define LANES_ALONG_M 0
+#endif
+#ifndef ROWS
+#define ROWS 6
+#endif
+#ifndef LANE_VECTORS
+#define LANE_VECTORS 4
+#endif
+#ifndef TILES
+#define TILES 8
+#endif
+#ifndef DEPTH
+#define DEPTH 512
+#endif
+#ifndef ROW_UNIT
+#define ROW_UNIT 0
+#endif
+#ifndef AHEAD
+#define AHEAD 0
+#endif
+#ifndef PACK_DEPTH
+#define PACK_DEPTH 256
+#endif
+#ifndef PAIRS
+#define PAIRS 0
+#endif
+#ifndef AMX
+#define AMX 0
+#endif
+
+#if LANES_ALONG_M != 0 && LANES_ALONG_M != 1 || ROW_UNIT != 0 && ROW_UNIT != 1
+#error "LANES_ALONG_M and ROW_UNIT must be 0 or 1"
+#endif
+#if (AHEAD || PAIRS) && !ROW_UNIT
+#error "AHEAD and PAIRS need ROW_UNIT"
+#endif
+#if ROWS < 1 || LANE_VECTORS < 1 || TILES < 1 || DEPTH < 1 || PACK_DEPTH < 1
+#error "ROWS, LANE_VECTORS, TILES, DEPTH and PACK_DEPTH must be at least 1"
+#endif
+
+#if LANES_ALONG_M
+#define ROW_TYPE B_TYPE
+#define LANE_TYPE A_TYPE
+#else
+#define ROW_TYPE A_TYPE
+#define LANE_TYPE B_TYPE
+#endif
+
+#if AMX && (!PAIRS || ROWS != 32 || LANES * LANE_VECTORS != 32)
+#error "AMX needs PAIRS and tiles of 32 rows and 32 lanes"
+#endif
+
+#include "inc/matmul_cpu_product.h"
+#if AMX
+#include "inc/amx_products.h"
+AMX_PRODUCTS(amx_products, global, ANY_ROWS, global, ANY_LANES)
+#endif
+
+#define PANEL (LANES * LANE_VECTORS)
+#define BLOCK (ROWS * TILES)
+#define LINE (64 / BYTES(ROW_TYPE, K_STEP)) /* steps whose memory comes together */
+
+/* How an operand is walked: element (index, k) lies at offset + b*batch + index*stride + k*k_stride. */
+typedef struct side {
+    long offset, batch, stride, k_stride;
+    int count;
+} side;
+
+static inline side lane_side(const private matmul_args *a)
+{
+#if LANES_ALONG_M
+    side s = { a->a.offset, a->a.batch, a->a.row, a->a.col, a->m };
+#else
+    side s = { a->b.offset, a->b.batch, a->b.col, a->b.row, a->n };
+#endif
+    return s;
+}
+
+static inline side row_side(const private matmul_args *a)
+{
+#if LANES_ALONG_M
+    side s = { a->b.offset, a->b.batch, a->b.col, a->b.row, a->n };
+#else
+    side s = { a->a.offset, a->a.batch, a->a.row, a->a.col, a->m };
+#endif
+    return s;
+}
+
+/* Source and panels meet in three ways: the source has neighbouring lanes (copy vectors), or neighbouring
+ * k (transpose squares), or neither; the last loop also takes what is left of k and the last lanes. */
+kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_element *packed, matmul_args a)
+{
+    if (a.batch == 0)
+        return;
+
+    const side s = lane_side(&a);
+    const long panel = get_group_id(0);
+    const long batch = get_group_id(2);
+    const int steps = STEPS(a.k), whole = a.k / K_STEP;
+    const int from = (int)get_group_id(1) * PACK_DEPTH;
+    const int to = min(steps, from + PACK_DEPTH);
+    const long panels = (s.count + PANEL - 1) / PANEL;
+
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        const int first = (int)panel * PANEL + v * LANES;
+        const int lanes = clamp(s.count - first, 0, LANES);
+        const global ELEMENT(LANE_TYPE) *in = source + s.offset + batch * s.batch + first * s.stride;
+        global packed_element *out = packed + a.packed_offset + (batch * panels + panel) * steps * PANEL + v * LANES;
+        int i = from;
+
+        if (lanes == LANES && s.stride == 1) {
+            for (; i < min(to, whole); i++)
+                STORE_WHOLE(global whole_packedv, out + (long)i * PANEL,
+                            STEP_OF_LANES(LANE_TYPE, in + i * K_STEP * s.k_stride, s.k_stride));
+        } else if (lanes == LANES && s.k_stride == 1) {
+            for (; i + LANES <= min(to, whole); i += LANES) {
+                floatv t[LANES];
+
+#pragma unroll
+                for (int l = 0; l < LANES; l++)
+                    t[l] = AS_FLOATV(STEPS_OF_LANE(LANE_TYPE, in + l * s.stride + i * K_STEP));
+                transpose(t);
+#pragma unroll
+                for (int l = 0; l < LANES; l++)
+                    STORE_WHOLE(global whole_packedv, out + (long)(i + l) * PANEL, AS_PACKEDV(t[l]));
+            }
+        }
+        for (; i < to; i++)
+            for (int l = 0; l < LANES; l++)
+                out[(long)i * PANEL + l] =
+                    l < lanes ? STEP_OF(LANE_TYPE, in + l * s.stride + i * K_STEP * s.k_stride, s.k_stride, i < whole) : 0;
+    }
+}
+
+/* Stores a square of up to LANES rows of one vector each, the vectors LANE_VECTORS apart in `state`: by
+ * vectors where C runs along the lanes, transposed where it runs along the rows, else one by one. */
+static void store_square(const private floatv *state, global ELEMENT(C_TYPE) *out, long row_step,
+                         long lane_step, int rows, int lanes)
+{
+    if (lane_step == 1 && lanes == LANES) {
+        for (int i = 0; i < rows; i++)
+            STOREV(C_TYPE, out, i * row_step, state[i * LANE_VECTORS]);
+    } else if (row_step == 1 && rows == LANES) {
+        floatv t[LANES];
+
+#pragma unroll
+        for (int i = 0; i < LANES; i++)
+            t[i] = state[i * LANE_VECTORS];
+        transpose(t);
+#pragma unroll
+        for (int i = 0; i < LANES; i++)
+            if (i < lanes)
+                STOREV(C_TYPE, out, i * lane_step, t[i]);
+    } else {
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < lanes; j++)
+                STORE(C_TYPE, out, i * row_step + j * lane_step,
+                      ((const private float *)(state + i * LANE_VECTORS))[j]);
+    }
+}
+
+/* The products of steps from <= i < to, taken into acc; the last one is half a pair where `whole` is 0. */
+INLINE void add_products(floatv acc[ROWS][LANE_VECTORS], const global ELEMENT(ROW_TYPE) *const p[ROWS],
+                         const global packed_element *q, int from, int to, long row_k, int whole)
+{
+    for (int i = from; i < to; i++) {
+        packedv y[LANE_VECTORS];
+
+#pragma unroll
+        for (int v = 0; v < LANE_VECTORS; v++)
+            y[v] = VLOAD(0, q + i * PANEL + v * LANES);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const packedv x = (packedv)STEP_OF(ROW_TYPE, p[r] + i * K_STEP * row_k, row_k, whole);
+
+#pragma unroll
+            for (int v = 0; v < LANE_VECTORS; v++)
+                acc[r][v] = ADD_PRODUCT(x, y[v], acc[r][v]);
+        }
+    }
+}
+
+#if OPERAND
+/* What store_square stores, combined with the operand's elements at the same places. */
+static void use_square(private floatv *state, const global ELEMENT(OPERAND_TYPE) *in, long row_step, long lane_step,
+                       int rows, int lanes)
+{
+    if (row_step == 1 && rows == LANES && lane_step != 1 && lanes > 0) {
+        floatv t[LANES];
+
+        for (int j = 0; j < LANES; j++)
+            t[j] = LOADV(OPERAND_TYPE, in, min(j, lanes - 1) * lane_step);
+        transpose(t);
+#pragma unroll
+        for (int i = 0; i < LANES; i++)
+            state[i * LANE_VECTORS] = WITH_OPERAND(state[i * LANE_VECTORS], t[i]);
+    } else {
+        for (int i = 0; i < rows; i++) {
+            floatv x;
+
+            LOAD_ROW(OPERAND_TYPE, x, in, i * row_step, lane_step, lanes, 0.0f);
+            state[i * LANE_VECTORS] = WITH_OPERAND(state[i * LANE_VECTORS], x);
+        }
+    }
+}
+#endif
+
+kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global packed_element *packed,
+#if BIAS
+                       const global ELEMENT(BIAS_TYPE) *bias,
+#endif
+                       EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+{
+    if (a.batch == 0)
+        return;
+
+    const side rows = row_side(&a), lanes = lane_side(&a);
+    const long panel = get_group_id(0), batch = get_group_id(2);
+    const long panels = (lanes.count + PANEL - 1) / PANEL;
+    const int row0 = (int)get_group_id(1) * BLOCK;
+    const int lane0 = (int)panel * PANEL;
+    const int row_count = min(BLOCK, rows.count - row0);
+    const int lane_count = min(PANEL, lanes.count - lane0);
+    const long row_k = ROW_UNIT ? 1 : rows.k_stride;
+    const int steps = STEPS(a.k);
+    const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch;
+    const global packed_element *lane_panel =
+        packed + a.packed_offset + ((lanes.batch ? batch * panels : 0) + panel) * steps * PANEL;
+    /* The sums, between blocks of k and until they are stored: float, whatever C holds. */
+    floatv state[BLOCK * LANE_VECTORS];
+
+#if AMX
+    amx_state amx;
+    amx_copy copy;
+    AMX_BEGIN(&amx);
+#endif
+    /* Not chosen by i0 below: Oclgrind 21.10 applies a scalar condition to the first lane of a vector only. */
+    for (int i = 0; i < BLOCK * LANE_VECTORS; i++)
+        state[i] = (floatv)0.0f;
+    for (int i0 = 0; i0 < steps; i0 += DEPTH) {
+        const int depth = min(DEPTH, steps - i0), whole = min(depth, a.k / K_STEP - i0);
+
+#if AMX
+        for (int t = 0; t < row_count; t += ROWS)
+            amx_products(&amx, &copy, (float *)(state + t * LANE_VECTORS), PANEL, in + (row0 + t) * rows.stride + (long)i0 * K_STEP,
+                         rows.stride, row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth);
+#else
+        for (int t = 0; t < row_count; t += ROWS) {
+            floatv acc[ROWS][LANE_VECTORS];
+            const global ELEMENT(ROW_TYPE) *p[ROWS];
+            const global packed_element *q = lane_panel + (long)i0 * PANEL;
+            private floatv *sum = state + t * LANE_VECTORS;
+
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                /* Repeating the last row keeps the products free of conditions. */
+                p[r] = in + min(row0 + t + r, rows.count - 1) * rows.stride + (long)i0 * K_STEP * row_k;
+#pragma unroll
+                for (int v = 0; v < LANE_VECTORS; v++)
+                    acc[r][v] = sum[r * LANE_VECTORS + v];
+            }
+#if AHEAD
+            const int near = min(whole, AHEAD);
+            const long onward = BYTES(ROW_TYPE, ROWS * rows.stride - whole * (long)K_STEP);
+
+            for (int i = 0; i < whole; i += LINE) {
+                const long there = BYTES(ROW_TYPE, (long)(i + near) * K_STEP) + (i + near < whole ? 0 : onward);
+
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+                    PREFETCH((size_t)p[r] + there);
+                add_products(acc, p, q, i, min(whole, i + LINE), row_k, 1);
+            }
+#else
+            add_products(acc, p, q, 0, whole, row_k, 1);
+#endif
+#if K_STEP > 1
+            add_products(acc, p, q, whole, depth, row_k, 0);
+#endif
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int v = 0; v < LANE_VECTORS; v++)
+                    sum[r * LANE_VECTORS + v] = acc[r][v];
+        }
+#endif
+    }
+#if AMX
+    AMX_END(&amx);
+#endif
+
+    const long row_step = LANES_ALONG_M ? a.c.col : a.c.row;
+    const long lane_step = LANES_ALONG_M ? a.c.row : a.c.col;
+    global ELEMENT(C_TYPE) *out = c + a.c.offset + batch * a.c.batch + row0 * row_step + lane0 * lane_step;
+
+#if B_SCALED
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        const int lane = v * LANES;
+        floatv factor = (floatv)(0.0f);
+
+#if !LANES_ALONG_M
+        LOAD_ROW(F32, factor, b_scale, a.scale_offset + (lane0 + lane) * a.scale_col, a.scale_col, lane_count - lane,
+                 0.0f);
+#endif
+        for (int r = 0; r < row_count; r++) {
+#if LANES_ALONG_M
+            factor = (floatv)(b_scale[a.scale_offset + (row0 + r) * a.scale_col]);
+#endif
+            state[r * LANE_VECTORS + v] *= factor;
+        }
+    }
+#endif
+#if BIAS
+    const global ELEMENT(BIAS_TYPE) *add = bias + a.bias_offset + (LANES_ALONG_M ? row0 : lane0) * a.bias_col;
+
+#if LANES_ALONG_M
+    for (int r = 0; r < row_count; r++)
+        for (int v = 0; v < LANE_VECTORS; v++)
+            state[r * LANE_VECTORS + v] += (floatv)LOAD(BIAS_TYPE, add, r * a.bias_col);
+#else
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        float x[LANES];
+
+        for (int i = 0; i < LANES; i++)
+            x[i] = v * LANES + i < lane_count ? LOAD(BIAS_TYPE, add, (v * LANES + i) * a.bias_col) : 0.0f;
+        for (int r = 0; r < row_count; r++)
+            state[r * LANE_VECTORS + v] += VLOAD(0, x);
+    }
+#endif
+#endif
+#if ACTIVATED
+    for (int i = 0; i < row_count * LANE_VECTORS; i++)
+        state[i] = ACTIVATED_SUM(state[i], a);
+#endif
+#if OPERAND
+    const long operand_row = LANES_ALONG_M ? a.operand.col : a.operand.row;
+    const long operand_lane = LANES_ALONG_M ? a.operand.row : a.operand.col;
+    const global ELEMENT(OPERAND_TYPE) *other =
+        operand + a.operand.offset + batch * a.operand.batch + row0 * operand_row + lane0 * operand_lane;
+
+    for (int r = 0; r < row_count; r += LANES)
+        for (int v = 0; v < LANE_VECTORS; v++)
+            use_square(state + r * LANE_VECTORS + v, other + r * operand_row + v * LANES * operand_lane, operand_row,
+                       operand_lane, min(LANES, row_count - r), lane_count - v * LANES);
+#endif
+    for (int r = 0; r < row_count; r += LANES)
+        for (int v = 0; v < LANE_VECTORS; v++)
+            store_square(state + r * LANE_VECTORS + v, out + r * row_step + v * LANES * lane_step, row_step,
+                         lane_step, min(LANES, row_count - r), min(LANES, lane_count - v * LANES));
+}

@@ -1,0 +1,414 @@
+/* Matrix product by a GPU's matrix engines (matrix/fragment.h), of float16 or bfloat16.
+ *
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
+ *
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; inc/args.h)
+ *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
+ *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
+ *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
+ *   bias[j]    bias[a.bias_offset + j*a.bias_col]
+ *
+ * Arguments: a, b, [bias], [operand], c, matmul_args.
+ *
+ *   macro                            meaning                                        allowed              tested
+ *   MATRIX_ENGINE, _BF16, _EMULATED  matrix/fragment.h                                                   emulated: all
+ *   GROUPS_M, GROUPS_N               sub-groups along m and n                       1 and up             1 2 4
+ *   SIDES_M, SIDES_N                 16 x 16 squares of C that a sub-group owns     1 and up             1 2 4
+ *   TILE_K                           depth of a step                                16, 32, multiples of 64   16 32
+ *   STAGES                           steps in local memory at a time                2 and up; without    2 3 4
+ *                                                                                   MATRIX_COPY_ASYNC 2
+ *   A_ACROSS                         A's rows, not its columns, lie side by side    0, 1                 both
+ *   B_ACROSS                         B's columns, not its rows, do                  0, 1                 both
+ *   A_TYPE, B_TYPE                   storage types                                  F16 BF16             both
+ *   C_TYPE, BIAS_TYPE                                                               F32 F16 BF16         each
+ *   BIAS                             whether there is a bias                        0, 1                 both
+ *   MATMUL_EPILOGUE ...              inc/matmul_epilogue.h; no B_SCALED                                  each
+ * With _ACROSS the tile's width is TILE_M or TILE_N, which must then be 16, 32 or a multiple of 64.  Other strides than
+ * _ACROSS says are read one element at a time: slow, and right.
+ *
+ *        k ->                  j ->  |  TILE_N = 16 GROUPS_N SIDES_N  |
+ *      +------+              +-------+--------+    Sub-group s owns SIDES_M x SIDES_N squares, from row
+ *   i  |   A  |   x       k  |   B   | b_tile |    16 SIDES_M (s / GROUPS_N) and column
+ *   |  +------+              +-------+--------+    16 SIDES_N (s - ...) of the work-group's on.  Which of a
+ *   v  |a_tile| TILE_M                             square's elements a lane owns, the engine decides.
+ *      +------+
+ *
+ * NDRange: dimension 0 ceil(n/TILE_N) groups of MATRIX_LANES items, 1 ceil(m/TILE_M) groups of GROUPS_M * GROUPS_N items,
+ * 2 the batch, groups of 1 item.
+ * Local memory: 2 * STAGES * TILE_K * (TILE_M + TILE_N) bytes, and emulated 512 * (SIDES_M + SIDES_N) more a sub-group.
+ * Barriers: one for each step; which walk is taken and its number of steps depend on the arguments alone, which are the same
+ * for all items.  A stage is written behind the barrier before which it was read last, and read behind the next one.
+ * Accumulator: float, in the engine's own order for each 16 of k, then the bias; rounded once on storing.  k = 0 gives the
+ * bias or +0.  There is no masked value; elements beyond k enter the tiles as 0, rows beyond m and columns beyond n as 0 or
+ * as the last one there is, which no element of C sees.  Nothing beyond m, n or k is read from memory.
+ * Features: the engine.  Without it: matmul_tile. */
+#include "inc/args.h"
+
+#ifndef A_TYPE
+#define A_TYPE BF16
+#endif
+#ifndef B_TYPE
+#define B_TYPE A_TYPE
+#endif
+
+#include "inc/matmul_epilogue.h"
+#include "inc/matmul_types.h"
+#include "matrix/fragment.h"
+#include "matrix/copy.h"
+
+#ifndef GROUPS_M
+#define GROUPS_M 2
+#endif
+#ifndef GROUPS_N
+#define GROUPS_N 2
+#endif
+#ifndef SIDES_M
+#define SIDES_M 2
+#endif
+#ifndef SIDES_N
+#define SIDES_N 2
+#endif
+#ifndef TILE_K
+#define TILE_K 32
+#endif
+#ifndef STAGES
+#define STAGES 2
+#endif
+#ifndef A_ACROSS
+#define A_ACROSS 0
+#endif
+#ifndef B_ACROSS
+#define B_ACROSS 1
+#endif
+
+#define TILE_M (16 * GROUPS_M * SIDES_M)
+#define TILE_N (16 * GROUPS_N * SIDES_N)
+#define ITEMS (MATRIX_LANES * GROUPS_M * GROUPS_N)
+/* Whether tiles are copied to local memory at once.  Intel's compiler keeps arrays in registers up to 256 bytes in all,
+ * which fragments need; elsewhere what is loaded waits in registers. */
+#define COPIES (MATRIX_COPY_ASYNC || MATRIX_ENGINE >= MATRIX_DPAS8)
+#define WIDTH_OK(w) ((w) == 16 || (w) == 32 || (w) % 64 == 0)
+
+#if GROUPS_M < 1 || GROUPS_N < 1 || SIDES_M < 1 || SIDES_N < 1
+#error "GROUPS_M, GROUPS_N, SIDES_M and SIDES_N must be at least 1"
+#endif
+#if TILE_K < 16 || !WIDTH_OK(TILE_K)
+#error "TILE_K must be 16, 32 or a multiple of 64"
+#endif
+#if (A_ACROSS && !WIDTH_OK(TILE_M)) || (B_ACROSS && !WIDTH_OK(TILE_N))
+#error "A tile that lies across must be 16, 32 or a multiple of 64 wide"
+#endif
+#if STAGES < 2 || (STAGES > 2 && !MATRIX_COPY_ASYNC)
+#error "STAGES must be 2, or more with MATRIX_COPY_ASYNC"
+#endif
+
+/* Tiles as they lie in local memory, in pieces of 8 elements. */
+#if A_ACROSS
+#define A_WIDTH TILE_M
+#else
+#define A_WIDTH TILE_K
+#endif
+#if B_ACROSS
+#define B_WIDTH TILE_N
+#else
+#define B_WIDTH TILE_K
+#endif
+#define A_PIECES (TILE_M * TILE_K / 8)
+#define B_PIECES (TILE_N * TILE_K / 8)
+
+#if A_WIDTH > 8 * ITEMS || B_WIDTH > 8 * ITEMS || ITEMS % (A_WIDTH / 8) || ITEMS % (B_WIDTH / 8)
+#error "A tile's row must be shared out evenly to the work-group's items"
+#endif
+
+/* An operand where a tile is taken from: elements as they are, from the work-group's first row or column and k 0 on.  The
+ * tile's rows and columns lie `row` and `column` apart, and a step further is `step` further. */
+typedef struct source {
+    const global ushort *from;
+    long row, column, step;
+} source;
+
+/* Pieces are shared out so that an item has the same columns in all of its. */
+#define PIECE_COLUMN(width, item) (((item) & ((width) / 8 - 1)) * 8)
+#define PIECE_ROW(width, item) ((item) / ((width) / 8))
+#define PIECE_ROWS(width) (ITEMS / ((width) / 8)) /* from one of an item's pieces to the next */
+#define PIECE_LOADS(width, height) (((height) + PIECE_ROWS(width) - 1) / PIECE_ROWS(width))
+
+/* ---- any strides: one element at a time ---- */
+
+/* Elements beyond `rows` and `columns` are 0.  The loops stay loops: nobody waits for this one. */
+static inline void gather_tile(local uint4 *tile, const source *s, int step, int rows, int columns, int width, int height,
+                               int item)
+{
+    const global ushort *from = s->from + step * s->step;
+
+#pragma nounroll
+    for (int piece = item; piece < width * height / 8; piece += ITEMS) {
+        const int row = PIECE_ROW(width, piece), column = PIECE_COLUMN(width, piece);
+        const int count = row < rows ? min(columns - column, 8) : 0;
+        const global ushort *at = from + row * s->row + column * s->column;
+
+        const uint4 eight = matrix_eight(at, s->column, count);
+        local uint *to = (local uint *)((local ushort *)tile + MATRIX_AT(row, column, width));
+
+        /* Word by word: of a whole vector's store LLVM 14 makes these and one of an undefined vector before them, which
+         * Oclgrind 21.10 (--uninitialized) reports. */
+        to[0] = eight.s0;
+        to[1] = eight.s1;
+        to[2] = eight.s2;
+        to[3] = eight.s3;
+    }
+}
+
+/* ---- 16 bytes at a time ---- */
+
+/* The rows of a tile that are m or n are never cut off: those that there are not are read from the last one, and what
+ * becomes of them in C is never stored.  Those that are k must be 0, as must columns that are. */
+static inline int row_in(int row, int rows, int along_k)
+{
+    return along_k ? min(row, rows - 1) : row;
+}
+
+#if COPIES
+
+static inline int aligned(const source *s, int columns)
+{
+    return s->column == 1 && (s->row & 7) == 0 && ((size_t)s->from & 15) == 0;
+}
+
+static inline void copy_tile(local uint4 *tile, const source *s, int step, int rows, int columns, int width, int height,
+                             int along_k, int item)
+{
+    const int row0 = PIECE_ROW(width, item), column = PIECE_COLUMN(width, item);
+    const int bytes = 2 * clamp(columns - column, 0, 8);
+    const global ushort *from = s->from + step * s->step + column;
+
+    MATRIX_UNROLL
+    for (int l = 0; l < PIECE_LOADS(width, height); l++) {
+        const int row = row0 + l * PIECE_ROWS(width);
+
+        if ((l + 1) * PIECE_ROWS(width) <= height || row < height)
+            matrix_copy((local uint4 *)((local ushort *)tile + MATRIX_AT(row, column, width)),
+                        from + row_in(row, rows, along_k) * s->row, along_k || row < rows ? bytes : 0);
+    }
+}
+
+#else
+
+/* Nothing is read in part. */
+static inline int aligned(const source *s, int columns)
+{
+    return s->column == 1 && (s->row & 7) == 0 && ((size_t)s->from & 15) == 0 && (columns & 7) == 0;
+}
+
+static inline void load_tile(uint4 *next, const source *s, int step, int rows, int columns, int width, int height,
+                             int along_k, int item)
+{
+    const int row0 = PIECE_ROW(width, item), column = PIECE_COLUMN(width, item);
+    const global ushort *from = s->from + step * s->step + column;
+
+    MATRIX_UNROLL
+    for (int l = 0; l < PIECE_LOADS(width, height); l++) {
+        const int row = row0 + l * PIECE_ROWS(width);
+
+        next[l] = (uint4)0;
+        if (column < columns && (along_k || row < rows))
+            next[l] = *(const global uint4 *)(from + row_in(row, rows, along_k) * s->row);
+    }
+}
+
+static inline void store_tile(local uint4 *tile, const uint4 *next, int width, int height, int item)
+{
+    const int row0 = PIECE_ROW(width, item), column = PIECE_COLUMN(width, item);
+
+    MATRIX_UNROLL
+    for (int l = 0; l < PIECE_LOADS(width, height); l++) {
+        const int row = row0 + l * PIECE_ROWS(width);
+
+        if ((l + 1) * PIECE_ROWS(width) <= height || row < height)
+            *(local uint4 *)((local ushort *)tile + MATRIX_AT(row, column, width)) = next[l];
+    }
+}
+
+#endif
+
+/* What a tile of step `step` has: rows, columns, width, height, and whether its columns are k. */
+#if A_ACROSS
+#define A_PART(step) (step), a.k - (step) * TILE_K, rows, A_WIDTH, TILE_K
+#else
+#define A_PART(step) (step), rows, a.k - (step) * TILE_K, A_WIDTH, TILE_M
+#endif
+#if B_ACROSS
+#define B_PART(step) (step), a.k - (step) * TILE_K, cols, B_WIDTH, TILE_K
+#else
+#define B_PART(step) (step), cols, a.k - (step) * TILE_K, B_WIDTH, TILE_N
+#endif
+
+static inline void multiply_tiles(matrix_c *sum, const local uint4 *a_tile, const local uint4 *b_tile, int row, int column,
+                                  int lane, local uint *room)
+{
+    const local ushort *a = (const local ushort *)a_tile, *b = (const local ushort *)b_tile;
+
+    MATRIX_UNROLL
+    for (int k = 0; k < TILE_K; k += 16) {
+        matrix_a of_a[SIDES_M];
+        matrix_b of_b[SIDES_N];
+
+        MATRIX_UNROLL
+        for (int j = 0; j < SIDES_N; j++)
+#if B_ACROSS
+            matrix_load_b_across(&of_b[j], b, B_WIDTH, k, column + 16 * j, lane);
+#else
+            matrix_load_b(&of_b[j], b, B_WIDTH, column + 16 * j, k, lane);
+#endif
+        MATRIX_UNROLL
+        for (int i = 0; i < SIDES_M; i++)
+#if A_ACROSS
+            matrix_load_a_across(&of_a[i], a, A_WIDTH, k, row + 16 * i, lane);
+#else
+            matrix_load_a(&of_a[i], a, A_WIDTH, row + 16 * i, k, lane);
+#endif
+        matrix_multiply(sum, of_a, SIDES_M, of_b, SIDES_N, lane, room);
+    }
+}
+
+kernel MATRIX_SUB_GROUP __attribute__((reqd_work_group_size(MATRIX_LANES, GROUPS_M * GROUPS_N, 1)))
+void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
+#if BIAS
+                   const global ELEMENT(BIAS_TYPE) *bias,
+#endif
+                   EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
+{
+    local uint4 a_tile[STAGES * A_PIECES];
+    local uint4 b_tile[STAGES * B_PIECES];
+#if MATRIX_EMULATED
+    local uint rooms[GROUPS_M * GROUPS_N * MATRIX_ROOM(SIDES_M, SIDES_N)];
+    local uint *room = rooms + matrix_sub_group() * MATRIX_ROOM(SIDES_M, SIDES_N);
+#else
+    local uint *room = 0;
+#endif
+
+    if (a.batch == 0)
+        return;
+
+    const int lane = matrix_lane(), sub_group = matrix_sub_group();
+    const int item = sub_group * MATRIX_LANES + lane;
+    const int group_row = sub_group / GROUPS_N, row = group_row * SIDES_M * 16;
+    const int column = (sub_group - group_row * GROUPS_N) * SIDES_N * 16;
+    const long row0 = (long)get_group_id(1) * TILE_M, col0 = (long)get_group_id(0) * TILE_N;
+    const long batch = get_global_id(2);
+    const int rows = (int)min((long)TILE_M, a.m - row0), cols = (int)min((long)TILE_N, a.n - col0);
+    const global ushort *a_in = (const global ushort *)a_data + a.a.offset + batch * a.a.batch + row0 * a.a.row;
+    const global ushort *b_in = (const global ushort *)b_data + a.b.offset + batch * a.b.batch + col0 * a.b.col;
+#if A_ACROSS
+    const source a_source = {a_in, a.a.col, a.a.row, TILE_K * a.a.col};
+#else
+    const source a_source = {a_in, a.a.row, a.a.col, TILE_K * a.a.col};
+#endif
+#if B_ACROSS
+    const source b_source = {b_in, a.b.row, a.b.col, TILE_K * a.b.row};
+#else
+    const source b_source = {b_in, a.b.col, a.b.row, TILE_K * a.b.row};
+#endif
+    const int steps = (a.k + TILE_K - 1) / TILE_K;
+    matrix_c sum[SIDES_M * SIDES_N];
+
+    MATRIX_UNROLL
+    for (int i = 0; i < SIDES_M * SIDES_N; i++)
+        MATRIX_UNROLL
+        for (int n = 0; n < MATRIX_C; n++)
+            sum[i].sum[n] = 0.0f;
+
+    if (aligned(&a_source, A_ACROSS ? rows : a.k) && aligned(&b_source, B_ACROSS ? cols : a.k)) {
+#if COPIES
+        /* STAGES - 1 steps are under way while one is multiplied.  Each makes a group of copies, be it empty. */
+        int now = 0, into = STAGES - 1;
+
+        MATRIX_UNROLL
+        for (int step = 0; step < STAGES - 1; step++) {
+            if (step < steps) {
+                copy_tile(a_tile + step * A_PIECES, &a_source, A_PART(step), !A_ACROSS, item);
+                copy_tile(b_tile + step * B_PIECES, &b_source, B_PART(step), !B_ACROSS, item);
+            }
+            matrix_commit();
+        }
+        for (int step = 0; step < steps; step++) {
+            const int ahead = step + STAGES - 1;
+
+            matrix_wait(STAGES - 2);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (ahead < steps) {
+                copy_tile(a_tile + into * A_PIECES, &a_source, A_PART(ahead), !A_ACROSS, item);
+                copy_tile(b_tile + into * B_PIECES, &b_source, B_PART(ahead), !B_ACROSS, item);
+            }
+            matrix_commit();
+            multiply_tiles(sum, a_tile + now * A_PIECES, b_tile + now * B_PIECES, row, column, lane, room);
+            now = now + 1 == STAGES ? 0 : now + 1;
+            into = into + 1 == STAGES ? 0 : into + 1;
+        }
+#else
+        /* Through registers: what is loaded before a product is put into the other stage behind it.  The last round's
+         * loads are out of range: zeros, and no reads. */
+        uint4 a_next[PIECE_LOADS(A_WIDTH, A_ACROSS ? TILE_K : TILE_M)];
+        uint4 b_next[PIECE_LOADS(B_WIDTH, B_ACROSS ? TILE_K : TILE_N)];
+
+        load_tile(a_next, &a_source, A_PART(0), !A_ACROSS, item);
+        load_tile(b_next, &b_source, B_PART(0), !B_ACROSS, item);
+        for (int step = 0; step < steps; step++) {
+            const int now = step & 1;
+
+            store_tile(a_tile + now * A_PIECES, a_next, A_WIDTH, A_ACROSS ? TILE_K : TILE_M, item);
+            store_tile(b_tile + now * B_PIECES, b_next, B_WIDTH, B_ACROSS ? TILE_K : TILE_N, item);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            load_tile(a_next, &a_source, A_PART(step + 1), !A_ACROSS, item);
+            load_tile(b_next, &b_source, B_PART(step + 1), !B_ACROSS, item);
+            multiply_tiles(sum, a_tile + now * A_PIECES, b_tile + now * B_PIECES, row, column, lane, room);
+        }
+#endif
+    } else {
+        for (int step = 0; step < steps; step++) {
+            const int now = step & 1;
+
+            gather_tile(a_tile + now * A_PIECES, &a_source, A_PART(step), item);
+            gather_tile(b_tile + now * B_PIECES, &b_source, B_PART(step), item);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            multiply_tiles(sum, a_tile + now * A_PIECES, b_tile + now * B_PIECES, row, column, lane, room);
+        }
+    }
+
+    global ELEMENT(C_TYPE) *out = c_data + a.c.offset + batch * a.c.batch + row0 * a.c.row + col0 * a.c.col;
+#if OPERAND
+    const global ELEMENT(OPERAND_TYPE) *in = operand + a.operand.offset + batch * a.operand.batch + row0 * a.operand.row
+                                             + col0 * a.operand.col;
+#endif
+
+    MATRIX_UNROLL
+    for (int j = 0; j < SIDES_N; j++)
+        MATRIX_UNROLL
+        for (int n = 0; n < MATRIX_C; n++) {
+            const int to = column + 16 * j + matrix_c_column(lane, n);
+            float add = 0.0f;
+
+#if BIAS
+            if (to < cols)
+                add = LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
+#endif
+            MATRIX_UNROLL
+            for (int i = 0; i < SIDES_M; i++) {
+                const int at = row + 16 * i + matrix_c_row(lane, n);
+
+#if MATMUL_EPILOGUE
+                if (at < rows && to < cols) {
+                    float result = ACTIVATED_ONE(sum[i * SIDES_N + j].sum[n] + add, a);
+
+#if OPERAND
+                    result = WITH_OPERAND(result, LOAD(OPERAND_TYPE, in, at * a.operand.row + to * a.operand.col));
+#endif
+                    STORE(C_TYPE, out, at * a.c.row + to * a.c.col, result);
+                }
+#else
+                if (at < rows && to < cols)
+                    STORE(C_TYPE, out, at * a.c.row + to * a.c.col, sum[i * SIDES_N + j].sum[n] + add);
+#endif
+            }
+        }
+}
