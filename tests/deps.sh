@@ -54,6 +54,8 @@ if [ "$level" != build ]; then
 #include <cmocka.h>'
     want oclgrind have oclgrind
     want mesa-opencl-icd test -e /etc/OpenCL/vendors/rusticl.icd
+    want espeak-ng have espeak-ng
+    want pocketsphinx-testdata test -d /usr/share/pocketsphinx/test/data
     # Not whichever python3 is first on the path: the distribution's, for which python3-numpy is.
     want python3-numpy /usr/bin/python3 -c 'import numpy'
 fi

@@ -8,9 +8,11 @@
 #   --full        also the longer parts: the operators and the command with three fresh random seeds, a minute of
 #                 fuzzing for each file reader (needs clang's libFuzzer), all of what is compiled for absent GPUs, all that
 #                 runs on PoCL on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder), the command
-#                 against PyTorch (600 MB, likewise), and heat maps in a headless browser (220 MB, a package)
+#                 against PyTorch (600 MB, likewise) and faster-whisper (200 MB), and heat maps in a headless browser (220 MB,
+#                 a package)
 #   --only        just these groups (and the builds that they need): host, pocl, oclgrind, rusticl, intel,
-#                 sanitize, install, variants, offline, pytorch, browser, examples, guard; of --full also seeds, fuzz
+#                 sanitize, install, variants, offline, pytorch, browser, speech, examples, guard; of --full also seeds,
+#                 fuzz
 #   --no-install  nothing is installed; what is missing fails (but for PyTorch, which is skipped)
 #   --build       where to build and test (default: build/test in the source folder)
 #
@@ -379,6 +381,43 @@ if wanted browser && [ -n "$full$only" ]; then
     finish browser
 fi
 
+if wanted speech; then
+    # Whisper tiny.en by the command and by the tests' own implementation, against what faster-whisper has said of the same
+    # recordings; in the full run, against what it says.
+    group speech
+    absent=
+    if [ ! -x "$work/gcc/tests/whisper_host" ]; then
+        absent="no libsndfile, soxr, FFTW or zlib"
+    elif [ -n "$install" ]; then
+        sh "$here/speech/install.sh" model "$cache/whisper" > "$work/logs/speech/model" 2>&1 < /dev/null ||
+            absent="Whisper tiny.en could not be fetched"
+    elif [ ! -e "$cache/whisper/model.bin" ]; then
+        absent="there is no model in $cache/whisper, and --no-install was given"
+    fi
+    peer=
+    if [ -z "$absent" ] && [ -n "$full" ]; then
+        if [ -n "$install" ]; then
+            sh "$here/speech/install.sh" peer "$cache/faster-whisper" > "$work/logs/speech/peer" 2>&1 < /dev/null
+            case $? in
+            0) echo "1 0 0 0" > "$work/results/speech/peer" ;;
+            77) echo "0 0 1 0" > "$work/results/speech/peer" ;;
+            *) echo "0 1 0 0" > "$work/results/speech/peer" ;;
+            esac
+        fi
+        [ -e "$cache/faster-whisper/python" ] && read -r peer < "$cache/faster-whisper/python"
+    fi
+    if [ -n "$absent" ]; then
+        echo "$absent" >> "$work/logs/speech/model"
+        echo "0 0 1 0" > "$work/results/speech/model"
+    else
+        isolated "$pocl" CLATTN="$work/gcc/src/clattn" WHISPER_MODEL="$cache/whisper" \
+            WHISPER_HOST="$work/gcc/tests/whisper_host" ${peer:+FASTER_WHISPER=1} ${peer:+PYTHONPATH="$cache/faster-whisper"} \
+            sh "$here/run.sh" --one speech transcribe 1800 "${peer:-/usr/bin/python3}" "$here/speech/test_transcribe.py"
+    fi
+    finish speech
+    [ -z "$absent" ] || echo "           (skipped: $absent)"
+fi
+
 if wanted seeds && [ -n "$full" ]; then
     for round in 1 2 3; do
         seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -392,13 +431,31 @@ fi
 # What a fuzzer needs beside src/io.
 fuzzed()
 {
-    [ "$1" != wordpiece ] || echo "$root"/src/tool/models/wordpiece*.c "$root"/src/tool/models/bert_text.c
+    parts=
+    case $1 in
+    wordpiece) parts="wordpiece wordpiece_json wordpiece_load wordpiece_vocab bert_text" ;;
+    audio) parts="audio mel" ;;
+    vocabulary) parts="whisper_tokens whisper_words whisper_rules utf8" ;;
+    esac
+    for part in $parts; do
+        echo "$root/src/tool/models/$part.c"
+    done
+    case $1 in
+    audio | vocabulary) echo "$root/src/tool/os_tool.c" ;;
+    esac
 }
-fuzzed_with() { [ "$1" != wordpiece ] || echo -lutf8proc; }
+fuzzed_with()
+{
+    case $1 in
+    wordpiece) echo -lutf8proc ;;
+    audio) echo -lsndfile -lsoxr -lfftw3 -lm ;;
+    vocabulary) echo -lm ;;
+    esac
+}
 
 if wanted fuzz && [ -n "$full" ]; then
     group fuzz
-    for each in npy safetensors ctranslate2 wordpiece; do
+    for each in npy safetensors ctranslate2 wordpiece audio vocabulary; do
         mkdir -p "$work/fuzz-$each"
         # shellcheck disable=SC2046 # words are meant
         if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n); int LLVMFuzzerTestOneInput(const char *d,
@@ -445,7 +502,7 @@ fi
 echo
 printf '%-10s %8s %8s %8s %16s\n' platform passed failed skipped "kernel programs"
 total_passed=0 total_failed=0 total_skipped=0 platforms=0
-for name in host pocl oclgrind rusticl intel sanitize install variants offline pytorch browser examples guard seed1 seed2 seed3 fuzz; do
+for name in host pocl oclgrind rusticl intel sanitize install variants offline pytorch browser speech examples guard seed1 seed2 seed3 fuzz; do
     folder=$work/results/$name
     [ -d "$folder" ] || continue
     set -- $(cat "$folder"/* 2> /dev/null | awk '{ p += $1; f += $2; s += $3; k += $4 } END { print p + 0, f + 0, s + 0, k + 0 }')

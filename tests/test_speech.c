@@ -858,7 +858,7 @@ static void fallback(void **state)
     whisper_transcript out;
     static const int32_t says[][16] = {{AT(0), 0, 1, 2, AT(4), -1}};
     script s = {.says = says, .windows = 1, .confidence = 30, .hot_tries = 2};
-    transcribe(&s, &t, 2000, (whisper_options){.beams = 1, .fallback = true}, &out);
+    transcribe(&s, &t, 2000, (whisper_options){.beams = 1, .samples = 5, .fallback = true}, &out);
     assert_int_equal(s.tries, 3);
     assert_int_equal(s.sequences, 5);
     assert_close(out.segment[0].temperature, 0.4, 1e-9);
@@ -872,7 +872,7 @@ static void fallback(void **state)
     whisper_transcript_release(&out);
 
     s = (script){.says = says, .windows = 1, .confidence = 0.5f, .no_speech = 40};
-    transcribe(&s, &t, 2000, (whisper_options){.beams = 1, .fallback = true}, &out);
+    transcribe(&s, &t, 2000, (whisper_options){.beams = 1, .samples = 5, .fallback = true}, &out);
     assert_int_equal(out.count, 0);
     assert_int_equal(s.tries, 1);
     whisper_transcript_release(&out);

@@ -19,6 +19,9 @@
 /* 16-bit samples in one step of 1/32768. */
 #define STEPS 32768.0f
 
+/* Beyond full scale floats are clipped, but after resampling; far beyond before, so that no sum overflows. */
+#define LOUDEST 65536.0f
+
 static bool is_wav(int format)
 {
     switch (format & SF_FORMAT_TYPEMASK) {
@@ -53,10 +56,12 @@ static bool mix(const float *frames, size_t count, int channels, int format, boo
 {
     for (size_t i = 0; i < count; i++) {
         float sum = 0.0f;
-        for (int c = 0; c < channels; c++)
-            sum += frames[i * (size_t)channels + (size_t)c];
-        if (!isfinite(sum))
-            return false;
+        for (int c = 0; c < channels; c++) {
+            float sample = frames[i * (size_t)channels + (size_t)c];
+            if (!isfinite(sample))
+                return false;
+            sum += fminf(fmaxf(sample, -LOUDEST), LOUDEST);
+        }
         float value = sum / (float)channels;
         if (!resampled) {
             float steps = value * STEPS;

@@ -18,7 +18,6 @@
 
 #define STEP 0.2      /* of the temperature, up to 1 */
 #define HOTTEST 5     /* steps */
-#define SAMPLES 5     /* random texts, of which one is kept */
 #define HOT 0.5       /* text found above this temperature is not shown to the next window */
 #define POSITION 0.02 /* seconds of a timestamp's step */
 #define FRAMES 2      /* spectrogram frames of a timestamp's step */
@@ -106,7 +105,7 @@ static int decode_window(work *w, window *win)
     bool kept = false, kept_repeats = false;
     for (int step = 0; step <= (w->options->fallback ? HOTTEST : 0); step++) {
         double temperature = STEP * step, compression = 0.0;
-        whisper_decoding how = {w->options->beams, temperature, SAMPLES,
+        whisper_decoding how = {w->options->beams, temperature, w->options->samples,
                                 w->options->seed + win->seek * 8 + (size_t)step};
         int status = whisper_decode(w->engine, w->tokens, prompt, count, &how, &tried);
         if (status == TOOL_DONE)

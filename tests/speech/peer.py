@@ -1,0 +1,53 @@
+"""faster-whisper's greedy result, what clattn transcribe is held against.
+
+    peer.py MODEL_DIR OUT.json      writes expected.json of this folder
+
+Needs PyPI's faster-whisper; expected.json was made by version 1.2.1 with ctranslate2 4.8.5, in float32."""
+import hashlib
+import json
+import sys
+import tempfile
+
+import numpy as np
+
+
+def load(model):
+    from faster_whisper import WhisperModel
+    return WhisperModel(model, device="cpu", compute_type="float32", cpu_threads=2)
+
+
+def hear(model, path, words=True, **more):
+    """The segments, as clattn transcribe --json has them."""
+    more = {"beam_size": 1, "temperature": 0, **more}
+    segments, _ = model.transcribe(path, word_timestamps=words, **more)
+    return [{"start": s.start, "end": s.end, "text": s.text, "tokens": s.tokens, "avg_logprob": s.avg_logprob,
+             "no_speech_prob": s.no_speech_prob, "compression_ratio": s.compression_ratio,
+             "words": [{"start": w.start, "end": w.end, "word": w.word, "probability": w.probability}
+                       for w in s.words] if words else None} for s in segments]
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def rounded(value):
+    if isinstance(value, (float, np.floating)):
+        return round(float(value), 6)
+    if isinstance(value, dict):
+        return {name: rounded(item) for name, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
+
+
+if __name__ == "__main__":
+    from clips import clips
+    peer, result = load(sys.argv[1]), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, path in sorted(clips(folder).items()):
+            result[name] = {"sha256": digest(path), "plain": rounded(hear(peer, path, False)),
+                            "segments": rounded(hear(peer, path))}
+            print(name, [round(s["avg_logprob"], 3) for s in result[name]["plain"]],
+                  "".join(s["text"] for s in result[name]["plain"]))
+    with open(sys.argv[2], "w") as file:
+        file.write("{\n" + ",\n".join("%s: %s" % (json.dumps(name), json.dumps(value, separators=(",", ":")))
+                                      for name, value in result.items()) + "\n}\n")

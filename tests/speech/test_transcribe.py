@@ -1,0 +1,106 @@
+"""Speech recognition with a real model, Whisper tiny.en, against faster-whisper: its stored results (expected.json), and
+with FASTER_WHISPER=1 what it says now.
+
+WHISPER_MODEL is the model's folder, WHISPER_HOST the build's tests/whisper_host, a plain C implementation of the model
+behind the command's own code."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import clips
+import peer
+from command_support import CommandTest, FULL, main
+
+MODEL = os.environ.get("WHISPER_MODEL", "")
+HOST = os.environ.get("WHISPER_HOST", "")
+LIVE = bool(os.environ.get("FASTER_WHISPER"))
+EXPECTED = json.loads((pathlib.Path(__file__).resolve().parent / "expected.json").read_text())
+CLEAR = -0.42  # average logarithm of a clip that is heard clearly
+TOLERANCE = 1e-3
+
+
+class Recordings(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        import shutil
+        import tempfile
+        cls.sounds = tempfile.mkdtemp(prefix="clattn-speech-")
+        cls.addClassCleanup(shutil.rmtree, cls.sounds)
+        cls.clips = clips.clips(cls.sounds)
+        cls.peer = peer.load(MODEL) if LIVE else None
+
+    def assert_same(self, name, found, expected, words=False):
+        self.assertEqual([s["tokens"] for s in found], [s["tokens"] for s in expected], name)
+        self.assertEqual("".join(s["text"] for s in found), "".join(s["text"] for s in expected), name)
+        for ours, theirs in zip(found, expected):
+            for field, within in (("avg_logprob", TOLERANCE), ("no_speech_prob", TOLERANCE), ("start", 0.021),
+                                  ("end", 0.021), ("compression_ratio", 1e-4)):
+                self.assertAlmostEqual(ours[field], theirs[field], delta=within, msg="%s: %s" % (name, field))
+            if words:
+                self.assertEqual([w["word"] for w in ours["words"]], [w["word"] for w in theirs["words"]], name)
+                for mine, other in zip(ours["words"], theirs["words"]):
+                    for field, within in (("start", 0.021), ("end", 0.021), ("probability", 5e-3)):
+                        self.assertAlmostEqual(mine[field], other[field], delta=within,
+                                               msg="%s: %s of %r" % (name, field, mine["word"]))
+
+    def expected(self, name, words):
+        """What faster-whisper says of a clip, or None where the clip is another than it was stored for."""
+        if LIVE:
+            return peer.hear(self.peer, self.clips[name], words)
+        if EXPECTED[name]["sha256"] != peer.digest(self.clips[name]):
+            return None
+        return EXPECTED[name]["segments" if words else "plain"]
+
+    def compare(self, names, hear, words):
+        """Returns how many clips were held against faster-whisper, and how many of those are clear."""
+        held, clear = 0, 0
+        for name in names:
+            wanted = self.expected(name, words) if name in self.clips else None
+            if wanted is None:
+                continue
+            with self.subTest(name, words=words):
+                self.assert_same(name, hear(self.clips[name], words), wanted, words)
+            held += 1
+            clear += all(s["avg_logprob"] > CLEAR for s in wanted)
+        return held, clear
+
+
+@unittest.skipUnless(HOST, "WHISPER_HOST is not set")
+class Host(Recordings):
+    def hear(self, path, words=False, *more):
+        done = subprocess.run([HOST, MODEL, path] + (["words"] if words else []) + list(more), stdout=subprocess.PIPE,
+                              check=True)
+        return json.loads(done.stdout)["segments"]
+
+    def test_same_as_faster_whisper(self):
+        names = sorted(EXPECTED) if FULL or LIVE else ["door", "sense-0930"]
+        held, _ = self.compare(names, self.hear, True)
+        if held == 0:
+            self.skipTest("none of the clips is as it was")
+        self.compare(["sense-0880"], self.hear, False)
+
+    @unittest.skipUnless(LIVE, "faster-whisper is not here")
+    def test_beams(self):
+        for name in ("sense-0890", "cards-005", "train"):
+            wanted = peer.hear(self.peer, self.clips[name], False, beam_size=5)
+            self.assert_same(name, self.hear(self.clips[name], False, "beams", "5"), wanted)
+
+    @unittest.skipUnless(LIVE, "faster-whisper is not here")
+    def test_suppressed_tokens(self):
+        """config.json's list is the one that faster-whisper makes of the tokenizer."""
+        from faster_whisper.tokenizer import Tokenizer
+        from faster_whisper.transcribe import get_suppressed_tokens
+        made = get_suppressed_tokens(Tokenizer(self.peer.hf_tokenizer, False), [-1])
+        with open(os.path.join(MODEL, "config.json")) as file:
+            self.assertEqual(sorted(json.load(file)["suppress_ids"]), list(made))
+
+
+if __name__ == "__main__":
+    if not MODEL:
+        sys.exit("WHISPER_MODEL is not set")
+    main()
