@@ -140,6 +140,15 @@ static void wrong_layouts_are_named(void **state)
     const clattn_activation_desc activation = {.size = sizeof activation, .x = two, .y = two};
     WITHOUT(activation, activation, x)
     WITHOUT(activation, activation, y)
+    const clattn_embedding_desc embedding = {
+        .size = sizeof embedding,
+        .ids = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[]){4, 6}),
+        .table = two,
+        .y = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[]){4, 6, 6}),
+    };
+    WITHOUT(embedding, embedding, ids)
+    WITHOUT(embedding, embedding, table)
+    WITHOUT(embedding, embedding, y)
     const clattn_rope_desc rope = {.size = sizeof rope, .x = four, .y = four};
     WITHOUT(rope, rope, x)
     WITHOUT(rope, rope, y)

@@ -99,6 +99,12 @@ static void small_operators_are_checked(void **state)
          "rope_generic disagrees with the reference on this device: y[", 1},
         {"cpu", "activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.2454f2p-4f",
          "activation_cpu disagrees with the reference on this device: y[", 2},
+        {"generic", "embedding.cl", "v = gather_table(", "v = 1.001f * gather_table(",
+         "embedding disagrees with the reference on this device: y[", 3},
+        {"generic", "embedding.cl", "row == id", "row <= id",
+         "embedding disagrees with the reference on this device: y[", 3},
+        {"generic", "rope.h", "#define COS_4 4.16", "#define COS_4 4.36",
+         "embedding disagrees with the reference on this device: y[", 3},
         {"generic", "activation.h", "max(e->power, (intv)(-100))", "max(e->power, (intv)(-10))",
          "activation_generic disagrees with the reference on this device: y[", 2},
     };
@@ -108,17 +114,23 @@ static void small_operators_are_checked(void **state)
         clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
         clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
         clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
+        clattn_embedding_desc embedding = CLATTN_EMBEDDING_DESC_INIT;
         clattn_plan *plan;
         clattn_status status;
         norm.x = norm.y = activation.x = activation.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
         norm.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){7, 1});
         rope.x = rope.y = clattn_layout_bhsd(CLATTN_F32, 1, 2, 3, 8);
         activation.function = CLATTN_ACTIVATION_GELU_TANH;
+        embedding.positions = CLATTN_EMBEDDING_SINUSOIDS;
+        embedding.ids = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[2]){1, 3});
+        embedding.table = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){5, 8});
+        embedding.y = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){1, 3, 8});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         switch (cases[i].operator) {
         case 0: status = clattn_norm_plan_create(context, &norm, &options, &plan); break;
         case 1: status = clattn_rope_plan_create(context, &rope, &options, &plan); break;
+        case 3: status = clattn_embedding_plan_create(context, &embedding, &options, &plan); break;
         default: status = clattn_activation_plan_create(context, &activation, &options, &plan);
         }
         assert_status(context, status, CLATTN_ERROR_UNSUPPORTED);

@@ -6,6 +6,7 @@
 #include "attention.h"
 #include "context.h"
 #include "dtype.h"
+#include "embedding.h"
 #include "export.h"
 #include "image.h"
 #include "layout.h"

@@ -18,6 +18,7 @@ enum operator_number {
     OPERATOR_KV_APPEND,
     OPERATOR_ROPE,
     OPERATOR_ACTIVATION,
+    OPERATOR_EMBEDDING,
 };
 
 #define PLAN_KERNELS 4

@@ -89,6 +89,17 @@ typedef struct ref_rope_problem {
 /* One head at one position: y[size] and, unless NULL, magnitude[size] (|x1| + |x2|; of what is copied |x|). */
 void ref_rope_row(const ref_rope_problem *p, const float *x, int64_t position, double *y, double *magnitude);
 
+typedef struct ref_embedding_problem {
+    int64_t size;
+    double scale;
+    const float *row, *position_row, *segment_row; /* row NULL: not in the table; the others NULL: none */
+    bool sinusoids;
+    int64_t position;                     /* of the sinusoids */
+} ref_embedding_problem;
+
+/* One place: y[size] and, unless NULL, magnitude[size] (the absolute terms; of a sinusoid 1). */
+void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnitude);
+
 typedef struct ref_merge_problem {
     int64_t parts, columns;
     const float *partial, *lse;           /* element (n, c) at n*part + c*col, of lse at n*part_lse */

@@ -214,6 +214,39 @@ static clattn_status activation_plan(clattn_context *context, const offline_prob
     CREATE(activation, problem, desc, plan);
 }
 
+/* ---- embeddings ---- */
+
+typedef struct embedding_row {
+    const char *about;
+    bool quick;
+    const char *solver;
+    clattn_embedding_positions positions;
+    clattn_dtype dtype;
+    bool segments;
+} embedding_row;
+
+static const embedding_row embedding_rows[] = {
+    {"rows, sinusoids", QUICK, NULL, CLATTN_EMBEDDING_SINUSOIDS, CLATTN_F32, false},
+    {"rows, positions and segments, float16", NOT_QUICK, NULL, CLATTN_EMBEDDING_POSITION_TABLE, CLATTN_F16, true},
+};
+
+static clattn_status embedding_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
+{
+    const embedding_row *row = problem->row;
+    clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
+    desc.positions = row->positions;
+    desc.ids = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[]){8, 512});
+    desc.table = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){30000, 768});
+    desc.y = clattn_layout_contiguous(row->dtype, 3, (const size_t[]){8, 512, 768});
+    if (row->positions == CLATTN_EMBEDDING_POSITION_TABLE)
+        desc.position_table = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){512, 768});
+    if (row->segments) {
+        desc.segments = desc.ids;
+        desc.segment_table = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){2, 768});
+    }
+    CREATE(embedding, problem, desc, plan);
+}
+
 /* ---- images ---- */
 
 typedef struct image_row {
@@ -258,4 +291,5 @@ void problems_visit(void (*visit)(void *user, const offline_problem *problem), v
     VISIT_ROWS(image)
     VISIT_ROWS(norm)
     VISIT_ROWS(activation)
+    VISIT_ROWS(embedding)
 }

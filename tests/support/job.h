@@ -26,6 +26,7 @@ typedef struct test_job {
         clattn_neighbourhood_args neighbourhood;
         clattn_rope_args rope;
         clattn_activation_args activation;
+        clattn_embedding_args embedding;
     } args;
     clattn_status (*enqueue)(const struct test_job *job, cl_command_queue queue, cl_uint wait_count,
                              const cl_event *wait_list, cl_event *event);

@@ -1,0 +1,428 @@
+/* Embeddings: ids, positions by a table and by sinusoids, segments; types, strides, offsets, lengths at enqueue; at random
+ * (CLATTN_TEST_SEED draws others).
+ *
+ * Holds: what clattn/embedding.h says of each element, that an id, position or segment which is in no table makes its row
+ * NaN and no other, with tables surrounded by NaN; guard bands; what is refused. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/job.h"
+#include "support/operator.h"
+
+typedef struct embedding_case {
+    const char *rule;
+    unsigned levels;
+    size_t batch, length, size;
+    clattn_embedding_positions positions;
+    bool offsets, segments, shared_segments;
+    bool scaled;          /* by 22.6 */
+    bool no_rows;         /* of the table */
+    bool wrong;           /* one id in five is in no table, and so are positions and segments */
+    int64_t position;
+    array_form ids_form, table_form, y_form;
+    clattn_dtype table_type, position_type, segment_type, y_type; /* 0: float32 */
+    bool shorter;
+    size_t actual_batch, actual_length;
+} embedding_case;
+
+#define ROWS 23          /* of the table */
+#define POSITION_ROWS 61 /* and of that of positions */
+#define SEGMENT_ROWS 3
+#define SCALE 22.6f
+#define TABLE .positions = CLATTN_EMBEDDING_POSITION_TABLE
+#define SINUSOIDS .positions = CLATTN_EMBEDDING_SINUSOIDS
+
+static const embedding_case cases[] = {
+    {"rows alone", ALL, .batch = 2, .length = 5, .size = 19},
+    {"rows alone", BIG, .batch = 3, .length = 131, .size = 512},
+    {"one element", ALL, .batch = 1, .length = 1, .size = 1},
+    {"a vector - 1", ALL, .batch = 1, .length = 3, .size = 15, .scaled = true},
+    {"a vector + 1", ALL, .batch = 1, .length = 3, .size = 17, .segments = true},
+    {"positions", ALL, .batch = 2, .length = 7, .size = 35, TABLE, .scaled = true},
+    {"positions, a token", ALL, .batch = 1, .length = 1, .size = 64, TABLE, .position = 41},
+    {"positions and segments", BIG, .batch = 2, .length = 31, .size = 384, TABLE, .segments = true},
+    {"segments shared by all items", ALL, .batch = 3, .length = 5, .size = 20, .segments = true, .shared_segments = true},
+    {"offsets", ALL, .batch = 3, .length = 5, .size = 20, TABLE, .offsets = true, .position = 2},
+    {"sinusoids", ALL, .batch = 2, .length = 7, .size = 38, SINUSOIDS, .scaled = true},
+    {"sinusoids", BIG, .batch = 1, .length = 1031, .size = 512, SINUSOIDS, .scaled = true},
+    {"sinusoids, two elements", ALL, .batch = 1, .length = 5, .size = 2, SINUSOIDS},
+    {"sinusoids, far", ALL, .batch = 2, .length = 5, .size = 64, SINUSOIDS, .position = 1000003},
+    {"sinusoids, furthest", BIG, .batch = 2, .length = 5, .size = 130, SINUSOIDS, .position = 2147483640},
+    {"sinusoids, backwards", BIG, .batch = 2, .length = 5, .size = 64, SINUSOIDS, .position = -77, .offsets = true},
+    {"everything", BIG, .batch = 3, .length = 29, .size = 131, TABLE, .segments = true, .offsets = true, .scaled = true,
+     .wrong = true},
+    {"wrong ids", ALL, .batch = 2, .length = 9, .size = 19, .wrong = true},
+    {"wrong positions and segments", ALL, .batch = 2, .length = 9, .size = 37, TABLE, .segments = true, .offsets = true,
+     .position = -3, .wrong = true},
+    {"columns apart", ALL, .batch = 2, .length = 5, .size = 19, TABLE, .table_form = FORM_SPREAD, .y_form = FORM_SPREAD},
+    {"columns backwards", ALL, .batch = 2, .length = 5, .size = 34, SINUSOIDS, .table_form = FORM_MIRRORED,
+     .y_form = FORM_MIRRORED},
+    {"transposed", BIG, .batch = 2, .length = 5, .size = 35, .segments = true, .table_form = FORM_TRANSPOSED,
+     .y_form = FORM_TRANSPOSED},
+    {"gaps", ALL, .batch = 2, .length = 5, .size = 19, TABLE, .ids_form = FORM_PADDED, .table_form = FORM_PADDED,
+     .y_form = FORM_PADDED},
+    {"ids transposed, rows backwards", ALL, .batch = 2, .length = 5, .size = 19, .ids_form = FORM_TRANSPOSED,
+     .table_form = FORM_FLIPPED, .y_form = FORM_FLIPPED},
+    {"float16", ALL, .batch = 2, .length = 5, .size = 35, TABLE, .table_type = CLATTN_F16, .position_type = CLATTN_F16,
+     .y_type = CLATTN_F16},
+    {"bfloat16", ALL, .batch = 2, .length = 5, .size = 35, .segments = true, .table_type = CLATTN_BF16,
+     .segment_type = CLATTN_BF16, .y_type = CLATTN_BF16},
+    {"each another", BIG, .batch = 2, .length = 5, .size = 67, TABLE, .segments = true, .table_type = CLATTN_F16,
+     .position_type = CLATTN_F32, .segment_type = CLATTN_BF16, .y_type = CLATTN_F16},
+    {"smaller at enqueue", ALL, .batch = 3, .length = 9, .size = 19, TABLE, .segments = true, .offsets = true,
+     .shorter = true, .actual_batch = 2, .actual_length = 5},
+    {"nothing at enqueue", ALL, .batch = 3, .length = 9, .size = 19, .shorter = true, .actual_batch = 0, .actual_length = 5},
+    {"a table of no rows: NaN", ALL, .batch = 2, .length = 3, .size = 19, .no_rows = true},
+    {"no places", ALL, .batch = 0, .length = 9, .size = 19},
+    {"no elements", ALL, .batch = 2, .length = 9, .size = 0},
+};
+
+enum { IDS, TOKENS, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE }; /* of job.input */
+
+static clattn_dtype type_of(clattn_dtype given)
+{
+    return given == CLATTN_DTYPE_NONE ? CLATTN_F32 : given;
+}
+
+typedef struct index_filler {
+    random_stream stream;
+    int rows;
+    bool wrong;
+} index_filler;
+
+static double fill_index(void *context, const size_t *index)
+{
+    static const int beyond[] = {-1, 0, 1, INT32_MAX, INT32_MIN};
+    index_filler *f = context;
+    int n = random_int(&f->stream, 0, 4);
+
+    (void)index;
+    if (f->wrong && random_int(&f->stream, 0, 4) == 0) {
+        return n == 1 || n == 2 ? f->rows + beyond[n] : beyond[n];
+    }
+    return random_int(&f->stream, 0, f->rows - 1);
+}
+
+static test_array indices(test_job *job, int rank, const size_t *extent, array_form form, int rows, bool wrong,
+                          uint64_t salt)
+{
+    test_array made = job_array(job, ROLE_INPUT, CLATTN_I32, rank, extent, form);
+
+    array_fill(&made, fill_index, &(index_filler){random_start(salt), rows, wrong});
+    array_upload(&made);
+    return made;
+}
+
+static test_array table_of(test_job *job, clattn_dtype type, size_t rows, size_t size, array_form form, uint64_t salt)
+{
+    test_array made = job_array(job, ROLE_INPUT, type_of(type), 2, (size_t[]){rows, size}, form);
+
+    job_fill(&made, salt, -2, 2, false);
+    return made;
+}
+
+static clattn_status enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count, const cl_event *wait_list,
+                             cl_event *event)
+{
+    return clattn_embedding_enqueue(job->plan, queue, &job->args.embedding, wait_count, wait_list, event);
+}
+
+static void make_job(test_job *job, const embedding_case *t)
+{
+    clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
+    clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
+    size_t extent[3] = {t->batch, t->length, t->size};
+    size_t written[3] = {t->shorter ? t->actual_batch : t->batch, t->shorter ? t->actual_length : t->length, t->size};
+
+    job->input[IDS] = indices(job, 2, extent, t->ids_form, ROWS, t->wrong, 11);
+    job->input[TOKENS] = table_of(job, t->table_type, t->no_rows ? 0 : ROWS, t->size, t->table_form, 12);
+    if (t->positions == CLATTN_EMBEDDING_POSITION_TABLE) {
+        size_t rows = POSITION_ROWS;
+        job->input[POSITION_TABLE] = table_of(job, t->position_type, rows, t->size, t->table_form, 13);
+    }
+    if (t->offsets) {
+        job->input[OFFSETS] = indices(job, 1, extent, FORM_SPREAD, POSITION_ROWS - (int)t->length, t->wrong, 14);
+    }
+    if (t->segments) {
+        size_t places[2] = {t->shared_segments ? 1 : t->batch, t->length};
+        job->input[SEGMENTS] = indices(job, 2, places, t->ids_form, SEGMENT_ROWS, t->wrong, 15);
+        job->input[SEGMENT_TABLE] = table_of(job, t->segment_type, SEGMENT_ROWS, t->size, t->table_form, 16);
+    }
+    job->output[0] = job_array(job, ROLE_OUTPUT, type_of(t->y_type), 3, extent, t->y_form);
+    array_own(&job->output[0], written);
+
+    desc.positions = t->positions;
+    desc.explicit_scale = t->scaled;
+    desc.scale = SCALE;
+    desc.ids = job->input[IDS].layout;
+    desc.table = job->input[TOKENS].layout;
+    desc.position_table = job->input[POSITION_TABLE].layout;
+    desc.offsets = job->input[OFFSETS].layout;
+    desc.segments = job->input[SEGMENTS].layout;
+    desc.segment_table = job->input[SEGMENT_TABLE].layout;
+    desc.y = job->output[0].layout;
+    args.ids = array_binding(&job->input[IDS]);
+    args.table = array_binding(&job->input[TOKENS]);
+    args.position_table = array_binding(&job->input[POSITION_TABLE]);
+    args.offsets = array_binding(&job->input[OFFSETS]);
+    args.segments = array_binding(&job->input[SEGMENTS]);
+    args.segment_table = array_binding(&job->input[SEGMENT_TABLE]);
+    args.y = array_binding(&job->output[0]);
+    args.explicit_lengths = t->shorter;
+    args.batch = t->actual_batch;
+    args.length = t->actual_length;
+    args.position = t->position;
+    job->args.embedding = args;
+    job->enqueue = enqueue;
+    job_planned(job, clattn_embedding_plan_create(device_context(), &desc, NULL, &job->plan), "generic", false);
+}
+
+/* ---- the verdict ---- */
+
+static double index_at(const test_array *array, size_t b, size_t s)
+{
+    size_t index[2] = {array->layout.rank == 2 && array->layout.extent[0] == 1 ? 0 : b, s};
+    return array->memory ? array_get(array, index) : 0;
+}
+
+/* A row's element, or NaN if there is no such row. */
+static double row_at(const test_array *table, double row, size_t c)
+{
+    return row >= 0 && row < (double)table->layout.extent[0] ? array_get(table, (size_t[]){(size_t)row, c}) : NAN;
+}
+
+/* In long double: the angle of a position of 2^31 has 31 bits before its point. */
+static double sinusoid(double position, size_t c, size_t size)
+{
+    long double angle = (long double)position * powl(10000.0L, -(long double)(c / 2 * 2) / (long double)size);
+    return (double)(c % 2 ? cosl(angle) : sinl(angle));
+}
+
+static void judge(const test_job *job, const embedding_case *t)
+{
+    size_t extent[3] = {t->shorter ? t->actual_batch : t->batch, t->shorter ? t->actual_length : t->length, t->size};
+    size_t count = extent[0] * extent[1] * extent[2], n = 0;
+    double *reference = malloc((count + 1) * sizeof *reference), *naive = malloc((count + 1) * sizeof *naive);
+    double *magnitude = malloc((count + 1) * sizeof *magnitude), *given = array_dense(&job->output[0], 3, extent);
+
+    assert_true(reference && naive && magnitude);
+    for (size_t b = 0; b < extent[0]; b++) {
+        for (size_t s = 0; s < extent[1]; s++) {
+            double id = index_at(&job->input[IDS], b, s), segment = index_at(&job->input[SEGMENTS], b, s);
+            double offset = t->offsets ? index_at(&job->input[OFFSETS], b, 0) : 0;
+            double position = (double)t->position + offset + (double)s;
+            for (size_t c = 0; c < t->size; c++, n++) {
+                double term[3] = {row_at(&job->input[TOKENS], id, c) * (t->scaled ? (double)SCALE : 1), 0, 0};
+                double limit = 0;
+                if (t->positions == CLATTN_EMBEDDING_POSITION_TABLE) {
+                    term[1] = row_at(&job->input[POSITION_TABLE], position, c);
+                } else if (t->positions == CLATTN_EMBEDDING_SINUSOIDS) {
+                    term[1] = sinusoid(position, c, t->size);
+                    limit = 4e-7 / (8 * 0x1p-23); /* what the header grants them */
+                }
+                term[2] = t->segments ? row_at(&job->input[SEGMENT_TABLE], segment, c) : 0;
+                reference[n] = term[0] + term[1] + term[2];
+                naive[n] = (double)(float)((double)(float)((double)(float)term[0] + term[1]) + term[2]);
+                magnitude[n] = (fabs(term[0]) + fabs(term[1]) + fabs(term[2])) / 8 + limit;
+            }
+        }
+    }
+    accuracy_check_stored("y", type_of(t->y_type), 3, extent, given, reference, naive, magnitude);
+    free(reference);
+    free(naive);
+    free(magnitude);
+    free(given);
+}
+
+static void check(const void *which, const char *solver)
+{
+    const embedding_case *t = which;
+    test_job job = {0};
+
+    (void)solver;
+    make_job(&job, t);
+    job_run(&job, NULL);
+    judge(&job, t);
+    job_release(&job);
+}
+
+/* ---- at random ---- */
+
+#define MOST_RANDOM 20
+
+static embedding_case drawn[MOST_RANDOM];
+
+static void draw(size_t count)
+{
+    static const clattn_dtype kinds[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+    static const array_form forms[] = {FORM_PLAIN, FORM_PLAIN, FORM_PADDED, FORM_SPREAD, FORM_MIRRORED, FORM_TRANSPOSED};
+    random_stream r = random_start(123);
+
+    for (size_t i = 0; i < count; i++) {
+        embedding_case c = {.rule = "random", .levels = ALL};
+        c.batch = (size_t)random_int(&r, 1, 4);
+        c.length = (size_t)random_int(&r, 1, 40);
+        c.positions = (clattn_embedding_positions)random_int(&r, 0, 2);
+        c.size = 2 * (size_t)random_int(&r, 1, 70);
+        c.size += c.positions == CLATTN_EMBEDDING_SINUSOIDS ? 0 : (size_t)random_int(&r, 0, 1);
+        c.offsets = c.positions && random_int(&r, 0, 1);
+        c.segments = random_int(&r, 0, 1);
+        c.shared_segments = random_int(&r, 0, 1);
+        c.scaled = random_int(&r, 0, 1);
+        c.wrong = random_int(&r, 0, 1);
+        c.position = random_int(&r, -3, 30);
+        c.ids_form = forms[random_int(&r, 0, 5)];
+        c.table_form = forms[random_int(&r, 0, 5)];
+        c.y_form = forms[random_int(&r, 0, 5)];
+        c.table_type = kinds[random_int(&r, 0, 2)];
+        c.position_type = kinds[random_int(&r, 0, 2)];
+        c.segment_type = kinds[random_int(&r, 0, 2)];
+        c.y_type = kinds[random_int(&r, 0, 2)];
+        c.shorter = random_int(&r, 0, 3) == 0;
+        c.actual_batch = (size_t)random_int(&r, 0, (int)c.batch);
+        c.actual_length = (size_t)random_int(&r, 0, (int)c.length);
+        drawn[i] = c;
+    }
+}
+
+/* ---- what is refused ---- */
+
+OPERATOR(embedding)
+
+static clattn_embedding_desc good_desc(void)
+{
+    clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
+
+    desc.positions = CLATTN_EMBEDDING_POSITION_TABLE;
+    desc.ids = desc.segments = clattn_layout_contiguous(CLATTN_I32, 2, (size_t[]){2, 3});
+    desc.table = desc.position_table = desc.segment_table = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 6});
+    desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, (size_t[]){2});
+    desc.y = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){2, 3, 6});
+    return desc;
+}
+
+#define REFUSED(status, change) OPERATOR_REFUSES_DESC(embedding, status, good_desc(), change)
+
+static void refused_descriptions(void **state)
+{
+    clattn_embedding_desc twin, good = good_desc(), zeroed = CLATTN_EMBEDDING_DESC_INIT;
+    clattn_layout none = {0};
+
+    (void)state;
+    clattn_embedding_desc_init(&twin);
+    assert_memory_equal(&twin, &zeroed, sizeof twin);
+    clattn_embedding_desc_init(NULL);
+    operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
+    good.scale = NAN; /* does not count */
+    operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
+    operator_answers(&embedding_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
+    operator_answers(&embedding_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
+    REFUSED(INVALID_STRUCT, size = 8);
+    REFUSED(INVALID_ARGUMENT, direction = 1);
+    REFUSED(INVALID_ARGUMENT, positions = 3);
+    REFUSED(INVALID_ARGUMENT, positions = -1);
+    REFUSED(INVALID_ARGUMENT, positions = 0); /* and there are a table and offsets */
+    REFUSED(INVALID_ARGUMENT, positions = CLATTN_EMBEDDING_SINUSOIDS); /* and there is a table */
+    REFUSED(INVALID_ARGUMENT, explicit_scale = 2);
+    REFUSED(INVALID_ARGUMENT, scale = (desc.explicit_scale = 1, INFINITY));
+    REFUSED(INVALID_ARGUMENT, segments = none);
+    REFUSED(INVALID_ARGUMENT, segment_table = none);
+    REFUSED(INVALID_ARGUMENT, positions = (desc.position_table = none, 0)); /* and there are offsets */
+    REFUSED(INVALID_LAYOUT, position_table = none);
+    REFUSED(INVALID_LAYOUT, ids = none);
+    REFUSED(INVALID_LAYOUT, table = none);
+    REFUSED(INVALID_LAYOUT, y = none);
+    REFUSED(INVALID_LAYOUT, ids.extent[0] = 1);
+    REFUSED(INVALID_LAYOUT, ids.extent[1] = 4);
+    REFUSED(INVALID_LAYOUT, segments.extent[1] = 4);
+    REFUSED(INVALID_LAYOUT, offsets.extent[0] = 1);
+    REFUSED(INVALID_LAYOUT, table.extent[1] = 5);
+    REFUSED(INVALID_LAYOUT, position_table.extent[1] = 5);
+    REFUSED(INVALID_LAYOUT, segment_table.extent[1] = 5);
+    REFUSED(INVALID_LAYOUT, y.rank = 2);
+    REFUSED(INVALID_LAYOUT, y.stride[0] = 0);
+    REFUSED(UNSUPPORTED, y.dtype = CLATTN_I32);
+    REFUSED(UNSUPPORTED, table.dtype = CLATTN_I8);
+    REFUSED(UNSUPPORTED, ids.dtype = CLATTN_I64);
+    REFUSED(UNSUPPORTED, offsets.dtype = CLATTN_I64);
+    REFUSED(UNSUPPORTED, segments.dtype = CLATTN_F32);
+    REFUSED(OVERFLOW, table.extent[0] = (size_t)1 << 32);
+    good.positions = CLATTN_EMBEDDING_SINUSOIDS;
+    good.position_table = none;
+    operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
+    good.table.extent[1] = good.segment_table.extent[1] = good.y.extent[2] = 5;
+    operator_answers(&embedding_operator, &good, CLATTN_ERROR_UNSUPPORTED);
+}
+
+#define REFUSED_ARGS(status, change) OPERATOR_REFUSES_ARGS(embedding, job.plan, status, good, change)
+
+static void refused_arguments(void **state)
+{
+    static const embedding_case all = {.batch = 2, .length = 3, .size = 6, TABLE, .offsets = true};
+    clattn_binding none = {0};
+    clattn_embedding_args twin, zeroed = CLATTN_EMBEDDING_ARGS_INIT;
+    test_job job = {0};
+
+    (void)state;
+    clattn_embedding_args_init(&twin);
+    assert_memory_equal(&twin, &zeroed, sizeof twin);
+    clattn_embedding_args_init(NULL);
+    make_job(&job, &all);
+    clattn_embedding_args good = job.args.embedding;
+    REFUSED_ARGS(INVALID_STRUCT, size = 8);
+    REFUSED_ARGS(INVALID_ARGUMENT, explicit_lengths = 2);
+    REFUSED_ARGS(INVALID_ARGUMENT, reserved = 1);
+    REFUSED_ARGS(INVALID_ARGUMENT, batch = (args.explicit_lengths = 1, 3));
+    REFUSED_ARGS(INVALID_ARGUMENT, length = (args.explicit_lengths = 1, 4));
+    REFUSED_ARGS(INVALID_ARGUMENT, position = ((int64_t)1 << 31) + 1);
+    REFUSED_ARGS(INVALID_ARGUMENT, ids = none);
+    REFUSED_ARGS(INVALID_ARGUMENT, position_table = none);
+    REFUSED_ARGS(INVALID_ARGUMENT, segments = good.ids);
+    REFUSED_ARGS(BUFFER_TOO_SMALL, table.offset = 1000);
+    REFUSED_ARGS(BUFFER_ACCESS, y = good.table);
+    operator_needs_both(&embedding_operator, job.plan, &good);
+    job_release(&job);
+}
+
+/* prewarm makes the plan that run then finds, and run computes. */
+static void one_call(void **state)
+{
+    clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
+    clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
+    test_job job = {0};
+
+    (void)state;
+    job_two_elements(&job, 2, -3, 4.5); /* a table of one row */
+    test_array id = job_array(&job, ROLE_INPUT, CLATTN_I32, 2, (size_t[]){1, 1}, FORM_PLAIN);
+    array_set(&id, (size_t[]){0, 0}, 0);
+    array_upload(&id);
+    desc.ids = id.layout;
+    desc.table = job.input[0].layout;
+    desc.y = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){1, 1, 2});
+    args.ids = array_binding(&id);
+    args.table = array_binding(&job.input[0]);
+    args.y = array_binding(&job.output[0]);
+    operator_runs_prewarmed(&embedding_operator, &desc, &args);
+    job_expect_two_elements(&job, -3, 4.5);
+    job_release(&job);
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+    size_t count = level() == LEVEL_TINY ? 5 : level() == LEVEL_SMALL ? 10 : MOST_RANDOM;
+
+    draw(count);
+    for (size_t i = 0; i < COUNT_OF(cases) + count; i++) {
+        const embedding_case *t = i < COUNT_OF(cases) ? &cases[i] : &drawn[i - COUNT_OF(cases)];
+        if (t->levels & level()) {
+            suite_add_case(&suite, check, t, "generic", "embedding generic: %s, %zux%zux%zu", t->rule, t->batch, t->length,
+                           t->size);
+        }
+    }
+    suite_add(&suite, refused_descriptions, "embedding: descriptions that are refused");
+    suite_add(&suite, refused_arguments, "embedding: arguments that are refused");
+    suite_add(&suite, one_call, "embedding: prewarm and run");
+    return suite_run(&suite, "embedding", true, argc, argv);
+}
