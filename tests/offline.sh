@@ -116,8 +116,9 @@ for bitcode in nvptx64--nvidiacl.bc amdgcn--amdhsa.bc; do
     [ -e "/usr/lib/clc/$bitcode" ] || fail "/usr/lib/clc/$bitcode is missing (package libclc-15)"
 done
 [ -n "$only_install" ] && exit 0
-[ -x "$build/tests/offline_list" ] || fail "$build is no build folder of clattn"
+[ -x "$build/tests/offline_list" ] && [ -x "$build/tests/offline_splice" ] || fail "$build is no build folder of clattn"
 
+export SPLICE="$build/tests/offline_splice"
 export CLANG_NVIDIA="$clang" CLANG_AMD="$clang" PTXAS="$ptxas" NVDISASM="$nvdisasm" OCLOC="$ocloc"
 export LIBCLC_NVIDIA=/usr/lib/clc/nvptx64--nvidiacl.bc LIBCLC_AMD=/usr/lib/clc/amdgcn--amdhsa.bc
 OCLOC_VERSION=$(apt-cache policy intel-opencl-icd 2> /dev/null | sed -n 's/ *Candidate: //p')

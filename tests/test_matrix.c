@@ -159,6 +159,29 @@ static void expand(expansion *e, const char *folder, const char *name)
     fclose(file);
 }
 
+static cl_kernel build(const char *file, const char *options, const char *name, cl_program *program)
+{
+    cl_context context = clattn_context_opencl_context(device_context());
+    cl_device_id device = clattn_context_opencl_device(device_context());
+    expansion source = {0};
+    cl_int code;
+
+    expand(&source, TESTS_KERNELS, file);
+    *program = clCreateProgramWithSource(context, 1, (const char *[]){source.text}, NULL, &code);
+    free(source.text);
+    assert_cl(code);
+    code = clBuildProgram(*program, 1, &device, options, NULL, NULL);
+    if (code != CL_SUCCESS) {
+        char log[4096] = "";
+        clGetProgramBuildInfo(*program, device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
+        print_error("%s\n", log);
+    }
+    assert_cl(code);
+    cl_kernel kernel = clCreateKernel(*program, name, &code);
+    assert_cl(code);
+    return kernel;
+}
+
 /* ---- one kernel ---- */
 
 typedef struct fragments_case {
@@ -191,33 +214,21 @@ typedef struct results {
 static void run(const engine *e, bool bf16, bool across, const fragments_case *shape, results *r)
 {
     cl_context context = clattn_context_opencl_context(device_context());
-    cl_device_id device = clattn_context_opencl_device(device_context());
     cl_command_queue queue = device_queue();
     char options[256];
+    cl_program program;
     const size_t items = (size_t)e->lanes;
-    expansion source = {0};
     void *host[BUFFERS] = {r->a, r->b, r->words, r->c, r->places, r->chained, r->swapped, r->copied};
     const size_t bytes[BUFFERS] = {sizeof r->a, sizeof r->b, sizeof r->words, sizeof r->c, sizeof r->places,
                                    sizeof r->chained, sizeof r->swapped, sizeof r->copied};
     cl_mem buffer[BUFFERS];
     cl_int code;
 
-    expand(&source, TESTS_KERNELS, "fragments.cl");
     snprintf(options, sizeof options,
              "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=%d -DMATRIX_BF16=%d -DACROSS=%d -DWIDTH=%d -DAT_ROW=%d "
              "-DAT_COLUMN=%d -DSWAP=%d",
              e->number, bf16, across, shape->width, shape->row, shape->column, shape->swap);
-    cl_program program = clCreateProgramWithSource(context, 1, (const char *[]){source.text}, NULL, &code);
-    assert_cl(code);
-    code = clBuildProgram(program, 1, &device, options, NULL, NULL);
-    if (code != CL_SUCCESS) {
-        char log[4096] = "";
-        clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
-        print_error("%s\n", log);
-    }
-    assert_cl(code);
-    cl_kernel kernel = clCreateKernel(program, "fragments", &code);
-    assert_cl(code);
+    cl_kernel kernel = build("fragments.cl", options, "fragments", &program);
     for (cl_uint i = 0; i < BUFFERS; i++) {
         buffer[i] = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes[i], host[i], &code);
         assert_cl(code);
@@ -233,7 +244,6 @@ static void run(const engine *e, bool bf16, bool across, const fragments_case *s
     assert_cl(clReleaseKernel(kernel));
     assert_cl(clReleaseProgram(program));
     assert_cl(clReleaseCommandQueue(queue));
-    free(source.text);
 }
 
 static uint16_t element(const uint32_t *words, int i)
@@ -304,6 +314,99 @@ static void fragments(const void *which, const char *type)
     }
 }
 
+/* ---- wgmma ---- */
+
+/* PTX ISA, wgmma's accumulator: d0 and d1 in row lane / 4 of the warp's 16, side by side, d2 and d3 eight rows below, the
+ * next four eight columns on. */
+static place wgmma_c(int lane, int i)
+{
+    int warp = lane / 32, in_warp = lane % 32;
+    return (place){16 * warp + in_warp / 4 + (i % 4 < 2 ? 0 : 8), i / 4 * 8 + in_warp % 4 * 2 + i % 2};
+}
+
+/* Byte of element (i, k) by the canonical layouts in units of 16 bytes, turned: ((8, m), (T, 2k)) with strides ((span, stride),
+ * (1, T)) where k runs along the rows, else ((T, span / 16, m), (8, k)) with ((1, T, leading), (span, stride)). */
+static int wgmma_byte(bool across, int at, int leading, int stride, int span, int i, int k)
+{
+    int units = span / 16, byte;
+
+    if (across) {
+        byte = at + i % 8 * 2 + i / 8 % units * 16 + i / (8 * units) * leading + k % 8 * span + k / 8 * stride;
+    } else {
+        byte = at + i % 8 * span + i / 8 * stride + k % 8 * 2 + k / 8 * 16;
+    }
+    /* Swizzle<3 for 128, 2 for 64, 1 for 32; 4, 3>: bits 4 and up by bits 7 and up. */
+    return byte ^ (byte / 128 % units * 16);
+}
+
+typedef struct wgmma_tile {
+    int columns; /* of the product */
+    bool across;
+    int at, leading, stride, span;
+    uint64_t descriptor; /* by hand */
+} wgmma_tile;
+
+static const wgmma_tile wgmma_tiles[] = {
+    {16, false, 0, 16, 256, 32, UINT64_C(0xc000001000010000)},
+    {64, false, 1024, 16, 512, 64, UINT64_C(0x8000002000010040)},
+    {64, false, 1056, 16, 512, 64, UINT64_C(0x8000002000010042)},
+    {128, false, 2048 + 96, 16, 1024, 128, UINT64_C(0x4000004000010086)},
+    {16, true, 512, 16, 256, 32, UINT64_C(0xc000001000010020)},
+    {32, true, 0, 2048, 512, 64, UINT64_C(0x8000002000800000)},
+    {128, true, 2048, 4096, 1024, 128, UINT64_C(0x4000004001000080)},
+    {128, true, 8192, 8192, 1024, 128, UINT64_C(0x4000004002000200)},
+};
+
+static void wgmma_places(const void *which, const char *type)
+{
+    const wgmma_tile *t = which;
+    cl_context context = clattn_context_opencl_context(device_context());
+    cl_command_queue queue = device_queue();
+    static int32_t places[64 * 128];
+    static uint32_t elements[128 * 16];
+    static uint64_t descriptors[2];
+    void *host[3] = {places, descriptors, elements};
+    const size_t bytes[3] = {sizeof places, sizeof descriptors, sizeof elements}, items = 128;
+    char options[256];
+    cl_program program;
+    cl_mem buffer[3];
+    cl_int code;
+
+    (void)type;
+    snprintf(options, sizeof options,
+             "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=1 -DMATRIX_BF16=1 -DWGMMA_N=%d -DWGMMA_A_ACROSS=0 "
+             "-DWGMMA_B_ACROSS=%d -DAT=%d -DLEADING=%d -DSTRIDE=%d -DSPAN=%d",
+             t->columns, t->across, t->at, t->leading, t->stride, t->span);
+    cl_kernel kernel = build("wgmma.cl", options, "wgmma_places", &program);
+    for (cl_uint i = 0; i < 3; i++) {
+        memset(host[i], 0xff, bytes[i]);
+        buffer[i] = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes[i], host[i], &code);
+        assert_cl(code);
+        assert_cl(clSetKernelArg(kernel, i, sizeof buffer[i], &buffer[i]));
+    }
+    assert_cl(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL));
+    for (int i = 0; i < 3; i++) {
+        assert_cl(clEnqueueReadBuffer(queue, buffer[i], CL_TRUE, 0, bytes[i], host[i], 0, NULL, NULL));
+        device_release_buffer(buffer[i]);
+    }
+    for (int lane = 0; lane < 128; lane++) {
+        for (int i = 0; i < t->columns / 2; i++) {
+            place p = wgmma_c(lane, i);
+            assert_int_equal(places[lane * (t->columns / 2) + i], p.row * t->columns + p.column);
+        }
+    }
+    assert_true(descriptors[0] == t->descriptor);
+    assert_true(descriptors[1] == ((t->descriptor & ~UINT64_C(0x3fff)) | 2048 / 16));
+    for (int i = 0; i < t->columns; i++) {
+        for (int k = 0; k < 16; k++) {
+            assert_int_equal(elements[i * 16 + k], wgmma_byte(t->across, t->at, t->leading, t->stride, t->span, i, k) / 2);
+        }
+    }
+    assert_cl(clReleaseKernel(kernel));
+    assert_cl(clReleaseProgram(program));
+    assert_cl(clReleaseCommandQueue(queue));
+}
+
 int main(int argc, char **argv)
 {
     test_suite suite = {0};
@@ -311,6 +414,11 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < COUNT_OF(engines); i++) {
         suite_add_case(&suite, fragments, &engines[i], "float16", "matrix fragments: %s, float16", engines[i].name);
         suite_add_case(&suite, fragments, &engines[i], "bfloat16", "matrix fragments: %s, bfloat16", engines[i].name);
+    }
+    for (size_t i = 0; i < COUNT_OF(wgmma_tiles); i++) {
+        const wgmma_tile *t = &wgmma_tiles[i];
+        suite_add_case(&suite, wgmma_places, t, "", "matrix wgmma: %d columns, rows of %d bytes%s at %d", t->columns, t->span,
+                       t->across ? " along n" : "", t->at);
     }
     return suite_run(&suite, "matrix", true, argc, argv);
 }

@@ -53,6 +53,11 @@ static void matrix_fragments_are_checked(void **state)
         {"emulated-dpas16", "dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
          "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))"},
         {"emulated-mma", "copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
+        /* Of wgmma what the descriptors say, how they are read, and how the tiles lie. */
+        {"emulated-wgmma", "matmul_wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)"},
+        {"emulated-wgmma", "wgmma.h", "span == 128 ? 1 : span == 64 ? 2 : 3", "span == 128 ? 1 : span == 64 ? 3 : 2"},
+        {"emulated-wgmma", "wgmma.h", "at ^= (at >> 7 & turned) << 4;", ""},
+        {"emulated-wgmma", "matmul_tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -68,7 +73,9 @@ static void matrix_fragments_are_checked(void **state)
         clattn_status status = clattn_matmul_plan_create(context, &desc, &options, &plan);
         if (status == CLATTN_SUCCESS)
             print_error("%s with a wrong %s passes\n", cases[i].solver, cases[i].file);
-        assert_message_has(context, "matmul_matrix disagrees with the reference on this device: c[");
+        assert_message_has(context, strcmp(cases[i].solver, "emulated-wgmma")
+                                        ? "matmul_matrix disagrees with the reference on this device: c["
+                                        : "matmul_wgmma disagrees with the reference on this device: c[");
         assert_status(context, status, CLATTN_ERROR_UNSUPPORTED);
         assert_null(plan);
         support_release(&context);

@@ -29,6 +29,8 @@ struct capabilities {
     bool fast_bf16;      /* and vdpbf16ps is there and pays */
     enum matrix_engine matrix;
     const char *no_matrix; /* why it is MATRIX_NONE */
+    bool wgmma;            /* Hopper's: see cl/matrix/wgmma.h */
+    const char *no_wgmma;  /* why not */
     bool images;        /* kernels can read and write images, and there are functions to make them */
 };
 
@@ -37,7 +39,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
                                 struct capabilities *caps);
 void capabilities_clear(struct capabilities *caps);
 
-/* Fills `matrix` and `no_matrix` from the rest; a part of capabilities_read. */
+/* Fills `matrix`, `wgmma` and why not from the rest; a part of capabilities_read. */
 void capabilities_read_matrix(const struct cl_table *cl, struct capabilities *caps);
 
 /* Whether a work-item may loop `iterations` times, all its loops together, without being stopped silently:

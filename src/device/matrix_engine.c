@@ -6,6 +6,7 @@
 
 #define SUB_GROUP_SIZES_QUERY 0x4108     /* CL_DEVICE_SUB_GROUP_SIZES_INTEL */
 #define CAPABILITY_MAJOR_QUERY 0x4000    /* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV of cl_nv_device_attribute_query */
+#define CAPABILITY_MINOR_QUERY 0x4001    /* CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV */
 
 static const struct {
     const char *name;
@@ -44,6 +45,20 @@ static const char *of_nvidia(const struct cl_table *cl, cl_device_id device, enu
         return "its compute capability is below 8.0, from which the matrix instructions are used";
     *engine = MATRIX_MMA;
     return NULL;
+}
+
+/* Compute capability 9.0 and no other: what comes after it has another instruction in its place. */
+static const char *wgmma_of(const struct cl_table *cl, const struct capabilities *caps)
+{
+    cl_uint major = 0, minor = 0;
+    if (caps->matrix == MATRIX_NONE)
+        return caps->no_matrix;
+    if (caps->matrix != MATRIX_MMA)
+        return "it is no GPU of NVIDIA's";
+    if (cl->clGetDeviceInfo(caps->device, CAPABILITY_MAJOR_QUERY, sizeof major, &major, NULL) != CL_SUCCESS ||
+        cl->clGetDeviceInfo(caps->device, CAPABILITY_MINOR_QUERY, sizeof minor, &minor, NULL) != CL_SUCCESS)
+        return "the driver does not tell the compute capability";
+    return major == 9 && minor == 0 ? NULL : "its compute capability is not 9.0, the only one with wgmma";
 }
 
 /* AMD's own driver names a device by its instruction set. */
@@ -91,4 +106,6 @@ void capabilities_read_matrix(const struct cl_table *cl, struct capabilities *ca
         caps->no_matrix = of_intel(cl, caps->device, caps, &caps->matrix);
     else
         caps->no_matrix = "matrix engines are reached through NVIDIA's, AMD's and Intel's own drivers alone";
+    caps->no_wgmma = wgmma_of(cl, caps);
+    caps->wgmma = !caps->no_wgmma;
 }

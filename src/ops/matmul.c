@@ -11,6 +11,7 @@ static const struct solver *const solvers[] = {
 #ifdef CLATTN_CLBLAST
     &matmul_clblast_solver,
 #endif
+    &matmul_wgmma_solver,
     &matmul_matrix_solver,
     &matmul_cpu_amx_solver,
     &matmul_cpu_bf16_solver,
@@ -22,6 +23,7 @@ static const struct solver *const solvers[] = {
     &matmul_matrix_emulations[2],
     &matmul_matrix_emulations[3],
     &matmul_matrix_emulations[4],
+    &matmul_wgmma_emulation,
 };
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)

@@ -77,6 +77,7 @@ extern const struct solver matmul_cpu_amx_solver;
 extern const struct solver matmul_cpu_bf16_solver;
 extern const struct solver matmul_cpu_solver;
 extern const struct solver matmul_matrix_solver;
+extern const struct solver matmul_wgmma_solver, matmul_wgmma_emulation;
 #define MATMUL_EMULATIONS 5
 extern const struct solver matmul_matrix_emulations[MATMUL_EMULATIONS];
 extern const struct solver matmul_tile_solver;

@@ -175,7 +175,8 @@ clattn_status matmul_self_check(clattn_plan *base)
     base->unchecked = plan->foreign;
     if (base->unchecked)
         return CLATTN_SUCCESS;
-    if (strcmp(base->kernels[0].name, "matmul_matrix") != 0)
+    const char *kernel = base->kernels[0].name;
+    if (strcmp(kernel, "matmul_matrix") != 0 && strcmp(kernel, "matmul_wgmma") != 0)
         return check_small(plan, ROWS, COLUMNS, DEPTH, false);
     clattn_status status = check_small(plan, plan->tile_rows + 5, plan->tile_columns + 6, DEPTH, false);
     if (status == CLATTN_SUCCESS)

@@ -42,15 +42,12 @@ static clattn_status describe_failure(struct device *device, const char *file, c
                                    "no memory for the log of a build that failed");
 }
 
-clattn_status driver_build(struct device *device, const char *file, const char *source, const char *options,
+/* Takes `handle` over. */
+static clattn_status build(struct device *device, const char *file, cl_program handle, const char *options,
                            const struct source_snippets *snippets, cl_program *made, char **failure)
 {
     clattn_status status;
-    cl_int code;
-    cl_program handle = device->cl.clCreateProgramWithSource(device->context, 1, &source, NULL, &code);
-    if (!handle || code != CL_SUCCESS)
-        return report_opencl(&device->report, "clCreateProgramWithSource", code);
-    code = device->cl.clBuildProgram(handle, 1, &device->caps.device, options, NULL, NULL);
+    cl_int code = device->cl.clBuildProgram(handle, 1, &device->caps.device, options, NULL, NULL);
     if (code == CL_SUCCESS) {
         *made = handle;
         return CLATTN_SUCCESS;
@@ -61,14 +58,48 @@ clattn_status driver_build(struct device *device, const char *file, const char *
     return status;
 }
 
+clattn_status driver_build(struct device *device, const char *file, const char *source, const char *options,
+                           const struct source_snippets *snippets, cl_program *made, char **failure)
+{
+    cl_int code;
+    cl_program handle = device->cl.clCreateProgramWithSource(device->context, 1, &source, NULL, &code);
+    if (!handle || code != CL_SUCCESS)
+        return report_opencl(&device->report, "clCreateProgramWithSource", code);
+    return build(device, file, handle, options, snippets, made, failure);
+}
+
+/* NULL with the code that says why not. */
+static cl_program from_binary(struct device *device, const uint8_t *binary, size_t bytes, cl_int *code)
+{
+    cl_int binary_status = CL_SUCCESS;
+    const unsigned char *data = binary;
+    cl_program handle = device->cl.clCreateProgramWithBinary(device->context, 1, &device->caps.device, &bytes,
+                                                             &data, &binary_status, code);
+    if (*code == CL_SUCCESS)
+        *code = handle ? binary_status : CL_INVALID_BINARY;
+    if (*code != CL_SUCCESS && handle) {
+        device->cl.clReleaseProgram(handle);
+        handle = NULL;
+    }
+    return handle;
+}
+
+clattn_status driver_rebuild(struct device *device, const char *file, const uint8_t *binary, size_t bytes,
+                             const char *options, cl_program *made, char **failure)
+{
+    cl_int code;
+    cl_program handle = from_binary(device, binary, bytes, &code);
+    if (!handle)
+        return report_opencl(&device->report, "clCreateProgramWithBinary", code);
+    return build(device, file, handle, options, NULL, made, failure);
+}
+
 bool driver_load(struct device *device, const uint8_t *binary, size_t bytes, const char *options,
                  cl_program *made)
 {
-    cl_int binary_status = CL_SUCCESS, code;
-    const unsigned char *data = binary;
-    cl_program handle = device->cl.clCreateProgramWithBinary(device->context, 1, &device->caps.device, &bytes,
-                                                             &data, &binary_status, &code);
-    if (handle && code == CL_SUCCESS && binary_status == CL_SUCCESS &&
+    cl_int code;
+    cl_program handle = from_binary(device, binary, bytes, &code);
+    if (handle &&
         device->cl.clBuildProgram(handle, 1, &device->caps.device, options, NULL, NULL) == CL_SUCCESS) {
         *made = handle;
         return true;

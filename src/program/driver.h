@@ -11,6 +11,10 @@
 clattn_status driver_build(struct device *device, const char *file, const char *source, const char *options,
                            const struct source_snippets *snippets, cl_program *made, char **failure);
 
+/* The same from a binary; `file` is that whose source it came from. */
+clattn_status driver_rebuild(struct device *device, const char *file, const uint8_t *binary, size_t bytes,
+                             const char *options, cl_program *made, char **failure);
+
 /* Whether the driver takes the binary. */
 bool driver_load(struct device *device, const uint8_t *binary, size_t bytes, const char *options,
                  cl_program *made);

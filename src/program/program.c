@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "clattn/version.h"
 #include "program/driver.h"
+#include "program/ptx_splice.h"
 
 #define PROGRAMS_KEPT 256
 
@@ -221,6 +222,38 @@ static void trim(struct program_cache *cache)
     }
 }
 
+static bool wants_splice(const char *options)
+{
+    return strstr(options, " -D" PTX_SPLICE_OPTION "=1") != NULL;
+}
+
+/* Exchanges the program, just built, for one with the instructions that its compiler does not know: without them it would
+ * compute nothing.  Statuses as driver_build's. */
+static clattn_status splice(struct program_cache *cache, const char *file, const char *options, struct program *program)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = cache->device;
+    struct strbuf spliced = {0}, text = {0};
+    size_t bytes = 0;
+    uint8_t *binary = driver_read_binary(device, program->handle, &bytes);
+    const char *reason = binary ? ptx_splice(binary, bytes, &spliced) : "the driver gives none";
+    device->cl.clReleaseProgram(program->handle);
+    program->handle = NULL;
+    if (!reason && !spliced.failed) {
+        status = driver_rebuild(device, file, (const uint8_t *)spliced.text, spliced.length, options, &program->handle,
+                                &program->failure);
+    } else {
+        if (reason)
+            strbuf_printf(&text, "%s: instructions cannot be put into the driver's binary: %s", file, reason);
+        program->failure = reason ? strbuf_take(&text) : NULL;
+        if (!program->failure)
+            status = report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a program's binary");
+    }
+    strbuf_clear(&spliced);
+    free(binary);
+    return status;
+}
+
 /* Loads or builds, without the lock on the list; *outcome counts what it was. */
 static clattn_status load_or_build(struct program_cache *cache, const char *file, const char *source,
                                    const char *options, const struct source_snippets *snippets,
@@ -233,6 +266,8 @@ static clattn_status load_or_build(struct program_cache *cache, const char *file
     mtx_lock(&cache->build);
     clattn_status status =
         driver_build(cache->device, file, source, options, snippets, &program->handle, &program->failure);
+    if (status == CLATTN_SUCCESS && !program->failure && wants_splice(options))
+        status = splice(cache, file, options, program);
     mtx_unlock(&cache->build);
     report_deliver();
     outcome->built += status == CLATTN_SUCCESS && !program->failure;

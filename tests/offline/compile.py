@@ -3,10 +3,10 @@
     compile.py --list LIST_PROGRAM --kernels CL_FOLDER --work FOLDER [--quick] [--report FILE] [--jobs N]
 
 tests/offline.sh finds the compilers and says where they are in the environment: CLANG_NVIDIA, LIBCLC_NVIDIA, PTXAS,
-NVDISASM, CLANG_AMD, LIBCLC_AMD, OCLOC.  Prints TAP: a test for each kernel on each GPU, that it compiles and, where it is
-the planner's choice, that nothing is spilled and that its hot loop does on NVIDIA what HOT says; and a test that no kernel
-of CL_FOLDER was left out.  Results are kept in FOLDER/results under a digest of all that they depend on, so that a later
-run compiles only what has changed.
+NVDISASM, SPLICE, CLANG_AMD, LIBCLC_AMD, OCLOC.  Prints TAP: a test for each kernel on each GPU, that it compiles and, where
+it is the planner's choice, that nothing is spilled and that its hot loop does on NVIDIA what HOT says; of one with wgmma
+that nothing is spilled and its hot loop has HGMMA; and a test that no kernel of CL_FOLDER was left out.  Results are kept in
+FOLDER/results under a digest of all that they depend on, so that a later run compiles only what has changed.
 """
 
 import argparse
@@ -32,6 +32,9 @@ WITH_DRIVERS_FUNCTIONS = ("sm_", "gfx")
 
 # The least that the products may be of the instructions in a kernel's hot loop on NVIDIA.
 HOT = {("matmul_tile", "2048 x 2048 x 512"): 0.75, ("matmul_tile", "2048 x 2048 x 512, weight and bias"): 0.75}
+
+# Programs whose PTX the library changes before the driver compiles it (src/program/ptx_splice.h).
+SPLICED = "-DPTX_SPLICE=1"
 
 # Registers that a compute unit has for the items of one work-group.
 NVIDIA_REGISTERS = 65536
@@ -73,8 +76,13 @@ def nvidia(source, options, arch, folder):
     call([*tool("CLANG_NVIDIA").split(), "-target", "nvptx64-unknown-nvidiacl", f"-march={arch}", "-x", "cl",
           *options.split(), "-O2", "-Xclang", "-mlink-builtin-bitcode", "-Xclang", tool("LIBCLC_NVIDIA"),
           "-S", source, "-o", ptx])
+    if SPLICED in options:
+        call([tool("SPLICE"), ptx, folder / "spliced.ptx"])
+        ptx, arch = folder / "spliced.ptx", arch + "a"
     part = ["-c"] if ".extern .func" in ptx.read_text() else []
     log = call([tool("PTXAS"), "-v", *part, f"-arch={arch}", ptx, "-o", folder / "kernel.cubin"])
+    if "Potential Performance Loss" in log: # what ptxas says of a wgmma whose sums are touched before it is waited for
+        raise CompileError(log)
     loops = machine_code.hot_loops(call([tool("NVDISASM"), "-c", folder / "kernel.cubin"]))
     found = {}
     for part in re.split(r"Compiling entry function ", log)[1:]:
@@ -179,7 +187,8 @@ def compile_program(program, folder, results, version):
     source = folder / file
     digest = hashlib.sha256("\0".join([target, version, options, source.read_text(),
                                        pathlib.Path(__file__).read_text(),
-                                       pathlib.Path(machine_code.__file__).read_text()]).encode()).hexdigest()
+                                       pathlib.Path(machine_code.__file__).read_text()]).encode()
+                            + (pathlib.Path(tool("SPLICE")).read_bytes() if SPLICED in options else b"")).hexdigest()
     kept = results / digest
     if kept.exists():
         return {name: figures_of(*figures) for name, figures in json.loads(kept.read_text()).items()}
@@ -252,7 +261,9 @@ def verdict(kernel, outcome):
     if kernel.name not in outcome:
         return f"the compiler names no kernel {kernel.name}, but {', '.join(outcome)}"
     figures = outcome[kernel.name]
-    if not kernel.planned or is_opaque(kernel):
+    if SPLICED in kernel.options and not (figures.loop and figures.loop.matrix):
+        return f"no loop has an HGMMA: {kernel.options}"
+    if (not kernel.planned and SPLICED not in kernel.options) or is_opaque(kernel):
         return None
     if figures.spilled:
         return f"{figures.spilled} registers or bytes spilled: {kernel.options}"
@@ -329,7 +340,8 @@ def write_report(path, kernels, outcomes, version):
         about = kernel.about if kernel.planned or kernel.about == "defaults" else kernel.about + " (asked for)"
         rows.setdefault((kernel.name, about), {}).setdefault(kernel.target, kernel)
         outcome = outcomes[kernel.target, kernel.file, kernel.options]
-        if (kernel.planned or "matrix" in kernel.name) and not is_opaque(kernel) and not isinstance(outcome, str):
+        wanted = kernel.planned or "matrix" in kernel.name or SPLICED in kernel.options
+        if wanted and not is_opaque(kernel) and not isinstance(outcome, str):
             speed.setdefault((kernel.name, about), {}).setdefault(kernel.target, kernel)
     table = ["", "Compilers: " + "; ".join(version[compiler] for compiler in (nvidia, amd, intel)) + ".", ""]
     table += write_table(rows, outcomes, str, cell)

@@ -82,10 +82,12 @@ static void list_problem(void *user, const offline_problem *problem)
     clattn_status status = problem->plan(run.context, problem, &plan);
     if (status != CLATTN_SUCCESS)
         clattn_context_message(run.context, message, sizeof message);
-    /* The one that has no matrix engine; and attention has a kernel for NVIDIA's alone. */
-    bool refused = problem->solver && !strcmp(problem->solver, "matrix") &&
-                   (!strcmp(run.target, "gfx1030") ||
-                    (strncmp(run.target, "sm_", 3) && strstr(message, "for NVIDIA's engine alone")));
+    /* The one that has no matrix engine; attention has a kernel for NVIDIA's alone, and wgmma is Hopper's. */
+    const char *solver = problem->solver ? problem->solver : "";
+    bool refused = (!strcmp(solver, "matrix") &&
+                    (!strcmp(run.target, "gfx1030") ||
+                     (strncmp(run.target, "sm_", 3) && strstr(message, "for NVIDIA's engine alone")))) ||
+                   (!strcmp(solver, "wgmma") && strcmp(run.target, "sm_90"));
     if (status == CLATTN_SUCCESS && !refused) {
         platform_visit_kernels(print_kernel, NULL);
     } else if (status != CLATTN_ERROR_UNSUPPORTED || !refused) {

@@ -7,6 +7,7 @@
 #define UUID_QUERY 0x106A
 #define SUB_GROUP_SIZES_QUERY 0x4108
 #define CAPABILITY_QUERY 0x4000
+#define CAPABILITY_MINOR_QUERY 0x4001
 #define WARP_QUERY 0x4003
 #define WAVEFRONT_QUERY 0x4043
 #define SUB_GROUPS_QUERY 0x105C /* CL_DEVICE_MAX_NUM_SUB_GROUPS of OpenCL 2.1 */
@@ -16,7 +17,8 @@ static const offline_target *device;
 /* Every object is one of these, so that handles are distinct and reference counts are kept. */
 typedef struct object {
     int references;
-    char *source, *options; /* a program's */
+    char *source, *options; /* a program's, */
+    char *binary;           /* that it was made of */
     struct object *program; /* a kernel's */
     char *name;
     size_t local[3];
@@ -27,6 +29,18 @@ typedef struct object {
 
 static object *kernels;
 
+const char platform_ptx[] = ".version 8.4\n.target sm_90, texmode_independent\n.entry matmul_wgmma()\n{\n"
+                            "\t//clattn.wgmma proxy\n\t//clattn.wgmma fence\n"
+                            "\t//clattn.wgmma multiply 8 bf16 0 0 %rd1 %rd2 %f1 %f2 %f3 %f4\n"
+                            "\t//clattn.wgmma commit\n\t//clattn.wgmma wait 0\n\tret;\n}\n";
+static const char *given_binary = platform_ptx;
+static char *source_of_binary; /* of the program whose binary was read last */
+
+void platform_give_binary(const char *text)
+{
+    given_binary = text;
+}
+
 void platform_use(const offline_target *chosen)
 {
     device = chosen;
@@ -35,7 +49,8 @@ void platform_use(const offline_target *chosen)
 void platform_visit_kernels(void (*visit)(void *user, const built_kernel *kernel), void *user)
 {
     for (const object *k = kernels; k; k = k->next) {
-        built_kernel kernel = {k->name, k->program->source, k->program->options, {k->local[0], k->local[1], k->local[2]}};
+        built_kernel kernel = {k->name, k->program->source, k->program->options, k->program->binary,
+                               {k->local[0], k->local[1], k->local[2]}};
         visit(user, &kernel);
     }
 }
@@ -75,6 +90,7 @@ static void drop(object *o)
     }
     free(o->source);
     free(o->options);
+    free(o->binary);
     free(o->name);
     free(o);
 }
@@ -132,6 +148,8 @@ static cl_int vendor_query(cl_device_info query, size_t bytes, void *value, size
     size_t count = 0;
     if (query == CAPABILITY_QUERY && device->capability)
         return ANSWER(cl_uint, device->capability);
+    if (query == CAPABILITY_MINOR_QUERY && device->capability)
+        return ANSWER(cl_uint, device->capability_minor);
     if (query == WARP_QUERY && device->warp)
         return ANSWER(cl_uint, device->warp);
     if (query == WAVEFRONT_QUERY && device->wavefront)
@@ -305,9 +323,16 @@ static cl_program CL_API_CALL CreateProgramWithBinary(cl_context c, cl_uint n, c
                                                       const size_t *lengths, const unsigned char **binaries,
                                                       cl_int *each, cl_int *code)
 {
-    (void)c, (void)n, (void)devices, (void)lengths, (void)binaries, (void)each;
-    *code = CL_INVALID_BINARY;
-    return NULL;
+    (void)c, (void)n, (void)devices, (void)each;
+    if (!source_of_binary) {
+        *code = CL_INVALID_BINARY;
+        return NULL;
+    }
+    object *program = make(code);
+    program->source = copy(source_of_binary);
+    program->binary = allocate(lengths[0] + 1);
+    memcpy(program->binary, binaries[0], lengths[0]);
+    return (cl_program)(void *)program;
 }
 
 static cl_int CL_API_CALL BuildProgram(cl_program p, cl_uint n, const cl_device_id *devices, const char *options,
@@ -322,8 +347,20 @@ static cl_int CL_API_CALL BuildProgram(cl_program p, cl_uint n, const cl_device_
 
 static cl_int CL_API_CALL GetProgramInfo(cl_program p, cl_program_info query, size_t bytes, void *value, size_t *size)
 {
-    (void)p, (void)query, (void)bytes, (void)value, (void)size;
-    return CL_INVALID_VALUE; /* no binary is to be had */
+    const object *program = (object *)(void *)p;
+    if (!given_binary || !program->options || !strstr(program->options, "-DPTX_SPLICE=1"))
+        return CL_INVALID_VALUE; /* no binary is to be had */
+    switch (query) {
+    case CL_PROGRAM_NUM_DEVICES: return ANSWER(cl_uint, 1);
+    case CL_PROGRAM_DEVICES: return ANSWER(cl_device_id, (cl_device_id)(uintptr_t)device);
+    case CL_PROGRAM_BINARY_SIZES: return ANSWER(size_t, strlen(given_binary) + 1);
+    case CL_PROGRAM_BINARIES:
+        memcpy(((unsigned char **)value)[0], given_binary, strlen(given_binary) + 1);
+        free(source_of_binary);
+        source_of_binary = copy(program->source);
+        return CL_SUCCESS;
+    default: return CL_INVALID_VALUE;
+    }
 }
 
 static cl_int CL_API_CALL GetProgramBuildInfo(cl_program p, cl_device_id d, cl_program_build_info query, size_t bytes,

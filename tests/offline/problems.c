@@ -52,6 +52,18 @@ static const matmul_row matmul_rows[] = {
      .activation = CLATTN_MATMUL_GELU, .operand = true, .int8 = true},
     {"4096 x 4096 x 4096 by matrix, float16, GELU, operand", NOT_QUICK, "matrix", 4096, 4096, 4096, .weight = true,
      .bias = true, .dtype = CLATTN_F16, .activation = CLATTN_MATMUL_GELU, .operand = true},
+    {"4096 x 4096 x 4096 by wgmma, bfloat16, weight", QUICK, "wgmma", 4096, 4096, 4096, .weight = true,
+     .dtype = CLATTN_BF16},
+    {"4096 x 4096 x 4096 by wgmma, bfloat16", NOT_QUICK, "wgmma", 4096, 4096, 4096, .bias = true, .dtype = CLATTN_BF16},
+    {"4096 x 4096 x 4096 by wgmma, float16, weight and bias", NOT_QUICK, "wgmma", 4096, 4096, 4096, .weight = true,
+     .bias = true, .dtype = CLATTN_F16},
+    {"4096 x 4096 x 4096 by wgmma, float16, GELU, operand", NOT_QUICK, "wgmma", 4096, 4096, 4096, .weight = true,
+     .bias = true, .dtype = CLATTN_F16, .activation = CLATTN_MATMUL_GELU, .operand = true},
+    {"1024 x 1536 x 512 by wgmma, float16", NOT_QUICK, "wgmma", 1024, 1536, 512, .bias = true, .dtype = CLATTN_F16},
+    {"64 x 8448 x 768 by wgmma, bfloat16, weight and bias", NOT_QUICK, "wgmma", 64, 8448, 768, .weight = true,
+     .bias = true, .dtype = CLATTN_BF16},
+    {"64 x 4224 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 4224, 64, .dtype = CLATTN_BF16},
+    {"64 x 16 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 16, 64, .bias = true, .dtype = CLATTN_BF16},
 };
 
 static clattn_status matmul_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)

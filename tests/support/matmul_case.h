@@ -6,9 +6,10 @@
 
 /* Solvers as bits, and their names by bit number. */
 enum { MATMUL_GENERIC = 1, MATMUL_CPU = 2, MATMUL_TILE = 4, MATMUL_CLBLAST = 8, MATMUL_CPU_BF16 = 16, MATMUL_CPU_AMX = 32,
-       MATMUL_MATRIX = 64, MATMUL_EMULATED = 31 * 128 /* one for each matrix engine */ };
+       MATMUL_MATRIX = 64, MATMUL_EMULATED = 63 * 128, /* one for each matrix engine */
+       MATMUL_WGMMA = 32 * 128 /* of these */ };
 #define MATMUL_SOLVERS 4     /* the first ones: those that take float32 */
-#define MATMUL_ALL_SOLVERS 12
+#define MATMUL_ALL_SOLVERS 13
 extern const char *const matmul_solvers[MATMUL_ALL_SOLVERS];
 
 /* What is put into the inputs for a second run; what does not depend on it must not change in any bit. */
