@@ -33,11 +33,12 @@
  *   v  |a_tile| TILE_M = 64 WARPGROUPS
  *      +------+
  *
- * NDRange: dimension 0 ceil(n/TILE_N) groups of 128 items, 1 ceil(m/TILE_M) groups of WARPGROUPS items, 2 the batch, groups of
- * 1 item.
+ * NDRange: dimension 0 ceil(n/TILE_N) groups of 128 items, 1 ceil(m/TILE_M) groups of WARPGROUPS items, 2 the batch, groups
+ * of 1 item.
  * Local memory: 2 * STAGES * TILE_K * (TILE_M + TILE_N) bytes.
- * Barriers: one for each step; their number depends on the arguments alone, which are the same for all items.  An item waits for its own copies into a step's stage and for the product of the step before, then at the
- * barrier: behind it the stage is read by this step's product, and the stage of the step before is written.
+ * Barriers: one for each step; their number depends on the arguments alone, which are the same for all items.  An item waits
+ * for its own copies into a step's stage and for the product of the step before, then at the barrier: behind it the stage is
+ * read by this step's product, and the stage of the step before is written.
  * Accumulator: float, in the engine's own order for each 16 of k, then the bias; rounded once on storing.  k = 0 gives the
  * bias or +0.  There is no masked value; elements beyond k enter the tiles as 0, rows beyond m and columns beyond n as 0 or
  * as the last one there is, which no element of C sees.  Nothing beyond m, n or k is read from memory.
@@ -98,15 +99,15 @@
 
 #include "inc/matmul_tiles.h"
 
-/* Bytes of a tile's row, as the engine knows it, of eight rows, of sixteen k more, and of a panel.  What is not used is 16. */
+/* Bytes of a tile's row, as the engine knows it, of sixteen k more, and of a panel.  What is not used is 16. */
 #define SPAN_OF(width) (2 * ((width) < 64 ? (width) : 64))
 #define DEEPER(across, width) ((across) ? WGMMA_DEPTH * SPAN_OF(width) : 2 * WGMMA_DEPTH)
 #define PANEL(across, width) ((across) ? TILE_K * SPAN_OF(width) : 16)
 /* Of A, the part of a warpgroup: a panel, or rows. */
 #define WARPGROUP_BYTES (2 * WGMMA_ROWS * TILE_K)
 
-/* Puts a step's tiles into a stage: at once, or one element at a time.  Both in one loop: with a loop that has barriers in each
- * branch of a condition PoCL 3.1 lets items read tiles that others have not written yet. */
+/* Puts a step's tiles into a stage: at once, or one element at a time.  Both in one loop: with a loop that has barriers in
+ * each branch of a condition PoCL 3.1 lets items read tiles that others have not written yet. */
 #define FETCH(step, stage)                                                                                               \
     do {                                                                                                                 \
         if (whole) {                                                                                                     \
@@ -202,7 +203,20 @@ void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_T
                                              + col0 * a.operand.col;
 #endif
 
+#if MATMUL_EPILOGUE
+    /* An activation is too much code for 64 copies of it: its loop stays one, and takes the sums from private memory; from
+     * a copy there, or they would lie there in the loop above, too. */
+    float kept[WGMMA_N / 2];
+
     MATRIX_UNROLL
+    for (int n = 0; n < WGMMA_N / 2; n++)
+        kept[n] = sum.sum[n];
+#pragma nounroll
+#else
+    const float *kept = sum.sum;
+
+    MATRIX_UNROLL
+#endif
     for (int n = 0; n < WGMMA_N / 2; n++) {
         const int to = wgmma_c_column(lane, n), at = row + wgmma_c_row(lane, n);
         float add = 0.0f;
@@ -212,7 +226,7 @@ void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_T
             add = LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
 #endif
         if (at < rows && to < cols) {
-            float result = ACTIVATED_ONE(sum.sum[n] + add, a);
+            float result = ACTIVATED_ONE(kept[n] + add, a);
 
 #if OPERAND
             result = WITH_OPERAND(result, LOAD(OPERAND_TYPE, in, at * a.operand.row + to * a.operand.col));

@@ -34,6 +34,17 @@ class HotLoops(unittest.TestCase):
         text = sample("nested.sass").replace(".L_x_1:\n", ".L_x_1:\n" + more + "\n")
         self.assertEqual(machine_code.hot_loops(text)["dots"].products, 1)
 
+    def test_products_of_matrices_come_before_multiply_adds(self):
+        # Three multiply-adds in the one loop, two matrices' products in the other.
+        lines = [".text.both:"]
+        for label, operations in ((".L_x_0", ["FFMA"] * 3), (".L_x_1", ["HGMMA.64x128x16.F32"] * 2)):
+            lines.append(label + ":")
+            lines += [f"        /*0000*/                   {operation} R8, R9, R10, R8 ;" for operation in operations]
+            lines.append(f"        /*0000*/              @P0 BRA `({label}) ;")
+        lines.append("        /*0000*/                   EXIT ;")
+        self.assertEqual(machine_code.hot_loops("\n".join(lines) + "\n"),
+                         {"both": machine_code.Loop(instructions=3, products=2, matrix=2, loads=0)})
+
     def test_code_without_a_loop_has_no_hot_one(self):
         self.assertIsNone(machine_code.hot_loops(sample("moved.sass"))["straight"])
 

@@ -118,9 +118,15 @@ def count_products(code, blocks, body):
     return (matrix + sum(kind in ADD for kind in kinds), matrix, sum(kind in ("LDS", "LDSM") for kind in kinds))
 
 
+def rank(loop):
+    """Products of matrices count before multiply-adds: what becomes of the sums behind them may have many."""
+    return loop.matrix > 0, loop.products
+
+
 def hot_loops(text):
-    """{kernel: of its innermost loops with products the Loop that has most, or None}.  A loop inside it without any is not
-    counted.  An endless loop behind the kernel's end, which fills its last line of memory, has none."""
+    """{kernel: of its innermost loops with products the Loop that has most, of matrices if there are such, or None}.  A loop
+    inside it without any is not counted.  An endless loop behind the kernel's end, which fills its last line of memory, has
+    none."""
     found = {}
     for name, (code, labels) in read(text).items():
         found[name] = None
@@ -135,7 +141,7 @@ def hot_loops(text):
                 continue
             own = body - set().union(*[loops[other] for other in inside])
             loop = Loop(sum(blocks[block][1] - blocks[block][0] for block in own), *count_products(code, blocks, own))
-            if loop.products and (not found[name] or loop.products > found[name].products):
+            if loop.products and (not found[name] or rank(loop) > rank(found[name])):
                 found[name] = loop
     return found
 
