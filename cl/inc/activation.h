@@ -156,8 +156,10 @@ static inline floatv act_GELU(floatv x, float alpha)
     p = FMA(p, t, (floatv)(TAIL_1));
     p = FMA(p, t, (floatv)(TAIL_0));
     e.fraction *= p * (rising * inverse);
-    const floatv left = select(x, copysign((floatv)(0.0f), x), far); /* not inf * 0 */
-    return select(x * (1.0f - times((floatv)(1.0f), &e)), times(left, &e), negative);
+    /* |x| Phi(-|x|) is what is missing from max(x, 0).  Two steps will do: a is at most 16, and so the power above -186. */
+    const intv first = max(e.power, (intv)(-100));
+    const floatv missing = a * power_of_2(first) * e.fraction * power_of_2(e.power - first);
+    return select(x, (floatv)(0.0f), negative) - missing;
 }
 
 #define ACTIVATE JOIN(act_, ACTIVATION)
