@@ -60,6 +60,11 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
     return status;
 }
 
+/* What narrower panels than 6 x 4 vectors' must save in padding, to be taken; and what more their tiles count for where the
+ * operand to be packed is chosen.  With less of the latter they lost now and then (docs/performance.md). */
+#define NARROWER 1.1
+#define NARROWER_WORK 1.2
+
 /* A register tile of `rows` x `vectors` accumulators of `lanes` floats. */
 struct geometry {
     size_t lanes, rows, vectors, tiles, depth;
@@ -87,6 +92,9 @@ static struct geometry vector_geometry(const struct capabilities *caps, const st
     } else if (caps->lanes == 16 && lane_count <= 32) {
         g.rows = 12;
         g.vectors = 2;
+    } else if (caps->lanes == 16 && NARROWER * (double)round_up(lane_count, 48) <= (double)round_up(lane_count, 64)) {
+        g.rows = 8; /* as many sums in narrower panels */
+        g.vectors = 3;
     }
     return g;
 }
@@ -141,9 +149,10 @@ static clattn_status tune_geometry(struct matmul_plan *plan, enum matmul_factors
  * is unknown). */
 #define PACKING 30
 
-static double cost(double row_count, double rows, double lane_count, double panel)
+static double cost(const struct geometry *g, double row_count, double lane_count)
 {
-    return ceil(row_count / rows) * rows * ceil(lane_count / panel) * panel + PACKING * lane_count;
+    double rows = (double)g->rows, panel = (double)(g->lanes * g->vectors), work = g->vectors == 3 ? NARROWER_WORK : 1;
+    return work * ceil(row_count / rows) * rows * ceil(lane_count / panel) * panel + PACKING * lane_count;
 }
 
 static bool better_along_m(const struct capabilities *caps, const struct matmul_problem *problem,
@@ -156,8 +165,7 @@ static bool better_along_m(const struct capabilities *caps, const struct matmul_
     double batch = (double)size_max(problem->batch, 1), m = (double)problem->m, n = (double)problem->n;
     /* Items that share b share its panels, and usually are one tall item. */
     double shared = problem->b.batch ? 1 : batch, apart = problem->b.batch ? batch : 1;
-    return apart * cost(n, (double)along_m.rows, m * shared, (double)(along_m.lanes * along_m.vectors)) <
-           apart * cost(m * shared, (double)along_n.rows, n, (double)(along_n.lanes * along_n.vectors));
+    return apart * cost(&along_m, n, m * shared) < apart * cost(&along_n, m * shared, n);
 }
 
 clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factors factors)

@@ -1,0 +1,284 @@
+/* Times the operators that move memory and that `clattn bench` does not know, through the public API alone, in turn with
+ * a kernel that copies 64 MiB: movers [ROUNDS].  For CPU devices: what counts is the processor time of all threads, which
+ * other work on the machine moves less than the time that passes.  A line each: bytes read and written once, the
+ * shortest and the median time, the shortest's rate for each core, that of the shortest copy between them, and their
+ * quotient. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <clattn/clattn.h>
+
+#define MOST 1000
+#define BUFFERS 6
+#define COPIED ((size_t)64 << 20)
+#define PIECE 1024 /* vectors of a work-group */
+
+static clattn_context *context;
+static size_t rounds = 41;
+static cl_kernel copy;
+static cl_mem copies[2];
+
+/* An operator on its arrays. */
+struct mover {
+    const char *name;
+    double bytes;
+    clattn_plan *plan;
+    clattn_status (*enqueue)(const struct mover *mover, cl_event *event);
+    union {
+        clattn_activation_args activation;
+        clattn_rope_args rope;
+        clattn_kv_append_args kv_append;
+        clattn_merge_args merge;
+        clattn_image_args image;
+    } args;
+    cl_mem buffers[BUFFERS];
+    size_t count;
+};
+
+static void check(clattn_status status, const char *what)
+{
+    char message[512];
+    if (status == CLATTN_SUCCESS)
+        return;
+    clattn_context_message(context, message, sizeof message);
+    fprintf(stderr, "movers: %s: %s: %s\n", what, clattn_status_string(status), message);
+    exit(1);
+}
+
+static double now(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* A buffer for an array, filled with numbers up to 0.5 where it is read; counts its bytes. */
+static clattn_binding array(struct mover *mover, const clattn_layout *layout)
+{
+    size_t bytes = clattn_dtype_size((clattn_dtype)layout->dtype);
+    for (int32_t i = 0; i < layout->rank; i++)
+        bytes *= layout->extent[i];
+    char *data = calloc(bytes, 1);
+    bool shorts = layout->dtype == CLATTN_BF16;
+    for (size_t i = 0, each = shorts ? 2 : 4; data && i < bytes / each; i++) {
+        const union {
+            float value;
+            uint32_t bits;
+        } number = {.value = (float)(i % 1000) * 0.001f - 0.5f};
+        const uint32_t stored = shorts ? number.bits >> 16 : number.bits;
+        if (shorts)
+            memcpy(data + i * each, &(uint16_t){(uint16_t)stored}, each);
+        else
+            memcpy(data + i * each, &stored, each);
+    }
+    cl_context opencl = clattn_context_opencl_context(context);
+    cl_mem buffer = data ? clCreateBuffer(opencl, CL_MEM_COPY_HOST_PTR, bytes, data, NULL) : NULL;
+    free(data);
+    if (!buffer) {
+        fprintf(stderr, "movers: no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    mover->buffers[mover->count++] = buffer;
+    mover->bytes += (double)bytes;
+    return clattn_binding_buffer(buffer, 0);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static void make_copy(void)
+{
+    const char *text = "kernel void copy(global const float16 *x, global float16 *y, int piece) {"
+                       " size_t at = get_global_id(0) * piece; for (int i = 0; i < piece; i++) y[at + i] = x[at + i]; }";
+    const cl_int piece = PIECE;
+    cl_context opencl = clattn_context_opencl_context(context);
+    cl_program program = clCreateProgramWithSource(opencl, 1, &text, NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        copies[i] = clCreateBuffer(opencl, CL_MEM_READ_WRITE, COPIED, NULL, NULL);
+    if (!program || !copies[0] || !copies[1] || clBuildProgram(program, 0, NULL, NULL, NULL, NULL) != CL_SUCCESS ||
+        !(copy = clCreateKernel(program, "copy", NULL)) || clSetKernelArg(copy, 0, sizeof(cl_mem), &copies[0]) ||
+        clSetKernelArg(copy, 1, sizeof(cl_mem), &copies[1]) || clSetKernelArg(copy, 2, sizeof piece, &piece)) {
+        fprintf(stderr, "movers: the copying kernel cannot be made\n");
+        exit(1);
+    }
+    clReleaseProgram(program);
+}
+
+static double copied(void)
+{
+    const size_t items = COPIED / 64 / PIECE, one = 1;
+    double begun = now();
+    if (clEnqueueNDRangeKernel(clattn_context_queue(context), copy, 1, NULL, &items, &one, 0, NULL, NULL) != CL_SUCCESS ||
+        clFinish(clattn_context_queue(context)) != CL_SUCCESS)
+        exit(1);
+    return now() - begun;
+}
+
+static void measure(struct mover *mover, const char *name)
+{
+    double seconds[MOST], beside[MOST];
+    for (size_t i = 0; i < rounds; i++) {
+        cl_event event;
+        double begun = now();
+        check(mover->enqueue(mover, &event), name);
+        clWaitForEvents(1, &event);
+        seconds[i] = now() - begun;
+        clReleaseEvent(event);
+        beside[i] = copied();
+    }
+    qsort(seconds, rounds, sizeof *seconds, by_size);
+    qsort(beside, rounds, sizeof *beside, by_size);
+    double rate = mover->bytes / seconds[0] * 1e-9, roof = 2.0 * (double)COPIED / beside[0] * 1e-9;
+    printf("%-34s %6.1f MB %8.3f ms %8.3f ms  %6.1f GB/s a core, copying %5.1f: %.2f\n", name, mover->bytes * 1e-6,
+           seconds[0] * 1e3, seconds[rounds / 2] * 1e3, rate, roof, rate / roof);
+    fflush(stdout);
+    clattn_plan_release(&mover->plan);
+    for (size_t i = 0; i < mover->count; i++)
+        clReleaseMemObject(mover->buffers[i]);
+}
+
+static clattn_status run_activation(const struct mover *mover, cl_event *event)
+{
+    return clattn_activation_enqueue(mover->plan, NULL, &mover->args.activation, 0, NULL, event);
+}
+
+static void activation(const char *name, int32_t function, clattn_dtype dtype)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    struct mover mover = {.enqueue = run_activation};
+    desc.function = function;
+    desc.x = desc.y = clattn_layout_contiguous(dtype, 2, (size_t[]){4096, 4096});
+    check(clattn_activation_plan_create(context, &desc, NULL, &mover.plan), name);
+    clattn_activation_args_init(&mover.args.activation);
+    mover.args.activation.x = array(&mover, &desc.x);
+    mover.args.activation.y = array(&mover, &desc.y);
+    measure(&mover, name);
+}
+
+static clattn_status run_rope(const struct mover *mover, cl_event *event)
+{
+    return clattn_rope_enqueue(mover->plan, NULL, &mover->args.rope, 0, NULL, event);
+}
+
+static void rope(const char *name, int32_t pairing, clattn_dtype dtype)
+{
+    clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
+    struct mover mover = {.enqueue = run_rope};
+    desc.pairing = pairing;
+    desc.x = desc.y = clattn_layout_bhsd(dtype, 1, 32, 4096, 128);
+    check(clattn_rope_plan_create(context, &desc, NULL, &mover.plan), name);
+    clattn_rope_args_init(&mover.args.rope);
+    mover.args.rope.x = array(&mover, &desc.x);
+    mover.args.rope.y = array(&mover, &desc.y);
+    measure(&mover, name);
+}
+
+static clattn_status run_kv_append(const struct mover *mover, cl_event *event)
+{
+    return clattn_kv_append_enqueue(mover->plan, NULL, &mover->args.kv_append, 0, NULL, event);
+}
+
+static void kv_append(const char *name, clattn_dtype cache, bool rotate)
+{
+    clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
+    struct mover mover = {.enqueue = run_kv_append};
+    clattn_kv_append_args *args = &mover.args.kv_append;
+    desc.rotate = rotate;
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 8, 8192, 128);
+    desc.key_cache = desc.value_cache = clattn_layout_bhsd(cache, 1, 8, 8192, 128);
+    if (cache == CLATTN_I8)
+        desc.key_scale = desc.value_scale = clattn_layout_bhsd(CLATTN_F32, 1, 8, 8192, 1);
+    check(clattn_kv_append_plan_create(context, &desc, NULL, &mover.plan), name);
+    clattn_kv_append_args_init(args);
+    args->key = array(&mover, &desc.key);
+    args->value = array(&mover, &desc.value);
+    args->key_cache = array(&mover, &desc.key_cache);
+    args->value_cache = array(&mover, &desc.value_cache);
+    if (cache == CLATTN_I8) {
+        args->key_scale = array(&mover, &desc.key_scale);
+        args->value_scale = array(&mover, &desc.value_scale);
+    }
+    measure(&mover, name);
+}
+
+static clattn_status run_merge(const struct mover *mover, cl_event *event)
+{
+    return clattn_merge_enqueue(mover->plan, NULL, &mover->args.merge, 0, NULL, event);
+}
+
+static void merge(const char *name, size_t parts)
+{
+    clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
+    struct mover mover = {.enqueue = run_merge};
+    desc.partial = clattn_layout_contiguous(CLATTN_F32, 5, (size_t[]){parts, 1, 32, 4096 / parts, 128});
+    desc.partial_lse = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){parts, 1, 32, 4096 / parts});
+    desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 32, 4096 / parts, 128);
+    check(clattn_merge_plan_create(context, &desc, NULL, &mover.plan), name);
+    clattn_merge_args_init(&mover.args.merge);
+    mover.args.merge.partial = array(&mover, &desc.partial);
+    mover.args.merge.partial_lse = array(&mover, &desc.partial_lse);
+    mover.args.merge.output = array(&mover, &desc.output);
+    measure(&mover, name);
+}
+
+static clattn_status run_image(const struct mover *mover, cl_event *event)
+{
+    return clattn_image_enqueue(mover->plan, NULL, &mover->args.image, 0, NULL, event);
+}
+
+static void image(const char *name, int32_t operation)
+{
+    enum { SIDE = 2048 };
+    const cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
+    const cl_image_desc about = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = SIDE, .image_height = SIDE};
+    clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
+    struct mover mover = {.enqueue = run_image};
+    desc.operation = operation;
+    desc.array = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){SIDE, SIDE, 3});
+    if (clattn_image_supports(context, &desc, NULL) != CLATTN_SUCCESS)
+        return;
+    check(clattn_image_plan_create(context, &desc, NULL, &mover.plan), name);
+    clattn_image_args_init(&mover.args.image);
+    mover.args.image.array = array(&mover, &desc.array);
+    cl_mem picture = clCreateImage(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, &format, &about, NULL, NULL);
+    mover.buffers[mover.count++] = picture;
+    mover.bytes += 4.0 * SIDE * SIDE;
+    mover.args.image.image = clattn_binding_image(picture);
+    measure(&mover, name);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        rounds = strtoul(argv[1], NULL, 10);
+    if (argc > 2 || rounds < 1 || rounds > MOST) {
+        fprintf(stderr, "usage: movers [ROUNDS, 1 to %d]\n", MOST);
+        return 2;
+    }
+    check(clattn_context_create(NULL, &context), "context");
+    make_copy();
+    activation("ReLU, 4096 x 4096", CLATTN_ACTIVATION_RELU, CLATTN_F32);
+    activation("GELU, 4096 x 4096", CLATTN_ACTIVATION_GELU, CLATTN_F32);
+    activation("GELU by tanh, 4096 x 4096", CLATTN_ACTIVATION_GELU_TANH, CLATTN_F32);
+    activation("Swish, 4096 x 4096", CLATTN_ACTIVATION_SWISH, CLATTN_F32);
+    activation("GELU, 4096 x 4096, bfloat16", CLATTN_ACTIVATION_GELU, CLATTN_BF16);
+    rope("rope by halves, 32 x 4096, d 128", CLATTN_ROPE_HALVES, CLATTN_F32);
+    rope("rope interleaved, 32 x 4096, d 128", CLATTN_ROPE_INTERLEAVED, CLATTN_F32);
+    kv_append("appending, 8 x 8192, d 128", CLATTN_F32, false);
+    kv_append("appending, rotated", CLATTN_F32, true);
+    kv_append("appending to int8", CLATTN_I8, false);
+    merge("merging 8 parts, 32 x 512, d 128", 8);
+    merge("merging 64 parts, 32 x 64, d 128", 64);
+    image("image 2048 x 2048 to array", CLATTN_IMAGE_PACK);
+    image("array to image 2048 x 2048", CLATTN_IMAGE_UNPACK);
+    clReleaseKernel(copy);
+    clReleaseMemObject(copies[0]);
+    clReleaseMemObject(copies[1]);
+    clattn_context_release(&context);
+    return 0;
+}
