@@ -43,7 +43,8 @@ NVIDIA_REGISTERS = 65536
 SPEED = """\
 NVIDIA: the share of multiply-adds, of items or of matrices, among the instructions of the kernel's hot loop in the
 disassembly, and the warps that a multiprocessor holds of how many it could. AMD: the waves that a SIMD holds, as its
-compiler counts them. Intel: the threads that an engine runs. A kernel without a share has no loop with multiply-adds."""
+compiler counts them. Intel: the threads that an engine runs. A kernel without a share has no loop with multiply-adds. An
+HGMMA (`wgmma`) does for a warp what 2 to 16 HMMA do, so few are enough."""
 
 Kernel = collections.namedtuple("Kernel", "target quick planned file name items options about")
 # `waves` is what AMD's compiler says of its SIMDs; `loop`, on NVIDIA, a machine_code.Loop or None.
