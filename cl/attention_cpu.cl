@@ -27,6 +27,7 @@
  *   AMX             1: PAIRS by tiles of AMX (inc/cpu_tile_amx.h), which wants QUERY_VECTORS * LANES and KEY_TILE to be
  *                   multiples of 32 and no pages: 0 1                                           (0)
  *   X86_AMX         1: by the instructions (matrix/x86_amx.h): 0 1                    (0)
+ *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
  * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512.
  *
  * NDRange: (ceil(rows / (QUERY_VECTORS * LANES)), launch_heads, batch) work-groups of one item, rows being
@@ -79,6 +80,9 @@
 #define UNIT_STRIDE 0
 #endif
 
+#ifndef PREFETCHES
+#define PREFETCHES 0
+#endif
 #ifndef PAIRS
 #define PAIRS 0
 #endif
@@ -176,13 +180,12 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
         sum[v] = (floatv)(0.0f);
         moment[v] = (floatv)(0.0f);
     }
-    for (int c = 0; c < ROUND_UP(D_V, FILLED) * QUERY_VECTORS; c++)
-        o[c] = (floatv)(0.0f);
 
 #if AMX
     AMX_BEGIN(&scratch->amx);
 #endif
     int begin = 0, end = 0;
+    bool fresh = true;
     if (block.live > 0) {
         attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
         load_queries(q, query, &block, &a);
@@ -208,8 +211,12 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
 #if DROPOUT
         drop_tile(s, start, n, &block, &a);
 #endif
-        add_values(o, s, shrink, value, scratch, start, n, &block.item, &a, &side);
+        add_values(o, s, shrink, value, scratch, start, n, fresh, &block.item, &a, &side);
+        fresh = false;
     }
+    if (fresh) /* nothing is attended */
+        for (int c = 0; c < D_V * QUERY_VECTORS; c++)
+            o[c] = (floatv)(0.0f);
 #if AMX
     AMX_END(&scratch->amx);
 #endif

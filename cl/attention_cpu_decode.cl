@@ -16,7 +16,7 @@
  *                another than a head's own rows do, as in a cache of small pages or of (length, heads, size)   (1)
  *   TURN         keys of a tile that a head takes before the next head's turn, a multiple of LANES   (KEY_TILE)
  *   KEY_TILE     keys for each rescaling, a multiple of LANES                    (64)
- *   KEY_STEP     keys of the register tile of Q K^T, which divide LANES          (4 rows or fewer: 4; more: 2)
+ *   KEY_STEP     keys of the register tile of Q K^T: 2 4                         (4 rows or fewer: 4; more: 2)
  *   VALUE_STEP   keys that an accumulator takes in on one way through a register (4)
  *   UNIT_STRIDE  1: a.key.col == a.value.col == 1, promised by the host: 0 1     (0)
  *   AHEAD        keys from one to the one whose memory is asked for with it, a multiple of LANES; 0: none, for compilers
@@ -28,7 +28,7 @@
  * launch_heads; with GROUPED launch_queries * a.group and the key heads that the launch touches.  A work-item owns its
  * blocks' rows of output, lse and entropy.
  *
- * Private memory, in floats: BLOCK * (HEADS * (D_K + D_V + KEY_TILE) + LANES * LANES), with ADDITIVE another
+ * Private memory, in floats: BLOCK * (HEADS * (D_K + D_V + KEY_TILE) + LANES * LANES / 4), with ADDITIVE another
  * HEADS * BLOCK * D_K (sizes rounded up to LANES).  Local memory: none.  Barriers: none.
  *
  * State is float.  Keys, values and masks are read as attention_cpu.cl says: K, V and mask at keys within the item's
@@ -63,7 +63,14 @@
 #endif
 
 #ifndef KEY_STEP
-#define KEY_STEP (BLOCK <= 4 ? 4 : 2)
+#if BLOCK <= 4
+#define KEY_STEP 4
+#else
+#define KEY_STEP 2
+#endif
+#endif
+#if KEY_STEP != 2 && KEY_STEP != 4
+#error "KEY_STEP must be 2 or 4"
 #endif
 #if D_K > 512 || D_V > 512 || DOUBLE
 #error "D_K and D_V must be 1 to 512, and the state is float"

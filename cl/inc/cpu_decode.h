@@ -55,6 +55,58 @@
 #define ASK_AHEAD(TYPE, c, v)
 #endif
 
+/* The sums of LANES vectors, begun with KEY_STEP of them as they come out of the registers, so that a quarter of the vectors
+ * goes through memory: within each four lanes ADD_PAIR makes two sums of two vectors, ADD_FOUR four of four out of two
+ * such; sum_fours adds up the fours of lanes.  Lane l of the result is the sum of vector l. */
+#if LANES == 16
+#define PAIR_LOW(x, y) \
+    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s4, (y).s4, (x).s5, (y).s5, \
+              (x).s8, (y).s8, (x).s9, (y).s9, (x).sc, (y).sc, (x).sd, (y).sd))
+#define PAIR_HIGH(x, y) \
+    ((floatv)((x).s2, (y).s2, (x).s3, (y).s3, (x).s6, (y).s6, (x).s7, (y).s7, \
+              (x).sa, (y).sa, (x).sb, (y).sb, (x).se, (y).se, (x).sf, (y).sf))
+#define FOUR_LOW(x, y) \
+    ((floatv)((x).s0, (x).s1, (y).s0, (y).s1, (x).s4, (x).s5, (y).s4, (y).s5, \
+              (x).s8, (x).s9, (y).s8, (y).s9, (x).sc, (x).sd, (y).sc, (y).sd))
+#define FOUR_HIGH(x, y) \
+    ((floatv)((x).s2, (x).s3, (y).s2, (y).s3, (x).s6, (x).s7, (y).s6, (y).s7, \
+              (x).sa, (x).sb, (y).sa, (y).sb, (x).se, (x).sf, (y).se, (y).sf))
+#define EVEN_FOURS(x, y) \
+    ((floatv)((x).s0, (x).s1, (x).s2, (x).s3, (x).s8, (x).s9, (x).sa, (x).sb, \
+              (y).s0, (y).s1, (y).s2, (y).s3, (y).s8, (y).s9, (y).sa, (y).sb))
+#define ODD_FOURS(x, y) \
+    ((floatv)((x).s4, (x).s5, (x).s6, (x).s7, (x).sc, (x).sd, (x).se, (x).sf, \
+              (y).s4, (y).s5, (y).s6, (y).s7, (y).sc, (y).sd, (y).se, (y).sf))
+#elif LANES == 8
+#define PAIR_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s4, (y).s4, (x).s5, (y).s5))
+#define PAIR_HIGH(x, y) ((floatv)((x).s2, (y).s2, (x).s3, (y).s3, (x).s6, (y).s6, (x).s7, (y).s7))
+#define FOUR_LOW(x, y) ((floatv)((x).s0, (x).s1, (y).s0, (y).s1, (x).s4, (x).s5, (y).s4, (y).s5))
+#define FOUR_HIGH(x, y) ((floatv)((x).s2, (x).s3, (y).s2, (y).s3, (x).s6, (x).s7, (y).s6, (y).s7))
+#define EVEN_FOURS(x, y) ((floatv)((x).s0, (x).s1, (x).s2, (x).s3, (y).s0, (y).s1, (y).s2, (y).s3))
+#define ODD_FOURS(x, y) ((floatv)((x).s4, (x).s5, (x).s6, (x).s7, (y).s4, (y).s5, (y).s6, (y).s7))
+#else
+#define PAIR_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1))
+#define PAIR_HIGH(x, y) ((floatv)((x).s2, (y).s2, (x).s3, (y).s3))
+#define FOUR_LOW(x, y) ((floatv)((x).s0, (x).s1, (y).s0, (y).s1))
+#define FOUR_HIGH(x, y) ((floatv)((x).s2, (x).s3, (y).s2, (y).s3))
+#endif
+#define ADD_PAIR(x, y) (PAIR_LOW(x, y) + PAIR_HIGH(x, y))
+#define ADD_FOUR(x, y) (FOUR_LOW(x, y) + FOUR_HIGH(x, y)) /* of what ADD_PAIR has made */
+#define ADD_FOURS(x, y) (EVEN_FOURS(x, y) + ODD_FOURS(x, y))
+
+/* Four lanes a vector of x, LANES / 4 vectors, become the sums of LANES vectors. */
+INLINE floatv sum_fours(const floatv *x)
+{
+#if LANES == 16
+    const floatv low = ADD_FOURS(x[0], x[1]), high = ADD_FOURS(x[2], x[3]);
+    return ADD_FOURS(low, high);
+#elif LANES == 8
+    return ADD_FOURS(x[0], x[1]);
+#else
+    return x[0];
+#endif
+}
+
 /* s[r * KEY_TILE + j] = scale * score of row r and key start + j, for j < n; what is beyond, up to the next multiple of
  * LANES, repeats the last key. */
 INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const global ELEMENT(K_TYPE) *key, int start,
@@ -64,16 +116,14 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
     FIND_TILE(key, key_scale, KEY_GROUPS);
 
     for (int j = 0; j < n; j += LANES) {
-        floatv part[BLOCK * LANES];
+        floatv part[BLOCK][LANES / 4];
+#if KEY_STEP == 2
+        floatv pair[BLOCK];
+#endif
         FIND_VECTOR(K_TYPE, key, key_scale, KEY_GROUPS);
         FIND_AHEAD(K_TYPE, key);
         for (int c = 0; c < LANES; c += KEY_STEP) {
             floatv acc[KEY_STEP][BLOCK];
-#pragma unroll
-            for (int k = 0; k < KEY_STEP; k++)
-#pragma unroll
-                for (int r = 0; r < BLOCK; r++)
-                    acc[k][r] = (floatv)(0.0f);
 #pragma unroll
             for (int v = 0; v < K_VECTORS; v++)
 #pragma unroll
@@ -86,19 +136,34 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
 #pragma unroll
                     for (int r = 0; r < BLOCK; r++)
 #if ADDITIVE
-                        acc[k][r] = FMA(weight[r * K_VECTORS + v], tanhv(q[r * K_VECTORS + v] + x), acc[k][r]);
+                        if (v == 0)
+                            acc[k][r] = weight[r * K_VECTORS] * tanhv(q[r * K_VECTORS] + x);
+                        else
+                            acc[k][r] = FMA(weight[r * K_VECTORS + v], tanhv(q[r * K_VECTORS + v] + x), acc[k][r]);
 #else
-                        acc[k][r] = FMA(q[r * K_VECTORS + v], x, acc[k][r]);
+                        if (v == 0)
+                            acc[k][r] = q[r * K_VECTORS] * x;
+                        else
+                            acc[k][r] = FMA(q[r * K_VECTORS + v], x, acc[k][r]);
 #endif
                 }
 #pragma unroll
-            for (int k = 0; k < KEY_STEP; k++)
-#pragma unroll
-                for (int r = 0; r < BLOCK; r++)
-                    part[r * LANES + c + k] = acc[k][r];
+            for (int r = 0; r < BLOCK; r++) {
+#if KEY_STEP == 4
+                const floatv first = ADD_PAIR(acc[0][r], acc[1][r]), second = ADD_PAIR(acc[2][r], acc[3][r]);
+                part[r][c >> 2] = ADD_FOUR(first, second);
+#else
+                const floatv second = ADD_PAIR(acc[0][r], acc[1][r]);
+                if ((c & 2) == 0)
+                    pair[r] = second;
+                else
+                    part[r][c >> 2] = ADD_FOUR(pair[r], second);
+#endif
+            }
         }
+#pragma unroll
         for (int r = 0; r < BLOCK; r++)
-            s[r * TILE_VECTORS + j / LANES] = sum_each(part + r * LANES) * a->scale;
+            s[r * TILE_VECTORS + j / LANES] = sum_fours(part[r]) * a->scale;
     }
 }
 

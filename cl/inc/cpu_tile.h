@@ -145,9 +145,10 @@ INLINE void score_tile(floatv *s, const floatv *q, KEY_POINTER key, const long *
 }
 #endif
 
-/* O^T = shrink * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and keys j < n. */
+/* O^T = shrink * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and keys j < n; `fresh`: O^T is not
+ * there yet and counts as 0. */
 INLINE void value_columns(floatv *o, const int columns, const floatv *p, VALUE_POINTER value, const long *rows, int n,
-                          long row, long col, const floatv *shrink)
+                          long row, long col, const floatv *shrink, bool fresh)
 {
     floatv acc[COLUMN_STEP][QUERY_VECTORS];
 
@@ -155,7 +156,10 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, VALUE_P
     for (int c = 0; c < columns; c++)
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++)
-            acc[c][v] = o[c * QUERY_VECTORS + v] * shrink[v];
+            if (fresh)
+                acc[c][v] = (floatv)(0.0f);
+            else
+                acc[c][v] = o[c * QUERY_VECTORS + v] * shrink[v];
     for (int j = 0; j < n; j++)
 #pragma unroll
         for (int c = 0; c < columns; c++) {
@@ -204,10 +208,10 @@ INLINE void scores_of(floatv *s, const floatv *q, const floatv *weight, const gl
 #endif
 }
 
-/* O^T = shrink * O^T + V^T P^T. */
+/* O^T = shrink * O^T + V^T P^T; `fresh` as above. */
 INLINE void add_values(floatv *o, const floatv *p, const floatv *shrink, const global ELEMENT(V_TYPE) *value,
-                       SCRATCH_TYPE *scratch, int start, int n, const attention_item *item, const attention_args *a,
-                       const attention_side *side)
+                       SCRATCH_TYPE *scratch, int start, int n, bool fresh, const attention_item *item,
+                       const attention_args *a, const attention_side *side)
 {
 #if PACK
     const long *rows = 0;
@@ -225,10 +229,10 @@ INLINE void add_values(floatv *o, const floatv *p, const floatv *shrink, const g
 #endif
 #endif
     for (int c = 0; c + COLUMN_STEP <= D_V; c += COLUMN_STEP)
-        value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, values + c * col, rows, n, row, col, shrink);
+        value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, values + c * col, rows, n, row, col, shrink, fresh);
 #if COLUMN_REST > 0
     const int rest = D_V - COLUMN_REST;
-    value_columns(o + rest * QUERY_VECTORS, COLUMN_REST, p, values + rest * col, rows, n, row, col, shrink);
+    value_columns(o + rest * QUERY_VECTORS, COLUMN_REST, p, values + rest * col, rows, n, row, col, shrink, fresh);
 #endif
 }
 

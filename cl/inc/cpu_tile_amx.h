@@ -71,15 +71,19 @@ INLINE void turn_values(uint *turned, const global ushort *value, int start, int
 
 /* O^T = shrink * O^T + V^T P^T; P becomes pairs. */
 INLINE void add_values(floatv *o, floatv *p, const floatv *shrink, const global ushort *value, SCRATCH_TYPE *scratch,
-                       int start, int n, const attention_item *item, const attention_args *a, const attention_side *side)
+                       int start, int n, bool fresh, const attention_item *item, const attention_args *a,
+                       const attention_side *side)
 {
     const int steps = ROUND_UP(HALF(n), 16);
     turn_values(scratch->value, value, start, n, item, a, side);
     pair_weights(p, n, steps);
-    for (int c = 0; c < D_V; c++)
+    for (int c = 0; c < ROUND_UP(D_V, 32); c++)
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++)
-            o[c * QUERY_VECTORS + v] *= shrink[v];
+            if (fresh)
+                o[c * QUERY_VECTORS + v] = (floatv)(0.0f);
+            else
+                o[c * QUERY_VECTORS + v] *= shrink[v];
     for (int c = 0; c < D_V; c += 32)
         for (int l = 0; l < BLOCK; l += 32)
             value_products(&scratch->amx, &scratch->copy, (float *)o + c * BLOCK + l, BLOCK,

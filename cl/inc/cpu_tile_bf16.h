@@ -91,7 +91,8 @@ INLINE void zip_values(uintv *scratch, const global ushort *value, int start, in
 }
 
 /* O^T = shrink * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and `count` pairs of keys. */
-INLINE void value_columns(floatv *o, const int columns, const floatv *p, const uint *value, int count, const floatv *shrink)
+INLINE void value_columns(floatv *o, const int columns, const floatv *p, const uint *value, int count, const floatv *shrink,
+                          bool fresh)
 {
     floatv acc[COLUMN_STEP][QUERY_VECTORS];
 
@@ -99,7 +100,10 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, const u
     for (int c = 0; c < columns; c++)
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++)
-            acc[c][v] = o[c * QUERY_VECTORS + v] * shrink[v];
+            if (fresh)
+                acc[c][v] = (floatv)(0.0f);
+            else
+                acc[c][v] = o[c * QUERY_VECTORS + v] * shrink[v];
     for (int i = 0; i < count; i++)
 #pragma unroll
         for (int c = 0; c < columns; c++) {
@@ -117,15 +121,16 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, const u
 
 /* O^T = shrink * O^T + V^T P^T; P becomes pairs. */
 INLINE void add_values(floatv *o, floatv *p, const floatv *shrink, const global ushort *value, SCRATCH_TYPE *scratch,
-                       int start, int n, const attention_item *item, const attention_args *a, const attention_side *side)
+                       int start, int n, bool fresh, const attention_item *item, const attention_args *a,
+                       const attention_side *side)
 {
     zip_values(scratch, value, start, n, item, a, side);
     pair_weights(p, n, HALF(n));
     for (int c = 0; c + COLUMN_STEP <= D_V; c += COLUMN_STEP)
-        value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, (const uint *)scratch + c, HALF(n), shrink);
+        value_columns(o + c * QUERY_VECTORS, COLUMN_STEP, p, (const uint *)scratch + c, HALF(n), shrink, fresh);
 #if COLUMN_REST > 0
     const int rest = D_V - COLUMN_REST;
-    value_columns(o + rest * QUERY_VECTORS, COLUMN_REST, p, (const uint *)scratch + rest, HALF(n), shrink);
+    value_columns(o + rest * QUERY_VECTORS, COLUMN_REST, p, (const uint *)scratch + rest, HALF(n), shrink, fresh);
 #endif
 }
 

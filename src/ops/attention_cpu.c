@@ -231,6 +231,7 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
         define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
         define_int(&options, "KEY_STEP", (long long)g.step);
         define_int(&options, "COLUMN_STEP", (long long)g.step);
+        define_int(&options, "PREFETCHES", capabilities_prefetch(&base->context->device.caps));
         define_int(&options, "PAIRS", products != PRODUCTS_FLOAT);
         define_int(&options, "X86_BF16", products == PRODUCTS_PAIRS_X86);
         define_int(&options, "AMX", is_amx(products));
