@@ -37,7 +37,8 @@
  * v * LANES + l of the block, in every array of vectors below.
  *
  * Private memory, in floats: QUERY_VECTORS * LANES * (D_K + D_V + KEY_TILE), with ADDITIVE another D_K there, and
- * with PACK KEY_TILE * max(D_K, D_V) more, with PAIRS KEY_TILE / 2 * D_V (sizes rounded up to LANES): 57 KiB by default.
+ * with PACK KEY_TILE * max(D_K, D_V) more, with PAIRS KEY_TILE / 2 * D_V (sizes rounded up to LANES): 57 KiB by default; on
+ * the rows' way in and out LANES * max(D_K, D_V) more.
  * It lives on the stack of the device's thread.  Local memory: none.  Barriers: none.
  *
  * State is float.  A tile of keys that no query of the block attends, by lengths, causality, window or mask, is

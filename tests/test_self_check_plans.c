@@ -122,7 +122,8 @@ static void other_operators_short_problems_too(void **state)
         size_t sizes[3];
         const char *solver, *file, *from, *to, *message;
     } cases[] = {
-        {NORM, {7, 1}, "cpu", "norm_cpu.cl", "* m->factor", "* (m->factor * 1.001f)", DISAGREES("norm_cpu")},
+        {NORM, {7, 130}, "cpu", "norm_cpu.cl", "* m->factor", "* (m->factor * 1.001f)", DISAGREES("norm_cpu")},
+        {NORM, {7, 1}, "cpu", "norm_cpu_short.cl", "- drift) * *factor", "- drift) * (*factor * 1.001f)", DISAGREES("norm_cpu_short")},
         {NORM, {7, 0}, "generic", "norm.h", "? 1.0f / sqrt(", "? 1.001f / sqrt(", DISAGREES("norm_generic")},
         {SOFTMAX, {7, 130}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu")},
         {SOFTMAX, {7, 1}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu_short")},

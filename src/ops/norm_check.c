@@ -9,8 +9,9 @@
 #include "ref/attention_reference.h"
 #include "ref/ref.h"
 
-#define ROWS 5
 #define ELEMENTS 203
+#define SOME (5 * ELEMENTS)
+#define ROWS 37 /* at the most: two vectors of rows side by side, and some */
 
 enum { X, SCALE, BIAS, RESIDUAL, Y, MEAN, INVERSE, SUM, ARRAYS };
 
@@ -26,7 +27,8 @@ static clattn_status describe(struct norm_check *check)
 {
     const clattn_norm_desc *full = &check->original.desc;
     clattn_norm_desc desc = *full;
-    const size_t extent[2] = {ROWS, size_min(check->longest_row, ELEMENTS)}, statistics[2] = {ROWS, 1};
+    const size_t elements = size_min(check->longest_row, ELEMENTS), rows = size_min(ROWS, SOME / elements);
+    const size_t extent[2] = {rows, elements}, statistics[2] = {rows, 1};
     const char *reason;
     desc.axes = 1;
     desc.explicit_epsilon = 1;
@@ -96,7 +98,7 @@ static clattn_status judge(const struct norm_check *check, struct report *report
     clattn_status status = CLATTN_SUCCESS;
     const clattn_norm_desc *desc = &check->small.desc;
     size_t rows = desc->x.extent[0], count = desc->x.extent[1];
-    float x[2 * ROWS * ELEMENTS], scale[ELEMENTS], bias[ELEMENTS], plain[ELEMENTS];
+    float x[2 * SOME], scale[ELEMENTS], bias[ELEMENTS], plain[ELEMENTS];
     double exact[ELEMENTS], magnitude[ELEMENTS], mean, factor, unit = storage_epsilon(desc->y.dtype);
     ref_norm_problem reference = {
         .extent = {1, 1, 1, (int64_t)rows, (int64_t)count},

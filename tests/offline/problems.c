@@ -174,6 +174,7 @@ static const norm_row norm_rows[] = {
     {"RMSNorm of 4096, bfloat16", QUICK, NULL, CLATTN_NORM_RMS, 4096, 4096, CLATTN_BF16, false, false, false},
     {"LayerNorm of 768 by generic", NOT_QUICK, "generic", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true, false},
     {"LayerNorm of 768 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true, false},
+    {"LayerNorm of 24 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_LAYER, 4096, 24, CLATTN_F32, true, true, false},
     {"LayerNorm of 768, residual and sum", QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, false, true},
     {"LayerNorm of 65536, residual and sum, float16", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 64, 65536, CLATTN_F16, true, true,
      true},
