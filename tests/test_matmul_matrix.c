@@ -40,6 +40,9 @@ static const matmul_case sizes[] = {
     {"128 x 128 tile", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 128, .n = 128, .k = 256},
     {"128 x 128 tile + 8", BIG, THREE, F16_ALL, EIGHTS, .m = 136, .n = 136, .k = 168, .bias = true},
     {"128 x 128 tile + 1", BIG, THREE, BF16_IN, EIGHTS, .m = 129, .n = 131, .k = 72, .integers = true},
+    /* By the planner's choice emulations have smaller tiles; on a GPU large products have these. */
+    {"a tile of 128 x 128", BIG, .solvers = MATMUL_EMULATED & -MATMUL_EMULATED, BF16_IN, EIGHTS_WEIGHT, .m = 131, .n = 137,
+     .k = 104, .tuning = "rows=128 columns=128"},
     {"panels of A and B", BIG, .solvers = MATMUL_WGMMA, BF16_IN, .m = 136, .n = 136, .k = 40, .a = FORM_ALIGNED_TRANSPOSED,
      .b = FORM_ALIGNED},
     {"one panel of B, 64 wide", BIG, .solvers = MATMUL_WGMMA, F16_ALL, .m = 64, .n = 64, .k = 72,

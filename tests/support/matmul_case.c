@@ -107,6 +107,7 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, matmul_solvers[n]) == 0);
     }
     options.solver = solver;
+    options.tuning = test->tuning;
     return job_planned(job, clattn_matmul_plan_create(device_context(), &desc, &options, &job->plan), solver,
                        refused);
 }

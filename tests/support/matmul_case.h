@@ -52,6 +52,7 @@ typedef struct matmul_case {
     bool shared_operand;   /* operand has batch 1 */
     bool flat_operand;     /* operand has no batch dimension */
     bool in_place;         /* operand is C */
+    const char *tuning;    /* the solver's parameters; NULL: its own choice */
 } matmul_case;
 
 /* Whether the library was built with CLBlast; compiles nothing. */
