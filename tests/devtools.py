@@ -132,9 +132,10 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased") if click else ():
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def screenshot(self):
-        """The page as the bytes of a PNG file."""
-        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+    def screenshot(self, width=None, height=None):
+        """The page, or so much of it from its left and upper edge, as the bytes of a PNG file."""
+        clip = {} if width is None else {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", **clip)["data"])
 
 
 if __name__ == "__main__":

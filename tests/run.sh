@@ -377,7 +377,7 @@ if wanted browser && [ -n "$full$only" ]; then
     # Screenshots stay beside the log.
     isolated "$pocl" CLATTN="$work/gcc/src/clattn" HEATMAP_SAMPLE="$work/gcc/tests/heatmap_sample" \
         SCREENSHOTS="$work/logs/browser" PYTHONDONTWRITEBYTECODE=1 \
-        sh "$here/run.sh" --one browser heatmap 600 /usr/bin/python3 "$here/test_heatmap_browser.py"
+        sh "$here/run.sh" --one browser heatmap 1200 /usr/bin/python3 "$here/test_heatmap_browser.py"
     finish browser
 fi
 
