@@ -1,4 +1,4 @@
-/* clattn selftest: every operator but images with every solver, on small problems, against the reference. */
+/* clattn selftest: every operator but images and embedding with every solver, on small problems, against the reference. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static const option_row rows[] = {
 
 static const option_table table = {
     .command = "selftest",
-    .summary = "Runs every operator but images with each of its solvers on small problems and compares the\n"
+    .summary = "Runs every operator but images and embedding with each of its solvers on small problems and compares the\n"
                "results with a double-precision reference on the host.",
     .rows = rows,
 };
