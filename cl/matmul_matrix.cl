@@ -243,6 +243,35 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
                                              + col0 * a.operand.col;
 #endif
 
+#if MATMUL_EPILOGUE && MATRIX_ENGINE < MATRIX_DPAS8
+    /* An activation is too much code for 128 copies of it: its loop stays one, and takes the sums from private memory; from
+     * a copy there, or they would lie there in the loop above, too.  Intel's few sums stay where they are. */
+    float kept[SIDES_M * SIDES_N * MATRIX_C];
+
+    MATRIX_UNROLL
+    for (int i = 0; i < SIDES_M * SIDES_N; i++)
+        MATRIX_UNROLL
+        for (int n = 0; n < MATRIX_C; n++)
+            kept[i * MATRIX_C + n] = sum[i].sum[n];
+#pragma nounroll
+    for (int e = 0; e < SIDES_M * SIDES_N * MATRIX_C; e++) {
+        const int square = e / MATRIX_C, n = e - square * MATRIX_C, i = square / SIDES_N, j = square - i * SIDES_N;
+        const int at = row + 16 * i + matrix_c_row(lane, n), to = column + 16 * j + matrix_c_column(lane, n);
+
+        if (at < rows && to < cols) {
+            float result = kept[e];
+
+#if BIAS
+            result += LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
+#endif
+            result = ACTIVATED_ONE(result, a);
+#if OPERAND
+            result = WITH_OPERAND(result, LOAD(OPERAND_TYPE, in, at * a.operand.row + to * a.operand.col));
+#endif
+            STORE(C_TYPE, out, at * a.c.row + to * a.c.col, result);
+        }
+    }
+#else
     MATRIX_UNROLL
     for (int j = 0; j < SIDES_N; j++)
         MATRIX_UNROLL
@@ -273,4 +302,5 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
 #endif
             }
         }
+#endif
 }
