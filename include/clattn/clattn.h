@@ -5,9 +5,12 @@
 #include "activation.h"
 #include "attention.h"
 #include "context.h"
+#include "decoder.h"
 #include "dtype.h"
 #include "embedding.h"
 #include "export.h"
+#include "feed_forward.h"
+#include "generate.h"
 #include "image.h"
 #include "layout.h"
 #include "matmul.h"
@@ -20,7 +23,10 @@
 #include "rope.h"
 #include "softmax.h"
 #include "status.h"
+#include "tensor.h"
+#include "transformer.h"
 #include "tuning.h"
 #include "version.h"
+#include "weights.h"
 
 #endif

@@ -17,37 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "dtype.h"
-#include "status.h"
+#include "tensor.h"
 
 CLATTN_BEGIN_DECLS
-
-/* Why a call failed: one line without a newline that names the file, the value found and what was expected.
- * Written only on failure, always terminated; control characters, and in what is quoted from a file all but
- * ASCII, appear as '?'.  A plain value of the caller's, one per thread; every `error` parameter here may be
- * NULL. */
-typedef struct clattn_io_error {
-    char message[512];
-} clattn_io_error;
-
-/* An array in host memory, in C order without gaps.  A plain value that borrows: `data` belongs to whatever
- * gave the tensor and lives as long as that does.  A zeroed tensor (dtype CLATTN_DTYPE_NONE, data NULL) means
- * "there is no such tensor".  A scalar has rank 0 and one element. */
-typedef struct clattn_host_tensor {
-    int32_t dtype; /* clattn_dtype */
-    int32_t rank;  /* 0 … CLATTN_MAX_RANK */
-    size_t extent[CLATTN_MAX_RANK];
-    size_t bytes;     /* the product of the extents times the element's size; at most INT64_MAX */
-    const void *data; /* little-endian elements; NULL when `bytes` is 0 */
-} clattn_host_tensor;
-
-/* How something that loads a model can ask for its tensors by name, wherever they are kept.  No function of
- * this version takes one: it is here so that a loader written now fits what comes.  `user` is the caller's
- * own.  Fills *tensor, which stays valid until whoever provides the callback says; an absent tensor is no
- * error: CLATTN_SUCCESS and a zeroed *tensor.  On failure any status, a zeroed *tensor, and a line in *error
- * if `error` is not NULL. */
-typedef clattn_status (*clattn_tensor_lookup)(void *user, const char *name, clattn_host_tensor *tensor,
-                                              clattn_io_error *error);
 
 /* ---- .npy ---- */
 

@@ -24,6 +24,10 @@
     REQUIRED(clGetCommandQueueInfo)        \
     REQUIRED(clCreateBuffer)               \
     REQUIRED(clEnqueueReadBuffer)          \
+    REQUIRED(clEnqueueWriteBuffer)         \
+    REQUIRED(clEnqueueFillBuffer)          \
+    REQUIRED(clEnqueueCopyBuffer)          \
+    REQUIRED(clEnqueueCopyBufferRect)      \
     REQUIRED(clReleaseMemObject)           \
     REQUIRED(clGetMemObjectInfo)           \
     REQUIRED(clCreateProgramWithSource)    \

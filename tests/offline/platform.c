@@ -443,6 +443,39 @@ static cl_int CL_API_CALL EnqueueReadImage(cl_command_queue q, cl_mem m, cl_bool
     return finished(event);
 }
 
+static cl_int CL_API_CALL EnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t offset, size_t bytes,
+                                             const void *data, cl_uint n, const cl_event *waits, cl_event *event)
+{
+    (void)q, (void)m, (void)blocking, (void)offset, (void)bytes, (void)data, (void)n, (void)waits;
+    return finished(event);
+}
+
+static cl_int CL_API_CALL EnqueueFillBuffer(cl_command_queue q, cl_mem m, const void *pattern, size_t pattern_bytes,
+                                            size_t offset, size_t bytes, cl_uint n, const cl_event *waits,
+                                            cl_event *event)
+{
+    (void)q, (void)m, (void)pattern, (void)pattern_bytes, (void)offset, (void)bytes, (void)n, (void)waits;
+    return finished(event);
+}
+
+static cl_int CL_API_CALL EnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t from_offset,
+                                            size_t to_offset, size_t bytes, cl_uint n, const cl_event *waits,
+                                            cl_event *event)
+{
+    (void)q, (void)from, (void)to, (void)from_offset, (void)to_offset, (void)bytes, (void)n, (void)waits;
+    return finished(event);
+}
+
+static cl_int CL_API_CALL EnqueueCopyBufferRect(cl_command_queue q, cl_mem from, cl_mem to, const size_t *from_origin,
+                                                const size_t *to_origin, const size_t *region, size_t from_row,
+                                                size_t from_slice, size_t to_row, size_t to_slice, cl_uint n,
+                                                const cl_event *waits, cl_event *event)
+{
+    (void)q, (void)from, (void)to, (void)from_origin, (void)to_origin, (void)region, (void)n, (void)waits;
+    (void)from_row, (void)from_slice, (void)to_row, (void)to_slice;
+    return finished(event);
+}
+
 static cl_int CL_API_CALL GetEventInfo(cl_event e, cl_event_info query, size_t bytes, void *value, size_t *size)
 {
     (void)e;
@@ -472,6 +505,7 @@ static const struct {
     ENTRY(GetProgramInfo), ENTRY(GetProgramBuildInfo), ENTRY(CreateKernel), ENTRY(RetainKernel),
     ENTRY(ReleaseKernel), ENTRY(SetKernelArg), ENTRY(GetKernelWorkGroupInfo), ENTRY(EnqueueNDRangeKernel),
     ENTRY(EnqueueMarkerWithWaitList), {"clEnqueueBarrierWithWaitList", (void (*)(void))EnqueueMarkerWithWaitList},
+    ENTRY(EnqueueWriteBuffer), ENTRY(EnqueueFillBuffer), ENTRY(EnqueueCopyBuffer), ENTRY(EnqueueCopyBufferRect),
     ENTRY(EnqueueReadBuffer), ENTRY(EnqueueReadImage), ENTRY(RetainEvent), ENTRY(ReleaseEvent), ENTRY(GetEventInfo),
     ENTRY(Finish), {"clFlush", (void (*)(void))Finish},
 };

@@ -260,6 +260,11 @@ ENQUEUE(clEnqueueCopyBuffer,
         (cl_command_queue queue, cl_mem from, cl_mem to, size_t from_offset, size_t to_offset, size_t bytes,
          cl_uint n, const cl_event *waits, cl_event *event),
         (queue, from, to, from_offset, to_offset, bytes, n, waits, event))
+ENQUEUE(clEnqueueCopyBufferRect,
+        (cl_command_queue queue, cl_mem from, cl_mem to, const size_t *from_origin, const size_t *to_origin,
+         const size_t *region, size_t from_row, size_t from_slice, size_t to_row, size_t to_slice, cl_uint n,
+         const cl_event *waits, cl_event *event),
+        (queue, from, to, from_origin, to_origin, region, from_row, from_slice, to_row, to_slice, n, waits, event))
 ENQUEUE(clEnqueueFillBuffer,
         (cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_bytes, size_t offset,
          size_t bytes, cl_uint n, const cl_event *waits, cl_event *event),
@@ -289,7 +294,7 @@ static const struct {
     ENTRY(clGetProgramInfo), ENTRY(clGetProgramBuildInfo), ENTRY(clCreateKernel), ENTRY(clRetainKernel),
     ENTRY(clReleaseKernel), ENTRY(clSetKernelArg), ENTRY(clGetKernelInfo), ENTRY(clGetKernelWorkGroupInfo),
     ENTRY(clEnqueueNDRangeKernel), ENTRY(clEnqueueMarkerWithWaitList), ENTRY(clEnqueueBarrierWithWaitList),
-    ENTRY(clEnqueueReadBuffer), ENTRY(clEnqueueWriteBuffer), ENTRY(clEnqueueCopyBuffer),
+    ENTRY(clEnqueueReadBuffer), ENTRY(clEnqueueWriteBuffer), ENTRY(clEnqueueCopyBuffer), ENTRY(clEnqueueCopyBufferRect),
     ENTRY(clEnqueueFillBuffer), ENTRY(clRetainEvent), ENTRY(clReleaseEvent), ENTRY(clGetEventInfo),
     ENTRY(clSetEventCallback), ENTRY(clWaitForEvents), ENTRY(clFlush), ENTRY(clFinish),
 };

@@ -1,0 +1,295 @@
+/* Enqueueing a graph: each step's arguments, and the steps that are commands of OpenCL's own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "nn/graph.h"
+#include "ops/attention_scores.h"
+
+#define PATTERN 128 /* bytes: the longest that clEnqueueFillBuffer takes */
+
+struct runner {
+    const struct graph *graph;
+    struct chain *chain;
+    const struct graph_run *run;
+};
+
+static bool is_bound(const struct runner *r, int slot)
+{
+    return !binding_is_none(&r->run->bound[slot]);
+}
+
+/* Where the array is this time. */
+static clattn_binding resolve(const struct runner *r, int index)
+{
+    const struct graph_array *array = &r->graph->arrays[index];
+    clattn_binding binding = r->chain->workspace;
+    switch (array->place) {
+    case GRAPH_BOUND:
+        return is_bound(r, array->slot) || !array->fallback ? r->run->bound[array->slot]
+                                                            : resolve(r, array->fallback);
+    case GRAPH_FIXED: return array->fixed;
+    case GRAPH_ARENA:
+        binding.offset =
+            (binding.offset + (int64_t)array->at) / (int64_t)clattn_dtype_size((clattn_dtype)array->dtype);
+        return binding;
+    default: return (clattn_binding){0};
+    }
+}
+
+static clattn_binding bind(const struct runner *r, const struct graph_step *step, int use)
+{
+    clattn_binding binding = resolve(r, step->use[use].array);
+    /* An offset that wraps is negative, and refused. */
+    binding.offset = (int64_t)((uint64_t)binding.offset + (uint64_t)step->use[use].offset);
+    return binding;
+}
+
+static size_t number(const struct runner *r, int which)
+{
+    return r->run->number[which];
+}
+
+static clattn_binding workspace(const struct runner *r, const struct graph_step *step)
+{
+    return resolve(r, step->workspace);
+}
+
+/* ---- operators ---- */
+
+static clattn_status matmul(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    args.a = bind(r, s, PRODUCT_A);
+    args.b = bind(r, s, PRODUCT_B);
+    args.bias = bind(r, s, PRODUCT_BIAS);
+    args.c = bind(r, s, PRODUCT_C);
+    args.operand = bind(r, s, PRODUCT_OPERAND);
+    args.b_scale = bind(r, s, PRODUCT_B_SCALE);
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.m = number(r, s->length);
+    args.workspace = workspace(r, s);
+    return clattn_matmul_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
+static clattn_status attention(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
+    args.query = bind(r, s, HEADS_QUERY);
+    args.key = bind(r, s, HEADS_KEY);
+    args.value = bind(r, s, HEADS_VALUE);
+    args.mask = bind(r, s, HEADS_MASK);
+    args.output = bind(r, s, HEADS_OUTPUT);
+    args.lse = bind(r, s, HEADS_LSE);
+    args.query_lengths = bind(r, s, HEADS_QUERY_LENGTHS);
+    args.key_lengths = bind(r, s, HEADS_KEY_LENGTHS);
+    args.positions = bind(r, s, HEADS_POSITIONS);
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.query_length = number(r, s->length);
+    args.key_length = number(r, s->keys);
+    args.position = s->position ? (int64_t)number(r, s->position) : 0;
+    args.workspace = workspace(r, s);
+    if (s->op == GRAPH_WEIGHTS) {
+        clattn_binding weights = bind(r, s, HEADS_WEIGHTS);
+        return attention_weights_enqueue(s->plan, r->chain->queue, &args, &weights, step->wait_count,
+                                         step->wait_list, step->event);
+    }
+    return clattn_attention_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
+                                    step->event);
+}
+
+static clattn_status norm(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
+    args.x = bind(r, s, NORMED_X);
+    args.y = bind(r, s, NORMED_Y);
+    args.scale = bind(r, s, NORMED_SCALE);
+    args.bias = bind(r, s, NORMED_BIAS);
+    args.residual = bind(r, s, NORMED_RESIDUAL);
+    args.sum = bind(r, s, NORMED_SUM);
+    args.explicit_batch = 1;
+    args.batch = number(r, s->batch);
+    return clattn_norm_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
+static clattn_status embedding(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
+    args.ids = bind(r, s, EMBEDDED_IDS);
+    args.table = bind(r, s, EMBEDDED_TABLE);
+    args.y = bind(r, s, EMBEDDED_Y);
+    args.position_table = bind(r, s, EMBEDDED_POSITION_TABLE);
+    args.offsets = bind(r, s, EMBEDDED_OFFSETS);
+    args.segments = bind(r, s, EMBEDDED_SEGMENTS);
+    args.segment_table = bind(r, s, EMBEDDED_SEGMENT_TABLE);
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.length = number(r, s->length);
+    args.position = s->position ? (int64_t)number(r, s->position) : 0;
+    return clattn_embedding_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
+                                    step->event);
+}
+
+static clattn_status rope(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
+    args.x = bind(r, s, ROTATED_X);
+    args.y = bind(r, s, ROTATED_Y);
+    args.offsets = bind(r, s, ROTATED_OFFSETS);
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.length = number(r, s->length);
+    args.position = s->position ? (int64_t)number(r, s->position) : 0;
+    return clattn_rope_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
+static clattn_status append(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
+    args.key = bind(r, s, APPENDED_KEY);
+    args.value = bind(r, s, APPENDED_VALUE);
+    args.key_cache = bind(r, s, APPENDED_KEY_CACHE);
+    args.value_cache = bind(r, s, APPENDED_VALUE_CACHE);
+    args.past_lengths = bind(r, s, APPENDED_PAST_LENGTHS);
+    args.new_lengths = bind(r, s, APPENDED_NEW_LENGTHS);
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.length = number(r, s->length);
+    args.past_length = s->position && !s->use[APPENDED_PAST_LENGTHS].array ? (int64_t)number(r, s->position) : 0;
+    return clattn_kv_append_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
+                                    step->event);
+}
+
+/* A part that fails may have enqueued some of its kernels. */
+static clattn_status enqueue_part(const struct runner *r, const struct graph_step *s, bool last)
+{
+    struct step step;
+    clattn_status status;
+    chain_step(r->chain, last, &step);
+    switch (s->op) {
+    case GRAPH_MATMUL: status = matmul(r, s, &step); break;
+    case GRAPH_ATTENTION:
+    case GRAPH_WEIGHTS: status = attention(r, s, &step); break;
+    case GRAPH_NORM: status = norm(r, s, &step); break;
+    case GRAPH_EMBEDDING: status = embedding(r, s, &step); break;
+    case GRAPH_ROPE: status = rope(r, s, &step); break;
+    case GRAPH_APPEND: status = append(r, s, &step); break;
+    default: status = CLATTN_ERROR_INTERNAL; break;
+    }
+    if (status == CLATTN_SUCCESS)
+        chain_stepped(r->chain, &step);
+    else
+        chain_failed(r->chain, &step);
+    return status;
+}
+
+/* ---- commands ---- */
+
+static clattn_status fill(const struct runner *r, cl_mem buffer, const void *pattern, size_t pattern_bytes,
+                          size_t offset, size_t bytes)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct cl_table *cl = &r->chain->context->device.cl;
+    struct step step;
+    if (!bytes)
+        return CLATTN_SUCCESS;
+    chain_step(r->chain, false, &step);
+    TRY_CL(&r->chain->context->device.report, "clEnqueueFillBuffer",
+           cl->clEnqueueFillBuffer(r->chain->queue, buffer, pattern, pattern_bytes, offset, bytes, step.wait_count,
+                                   step.wait_list, step.event));
+    chain_stepped(r->chain, &step);
+fail:
+    return status;
+}
+
+/* A fill copies its pattern when it is enqueued: unlike a write, it leaves no memory of the host's to be kept. */
+static clattn_status integers(const struct runner *r, const struct graph_step *s)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_binding to = bind(r, s, MOVE_TO);
+    const int32_t *values = r->run->integers[s->integers];
+    const size_t count = number(r, s->batch), at_once = PATTERN / sizeof *values;
+    int32_t pattern[PATTERN / sizeof *values];
+    for (size_t i = 0; i < count; i += at_once) {
+        memset(pattern, 0, sizeof pattern);
+        memcpy(pattern, values + i, size_min(at_once, count - i) * sizeof *values);
+        TRY(fill(r, to.buffer, pattern, sizeof pattern, ((size_t)to.offset + i) * sizeof *values, sizeof pattern));
+    }
+fail:
+    return status;
+}
+
+static clattn_status pad(const struct runner *r, const struct graph_step *s)
+{
+    static const unsigned char zeros[4];
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_binding to = bind(r, s, MOVE_TO);
+    const size_t element = clattn_dtype_size((clattn_dtype)r->graph->arrays[s->use[MOVE_TO].array].dtype);
+    const size_t start = (size_t)to.offset * element, edge = s->rows * s->row_bytes;
+    for (size_t i = 0; i < number(r, s->batch); i++) {
+        const size_t item = start + i * s->to_item;
+        TRY(fill(r, to.buffer, zeros, element, item, edge));
+        TRY(fill(r, to.buffer, zeros, element, item + edge + number(r, s->length) * s->row_bytes, edge));
+    }
+fail:
+    return status;
+}
+
+static clattn_status fill_rows(const struct runner *r, const struct graph_step *s)
+{
+    const clattn_binding to = bind(r, s, MOVE_TO);
+    const int32_t value = s->integers ? r->run->integers[s->integers][0] : 0;
+    return fill(r, to.buffer, &value, sizeof value, (size_t)to.offset * sizeof value, s->rows * s->row_bytes);
+}
+
+static clattn_status copy(const struct runner *r, const struct graph_step *s)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct cl_table *cl = &r->chain->context->device.cl;
+    const clattn_binding to = bind(r, s, MOVE_TO), from = bind(r, s, MOVE_FROM);
+    const size_t element = clattn_dtype_size((clattn_dtype)r->graph->arrays[s->use[MOVE_TO].array].dtype);
+    const size_t bytes = number(r, s->length) * s->row_bytes;
+    for (size_t i = 0; i < number(r, s->batch) && bytes; i++) {
+        struct step step;
+        chain_step(r->chain, false, &step);
+        TRY_CL(&r->chain->context->device.report, "clEnqueueCopyBuffer",
+               cl->clEnqueueCopyBuffer(r->chain->queue, from.buffer, to.buffer,
+                                       (size_t)from.offset * element + i * s->from_item,
+                                       (size_t)to.offset * element + i * s->to_item, bytes, step.wait_count,
+                                       step.wait_list, step.event));
+        chain_stepped(r->chain, &step);
+    }
+fail:
+    return status;
+}
+
+static bool wanted(const struct runner *r, const struct graph_step *s)
+{
+    return !s->condition || is_bound(r, abs(s->condition)) == (s->condition > 0);
+}
+
+clattn_status graph_enqueue(const struct graph *graph, struct chain *chain, const struct graph_run *run)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct runner r = {graph, chain, run};
+    size_t end = graph->step_count;
+    while (end > 0 && !wanted(&r, &graph->steps[end - 1]))
+        end--;
+    for (size_t i = 0; i < end; i++) {
+        const struct graph_step *s = &graph->steps[i];
+        if (!wanted(&r, s))
+            continue;
+        switch (s->op) {
+        case GRAPH_INTEGERS: TRY(integers(&r, s)); break;
+        case GRAPH_PAD: TRY(pad(&r, s)); break;
+        case GRAPH_FILL: TRY(fill_rows(&r, s)); break;
+        case GRAPH_COPY: TRY(copy(&r, s)); break;
+        default: TRY(enqueue_part(&r, s, i + 1 == end)); break;
+        }
+    }
+fail:
+    return status;
+}
