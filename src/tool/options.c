@@ -90,7 +90,7 @@ option_outcome options_parse(const option_table *table, int argc, char **argv, v
             next++;
         }
     }
-    if (operand_count < table->operand_count && !table->operand_optional) {
+    if (operand_count < (table->operand_optional ? table->operand_least : table->operand_count)) {
         complain(TOOL_BAD_INPUT, "%s: missing argument, expected %s", table->command, table->operands);
         return OPTIONS_BAD;
     }
@@ -107,7 +107,7 @@ void options_help(const option_table *table)
 {
     printf("usage: clattn %s", table->command);
     if (table->operands != NULL)
-        printf(table->operand_optional ? " [%s]" : " %s", table->operands);
+        printf(table->operand_optional && table->operand_least == 0 ? " [%s]" : " %s", table->operands);
     bool optional = false;
     for (const option_row *row = table->rows; row->name != NULL; row++) {
         if (row->required)

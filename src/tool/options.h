@@ -61,7 +61,8 @@ typedef struct option_table {
     const char *operands;   /* their names in --help and errors, or NULL */
     size_t operand_offset;  /* of a const char *[operand_count] field */
     size_t operand_count;   /* at most so many, and */
-    bool operand_optional;  /* as few as none; false: exactly so many */
+    bool operand_optional;  /* as few as operand_least; false: exactly so many */
+    size_t operand_least;
     const option_row *rows; /* ended by a NULL name */
 } option_table;
 

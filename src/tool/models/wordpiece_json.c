@@ -2,9 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "io/common.h"
+#include "model_file.h"
 #include "wordpiece_private.h"
 
 typedef struct json_file {
@@ -198,22 +197,12 @@ static clattn_status read_root(wordpiece *t, const json_file *file, const json_t
 clattn_status wordpiece_open_json(const char *path, wordpiece **tokenizer, clattn_io_error *error)
 {
     const json_file file = {path, error};
-    char *text = NULL;
-    size_t bytes = 0;
     json_t *root = NULL;
-    json_error_t problem;
     *tokenizer = NULL;
     wordpiece *t = calloc(1, sizeof *t);
     if (t == NULL)
         return wordpiece_no_memory(path, error);
-    clattn_status status = wordpiece_read(path, &text, &bytes, error);
-    if (status == CLATTN_SUCCESS) {
-        root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
-        if (root == NULL)
-            status = io_fail(error, CLATTN_ERROR_FORMAT, path, "is not JSON, at byte %d: %s",
-                             problem.position, problem.text);
-    }
-    free(text);
+    clattn_status status = model_file_json(path, WORDPIECE_MOST_BYTES, &root, error);
     if (status == CLATTN_SUCCESS)
         status = read_root(t, &file, root);
     json_decref(root);

@@ -2,38 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/os_file.h"
+#include "io/common.h"
+#include "model_file.h"
 #include "wordpiece_private.h"
-
-#define MOST_BYTES ((size_t)16 << 20)
 
 clattn_status wordpiece_no_memory(const char *path, clattn_io_error *error)
 {
     return io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its tokens");
-}
-
-clattn_status wordpiece_read(const char *path, char **text, size_t *bytes, clattn_io_error *error)
-{
-    os_file file = OS_FILE_INIT;
-    *text = NULL;
-    clattn_status status = os_file_open(&file, path, error);
-    if (status == CLATTN_SUCCESS && file.size > MOST_BYTES)
-        status = io_fail(error, CLATTN_ERROR_UNSUPPORTED, path, "has %zu bytes, expected at most %zu",
-                         file.size, MOST_BYTES);
-    if (status == CLATTN_SUCCESS) {
-        *text = malloc(file.size + 1);
-        status = *text != NULL ? os_file_read(&file, 0, *text, file.size, error)
-                               : wordpiece_no_memory(path, error);
-    }
-    if (status == CLATTN_SUCCESS) {
-        (*text)[file.size] = '\0';
-        *bytes = file.size;
-    } else {
-        free(*text);
-        *text = NULL;
-    }
-    os_file_close(&file);
-    return status;
 }
 
 clattn_status wordpiece_add(wordpiece *t, size_t number, const char *text, size_t bytes, const char *path,
@@ -133,7 +108,7 @@ clattn_status wordpiece_open_vocab(const char *path, wordpiece **tokenizer, clat
     memcpy(t->prefix, "##", 3);
     t->prefix_bytes = 2;
     t->most_characters = 100;
-    clattn_status status = wordpiece_read(path, &text, &bytes, error);
+    clattn_status status = model_file_read(path, WORDPIECE_MOST_BYTES, &text, &bytes, error);
     if (status == CLATTN_SUCCESS)
         status = read_lines(t, path, text, bytes, error);
     if (status == CLATTN_SUCCESS)

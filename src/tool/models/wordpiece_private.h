@@ -8,7 +8,8 @@
 #define WORDPIECE_MOST_CHARACTERS 1000 /* of a word, whatever the file says */
 #define WORDPIECE_MOST_SPECIAL 1024
 #define WORDPIECE_MOST_PREFIX 16
-#define WORDPIECE_SHOWN 40 /* bytes of a token in a message */
+#define WORDPIECE_MOST_BYTES ((size_t)16 << 20) /* of a file */
+#define WORDPIECE_SHOWN 40                      /* bytes of a token in a message */
 
 typedef struct special_token {
     char *text;
@@ -30,9 +31,8 @@ struct wordpiece {
 /* Adds a special token, known to the vocabulary or not; false when memory runs out. */
 bool wordpiece_add_special(wordpiece *tokenizer, const char *text, size_t bytes, int32_t id);
 
-/* For the readers of both files.  The whole file with a NUL after it, to be freed; a token into the
- * vocabulary; the number of one that must be there; and what is said when memory runs out. */
-clattn_status wordpiece_read(const char *path, char **text, size_t *bytes, clattn_io_error *error);
+/* For the readers of both files: a token into the vocabulary, the number of one that must be there, and what
+ * is said when memory runs out. */
 clattn_status wordpiece_add(wordpiece *tokenizer, size_t number, const char *text, size_t bytes,
                             const char *path, clattn_io_error *error);
 clattn_status wordpiece_find(const wordpiece *tokenizer, const char *text, size_t bytes, const char *path,

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Sentence embedding beside its peers: the time from 64 texts to 64 vectors, tokenizing included, in turn in one run.
+
+    embed.py BUILD_DIR MODEL_DIR [--rounds N] [--threads N] [--onnx FILE] [--markdown]
+
+The peers run where the Python that runs this has their packages, each in a process of its own:
+
+    torch        transformers' BertModel by PyTorch in float32: all 64 in one batch, padded to the longest
+    torch, by length   the same in batches of 16 of like length, as sentence-transformers sorts them
+    onnxruntime  ONNX Runtime with the model in --onnx (what --export FILE writes), likewise both ways
+
+MODEL_DIR is all-MiniLM-L6-v2: `sh examples/models.sh minilm FOLDER` prints it.  The texts are the first 64 sentences of
+docs/attention.md and docs/design.md.  Medians of the rounds, of which each has several runs."""
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COUNT, RUNS, BATCH = 64, 5, 16
+
+
+def texts():
+    found = []
+    for name in ("attention.md", "design.md"):
+        page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        page = re.sub(r"```.*?```", "", page, flags=re.S)
+        lines = " ".join(line for line in page.splitlines() if line and line[0] not in "|#<-*")
+        found += [part.strip() for part in re.split(r"(?<=[.!?]) ", lines) if len(part.split()) > 2]
+    assert len(found) >= COUNT
+    return found[:COUNT]
+
+
+def tokenizer_of(folder):
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(str(pathlib.Path(folder) / "tokenizer.json"))
+    tokenizer.enable_truncation(256)
+    tokenizer.enable_padding()
+    return tokenizer
+
+
+def model_of(folder):
+    import torch
+    from safetensors.torch import load_file
+    from transformers import BertConfig, BertModel
+    model = BertModel(BertConfig.from_json_file(pathlib.Path(folder) / "config.json"), add_pooling_layer=False).eval()
+    model.load_state_dict(load_file(pathlib.Path(folder) / "model.safetensors"), strict=False)
+    return torch, model
+
+
+def batches(tokenizer, given, by_length):
+    """(the texts' places, ids, mask) of each batch."""
+    import numpy as np
+    if not by_length:
+        encoded = tokenizer.encode_batch(given)
+        yield (list(range(len(given))), np.array([e.ids for e in encoded]), np.array([e.attention_mask for e in encoded]))
+        return
+    order = sorted(range(len(given)), key=lambda i: -len(given[i]))
+    for first in range(0, len(order), BATCH):
+        places = order[first:first + BATCH]
+        encoded = tokenizer.encode_batch([given[i] for i in places])
+        yield places, np.array([e.ids for e in encoded]), np.array([e.attention_mask for e in encoded])
+
+
+def pooled(hidden, mask):
+    """The unit vectors, in NumPy or PyTorch alike."""
+    mean = (hidden * mask[..., None]).sum(1) / mask.sum(1)[:, None]
+    return mean / (mean ** 2).sum(1)[:, None] ** 0.5
+
+
+def peer(kind, options):
+    """A process that is told "run" by lines on its standard input and answers with seconds."""
+    import numpy as np
+    given, tokenizer = texts(), tokenizer_of(options.model)
+    by_length = kind.endswith("-by-length")
+    if kind.startswith("torch"):
+        torch, model = model_of(options.model)
+        torch.set_num_threads(options.threads)
+
+        def hidden(ids, mask):
+            with torch.inference_mode():
+                mask = torch.from_numpy(mask)
+                out = model(input_ids=torch.from_numpy(ids), attention_mask=mask).last_hidden_state
+                return pooled(out, mask.float()).numpy()
+    else:
+        import onnxruntime
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = options.threads
+        session = onnxruntime.InferenceSession(options.onnx, settings, providers=["CPUExecutionProvider"])
+
+        def hidden(ids, mask):
+            out = session.run(None, {"input_ids": ids.astype(np.int64), "attention_mask": mask.astype(np.int64)})[0]
+            return pooled(out, mask.astype(np.float32))
+
+    def run():
+        vectors = np.empty((len(given), 384), np.float32)
+        for places, ids, mask in batches(tokenizer, given, by_length):
+            vectors[places] = hidden(ids, mask)
+        return vectors
+
+    vectors = run()
+    np.save(options.vectors, vectors)
+    run()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        times = []
+        for _ in range(RUNS):
+            began = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - began)
+        print(statistics.median(times), flush=True)
+
+
+def ours(options, given):
+    done = subprocess.run([os.path.join(options.build, "src", "clattn"), "embed", options.model, "--json", "--repeat", str(RUNS),
+                           "--"] + given, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def start(kind, options, vectors):
+    command = [sys.executable, __file__, options.build, options.model, "--peer", kind, "--threads", str(options.threads),
+               "--vectors", vectors] + (["--onnx", options.onnx] if options.onnx else [])
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if process.stdout.readline() != "ready\n":
+        print("(without %s: %s)" % (kind, (process.communicate()[1].strip().splitlines() or ["?"])[-1]), flush=True)
+        return None
+    return process
+
+
+def export(options):
+    """The model as ONNX, inputs input_ids and attention_mask of any batch and length."""
+    torch, model = model_of(options.model)
+    model.config._attn_implementation = "eager"
+    ids = torch.ones(2, 7, dtype=torch.int64)
+
+    class Encoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids, attention_mask):
+            return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
+    batch, length = torch.export.Dim("batch", min=1, max=4096), torch.export.Dim("length", min=2, max=512)
+    torch.onnx.export(Encoder().eval(), (ids, torch.ones_like(ids)), options.export, input_names=["input_ids", "attention_mask"],
+                      output_names=["hidden"], dynamic_shapes=({0: batch, 1: length}, {0: batch, 1: length}), dynamo=True,
+                      external_data=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build")
+    parser.add_argument("model")
+    parser.add_argument("--rounds", type=int, default=7, metavar="N")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
+    parser.add_argument("--onnx", metavar="FILE")
+    parser.add_argument("--export", metavar="FILE")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    parser.add_argument("--vectors", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.export:
+        return export(options)
+    if options.peer:
+        return peer(options.peer, options)
+
+    import tempfile
+    given = texts()
+    with tempfile.TemporaryDirectory() as folder:
+        kinds = ["torch", "torch-by-length"] + (["onnxruntime", "onnxruntime-by-length"] if options.onnx else [])
+        peers = {kind: start(kind, options, os.path.join(folder, kind + ".npy")) for kind in kinds}
+        peers = {kind: process for kind, process in peers.items() if process is not None}
+        times = {kind: [] for kind in ["clattn", *peers]}
+        for _ in range(options.rounds):
+            report = ours(options, given)
+            times["clattn"].append(report["seconds_median"])
+            for kind, process in peers.items():
+                process.stdin.write("run\n")
+                process.stdin.flush()
+                times[kind].append(float(process.stdout.readline()))
+        import numpy as np
+        for kind, process in peers.items():
+            process.communicate()
+            difference = np.abs(np.array(report["embeddings"]) - np.load(os.path.join(folder, kind + ".npy"))).max()
+            print("%s: vectors differ by at most %.2g" % (kind, difference))
+    print("%d texts, %d tokens, %s, %d threads for the peers\n" % (COUNT, report["tokens"], report["device"], options.threads))
+    print("| what | median | fastest round | over clattn |\n| --- | --- | --- | --- |" if options.markdown else "")
+    best = statistics.median(times["clattn"])
+    for kind, found in times.items():
+        ratio = statistics.median(a / b for a, b in zip(found, times["clattn"]))
+        line = "| %s | %.1f ms | %.1f ms | %.2f |" if options.markdown else "%-24s %8.1f ms  fastest %8.1f ms  over clattn %.2f"
+        print(line % (kind, statistics.median(found) * 1e3, min(found) * 1e3, ratio))
+    assert best > 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

