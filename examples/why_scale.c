@@ -150,11 +150,9 @@ static void draw(FILE *file, int place, const char *title, size_t member, double
     }
 }
 
-static int plot(const char *path, const struct row *rows)
+/* Draws it all and closes the file; whether that went well. */
+static int plot(FILE *file, const struct row *rows)
 {
-    FILE *file = fopen(path, "w");
-    if (file == NULL)
-        return 0;
     fprintf(file, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 760 560' font-family='sans-serif' font-size='13'>\n"
                   "<title>Softmax with and without dividing scores by the square root of d_k</title>\n"
                   "<rect width='760' height='560' fill='white'/>\n"
@@ -171,6 +169,11 @@ static int plot(const char *path, const struct row *rows)
 int main(int argc, char **argv)
 {
     static struct row rows[SIZES];
+    FILE *file = argc > 1 ? fopen(argv[1], "w") : NULL;
+    if (argc > 1 && file == NULL) {
+        perror(argv[1]);
+        return 1;
+    }
     for (int i = 0; i < QUERIES * MOST; i++) {
         query[i] = normal();
         key[i] = normal();
@@ -195,7 +198,7 @@ int main(int argc, char **argv)
     clReleaseMemObject(keys);
     clReleaseMemObject(room);
     clattn_context_release(&context);
-    if (argc > 1 && !plot(argv[1], rows)) {
+    if (file != NULL && !plot(file, rows)) {
         perror(argv[1]);
         return 1;
     }

@@ -535,7 +535,7 @@ if wanted examples; then
     else
         echo "0 0 1 0" > "$work/results/examples/denoise" # no libpng
     fi
-    isolated "$pocl" PYTHONDONTWRITEBYTECODE=1 sh "$here/run.sh" --one examples lessons 600 \
+    isolated "$pocl" PYTHONDONTWRITEBYTECODE=1 sh "$here/run.sh" --one examples lessons 1200 \
         /usr/bin/python3 "$here/test_examples.py" "$work/gcc/examples"
     step examples quickstart isolated "$pocl" CLATTN_MODELS="$cache/models" sh "$root/examples/quickstart.sh" "$work/gcc"
     finish examples

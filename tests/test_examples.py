@@ -19,7 +19,7 @@ EXAMPLES = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("
 
 def run(name, *arguments, status=0):
     done = subprocess.run([os.path.join(EXAMPLES, name), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          stdin=subprocess.DEVNULL, timeout=300)
+                          stdin=subprocess.DEVNULL, timeout=900)
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     return done.stdout.decode()
 
