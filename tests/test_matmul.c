@@ -64,7 +64,7 @@ static const matmul_case forms[] = {
     {"bias backwards", ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
 };
 
-#define TYPES(x, y, z, w) .type = {CLATTN_##x, CLATTN_##y, CLATTN_##z, CLATTN_##w}
+#define TYPES(x, y, z, w) .type = {.a = CLATTN_##x, .b = CLATTN_##y, .c = CLATTN_##z, .bias = CLATTN_##w}
 
 static const matmul_case stored[] = {
     {"float16", ALL, TYPES(F16, F16, F16, F16), .m = 17, .n = 35, .k = 19, .bias = true},

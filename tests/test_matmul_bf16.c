@@ -11,9 +11,9 @@
 #define BOTH (MATMUL_CPU_BF16 | MATMUL_CPU_AMX)
 #define PAIRS .solvers = BOTH
 #define NOT_TAKEN .solvers = BOTH, .refused_by = BOTH
-#define BF16_ALL .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_BF16, CLATTN_BF16}
-#define BF16_IN .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_F32, CLATTN_F32}
-#define BF16_OTHER .type = {CLATTN_BF16, CLATTN_BF16, CLATTN_F16, CLATTN_BF16}
+#define BF16_ALL .type = {.a = CLATTN_BF16, .b = CLATTN_BF16, .c = CLATTN_BF16, .bias = CLATTN_BF16}
+#define BF16_IN .type = {.a = CLATTN_BF16, .b = CLATTN_BF16, .c = CLATTN_F32, .bias = CLATTN_F32}
+#define BF16_OTHER .type = {.a = CLATTN_BF16, .b = CLATTN_BF16, .c = CLATTN_F16, .bias = CLATTN_BF16}
 #define WEIGHTS .b = FORM_TRANSPOSED /* k side by side, as weights (n, k) have it */
 
 static const matmul_case sizes[] = {
@@ -56,9 +56,9 @@ static const matmul_case forms[] = {
     {"columns backwards", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .b = FORM_MIRRORED, .c = FORM_MIRRORED},
     {"one row of A for all", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST, WEIGHTS},
     {"bias backwards", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
-    {"another type in A", ALL, NOT_TAKEN, .type = {CLATTN_F32, CLATTN_BF16, CLATTN_BF16, CLATTN_BF16}, .m = 7, .n = 13,
+    {"another type in A", ALL, NOT_TAKEN, .type = {.a = CLATTN_F32, .b = CLATTN_BF16, .c = CLATTN_BF16, .bias = CLATTN_BF16}, .m = 7, .n = 13,
      .k = 11},
-    {"another type in B", ALL, NOT_TAKEN, .type = {CLATTN_BF16, CLATTN_F16, CLATTN_BF16, CLATTN_BF16}, .m = 7, .n = 13,
+    {"another type in B", ALL, NOT_TAKEN, .type = {.a = CLATTN_BF16, .b = CLATTN_F16, .c = CLATTN_BF16, .bias = CLATTN_BF16}, .m = 7, .n = 13,
      .k = 11},
 };
 

@@ -14,7 +14,7 @@
 /* One that copies ahead, one that loads through registers and the one whose product reads tiles: a kernel takes seconds to
  * compile. */
 #define THREE .solvers = 5 * (MATMUL_EMULATED & -MATMUL_EMULATED) | MATMUL_WGMMA
-#define TYPES(x, y, z, w) .type = {CLATTN_##x, CLATTN_##y, CLATTN_##z, CLATTN_##w}
+#define TYPES(x, y, z, w) .type = {.a = CLATTN_##x, .b = CLATTN_##y, .c = CLATTN_##z, .bias = CLATTN_##w}
 #define F16_ALL TYPES(F16, F16, F16, F16)
 /* Few kinds of kernels: with float16 there is always a bias, with bfloat16 never. */
 #define BF16_IN TYPES(BF16, BF16, F32, F32)
