@@ -49,8 +49,6 @@ class Usage(CommandTest):
                 self.refuse(2, *command, "-z", saying="-z")
 
     def test_what_comes_later_is_refused_by_name(self):
-        for command in ("transcribe",):
-            self.refuse(2, command, saying=(command, "not supported yet"))
         self.refuse(2, "bench", "encoder", saying="not supported yet")
 
     def test_option_syntax(self):

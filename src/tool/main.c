@@ -25,7 +25,7 @@ static const struct {
     {"cache", cmd_cache, "show, list or clear the cache of compiled kernels"},
     {"selftest", cmd_selftest, "compare every operator and solver with a reference"},
     {"tune", cmd_tune, "measure which solvers and tiles are best here, and keep that"},
-    {"transcribe", NULL, NULL},
+    {"transcribe", cmd_transcribe, "the text that is spoken in a recording, by a Whisper model"},
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 

@@ -33,6 +33,7 @@ int cmd_embed(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_tune(int argc, char **argv);
+int cmd_transcribe(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 
 /* bench's own, one an operator. */

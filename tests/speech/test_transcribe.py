@@ -13,8 +13,11 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import clips
+import command_support
 import peer
 from command_support import CommandTest, FULL, main
+
+command_support.TIMEOUT = 900  # all of a model's kernels, on a machine with other work
 
 MODEL = os.environ.get("WHISPER_MODEL", "")
 HOST = os.environ.get("WHISPER_HOST", "")
@@ -98,6 +101,83 @@ class Host(Recordings):
         made = get_suppressed_tokens(Tokenizer(self.peer.hf_tokenizer, False), [-1])
         with open(os.path.join(MODEL, "config.json")) as file:
             self.assertEqual(sorted(json.load(file)["suppress_ids"]), list(made))
+
+
+class Command(Recordings):
+    def hear(self, path, words=False, *more):
+        result = self.succeed("transcribe", MODEL, path, "--json", *(["--words"] if words else []), *more)
+        return result.json()["segments"]
+
+    def test_same_as_faster_whisper(self):
+        held, clear = self.compare(sorted(EXPECTED), self.hear, False)
+        if held == 0:
+            self.skipTest("none of the clips is as it was")
+        print("%d recordings, %d of them heard clearly" % (held, clear), end=" ")
+        if len(self.clips) == len(EXPECTED):
+            self.assertGreaterEqual(clear, 10)
+
+    def test_words_same_as_faster_whisper(self):
+        names = sorted(EXPECTED) if FULL or LIVE else ["door", "long", "sense-0930"]
+        self.compare(names, self.hear, True)
+
+    def test_text_words_and_beams(self):
+        path = self.clips.get("sense-0930") or self.skipTest("no recordings")
+        text = self.succeed("transcribe", MODEL, path).out
+        self.assertEqual(text, "He might even have been made amiable himself.\n")
+        lines = [line.split(" ") for line in self.succeed("transcribe", MODEL, path, "--words").out.splitlines()]
+        self.assertEqual(" ".join(line[2] for line in lines), text.strip())
+        times = [float(time) for line in lines for time in line[:2]]
+        self.assertEqual(times, sorted(times))
+        beams = self.succeed("transcribe", MODEL, path, "--beams", 5, "--json").json()
+        self.assertEqual(beams["text"], text.strip())
+        self.assertEqual(beams["windows"], 1)
+        self.assertGreater(beams["weight_bytes"], 1 << 20)
+
+    def sound(self, name, *arguments, **more):
+        return clips.write(self.path(name), *arguments, **more)
+
+    def test_other_sounds(self):
+        """The same text at other rates and of other sample formats; nothing in silence."""
+        import numpy as np
+        path = self.clips.get("sense-0930") or self.skipTest("no recordings")
+        samples = clips.read(path)[0].astype(np.int64)
+        text = self.hear(path)[0]["text"]
+        doubled = np.interp(np.arange(2 * len(samples)) / 2, np.arange(len(samples)), samples)
+        for sound in (self.sound("stereo.wav", np.repeat(samples, 2), channels=2),
+                      self.sound("wide.wav", samples << 8, width=3),
+                      self.sound("fast.wav", np.rint(doubled), rate=32000)):
+            self.assertEqual(self.hear(sound)[0]["text"], text, sound)
+        self.assertEqual(self.succeed("transcribe", MODEL, self.sound("none.wav", samples[:0])).out, "\n")
+        silent = self.succeed("transcribe", MODEL, self.sound("silent.wav", 0 * samples), "--json").json()
+        self.assertLess(len(silent["text"]), 40)
+
+    def test_bad_input(self):
+        path = self.sound("short.wav", [0] * 3200)
+        self.refuse(2, "transcribe", MODEL, self.path("none.wav"), saying="there is no such file")
+        self.refuse(2, "transcribe", MODEL, os.path.join(MODEL, "config.json"), saying="is not a WAV file")
+        self.refuse(2, "transcribe", self.path("nowhere"), path, saying="vocabulary.txt: cannot be opened")
+        self.refuse(2, "transcribe", MODEL, path, "--beams", "9", saying="--beams")
+        folder = self.path("model")
+        os.mkdir(folder)
+        for name in ("vocabulary.txt", "config.json"):
+            os.symlink(os.path.join(MODEL, name), os.path.join(folder, name))
+        self.refuse(2, "transcribe", folder, path, saying="model.bin: cannot be opened")
+        with open(os.path.join(MODEL, "model.bin"), "rb") as file:
+            data = bytearray(file.read())
+        binary = os.path.join(folder, "model.bin")
+
+        def broken(content, *saying):
+            with open(binary, "wb") as file:
+                file.write(content)
+            self.refuse(2, "transcribe", folder, path, saying=saying)
+        broken(data[:1000000], "cut short")
+        # A weight under another name is not there; one of another shape is named with both shapes.
+        name = b"decoder/layer_1/ffn/linear_1/bias"
+        broken(data.replace(name, name.replace(b"layer_1", b"layer_9")), "decoder/layer_1/ffn/linear_1/bias")
+        place = data.index(b"encoder/layer_norm/gamma\0") + len(b"encoder/layer_norm/gamma\0")
+        wrong = bytearray(data)
+        wrong[place:place + 10] = b"\2" + (2).to_bytes(4, "little") + (192).to_bytes(4, "little") + b"\4"
+        broken(bytes(wrong[:place + 10]) + bytes(data[place + 6:]), "384", "192")
 
 
 if __name__ == "__main__":

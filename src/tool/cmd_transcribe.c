@@ -1,0 +1,167 @@
+/* clattn transcribe: a recording's text, by a Whisper model. */
+#include "tool.h"
+
+#ifdef CLATTN_SPEECH
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "models/audio.h"
+#include "models/whisper.h"
+#include "models/whisper_device.h"
+#include "models/whisper_json.h"
+#include "options.h"
+#include "os_tool.h"
+#include "report.h"
+
+#define SAMPLES 5
+
+typedef struct transcribe_options {
+    const char *files[2];
+    const char *device;
+    size_t beams;
+    option_whole seed;
+    bool words, alone, once, json;
+} transcribe_options;
+
+#define FIELD(name) offsetof(transcribe_options, name)
+
+static const option_row rows[] = {
+    {"--words", OPTION_FLAG, FIELD(words), NULL, "a line a word: start, end (seconds) and the word", false, 0,
+     NULL},
+    {"--beams", OPTION_COUNT, FIELD(beams), "N",
+     "beam search of N texts side by side, up to 8; default 1, greedy", false, WHISPER_SEQUENCES, NULL},
+    {"--no-fallback", OPTION_FLAG, FIELD(once), NULL,
+     "keep what is unlikely or repeats itself, rather than try again at random", false, 0, NULL},
+    {"--seed", OPTION_WHOLE, FIELD(seed), "N", "of these tries; default 0", false, 0, NULL},
+    {"--independent", OPTION_FLAG, FIELD(alone), NULL, "windows of 30 s do not see the text before them",
+     false, 0, NULL},
+    OPTION_ROW_DEVICE(transcribe_options),
+    OPTION_ROW_JSON(transcribe_options),
+    OPTION_ROW_END,
+};
+
+static const option_table table = {
+    .command = "transcribe",
+    .summary =
+        "The text that is spoken in a recording, by a Whisper model for English in CTranslate2's format.",
+    .operands = "MODEL_DIR AUDIO.wav",
+    .operand_offset = FIELD(files),
+    .operand_count = 2,
+    .rows = rows,
+};
+
+/* What a run holds and has measured. */
+typedef struct run {
+    audio sound;
+    whisper_tokens tokens;
+    mel_spectrogram mel;
+    tool_device device;
+    whisper_device *model;
+    whisper_transcript transcript;
+    double loading, hearing; /* seconds: of the model, and of all after it */
+} run;
+
+static int hear(const transcribe_options *o, run *r)
+{
+    size_t beams = o->beams > 0 ? o->beams : 1, samples = beams > 1 ? beams : SAMPLES;
+    whisper_options options = {.beams = beams,
+                               .samples = samples,
+                               .words = o->words,
+                               .fallback = !o->once,
+                               .alone = o->alone,
+                               .seed = o->seed.value};
+    double started = os_seconds();
+    /* What is wrong with the files is told before a device is looked for. */
+    int status = audio_load(o->files[1], &r->sound);
+    if (status == TOOL_DONE)
+        status = whisper_tokens_load(o->files[0], &r->tokens);
+    if (status == TOOL_DONE)
+        status = device_open(o->device, &r->device);
+    if (status == TOOL_DONE)
+        status = whisper_device_open(&r->device, o->files[0], &r->tokens, o->once ? beams : samples, o->words,
+                                     &r->model);
+    if (status != TOOL_DONE)
+        return status;
+    r->loading = os_seconds() - started;
+    started = os_seconds();
+    whisper_engine engine = whisper_device_engine(r->model);
+    if (!mel_compute(r->sound.samples, r->sound.count, engine.bins, &r->mel))
+        return complain(TOOL_FAILED, "%s: no memory for its spectrogram", o->files[1]);
+    status = whisper_transcribe(&engine, &r->tokens, &r->mel, &options, &r->transcript);
+    r->hearing = os_seconds() - started;
+    return status;
+}
+
+static int write_json(const transcribe_options *o, const run *r)
+{
+    tool_report report = {whisper_transcript_json(&r->transcript, o->words)};
+    report_text(&report, "device", r->device.info.name);
+    report_text(&report, "platform", r->device.info.platform);
+    report_number(&report, "duration", r->sound.seconds);
+    report_count(&report, "sample_rate", (size_t)r->sound.rate);
+    report_count(&report, "channels", (size_t)r->sound.channels);
+    report_count(&report, "tokens", r->transcript.generated);
+    report_number(&report, "seconds_loading", r->loading);
+    report_number(&report, "seconds", r->hearing);
+    report_number(&report, "real_time_factor", r->sound.seconds > 0.0 ? r->hearing / r->sound.seconds : 0.0);
+    report_count(&report, "weight_bytes", whisper_device_weight_bytes(r->model));
+    report_count(&report, "work_bytes", whisper_device_work_bytes(r->model));
+    return report_finish(&report, true);
+}
+
+static int write_text(const run *r)
+{
+    char *text = whisper_transcript_text(&r->transcript);
+    if (text == NULL)
+        return complain(TOOL_FAILED, "no memory for the text of a recording");
+    puts(text);
+    free(text);
+    return TOOL_DONE;
+}
+
+static void write_words(const run *r)
+{
+    for (size_t i = 0; i < r->transcript.count; i++) {
+        const whisper_words *words = &r->transcript.segment[i].words;
+        for (size_t w = 0; w < words->count; w++)
+            printf("%.2f %.2f %s\n", words->word[w].start, words->word[w].end,
+                   words->word[w].text + (words->word[w].text[0] == ' '));
+    }
+}
+
+int cmd_transcribe(int argc, char **argv)
+{
+    transcribe_options options = {0};
+    run r = {0};
+    option_outcome outcome = options_parse(&table, argc, argv, &options);
+    if (outcome != OPTIONS_RUN)
+        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = hear(&options, &r);
+    if (status == TOOL_DONE && options.json)
+        status = write_json(&options, &r);
+    else if (status == TOOL_DONE && options.words)
+        write_words(&r);
+    else if (status == TOOL_DONE)
+        status = write_text(&r);
+    whisper_transcript_release(&r.transcript);
+    mel_release(&r.mel);
+    whisper_device_close(r.model);
+    device_close(&r.device);
+    whisper_tokens_release(&r.tokens);
+    audio_release(&r.sound);
+    return status;
+}
+
+#else
+
+int cmd_transcribe(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return complain(TOOL_BAD_INPUT,
+                    "transcribe: this clattn was built without libsndfile, soxr, FFTW or zlib "
+                    "(-Dspeech=enabled)");
+}
+
+#endif
