@@ -18,6 +18,7 @@
  *   POSITIONS                        0: none; 1: a table; 2: sinusoids                        0, 1, 2        each
  *   SEGMENTS                         whether there are segments                               0, 1           both
  *   UNIT_STRIDE                      the cols of y and of the tables that are there are 1     0, 1           both
+ *   WHOLE_VECTORS                    size is a multiple of LANES                              0, 1           both
  *   LANES                            vector width                                             4, 8, 16       4 16
  *
  * NDRange: (groups * W), local (W).  A work-group owns batch * length / groups neighbouring places (b, s), item l of it
@@ -47,6 +48,9 @@
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
 #endif
+#ifndef WHOLE_VECTORS
+#define WHOLE_VECTORS 0
+#endif
 
 #if POSITIONS < 0 || POSITIONS > 2 || (SEGMENTS != 0 && SEGMENTS != 1)
 #error "POSITIONS must be 0, 1 or 2, and SEGMENTS 0 or 1"
@@ -73,6 +77,8 @@ static inline floatv sinusoids(args_long position, ulongv turns)
     return select(sine, -sine, (quarter & 2u) != 0u);
 }
 
+#define COL(array) (UNIT_STRIDE ? 1 : (array).col)
+
 static inline args_long row_in(args_long row, int rows)
 {
     return clamp(row, (args_long)0, (args_long)rows - 1);
@@ -93,7 +99,7 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
     const bool have_rows = a.rows > 0 && (POSITIONS != 1 || a.position_rows > 0) && (!SEGMENTS || a.segment_rows > 0);
 
     for (int c = (int)get_local_id(0) * LANES; c < a.size; c += width) {
-        const int count = a.size - c;
+        const int count = WHOLE_VECTORS ? LANES : a.size - c;
         int b = first_item, s = first_place;
 #if POSITIONS == 2
         ulong lane[LANES];
@@ -121,20 +127,20 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
             there &= segment_row == segment;
 #endif
             if (have_rows) {
-                v = gather_table(table + a.table.offset + row * a.table.row, c, a.table.col, UNIT_STRIDE, count) * a.scale;
+                v = gather_table(table + a.table.offset + row * a.table.row, c, COL(a.table), UNIT_STRIDE, count) * a.scale;
 #if POSITIONS == 1
                 v += gather_position(position_table + a.position_table.offset + position_row * a.position_table.row, c,
-                                     a.position_table.col, UNIT_STRIDE, count);
+                                     COL(a.position_table), UNIT_STRIDE, count);
 #elif POSITIONS == 2
                 v += sinusoids(position, turns);
 #endif
 #if SEGMENTS
                 v += gather_segment(segment_table + a.segment_table.offset + segment_row * a.segment_table.row, c,
-                                    a.segment_table.col, UNIT_STRIDE, count);
+                                    COL(a.segment_table), UNIT_STRIDE, count);
 #endif
                 v = select((floatv)(NAN), v, (intv)(-there));
             }
-            scatter_y(y + a.y.offset + b * a.y.batch + s * a.y.row, c, a.y.col, UNIT_STRIDE, count, v);
+            scatter_y(y + a.y.offset + b * a.y.batch + s * a.y.row, c, COL(a.y), UNIT_STRIDE, count, v);
             s++;
             b += s == a.length;
             s = s == a.length ? 0 : s;

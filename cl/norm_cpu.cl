@@ -1,7 +1,6 @@
 /* LayerNorm and RMSNorm on CPU devices: formula, arrays and storage types as inc/norm.h says.
  *
  * Parameter    meaning                                          allowed
- * UNIT_STRIDE  the cols of all arrays that are there are 1      0, 1
  * LANES        vector width                                     4, 8, 16
  * Tested: UNIT_STRIDE x LANES 4, 16.
  *
@@ -11,10 +10,6 @@
  * Needs OpenCL C 1.2.  norm_generic takes over where a device limits loops and has longer rows. */
 #include "inc/norm.h"
 #include "inc/gather.h"
-
-#ifndef UNIT_STRIDE
-#define UNIT_STRIDE 0
-#endif
 
 DEFINE_GATHER(gather_x, X_TYPE)
 DEFINE_GATHER(gather_scale, SCALE_TYPE)

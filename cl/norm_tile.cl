@@ -6,7 +6,7 @@
  *             once; needs elements <= KEEP * WORK_GROUP.  0: any number
  * PLAIN       1: rows have one index, row_extent[1..3] are 1, and one segment.   0, 1
  *             All strides at once are more than AMD's scalar registers hold.
- * Tested: WORK_GROUP 32 .. 256; KEEP 0, 1, 4, 16; PLAIN 0, 1.
+ * Tested: WORK_GROUP 32 .. 256; KEEP 0, 1, 4, 16; PLAIN 0, 1; UNIT_STRIDE.
  *
  * NDRange: (rows * WORK_GROUP), local (WORK_GROUP); a work-group owns a row, item l its elements l, l + WORK_GROUP, ...
  * Local memory: 4 * WORK_GROUP bytes.  Its barriers are outside of any condition, in loops whose trip count is the

@@ -18,6 +18,8 @@
  * X_TYPE, Y_TYPE, SCALE_TYPE, BIAS_TYPE    storage                         F32, F16, BF16
  * NORM_RESIDUAL                            whether there is a residual     0, 1
  * RESIDUAL_TYPE, SUM_TYPE                  its storage, and sum's          F32, F16, BF16
+ * UNIT_STRIDE                              the cols of all arrays that are  0, 1
+ *                                          there are 1
  * Tested: F32, F16 and BF16 throughout, F16 to F32 with a BF16 scale, F32 to F16 with an F16 bias.
  *
  * State is float.  Sums are compensated.  Deviations are taken from the rounded mean, and what is left of
@@ -50,6 +52,11 @@
 #ifndef SUM_TYPE
 #define SUM_TYPE F32
 #endif
+
+#ifndef UNIT_STRIDE
+#define UNIT_STRIDE 0
+#endif
+#define COL(array) (UNIT_STRIDE ? 1 : (array).col)
 
 /* 1: rows have one index, and no segments: row_extent[1..3] and segments are 1. */
 #ifndef PLAIN
@@ -111,9 +118,9 @@ static inline place moved(const place *from, int index, const int *extent, const
 static inline float load_x(const place *at, args_long c, const norm_args *a)
 {
 #if NORM_RESIDUAL
-    return LOAD(X_TYPE, at->x, c * a->x.col) + LOAD(RESIDUAL_TYPE, at->residual, c * a->residual.col);
+    return LOAD(X_TYPE, at->x, c * COL(a->x)) + LOAD(RESIDUAL_TYPE, at->residual, c * COL(a->residual));
 #else
-    return LOAD(X_TYPE, at->x, c * a->x.col);
+    return LOAD(X_TYPE, at->x, c * COL(a->x));
 #endif
 }
 
@@ -172,14 +179,14 @@ static inline void write_one(const place *at, args_long c, float v, const moment
 {
 #if NORM_RESIDUAL
     if (a->has_sum)
-        STORE(SUM_TYPE, at->sum, c * a->sum.col, v);
+        STORE(SUM_TYPE, at->sum, c * COL(a->sum), v);
 #endif
     v = ((v - m->mean) - m->drift) * m->factor;
     if (a->has_scale)
-        v *= LOAD(SCALE_TYPE, at->scale, c * a->scale.col);
+        v *= LOAD(SCALE_TYPE, at->scale, c * COL(a->scale));
     if (a->has_bias)
-        v += LOAD(BIAS_TYPE, at->bias, c * a->bias.col);
-    STORE(Y_TYPE, at->y, c * a->y.col, v);
+        v += LOAD(BIAS_TYPE, at->bias, c * COL(a->bias));
+    STORE(Y_TYPE, at->y, c * COL(a->y), v);
 }
 
 #endif

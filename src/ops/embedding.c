@@ -65,6 +65,7 @@ static clattn_status prepare(clattn_plan *base)
     const size_t local[3] = {items_of(caps, &plan->problem), 1, 1};
     struct strbuf options = {0};
     plan->places_per_group = places_of(caps, &plan->problem);
+    plan->whole_vectors = desc->y.extent[2] % (size_t)lanes_of(caps) == 0;
     define_token(&options, "TABLE_TYPE", storage_token(desc->table.dtype));
     define_token(&options, "POSITION_TABLE_TYPE", storage_token(desc->position_table.dtype));
     define_token(&options, "SEGMENT_TYPE", storage_token(desc->segment_table.dtype));
@@ -72,6 +73,7 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "POSITIONS", desc->positions);
     define_int(&options, "SEGMENTS", plan->problem.has_segments);
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
+    define_int(&options, "WHOLE_VECTORS", plan->whole_vectors);
     define_int(&options, "LANES", lanes_of(caps));
     TRY(plan_add_kernel(base, "embedding.cl", &options, "embedding", POINTERS, sizeof(embedding_args), local));
     if (!plan->problem.empty)

@@ -18,6 +18,7 @@ struct embedding_plan {
     clattn_plan base;
     struct embedding_problem problem;
     size_t places_per_group;
+    bool whole_vectors; /* the size of a row is a multiple of the kernel's LANES */
 };
 
 clattn_status embedding_problem_read(const clattn_embedding_desc *desc, struct embedding_problem *problem,

@@ -11,7 +11,8 @@
 
 #define BATCH 2
 #define LENGTH 3
-#define SIZE 70
+#define SIZE 70        /* no whole vectors */
+#define WHOLE_SIZE 80  /* whole ones */
 #define ROWS 9 /* of each table */
 #define FAR 900000 /* where sinusoids have lost whole turns */
 
@@ -19,16 +20,17 @@ enum { IDS, TABLE, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE, Y, ARRAYS }
 
 struct embedding_check {
     struct embedding_problem small, original;
+    size_t size; /* of a row: SIZE or WHOLE_SIZE */
     clattn_embedding_args args;
     struct check_array arrays[ARRAYS];
 };
 
-/* Every -D of the kernel is the same: types, what is added, columns side by side or not. */
+/* Every -D of the kernel is the same: types, what is added, columns side by side or not, whole vectors or not. */
 static clattn_status describe(struct embedding_check *check)
 {
     const clattn_embedding_desc *full = &check->original.desc;
     clattn_embedding_desc desc = *full;
-    const size_t places[3] = {BATCH, LENGTH, SIZE}, table[2] = {ROWS, SIZE};
+    const size_t places[3] = {BATCH, LENGTH, check->size}, table[2] = {ROWS, check->size};
     const char *reason;
     desc.explicit_scale = 1;
     desc.scale = 1.5f; /* the plan's may leave nothing to see */
@@ -89,7 +91,7 @@ static int64_t integer_at(const struct embedding_check *check, int which, int64_
 static const float *row_of(const struct embedding_check *check, int which, const clattn_layout *layout, int64_t row,
                            float *room)
 {
-    for (int64_t c = 0; c < SIZE && layout->rank; c++)
+    for (int64_t c = 0; c < (int64_t)check->size && layout->rank; c++)
         room[c] = (float)reference_element(check->arrays[which].host, layout->dtype,
                                            row * layout->stride[0] + c * layout->stride[1]);
     return layout->rank ? room : NULL;
@@ -99,11 +101,12 @@ static clattn_status judge(const struct embedding_check *check, struct report *r
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_embedding_desc *desc = &check->small.desc;
-    float rows[3][SIZE];
-    double exact[SIZE], magnitude[SIZE];
+    const int64_t size = (int64_t)check->size;
+    float rows[3][WHOLE_SIZE];
+    double exact[WHOLE_SIZE], magnitude[WHOLE_SIZE];
     for (int64_t place = 0; place < BATCH * LENGTH; place++) {
         int64_t b = place / LENGTH, s = place % LENGTH, id = integer_at(check, IDS, place);
-        ref_embedding_problem reference = {.size = SIZE, .scale = (double)desc->scale};
+        ref_embedding_problem reference = {.size = check->size, .scale = (double)desc->scale};
         reference.position = check->args.position + integer_at(check, OFFSETS, b) + s;
         reference.sinusoids = desc->positions == CLATTN_EMBEDDING_SINUSOIDS;
         if (id < ROWS)
@@ -114,8 +117,8 @@ static clattn_status judge(const struct embedding_check *check, struct report *r
             reference.segment_row =
                 row_of(check, SEGMENT_TABLE, &desc->segment_table, integer_at(check, SEGMENTS, place), rows[2]);
         ref_embedding_row(&reference, exact, magnitude);
-        for (int64_t c = 0; c < SIZE; c++) {
-            double value = reference_element(check->arrays[Y].host, desc->y.dtype, place * SIZE + c);
+        for (int64_t c = 0; c < size; c++) {
+            double value = reference_element(check->arrays[Y].host, desc->y.dtype, place * size + c);
             TRY(check_element(report, kernel, "y", (const int64_t[4]){0, b, s, c}, value, exact[c],
                               check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(desc->y.dtype))));
         }
@@ -129,7 +132,9 @@ clattn_status embedding_self_check(clattn_plan *base)
     clattn_status status;
     struct embedding_plan *plan = (struct embedding_plan *)base;
     clattn_context *context = base->context;
-    struct embedding_check check = {.original = plan->problem, .args = CLATTN_EMBEDDING_ARGS_INIT};
+    struct embedding_check check = {
+        .original = plan->problem, .size = plan->whole_vectors ? WHOLE_SIZE : SIZE, .args = CLATTN_EMBEDDING_ARGS_INIT,
+    };
     base->unchecked = check.original.empty;
     if (base->unchecked)
         return CLATTN_SUCCESS;

@@ -74,6 +74,7 @@ static clattn_status prepare(clattn_plan *base)
     norm_defines(&plan->problem, &options);
     define_int(&options, "WORK_GROUP", (long long)local[0]);
     define_int(&options, "KEEP", (long long)keep);
+    define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     define_int(&options, "PLAIN", is_plain(&plan->problem.walk));
     plan->longest_row = keep ? keep * local[0] : SIZE_MAX;
     plan->rows_per_group = 1;
