@@ -224,11 +224,11 @@ static void clblast_takes_sets_of_parameters(void **state)
     static const char *const sets[] = {"xgemm=1", "xgemm=9 direct=2", "direct=1 pad=2 transpose=3 padtranspose=1 copy=4"};
     clattn_plan *plan = NULL, *other = NULL;
     (void)state;
-    clattn_status status = tuned_make(tuned.context, "clblast", "", &plan);
-    if (status == CLATTN_ERROR_INVALID_ARGUMENT || support_tiny()) { /* built without it, or a simulator */
-        clattn_plan_release(&plan);
+    if (support_tiny()) /* a simulator, which would report what CLBlast computes of nothing while a plan is made */
         skip();
-    }
+    clattn_status status = tuned_make(tuned.context, "clblast", "", &plan);
+    if (status == CLATTN_ERROR_INVALID_ARGUMENT) /* built without it */
+        skip();
     assert_status(tuned.context, status, CLATTN_SUCCESS);
     assert_says(plan, " xgemm=0 direct=0 ", true);
     assert_status(tuned.context, tuned_make(tuned.context, "clblast", "xgemm=1", &other), CLATTN_ERROR_UNSUPPORTED);
