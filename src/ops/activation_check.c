@@ -34,9 +34,10 @@ static void spread(struct check_array *array, int32_t dtype)
 }
 
 /* Every -D of the kernel is the same: types, function, columns side by side or not. */
-static clattn_status make(struct activation_check *check, clattn_context *context)
+static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
+    struct activation_check *check = data;
     const clattn_activation_desc *full = &check->original.desc;
     clattn_activation_desc desc = *full;
     const size_t extent[2] = {ROWS, COLUMNS};
@@ -61,7 +62,7 @@ fail:
     return status;
 }
 
-static clattn_status judge(const struct activation_check *check, struct report *report, const char *kernel)
+static clattn_status judge(void *data, struct report *report, const char *kernel)
 {
     static const ref_activation functions[] = {
         [CLATTN_ACTIVATION_RELU] = REF_RELU,
@@ -70,6 +71,7 @@ static clattn_status judge(const struct activation_check *check, struct report *
         [CLATTN_ACTIVATION_SWISH] = REF_SWISH,
     };
     clattn_status status = CLATTN_SUCCESS;
+    const struct activation_check *check = data;
     const clattn_activation_desc *desc = &check->small.desc;
     for (int64_t row = 0; row < ROWS; row++)
         for (int64_t c = 0; c < COLUMNS; c++) {
@@ -88,21 +90,11 @@ fail:
 
 clattn_status activation_self_check(clattn_plan *base)
 {
-    clattn_status status;
-    struct activation_plan *plan = (struct activation_plan *)base;
-    clattn_context *context = base->context;
+    const struct activation_plan *plan = (struct activation_plan *)base;
     struct activation_check check = {.original = plan->problem, .args = CLATTN_ACTIVATION_ARGS_INIT};
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge};
     base->unchecked = check.original.empty;
     if (base->unchecked)
         return CLATTN_SUCCESS;
-    TRY(check_begin(context));
-    TRY(make(&check, context));
-    plan->problem = check.small;
-    status = clattn_activation_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
-    plan->problem = check.original;
-    TRY(status);
-    TRY(check_array_read(context, &check.arrays[Y]));
-    status = judge(&check, &context->device.report, base->kernels[0].name);
-fail:
-    return check_end(context, check.arrays, ARRAYS, status);
+    return check_run(base, &course, &check);
 }

@@ -50,16 +50,10 @@ static clattn_status describe(struct embedding_check *check)
     return embedding_problem_read(&desc, &check->small, &reason);
 }
 
-/* In a table of ROWS, with up to LENGTH to come. */
-static void fill_integers(struct check_array *array, int64_t step)
-{
-    for (int64_t i = 0; i < (int64_t)array->elements; i++)
-        check_put_integer(array->host, CLATTN_I32, i, (step * i + 2) % (ROWS - LENGTH));
-}
-
-static clattn_status make(struct embedding_check *check, clattn_context *context)
+static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
+    struct embedding_check *check = data;
     const clattn_embedding_desc *desc = &check->small.desc;
     TRY(describe(check));
     const struct check_place places[ARRAYS] = {
@@ -72,9 +66,10 @@ static clattn_status make(struct embedding_check *check, clattn_context *context
         [Y] = {&desc->y, &check->args.y, CHECK_ZEROS},
     };
     TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
-    fill_integers(&check->arrays[IDS], 5);
-    fill_integers(&check->arrays[OFFSETS], 3);
-    fill_integers(&check->arrays[SEGMENTS], 7);
+    /* In a table of ROWS, with up to LENGTH to come. */
+    check_array_count(&check->arrays[IDS], CLATTN_I32, 5, 2, ROWS - LENGTH);
+    check_array_count(&check->arrays[OFFSETS], CLATTN_I32, 3, 2, ROWS - LENGTH);
+    check_array_count(&check->arrays[SEGMENTS], CLATTN_I32, 7, 2, ROWS - LENGTH);
     check_put_integer(check->arrays[IDS].host, CLATTN_I32, 1, ROWS);
     TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
     check->args.position = desc->positions == CLATTN_EMBEDDING_SINUSOIDS ? FAR : 1;
@@ -97,9 +92,10 @@ static const float *row_of(const struct embedding_check *check, int which, const
     return layout->rank ? room : NULL;
 }
 
-static clattn_status judge(const struct embedding_check *check, struct report *report, const char *kernel)
+static clattn_status judge(void *data, struct report *report, const char *kernel)
 {
     clattn_status status = CLATTN_SUCCESS;
+    const struct embedding_check *check = data;
     const clattn_embedding_desc *desc = &check->small.desc;
     const int64_t size = (int64_t)check->size;
     float rows[3][WHOLE_SIZE];
@@ -129,23 +125,13 @@ fail:
 
 clattn_status embedding_self_check(clattn_plan *base)
 {
-    clattn_status status;
-    struct embedding_plan *plan = (struct embedding_plan *)base;
-    clattn_context *context = base->context;
+    const struct embedding_plan *plan = (struct embedding_plan *)base;
     struct embedding_check check = {
         .original = plan->problem, .size = plan->whole_vectors ? WHOLE_SIZE : SIZE, .args = CLATTN_EMBEDDING_ARGS_INIT,
     };
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge};
     base->unchecked = check.original.empty;
     if (base->unchecked)
         return CLATTN_SUCCESS;
-    TRY(check_begin(context));
-    TRY(make(&check, context));
-    plan->problem = check.small;
-    status = clattn_embedding_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
-    plan->problem = check.original;
-    TRY(status);
-    TRY(check_array_read(context, &check.arrays[Y]));
-    status = judge(&check, &context->device.report, base->kernels[0].name);
-fail:
-    return check_end(context, check.arrays, ARRAYS, status);
+    return check_run(base, &course, &check);
 }

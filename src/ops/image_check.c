@@ -224,7 +224,7 @@ fail:
 clattn_status image_self_check(clattn_plan *base)
 {
     clattn_status status;
-    struct image_plan *plan = (struct image_plan *)base;
+    const struct image_plan *plan = (struct image_plan *)base;
     clattn_context *context = base->context;
     struct image_check check = {.original = plan->problem, .args = CLATTN_IMAGE_ARGS_INIT};
     TRY(check_begin(context));
@@ -237,10 +237,7 @@ clattn_status image_self_check(clattn_plan *base)
         TRY(make_image(&check, context));
         if (!check.arrays[IMAGE].buffer)
             continue;
-        plan->problem = check.small;
-        status = clattn_image_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
-        plan->problem = check.original;
-        TRY(status);
+        TRY(check_enqueue(base, &check.small, &check.args));
         TRY(judge(&check, context, base->kernels[0].name));
     }
 fail:

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "base/try.h"
 #include "ops/arrays.h"
 #include "ops/kv_append.h"
@@ -93,13 +94,19 @@ static void finish_rows(struct check_array *array, int32_t dtype, size_t size, b
             narrow[i] = i >= 2 * size ? 0 : nan ? not_a_number : infinity;
 }
 
-static clattn_status make(struct kv_append_check *check, clattn_context *context)
+static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
+    struct kv_append_check *check = data;
     const clattn_kv_append_desc *desc = &check->small.desc;
     clattn_kv_append_args *args = &check->args;
+    const size_t size = size_max(check->original.size[KV_KEY], check->original.size[KV_VALUE]);
     struct report *report = &context->device.report;
     uint32_t random = 0x2545f491;
+    check->room = malloc(2 * size * sizeof *check->room);
+    check->row = malloc(size * sizeof *check->row);
+    if (!check->room || !check->row)
+        return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
     if (describe(check) != CLATTN_SUCCESS)
         return report_error(report, CLATTN_ERROR_INTERNAL, "a self-check cannot be described");
     const struct check_place places[ARRAYS] = {
@@ -247,7 +254,7 @@ fail:
     return status;
 }
 
-static clattn_status judge(struct kv_append_check *check, struct report *report, int which)
+static clattn_status judge_caches(struct kv_append_check *check, struct report *report, int which)
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_kv_append_desc *desc = &check->small.desc;
@@ -270,32 +277,26 @@ fail:
     return status;
 }
 
-clattn_status kv_append_self_check(clattn_plan *base)
+static clattn_status judge(void *data, struct report *report, const char *kernel)
 {
     clattn_status status;
-    struct kv_append_plan *plan = (struct kv_append_plan *)base;
-    clattn_context *context = base->context;
-    struct report *report = &context->device.report;
-    struct kv_append_check check = {.original = plan->problem, .args = CLATTN_KV_APPEND_ARGS_INIT};
-    const size_t size = plan->problem.size[KV_KEY] > plan->problem.size[KV_VALUE] ? plan->problem.size[KV_KEY]
-                                                                                  : plan->problem.size[KV_VALUE];
-    TRY(check_begin(context));
-    check.room = malloc(2 * size * sizeof *check.room);
-    check.row = malloc(size * sizeof *check.row);
-    if (!check.room || !check.row)
-        TRY(report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check"));
-    TRY(make(&check, context));
-    plan->problem = check.small;
-    status = clattn_kv_append_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
-    plan->problem = check.original;
-    TRY(status);
-    TRY(check_arrays_read(context, &check.arrays[KEY_CACHE], TABLE - KEY_CACHE));
-    TRY(judge(&check, report, KV_KEY));
-    TRY(judge(&check, report, KV_VALUE));
+    (void)kernel;
+    TRY(judge_caches(data, report, KV_KEY));
+    TRY(judge_caches(data, report, KV_VALUE));
 fail:
+    return status;
+}
+
+clattn_status kv_append_self_check(clattn_plan *base)
+{
+    const struct kv_append_plan *plan = (struct kv_append_plan *)base;
+    struct kv_append_check check = {.original = plan->problem, .args = CLATTN_KV_APPEND_ARGS_INIT};
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, KEY_CACHE, TABLE - KEY_CACHE,
+                                        make, judge};
+    clattn_status status = check_run(base, &course, &check);
     for (int i = 0; i < ARRAYS; i++)
         free(check.before[i]);
     free(check.room);
     free(check.row);
-    return check_end(context, check.arrays, ARRAYS, status);
+    return status;
 }

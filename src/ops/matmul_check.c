@@ -46,9 +46,10 @@ static clattn_layout small_matrix(const clattn_layout *full, bool is_operand, si
     return layout;
 }
 
-static clattn_status make(struct matmul_check *check, clattn_context *context)
+static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
+    struct matmul_check *check = data;
     const clattn_matmul_desc *full = &check->original.desc;
     const size_t m = check->m, n = check->n, k = check->k; /* whatever the plan's are: one program serves all */
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
@@ -79,21 +80,22 @@ static clattn_status make(struct matmul_check *check, clattn_context *context)
     for (size_t i = 0; i < check->arrays[A].elements && check->subnormal; i++)
         ((uint16_t *)check->arrays[A].host)[i] &= 0x83ff;
     TRY(check_arrays_upload(context, places, WORKSPACE, check->arrays));
+    TRY(check_workspace(context, WORKSPACE_BYTES, &check->arrays[WORKSPACE], &check->args.workspace));
 fail:
     return status;
 }
 
 /* An operand's or the bias's elements as floats. */
-static const float *widen(const struct matmul_check *check, int which, const clattn_layout *layout, float *room)
+static const float *floats(const struct matmul_check *check, int which, const clattn_layout *layout, float *room)
 {
-    for (size_t i = 0; i < check->arrays[which].elements && layout->rank; i++)
-        room[i] = (float)reference_element(check->arrays[which].host, layout->dtype, (int64_t)i);
-    return layout->rank ? room : NULL;
+    return reference_floats(check->arrays[which].host, layout->dtype, check->arrays[which].elements, room);
 }
 
-static clattn_status judge(const struct matmul_check *check, struct report *report, const char *kernel, float *room)
+static clattn_status judge(void *data, struct report *report, const char *kernel)
 {
     clattn_status status = CLATTN_SUCCESS;
+    const struct matmul_check *check = data;
+    const struct check_array *arrays = check->arrays;
     const clattn_matmul_desc *desc = &check->small.desc;
     static const ref_activation functions[] = {
         [CLATTN_MATMUL_RELU] = REF_RELU,
@@ -101,17 +103,21 @@ static clattn_status judge(const struct matmul_check *check, struct report *repo
         [CLATTN_MATMUL_GELU_TANH] = REF_GELU_TANH,
         [CLATTN_MATMUL_SWISH] = REF_SWISH,
     };
-    float *room_b = room + check->arrays[A].elements, *room_operand = room_b + check->arrays[B].elements;
-    double *exact = malloc(check->n * (2 * sizeof *exact + sizeof(float))), unit = storage_epsilon(desc->c.dtype);
-    float *plain = (float *)(exact + 2 * check->n);
+    const size_t widened = arrays[A].elements + arrays[B].elements + arrays[OPERAND].elements + check->n;
+    double *exact = malloc(2 * check->n * sizeof *exact + (check->n + widened) * sizeof(float));
+    if (!exact)
+        return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
+    float *plain = (float *)(exact + 2 * check->n), *room = plain + check->n;
+    float *room_b = room + arrays[A].elements, *room_operand = room_b + arrays[B].elements;
+    const double unit = storage_epsilon(desc->c.dtype);
     ref_matmul_problem reference = {
         .batch = 1,
         .m = (int64_t)check->small.m,
         .n = (int64_t)check->small.n,
         .k = (int64_t)check->small.k,
-        .a = {widen(check, A, &desc->a, room), 0, 0, desc->a.stride[0], desc->a.stride[1]},
-        .b = {widen(check, B, &desc->b, room_b), 0, 0, desc->b.stride[0], desc->b.stride[1]},
-        .bias = widen(check, BIAS, &desc->bias, room_operand + check->arrays[OPERAND].elements),
+        .a = {floats(check, A, &desc->a, room), 0, 0, desc->a.stride[0], desc->a.stride[1]},
+        .b = {floats(check, B, &desc->b, room_b), 0, 0, desc->b.stride[0], desc->b.stride[1]},
+        .bias = floats(check, BIAS, &desc->bias, room_operand + check->arrays[OPERAND].elements),
         .bias_col = 1,
         .b_scale = check->arrays[SCALE].host,
         .scale_col = 1,
@@ -119,11 +125,9 @@ static clattn_status judge(const struct matmul_check *check, struct report *repo
         .activation = functions[desc->activation],
         .alpha = (double)desc->alpha,
         .multiply = desc->operand_use == CLATTN_MATMUL_MULTIPLY,
-        .operand = {widen(check, OPERAND, &desc->operand, room_operand), 0, 0, desc->operand.stride[0],
+        .operand = {floats(check, OPERAND, &desc->operand, room_operand), 0, 0, desc->operand.stride[0],
                     desc->operand.stride[1]},
     };
-    if (!exact)
-        return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
     for (int64_t i = 0; i < reference.m; i++) {
         ref_matmul_row(&reference, 0, i, exact, exact + check->n);
         ref_matmul_naive_row(&reference, 0, i, plain);
@@ -141,32 +145,14 @@ fail:
 
 static clattn_status check_small(struct matmul_plan *plan, size_t m, size_t n, size_t k, bool subnormal)
 {
-    clattn_status status;
-    clattn_plan *base = &plan->base;
-    clattn_context *context = base->context;
     struct matmul_check check = {.original = plan->problem, .m = m, .n = n, .k = k, .subnormal = subnormal,
                                  .args = CLATTN_MATMUL_ARGS_INIT};
-    size_t workspace = base->workspace;
-    float *room = NULL;
-    TRY(check_begin(context));
-    TRY(make(&check, context));
-    TRY(check_workspace(context, WORKSPACE_BYTES, &check.arrays[WORKSPACE], &check.args.workspace));
-    plan->problem = check.small;
-    base->workspace = WORKSPACE_BYTES;
-    status = clattn_matmul_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
-    plan->problem = check.original;
-    base->workspace = workspace;
-    TRY(status);
-    TRY(check_array_read(context, &check.arrays[C]));
-    room = malloc((check.arrays[A].elements + check.arrays[B].elements + check.arrays[OPERAND].elements + n) * sizeof *room);
-    status = CLATTN_ERROR_OUT_OF_MEMORY;
-    if (room)
-        status = judge(&check, &context->device.report, base->kernels[base->kernel_count - 1].name, room);
-    else
-        report_error(&context->device.report, status, "no memory for a self-check");
-fail:
-    free(room);
-    return check_end(context, check.arrays, ARRAYS, status);
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, C, 1, make, judge};
+    size_t workspace = plan->base.workspace;
+    plan->base.workspace = WORKSPACE_BYTES;
+    clattn_status status = check_run(&plan->base, &course, &check);
+    plan->base.workspace = workspace;
+    return status;
 }
 
 clattn_status matmul_self_check(clattn_plan *base)

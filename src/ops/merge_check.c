@@ -55,9 +55,10 @@ static void fill_lse(struct merge_check *check)
         }
 }
 
-static clattn_status make(struct merge_check *check, clattn_context *context)
+static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
+    struct merge_check *check = data;
     const clattn_merge_desc *desc = &check->small.desc;
     TRY(describe(check));
     const struct check_place places[ARRAYS] = {
@@ -106,21 +107,20 @@ fail:
     return status;
 }
 
+static clattn_status judge(void *data, struct report *report, const char *kernel)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (int64_t row = 0; row < ROWS; row++)
+        TRY(judge_row(data, report, kernel, row));
+fail:
+    return status;
+}
+
 clattn_status merge_self_check(clattn_plan *base)
 {
-    clattn_status status;
-    struct merge_plan *plan = (struct merge_plan *)base;
-    clattn_context *context = base->context;
+    const struct merge_plan *plan = (struct merge_plan *)base;
     struct merge_check check = {.original = plan->problem, .args = CLATTN_MERGE_ARGS_INIT};
-    TRY(check_begin(context));
-    TRY(make(&check, context));
-    plan->problem = check.small;
-    status = clattn_merge_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
-    plan->problem = check.original;
-    TRY(status);
-    TRY(check_arrays_read(context, &check.arrays[OUTPUT], ARRAYS - OUTPUT));
-    for (int64_t row = 0; row < ROWS; row++)
-        TRY(judge_row(&check, &context->device.report, base->kernels[0].name, row));
-fail:
-    return check_end(context, check.arrays, ARRAYS, status);
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, OUTPUT, ARRAYS - OUTPUT,
+                                        make, judge};
+    return check_run(base, &course, &check);
 }

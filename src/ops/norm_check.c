@@ -54,9 +54,10 @@ static clattn_status describe(struct norm_check *check)
     return norm_problem_read(&desc, &check->small, &reason);
 }
 
-static clattn_status make(struct norm_check *check, clattn_context *context)
+static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
+    struct norm_check *check = data;
     const clattn_norm_desc *desc = &check->small.desc;
     TRY(describe(check));
     const struct check_place places[ARRAYS] = {
@@ -75,12 +76,9 @@ fail:
     return status;
 }
 
-static const float *widen(const struct norm_check *check, int which, const clattn_layout *layout,
-                          size_t count, float *room)
+static const float *floats(const struct norm_check *check, int which, const clattn_layout *layout, float *room)
 {
-    for (size_t i = 0; i < count && layout->rank; i++)
-        room[i] = (float)reference_element(check->arrays[which].host, layout->dtype, (int64_t)i);
-    return layout->rank ? room : NULL;
+    return reference_floats(check->arrays[which].host, layout->dtype, check->arrays[which].elements, room);
 }
 
 /* What is normalised in place of x, which `x` holds. */
@@ -93,9 +91,10 @@ static void add_residual(const struct norm_check *check, float *x)
             (float)reference_element(check->arrays[RESIDUAL].host, desc->residual.dtype, i);
 }
 
-static clattn_status judge(const struct norm_check *check, struct report *report, const char *kernel)
+static clattn_status judge(void *data, struct report *report, const char *kernel)
 {
     clattn_status status = CLATTN_SUCCESS;
+    const struct norm_check *check = data;
     const clattn_norm_desc *desc = &check->small.desc;
     size_t rows = desc->x.extent[0], count = desc->x.extent[1];
     float x[2 * SOME], scale[ELEMENTS], bias[ELEMENTS], plain[ELEMENTS];
@@ -105,9 +104,9 @@ static clattn_status judge(const struct norm_check *check, struct report *report
         .axes = 1,
         .rms = desc->kind == CLATTN_NORM_RMS,
         .epsilon = (double)desc->epsilon,
-        .x = widen(check, X, &desc->x, check->arrays[X].elements, x),
-        .scale = widen(check, SCALE, &desc->scale, count, scale),
-        .bias = widen(check, BIAS, &desc->bias, count, bias),
+        .x = floats(check, X, &desc->x, x),
+        .scale = floats(check, SCALE, &desc->scale, scale),
+        .bias = floats(check, BIAS, &desc->bias, bias),
         .stride = {0, 0, 0, desc->x.stride[0], desc->x.stride[1]},
         .scale_stride = {0, 0, 0, 0, 1},
         .bias_stride = {0, 0, 0, 0, 1},
@@ -142,19 +141,9 @@ fail:
 
 clattn_status norm_self_check(clattn_plan *base)
 {
-    clattn_status status;
-    struct norm_plan *plan = (struct norm_plan *)base;
-    clattn_context *context = base->context;
+    const struct norm_plan *plan = (struct norm_plan *)base;
     struct norm_check check = {
         .original = plan->problem, .args = CLATTN_NORM_ARGS_INIT, .longest_row = plan->longest_row};
-    TRY(check_begin(context));
-    TRY(make(&check, context));
-    plan->problem = check.small;
-    status = clattn_norm_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
-    plan->problem = check.original;
-    TRY(status);
-    TRY(check_arrays_read(context, &check.arrays[Y], ARRAYS - Y));
-    status = judge(&check, &context->device.report, base->kernels[0].name);
-fail:
-    return check_end(context, check.arrays, ARRAYS, status);
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, ARRAYS - Y, make, judge};
+    return check_run(base, &course, &check);
 }

@@ -47,16 +47,10 @@ static clattn_status describe(struct rope_check *check)
     return rope_problem_read(&desc, &check->small, &reason);
 }
 
-/* Positions within a table, with an offset of up to LENGTH to come. */
-static void fill_integers(struct check_array *array, int32_t dtype)
-{
-    for (int64_t i = 0; i < (int64_t)array->elements; i++)
-        check_put_integer(array->host, dtype, i, (5 * i + 3) % (TABLE - LENGTH));
-}
-
-static clattn_status make(struct rope_check *check, clattn_context *context)
+static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
+    struct rope_check *check = data;
     const clattn_rope_desc *desc = &check->small.desc;
     TRY(describe(check));
     const struct check_place places[ARRAYS] = {
@@ -68,27 +62,24 @@ static clattn_status make(struct rope_check *check, clattn_context *context)
         [Y] = {&desc->y, &check->args.y, CHECK_ZEROS},
     };
     TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
-    fill_integers(&check->arrays[POSITIONS], desc->positions.dtype);
-    fill_integers(&check->arrays[OFFSETS], desc->offsets.dtype);
+    /* Positions within a table, with an offset of up to LENGTH to come. */
+    check_array_count(&check->arrays[POSITIONS], desc->positions.dtype, 5, 3, TABLE - LENGTH);
+    check_array_count(&check->arrays[OFFSETS], desc->offsets.dtype, 5, 3, TABLE - LENGTH);
     TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
     check->args.position = desc->cos.rank ? 0 : FAR;
 fail:
     return status;
 }
 
-static int64_t integer_at(const struct check_array *array, const clattn_layout *layout, int64_t i)
-{
-    return layout->dtype == CLATTN_I64 ? ((const int64_t *)array->host)[i]
-                                       : ((const int32_t *)array->host)[i];
-}
-
 static int64_t position_of(const struct rope_check *check, int64_t b, int64_t s)
 {
     const clattn_rope_desc *desc = &check->small.desc;
+    double added = (double)s;
     if (desc->positions.rank)
-        return check->args.position + integer_at(&check->arrays[POSITIONS], &desc->positions, b * LENGTH + s);
-    return check->args.position + s +
-           (desc->offsets.rank ? integer_at(&check->arrays[OFFSETS], &desc->offsets, b) : 0);
+        added = reference_element(check->arrays[POSITIONS].host, desc->positions.dtype, b * LENGTH + s);
+    else if (desc->offsets.rank)
+        added += reference_element(check->arrays[OFFSETS].host, desc->offsets.dtype, b);
+    return check->args.position + (int64_t)added;
 }
 
 static clattn_status judge_head(const struct rope_check *check, struct report *report, const char *kernel,
@@ -131,9 +122,10 @@ fail:
     return status;
 }
 
-static clattn_status judge(const struct rope_check *check, struct report *report, const char *kernel)
+static clattn_status judge(void *data, struct report *report, const char *kernel)
 {
     clattn_status status = CLATTN_SUCCESS;
+    const struct rope_check *check = data;
     int64_t index[3];
     for (index[0] = 0; index[0] < BATCH; index[0]++)
         for (index[1] = 0; index[1] < (int64_t)check->small.desc.x.extent[1]; index[1]++)
@@ -145,18 +137,8 @@ fail:
 
 clattn_status rope_self_check(clattn_plan *base)
 {
-    clattn_status status;
-    struct rope_plan *plan = (struct rope_plan *)base;
-    clattn_context *context = base->context;
+    const struct rope_plan *plan = (struct rope_plan *)base;
     struct rope_check check = {.original = plan->problem, .args = CLATTN_ROPE_ARGS_INIT};
-    TRY(check_begin(context));
-    TRY(make(&check, context));
-    plan->problem = check.small;
-    status = clattn_rope_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
-    plan->problem = check.original;
-    TRY(status);
-    TRY(check_array_read(context, &check.arrays[Y]));
-    status = judge(&check, &context->device.report, base->kernels[0].name);
-fail:
-    return check_end(context, check.arrays, ARRAYS, status);
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge};
+    return check_run(base, &course, &check);
 }

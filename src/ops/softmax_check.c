@@ -25,9 +25,10 @@ struct softmax_check {
 
 /* Every -D of the kernel is the same: types, columns side by side or not, what mask there is, rows that KEEP has
  * room for. */
-static clattn_status make(struct softmax_check *check, clattn_context *context)
+static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
+    struct softmax_check *check = data;
     const clattn_softmax_desc *full = &check->original.desc;
     clattn_softmax_desc desc = *full;
     const size_t columns = size_min(check->longest_row, COLUMNS);
@@ -55,9 +56,10 @@ fail:
     return status;
 }
 
-static clattn_status judge(const struct softmax_check *check, struct report *report, const char *kernel)
+static clattn_status judge(void *data, struct report *report, const char *kernel)
 {
     clattn_status status = CLATTN_SUCCESS;
+    const struct softmax_check *check = data;
     const struct softmax_problem *small = &check->small;
     const clattn_layout *x = &small->desc.x;
     double exact[COLUMNS], unit = storage_epsilon(small->desc.y.dtype);
@@ -65,7 +67,7 @@ static clattn_status judge(const struct softmax_check *check, struct report *rep
     ref_softmax_problem reference = {
         .extent = {1, 1, 1, (int64_t)x->extent[0]},
         .columns = (int64_t)x->extent[1],
-        .x = wide,
+        .x = reference_floats(check->arrays[X].host, x->dtype, check->arrays[X].elements, wide),
         .stride = {0, 0, 0, x->stride[0]},
         .col = x->stride[1],
         .mask_kind = !small->has_mask                        ? REF_MASK_NONE
@@ -77,8 +79,6 @@ static clattn_status judge(const struct softmax_check *check, struct report *rep
         .mask_columns = (int64_t)x->extent[1],
         .scale = small->scale,
     };
-    for (size_t i = 0; i < check->arrays[X].elements; i++)
-        wide[i] = (float)reference_element(check->arrays[X].host, x->dtype, (int64_t)i);
     for (int64_t row = 0; row < (int64_t)x->extent[0]; row++) {
         ref_softmax_row(&reference, row, exact);
         ref_softmax_naive_row(&reference, row, plain);
@@ -95,19 +95,9 @@ fail:
 
 clattn_status softmax_self_check(clattn_plan *base)
 {
-    clattn_status status;
-    struct softmax_plan *plan = (struct softmax_plan *)base;
-    clattn_context *context = base->context;
+    const struct softmax_plan *plan = (struct softmax_plan *)base;
     struct softmax_check check = {
         .original = plan->problem, .args = CLATTN_SOFTMAX_ARGS_INIT, .longest_row = plan->longest_row};
-    TRY(check_begin(context));
-    TRY(make(&check, context));
-    plan->problem = check.small;
-    status = clattn_softmax_enqueue(base, context->warm_queue, &check.args, 0, NULL, NULL);
-    plan->problem = check.original;
-    TRY(status);
-    TRY(check_array_read(context, &check.arrays[Y]));
-    status = judge(&check, &context->device.report, base->kernels[0].name);
-fail:
-    return check_end(context, check.arrays, ARRAYS, status);
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge};
+    return check_run(base, &course, &check);
 }

@@ -5,11 +5,6 @@
 
 #include "base/try.h"
 
-static void *problem_of(const struct operator_class *operator, clattn_plan * plan)
-{
-    return (unsigned char *)plan + operator->problem_offset;
-}
-
 /* An allocated problem that the caller frees, or NULL with the status and reason why not. */
 static void *read_problem(const struct operator_class *operator, const void * desc, clattn_status *status,
                           const char **reason)
@@ -47,7 +42,7 @@ clattn_status operator_supports(const struct operator_class *operator, clattn_co
 static clattn_status find_class(const struct operator_class *operator, clattn_plan * plan)
 {
     struct strbuf text = {0};
-    operator->classify(problem_of(operator, plan), &text);
+    operator->classify(operator_problem(plan), &text);
     if (!text.failed && text.length <= CLASS_BYTES)
         plan->wisdom_key = context_wisdom_key(plan->context, operator->name, text.text);
     strbuf_clear(&text);
@@ -62,11 +57,12 @@ static clattn_status make_plan(const struct operator_class *operator, clattn_con
     clattn_status status;
     clattn_plan *made = NULL;
     TRY(plan_new(context, operator->number, operator->plan_bytes, &made));
-    memcpy(problem_of(operator, made), problem, operator->problem_bytes);
+    made->operator = operator;
+    memcpy(operator_problem(made), problem, operator->problem_bytes);
     if (operator->classify)
         TRY(find_class(operator, made));
     TRY(operator->solvers ? plan_choose(made, operator->name, operator->solvers, operator->solver_count,
-                                        operator->check, problem_of(operator, made), options)
+                                        operator->check, operator_problem(made), options)
                           :
                           operator->make(made, options));
     *plan = made;

@@ -37,6 +37,12 @@ static inline size_t class_length(size_t length)
     return length ? power : 0;
 }
 
+/* The plan's problem struct, of the operator that made it. */
+static inline void *operator_problem(clattn_plan *plan)
+{
+    return (unsigned char *)plan + plan->operator->problem_offset;
+}
+
 clattn_status operator_supports(const struct operator_class *operator, clattn_context * context,
                                 const void *desc, const char **reason);
 clattn_status operator_plan_create(const struct operator_class *operator, clattn_context * context,

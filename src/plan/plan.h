@@ -24,6 +24,8 @@ enum operator_number {
     OPERATOR_DECODER,
 };
 
+struct operator_class;
+
 #define PLAN_KERNELS 4
 
 /* A kernel of a plan.  Its arguments are `pointers` buffers, then one struct of `args_bytes` bytes whose
@@ -45,7 +47,8 @@ struct plan_kernel {
 struct clattn_plan {
     atomic_int references;
     enum operator_number number;
-    clattn_context *context; /* retained */
+    const struct operator_class *operator; /* by which plan/operator.h made it; otherwise NULL */
+    clattn_context *context;               /* retained */
     mtx_t lock;              /* over setting kernel arguments and enqueueing */
     struct plan_kernel kernels[PLAN_KERNELS];
     size_t kernel_count; /* filled entries of `kernels` */

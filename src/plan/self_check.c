@@ -8,6 +8,7 @@
 #include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "plan/operator.h"
 
 clattn_status check_array_room(clattn_context *context, const clattn_layout *layout, struct check_array *array)
 {
@@ -68,6 +69,12 @@ void check_put_integer(void *data, int32_t dtype, int64_t at, int64_t value)
         ((int64_t *)data)[at] = value;
     else
         ((int32_t *)data)[at] = (int32_t)value;
+}
+
+void check_array_count(struct check_array *array, int32_t dtype, int64_t step, int64_t first, int64_t below)
+{
+    for (int64_t i = 0; i < (int64_t)array->elements; i++)
+        check_put_integer(array->host, dtype, i, (step * i + first) % below);
 }
 
 clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding)
@@ -161,6 +168,38 @@ clattn_status check_end(clattn_context *context, struct check_array *arrays, siz
     for (size_t i = 0; i < count; i++)
         check_array_clear(context, &arrays[i]);
     return status;
+}
+
+static void exchange(void *a, void *b, size_t bytes)
+{
+    unsigned char *x = a, *y = b;
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char byte = x[i];
+        x[i] = y[i];
+        y[i] = byte;
+    }
+}
+
+clattn_status check_enqueue(clattn_plan *plan, void *small, const void *args)
+{
+    const struct operator_class *operator = plan->operator;
+    exchange(operator_problem(plan), small, operator->problem_bytes);
+    clattn_status status = operator->enqueue(plan, plan->context->warm_queue, args, 0, NULL, NULL);
+    exchange(operator_problem(plan), small, operator->problem_bytes);
+    return status;
+}
+
+clattn_status check_run(clattn_plan *plan, const struct check_course *course, void *check)
+{
+    clattn_status status;
+    clattn_context *context = plan->context;
+    TRY(check_begin(context));
+    TRY(course->make(check, context));
+    TRY(check_enqueue(plan, course->small, course->args));
+    TRY(check_arrays_read(context, &course->arrays[course->output], course->outputs));
+    status = course->judge(check, &context->device.report, plan->kernels[plan->kernel_count - 1].name);
+fail:
+    return check_end(context, course->arrays, course->count, status);
 }
 
 /* Whether a result agrees: the class of NaN and Inf, or within `slack`. */

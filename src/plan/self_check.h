@@ -1,5 +1,5 @@
-/* What the operators' self-checks share: the private queue for as long as one takes, small arrays on host and device,
- * reproducible contents, and when a result is further from the reference than arithmetic explains. */
+/* What the operators' self-checks share: their course, the private queue for as long as one takes, small arrays on host and
+ * device, reproducible contents, and when a result is further from the reference than arithmetic explains. */
 #ifndef CLATTN_PLAN_SELF_CHECK_H
 #define CLATTN_PLAN_SELF_CHECK_H
 
@@ -23,6 +23,9 @@ void check_array_fill(struct check_array *array, int32_t dtype, bool excludes, u
 
 /* Puts an integer of type int32 or int64. */
 void check_put_integer(void *data, int32_t dtype, int64_t at, int64_t value);
+
+/* Makes element i of an array of type int32 or int64 (step * i + first) % below; nothing of an array that there is not. */
+void check_array_count(struct check_array *array, int32_t dtype, int64_t step, int64_t first, int64_t below);
 
 /* A buffer with a copy of the host's bytes, bound. */
 clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding);
@@ -71,6 +74,26 @@ clattn_status check_arrays_read(clattn_context *context, struct check_array *arr
 
 /* Gives the private queue back and clears the arrays; returns `status`. */
 clattn_status check_end(clattn_context *context, struct check_array *arrays, size_t count, clattn_status status);
+
+/* ---- the course of a check ---- */
+
+/* Enqueues the plan, which its maker alone has yet, on the private queue with `small`, a problem struct of its operator, in
+ * its own problem's stead. */
+clattn_status check_enqueue(clattn_plan *plan, void *small, const void *args);
+
+/* What a check is made of that enqueues its plan once. */
+struct check_course {
+    void *small;      /* the problem, and */
+    const void *args; /* the arguments, as `make` leaves them */
+    struct check_array *arrays;
+    size_t count, output, outputs; /* all of the arrays, the first one that is read back, and how many are */
+    clattn_status (*make)(void *check, clattn_context *context); /* describes the problem, fills and uploads the arrays */
+    /* Compares them with the reference; `kernel` is the plan's last one. */
+    clattn_status (*judge)(void *check, struct report *report, const char *kernel);
+};
+
+/* From check_begin to check_end; `check` is the operator's own struct. */
+clattn_status check_run(clattn_plan *plan, const struct check_course *course, void *check);
 
 /* ---- the verdict ---- */
 

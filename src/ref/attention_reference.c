@@ -37,6 +37,13 @@ double reference_element(const void *data, int32_t dtype, int64_t index)
     }
 }
 
+const float *reference_floats(const void *data, int32_t dtype, size_t count, float *room)
+{
+    for (size_t i = 0; i < count && data; i++)
+        room[i] = (float)reference_element(data, dtype, (int64_t)i);
+    return data ? room : NULL;
+}
+
 static bool is_short(int32_t dtype)
 {
     return dtype == CLATTN_F16 || dtype == CLATTN_BF16;

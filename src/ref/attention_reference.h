@@ -59,6 +59,9 @@ double reference_attention_score(const reference_attention *r, int32_t mode, int
 /* Element `index` of an array of `dtype`, as a double; int32 and int64 alike. */
 double reference_element(const void *data, int32_t dtype, int64_t index);
 
+/* The first `count` elements as floats, put into `room`, which is returned; NULL of an array that there is not. */
+const float *reference_floats(const void *data, int32_t dtype, size_t count, float *room);
+
 /* One unit in the last place of what float16 or bfloat16 stores near a finite value; of other types 0. */
 double reference_unit(int32_t dtype, double value);
 
