@@ -7,12 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-char test_folder[] = "/tmp/clattn-test-io-XXXXXX";
+char test_folder[TEST_FOLDER];
 
 int make_folder(void **state)
 {
+    const char *parent = getenv("TMPDIR");
     (void)state;
-    return mkdtemp(test_folder) != NULL ? 0 : -1;
+    if (parent == NULL || *parent == '\0')
+        parent = ".";
+    int length = snprintf(test_folder, sizeof test_folder, "%s/clattn-test-io-XXXXXX", parent);
+    return length < TEST_FOLDER && mkdtemp(test_folder) != NULL ? 0 : -1;
 }
 
 int remove_folder(void **state)
@@ -28,7 +32,7 @@ int remove_folder(void **state)
 
 const char *path_to(const char *name)
 {
-    static char paths[8][384];
+    static char paths[8][TEST_FOLDER + 256];
     static unsigned turn;
     char *path = paths[turn++ % COUNT_OF(paths)];
     snprintf(path, sizeof paths[0], "%s/%s", test_folder, name);

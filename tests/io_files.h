@@ -15,8 +15,9 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Group set-up and tear-down: the folder is made, and removed with what is in it. */
-extern char test_folder[];
+/* Group set-up and tear-down: the folder is made, in TMPDIR or the current one, and removed with what is in it. */
+#define TEST_FOLDER 256
+extern char test_folder[TEST_FOLDER];
 int make_folder(void **state);
 int remove_folder(void **state);
 

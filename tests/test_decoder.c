@@ -1,4 +1,4 @@
-/* Decoders against the reference of test_transformer: whole texts at once, token by token, in pieces of different lengths,
+/* Decoders against the same reference as encoders: whole texts at once, token by token, in pieces of different lengths,
  * with cross-attention and without, caches of lengths of their own, beams, reordering; and generation: greedy, sampled and by
  * beam search, against searches that decode every prefix anew.
  *

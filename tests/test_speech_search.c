@@ -1,0 +1,306 @@
+/* The search for a recording's tokens, and how a recording is cut into windows, with models that are scripts.  Needs no
+ * device. */
+#include "support/speech.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/models/mel.h"
+#include "tool/models/whisper.h"
+#include "tool/models/whisper_decode.h"
+#include "tool/tool.h"
+
+/* ---- a model that is a script ---- */
+
+typedef struct script {
+    /* What each window says, ended by -1: the likeliest token after those before it. */
+    const int32_t (*says)[16];
+    int windows, window;
+    float confidence; /* the logit of what is said, others' being 0 */
+    int hot_tries;    /* so many decodings of each window repeat themselves */
+    int tries;
+    float no_speech;
+    int32_t generated[WHISPER_SEQUENCES][WHISPER_LENGTH];
+    size_t count, sequences;
+    int32_t prompt[WHISPER_LENGTH];
+    size_t prompt_count;
+} script;
+
+static int script_encode(void *user, const float *window)
+{
+    script *s = user;
+    (void)window;
+    s->window++;
+    s->tries = 0;
+    return s->window < s->windows ? TOOL_DONE : TOOL_FAILED;
+}
+
+static void script_logits(const script *s, size_t place, float *to)
+{
+    const int32_t *says = s->says[s->window];
+    for (int i = 0; i < VOCABULARY; i++)
+        to[i] = 0.0f;
+    size_t length = 0;
+    while (says[length] >= 0)
+        length++;
+    int32_t token = place < length ? says[place] : END;
+    if (s->tries <= s->hot_tries && place > 0)
+        token = place < 60 ? 0 : place == 60 ? AT(5) : END;
+    to[token] = s->confidence;
+    if (place == 0)
+        to[NO_SPEECH] = s->no_speech;
+}
+
+static int script_begin(void *user, const int32_t *tokens, size_t count, size_t sequences, float *to)
+{
+    script *s = user;
+    memcpy(s->prompt, tokens, count * sizeof *tokens);
+    s->prompt_count = count;
+    s->count = 0;
+    s->sequences = sequences;
+    s->tries++;
+    script_logits(s, 0, to);
+    return TOOL_DONE;
+}
+
+static int script_step(void *user, const size_t *parents, const int32_t *tokens, float *to)
+{
+    script *s = user;
+    (void)parents;
+    (void)tokens;
+    s->count++;
+    for (size_t i = 0; i < s->sequences; i++)
+        script_logits(s, s->count, to + i * VOCABULARY);
+    return TOOL_DONE;
+}
+
+/* Token i looks at frames 30 i to 30 i + 30. */
+static int script_align(void *user, const int32_t *tokens, size_t count, int32_t end,
+                        const whisper_head *heads, size_t head_count, double *p, float *attention)
+{
+    (void)user;
+    (void)heads;
+    assert_int_equal(tokens[0], START);
+    assert_int_equal(tokens[1], NO_STAMPS);
+    assert_int_equal(tokens[count - 1], END);
+    assert_int_equal(end, END);
+    for (size_t i = 0; i + 1 < count; i++)
+        p[i] = 0.1 * (double)i;
+    for (size_t h = 0; h < head_count; h++)
+        for (size_t i = 0; i < count; i++)
+            for (size_t f = 0; f < WHISPER_POSITIONS; f++)
+                attention[(h * count + i) * WHISPER_POSITIONS + f] =
+                    i > 0 && f / 30 == i - 1 ? 0.03f : 0.0001f;
+    return TOOL_DONE;
+}
+
+static whisper_engine engine_of(script *s)
+{
+    s->window = -1;
+    return (whisper_engine){s, VOCABULARY, 80, script_encode, script_begin, script_step, script_align};
+}
+
+static mel_spectrogram silence(size_t frames)
+{
+    mel_spectrogram mel = {80, frames + 1, calloc((frames + 1) * 80, sizeof(float))};
+    assert_non_null(mel.values);
+    return mel;
+}
+
+static void transcribe(script *s, const whisper_tokens *t, size_t frames, whisper_options options,
+                       whisper_transcript *out)
+{
+    whisper_engine engine = engine_of(s);
+    mel_spectrogram mel = silence(frames);
+    complaint[0] = '\0';
+    if (whisper_transcribe(&engine, t, &mel, &options, out) != TOOL_DONE)
+        fail_msg("'%s' after %d windows", complaint, s->window);
+    mel_release(&mel);
+}
+
+static void windows(void **state)
+{
+    (void)state;
+    whisper_tokens t = load_tokens();
+    whisper_transcript out;
+    /* 50 s.  The first window ends with a pair at 24 s, the second with one timestamp at 10 s. */
+    static const int32_t says[][16] = {
+        {AT(0), 0, AT(4), AT(4), 1, 2, AT(24), AT(24), 0, -1},
+        {AT(0), 8, 3, AT(10), -1},
+    };
+    script s = {.says = says, .windows = 2, .confidence = 20};
+    transcribe(&s, &t, 5000, (whisper_options){.beams = 1}, &out);
+    assert_int_equal(out.windows, 2);
+    assert_int_equal(out.count, 3);
+    static const double times[][2] = {{0, 4}, {4, 24}, {24, 34}};
+    for (size_t i = 0; i < 3; i++) {
+        assert_close(out.segment[i].start, times[i][0], 1e-9);
+        assert_close(out.segment[i].end, times[i][1], 1e-9);
+    }
+    char *text = whisper_transcript_text(&out);
+    assert_string_equal(text, "hello world the.");
+    free(text);
+    /* The second window was shown what the first has said, timestamps included. */
+    static const int32_t shown[] = {PREVIOUS, AT(0), 0, AT(4), AT(4), 1, 2, AT(24), START};
+    assert_int_equal(s.prompt_count, COUNT_OF(shown));
+    assert_memory_equal(s.prompt, shown, sizeof shown);
+    /* Each token but the end is one of 1 + 1,515 e^-20, at the least. */
+    assert_true(out.segment[0].average < 0.0 && out.segment[0].average > -1e-4);
+    whisper_transcript_release(&out);
+
+    transcribe(&s, &t, 5000, (whisper_options){.beams = 1, .alone = true}, &out);
+    assert_int_equal(s.prompt_count, 1);
+    whisper_transcript_release(&out);
+
+    /* The same with five beams. */
+    transcribe(&s, &t, 5000, (whisper_options){.beams = 5}, &out);
+    text = whisper_transcript_text(&out);
+    assert_string_equal(text, "hello world the.");
+    free(text);
+    whisper_transcript_release(&out);
+
+    /* No text, and nothing to hear. */
+    transcribe(&s, &t, 0, (whisper_options){.beams = 1}, &out);
+    assert_int_equal(out.count + out.windows, 0);
+    text = whisper_transcript_text(&out);
+    assert_string_equal(text, "");
+    free(text);
+    whisper_transcript_release(&out);
+    whisper_tokens_release(&t);
+}
+
+static void word_times(void **state)
+{
+    (void)state;
+    whisper_tokens t = load_tokens();
+    whisper_transcript out;
+    static const int32_t says[][16] = {{AT(0), 0, 1, 2, 3, AT(4), -1}};
+    script s = {.says = says, .windows = 1, .confidence = 20};
+    transcribe(&s, &t, 400, (whisper_options){.beams = 1, .words = true}, &out);
+    assert_int_equal(out.count, 1);
+    assert_int_equal(out.segment[0].words.count, 2);
+    const whisper_word *w = out.segment[0].words.word;
+    assert_string_equal(w[0].text, " hello");
+    assert_string_equal(w[1].text, " world.");
+    assert_close(w[0].start, 0.0, 0.05);
+    assert_close(w[0].end, 0.6, 0.05);
+    assert_close(w[1].start, 0.6, 0.05);
+    assert_close(w[0].probability, 0.1, 1e-9);
+    assert_close(w[1].probability, 0.25, 1e-9);
+    whisper_transcript_release(&out);
+
+    int32_t *heads = (int32_t *)t.heads;
+    t.head_count = 0;
+    mel_spectrogram mel = silence(400);
+    whisper_engine engine = engine_of(&s);
+    whisper_options options = {.beams = 1, .words = true};
+    assert_complaint(whisper_transcribe(&engine, &t, &mel, &options, &out), "alignment_heads");
+    assert_non_null(heads);
+    mel_release(&mel);
+    whisper_tokens_release(&t);
+}
+
+/* What repeats itself is tried again, hotter; what is unlikely and silent is skipped. */
+static void fallback(void **state)
+{
+    (void)state;
+    whisper_tokens t = load_tokens();
+    whisper_transcript out;
+    static const int32_t says[][16] = {{AT(0), 0, 1, 2, AT(4), -1}};
+    script s = {.says = says, .windows = 1, .confidence = 30, .hot_tries = 2};
+    transcribe(&s, &t, 2000, (whisper_options){.beams = 1, .samples = 5, .fallback = true}, &out);
+    assert_int_equal(s.tries, 3);
+    assert_int_equal(s.sequences, 5);
+    assert_close(out.segment[0].temperature, 0.4, 1e-9);
+    assert_string_equal(out.segment[0].text, " hello world");
+    whisper_transcript_release(&out);
+
+    /* Without, the first is what there is. */
+    transcribe(&s, &t, 2000, (whisper_options){.beams = 1}, &out);
+    assert_int_equal(s.tries, 1);
+    assert_true(out.segment[0].compression > 2.4);
+    whisper_transcript_release(&out);
+
+    s = (script){.says = says, .windows = 1, .confidence = 0.5f, .no_speech = 40};
+    transcribe(&s, &t, 2000, (whisper_options){.beams = 1, .samples = 5, .fallback = true}, &out);
+    assert_int_equal(out.count, 0);
+    assert_int_equal(s.tries, 1);
+    whisper_transcript_release(&out);
+    whisper_tokens_release(&t);
+}
+
+/* A model of two words in which the likelier first word has only unlikely continuations: greedy is fooled,
+ * two beams are not.  Sequences are known by their last token. */
+static int fork_begin(void *user, const int32_t *tokens, size_t count, size_t sequences, float *to)
+{
+    *(size_t *)user = sequences;
+    (void)tokens;
+    (void)count;
+    for (int i = 0; i < VOCABULARY; i++)
+        to[i] = i == STAMP ? 30.0f : -30.0f;
+    return TOOL_DONE;
+}
+
+static int fork_step(void *user, const size_t *parents, const int32_t *tokens, float *to)
+{
+    (void)parents;
+    for (size_t s = 0; s < *(size_t *)user; s++) {
+        float *row = to + s * VOCABULARY;
+        for (int i = 0; i < VOCABULARY; i++)
+            row[i] = -30.0f;
+        if (tokens[s] == STAMP) {
+            row[0] = logf(0.6f);
+            row[1] = logf(0.4f);
+        } else if (tokens[s] == 0) {
+            for (int i = 2; i < 9; i++)
+                row[i] = logf(1.0f / 7.0f);
+        } else {
+            row[END] = 0.0f;
+        }
+    }
+    return TOOL_DONE;
+}
+
+static void beams(void **state)
+{
+    (void)state;
+    size_t sequences;
+    whisper_tokens t = load_tokens();
+    whisper_engine engine = {&sequences, VOCABULARY, 80, NULL, fork_begin, fork_step, NULL};
+    whisper_result result;
+    int32_t prompt = START;
+    whisper_decoding how = {.beams = 1};
+    assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &result), TOOL_DONE);
+    assert_true(result.count == 3 && result.tokens[1] == 0 && result.tokens[2] == 2);
+    assert_close(result.average, log(0.6 / 7.0) / 4.0, 1e-4);
+    how.beams = 2;
+    assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &result), TOOL_DONE);
+    assert_true(result.count == 2 && result.tokens[1] == 1);
+    assert_close(result.average, log(0.4) / 3.0, 1e-4);
+
+    /* At random: the same for the same seed, and each word about as often as it should be. */
+    int first = 0;
+    how = (whisper_decoding){.temperature = 1.0, .samples = 1};
+    for (how.seed = 0; how.seed < 400; how.seed++) {
+        whisper_result again;
+        assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &result), TOOL_DONE);
+        assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &again), TOOL_DONE);
+        assert_true(again.count == result.count &&
+                    memcmp(again.tokens, result.tokens, 4 * result.count) == 0);
+        first += result.tokens[1] == 0;
+    }
+    assert_true(first > 200 && first < 280);
+    whisper_tokens_release(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows),
+        cmocka_unit_test(word_times),
+        cmocka_unit_test(fallback),
+        cmocka_unit_test(beams),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
