@@ -15,6 +15,7 @@ import unittest
 import numpy as np
 
 from command_support import CommandTest, main, write_safetensors
+from heatmap_page import Page
 
 HERE = pathlib.Path(__file__).resolve().parent
 MINILM = os.environ.get("CLATTN_MINILM")
@@ -44,8 +45,8 @@ ACTIVATIONS = {"gelu": lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.
                "relu": lambda x: np.maximum(x, 0), "silu": lambda x: x / (1 + np.exp(-x))}
 
 
-def bert(tensors, config, ids, first=False):
-    """The unit vector of one text."""
+def bert(tensors, config, ids, first=False, probabilities=None):
+    """The unit vector of one text; what each layer attends to, (heads, tokens, tokens), is appended to `probabilities`."""
     tensors = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
     epsilon, heads = config["layer_norm_eps"], config["num_attention_heads"]
 
@@ -61,7 +62,10 @@ def bert(tensors, config, ids, first=False):
                    for part in ("query", "key", "value"))
         scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
         p = np.exp(scores - scores.max(-1, keepdims=True))
-        mixed = (p / p.sum(-1, keepdims=True) @ v).swapaxes(0, 1).reshape(len(ids), -1)
+        p /= p.sum(-1, keepdims=True)
+        if probabilities is not None:
+            probabilities.append(p)
+        mixed = (p @ v).swapaxes(0, 1).reshape(len(ids), -1)
         x = norm(x + linear(mixed, name + "attention.output.dense"), tensors, name + "attention.output.LayerNorm", epsilon)
         inner = ACTIVATIONS[config["hidden_act"]](linear(x, name + "intermediate.dense"))
         x = norm(x + linear(inner, name + "output.dense"), tensors, name + "output.LayerNorm", epsilon)
@@ -286,6 +290,87 @@ class Search(EmbedTest):
         self.refuse(2, "embed", self.model, "--top", "3", "a", saying="--top is for --search")
         self.refuse(2, "embed", self.model, "--search", self.path("none"), "a", saying=self.path("none"))
         self.refuse(2, "embed", self.model, "--search", self.folder, "a", saying=self.folder + ": cannot be read")
+
+
+class Maps(EmbedTest):
+    def page(self, name="map.html"):
+        with open(self.path(name), "rb") as file:
+            page = Page(file.read())
+        page.check(self)
+        return page
+
+    def names(self, ids):
+        tokens = (HERE / "wordpiece" / "vocab.txt").read_text(encoding="utf-8").split("\n")
+        return [tokens[i] for i in ids]
+
+    def holds(self, page, part, ids):
+        """That a part of the page is the attention of the text with these numbers."""
+        expected, about = [], page.about["parts"][part]
+        bert(self.weights, self.config, ids, probabilities=expected)
+        self.assertEqual((about["layers"], about["heads"]), (self.config["num_hidden_layers"],
+                                                             self.config["num_attention_heads"]))
+        self.assertEqual(about["layerName"], "layer")
+        for axis in ("query", "key"):
+            self.assertEqual(about[axis]["labels"], self.names(ids))
+        for layer, heads in enumerate(expected):
+            for head, p in enumerate(heads):
+                shown, largest = page.cells(part, layer, head)
+                self.assertLessEqual(np.max(np.abs(shown - p)), largest / 131068 + 1e-5)
+                self.assertLessEqual(np.max(np.abs(shown.sum(1) - 1)), 1e-3)
+
+    def test_texts(self):
+        """A part for each text, whatever their lengths, and the vectors as ever."""
+        self.make(num_hidden_layers=3)
+        chosen = [case for case in list(cases())[::23] if len(case[1]) <= 40][:9]
+        found, _ = self.embed("--attention", self.path("map.html"), "--", *[text for text, _ in chosen])
+        self.near(found, [self.wanted(ids) for _, ids in chosen])
+        page = self.page()
+        self.assertEqual([part["name"] for part in page.about["parts"]], ["text %d" % (i + 1) for i in range(len(chosen))])
+        self.assertEqual(page.about["title"], "Self-attention of " + self.model)
+        for part, (_, ids) in enumerate(chosen):
+            self.holds(page, part, ids)
+
+    def test_empty_cut_and_hostile(self):
+        self.make()
+        long, ids = max((case for case in cases() if "[" not in case[0]), key=lambda case: len(case[1]))
+        found, _ = self.embed("", long, "</script><b>", "--max-tokens", "17", "--attention", self.path("map.html"))
+        self.assertEqual(len(found), 3)
+        page = self.page()
+        self.holds(page, 0, [CLS, SEP])
+        self.holds(page, 1, ids[:16] + [SEP])
+        self.assertIn("<", page.about["parts"][2]["key"]["labels"])
+
+    def test_picture_and_solver(self):
+        self.make()
+        result = self.run_clattn("embed", self.model, "a b c", "--attention", self.path("map.png"), "--attention",
+                                 self.path("map.html"), "--solver", "generic", "--json", "--repeat", "1")
+        if result.status == 2 and "libpng" in result.errors[0]:
+            self.skipTest("built without libpng")
+        self.assertEqual(result.status, 0, result)
+        self.assertEqual(len(result.json()["embeddings"]), 1)
+        with open(self.path("map.png"), "rb") as file:
+            self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+        self.assertEqual(len(self.page().about["parts"]), 1)
+
+    def test_refusals(self):
+        self.make()
+        html = self.path("map.html")
+        self.refuse(2, "embed", self.model, "--attention", html, saying=("--attention draws what is given as TEXT", "none"))
+        self.refuse(2, "embed", self.model, "a", "--search", os.devnull, "--attention", html, saying="found --search")
+        self.refuse(2, "embed", self.model, "a", "--attention", self.path("map.gif"), saying=("map.gif", ".html", ".png"))
+        self.refuse(2, "embed", self.model, "a", "--attention", self.path("none/map.html"),
+                    saying=("none/map.html", "an existing directory"))
+        self.refuse(2, "embed", self.model, "a", "--attention", html, "--attention", html, saying="two outputs")
+        os.mkdir(self.path("folder.html"))
+        self.refuse(2, "embed", self.model, "a", "--attention", self.path("folder.html"), saying="is a directory")
+        self.assertFalse(os.path.exists(html))
+
+    def test_too_much_is_refused_before_the_work(self):
+        self.make(num_hidden_layers=1, max_position_embeddings=2100)
+        self.refuse(2, "embed", self.model, "a " * 2100, "--attention", self.path("map.html"), "--device", "nowhere:nothing",
+                    saying=("1 x 4 matrices of 2100 x 2100", "16777216"))
+        self.make(num_hidden_layers=65)
+        self.refuse(2, "embed", self.model, "a", "--attention", self.path("map.html"), saying=("65 layers", "at most 64"))
 
 
 class Usage(EmbedTest):

@@ -13,6 +13,7 @@ import numpy as np
 import devtools
 import png_pictures as png
 from command_support import CommandTest, attention, main
+from test_command_embed import EmbedTest, bert, cases
 
 SAMPLE = os.environ.get("HEATMAP_SAMPLE", "")
 LIGHT = np.array([(255, 255, 255), (190, 215, 240), (95, 160, 215), (30, 95, 170), (10, 35, 90)], float)
@@ -315,6 +316,33 @@ class Maps(BrowserTest):
         self.assertLessEqual(wide[0], wide[1])
         self.shot("small")
         self.browser.call("Emulation.clearDeviceMetricsOverride")
+        self.quiet()
+
+
+class Models(BrowserTest, EmbedTest):
+    def test_a_model_run(self):
+        """clattn embed: each text a part, with layers and heads to pick, and its tokens as words."""
+        self.make(num_hidden_layers=3)
+        texts = ["Attention is all you need; don't you agree?", "</script><b>"]
+        found = dict(cases())
+        self.succeed("embed", self.model, "--attention", self.path("map.html"), "--", *texts)
+        expected = []
+        bert(self.weights, self.config, found[texts[0]], probabilities=expected)
+        self.open(self.path("map.html"))
+        self.assertEqual(self.text("title"), "Self-attention of " + self.model)
+        self.choose("layer", 2)
+        self.choose("head", 3)
+        self.focus()
+        self.keys("ArrowDown", "ArrowDown", "ArrowRight")
+        self.assertEqual(self.readout()[:2], (2, 1))
+        self.assertAlmostEqual(self.readout()[2], expected[2][3, 2, 1], delta=2e-5)
+        self.assertRegex(self.text("readout"), r"^layer 2, head 3, token 2 “\S+” attends to token 1 “\S+”: 0\.\d+$")
+        pixels = self.shot("model")
+        wanted = colour(LIGHT, expected[2][3, 4, 5] / expected[2][3].max())
+        self.assertLessEqual(np.max(np.abs(self.seen(pixels, 4, 5) - wanted)), 2)
+        self.choose("part", 1)
+        self.keys("Home", "ArrowRight")
+        self.assertIn("“<”", self.text("readout"))
         self.quiet()
 
 

@@ -98,7 +98,7 @@ static int script_align(void *user, const int32_t *tokens, size_t count, int32_t
 static whisper_engine engine_of(script *s)
 {
     s->window = -1;
-    return (whisper_engine){s, VOCABULARY, 80, script_encode, script_begin, script_step, script_align};
+    return (whisper_engine){s, VOCABULARY, 80, 2, 3, script_encode, script_begin, script_step, script_align};
 }
 
 static mel_spectrogram silence(size_t frames)
@@ -201,6 +201,96 @@ static void word_times(void **state)
     whisper_tokens_release(&t);
 }
 
+/* The script's attention: head h looks (h + 1) times as much, so that heads are known apart. */
+static int map_align(void *user, const int32_t *tokens, size_t count, int32_t end, const whisper_head *heads,
+                     size_t head_count, double *p, float *attention)
+{
+    script_align(user, tokens, count, end, heads, head_count, p, attention);
+    assert_int_equal(head_count, 6);
+    for (size_t h = 0; h < head_count; h++) {
+        assert_true(heads[h].layer == (int32_t)(h / 3) && heads[h].head == (int32_t)(h % 3));
+        for (size_t i = 0; i < count * WHISPER_POSITIONS; i++)
+            attention[h * count * WHISPER_POSITIONS + i] *= (float)(h + 1);
+    }
+    return TOOL_DONE;
+}
+
+static void hear_map(script *s, const whisper_tokens *t, size_t frames, whisper_map *map, whisper_transcript *out)
+{
+    whisper_engine engine = engine_of(s);
+    mel_spectrogram mel = silence(frames);
+    whisper_options options = {.beams = 1, .map = map};
+    engine.align = map_align;
+    if (whisper_transcribe(&engine, t, &mel, &options, out) != TOOL_DONE)
+        fail_msg("'%s'", complaint);
+    mel_release(&mel);
+}
+
+/* The row of token i sums what the script gives it in 0.02 s from its place on. */
+static void assert_map(const heatmap_part *part, size_t positions, size_t merged)
+{
+    assert_true(part->layers == 2 && part->heads == 3);
+    assert_int_equal(part->key.count, (positions + merged - 1) / merged);
+    assert_close(part->key.step, 0.02 * (double)merged, 1e-12);
+    for (size_t h = 0; h < 6; h++)
+        for (size_t i = 0; i < part->query.count; i++)
+            for (size_t c = 0; c < part->key.count; c++) {
+                double sum = 0.0;
+                for (size_t f = c * merged; f < (c + 1) * merged && f < positions; f++)
+                    sum += (double)(h + 1) * (f / 30 == i ? (double)0.03f : (double)0.0001f);
+                const float *row = part->layer[h / 3] + (h % 3 * part->query.count + i) * part->key.count;
+                assert_close((double)row[c], sum, 1e-6);
+            }
+}
+
+static void maps(void **state)
+{
+    (void)state;
+    whisper_tokens t = load_tokens();
+    whisper_transcript out;
+    static const int32_t says[][16] = {
+        {AT(0), 0, AT(4), AT(4), 1, 2, AT(24), AT(24), 0, -1},
+        {AT(0), 8, 3, AT(10), -1},
+    };
+    static const char *const rows[2][4] = {{" hello", " wor", "ld", "<|endoftext|>"}, {" the", ".", "<|endoftext|>"}};
+    static const size_t counts[] = {4, 3};
+    script s = {.says = says, .windows = 2, .confidence = 20};
+    for (size_t most = 0; most <= 6000; most += 3000) {
+        /* Whole: 6 matrices of 4 x 1,500, and of 3 x 1,300.  Eightfold, 4 x 188 and 3 x 163 are 7,446 cells. */
+        whisper_map map = {.most = most == 0 ? 0 : most + 1500};
+        const size_t merged = most == 0 ? 1 : most == 3000 ? 16 : 8;
+        hear_map(&s, &t, 5000, &map, &out);
+        assert_int_equal(map.count, 2);
+        for (size_t w = 0; w < 2; w++) {
+            assert_int_equal(map.parts[w].query.count, counts[w]);
+            for (size_t i = 0; i < counts[w]; i++)
+                assert_string_equal(map.parts[w].query.labels[i], rows[w][i]);
+            assert_map(&map.parts[w], w == 0 ? 1500 : 1300, merged);
+            assert_close(map.parts[w].key.first, w == 0 ? 0.0 : 24.0, 1e-9);
+        }
+        assert_string_equal(map.parts[0].name, "0.00 s to 30.00 s");
+        assert_string_equal(map.parts[1].name, "24.00 s to 50.00 s");
+        whisper_map_release(&map);
+        whisper_transcript_release(&out);
+    }
+
+    /* However little is allowed, a column stays. */
+    whisper_map map = {.most = 1};
+    hear_map(&s, &t, 5000, &map, &out);
+    assert_map(&map.parts[0], 1500, 2048);
+    whisper_map_release(&map);
+    whisper_transcript_release(&out);
+
+    /* Nothing said, nothing drawn. */
+    static const int32_t silent[][16] = {{AT(0), -1}};
+    s = (script){.says = silent, .windows = 1, .confidence = 20};
+    hear_map(&s, &t, 400, &map, &out);
+    assert_int_equal(map.count, 0);
+    whisper_map_release(&map);
+    whisper_transcript_release(&out);
+    whisper_tokens_release(&t);
+}
+
 /* What repeats itself is tried again, hotter; what is unlikely and silent is skipped. */
 static void fallback(void **state)
 {
@@ -267,7 +357,7 @@ static void beams(void **state)
     (void)state;
     size_t sequences;
     whisper_tokens t = load_tokens();
-    whisper_engine engine = {&sequences, VOCABULARY, 80, NULL, fork_begin, fork_step, NULL};
+    whisper_engine engine = {&sequences, VOCABULARY, 80, 1, 1, NULL, fork_begin, fork_step, NULL};
     whisper_result result;
     int32_t prompt = START;
     whisper_decoding how = {.beams = 1};
@@ -299,6 +389,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows),
         cmocka_unit_test(word_times),
+        cmocka_unit_test(maps),
         cmocka_unit_test(fallback),
         cmocka_unit_test(beams),
     };

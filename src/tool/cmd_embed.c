@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/sentence.h"
+#include "heatmap_options.h"
+#include "models/sentence_map.h"
 #include "options.h"
 #include "report.h"
 #include "text_lines.h"
@@ -19,6 +20,7 @@
 typedef struct embed_options {
     const char *search, *solver, *device;
     size_t top, max_tokens, repeat;
+    option_list maps;
     bool json;
     const char *operands[]; /* the model's folder, the texts */
 } embed_options;
@@ -31,6 +33,7 @@ static const option_row rows[] = {
     {"--top", OPTION_COUNT, FIELD(top), "N", "with --search, the first N lines; default all", false, 0, NULL},
     {"--max-tokens", OPTION_COUNT, FIELD(max_tokens), "N",
      "the first N tokens of a text count, 2 and more; default what the model says", false, 0, NULL},
+    HEATMAP_OPTION_ROW(embed_options, maps, "which tokens of each TEXT attend to which"),
     OPTION_ROW_SOLVER(embed_options),
     OPTION_ROW_DEVICE(embed_options),
     OPTION_ROW_REPEAT(embed_options),
@@ -62,6 +65,7 @@ typedef struct embedding {
     float *vectors;
     size_t room;    /* of both */
     json_t *result; /* with --json: the vectors, or the lines found */
+    sentence_map map;
 } embedding;
 
 static bool make_room(embedding *e, size_t count)
@@ -123,12 +127,18 @@ static int deliver(embedding *e, const float *vector)
     return added ? TOOL_DONE : out_of_memory();
 }
 
-static int embed_operands(embedding *e)
+static size_t count_texts(const embed_options *options)
 {
     size_t count = 0;
-    int status = TOOL_DONE;
-    while (e->options->operands[1 + count] != NULL)
+    while (options->operands[1 + count] != NULL)
         count++;
+    return count;
+}
+
+static int embed_operands(embedding *e)
+{
+    const size_t count = count_texts(e->options);
+    int status = TOOL_DONE;
     for (size_t first = 0; status == TOOL_DONE && first < count; first += PORTION) {
         size_t some = count - first < PORTION ? count - first : PORTION;
         if (!make_room(e, some))
@@ -171,6 +181,44 @@ static int embed_lines(embedding *e)
     } while (status == TOOL_DONE && lines.count > 0);
     text_lines_release(&lines);
     return status;
+}
+
+/* ---- --attention ---- */
+
+static heatmap map_of(const embedding *e, char *title, size_t bytes)
+{
+    snprintf(title, bytes, "Self-attention of %s", e->model.folder);
+    return (heatmap){title, e->map.count, e->map.parts};
+}
+
+/* Before a device is looked for. */
+static int begin_maps(embedding *e)
+{
+    const size_t count = count_texts(e->options);
+    char title[512];
+    sentence_text *texts = e->options->maps.count > 0 ? malloc(count * sizeof *texts) : NULL;
+    if (e->options->maps.count == 0)
+        return TOOL_DONE;
+    if (texts == NULL)
+        return out_of_memory();
+    for (size_t i = 0; i < count; i++)
+        texts[i] = (sentence_text){e->options->operands[1 + i], strlen(e->options->operands[1 + i])};
+    int status = sentence_map_begin(&e->model, texts, count, &e->map);
+    free(texts);
+    if (status != TOOL_DONE)
+        return status;
+    const heatmap map = map_of(e, title, sizeof title);
+    return heatmap_files_accept(&e->options->maps, &map);
+}
+
+static int write_maps(embedding *e)
+{
+    char title[512];
+    if (e->map.count == 0)
+        return TOOL_DONE;
+    int status = sentence_map_compute(&e->model, &e->map);
+    const heatmap map = map_of(e, title, sizeof title);
+    return status == TOOL_DONE ? heatmap_files_store(&e->options->maps, &map) : status;
 }
 
 /* ---- --search ---- */
@@ -312,7 +360,10 @@ static int check(const embed_options *options)
         return complain(TOOL_BAD_INPUT, "embed: --top is for --search");
     if (options->max_tokens == 1)
         return complain(TOOL_BAD_INPUT, "embed: --max-tokens '1' is not valid, expected 2 or more");
-    return TOOL_DONE;
+    if (options->maps.count > 0 && (options->search != NULL || options->operands[1] == NULL))
+        return complain(TOOL_BAD_INPUT, "embed: --attention draws what is given as TEXT, found %s",
+                        options->search != NULL ? "--search" : "none");
+    return heatmap_files_check(&options->maps, NULL, 0);
 }
 
 static int run(const embed_options *options)
@@ -322,6 +373,8 @@ static int run(const embed_options *options)
     int status = check(options);
     if (status == TOOL_DONE)
         status = sentence_open(options->operands[0], options->max_tokens, &e.model);
+    if (status == TOOL_DONE)
+        status = begin_maps(&e);
     if (status == TOOL_DONE && options->search != NULL)
         status = read_file(options->search, &lines);
     if (status == TOOL_DONE)
@@ -336,6 +389,8 @@ static int run(const embed_options *options)
                  : options->operands[1] != NULL ? embed_operands(&e)
                                                 : embed_lines(&e);
     if (status == TOOL_DONE)
+        status = write_maps(&e);
+    if (status == TOOL_DONE)
         status = write_report(&e);
     if (status == TOOL_DONE)
         warn_of_cuts(&e);
@@ -343,6 +398,7 @@ static int run(const embed_options *options)
     free(e.texts);
     free(e.vectors);
     text_lines_release(&lines);
+    sentence_map_release(&e.map);
     sentence_close(&e.model);
     device_close(&e.device);
     return status;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "heatmap_options.h"
 #include "models/audio.h"
 #include "models/whisper.h"
 #include "models/whisper_device.h"
@@ -22,6 +23,7 @@ typedef struct transcribe_options {
     size_t beams;
     option_whole seed;
     bool words, alone, once, json;
+    option_list maps;
 } transcribe_options;
 
 #define FIELD(name) offsetof(transcribe_options, name)
@@ -36,6 +38,7 @@ static const option_row rows[] = {
     {"--seed", OPTION_WHOLE, FIELD(seed), "N", "of these tries; default 0", false, 0, NULL},
     {"--independent", OPTION_FLAG, FIELD(alone), NULL, "windows of 30 s do not see the text before them",
      false, 0, NULL},
+    HEATMAP_OPTION_ROW(transcribe_options, maps, "when each token of the text is heard, by the decoder's attention"),
     OPTION_ROW_DEVICE(transcribe_options),
     OPTION_ROW_JSON(transcribe_options),
     OPTION_ROW_END,
@@ -59,6 +62,7 @@ typedef struct run {
     tool_device device;
     whisper_device *model;
     whisper_transcript transcript;
+    whisper_map map;
     double loading, hearing; /* seconds: of the model, and of all after it */
 } run;
 
@@ -70,16 +74,22 @@ static int hear(const transcribe_options *o, run *r)
                                .words = o->words,
                                .fallback = !o->once,
                                .alone = o->alone,
-                               .seed = o->seed.value};
+                               .seed = o->seed.value,
+                               .map = o->maps.count > 0 ? &r->map : NULL};
+    whisper_attention attention = o->maps.count > 0 ? WHISPER_ATTENTION_ALL
+                                  : o->words        ? WHISPER_ATTENTION_WORDS
+                                                    : WHISPER_ATTENTION_NONE;
     double started = os_seconds();
     /* What is wrong with the files is told before a device is looked for. */
-    int status = audio_load(o->files[1], &r->sound);
+    int status = heatmap_files_check(&o->maps, &o->files[1], 1);
+    if (status == TOOL_DONE)
+        status = audio_load(o->files[1], &r->sound);
     if (status == TOOL_DONE)
         status = whisper_tokens_load(o->files[0], &r->tokens);
     if (status == TOOL_DONE)
         status = device_open(o->device, &r->device);
     if (status == TOOL_DONE)
-        status = whisper_device_open(&r->device, o->files[0], &r->tokens, o->once ? beams : samples, o->words,
+        status = whisper_device_open(&r->device, o->files[0], &r->tokens, o->once ? beams : samples, attention,
                                      &r->model);
     if (status != TOOL_DONE)
         return status;
@@ -130,6 +140,20 @@ static void write_words(const run *r)
     }
 }
 
+/* After the text, which is there whatever becomes of them. */
+static int write_maps(const transcribe_options *o, const run *r)
+{
+    char title[512];
+    snprintf(title, sizeof title, "Cross-attention of %s", o->files[1]);
+    const heatmap map = {title, r->map.count, r->map.parts};
+    if (o->maps.count == 0)
+        return TOOL_DONE;
+    if (map.part_count == 0)
+        return complain(TOOL_BAD_INPUT, "%s: there is no text in %s to draw", o->maps.item[0], o->files[1]);
+    int status = heatmap_files_accept(&o->maps, &map);
+    return status == TOOL_DONE ? heatmap_files_store(&o->maps, &map) : status;
+}
+
 int cmd_transcribe(int argc, char **argv)
 {
     transcribe_options options = {0};
@@ -144,6 +168,9 @@ int cmd_transcribe(int argc, char **argv)
         write_words(&r);
     else if (status == TOOL_DONE)
         status = write_text(&r);
+    if (status == TOOL_DONE)
+        status = write_maps(&options, &r);
+    whisper_map_release(&r.map);
     whisper_transcript_release(&r.transcript);
     mel_release(&r.mel);
     whisper_device_close(r.model);

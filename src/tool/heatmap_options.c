@@ -6,6 +6,34 @@
 #include "host.h"
 #include "tool.h"
 
+int heatmap_files_check(const option_list *files, const char *const *inputs, size_t input_count)
+{
+    const heatmap none = {0};
+    int status = heatmap_files_accept(files, &none);
+    for (size_t i = 0; i < files->count && status == TOOL_DONE; i++) {
+        status = host_check_output(files->item[i], inputs, input_count);
+        for (size_t j = 0; j < i && status == TOOL_DONE; j++)
+            status = host_check_distinct(files->item[j], files->item[i]);
+    }
+    return status;
+}
+
+int heatmap_files_accept(const option_list *files, const heatmap *map)
+{
+    int status = TOOL_DONE;
+    for (size_t i = 0; i < files->count && status == TOOL_DONE; i++)
+        status = heatmap_check(map, files->item[i]);
+    return status;
+}
+
+int heatmap_files_store(const option_list *files, const heatmap *map)
+{
+    int status = TOOL_DONE;
+    for (size_t i = 0; i < files->count && status == TOOL_DONE; i++)
+        status = heatmap_store(map, files->item[i]);
+    return status;
+}
+
 int heatmap_options_check(const char *command, const heatmap_options *options)
 {
     const char *given = options->labels != NULL ? "--labels" : options->key_labels != NULL ? "--key-labels" : NULL;
@@ -57,9 +85,7 @@ int heatmap_request_begin(const heatmap_options *options, const heatmap_shape *s
     };
     snprintf(request->title, sizeof request->title, "Attention of %s", name);
     const heatmap map = {request->title, 1, &request->part};
-    int status = TOOL_DONE;
-    for (size_t i = 0; i < options->files.count && status == TOOL_DONE; i++)
-        status = heatmap_check(&map, options->files.item[i]);
+    int status = heatmap_files_accept(&options->files, &map);
     if (status == TOOL_DONE)
         status = load_labels(options, same, request);
     request->layer = status == TOOL_DONE ? calloc(shape->batch, sizeof *request->layer) : NULL;
@@ -74,15 +100,12 @@ int heatmap_request_store(heatmap_request *request, const float *probabilities)
 {
     heatmap_part *part = &request->part;
     const heatmap map = {request->title, 1, part};
-    int status = TOOL_DONE;
     if (request->layer == NULL)
         return TOOL_DONE;
     for (size_t i = 0; i < part->layers; i++)
         request->layer[i] = probabilities + i * part->heads * part->query.count * part->key.count;
     part->layer = request->layer;
-    for (size_t i = 0; i < request->options->files.count && status == TOOL_DONE; i++)
-        status = heatmap_store(&map, request->options->files.item[i]);
-    return status;
+    return heatmap_files_store(&request->options->files, &map);
 }
 
 void heatmap_request_release(heatmap_request *request)

@@ -22,6 +22,22 @@ typedef struct heatmap_options {
             "what it calls the keys, where they are others", false, 0, NULL                                     \
     }
 
+/* --attention of a command that runs a model, whose tokens name themselves: its field `field` is an option_list. */
+#define HEATMAP_OPTION_ROW(type, field, what)                                                        \
+    {                                                                                                \
+        "--attention", OPTION_LIST, offsetof(type, field), "OUT.html|OUT.png",                       \
+            "draw " what ": a page to look around in, or a picture; may be given for both", false, 0, \
+            NULL                                                                                     \
+    }
+
+/* Refuses, before any work, files of maps whose names are none, that cannot be written, or are one of the inputs (NULLs
+ * are accepted) or each other. */
+int heatmap_files_check(const option_list *files, const char *const *inputs, size_t input_count);
+
+/* heatmap_check and heatmap_store for each file. */
+int heatmap_files_accept(const option_list *files, const heatmap *map);
+int heatmap_files_store(const option_list *files, const heatmap *map);
+
 /* Refuses labels without a map. */
 int heatmap_options_check(const char *command, const heatmap_options *options);
 

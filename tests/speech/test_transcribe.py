@@ -16,6 +16,7 @@ import clips
 import command_support
 import peer
 from command_support import CommandTest, FULL, main
+from heatmap_page import Page
 
 command_support.TIMEOUT = 900  # all of a model's kernels, on a machine with other work
 
@@ -132,6 +133,58 @@ class Command(Recordings):
         self.assertEqual(beams["text"], text.strip())
         self.assertEqual(beams["windows"], 1)
         self.assertGreater(beams["weight_bytes"], 1 << 20)
+
+    @unittest.skipUnless(HOST, "WHISPER_HOST is not set")
+    def test_attention(self):
+        """The heat map's numbers against the host's implementation; its text and times."""
+        import numpy as np
+        path = self.clips.get("sense-0930") or self.skipTest("no recordings")
+        html = self.path("map.html")
+        out = self.succeed("transcribe", MODEL, path, "--words", "--attention", html).out
+        with open(html, "rb") as file:
+            page = Page(file.read())
+        page.check(self)
+        self.assertEqual(page.about["title"], "Cross-attention of " + path)
+        done = subprocess.run([HOST, MODEL, path, "attention"], stdout=subprocess.PIPE, check=True)
+        expected = json.loads(done.stdout)["attention"]
+        self.assertEqual(len(page.about["parts"]), len(expected))
+        for part, wanted in enumerate(expected):
+            about = page.about["parts"][part]
+            shape = tuple(wanted[name] for name in ("layers", "heads", "tokens", "columns"))
+            self.assertEqual((about["layers"], about["heads"], about["query"]["count"], about["key"]["count"]), shape)
+            self.assertEqual(about["query"]["labels"], wanted["labels"])
+            self.assertEqual((about["key"]["first"], about["key"]["step"], about["key"]["unit"]), (0, 0.02, " s"))
+            cells = np.array(wanted["cells"]).reshape(shape)
+            for layer in range(shape[0]):
+                for head in range(shape[1]):
+                    shown, largest = page.cells(part, layer, head)
+                    self.assertLessEqual(np.max(np.abs(shown - cells[layer, head])), largest / 131068 + 1e-4)
+                    self.assertLessEqual(np.max(shown.sum(1)), 1 + 1e-3)
+        labels = [label for about in page.about["parts"] for label in about["query"]["labels"]]
+        self.assertEqual(labels[-1], "<|endoftext|>")
+        self.assertEqual("".join(labels[:-1]).strip(), " ".join(line.split(" ")[2] for line in out.splitlines()))
+        # The heads that follow the speech look at a word when it is said: the mean of their rows' fullest columns.
+        with open(os.path.join(MODEL, "config.json")) as file:
+            heads = json.load(file)["alignment_heads"]
+        rows = np.mean([page.cells(0, layer, head)[0] for layer, head in heads], axis=0).argmax(1) * 0.02
+        last = float(out.splitlines()[-1].split(" ")[1])
+        self.assertLess(rows[0], 0.5 * last)
+        self.assertGreater(rows[-3], 0.5 * last)
+        self.assertLess(rows[-3], last + 0.5)
+
+    def test_attention_refused(self):
+        path = self.sound("silent.wav", [0] * 3200)
+        self.refuse(2, "transcribe", MODEL, path, "--attention", self.path("map.gif"), saying=("map.gif", ".html"))
+        self.refuse(2, "transcribe", MODEL, path, "--attention", self.path("none/map.html"), saying="an existing directory")
+        self.refuse(2, "transcribe", MODEL, path, "--attention", self.path("a.html"), "--attention", self.path("a.html"),
+                    saying="two outputs")
+        named = self.sound("sound.html", [0] * 3200)
+        self.refuse(2, "transcribe", MODEL, named, "--attention", named, saying="is the input")
+        # No text: nothing to draw.
+        result = self.run_clattn("transcribe", MODEL, self.sound("none.wav", []), "--attention", self.path("map.html"))
+        self.assertEqual((result.status, result.out), (2, "\n"))
+        self.assertIn("there is no text", result.errors[0])
+        self.assertFalse(os.path.exists(self.path("map.html")))
 
     def sound(self, name, *arguments, **more):
         return clips.write(self.path(name), *arguments, **more)

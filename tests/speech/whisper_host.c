@@ -449,7 +449,7 @@ whisper_host *whisper_host_open(const char *folder)
 
 whisper_engine whisper_host_engine(whisper_host *host)
 {
-    return (whisper_engine){host, host->vocabulary, host->bins, encode, begin, step, align};
+    return (whisper_engine){host, host->vocabulary, host->bins, host->layers, host->heads, encode, begin, step, align};
 }
 
 static void free_linear(linear *l)

@@ -1,5 +1,6 @@
-/* whisper_host MODEL_DIR AUDIO.wav [words] [beams N]: what `clattn transcribe` does, by the host's
- * implementation of the model; JSON as the command's. */
+/* whisper_host MODEL_DIR AUDIO.wav [words] [beams N] [attention]: what `clattn transcribe` does, by the host's
+ * implementation of the model; JSON as the command's.  With `attention` also the numbers of its heat map:
+ * "attention": [{"layers", "heads", "tokens", "columns", "labels", "first", "step", "cells"}]. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,21 @@
 #include "tool/models/whisper.h"
 #include "tool/models/whisper_json.h"
 
+static json_t *part_json(const heatmap_part *part)
+{
+    json_t *labels = json_array(), *cells = json_array();
+    size_t each = part->heads * part->query.count * part->key.count;
+    for (size_t i = 0; i < part->query.count; i++)
+        json_array_append_new(labels, json_string(part->query.labels[i]));
+    for (size_t l = 0; l < part->layers; l++)
+        for (size_t i = 0; i < each; i++)
+            json_array_append_new(cells, json_real((double)part->layer[l][i]));
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:o}", "layers", (json_int_t)part->layers, "heads",
+                     (json_int_t)part->heads, "tokens", (json_int_t)part->query.count, "columns",
+                     (json_int_t)part->key.count, "labels", labels, "first", part->key.first, "step", part->key.step,
+                     "cells", cells);
+}
+
 int main(int argc, char **argv)
 {
     whisper_options options = {.beams = 1};
@@ -17,14 +33,17 @@ int main(int argc, char **argv)
     whisper_tokens tokens = {0};
     mel_spectrogram mel = {0};
     whisper_transcript transcript = {0};
+    whisper_map map = {0};
     for (int i = 3; i < argc; i++) {
         if (strcmp(argv[i], "words") == 0)
             options.words = true;
         else if (strcmp(argv[i], "beams") == 0 && i + 1 < argc)
             options.beams = (size_t)atoi(argv[++i]);
+        else if (strcmp(argv[i], "attention") == 0)
+            options.map = &map;
     }
     if (argc < 3) {
-        fputs("usage: whisper_host MODEL_DIR AUDIO.wav [words] [beams N]\n", stderr);
+        fputs("usage: whisper_host MODEL_DIR AUDIO.wav [words] [beams N] [attention]\n", stderr);
         return 2;
     }
     int status = audio_load(argv[2], &sound);
@@ -39,10 +58,15 @@ int main(int argc, char **argv)
     status = whisper_transcribe(&engine, &tokens, &mel, &options, &transcript);
     if (status == 0) {
         json_t *object = whisper_transcript_json(&transcript, options.words);
+        json_t *parts = json_array();
+        for (size_t i = 0; i < map.count; i++)
+            json_array_append_new(parts, part_json(&map.parts[i]));
+        json_object_set_new(object, "attention", parts);
         json_dumpf(object, stdout, JSON_REAL_PRECISION(9));
         putchar('\n');
         json_decref(object);
     }
+    whisper_map_release(&map);
     whisper_transcript_release(&transcript);
     mel_release(&mel);
     whisper_host_close(host);

@@ -322,6 +322,16 @@ static int keep_segments(work *w, const window *win)
     return TOOL_DONE;
 }
 
+/* Nothing to draw where there are no words, or no whole position. */
+static int map_window(work *w, const window *win)
+{
+    int32_t ids[WHISPER_LENGTH];
+    size_t count = alignment_tokens(w, win, ids), positions = win->frames / FRAMES;
+    if (w->options->map == NULL || count == 3 || positions == 0)
+        return TOOL_DONE;
+    return whisper_map_add(w->options->map, w->engine, w->tokens, ids, count, win->offset, positions);
+}
+
 /* The window from `win->seek` on. */
 static int transcribe_window(work *w, window *win, float *features, size_t *next)
 {
@@ -338,7 +348,7 @@ static int transcribe_window(work *w, window *win, float *features, size_t *next
         status = add_words(w, win, next);
     if (status == TOOL_DONE)
         status = keep_segments(w, win);
-    return status;
+    return status == TOOL_DONE ? map_window(w, win) : status;
 }
 
 int whisper_transcribe(const whisper_engine *engine, const whisper_tokens *tokens, const mel_spectrogram *mel,

@@ -4,6 +4,7 @@
 
 #include "mel.h"
 #include "whisper_engine.h"
+#include "whisper_map.h"
 #include "whisper_words.h"
 
 typedef struct whisper_options {
@@ -14,6 +15,7 @@ typedef struct whisper_options {
                        each time */
     bool alone;     /* windows do not see the text before them */
     uint64_t seed;  /* of that */
+    whisper_map *map; /* gets what each window's text attends to; NULL: not wanted.  Borrowed */
 } whisper_options;
 
 typedef struct whisper_segment {

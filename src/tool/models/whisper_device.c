@@ -181,7 +181,7 @@ static int make_plans(whisper_device *m)
 }
 
 int whisper_device_open(tool_device *device, const char *folder, const whisper_tokens *tokens, size_t beams,
-                        bool words, whisper_device **made)
+                        whisper_attention attention, whisper_device **made)
 {
     char path[4096];
     clattn_ctranslate2 *file = NULL;
@@ -199,8 +199,10 @@ int whisper_device_open(tool_device *device, const char *folder, const whisper_t
         status = complain(TOOL_BAD_INPUT, "%s", error.message);
     if (status == TOOL_DONE)
         status = read_sizes(file, path, tokens, m);
-    for (size_t i = 0; words && status == TOOL_DONE && i < tokens->head_count; i++)
+    for (size_t i = 0; attention != WHISPER_ATTENTION_NONE && status == TOOL_DONE && i < tokens->head_count; i++)
         m->attention_mask |= (uint64_t)1 << tokens->heads[i].layer;
+    for (size_t l = 0; attention == WHISPER_ATTENTION_ALL && status == TOOL_DONE && l < m->layers; l++)
+        m->attention_mask |= (uint64_t)1 << l;
     for (size_t l = 0; l < LAYERS_MOST; l++)
         m->attention_layers += m->attention_mask >> l & 1;
     if (status == TOOL_DONE)
@@ -363,7 +365,7 @@ static int align(void *user, const int32_t *tokens, size_t count, int32_t words,
 
 whisper_engine whisper_device_engine(whisper_device *m)
 {
-    return (whisper_engine){m, m->vocabulary, m->bins, encode, begin, step, align};
+    return (whisper_engine){m, m->vocabulary, m->bins, m->layers, m->heads, encode, begin, step, align};
 }
 
 size_t whisper_device_weight_bytes(const whisper_device *m)

@@ -7,11 +7,17 @@
 
 typedef struct whisper_device whisper_device;
 
+/* Whose cross-attention the engine's `align` gives. */
+typedef enum whisper_attention {
+    WHISPER_ATTENTION_NONE,
+    WHISPER_ATTENTION_WORDS, /* the tokens' alignment heads' */
+    WHISPER_ATTENTION_ALL    /* every head's */
+} whisper_attention;
+
 /* Loads `folder`/model.bin, CTranslate2's, onto the device and compiles the model for up to `beams`
- * sequences; with `heads` (count not 0) their attention can be asked for.  Returns an exit status; *made is
- * NULL after a failure. */
+ * sequences.  Returns an exit status; *made is NULL after a failure. */
 int whisper_device_open(tool_device *device, const char *folder, const whisper_tokens *tokens, size_t beams,
-                        bool words, whisper_device **made);
+                        whisper_attention attention, whisper_device **made);
 
 /* The engine; valid until it is closed. */
 whisper_engine whisper_device_engine(whisper_device *model);

@@ -17,7 +17,7 @@
 /* Functions that return an int give an exit status. */
 typedef struct whisper_engine {
     void *user;
-    size_t vocabulary, bins;
+    size_t vocabulary, bins, layers, heads; /* the last two: the decoder's */
 
     /* Encodes a window, (3000, bins); what follows is about it. */
     int (*encode)(void *user, const float *window);
