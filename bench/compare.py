@@ -137,6 +137,16 @@ def mha(batch, length, size, heads):
                 ["mha", "--shape", "%d,%d,%d,%d" % (batch, length, size, heads)], "fma", peer, speedup=1.4)
 
 
+def encoder(batch, length, size=512, heads=8, inner=2048):
+    def peer(torch):
+        layer = torch.nn.TransformerEncoderLayer(size, heads, inner, batch_first=True).eval()
+        x = torch.randn(batch, length, size)
+        return lambda: layer(x)
+
+    return Case("encoder layer %d/%d/%d, %d x %d" % (size, heads, inner, batch, length),
+                ["encoder", "--shape", "%d,%d,%d,%d,%d" % (batch, length, size, heads, inner)], "fma", peer, speedup=1.3)
+
+
 def square(length, d, share, speedup=None):
     return attention("8 x %d, d %d" % (length, d), (1, 8, 8, length, length, d, d), share=share, speedup=speedup)
 
@@ -156,6 +166,9 @@ CASES = [
     layernorm(4096, 512),
     mha(8, 128, 512, 8),
     mha(1, 2048, 512, 8),
+    encoder(1, 512),
+    encoder(8, 128),
+    encoder(1, 2048),
     *(attention("8 x 2048, d %d" % d, (1, 8, 8, 2048, 2048, d, d), speedup=1.8, dtype="bf16") for d in (64, 128)),
     *(matmul(*sizes, share=None, speedup=0.9, dtype="bf16") for sizes in PROJECTIONS),
 ]

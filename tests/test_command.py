@@ -20,8 +20,8 @@ from command_support import CLATTN, NOISE, TIMEOUT, CommandTest, attention, main
 
 class Usage(CommandTest):
     COMMANDS = [["devices"], ["attention"], ["explain"], ["softmax"], ["mha"], ["bench"], ["bench", "attention"],
-                ["bench", "matmul"], ["bench", "softmax"], ["bench", "layernorm"], ["bench", "mha"], ["bench", "startup"],
-                ["bench", "enqueue"], ["cache"], ["tune"], ["selftest"]]
+                ["bench", "matmul"], ["bench", "softmax"], ["bench", "layernorm"], ["bench", "mha"],
+                ["bench", "encoder"], ["bench", "startup"], ["bench", "enqueue"], ["cache"], ["tune"], ["selftest"]]
 
     def test_help_and_version(self):
         text = self.succeed("--help").out
@@ -47,9 +47,6 @@ class Usage(CommandTest):
             if command != ["bench"]:
                 self.refuse(2, *command, "--dance", saying="--dance")
                 self.refuse(2, *command, "-z", saying="-z")
-
-    def test_what_comes_later_is_refused_by_name(self):
-        self.refuse(2, "bench", "encoder", saying="not supported yet")
 
     def test_option_syntax(self):
         files = ["-q", "q.npy", "-k", "k.npy", "-v", "v.npy", "-o", "o.npy"]
@@ -520,7 +517,11 @@ class Tools(CommandTest):
                           ["softmax", "--shape", "7,100", "--dtype", "bf16"],
                           ["layernorm", "--shape", "7,100", "--dtype", "bf16"],
                           ["mha", "--shape", "2,17,24,3"], ["mha", "--shape", "2,17,24,3", "--dtype", "f32"],
-                          ["mha", "--shape", "2,17,24,3", "--dtype", "bf16", "--causal"]):
+                          ["mha", "--shape", "2,17,24,3", "--dtype", "bf16", "--causal"],
+                          ["encoder", "--shape", "2,17,24,3,40"],
+                          ["encoder", "--shape", "1,17,24,3,40", "--layers", "2", "--pre-norm", "--activation", "gelu-tanh",
+                           "--gated", "--causal", "--dtype", "bf16"],
+                          ["encoder", "--shape", "2,17,24,3,40", "--activation", "silu", "--dtype", "f16", "--int8"]):
             result = self.succeed("bench", *arguments, "--repeat", "5", "--json")
             self.assertEqual(len(result.out.splitlines()), 1)
             report = result.json()
@@ -531,6 +532,30 @@ class Tools(CommandTest):
             self.assertGreater(report["gflops"], 0)
         result = self.succeed("bench", "softmax", "--shape", "3,5", "--repeat", "5")
         self.assertIn("seconds_median: ", result.out)
+
+    def test_bench_encoder(self):
+        # The paper's sizes, and the plan's parts: four products, one attention, two norms.
+        report = self.succeed("bench", "encoder", "--repeat", "1", "--explain", "--json").json()
+        self.assertEqual(report["shape"], [1, 512, 512, 8, 2048])
+        self.assertEqual(report["parameters"], 3152384)
+        self.assertNotIn("parts", self.succeed("bench", "encoder", "--shape", "1,3,4,2,5", "--repeat", "1", "--json").json())
+        times = sum(int(line.split(" times: ")[0]) for line in report["parts"] if " times: " in line)
+        self.assertEqual(times, 7)
+        text = self.succeed("bench", "encoder", "--shape", "1,3,4,2,5", "--layers", "2", "--repeat", "1", "--explain").out
+        self.assertRegex(text, r"(?s)^1?\d times: .*\noperator: encoder\n.*\nlayers: 2\n.*\nseconds_median: ")
+        # A gate is a product more.
+        gated = self.succeed("bench", "encoder", "--shape", "1,3,4,2,5", "--gated", "--explain", "--repeat", "1",
+                             "--json").json()
+        self.assertEqual(sum(int(line.split(" times: ")[0]) for line in gated["parts"] if " times: " in line), 8)
+
+    def test_bench_encoder_refuses(self):
+        self.refuse(2, "bench", "encoder", "--shape", "1,3,10,3,5", saying=("D_MODEL 10", "HEADS 3"))
+        self.refuse(2, "bench", "encoder", "--shape", "1,3,4,2", saying=("--shape '1,3,4,2'", "5 whole numbers"))
+        self.refuse(2, "bench", "encoder", "--shape", "1,3,4,2,0", saying="--shape")
+        self.refuse(2, "bench", "encoder", "--layers", "0", saying=("--layers", "1000"))
+        self.refuse(2, "bench", "encoder", "--layers", "1001", saying=("--layers", "1000"))
+        self.refuse(2, "bench", "encoder", "--activation", "tanh", saying=("tanh", "gelu-tanh"))
+        self.refuse(2, "bench", "encoder", "--dtype", "i8", saying=("i8", "bf16"))
 
     def test_bench_counts(self):
         # 1 + 2 + 3 + 3 attended keys with causality, of 4 queries and 3 keys
@@ -554,6 +579,19 @@ class Tools(CommandTest):
             report = self.succeed("bench", "softmax", "--shape", "6,11", "--dtype", dtype, "--repeat", "2", "--json").json()
             self.assertEqual(report["dtype"], name)
             self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9, size * 2 * 66, delta=1)
+        # The vectors in and out and all weights: 4 matrices and 4 biases of attention, 2 and 2 of the feed-forward, 2 norms
+        for more, layers, pairs, matrices, parameters, dtype, size in (
+                ([], 1, 25, 2, 4 * 36 + 4 * 6 + 2 * 60 + 16 + 4 * 6, "float32", 4),
+                (["--layers", "3", "--causal", "--gated", "--dtype", "f16", "--pre-norm"], 3, 15, 3,
+                 3 * (4 * 36 + 4 * 6 + 3 * 60 + 26 + 4 * 6), "float16", 2)):
+            report = self.succeed("bench", "encoder", "--shape", "2,5,6,3,10", *more, "--repeat", "2", "--json").json()
+            self.assertEqual((report["operator"], report["shape"], report["dtype"], report["layers"], report["parameters"]),
+                             ("encoder", [2, 5, 6, 3, 10], dtype, layers, parameters))
+            self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9,
+                                   layers * 2 * (2 * 5 * (4 * 36 + matrices * 60) + 4 * 6 * pairs), delta=1)
+            self.assertGreaterEqual(report["weight_bytes"], size * parameters)
+            self.assertAlmostEqual(report["gbytes_per_s"] * report["seconds_min"] * 1e9,
+                                   size * 2 * 60 + report["weight_bytes"], delta=1)
         # The array in and out, scale and bias
         report = self.succeed("bench", "layernorm", "--shape", "6,11", "--repeat", "2", "--json").json()
         self.assertAlmostEqual(report["gflops"] * report["seconds_min"] * 1e9, 7 * 66, delta=1)

@@ -229,7 +229,7 @@ class Table(unittest.TestCase):
     def test_each_case_has_a_name_of_its_own_and_asks_the_command_for_what_it_compares(self):
         names = [case.name for case in compare.CASES] + [extra.name for extra in compare.EXTRAS]
         self.assertEqual(len(set(names)), len(names))
-        sizes = {"attention": 7, "matmul": 3, "softmax": 2, "layernorm": 2, "mha": 4}
+        sizes = {"attention": 7, "matmul": 3, "softmax": 2, "layernorm": 2, "mha": 4, "encoder": 5}
         for case in compare.CASES:
             self.assertIn(case.roof, ("fma", "bf16", "read", "copy", "roofline"))
             self.assertEqual(case.roof == "bf16", case.name.endswith(", bfloat16"))
@@ -252,6 +252,14 @@ class Table(unittest.TestCase):
             torch = mock.MagicMock()
             case.peer(torch)
             self.assertEqual(mock.call(torch.bfloat16) in torch.randn.return_value.to.mock_calls, case.roof == "bf16")
+
+    def test_the_peer_of_an_encoder_layer_may_take_its_fast_path(self):
+        torch = mock.MagicMock()
+        compare.encoder(8, 128).peer(torch)()
+        torch.nn.TransformerEncoderLayer.assert_called_once_with(512, 8, 2048, batch_first=True)
+        evaluated = torch.nn.TransformerEncoderLayer.return_value.eval.return_value
+        evaluated.assert_called_once_with(torch.randn.return_value)
+        torch.randn.assert_called_once_with(8, 128, 512)
 
     def test_the_peer_of_layernorm(self):
         torch = mock.MagicMock()

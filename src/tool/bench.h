@@ -6,12 +6,19 @@
 #include "job.h"
 #include "report.h"
 
+/* What is reported of a model beside its times. */
+typedef struct bench_model {
+    size_t layers, parameters, weight_bytes;
+    bool explain; /* the plan's parts, too */
+} bench_model;
+
 /* What one run does, for the rates. */
 typedef struct bench_work {
     double flops;                       /* multiplications and additions, as docs and --help say */
     double bytes;                       /* every input and output once */
     int32_t dtype;                      /* clattn_dtype of all arrays, to report; 0: CLATTN_F32 */
     const attention_problem *attention; /* whose types and pages are reported in its place; or NULL */
+    const bench_model *model;           /* or NULL */
 } bench_work;
 
 /* Times a job that has just been made with status `made` and reports it; releases the job. */

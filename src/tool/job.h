@@ -45,6 +45,7 @@ typedef struct tool_job {
         clattn_norm_args norm;
         clattn_rope_args rope;
         clattn_activation_args activation;
+        clattn_encoder_args encoder;
     } args;
 } tool_job;
 

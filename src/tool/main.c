@@ -21,7 +21,7 @@ static const struct {
     {"mha", cmd_mha, "multi-head attention with weights from a safetensors file"},
     {"denoise", cmd_denoise, "non-local means of a PNG file, as attention"},
     {"embed", cmd_embed, "texts to vectors by a sentence encoder, and a search by them"},
-    {"bench", cmd_bench, "time attention, matmul, softmax, layernorm, mha, the startup or an enqueue"},
+    {"bench", cmd_bench, "time attention, matmul, softmax, layernorm, mha, encoders, the startup or an enqueue"},
     {"cache", cmd_cache, "show, list or clear the cache of compiled kernels"},
     {"selftest", cmd_selftest, "compare every operator and solver with a reference"},
     {"tune", cmd_tune, "measure which solvers and tiles are best here, and keep that"},

@@ -50,6 +50,20 @@ void report_shape(tool_report *report, const char *name, int32_t rank, const siz
     add(report, name, array);
 }
 
+void report_lines(tool_report *report, const char *name, const char *text)
+{
+    json_t *array = json_array();
+    while (array != NULL && *text != '\0') {
+        const size_t length = strcspn(text, "\n");
+        if (json_array_append_new(array, json_stringn(text, length)) != 0) {
+            json_decref(array);
+            array = NULL;
+        }
+        text += length + (text[length] == '\n');
+    }
+    add(report, name, array);
+}
+
 void report_device(tool_report *report, const tool_device *device, const char *solver)
 {
     report_text(report, "device", device->info.name);

@@ -22,6 +22,9 @@ void report_count(tool_report *report, const char *name, size_t count);
 void report_bool(tool_report *report, const char *name, bool value);
 void report_shape(tool_report *report, const char *name, int32_t rank, const size_t *extent);
 
+/* An array of the text's lines. */
+void report_lines(tool_report *report, const char *name, const char *text);
+
 /* The device's name and platform, the solver. */
 void report_device(tool_report *report, const tool_device *device, const char *solver);
 

@@ -42,6 +42,7 @@ int bench_matmul(int argc, char **argv);
 int bench_softmax(int argc, char **argv);
 int bench_layernorm(int argc, char **argv);
 int bench_mha(int argc, char **argv);
+int bench_encoder(int argc, char **argv);
 int bench_startup(int argc, char **argv);
 int bench_enqueue(int argc, char **argv);
 int bench_random(int argc, char **argv);
