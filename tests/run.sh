@@ -365,6 +365,9 @@ if wanted pytorch && [ -n "$full$only" ]; then
         isolated "$pocl" CLATTN="$work/gcc/src/clattn" PYTHONPATH="$cache/torch" \
             ${CLATTN_TEST_SEED:+CLATTN_TEST_SEED="$CLATTN_TEST_SEED"} \
             sh "$here/run.sh" --one pytorch property 2400 "$python" "$here/pytorch/property.py"
+        isolated "$pocl" TRANSFORMER_RUN="$work/gcc/tests/transformer_run" PYTHONPATH="$cache/torch" \
+            ${CLATTN_TEST_SEED:+CLATTN_TEST_SEED="$CLATTN_TEST_SEED"} \
+            sh "$here/run.sh" --one pytorch transformer 2400 "$python" "$here/pytorch/transformer.py"
     fi
     finish pytorch
     [ -z "$absent" ] || echo "           (skipped: $absent)"

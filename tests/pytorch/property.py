@@ -30,24 +30,24 @@ SOLVERS = ("generic", "cpu", "tile")
 TIMEOUT = 240
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--draws", type=int, default=300, metavar="N")
+def arguments(kinds, draws):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--draws", type=int, default=draws, metavar="N")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("CLATTN_TEST_SEED") or 20261121), metavar="N")
     parser.add_argument("--only", type=lambda text: [int(n) for n in text.split(",")], metavar="NUMBER,...")
-    parser.add_argument("--kinds", default=",".join(KINDS), metavar="KIND,...")
+    parser.add_argument("--kinds", default=",".join(kinds), metavar="KIND,...")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
     parser.add_argument("--keep", action="store_true", help="the files of what went well, too")
     return parser.parse_args()
 
 
-def make(options, number, folder):
-    kind = ORDER[number % len(ORDER)]
-    draw = Draw(options.seed, number, kind, SOLVERS[number // len(ORDER) % len(SOLVERS)], os.path.join(folder, str(number)))
+def make(options, number, folder, kinds, order, solvers):
+    kind = order[number % len(order)]
+    draw = Draw(options.seed, number, kind, solvers[number // len(order) % len(solvers)], os.path.join(folder, str(number)))
     if kind not in options.kinds.split(","):
         return None
     os.mkdir(draw.folder)
-    return KINDS[kind](draw)
+    return kinds[kind](draw)
 
 
 def run(command, draw):
@@ -84,11 +84,12 @@ def report(case, wrong, command, options):
         shutil.rmtree(draw.folder)
 
 
-def main():
-    options = arguments()
-    command = shutil.which(os.environ.get("CLATTN", "clattn"))
+def main(kinds, order, solvers, variable, draws):
+    """`kinds` are classes by name, drawn in that order; the program is what `variable` of the environment names."""
+    options = arguments(kinds, draws)
+    command = shutil.which(os.environ.get(variable, "clattn"))
     if command is None:
-        sys.exit("property.py: no clattn command; CLATTN names the one to test")
+        sys.exit("%s: no program; %s names the one to test" % (os.path.basename(sys.argv[0]), variable))
     warnings.filterwarnings("ignore")  # that flex_attention is not compiled, which is what is wanted here
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
@@ -103,7 +104,7 @@ def main():
         pending = collections.deque()
         while numbers or pending:
             while numbers and len(pending) < 3 * options.jobs:
-                case = make(options, numbers.popleft(), folder)
+                case = make(options, numbers.popleft(), folder, kinds, order, solvers)
                 if case is not None:
                     pending.append((case, pool.submit(run, command, case.draw)))
             if pending:
@@ -120,4 +121,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(KINDS, ORDER, SOLVERS, "CLATTN", 300)
