@@ -63,8 +63,17 @@ if [ "$level" = browser ]; then
     want chromium-headless-shell /usr/bin/python3 -B "$(dirname "$0")/devtools.py"
 fi
 
-[ -z "$missing" ] && exit 0
-echo "installing$missing"
+# libFuzzer's package has clang's version in its name, so it can be told only once clang is there.  Nothing fails for want
+# of it: fuzzing is skipped.
+without_fuzzer() { [ "$level" != build ] && ! have_fuzzer > /dev/null 2>&1; }
+have_fuzzer() { ls "$(clang -print-resource-dir)"/lib/*/libclang_rt.fuzzer*; }
+
+if [ -z "$missing" ]; then
+    without_fuzzer || exit 0
+    command -v apt-get > /dev/null && { [ "$(id -u)" = 0 ] || command -v sudo > /dev/null; } || exit 0
+    missing_fuzzer=" libclang-rt"
+fi
+echo "installing$missing${missing_fuzzer-}"
 if ! command -v apt-get > /dev/null; then
     echo "deps.sh: no apt-get here; please install the equivalents of$missing" >&2
     exit 1
@@ -79,5 +88,12 @@ if [ "$(id -u)" != 0 ]; then
 fi
 # An update that fails in part (some other repository of the machine is out of reach) may still be enough.
 $as_root apt-get -q update || echo "deps.sh: apt-get update had errors; going on" >&2
-# shellcheck disable=SC2086 # words are meant
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $missing
+install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@"; }
+if [ -n "$missing" ]; then
+    # shellcheck disable=SC2086 # words are meant
+    install $missing || exit 1
+fi
+if without_fuzzer; then
+    install "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" || echo "deps.sh: no libFuzzer for this clang" >&2
+fi
+exit 0

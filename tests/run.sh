@@ -6,18 +6,19 @@
 #
 #   --deps        only installs what building needs (and PoCL)
 #   --full        also the longer parts: the operators and the command with three fresh random seeds, a minute of
-#                 fuzzing for each file reader (needs clang's libFuzzer), all of what is compiled for absent GPUs, all that
+#                 fuzzing for each file reader instead of five seconds, all of what is compiled for absent GPUs, all that
 #                 runs on PoCL on Intel's runtime for CPUs (800 MB, fetched once into the drivers' folder), the command
 #                 against PyTorch (600 MB, likewise) and faster-whisper (200 MB), and heat maps in a headless browser (220 MB,
 #                 a package)
 #   --only        just these groups (and the builds that they need): host, pocl, oclgrind, rusticl, intel,
-#                 sanitize, install, variants, offline, pytorch, browser, models, speech, examples, guard; of --full also seeds,
-#                 fuzz
+#                 sanitize, install, variants, offline, pytorch, browser, models, speech, fuzz, examples, guard; of --full
+#                 also seeds
 #   --no-install  nothing is installed; what is missing fails (but for PyTorch, which is skipped)
 #   --build       where to build and test (default: build/test in the source folder)
 #
 # The drivers' own kernel caches stay in FOLDER/drivers, or in CLATTN_TEST_CACHE, so later runs are faster; clattn's
-# cache, and everything else that a test could leave behind, is new in every run.
+# cache, and everything else that a test could leave behind, is new in every run.  CLATTN_FUZZ_SECONDS is another time for
+# each fuzzer, which needs clang's libFuzzer.
 # A line a group with its time, then a table, and as the last line `N passed, M failed, K skipped`.  Logs stay in
 # FOLDER/logs.  The exit status is 0 only if nothing failed.
 { # read whole before anything runs, so that editing this file disturbs no run of it
@@ -481,49 +482,13 @@ if wanted seeds && [ -n "$full" ]; then
     done
 fi
 
-# What a fuzzer needs beside src/io.
-fuzzed()
-{
-    parts=
-    case $1 in
-    wordpiece) parts="wordpiece wordpiece_json wordpiece_load wordpiece_vocab bert_text model_file" ;;
-    audio) parts="audio mel" ;;
-    vocabulary) parts="whisper_tokens whisper_words whisper_rules utf8" ;;
-    esac
-    for part in $parts; do
-        echo "$root/src/tool/models/$part.c"
-    done
-    case $1 in
-    audio | vocabulary) echo "$root/src/tool/os_tool.c" ;;
-    esac
-}
-fuzzed_with()
-{
-    case $1 in
-    wordpiece) echo -lutf8proc ;;
-    audio) echo -lsndfile -lsoxr -lfftw3 -lm ;;
-    vocabulary) echo -lm ;;
-    esac
-}
-
-if wanted fuzz && [ -n "$full" ]; then
+if wanted fuzz; then
+    # Clang's libFuzzer on each reader of files; without it, each is a skip.
     group fuzz
-    for each in npy safetensors ctranslate2 wordpiece audio vocabulary; do
-        mkdir -p "$work/fuzz-$each"
-        # shellcheck disable=SC2046 # words are meant
-        if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n); int LLVMFuzzerTestOneInput(const char *d,
-            unsigned long n) { return d && n > 99999; }' |
-            clang -x c -fsanitize=fuzzer,address,undefined -o "$work/fuzz-$each/probe" - > /dev/null 2>&1; then
-            echo "0 0 1 0" > "$work/results/fuzz/$each" # clang without its run-time libraries
-        elif step fuzz "$each-build" clang -g -O1 -fsanitize=fuzzer,address,undefined -I "$root/include" -I "$root/src" \
-            -o "$work/fuzz-$each/fuzz" "$root"/src/io/*.c $(fuzzed $each) "$here/fuzz/fuzz_$each.c" -ljansson \
-            $(fuzzed_with $each); then
-            mkdir -p "$work/fuzz-$each/corpus"
-            cp "$root"/examples/minilm/hidden.npy "$here"/wordpiece/fuzz-*.* "$work/fuzz-$each/corpus"
-            step fuzz "$each" isolated "$work/fuzz-$each/fuzz" -max_total_time=60 -max_len=4096 \
-                -artifact_prefix="$work/fuzz-$each/" "$work/fuzz-$each/corpus"
-        fi
-    done
+    [ -n "$full" ] && fuzz_seconds=60 || fuzz_seconds=5
+    fuzz_seconds=${CLATTN_FUZZ_SECONDS:-$fuzz_seconds}
+    isolated sh "$here/run.sh" --one fuzz readers $((600 + 6 * fuzz_seconds)) \
+        sh "$here/fuzz/run.sh" "$fuzz_seconds" "$work/fuzz"
     finish fuzz
 fi
 

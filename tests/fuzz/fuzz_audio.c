@@ -1,28 +1,14 @@
-/* libFuzzer target for WAV files, header and all, to their spectrogram:
- *
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc src/tool/models/audio.c src/tool/models/mel.c
- *     src/tool/os_tool.c tests/fuzz/fuzz_audio.c -lsndfile -lsoxr -lfftw3 -lm
+/* libFuzzer target for WAV files, header and all, to their spectrogram.
  *
  * Whatever the bytes: an exit status of bad input, or samples of 16 bits that have a spectrogram. */
 #define _GNU_SOURCE
+#include "fuzz_complain.h"
 #include "fuzz_file.h"
 
 #include <math.h>
-#include <stdarg.h>
 
 #include "tool/models/audio.h"
 #include "tool/models/mel.h"
-#include "tool/tool.h"
-
-int complain(int status, const char *format, ...)
-{
-    char line[256];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    return status;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,7 +1,4 @@
-/* libFuzzer target for the reader of CTranslate2 models:
- *
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc src/io/(every).c tests/fuzz/fuzz_ctranslate2.c
- *     -ljansson
+/* libFuzzer target for the reader of CTranslate2 models.
  *
  * Whatever the bytes: a status and a message, or variables within the file. */
 #define _GNU_SOURCE

@@ -1,7 +1,4 @@
-/* libFuzzer target for the .npy reader:
- *
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude src/io/(every).c tests/fuzz/fuzz_npy.c
- * -ljansson
+/* libFuzzer target for the .npy reader.
  *
  * Whatever the bytes: a status and a message, or an array that fits the file and that the writer and the
  * reader carry through unchanged. */
@@ -28,8 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     REQUIRE(tensor.bytes < size && tensor.rank >= 0 && tensor.rank <= CLATTN_MAX_RANK);
     fuzz_touch(tensor.data, tensor.bytes);
 
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/clattn-fuzz-%d.npy", (int)getpid());
+    const char *path = fuzz_path("again.npy");
     REQUIRE(clattn_npy_write(path, (clattn_dtype)tensor.dtype, tensor.rank, tensor.extent, tensor.data,
                              &error) == CLATTN_SUCCESS);
     REQUIRE(clattn_npy_open(path, &again, &error) == CLATTN_SUCCESS);

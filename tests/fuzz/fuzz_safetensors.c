@@ -1,7 +1,4 @@
-/* libFuzzer target for the safetensors reader:
- *
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude src/io/(every).c tests/fuzz/fuzz_safetensors.c
- * \ -ljansson
+/* libFuzzer target for the safetensors reader.
  *
  * The first eight bytes, the header's length, are made right for most inputs (a fuzzer seldom guesses them):
  * the data is what comes after the last '}' and its spaces.  Whatever the bytes: a status and a message, or

@@ -1,8 +1,4 @@
-/* libFuzzer target for the command's WordPiece tokenizer:
- *
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc src/io/(every).c
- * src/tool/models/wordpiece*.c \ src/tool/models/{bert_text,model_file}.c tests/fuzz/fuzz_wordpiece.c
- * -ljansson -lutf8proc
+/* libFuzzer target for the command's WordPiece tokenizer.
  *
  * The first byte says what the rest is: tokenizer.json, vocab.txt, or a text for a vocabulary of its own.
  * Whatever the bytes: a status and a message, or a tokenizer that encodes its own file within the limit asked

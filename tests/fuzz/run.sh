@@ -1,0 +1,96 @@
+#!/bin/sh
+# Builds the fuzzers of what reads files and runs each for so many seconds:
+#
+#   sh tests/fuzz/run.sh SECONDS FOLDER [READER...]
+#
+# In FOLDER/READER stay the fuzzer, its log, its corpus, which begins with what seeds.py makes and grows from run to run,
+# and the input where one fails.  As many readers at a time as there are cores.  Prints a TAP line for each; one that cannot
+# be built for want of clang's libFuzzer or of a library is skipped.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+
+# What a reader needs beside its fuzzer: sources and packages.
+about()
+{
+    io=$(echo "$root"/src/io/*.c)
+    parts=
+    case $1 in
+    npy | safetensors | ctranslate2) sources=$io packages=jansson ;;
+    wordpiece)
+        sources=$io packages="jansson libutf8proc"
+        parts="wordpiece wordpiece_json wordpiece_load wordpiece_vocab bert_text model_file"
+        ;;
+    audio) sources=$root/src/tool/os_tool.c packages="sndfile soxr fftw3" parts="audio mel" ;;
+    whisper_tokens)
+        sources=$root/src/tool/os_tool.c packages=jansson parts="whisper_tokens whisper_words whisper_rules utf8"
+        ;;
+    *) return 1 ;;
+    esac
+    for part in $parts; do
+        sources="$sources $root/src/tool/models/$part.c"
+    done
+}
+
+flags="-g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined"
+
+# ---- one reader (called back below): --one READER SECONDS FOLDER; its line without number in FOLDER/READER/result ----
+if [ "${1-}" = --one ]; then
+    reader=$2 seconds=$3 folder=$4/$2
+    about "$reader"
+    mkdir -p "$folder/corpus" && rm -f "$folder/result" "$folder/log"
+    for package in $packages; do
+        pkg-config --exists "$package" || { echo "ok - $reader # SKIP no $package" > "$folder/result" && exit; }
+    done
+    # shellcheck disable=SC2046,SC2086 # words are meant
+    clang $flags -I "$root/include" -I "$root/src" -o "$folder/fuzz" $sources "$here/fuzz_$reader.c" \
+        $(pkg-config --cflags --libs $packages) -lm > "$folder/log" 2>&1 ||
+        { echo "not ok - $reader cannot be built" > "$folder/result" && exit; }
+    # Whatever a fuzzer that ends abnormally leaves behind lies in its folder, too.
+    rm -rf "$folder/tmp" && mkdir "$folder/tmp"
+    TMPDIR=$folder/tmp "$folder/fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=20 -print_final_stats=1 \
+        -artifact_prefix="$folder/" "$folder/corpus" >> "$folder/log" 2>&1
+    status=$?
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$folder/log")
+    if [ "$status" = 0 ] && [ "${runs:-0}" -gt 0 ]; then
+        echo "ok - $reader: $runs inputs in $seconds s" > "$folder/result"
+    else
+        echo "not ok - $reader: exit status $status after ${runs:-no} inputs" > "$folder/result"
+    fi
+    exit
+fi
+
+[ $# -ge 2 ] || { echo "usage: run.sh SECONDS FOLDER [READER...]" >&2; exit 2; }
+seconds=$1
+mkdir -p "$2" && folder=$(cd "$2" && pwd) || exit 1
+shift 2
+[ $# -gt 0 ] || set -- npy safetensors ctranslate2 wordpiece whisper_tokens audio
+for reader; do
+    about "$reader" || { echo "run.sh: there is no fuzzer of $reader" >&2; exit 2; }
+done
+echo "1..$#"
+if ! printf '%s\n' '#include <stddef.h>' 'int LLVMFuzzerTestOneInput(const char *data, size_t size);' \
+    'int LLVMFuzzerTestOneInput(const char *data, size_t size) { return data && size > 9999; }' |
+    clang -x c $flags -o "$folder/probe" - > /dev/null 2>&1; then
+    number=0
+    for reader; do
+        echo "ok $((number += 1)) - $reader # SKIP no clang with libFuzzer and its sanitizers"
+    done
+    exit 0
+fi
+/usr/bin/python3 "$here/seeds.py" "$folder" || exit 1
+printf '%s\n' "$@" | xargs -P "$(nproc 2> /dev/null || echo 2)" -I '{}' sh "$here/run.sh" --one '{}' "$seconds" "$folder"
+number=0 failed=0
+for reader; do
+    number=$((number + 1))
+    result=$(cat "$folder/$reader/result")
+    case $result in
+    not*)
+        failed=1
+        tail -n 60 "$folder/$reader/log" | sed 's/^/# /'
+        ;;
+    esac
+    echo "$result" | sed "s/ok -/ok $number -/"
+done
+exit $failed

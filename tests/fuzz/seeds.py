@@ -1,0 +1,82 @@
+"""What the fuzzers begin with: seeds.py FOLDER writes small whole files of each kind to FOLDER/READER/corpus."""
+import json
+import pathlib
+import struct
+import sys
+
+
+def npy(version, descr, shape, data, order=False):
+    header = repr({"descr": descr, "fortran_order": order, "shape": shape}).encode()
+    width = "<H" if version == 1 else "<I"
+    header += b" " * (-(8 + struct.calcsize(width) + len(header) + 1) % 16) + b"\n"
+    return b"\x93NUMPY" + bytes((version, 0)) + struct.pack(width, len(header)) + header + data
+
+
+def safetensors(header, data):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def ctranslate2(version, variables, aliases):
+    def text(value):
+        return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
+    made = struct.pack("<I", version) + text("WhisperSpec") + struct.pack("<II", 3, len(variables))
+    for name, extent, kind, data in variables:
+        made += text(name) + struct.pack(f"<B{len(extent)}IBI", len(extent), *extent, kind, len(data)) + data
+    return made + struct.pack("<I", len(aliases)) + b"".join(text(alias) + text(name) for alias, name in aliases)
+
+
+def wave(tag, channels, rate, bits, data, more=b""):
+    fmt = struct.pack("<HHIIHH", tag, channels, rate, rate * channels * bits // 8, channels * bits // 8, bits)
+    if tag == 0xfffe:  # extensible, of integers
+        fmt += struct.pack("<HHI", 22, bits, 0) + bytes.fromhex("0100000000001000800000aa00389b71")
+    body = b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + more + b"data" + struct.pack("<I", len(data)) + data
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def seeds():
+    eight = bytes(range(8))
+    yield "npy", "one", npy(1, "<f4", (2, 1), eight)
+    yield "npy", "two", npy(2, "<f2", (2, 2), eight, True)
+    yield "npy", "three", npy(3, "|i1", (8,), eight)
+    yield "npy", "scalar", npy(1, "<i8", (), eight)
+    yield "npy", "bool", npy(1, "|b1", (0, 3), b"")
+    yield "safetensors", "two", safetensors({"__metadata__": {"format": "pt"},
+                                             "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
+                                             "b.weight": {"dtype": "BF16", "shape": [2, 1], "data_offsets": [4, 8]}}, eight)
+    yield "safetensors", "empty", safetensors({"a": {"dtype": "I64", "shape": [0], "data_offsets": [0, 0]}}, b"")
+    yield "safetensors", "none", safetensors({}, b"")
+    variables = [("encoder/a", (2, 1), 0, eight), ("b", (2, 2), 4, eight), ("bytes", (8,), 1, eight),
+                 ("heads", (), 2, b"\x08\0"), ("count", (), 3, b"\1\0\0\0"), ("half", (2,), 5, eight[:4]), ("none", (0,), 0, b"")]
+    yield "ctranslate2", "six", ctranslate2(6, variables, [("decoder/a", "encoder/a")])
+    yield "ctranslate2", "four", ctranslate2(4, variables[:1], [])
+    yield "ctranslate2", "none", ctranslate2(5, [], [])
+    samples = bytes(range(0, 240, 5))
+    for rate, channels, tag, bits in ((16000, 1, 1, 16), (44100, 2, 1, 16), (8000, 1, 1, 8), (96000, 2, 1, 24),
+                                      (22050, 1, 3, 32), (48000, 1, 0xfffe, 16), (8000, 1, 7, 8), (16000, 1, 1, 32)):
+        yield "audio", f"{rate}-{channels}-{tag}-{bits}", wave(tag, channels, rate, bits, samples)
+    yield "audio", "list", wave(1, 1, 16000, 16, samples, b"LIST" + struct.pack("<I", 4) + b"INFO")
+    yield "audio", "cut", wave(1, 1, 16000, 16, samples)[:-20]
+    special = ["<|endoftext|>", "<|startoftranscript|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
+    stamps = [f"<|{i // 50}.{i % 50 * 2:02}|>" for i in range(60)]
+    words = ["\u0120hello", "\u0120wor", "ld", ".", ",", '\u0120"', "\u0120caf\u00c3", "\u00a9", "s"]
+    # The first byte is explained in fuzz_whisper_tokens.c.
+    yield "whisper_tokens", "lines", b"\0" + "\n".join(words + special + stamps).encode()
+    yield "whisper_tokens", "words", b"\x81" + "\n".join(words + [""]).encode()
+    yield "whisper_tokens", "array", b"\1" + json.dumps(words + special + stamps).encode()
+    yield "whisper_tokens", "config", b"\2" + json.dumps({"suppress_ids": [0, 3], "suppress_ids_begin": [2, 9],
+                                                         "alignment_heads": [[0, 1], [3, 5]]}).encode()
+    # The same of fuzz_wordpiece.c.
+    for file in sorted((pathlib.Path(__file__).parent.parent / "wordpiece").glob("fuzz-*")):
+        yield "wordpiece", file.name, file.read_bytes()
+    yield "wordpiece", "text", "tAbc, a\u00e4b \u6f22\u5b57 ab\u0301c\tabcab.".encode()
+
+
+def main():
+    for reader, name, data in seeds():
+        folder = pathlib.Path(sys.argv[1]) / reader / "corpus"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+main()
