@@ -112,7 +112,10 @@ __attribute__((target("avx2,fma"))) static double fma_avx2(worker *w)
     return 2.0 * 2.0 * SUMS * 8.0 * FMA_ROUNDS;
 }
 
-/* vdpbf16ps: each of the sixteen float32 lanes takes two products of bfloat16. */
+/* vdpbf16ps: each of the sixteen float32 lanes takes two products of bfloat16.  Sixteen sums: with twelve, which cover its six
+ * cycles on paper, Zen 5 reaches 0.93 of the rate that any larger number has. */
+#define EACH_PAIR_SUM(X) EACH_SUM(X) X(12) X(13) X(14) X(15)
+#define PAIR_SUMS 16
 __attribute__((target("avx512f"))) static double bf16_avx512(worker *w)
 {
     __m512i x = _mm512_set1_epi16(0x3f00), y = _mm512_set1_epi16(0x3e80); /* a half and a quarter */
@@ -120,17 +123,17 @@ __attribute__((target("avx512f"))) static double bf16_avx512(worker *w)
 #define DECLARE(i) __m512 s##i = _mm512_set1_ps((float)i);
 #define STEP(i) __asm__ volatile("vdpbf16ps %2, %1, %0" : "+v"(s##i) : "v"(x), "v"(y));
 #define TOTAL(i) all = _mm512_add_ps(all, s##i);
-    EACH_SUM(DECLARE)
+    EACH_PAIR_SUM(DECLARE)
     for (int round = 0; round < FMA_ROUNDS; round++) {
-        EACH_SUM(STEP)
-        EACH_SUM(STEP)
+        EACH_PAIR_SUM(STEP)
+        EACH_PAIR_SUM(STEP)
     }
-    EACH_SUM(TOTAL)
+    EACH_PAIR_SUM(TOTAL)
 #undef DECLARE
 #undef STEP
 #undef TOTAL
     w->sink += (uint64_t)_mm_cvtss_f32(_mm512_castps512_ps128(all));
-    return 2.0 * 2.0 * SUMS * 32.0 * FMA_ROUNDS;
+    return 2.0 * 2.0 * PAIR_SUMS * 32.0 * FMA_ROUNDS;
 }
 
 /* Leaf 7, subleaf 1, EAX bit 5; that the system keeps the registers is known from avx512f. */

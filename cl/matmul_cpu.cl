@@ -54,7 +54,7 @@
  *   matmul_cpu    0 panels, 1 ceil(rows/(ROWS*TILES)), 2 the batch
  * Ownership: an item of matmul_cpu owns ROWS*TILES rows times PANEL lanes of C.  Panels are the fastest
  * dimension, so that neighbouring items read the same rows, which by then lie in the level-2 cache.
- * Private memory: 4*ROWS*TILES*PANEL bytes of sums (default with 16 lanes 12 KiB).  Local memory: none.
+ * Private memory: 4*ROWS*(TILES + 1)*PANEL bytes of sums (default with 16 lanes 13.5 KiB).  Local memory: none.
  * Barriers: none.
  * Accumulator: float, one chain of fma for each element whatever the geometry, in rising k or, with PAIRS, 1, 0, 3, 2 ...
  * (AMX adds even and odd k apart, and in blocks of DEPTH), so that otherwise neither the tile nor the side changes a bit
@@ -123,6 +123,18 @@
 #include "inc/amx_products.h"
 AMX_PRODUCTS(amx_products, global, ANY_ROWS, global, ANY_LANES)
 #endif
+
+#if BIAS
+#define BIAS_PARAMETER const global ELEMENT(BIAS_TYPE) *bias,
+#define BIAS_ARGUMENT bias,
+#else
+#define BIAS_PARAMETER
+#define BIAS_ARGUMENT
+#endif
+#define C_ROW_STEP(a) (LANES_ALONG_M ? (a).c.col : (a).c.row)
+#define C_LANE_STEP(a) (LANES_ALONG_M ? (a).c.row : (a).c.col)
+/* Whether tiles may go from registers to C: nothing becomes of sums that takes more code than a bias does. */
+#define FROM_REGISTERS (!AMX && !LANES_ALONG_M && !B_SCALED && !ACTIVATED && !OPERAND)
 
 #define PANEL (LANES * LANE_VECTORS)
 #define BLOCK (ROWS * TILES)
@@ -200,15 +212,29 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_e
     }
 }
 
-/* Stores a square of up to LANES rows of one vector each, the vectors LANE_VECTORS apart in `state`: by
- * vectors where C runs along the lanes, transposed where it runs along the rows, else one by one. */
-static void store_square(const private floatv *state, global ELEMENT(C_TYPE) *out, long row_step,
-                         long lane_step, int rows, int lanes)
+/* Stores rows of C whose lanes are neighbours, each row at once: its vectors share cache lines, and rows a multiple of 4 KiB
+ * apart share one set of the level-1 cache. */
+static void store_rows(const private floatv *state, global ELEMENT(C_TYPE) *out, long row_step, int rows, int lanes)
 {
-    if (lane_step == 1 && lanes == LANES) {
-        for (int i = 0; i < rows; i++)
-            STOREV(C_TYPE, out, i * row_step, state[i * LANE_VECTORS]);
-    } else if (row_step == 1 && rows == LANES) {
+    for (int r = 0; r < rows; r++)
+#pragma unroll
+        for (int v = 0; v < LANE_VECTORS; v++) {
+            const private floatv *sums = state + r * LANE_VECTORS + v;
+
+            if (lanes >= (v + 1) * LANES)
+                STOREV(C_TYPE, out, r * row_step + v * LANES, *sums);
+            else
+                for (int j = 0; j < lanes - v * LANES; j++)
+                    STORE(C_TYPE, out, r * row_step + v * LANES + j, ((const private float *)sums)[j]);
+        }
+}
+
+/* Stores a square of up to LANES rows of one vector each, the vectors LANE_VECTORS apart in `state`: transposed where C runs
+ * along the rows, else one by one. */
+static void store_square(const private floatv *state, global ELEMENT(C_TYPE) *out, long row_step, long lane_step, int rows,
+                         int lanes)
+{
+    if (row_step == 1 && rows == LANES) {
         floatv t[LANES];
 
 #pragma unroll
@@ -273,11 +299,113 @@ static void use_square(private floatv *state, const global ELEMENT(OPERAND_TYPE)
 }
 #endif
 
-kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global packed_element *packed,
-#if BIAS
-                       const global ELEMENT(BIAS_TYPE) *bias,
+/* Where an item, or one of its tiles, stands in C: its first row and lane, and how many there are. */
+typedef struct place {
+    long batch;
+    int row, rows, lane, lanes;
+} place;
+
+#if BIAS && !LANES_ALONG_M
+INLINE floatv lane_bias(const global ELEMENT(BIAS_TYPE) *bias, const private matmul_args *a, place at, int v)
+{
+    floatv x;
+
+    LOAD_ROW(BIAS_TYPE, x, bias, a->bias_offset + (at.lane + v * LANES) * a->bias_col, a->bias_col, at.lanes - v * LANES,
+             0.0f);
+    return x;
+}
 #endif
-                       EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+
+/* Makes C's elements of the sums in `state`, LANE_VECTORS vectors a row, and stores them. */
+static void finish(private floatv *state, BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c,
+                   const private matmul_args *a, place at)
+{
+#if B_SCALED
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        const int lane = v * LANES;
+        floatv factor = (floatv)(0.0f);
+
+#if !LANES_ALONG_M
+        LOAD_ROW(F32, factor, b_scale, a->scale_offset + (at.lane + lane) * a->scale_col, a->scale_col, at.lanes - lane,
+                 0.0f);
+#endif
+        for (int r = 0; r < at.rows; r++) {
+#if LANES_ALONG_M
+            factor = (floatv)(b_scale[a->scale_offset + (at.row + r) * a->scale_col]);
+#endif
+            state[r * LANE_VECTORS + v] *= factor;
+        }
+    }
+#endif
+#if BIAS && LANES_ALONG_M
+    for (int r = 0; r < at.rows; r++)
+        for (int v = 0; v < LANE_VECTORS; v++)
+            state[r * LANE_VECTORS + v] += (floatv)LOAD(BIAS_TYPE, bias, a->bias_offset + (at.row + r) * a->bias_col);
+#elif BIAS
+    for (int v = 0; v < LANE_VECTORS; v++) {
+        const floatv x = lane_bias(bias, a, at, v);
+
+        for (int r = 0; r < at.rows; r++)
+            state[r * LANE_VECTORS + v] += x;
+    }
+#endif
+#if ACTIVATED
+    for (int i = 0; i < at.rows * LANE_VECTORS; i++)
+        state[i] = ACTIVATED_SUM(state[i], *a);
+#endif
+#if OPERAND
+    const long operand_row = LANES_ALONG_M ? a->operand.col : a->operand.row;
+    const long operand_lane = LANES_ALONG_M ? a->operand.row : a->operand.col;
+    const global ELEMENT(OPERAND_TYPE) *other =
+        operand + a->operand.offset + at.batch * a->operand.batch + at.row * operand_row + at.lane * operand_lane;
+
+    for (int r = 0; r < at.rows; r += LANES)
+        for (int v = 0; v < LANE_VECTORS; v++)
+            use_square(state + r * LANE_VECTORS + v, other + r * operand_row + v * LANES * operand_lane, operand_row,
+                       operand_lane, min(LANES, at.rows - r), at.lanes - v * LANES);
+#endif
+    const long row_step = C_ROW_STEP(*a), lane_step = C_LANE_STEP(*a);
+    global ELEMENT(C_TYPE) *out = c + a->c.offset + at.batch * a->c.batch + at.row * row_step + at.lane * lane_step;
+
+    if (lane_step == 1)
+        store_rows(state, out, row_step, at.rows, at.lanes);
+    else
+        for (int r = 0; r < at.rows; r += LANES)
+            for (int v = 0; v < LANE_VECTORS; v++)
+                store_square(state + r * LANE_VECTORS + v, out + r * row_step + v * LANES * lane_step, row_step, lane_step,
+                             min(LANES, at.rows - r), min(LANES, at.lanes - v * LANES));
+}
+
+#if FROM_REGISTERS
+/* A tile of whole vectors, from where its products were summed. */
+INLINE void store_registers(floatv acc[ROWS][LANE_VECTORS], BIAS_PARAMETER global ELEMENT(C_TYPE) *c,
+                            const private matmul_args *a, place at)
+{
+    global ELEMENT(C_TYPE) *out = c + a->c.offset + at.batch * a->c.batch + at.row * a->c.row + at.lane;
+#if BIAS
+    floatv add[LANE_VECTORS];
+
+#pragma unroll
+    for (int v = 0; v < LANE_VECTORS; v++)
+        add[v] = lane_bias(bias, a, at, v);
+#endif
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        if (r < at.rows) {
+#pragma unroll
+            for (int v = 0; v < LANE_VECTORS; v++)
+#if BIAS
+                STOREV(C_TYPE, out, r * a->c.row + v * LANES, acc[r][v] + add[v]);
+#else
+                STORE_SUMS(C_TYPE, out, r * a->c.row + v * LANES, acc[r][v]);
+#endif
+        }
+}
+#endif
+
+/* Takes a panel of matmul_pack's and a column of register tiles. */
+kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global packed_element *packed,
+                       BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
     if (a.batch == 0)
         return;
@@ -294,30 +422,38 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
     const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch;
     const global packed_element *lane_panel =
         packed + a.packed_offset + ((lanes.batch ? batch * panels : 0) + panel) * steps * PANEL;
+    /* Rows of C are stored with the tile that ends them, while the next one's products go on; squares, by all tiles. */
+    const int by_rows = C_LANE_STEP(a) == 1;
     /* The sums, between blocks of k and until they are stored: float, whatever C holds. */
     floatv state[BLOCK * LANE_VECTORS];
-
 #if AMX
     amx_state amx;
     amx_copy copy;
     AMX_BEGIN(&amx);
-#endif
-    /* Not chosen by i0 below: Oclgrind 21.10 applies a scalar condition to the first lane of a vector only. */
     for (int i = 0; i < BLOCK * LANE_VECTORS; i++)
         state[i] = (floatv)0.0f;
-    for (int i0 = 0; i0 < steps; i0 += DEPTH) {
-        const int depth = min(DEPTH, steps - i0), whole = min(depth, a.k / K_STEP - i0);
-
-#if AMX
-        for (int t = 0; t < row_count; t += ROWS)
-            amx_products(&amx, &copy, (float *)(state + t * LANE_VECTORS), PANEL, in + (row0 + t) * rows.stride + (long)i0 * K_STEP,
-                         rows.stride, row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth);
 #else
+    floatv zeros[ROWS * LANE_VECTORS];
+    for (int i = 0; i < ROWS * LANE_VECTORS; i++)
+        zeros[i] = (floatv)0.0f;
+#endif
+
+    int i0 = 0;
+    do {
+        const int depth = min(DEPTH, steps - i0), whole = min(depth, a.k / K_STEP - i0);
+        const int last = i0 + depth == steps;
+
         for (int t = 0; t < row_count; t += ROWS) {
+            private floatv *sum = state + t * LANE_VECTORS;
+#if AMX
+            amx_products(&amx, &copy, (float *)sum, PANEL, in + (row0 + t) * rows.stride + (long)i0 * K_STEP, rows.stride,
+                         row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth);
+#else
+            /* By address: Oclgrind 21.10 applies a scalar condition to the first lane of a vector only. */
+            const private floatv *before = i0 ? sum : zeros;
             floatv acc[ROWS][LANE_VECTORS];
             const global ELEMENT(ROW_TYPE) *p[ROWS];
             const global packed_element *q = lane_panel + (long)i0 * PANEL;
-            private floatv *sum = state + t * LANE_VECTORS;
 
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
@@ -325,7 +461,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
                 p[r] = in + min(row0 + t + r, rows.count - 1) * rows.stride + (long)i0 * K_STEP * row_k;
 #pragma unroll
                 for (int v = 0; v < LANE_VECTORS; v++)
-                    acc[r][v] = sum[r * LANE_VECTORS + v];
+                    acc[r][v] = before[r * LANE_VECTORS + v];
             }
 #if AHEAD
             const int near = min(whole, AHEAD);
@@ -345,74 +481,28 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 #if K_STEP > 1
             add_products(acc, p, q, whole, depth, row_k, 0);
 #endif
+#if FROM_REGISTERS
+            if (last && by_rows && lane_count == PANEL) {
+                store_registers(acc, BIAS_ARGUMENT c, &a,
+                                (place){ batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL });
+                continue;
+            }
+#endif
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
 #pragma unroll
                 for (int v = 0; v < LANE_VECTORS; v++)
                     sum[r * LANE_VECTORS + v] = acc[r][v];
-        }
 #endif
-    }
+            const int ended = by_rows ? t : 0; /* the first row that is not stored yet */
+
+            if (last && (by_rows || t + ROWS >= row_count))
+                finish(state + ended * LANE_VECTORS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a,
+                       (place){ batch, row0 + ended, min(t + ROWS, row_count) - ended, lane0, lane_count });
+        }
+        i0 += DEPTH;
+    } while (i0 < steps);
 #if AMX
     AMX_END(&amx);
 #endif
-
-    const long row_step = LANES_ALONG_M ? a.c.col : a.c.row;
-    const long lane_step = LANES_ALONG_M ? a.c.row : a.c.col;
-    global ELEMENT(C_TYPE) *out = c + a.c.offset + batch * a.c.batch + row0 * row_step + lane0 * lane_step;
-
-#if B_SCALED
-    for (int v = 0; v < LANE_VECTORS; v++) {
-        const int lane = v * LANES;
-        floatv factor = (floatv)(0.0f);
-
-#if !LANES_ALONG_M
-        LOAD_ROW(F32, factor, b_scale, a.scale_offset + (lane0 + lane) * a.scale_col, a.scale_col, lane_count - lane,
-                 0.0f);
-#endif
-        for (int r = 0; r < row_count; r++) {
-#if LANES_ALONG_M
-            factor = (floatv)(b_scale[a.scale_offset + (row0 + r) * a.scale_col]);
-#endif
-            state[r * LANE_VECTORS + v] *= factor;
-        }
-    }
-#endif
-#if BIAS
-    const global ELEMENT(BIAS_TYPE) *add = bias + a.bias_offset + (LANES_ALONG_M ? row0 : lane0) * a.bias_col;
-
-#if LANES_ALONG_M
-    for (int r = 0; r < row_count; r++)
-        for (int v = 0; v < LANE_VECTORS; v++)
-            state[r * LANE_VECTORS + v] += (floatv)LOAD(BIAS_TYPE, add, r * a.bias_col);
-#else
-    for (int v = 0; v < LANE_VECTORS; v++) {
-        float x[LANES];
-
-        for (int i = 0; i < LANES; i++)
-            x[i] = v * LANES + i < lane_count ? LOAD(BIAS_TYPE, add, (v * LANES + i) * a.bias_col) : 0.0f;
-        for (int r = 0; r < row_count; r++)
-            state[r * LANE_VECTORS + v] += VLOAD(0, x);
-    }
-#endif
-#endif
-#if ACTIVATED
-    for (int i = 0; i < row_count * LANE_VECTORS; i++)
-        state[i] = ACTIVATED_SUM(state[i], a);
-#endif
-#if OPERAND
-    const long operand_row = LANES_ALONG_M ? a.operand.col : a.operand.row;
-    const long operand_lane = LANES_ALONG_M ? a.operand.row : a.operand.col;
-    const global ELEMENT(OPERAND_TYPE) *other =
-        operand + a.operand.offset + batch * a.operand.batch + row0 * operand_row + lane0 * operand_lane;
-
-    for (int r = 0; r < row_count; r += LANES)
-        for (int v = 0; v < LANE_VECTORS; v++)
-            use_square(state + r * LANE_VECTORS + v, other + r * operand_row + v * LANES * operand_lane, operand_row,
-                       operand_lane, min(LANES, row_count - r), lane_count - v * LANES);
-#endif
-    for (int r = 0; r < row_count; r += LANES)
-        for (int v = 0; v < LANE_VECTORS; v++)
-            store_square(state + r * LANE_VECTORS + v, out + r * row_step + v * LANES * lane_step, row_step,
-                         lane_step, min(LANES, row_count - r), min(LANES, lane_count - v * LANES));
 }

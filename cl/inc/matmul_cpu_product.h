@@ -5,7 +5,8 @@
  *   STEP_OF(TYPE, p, stride, whole)        a step from p on, whose k are `stride` apart; half a pair unless `whole`
  *   STEP_OF_LANES(TYPE, p, stride)         the same for LANES neighbours
  *   STEPS_OF_LANE(TYPE, p)                 LANES steps of k next to each other
- *   ADD_PRODUCT(x, y, acc)                 acc + the products of two steps */
+ *   ADD_PRODUCT(x, y, acc)                 acc + the products of two steps
+ *   STORE_SUMS(TYPE, p, i, x)              STOREV of such sums, before anything was added to them */
 #ifndef CLATTN_INC_MATMUL_CPU_PRODUCT_H
 #define CLATTN_INC_MATMUL_CPU_PRODUCT_H
 
@@ -26,6 +27,10 @@ typedef whole_uintv whole_packedv;
 #define STEP_OF_LANES(TYPE, p, stride) pairs_of_lanes(p, stride)
 #define STEPS_OF_LANE(TYPE, p) pairs_of_row(p)
 #define ADD_PRODUCT(x, y, acc) DOT2(acc, x, y)
+#define STORE_SUMS_F32 STOREV_F32
+#define STORE_SUMS_F16 STOREV_F16
+#define STORE_SUMS_BF16(p, i, x) STORE_WHOLE(global whole_ushortv, (p) + (i), bf16_sums(x))
+#define STORE_SUMS(TYPE, p, i, x) JOIN(STORE_SUMS_, TYPE)(p, i, x)
 #else
 typedef float packed_element;
 typedef floatv packedv;
@@ -37,6 +42,7 @@ typedef whole_floatv whole_packedv;
 #define STEP_OF_LANES(TYPE, p, stride) LOADV(TYPE, p, 0)
 #define STEPS_OF_LANE(TYPE, p) LOADV(TYPE, p, 0)
 #define ADD_PRODUCT(x, y, acc) FMA(x, y, acc)
+#define STORE_SUMS(TYPE, p, i, x) STOREV(TYPE, p, i, x)
 #endif
 
 #endif

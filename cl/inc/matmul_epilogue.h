@@ -14,7 +14,7 @@
  * OPERAND           0: none; 1: added; 2: multiplied                              0, 1, 2
  * OPERAND_TYPE      its storage                                                   F32, F16, BF16
  *
- *   EPILOGUE_PARAMETERS         the buffers, between the kernel's bias and its C
+ *   EPILOGUE_PARAMETERS         the buffers, between the kernel's bias and its C; EPILOGUE_ARGUMENTS: passed on
  *   ACTIVATED_SUM(x, a)         act(x) of a floatv
  *   ACTIVATED_ONE(x, a)         act(x) of a float: one lane of a vector's, which compilers for GPUs leave the others out of
  *   WITH_OPERAND(x, y)          x + y or x * y, with OPERAND */
@@ -43,15 +43,20 @@
 
 #if B_SCALED
 #define SCALE_PARAMETER const global float *b_scale,
+#define SCALE_ARGUMENT b_scale,
 #else
 #define SCALE_PARAMETER
+#define SCALE_ARGUMENT
 #endif
 #if OPERAND
 #define OPERAND_PARAMETER const global ELEMENT(OPERAND_TYPE) *operand,
+#define OPERAND_ARGUMENT operand,
 #else
 #define OPERAND_PARAMETER
+#define OPERAND_ARGUMENT
 #endif
 #define EPILOGUE_PARAMETERS SCALE_PARAMETER OPERAND_PARAMETER
+#define EPILOGUE_ARGUMENTS SCALE_ARGUMENT OPERAND_ARGUMENT
 
 #if ACTIVATED
 #include "inc/activation.h"

@@ -2,6 +2,8 @@
  *
  *   DOT2(acc, x, y)   lane by lane acc + x.lo * y.lo + x.hi * y.hi, x and y holding two bfloat16 in 32 bits
  *
+ *   bf16_sums(x)      DOT2's sums as bfloat16, rounded to nearest even (bf16_bitsv, whose bits these are)
+ *
  * X86_BF16 (default 0): 1: by vdpbf16ps, in inline assembly, which PoCL's compiler takes, on a processor that has it; 0:
  * what that does, in OpenCL C, up to FUSED.  The instruction (Intel, Architecture Instruction Set Extensions Programming
  * Reference; AMD64 Architecture Programmer's Manual 4) takes the product of the upper halves into the sum first, then that
@@ -37,5 +39,18 @@ INLINE floatv dot2(floatv acc, uintv x, uintv y)
 #endif
 }
 #define DOT2(acc, x, y) dot2(acc, x, y)
+
+/* vcvtneps2bf16 takes subnormal numbers for 0, which such sums have been made already. */
+INLINE ushortv bf16_sums(floatv x)
+{
+#if X86_BF16 && LANES == 16
+    ushortv bits;
+
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(x));
+    return bits;
+#else
+    return bf16_bitsv(x);
+#endif
+}
 
 #endif
