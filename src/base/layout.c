@@ -126,6 +126,23 @@ void layout_normalise(clattn_layout *layout)
     }
 }
 
+clattn_status layouts_read(const struct layout_rule *rules, size_t count, const char *ranks, const char **reason)
+{
+    for (size_t i = 0; i < count; i++) {
+        clattn_layout *layout = rules[i].layout;
+        if (!rules[i].optional || !layout_is_none(layout)) {
+            clattn_status status = layout_check(layout, rules[i].use, rules[i].words, reason);
+            if (status != CLATTN_SUCCESS)
+                return status;
+            *reason = ranks;
+            if (rules[i].rank && layout->rank != rules[i].rank)
+                return CLATTN_ERROR_INVALID_LAYOUT;
+        }
+        layout_normalise(layout);
+    }
+    return CLATTN_SUCCESS;
+}
+
 bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t offset, int64_t *lowest,
                   int64_t *highest)
 {

@@ -36,6 +36,19 @@ struct layout_words {
 clattn_status layout_check(const clattn_layout *layout, enum layout_use use, const struct layout_words *words,
                            const char **reason);
 
+/* One layout of a description. */
+struct layout_rule {
+    clattn_layout *layout;
+    const struct layout_words *words;
+    enum layout_use use;
+    int32_t rank; /* that it must have; 0: any */
+    bool optional;
+};
+
+/* layout_check of each that is there; INVALID_LAYOUT with `ranks` for a reason, if its rank is another.  All are
+ * normalised. */
+clattn_status layouts_read(const struct layout_rule *rules, size_t count, const char *ranks, const char **reason);
+
 /* The lowest and the highest element index that the first extent[i] elements of each dimension reach, all
  * extents being at least 1.  False on overflow. */
 bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t offset, int64_t *lowest,

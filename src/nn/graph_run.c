@@ -46,9 +46,22 @@ static clattn_binding bind(const struct runner *r, const struct graph_step *step
     return binding;
 }
 
+/* To where there is a pointer: the arrays of the step's uses. */
+static void bind_all(const struct runner *r, const struct graph_step *step, clattn_binding *const to[GRAPH_USES])
+{
+    for (int use = 0; use < GRAPH_USES; use++)
+        if (to[use])
+            *to[use] = bind(r, step, use);
+}
+
 static size_t number(const struct runner *r, int which)
 {
     return r->run->number[which];
+}
+
+static int64_t position(const struct runner *r, const struct graph_step *step)
+{
+    return step->position ? (int64_t)number(r, step->position) : 0;
 }
 
 static clattn_binding workspace(const struct runner *r, const struct graph_step *step)
@@ -61,12 +74,9 @@ static clattn_binding workspace(const struct runner *r, const struct graph_step 
 static clattn_status matmul(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
-    args.a = bind(r, s, PRODUCT_A);
-    args.b = bind(r, s, PRODUCT_B);
-    args.bias = bind(r, s, PRODUCT_BIAS);
-    args.c = bind(r, s, PRODUCT_C);
-    args.operand = bind(r, s, PRODUCT_OPERAND);
-    args.b_scale = bind(r, s, PRODUCT_B_SCALE);
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [PRODUCT_A] = &args.a, [PRODUCT_B] = &args.b, [PRODUCT_BIAS] = &args.bias, [PRODUCT_C] = &args.c,
+        [PRODUCT_OPERAND] = &args.operand, [PRODUCT_B_SCALE] = &args.b_scale});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.m = number(r, s->length);
@@ -77,20 +87,15 @@ static clattn_status matmul(const struct runner *r, const struct graph_step *s, 
 static clattn_status attention(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
-    args.query = bind(r, s, HEADS_QUERY);
-    args.key = bind(r, s, HEADS_KEY);
-    args.value = bind(r, s, HEADS_VALUE);
-    args.mask = bind(r, s, HEADS_MASK);
-    args.output = bind(r, s, HEADS_OUTPUT);
-    args.lse = bind(r, s, HEADS_LSE);
-    args.query_lengths = bind(r, s, HEADS_QUERY_LENGTHS);
-    args.key_lengths = bind(r, s, HEADS_KEY_LENGTHS);
-    args.positions = bind(r, s, HEADS_POSITIONS);
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [HEADS_QUERY] = &args.query, [HEADS_KEY] = &args.key, [HEADS_VALUE] = &args.value, [HEADS_MASK] = &args.mask,
+        [HEADS_OUTPUT] = &args.output, [HEADS_LSE] = &args.lse, [HEADS_QUERY_LENGTHS] = &args.query_lengths,
+        [HEADS_KEY_LENGTHS] = &args.key_lengths, [HEADS_POSITIONS] = &args.positions});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.query_length = number(r, s->length);
     args.key_length = number(r, s->keys);
-    args.position = s->position ? (int64_t)number(r, s->position) : 0;
+    args.position = position(r, s);
     args.workspace = workspace(r, s);
     if (s->op == GRAPH_WEIGHTS) {
         clattn_binding weights = bind(r, s, HEADS_WEIGHTS);
@@ -104,12 +109,9 @@ static clattn_status attention(const struct runner *r, const struct graph_step *
 static clattn_status norm(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
-    args.x = bind(r, s, NORMED_X);
-    args.y = bind(r, s, NORMED_Y);
-    args.scale = bind(r, s, NORMED_SCALE);
-    args.bias = bind(r, s, NORMED_BIAS);
-    args.residual = bind(r, s, NORMED_RESIDUAL);
-    args.sum = bind(r, s, NORMED_SUM);
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [NORMED_X] = &args.x, [NORMED_Y] = &args.y, [NORMED_SCALE] = &args.scale, [NORMED_BIAS] = &args.bias,
+        [NORMED_RESIDUAL] = &args.residual, [NORMED_SUM] = &args.sum});
     args.explicit_batch = 1;
     args.batch = number(r, s->batch);
     return clattn_norm_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
@@ -118,17 +120,14 @@ static clattn_status norm(const struct runner *r, const struct graph_step *s, st
 static clattn_status embedding(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
-    args.ids = bind(r, s, EMBEDDED_IDS);
-    args.table = bind(r, s, EMBEDDED_TABLE);
-    args.y = bind(r, s, EMBEDDED_Y);
-    args.position_table = bind(r, s, EMBEDDED_POSITION_TABLE);
-    args.offsets = bind(r, s, EMBEDDED_OFFSETS);
-    args.segments = bind(r, s, EMBEDDED_SEGMENTS);
-    args.segment_table = bind(r, s, EMBEDDED_SEGMENT_TABLE);
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [EMBEDDED_IDS] = &args.ids, [EMBEDDED_TABLE] = &args.table, [EMBEDDED_Y] = &args.y,
+        [EMBEDDED_POSITION_TABLE] = &args.position_table, [EMBEDDED_OFFSETS] = &args.offsets,
+        [EMBEDDED_SEGMENTS] = &args.segments, [EMBEDDED_SEGMENT_TABLE] = &args.segment_table});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
-    args.position = s->position ? (int64_t)number(r, s->position) : 0;
+    args.position = position(r, s);
     return clattn_embedding_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
                                     step->event);
 }
@@ -136,29 +135,26 @@ static clattn_status embedding(const struct runner *r, const struct graph_step *
 static clattn_status rope(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
-    args.x = bind(r, s, ROTATED_X);
-    args.y = bind(r, s, ROTATED_Y);
-    args.offsets = bind(r, s, ROTATED_OFFSETS);
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [ROTATED_X] = &args.x, [ROTATED_Y] = &args.y, [ROTATED_OFFSETS] = &args.offsets});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
-    args.position = s->position ? (int64_t)number(r, s->position) : 0;
+    args.position = position(r, s);
     return clattn_rope_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
 static clattn_status append(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
-    args.key = bind(r, s, APPENDED_KEY);
-    args.value = bind(r, s, APPENDED_VALUE);
-    args.key_cache = bind(r, s, APPENDED_KEY_CACHE);
-    args.value_cache = bind(r, s, APPENDED_VALUE_CACHE);
-    args.past_lengths = bind(r, s, APPENDED_PAST_LENGTHS);
-    args.new_lengths = bind(r, s, APPENDED_NEW_LENGTHS);
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [APPENDED_KEY] = &args.key, [APPENDED_VALUE] = &args.value, [APPENDED_KEY_CACHE] = &args.key_cache,
+        [APPENDED_VALUE_CACHE] = &args.value_cache, [APPENDED_PAST_LENGTHS] = &args.past_lengths,
+        [APPENDED_NEW_LENGTHS] = &args.new_lengths});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
-    args.past_length = s->position && !s->use[APPENDED_PAST_LENGTHS].array ? (int64_t)number(r, s->position) : 0;
+    args.past_length = s->use[APPENDED_PAST_LENGTHS].array ? 0 : position(r, s);
     return clattn_kv_append_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
                                     step->event);
 }

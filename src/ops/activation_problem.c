@@ -115,18 +115,7 @@ clattn_status activation_problem_read(const clattn_activation_desc *given, struc
     *reason = "desc is NULL, or its size is none that clattn_activation_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
     TRY(read_options(desc, reason));
-    TRY(layout_check(&desc->x, LAYOUT_INPUT, LAYOUT_OF("x"), reason));
-    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, LAYOUT_OF("y"), reason));
-    layout_normalise(&desc->x);
-    layout_normalise(&desc->y);
-    status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "x and y are float32, float16 or bfloat16";
-    if (!dtype_is_storage(desc->x.dtype) || !dtype_is_storage(desc->y.dtype))
-        goto fail;
-    status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "x and y differ in extents";
-    if (desc->x.rank != desc->y.rank || memcmp(desc->x.extent, desc->y.extent, sizeof desc->x.extent) != 0)
-        goto fail;
+    TRY(read_x_and_y(&desc->x, &desc->y, reason));
     for (int i = 0; i < desc->x.rank; i++)
         problem->empty = problem->empty || !desc->x.extent[i];
     if (problem->empty)

@@ -81,6 +81,9 @@ static inline const char *element_token(int32_t dtype)
     }
 }
 
+/* Reads the layouts of an operator that makes y of x, element by element: both of a storage type, with the same extents. */
+clattn_status read_x_and_y(clattn_layout *x, clattn_layout *y, const char **reason);
+
 /* Aligns a mask of lower rank with `rank` dimensions by leading 1s: the extents and strides of each. */
 static inline void mask_align(const clattn_layout *mask, int rank, size_t *extent, int64_t *stride)
 {

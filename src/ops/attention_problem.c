@@ -128,16 +128,15 @@ static clattn_status read_snippets(struct attention_problem *problem, const char
 
 static clattn_status check_layouts(struct attention_problem *problem, const char **reason)
 {
-    clattn_status status = CLATTN_SUCCESS;
+    clattn_status status;
     clattn_attention_desc *desc = &problem->desc;
-    TRY(layout_check(&desc->query, LAYOUT_INPUT, LAYOUT_OF("query"), reason));
-    TRY(layout_check(&desc->key, LAYOUT_INPUT, LAYOUT_OF("key"), reason));
-    TRY(layout_check(&desc->value, LAYOUT_INPUT, LAYOUT_OF("value"), reason));
-    TRY(layout_check(&desc->output, LAYOUT_OUTPUT, LAYOUT_OF("output"), reason));
-    layout_normalise(&desc->query);
-    layout_normalise(&desc->key);
-    layout_normalise(&desc->value);
-    layout_normalise(&desc->output);
+    const struct layout_rule all[] = {
+        {&desc->query, LAYOUT_OF("query"), LAYOUT_INPUT, 0, false},
+        {&desc->key, LAYOUT_OF("key"), LAYOUT_INPUT, 0, false},
+        {&desc->value, LAYOUT_OF("value"), LAYOUT_INPUT, 0, false},
+        {&desc->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, 0, false},
+    };
+    TRY(layouts_read(all, sizeof all / sizeof all[0], NULL, reason));
     for (size_t i = 0; i < ATTENTION_ARRAYS; i++) {
         clattn_layout *layout = (clattn_layout *)((char *)desc + attention_layout_offset[i]);
         problem->has[i] = !layout_is_none(layout);

@@ -25,15 +25,8 @@ void clattn_kv_append_args_init(clattn_kv_append_args *args)
 
 static clattn_status read_layouts(struct kv_append_problem *problem, const char **reason)
 {
-    clattn_status status = CLATTN_SUCCESS;
     clattn_kv_append_desc *desc = &problem->desc;
-    struct {
-        clattn_layout *layout;
-        const struct layout_words *words;
-        enum layout_use use;
-        int32_t rank;
-        bool optional;
-    } all[] = {
+    const struct layout_rule all[] = {
         {&desc->key, LAYOUT_OF("key"), LAYOUT_INPUT, 4, false},
         {&desc->value, LAYOUT_OF("value"), LAYOUT_INPUT, 4, false},
         {&desc->key_cache, LAYOUT_OF("key_cache"), LAYOUT_OUTPUT, 4, false},
@@ -44,17 +37,8 @@ static clattn_status read_layouts(struct kv_append_problem *problem, const char 
         {&desc->past_lengths, LAYOUT_OF("past_lengths"), LAYOUT_INPUT, 1, true},
         {&desc->new_lengths, LAYOUT_OF("new_lengths"), LAYOUT_INPUT, 1, true},
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (!all[i].optional || !layout_is_none(all[i].layout)) {
-            TRY(layout_check(all[i].layout, all[i].use, all[i].words, reason));
-            *reason = "keys, values, caches and scales have 4 dimensions, block_table 2, lengths 1";
-            if (all[i].layout->rank != all[i].rank)
-                return CLATTN_ERROR_INVALID_LAYOUT;
-        }
-        layout_normalise(all[i].layout);
-    }
-fail:
-    return status;
+    return layouts_read(all, sizeof all / sizeof all[0],
+                        "keys, values, caches and scales have 4 dimensions, block_table 2, lengths 1", reason);
 }
 
 /* Neighbours share a byte: an item must own whole ones. */

@@ -115,17 +115,14 @@ clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul
     *reason = "desc is NULL, or its size is none that clattn_matmul_desc ever had";
     TRY(struct_read(desc, sizeof *desc, offsetof(clattn_matmul_desc, activation), given));
     TRY(read_options(desc, reason));
-    TRY(layout_check(&desc->a, LAYOUT_INPUT, LAYOUT_OF("a"), reason));
-    TRY(layout_check(&desc->b, LAYOUT_INPUT, LAYOUT_OF("b"), reason));
-    TRY(layout_check(&desc->c, LAYOUT_OUTPUT, LAYOUT_OF("c"), reason));
+    const struct layout_rule all[] = {
+        {&desc->a, LAYOUT_OF("a"), LAYOUT_INPUT, 0, false},
+        {&desc->b, LAYOUT_OF("b"), LAYOUT_INPUT, 0, false},
+        {&desc->c, LAYOUT_OF("c"), LAYOUT_OUTPUT, 0, false},
+        {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, 0, true},
+    };
+    TRY(layouts_read(all, sizeof all / sizeof all[0], NULL, reason));
     problem->has_bias = !layout_is_none(&desc->bias);
-    if (problem->has_bias)
-        TRY(layout_check(&desc->bias, LAYOUT_INPUT, LAYOUT_OF("bias"), reason));
-    layout_normalise(&desc->a);
-    layout_normalise(&desc->b);
-    layout_normalise(&desc->c);
-    layout_normalise(&desc->bias);
-
     status = CLATTN_ERROR_UNSUPPORTED;
     *reason = "a, b, c and bias are each float32, float16 or bfloat16, b also int8";
     if (!dtype_is_storage(desc->a.dtype) || !dtype_is_storage(desc->c.dtype) ||

@@ -28,28 +28,15 @@ static clattn_status read_layouts(struct merge_problem *problem, const char **re
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_merge_desc *desc = &problem->desc;
-    struct {
-        clattn_layout *layout;
-        const struct layout_words *words;
-        enum layout_use use;
-        int32_t rank;
-        bool optional;
-    } all[] = {
+    const struct layout_rule all[] = {
         {&desc->partial, LAYOUT_OF("partial"), LAYOUT_INPUT, 5, false},
         {&desc->partial_lse, LAYOUT_OF("partial_lse"), LAYOUT_INPUT, 4, false},
         {&desc->sinks, LAYOUT_OF("sinks"), LAYOUT_INPUT, 1, true},
         {&desc->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, 4, false},
         {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, 3, true},
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (!all[i].optional || !layout_is_none(all[i].layout)) {
-            TRY(layout_check(all[i].layout, all[i].use, all[i].words, reason));
-            *reason = "partial is (parts, batch, heads, S_q, d_v), partial_lse lacks d_v, output parts, lse both";
-            if (all[i].layout->rank != all[i].rank)
-                return CLATTN_ERROR_INVALID_LAYOUT;
-        }
-        layout_normalise(all[i].layout);
-    }
+    TRY(layouts_read(all, sizeof all / sizeof all[0],
+                     "partial is (parts, batch, heads, S_q, d_v), partial_lse lacks d_v, output parts, lse both", reason));
     problem->has_sinks = !layout_is_none(&desc->sinks);
     problem->has_lse = !layout_is_none(&desc->lse);
     *reason = "partials, log-sum-exps and sinks are float32";

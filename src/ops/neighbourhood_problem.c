@@ -55,32 +55,22 @@ static clattn_status check_options(clattn_neighbourhood_desc *desc, const char *
 
 static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char **reason)
 {
-    clattn_status status = CLATTN_SUCCESS;
-    struct {
-        clattn_layout *layout;
-        const struct layout_words *words;
-        enum layout_use use;
-        bool optional;
-    } all[] = {
-        {&desc->query, LAYOUT_OF("query"), LAYOUT_INPUT, false},
-        {&desc->key, LAYOUT_OF("key"), LAYOUT_INPUT, false},
-        {&desc->value, LAYOUT_OF("value"), LAYOUT_INPUT, false},
-        {&desc->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, false},
-        {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, true},
-        {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, true},
+    clattn_status status;
+    const struct layout_rule all[] = {
+        {&desc->query, LAYOUT_OF("query"), LAYOUT_INPUT, 5, false},
+        {&desc->key, LAYOUT_OF("key"), LAYOUT_INPUT, 5, false},
+        {&desc->value, LAYOUT_OF("value"), LAYOUT_INPUT, 5, false},
+        {&desc->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, 5, false},
+        {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, 4, true},
+        {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, 4, true},
     };
+    TRY(layouts_read(all, sizeof all / sizeof all[0],
+                     "query, key, value and output have 5 dimensions (batch, heads, height, width, size), "
+                     "bias and lse the first 4",
+                     reason));
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (all[i].optional && layout_is_none(all[i].layout)) {
-            memset(all[i].layout, 0, sizeof *all[i].layout);
-            continue;
-        }
-        TRY(layout_check(all[i].layout, all[i].use, all[i].words, reason));
-        layout_normalise(all[i].layout);
-        if (all[i].layout->rank != (all[i].optional ? 4 : 5))
-            return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                        "query, key, value and output have 5 dimensions (batch, heads, height, width, size), "
-                        "bias and lse the first 4");
-        if (all[i].optional ? all[i].layout->dtype != CLATTN_F32 : !dtype_is_storage(all[i].layout->dtype))
+        const int32_t dtype = all[i].layout->dtype;
+        if (all[i].optional ? dtype != CLATTN_F32 && dtype != CLATTN_DTYPE_NONE : !dtype_is_storage(dtype))
             return fail(
                 reason, CLATTN_ERROR_UNSUPPORTED,
                 "query, key, value and output are float32, float16 or bfloat16, bias and lse float32");

@@ -31,6 +31,9 @@ clattn_status norm_problem_read(const clattn_norm_desc *desc, struct norm_proble
 clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem,
                              const clattn_norm_args *given, clattn_norm_args *args, norm_args *kernel_args);
 
+/* Rows that one index tells apart, each in one piece. */
+bool norm_rows_are_plain(const norm_args *walk);
+
 /* The -D options that all kernels share. */
 void norm_defines(const struct norm_problem *problem, struct strbuf *options);
 

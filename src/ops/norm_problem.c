@@ -127,19 +127,8 @@ fail:
 static clattn_status read_layouts(clattn_norm_desc *desc, const char **reason)
 {
     clattn_status status;
-    TRY(layout_check(&desc->x, LAYOUT_INPUT, LAYOUT_OF("x"), reason));
-    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, LAYOUT_OF("y"), reason));
+    TRY(read_x_and_y(&desc->x, &desc->y, reason));
     TRY(read_options(desc, reason));
-    layout_normalise(&desc->x);
-    layout_normalise(&desc->y);
-    status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "x and y are float32, float16 or bfloat16";
-    if (!dtype_is_storage(desc->x.dtype) || !dtype_is_storage(desc->y.dtype))
-        goto fail;
-    status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "x and y differ in extents";
-    if (desc->x.rank != desc->y.rank || memcmp(desc->x.extent, desc->y.extent, sizeof desc->x.extent) != 0)
-        goto fail;
     TRY(read_factor(&desc->scale, LAYOUT_OF("scale"), &desc->x, reason));
     TRY(read_factor(&desc->bias, LAYOUT_OF("bias"), &desc->x, reason));
     TRY(read_statistic(&desc->mean, LAYOUT_OF("mean"), desc, reason));
@@ -393,6 +382,11 @@ clattn_status norm_args_read(clattn_context *context, const struct norm_problem 
         kernel_args->rows *= kernel_args->row_extent[i];
 fail:
     return status;
+}
+
+bool norm_rows_are_plain(const norm_args *walk)
+{
+    return walk->segments == 1 && walk->row_extent[1] == 1 && walk->row_extent[2] == 1 && walk->row_extent[3] == 1;
 }
 
 void norm_defines(const struct norm_problem *problem, struct strbuf *options)

@@ -26,20 +26,10 @@ void clattn_rope_args_init(clattn_rope_args *args)
 static clattn_status read_x(clattn_rope_desc *desc, const char **reason)
 {
     clattn_status status;
-    TRY(layout_check(&desc->x, LAYOUT_INPUT, LAYOUT_OF("x"), reason));
-    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, LAYOUT_OF("y"), reason));
-    layout_normalise(&desc->x);
-    layout_normalise(&desc->y);
-    status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "x and y are float32, float16 or bfloat16";
-    if (!dtype_is_storage(desc->x.dtype) || !dtype_is_storage(desc->y.dtype))
-        goto fail;
-    status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "x and y are (batch, heads, length, size) and have the same extents";
-    if (desc->x.rank != 4 || desc->y.rank != 4 ||
-        memcmp(desc->x.extent, desc->y.extent, sizeof desc->x.extent) != 0)
-        goto fail;
-    status = CLATTN_SUCCESS;
+    TRY(read_x_and_y(&desc->x, &desc->y, reason));
+    *reason = "x and y are (batch, heads, length, size)";
+    if (desc->x.rank != 4)
+        return CLATTN_ERROR_INVALID_LAYOUT;
 fail:
     return status;
 }

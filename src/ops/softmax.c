@@ -21,13 +21,10 @@ clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *file, co
                                  struct strbuf *options, const size_t local[3])
 {
     clattn_status status;
-    size_t rows = 1;
     TRY(plan_add_kernel(&plan->base, file, options, name, 2u + plan->problem.has_mask,
                         sizeof(softmax_args), local));
-    for (int i = 0; i < SOFTMAX_OUTER; i++)
-        rows *= plan->problem.outer[i];
     plan_kernel_largest(&plan->base.kernels[0],
-                        (const size_t[3]){divide_up(rows, plan->rows_per_group), 1, 1});
+                        (const size_t[3]){divide_up(softmax_rows(&plan->problem), plan->rows_per_group), 1, 1});
     plan->base.launches = 1;
 fail:
     return status;
@@ -57,10 +54,7 @@ fail:
 static void classify(const void *data, struct strbuf *text)
 {
     const struct softmax_problem *problem = data;
-    size_t rows = 1;
-    for (int i = 0; i < SOFTMAX_OUTER; i++)
-        rows *= problem->outer[i];
-    strbuf_printf(text, "r%zu-c%zu-%s-%s", class_length(rows), class_length(problem->columns),
+    strbuf_printf(text, "r%zu-c%zu-%s-%s", class_length(softmax_rows(problem)), class_length(problem->columns),
                   clattn_dtype_name((clattn_dtype)problem->desc.x.dtype), problem->unit_columns ? "unit" : "strided");
     if (problem->has_mask)
         strbuf_printf(text, "-mask.%s", clattn_dtype_name((clattn_dtype)problem->desc.mask.dtype));

@@ -35,6 +35,9 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
                                 const clattn_softmax_args *given, clattn_softmax_args *args,
                                 softmax_args *kernel_args);
 
+/* All rows of the problem. */
+size_t softmax_rows(const struct softmax_problem *problem);
+
 /* The -D options that all softmax kernels share. */
 void softmax_defines(const struct softmax_problem *problem, struct strbuf *options);
 

@@ -79,21 +79,10 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct soft
     *reason = "scale is NaN or infinite";
     if (desc->scaled && !isfinite(desc->scale))
         goto fail;
-    TRY(layout_check(&desc->x, LAYOUT_INPUT, LAYOUT_OF("x"), reason));
-    TRY(layout_check(&desc->y, LAYOUT_OUTPUT, LAYOUT_OF("y"), reason));
+    TRY(read_x_and_y(&desc->x, &desc->y, reason));
     if (!layout_is_none(&desc->mask))
         TRY(layout_check(&desc->mask, LAYOUT_INPUT, LAYOUT_OF("mask"), reason));
-    layout_normalise(&desc->x);
-    layout_normalise(&desc->y);
     layout_normalise(&desc->mask);
-    status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "x and y are float32, float16 or bfloat16";
-    if (!dtype_is_storage(desc->x.dtype) || !dtype_is_storage(desc->y.dtype))
-        goto fail;
-    status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "x and y differ in extents";
-    if (desc->x.rank != desc->y.rank || memcmp(desc->x.extent, desc->y.extent, sizeof desc->x.extent) != 0)
-        goto fail;
     TRY(read_mask(problem, reason));
 
     int outer = desc->x.rank - 1;
@@ -214,6 +203,14 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
     kernel_args->scale = problem->scale;
 fail:
     return status;
+}
+
+size_t softmax_rows(const struct softmax_problem *problem)
+{
+    size_t rows = 1;
+    for (int i = 0; i < SOFTMAX_OUTER; i++)
+        rows *= problem->outer[i];
+    return rows;
 }
 
 void softmax_defines(const struct softmax_problem *problem, struct strbuf *options)
