@@ -37,7 +37,8 @@ def wave(tag, channels, rate, bits, data, more=b""):
 def seeds():
     eight = bytes(range(8))
     yield "npy", "one", npy(1, "<f4", (2, 1), eight)
-    yield "npy", "two", npy(2, "<f2", (2, 2), eight, True)
+    yield "npy", "two", npy(2, "<f2", (2, 2), eight)
+    yield "npy", "fortran", npy(1, "<f2", (2, 2), eight, True)
     yield "npy", "three", npy(3, "|i1", (8,), eight)
     yield "npy", "scalar", npy(1, "<i8", (), eight)
     yield "npy", "bool", npy(1, "|b1", (0, 3), b"")
