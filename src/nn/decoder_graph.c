@@ -345,20 +345,15 @@ static clattn_status add_layers(struct making *m)
 {
     clattn_status status;
     const clattn_stack_desc *d = &m->b.stack->desc;
-    const int32_t dtype = m->b.model->dtype;
-    struct matrix result = matrix_new(m->b.graph, m->rows, dtype, d->d_model);
-    result.use = use_of(graph_bound_array(m->b.graph, dtype, DECODER_OUTPUT, result.use.array));
+    const struct matrix result = stack_result(&m->b, m->rows, DECODER_OUTPUT);
     add_lengths(m);
     TRY(add_input(m));
     for (size_t i = 0; i < d->layers; i++) {
-        const bool last = i + 1 == d->layers && !d->final_norm;
         TRY(add_self_attention(m, i));
         if (d->cross)
             TRY(add_cross_attention(m, i));
-        TRY(add_feed_forward(&m->b, m->flat, &m->stream, &m->b.stack->layers[i], last ? &result : NULL));
+        TRY(end_layer(&m->b, m->flat, &m->stream, i, &result));
     }
-    if (d->final_norm)
-        TRY(add_final_norm(&m->b, m->flat, &m->stream, &result));
     if (m->plan->desc.logits)
         TRY(add_logits(m, &result));
     status = graph_finish(m->b.graph);

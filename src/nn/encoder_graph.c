@@ -256,17 +256,12 @@ static clattn_status add_all(struct making *m)
 {
     clattn_status status;
     const clattn_stack_desc *d = &m->b.stack->desc;
-    const int32_t dtype = m->b.model->dtype;
-    struct matrix result = matrix_new(m->b.graph, m->rows, dtype, d->d_model);
-    result.use = use_of(graph_bound_array(m->b.graph, dtype, SLOT_OUTPUT, result.use.array));
+    const struct matrix result = stack_result(&m->b, m->rows, SLOT_OUTPUT);
     TRY(add_input(m));
     for (size_t i = 0; i < d->layers; i++) {
-        const bool last = i + 1 == d->layers && !d->final_norm;
         TRY(add_self_attention(m, i));
-        TRY(add_feed_forward(&m->b, m->flat, &m->stream, &m->b.stack->layers[i], last ? &result : NULL));
+        TRY(end_layer(&m->b, m->flat, &m->stream, i, &result));
     }
-    if (d->final_norm)
-        TRY(add_final_norm(&m->b, m->flat, &m->stream, &result));
     if (m->plan->desc.pooling)
         TRY(add_pooling(m, &result));
     status = graph_finish(m->b.graph);

@@ -182,8 +182,8 @@ fail:
     return status;
 }
 
-clattn_status add_feed_forward(const struct builder *b, struct rows rows, struct stream *stream,
-                               const struct layer_weights *layer, const struct matrix *result)
+static clattn_status add_feed_forward(const struct builder *b, struct rows rows, struct stream *stream,
+                                      const struct layer_weights *layer, const struct matrix *result)
 {
     clattn_status status;
     struct matrix x, hidden;
@@ -196,12 +196,28 @@ fail:
     return status;
 }
 
-clattn_status add_final_norm(const struct builder *b, struct rows rows, struct stream *stream,
-                             const struct matrix *result)
+struct matrix stack_result(const struct builder *b, struct rows rows, int slot)
 {
-    const struct matrix x = stream->x;
-    stream->x = *result;
-    return add_norm(b, rows, &b->stack->final_norm, x, *result);
+    const int32_t dtype = b->model->dtype;
+    struct matrix result = matrix_new(b->graph, rows, dtype, b->stack->desc.d_model);
+    result.use = use_of(graph_bound_array(b->graph, dtype, slot, result.use.array));
+    return result;
+}
+
+clattn_status end_layer(const struct builder *b, struct rows rows, struct stream *stream, size_t layer,
+                        const struct matrix *result)
+{
+    clattn_status status;
+    const struct stack *stack = b->stack;
+    const bool last = layer + 1 == stack->desc.layers, norm = last && stack->desc.final_norm;
+    TRY(add_feed_forward(b, rows, stream, &stack->layers[layer], last && !norm ? result : NULL));
+    if (norm) {
+        const struct matrix x = stream->x;
+        stream->x = *result;
+        status = add_norm(b, rows, &stack->final_norm, x, *result);
+    }
+fail:
+    return status;
 }
 
 /* ---- attention's surroundings ---- */

@@ -81,13 +81,13 @@ clattn_status stream_write(const struct builder *b, struct rows rows, struct str
                            const struct norm_weights *norm, struct matrix made, const struct linear_use *w,
                            const struct matrix *result);
 
-/* The feed-forward sublayer. */
-clattn_status add_feed_forward(const struct builder *b, struct rows rows, struct stream *stream,
-                               const struct layer_weights *layer, const struct matrix *result);
+/* Where the stack's result goes: what the caller binds to `slot`, or the arena. */
+struct matrix stack_result(const struct builder *b, struct rows rows, int slot);
 
-/* Behind the last layer: the final norm, if the stack has one, into `result`. */
-clattn_status add_final_norm(const struct builder *b, struct rows rows, struct stream *stream,
-                             const struct matrix *result);
+/* The feed-forward sublayer of a layer; behind the last one the final norm, if the stack has one.  These make the stack's
+ * `result`. */
+clattn_status end_layer(const struct builder *b, struct rows rows, struct stream *stream, size_t layer,
+                        const struct matrix *result);
 
 /* (batch, heads, length, head size) within rows. */
 clattn_layout heads_layout(const struct stack *stack, struct rows rows, const struct matrix *matrix, size_t heads);
