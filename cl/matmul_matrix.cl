@@ -159,18 +159,7 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
     const long row0 = (long)get_group_id(1) * TILE_M, col0 = (long)get_group_id(0) * TILE_N;
     const long batch = get_global_id(2);
     const int rows = (int)min((long)TILE_M, a.m - row0), cols = (int)min((long)TILE_N, a.n - col0);
-    const global ushort *a_in = (const global ushort *)a_data + a.a.offset + batch * a.a.batch + row0 * a.a.row;
-    const global ushort *b_in = (const global ushort *)b_data + a.b.offset + batch * a.b.batch + col0 * a.b.col;
-#if A_ACROSS
-    const source a_source = {a_in, a.a.col, a.a.row, TILE_K * a.a.col};
-#else
-    const source a_source = {a_in, a.a.row, a.a.col, TILE_K * a.a.col};
-#endif
-#if B_ACROSS
-    const source b_source = {b_in, a.b.row, a.b.col, TILE_K * a.b.row};
-#else
-    const source b_source = {b_in, a.b.col, a.b.row, TILE_K * a.b.row};
-#endif
+    const source a_source = A_SOURCE(a_data, a.a, batch, row0), b_source = B_SOURCE(b_data, a.b, batch, col0);
     const int steps = (a.k + TILE_K - 1) / TILE_K;
     matrix_c sum[SIDES_M * SIDES_N];
 
@@ -237,10 +226,9 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
         }
     }
 
-    global ELEMENT(C_TYPE) *out = c_data + a.c.offset + batch * a.c.batch + row0 * a.c.row + col0 * a.c.col;
+    global ELEMENT(C_TYPE) *out = c_data + TILE_START(a.c, batch, row0, col0);
 #if OPERAND
-    const global ELEMENT(OPERAND_TYPE) *in = operand + a.operand.offset + batch * a.operand.batch + row0 * a.operand.row
-                                             + col0 * a.operand.col;
+    const global ELEMENT(OPERAND_TYPE) *in = operand + TILE_START(a.operand, batch, row0, col0);
 #endif
 
 #if MATMUL_EPILOGUE && MATRIX_ENGINE < MATRIX_DPAS8
@@ -264,11 +252,7 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
 #if BIAS
             result += LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
 #endif
-            result = ACTIVATED_ONE(result, a);
-#if OPERAND
-            result = WITH_OPERAND(result, LOAD(OPERAND_TYPE, in, at * a.operand.row + to * a.operand.col));
-#endif
-            STORE(C_TYPE, out, at * a.c.row + to * a.c.col, result);
+            STORE_RESULT(out, in, at, to, result, a);
         }
     }
 #else
@@ -287,19 +271,8 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
             for (int i = 0; i < SIDES_M; i++) {
                 const int at = row + 16 * i + matrix_c_row(lane, n);
 
-#if MATMUL_EPILOGUE
-                if (at < rows && to < cols) {
-                    float result = ACTIVATED_ONE(sum[i * SIDES_N + j].sum[n] + add, a);
-
-#if OPERAND
-                    result = WITH_OPERAND(result, LOAD(OPERAND_TYPE, in, at * a.operand.row + to * a.operand.col));
-#endif
-                    STORE(C_TYPE, out, at * a.c.row + to * a.c.col, result);
-                }
-#else
                 if (at < rows && to < cols)
-                    STORE(C_TYPE, out, at * a.c.row + to * a.c.col, sum[i * SIDES_N + j].sum[n] + add);
-#endif
+                    STORE_RESULT(out, in, at, to, sum[i * SIDES_N + j].sum[n] + add, a);
             }
         }
 #endif

@@ -152,18 +152,7 @@ void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_T
     const long row0 = (long)get_group_id(1) * TILE_M, col0 = (long)get_group_id(0) * TILE_N;
     const long batch = get_global_id(2);
     const int rows = (int)min((long)TILE_M, a.m - row0), cols = (int)min((long)TILE_N, a.n - col0);
-    const global ushort *a_in = (const global ushort *)a_data + a.a.offset + batch * a.a.batch + row0 * a.a.row;
-    const global ushort *b_in = (const global ushort *)b_data + a.b.offset + batch * a.b.batch + col0 * a.b.col;
-#if A_ACROSS
-    const source a_source = {a_in, a.a.col, a.a.row, TILE_K * a.a.col};
-#else
-    const source a_source = {a_in, a.a.row, a.a.col, TILE_K * a.a.col};
-#endif
-#if B_ACROSS
-    const source b_source = {b_in, a.b.row, a.b.col, TILE_K * a.b.row};
-#else
-    const source b_source = {b_in, a.b.col, a.b.row, TILE_K * a.b.row};
-#endif
+    const source a_source = A_SOURCE(a_data, a.a, batch, row0), b_source = B_SOURCE(b_data, a.b, batch, col0);
     const int steps = (a.k + TILE_K - 1) / TILE_K;
     const uint a_at = wgmma_address(tiles, a_tile) + warpgroup * WARPGROUP_BYTES, b_at = wgmma_address(tiles, b_tile);
     wgmma_c sum;
@@ -196,11 +185,9 @@ void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_T
         into = into + 1 == STAGES ? 0 : into + 1;
     }
 
-    global ELEMENT(C_TYPE) *out = c_data + a.c.offset + batch * a.c.batch + row0 * a.c.row + col0 * a.c.col;
-
+    global ELEMENT(C_TYPE) *out = c_data + TILE_START(a.c, batch, row0, col0);
 #if OPERAND
-    const global ELEMENT(OPERAND_TYPE) *in = operand + a.operand.offset + batch * a.operand.batch + row0 * a.operand.row
-                                             + col0 * a.operand.col;
+    const global ELEMENT(OPERAND_TYPE) *in = operand + TILE_START(a.operand, batch, row0, col0);
 #endif
 
 #if MATMUL_EPILOGUE
@@ -225,13 +212,7 @@ void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_T
         if (to < cols)
             add = LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
 #endif
-        if (at < rows && to < cols) {
-            float result = ACTIVATED_ONE(kept[n] + add, a);
-
-#if OPERAND
-            result = WITH_OPERAND(result, LOAD(OPERAND_TYPE, in, at * a.operand.row + to * a.operand.col));
-#endif
-            STORE(C_TYPE, out, at * a.c.row + to * a.c.col, result);
-        }
+        if (at < rows && to < cols)
+            STORE_RESULT(out, in, at, to, kept[n] + add, a);
     }
 }

@@ -45,24 +45,6 @@
 #include "inc/exp2.h"
 #include "inc/rows.h"
 
-#ifndef Q_TYPE
-#define Q_TYPE F32
-#endif
-#ifndef K_TYPE
-#define K_TYPE F32
-#endif
-#ifndef V_TYPE
-#define V_TYPE F32
-#endif
-#ifndef O_TYPE
-#define O_TYPE F32
-#endif
-#ifndef D_K
-#define D_K 32
-#endif
-#ifndef D_V
-#define D_V 32
-#endif
 #ifndef ROWS
 #define ROWS 2
 #endif
@@ -74,12 +56,6 @@
 #endif
 #ifndef SCORE_TILE
 #define SCORE_TILE (10 * KEY_STEP)
-#endif
-#ifndef BIAS
-#define BIAS 0
-#endif
-#ifndef LSE
-#define LSE 0
 #endif
 
 #if D_K < 1 || D_V < 1 || D_K > 256 || D_V > 256

@@ -24,32 +24,8 @@
 #include "inc/storage.h"
 #include "inc/exp2.h"
 
-#ifndef Q_TYPE
-#define Q_TYPE F32
-#endif
-#ifndef K_TYPE
-#define K_TYPE F32
-#endif
-#ifndef V_TYPE
-#define V_TYPE F32
-#endif
-#ifndef O_TYPE
-#define O_TYPE F32
-#endif
-#ifndef D_K
-#define D_K 32
-#endif
-#ifndef D_V
-#define D_V 32
-#endif
 #ifndef D_V_CHUNK
 #define D_V_CHUNK 8
-#endif
-#ifndef BIAS
-#define BIAS 0
-#endif
-#ifndef LSE
-#define LSE 0
 #endif
 
 #if D_K < 1 || D_V < 1 || D_V_CHUNK < 1

@@ -75,19 +75,7 @@ INLINE void turn_to_columns(floatv *x)
 /* And back: a pass moves the first bit to the end. */
 INLINE void turn_to_rows(floatv *x)
 {
-    floatv y[WINDOW];
-
-#pragma unroll
-    for (int pass = 0; pass < LOG2_WINDOW; pass++) {
-#pragma unroll
-        for (int i = 0; i < WINDOW / 2; i++) {
-            y[2 * i] = ZIP_LOW(x[i], x[i + WINDOW / 2]);
-            y[2 * i + 1] = ZIP_HIGH(x[i], x[i + WINDOW / 2]);
-        }
-#pragma unroll
-        for (int i = 0; i < WINDOW; i++)
-            x[i] = y[i];
-    }
+    shuffle_perfectly(x, WINDOW, LOG2_WINDOW);
 }
 
 /* Elements as they are stored, a vector of them at a time. */

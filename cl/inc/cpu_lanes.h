@@ -19,6 +19,28 @@ INLINE intv block_queries(const attention_block *block, int v)
 #endif
 }
 
+/* Sums to come of `columns` columns of O^T, a literal: shrink * O^T, or 0 of one that is `fresh`; and their way back. */
+INLINE void begin_columns(floatv (*acc)[QUERY_VECTORS], const floatv *o, const int columns, const floatv *shrink, bool fresh)
+{
+#pragma unroll
+    for (int c = 0; c < columns; c++)
+#pragma unroll
+        for (int v = 0; v < QUERY_VECTORS; v++)
+            if (fresh)
+                acc[c][v] = (floatv)(0.0f);
+            else
+                acc[c][v] = o[c * QUERY_VECTORS + v] * shrink[v];
+}
+
+INLINE void end_columns(floatv *o, floatv (*acc)[QUERY_VECTORS], const int columns)
+{
+#pragma unroll
+    for (int c = 0; c < columns; c++)
+#pragma unroll
+        for (int v = 0; v < QUERY_VECTORS; v++)
+            o[c * QUERY_VECTORS + v] = acc[c][v];
+}
+
 /* Rows of `size` columns go in steps of LANES columns; where that is no multiple, but more, the last step ends with the row and
  * takes some of the step before again.  Of more than four steps a row is moved at once, by way of private memory: memory
  * is then walked in its own order. */

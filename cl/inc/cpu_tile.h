@@ -152,14 +152,7 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, VALUE_P
 {
     floatv acc[COLUMN_STEP][QUERY_VECTORS];
 
-#pragma unroll
-    for (int c = 0; c < columns; c++)
-#pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++)
-            if (fresh)
-                acc[c][v] = (floatv)(0.0f);
-            else
-                acc[c][v] = o[c * QUERY_VECTORS + v] * shrink[v];
+    begin_columns(acc, o, columns, shrink, fresh);
     for (int j = 0; j < n; j++)
 #pragma unroll
         for (int c = 0; c < columns; c++) {
@@ -168,11 +161,7 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, VALUE_P
             for (int v = 0; v < QUERY_VECTORS; v++)
                 acc[c][v] = FMA(x, p[j * QUERY_VECTORS + v], acc[c][v]);
         }
-#pragma unroll
-    for (int c = 0; c < columns; c++)
-#pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++)
-            o[c * QUERY_VECTORS + v] = acc[c][v];
+    end_columns(o, acc, columns);
 }
 
 /* ---- both products of keys start ... start + n - 1, by whatever way their rows are reached ---- */

@@ -96,14 +96,7 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, const u
 {
     floatv acc[COLUMN_STEP][QUERY_VECTORS];
 
-#pragma unroll
-    for (int c = 0; c < columns; c++)
-#pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++)
-            if (fresh)
-                acc[c][v] = (floatv)(0.0f);
-            else
-                acc[c][v] = o[c * QUERY_VECTORS + v] * shrink[v];
+    begin_columns(acc, o, columns, shrink, fresh);
     for (int i = 0; i < count; i++)
 #pragma unroll
         for (int c = 0; c < columns; c++) {
@@ -112,11 +105,7 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, const u
             for (int v = 0; v < QUERY_VECTORS; v++)
                 acc[c][v] = DOT2(acc[c][v], x, AS_UINTV(p[i * QUERY_VECTORS + v]));
         }
-#pragma unroll
-    for (int c = 0; c < columns; c++)
-#pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++)
-            o[c * QUERY_VECTORS + v] = acc[c][v];
+    end_columns(o, acc, columns);
 }
 
 /* O^T = shrink * O^T + V^T P^T; P becomes pairs. */

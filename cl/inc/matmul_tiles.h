@@ -40,6 +40,37 @@ typedef struct source {
     long row, column, step;
 } source;
 
+/* The source of A or of B, array4 `x`, from row or column `first` on. */
+#define SOURCE(data, x, batch_, first, outer, rows, columns, k) \
+    {(const global ushort *)(data) + (x).offset + (batch_) * (x).batch + (first) * (x).outer, (x).rows, (x).columns, \
+     TILE_K * (x).k}
+#if A_ACROSS
+#define A_SOURCE(data, x, batch, first) SOURCE(data, x, batch, first, row, col, row, col)
+#else
+#define A_SOURCE(data, x, batch, first) SOURCE(data, x, batch, first, row, row, col, col)
+#endif
+#if B_ACROSS
+#define B_SOURCE(data, x, batch, first) SOURCE(data, x, batch, first, col, row, col, row)
+#else
+#define B_SOURCE(data, x, batch, first) SOURCE(data, x, batch, first, col, col, row, row)
+#endif
+
+/* The first element of the work-group's part of C or of the operand, array4 `x`. */
+#define TILE_START(x, batch_, row_, col_) ((x).offset + (batch_) * (x).batch + (row_) * (x).row + (col_) * (x).col)
+
+/* Stores a sum, bias included, as element (at, to) of that part; `in` is the operand's. */
+#if OPERAND
+#define WITH_OPERAND_AT(x, in, at, to, a) \
+    WITH_OPERAND(x, LOAD(OPERAND_TYPE, in, (at) * (a).operand.row + (to) * (a).operand.col))
+#else
+#define WITH_OPERAND_AT(x, in, at, to, a) (x)
+#endif
+#define STORE_RESULT(out, in, at, to, sum, a) \
+    do { \
+        const float activated_ = ACTIVATED_ONE(sum, a); \
+        STORE(C_TYPE, out, (at) * (a).c.row + (to) * (a).c.col, WITH_OPERAND_AT(activated_, in, at, to, a)); \
+    } while (0)
+
 /* Pieces are shared out so that an item has the same columns in all of its. */
 #define PIECE_COLUMN(width, item) (((item) & ((width) / 8 - 1)) * 8)
 #define PIECE_ROW(width, item) ((item) / ((width) / 8))

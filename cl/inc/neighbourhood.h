@@ -1,10 +1,36 @@
-/* Windows of neighbourhood attention: which keys a position attends in one dimension.
+/* What neighbourhood attention's kernels share: the description's macros, and windows, which keys a position attends in one
+ * dimension.
  *
  * Position p of `length` belongs to the group of those with the same p mod dilation, of which it is number
  * t = p div dilation.  window_low and window_high are the first and the last member that it attends, as distances from
  * t in members: key positions are p + distance * dilation. */
 #ifndef CLATTN_INC_NEIGHBOURHOOD_H
 #define CLATTN_INC_NEIGHBOURHOOD_H
+
+#ifndef Q_TYPE
+#define Q_TYPE F32
+#endif
+#ifndef K_TYPE
+#define K_TYPE F32
+#endif
+#ifndef V_TYPE
+#define V_TYPE F32
+#endif
+#ifndef O_TYPE
+#define O_TYPE F32
+#endif
+#ifndef D_K
+#define D_K 32
+#endif
+#ifndef D_V
+#define D_V 32
+#endif
+#ifndef BIAS
+#define BIAS 0
+#endif
+#ifndef LSE
+#define LSE 0
+#endif
 
 /* Members of the group of p. */
 static inline int group_length(int p, int length, int dilation)

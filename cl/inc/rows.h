@@ -31,23 +31,28 @@
 #define LOG2_LANES 2
 #endif
 
-/* Transposes a LANES x LANES block held as rows.  Each pass is a perfect shuffle of the whole block;
- * log2(LANES) of them bring element (r, c) to (c, r). */
-INLINE void transpose(floatv *x)
+/* So many perfect shuffles of all elements of `count` <= LANES vectors; both are literals. */
+INLINE void shuffle_perfectly(floatv *x, const int count, const int passes)
 {
     floatv y[LANES];
 
 #pragma unroll
-    for (int pass = 0; pass < LOG2_LANES; pass++) {
+    for (int pass = 0; pass < passes; pass++) {
 #pragma unroll
-        for (int i = 0; i < LANES / 2; i++) {
-            y[2 * i] = ZIP_LOW(x[i], x[i + LANES / 2]);
-            y[2 * i + 1] = ZIP_HIGH(x[i], x[i + LANES / 2]);
+        for (int i = 0; i < count / 2; i++) {
+            y[2 * i] = ZIP_LOW(x[i], x[i + count / 2]);
+            y[2 * i + 1] = ZIP_HIGH(x[i], x[i + count / 2]);
         }
 #pragma unroll
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < count; i++)
             x[i] = y[i];
     }
+}
+
+/* Transposes a LANES x LANES block held as rows: log2(LANES) shuffles bring element (r, c) to (c, r). */
+INLINE void transpose(floatv *x)
+{
+    shuffle_perfectly(x, LANES, LOG2_LANES);
 }
 
 /* Lane l of the result is the sum of x[l]'s lanes.  A pass adds the halves of vectors i and i + count, whose lanes then
