@@ -24,16 +24,6 @@ struct feed_forward_plan {
     char solver_name[64];
 };
 
-void clattn_feed_forward_desc_init(clattn_feed_forward_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_feed_forward_args_init(clattn_feed_forward_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 static bool is_flag(int32_t value)
 {
     return value == 0 || value == 1;
@@ -214,33 +204,4 @@ static const struct operator_class feed_forward_class = {
     .make = make,
 };
 
-clattn_status clattn_feed_forward_supports(clattn_context *context, const clattn_feed_forward_desc *desc,
-                                           const char **reason)
-{
-    return operator_supports(&feed_forward_class, context, desc, reason);
-}
-
-clattn_status clattn_feed_forward_plan_create(clattn_context *context, const clattn_feed_forward_desc *desc,
-                                              const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&feed_forward_class, context, desc, options, plan);
-}
-
-clattn_status clattn_feed_forward_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                          const clattn_feed_forward_args *args, cl_uint wait_count,
-                                          const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&feed_forward_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_feed_forward_prewarm(clattn_context *context, const clattn_feed_forward_desc *desc)
-{
-    return operator_prewarm(&feed_forward_class, context, desc);
-}
-
-clattn_status clattn_feed_forward_run(clattn_context *context, cl_command_queue queue,
-                                      const clattn_feed_forward_desc *desc, const clattn_feed_forward_args *args,
-                                      cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_run(&feed_forward_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(feed_forward)

@@ -362,31 +362,4 @@ static const struct operator_class mha_class = {
     .make = make,
 };
 
-clattn_status clattn_mha_supports(clattn_context *context, const clattn_mha_desc *desc, const char **reason)
-{
-    return operator_supports(&mha_class, context, desc, reason);
-}
-
-clattn_status clattn_mha_plan_create(clattn_context *context, const clattn_mha_desc *desc,
-                                     const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&mha_class, context, desc, options, plan);
-}
-
-clattn_status clattn_mha_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_mha_args *args,
-                                 cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&mha_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_mha_prewarm(clattn_context *context, const clattn_mha_desc *desc)
-{
-    return operator_prewarm(&mha_class, context, desc);
-}
-
-clattn_status clattn_mha_run(clattn_context *context, cl_command_queue queue, const clattn_mha_desc *desc,
-                             const clattn_mha_args *args, cl_uint wait_count, const cl_event *wait_list,
-                             cl_event *event)
-{
-    return operator_run(&mha_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(mha)

@@ -10,16 +10,6 @@
 #define ALIGNMENT 128 /* bytes */
 #define SIZE_LIMIT ((size_t)1 << 31)
 
-void clattn_mha_desc_init(clattn_mha_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_mha_args_init(clattn_mha_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 static bool is_flag(int32_t value)
 {
     return value == 0 || value == 1;

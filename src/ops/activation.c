@@ -79,33 +79,4 @@ static const struct operator_class activation_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-clattn_status clattn_activation_supports(clattn_context *context, const clattn_activation_desc *desc,
-                                         const char **reason)
-{
-    return operator_supports(&activation_class, context, desc, reason);
-}
-
-clattn_status clattn_activation_plan_create(clattn_context *context, const clattn_activation_desc *desc,
-                                            const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&activation_class, context, desc, options, plan);
-}
-
-clattn_status clattn_activation_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                        const clattn_activation_args *args, cl_uint wait_count,
-                                        const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&activation_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_activation_prewarm(clattn_context *context, const clattn_activation_desc *desc)
-{
-    return operator_prewarm(&activation_class, context, desc);
-}
-
-clattn_status clattn_activation_run(clattn_context *context, cl_command_queue queue,
-                                    const clattn_activation_desc *desc, const clattn_activation_args *args,
-                                    cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_run(&activation_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(activation)

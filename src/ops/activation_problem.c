@@ -11,16 +11,6 @@
 _Static_assert(sizeof(activation_args) == 2 * 48 + 8 + 8 * 4, "activation_args has padding");
 _Static_assert(CLATTN_MAX_RANK == 5, "activation kernels take four dimensions and columns");
 
-void clattn_activation_desc_init(clattn_activation_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_activation_args_init(clattn_activation_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 /* A dimension with its strides in x and y. */
 struct dimension {
     size_t extent;

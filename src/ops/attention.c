@@ -104,33 +104,4 @@ static const struct operator_class attention_class = {
     .classify = classify,
 };
 
-clattn_status clattn_attention_supports(clattn_context *context, const clattn_attention_desc *desc,
-                                        const char **reason)
-{
-    return operator_supports(&attention_class, context, desc, reason);
-}
-
-clattn_status clattn_attention_plan_create(clattn_context *context, const clattn_attention_desc *desc,
-                                           const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&attention_class, context, desc, options, plan);
-}
-
-clattn_status clattn_attention_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                       const clattn_attention_args *args, cl_uint wait_count,
-                                       const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&attention_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_attention_prewarm(clattn_context *context, const clattn_attention_desc *desc)
-{
-    return operator_prewarm(&attention_class, context, desc);
-}
-
-clattn_status clattn_attention_run(clattn_context *context, cl_command_queue queue,
-                                   const clattn_attention_desc *desc, const clattn_attention_args *args,
-                                   cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_run(&attention_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(attention)

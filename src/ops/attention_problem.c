@@ -8,16 +8,6 @@
 #include "ops/arrays.h"
 #include "ops/attention.h"
 
-void clattn_attention_desc_init(clattn_attention_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_attention_args_init(clattn_attention_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 #define DESC(field) offsetof(clattn_attention_desc, field)
 const size_t attention_layout_offset[ATTENTION_ARRAYS] = {
     DESC(mask),          DESC(bias),        DESC(alibi),     DESC(sinks),        DESC(vector),

@@ -136,31 +136,4 @@ static const struct operator_class embedding_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-clattn_status clattn_embedding_supports(clattn_context *context, const clattn_embedding_desc *desc, const char **reason)
-{
-    return operator_supports(&embedding_class, context, desc, reason);
-}
-
-clattn_status clattn_embedding_plan_create(clattn_context *context, const clattn_embedding_desc *desc,
-                                           const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&embedding_class, context, desc, options, plan);
-}
-
-clattn_status clattn_embedding_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_embedding_args *args,
-                                       cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&embedding_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_embedding_prewarm(clattn_context *context, const clattn_embedding_desc *desc)
-{
-    return operator_prewarm(&embedding_class, context, desc);
-}
-
-clattn_status clattn_embedding_run(clattn_context *context, cl_command_queue queue, const clattn_embedding_desc *desc,
-                                   const clattn_embedding_args *args, cl_uint wait_count, const cl_event *wait_list,
-                                   cl_event *event)
-{
-    return operator_run(&embedding_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(embedding)

@@ -13,16 +13,6 @@ _Static_assert(sizeof(embedding_args) == 4 * 40 + 9 * 8 + sizeof(rope_args) + 8 
 
 #define FARTHEST ((int64_t)1 << 31)
 
-void clattn_embedding_desc_init(clattn_embedding_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_embedding_args_init(clattn_embedding_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 static clattn_status read_options(clattn_embedding_desc *desc, const char **reason)
 {
     *reason = "direction: only CLATTN_FORWARD is known";

@@ -88,32 +88,4 @@ static const struct operator_class image_class = {
     .check = image_self_check,
 };
 
-clattn_status clattn_image_supports(clattn_context *context, const clattn_image_desc *desc,
-                                    const char **reason)
-{
-    return operator_supports(&image_class, context, desc, reason);
-}
-
-clattn_status clattn_image_plan_create(clattn_context *context, const clattn_image_desc *desc,
-                                       const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&image_class, context, desc, options, plan);
-}
-
-clattn_status clattn_image_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_image_args *args,
-                                   cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&image_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_image_prewarm(clattn_context *context, const clattn_image_desc *desc)
-{
-    return operator_prewarm(&image_class, context, desc);
-}
-
-clattn_status clattn_image_run(clattn_context *context, cl_command_queue queue, const clattn_image_desc *desc,
-                               const clattn_image_args *args, cl_uint wait_count, const cl_event *wait_list,
-                               cl_event *event)
-{
-    return operator_run(&image_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(image)

@@ -14,16 +14,6 @@ _Static_assert(sizeof(image_args) == 8 * 8 + 26 * 4, "image_args has padding");
 #define ORIGIN_LIMIT (INT64_C(1) << 30)
 #define REGION_LIMIT ((size_t)1 << 29)
 
-void clattn_image_desc_init(clattn_image_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_image_args_init(clattn_image_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 static clattn_status fail(const char **reason, clattn_status status, const char *why)
 {
     *reason = why;

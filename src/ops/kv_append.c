@@ -131,33 +131,4 @@ static const struct operator_class kv_append_class = {
     .check = kv_append_self_check,
 };
 
-clattn_status clattn_kv_append_supports(clattn_context *context, const clattn_kv_append_desc *desc,
-                                        const char **reason)
-{
-    return operator_supports(&kv_append_class, context, desc, reason);
-}
-
-clattn_status clattn_kv_append_plan_create(clattn_context *context, const clattn_kv_append_desc *desc,
-                                           const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&kv_append_class, context, desc, options, plan);
-}
-
-clattn_status clattn_kv_append_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                       const clattn_kv_append_args *args, cl_uint wait_count,
-                                       const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&kv_append_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_kv_append_prewarm(clattn_context *context, const clattn_kv_append_desc *desc)
-{
-    return operator_prewarm(&kv_append_class, context, desc);
-}
-
-clattn_status clattn_kv_append_run(clattn_context *context, cl_command_queue queue, const clattn_kv_append_desc *desc,
-                                   const clattn_kv_append_args *args, cl_uint wait_count, const cl_event *wait_list,
-                                   cl_event *event)
-{
-    return operator_run(&kv_append_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(kv_append)

@@ -13,16 +13,6 @@ _Static_assert(sizeof(kv_append_args) == 7 * 40 + 2 * 16 + 16 + sizeof(rope_args
 
 #define UNIT 8 /* columns of a work-item where no group says it */
 
-void clattn_kv_append_desc_init(clattn_kv_append_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_kv_append_args_init(clattn_kv_append_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 static clattn_status read_layouts(struct kv_append_problem *problem, const char **reason)
 {
     clattn_kv_append_desc *desc = &problem->desc;

@@ -121,32 +121,4 @@ static const struct operator_class matmul_class = {
     .classify = classify,
 };
 
-clattn_status clattn_matmul_supports(clattn_context *context, const clattn_matmul_desc *desc,
-                                     const char **reason)
-{
-    return operator_supports(&matmul_class, context, desc, reason);
-}
-
-clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_matmul_desc *desc,
-                                        const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&matmul_class, context, desc, options, plan);
-}
-
-clattn_status clattn_matmul_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_matmul_args *args,
-                                    cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&matmul_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_matmul_prewarm(clattn_context *context, const clattn_matmul_desc *desc)
-{
-    return operator_prewarm(&matmul_class, context, desc);
-}
-
-clattn_status clattn_matmul_run(clattn_context *context, cl_command_queue queue,
-                                const clattn_matmul_desc *desc, const clattn_matmul_args *args,
-                                cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_run(&matmul_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(matmul)

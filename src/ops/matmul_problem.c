@@ -12,16 +12,6 @@
 _Static_assert(offsetof(matmul_args, operand) == 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has padding");
 _Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 2 * 4, "matmul_args has padding");
 
-void clattn_matmul_desc_init(clattn_matmul_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_matmul_args_init(clattn_matmul_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 /* Rank 2 or 3 as (batch, -, row, col): the last two dimensions and, if there is one, the batch. */
 static array4 strides_of(const clattn_layout *layout)
 {

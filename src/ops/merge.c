@@ -12,16 +12,6 @@
 
 _Static_assert(sizeof(merge_args) == 4 * 40 + 4 * 8 + 6 * 4, "merge_args has padding");
 
-void clattn_merge_desc_init(clattn_merge_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_merge_args_init(clattn_merge_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 /* ---- reading ---- */
 
 static clattn_status read_layouts(struct merge_problem *problem, const char **reason)
@@ -238,31 +228,4 @@ static const struct operator_class merge_class = {
     .check = merge_self_check,
 };
 
-clattn_status clattn_merge_supports(clattn_context *context, const clattn_merge_desc *desc, const char **reason)
-{
-    return operator_supports(&merge_class, context, desc, reason);
-}
-
-clattn_status clattn_merge_plan_create(clattn_context *context, const clattn_merge_desc *desc,
-                                       const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&merge_class, context, desc, options, plan);
-}
-
-clattn_status clattn_merge_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_merge_args *args,
-                                   cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&merge_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_merge_prewarm(clattn_context *context, const clattn_merge_desc *desc)
-{
-    return operator_prewarm(&merge_class, context, desc);
-}
-
-clattn_status clattn_merge_run(clattn_context *context, cl_command_queue queue, const clattn_merge_desc *desc,
-                               const clattn_merge_args *args, cl_uint wait_count, const cl_event *wait_list,
-                               cl_event *event)
-{
-    return operator_run(&merge_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(merge)

@@ -54,34 +54,4 @@ static const struct operator_class neighbourhood_class = {
     .check = neighbourhood_self_check,
 };
 
-clattn_status clattn_neighbourhood_supports(clattn_context *context, const clattn_neighbourhood_desc *desc,
-                                            const char **reason)
-{
-    return operator_supports(&neighbourhood_class, context, desc, reason);
-}
-
-clattn_status clattn_neighbourhood_plan_create(clattn_context *context, const clattn_neighbourhood_desc *desc,
-                                               const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&neighbourhood_class, context, desc, options, plan);
-}
-
-clattn_status clattn_neighbourhood_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                           const clattn_neighbourhood_args *args, cl_uint wait_count,
-                                           const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&neighbourhood_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_neighbourhood_prewarm(clattn_context *context, const clattn_neighbourhood_desc *desc)
-{
-    return operator_prewarm(&neighbourhood_class, context, desc);
-}
-
-clattn_status clattn_neighbourhood_run(clattn_context *context, cl_command_queue queue,
-                                       const clattn_neighbourhood_desc *desc,
-                                       const clattn_neighbourhood_args *args, cl_uint wait_count,
-                                       const cl_event *wait_list, cl_event *event)
-{
-    return operator_run(&neighbourhood_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(neighbourhood)

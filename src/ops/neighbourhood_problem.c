@@ -16,16 +16,6 @@ _Static_assert(sizeof(neighbourhood_args) == 6 * 48 + 4 * 8 + 18 * 4, "neighbour
 #define SIDE_LIMIT ((size_t)1 << 29)
 #define WINDOW_LIMIT 32767
 
-void clattn_neighbourhood_desc_init(clattn_neighbourhood_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_neighbourhood_args_init(clattn_neighbourhood_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 static clattn_status fail(const char **reason, clattn_status status, const char *why)
 {
     *reason = why;

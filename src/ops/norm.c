@@ -85,31 +85,4 @@ static const struct operator_class norm_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-clattn_status clattn_norm_supports(clattn_context *context, const clattn_norm_desc *desc, const char **reason)
-{
-    return operator_supports(&norm_class, context, desc, reason);
-}
-
-clattn_status clattn_norm_plan_create(clattn_context *context, const clattn_norm_desc *desc,
-                                      const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&norm_class, context, desc, options, plan);
-}
-
-clattn_status clattn_norm_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_norm_args *args,
-                                  cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&norm_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_norm_prewarm(clattn_context *context, const clattn_norm_desc *desc)
-{
-    return operator_prewarm(&norm_class, context, desc);
-}
-
-clattn_status clattn_norm_run(clattn_context *context, cl_command_queue queue, const clattn_norm_desc *desc,
-                              const clattn_norm_args *args, cl_uint wait_count, const cl_event *wait_list,
-                              cl_event *event)
-{
-    return operator_run(&norm_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(norm)

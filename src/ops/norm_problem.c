@@ -14,16 +14,6 @@ _Static_assert(offsetof(norm_args, residual) == 6 * 48 + 8 + 16 * 4, "norm_args 
 _Static_assert(sizeof(norm_args) == 8 * 48 + 8 + 18 * 4, "norm_args has padding");
 _Static_assert(CLATTN_MAX_RANK == NORM_DIMENSIONS + 1, "the kernels take four dimensions and columns");
 
-void clattn_norm_desc_init(clattn_norm_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_norm_args_init(clattn_norm_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 static clattn_status read_options(clattn_norm_desc *desc, const char **reason)
 {
     *reason = "direction: only CLATTN_FORWARD is known";

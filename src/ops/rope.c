@@ -80,31 +80,4 @@ static const struct operator_class rope_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-clattn_status clattn_rope_supports(clattn_context *context, const clattn_rope_desc *desc, const char **reason)
-{
-    return operator_supports(&rope_class, context, desc, reason);
-}
-
-clattn_status clattn_rope_plan_create(clattn_context *context, const clattn_rope_desc *desc,
-                                      const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&rope_class, context, desc, options, plan);
-}
-
-clattn_status clattn_rope_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_rope_args *args,
-                                  cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&rope_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_rope_prewarm(clattn_context *context, const clattn_rope_desc *desc)
-{
-    return operator_prewarm(&rope_class, context, desc);
-}
-
-clattn_status clattn_rope_run(clattn_context *context, cl_command_queue queue, const clattn_rope_desc *desc,
-                              const clattn_rope_args *args, cl_uint wait_count, const cl_event *wait_list,
-                              cl_event *event)
-{
-    return operator_run(&rope_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(rope)

@@ -13,16 +13,6 @@ _Static_assert(sizeof(rope_args) == 4 * 40 + 6 * 8 + 17 * 8 + 12 * 4, "rope_args
 
 #define MAX_ROTARY ((size_t)2 << ROPE_RATIOS)
 
-void clattn_rope_desc_init(clattn_rope_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_rope_args_init(clattn_rope_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 static clattn_status read_x(clattn_rope_desc *desc, const char **reason)
 {
     clattn_status status;

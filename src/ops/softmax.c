@@ -75,33 +75,4 @@ static const struct operator_class softmax_class = {
     .classify = classify,
 };
 
-clattn_status clattn_softmax_supports(clattn_context *context, const clattn_softmax_desc *desc,
-                                      const char **reason)
-{
-    return operator_supports(&softmax_class, context, desc, reason);
-}
-
-clattn_status clattn_softmax_plan_create(clattn_context *context, const clattn_softmax_desc *desc,
-                                         const clattn_plan_options *options, clattn_plan **plan)
-{
-    return operator_plan_create(&softmax_class, context, desc, options, plan);
-}
-
-clattn_status clattn_softmax_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                     const clattn_softmax_args *args, cl_uint wait_count,
-                                     const cl_event *wait_list, cl_event *event)
-{
-    return operator_enqueue(&softmax_class, plan, queue, args, wait_count, wait_list, event);
-}
-
-clattn_status clattn_softmax_prewarm(clattn_context *context, const clattn_softmax_desc *desc)
-{
-    return operator_prewarm(&softmax_class, context, desc);
-}
-
-clattn_status clattn_softmax_run(clattn_context *context, cl_command_queue queue,
-                                 const clattn_softmax_desc *desc, const clattn_softmax_args *args,
-                                 cl_uint wait_count, const cl_event *wait_list, cl_event *event)
-{
-    return operator_run(&softmax_class, context, queue, desc, args, wait_count, wait_list, event);
-}
+OPERATOR_CALLS(softmax)

@@ -13,16 +13,6 @@ _Static_assert(sizeof(softmax_array) == 48, "softmax_array has padding");
 _Static_assert(sizeof(softmax_args) == 3 * 48 + 8 + 8 * 4, "softmax_args has padding");
 _Static_assert(CLATTN_MAX_RANK == SOFTMAX_OUTER + 1, "softmax kernels take four outer dimensions");
 
-void clattn_softmax_desc_init(clattn_softmax_desc *desc)
-{
-    struct_init(desc, sizeof *desc);
-}
-
-void clattn_softmax_args_init(clattn_softmax_args *args)
-{
-    struct_init(args, sizeof *args);
-}
-
 static softmax_array strides_of(const clattn_layout *layout)
 {
     softmax_array array = {0};

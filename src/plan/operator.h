@@ -2,6 +2,7 @@
 #ifndef CLATTN_PLAN_OPERATOR_H
 #define CLATTN_PLAN_OPERATOR_H
 
+#include "base/size.h"
 #include "plan/plan.h"
 
 #define CLASS_BYTES 240
@@ -65,5 +66,41 @@ clattn_status operator_enqueue(const struct operator_class *operator, clattn_pla
 clattn_status operator_run(const struct operator_class *operator, clattn_context * context,
                            cl_command_queue queue, const void *desc, const void *args, cl_uint wait_count,
                            const cl_event *wait_list, cl_event *event);
+
+/* The public functions of an operator NAME, by its NAME_class: clattn_NAME_desc_init and _args_init, clattn_NAME_supports,
+ * _plan_create, _enqueue, _prewarm and _run. */
+#define OPERATOR_CALLS(name) \
+    void clattn_##name##_desc_init(clattn_##name##_desc *desc) \
+    { \
+        struct_init(desc, sizeof *desc); \
+    } \
+    void clattn_##name##_args_init(clattn_##name##_args *args) \
+    { \
+        struct_init(args, sizeof *args); \
+    } \
+    clattn_status clattn_##name##_supports(clattn_context *context, const clattn_##name##_desc *desc, const char **reason) \
+    { \
+        return operator_supports(&name##_class, context, desc, reason); \
+    } \
+    clattn_status clattn_##name##_plan_create(clattn_context *context, const clattn_##name##_desc *desc, \
+                                              const clattn_plan_options *options, clattn_plan **plan) \
+    { \
+        return operator_plan_create(&name##_class, context, desc, options, plan); \
+    } \
+    clattn_status clattn_##name##_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_##name##_args *args, \
+                                          cl_uint wait_count, const cl_event *wait_list, cl_event *event) \
+    { \
+        return operator_enqueue(&name##_class, plan, queue, args, wait_count, wait_list, event); \
+    } \
+    clattn_status clattn_##name##_prewarm(clattn_context *context, const clattn_##name##_desc *desc) \
+    { \
+        return operator_prewarm(&name##_class, context, desc); \
+    } \
+    clattn_status clattn_##name##_run(clattn_context *context, cl_command_queue queue, const clattn_##name##_desc *desc, \
+                                      const clattn_##name##_args *args, cl_uint wait_count, const cl_event *wait_list, \
+                                      cl_event *event) \
+    { \
+        return operator_run(&name##_class, context, queue, desc, args, wait_count, wait_list, event); \
+    }
 
 #endif
