@@ -286,10 +286,7 @@ clattn_status clattn_decoder_begin(clattn_decoder_state *state, cl_command_queue
     clattn_status status;
     clattn_decoder_begin_args args;
     TRY(decoder_state_check(state));
-    status = struct_read(&args, sizeof args, sizeof args, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report_of(state), status,
-                            "args is NULL, or its size is none that clattn_decoder_begin_args ever had");
+    TRY(args_read(report_of(state), "clattn_decoder_begin_args", &args, sizeof args, sizeof args, given));
     status = begin(state, queue, &args, wait_count, wait_list, event);
 fail:
     return status;
@@ -447,10 +444,7 @@ clattn_status clattn_decoder_enqueue(clattn_decoder_state *state, cl_command_que
     clattn_status status;
     clattn_decoder_args args;
     TRY(decoder_state_check(state));
-    status = struct_read(&args, sizeof args, sizeof args, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report_of(state), status,
-                            "args is NULL, or its size is none that clattn_decoder_args ever had");
+    TRY(args_read(report_of(state), "clattn_decoder_args", &args, sizeof args, sizeof args, given));
     status = enqueue(state, queue, &args, wait_count, wait_list, event);
 fail:
     return status;

@@ -204,9 +204,7 @@ clattn_status clattn_encoder_enqueue(clattn_plan *handle, cl_command_queue queue
     int32_t *lengths = NULL;
     TRY(plan_check(handle, OPERATOR_ENCODER));
     struct report *report = &handle->context->device.report;
-    status = struct_read(&args, sizeof args, sizeof args, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "args is NULL, or its size is none that clattn_encoder_args ever had");
+    TRY(args_read(report, "clattn_encoder_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_lengths", args.explicit_lengths, args.reserved));
     TRY(whole_integers(handle->context, plan->desc.batch, &lengths));
     status = enqueue(plan, queue, &args, lengths, wait_count, wait_list, event);

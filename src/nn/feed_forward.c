@@ -166,9 +166,7 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     struct report *report = &handle->context->device.report;
     clattn_feed_forward_args args;
     struct chain chain;
-    status = struct_read(&args, sizeof args, sizeof args, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "args is NULL, or its size is none that clattn_feed_forward_args ever had");
+    TRY(args_read(report, "clattn_feed_forward_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_rows", args.explicit_rows, args.reserved));
     if (!args.explicit_rows)
         args.rows = plan->problem.desc.rows;

@@ -332,10 +332,7 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     struct report *report = &handle->context->device.report;
     clattn_mha_args args;
     struct chain chain;
-    status = struct_read(&args, sizeof args, sizeof args, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status,
-                            "args is NULL, or its size is none that clattn_mha_args ever had");
+    TRY(args_read(report, "clattn_mha_args", &args, sizeof args, sizeof args, given));
     TRY(read_lengths(report, &plan->problem.desc, &args));
     if (!args.batch || !args.query_length)
         return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);

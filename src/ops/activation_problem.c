@@ -127,13 +127,11 @@ clattn_status activation_args_read(clattn_context *context, const struct activat
                                    const clattn_activation_args *given, clattn_activation_args *args,
                                    size_t *batch)
 {
-    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
+    clattn_status status;
     struct report *report = &context->device.report;
     const clattn_activation_desc *desc = &problem->desc;
     size_t extent[CLATTN_MAX_RANK];
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status,
-                            "args is NULL, or its size is none that clattn_activation_args ever had");
+    TRY(args_read(report, "clattn_activation_args", args, sizeof *args, sizeof *args, given));
     TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
     memcpy(extent, desc->x.extent, sizeof extent);
     if (args->explicit_batch) {

@@ -276,10 +276,7 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
 {
     clattn_status status;
     const clattn_attention_desc *desc = &problem->desc;
-    status = struct_read(args, sizeof *args, sizeof *args, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(&context->device.report, status,
-                            "args is NULL, or its size is none that clattn_attention_args ever had");
+    TRY(args_read(&context->device.report, "clattn_attention_args", args, sizeof *args, sizeof *args, given));
     TRY(read_lengths(&context->device.report, problem, args));
     TRY(check_absent(context, problem, args));
     if (!args->batch || !problem->heads || !args->query_length)

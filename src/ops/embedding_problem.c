@@ -189,12 +189,11 @@ clattn_status embedding_args_read(clattn_context *context, const struct embeddin
                                   const clattn_embedding_args *given, clattn_embedding_args *args,
                                   embedding_args *kernel_args)
 {
-    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
+    clattn_status status;
     struct report *report = &context->device.report;
     const clattn_embedding_desc *desc = &problem->desc;
     size_t batch = desc->y.extent[0], length = desc->y.extent[1];
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "args is NULL, or its size is none that clattn_embedding_args ever had");
+    TRY(args_read(report, "clattn_embedding_args", args, sizeof *args, sizeof *args, given));
     *kernel_args = problem->kernel;
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     if (args->explicit_lengths) {

@@ -187,12 +187,10 @@ clattn_status image_args_read(clattn_context *context, const struct image_proble
                               const clattn_image_args *given, clattn_image_args *args,
                               image_args *kernel_args)
 {
-    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
+    clattn_status status;
     const clattn_layout *array = &problem->desc.array, *norm = &problem->desc.norm;
     memset(kernel_args, 0, sizeof *kernel_args);
-    if (status != CLATTN_SUCCESS)
-        return report_error(&context->device.report, status,
-                            "args is NULL, or its size is none that clattn_image_args ever had");
+    TRY(args_read(&context->device.report, "clattn_image_args", args, sizeof *args, sizeof *args, given));
     TRY(read_region(&context->device.report, problem, args));
     if (!problem->has_norm)
         TRY(binding_absent(context, &args->norm, "norm"));

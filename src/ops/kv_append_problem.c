@@ -202,14 +202,11 @@ fail:
 clattn_status kv_append_args_read(clattn_context *context, const struct kv_append_problem *problem,
                                   const clattn_kv_append_args *given, clattn_kv_append_args *args)
 {
+    clattn_status status;
     struct report *report = &context->device.report;
     const clattn_kv_append_desc *desc = &problem->desc;
-    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "args is NULL, or its size is none that clattn_kv_append_args ever had");
-    status = args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved);
-    if (status != CLATTN_SUCCESS)
-        return status;
+    TRY(args_read(report, "clattn_kv_append_args", args, sizeof *args, sizeof *args, given));
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     if (args->past_length < 0)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "past_length is negative");
     if (!args->explicit_lengths) {
@@ -230,7 +227,9 @@ clattn_status kv_append_args_read(clattn_context *context, const struct kv_appen
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "an int4 cache has an odd offset");
     if (!args->batch || !problem->heads || !args->length)
         return CLATTN_SUCCESS;
-    return check_bindings(context, problem, args);
+    status = check_bindings(context, problem, args);
+fail:
+    return status;
 }
 
 static int64_t limited(int64_t value)

@@ -155,14 +155,12 @@ fail:
 clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matmul_args *given,
                                clattn_matmul_args *args)
 {
-    clattn_status status = struct_read(args, sizeof *args, offsetof(clattn_matmul_args, operand), given);
+    clattn_status status;
     clattn_context *context = plan->base.context;
     const struct matmul_problem *problem = &plan->problem;
     struct report *report = &context->device.report;
     const clattn_matmul_desc *desc = &problem->desc;
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status,
-                            "args is NULL, or its size is none that clattn_matmul_args ever had");
+    TRY(args_read(report, "clattn_matmul_args", args, sizeof *args, offsetof(clattn_matmul_args, operand), given));
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     if (!args->explicit_lengths) {
         args->batch = problem->batch;

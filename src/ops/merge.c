@@ -78,9 +78,8 @@ static clattn_status read_args(clattn_context *context, const struct merge_probl
 {
     struct report *report = &context->device.report;
     const clattn_merge_desc *desc = &problem->desc;
-    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "args is NULL, or its size is none that clattn_merge_args ever had");
+    clattn_status status;
+    TRY(args_read(report, "clattn_merge_args", args, sizeof *args, sizeof *args, given));
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     if (!args->explicit_lengths) {
         args->parts = problem->parts;

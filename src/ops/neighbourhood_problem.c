@@ -219,11 +219,9 @@ static clattn_status read_sizes(struct report *report, const struct neighbourhoo
 clattn_status neighbourhood_args_read(clattn_context *context, const struct neighbourhood_problem *problem,
                                       const clattn_neighbourhood_args *given, clattn_neighbourhood_args *args)
 {
-    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
+    clattn_status status;
     const clattn_neighbourhood_desc *desc = &problem->desc;
-    if (status != CLATTN_SUCCESS)
-        return report_error(&context->device.report, status,
-                            "args is NULL, or its size is none that clattn_neighbourhood_args ever had");
+    TRY(args_read(&context->device.report, "clattn_neighbourhood_args", args, sizeof *args, sizeof *args, given));
     TRY(read_sizes(&context->device.report, problem, args));
     if (!problem->has_bias)
         TRY(binding_absent(context, &args->bias, "bias"));

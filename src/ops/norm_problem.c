@@ -323,13 +323,11 @@ static clattn_status read_binding(clattn_context *context, const clattn_binding 
 clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem,
                              const clattn_norm_args *given, clattn_norm_args *args, norm_args *kernel_args)
 {
-    clattn_status status = struct_read(args, sizeof *args, offsetof(clattn_norm_args, residual), given);
+    clattn_status status;
     struct report *report = &context->device.report;
     const clattn_norm_desc *desc = &problem->desc;
     size_t batch = desc->x.extent[0];
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status,
-                            "args is NULL, or its size is none that clattn_norm_args ever had");
+    TRY(args_read(report, "clattn_norm_args", args, sizeof *args, offsetof(clattn_norm_args, residual), given));
     *kernel_args = problem->walk;
     TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
     if (args->explicit_batch && desc->axes == desc->x.rank)

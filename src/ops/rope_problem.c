@@ -222,13 +222,11 @@ static clattn_status check(clattn_context *context, const clattn_binding *bindin
 clattn_status rope_args_read(clattn_context *context, const struct rope_problem *problem,
                              const clattn_rope_args *given, clattn_rope_args *args, rope_args *kernel_args)
 {
-    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
+    clattn_status status;
     struct report *report = &context->device.report;
     const clattn_rope_desc *desc = &problem->desc;
     size_t batch = desc->x.extent[0], length = desc->x.extent[2];
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status,
-                            "args is NULL, or its size is none that clattn_rope_args ever had");
+    TRY(args_read(report, "clattn_rope_args", args, sizeof *args, sizeof *args, given));
     *kernel_args = problem->kernel;
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     if (args->explicit_lengths) {

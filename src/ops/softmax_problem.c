@@ -137,14 +137,12 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
                                 const clattn_softmax_args *given, clattn_softmax_args *args,
                                 softmax_args *kernel_args)
 {
-    clattn_status status = struct_read(args, sizeof *args, sizeof *args, given);
+    clattn_status status;
     struct report *report = &context->device.report;
     const clattn_softmax_desc *desc = &problem->desc;
     size_t extent[CLATTN_MAX_RANK], mask_extent[CLATTN_MAX_RANK];
     memset(kernel_args, 0, sizeof *kernel_args);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status,
-                            "args is NULL, or its size is none that clattn_softmax_args ever had");
+    TRY(args_read(report, "clattn_softmax_args", args, sizeof *args, sizeof *args, given));
     TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
     if (args->explicit_batch && desc->x.rank < 2)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and x has no batch");

@@ -23,6 +23,14 @@ clattn_status binding_absent(clattn_context *context, const clattn_binding *bind
     return binding_absent_field(context, binding, name, "layout");
 }
 
+clattn_status args_read(struct report *report, const char *name, void *copy, size_t current, size_t first, const void *given)
+{
+    clattn_status status = struct_read(copy, current, first, given);
+    if (status == CLATTN_SUCCESS)
+        return CLATTN_SUCCESS;
+    return report_error(report, status, "args is NULL, or its size is none that %s ever had", name);
+}
+
 clattn_status args_check(struct report *report, const char *name, int32_t flag, int32_t reserved)
 {
     if (flag != 0 && flag != 1)

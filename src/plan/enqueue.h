@@ -31,6 +31,9 @@ clattn_status binding_absent_field(clattn_context *context, const clattn_binding
                                    const char *field);
 clattn_status binding_absent(clattn_context *context, const clattn_binding *binding, const char *name);
 
+/* struct_read of an enqueue's arguments, whose type is `name`; reported. */
+clattn_status args_read(struct report *report, const char *name, void *copy, size_t current, size_t first, const void *given);
+
 /* INVALID_ARGUMENT if an enqueue's flag, `name`, is neither 0 nor 1, or its `reserved` not 0. */
 clattn_status args_check(struct report *report, const char *name, int32_t flag, int32_t reserved);
 
