@@ -10,22 +10,7 @@
 
 #include "support/api.h"
 #include "support/nn_model.h"
-
-static clattn_context *context;
-
-static int set_up(void **state)
-{
-    (void)state;
-    context = support_context();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    support_release(&context);
-    return 0;
-}
+#include "support/one_context.h"
 
 static cl_mem buffer_of(size_t bytes, const void *data)
 {

@@ -8,22 +8,7 @@
 
 #include "support/api.h"
 #include "support/nn_run.h"
-
-static clattn_context *context;
-
-static int set_up(void **state)
-{
-    (void)state;
-    context = support_context();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    support_release(&context);
-    return 0;
-}
+#include "support/one_context.h"
 
 struct encoder_case {
     const char *name;

@@ -193,14 +193,10 @@ static clattn_status run_graph(clattn_decoder_state *state, enum decoder_graph w
 {
     clattn_status status;
     struct decoder_plan *plan = state->plan;
-    struct chain chain;
     cl_event made = NULL;
     TRY(decoder_waits(state, &queue, &wait_count, &wait_list));
-    status = chain_begin(&chain, plan->base.context, queue, wait_count, wait_list, &made, plan->graph[which].arena,
-                         workspace);
-    if (status == CLATTN_SUCCESS)
-        status = graph_enqueue(&plan->graph[which], &chain, run);
-    status = chain_end(&chain, status, &made);
+    status = graph_enqueue(&plan->graph[which], plan->base.context, queue, run, workspace, wait_count, wait_list,
+                           &made);
     decoder_enqueued(state, queue, status, made, event);
 fail:
     return status;

@@ -173,7 +173,6 @@ static clattn_status enqueue(struct encoder_plan *plan, cl_command_queue queue, 
                              int32_t *lengths, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
-    struct chain chain;
     const float scale = 1 / sqrtf((float)plan->model->encoder.desc.d_model);
     int32_t unit;
     memcpy(&unit, &scale, sizeof unit);
@@ -186,11 +185,8 @@ static clattn_status enqueue(struct encoder_plan *plan, cl_command_queue queue, 
     if (!run.number[NUMBER_BATCH] || !run.number[NUMBER_POSITIONS])
         return plan_enqueue_nothing(&plan->base, queue, wait_count, wait_list, event);
     TRY(check_arrays(plan, args, &run));
-    status = chain_begin(&chain, plan->base.context, queue, wait_count, wait_list, event, plan->base.workspace,
-                         &args->workspace);
-    if (status == CLATTN_SUCCESS)
-        status = graph_enqueue(&plan->graph, &chain, &run);
-    return chain_end(&chain, status, event);
+    status = graph_enqueue(&plan->graph, plan->base.context, queue, &run, &args->workspace, wait_count, wait_list,
+                           event);
 fail:
     return status;
 }

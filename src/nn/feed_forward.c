@@ -165,7 +165,6 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     struct feed_forward_plan *plan = (struct feed_forward_plan *)handle;
     struct report *report = &handle->context->device.report;
     clattn_feed_forward_args args;
-    struct chain chain;
     TRY(args_read(report, "clattn_feed_forward_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_rows", args.explicit_rows, args.reserved));
     if (!args.explicit_rows)
@@ -180,11 +179,7 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
         [SLOT_X] = args.x,           [SLOT_W_IN] = args.w_in,   [SLOT_B_IN] = args.b_in,   [SLOT_W_GATE] = args.w_gate,
         [SLOT_B_GATE] = args.b_gate, [SLOT_W_OUT] = args.w_out, [SLOT_B_OUT] = args.b_out, [SLOT_Y] = args.y};
     const struct graph_run run = {.bound = bound, .number = {1, args.rows}};
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
-                         &args.workspace);
-    if (status == CLATTN_SUCCESS)
-        status = graph_enqueue(&plan->graph, &chain, &run);
-    return chain_end(&chain, status, event);
+    status = graph_enqueue(&plan->graph, handle->context, queue, &run, &args.workspace, wait_count, wait_list, event);
 fail:
     return status;
 }

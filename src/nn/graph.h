@@ -145,7 +145,10 @@ struct graph_run {
     const int32_t *const *integers;  /* by step.integers, from 1; `batch` values each; read at once */
 };
 
-/* Enqueues all steps whose condition is met, the chain's workspace being of graph->arena bytes at least. */
-clattn_status graph_enqueue(const struct graph *graph, struct chain *chain, const struct graph_run *run);
+/* Enqueues all steps whose condition is met, in a workspace of graph->arena bytes at least: a whole enqueue, see chain_begin
+ * and chain_end. */
+clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, cl_command_queue queue,
+                            const struct graph_run *run, const clattn_binding *workspace, cl_uint wait_count,
+                            const cl_event *wait_list, cl_event *event);
 
 #endif

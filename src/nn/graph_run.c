@@ -267,7 +267,7 @@ static bool wanted(const struct runner *r, const struct graph_step *s)
     return !s->condition || is_bound(r, abs(s->condition)) == (s->condition > 0);
 }
 
-clattn_status graph_enqueue(const struct graph *graph, struct chain *chain, const struct graph_run *run)
+static clattn_status enqueue_steps(const struct graph *graph, struct chain *chain, const struct graph_run *run)
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct runner r = {graph, chain, run};
@@ -288,4 +288,16 @@ clattn_status graph_enqueue(const struct graph *graph, struct chain *chain, cons
     }
 fail:
     return status;
+}
+
+clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, cl_command_queue queue,
+                            const struct graph_run *run, const clattn_binding *workspace, cl_uint wait_count,
+                            const cl_event *wait_list, cl_event *event)
+{
+    struct chain chain;
+    clattn_status status =
+        chain_begin(&chain, context, queue, wait_count, wait_list, event, graph->arena, workspace);
+    if (status == CLATTN_SUCCESS)
+        status = enqueue_steps(graph, &chain, run);
+    return chain_end(&chain, status, event);
 }
