@@ -97,10 +97,7 @@ static clattn_status make_weight(void *user, const char *name, clattn_host_tenso
     return CLATTN_SUCCESS;
 }
 
-static clattn_status enqueue_encoder(const tool_job *job, cl_event *event)
-{
-    return clattn_encoder_enqueue(job->plan, job->device->queue, &job->args.encoder, 0, NULL, event);
-}
+JOB_ENQUEUE(encoder)
 
 /* The plan, which keeps what it needs of the model; of the model only the numbers for the report stay. */
 static clattn_status create_encoder(tool_job *job, const encoder_options *options, bench_model *model)

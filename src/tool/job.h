@@ -49,6 +49,18 @@ typedef struct tool_job {
     } args;
 } tool_job;
 
+/* enqueue_NAME and create_NAME, an operator's job_enqueue and job_create. */
+#define JOB_ENQUEUE(name) \
+    static clattn_status enqueue_##name(const tool_job *job, cl_event *event) \
+    { \
+        return clattn_##name##_enqueue(job->plan, job->device->queue, &job->args.name, 0, NULL, event); \
+    }
+#define JOB_CREATE(name) \
+    static clattn_status create_##name(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan) \
+    { \
+        return clattn_##name##_plan_create(job->device->context, &job->desc.name, options, plan); \
+    }
+
 /* What making a job consists of.  Compiling and uploading may take a while: from begin to finish there is
  * progress to see.  The binders do nothing where `status` is a failure already or the array is absent; finish
  * releases what is left after a failure, so that a caller may try another solver with the same job. */

@@ -1,10 +1,7 @@
 /* An attention on a device. */
 #include "job.h"
 
-static clattn_status enqueue_attention(const tool_job *job, cl_event *event)
-{
-    return clattn_attention_enqueue(job->plan, job->device->queue, &job->args.attention, 0, NULL, event);
-}
+JOB_ENQUEUE(attention)
 
 /* The offset that attention_complete found stays. */
 static clattn_status bind(tool_job *job, clattn_status status, const attention_problem *problem,
@@ -24,10 +21,7 @@ static void share(tool_job *job, attention_input input)
     attention_input_binding(args, input)->buffer = args->query.buffer;
 }
 
-static clattn_status create_attention(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan)
-{
-    return clattn_attention_plan_create(job->device->context, &job->desc.attention, options, plan);
-}
+JOB_CREATE(attention)
 
 clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver,
                             tool_job *job)

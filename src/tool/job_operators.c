@@ -13,15 +13,8 @@ static clattn_layout optional(const host_array *array)
     return host_present(array) ? contiguous(array) : (clattn_layout){0};
 }
 
-static clattn_status enqueue_softmax(const tool_job *job, cl_event *event)
-{
-    return clattn_softmax_enqueue(job->plan, job->device->queue, &job->args.softmax, 0, NULL, event);
-}
-
-static clattn_status create_softmax(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan)
-{
-    return clattn_softmax_plan_create(job->device->context, &job->desc.softmax, options, plan);
-}
+JOB_ENQUEUE(softmax)
+JOB_CREATE(softmax)
 
 clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver,
                           tool_job *job)
@@ -47,15 +40,8 @@ clattn_status job_softmax(tool_device *device, const softmax_problem *problem, c
     return job_finish(job, status);
 }
 
-static clattn_status enqueue_matmul(const tool_job *job, cl_event *event)
-{
-    return clattn_matmul_enqueue(job->plan, job->device->queue, &job->args.matmul, 0, NULL, event);
-}
-
-static clattn_status create_matmul(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan)
-{
-    return clattn_matmul_plan_create(job->device->context, &job->desc.matmul, options, plan);
-}
+JOB_ENQUEUE(matmul)
+JOB_CREATE(matmul)
 
 clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver,
                          tool_job *job)
@@ -90,15 +76,8 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
     return job_finish(job, status);
 }
 
-static clattn_status enqueue_norm(const tool_job *job, cl_event *event)
-{
-    return clattn_norm_enqueue(job->plan, job->device->queue, &job->args.norm, 0, NULL, event);
-}
-
-static clattn_status create_norm(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan)
-{
-    return clattn_norm_plan_create(job->device->context, &job->desc.norm, options, plan);
-}
+JOB_ENQUEUE(norm)
+JOB_CREATE(norm)
 
 clattn_status job_norm(tool_device *device, const norm_problem *problem, const char *solver, tool_job *job)
 {
@@ -131,10 +110,7 @@ clattn_status job_norm(tool_device *device, const norm_problem *problem, const c
     return job_finish(job, status);
 }
 
-static clattn_status enqueue_mha(const tool_job *job, cl_event *event)
-{
-    return clattn_mha_enqueue(job->plan, job->device->queue, &job->args.mha, 0, NULL, event);
-}
+JOB_ENQUEUE(mha)
 
 static clattn_mha_desc mha_desc_of(const mha_problem *problem)
 {

@@ -30,10 +30,7 @@ static const struct merge_case {
     {"nothing attended", 0, 2, 3, 16, false},
 };
 
-static clattn_status enqueue_merge(const tool_job *job, cl_event *event)
-{
-    return clattn_merge_enqueue(job->plan, job->device->queue, &job->args.merge, 0, NULL, event);
-}
+JOB_ENQUEUE(merge)
 
 static void verify_merge(const struct merge_case *c, const probe *p, case_result *result)
 {
@@ -120,10 +117,7 @@ static const struct append_case {
     {"int8, rotated", 1, 5, 9, 48, 3, 70000, true, true},
 };
 
-static clattn_status enqueue_kv_append(const tool_job *job, cl_event *event)
-{
-    return clattn_kv_append_enqueue(job->plan, job->device->queue, &job->args.kv_append, 0, NULL, event);
-}
+JOB_ENQUEUE(kv_append)
 
 /* One row of a cache; `exact` NULL: nothing has been appended to it, and it is the NaN that it was. */
 static void verify_stored(const struct append_case *c, const probe *p, size_t which, size_t row, const double *exact,
@@ -225,10 +219,7 @@ static const struct neighbourhood_case {
     {"clipped, with a bias", 1, 1, 8, 17, 3, 3, {7, 5}, {1, 1}, CLATTN_EDGE_CLIP, true},
 };
 
-static clattn_status enqueue_neighbourhood(const tool_job *job, cl_event *event)
-{
-    return clattn_neighbourhood_enqueue(job->plan, job->device->queue, &job->args.neighbourhood, 0, NULL, event);
-}
+JOB_ENQUEUE(neighbourhood)
 
 /* The same as an attention with a mask. */
 static void verify_neighbourhood(const struct neighbourhood_case *c, const probe *p, case_result *result)

@@ -110,10 +110,7 @@ static const struct rope_case {
     {"given cosines and sines", 2, 2, 6, 20, 16, false, true, 11},
 };
 
-static clattn_status enqueue_rope(const tool_job *job, cl_event *event)
-{
-    return clattn_rope_enqueue(job->plan, job->device->queue, &job->args.rope, 0, NULL, event);
-}
+JOB_ENQUEUE(rope)
 
 static void verify_rope(const struct rope_case *c, const probe *p, case_result *result)
 {
@@ -185,10 +182,7 @@ static const struct activation_case {
     {"Swish, negative alpha", 1, 130, CLATTN_ACTIVATION_SWISH, REF_SWISH, -1.75f},
 };
 
-static clattn_status enqueue_activation(const tool_job *job, cl_event *event)
-{
-    return clattn_activation_enqueue(job->plan, job->device->queue, &job->args.activation, 0, NULL, event);
-}
+JOB_ENQUEUE(activation)
 
 static void run_activation(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
