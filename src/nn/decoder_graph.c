@@ -110,29 +110,6 @@ static clattn_layout cache_layout(const clattn_layout *all, size_t batch)
     return layout;
 }
 
-/* Ends an attention: its step, and with an extra output the one behind it.  `weights` is the layout of that. */
-static clattn_status add_heads(struct making *m, clattn_attention_desc *desc, struct graph_step *step, bool output,
-                               const clattn_layout *weights, int slot, size_t offset)
-{
-    clattn_status status;
-    const size_t lse[3] = {desc->query.extent[0], desc->query.extent[1], desc->query.extent[2]};
-    if (output) {
-        desc->lse = clattn_layout_contiguous(CLATTN_F32, 3, lse);
-        step->use[HEADS_LSE] = use_of(graph_arena_array(m->b.graph, CLATTN_F32, lse[0] * lse[1] * lse[2]));
-    }
-    TRY(graph_attention(m->b.graph, desc, m->b.options, &step->plan));
-    graph_add(m->b.graph, step);
-    if (!output)
-        return CLATTN_SUCCESS;
-    step->op = GRAPH_WEIGHTS;
-    step->condition = slot;
-    step->use[HEADS_WEIGHTS] = use_at(graph_bound_array(m->b.graph, CLATTN_F32, slot, 0), offset);
-    TRY(graph_weights(m->b.graph, desc, weights, &step->plan));
-    graph_add(m->b.graph, step);
-fail:
-    return status;
-}
-
 /* A mask's layout for queries of which an enqueue has but one. */
 static clattn_layout mask_layout(const struct making *m, const clattn_layout *mask)
 {
@@ -178,18 +155,13 @@ fail:
     return status;
 }
 
-static bool has_output(uint64_t layers, size_t layer)
-{
-    return layer < 64 && layers >> layer & 1;
-}
-
 static clattn_status add_self_attention(struct making *m, size_t layer)
 {
     clattn_status status;
     const struct stack *stack = m->b.stack;
     const clattn_stack_desc *d = &stack->desc;
     const struct layer_weights *weights = &stack->layers[layer];
-    const struct linear_use in = linear_of(&m->b, &weights->self.in), out = linear_of(&m->b, &weights->self.out);
+    const struct linear_use out = linear_of(&m->b, &weights->self.out);
     const clattn_layout cache = cache_layout(&m->plan->self_cache, m->rows.batch);
     const int caches = graph_bound_array(m->b.graph, cache.dtype, DECODER_SELF_CACHE, 0);
     const struct graph_use keys = cache_use(caches, &cache, m->plan->sequences, layer, 0);
@@ -197,30 +169,24 @@ static clattn_status add_self_attention(struct making *m, size_t layer)
     const size_t batch = m->rows.batch;
     const size_t extent[4] = {batch, d->heads, m->rows.length, m->plan->desc.cache_length};
     const clattn_layout probabilities = clattn_layout_contiguous(CLATTN_F32, 4, extent);
-    const bool output = has_output(m->plan->desc.self_probabilities, layer);
-    struct matrix x, qkv, attended;
+    const bool output = is_among(m->plan->desc.self_probabilities, layer);
+    struct heads heads;
     clattn_attention_desc desc = stack_attention(stack);
     struct graph_step step = {.op = GRAPH_ATTENTION,
                               .batch = DECODER_SEQUENCES,
                               .length = DECODER_LENGTH,
                               .keys = DECODER_KEYS,
                               .position = m->past ? 0 : DECODER_PAST};
-    TRY(stream_read(&m->b, m->flat, &m->stream, &weights->self.norm, &x));
-    qkv = matrix_new(m->b.graph, m->rows, m->b.model->dtype, stack->inner + 2 * stack->inner_kv);
-    attended = matrix_new(m->b.graph, m->rows, m->b.model->dtype, stack->inner);
-    TRY(add_product(&m->b, m->flat, x, &in, qkv, NULL, NULL));
-    struct matrix key = qkv, value = qkv;
-    key.use.offset = (int64_t)stack->inner;
-    value.use.offset = (int64_t)(stack->inner + stack->inner_kv);
-    TRY(append(m, m->rows, &key, &value, &cache, keys, values, true));
+    TRY(add_projections(&m->b, m->rows, &m->stream, &weights->self, true, &heads));
+    TRY(append(m, m->rows, &heads.key, &heads.value, &cache, keys, values, true));
     if (d->rotary)
-        TRY(add_rope(&m->b, m->rows, &qkv, d->heads, m->past ? 0 : DECODER_PAST, m->past));
+        TRY(add_rope(&m->b, m->rows, &heads.query, d->heads, m->past ? 0 : DECODER_PAST, m->past));
     desc.causal = d->causal;
     desc.alignment = CLATTN_ALIGN_EXPLICIT;
     desc.mask = mask_layout(m, &m->plan->desc.mask);
-    desc.query = heads_layout(stack, m->rows, &qkv, d->heads);
+    desc.query = heads_layout(stack, m->rows, &heads.query, d->heads);
     desc.key = desc.value = cache;
-    desc.output = heads_layout(stack, m->rows, &attended, d->heads);
+    desc.output = heads_layout(stack, m->rows, &heads.attended, d->heads);
     if (m->past) {
         desc.query_lengths = desc.key_lengths = desc.positions = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
         step.use[HEADS_QUERY_LENGTHS] = use_of(m->fresh);
@@ -229,14 +195,14 @@ static clattn_status add_self_attention(struct making *m, size_t layer)
     }
     if (desc.mask.rank)
         step.use[HEADS_MASK] = use_of(graph_bound_array(m->b.graph, desc.mask.dtype, DECODER_MASK, 0));
-    step.use[HEADS_QUERY] = qkv.use;
+    step.use[HEADS_QUERY] = heads.query.use;
     step.use[HEADS_KEY] = keys;
     step.use[HEADS_VALUE] = values;
-    step.use[HEADS_OUTPUT] = attended.use;
-    TRY(add_heads(m, &desc, &step, output, &probabilities, DECODER_SELF_PROBABILITIES,
+    step.use[HEADS_OUTPUT] = heads.attended.use;
+    TRY(add_heads(&m->b, &desc, &step, output ? &probabilities : NULL, DECODER_SELF_PROBABILITIES,
                   m->self_probabilities * extent[0] * extent[1] * extent[2] * extent[3]));
     m->self_probabilities += output;
-    status = stream_write(&m->b, m->flat, &m->stream, &weights->self.norm, attended, &out, NULL);
+    status = stream_write(&m->b, m->flat, &m->stream, &weights->self.norm, heads.attended, &out, NULL);
 fail:
     return status;
 }
@@ -248,35 +214,32 @@ static clattn_status add_cross_attention(struct making *m, size_t layer)
     const struct stack *stack = m->b.stack;
     const clattn_stack_desc *d = &stack->desc;
     const struct layer_weights *weights = &stack->layers[layer];
-    const struct linear_use in = linear_of(&m->b, &weights->cross.in), out = linear_of(&m->b, &weights->cross.out);
+    const struct linear_use out = linear_of(&m->b, &weights->cross.out);
     const clattn_layout *cache = &m->plan->cross_cache;
     const int caches = graph_bound_array(m->b.graph, cache->dtype, DECODER_CROSS_CACHE, 0);
     const size_t items = m->plan->desc.items, length = m->plan->desc.memory_length;
-    const bool output = has_output(m->plan->desc.cross_probabilities, layer);
-    struct matrix x, query, attended;
+    const bool output = is_among(m->plan->desc.cross_probabilities, layer);
+    struct heads heads;
     clattn_attention_desc desc = stack_attention(stack);
     struct graph_step step = {.op = GRAPH_ATTENTION,
                               .batch = DECODER_ITEMS,
                               .length = DECODER_ITEM_QUERIES,
                               .keys = DECODER_MEMORY_LENGTH};
-    TRY(stream_read(&m->b, m->flat, &m->stream, &weights->cross.norm, &x));
-    query = matrix_new(m->b.graph, m->rows, m->b.model->dtype, stack->inner);
-    attended = matrix_new(m->b.graph, m->rows, m->b.model->dtype, stack->inner);
-    TRY(add_product(&m->b, m->flat, x, &in, query, NULL, NULL));
+    TRY(add_projections(&m->b, m->rows, &m->stream, &weights->cross, false, &heads));
     desc.mask = mask_layout(m, &m->plan->desc.memory_mask);
-    desc.query = heads_layout(stack, m->item_rows, &query, d->heads);
+    desc.query = heads_layout(stack, m->item_rows, &heads.query, d->heads);
     desc.key = desc.value = cache_layout(cache, items);
-    desc.output = heads_layout(stack, m->item_rows, &attended, d->heads);
+    desc.output = heads_layout(stack, m->item_rows, &heads.attended, d->heads);
     if (m->memory_lengths) {
         desc.key_lengths = clattn_layout_contiguous(CLATTN_I32, 1, &items);
         step.use[HEADS_KEY_LENGTHS] = use_of(m->memory_lengths);
     }
     if (desc.mask.rank)
         step.use[HEADS_MASK] = use_of(graph_bound_array(m->b.graph, desc.mask.dtype, DECODER_MEMORY_MASK, 0));
-    step.use[HEADS_QUERY] = query.use;
+    step.use[HEADS_QUERY] = heads.query.use;
     step.use[HEADS_KEY] = cache_use(caches, cache, items, layer, 0);
     step.use[HEADS_VALUE] = cache_use(caches, cache, items, layer, 1);
-    step.use[HEADS_OUTPUT] = attended.use;
+    step.use[HEADS_OUTPUT] = heads.attended.use;
     /* (sequences, heads, length, memory): a sequence of an item is a query here, where there are beams, and otherwise the
      * item. */
     clattn_layout probabilities = {.dtype = CLATTN_F32,
@@ -286,10 +249,10 @@ static clattn_status add_cross_attention(struct making *m, size_t layer)
                                               (int64_t)(m->rows.length * length), (int64_t)length, 1}};
     if (m->which == DECODER_BEAMS)
         probabilities.stride[2] = (int64_t)(d->heads * length);
-    TRY(add_heads(m, &desc, &step, output, &probabilities, DECODER_CROSS_PROBABILITIES,
+    TRY(add_heads(&m->b, &desc, &step, output ? &probabilities : NULL, DECODER_CROSS_PROBABILITIES,
                   m->cross_probabilities * m->rows.batch * d->heads * m->rows.length * length));
     m->cross_probabilities += output;
-    status = stream_write(&m->b, m->flat, &m->stream, &weights->cross.norm, attended, &out, NULL);
+    status = stream_write(&m->b, m->flat, &m->stream, &weights->cross.norm, heads.attended, &out, NULL);
 fail:
     return status;
 }

@@ -193,61 +193,41 @@ static clattn_status add_self_attention(struct making *m, size_t layer)
     const struct stack *stack = m->b.stack;
     const clattn_stack_desc *d = &stack->desc;
     const struct layer_weights *weights = &stack->layers[layer];
-    const struct linear_use in = linear_of(&m->b, &weights->self.in), out = linear_of(&m->b, &weights->self.out);
-    const bool probabilities = layer < 64 && m->plan->desc.probabilities >> layer & 1;
-    const int32_t dtype = m->b.model->dtype;
-    const size_t lse[3] = {m->rows.batch, d->heads, m->rows.length}, batch = m->rows.batch;
-    struct matrix x, qkv, attended;
+    const struct linear_use out = linear_of(&m->b, &weights->self.out);
+    const bool output = is_among(m->plan->desc.probabilities, layer);
+    const clattn_layout *all = &m->plan->probabilities;
+    const clattn_layout probabilities = clattn_layout_contiguous(CLATTN_F32, 4, all->extent + 1);
+    const size_t batch = m->rows.batch;
+    struct heads heads;
     clattn_attention_desc desc = stack_attention(stack);
     struct graph_step step = {.op = GRAPH_ATTENTION,
                               .batch = NUMBER_BATCH,
                               .length = NUMBER_POSITIONS,
                               .keys = NUMBER_POSITIONS};
-    TRY(stream_read(&m->b, m->flat, &m->stream, &weights->self.norm, &x));
-    qkv = matrix_new(m->b.graph, m->rows, dtype, stack->inner + 2 * stack->inner_kv);
-    attended = matrix_new(m->b.graph, m->rows, dtype, stack->inner);
-    TRY(add_product(&m->b, m->flat, x, &in, qkv, NULL, NULL));
-    struct matrix key = qkv, value = qkv;
-    key.use.offset = (int64_t)stack->inner;
-    value.use.offset = (int64_t)(stack->inner + stack->inner_kv);
+    TRY(add_projections(&m->b, m->rows, &m->stream, &weights->self, true, &heads));
     if (d->rotary) {
-        TRY(add_rope(&m->b, m->rows, &qkv, d->heads, 0, 0));
-        TRY(add_rope(&m->b, m->rows, &key, d->kv_heads, 0, 0));
+        TRY(add_rope(&m->b, m->rows, &heads.query, d->heads, 0, 0));
+        TRY(add_rope(&m->b, m->rows, &heads.key, d->kv_heads, 0, 0));
     }
     desc.causal = d->causal;
     desc.mask = m->plan->desc.mask;
-    desc.query = heads_layout(stack, m->rows, &qkv, d->heads);
-    desc.key = desc.value = heads_layout(stack, m->rows, &key, d->kv_heads);
-    desc.output = heads_layout(stack, m->rows, &attended, d->heads);
+    desc.query = heads_layout(stack, m->rows, &heads.query, d->heads);
+    desc.key = desc.value = heads_layout(stack, m->rows, &heads.key, d->kv_heads);
+    desc.output = heads_layout(stack, m->rows, &heads.attended, d->heads);
     if (m->lengths) {
         desc.key_lengths = desc.query_lengths = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
         step.use[HEADS_KEY_LENGTHS] = step.use[HEADS_QUERY_LENGTHS] = use_of(m->lengths);
     }
-    if (probabilities) {
-        desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, lse);
-        step.use[HEADS_LSE] =
-            use_of(graph_arena_array(m->b.graph, CLATTN_F32, lse[0] * lse[1] * lse[2]));
-    }
     if (desc.mask.rank)
         step.use[HEADS_MASK] = use_of(graph_bound_array(m->b.graph, desc.mask.dtype, SLOT_MASK, 0));
-    step.use[HEADS_QUERY] = qkv.use;
-    step.use[HEADS_KEY] = key.use;
-    step.use[HEADS_VALUE] = value.use;
-    step.use[HEADS_OUTPUT] = attended.use;
-    TRY(graph_attention(m->b.graph, &desc, m->b.options, &step.plan));
-    graph_add(m->b.graph, &step);
-    if (probabilities) {
-        const clattn_layout *all = &m->plan->probabilities;
-        const clattn_layout one = clattn_layout_contiguous(CLATTN_F32, 4, all->extent + 1);
-        step.op = GRAPH_WEIGHTS;
-        step.condition = SLOT_PROBABILITIES;
-        step.use[HEADS_WEIGHTS] =
-            use_at(graph_bound_array(m->b.graph, CLATTN_F32, SLOT_PROBABILITIES, 0),
-                   m->probabilities++ * (size_t)all->stride[0]);
-        TRY(graph_weights(m->b.graph, &desc, &one, &step.plan));
-        graph_add(m->b.graph, &step);
-    }
-    status = stream_write(&m->b, m->flat, &m->stream, &weights->self.norm, attended, &out, NULL);
+    step.use[HEADS_QUERY] = heads.query.use;
+    step.use[HEADS_KEY] = heads.key.use;
+    step.use[HEADS_VALUE] = heads.value.use;
+    step.use[HEADS_OUTPUT] = heads.attended.use;
+    TRY(add_heads(&m->b, &desc, &step, output ? &probabilities : NULL, SLOT_PROBABILITIES,
+                  m->probabilities * (size_t)all->stride[0]));
+    m->probabilities += output;
+    status = stream_write(&m->b, m->flat, &m->stream, &weights->self.norm, heads.attended, &out, NULL);
 fail:
     return status;
 }

@@ -240,6 +240,52 @@ clattn_attention_desc stack_attention(const struct stack *stack)
     return desc;
 }
 
+clattn_status add_projections(const struct builder *b, struct rows rows, const struct stream *stream,
+                              const struct attention_weights *weights, bool self, struct heads *heads)
+{
+    clattn_status status;
+    const struct stack *stack = b->stack;
+    const struct rows flat = rows_flat(rows);
+    const struct linear_use in = linear_of(b, &weights->in);
+    struct matrix x;
+    TRY(stream_read(b, flat, stream, &weights->norm, &x));
+    heads->query = matrix_new(b->graph, rows, b->model->dtype, stack->inner + (self ? 2 * stack->inner_kv : 0));
+    heads->attended = matrix_new(b->graph, rows, b->model->dtype, stack->inner);
+    TRY(add_product(b, flat, x, &in, heads->query, NULL, NULL));
+    heads->key = heads->value = heads->query;
+    heads->key.use.offset = (int64_t)stack->inner;
+    heads->value.use.offset = (int64_t)(stack->inner + stack->inner_kv);
+fail:
+    return status;
+}
+
+clattn_status add_heads(const struct builder *b, clattn_attention_desc *desc, struct graph_step *step,
+                        const clattn_layout *probabilities, int slot, size_t offset)
+{
+    clattn_status status;
+    const size_t *q = desc->query.extent;
+    if (probabilities) {
+        desc->lse = clattn_layout_contiguous(CLATTN_F32, 3, q);
+        step->use[HEADS_LSE] = use_of(graph_arena_array(b->graph, CLATTN_F32, q[0] * q[1] * q[2]));
+    }
+    TRY(graph_attention(b->graph, desc, b->options, &step->plan));
+    graph_add(b->graph, step);
+    if (!probabilities)
+        return CLATTN_SUCCESS;
+    step->op = GRAPH_WEIGHTS;
+    step->condition = slot;
+    step->use[HEADS_WEIGHTS] = use_at(graph_bound_array(b->graph, CLATTN_F32, slot, 0), offset);
+    TRY(graph_weights(b->graph, desc, probabilities, &step->plan));
+    graph_add(b->graph, step);
+fail:
+    return status;
+}
+
+bool is_among(uint64_t layers, size_t layer)
+{
+    return layer < 64 && layers >> layer & 1;
+}
+
 clattn_status add_rope(const struct builder *b, struct rows rows, const struct matrix *matrix, size_t heads,
                        int position_number, int offsets)
 {

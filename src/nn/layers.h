@@ -95,6 +95,25 @@ clattn_layout heads_layout(const struct stack *stack, struct rows rows, const st
 /* An attention description with what the stack says about all of its own. */
 clattn_attention_desc stack_attention(const struct stack *stack);
 
+/* What an attention sublayer reads and makes. */
+struct heads {
+    struct matrix query, key, value; /* of self-attention: parts of the same rows; of cross-attention queries alone */
+    struct matrix attended;
+};
+
+/* The product that makes queries, with `self` keys and values too, of the rows that the sublayer reads; and room for what is
+ * attended. */
+clattn_status add_projections(const struct builder *b, struct rows rows, const struct stream *stream,
+                              const struct attention_weights *weights, bool self, struct heads *heads);
+
+/* Adds an attention, `step` being all but its plan; with `probabilities` their layout, as an output of the graph's, at
+ * `offset` of what is bound to `slot`, if anything is. */
+clattn_status add_heads(const struct builder *b, clattn_attention_desc *desc, struct graph_step *step,
+                        const clattn_layout *probabilities, int slot, size_t offset);
+
+/* Whether the layer's bit is set. */
+bool is_among(uint64_t layers, size_t layer);
+
 /* Rotates queries or keys where they lie.  `step` has batch, length, position; offsets may be 0. */
 clattn_status add_rope(const struct builder *b, struct rows rows, const struct matrix *matrix, size_t heads,
                        int position_number, int offsets);
