@@ -167,11 +167,7 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     clattn_feed_forward_args args;
     TRY(args_read(report, "clattn_feed_forward_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_rows", args.explicit_rows, args.reserved));
-    if (!args.explicit_rows)
-        args.rows = plan->problem.desc.rows;
-    if (args.rows > plan->problem.desc.rows)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "rows %zu is above the plan's %zu", args.rows,
-                            plan->problem.desc.rows);
+    TRY(args_length(report, "rows", args.explicit_rows, &args.rows, plan->problem.desc.rows));
     if (!args.rows)
         return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     TRY(check_arrays(plan, &args));

@@ -133,13 +133,9 @@ clattn_status activation_args_read(clattn_context *context, const struct activat
     size_t extent[CLATTN_MAX_RANK];
     TRY(args_read(report, "clattn_activation_args", args, sizeof *args, sizeof *args, given));
     TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
+    TRY(args_length(report, "batch", args->explicit_batch, &args->batch, desc->x.extent[0]));
     memcpy(extent, desc->x.extent, sizeof extent);
-    if (args->explicit_batch) {
-        if (args->batch > extent[0])
-            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "batch %zu is above the plan's %zu",
-                                args->batch, extent[0]);
-        extent[0] = args->batch;
-    }
+    extent[0] = args->batch;
     *batch = problem->empty ? 0 : extent[0];
     if (!*batch)
         return CLATTN_SUCCESS;

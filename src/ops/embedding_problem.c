@@ -192,18 +192,12 @@ clattn_status embedding_args_read(clattn_context *context, const struct embeddin
     clattn_status status;
     struct report *report = &context->device.report;
     const clattn_embedding_desc *desc = &problem->desc;
-    size_t batch = desc->y.extent[0], length = desc->y.extent[1];
     TRY(args_read(report, "clattn_embedding_args", args, sizeof *args, sizeof *args, given));
     *kernel_args = problem->kernel;
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
-    if (args->explicit_lengths) {
-        if (args->batch > batch || args->length > length)
-            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                                "batch %zu or length %zu is above the plan's %zu and %zu", args->batch, args->length, batch,
-                                length);
-        batch = args->batch;
-        length = args->length;
-    }
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, desc->y.extent[0]));
+    TRY(args_length(report, "length", args->explicit_lengths, &args->length, desc->y.extent[1]));
+    const size_t batch = args->batch, length = args->length;
     if (args->position > FARTHEST || args->position < -FARTHEST)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "position %lld is beyond 2^31",
                             (long long)args->position);

@@ -209,14 +209,8 @@ clattn_status kv_append_args_read(clattn_context *context, const struct kv_appen
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     if (args->past_length < 0)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "past_length is negative");
-    if (!args->explicit_lengths) {
-        args->batch = problem->batch;
-        args->length = problem->length;
-    }
-    if (args->batch > problem->batch || args->length > problem->length)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "batch %zu or length %zu is above the plan's %zu, %zu", args->batch, args->length,
-                            problem->batch, problem->length);
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
+    TRY(args_length(report, "length", args->explicit_lengths, &args->length, problem->length));
     if (desc->cache == CLATTN_CACHE_RING && !problem->has_past &&
         (args->past_length > (int64_t)LENGTH_LIMIT || (size_t)args->past_length + args->length > LENGTH_LIMIT))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,

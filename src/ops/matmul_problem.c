@@ -162,14 +162,8 @@ clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matm
     const clattn_matmul_desc *desc = &problem->desc;
     TRY(args_read(report, "clattn_matmul_args", args, sizeof *args, offsetof(clattn_matmul_args, operand), given));
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
-    if (!args->explicit_lengths) {
-        args->batch = problem->batch;
-        args->m = problem->m;
-    }
-    if (args->batch > problem->batch || args->m > problem->m)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "batch %zu or m %zu is above the plan's %zu, %zu", args->batch, args->m,
-                            problem->batch, problem->m);
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
+    TRY(args_length(report, "m", args->explicit_lengths, &args->m, problem->m));
     if (!problem->has_bias)
         TRY(binding_absent(context, &args->bias, "bias"));
     if (!problem->has_operand)

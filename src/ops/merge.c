@@ -81,15 +81,9 @@ static clattn_status read_args(clattn_context *context, const struct merge_probl
     clattn_status status;
     TRY(args_read(report, "clattn_merge_args", args, sizeof *args, sizeof *args, given));
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
-    if (!args->explicit_lengths) {
-        args->parts = problem->parts;
-        args->batch = problem->batch;
-        args->query_length = problem->query_length;
-    }
-    if (args->parts > problem->parts || args->batch > problem->batch || args->query_length > problem->query_length)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "%zu parts, batch %zu or query length %zu is above the plan's %zu, %zu, %zu", args->parts,
-                            args->batch, args->query_length, problem->parts, problem->batch, problem->query_length);
+    TRY(args_length(report, "parts", args->explicit_lengths, &args->parts, problem->parts));
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
+    TRY(args_length(report, "query_length", args->explicit_lengths, &args->query_length, problem->query_length));
     if (!problem->has_sinks)
         TRY(binding_absent(context, &args->sinks, "sinks"));
     if (!problem->has_lse)

@@ -326,18 +326,13 @@ clattn_status norm_args_read(clattn_context *context, const struct norm_problem 
     clattn_status status;
     struct report *report = &context->device.report;
     const clattn_norm_desc *desc = &problem->desc;
-    size_t batch = desc->x.extent[0];
     TRY(args_read(report, "clattn_norm_args", args, sizeof *args, offsetof(clattn_norm_args, residual), given));
     *kernel_args = problem->walk;
     TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
     if (args->explicit_batch && desc->axes == desc->x.rank)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and all axes are normalised");
-    if (args->explicit_batch) {
-        if (args->batch > batch)
-            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "batch %zu is above the plan's %zu",
-                                args->batch, batch);
-        batch = args->batch;
-    }
+    TRY(args_length(report, "batch", args->explicit_batch, &args->batch, desc->x.extent[0]));
+    const size_t batch = args->batch;
     /* What is bound to an array that is not there is a mistake even where there is nothing to do. */
     bool idle = !problem->rows || !batch;
     const struct {

@@ -225,18 +225,12 @@ clattn_status rope_args_read(clattn_context *context, const struct rope_problem 
     clattn_status status;
     struct report *report = &context->device.report;
     const clattn_rope_desc *desc = &problem->desc;
-    size_t batch = desc->x.extent[0], length = desc->x.extent[2];
     TRY(args_read(report, "clattn_rope_args", args, sizeof *args, sizeof *args, given));
     *kernel_args = problem->kernel;
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
-    if (args->explicit_lengths) {
-        if (args->batch > batch || args->length > length)
-            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                                "batch %zu or length %zu is above the plan's %zu and %zu", args->batch,
-                                args->length, batch, length);
-        batch = args->batch;
-        length = args->length;
-    }
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, desc->x.extent[0]));
+    TRY(args_length(report, "length", args->explicit_lengths, &args->length, desc->x.extent[2]));
+    const size_t batch = args->batch, length = args->length;
     const struct {
         const clattn_binding *binding;
         const clattn_layout *layout;

@@ -148,16 +148,12 @@ clattn_status softmax_args_read(clattn_context *context, const struct softmax_pr
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and x has no batch");
     if (!problem->has_mask)
         TRY(binding_absent(context, &args->mask, "mask"));
+    TRY(args_length(report, "batch", args->explicit_batch, &args->batch, desc->x.extent[0]));
     memcpy(extent, desc->x.extent, sizeof extent);
     memcpy(mask_extent, problem->mask_extent, sizeof mask_extent);
-    if (args->explicit_batch) {
-        if (args->batch > extent[0])
-            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "batch %zu is above the plan's %zu",
-                                args->batch, extent[0]);
-        extent[0] = args->batch;
-        if (mask_extent[0] != 1)
-            mask_extent[0] = args->batch;
-    }
+    extent[0] = args->batch;
+    if (args->explicit_batch && mask_extent[0] != 1)
+        mask_extent[0] = args->batch;
     size_t rows = 1;
     for (int i = 0; i < SOFTMAX_OUTER; i++) {
         size_t outer = i < problem->first ? 1 : extent[i - problem->first];

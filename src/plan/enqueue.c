@@ -40,6 +40,15 @@ clattn_status args_check(struct report *report, const char *name, int32_t flag, 
     return CLATTN_SUCCESS;
 }
 
+clattn_status args_length(struct report *report, const char *name, int32_t is_explicit, size_t *length, size_t most)
+{
+    if (!is_explicit)
+        *length = most;
+    if (*length <= most)
+        return CLATTN_SUCCESS;
+    return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s %zu is above the plan's %zu", name, *length, most);
+}
+
 clattn_status binding_check_memory(clattn_context *context, cl_mem buffer, cl_mem_object_type expected,
                                    enum binding_access access, const char *name, size_t *bytes)
 {

@@ -37,6 +37,9 @@ clattn_status args_read(struct report *report, const char *name, void *copy, siz
 /* INVALID_ARGUMENT if an enqueue's flag, `name`, is neither 0 nor 1, or its `reserved` not 0. */
 clattn_status args_check(struct report *report, const char *name, int32_t flag, int32_t reserved);
 
+/* A length of an enqueue: the plan's, `most`, unless the caller says it; INVALID_ARGUMENT if that is above. */
+clattn_status args_length(struct report *report, const char *name, int32_t is_explicit, size_t *length, size_t most);
+
 /* A sequence of launches of one enqueue.  Set it up with chain_begin, make the steps, and call chain_end
  * whatever happened; it then holds nothing. */
 struct chain {
