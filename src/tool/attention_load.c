@@ -167,3 +167,12 @@ int attention_load(const attention_options *options, attention_problem *problem)
         status = attention_load_user(options, problem);
     return status == TOOL_DONE ? attention_complete(problem) : status;
 }
+
+int attention_open(attention_options *options, attention_problem *problem, tool_device *device)
+{
+    attention_begin(problem);
+    int status = attention_take_results(options, problem);
+    if (status == TOOL_DONE)
+        status = attention_load(options, problem);
+    return status == TOOL_DONE ? device_open(options->device, device) : status;
+}

@@ -40,6 +40,9 @@ int attention_check_output(const attention_options *options, const char *path);
 /* Reads the files and completes the problem. */
 int attention_load(const attention_options *options, attention_problem *problem);
 
+/* attention_begin, attention_take_results and attention_load, and then the device. */
+int attention_open(attention_options *options, attention_problem *problem, tool_device *device);
+
 /* attention_load's part for the user's functions, their buffers and numbers. */
 int attention_load_user(const attention_options *options, attention_problem *problem);
 

@@ -69,12 +69,7 @@ int bench_attention(int argc, char **argv)
     option_outcome outcome = attention_options_parse(ATTENTION_BENCH, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    attention_begin(&problem);
-    int status = attention_take_results(&options, &problem);
-    if (status == TOOL_DONE)
-        status = attention_load(&options, &problem);
-    if (status == TOOL_DONE)
-        status = device_open(options.device, &device);
+    int status = attention_open(&options, &problem, &device);
     if (status == TOOL_DONE) {
         const size_t *s = options.shape;
         bench_work work = {

@@ -176,12 +176,7 @@ int cmd_explain(int argc, char **argv)
     option_outcome outcome = attention_options_parse(ATTENTION_EXPLAIN, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    attention_begin(&problem);
-    int status = attention_take_results(&options, &problem);
-    if (status == TOOL_DONE)
-        status = attention_load(&options, &problem);
-    if (status == TOOL_DONE)
-        status = device_open(options.device, &device);
+    int status = attention_open(&options, &problem, &device);
     if (status == TOOL_DONE)
         status = explain(&options, &problem, &device);
     device_close(&device);
