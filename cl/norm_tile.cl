@@ -6,10 +6,11 @@
  *             once; needs elements <= KEEP * WORK_GROUP.  0: any number
  * PLAIN       1: rows have one index, row_extent[1..3] are 1, and one segment.   0, 1
  *             All strides at once are more than AMD's scalar registers hold.
- * Tested: WORK_GROUP 32 .. 256; KEEP 0, 1, 4, 16; PLAIN 0, 1; UNIT_STRIDE.
+ * SUB_GROUPS, SUB_GROUP_SIZE   inc/sub_group.h; WORK_GROUP is a multiple of the size
+ * Tested: WORK_GROUP 32 .. 256; KEEP 0, 1, 4, 16; PLAIN 0, 1; UNIT_STRIDE; SUB_GROUPS 0, 1, 4.
  *
  * NDRange: (rows * WORK_GROUP), local (WORK_GROUP); a work-group owns a row, item l its elements l, l + WORK_GROUP, ...
- * Local memory: 4 * WORK_GROUP bytes.  Its barriers are outside of any condition, in loops whose trip count is the
+ * Local memory: 4 * WORK_GROUP bytes, with sub-groups 12 for each and 4 more.  Its barriers are outside of any condition, in loops whose trip count is the
  * same for all items.
  *
  * Needs OpenCL C 1.2.  norm_generic takes over where there is no local memory. */
@@ -48,10 +49,10 @@ static inline float load_one(const place *row, int e, const norm_args *a)
     return load_x(&at, c, a);
 }
 
-kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+kernel SUB_GROUP_KERNEL __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void norm_tile(NORM_PARAMETERS)
 {
-    local float shared[WORK_GROUP];
+    local float shared[REDUCE_ROOM(3)];
     if (a.rows == 0)
         return;
 
@@ -76,7 +77,7 @@ void norm_tile(NORM_PARAMETERS)
         kept[n] = v;
 #endif
     }
-    REDUCE(shared, item, centre, SUM_FLOAT);
+    REDUCE(shared, 0, item, centre, SUM_FLOAT);
     centre = a.centred ? centre / (float)elements : 0.0f;
     lost = 0.0f;
     for (int n = 0; n < steps; n++) {
@@ -89,8 +90,8 @@ void norm_tile(NORM_PARAMETERS)
         ADD(squares, lost_square, d * d);
         ADD(deviations, lost, d);
     }
-    REDUCE(shared, item, squares, SUM_FLOAT);
-    REDUCE(shared, item, deviations, SUM_FLOAT);
+    REDUCE(shared, 1, item, squares, SUM_FLOAT);
+    REDUCE(shared, 2, item, deviations, SUM_FLOAT);
     const moments m = moments_of(centre, deviations, squares, &a);
     for (int n = 0; n < steps; n++) {
         const int e = n * WORK_GROUP + item;

@@ -17,8 +17,10 @@
  * KEEP            values that an item keeps in registers, so that  0 .. 32
  *                 x is read once (softmax_tile); needs columns <=
  *                 KEEP * WORK_GROUP.  0: any number of columns
+ * SUB_GROUPS,     inc/sub_group.h (softmax_tile): WORK_GROUP is a
+ * SUB_GROUP_SIZE  multiple of the size
  * Tested: MASK 0, BOOL, F32 x UNIT_STRIDE x LANES 4, 8, 16; WORK_GROUP 64, 256; KEEP 0, 4; X_TYPE x Y_TYPE F32, F16,
- * BF16; masks BOOL and F32.
+ * BF16; masks BOOL and F32; SUB_GROUPS 0, 1, 4.
  *
  * Kernels, arguments and NDRange:
  *   softmax_generic(x, [mask], y, args)   (rows, rounded up at will); an item owns a row
@@ -28,7 +30,7 @@
  *                                         row, item l its columns l, l + WORK_GROUP, ...
  * In place is safe: an item overwrites only elements that it alone reads, after its last reading.
  *
- * Local memory: 4 * WORK_GROUP bytes (softmax_tile; the others none).  Its barriers are outside of any
+ * Local memory: 4 * WORK_GROUP bytes (softmax_tile; the others none), with sub-groups 8 for each and 4 more.  Its barriers are outside of any
  * condition, in loops whose trip count is the same for all items.
  *
  * State is float.  Sums are compensated, so that 10^6 terms cost no accuracy.  A column that is not
@@ -232,10 +234,10 @@ void softmax_cpu(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(
     }
 }
 
-kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+kernel SUB_GROUP_KERNEL __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void softmax_tile(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
 {
-    local float shared[WORK_GROUP];
+    local float shared[REDUCE_ROOM(2)];
     if (a.rows == 0)
         return;
 
@@ -256,7 +258,7 @@ void softmax_tile(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT
         kept[n] = c < a.columns ? score(&row, c, -INFINITY, &a) : -INFINITY;
 #endif
     }
-    REDUCE(shared, item, highest, LARGER_FLOAT);
+    REDUCE(shared, 0, item, highest, LARGER_FLOAT);
     const bool nothing = NOTHING(highest);
     highest = nothing ? 0.0f : highest;
 
@@ -274,7 +276,7 @@ void softmax_tile(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT
         kept[n] = term;
 #endif
     }
-    REDUCE(shared, item, sum, SUM_FLOAT);
+    REDUCE(shared, 1, item, sum, SUM_FLOAT);
     const float factor = nothing ? 0.0f : 1.0f / sum;
 
     for (int n = 0; n < steps; n++) {

@@ -82,6 +82,37 @@ static void matrix_fragments_are_checked(void **state)
     }
 }
 
+/* Sub-groups, emulated: a value from the wrong item, and a part that is left out. */
+static void sub_groups_are_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *file, *from, *to;
+    } cases[] = {
+        {"sub_group.h", "return room[item ^ distance];", "return room[item];"},
+        {"reduce.h", "part_ = 1; part_ < REDUCE_PARTS", "part_ = 2; part_ < REDUCE_PARTS"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_plan_options options = {.size = sizeof options, .solver = "emulated-sub-group"};
+        clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
+        clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
+        clattn_plan *plan;
+        softmax.x = softmax.y = norm.x = norm.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){7, 40});
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, "softmax_tile disagrees with the reference on this device: y[");
+        assert_status(context, clattn_norm_plan_create(context, &norm, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, "norm_tile disagrees with the reference on this device: y[");
+        /* What reduces through local memory is another program. */
+        options.solver = "tile";
+        assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_SUCCESS);
+        clattn_plan_release(&plan);
+        support_release(&context);
+    }
+}
+
 /* AMX's instructions, which no processor here may have, are at least assembled: by PoCL, in a launch with nothing to do. */
 static void amx_assembles(void **state)
 {
@@ -116,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs_are_checked),
         cmocka_unit_test(matrix_fragments_are_checked),
+        cmocka_unit_test(sub_groups_are_checked),
         cmocka_unit_test(amx_assembles),
     };
     return SUPPORT_RUN("self-check of engines", tests);

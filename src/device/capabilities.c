@@ -242,6 +242,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     caps->fast_bf16 = caps->takes_assembly && os_processor_has_fast_bf16();
     caps->registers = registers_of(info);
     capabilities_read_matrix(cl, caps);
+    capabilities_read_sub_groups(cl, caps);
     caps->images = images != CL_FALSE && cl->clCreateImage && cl->clGetImageInfo && cl->clEnqueueReadImage;
     return CLATTN_SUCCESS;
 fail:

@@ -7,6 +7,7 @@
 #include "base/cl.h"
 #include "clattn/context.h"
 #include "device/matrix_engine.h"
+#include "device/sub_groups.h"
 
 /* What is known to be wrong or different about a device, found by its names; see quirks.c. */
 enum quirk {
@@ -31,6 +32,9 @@ struct capabilities {
     const char *no_matrix; /* why it is MATRIX_NONE */
     bool wgmma;            /* Hopper's: see cl/matrix/wgmma.h */
     const char *no_wgmma;  /* why not */
+    enum sub_group_means sub_groups;
+    uint32_t sub_group_sizes;  /* that a kernel may have: powers of two, each a bit */
+    const char *no_sub_groups; /* why it is SUB_GROUPS_NONE */
     bool images;        /* kernels can read and write images, and there are functions to make them */
 };
 
@@ -41,6 +45,9 @@ void capabilities_clear(struct capabilities *caps);
 
 /* Fills `matrix`, `wgmma` and why not from the rest; a part of capabilities_read. */
 void capabilities_read_matrix(const struct cl_table *cl, struct capabilities *caps);
+
+/* The same of `sub_groups`, `sub_group_sizes` and why not. */
+void capabilities_read_sub_groups(const struct cl_table *cl, struct capabilities *caps);
 
 /* Whether a work-item may loop `iterations` times, all its loops together, without being stopped silently:
  * solvers refuse what does not fit, with this reason. */

@@ -8,8 +8,10 @@
 /* Best first. */
 static const struct solver *const solvers[] = {
     &norm_cpu_solver,
+    &norm_sub_group_solver,
     &norm_tile_solver,
     &norm_generic_solver,
+    &norm_emulated_sub_group_solver,
 };
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)

@@ -45,6 +45,8 @@ clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const ch
 clattn_status norm_self_check(clattn_plan *plan);
 
 extern const struct solver norm_cpu_solver;
+extern const struct solver norm_sub_group_solver;
+extern const struct solver norm_emulated_sub_group_solver;
 extern const struct solver norm_tile_solver;
 extern const struct solver norm_generic_solver;
 

@@ -77,7 +77,7 @@ static size_t most_items(const clattn_context *context)
 
 static size_t items_of(const clattn_context *context, const struct tile_rows *rows)
 {
-    size_t limit = most_items(context), items = 1;
+    size_t limit = most_items(context), items = rows->groups.size;
     while (items * 2 <= limit && (items < rows->elements || items * 2 <= rows->least_items))
         items *= 2;
     return items;
@@ -94,6 +94,8 @@ const char *tile_rows_refuse(const clattn_context *context, const struct tile_ro
     const char *reason = refuse_loops(caps, iterations(rows, items_of(context, rows)));
     if (reason)
         return reason;
+    if (rows->groups.size > most_items(context))
+        return "the device's work-groups are smaller than a sub-group";
     if (caps->info.local_memory < MAX_ITEMS * local_bytes)
         return "the device has too little local memory";
     return refuse_cpu(caps, forced);
@@ -108,6 +110,9 @@ clattn_status tile_rows_items(clattn_plan *plan, const struct tile_rows *rows, s
     if (*items > most || refuse_loops(&plan->context->device.caps, iterations(rows, *items)))
         return report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED,
                             "the device takes work-groups of %zu items here, not of %zu", most, *items);
+    if (*items < rows->groups.size)
+        return report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                            "a work-group of %zu items is no whole sub-group of %zu", *items, rows->groups.size);
     return CLATTN_SUCCESS;
 }
 
@@ -120,5 +125,6 @@ void tile_rows_define(const struct tile_rows *rows, size_t items, struct strbuf 
         keep = 0;
     define_int(options, "WORK_GROUP", (long long)items);
     define_int(options, "KEEP", (long long)keep);
+    sub_groups_define(&rows->groups, options);
     *longest_row = keep ? keep * items : SIZE_MAX;
 }

@@ -3,6 +3,7 @@
 #define CLATTN_OPS_ROWS_H
 
 #include "base/strbuf.h"
+#include "ops/sub_groups.h"
 #include "plan/plan.h"
 
 /* ---- CPU devices: one work-item a work-group walks rows with whole vectors, or short rows side by side ---- */
@@ -27,20 +28,25 @@ void cpu_rows_plan(clattn_plan *plan, const struct cpu_rows *rows, struct strbuf
 
 /* ---- GPU-class devices: a work-group a row ---- */
 
+/* Items of a sub-group where there is a choice: in 32 Intel's compiler puts 16 kept values into memory; 8 are many parts. */
+#define TILE_ROWS_SUB_GROUP 16
+
 struct tile_rows {
     size_t elements;
     double loops;       /* of a work-item, for each element that it takes */
     size_t least_items; /* of a work-group, if the device takes so many */
     size_t keep_step;   /* from one number of elements that an item keeps in registers to the next: each is a program */
+    struct sub_groups groups; /* in which a row is reduced */
 };
 
 /* That a row takes too many loops, or the work-groups' `local_bytes` an item are too many, or the device is a CPU. */
 const char *tile_rows_refuse(const clattn_context *context, const struct tile_rows *rows, size_t local_bytes, bool forced);
 
-/* A work-group's items; UNSUPPORTED, reported, if a tuning gives a number that the device does not take. */
+/* A work-group's items; UNSUPPORTED, reported, if a tuning gives a number that the device does not take or that is no
+ * multiple of a sub-group's. */
 clattn_status tile_rows_items(clattn_plan *plan, const struct tile_rows *rows, size_t *items);
 
-/* Defines WORK_GROUP and KEEP, the elements that an item keeps so that a row is read once: 0 for rows that are too long.
+/* Defines the sub-groups, WORK_GROUP and KEEP, the elements that an item keeps so that a row is read once: 0 for rows that are too long.
  * Finds the longest row that the build takes. */
 void tile_rows_define(const struct tile_rows *rows, size_t items, struct strbuf *options, size_t *longest_row);
 

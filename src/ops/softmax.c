@@ -8,8 +8,10 @@
 /* Best first. */
 static const struct solver *const solvers[] = {
     &softmax_cpu_solver,
+    &softmax_sub_group_solver,
     &softmax_tile_solver,
     &softmax_generic_solver,
+    &softmax_emulated_sub_group_solver,
 };
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)

@@ -49,6 +49,8 @@ clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *file, co
 clattn_status softmax_self_check(clattn_plan *plan);
 
 extern const struct solver softmax_cpu_solver;
+extern const struct solver softmax_sub_group_solver;
+extern const struct solver softmax_emulated_sub_group_solver;
 extern const struct solver softmax_tile_solver;
 extern const struct solver softmax_generic_solver;
 

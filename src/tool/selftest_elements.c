@@ -216,7 +216,7 @@ static void run_activation(tool_device *device, size_t index, const char *solver
     probe_release(&p);
 }
 
-static const char *const norm_solvers[] = {"cpu", "tile", "generic", NULL};
+static const char *const norm_solvers[] = {"cpu", "sub-group", "tile", "generic", NULL};
 static const char *const row_solvers[] = {"cpu", "generic", NULL};
 
 const selftest_operator selftest_norm = {"norm", norm_solvers, COUNT(norm_cases), run_norm};

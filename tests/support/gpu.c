@@ -77,6 +77,16 @@ bool device_multiplies_pairs(void)
     return amd && has && device_platform_contains("Portable Computing Language");
 }
 
+bool device_shuffles(void)
+{
+    static char text[65536];
+
+    text[0] = '\0';
+    clGetDeviceInfo(clattn_context_opencl_device(device_context()), CL_DEVICE_EXTENSIONS, sizeof text - 1, text, NULL);
+    return device_platform_contains("NVIDIA CUDA") || device_platform_contains("AMD Accelerated Parallel Processing") ||
+           (strstr(text, "cl_intel_subgroups ") && strstr(text, "cl_intel_required_subgroup_size"));
+}
+
 bool device_is_cpu(void)
 {
     cl_device_type type = 0;

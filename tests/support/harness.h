@@ -87,6 +87,10 @@ bool device_is_cpu(void);
 /* Whether the device is PoCL on a processor whose vdpbf16ps is faster than fma: AMD's, as /proc/cpuinfo tells. */
 bool device_multiplies_pairs(void);
 
+/* Whether kernels in OpenCL C 1.2 can pass values between the items of a sub-group: on GPUs by NVIDIA's and AMD's own drivers, or
+ * by Intel's extensions. */
+bool device_shuffles(void);
+
 /* Whether the platform's name has this part: "rusticl", "Oclgrind". */
 bool device_platform_contains(const char *part);
 

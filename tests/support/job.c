@@ -170,6 +170,11 @@ bool job_refused_for_loops(clattn_status status)
     return strstr(message, "loops after 65,535 iterations") != NULL;
 }
 
+bool job_refused_sub_groups(const char *solver)
+{
+    return !strcmp(solver, "sub-group") && !device_shuffles();
+}
+
 bool job_planned(const test_job *job, clattn_status status, const char *solver, bool refused)
 {
     if (refused) {

@@ -75,6 +75,9 @@ bool job_planned(const test_job *job, clattn_status status, const char *solver, 
  * iterations.  Whether `status` (of plan_create) says that; only cases that ask for it accept it. */
 bool job_refused_for_loops(clattn_status status);
 
+/* Whether `solver` is one by the device's sub-groups and the device has none that OpenCL C 1.2 reaches. */
+bool job_refused_sub_groups(const char *solver);
+
 /* Enqueues on `queue` (NULL: the context's), waits for the event and reads the outputs back, guards checked. */
 void job_run(test_job *job, cl_command_queue queue);
 

@@ -115,7 +115,8 @@ static bool make_job(test_job *job, const norm_case *test, const char *solver)
     job->enqueue = enqueue_norm;
     options.solver = solver;
     clattn_status status = clattn_norm_plan_create(device_context(), &desc, &options, &job->plan);
-    return job_planned(job, status, solver, test->long_loops && job_refused_for_loops(status));
+    return job_planned(job, status, solver, (test->long_loops && job_refused_for_loops(status)) ||
+                                                job_refused_sub_groups(solver));
 }
 
 /* ---- the verdict ---- */
@@ -261,17 +262,21 @@ void norm_check(const void *which, const char *solver)
     job_release(&job);
 }
 
+void norm_add_by(test_suite *suite, const char *solver, const norm_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const norm_case *t = &cases[i];
+
+        if (t->levels & level()) {
+            suite_add_case(suite, norm_check, t, solver, "norm %s: %s %s, rank %d, %d axes, last %zu", solver,
+                           t->rms ? "RMS" : "layer", t->rule, t->rank, t->axes ? t->axes : 1, t->extent[t->rank - 1]);
+        }
+    }
+}
+
 void norm_add(test_suite *suite, const norm_case *cases, size_t count)
 {
     for (int n = 0; n < NORM_SOLVERS; n++) {
-        for (size_t i = 0; i < count; i++) {
-            const norm_case *t = &cases[i];
-
-            if (t->levels & level()) {
-                suite_add_case(suite, norm_check, t, norm_solvers[n], "norm %s: %s %s, rank %d, %d axes, last %zu",
-                               norm_solvers[n], t->rms ? "RMS" : "layer", t->rule, t->rank, t->axes ? t->axes : 1,
-                               t->extent[t->rank - 1]);
-            }
-        }
+        norm_add_by(suite, norm_solvers[n], cases, count);
     }
 }

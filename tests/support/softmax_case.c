@@ -56,7 +56,8 @@ bool softmax_job(test_job *job, const softmax_case *test, const char *solver, ui
     job->enqueue = enqueue_softmax;
     options.solver = solver;
     clattn_status status = clattn_softmax_plan_create(device_context(), &desc, &options, &job->plan);
-    return job_planned(job, status, solver, test->long_loops && job_refused_for_loops(status));
+    return job_planned(job, status, solver, (test->long_loops && job_refused_for_loops(status)) ||
+                                                job_refused_sub_groups(solver));
 }
 
 /* ---- the verdict ---- */
@@ -165,17 +166,21 @@ void softmax_check(const void *which, const char *solver)
     job_release(&job);
 }
 
+void softmax_add_by(test_suite *suite, const char *solver, const softmax_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const softmax_case *t = &cases[i];
+
+        if (t->levels & level()) {
+            suite_add_case(suite, softmax_check, t, solver, "softmax %s: %s, rank %d, %zu columns", solver, t->rule, t->rank,
+                           t->extent[t->rank - 1]);
+        }
+    }
+}
+
 void softmax_add(test_suite *suite, const softmax_case *cases, size_t count)
 {
     for (int n = 0; n < SOFTMAX_SOLVERS; n++) {
-        for (size_t i = 0; i < count; i++) {
-            const softmax_case *t = &cases[i];
-
-            if (t->levels & level()) {
-                suite_add_case(suite, softmax_check, t, softmax_solvers[n],
-                               "softmax %s: %s, rank %d, %zu columns", softmax_solvers[n], t->rule, t->rank,
-                               t->extent[t->rank - 1]);
-            }
-        }
+        softmax_add_by(suite, softmax_solvers[n], cases, count);
     }
 }

@@ -1,0 +1,18 @@
+/* By what means kernels pass values between the items of a sub-group: see cl/inc/sub_group.h. */
+#ifndef CLATTN_DEVICE_SUB_GROUPS_H
+#define CLATTN_DEVICE_SUB_GROUPS_H
+
+/* The numbers are the kernels' SUB_GROUPS. */
+enum sub_group_means {
+    SUB_GROUPS_NONE,
+    SUB_GROUPS_INTEL,
+    SUB_GROUPS_PTX,
+    SUB_GROUPS_AMD,
+    SUB_GROUPS_EMULATED, /* no device's: for tests */
+    SUB_GROUPS_MEANS,
+};
+
+/* What the means is called. */
+const char *sub_group_means_name(enum sub_group_means means);
+
+#endif
