@@ -298,8 +298,9 @@ if wanted install; then
 fi
 
 if wanted variants; then
-    # Without CLBlast; and without a linked loader, which has to start where there is no OpenCL at all.
-    CC=gcc CXX=g++ build noclblast -Dclblast=disabled
+    # With the least that the library and the command need; and without a linked loader, which has to start where there is no
+    # OpenCL at all.
+    CC=gcc CXX=g++ build least -Dclblast=disabled -Dpng=disabled -Dutf8proc=disabled -Dspeech=disabled
     grep -qsx "prefix=$work/prefix-dlopen" "$work/dlopen/meson-private/clattn.pc" || rm -rf "${work:?}/dlopen"
     CC=gcc CXX=g++ build dlopen -Dopencl=dlopen --prefix="$work/prefix-dlopen" --libdir=lib
     group variants
@@ -318,7 +319,8 @@ if wanted variants; then
             - "$work" "$here" &&
         step variants dlopen-application-alone isolated LD_LIBRARY_PATH="$work/prefix-dlopen/lib:$work/broken" \
             "$work/prefix-dlopen/application"
-    for each in noclblast dlopen; do
+    step variants least-command isolated CLATTN="$work/least/src/clattn" /usr/bin/python3 "$here/test_without.py"
+    for each in least dlopen; do
         step variants "$each-first" isolated "$pocl" "$work/$each/examples/first"
         step variants "$each-threads" isolated "$pocl" "$work/$each/examples/two_threads"
         sed -n "s/ \(errors[a-z_]*\|context\|devices\) / $each-\1 /p" "$work/$each/tests/list" > "$work/results/few"

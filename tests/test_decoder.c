@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "support/api.h"
-#include "support/nn_model.h"
+#include "support/nn_decode.h"
 #include "support/one_context.h"
 
 static cl_mem buffer_of(size_t bytes, const void *data)
@@ -18,8 +18,8 @@ static cl_mem buffer_of(size_t bytes, const void *data)
 }
 
 #define SHAPE .size = sizeof(clattn_stack_desc), .d_model = 32, .heads = 4, .d_ff = 48, .causal = 1
-#define VOCABULARY 37
-#define TOKENS .input = CLATTN_INPUT_TOKENS, .vocabulary = VOCABULARY
+#define VOCABULARY NN_VOCABULARY
+#define TOKENS NN_TOKENS
 
 enum { ITEMS = 2, LENGTH = 9, MEMORY = 6 };
 
@@ -44,134 +44,12 @@ static const struct decoder_case {
       .rotary = CLATTN_ROTARY_INTERLEAVED, .rotary_size = 4}, CLATTN_OUTPUT_TIED, false},
 };
 
-/* A model of one case with its reference: all logits of ITEMS texts of LENGTH tokens, computed at once. */
-struct world {
-    const clattn_stack_desc *d;
-    nn_store store;
-    clattn_transformer *model;
-    clattn_plan *plan;
-    clattn_decoder_state *state;
-    int32_t ids[ITEMS * LENGTH], memory_lengths[ITEMS];
-    float *memory;
-    cl_mem memory_buffer, tokens, logits, vectors, self, cross;
-    const float *head;
-    double *expected;                          /* logits */
-    double *self_expected, *cross_expected;    /* probabilities of all layers */
-};
-
-static size_t d_memory(const clattn_stack_desc *d)
+static void make_world(nn_world *w, const struct decoder_case *c, clattn_decoder_desc *desc)
 {
-    return d->d_memory ? d->d_memory : d->d_model;
-}
-
-/* Logits of `batch` texts of `length` tokens each, by the reference; to be freed. */
-static double *reference_logits(struct world *w, size_t batch, size_t length, const int32_t *ids, size_t item,
-                                double *self, double *cross)
-{
-    const size_t n = w->d->d_model;
-    double *memory = nn_doubles(w->memory + item * MEMORY * d_memory(w->d), batch * MEMORY * d_memory(w->d));
-    const nn_reference r = {.store = &w->store, .name = "decoder", .desc = w->d, .batch = batch, .length = length,
-                            .memory = memory, .memory_length = MEMORY, .memory_lengths = w->memory_lengths + item,
-                            .self_probabilities = self, .cross_probabilities = cross};
-    double *x = nn_reference_tokens(&r, ids, NULL);
-    nn_reference_layers(&r, x);
-    double *logits = nn_reference_linear(x, batch * length, n, w->head, VOCABULARY, NULL);
-    free(x);
-    free(memory);
-    return logits;
-}
-
-static void make_world(struct world *w, const struct decoder_case *c, clattn_decoder_desc *desc)
-{
-    const clattn_stack_desc *d = &c->stack;
-    const clattn_transformer_desc model = {.size = sizeof model, .decoder = d, .output = c->output};
-    clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
-    const size_t S = ITEMS * (desc->beams ? desc->beams : 1), probabilities = d->layers * S * d->heads * LENGTH;
-    *w = (struct world){.d = d, .store = {.seed = 9}, .memory_lengths = {MEMORY, MEMORY - 2}};
-    nn_store_add_stack(&w->store, "decoder", d);
-    if (c->output == CLATTN_OUTPUT_OWN)
-        nn_store_add(&w->store, "output.weight", 2, (const size_t[2]){VOCABULARY, d->d_model}, 0.4f, 0);
-    w->head = nn_store_get(&w->store, c->output == CLATTN_OUTPUT_OWN ? "output.weight" : "decoder.tokens.weight");
-    source.lookup = nn_store_lookup;
-    source.user = &w->store;
-    assert_status(context, clattn_transformer_create(context, &model, &source, &w->model), CLATTN_SUCCESS);
-    desc->items = ITEMS;
-    desc->cache_length = LENGTH;
-    desc->memory_length = d->cross ? MEMORY : 0;
-    assert_status(context, clattn_decoder_plan_create(w->model, desc, NULL, &w->plan), CLATTN_SUCCESS);
-    assert_status(context, clattn_decoder_state_create(w->plan, &w->state), CLATTN_SUCCESS);
-    assert_true(clattn_decoder_state_bytes(w->state) > 0);
-    for (size_t i = 0; i < ITEMS * LENGTH; i++)
-        w->ids[i] = (int32_t)(i * 17 % VOCABULARY);
-    w->memory = malloc(ITEMS * MEMORY * d_memory(d) * sizeof(float));
-    support_fill(w->memory, ITEMS * MEMORY * d_memory(d), 4);
-    w->self_expected = calloc(probabilities * LENGTH, sizeof(double));
-    w->cross_expected = calloc(probabilities * MEMORY, sizeof(double));
-    w->expected = reference_logits(w, ITEMS, LENGTH, w->ids, 0, w->self_expected, w->cross_expected);
-    w->memory_buffer = buffer_of(ITEMS * MEMORY * d_memory(d) * sizeof(float), w->memory);
-    w->tokens = buffer_of(S * LENGTH * sizeof(int32_t), NULL);
-    w->logits = buffer_of(S * LENGTH * VOCABULARY * sizeof(float), NULL);
-    w->vectors = buffer_of(S * LENGTH * d->d_model * sizeof(float), NULL);
-    w->self = buffer_of(probabilities * LENGTH * sizeof(float), NULL);
-    w->cross = buffer_of(probabilities * MEMORY * sizeof(float), NULL);
-}
-
-static void clear_world(struct world *w)
-{
-    const cl_mem buffers[] = {w->memory_buffer, w->tokens, w->logits, w->vectors, w->self, w->cross};
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        clReleaseMemObject(buffers[i]);
-    clattn_decoder_state_release(&w->state);
-    clattn_plan_release(&w->plan);
-    clattn_transformer_release(&w->model);
-    nn_store_clear(&w->store);
-    free(w->memory);
-    free(w->expected);
-    free(w->self_expected);
-    free(w->cross_expected);
-}
-
-static void begin(struct world *w, size_t beams)
-{
-    clattn_decoder_begin_args args = CLATTN_DECODER_BEGIN_ARGS_INIT;
-    args.items = ITEMS;
-    args.beams = beams;
-    if (w->d->cross) {
-        args.memory = clattn_binding_buffer(w->memory_buffer, 0);
-        args.memory_length = MEMORY;
-        args.memory_lengths = w->memory_lengths;
-    }
-    assert_status(context, clattn_decoder_begin(w->state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-}
-
-/* Appends ids[s * stride + at ...], `lengths` of each or `length` of all, and reads the logits. */
-static void append(struct world *w, size_t sequences, const int32_t *ids, size_t stride, const size_t *at, size_t length,
-                   const int32_t *lengths, size_t row, float *logits, size_t logit_rows)
-{
-    cl_command_queue queue = clattn_context_queue(context);
-    clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
-    int32_t tokens[32 * LENGTH] = {0};
-    for (size_t s = 0; s < sequences; s++)
-        for (size_t i = 0; i < (lengths ? (size_t)lengths[s] : length); i++)
-            tokens[s * row + i] = ids[s * stride + at[s] + i];
-    assert_int_equal(clEnqueueWriteBuffer(queue, w->tokens, CL_TRUE, 0, sequences * row * sizeof *tokens, tokens, 0, NULL,
-                                          NULL), CL_SUCCESS);
-    args.input = clattn_binding_buffer(w->tokens, 0);
-    args.logits = clattn_binding_buffer(w->logits, 0);
-    args.length = length;
-    args.lengths = lengths;
-    assert_status(context, clattn_decoder_enqueue(w->state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(queue, w->logits, sequences * logit_rows * VOCABULARY * sizeof(float), logits);
-}
-
-static void check_logits(const float *got, const double *expected, const char *what)
-{
-    double apart = 0;
-    for (size_t v = 0; v < VOCABULARY; v++)
-        apart = fmax(apart, isnan(got[v]) ? INFINITY : fabs(got[v] - expected[v]) / fmax(1, fabs(expected[v])));
-    if (!(apart < 1e-5))
-        print_error("%s: %.3g apart\n", what, apart);
-    assert_true(apart < 1e-5);
+    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
+    *w = (nn_world){.context = context, .d = &c->stack, .output = c->output, .items = ITEMS, .length = LENGTH,
+                    .memory_length = MEMORY, .memory_lengths = memory_lengths};
+    nn_world_open(w, desc);
 }
 
 /* ---- the same numbers by all ways ---- */
@@ -179,7 +57,7 @@ static void check_logits(const float *got, const double *expected, const char *w
 /* All tokens at once, with all logits, vectors and probabilities. */
 static void at_once(const struct decoder_case *c)
 {
-    struct world w;
+    nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
     const size_t layers = c->stack.layers, heads = c->stack.heads;
@@ -190,8 +68,8 @@ static void at_once(const struct decoder_case *c)
     desc.self_probabilities = (1u << layers) - 1;
     desc.cross_probabilities = c->stack.cross ? desc.self_probabilities : 0;
     make_world(&w, c, &desc);
-    begin(&w, 1);
-    cl_mem ids = buffer_of(sizeof w.ids, w.ids);
+    nn_world_begin(&w, NULL, 1);
+    cl_mem ids = buffer_of(ITEMS * LENGTH * sizeof *w.ids, w.ids);
     args.input = clattn_binding_buffer(ids, 0);
     args.logits = clattn_binding_buffer(w.logits, 0);
     args.output = clattn_binding_buffer(w.vectors, 0);
@@ -203,7 +81,7 @@ static void at_once(const struct decoder_case *c)
     assert_int_equal(clattn_decoder_length(w.state, 1), LENGTH);
     support_read(clattn_context_queue(context), w.logits, sizeof logits, logits);
     for (size_t row = 0; row < ITEMS * LENGTH; row++)
-        check_logits(logits + row * VOCABULARY, w.expected + row * VOCABULARY, c->name);
+        nn_check_logits(logits + row * VOCABULARY, w.expected + row * VOCABULARY, c->name);
     support_read(clattn_context_queue(context), w.self, layers * ITEMS * heads * LENGTH * LENGTH * sizeof(float), self);
     for (size_t i = 0; i < layers * ITEMS * heads * LENGTH * LENGTH; i++)
         assert_true(fabs(self[i] - w.self_expected[i]) < 1e-5);
@@ -217,44 +95,44 @@ static void at_once(const struct decoder_case *c)
     assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "room for 9");
     assert_status(context, clattn_decoder_truncate(w.state, LENGTH - 1), CLATTN_SUCCESS);
-    append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){LENGTH - 1, LENGTH - 1}, 1, NULL, 1, logits, 1);
+    nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){LENGTH - 1, LENGTH - 1}, 1, NULL, 1, logits, 1);
     for (size_t s = 0; s < ITEMS; s++)
-        check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + LENGTH - 1) * VOCABULARY, "behind a truncation");
+        nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + LENGTH - 1) * VOCABULARY, "behind a truncation");
     clReleaseMemObject(ids);
-    clear_world(&w);
+    nn_world_close(&w);
 }
 
 /* Token by token, in unequal pieces, and right-shifted. */
 static void in_pieces(const struct decoder_case *c)
 {
     static float logits[ITEMS * LENGTH * VOCABULARY];
-    struct world w;
+    nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_LAST;
     make_world(&w, c, &desc);
-    begin(&w, 1);
+    nn_world_begin(&w, NULL, 1);
     for (size_t i = 0; i < LENGTH; i++) {
-        append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){i, i}, 1, NULL, 1, logits, 1);
+        nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){i, i}, 1, NULL, 1, logits, 1);
         for (size_t s = 0; s < ITEMS; s++)
-            check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + i) * VOCABULARY, "token by token");
+            nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + i) * VOCABULARY, "token by token");
     }
-    begin(&w, 1);
+    nn_world_begin(&w, NULL, 1);
     size_t at[ITEMS] = {0};
     static const int32_t pieces[][ITEMS] = {{4, 1}, {2, 3}, {0, 4}, {3, 1}};
     for (size_t p = 0; p < sizeof pieces / sizeof pieces[0]; p++) {
-        append(&w, ITEMS, w.ids, LENGTH, at, 4, pieces[p], 4, logits, 1);
+        nn_world_append(&w, ITEMS, w.ids, LENGTH, at, 4, pieces[p], 4, logits, 1);
         for (size_t s = 0; s < ITEMS; s++) {
             at[s] += (size_t)pieces[p][s];
             assert_int_equal(clattn_decoder_length(w.state, s), at[s]);
             if (pieces[p][s])
-                check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + at[s] - 1) * VOCABULARY, "in pieces");
+                nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + at[s] - 1) * VOCABULARY, "in pieces");
         }
     }
     /* Outputs shifted right behind a start token are what their own beginnings are. */
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
     int32_t outputs[ITEMS * 4] = {0};
-    begin(&w, 1);
+    nn_world_begin(&w, NULL, 1);
     for (size_t s = 0; s < ITEMS; s++)
         memcpy(outputs + s * 4, w.ids + s * LENGTH + 1, 3 * sizeof *outputs);
     cl_mem shifted = buffer_of(sizeof outputs, outputs);
@@ -265,11 +143,11 @@ static void in_pieces(const struct decoder_case *c)
     args.start_token = w.ids[0];
     assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     support_read(clattn_context_queue(context), w.logits, ITEMS * VOCABULARY * sizeof(float), logits);
-    check_logits(logits, w.expected + 3 * VOCABULARY, "shifted right");
+    nn_check_logits(logits, w.expected + 3 * VOCABULARY, "shifted right");
     assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "shift_right: sequence 0 has tokens");
     clReleaseMemObject(shifted);
-    clear_world(&w);
+    nn_world_close(&w);
 }
 
 /* Three beams, each with a text of its own, exchanged on the way. */
@@ -278,15 +156,15 @@ static void beams(const struct decoder_case *c)
     enum { BEAMS = 3, S = ITEMS * BEAMS };
     static float logits[S * VOCABULARY];
     static const size_t orders[][S] = {{0, 0, 0, 1, 1, 1}, {0, 1, 2, 3, 4, 5}, {2, 1, 2, 3, 4, 3}, {1, 0, 0, 5, 3, 4}};
-    struct world w;
+    nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     int32_t texts[S][LENGTH], other[S][LENGTH];
     desc.length = 4;
     desc.beams = BEAMS;
     desc.logits = CLATTN_LOGITS_LAST;
     make_world(&w, c, &desc);
-    begin(&w, 1);
-    append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){0, 0}, 3, NULL, 4, logits, 1);
+    nn_world_begin(&w, NULL, 1);
+    nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){0, 0}, 3, NULL, 4, logits, 1);
     memcpy(texts[0], w.ids, sizeof texts[0]);
     memcpy(texts[1], w.ids + LENGTH, sizeof texts[1]);
     for (size_t round = 0; round < 4; round++) {
@@ -298,17 +176,17 @@ static void beams(const struct decoder_case *c)
         }
         memcpy(texts, other, sizeof texts);
         const size_t at[S] = {length, length, length, length, length, length};
-        append(&w, S, texts[0], LENGTH, at, 1, NULL, 1, logits, 1);
+        nn_world_append(&w, S, texts[0], LENGTH, at, 1, NULL, 1, logits, 1);
         for (size_t s = 0; s < S; s++) {
-            double *expected = reference_logits(&w, 1, length + 1, texts[s], s / BEAMS, NULL, NULL);
-            check_logits(logits + s * VOCABULARY, expected + length * VOCABULARY, "beams");
+            double *expected = nn_world_logits(&w, 1, length + 1, texts[s], s / BEAMS, false, NULL, NULL);
+            nn_check_logits(logits + s * VOCABULARY, expected + length * VOCABULARY, "beams");
             free(expected);
         }
     }
     assert_status(context, clattn_decoder_reorder(w.state, NULL, BEAMS, (const size_t[S]){0, 1, 3, 3, 4, 5}, 0, NULL, NULL),
                   CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "parents[2] is 3, which is not of item 0");
-    clear_world(&w);
+    nn_world_close(&w);
 }
 
 static void decoders(void **state)
@@ -326,14 +204,22 @@ static void decoders(void **state)
 
 /* ---- generation ---- */
 
-enum { PROMPTS = 3, MOST = 6, STOP = 5 };
-static const int32_t prompts[PROMPTS] = {3, 8, 21};
-static const size_t prompt_lengths[ITEMS] = {2, 1};
+enum { MANY = 4, MOST = 6, STOP = 5 };
+static const int32_t prompts[] = {3, 8, 21, 30, 11, 17, 2, 9};
+static const size_t prompt_lengths[MANY] = {2, 1, 3, 2};
+
+static const int32_t *prompt_of(size_t item)
+{
+    const int32_t *prompt = prompts;
+    for (size_t i = 0; i < item; i++)
+        prompt += prompt_lengths[i];
+    return prompt;
+}
 
 /* Log-probabilities of what comes behind a text, every time computed anew. */
-static void log_probabilities(struct world *w, size_t item, const int32_t *text, size_t length, double *result)
+static void log_probabilities(nn_world *w, size_t item, const int32_t *text, size_t length, double *result)
 {
-    double *logits = reference_logits(w, 1, length, text, item, NULL, NULL), *last = logits + (length - 1) * VOCABULARY;
+    double *logits = nn_world_logits(w, 1, length, text, item, false, NULL, NULL), *last = logits + (length - 1) * VOCABULARY;
     double largest = -INFINITY, sum = 0;
     for (size_t v = 0; v < VOCABULARY; v++)
         largest = fmax(largest, last[v]);
@@ -359,14 +245,14 @@ static clattn_status forbid_seven(void *user, const clattn_logits_view *view)
     ++*(size_t *)user;
     assert_int_equal(view->count, VOCABULARY);
     assert_int_equal(view->prompt_length, prompt_lengths[view->item]);
-    assert_int_equal(view->tokens[0], prompts[view->item * 2]);
+    assert_int_equal(view->tokens[0], *prompt_of(view->item));
     view->logits[7] = -INFINITY;
     return view->length > 3 + view->prompt_length ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS;
 }
 
 static void greedy(void **state)
 {
-    struct world w;
+    nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     const int32_t stop = STOP;
@@ -378,7 +264,7 @@ static void greedy(void **state)
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_LAST;
     make_world(&w, &cases[0], &desc);
-    begin(&w, 1);
+    nn_world_begin(&w, NULL, 1);
     how.max_tokens = MOST;
     how.stop_tokens = &stop;
     how.stop_count = 1;
@@ -387,7 +273,7 @@ static void greedy(void **state)
         int32_t text[LENGTH + 1];
         size_t length = prompt_lengths[item];
         double sum = 0;
-        memcpy(text, prompts + 2 * item, length * sizeof *text);
+        memcpy(text, prompt_of(item), length * sizeof *text);
         for (size_t i = 0; i < MOST; i++) {
             double next[VOCABULARY];
             size_t best = 0;
@@ -411,12 +297,12 @@ static void greedy(void **state)
                   CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "the hook gave up");
     assert_true(calls > ITEMS);
-    clear_world(&w);
+    nn_world_close(&w);
 }
 
 static void sampled(void **state)
 {
-    struct world w;
+    nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     int32_t tokens[3][ITEMS * MOST];
@@ -425,7 +311,7 @@ static void sampled(void **state)
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_ALL;
     make_world(&w, &cases[0], &desc);
-    begin(&w, 1);
+    nn_world_begin(&w, NULL, 1);
     how.method = CLATTN_GENERATE_SAMPLE;
     how.max_tokens = MOST;
     how.temperature = 2;
@@ -468,7 +354,7 @@ static void sampled(void **state)
         assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
         assert_int_equal(first[0], best);
     }
-    clear_world(&w);
+    nn_world_close(&w);
 }
 
 /* ---- beam search, written anew: every beginning is decoded from its first token ---- */
@@ -485,13 +371,13 @@ static int by_sum(const void *left, const void *right)
     return a < b ? 1 : a > b ? -1 : 0;
 }
 
-static size_t search(struct world *w, size_t item, size_t count, double penalty, struct beginning *finished)
+static size_t search(nn_world *w, size_t item, size_t count, double penalty, struct beginning *finished)
 {
     static struct beginning live[4], all[4 * VOCABULARY];
     const size_t prompt = prompt_lengths[item];
     size_t lives = 1, ended = 0;
     live[0] = (struct beginning){.length = prompt};
-    memcpy(live[0].text, prompts + 2 * item, prompt * sizeof *prompts);
+    memcpy(live[0].text, prompt_of(item), prompt * sizeof *prompts);
     while (lives && ended < count) {
         size_t candidates = 0, filled = 0;
         struct beginning next[4];
@@ -523,32 +409,34 @@ static size_t search(struct world *w, size_t item, size_t count, double penalty,
     return ended;
 }
 
-static void beam_search(void **state)
+/* Items with prompts, and memories, of different lengths side by side. */
+static void search_beams(const struct decoder_case *c, size_t items)
 {
     enum { BEAMS = 3 };
-    struct world w;
+    static const int32_t memory_lengths[MANY] = {MEMORY, MEMORY - 2, 1, MEMORY - 1};
+    nn_world w = {.context = context, .d = &c->stack, .output = c->output, .items = items, .length = LENGTH,
+                  .memory_length = MEMORY, .memory_lengths = memory_lengths};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     const int32_t stop = STOP;
-    (void)state;
-    desc.length = 4;
+    desc.length = 2;
     desc.beams = BEAMS;
     desc.logits = CLATTN_LOGITS_LAST;
-    make_world(&w, &cases[0], &desc);
-    begin(&w, 1);
+    nn_world_open(&w, &desc);
+    nn_world_begin(&w, NULL, 1);
     how.method = CLATTN_GENERATE_BEAM;
     how.max_tokens = MOST;
     how.stop_tokens = &stop;
     how.stop_count = 1;
     how.beams = how.results = BEAMS;
     for (int i = 0; i < 2; i++) {
-        int32_t tokens[ITEMS * BEAMS * MOST];
-        size_t lengths[ITEMS * BEAMS];
-        float scores[ITEMS * BEAMS], each[ITEMS * BEAMS * MOST];
+        int32_t tokens[MANY * BEAMS * MOST];
+        size_t lengths[MANY * BEAMS];
+        float scores[MANY * BEAMS], each[MANY * BEAMS * MOST];
         clattn_generated generated = results_of(tokens, lengths, scores, each);
         how.length_penalty = i ? 0.6f : 0;
         assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-        for (size_t item = 0; item < ITEMS; item++) {
+        for (size_t item = 0; item < items; item++) {
             struct beginning finished[2 * BEAMS];
             const size_t count = search(&w, item, BEAMS, i ? 0.6 : 0, finished), prompt = prompt_lengths[item];
             for (size_t k = 0; k < BEAMS; k++) {
@@ -561,7 +449,17 @@ static void beam_search(void **state)
             }
         }
     }
-    clear_world(&w);
+    nn_world_close(&w);
+}
+
+static void beam_search(void **state)
+{
+    (void)state;
+    search_beams(&cases[0], ITEMS);
+    if (support_tiny())
+        return;
+    search_beams(&cases[0], MANY);
+    search_beams(&cases[2], MANY);
 }
 
 int main(void)

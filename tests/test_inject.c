@@ -4,87 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/inject.h"
 #include "support/api.h"
-
-#define CODE CL_OUT_OF_RESOURCES
-#define CODE_NAME "CL_OUT_OF_RESOURCES"
-
-struct scenario {
-    clattn_context_params params;
-    /* Makes, uses and releases plans on `context`; the first failing status, or SUCCESS after right results. */
-    clattn_status (*use)(clattn_context *context);
-    unsigned stride; /* make each stride-th call fail: 1 is all of them */
-};
-
-static const unsigned clean_statuses =
-    STATUS_BIT(CLATTN_ERROR_OPENCL) | STATUS_BIT(CLATTN_ERROR_OUT_OF_MEMORY) | STATUS_BIT(CLATTN_ERROR_BUILD) |
-    STATUS_BIT(CLATTN_ERROR_NO_OPENCL) | STATUS_BIT(CLATTN_ERROR_NO_DEVICE) | STATUS_BIT(CLATTN_ERROR_UNSUPPORTED) |
-    STATUS_BIT(CLATTN_ERROR_WRONG_CONTEXT);
-
-static void check_message(const clattn_context *context, clattn_status status)
-{
-    char message[2048] = "";
-    clattn_context_message(context, message, sizeof message);
-    if (!(clean_statuses & STATUS_BIT(status)))
-        fail_msg("%s failed and gave %d (%s): %s", inject_failed(), (int)status, clattn_status_string(status),
-                 message);
-    if (strlen(message) < 8)
-        fail_msg("%s failed without a message", inject_failed());
-    /* A query is named by what it asks for, every other call by itself. */
-    bool named = strstr(message, inject_failed()) || strstr(message, "querying CL_");
-    if (status == CLATTN_ERROR_OPENCL && !(named && strstr(message, CODE_NAME)))
-        fail_msg("%s failed, but the message is: %s", inject_failed(), message);
-}
-
-/* One run with the n-th call failing. */
-static void attempt(const struct scenario *scenario, unsigned long n)
-{
-    clattn_context *context = NULL;
-    enum inject_kind kind;
-    inject_start(n, CODE);
-    clattn_status status = clattn_context_create(&scenario->params, &context);
-    if (status != CLATTN_SUCCESS) {
-        assert_null(context);
-        assert_non_null(inject_failed());
-        check_message(NULL, status);
-    } else {
-        status = scenario->use(context);
-        if (status != CLATTN_SUCCESS) {
-            assert_non_null(inject_failed());
-            check_message(context, status);
-            /* The failure was one of a kind: the same context works again. */
-            inject_start(0, 0);
-            assert_status(context, scenario->use(context), CLATTN_SUCCESS);
-        }
-    }
-    clattn_context_release(&context);
-    if (!inject_balanced(&kind))
-        fail_msg("call %lu failed: %ld %s reference(s) did not come back", n, inject_live(kind),
-                 inject_kind_name(kind));
-}
-
-static void run(const struct scenario *scenario)
-{
-    enum inject_kind kind;
-    clattn_context *context = NULL;
-    /* Once to fill caches, once to count. */
-    for (int round = 0; round < 2; round++) {
-        inject_start(0, 0);
-        assert_status(NULL, clattn_context_create(&scenario->params, &context), CLATTN_SUCCESS);
-        assert_status(context, scenario->use(context), CLATTN_SUCCESS);
-        clattn_context_release(&context);
-        if (!inject_balanced(&kind))
-            fail_msg("without any failure: %ld %s reference(s) did not come back", inject_live(kind),
-                     inject_kind_name(kind));
-    }
-    unsigned long calls = inject_calls();
-    assert_true(calls > 20);
-    for (unsigned long n = 1; n <= calls; n += scenario->stride)
-        attempt(scenario, n);
-    attempt(scenario, 0);
-    print_message("# %lu calls, every %u made to fail\n", calls, scenario->stride);
-}
+#include "support/inject.h"
+#include "support/inject_run.h"
 
 /* The result, if all went well. */
 static clattn_status read_back(cl_command_queue queue, cl_mem buffer, const float *expected, size_t count)
@@ -243,36 +165,26 @@ static clattn_status use_softmax_and_matmul(clattn_context *context)
     return status;
 }
 
-static struct scenario scenario_of(clattn_status (*use)(clattn_context *), int32_t cache_mode)
-{
-    struct scenario scenario = {.use = use, .stride = support_tiny() ? 17 : 1};
-    clattn_context_params_init(&scenario.params);
-    scenario.params.get_proc = inject_get_proc;
-    scenario.params.cache_mode = cache_mode;
-    scenario.params.clblast = CLATTN_CLBLAST_NEVER; /* it calls OpenCL by itself */
-    return scenario;
-}
-
 static void attention_from_source(void **state)
 {
-    struct scenario scenario = scenario_of(use_attention, CLATTN_CACHE_OFF);
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_OFF);
     (void)state;
-    run(&scenario);
+    inject_run(&scenario);
 }
 
 static void attention_from_the_cache(void **state)
 {
-    struct scenario scenario = scenario_of(use_attention, CLATTN_CACHE_ON);
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_ON);
     char folder[SUPPORT_PATH];
     (void)state;
     support_folder(folder);
     scenario.params.cache_dir = folder;
-    run(&scenario);
+    inject_run(&scenario);
 }
 
 static void attention_in_an_adopted_context(void **state)
 {
-    struct scenario scenario = scenario_of(use_attention, CLATTN_CACHE_OFF);
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_OFF);
     cl_int code;
     (void)state;
     clattn_context *chooser = support_context();
@@ -286,7 +198,7 @@ static void attention_in_an_adopted_context(void **state)
     scenario.params.opencl_context = context;
     scenario.params.opencl_device = device;
     scenario.params.queue = queue;
-    run(&scenario);
+    inject_run(&scenario);
     assert_references(context, queue, before);
     clReleaseCommandQueue(queue);
     clReleaseContext(context);
@@ -294,16 +206,16 @@ static void attention_in_an_adopted_context(void **state)
 
 static void multi_head_attention(void **state)
 {
-    struct scenario scenario = scenario_of(use_mha, CLATTN_CACHE_OFF);
+    inject_scenario scenario = inject_scenario_of(use_mha, CLATTN_CACHE_OFF);
     (void)state;
-    run(&scenario);
+    inject_run(&scenario);
 }
 
 static void softmax_and_matmul(void **state)
 {
-    struct scenario scenario = scenario_of(use_softmax_and_matmul, CLATTN_CACHE_OFF);
+    inject_scenario scenario = inject_scenario_of(use_softmax_and_matmul, CLATTN_CACHE_OFF);
     (void)state;
-    run(&scenario);
+    inject_run(&scenario);
 }
 
 /* The list of devices: one broken query hides no other platform, and a failure is a status. */
@@ -320,13 +232,13 @@ static void listing_devices(void **state)
     size_t all = clattn_devices_count(devices) + clattn_devices_skipped_count(devices);
     clattn_devices_release(&devices);
     for (unsigned long n = 1; n <= calls; n++) {
-        inject_start(n, CODE);
+        inject_start(n, INJECT_CODE);
         clattn_status status = clattn_devices_create(&params, &devices);
         assert_non_null(inject_failed());
         if (status != CLATTN_SUCCESS) {
             assert_string_equal(inject_failed(), "clGetPlatformIDs");
             assert_null(devices);
-            check_message(NULL, status);
+            inject_check_message(NULL, status);
         } else {
             /* What is missing from the list is among the skipped ones, with its reason. */
             assert_true(clattn_devices_count(devices) + clattn_devices_skipped_count(devices) >= all ||

@@ -56,7 +56,9 @@ CLATTN_API clattn_status clattn_decoder_plan_create(clattn_transformer *transfor
 /* Caches and lengths of the sequences that a plan works on.
  * Thread-safety: one thread at a time; different states are independent.
  * Ownership: the caller releases it with clattn_decoder_state_release; it keeps its plan, and enqueued work what it needs.
- * On an out-of-order queue, or when the queue changes, what is enqueued waits for what was enqueued on the state before. */
+ * On an out-of-order queue, or when the queue changes, what is enqueued waits for what was enqueued on the state before.  As
+ * nothing here flushes a queue, the caller flushes the former one (clFlush) when it changes, which OpenCL asks for wherever
+ * commands of one queue wait for those of another. */
 typedef struct clattn_decoder_state clattn_decoder_state;
 
 /* Allocates the caches for the plan's sizes.  Statuses: INVALID_ARGUMENT, OUT_OF_MEMORY, OPENCL, FORKED. */

@@ -210,6 +210,16 @@ class Command(Recordings):
         self.refuse(2, "transcribe", MODEL, os.path.join(MODEL, "config.json"), saying="is not a WAV file")
         self.refuse(2, "transcribe", self.path("nowhere"), path, saying="vocabulary.txt: cannot be opened")
         self.refuse(2, "transcribe", MODEL, path, "--beams", "9", saying="--beams")
+        # A vocabulary for many languages has one token more, an empty one before the special ones.
+        folder = self.path("languages")
+        os.mkdir(folder)
+        os.symlink(os.path.join(MODEL, "config.json"), os.path.join(folder, "config.json"))
+        with open(os.path.join(MODEL, "vocabulary.txt"), encoding="utf-8", newline="\n") as file:
+            vocabulary = file.read()
+        with open(os.path.join(folder, "vocabulary.txt"), "w", encoding="utf-8", newline="\n") as file:
+            file.write(vocabulary.replace("<|endoftext|>", "\n<|endoftext|>", 1))
+        self.refuse(2, "transcribe", folder, path,
+                    saying=("vocabulary.txt", "the vocabulary of a model for many languages, expected one for English"))
         folder = self.path("model")
         os.mkdir(folder)
         for name in ("vocabulary.txt", "config.json"):

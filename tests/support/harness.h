@@ -16,6 +16,8 @@
 
 #include <clattn/clattn.h>
 
+#include "storage.h"
+
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- suites (suite.c) ---- */
@@ -106,19 +108,6 @@ cl_command_queue device_queue_out_of_order(void);
 #define assert_status(expected, actual) check_status((expected), (actual), #actual, __FILE__, __LINE__)
 void check_status(clattn_status expected, clattn_status actual, const char *what, const char *file, int line);
 #define assert_cl(code) assert_int_equal((code), CL_SUCCESS)
-
-/* ---- element types (storage.c) ---- */
-
-/* One element as a double, and a double stored, rounded to nearest even. */
-double storage_get(clattn_dtype dtype, const void *element);
-void storage_set(clattn_dtype dtype, void *element, double value);
-
-/* What an array of that type holds of `value`. */
-double storage_round(clattn_dtype dtype, double value);
-
-/* What rounding to float16 or bfloat16 may cost at `value`: half the distance between neighbours there.  0 for other
- * types: the accuracy rule has float32's own rounding in its last term. */
-double storage_rounding(clattn_dtype dtype, double value);
 
 /* ---- guarded arrays (array.c) ---- */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "storage.h"
 
 struct nn_tensor {
     char name[96];
@@ -255,6 +256,18 @@ double *nn_doubles(const float *values, size_t count)
     return result;
 }
 
+/* As an array of that type holds them. */
+static void store_as(int32_t dtype, double *x, size_t count)
+{
+    for (size_t i = 0; dtype && i < count; i++)
+        x[i] = storage_round((clattn_dtype)dtype, x[i]);
+}
+
+static int32_t cache_dtype(const nn_reference *r)
+{
+    return r->cache_dtype ? r->cache_dtype : r->dtype;
+}
+
 double *nn_reference_linear(const double *x, size_t rows, size_t columns, const float *weight, size_t out,
                             const float *bias)
 {
@@ -297,6 +310,7 @@ static void norm(const nn_reference *r, const char *prefix, double *x, size_t ro
         const double deviation = sqrt(square + (d->explicit_epsilon ? (double)d->epsilon : 1e-5));
         for (size_t i = 0; i < n; i++)
             x[i] = (x[i] - mean) / deviation * scale[i] + (bias ? bias[i] : 0);
+        store_as(r->dtype, x, n);
     }
 }
 
@@ -339,12 +353,18 @@ static double *attention(const nn_reference *r, const char *prefix, const double
     double *k = project(r, prefix, "key", CLATTN_WITHOUT_KEY_BIAS, from, r->batch * keys, columns, inner_kv);
     double *v = project(r, prefix, "value", CLATTN_WITHOUT_VALUE_BIAS, from, r->batch * keys, columns, inner_kv);
     double *attended = doubles(r->batch * queries * inner), *p = doubles(keys);
+    store_as(r->dtype, q, r->batch * queries * inner);
+    store_as(r->dtype, k, r->batch * keys * inner_kv);
+    store_as(r->dtype, v, r->batch * keys * inner_kv);
     for (size_t row = 0; !cross && d->rotary && row < r->batch * queries; row++) {
         for (size_t h = 0; h < d->heads; h++)
             rotate(d, q + row * inner + h * size, row % queries);
         for (size_t h = 0; h < kv_heads(d); h++)
             rotate(d, k + row * inner_kv + h * size, row % queries);
     }
+    store_as(r->dtype, q, r->batch * queries * inner);
+    store_as(cache_dtype(r), k, r->batch * keys * inner_kv);
+    store_as(cache_dtype(r), v, r->batch * keys * inner_kv);
     for (size_t b = 0; b < r->batch; b++)
         for (size_t h = 0; h < d->heads; h++)
             for (size_t i = 0; i < queries; i++) {
@@ -368,13 +388,15 @@ static double *attention(const nn_reference *r, const char *prefix, const double
                 }
                 for (size_t j = 0; j < keys; j++) {
                     p[j] = sum > 0 ? p[j] / sum : 0;
+                    const double weight = cache_dtype(r) ? storage_round((clattn_dtype)cache_dtype(r), p[j]) : p[j];
                     for (size_t c = 0; c < size; c++)
                         attended[(b * queries + i) * inner + h * size + c] +=
-                            p[j] * v[(b * keys + j) * inner_kv + h / group * size + c];
+                            weight * v[(b * keys + j) * inner_kv + h / group * size + c];
                     if (probabilities)
                         probabilities[((b * d->heads + h) * queries + i) * keys + j] = p[j];
                 }
             }
+    store_as(r->dtype, attended, r->batch * queries * inner);
     double *y = project(r, prefix, "output", CLATTN_WITHOUT_OUTPUT_BIAS, attended, r->batch * queries, inner, d->d_model);
     free(q);
     free(k);
@@ -391,8 +413,13 @@ static double *feed_forward(const nn_reference *r, const char *prefix, const dou
     const uint32_t without = CLATTN_WITHOUT_FEED_FORWARD_BIAS;
     double *h = project(r, prefix, "in", without, x, rows, d->d_model, d->d_ff);
     double *gate = d->gated ? project(r, prefix, "gate", without, x, rows, d->d_model, d->d_ff) : NULL;
-    for (size_t i = 0; i < rows * d->d_ff; i++)
-        h[i] = gate ? h[i] * nn_activate(d->activation, gate[i]) : nn_activate(d->activation, h[i]);
+    for (size_t i = 0; i < rows * d->d_ff; i++) {
+        double *activated = gate ? &gate[i] : &h[i];
+        *activated = nn_activate(d->activation, *activated);
+        store_as(r->dtype, activated, 1);
+        h[i] *= gate ? gate[i] : 1;
+    }
+    store_as(r->dtype, h, rows * d->d_ff);
     double *y = project(r, prefix, "out", without, h, rows, d->d_ff, d->d_model);
     free(h);
     free(gate);
@@ -410,6 +437,7 @@ static void sublayer(const nn_reference *r, const char *prefix, double *x, int w
     double *made = which == 2 ? feed_forward(r, prefix, read) : attention(r, prefix, read, which == 1, probabilities);
     for (size_t i = 0; i < count; i++)
         x[i] += made[i];
+    store_as(r->dtype, x, count);
     if (!pre)
         norm(r, prefix, x, rows);
     free(read);
@@ -492,6 +520,7 @@ double *nn_reference_tokens(const nn_reference *r, const int32_t *ids, const int
                 value += nn_store_get(r->store, "%s.segments.weight", r->name)[(size_t)(segments ? segments[row] : 0) * n + i];
             x[row * n + i] = value;
         }
+    store_as(r->dtype, x, r->batch * r->length * n);
     snprintf(prefix, sizeof prefix, "%s.input_", r->name);
     if (d->input_norm)
         norm(r, prefix, x, r->batch * r->length);

@@ -48,6 +48,9 @@ typedef struct nn_reference {
     const double *memory;    /* (batch, memory_length, d_memory), with cross-attention */
     size_t memory_length;
     const int32_t *memory_lengths;
+    /* 0, or the types that arrays between operators have, and caches of keys and values (0: the same): the naive computation
+     * that numerics.md's rule compares with, which rounds P to V's type too. */
+    int32_t dtype, cache_dtype;
     double *self_probabilities;  /* NULL, or (layers, batch, heads, length, length) */
     double *cross_probabilities; /* NULL, or (layers, batch, heads, length, memory_length) */
 } nn_reference;
