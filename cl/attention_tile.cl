@@ -7,6 +7,7 @@
  * Arrays, strides and macros: inc/attention.h, all of it but DOUBLE; geometry: inc/attention_tile_shape.h.
  * Tested sets (TILE_Q x TILE_K, ITEMS_X x ITEMS_Y, CHUNK, VALUE_ROWS), each with every feature:
  *   6 KiB    16 x 32,  8 x 4,   16, 8      (software rasterisers, whose compilers are slow)
+ * SUB_GROUPS 0; 1 and 4 with some of them.
  *
  * NDRange: local (ITEMS_X, ITEMS_Y, 1); global (ITEMS_X * ceil(launch_queries / TILE_Q), ITEMS_Y * launch_heads,
  * batch).  With PACK_HEADS there are launch_queries * group rows and a work-group for each key/value head, which reads
@@ -25,7 +26,8 @@
  *
  * Barriers: every loop that holds one has a trip count that is the same for the whole work-group, and what leaves a
  * pass early is decided by values that all items share.  `stage` is free for writing whenever a barrier has
- * passed since it was last read; others' parts of `prob` are read between the softmax's last barrier and the pass's.
+ * passed since it was last read; others' parts of `prob` are read between the softmax's last barrier and the pass's.  With
+ * sub-groups that hold whole rows of items the softmax has one barrier less.
  *
  * Tiles of keys that no row attends by lengths, causality or window are not visited; where a mask, a bias or mask_mod
  * could exclude the whole tile, the items look first, and one that nobody attends is left before K and V are read.
@@ -48,7 +50,7 @@
 #include "inc/attention_tile_product.h"
 #include "inc/attention_tile_softmax.h"
 
-kernel __attribute__((reqd_work_group_size(ITEMS_X, ITEMS_Y, 1)))
+kernel SUB_GROUP_KERNEL __attribute__((reqd_work_group_size(ITEMS_X, ITEMS_Y, 1)))
 void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                     const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
                     global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
@@ -69,6 +71,7 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
 #endif
     attention_side side = ATTENTION_SIDE;
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
+    const int part = x / TOGETHER;
     const uint item = (uint)(y * ITEMS_X + x);
     if (a.batch == 0)
         return;
@@ -159,17 +162,23 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
         }
 
         tile_scores(prob, s, highest, mixed, bits, &t, x, y, k0, &a, &side);
-        /* The row maximum over the tile: each item's own, then all items of the row, in the same order. */
+        /* The row maximum over the tile: each item's own, a sub-group's, then all parts of the row, in the same order. */
         #pragma unroll
         for (int r = 0; r < QUADS; r++)
-            stage[x * Q_QUADS + y * QUADS + r] = highest[r];
+            highest[r] = tile_highest(highest[r], (int)item, stage);
+#if PARTS > 1
+        #pragma unroll
+        for (int r = 0; r < QUADS; r++)
+            if (part * TOGETHER == x)
+                stage[PARTS_AT + part * Q_QUADS + y * QUADS + r] = highest[r];
         barrier(CLK_LOCAL_MEM_FENCE);
+#endif
 #if DROPOUT
         const uint kept = tile_kept(&t, x, y, k0, &a);
 #else
         const uint kept = ~0u;
 #endif
-        tile_softmax(prob, stage, &state, factor, kept, x, y, &a);
+        tile_softmax(prob, stage + PARTS_AT, highest, &state, factor, kept, x, y, &a);
         #pragma unroll
         for (int r = 0; r < QUADS; r++) {
             #pragma unroll

@@ -9,6 +9,8 @@
  * VALUE_ROWS      rows of V staged at a time                     divides TILE_K, multiple of ITEMS_Y / 4
  * PACK_HEADS      1: a row is one query head of a query, the     0, 1
  *                 heads of a key/value head being neighbours
+ * SUB_GROUPS,     inc/sub_group.h: sub-groups by which rows      SUB_GROUP_SIZE divides ITEMS
+ * SUB_GROUP_SIZE  are reduced
  * POSITIVE_SCALE  the scale is known to lie in [1e-30, 1e30]     0, 1
  *
  * Item (x, y) owns the rows y*ROWS .. y*ROWS + ROWS-1 of the tile throughout (ROWS = TILE_Q / ITEMS_Y), of the scores the
@@ -18,6 +20,7 @@
 #define CLATTN_INC_ATTENTION_TILE_SHAPE_H
 
 #include "inc/attention.h"
+#include "inc/sub_group.h"
 
 #ifndef TILE_Q
 #define TILE_Q 32
@@ -57,6 +60,11 @@
 #define Q_QUADS (Q_STRIDE / 4)
 #define K_STRIDE (TILE_K + 4)
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
+/* Items of a row that are in one sub-group, and the parts of a row's maximum and sums that meet in local memory. */
+#define TOGETHER (ITEMS_X < SUB_GROUP_SIZE ? ITEMS_X : SUB_GROUP_SIZE)
+#define PARTS (ITEMS_X / TOGETHER)
+/* Where in `stage` the parts are: behind the room of emulated sub-groups. */
+#define PARTS_AT (SUB_GROUPS == 4 ? ITEMS : 0)
 #define STAGE_FLOATS LARGER(CHUNK * (K_STRIDE + Q_STRIDE), LARGER(VALUE_ROWS * VALUE_STRIDE, ITEMS_X * Q_STRIDE))
 
 /* The tile's key that an item's own key k is. */
@@ -86,6 +94,12 @@
 #endif
 #if (TILE_Q * 8) % ITEMS || (TILE_K * 8) % ITEMS || CHUNK % 8 || CHUNK > ITEMS || TILE_Q > ITEMS
 #error "TILE_Q and TILE_K must be multiples of ITEMS / 8, CHUNK one of 8, CHUNK and TILE_Q at most ITEMS"
+#endif
+#if 4 * PARTS_AT + PARTS * Q_STRIDE > STAGE_FLOATS
+#error "the parts of rows do not fit"
+#endif
+#if ITEMS % SUB_GROUP_SIZE
+#error "a work-group must be made of whole sub-groups"
 #endif
 #if TILE_K % VALUE_ROWS || (VALUE_ROWS * 4) % ITEMS_Y
 #error "VALUE_ROWS must divide TILE_K and be a multiple of ITEMS_Y / 4"

@@ -65,9 +65,29 @@ static inline void tile_scores(local float4 *prob, float4 products[KEYS][QUADS],
 #endif
 }
 
-/* Own scores to probabilities; `stage` holds every item's maxima, and the rescaling goes into `factor`. */
-static inline void tile_softmax(local float4 *prob, const local float4 *stage, tile_state *state, float4 factor[QUADS],
-                                uint kept, int x, int y, const attention_args *a)
+/* The maximum, or the sum, of all items of a row that are in one sub-group, in each of them. */
+static inline float4 tile_highest(float4 v, int item, local float4 *stage)
+{
+#if SUB_GROUPS
+    for (int distance = TOGETHER / 2; distance > 0; distance /= 2)
+        v = fmax(v, sub_group_swap4(v, distance, item, stage));
+#endif
+    return v;
+}
+
+static inline float4 tile_sum(float4 v, int item, local float4 *stage)
+{
+#if SUB_GROUPS
+    for (int distance = TOGETHER / 2; distance > 0; distance /= 2)
+        v += sub_group_swap4(v, distance, item, stage);
+#endif
+    return v;
+}
+
+/* Own scores to probabilities; `parts` has the parts of the rows' maxima, or, where there is but one, `highest`.  The
+ * rescaling goes into `factor`. */
+static inline void tile_softmax(local float4 *prob, const local float4 *parts, const float4 highest[QUADS],
+                                tile_state *state, float4 factor[QUADS], uint kept, int x, int y, const attention_args *a)
 {
     /* Subtracted first: the maximum times log2(e) alone would overflow for masks like -FLT_MAX, and lose the score's
      * low bits on devices that do not fuse. */
@@ -75,8 +95,11 @@ static inline void tile_softmax(local float4 *prob, const local float4 *stage, t
     #pragma unroll
     for (int r = 0; r < QUADS; r++) {
         float4 m = state->top[r];
-        for (int other = 0; other < ITEMS_X; other++)
-            m = fmax(m, stage[other * Q_QUADS + y * QUADS + r]);
+        if (PARTS == 1)
+            m = fmax(m, highest[r]);
+        else
+            for (int other = 0; other < PARTS; other++)
+                m = fmax(m, parts[other * Q_QUADS + y * QUADS + r]);
         /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN. */
         const float4 safe = select(m, (float4)(0.0f), m == (float4)(-INFINITY));
         const float4 change = state->top[r] - safe;
@@ -108,16 +131,22 @@ static inline void tile_softmax(local float4 *prob, const local float4 *stage, t
     }
 }
 
-/* An item's share of the rows' ends, for tile_finish: sums to `stage`, maxima and moments to `prob`. */
+/* The parts of the rows' ends, for tile_finish: sums to `stage`, maxima and moments to `prob`. */
 static inline void tile_share(local float4 *stage, local float4 *prob, const tile_state *state, int x, int y)
 {
+    const int item = y * ITEMS_X + x, part = x / TOGETHER;
+    const bool first = part * TOGETHER == x;
     #pragma unroll
     for (int r = 0; r < QUADS; r++) {
-        stage[x * Q_QUADS + y * QUADS + r] = state->sum[r];
+        const float4 sum = tile_sum(state->sum[r], item, stage);
+        if (first)
+            stage[PARTS_AT + part * Q_QUADS + y * QUADS + r] = sum;
         if (x == 0)
             prob[y * QUADS + r] = state->top[r];
 #if ENTROPY
-        prob[(1 + x) * Q_QUADS + y * QUADS + r] = state->moment[r];
+        const float4 moment = tile_sum(state->moment[r], item, stage);
+        if (first)
+            prob[(1 + part) * Q_QUADS + y * QUADS + r] = moment;
 #endif
     }
 }
@@ -130,11 +159,11 @@ static inline void tile_finish(local float *stage, const local float *prob, cons
     tile_row row;
     tile_find_row(&row, (int)item, t, a);
     float highest = prob[item] * TILE_UNIT, sum = 0.0f, total;
-    for (int x = 0; x < ITEMS_X; x++)
-        sum += stage[x * Q_STRIDE + item];
+    for (int x = 0; x < PARTS; x++)
+        sum += stage[4 * PARTS_AT + x * Q_STRIDE + item];
 #if ENTROPY
     float moment = 0.0f;
-    for (int x = 0; x < ITEMS_X; x++)
+    for (int x = 0; x < PARTS; x++)
         moment += prob[(1 + x) * Q_STRIDE + item];
 #endif
     if (!row.attends || sum == 0.0f) {

@@ -12,6 +12,7 @@
  *   SUB_GROUP_LANE(item), SUB_GROUP_NUMBER(item)   where in its sub-group the item with this number is, and in which one
  *   SUB_GROUP_ROOM(ITEMS)                          floats of local memory that `room` has for a work-group of so many items
  *   sub_group_swap(x, distance, item, room)        the x of the item with number item ^ distance, distance < SUB_GROUP_SIZE
+ *   sub_group_swap4(x, distance, item, room)       the same of a float4, with a room of as many float4
  *
  * Every item of the work-group calls it, in uniform control flow: the emulation has barriers.
  *
@@ -86,6 +87,22 @@ static inline float sub_group_swap(float x, int distance, int item, local float 
     room[item] = x;
     barrier(CLK_LOCAL_MEM_FENCE);
     return room[item ^ distance];
+}
+
+static inline float4 sub_group_swap4(float4 x, int distance, int item, local float4 *room)
+{
+    barrier(CLK_LOCAL_MEM_FENCE);
+    room[item] = x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return room[item ^ distance];
+}
+#endif
+
+#if SUB_GROUPS > 0 && SUB_GROUPS < 4
+static inline float4 sub_group_swap4(float4 x, int distance, int item, local float4 *room)
+{
+    return (float4)(sub_group_swap(x.x, distance, item, 0), sub_group_swap(x.y, distance, item, 0),
+                    sub_group_swap(x.z, distance, item, 0), sub_group_swap(x.w, distance, item, 0));
 }
 #endif
 

@@ -156,6 +156,8 @@ extern const struct solver attention_cpu_bf16_solver;
 extern const struct solver attention_emulated_mma_solver;
 extern const struct solver attention_matrix_solver;
 extern const struct solver attention_cpu_solver;
+extern const struct solver attention_sub_group_solver;
+extern const struct solver attention_emulated_sub_group_solver;
 extern const struct solver attention_tile_solver;
 extern const struct solver attention_generic_solver;
 

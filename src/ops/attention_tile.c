@@ -2,9 +2,11 @@
  * memory. */
 #include "base/size.h"
 #include "ops/attention.h"
+#include "ops/sub_groups.h"
 #include "program/defines.h"
 
 #define MAX_SIZE 512
+#define SUB_GROUP 8 /* where there is a choice: what accumulates in registers leaves none for an item more */
 #define FEW_QUERIES 16 /* up to which the query heads of a key/value head share a work-group */
 
 /* Largest first; attention_tile_shape.h says what the members are. */
@@ -48,9 +50,11 @@ static size_t kept_floats(const struct geometry *g, const struct attention_probl
     return g->tile_q / g->items_y * (columns + g->tile_k / g->items_x + 3 + (addressed ? 2 : 0));
 }
 
-static bool fits(const clattn_device_info *info, const struct attention_problem *problem, const struct geometry *g)
+static bool fits(const clattn_device_info *info, const struct attention_problem *problem, const struct sub_groups *groups,
+                 const struct geometry *g)
 {
-    return g->items_x * g->items_y <= info->max_work_group && g->items_x <= info->max_work_item[0] &&
+    size_t items = g->items_x * g->items_y;
+    return items % groups->size == 0 && items <= info->max_work_group && g->items_x <= info->max_work_item[0] &&
            g->items_y <= info->max_work_item[1] && local_bytes(g, problem) <= info->local_memory;
 }
 
@@ -68,13 +72,14 @@ static bool beats(const clattn_context *context, const struct attention_problem 
 }
 
 /* The first geometry from `from` on that the device's limits allow and none behind it beats, or GEOMETRIES. */
-static size_t choose(const clattn_context *context, const struct attention_problem *problem, size_t from)
+static size_t choose(const clattn_context *context, const struct attention_problem *problem, const struct sub_groups *groups,
+                     size_t from)
 {
     const clattn_device_info *info = &context->device.caps.info;
     for (size_t i = from; i < GEOMETRIES; i++) {
-        bool best = fits(info, problem, &geometries[i]);
+        bool best = fits(info, problem, groups, &geometries[i]);
         for (size_t j = i + 1; j < GEOMETRIES && best; j++)
-            best = !fits(info, problem, &geometries[j]) || !beats(context, problem, &geometries[j], &geometries[i]);
+            best = !fits(info, problem, groups, &geometries[j]) || !beats(context, problem, &geometries[j], &geometries[i]);
         if (best)
             return i;
     }
@@ -95,9 +100,10 @@ static double iterations(const struct geometry *g, const struct attention_proble
     return (double)(divide_up(problem->key_length, g->tile_k) + 1) * tile + end;
 }
 
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+/* What the kernel does not take, however it reduces, or NULL. */
+static const char *refuse_problem(const clattn_context *context, const struct attention_problem *problem,
+                                  const struct sub_groups *groups)
 {
-    const struct attention_problem *problem = data;
     const char *reason = attention_refuse(&context->device.caps, problem);
     if (reason)
         return reason;
@@ -105,11 +111,10 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
         return "the arrays are float64";
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
         return "a head size is above 512";
-    size_t chosen = choose(context, problem, 0);
+    size_t chosen = choose(context, problem, groups, 0);
     if (chosen == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
-    reason = refuse_loops(&context->device.caps, iterations(&geometries[chosen], problem));
-    return reason ? reason : refuse_cpu(&context->device.caps, forced);
+    return refuse_loops(&context->device.caps, iterations(&geometries[chosen], problem));
 }
 
 /* A work-group takes rows of one key/value head, whether or not the launch has all of its query heads. */
@@ -123,7 +128,7 @@ static void packed_groups(const struct attention_plan *plan, const attention_arg
     groups[2] = (size_t)kernel_args->batch;
 }
 
-static clattn_status prepare_geometry(struct attention_plan *plan, const struct geometry *g)
+static clattn_status prepare_geometry(struct attention_plan *plan, const struct geometry *g, const struct sub_groups *groups)
 {
     const size_t local[3] = {g->items_x, g->items_y, 1};
     const bool packed = packs_heads(&plan->problem);
@@ -135,6 +140,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     define_int(&options, "ITEMS_Y", (long long)g->items_y);
     define_int(&options, "CHUNK", (long long)g->chunk);
     define_int(&options, "VALUE_ROWS", (long long)g->value_rows);
+    sub_groups_define(groups, &options);
     if (packed)
         define_int(&options, "PACK_HEADS", 1);
     plan->queries_per_group = packed ? 1 : g->tile_q;
@@ -154,7 +160,7 @@ static bool spills(const clattn_plan *plan)
 }
 
 /* The geometry of the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */
-static const struct geometry *tune(clattn_plan *base, size_t i)
+static const struct geometry *tune(clattn_plan *base, const struct sub_groups *groups, size_t i)
 {
     static const int32_t queries[] = {128, 64, 32, 16, -1}, keys[] = {128, 64, 32, -1};
     const struct attention_problem *problem = &((struct attention_plan *)base)->problem;
@@ -164,7 +170,7 @@ static const struct geometry *tune(clattn_plan *base, size_t i)
     tuning_parameter(&base->tuning, "keys", keys, &tile_k);
     for (size_t j = 0; j < GEOMETRIES; j++)
         if (geometries[j].tile_q == tile_q && geometries[j].tile_k == tile_k)
-            return j == i || (fits(&caps->info, problem, &geometries[j]) &&
+            return j == i || (fits(&caps->info, problem, groups, &geometries[j]) &&
                               !refuse_loops(caps, iterations(&geometries[j], problem)))
                        ? &geometries[j]
                        : NULL;
@@ -172,25 +178,75 @@ static const struct geometry *tune(clattn_plan *base, size_t i)
 }
 
 /* A kernel may allow fewer items than the device, or spill: step down until one fits; the smallest may spill. */
-static clattn_status prepare(clattn_plan *base)
+static clattn_status prepare_reduction(clattn_plan *base, const struct sub_groups *groups)
 {
     struct attention_plan *plan = (struct attention_plan *)base;
     clattn_status status = CLATTN_ERROR_UNSUPPORTED;
-    for (size_t i = choose(base->context, &plan->problem, 0); i < GEOMETRIES;
-         i = choose(base->context, &plan->problem, i + 1)) {
-        const struct geometry *g = tune(base, i);
+    for (size_t i = choose(base->context, &plan->problem, groups, 0); i < GEOMETRIES;
+         i = choose(base->context, &plan->problem, groups, i + 1)) {
+        const struct geometry *g = tune(base, groups, i);
         if (!g)
             return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
                                 "there is no such tile, or it does not fit the device");
-        status = prepare_geometry(plan, g);
+        status = prepare_geometry(plan, g, groups);
         if (g != &geometries[i])
             break; /* as it was asked for */
-        bool last = choose(base->context, &plan->problem, i + 1) == GEOMETRIES;
+        bool last = choose(base->context, &plan->problem, groups, i + 1) == GEOMETRIES;
         if (status != CLATTN_ERROR_UNSUPPORTED && (status != CLATTN_SUCCESS || last || !spills(base)))
             break;
         plan_drop_kernels(base);
     }
+    if (status == CLATTN_SUCCESS)
+        sub_groups_explain(groups, base);
     return status;
 }
 
+static const char *refuse(const clattn_context *context, const void *problem, bool forced)
+{
+    const struct sub_groups groups = sub_groups_none();
+    const char *reason = refuse_problem(context, problem, &groups);
+    return reason ? reason : refuse_cpu(&context->device.caps, forced);
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    const struct sub_groups groups = sub_groups_none();
+    return prepare_reduction(base, &groups);
+}
+
 const struct solver attention_tile_solver = {.name = "tile", .refuse = refuse, .prepare = prepare};
+
+/* ---- in sub-groups ---- */
+
+static const char *refuse_device(const clattn_context *context, const void *problem, bool forced)
+{
+    const struct sub_groups groups = sub_groups_of(context, SUB_GROUP);
+    const char *reason = refuse_sub_groups(context, forced);
+    if (!reason)
+        reason = refuse_problem(context, problem, &groups);
+    return reason ? reason : refuse_cpu(&context->device.caps, forced);
+}
+
+static clattn_status prepare_device(clattn_plan *base)
+{
+    const struct sub_groups groups = sub_groups_of(base->context, SUB_GROUP);
+    return prepare_reduction(base, &groups);
+}
+
+const struct solver attention_sub_group_solver = {.name = "sub-group", .refuse = refuse_device, .prepare = prepare_device};
+
+static const char *refuse_emulation(const clattn_context *context, const void *problem, bool forced)
+{
+    const struct sub_groups groups = sub_groups_emulated();
+    (void)forced; /* hidden from who does not */
+    return refuse_problem(context, problem, &groups);
+}
+
+static clattn_status prepare_emulation(clattn_plan *base)
+{
+    const struct sub_groups groups = sub_groups_emulated();
+    return prepare_reduction(base, &groups);
+}
+
+const struct solver attention_emulated_sub_group_solver = {
+    .name = "emulated-sub-group", .refuse = refuse_emulation, .prepare = prepare_emulation};
