@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Speech recognition beside faster-whisper: seconds for a second of sound, loading left out, and the most memory that either
+process had, in turn in one run.
+
+    transcribe.py BUILD_DIR MODEL_DIR AUDIO.wav... [--rounds N] [--threads N] [--markdown]
+
+MODEL_DIR is Whisper tiny.en: `sh examples/models.sh whisper FOLDER` prints it.  faster-whisper (PyPI) runs in float32 in a
+process of its own, with the same greedy search, or beams, and without its filter of silence; where the Python that runs
+this does not have it, clattn runs alone.  Ratios are taken within a round; the median of the rounds counts.  Both must say the same."""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import wave
+
+KINDS = {"greedy": (1, False), "greedy, with words": (1, True), "5 beams": (5, False)}
+
+
+def seconds_of(path):
+    with wave.open(path, "rb") as file:
+        return file.getnframes() / file.getframerate()
+
+
+def peer(options):
+    """Is told a kind and a file by lines on standard input, and answers each with seconds and text; nothing: memory."""
+    from faster_whisper import WhisperModel
+    model = WhisperModel(options.model, device="cpu", compute_type="float32", cpu_threads=options.threads)
+
+    def hear(kind, path):
+        beams, words = KINDS[kind]
+        segments, _ = model.transcribe(path, beam_size=beams, temperature=0, word_timestamps=words)
+        return "".join(segment.text for segment in segments).strip()
+
+    print("ready", flush=True)
+    for line in sys.stdin:
+        kind, path = json.loads(line)
+        began = time.perf_counter()
+        text = hear(kind, path)
+        print(json.dumps([time.perf_counter() - began, text, most_memory()]), flush=True)
+    return 0
+
+
+def most_memory(process="self"):
+    """Bytes."""
+    with open("/proc/%s/status" % process) as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
+
+def start(options):
+    command = [sys.executable, __file__, options.build, options.model, *options.audio, "--peer", "--threads",
+               str(options.threads)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if process.stdout.readline() != "ready\n":
+        print("(without faster-whisper: %s)" % (process.communicate()[1].strip().splitlines() or ["?"])[-1], flush=True)
+        return None
+    return process
+
+
+def ask(process, kind, path):
+    process.stdin.write(json.dumps([kind, path]) + "\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def ours(options, kind, path):
+    """Seconds, text and bytes, as ask has them."""
+    beams, words = KINDS[kind]
+    command = [os.path.join(options.build, "src", "clattn"), "transcribe", options.model, path, "--json", "--beams",
+               str(beams), "--no-fallback"] + (["--words"] if words else [])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, command
+    report = json.loads(output.splitlines()[-1])
+    return report["seconds"], report["text"].strip(), usage.ru_maxrss * 1024
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build")
+    parser.add_argument("model")
+    parser.add_argument("audio", nargs="+", metavar="AUDIO.wav")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peer:
+        return peer(options)
+
+    sound = sum(map(seconds_of, options.audio))
+    other = start(options)
+    rows, different = [], []
+    for kind in KINDS:
+        times = {"clattn": [], "faster-whisper": []}
+        memory = {"clattn": 0, "faster-whisper": 0}
+        for turn in range(options.rounds + 1):  # the first one compiles
+            total = dict.fromkeys(times, 0.0)
+            for path in options.audio:
+                heard = {"clattn": ours(options, kind, path)}
+                if other:
+                    heard["faster-whisper"] = ask(other, kind, path)
+                for who, (seconds, _, most) in heard.items():
+                    total[who] += seconds
+                    memory[who] = max(memory[who], most)
+                if turn == 0 and len({text for _, text, _ in heard.values()}) > 1:
+                    different.append((kind, path, heard))
+            if turn:
+                for who in heard:
+                    times[who].append(total[who])
+        rows.append((kind, times, memory))
+    if other:
+        other.communicate()
+
+    print("%d recordings, %.1f s of sound, %d threads for the peer\n" % (len(options.audio), sound, options.threads))
+    if options.markdown:
+        print("| search | clattn, seconds a second | faster-whisper | its time / ours | memory | faster-whisper's |\n"
+              "| --- | --- | --- | --- | --- | --- |")
+    for kind, times, memory in rows:
+        own = statistics.median(times["clattn"]) / sound
+        if not other:
+            print("%-20s %.3f s a second, %.0f MB" % (kind, own, memory["clattn"] / 1e6))
+            continue
+        its = statistics.median(times["faster-whisper"]) / sound
+        ratio = statistics.median(b / a for a, b in zip(times["clattn"], times["faster-whisper"]))
+        megabytes = [memory[who] / 1e6 for who in ("clattn", "faster-whisper")]
+        line = ("| %s | %.3f | %.3f | %.2f | %.0f MB | %.0f MB |" if options.markdown else
+                "%-20s %.3f s a second, faster-whisper %.3f, its time over ours %.2f; %.0f MB, faster-whisper %.0f MB")
+        print(line % (kind, own, its, ratio, *megabytes))
+    for kind, path, heard in different:
+        print("different (%s, %s): %s" % (kind, path, {who: text for who, (_, text, _) in heard.items()}))
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
