@@ -727,10 +727,10 @@ class Tools(CommandTest):
 
     def test_selftest(self):
         result = self.succeed("selftest")
-        short = "cpu-bf16 matrix cpu tile generic"
-        operators = {"softmax": "cpu tile generic", "attention": short, "matmul": "clblast " + short, "mha": short,
-                     "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic",
-                     "norm": "cpu tile generic", "rope": "cpu generic", "activation": "cpu generic"}
+        rows, products = "cpu sub-group tile generic", "cpu-bf16 matrix cpu tile generic"
+        operators = {"softmax": rows, "attention": "cpu-bf16 matrix " + rows, "matmul": "clblast " + products,
+                     "mha": products, "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic",
+                     "norm": rows, "rope": "cpu generic", "activation": "cpu generic"}
         for operator in operators:
             self.assertRegex(result.out, r"(?m)^%s +\(any\) +ok" % operator)
         self.assertNotIn("failed", result.out)
