@@ -297,6 +297,21 @@ static void greedy(void **state)
                   CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "the hook gave up");
     assert_true(calls > ITEMS);
+    /* What it had begun is no state to go on from. */
+    clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
+    cl_mem ids = buffer_of(sizeof prompts, prompts);
+    args.input = clattn_binding_buffer(ids, 0);
+    args.logits = clattn_binding_buffer(w.logits, 0);
+    args.length = 1;
+    assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "clattn_decoder_begin");
+    how.hook = NULL;
+    assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
+    nn_world_begin(&w, NULL, 1);
+    assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+    assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    clReleaseMemObject(ids);
     nn_world_close(&w);
 }
 
@@ -353,6 +368,53 @@ static void sampled(void **state)
         how.top_p = i == 0 ? 0 : 1e-6f;
         assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
         assert_int_equal(first[0], best);
+    }
+    nn_world_close(&w);
+}
+
+static clattn_status level(void *user, const clattn_logits_view *view)
+{
+    (void)user;
+    for (size_t v = 0; v < view->count; v++)
+        view->logits[v] = 0;
+    return CLATTN_SUCCESS;
+}
+
+/* All tokens are equally probable, so that those left are the first ones, and all of them come up: top_p is a share of what
+ * top_k leaves. */
+static void sampled_by_both(void **state)
+{
+    static const struct {
+        size_t top_k;
+        float top_p;
+        size_t left;
+    } limits[] = {{10, 0.5f, 5}, {10, 0, 10}, {10, 1, 10}, {0, 0.25f, 10}, {3, 0.01f, 1}, {VOCABULARY + 1, 0.125f, 5}};
+    nn_world w;
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
+    (void)state;
+    desc.length = 4;
+    desc.logits = CLATTN_LOGITS_LAST;
+    make_world(&w, &cases[0], &desc);
+    nn_world_begin(&w, NULL, 1);
+    how.method = CLATTN_GENERATE_SAMPLE;
+    how.max_tokens = MOST;
+    how.hook = level;
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        size_t counts[VOCABULARY] = {0};
+        how.top_k = limits[i].top_k;
+        how.top_p = limits[i].top_p;
+        for (how.seed = 0; how.seed < 12; how.seed++) {
+            int32_t tokens[ITEMS * MOST];
+            size_t lengths[ITEMS];
+            clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
+            assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                          CLATTN_SUCCESS);
+            for (size_t t = 0; t < ITEMS * MOST; t++)
+                counts[tokens[t]]++;
+        }
+        for (size_t v = 0; v < VOCABULARY; v++)
+            assert_true((counts[v] > 0) == (v < limits[i].left));
     }
     nn_world_close(&w);
 }
@@ -462,13 +524,100 @@ static void beam_search(void **state)
     search_beams(&cases[2], MANY);
 }
 
+/* ---- sequences that a hook stops ---- */
+
+enum { STOPPED_BEAMS = 3 };
+
+/* Results of any method: without beams there is one an item, and there are as many by beam search. */
+struct results {
+    size_t lengths[ITEMS * STOPPED_BEAMS];
+    int32_t tokens[ITEMS * STOPPED_BEAMS][MOST];
+    float scores[ITEMS * STOPPED_BEAMS];
+};
+
+/* Forbids all tokens behind so many, or behind a text whose first one is `token`. */
+struct ending {
+    size_t length;
+    int32_t token;
+};
+
+static clattn_status end_early(void *user, const clattn_logits_view *view)
+{
+    const struct ending *ending = user;
+    const size_t length = view->length - view->prompt_length;
+    if (length >= ending->length || (length && view->tokens[view->prompt_length] == ending->token))
+        for (size_t v = 0; v < view->count; v++)
+            view->logits[v] = -INFINITY;
+    return CLATTN_SUCCESS;
+}
+
+static void generate_to(nn_world *w, int32_t method, size_t most, struct ending *ending, struct results *results)
+{
+    int32_t tokens[ITEMS * STOPPED_BEAMS * MOST];
+    clattn_generated generated = results_of(tokens, results->lengths, results->scores, NULL);
+    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
+    how.method = method;
+    how.beams = how.results = method == CLATTN_GENERATE_BEAM ? STOPPED_BEAMS : 1;
+    how.max_tokens = most;
+    how.hook = ending ? end_early : NULL;
+    how.hook_user = ending;
+    assert_status(context, clattn_generate(w->state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+    for (size_t r = 0; r < ITEMS * how.results; r++)
+        memcpy(results->tokens[r], tokens + r * most, results->lengths[r] * sizeof *tokens);
+}
+
+/* A sequence that a hook leaves no token is kept as one that has no room left is. */
+static void stopped_by_hook(void **state)
+{
+    static const int32_t methods[] = {CLATTN_GENERATE_GREEDY, CLATTN_GENERATE_SAMPLE, CLATTN_GENERATE_BEAM};
+    nn_world w;
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    (void)state;
+    desc.length = 4;
+    desc.beams = STOPPED_BEAMS;
+    desc.logits = CLATTN_LOGITS_LAST;
+    make_world(&w, &cases[0], &desc);
+    nn_world_begin(&w, NULL, 1);
+    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++) {
+        const size_t each = methods[m] == CLATTN_GENERATE_BEAM ? STOPPED_BEAMS : 1;
+        struct results short_of_room, stopped;
+        struct ending ending = {2, -1};
+        generate_to(&w, methods[m], 2, NULL, &short_of_room);
+        generate_to(&w, methods[m], MOST, &ending, &stopped);
+        for (size_t r = 0; r < ITEMS * each; r++) {
+            assert_int_equal(stopped.lengths[r], 2);
+            assert_memory_equal(stopped.tokens[r], short_of_room.tokens[r], 2 * sizeof(int32_t));
+            assert_true(stopped.scores[r] == short_of_room.scores[r]);
+        }
+        /* Nothing from the first row on: a result without tokens, of which there is one. */
+        ending.length = 0;
+        generate_to(&w, methods[m], MOST, &ending, &stopped);
+        for (size_t r = 0; r < ITEMS * each; r++) {
+            assert_int_equal(stopped.lengths[r], 0);
+            assert_true(r % each ? stopped.scores[r] == -INFINITY : stopped.scores[r] == 0);
+        }
+        /* One beam stops, the others go on. */
+        ending = (struct ending){MOST, short_of_room.tokens[0][0]};
+        generate_to(&w, methods[m], MOST, &ending, &stopped);
+        assert_int_equal(stopped.lengths[0], 1);
+        assert_int_equal(stopped.tokens[0][0], ending.token);
+        for (size_t r = 1; r < each; r++) {
+            assert_int_equal(stopped.lengths[r], MOST);
+            assert_true(stopped.tokens[r][0] != ending.token && stopped.scores[r] < stopped.scores[0]);
+        }
+    }
+    nn_world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(decoders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(greedy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sampled, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sampled_by_both, set_up, tear_down),
         cmocka_unit_test_setup_teardown(beam_search, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stopped_by_hook, set_up, tear_down),
     };
     return SUPPORT_RUN("decoder", tests);
 }

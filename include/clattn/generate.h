@@ -38,7 +38,8 @@ typedef struct clattn_logits_view {
 
 /* Called for every sequence that has not stopped, before each of its tokens, on the thread that called clattn_generate, in
  * the order of items and beams.  What it returns other than SUCCESS ends the generation with that status.  A row that it
- * leaves with nothing but -INFINITY stops its sequence as if it had no room left. */
+ * leaves with nothing but -INFINITY stops its sequence as if it had no room left, and the sequence is kept as it is: behind
+ * the prompt already, it is a result of no tokens with a score of 0. */
 typedef clattn_status (*clattn_logits_hook)(void *user, const clattn_logits_view *view);
 
 /* How to generate.  Set it up with CLATTN_GENERATE_DESC_INIT. */
@@ -56,7 +57,8 @@ typedef struct clattn_generate_desc {
     float patience;       /* BEAM: an item is done once beams * patience of its sequences have finished; 0: 1 */
     float temperature;    /* SAMPLE: > 0; 0 (default): 1 */
     float top_p;          /* SAMPLE: the most probable tokens whose probabilities add up to this; 0 (default): 1, all */
-    size_t top_k;         /* SAMPLE: the so many most probable; 0 (default): all.  Both: top_k first */
+    size_t top_k;         /* SAMPLE: the so many most probable; 0 (default): all.  Both: top_k first, and top_p as a
+                           * share of what that leaves */
     uint64_t seed;        /* SAMPLE: of Philox4x32-10 with the item, and how many tokens it has generated, as counter: a
                            * token depends on seed, item, place and logits alone, not on what else is in the batch */
     clattn_logits_hook hook; /* NULL: none */
@@ -72,7 +74,8 @@ CLATTN_API void clattn_generate_desc_init(clattn_generate_desc *desc);
 typedef struct clattn_generated {
     size_t size;      /* sizeof(clattn_generated) */
     int32_t *tokens;  /* (items, R, T): what was generated, without the prompt; the stop token is the last if there was one */
-    size_t *lengths;  /* (items, R): how many; 0 also where BEAM has found fewer than R */
+    size_t *lengths;  /* (items, R): how many; 0 also where BEAM has found fewer than R,
+                           * whose scores then are -INFINITY */
     float *scores;    /* NULL, or (items, R): the sum of the tokens' log-probabilities, by the length rule for BEAM, which
                        * returns the highest first */
     float *log_probabilities; /* NULL, or (items, R, T): each token's */

@@ -55,8 +55,9 @@ static void offer(struct search *search, size_t room, const struct candidate *ca
     best[at] = *candidate;
 }
 
-/* What sequence `beam` of an item can become.  `logits` are its own, or all beams' common ones at the beginning. */
-static void offer_all(struct beams *b, size_t item, size_t beam, const struct sequence *sequence, const float *logits)
+/* What sequence `beam` of an item can become; false where that is nothing.  `logits` are its own, or all beams' common ones
+ * at the beginning. */
+static bool offer_all(struct beams *b, size_t item, size_t beam, const struct sequence *sequence, const float *logits)
 {
     const struct generation *g = b->g;
     const double sum = logits_log_sum(logits, g->vocabulary, 1);
@@ -66,6 +67,7 @@ static void offer_all(struct beams *b, size_t item, size_t beam, const struct se
         if (logits[t] > -INFINITY)
             offer(&b->searches[item], 2 * b->count, &candidate);
     }
+    return sum > -INFINITY;
 }
 
 /* ---- finished sequences ---- */
@@ -148,7 +150,8 @@ static clattn_status step_all(struct beams *b, bool beginning, bool *live)
             if (!beginning && !b->live[i * count + k])
                 continue;
             TRY(generation_hook(g, sequence, i, k, logits));
-            offer_all(b, i, k, sequence, logits);
+            if (!offer_all(b, i, k, sequence, logits))
+                finish(b, i, sequence);
         }
         if (!search->done)
             advance(b, i);

@@ -366,10 +366,10 @@ static clattn_status generate(struct generation *g, const int32_t *prompts, cons
     if (status == CLATTN_SUCCESS) {
         decoder_state_restart(g->state, 1);
         status = read_prompts(g);
+        if (status == CLATTN_SUCCESS)
+            status = g->desc.method == CLATTN_GENERATE_BEAM ? generation_beams(g) : one_by_one(g);
         g->state->begun = g->state->begun && status == CLATTN_SUCCESS;
     }
-    if (status == CLATTN_SUCCESS)
-        status = g->desc.method == CLATTN_GENERATE_BEAM ? generation_beams(g) : one_by_one(g);
 fail:
     return status;
 }

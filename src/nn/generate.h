@@ -67,8 +67,8 @@ double logits_log_sum(const float *logits, size_t count, double temperature);
 /* The largest, of equals the first; SIZE_MAX where all are -INFINITY or NaN. */
 size_t logits_largest(const float *logits, size_t count);
 
-/* A random one of those that top_k (0: all) and top_p leave, by a number in [0, 1); SIZE_MAX as above.  `order` is room for
- * `count` indices. */
+/* A random one of those that top_k (0: all) and then top_p, a share of these, leave, by a number in [0, 1); SIZE_MAX as
+ * above.  `order` is room for `count` indices. */
 size_t logits_sample(const float *logits, size_t count, double temperature, size_t top_k, double top_p, double number,
                      size_t *order);
 

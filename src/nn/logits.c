@@ -49,10 +49,20 @@ static void sift(const float *logits, size_t *order, size_t i, size_t count)
     }
 }
 
+/* Takes the first off the heap; it stays behind it. */
+static double take(const float *logits, size_t *order, size_t size, double top, double temperature)
+{
+    const size_t token = order[0];
+    order[0] = order[size - 1];
+    order[size - 1] = token;
+    sift(logits, order, 0, size - 1);
+    return exp((logits[token] - top) / temperature);
+}
+
 size_t logits_sample(const float *logits, size_t count, double temperature, size_t top_k, double top_p, double number,
                      size_t *order)
 {
-    size_t left = 0, kept = 0, last = SIZE_MAX;
+    size_t left = 0, taken = 0, kept = 0, last = SIZE_MAX;
     for (size_t i = 0; i < count; i++)
         if (logits[i] > -INFINITY)
             order[left++] = i;
@@ -60,17 +70,21 @@ size_t logits_sample(const float *logits, size_t count, double temperature, size
         sift(logits, order, i, left);
     if (!left)
         return SIZE_MAX;
-    const double top = logits[order[0]], all = exp(logits_log_sum(logits, count, temperature) - top / temperature);
-    /* Twice from the most probable on: how much probability is kept, then which one the number falls on.  What is popped
-     * off the heap stays behind it, in order. */
-    double mass = 0;
-    for (size_t size = left; size > 0 && (!top_k || kept < top_k) && (!kept || mass < top_p * all);) {
-        const size_t token = order[0];
-        order[0] = order[--size];
-        order[size] = token;
-        sift(logits, order, 0, size);
-        mass += exp((logits[token] - top) / temperature);
-        kept++;
+    const double top = logits[order[0]];
+    const size_t most = top_k && top_k < left ? top_k : left;
+    double all = 0, mass = 0;
+    /* From the most probable on: what top_k leaves, which top_p is a share of; how much of that is kept; then which one the
+     * number falls on.  What is taken off the heap stays behind it, in order. */
+    if (most < left)
+        for (; taken < most; taken++)
+            all += take(logits, order, left - taken, top, temperature);
+    else
+        all = exp(logits_log_sum(logits, count, temperature) - top / temperature);
+    for (; kept < most && (!kept || mass < top_p * all); kept++) {
+        if (kept == taken)
+            mass += take(logits, order, left - taken++, top, temperature);
+        else
+            mass += exp((logits[order[left - 1 - kept]] - top) / temperature);
     }
     double reached = 0;
     for (size_t i = 0; i < kept; i++) {
