@@ -9,6 +9,7 @@
 #include "tool/models/mel.h"
 #include "tool/models/whisper.h"
 #include "tool/models/whisper_decode.h"
+#include "tool/models/whisper_json.h"
 #include "tool/tool.h"
 
 /* ---- a model that is a script ---- */
@@ -384,6 +385,216 @@ static void beams(void **state)
     whisper_tokens_release(&t);
 }
 
+/* ---- texts that end while nothing can take their place ---- */
+
+/* The vocabulary's tokens, of which only those given may be generated. */
+static whisper_tokens tokens_of_few(const int32_t *few, size_t count)
+{
+    whisper_tokens t = load_tokens();
+    int32_t *forbidden = realloc(t.suppressed, VOCABULARY * sizeof *forbidden);
+    assert_non_null(forbidden);
+    t.suppressed = forbidden;
+    t.suppressed_count = 0;
+    for (int32_t i = 0; i < VOCABULARY; i++) {
+        bool may = false;
+        for (size_t k = 0; k < count; k++)
+            may |= few[k] == i;
+        if (!may)
+            forbidden[t.suppressed_count++] = i;
+    }
+    return t;
+}
+
+typedef struct narrow {
+    size_t sequences, steps;
+} narrow;
+
+static int narrow_begin(void *user, const int32_t *tokens, size_t count, size_t sequences, float *to)
+{
+    (void)tokens;
+    (void)count;
+    *(narrow *)user = (narrow){.sequences = sequences};
+    for (int i = 0; i < VOCABULARY; i++)
+        to[i] = -30.0f;
+    to[AT(0)] = logf(0.6f);
+    to[AT(0) + 1] = logf(0.4f);
+    return TOOL_DONE;
+}
+
+/* After the first timestamp mostly the end, after the second the word, after the word one more and the end.  A text that is
+ * asked for more though it has ended would get the word and the end at once. */
+static int narrow_step(void *user, const size_t *parents, const int32_t *tokens, float *to)
+{
+    narrow *n = user;
+    (void)parents;
+    n->steps++;
+    for (size_t s = 0; s < n->sequences; s++) {
+        float *row = to + s * VOCABULARY;
+        bool ends = tokens[s] == AT(0) || (tokens[s] == 0 && n->steps >= 3);
+        for (int i = 0; i < VOCABULARY; i++)
+            row[i] = -30.0f;
+        row[END] = logf(ends ? 0.9f : 0.1f);
+        row[0] = logf(ends ? 0.1f : 0.9f);
+        if (tokens[s] == END) {
+            row[0] = 0.0f;
+            row[END] = -30.0f;
+        }
+    }
+    return TOOL_DONE;
+}
+
+static void ended_beams(void **state)
+{
+    (void)state;
+    static const int32_t few[] = {0, END, AT(0), AT(0) + 1};
+    narrow n;
+    whisper_tokens t = tokens_of_few(few, COUNT_OF(few));
+    whisper_engine engine = {&n, VOCABULARY, 80, 1, 1, NULL, narrow_begin, narrow_step, NULL};
+    whisper_result result;
+    int32_t prompt = START;
+    whisper_decoding how = {.beams = 3};
+    /* <|0.00|> and the end, 0.54, is finished first, and no other beginning is left for its beam.  <|0.02|> and two words,
+     * 0.4 * 0.9 * 0.9 * 0.9, is the likeliest by token. */
+    assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &result), TOOL_DONE);
+    assert_int_equal(n.steps, 3);
+    assert_int_equal(result.count, 3);
+    assert_true(result.tokens[0] == AT(0) + 1 && result.tokens[1] == 0 && result.tokens[2] == 0);
+    assert_close(result.average, log(0.2916) / 4.0, 1e-4);
+    whisper_tokens_release(&t);
+
+    /* Nothing can go on: the search is over. */
+    static const int32_t ending[] = {END, AT(0)};
+    t = tokens_of_few(ending, COUNT_OF(ending));
+    assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &result), TOOL_DONE);
+    assert_int_equal(n.steps, 1);
+    assert_int_equal(result.count, 1);
+    assert_close(result.average, 0.0, 1e-6);
+    whisper_tokens_release(&t);
+
+    /* Nothing can begin. */
+    t = tokens_of_few(NULL, 0);
+    for (how.beams = 1; how.beams <= 3; how.beams += 2)
+        assert_complaint(whisper_decode(&engine, &t, &prompt, 1, &how, &result), "no token that may follow");
+    how = (whisper_decoding){.temperature = 1.0, .samples = 2};
+    assert_complaint(whisper_decode(&engine, &t, &prompt, 1, &how, &result), "no token that may follow");
+    whisper_tokens_release(&t);
+}
+
+/* ---- numbers that are none ---- */
+
+typedef struct broken {
+    script s;
+    size_t at; /* the step whose last logit is `value`; 0: the beginning */
+    float value;
+    double probability;
+} broken;
+
+static int broken_begin(void *user, const int32_t *tokens, size_t count, size_t sequences, float *to)
+{
+    broken *b = user;
+    int status = script_begin(&b->s, tokens, count, sequences, to);
+    if (b->at == 0)
+        to[VOCABULARY - 1] = b->value;
+    return status;
+}
+
+static int broken_step(void *user, const size_t *parents, const int32_t *tokens, float *to)
+{
+    broken *b = user;
+    int status = script_step(&b->s, parents, tokens, to);
+    if (b->at == b->s.count)
+        to[b->s.sequences * VOCABULARY - 1] = b->value;
+    return status;
+}
+
+static int broken_align(void *user, const int32_t *tokens, size_t count, int32_t end, const whisper_head *heads,
+                        size_t head_count, double *p, float *attention)
+{
+    broken *b = user;
+    int status = script_align(&b->s, tokens, count, end, heads, head_count, p, attention);
+    p[count - 2] = b->probability;
+    return status;
+}
+
+static int broken_encode(void *user, const float *window)
+{
+    return script_encode(&((broken *)user)->s, window);
+}
+
+static void not_finite(void **state)
+{
+    (void)state;
+    static const int32_t says[][16] = {{AT(0), 0, 1, 2, 3, AT(4), -1}};
+    static const float values[] = {NAN, INFINITY, -INFINITY};
+    whisper_tokens t = load_tokens();
+    mel_spectrogram mel = silence(400);
+    whisper_transcript out;
+    for (size_t v = 0; v < COUNT_OF(values); v++)
+        for (size_t at = 0; at < 4; at++)
+            for (size_t beams = 1; beams <= 3; beams += 2) {
+                broken b = {{.says = says, .windows = 1, .window = -1, .confidence = 20}, at, values[v], 1.0};
+                whisper_engine engine = {&b,           VOCABULARY,  80,          2, 3, broken_encode,
+                                         broken_begin, broken_step, broken_align};
+                whisper_options options = {.beams = beams, .words = true};
+                assert_complaint(whisper_transcribe(&engine, &t, &mel, &options, &out), "logits are not all finite");
+                whisper_transcript_release(&out);
+            }
+    for (size_t v = 0; v < 2; v++) {
+        broken b = {{.says = says, .windows = 1, .window = -1, .confidence = 20}, 100, 0.0f, (double)values[v]};
+        whisper_engine engine = {&b, VOCABULARY, 80, 2, 3, broken_encode, broken_begin, broken_step, broken_align};
+        whisper_options options = {.beams = 1, .words = true};
+        assert_complaint(whisper_transcribe(&engine, &t, &mel, &options, &out), "probabilities of words are not all finite");
+        whisper_transcript_release(&out);
+    }
+    mel_release(&mel);
+    whisper_tokens_release(&t);
+}
+
+/* Of a number that JSON has not there is no transcript, rather than one that lacks a part. */
+static void json(void **state)
+{
+    (void)state;
+    int32_t tokens[] = {AT(0), 0, AT(4)};
+    char text[] = " hello";
+    whisper_word word = {text, 1, 0.5, 1.25, 0.75};
+    whisper_segment segment = {.start = 0.0,
+                               .end = 4.0,
+                               .text = text,
+                               .tokens = tokens,
+                               .token_count = COUNT_OF(tokens),
+                               .average = -0.25,
+                               .no_speech = 0.125,
+                               .temperature = 0.5,
+                               .compression = 1.5,
+                               .words = {&word, 1}};
+    const whisper_transcript transcript = {.segment = &segment, .count = 1, .windows = 1};
+    for (int words = 0; words < 2; words++) {
+        json_t *object = whisper_transcript_json(&transcript, words);
+        char *line = json_dumps(object, JSON_COMPACT);
+        assert_non_null(line);
+        assert_string_equal(line, words ? "{\"text\":\"hello\",\"segments\":[{\"start\":0.0,\"end\":4.0,\"text\":\" hello\","
+                                          "\"tokens\":[15,0,215],\"avg_logprob\":-0.25,\"no_speech_prob\":0.125,"
+                                          "\"temperature\":0.5,\"compression_ratio\":1.5,\"words\":[{\"start\":0.5,"
+                                          "\"end\":1.25,\"word\":\" hello\",\"probability\":0.75}]}],\"windows\":1}"
+                                        : "{\"text\":\"hello\",\"segments\":[{\"start\":0.0,\"end\":4.0,\"text\":\" hello\","
+                                          "\"tokens\":[15,0,215],\"avg_logprob\":-0.25,\"no_speech_prob\":0.125,"
+                                          "\"temperature\":0.5,\"compression_ratio\":1.5}],\"windows\":1}");
+        free(line);
+        json_decref(object);
+    }
+    double *const numbers[] = {&segment.start,       &segment.end,         &segment.average, &segment.no_speech,
+                               &segment.temperature, &segment.compression, &word.start,      &word.end,
+                               &word.probability};
+    static const double none[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        for (size_t k = 0; k < COUNT_OF(none); k++) {
+            const double was = *numbers[i];
+            *numbers[i] = none[k];
+            assert_null(whisper_transcript_json(&transcript, true));
+            *numbers[i] = was;
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +603,9 @@ int main(void)
         cmocka_unit_test(maps),
         cmocka_unit_test(fallback),
         cmocka_unit_test(beams),
+        cmocka_unit_test(ended_beams),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(json),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

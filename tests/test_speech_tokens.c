@@ -82,6 +82,9 @@ static void tokens_refused(void **state)
     refuse_config(
         "{\"suppress_ids\": [], \"suppress_ids_begin\": [], \"alignment_heads\": [[0, 0], [-1, 2]]}",
         "pair 1");
+    refuse_config("{\"suppress_ids\": [], \"suppress_ids_begin\": [], "
+                  "\"alignment_heads\": [[0, 0], [63, 1023], [1, 0], [63, 1023]]}",
+                  "pair 3 of alignment_heads has been there before");
     unlink(path_to("config.json"));
     assert_complaint(whisper_tokens_load(test_folder, &t), "config.json: cannot be opened");
     store("config.json", good_config, strlen(good_config));

@@ -218,6 +218,9 @@ static int time_words(work *w, const window *win, whisper_words *words)
     if (status == TOOL_DONE)
         status = w->engine->align(w->engine->user, ids, count, w->tokens->end_of_text, w->tokens->heads,
                                   w->tokens->head_count, probabilities, attention);
+    for (size_t i = 0; i + 1 < count && status == TOOL_DONE; i++)
+        if (!isfinite(probabilities[i]))
+            status = complain(TOOL_BAD_INPUT, "the model's probabilities of words are not all finite");
     /* Row 1, of <|notimestamps|>, is where the first word is chosen; the last word's row is where the end is.
      */
     if (status == TOOL_DONE && !align_tokens(attention, w->tokens->head_count, count, WHISPER_POSITIONS,

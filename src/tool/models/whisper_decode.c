@@ -72,6 +72,22 @@ static void append(work *w, sequence *s, int32_t token, double log)
     s->ended = s->count >= w->most;
 }
 
+/* Whether the model has given numbers: `rows` rows of logits. */
+static int check_logits(const work *w, size_t rows)
+{
+    for (size_t i = 0; i < rows * w->engine->vocabulary; i++)
+        if (!isfinite(w->logits[i]))
+            return complain(TOOL_BAD_INPUT, "the model's logits are not all finite: its weights are broken, or too large");
+    return TOOL_DONE;
+}
+
+/* Appends a token to each sequence. */
+static int step(work *w, const size_t *parents, const int32_t *tokens)
+{
+    int status = w->engine->step(w->engine->user, parents, tokens, w->logits);
+    return status == TOOL_DONE ? check_logits(w, w->count) : status;
+}
+
 /* Greedy, or random: each sequence for itself. */
 static int decode_apart(work *w)
 {
@@ -98,7 +114,7 @@ static int decode_apart(work *w)
         }
         if (!going)
             return TOOL_DONE;
-        int status = w->engine->step(w->engine->user, NULL, tokens, w->logits);
+        int status = step(w, NULL, tokens);
         if (status != TOOL_DONE)
             return status;
     }
@@ -128,8 +144,8 @@ static size_t best_candidates(const work *w, size_t rows, candidate *best)
     return count;
 }
 
-/* Beam search: finished beginnings leave their place to the next candidate that goes on; it is over once as
- * many have finished as there are beams. */
+/* Beam search: finished beginnings leave their place to the next candidate that goes on, or to none, whose sum
+ * is -INFINITY; it is over once as many have finished as there are beams, or none goes on. */
 static int decode_beams(work *w)
 {
     size_t beams = w->how->beams, vocabulary = w->engine->vocabulary;
@@ -143,6 +159,7 @@ static int decode_beams(work *w)
             whisper_log_softmax(w->logits + r * vocabulary, vocabulary);
         }
         size_t count = best_candidates(w, rows, best);
+        bool going = false;
         for (size_t k = 0; k < beams; k++) {
             static const candidate none = {0, 0, -INFINITY};
             const candidate *c = k < count ? &best[k] : &none;
@@ -158,15 +175,18 @@ static int decode_beams(work *w)
                     w->next[k] = w->now[c->parent];
                     w->next[k].sum = c->sum;
                     append(w, &w->next[k], c->token, 0.0);
+                } else {
+                    w->next[k].sum = -INFINITY;
                 }
             }
+            going |= w->next[k].sum > -INFINITY;
             parents[k] = c->parent;
             tokens[k] = c->token;
         }
         memcpy(w->now, w->next, sizeof w->now);
-        if (w->finished_count >= beams || place + 1 >= w->most)
+        if (w->finished_count >= beams || !going || place + 1 >= w->most)
             return TOOL_DONE;
-        int status = w->engine->step(w->engine->user, parents, tokens, w->logits);
+        int status = step(w, parents, tokens);
         if (status != TOOL_DONE)
             return status;
     }
@@ -212,6 +232,8 @@ int whisper_decode(const whisper_engine *engine, const whisper_tokens *tokens, c
                      : complain(TOOL_FAILED, "no memory to generate a text");
     if (status == TOOL_DONE)
         status = engine->begin(engine->user, prompt, prompt_count, w->count, w->logits);
+    if (status == TOOL_DONE)
+        status = check_logits(w, 1);
     if (status == TOOL_DONE) {
         result->no_speech = whisper_probability(w->logits, engine->vocabulary, tokens->no_speech);
         status = beam ? decode_beams(w) : decode_apart(w);
@@ -219,6 +241,8 @@ int whisper_decode(const whisper_engine *engine, const whisper_tokens *tokens, c
     if (status == TOOL_DONE)
         keep_best(beam && w->finished_count > 0 ? w->finished : w->now,
                   beam && w->finished_count > 0 ? w->finished_count : w->count, result);
+    if (status == TOOL_DONE && !isfinite(result->average))
+        status = complain(TOOL_BAD_INPUT, "the model's config.json leaves no token that may follow");
     free(w->finished);
     free(w->logits);
     free(w);

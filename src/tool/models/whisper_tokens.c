@@ -14,6 +14,8 @@
 #define FILE_MOST ((size_t)64 << 20)
 #define TOKENS_MOST 1000000
 #define LISTED_MOST 100000
+#define LAYERS_MOST 64
+#define HEADS_MOST 1024
 
 /* A whole file with a NUL behind it. */
 static int read_file(const char *path, char **text, size_t *bytes)
@@ -198,6 +200,7 @@ static int read_heads(const char *path, const json_t *config, whisper_tokens *t)
 {
     const json_t *array = json_object_get(config, "alignment_heads");
     size_t count = json_array_size(array);
+    uint8_t seen[LAYERS_MOST][HEADS_MOST / 8] = {{0}};
     if (count > LISTED_MOST)
         return complain(TOOL_BAD_INPUT, "%s: has %zu alignment_heads", path, count);
     t->heads = malloc((count + 1) * sizeof *t->heads);
@@ -207,10 +210,16 @@ static int read_heads(const char *path, const json_t *config, whisper_tokens *t)
         const json_t *pair = json_array_get(array, i);
         const json_t *layer = json_array_get(pair, 0), *head = json_array_get(pair, 1);
         if (json_array_size(pair) != 2 || !json_is_integer(layer) || !json_is_integer(head) ||
-            json_integer_value(layer) < 0 || json_integer_value(layer) > 63 || json_integer_value(head) < 0 ||
-            json_integer_value(head) > 1023)
+            json_integer_value(layer) < 0 || json_integer_value(layer) >= LAYERS_MOST ||
+            json_integer_value(head) < 0 || json_integer_value(head) >= HEADS_MOST)
             return complain(TOOL_BAD_INPUT, "%s: pair %zu of alignment_heads is not a layer and a head", path,
                             i);
+        /* Memory for words' times grows with the pairs; twice the same says nothing new. */
+        uint8_t *eight = &seen[json_integer_value(layer)][json_integer_value(head) / 8];
+        const uint8_t bit = (uint8_t)(1u << json_integer_value(head) % 8);
+        if (*eight & bit)
+            return complain(TOOL_BAD_INPUT, "%s: pair %zu of alignment_heads has been there before", path, i);
+        *eight |= bit;
         t->heads[t->head_count++] =
             (whisper_head){(int32_t)json_integer_value(layer), (int32_t)json_integer_value(head)};
     }
