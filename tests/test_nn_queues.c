@@ -6,22 +6,63 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "support/api.h"
+#include "support/inject.h"
 #include "support/nn_decode.h"
 #include "support/nn_run.h"
 #include "support/one_context.h"
 
 /* NULL where the device has none out of order. */
-static cl_command_queue make_queue(bool out_of_order)
+static cl_command_queue make_queue_of(const clattn_context *of, bool out_of_order)
 {
     cl_int code;
     const cl_command_queue_properties properties = out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
-    cl_command_queue queue = clCreateCommandQueue(clattn_context_opencl_context(context),
-                                                  clattn_context_opencl_device(context), properties, &code);
+    cl_command_queue queue = clCreateCommandQueue(clattn_context_opencl_context(of), clattn_context_opencl_device(of),
+                                                  properties, &code);
     if (!out_of_order)
         assert_int_equal(code, CL_SUCCESS);
     return code == CL_SUCCESS ? queue : NULL;
+}
+
+static cl_command_queue make_queue(bool out_of_order)
+{
+    return make_queue_of(context, out_of_order);
+}
+
+/* An event that the test itself completes, which holds back what waits for it; NULL on Oclgrind (which is level tiny), where
+ * a flush runs what is on the queue and would wait for ever. */
+static cl_event make_gate(const clattn_context *of)
+{
+    cl_int code;
+    if (support_tiny())
+        return NULL;
+    cl_event gate = clCreateUserEvent(clattn_context_opencl_context(of), &code);
+    assert_int_equal(code, CL_SUCCESS);
+    return gate;
+}
+
+static void open_gate(cl_event gate)
+{
+    if (!gate)
+        return;
+    assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    clReleaseEvent(gate);
+}
+
+/* It is not complete, nor a tenth of a second later.  To be asserted when all gates are open: a closed one hangs what the
+ * failed test leaves behind. */
+static bool waits(cl_event event)
+{
+    for (int i = 0; i < 10; i++) {
+        cl_int status = CL_COMPLETE;
+        if (!event || clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL) != CL_SUCCESS ||
+            status <= CL_COMPLETE)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return true;
 }
 
 enum { ITEMS = 3, LENGTH = 9, MEMORY = 6, QUEUES = 2 };
@@ -94,6 +135,134 @@ static void decoders(void **state)
     nn_world_close(&w);
     clReleaseCommandQueue(first);
     clReleaseCommandQueue(second);
+}
+
+/* Appends `length` tokens, 1 or the plan's, of each item's text from `at` on; logits only if wanted; behind `gate`. */
+static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at, size_t length, bool logits,
+                                 cl_mem workspace, cl_event gate, cl_event *event)
+{
+    clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
+    int32_t tokens[ITEMS * LENGTH] = {0};
+    for (size_t i = 0; i < ITEMS * length; i++)
+        tokens[i] = w->ids[i / length * LENGTH + at + i % length];
+    assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(w->context), w->tokens, CL_TRUE,
+                                          at * ITEMS * sizeof *tokens, ITEMS * length * sizeof *tokens, tokens, 0, NULL,
+                                          NULL), CL_SUCCESS);
+    args.input = clattn_binding_buffer(w->tokens, (int64_t)(at * ITEMS));
+    args.logits = logits ? clattn_binding_buffer(w->logits, 0) : args.logits;
+    args.workspace = clattn_binding_buffer(workspace, 0);
+    args.length = length;
+    const clattn_status status = clattn_decoder_enqueue(w->state, queue, &args, gate ? 1 : 0, gate ? &gate : NULL, event);
+    clFlush(queue);
+    return status;
+}
+
+static void check_row(nn_world *w, size_t at, const char *what)
+{
+    static float logits[ITEMS * NN_VOCABULARY];
+    support_read(clattn_context_queue(w->context), w->logits, sizeof logits, logits);
+    for (size_t s = 0; s < ITEMS; s++)
+        nn_check_logits(logits + s * NN_VOCABULARY, w->expected + (s * LENGTH + at) * NN_VOCABULARY, what);
+}
+
+/* A prompt whose logits nobody wants ends like any other: with an event, and ahead of what another queue appends. */
+static void without_logits(void **state)
+{
+    enum { PROMPT = 3 };
+    nn_world w = {.context = context, .d = &decoder, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+                  .memory_length = MEMORY};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    cl_command_queue first = make_queue(false), second = make_queue(false);
+    cl_event prompt = NULL, next = NULL, gate;
+    (void)state;
+    desc.logits = CLATTN_LOGITS_LAST;
+    desc.length = PROMPT;
+    nn_world_open(&w, &desc);
+    nn_world_begin(&w, first, 1);
+    clFinish(first);
+    gate = make_gate(context);
+    const clattn_status status = append_some(&w, first, 0, PROMPT, false, NULL, gate, &prompt);
+    const clattn_status status_next = append_some(&w, second, PROMPT, 1, true, NULL, NULL, &next);
+    const bool waited = !gate || waits(next);
+    open_gate(gate);
+    assert_status(context, status, CLATTN_SUCCESS);
+    assert_status(context, status_next, CLATTN_SUCCESS);
+    assert_non_null(prompt);
+    assert_true(waited);
+    assert_int_equal(clWaitForEvents(1, &next), CL_SUCCESS);
+    check_row(&w, PROMPT, "behind a prompt without logits");
+    clReleaseEvent(prompt);
+    clReleaseEvent(next);
+    nn_world_close(&w);
+    clReleaseCommandQueue(first);
+    clReleaseCommandQueue(second);
+}
+
+/* An enqueue fails, at the first call of that name, on another queue than the one before: what comes next waits for the one
+ * before, and for what the failed one has begun, if it has begun anything. */
+static void behind_a_failure(bool out_of_order, const char *call, bool begun)
+{
+    static const clattn_stack_desc alone = {SHAPE, NN_TOKENS, .layers = 1, .causal = 1,
+                                            .positions = CLATTN_POSITIONS_SINUSOIDS};
+    clattn_context_params params;
+    clattn_context_params_init(&params);
+    params.get_proc = inject_get_proc;
+    params.clblast = CLATTN_CLBLAST_NEVER; /* it calls OpenCL by itself */
+    inject_start(0, 0);
+    clattn_context *own = support_context_with(&params);
+    nn_world w = {.context = own, .d = &alone, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+                  .memory_length = MEMORY};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    cl_command_queue first = make_queue_of(own, false), second = make_queue_of(own, out_of_order);
+    cl_event before = make_gate(own), within = make_gate(own), next = NULL;
+    if (!second) {
+        print_message("# no queues out of order here\n");
+        second = make_queue_of(own, false);
+    }
+    desc.logits = CLATTN_LOGITS_LAST;
+    desc.length = 1;
+    nn_world_open(&w, &desc);
+    /* Of the test's own, as looking for one that is free takes calls, more each time. */
+    cl_mem workspace = support_buffer(clattn_context_opencl_context(own), CL_MEM_READ_WRITE,
+                                      clattn_plan_workspace_size(w.plan), NULL);
+    clattn_status failed = CLATTN_SUCCESS;
+    for (unsigned long n = 1; n < 200 && (!inject_failed() || strcmp(inject_failed(), call)); n++) {
+        inject_start(0, 0);
+        clattn_decoder_state_release(&w.state);
+        assert_status(own, clattn_decoder_state_create(w.plan, &w.state), CLATTN_SUCCESS);
+        nn_world_begin(&w, first, 1);
+        assert_status(own, append_some(&w, first, 0, 1, false, workspace, before, NULL), CLATTN_SUCCESS);
+        nn_world_begin(&w, second, 1);
+        inject_start(n, CL_OUT_OF_RESOURCES);
+        failed = append_some(&w, second, 0, 1, false, workspace, within, NULL);
+    }
+    inject_start(0, 0);
+    nn_world_begin(&w, second, 1);
+    const clattn_status status = append_some(&w, second, 0, 1, true, workspace, NULL, &next);
+    open_gate(begun ? before : within);
+    const bool waited = support_tiny() || waits(next);
+    open_gate(begun ? within : before);
+    assert_status(own, failed, CLATTN_ERROR_OUT_OF_MEMORY);
+    assert_status(own, status, CLATTN_SUCCESS);
+    assert_true(waited);
+    assert_int_equal(clWaitForEvents(1, &next), CL_SUCCESS);
+    inject_event_taken();
+    check_row(&w, 0, "behind a failure");
+    clReleaseMemObject(workspace);
+    clReleaseEvent(next);
+    nn_world_close(&w);
+    clReleaseCommandQueue(first);
+    clReleaseCommandQueue(second);
+    support_release(&own);
+}
+
+static void failures(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        behind_a_failure(i, "clEnqueueFillBuffer", false);
+        behind_a_failure(i, "clEnqueueNDRangeKernel", true);
+    }
 }
 
 /* Sequences are exchanged between appends, out of order. */
@@ -202,6 +371,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(decoders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_logits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(failures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reordering, set_up, tear_down),
         cmocka_unit_test_setup_teardown(encoders, set_up, tear_down),
     };

@@ -172,10 +172,15 @@ void decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clatt
 {
     const struct cl_table *cl = &state->plan->base.context->device.cl;
     if (status == CLATTN_ERROR_OPENCL || status == CLATTN_ERROR_OUT_OF_MEMORY) {
-        /* Some of it may be on its way: whatever comes next waits for all that is. */
+        /* Some of it may be on its way, and none of it need have come to wait for the work before: whatever comes next
+         * waits for both.  By two markers, as one with a list would not wait for what is on a queue out of order. */
+        cl_event both[2] = {NULL, state->last};
         state->begun = false;
-        if (cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &made) != CL_SUCCESS)
+        if (cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &both[0]) != CL_SUCCESS)
             return;
+        made = both[0];
+        if (state->last && cl->clEnqueueMarkerWithWaitList(queue, 2, both, &made) == CL_SUCCESS)
+            cl->clReleaseEvent(both[0]);
     } else if (status != CLATTN_SUCCESS) {
         return;
     }

@@ -20,10 +20,10 @@ struct making {
 
 /* ---- integers ---- */
 
-static int add_integers(struct making *m, size_t count, int batch, int which)
+static int add_integers(struct making *m, size_t count, int batch, int which, int condition)
 {
     int array = graph_arena_array(m->b.graph, CLATTN_I32, count);
-    struct graph_step step = {.op = GRAPH_INTEGERS, .batch = batch, .integers = which};
+    struct graph_step step = {.op = GRAPH_INTEGERS, .batch = batch, .integers = which, .condition = condition};
     step.use[MOVE_TO] = use_of(array);
     graph_add(m->b.graph, &step);
     return array;
@@ -32,12 +32,12 @@ static int add_integers(struct making *m, size_t count, int batch, int which)
 static void add_lengths(struct making *m)
 {
     if (m->rows.batch > 1) {
-        m->past = add_integers(m, m->rows.batch, DECODER_SEQUENCES, DECODER_PAST_LENGTHS);
-        m->fresh = add_integers(m, m->rows.batch, DECODER_SEQUENCES, DECODER_NEW_LENGTHS);
-        m->total = add_integers(m, m->rows.batch, DECODER_SEQUENCES, DECODER_TOTAL_LENGTHS);
+        m->past = add_integers(m, m->rows.batch, DECODER_SEQUENCES, DECODER_PAST_LENGTHS, 0);
+        m->fresh = add_integers(m, m->rows.batch, DECODER_SEQUENCES, DECODER_NEW_LENGTHS, 0);
+        m->total = add_integers(m, m->rows.batch, DECODER_SEQUENCES, DECODER_TOTAL_LENGTHS, 0);
     }
     if (m->plan->desc.items > 1 && m->b.stack->desc.cross)
-        m->memory_lengths = add_integers(m, m->plan->desc.items, DECODER_ITEMS, DECODER_MEMORY_LENGTHS);
+        m->memory_lengths = add_integers(m, m->plan->desc.items, DECODER_ITEMS, DECODER_MEMORY_LENGTHS, 0);
 }
 
 /* ---- input ---- */
@@ -265,7 +265,7 @@ static clattn_status add_last_rows(struct making *m, struct matrix *x, struct ro
     clattn_status status;
     const size_t sequences = m->rows.batch, ids[2] = {1, sequences}, all[2] = {sequences * m->rows.length, x->columns};
     const size_t found[3] = {1, sequences, x->columns};
-    const int integers = add_integers(m, sequences, DECODER_SEQUENCES, DECODER_LAST_ROWS);
+    const int integers = add_integers(m, sequences, DECODER_SEQUENCES, DECODER_LAST_ROWS, DECODER_LOGITS);
     clattn_embedding_desc desc;
     struct graph_step step = {
         .op = GRAPH_EMBEDDING, .condition = DECODER_LOGITS, .batch = NUMBER_ONE, .length = DECODER_SEQUENCES};

@@ -186,19 +186,6 @@ fail:
     return status;
 }
 
-/* The marker behind the copies: the caller's event, and the state's. */
-static clattn_status mark(clattn_decoder_state *state, struct chain *chain)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    struct step step;
-    chain_step(chain, true, &step);
-    TRY_CL(&device_of(state)->report, "clEnqueueMarkerWithWaitList",
-           device_of(state)->cl.clEnqueueMarkerWithWaitList(chain->queue, step.wait_count, step.wait_list, step.event));
-    chain_stepped(chain, &step);
-fail:
-    return status;
-}
-
 clattn_status clattn_decoder_reorder(clattn_decoder_state *state, cl_command_queue queue, size_t beams,
                                      const size_t *parents, cl_uint wait_count, const cl_event *wait_list,
                                      cl_event *event)
@@ -213,8 +200,9 @@ clattn_status clattn_decoder_reorder(clattn_decoder_state *state, cl_command_que
     status = chain_begin(&chain, state->plan->base.context, queue, wait_count, wait_list, &made, 0, NULL);
     if (status == CLATTN_SUCCESS && state->self[1])
         status = move(state, &chain, count, parents);
+    /* Behind the copies: the caller's event, and the state's. */
     if (status == CLATTN_SUCCESS)
-        status = mark(state, &chain);
+        status = chain_mark(&chain);
     status = chain_end(&chain, status, &made);
     decoder_enqueued(state, queue, status, made, event);
     if (status != CLATTN_SUCCESS)

@@ -299,5 +299,8 @@ clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, 
         chain_begin(&chain, context, queue, wait_count, wait_list, event, graph->arena, workspace);
     if (status == CLATTN_SUCCESS)
         status = enqueue_steps(graph, &chain, run);
+    /* Commands of OpenCL's own have no event on a queue in order; should one be the last, a marker has it. */
+    if (status == CLATTN_SUCCESS && !chain.last)
+        status = chain_mark(&chain);
     return chain_end(&chain, status, event);
 }

@@ -300,7 +300,7 @@ clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *eve
     return status;
 }
 
-static clattn_status marker(struct chain *chain)
+clattn_status chain_mark(struct chain *chain)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct step step;
@@ -321,7 +321,7 @@ clattn_status plan_enqueue_nothing(clattn_plan *plan, cl_command_queue queue, cl
     struct chain chain;
     clattn_status status = chain_begin(&chain, plan->context, queue, wait_count, wait_list, event, 0, NULL);
     if (status == CLATTN_SUCCESS)
-        status = marker(&chain);
+        status = chain_mark(&chain);
     return chain_end(&chain, status, event);
 }
 

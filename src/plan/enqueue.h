@@ -83,6 +83,9 @@ clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel
                            const clattn_binding *const *bindings, const void *args, const size_t groups[3],
                            bool last);
 
+/* A marker as the last step, where somebody wants its event. */
+clattn_status chain_mark(struct chain *chain);
+
 /* Gives the workspace back and hands *event over on success; returns `status`.  No lock may be held. */
 clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *event);
 
