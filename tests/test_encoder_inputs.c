@@ -119,12 +119,87 @@ static void pooling(void **state)
     }
 }
 
+/* An item without positions has a pooled vector of zeros, and probabilities of zeros, whichever way it comes to be empty:
+ * by its length, with another item or alone, or with all by the enqueue's. */
+static void empty_items(void **state)
+{
+    static const clattn_stack_desc stack = {SHAPE, .layers = 1, POST};
+    enum { FRAMES = 5, MOST = 2 };
+    static const struct {
+        size_t batch, length; /* length: explicit, but for FRAMES */
+        int32_t lengths[MOST];
+        bool has_lengths;
+    } ways[] = {
+        {1, FRAMES, {0}, true}, {2, FRAMES, {4, 0}, true}, {2, FRAMES, {0, 0}, true}, {1, 0, {0}, false}, {2, 0, {0}, false},
+        {1, FRAMES, {3}, true},
+    };
+    const size_t n = stack.d_model, shown = FRAMES * FRAMES * stack.heads;
+    const clattn_transformer_desc desc = {.size = sizeof desc, .encoder = &stack};
+    cl_command_queue queue = clattn_context_queue(context);
+    float pooled[MOST * 32 + 1], probabilities[MOST * FRAMES * FRAMES * 4], *x = nn_floats(MOST * FRAMES * n, 3);
+    nn_store store = {.seed = 5};
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &stack);
+    clattn_transformer *model = nn_transformer(context, &desc, &store);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0] * 8; i++) {
+        const size_t way = i / 8, batch = ways[way].batch;
+        const bool wants = i / 4 % 2;
+        clattn_encoder_desc encoder = nn_encoder_desc(batch, FRAMES);
+        clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+        clattn_plan *plan = NULL;
+        cl_event event = NULL;
+        encoder.pooling = i % 2 ? CLATTN_POOLING_FIRST : CLATTN_POOLING_MEAN;
+        encoder.pooled_unit = i / 2 % 2;
+        encoder.probabilities = wants;
+        assert_status(context, clattn_encoder_plan_create(model, &encoder, NULL, &plan), CLATTN_SUCCESS);
+        cl_mem in = nn_buffer(context, batch * FRAMES * n * sizeof *x, x);
+        cl_mem out = nn_buffer(context, (batch * n + 1) * sizeof *x, NULL);
+        cl_mem scores = nn_buffer(context, batch * shown * sizeof *x, NULL);
+        args.input = clattn_binding_buffer(in, 0);
+        args.lengths = ways[way].has_lengths ? ways[way].lengths : NULL;
+        args.explicit_lengths = ways[way].length != FRAMES;
+        args.batch = batch;
+        args.length = ways[way].length;
+        assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+        assert_message_has(context, "pooled: nothing is bound");
+        args.pooled = clattn_binding_buffer(out, 1);
+        if (wants)
+            args.probabilities = clattn_binding_buffer(scores, 0);
+        assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, &event), CLATTN_SUCCESS);
+        assert_non_null(event);
+        assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+        clReleaseEvent(event);
+        support_read(queue, out, (batch * n + 1) * sizeof *x, pooled);
+        support_read(queue, scores, batch * shown * sizeof *x, probabilities);
+        assert_true(isnan(pooled[0]));
+        for (size_t b = 0; b < batch; b++) {
+            const size_t length = ways[way].length ? (size_t)ways[way].lengths[b] : 0;
+            for (size_t c = 0; c < n; c++)
+                assert_true(length ? !isnan(pooled[1 + b * n + c]) : pooled[1 + b * n + c] == 0);
+            for (size_t e = 0; e < shown; e++) {
+                const float value = probabilities[b * shown + e];
+                const bool attended = e / FRAMES % FRAMES < length && e % FRAMES < length;
+                /* Beyond the enqueue's length nothing is written. */
+                assert_true(!wants || !ways[way].length ? isnan(value) : attended ? value > 0 : value == 0);
+            }
+        }
+        clReleaseMemObject(in);
+        clReleaseMemObject(out);
+        clReleaseMemObject(scores);
+        clattn_plan_release(&plan);
+    }
+    clattn_transformer_release(&model);
+    nn_store_clear(&store);
+    free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(features, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pooling, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(empty_items, set_up, tear_down),
     };
     return SUPPORT_RUN("encoder_inputs", tests);
 }

@@ -235,7 +235,7 @@ typedef struct clattn_encoder_args {
     clattn_binding segments; /* (B, L) CLATTN_I32, if the stack has segments; none: all are 0 */
     clattn_binding mask;     /* with the desc's */
     clattn_binding output;   /* (B, P, d_model); none: not wanted, where there is pooling or probabilities */
-    clattn_binding pooled;   /* (B, d_model) CLATTN_F32, with pooling */
+    clattn_binding pooled;   /* (B, d_model) CLATTN_F32, with pooling; +0 of an item without positions */
     clattn_binding probabilities; /* (chosen layers, B, heads, P, P) CLATTN_F32; +0 where nothing is attended */
     int32_t explicit_lengths;     /* 1: `batch` and `length` count; 0 (default): the desc's */
     int32_t reserved;             /* 0 */

@@ -65,7 +65,8 @@ static void lay_out_arguments(struct encoder_plan *plan)
 static clattn_status make(struct encoder_plan *plan, const clattn_plan_options *options)
 {
     clattn_status status;
-    plan->has_lengths = plan->desc.batch > 1;
+    /* Of one item they are a number, but where probabilities beyond them are zeros to be written. */
+    plan->has_lengths = plan->desc.batch > 1 || plan->desc.probabilities;
     lay_out_arguments(plan);
     TRY(encoder_make_graph(plan, options));
     status = whole_plan_made(&plan->base, &(const struct graph *){&plan->graph}, 1, "encoder");
@@ -169,6 +170,35 @@ static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_
     return status;
 }
 
+/* No item has a position: pooled vectors of zeros, and nothing else to do. */
+static clattn_status enqueue_empty(struct encoder_plan *plan, cl_command_queue queue, const clattn_encoder_args *args,
+                                   size_t batch, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    static const float zero;
+    clattn_status status;
+    clattn_context *context = plan->base.context;
+    const size_t extent[2] = {batch, plan->pooled.extent[1]};
+    const struct whole_array pooled = {&args->pooled, "pooled", &plan->pooled, extent, BINDING_WRITE,
+                                       plan->desc.pooling != 0, true};
+    struct chain chain;
+    struct step step;
+    if (!plan->desc.pooling || !batch)
+        return plan_enqueue_nothing(&plan->base, queue, wait_count, wait_list, event);
+    status = whole_check_arrays(context, &pooled, 1);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    TRY(chain_begin(&chain, context, queue, wait_count, wait_list, event, 0, NULL));
+    chain_step(&chain, true, &step);
+    TRY_CL(&context->device.report, "clEnqueueFillBuffer",
+           context->device.cl.clEnqueueFillBuffer(chain.queue, args->pooled.buffer, &zero, sizeof zero,
+                                                  (size_t)args->pooled.offset * sizeof zero,
+                                                  extent[0] * extent[1] * sizeof zero, step.wait_count, step.wait_list,
+                                                  step.event));
+    chain_stepped(&chain, &step);
+fail:
+    return chain_end(&chain, status, event);
+}
+
 static clattn_status enqueue(struct encoder_plan *plan, cl_command_queue queue, const clattn_encoder_args *args,
                              int32_t *lengths, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
@@ -183,7 +213,7 @@ static clattn_status enqueue(struct encoder_plan *plan, cl_command_queue queue, 
     struct graph_run run = {.bound = bound, .integers = integers};
     TRY(read_lengths(plan, args, &run, lengths));
     if (!run.number[NUMBER_BATCH] || !run.number[NUMBER_POSITIONS])
-        return plan_enqueue_nothing(&plan->base, queue, wait_count, wait_list, event);
+        return enqueue_empty(plan, queue, args, run.number[NUMBER_BATCH], wait_count, wait_list, event);
     TRY(check_arrays(plan, args, &run));
     status = graph_enqueue(&plan->graph, plan->base.context, queue, &run, &args->workspace, wait_count, wait_list,
                            event);

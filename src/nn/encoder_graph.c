@@ -153,7 +153,7 @@ static clattn_status add_pooling(struct making *m, const struct matrix *result)
     desc.query.extent[2] = 1;
     desc.value = desc.key;
     desc.output = clattn_layout_bhsd(CLATTN_F32, batch, heads, 1, size);
-    if (mean && m->lengths) {
+    if (m->lengths) { /* of the first position too: an empty item has none */
         desc.key_lengths = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
         step.use[HEADS_KEY_LENGTHS] = use_of(m->lengths);
     }
