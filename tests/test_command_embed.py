@@ -453,6 +453,12 @@ class BadFiles(EmbedTest):
                 write_safetensors(self.path("model/model.safetensors"), {**self.weights, name: np.zeros(shape, np.float32)})
                 self.bad(name, found, expected)
 
+    def test_sizes_that_the_tensors_contradict(self):
+        """A config.json of terabytes with a small file of tensors: the first that contradicts it is named."""
+        self.make()
+        self.write("config.json", {**self.config, "intermediate_size": 1 << 20, "num_hidden_layers": 1024})
+        self.bad("encoder.layer.0.intermediate.dense.weight", "64 x 32", "1048576 x 32")
+
     def test_damage_anywhere(self):
         self.make()
         for name in ("config.json", "vocab.txt", "model.safetensors"):

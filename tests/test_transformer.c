@@ -49,6 +49,71 @@ static void weight_types(void **state)
     free(x);
 }
 
+/* GPT-2's Conv1D: matrices are stored (in, out), and one rule names matrix and bias. */
+static void transposed_kinds(void **state)
+{
+    static const clattn_stack_desc stack = {SHAPE, .layers = 2, PRE, .final_norm = 1};
+    static const clattn_name_rule rules[] = {{"encoder.layers.{n}.feed_forward.in.{kind}", "h.{n}.c_fc.{kind}^T"},
+                                             {"encoder.layers.{n}.self.query.{kind}", "h.{n}.c_attn.{kind}^T[0/3]"},
+                                             {"encoder.layers.{n}.self.key.{kind}", "h.{n}.c_attn.{kind}^T[1/3]"},
+                                             {"encoder.layers.{n}.self.value.{kind}", "h.{n}.c_attn.{kind}^T[2/3]"}};
+    static const char *const parts[3] = {"query", "key", "value"};
+    const clattn_transformer_desc desc = {.size = sizeof desc, .encoder = &stack};
+    const size_t n = stack.d_model, count = 7 * n;
+    clattn_encoder_desc encoder = nn_encoder_desc(1, 7);
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    clattn_transformer *model = NULL;
+    clattn_plan *plan = NULL;
+    nn_store store = {.seed = 5};
+    float *x = nn_floats(count, 3), *y = nn_floats(count, 4);
+    double *expected = nn_doubles(x, count);
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &stack);
+    const nn_reference r = {.store = &store, .name = "encoder", .desc = &stack, .batch = 1, .length = 7};
+    nn_reference_layers(&r, expected);
+    for (size_t layer = 0; layer < stack.layers; layer++) {
+        char name[64];
+        snprintf(name, sizeof name, "h.%zu.c_fc.weight", layer);
+        float *in = nn_store_add(&store, name, 2, (const size_t[2]){n, stack.d_ff}, 1, 0);
+        snprintf(name, sizeof name, "h.%zu.c_fc.bias", layer);
+        float *in_bias = nn_store_add(&store, name, 1, &stack.d_ff, 1, 0);
+        snprintf(name, sizeof name, "h.%zu.c_attn.weight", layer);
+        float *heads = nn_store_add(&store, name, 2, (const size_t[2]){n, 3 * n}, 1, 0);
+        snprintf(name, sizeof name, "h.%zu.c_attn.bias", layer);
+        float *heads_bias = nn_store_add(&store, name, 1, (const size_t[1]){3 * n}, 1, 0);
+        const float *weight = nn_store_get(&store, "encoder.layers.%zu.feed_forward.in.weight", layer);
+        memcpy(in_bias, nn_store_get(&store, "encoder.layers.%zu.feed_forward.in.bias", layer), stack.d_ff * sizeof *x);
+        for (size_t i = 0; i < stack.d_ff * n; i++)
+            in[i % n * stack.d_ff + i / n] = weight[i];
+        for (size_t p = 0; p < 3; p++) {
+            weight = nn_store_get(&store, "encoder.layers.%zu.self.%s.weight", layer, parts[p]);
+            memcpy(heads_bias + p * n, nn_store_get(&store, "encoder.layers.%zu.self.%s.bias", layer, parts[p]),
+                   n * sizeof *x);
+            for (size_t i = 0; i < n * n; i++)
+                heads[i % n * 3 * n + p * n + i / n] = weight[i];
+        }
+    }
+    clattn_weight_source source = nn_source(&store);
+    source.rules = rules;
+    source.rule_count = sizeof rules / sizeof rules[0];
+    assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_SUCCESS);
+    assert_status(context, clattn_encoder_plan_create(model, &encoder, NULL, &plan), CLATTN_SUCCESS);
+    cl_mem in = nn_buffer(context, count * sizeof *x, x), out = nn_buffer(context, count * sizeof *y, NULL);
+    args.input = clattn_binding_buffer(in, 0);
+    args.output = clattn_binding_buffer(out, 0);
+    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    support_read(clattn_context_queue(context), out, count * sizeof *y, y);
+    assert_true(nn_difference(y, expected, 7, n, 7, NULL) < 1e-5);
+    clReleaseMemObject(in);
+    clReleaseMemObject(out);
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&model);
+    nn_store_clear(&store);
+    free(x);
+    free(y);
+    free(expected);
+}
+
 /* ---- what is refused ---- */
 
 static void refusals(void **state)
@@ -74,6 +139,13 @@ static void refusals(void **state)
     nn_store_add(&store, "encoder.layers.1.feed_forward.in.weight", 2, (const size_t[2]){32, 48}, 1, 0);
     assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_ERROR_FORMAT);
     assert_message_has(context, "is float32 32 x 48, not 48 x 32");
+    /* A description that the tensors contradict is no reason to ask for its memory. */
+    clattn_stack_desc huge = stack;
+    const clattn_transformer_desc of_huge = {.size = sizeof desc, .encoder = &huge};
+    huge.layers = 1024;
+    huge.d_ff = (size_t)1 << 28;
+    assert_status(context, clattn_transformer_create(context, &of_huge, &source, &model), CLATTN_ERROR_FORMAT);
+    assert_message_has(context, "encoder.layers.0.feed_forward.in.weight) is float32 48 x 32, not 268435456 x 32");
     source.prefix = "bert.";
     assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_ERROR_FORMAT);
     assert_message_has(context, "no tensor bert.encoder.layers.0.self.query.weight (");
@@ -206,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(weight_types, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(transposed_kinds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refusals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(presets, set_up, tear_down),

@@ -27,7 +27,7 @@
  * A file's own names come from rules.  A rule's `canonical` is matched against the canonical name, whole; in it "{n}" stands
  * for a number and "{kind}" for "weight" or "bias", each at most once.  `name` is what to ask the callback for, with the
  * same two filled in; a name may end in one or both of
- *   ^T       the tensor is stored (columns, rows)
+ *   ^T       the tensor is stored (columns, rows); of a vector it says nothing, so that a rule with {kind} may have it
  *   [i/m]    the i-th of m equal shares of the tensor's rows, i from 0: [1/3] of PyTorch's in_proj_weight is the keys'
  * in that order.  The first rule that matches counts; without one the canonical name itself is asked for.  A rule whose
  * `name` is NULL says that the model has no such tensor. */

@@ -101,6 +101,8 @@ static clattn_status find(struct loader *loader, const struct part *part, struct
     if (length >= sizeof name)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: its name is longer than %d bytes", part->name,
                             FILE_NAME_BYTES - 1);
+    if (part->vector) /* ^T of a {kind} is the matrix's */
+        origin->transposed = 0;
     const clattn_host_tensor want = expected_of(part, origin);
     clattn_host_tensor *tensor = &origin->tensor;
     describe(&want, expected, sizeof expected);
@@ -239,6 +241,20 @@ static clattn_status load_part(struct loader *loader, cl_command_queue queue, co
     return status;
 }
 
+/* Every tensor is there and of its shape.  Known before memory is asked for: sizes come from a description that may have
+ * nothing to do with the tensors. */
+static clattn_status check_parts(struct loader *loader)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t i = 0; i < loader->part_count; i++) {
+        struct origin origin;
+        if (!loader->parts[i].zero)
+            TRY(find(loader, &loader->parts[i], &origin));
+    }
+fail:
+    return status;
+}
+
 /* By a queue of our own: the application's would make the call wait for all that it is busy with. */
 static clattn_status load_parts(struct loader *loader)
 {
@@ -262,7 +278,9 @@ clattn_status model_load(clattn_transformer *model, const clattn_weight_source *
     loader_declare(&loader);
     status = loader.failed ? report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
                                           "no memory for a model")
-                           : place(model);
+                           : check_parts(&loader);
+    if (status == CLATTN_SUCCESS)
+        status = place(model);
     if (status == CLATTN_SUCCESS)
         status = load_parts(&loader);
     free(loader.parts);
