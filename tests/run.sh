@@ -34,13 +34,15 @@ if [ "${1-}" = --one ]; then
     platform=$2 name=$3 limit=$4
     shift 4
     log=$CLATTN_TEST_WORK/logs/$platform/$name
-    rm -f "$log.oclgrind"
     if [ "$platform" = oclgrind ]; then
+        # Its complaints go to the log itself: a file of their own (--log) begins anew with every context that is made.
         # Oclgrind 21.10 takes an image argument's shadow for a structure that it never makes (handleBuiltinFunction,
-        # read_imagef), so that what images hold counts as uninitialised at random.
+        # read_imagef), so that what images hold counts as uninitialised at random; and what clEnqueueWriteBuffer writes
+        # behind a buffer's beginning counts as uninitialised, which is where models keep all weights but the first.
         case $name in
-        image) set -- oclgrind --data-races --check-api --log "$log.oclgrind" "$@" ;;
-        *) set -- oclgrind --data-races --uninitialized --check-api --log "$log.oclgrind" "$@" ;;
+        image | encoder | encoder_inputs | transformer | decoder | nn_*)
+            set -- oclgrind --data-races --check-api "$@" ;;
+        *) set -- oclgrind --data-races --uninitialized --check-api "$@" ;;
         esac
     fi
     began=$(date +%s)
@@ -51,8 +53,7 @@ if [ "${1-}" = --one ]; then
         # that is its own failure and no finding, so the program runs again.
         grep -q 'LeakSanitizer has encountered a fatal error' "$log" || break
     done
-    [ -s "$log.oclgrind" ] && { cat "$log.oclgrind" >> "$log"; complaints=1; } || complaints=0
-    awk -v status="$status" -v complaints="$complaints" '
+    awk -v status="$status" -v platform="$platform" '
         /^1\.\.[0-9]+$/ { planned += substr($0, 4); tap = 1 }
         /^(not )?ok [0-9]+ .*# SKIP|^(not )?ok [0-9]+ # SKIP/ { skipped++; next }
         /^ok [0-9]+/ { passed++ }
@@ -67,7 +68,8 @@ if [ "${1-}" = --one ]; then
             split(substr($0, RSTART, RLENGTH), word, /[ ,]+/)
             programs += word[3] + word[5]
         }
-        # Oclgrind reports wrong calls of OpenCL here, and not in its log; a build is made to fail on purpose.
+        platform == "oclgrind" && /^\tKernel: / { complaints++ }
+        # How it reports wrong calls of OpenCL; a build is made to fail on purpose.
         /OpenCL runtime error detected/ { wrong_call = 1 }
         wrong_call && /Error: / { complaints += !/CL_BUILD_PROGRAM_FAILURE/; wrong_call = 0 }
         END {
