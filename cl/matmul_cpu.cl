@@ -57,7 +57,7 @@
  * Private memory: 4*ROWS*(TILES + 1)*PANEL bytes of sums (default with 16 lanes 13.5 KiB).  Local memory: none.
  * Barriers: none.
  * Accumulator: float, one chain of fma for each element whatever the geometry, in rising k or, with PAIRS, 1, 0, 3, 2 ...
- * (AMX adds even and odd k apart, and in blocks of DEPTH), so that otherwise neither the tile nor the side changes a bit
+ * (AMX adds even and odd k apart), so that otherwise neither the tile nor the side changes a bit
  * of the result; then the bias; rounded once on storing.  k = 0 gives the bias or +0.  There is no masked value; rows
  * beyond the last one repeat it, and are not stored.
  * Features: OpenCL C 1.2 only.  Devices with work-group hardware are better served by matmul_tile. */
@@ -121,7 +121,6 @@
 #include "inc/matmul_cpu_product.h"
 #if AMX
 #include "inc/amx_products.h"
-AMX_PRODUCTS(amx_products, global, ANY_ROWS, global, ANY_LANES)
 #endif
 
 #if BIAS
@@ -133,8 +132,8 @@ AMX_PRODUCTS(amx_products, global, ANY_ROWS, global, ANY_LANES)
 #endif
 #define C_ROW_STEP(a) (LANES_ALONG_M ? (a).c.col : (a).c.row)
 #define C_LANE_STEP(a) (LANES_ALONG_M ? (a).c.row : (a).c.col)
-/* Whether tiles may go from registers to C: nothing becomes of sums that takes more code than a bias does. */
-#define FROM_REGISTERS (!AMX && !LANES_ALONG_M && !B_SCALED && !ACTIVATED && !OPERAND)
+/* Whether tiles may go to C as they were summed, by registers: nothing becomes of them that takes more code than a bias. */
+#define PLAIN_SUMS (!LANES_ALONG_M && !B_SCALED && !ACTIVATED && !OPERAND)
 
 #define PANEL (LANES * LANE_VECTORS)
 #define BLOCK (ROWS * TILES)
@@ -376,9 +375,9 @@ static void finish(private floatv *state, BIAS_PARAMETER EPILOGUE_PARAMETERS glo
                              min(LANES, at.rows - r), min(LANES, at.lanes - v * LANES));
 }
 
-#if FROM_REGISTERS
+#if PLAIN_SUMS
 /* A tile of whole vectors, from where its products were summed. */
-INLINE void store_registers(floatv acc[ROWS][LANE_VECTORS], BIAS_PARAMETER global ELEMENT(C_TYPE) *c,
+INLINE void store_sums(const private floatv acc[ROWS][LANE_VECTORS], BIAS_PARAMETER global ELEMENT(C_TYPE) *c,
                             const private matmul_args *a, place at)
 {
     global ELEMENT(C_TYPE) *out = c + a->c.offset + at.batch * a->c.batch + at.row * a->c.row + at.lane;
@@ -389,7 +388,11 @@ INLINE void store_registers(floatv acc[ROWS][LANE_VECTORS], BIAS_PARAMETER globa
     for (int v = 0; v < LANE_VECTORS; v++)
         add[v] = lane_bias(bias, a, at, v);
 #endif
+#if AMX
+#pragma unroll 4
+#else
 #pragma unroll
+#endif
     for (int r = 0; r < ROWS; r++)
         if (r < at.rows) {
 #pragma unroll
@@ -430,8 +433,6 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
     amx_state amx;
     amx_copy copy;
     AMX_BEGIN(&amx);
-    for (int i = 0; i < BLOCK * LANE_VECTORS; i++)
-        state[i] = (floatv)0.0f;
 #else
     floatv zeros[ROWS * LANE_VECTORS];
     for (int i = 0; i < ROWS * LANE_VECTORS; i++)
@@ -446,8 +447,10 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
         for (int t = 0; t < row_count; t += ROWS) {
             private floatv *sum = state + t * LANE_VECTORS;
 #if AMX
+            const private floatv(*acc)[LANE_VECTORS] = (const private floatv(*)[LANE_VECTORS])sum;
+
             amx_products(&amx, &copy, (float *)sum, PANEL, in + (row0 + t) * rows.stride + (long)i0 * K_STEP, rows.stride,
-                         row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth);
+                         row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth, i0 == 0);
 #else
             /* By address: Oclgrind 21.10 applies a scalar condition to the first lane of a vector only. */
             const private floatv *before = i0 ? sum : zeros;
@@ -481,13 +484,14 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 #if K_STEP > 1
             add_products(acc, p, q, whole, depth, row_k, 0);
 #endif
-#if FROM_REGISTERS
+#endif
+#if PLAIN_SUMS
             if (last && by_rows && lane_count == PANEL) {
-                store_registers(acc, BIAS_ARGUMENT c, &a,
-                                (place){ batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL });
+                store_sums(acc, BIAS_ARGUMENT c, &a, (place){ batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL });
                 continue;
             }
 #endif
+#if !AMX
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
 #pragma unroll

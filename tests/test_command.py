@@ -727,8 +727,8 @@ class Tools(CommandTest):
 
     def test_selftest(self):
         result = self.succeed("selftest")
-        rows, products = "cpu sub-group tile generic", "cpu-bf16 matrix cpu tile generic"
-        operators = {"softmax": rows, "attention": "cpu-bf16 matrix " + rows, "matmul": "clblast " + products,
+        rows, products = "cpu sub-group tile generic", "cpu-amx cpu-bf16 matrix cpu tile generic"
+        operators = {"softmax": rows, "attention": "cpu-amx cpu-bf16 matrix " + rows, "matmul": "clblast " + products,
                      "mha": products, "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic",
                      "norm": rows, "rope": "cpu generic", "activation": "cpu generic"}
         for operator in operators:
@@ -743,7 +743,7 @@ class Tools(CommandTest):
             self.assertTrue(all(row["result"] == "ok" for row in rows if row["solver"] in ("(any)", "generic")), rows)
             # On a CPU device no 16-bit case goes to another solver than the one that is asked.
             self.assertTrue(all(row["refused"] == 0 for row in rows if row["solver"] in ("cpu", "generic")), rows)
-            self.assertTrue(all(row["passed"] >= 1 for row in rows if row["solver"] == "cpu-bf16"), rows)
+            self.assertTrue(all(row["passed"] >= 1 for row in rows if row["solver"] in ("cpu-amx", "cpu-bf16")), rows)
 
 
 if __name__ == "__main__":

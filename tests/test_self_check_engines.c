@@ -1,5 +1,6 @@
 /* The self-check of kernels for the processors' and GPUs' engines of 16-bit products, damaged: as far as they run here, by what
  * stands in for the instructions. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,36 @@ static void sub_groups_are_checked(void **state)
     }
 }
 
-/* AMX's instructions, which no processor here may have, are at least assembled: by PoCL, in a launch with nothing to do. */
+/* Linux gives no tiles to a process with a signal stack that could not hold them: another solver takes over.  First, for what
+ * was permitted once stays so. */
+static void amx_may_be_refused(void **state)
+{
+    static char little[8192];
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan_options options = {.size = sizeof options, .solver = "cpu-amx"};
+    clattn_context *context = support_context();
+    clattn_plan *plan;
+    stack_t before, with = {.ss_sp = little, .ss_size = sizeof little};
+    (void)state;
+    assert_int_equal(sigaltstack(&with, &before), 0);
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+    assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_SUCCESS);
+    bool there = !strstr(clattn_plan_explain(plan), "cpu-amx: refused, no AMX");
+    if (there) {
+        assert_non_null(strstr(clattn_plan_explain(plan), "cpu-amx: failed, the system does not permit AMX"));
+        assert_string_equal(clattn_plan_solver(plan), "cpu");
+        clattn_plan_release(&plan);
+        assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, "the system does not permit AMX");
+    }
+    clattn_plan_release(&plan);
+    assert_int_equal(sigaltstack(&before, NULL), 0);
+    support_release(&context);
+    if (!there)
+        skip();
+}
+
+/* AMX's instructions, which this processor may not have, are at least assembled: by PoCL, in a launch with nothing to do. */
 static void amx_assembles(void **state)
 {
     struct sources sources;
@@ -153,6 +183,7 @@ static void amx_assembles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(amx_may_be_refused),
         cmocka_unit_test(pairs_are_checked),
         cmocka_unit_test(matrix_fragments_are_checked),
         cmocka_unit_test(sub_groups_are_checked),

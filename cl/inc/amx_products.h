@@ -90,4 +90,56 @@ INLINE void copy_lanes(amx_copy *copy, const global uint *p, int width, int word
         } \
     }
 
+#define STREAMED_ROWS(t, p, rows) AMX_STREAM(amx, t, p, stride)
+#define AMX_STEP(LOAD_ROWS, LOAD_LANES) \
+    do { \
+        LOAD_ROWS(4, p + 2 * i, rows); \
+        LOAD_LANES(6, q + i * width); \
+        LOAD_LANES(7, q + i * width + AMX_WORDS); \
+        AMX_DOT(amx, 0, 4, 6); \
+        AMX_DOT(amx, 1, 4, 7); \
+        if (rows > AMX_ROWS) { \
+            LOAD_ROWS(5, p + AMX_ROWS * stride + 2 * i, rows - AMX_ROWS); \
+            AMX_DOT(amx, 2, 5, 6); \
+            AMX_DOT(amx, 3, 5, 7); \
+        } \
+    } while (0)
+
+/* The same of global memory, and where `fresh` the sums are not there yet and count as 0.  Rows are streamed past lanes, which
+ * stay in the level-1 cache. */
+INLINE void amx_products(amx_state *amx, amx_copy *copy, float *sum, int width, const global ushort *p, long stride, int rows,
+                         const global uint *q, int steps, int even, int fresh)
+{
+    float *const more = sum + AMX_ROWS * width;
+    const int whole_steps = (even ? steps : steps - 1) / AMX_WORDS * AMX_WORDS;
+    int i = 0;
+
+    if (fresh) {
+        AMX_ZERO(amx, 0);
+        AMX_ZERO(amx, 1);
+        AMX_ZERO(amx, 2);
+        AMX_ZERO(amx, 3);
+    } else {
+        AMX_LOAD_SUMS(amx, 0, sum, width);
+        AMX_LOAD_SUMS(amx, 1, sum + AMX_WORDS, width);
+        if (rows > AMX_ROWS) {
+            AMX_LOAD_SUMS(amx, 2, more, width);
+            AMX_LOAD_SUMS(amx, 3, more + AMX_WORDS, width);
+        }
+    }
+    if (rows >= 2 * AMX_ROWS)
+        for (; i < whole_steps; i += AMX_WORDS)
+            AMX_STEP(STREAMED_ROWS, WHOLE_LANES);
+    for (; i < steps; i += AMX_WORDS) {
+        const int words = min(AMX_WORDS, steps - i), whole = even || i + words < steps;
+        AMX_STEP(ANY_ROWS, ANY_LANES);
+    }
+    AMX_STORE_SUMS(amx, 0, sum, width);
+    AMX_STORE_SUMS(amx, 1, sum + AMX_WORDS, width);
+    if (rows > AMX_ROWS) {
+        AMX_STORE_SUMS(amx, 2, more, width);
+        AMX_STORE_SUMS(amx, 3, more + AMX_WORDS, width);
+    }
+}
+
 #endif

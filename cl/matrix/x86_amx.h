@@ -4,16 +4,17 @@
  *   AMX_BEGIN(state), AMX_END(state)    before the first and after the last of the others in a work-item
  *   AMX_LOAD(state, t, p, step)         tile t, a literal: row i is 32 bfloat16 from p[i * step] on; p is a pointer to
  *                                       ushort, of any address space
+ *   AMX_STREAM(state, t, p, step)       the same of what is not read again soon: it need not stay in the level-1 cache
  *   AMX_LOAD_WORDS(state, t, p, step)   the same of pairs: row i is 16 words from p[i * step] on
  *   AMX_LOAD_SUMS(state, t, p, step)    row i is 16 floats from p[i * step] on, p a pointer to private float
  *   AMX_STORE_SUMS(state, t, p, step)   the reverse
+ *   AMX_ZERO(state, t)                  all of it is 0
  *   AMX_DOT(state, c, a, b)             c[i][j] += sum over x < 16 of two products: of the bfloat16 2x and 2x + 1 of row i
  *                                       of a with 2j and 2j + 1 of row x of b
  *
  * X86_AMX (default 0): 1: by the instructions, in inline assembly, in a process that the system permits to; 0: what they
  * do, in OpenCL C, the tiles in private memory.  The instruction adds the products of even and of odd elements apart,
- * rounds to nearest even and takes subnormal numbers for 0; the emulation does neither.  No instruction of this file has
- * ever run on hardware. */
+ * rounds to nearest even and takes subnormal numbers for 0; the emulation does neither. */
 #ifndef CLATTN_MATRIX_X86_AMX_H
 #define CLATTN_MATRIX_X86_AMX_H
 
@@ -44,13 +45,15 @@ typedef struct amx_state {
         __asm__ volatile("ldtilecfg (%0)" : : "r"((state)->config) : "memory"); \
     } while (0)
 #define AMX_END(state) __asm__ volatile("tilerelease" : : : "memory")
-#define AMX_LOAD_BYTES(t, p, step) \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"((size_t)(p)), "r"((long)(step)) : "memory")
-#define AMX_LOAD(state, t, p, step) AMX_LOAD_BYTES(t, p, (step) * 2)
-#define AMX_LOAD_WORDS(state, t, p, step) AMX_LOAD_BYTES(t, p, (step) * 4)
-#define AMX_LOAD_SUMS(state, t, p, step) AMX_LOAD_BYTES(t, p, (step) * 4)
+#define AMX_LOAD_BYTES(how, t, p, step) \
+    __asm__ volatile(how " (%0,%1,1), %%tmm" #t : : "r"((size_t)(p)), "r"((long)(step)) : "memory")
+#define AMX_LOAD(state, t, p, step) AMX_LOAD_BYTES("tileloadd", t, p, (step) * 2)
+#define AMX_STREAM(state, t, p, step) AMX_LOAD_BYTES("tileloaddt1", t, p, (step) * 2)
+#define AMX_LOAD_WORDS(state, t, p, step) AMX_LOAD_BYTES("tileloadd", t, p, (step) * 4)
+#define AMX_LOAD_SUMS(state, t, p, step) AMX_LOAD_BYTES("tileloadd", t, p, (step) * 4)
 #define AMX_STORE_SUMS(state, t, p, step) \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"((size_t)(p)), "r"((long)(step) * 4) : "memory")
+#define AMX_ZERO(state, t) __asm__ volatile("tilezero %%tmm" #t : : : "memory")
 #define AMX_DOT(state, c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : : "memory")
 #else
 #define AMX_BEGIN(state) (void)(state)
@@ -62,6 +65,7 @@ typedef struct amx_state {
                 (state)->tile[t][i_ * AMX_WORDS + w_] = \
                     (p)[i_ * (long)(step) + 2 * w_] | (uint)(p)[i_ * (long)(step) + 2 * w_ + 1] << 16; \
     } while (0)
+#define AMX_STREAM(state, t, p, step) AMX_LOAD(state, t, p, step)
 #define AMX_LOAD_WORDS(state, t, p, step) \
     do { \
         for (int i_ = 0; i_ < AMX_ROWS; i_++) \
@@ -79,6 +83,12 @@ typedef struct amx_state {
         for (int i_ = 0; i_ < AMX_ROWS; i_++) \
             _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
                 (p)[i_ * (step) + w_] = as_float((state)->tile[t][i_ * AMX_WORDS + w_]); \
+    } while (0)
+#define AMX_ZERO(state, t) \
+    do { \
+        for (int i_ = 0; i_ < AMX_ROWS; i_++) \
+            _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
+                (state)->tile[t][i_ * AMX_WORDS + w_] = 0; \
     } while (0)
 #define AMX_DOT(state, c, a, b) amx_dot((state)->tile[c], (state)->tile[a], (state)->tile[b])
 /* By vectors, and the loops over words unrolled: rusticl ends a work-item's loops after 65,535 turns. */

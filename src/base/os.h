@@ -14,7 +14,10 @@ long os_process_id(void);
  * 276). */
 bool os_processor_has_fast_bf16(void);
 
-/* Whether this processor has AMX-BF16 and the system permits this process, from now on, to use it (Linux: arch_prctl). */
+/* Whether this processor has AMX-BF16 and AVX512-BF16, and the system keeps their registers for a process that asks. */
+bool os_processor_has_amx_bf16(void);
+
+/* Asks for that (Linux: arch_prctl), for this process from now on; false if it is refused. */
 bool os_processor_permit_amx_bf16(void);
 
 /* A variable of the environment; NULL if unset, empty, or in a setuid process. */

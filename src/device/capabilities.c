@@ -240,6 +240,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     caps->fused = (fp32 & CL_FP_FMA) != 0;
     caps->takes_assembly = takes_assembly(caps);
     caps->fast_bf16 = caps->takes_assembly && os_processor_has_fast_bf16();
+    caps->amx_bf16 = caps->takes_assembly && os_processor_has_amx_bf16();
     caps->registers = registers_of(info);
     capabilities_read_matrix(cl, caps);
     capabilities_read_sub_groups(cl, caps);

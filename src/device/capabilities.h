@@ -27,7 +27,8 @@ struct capabilities {
     uint32_t registers; /* of 32 bits, that a GPU's work-item has at the most; 0: unknown, or a CPU, whose
                          * stack lies in its cache */
     bool takes_assembly; /* kernels may hold x86 instructions as inline assembly, */
-    bool fast_bf16;      /* and vdpbf16ps is there and pays */
+    bool fast_bf16;      /* and vdpbf16ps is there and pays, */
+    bool amx_bf16;       /* and so is AMX */
     enum matrix_engine matrix;
     const char *no_matrix; /* why it is MATRIX_NONE */
     bool wgmma;            /* Hopper's: see cl/matrix/wgmma.h */

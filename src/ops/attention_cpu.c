@@ -1,6 +1,6 @@
 /* Attention on CPU devices, one work-item a work-group: queries across vector lanes, or for few queries the columns. */
-#include "base/os.h"
 #include "base/size.h"
+#include "base/try.h"
 #include "ops/arrays.h"
 #include "ops/attention.h"
 #include "program/defines.h"
@@ -318,17 +318,15 @@ static const char *refuse_amx(const clattn_context *context, const void *data, b
     return reason ? reason : refuse_all_but_cpu(caps, forced);
 }
 
-static const char *amx_only_named(const clattn_context *context)
-{
-    (void)context;
-    return "AMX has never been tried on hardware: ask for it by name";
-}
-
 static clattn_status prepare_amx(clattn_plan *base)
 {
-    bool has = base->context->device.caps.takes_assembly && os_processor_permit_amx_bf16();
-    return prepare_by(base, has ? PRODUCTS_AMX_X86 : PRODUCTS_AMX);
+    bool has;
+    clattn_status status;
+    TRY(choose_amx(base, &has));
+    status = prepare_by(base, has ? PRODUCTS_AMX_X86 : PRODUCTS_AMX);
+fail:
+    return status;
 }
 
 const struct solver attention_cpu_amx_solver = {.name = "cpu-amx", .refuse = refuse_amx,
-                                                .prepare = prepare_amx, .only_named = amx_only_named};
+                                                .prepare = prepare_amx, .only_named = refuse_emulated_amx};

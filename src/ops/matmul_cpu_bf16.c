@@ -1,18 +1,9 @@
 /* Matrix products of bfloat16 on CPU devices whose processor multiplies them two by two: cl/matmul_cpu.cl with PAIRS. */
-#include "base/size.h"
 #include "ops/matmul_packed.h"
 
-#define FEW_ROWS 4 /* that wait for memory rather than for arithmetic */
-
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
+static const char *refuse(const clattn_context *context, const void *problem, bool forced)
 {
-    const struct matmul_problem *problem = data;
-    const char *reason = matmul_packed_refuse_pairs(context, problem);
-    if (reason || forced)
-        return reason;
-    if (matmul_rows(problem) <= FEW_ROWS || problem->n <= FEW_ROWS)
-        return "of a few rows or columns there is more reading than arithmetic";
-    return NULL;
+    return matmul_packed_refuse_pairs(context, problem, forced);
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -6,6 +6,7 @@
 #include "ops/matmul_packed.h"
 #include "program/defines.h"
 
+#define FEW_ROWS 4   /* by pairs wait for memory rather than for arithmetic */
 #define MOST_SUMS 30   /* vectors of a register tile */
 #define AHEAD 256      /* steps: 1 KiB of float32 */
 #define PACK_DEPTH 256 /* steps of k, that a work-group of matmul_pack owns */
@@ -20,12 +21,14 @@ const char *matmul_packed_refuse(const clattn_context *context, const struct mat
     return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
 }
 
-const char *matmul_packed_refuse_pairs(const clattn_context *context, const struct matmul_problem *problem)
+const char *matmul_packed_refuse_pairs(const clattn_context *context, const struct matmul_problem *problem, bool forced)
 {
     if (problem->desc.a.dtype != CLATTN_BF16 || problem->desc.b.dtype != CLATTN_BF16)
         return "a and b are not both bfloat16";
     if (problem->a.col != 1 && problem->b.row != 1)
         return "neither a's nor b's elements lie next to each other along k";
+    if (!forced && (matmul_rows(problem) <= FEW_ROWS || problem->n <= FEW_ROWS))
+        return "of a few rows or columns there is more reading than arithmetic";
     return matmul_packed_refuse(context, problem);
 }
 
@@ -197,7 +200,7 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     define_int(&options, "PAIRS", pairs);
     define_int(&options, "AMX", amx);
     define_int(&options, "X86_AMX", factors == FACTORS_AMX_X86);
-    define_int(&options, "X86_BF16", factors == FACTORS_PAIRS_X86);
+    define_int(&options, "X86_BF16", factors == FACTORS_PAIRS_X86 || factors == FACTORS_AMX_X86);
     define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
     strbuf_printf(&again, "%s", options.text ? options.text : "");
     TRY(plan_add_kernel(base, "matmul_cpu.cl", &options, "matmul_pack", 2, matmul_args_bytes(problem), one));

@@ -1,6 +1,7 @@
 /* Choosing among an operator's solvers. */
 #include <string.h>
 
+#include "base/os.h"
 #include "base/try.h"
 #include "plan/plan.h"
 
@@ -29,6 +30,19 @@ const char *refuse_slow_bf16(const clattn_context *context)
 {
     return context->device.caps.fast_bf16 ? NULL
                                           : "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
+}
+
+const char *refuse_emulated_amx(const clattn_context *context)
+{
+    return context->device.caps.amx_bf16 ? NULL : "no AMX for bfloat16, or a compiler not known to take it";
+}
+
+clattn_status choose_amx(clattn_plan *plan, bool *has)
+{
+    *has = plan->context->device.caps.amx_bf16;
+    return !*has || os_processor_permit_amx_bf16()
+               ? CLATTN_SUCCESS
+               : report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED, "the system does not permit AMX");
 }
 
 /* Why `solver` may not even be asked, or NULL. */

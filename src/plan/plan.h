@@ -121,8 +121,13 @@ const char *refuse_loops(const struct capabilities *caps, double iterations);
 const char *refuse_all_but_cpu(const struct capabilities *caps, bool forced);
 const char *refuse_cpu(const struct capabilities *caps, bool forced);
 
-/* An `only_named` for kernels by vdpbf16ps. */
+/* An `only_named` for kernels by vdpbf16ps, and one for those by AMX. */
 const char *refuse_slow_bf16(const clattn_context *context);
+const char *refuse_emulated_amx(const clattn_context *context);
+
+/* Whether a kernel is to have AMX's instructions, or what stands in for them; where the device has them, they are asked for
+ * from the system, which may refuse. */
+clattn_status choose_amx(clattn_plan *plan, bool *has);
 
 /* The first solver of the table that takes the problem, prepared and warmed; fills plan->solver and
  * ->explain. */

@@ -271,9 +271,8 @@ static void run_mha(tool_device *device, size_t index, const char *solver, const
 }
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define SHORT_SOLVERS "cpu-bf16", "matrix" /* of 16-bit types alone */
+#define SHORT_SOLVERS "cpu-amx", "cpu-bf16", "matrix" /* of 16-bit types alone */
 
-/* Not cpu-amx: it has never run where there is AMX, so only who names it gets it (clattn attention --solver). */
 static const char *const attention_solvers[] = {SHORT_SOLVERS, "cpu", "sub-group", "tile", "generic", NULL};
 static const char *const softmax_solvers[] = {"cpu", "sub-group", "tile", "generic", NULL};
 static const char *const matmul_solvers[] = {"clblast", SHORT_SOLVERS, "cpu", "tile", "generic", NULL};

@@ -61,20 +61,38 @@ int device_close(void **state)
     return context != NULL;
 }
 
-bool device_multiplies_pairs(void)
+const char *device_pairs_solver(void)
 {
     FILE *file = fopen("/proc/cpuinfo", "r");
     char line[4096];
-    bool amd = false, has = false;
+    bool amd = false, pairs = false, tiles = false;
 
     while (file && fgets(line, sizeof line, file)) {
         amd = amd || strstr(line, "AuthenticAMD");
-        has = has || strstr(line, " avx512_bf16");
+        pairs = pairs || strstr(line, " avx512_bf16");
+        tiles = tiles || strstr(line, " amx_bf16");
     }
     if (file) {
         assert_int_equal(fclose(file), 0);
     }
-    return amd && has && device_platform_contains("Portable Computing Language");
+    if (!pairs || !device_platform_contains("Portable Computing Language")) {
+        return NULL;
+    }
+    return tiles ? "cpu-amx" : amd ? "cpu-bf16" : NULL;
+}
+
+void device_check_pairs(const clattn_plan *plan, bool pays)
+{
+    static const char *const names[] = {"cpu-amx", "cpu-bf16"};
+    const char *wanted = pays ? device_pairs_solver() : NULL;
+
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        bool is = wanted && !strcmp(wanted, names[i]);
+        char chosen[32];
+        snprintf(chosen, sizeof chosen, "  %s: chosen", names[i]);
+        assert_int_equal(!strcmp(clattn_plan_solver(plan), names[i]), is);
+        assert_int_equal(strstr(clattn_plan_explain(plan), chosen) != NULL, is);
+    }
 }
 
 bool device_shuffles(void)

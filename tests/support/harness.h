@@ -86,8 +86,12 @@ int device_close(void **state);
 /* Whether the device under test is a CPU (PoCL, llvmpipe, Oclgrind's included). */
 bool device_is_cpu(void);
 
-/* Whether the device is PoCL on a processor whose vdpbf16ps is faster than fma: AMD's, as /proc/cpuinfo tells. */
-bool device_multiplies_pairs(void);
+/* The solver that multiplies bfloat16 two by two where that is faster than fma, or NULL: on PoCL, and as /proc/cpuinfo tells,
+ * cpu-amx with AMX, cpu-bf16 on AMD's processors with vdpbf16ps. */
+const char *device_pairs_solver(void);
+
+/* Of the solvers by pairs the plan has that one, or none unless it `pays`, and says so. */
+void device_check_pairs(const clattn_plan *plan, bool pays);
 
 /* Whether kernels in OpenCL C 1.2 can pass values between the items of a sub-group: on GPUs by NVIDIA's and AMD's own drivers, or
  * by Intel's extensions. */
