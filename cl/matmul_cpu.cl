@@ -389,12 +389,12 @@ INLINE void store_sums(const private floatv acc[ROWS][LANE_VECTORS], BIAS_PARAME
         add[v] = lane_bias(bias, a, at, v);
 #endif
 #if AMX
-#pragma unroll 4
+    for (int r = 0; r < at.rows; r++) {
 #else
 #pragma unroll
-#endif
     for (int r = 0; r < ROWS; r++)
         if (r < at.rows) {
+#endif
 #pragma unroll
             for (int v = 0; v < LANE_VECTORS; v++)
 #if BIAS
@@ -403,6 +403,53 @@ INLINE void store_sums(const private floatv acc[ROWS][LANE_VECTORS], BIAS_PARAME
                 STORE_SUMS(C_TYPE, out, r * a->c.row + v * LANES, acc[r][v]);
 #endif
         }
+}
+#endif
+
+#if AMX
+/* What a tile leaves to the next one's steps: rows of sums that are not in C yet. */
+typedef struct late_rows {
+    const private floatv (*sum)[LANE_VECTORS];
+    place at;
+} late_rows;
+
+#define LATE_ROWS 2 /* of a step */
+
+INLINE void store_late(late_rows *late, int rows, BIAS_PARAMETER global ELEMENT(C_TYPE) *c, const private matmul_args *a)
+{
+#if PLAIN_SUMS
+    place at = late->at;
+
+    at.rows = min(at.rows, rows);
+    store_sums(late->sum, BIAS_ARGUMENT c, a, at);
+    late->sum += at.rows;
+    late->at.row += at.rows;
+    late->at.rows -= at.rows;
+#endif
+}
+
+/* The products of a tile whose rows begin at p, with the lanes from q on, as amx_products.h has them; meanwhile the processor
+ * has time for what is late.  Rows are streamed past lanes, which stay in the level-1 cache. */
+INLINE void tile_products(amx_state *amx, amx_copy *copy, float *sum, const global ushort *p, long stride, int rows,
+                          const global uint *q, int steps, int even, int fresh, late_rows *late,
+                          BIAS_PARAMETER global ELEMENT(C_TYPE) *c, const private matmul_args *a)
+{
+    const int width = PANEL, whole_steps = (even ? steps : steps - 1) / AMX_WORDS * AMX_WORDS;
+    int i = 0;
+
+    amx_sums_begin(amx, sum, width, rows, fresh);
+    if (rows >= 2 * AMX_ROWS)
+        for (; i < whole_steps; i += AMX_WORDS) {
+            AMX_STEP(STREAMED_ROWS, WHOLE_LANES);
+            if (late->at.rows > 0)
+                store_late(late, LATE_ROWS, BIAS_ARGUMENT c, a);
+        }
+    for (; i < steps; i += AMX_WORDS) {
+        const int words = min(AMX_WORDS, steps - i), whole = even || i + words < steps;
+        AMX_STEP(ANY_ROWS, ANY_LANES);
+    }
+    store_late(late, ROWS, BIAS_ARGUMENT c, a);
+    amx_sums_end(amx, sum, width, rows);
 }
 #endif
 
@@ -432,6 +479,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 #if AMX
     amx_state amx;
     amx_copy copy;
+    late_rows late = { 0 };
     AMX_BEGIN(&amx);
 #else
     floatv zeros[ROWS * LANE_VECTORS];
@@ -443,14 +491,15 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
     do {
         const int depth = min(DEPTH, steps - i0), whole = min(depth, a.k / K_STEP - i0);
         const int last = i0 + depth == steps;
+        /* Sums of tiles that are stored at once: two places, which stay in the level-1 cache. */
+        const int in_turn = AMX && by_rows && last && i0 == 0;
 
         for (int t = 0; t < row_count; t += ROWS) {
-            private floatv *sum = state + t * LANE_VECTORS;
+            private floatv *sum = state + (in_turn ? t % (2 * ROWS) : t) * LANE_VECTORS;
 #if AMX
-            const private floatv(*acc)[LANE_VECTORS] = (const private floatv(*)[LANE_VECTORS])sum;
-
-            amx_products(&amx, &copy, (float *)sum, PANEL, in + (row0 + t) * rows.stride + (long)i0 * K_STEP, rows.stride,
-                         row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth, i0 == 0);
+            tile_products(&amx, &copy, (float *)sum, in + (row0 + t) * rows.stride + (long)i0 * K_STEP, rows.stride,
+                          row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth, i0 == 0, &late,
+                          BIAS_ARGUMENT c, &a);
 #else
             /* By address: Oclgrind 21.10 applies a scalar condition to the first lane of a vector only. */
             const private floatv *before = i0 ? sum : zeros;
@@ -487,7 +536,12 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 #endif
 #if PLAIN_SUMS
             if (last && by_rows && lane_count == PANEL) {
-                store_sums(acc, BIAS_ARGUMENT c, &a, (place){ batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL });
+                const place at = { batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL };
+#if AMX
+                late = (late_rows){ (const private floatv(*)[LANE_VECTORS])sum, at };
+#else
+                store_sums(acc, BIAS_ARGUMENT c, &a, at);
+#endif
                 continue;
             }
 #endif
@@ -501,12 +555,13 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
             const int ended = by_rows ? t : 0; /* the first row that is not stored yet */
 
             if (last && (by_rows || t + ROWS >= row_count))
-                finish(state + ended * LANE_VECTORS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a,
+                finish(by_rows ? sum : state, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a,
                        (place){ batch, row0 + ended, min(t + ROWS, row_count) - ended, lane0, lane_count });
         }
         i0 += DEPTH;
     } while (i0 < steps);
 #if AMX
+    store_late(&late, ROWS, BIAS_ARGUMENT c, &a);
     AMX_END(&amx);
 #endif
 }

@@ -105,14 +105,10 @@ INLINE void copy_lanes(amx_copy *copy, const global uint *p, int width, int word
         } \
     } while (0)
 
-/* The same of global memory, and where `fresh` the sums are not there yet and count as 0.  Rows are streamed past lanes, which
- * stay in the level-1 cache. */
-INLINE void amx_products(amx_state *amx, amx_copy *copy, float *sum, int width, const global ushort *p, long stride, int rows,
-                         const global uint *q, int steps, int even, int fresh)
+/* The tiles of sums before the first step and after the last: 0 where `fresh`. */
+INLINE void amx_sums_begin(amx_state *amx, const float *sum, int width, int rows, int fresh)
 {
-    float *const more = sum + AMX_ROWS * width;
-    const int whole_steps = (even ? steps : steps - 1) / AMX_WORDS * AMX_WORDS;
-    int i = 0;
+    const float *const more = sum + AMX_ROWS * width;
 
     if (fresh) {
         AMX_ZERO(amx, 0);
@@ -127,13 +123,12 @@ INLINE void amx_products(amx_state *amx, amx_copy *copy, float *sum, int width, 
             AMX_LOAD_SUMS(amx, 3, more + AMX_WORDS, width);
         }
     }
-    if (rows >= 2 * AMX_ROWS)
-        for (; i < whole_steps; i += AMX_WORDS)
-            AMX_STEP(STREAMED_ROWS, WHOLE_LANES);
-    for (; i < steps; i += AMX_WORDS) {
-        const int words = min(AMX_WORDS, steps - i), whole = even || i + words < steps;
-        AMX_STEP(ANY_ROWS, ANY_LANES);
-    }
+}
+
+INLINE void amx_sums_end(amx_state *amx, float *sum, int width, int rows)
+{
+    float *const more = sum + AMX_ROWS * width;
+
     AMX_STORE_SUMS(amx, 0, sum, width);
     AMX_STORE_SUMS(amx, 1, sum + AMX_WORDS, width);
     if (rows > AMX_ROWS) {

@@ -8,6 +8,7 @@
 
 #define FEW_ROWS 4   /* by pairs wait for memory rather than for arithmetic */
 #define MOST_SUMS 30   /* vectors of a register tile */
+#define AMX_ROWS_BYTES 1048576 /* that an item multiplies with a panel */
 #define AHEAD 256      /* steps: 1 KiB of float32 */
 #define PACK_DEPTH 256 /* steps of k, that a work-group of matmul_pack owns */
 
@@ -107,14 +108,21 @@ static bool is_amx(enum matmul_factors factors)
     return factors == FACTORS_AMX_X86 || factors == FACTORS_AMX;
 }
 
-/* AMX's tile is 32 x 32, however it is cut into vectors. */
+/* AMX's tile is 32 x 32, however it is cut into vectors.  Items are tall, for a panel from memory takes long beside its
+ * products, as long as their rows stay in the second-level cache for the next panel. */
 static struct geometry geometry_of(const struct capabilities *caps, const struct matmul_problem *problem,
                                    bool lanes_along_m, enum matmul_factors factors)
 {
     struct geometry g = vector_geometry(caps, problem, lanes_along_m);
-    return is_amx(factors)
-               ? (struct geometry){g.lanes, 32, 32 / g.lanes, caps->quirks & QUIRK_LOOPS_STOP ? 1 : 8, 512, false}
-               : g;
+    if (!is_amx(factors))
+        return g;
+    size_t row_count = lanes_along_m ? problem->n : problem->m, lane_count = lanes_along_m ? problem->m : problem->n;
+    size_t panels = divide_up(lane_count, 32) * size_max(problem->batch, 1);
+    size_t groups = 8 * (size_t)caps->info.compute_units, tile_bytes = 32 * size_max(problem->k, 1) * 2;
+    size_t tiles = caps->quirks & QUIRK_LOOPS_STOP ? 1 : 16;
+    while (tiles > 1 && (tiles * tile_bytes > AMX_ROWS_BYTES || panels * divide_up(row_count, 32 * tiles) < groups))
+        tiles /= 2;
+    return (struct geometry){g.lanes, 32, 32 / g.lanes, tiles, 256, false};
 }
 
 /* What measuring may exchange for the choice above; where compilers are slow, next to nothing, and with an instruction of 16
@@ -148,14 +156,15 @@ static clattn_status tune_geometry(struct matmul_plan *plan, enum matmul_factors
 }
 
 /* Which operand to pack: the one for which the padded tiles' work and the packing itself are less.  A packed
- * element costs about as much as PACKING tile elements (measured on Zen 4, of floats: two cycles; beside AMX's tiles it
- * is unknown). */
+ * element costs about as much as so many tile elements (measured on Zen 4, of floats: two cycles; and on a Sapphire Rapids
+ * beside AMX's). */
 #define PACKING 30
+#define PACKING_AMX 130
 
-static double cost(const struct geometry *g, double row_count, double lane_count)
+static double cost(const struct geometry *g, double row_count, double lane_count, double packing)
 {
     double rows = (double)g->rows, panel = (double)(g->lanes * g->vectors), work = g->vectors == 3 ? NARROWER_WORK : 1;
-    return work * ceil(row_count / rows) * rows * ceil(lane_count / panel) * panel + PACKING * lane_count;
+    return work * ceil(row_count / rows) * rows * ceil(lane_count / panel) * panel + packing * lane_count;
 }
 
 static bool better_along_m(const struct capabilities *caps, const struct matmul_problem *problem,
@@ -168,7 +177,8 @@ static bool better_along_m(const struct capabilities *caps, const struct matmul_
     double batch = (double)size_max(problem->batch, 1), m = (double)problem->m, n = (double)problem->n;
     /* Items that share b share its panels, and usually are one tall item. */
     double shared = problem->b.batch ? 1 : batch, apart = problem->b.batch ? batch : 1;
-    return apart * cost(&along_m, n, m * shared) < apart * cost(&along_n, m * shared, n);
+    double packing = is_amx(factors) ? PACKING_AMX : PACKING;
+    return apart * cost(&along_m, n, m * shared, packing) < apart * cost(&along_n, m * shared, n, packing);
 }
 
 clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factors factors)
