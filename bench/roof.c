@@ -1,6 +1,6 @@
 /* See roof.h.  The vector width is chosen at run time, so that one binary, built for the baseline
  * processor, measures the roof of the machine that it runs on. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* syscall */
 #include "roof.h"
 
 #include <pthread.h>
@@ -9,6 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if (defined(__x86_64__) || defined(__i386__)) && defined(__GNUC__)
 #define ROOF_X86 1
@@ -144,6 +149,48 @@ static int has_avx512_bf16(void)
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
+
+#if defined __linux__ && defined __x86_64__
+/* AMX's tdpbf16ps: four tiles of 16 x 16 float32 sums, each of 32 products, from two tiles of rows and two of columns; all of
+ * them 0. */
+static double bf16_amx(worker *w)
+{
+    unsigned char config[64] = {1}; /* palette 1; 16 bytes on the tiles' bytes a row, 48 on their rows */
+
+    for (int i = 0; i < 8; i++) {
+        config[16 + 2 * i] = 64;
+        config[48 + i] = 16;
+    }
+    __asm__ volatile("ldtilecfg %0" : : "m"(config));
+    for (int round = 0; round < FMA_ROUNDS / 10; round++)
+        __asm__ volatile("tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+                         "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3" : : : "memory");
+    __asm__ volatile("tilerelease" : : : "memory");
+    w->sink += 1;
+    return 2.0 * 4.0 * 16.0 * 16.0 * 32.0 * (FMA_ROUNDS / 10);
+}
+
+/* CPUID's leaf 7, EDX bits 22 (AMX-BF16) and 24 (AMX-TILE); and Linux gives the tiles' registers by request only. */
+static int permit_amx(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_TILE_DATA = 18 };
+    unsigned a = 0, b = 0, c = 0, d = 0;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & d >> 24 & 1) &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILE_DATA) == 0;
+}
+#else
+static double bf16_amx(worker *w)
+{
+    (void)w;
+    return 0;
+}
+
+static int permit_amx(void)
+{
+    return 0;
+}
+#endif
 
 /* The exclusive or of `bytes` from `p` on. */
 __attribute__((target("avx2"))) static uint64_t fold_avx2(const unsigned char *from, size_t bytes)
@@ -374,6 +421,8 @@ double roof_fma_gflops(int threads, double seconds)
 double roof_bf16_gflops(int threads, double seconds)
 {
 #if ROOF_X86
+    if (permit_amx())
+        return measure(threads, seconds, &(probe){.step = bf16_amx, .together = EACH_ALONE});
     if (has_avx512_bf16())
         return measure(threads, seconds, &(probe){.step = bf16_avx512, .together = EACH_ALONE});
 #endif

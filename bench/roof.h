@@ -15,8 +15,8 @@
 /* Float32 fused multiply-adds on registers, two operations each, in 10^9 operations a second. */
 double roof_fma_gflops(int threads, double seconds);
 
-/* Products of bfloat16 summed in float32 (vdpbf16ps) on registers, in 10^9 operations a second; 0 where the
- * processor has no AVX512-BF16. */
+/* Products of bfloat16 summed in float32 on registers, by AMX's tiles (Linux) or else by vdpbf16ps, in 10^9 operations a
+ * second; 0 where the processor has neither. */
 double roof_bf16_gflops(int threads, double seconds);
 
 /* Memory read in order, 128 MiB a thread, in 10^9 bytes a second. */
