@@ -150,7 +150,7 @@ static void windows(void **state)
     assert_true(out.segment[0].average < 0.0 && out.segment[0].average > -1e-4);
     whisper_transcript_release(&out);
 
-    transcribe(&s, &t, 5000, (whisper_options){.beams = 1, .alone = true}, &out);
+    transcribe(&s, &t, 5000, (whisper_options){.beams = 1, .independent = true}, &out);
     assert_int_equal(s.prompt_count, 1);
     whisper_transcript_release(&out);
 

@@ -101,8 +101,10 @@ typedef struct clattn_decoder_args {
     clattn_binding input;  /* TOKENS (S, L) CLATTN_I32; VECTORS (S, L, d_model) */
     clattn_binding segments; /* (S, L) CLATTN_I32, if the stack has segments; none: all are 0 */
     clattn_binding mask, memory_mask;
-    clattn_binding output; /* none, or (S, L, d_model) of the model's dtype: the last layer's, normed, vectors */
-    clattn_binding logits; /* with the plan's; CLATTN_F32; none: not wanted this time, and not computed */
+    clattn_binding output; /* none, or (S, L, d_model) of the model's dtype: the last layer's, normed, vectors.  Kernels
+                            * read it, too */
+    clattn_binding logits; /* with the plan's; CLATTN_F32; none: not wanted this time, and not computed.  Where CLBlast
+                            * computes them and there is a bias, kernels must be able to read them (BUFFER_ACCESS) */
     clattn_binding self_probabilities;  /* none, or (chosen layers, S, heads, L, C) CLATTN_F32 */
     clattn_binding cross_probabilities; /* none, or (chosen layers, S, heads, L, M) CLATTN_F32 */
     size_t length;         /* new tokens, 1 ... the plan's length; 1 with more than one beam */

@@ -53,8 +53,8 @@ typedef struct clattn_feed_forward_args {
 /* What CLATTN_FEED_FORWARD_ARGS_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_feed_forward_args_init(clattn_feed_forward_args *args);
 
-/* The five calls below behave as their namesakes in mha.h: contracts, blocking and statuses.  A solver asked for in the
- * options is every product's. */
+/* The five calls below behave as their namesakes in mha.h: contracts, blocking and statuses.  Buffers only: shared virtual
+ * memory is UNSUPPORTED.  A solver asked for in the options is every product's. */
 CLATTN_API clattn_status clattn_feed_forward_supports(clattn_context *context, const clattn_feed_forward_desc *desc,
                                                       const char **reason);
 CLATTN_API clattn_status clattn_feed_forward_plan_create(clattn_context *context, const clattn_feed_forward_desc *desc,

@@ -234,7 +234,8 @@ typedef struct clattn_encoder_args {
     clattn_binding input;    /* VECTORS (B, L, d_model), TOKENS (B, L) CLATTN_I32, FEATURES (B, L, features) */
     clattn_binding segments; /* (B, L) CLATTN_I32, if the stack has segments; none: all are 0 */
     clattn_binding mask;     /* with the desc's */
-    clattn_binding output;   /* (B, P, d_model); none: not wanted, where there is pooling or probabilities */
+    clattn_binding output;   /* (B, P, d_model); none: not wanted, where there is pooling or probabilities.  Kernels read it
+                              * and `pooled`, too: no CL_MEM_WRITE_ONLY (BUFFER_ACCESS) */
     clattn_binding pooled;   /* (B, d_model) CLATTN_F32, with pooling; +0 of an item without positions */
     clattn_binding probabilities; /* (chosen layers, B, heads, P, P) CLATTN_F32; +0 where nothing is attended */
     int32_t explicit_lengths;     /* 1: `batch` and `length` count; 0 (default): the desc's */

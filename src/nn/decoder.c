@@ -344,8 +344,27 @@ static clattn_status check_tokens(const clattn_decoder_state *state, const clatt
     return CLATTN_SUCCESS;
 }
 
+/* The enqueue's sizes.  One sequence's lengths, and one memory's, are numbers; those of more are arrays. */
+static void count_tokens(const clattn_decoder_state *state, const clattn_decoder_args *args,
+                         const struct growth *growth, struct graph_run *run)
+{
+    const struct decoder_plan *plan = state->plan;
+    const size_t first = plan->model->decoder.desc.first_position;
+    const bool beams = growth->which == DECODER_BEAMS, one = !beams && plan->desc.items == 1;
+    run->number[NUMBER_ONE] = 1;
+    run->number[DECODER_SEQUENCES] = growth->sequences;
+    run->number[DECODER_LENGTH] = one ? (size_t)growth->fresh[0] : args->length;
+    run->number[DECODER_SHIFTED] = args->length - 1;
+    run->number[DECODER_KEYS] = growth->longest;
+    run->number[DECODER_ITEMS] = state->items;
+    run->number[DECODER_ITEM_QUERIES] = beams ? state->beams : run->number[DECODER_LENGTH];
+    run->number[DECODER_MEMORY_LENGTH] = plan->desc.items == 1 ? (size_t)state->memory_lengths[0] : state->memory_length;
+    run->number[DECODER_PAST] = (size_t)growth->past[0];
+    run->number[DECODER_POSITION] = one ? first + (size_t)growth->past[0] : first;
+}
+
 static clattn_status check_token_arrays(const clattn_decoder_state *state, const clattn_decoder_args *args,
-                                        const struct growth *growth)
+                                        const struct growth *growth, const struct graph_run *run)
 {
     const struct decoder_plan *plan = state->plan;
     const clattn_decoder_desc *p = &plan->desc;
@@ -356,12 +375,22 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
     const size_t used[3] = {s, args->length, d->d_model}, all[3] = {s, row, d->d_model};
     const size_t vocabulary = plan->model->output_size, logits_used[3] = {s, args->length, vocabulary},
                  logits_all[3] = {s, row, vocabulary}, last[2] = {s, vocabulary};
+    /* Logits are what the graph ends with, where there are any. */
+    const enum binding_access logits_access = graph_result_access(&plan->graph[growth->which]);
     const bool every = many && p->logits == CLATTN_LOGITS_ALL;
     const size_t self[5] = {(size_t)__builtin_popcountll(p->self_probabilities), growth->which == DECODER_BEAMS
                                 ? plan->sequences
                                 : p->items,
                             d->heads, row, p->cache_length};
     const size_t cross[5] = {(size_t)__builtin_popcountll(p->cross_probabilities), self[1], d->heads, row, m};
+    const size_t self_scores[4] = {s, d->heads, run->number[DECODER_LENGTH], run->number[DECODER_KEYS]};
+    const size_t cross_scores[4] = {run->number[DECODER_ITEMS], d->heads, run->number[DECODER_ITEM_QUERIES],
+                                    run->number[DECODER_MEMORY_LENGTH]};
+    size_t self_masked[4], cross_masked[4];
+    const clattn_layout self_rows = decoder_mask(&p->mask, growth->which),
+                        cross_rows = decoder_mask(&p->memory_mask, growth->which),
+                        self_mask = mask_reach(&self_rows, self_scores, self_masked),
+                        cross_mask = mask_reach(&cross_rows, cross_scores, cross_masked);
     const size_t self_used[5] = {self[0], s, d->heads, args->length, growth->longest};
     const size_t cross_used[5] = {cross[0], s, d->heads, args->length, state->memory_length};
     const clattn_layout input = clattn_layout_contiguous(tokens ? CLATTN_I32 : dtype, tokens ? 2 : 3, all);
@@ -373,10 +402,10 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
     const struct whole_array arrays[] = {
         {&args->input, "input", &input, used, BINDING_READ, true, true},
         {&args->segments, "segments", &segments, used, BINDING_READ, d->segments != 0, false},
-        {&args->mask, "mask", NULL, NULL, BINDING_READ, p->mask.rank != 0, true},
-        {&args->memory_mask, "memory_mask", NULL, NULL, BINDING_READ, p->memory_mask.rank != 0, true},
+        {&args->mask, "mask", &self_mask, self_masked, BINDING_READ, p->mask.rank != 0, true},
+        {&args->memory_mask, "memory_mask", &cross_mask, cross_masked, BINDING_READ, p->memory_mask.rank != 0, true},
         {&args->output, "output", &output, used, BINDING_READ_WRITE, true, false},
-        {&args->logits, "logits", &logits, every ? logits_used : last, BINDING_WRITE, p->logits != 0, false},
+        {&args->logits, "logits", &logits, every ? logits_used : last, logits_access, p->logits != 0, false},
         {&args->self_probabilities, "self_probabilities", &self_layout, self_used, BINDING_WRITE,
          p->self_probabilities != 0, false},
         {&args->cross_probabilities, "cross_probabilities", &cross_layout, cross_used, BINDING_WRITE,
@@ -391,16 +420,12 @@ static clattn_status enqueue(clattn_decoder_state *state, cl_command_queue queue
 {
     clattn_status status;
     const struct decoder_plan *plan = state->plan;
-    const size_t first = plan->model->decoder.desc.first_position;
     struct growth growth = {.sequences = state->items * state->beams,
                             .past = state->scratch,
                             .fresh = state->scratch + plan->sequences,
                             .total = state->scratch + 2 * plan->sequences,
                             .last_row = state->scratch + 3 * plan->sequences};
     TRY(check_tokens(state, args, &growth));
-    TRY(check_token_arrays(state, args, &growth));
-    /* One sequence's lengths, and one memory's, are numbers; those of more are arrays. */
-    const bool one = growth.which != DECODER_BEAMS && plan->desc.items == 1;
     const clattn_binding bound[DECODER_SLOTS] = {
         [DECODER_INPUT] = args->input,
         [DECODER_IDS] = args->shift_right ? (clattn_binding){0} : args->input,
@@ -420,16 +445,8 @@ static clattn_status enqueue(clattn_decoder_state *state, cl_command_queue queue
         [DECODER_MEMORY_LENGTHS] = state->memory_lengths, [DECODER_START_TOKEN] = &args->start_token,
     };
     struct graph_run run = {.bound = bound, .integers = integers};
-    run.number[NUMBER_ONE] = 1;
-    run.number[DECODER_SEQUENCES] = growth.sequences;
-    run.number[DECODER_LENGTH] = one ? (size_t)growth.fresh[0] : args->length;
-    run.number[DECODER_SHIFTED] = args->length - 1;
-    run.number[DECODER_KEYS] = growth.longest;
-    run.number[DECODER_ITEMS] = state->items;
-    run.number[DECODER_ITEM_QUERIES] = growth.which == DECODER_BEAMS ? state->beams : run.number[DECODER_LENGTH];
-    run.number[DECODER_MEMORY_LENGTH] = plan->desc.items == 1 ? (size_t)state->memory_lengths[0] : state->memory_length;
-    run.number[DECODER_PAST] = (size_t)growth.past[0];
-    run.number[DECODER_POSITION] = one ? first + (size_t)growth.past[0] : first;
+    count_tokens(state, args, &growth, &run);
+    TRY(check_token_arrays(state, args, &growth, &run));
     if (!run.number[DECODER_LENGTH])
         return plan_enqueue_nothing(&state->plan->base, queue, wait_count, wait_list, event);
     TRY(run_graph(state, growth.which, queue, &run, &args->workspace, wait_count, wait_list, event));

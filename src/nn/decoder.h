@@ -58,6 +58,9 @@ void decoder_state_restart(clattn_decoder_state *state, size_t beams);
 /* The graphs of a plan whose description has been read. */
 clattn_status decoder_make_graphs(struct decoder_plan *plan, const clattn_plan_options *options);
 
+/* A mask of the plan's as that graph reads it: of one query's row where an enqueue has but one. */
+clattn_layout decoder_mask(const clattn_layout *mask, enum decoder_graph which);
+
 /* What an enqueue binds, brings and says, by the numbers that the graphs have for them. */
 enum { DECODER_INPUT = 1, DECODER_IDS, DECODER_SEGMENTS, DECODER_MASK, DECODER_MEMORY_MASK, DECODER_OUTPUT,
        DECODER_LOGITS, DECODER_SELF_PROBABILITIES, DECODER_CROSS_PROBABILITIES, DECODER_SELF_CACHE, DECODER_CROSS_CACHE,

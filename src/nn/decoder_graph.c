@@ -110,11 +110,10 @@ static clattn_layout cache_layout(const clattn_layout *all, size_t batch)
     return layout;
 }
 
-/* A mask's layout for queries of which an enqueue has but one. */
-static clattn_layout mask_layout(const struct making *m, const clattn_layout *mask)
+clattn_layout decoder_mask(const clattn_layout *mask, enum decoder_graph which)
 {
     clattn_layout layout = *mask;
-    if (layout.rank >= 2 && m->which != DECODER_MANY)
+    if (layout.rank >= 2 && which != DECODER_MANY)
         layout.extent[layout.rank - 2] = 1;
     return layout;
 }
@@ -183,7 +182,7 @@ static clattn_status add_self_attention(struct making *m, size_t layer)
         TRY(add_rope(&m->b, m->rows, &heads.query, d->heads, m->past ? 0 : DECODER_PAST, m->past));
     desc.causal = d->causal;
     desc.alignment = CLATTN_ALIGN_EXPLICIT;
-    desc.mask = mask_layout(m, &m->plan->desc.mask);
+    desc.mask = decoder_mask(&m->plan->desc.mask, m->which);
     desc.query = heads_layout(stack, m->rows, &heads.query, d->heads);
     desc.key = desc.value = cache;
     desc.output = heads_layout(stack, m->rows, &heads.attended, d->heads);
@@ -226,7 +225,7 @@ static clattn_status add_cross_attention(struct making *m, size_t layer)
                               .length = DECODER_ITEM_QUERIES,
                               .keys = DECODER_MEMORY_LENGTH};
     TRY(add_projections(&m->b, m->rows, &m->stream, &weights->cross, false, &heads));
-    desc.mask = mask_layout(m, &m->plan->desc.memory_mask);
+    desc.mask = decoder_mask(&m->plan->desc.memory_mask, m->which);
     desc.query = heads_layout(stack, m->item_rows, &heads.query, d->heads);
     desc.key = desc.value = cache_layout(cache, items);
     desc.output = heads_layout(stack, m->item_rows, &heads.attended, d->heads);

@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "nn/encoder.h"
 #include "nn/whole.h"
+#include "ops/arrays.h"
 
 void clattn_encoder_desc_init(clattn_encoder_desc *desc)
 {
@@ -156,10 +157,13 @@ static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_
     const size_t output[3] = {batch, positions, plan->output.extent[2]};
     const size_t pooled[2] = {batch, plan->pooled.extent[1]};
     const size_t probabilities[5] = {all->extent[0], batch, all->extent[2], positions, positions};
+    const size_t scores[4] = {batch, plan->model->encoder.desc.heads, positions, positions};
+    size_t masked[4];
+    const clattn_layout mask = mask_reach(&plan->desc.mask, scores, masked);
     const struct whole_array arrays[] = {
         {&args->input, "input", in, input, BINDING_READ, true, true},
         {&args->segments, "segments", in, input, BINDING_READ, plan->model->encoder.segments != 0, false},
-        {&args->mask, "mask", NULL, NULL, BINDING_READ, plan->desc.mask.rank != 0, true},
+        {&args->mask, "mask", &mask, masked, BINDING_READ, plan->desc.mask.rank != 0, true},
         {&args->output, "output", &plan->output, output, BINDING_READ_WRITE, true,
          !plan->desc.pooling && !plan->desc.probabilities},
         {&args->pooled, "pooled", &plan->pooled, pooled, BINDING_READ_WRITE, plan->desc.pooling != 0, true},

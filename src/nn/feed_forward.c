@@ -152,7 +152,7 @@ static clattn_status check_arrays(const struct feed_forward_plan *plan, const cl
         {&args->b_gate, "b_gate", &b_in, in, BINDING_READ, d->gated && d->bias_in, true},
         {&args->w_out, "w_out", &w_out, out, BINDING_READ, true, true},
         {&args->b_out, "b_out", &b_out, out, BINDING_READ, d->bias_out, true},
-        {&args->y, "y", &x, rows, BINDING_WRITE, true, true},
+        {&args->y, "y", &x, rows, graph_result_access(&plan->graph), true, true},
         {&args->workspace, "workspace", NULL, NULL, BINDING_READ_WRITE, true, false},
     };
     return whole_check_arrays(plan->base.context, arrays, sizeof arrays / sizeof arrays[0]);

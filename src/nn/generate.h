@@ -10,7 +10,6 @@ struct sequence {
     int32_t *tokens;          /* the prompt, then what was generated */
     float *log_probabilities; /* of what was generated */
     size_t prompt, length;    /* of tokens */
-    size_t capacity;          /* most that it may have in all */
     double score;             /* the sum of the log-probabilities */
 };
 
@@ -19,7 +18,9 @@ struct generation {
     cl_command_queue queue;
     clattn_generate_desc desc;
     clattn_generated *results;
-    size_t items, vocabulary, capacity, most; /* most: tokens of a sequence, the generated ones included */
+    size_t items, vocabulary;
+    size_t capacity;                          /* tokens of a sequence that the decoder takes */
+    size_t most;                              /* tokens of a sequence, the generated ones included */
     size_t stride;                            /* tokens from a result to the next */
     struct sequence *sequences;               /* items * beams, and as many again to reorder into */
     cl_mem tokens, logits;                    /* on the device */
@@ -44,7 +45,7 @@ clattn_status generation_step(struct generation *g);
 clattn_status generation_hook(const struct generation *g, const struct sequence *sequence, size_t item, size_t beam,
                               float *logits);
 
-/* Whether a sequence has a stop token as its last, and whether it can grow. */
+/* Whether the token is one that ends a sequence, and whether a sequence can grow. */
 bool generation_stopped(const struct generation *g, int32_t token);
 bool generation_has_room(const struct generation *g, const struct sequence *sequence);
 

@@ -38,7 +38,7 @@ enum graph_op {
 enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_C, PRODUCT_OPERAND, PRODUCT_B_SCALE };
 enum { HEADS_QUERY, HEADS_KEY, HEADS_VALUE, HEADS_MASK, HEADS_OUTPUT, HEADS_LSE,
        HEADS_QUERY_LENGTHS, HEADS_KEY_LENGTHS, HEADS_POSITIONS, HEADS_WEIGHTS };
-enum { NORMED_X, NORMED_Y, NORMED_SCALE, NORMED_BIAS, NORMED_RESIDUAL, NORMED_SUM };
+enum { NORMED_X, NORMED_Y, NORMED_SCALE, NORMED_BIAS };
 enum { EMBEDDED_IDS, EMBEDDED_TABLE, EMBEDDED_Y, EMBEDDED_POSITION_TABLE, EMBEDDED_OFFSETS, EMBEDDED_SEGMENTS,
        EMBEDDED_SEGMENT_TABLE };
 enum { ROTATED_X, ROTATED_Y, ROTATED_OFFSETS };
@@ -133,6 +133,9 @@ clattn_status graph_append(struct graph *graph, const clattn_kv_append_desc *des
 
 /* Lays the arena out; nothing can be added then. */
 clattn_status graph_finish(struct graph *graph);
+
+/* How its last step, an operator's, accesses what it writes. */
+enum binding_access graph_result_access(const struct graph *graph);
 
 /* The parts' explain texts, each plan's once, and the memory's line. */
 void graph_explain(const struct graph *graph, struct strbuf *text);

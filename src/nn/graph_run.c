@@ -110,8 +110,7 @@ static clattn_status norm(const struct runner *r, const struct graph_step *s, st
 {
     clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
     bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
-        [NORMED_X] = &args.x, [NORMED_Y] = &args.y, [NORMED_SCALE] = &args.scale, [NORMED_BIAS] = &args.bias,
-        [NORMED_RESIDUAL] = &args.residual, [NORMED_SUM] = &args.sum});
+        [NORMED_X] = &args.x, [NORMED_Y] = &args.y, [NORMED_SCALE] = &args.scale, [NORMED_BIAS] = &args.bias});
     args.explicit_batch = 1;
     args.batch = number(r, s->batch);
     return clattn_norm_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);

@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/arrays.h"
 #include "ops/attention_scores.h"
 #include "ops/matmul.h"
 #include "plan/operator.h"
@@ -241,6 +242,18 @@ fail:
     return status;
 }
 
+/* Attention checks it too, but by then the projections are on their way. */
+static clattn_status check_mask(struct mha_plan *plan, const clattn_mha_args *args)
+{
+    const clattn_mha_desc *desc = &plan->problem.desc;
+    const size_t size[4] = {args->batch, desc->heads, args->query_length, args->key_length};
+    size_t reach[4];
+    const clattn_layout mask = mask_reach(&desc->mask, size, reach);
+    if (!desc->mask.rank)
+        return CLATTN_SUCCESS;
+    return binding_check(plan->base.context, &args->mask, &mask, reach, BINDING_READ, "mask");
+}
+
 static clattn_status check_outputs(struct mha_plan *plan, const clattn_mha_args *args)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -260,8 +273,7 @@ fail:
     return status;
 }
 
-/* All bindings but the mask, which the attention checks before anything is written to the caller's outputs;
- * and that nothing is bound that should not be. */
+/* All bindings, before anything is enqueued; and that nothing is bound that should not be. */
 static clattn_status check_bindings(struct mha_plan *plan, const clattn_mha_args *args)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -283,6 +295,7 @@ static clattn_status check_bindings(struct mha_plan *plan, const clattn_mha_args
         {&args->b_k, "b_k", !desc->packed_weights && desc->bias_in},
         {&args->b_v, "b_v", !desc->packed_weights && desc->bias_in},
         {&args->b_o, "b_o", desc->bias_out},
+        {&args->mask, "mask", desc->mask.rank != 0},
         {&args->weights, "weights", desc->weights != CLATTN_WEIGHTS_NONE},
     };
     for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
@@ -290,6 +303,7 @@ static clattn_status check_bindings(struct mha_plan *plan, const clattn_mha_args
             TRY(binding_absent(context, optional[i].binding, optional[i].name));
     for (size_t i = 0; i < plan->problem.projections; i++)
         TRY(check_projection(context, &plan->problem.projection[i], args));
+    TRY(check_mask(plan, args));
     TRY(check_outputs(plan, args));
 fail:
     return status;

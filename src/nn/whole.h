@@ -18,7 +18,7 @@ clattn_status whole_plan_made(clattn_plan *plan, const struct graph *const *grap
 struct whole_array {
     const clattn_binding *binding;
     const char *name;
-    const clattn_layout *layout; /* NULL: checked by the operator that reads it */
+    const clattn_layout *layout; /* NULL: of the workspace, which chain_begin checks */
     const size_t *extent;
     enum binding_access access;
     bool known;    /* the plan has such an array; otherwise none may be bound */

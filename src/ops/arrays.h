@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/size.h"
 #include "clattn/layout.h"
 #include "inc/args.h"
 
@@ -92,6 +93,18 @@ static inline void mask_align(const clattn_layout *mask, int rank, size_t *exten
         extent[i] = i < missing ? 1 : mask->extent[i - missing];
         stride[i] = extent[i] == 1 ? 0 : mask->stride[i - missing];
     }
+}
+
+/* How much an attention of these sizes (batch, heads, queries, keys) reads of a mask: `reach`, in the layout with all four
+ * dimensions that is returned. */
+static inline clattn_layout mask_reach(const clattn_layout *mask, const size_t size[4], size_t reach[4])
+{
+    clattn_layout all = {.dtype = mask->dtype, .rank = 4};
+    mask_align(mask, 4, all.extent, all.stride);
+    for (int i = 0; i < 3; i++)
+        reach[i] = size[i];
+    reach[3] = all.extent[3] == 1 ? 1 : size_min(all.extent[3], size[3]);
+    return all;
 }
 
 #endif

@@ -231,14 +231,10 @@ static enum binding_access access_of(const struct attention_problem *problem, en
 static clattn_status check_mask(clattn_context *context, const struct attention_problem *problem,
                                 const clattn_attention_args *args, enum attention_array array)
 {
-    const array4 *strides = array == ATTENTION_MASK ? &problem->mask : &problem->bias;
-    size_t keys = (array == ATTENTION_MASK ? problem->mask_extent : problem->bias_extent)[3];
-    clattn_layout mask = {.dtype = attention_layout(&problem->desc, array)->dtype,
-                          .rank = 4,
-                          .stride = {strides->batch, strides->head, strides->row, strides->col}};
-    const size_t extent[4] = {args->batch, problem->heads, args->query_length,
-                              keys == 1 ? 1 : size_min(keys, args->key_length)};
-    return binding_check(context, attention_binding(args, array), &mask, extent, BINDING_READ,
+    const size_t size[4] = {args->batch, problem->heads, args->query_length, args->key_length};
+    size_t reach[4];
+    const clattn_layout mask = mask_reach(attention_layout(&problem->desc, array), size, reach);
+    return binding_check(context, attention_binding(args, array), &mask, reach, BINDING_READ,
                          attention_array_name[array]);
 }
 

@@ -22,7 +22,7 @@ typedef struct transcribe_options {
     const char *device;
     size_t beams;
     option_whole seed;
-    bool words, alone, once, json;
+    bool words, independent, no_fallback, json;
     option_list maps;
 } transcribe_options;
 
@@ -33,10 +33,10 @@ static const option_row rows[] = {
      NULL},
     {"--beams", OPTION_COUNT, FIELD(beams), "N",
      "beam search of N texts side by side, up to 8; default 1, greedy", false, WHISPER_SEQUENCES, NULL},
-    {"--no-fallback", OPTION_FLAG, FIELD(once), NULL,
+    {"--no-fallback", OPTION_FLAG, FIELD(no_fallback), NULL,
      "keep what is unlikely or repeats itself, rather than try again at random", false, 0, NULL},
     {"--seed", OPTION_WHOLE, FIELD(seed), "N", "of these tries; default 0", false, 0, NULL},
-    {"--independent", OPTION_FLAG, FIELD(alone), NULL, "windows of 30 s do not see the text before them",
+    {"--independent", OPTION_FLAG, FIELD(independent), NULL, "windows of 30 s do not see the text before them",
      false, 0, NULL},
     HEATMAP_OPTION_ROW(transcribe_options, maps, "when each token of the text is heard, by the decoder's attention"),
     OPTION_ROW_DEVICE(transcribe_options),
@@ -72,8 +72,8 @@ static int hear(const transcribe_options *o, run *r)
     whisper_options options = {.beams = beams,
                                .samples = samples,
                                .words = o->words,
-                               .fallback = !o->once,
-                               .alone = o->alone,
+                               .fallback = !o->no_fallback,
+                               .independent = o->independent,
                                .seed = o->seed.value,
                                .map = o->maps.count > 0 ? &r->map : NULL};
     whisper_attention attention = o->maps.count > 0 ? WHISPER_ATTENTION_ALL
@@ -89,7 +89,7 @@ static int hear(const transcribe_options *o, run *r)
     if (status == TOOL_DONE)
         status = device_open(o->device, &r->device);
     if (status == TOOL_DONE)
-        status = whisper_device_open(&r->device, o->files[0], &r->tokens, o->once ? beams : samples, attention,
+        status = whisper_device_open(&r->device, o->files[0], &r->tokens, o->no_fallback ? beams : samples, attention,
                                      &r->model);
     if (status != TOOL_DONE)
         return status;

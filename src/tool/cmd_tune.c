@@ -27,8 +27,8 @@ static const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};
 static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
 
 static const option_row rows[] = {
-    {"--shape", OPTION_LIST, FIELD(shapes), "SIZES", "measure these sizes of the one operator that is named: attention\n"
-     "B,HQ,HKV,SQ,SKV,D,DV, matmul M,N,K, softmax R,C, layernorm R,C; may be repeated", false, 0, NULL},
+    {"--shape", OPTION_LIST, FIELD(shapes), "SIZES",
+     "of the one operator that is named, as 'clattn bench OPERATOR' takes them; may be repeated", false, 0, NULL},
     {"--causal", OPTION_FLAG, FIELD(causal), NULL, "with --shape of attention: causal", false, 0, NULL},
     {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "with --shape: f32 (default), f16 or bf16", false, 0, dtype_choices},
     {"--budget", OPTION_FLOAT, FIELD(budget), "SECONDS", "stop after that time (default 300); a rerun goes on", false, 0,

@@ -11,7 +11,7 @@
 
 static const struct {
     const char *name;
-    int (*run)(int argc, char **argv); /* NULL: not built yet */
+    int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
     {"devices", cmd_devices, "list OpenCL devices, best first, and why any was passed over"},
@@ -34,8 +34,7 @@ static int help(void)
     puts("usage: clattn COMMAND [options]\n"
          "Attention on any OpenCL device.\n");
     for (size_t i = 0; i < COMMANDS; i++)
-        if (commands[i].run != NULL)
-            printf("  %-10s  %s\n", commands[i].name, commands[i].help);
+        printf("  %-10s  %s\n", commands[i].name, commands[i].help);
     puts("\n  --version   the version of the command and of its library\n"
          "  --help      this text; 'clattn COMMAND --help' tells about one command\n"
          "\n"
@@ -62,13 +61,9 @@ static int dispatch(int argc, char **argv)
             return complain(TOOL_BAD_INPUT, "unexpected argument '%s' after %s", argv[2], name);
         return strcmp(name, "--version") == 0 ? version() : help();
     }
-    for (size_t i = 0; i < COMMANDS; i++) {
-        if (strcmp(name, commands[i].name) != 0)
-            continue;
-        if (commands[i].run == NULL)
-            return complain(TOOL_BAD_INPUT, "the command '%s' is not supported yet", name);
-        return commands[i].run(argc - 2, argv + 2);
-    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
     return complain(TOOL_BAD_INPUT, "unknown %s '%s', see 'clattn --help'",
                     name[0] == '-' ? "option" : "command", name);
 }

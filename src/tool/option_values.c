@@ -97,26 +97,17 @@ static void list_choices(const option_row *row, char *text, size_t bytes)
 {
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; row->choices[i] != NULL && used < bytes; i++) {
-        if (row->choices[i][0] != '-')
-            used +=
-                (size_t)snprintf(text + used, bytes - used, "%s%s", used == 0 ? "" : " or ", row->choices[i]);
-    }
+    for (size_t i = 0; row->choices[i] != NULL && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", used == 0 ? "" : " or ", row->choices[i]);
 }
 
 static int parse_choice(const option_table *table, const option_row *row, const char *text, int32_t *index)
 {
     char expected[256];
     for (int32_t i = 0; row->choices[i] != NULL; i++) {
-        const char *choice = row->choices[i];
-        if (choice[0] != '-' && strcmp(choice, text) == 0) {
+        if (strcmp(row->choices[i], text) == 0) {
             *index = i;
             return TOOL_DONE;
-        }
-        if (choice[0] == '-' && strcmp(choice + 1, text) == 0) {
-            list_choices(row, expected, sizeof expected);
-            return complain(TOOL_BAD_INPUT, "%s: %s %s is not supported yet, expected %s", table->command,
-                            row->name, text, expected);
         }
     }
     list_choices(row, expected, sizeof expected);
@@ -187,7 +178,6 @@ int option_store(const option_table *table, const option_row *row, const char *t
         return TOOL_DONE;
     case OPTION_LIST: return store_in_list(table, row, text, field);
     case OPTION_CHOICE: return parse_choice(table, row, text, field);
-    case OPTION_LATER: break;
     }
-    return complain(TOOL_BAD_INPUT, "%s: %s is not supported yet", table->command, row->name);
+    return complain(TOOL_FAILED, "%s: %s is of an unknown kind", table->command, row->name);
 }

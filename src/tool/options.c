@@ -38,8 +38,6 @@ static int parse_option(const option_table *table, int argc, char **argv, int *n
     if (row == NULL)
         return complain(TOOL_BAD_INPUT, "%s: unknown option '%.*s', see 'clattn %s --help'", table->command,
                         (int)length, argument, table->command);
-    if (row->kind == OPTION_LATER)
-        return option_store(table, row, NULL, fields);
     if (seen[row - table->rows] && row->kind != OPTION_LIST)
         return complain(TOOL_BAD_INPUT, "%s: %s is given twice", table->command, row->name);
     seen[row - table->rows] = true;

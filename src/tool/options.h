@@ -19,8 +19,7 @@ typedef enum option_kind {
     OPTION_WHOLE,  /* 0 … 2^64 − 1; an option_whole */
     OPTION_LIMITS, /* `count` numbers of −1 … 2^31 − 1 with commas between; an option_limits */
     OPTION_LIST,   /* any text but the empty one, up to OPTION_LIST_LIMIT times; an option_list */
-    OPTION_CHOICE, /* one of `choices`; an int32_t: its index */
-    OPTION_LATER   /* known, but not built yet: refused */
+    OPTION_CHOICE  /* one of `choices`; an int32_t: its index */
 } option_kind;
 
 typedef struct option_float {
@@ -52,7 +51,7 @@ typedef struct option_row {
     const char *help;  /* NULL: not shown */
     bool required;
     size_t count;               /* OPTION_COUNT, OPTION_SIZES, OPTION_LIMITS */
-    const char *const *choices; /* OPTION_CHOICE: ended by NULL; a leading '-' marks one not built yet */
+    const char *const *choices; /* OPTION_CHOICE: ended by NULL */
 } option_row;
 
 typedef struct option_table {
@@ -119,10 +118,6 @@ bool option_parse_float(const char *text, float *value);
             "where query 0 stands: top-left (key 0, default) or bottom-right (the last query at the last " \
             "key)",                                                                                        \
             false, 0, option_align_choices                                                                 \
-    }
-#define OPTION_ROW_LATER(name)                            \
-    {                                                     \
-        name, OPTION_LATER, 0, NULL, NULL, false, 0, NULL \
     }
 #define OPTION_ROW_END                                   \
     {                                                    \

@@ -320,7 +320,7 @@ static int keep_segments(work *w, const window *win)
         w->out->segment[kept++] = *s;
     }
     w->out->count = kept;
-    if (w->options->alone || win->temperature > HOT)
+    if (w->options->independent || win->temperature > HOT)
         w->said_from = w->said_count;
     return TOOL_DONE;
 }

@@ -8,13 +8,13 @@
 #include "whisper_words.h"
 
 typedef struct whisper_options {
-    size_t beams;   /* 1: greedy; up to WHISPER_SEQUENCES */
-    size_t samples; /* random texts of a try, of which the likeliest is kept */
-    bool words;     /* their times, too */
-    bool fallback;  /* a window whose text repeats itself or is unlikely is decoded anew, at random, hotter
-                       each time */
-    bool alone;     /* windows do not see the text before them */
-    uint64_t seed;  /* of that */
+    size_t beams;     /* 1: greedy; up to WHISPER_SEQUENCES */
+    bool words;       /* their times, too */
+    bool independent; /* windows do not see the text before them */
+    bool fallback;    /* a window whose text repeats itself or is unlikely is decoded anew, at random, hotter
+                         each time */
+    size_t samples;   /* random texts of such a try, of which the likeliest is kept */
+    uint64_t seed;    /* of these tries */
     whisper_map *map; /* gets what each window's text attends to; NULL: not wanted.  Borrowed */
 } whisper_options;
 
