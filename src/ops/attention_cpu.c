@@ -127,7 +127,7 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
         return g;
     }
     size_t heads = problem->batch * (g.grouped ? problem->kv_heads : problem->heads), units = caps->info.compute_units;
-    /* On Intel 4 x 6, which loads less for a multiply-add, takes 0.86 to 0.95 of 2 x 8's time where its blocks are as full. */
+    /* On Intel 4 x 6, which loads less for a multiply-add, takes 0.86 to 0.95 of 2 x 8's time where as full. */
     bool full = on_intel && round_up(rows, 4 * lanes) == round_up(rows, 2 * lanes);
     if ((rows < 32 * lanes && !full) || heads * divide_up(rows, lanes * g.vectors) < 4 * units) {
         bool two = lanes == 16 && rows > lanes && heads * divide_up(rows, 2 * lanes) >= 2 * units;
