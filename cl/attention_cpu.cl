@@ -28,7 +28,9 @@
  *                   multiples of 32 and no pages: 0 1                                           (0)
  *   X86_AMX         1: by the instructions (matrix/x86_amx.h): 0 1                    (0)
  *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
- * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512.
+ *   UNROLL          steps of the float products' innermost loops that are one turn: 1 4    (1)
+ * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512;
+ * UNROLL 4 on Intel processors.
  *
  * NDRange: (ceil(rows / (QUERY_VECTORS * LANES)), launch_heads, batch) work-groups of one item, rows being
  * launch_queries; with GROUPED launch_queries * a.group, and the second dimension counts the key heads that the launch
@@ -84,6 +86,9 @@
 #ifndef PREFETCHES
 #define PREFETCHES 0
 #endif
+#ifndef UNROLL
+#define UNROLL 1
+#endif
 #ifndef PAIRS
 #define PAIRS 0
 #endif
@@ -92,6 +97,15 @@
 #endif
 #define FILLED (AMX ? 32 : LANES) /* what numbers of columns are rounded up to */
 
+#if UNROLL == 4
+#define UNROLLED _Pragma("unroll 4")
+#else
+#define UNROLLED
+#endif
+
+#if UNROLL != 1 && UNROLL != 4
+#error "UNROLL must be 1 or 4"
+#endif
 #if D_K > 512 || D_V > 512 || DOUBLE
 #error "D_K and D_V must be 1 to 512, and the state is float"
 #endif

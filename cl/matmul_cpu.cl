@@ -43,6 +43,8 @@
  *   DEPTH           steps between two tiles                          1 and up        64 128 256 512 2048 4096
  *   AHEAD           asks for the memory so many steps on, behind a   0 and up        0 256
  *                   row's end in the next tile; 0: does not (ROW_UNIT, and a compiler that has __builtin_prefetch)
+ *   ONWARD          1: asks for the packed steps that come behind a tile's own, a share with each     0, 1       both
+ *                   tile of an item (not PAIRS, and a compiler that has __builtin_prefetch)
  *   PACK_DEPTH      steps that an item of matmul_pack copies         multiples of 16 64 256
  * The accumulators, ROWS*LANE_VECTORS vectors, and LANE_VECTORS + 1 more must fit the registers: 6 x 4 uses
  * 29 of 32, 6 x 2 uses 15 of 16.  Few rows, because their addresses need general registers, and because at
@@ -86,6 +88,9 @@
 #ifndef AHEAD
 #define AHEAD 0
 #endif
+#ifndef ONWARD
+#define ONWARD 0
+#endif
 #ifndef PACK_DEPTH
 #define PACK_DEPTH 256
 #endif
@@ -101,6 +106,9 @@
 #endif
 #if (AHEAD || PAIRS) && !ROW_UNIT
 #error "AHEAD and PAIRS need ROW_UNIT"
+#endif
+#if ONWARD && PAIRS
+#error "ONWARD is for products of float"
 #endif
 #if ROWS < 1 || LANE_VECTORS < 1 || TILES < 1 || DEPTH < 1 || PACK_DEPTH < 1
 #error "ROWS, LANE_VECTORS, TILES, DEPTH and PACK_DEPTH must be at least 1"
@@ -515,16 +523,29 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
                 for (int v = 0; v < LANE_VECTORS; v++)
                     acc[r][v] = before[r * LANE_VECTORS + v];
             }
+#if AHEAD || ONWARD
 #if AHEAD
             const int near = min(whole, AHEAD);
             const long onward = BYTES(ROW_TYPE, ROWS * rows.stride - whole * (long)K_STEP);
+#endif
+#if ONWARD
+            /* Behind a block lies the panel's next one, and behind the last the next item's panel. */
+            const size_t behind = (size_t)(q + ((long)depth + (long)(t / ROWS) * depth / TILES) * PANEL);
+#endif
 
             for (int i = 0; i < whole; i += LINE) {
+#if AHEAD
                 const long there = BYTES(ROW_TYPE, (long)(i + near) * K_STEP) + (i + near < whole ? 0 : onward);
 
 #pragma unroll
                 for (int r = 0; r < ROWS; r++)
                     PREFETCH((size_t)p[r] + there);
+#endif
+#if ONWARD
+#pragma unroll
+                for (int line = 0; line < LINE * PANEL / TILES * 4; line += 64)
+                    PREFETCH_SECOND(behind + (long)i * (PANEL * 4) / TILES + line);
+#endif
                 add_products(acc, p, q, i, min(whole, i + LINE), row_k, 1);
             }
 #else

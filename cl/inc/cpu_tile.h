@@ -3,7 +3,8 @@
  *   KEY_TILE, KEY_STEP, COLUMN_STEP, UNIT_STRIDE, PACK    as attention_cpu.cl says
  *
  * The register tiles read row j of a tile at `p + AT(rows, row, j)`: from a table with a paged cache that is not packed,
- * else `row` apart.  A ring's tile never crosses the ring's end. */
+ * else `row` apart.  One that walks from row to row has it at `p + AT_TABLE(rows, j)`, p being moved on by AT_NEXT(row).
+ * A ring's tile never crosses the ring's end. */
 #ifndef CLATTN_INC_CPU_TILE_H
 #define CLATTN_INC_CPU_TILE_H
 
@@ -37,8 +38,12 @@
 #endif
 #if TABLE && !PACK
 #define AT(rows, row, j) ((rows)[j])
+#define AT_TABLE(rows, j) ((rows)[j])
+#define AT_NEXT(row) 0
 #else
 #define AT(rows, row, j) ((j) * (row))
+#define AT_TABLE(rows, j) 0
+#define AT_NEXT(row) (row)
 #endif
 #define PACK_ROW ROUND_UP((D_K > D_V ? D_K : D_V), LANES)
 
@@ -119,18 +124,21 @@ INLINE void score_tile(floatv *s, const floatv *q, KEY_POINTER key, const long *
 {
     for (int j = 0; j < n; j += KEY_STEP) {
         floatv acc[KEY_STEP][QUERY_VECTORS];
-        long at[KEY_STEP];
+        /* Pointers and one index for all: indices LLVM 14 adds four at a time in a vector and takes them apart again, nine
+         * instructions on an Intel core's two ports for multiply-adds. */
+        KEY_POINTER at[KEY_STEP];
 #pragma unroll
         for (int r = 0; r < KEY_STEP; r++) {
-            at[r] = AT(rows, row, min(j + r, n - 1));
+            at[r] = key + AT(rows, row, min(j + r, n - 1));
 #pragma unroll
             for (int v = 0; v < QUERY_VECTORS; v++)
                 acc[r][v] = (floatv)(0.0f);
         }
+        UNROLLED
         for (int d = 0; d < D_K; d++) {
 #pragma unroll
             for (int r = 0; r < KEY_STEP; r++) {
-                const floatv k = (floatv)(LOAD_KEY(key, at[r] + d * col));
+                const floatv k = (floatv)(LOAD_KEY(at[r], d * col));
 #pragma unroll
                 for (int v = 0; v < QUERY_VECTORS; v++)
                     acc[r][v] = FMA(k, q[d * QUERY_VECTORS + v], acc[r][v]);
@@ -153,14 +161,18 @@ INLINE void value_columns(floatv *o, const int columns, const floatv *p, VALUE_P
     floatv acc[COLUMN_STEP][QUERY_VECTORS];
 
     begin_columns(acc, o, columns, shrink, fresh);
-    for (int j = 0; j < n; j++)
+    UNROLLED
+    for (int j = 0; j < n; j++, p += QUERY_VECTORS, value += AT_NEXT(row)) {
+        VALUE_POINTER at = value + AT_TABLE(rows, j);
+
 #pragma unroll
         for (int c = 0; c < columns; c++) {
-            const floatv x = (floatv)(LOAD_VALUE(value, AT(rows, row, j) + c * col));
+            const floatv x = (floatv)(LOAD_VALUE(at, c * col));
 #pragma unroll
             for (int v = 0; v < QUERY_VECTORS; v++)
-                acc[c][v] = FMA(x, p[j * QUERY_VECTORS + v], acc[c][v]);
+                acc[c][v] = FMA(x, p[v], acc[c][v]);
         }
+    }
     end_columns(o, acc, columns);
 }
 

@@ -10,6 +10,7 @@
  *   BYTES(TYPE, i)              of i elements, half a byte left out
  *   PREFETCH(address)           asks for the memory there; the address is a number, and need not be an array's.  For kernels
  *                               whose parameter AHEAD says that the compiler has __builtin_prefetch
+ *   PREFETCH_SECOND(address)    the same, into the second-level cache
  *   MOVED(TYPE, p, i), REST(TYPE, i)   p moved on to the byte where element i lies, and the index that element i has
  *                               from there: elements behind it then lie at constant distances from one pointer
  *
@@ -50,6 +51,7 @@
 #define BYTES_I4(i) ((i) / 2)
 #define BYTES(TYPE, i) JOIN(BYTES_, TYPE)(i)
 #define PREFETCH(address) __builtin_prefetch((const void *)(size_t)(address))
+#define PREFETCH_SECOND(address) __builtin_prefetch((const void *)(size_t)(address), 0, 2)
 
 #define MOVED_F32(p, i) ((p) + (i))
 #define MOVED_F16(p, i) ((p) + (i))

@@ -11,7 +11,7 @@ long os_process_id(void);
 
 /* Whether this processor has AVX512-BF16 and AVX512-VL, the system keeps their registers, and vdpbf16ps does more products
  * in a second than fma: AMD's does (measured on a Zen 5), Intel's not (Sapphire Rapids: 238 GFLOP/s where fma reaches
-  * 480). */
+ * 480). */
 bool os_processor_has_fast_bf16(void);
 
 /* Whether this processor has AMX-BF16 and AVX512-BF16, and the system keeps their registers for a process that asks. */

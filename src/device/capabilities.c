@@ -281,6 +281,11 @@ bool capabilities_prefetch(const struct capabilities *caps)
     return caps->info.device_class == CLATTN_DEVICE_POCL;
 }
 
+bool capabilities_pocl_on_intel(const struct capabilities *caps)
+{
+    return caps->info.device_class == CLATTN_DEVICE_POCL && contains(caps->info.vendor, "Intel");
+}
+
 bool capabilities_on_cpu(const struct capabilities *caps)
 {
     return caps->info.device_class == CLATTN_DEVICE_CPU || caps->info.device_class == CLATTN_DEVICE_POCL ||

@@ -61,6 +61,9 @@ bool capabilities_have(const struct capabilities *caps, const char *extension);
 /* Whether the device's compiler is known to take __builtin_prefetch. */
 bool capabilities_prefetch(const struct capabilities *caps);
 
+/* Whether it is PoCL on an Intel processor: what was measured there and helps there only asks for it. */
+bool capabilities_pocl_on_intel(const struct capabilities *caps);
+
 /* Whether the device computes on the processor's own cores (CPU or PoCL class, software rasterisers). */
 bool capabilities_on_cpu(const struct capabilities *caps);
 
