@@ -198,8 +198,18 @@ class Command(Recordings):
         doubled = np.interp(np.arange(2 * len(samples)) / 2, np.arange(len(samples)), samples)
         for sound in (self.sound("stereo.wav", np.repeat(samples, 2), channels=2),
                       self.sound("wide.wav", samples << 8, width=3),
-                      self.sound("fast.wav", np.rint(doubled), rate=32000)):
+                      self.sound("narrow.wav", (samples >> 8) + 128, width=1),
+                      self.sound("fast.wav", np.rint(doubled), rate=32000),
+                      self.sound("clipped.wav", np.clip(4 * samples, -32768, 32767))):
             self.assertEqual(self.hear(sound)[0]["text"], text, sound)
+        # A file that ends within its header's count of samples is heard as far as it goes.
+        with open(path, "rb") as file:
+            whole = file.read()
+        with open(self.path("cut.wav"), "wb") as file:
+            file.write(whole[:len(whole) * 2 // 3])
+        cut = self.hear(self.path("cut.wav"))[0]["text"]
+        self.assertEqual(cut.split()[:4], text.split()[:4])
+        self.assertLess(len(cut), len(text))
         self.assertEqual(self.succeed("transcribe", MODEL, self.sound("none.wav", samples[:0])).out, "\n")
         silent = self.succeed("transcribe", MODEL, self.sound("silent.wav", 0 * samples), "--json").json()
         self.assertLess(len(silent["text"]), 40)
