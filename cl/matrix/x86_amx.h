@@ -5,6 +5,7 @@
  *   AMX_LOAD(state, t, p, step)         tile t, a literal: row i is 32 bfloat16 from p[i * step] on; p is a pointer to
  *                                       ushort, of any address space
  *   AMX_LOAD_WORDS(state, t, p, step)   the same of pairs: row i is 16 words from p[i * step] on
+ *   AMX_ZERO(state, t)                  tile t is 0
  *   AMX_LOAD_SUMS(state, t, p, step)    row i is 16 floats from p[i * step] on, p a pointer to private float
  *   AMX_STORE_SUMS(state, t, p, step)   the reverse
  *   AMX_DOT(state, c, a, b)             c[i][j] += sum over x < 16 of two products: of the bfloat16 2x and 2x + 1 of row i
@@ -49,6 +50,7 @@ typedef struct amx_state {
 #define AMX_LOAD(state, t, p, step) AMX_LOAD_BYTES(t, p, (step) * 2)
 #define AMX_LOAD_WORDS(state, t, p, step) AMX_LOAD_BYTES(t, p, (step) * 4)
 #define AMX_LOAD_SUMS(state, t, p, step) AMX_LOAD_BYTES(t, p, (step) * 4)
+#define AMX_ZERO(state, t) __asm__ volatile("tilezero %%tmm" #t : : : "memory")
 #define AMX_STORE_SUMS(state, t, p, step) \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"((size_t)(p)), "r"((long)(step) * 4) : "memory")
 #define AMX_DOT(state, c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : : "memory")
@@ -73,6 +75,11 @@ typedef struct amx_state {
         for (int i_ = 0; i_ < AMX_ROWS; i_++) \
             _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
                 (state)->tile[t][i_ * AMX_WORDS + w_] = as_uint((p)[i_ * (step) + w_]); \
+    } while (0)
+#define AMX_ZERO(state, t) \
+    do { \
+        for (int i_ = 0; i_ < AMX_ROWS; i_++) \
+            _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) (state)->tile[t][i_ * AMX_WORDS + w_] = 0; \
     } while (0)
 #define AMX_STORE_SUMS(state, t, p, step) \
     do { \

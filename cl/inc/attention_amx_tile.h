@@ -1,0 +1,118 @@
+/* attention_cpu_amx's tile of keys: K and V as AMX takes them, and the products S^T = K Q^T and O^T += V^T P^T, both by tiles
+ * of 32 rows and 32 queries.
+ *
+ *   GATHERED   keys at a time, a multiple of 32
+ *
+ * Q^T and P^T are pairs (inc/cpu_pairs.h) and have the layout that AMX wants of lanes.  What fills no tile is filled with 0. */
+#ifndef CLATTN_INC_ATTENTION_AMX_TILE_H
+#define CLATTN_INC_ATTENTION_AMX_TILE_H
+
+#include "inc/cpu_keys.h"
+#include "inc/cpu_pairs.h"
+#include "matrix/x86_amx.h"
+
+#if BLOCK != 32 || GATHERED % 32 != 0
+#error "AMX needs tiles of 32 keys and 32 queries"
+#endif
+
+#define TILE_ROW AMX_WORDS
+#define TILE (AMX_ROWS * TILE_ROW)
+#define KEY_STEPS (ROUND_UP(D_K, 32) / 32)
+#define VALUE_COLUMNS ROUND_UP(D_V, 32)
+
+/* K and V^T as tiles of 16 rows of 16 pairs, each in one piece and where a line of the cache begins: pair c of columns of
+ * key j is KEY_AT(j, c), pair i of keys of V^T's row c is VALUE_AT(c, i). */
+typedef struct amx_keys {
+    uint key[GATHERED / 16 * KEY_STEPS * TILE];
+    uint value[VALUE_COLUMNS / 16 * (GATHERED / 32) * TILE];
+} __attribute__((aligned(64))) amx_keys;
+
+#define IN_TILES(row, word, steps) \
+    (((row) / AMX_ROWS * (steps) + (word) / AMX_WORDS) * TILE + (row) % AMX_ROWS * TILE_ROW + (word) % AMX_WORDS)
+#define KEY_AT(j, c) IN_TILES(j, c, KEY_STEPS)
+#define VALUE_AT(c, i) IN_TILES(c, i, GATHERED / 32)
+
+#if TABLE
+#define FIND_ROWS(array) \
+    long rows[GATHERED]; \
+    find_rows(rows, &a->array, start, n, item, a, side)
+#define ROW_AT(array, j) rows[j]
+#else
+#define FIND_ROWS(array) const long first_row = attention_row(&a->array, item, start, a, side)
+#define ROW_AT(array, j) (first_row + (j) * a->array.row)
+#endif
+
+/* Keys start ... start + n - 1 of K. */
+INLINE void gather_keys(uint *word, const global ushort *key, int start, int n, const attention_item *item,
+                        const attention_args *a, const attention_side *side)
+{
+    FIND_ROWS(key);
+    for (int j = 0; j < n; j++) {
+        const global ushort *row = key + ROW_AT(key, j);
+        int c = 0;
+        for (; c + LANES <= D_K / 2; c += LANES)
+            STORE_WHOLE(whole_uintv, word + KEY_AT(j, c), pairs_of_row(row + 2 * c));
+        for (; c < KEY_STEPS * AMX_WORDS; c++)
+            word[KEY_AT(j, c)] = 2 * c < D_K ? pair_at(row + 2 * c, 1, 2 * c + 1 < D_K) : 0;
+    }
+    for (int j = n; j < ROUND_UP(n, 32); j++)
+        for (int c = 0; c < KEY_STEPS * AMX_WORDS; c++)
+            word[KEY_AT(j, c)] = 0;
+}
+
+/* V^T of keys start ... start + n - 1. */
+INLINE void turn_values(uint *turned, const global ushort *value, int start, int n, const attention_item *item,
+                        const attention_args *a, const attention_side *side)
+{
+    FIND_ROWS(value);
+    for (int i = 0; i < ROUND_UP(n, 32) / 2; i += LANES)
+        for (int d = 0; d < VALUE_COLUMNS; d += LANES) {
+            floatv square[LANES];
+            for (int l = 0; l < LANES; l++) {
+                const int j = 2 * (i + l);
+                square[l] = (floatv)(0.0f);
+                if (j < n && d < D_V)
+                    square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, j), value + ROW_AT(value, min(j + 1, n - 1)),
+                                                        j + 1 < n, d));
+            }
+            transpose(square);
+            for (int c = 0; c < LANES; c++)
+                STORE_WHOLE(whole_uintv, turned + VALUE_AT(d + c, i), AS_UINTV(square[c]));
+        }
+}
+
+/* sum[i * BLOCK + q] += the products of row i < 32 with query q, in `steps` times 16 pairs; `fresh`: sum counts as 0.  Rows 0 to
+ * 15 are tiles one after the other from `row` on, 16 to 31 others from `other` on; query q's pairs lie at lane + q, BLOCK
+ * apart. */
+INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row, const uint *other, const uint *lane, int steps)
+{
+    float *const more = sum + AMX_ROWS * BLOCK;
+
+    if (fresh) {
+        AMX_ZERO(amx, 0);
+        AMX_ZERO(amx, 1);
+        AMX_ZERO(amx, 2);
+        AMX_ZERO(amx, 3);
+    } else {
+        AMX_LOAD_SUMS(amx, 0, sum, BLOCK);
+        AMX_LOAD_SUMS(amx, 1, sum + AMX_WORDS, BLOCK);
+        AMX_LOAD_SUMS(amx, 2, more, BLOCK);
+        AMX_LOAD_SUMS(amx, 3, more + AMX_WORDS, BLOCK);
+    }
+    for (int i = 0; i < steps; i++) {
+        AMX_LOAD_WORDS(amx, 4, row + i * TILE, TILE_ROW);
+        AMX_LOAD_WORDS(amx, 6, lane + i * AMX_WORDS * BLOCK, BLOCK);
+        AMX_DOT(amx, 0, 4, 6);
+        AMX_LOAD_WORDS(amx, 7, lane + i * AMX_WORDS * BLOCK + AMX_WORDS, BLOCK);
+        AMX_DOT(amx, 1, 4, 7);
+        AMX_LOAD_WORDS(amx, 5, other + i * TILE, TILE_ROW);
+        AMX_DOT(amx, 2, 5, 6);
+        AMX_DOT(amx, 3, 5, 7);
+    }
+    AMX_STORE_SUMS(amx, 0, sum, BLOCK);
+    AMX_STORE_SUMS(amx, 1, sum + AMX_WORDS, BLOCK);
+    AMX_STORE_SUMS(amx, 2, more, BLOCK);
+    AMX_STORE_SUMS(amx, 3, more + AMX_WORDS, BLOCK);
+}
+
+#endif
