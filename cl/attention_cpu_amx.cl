@@ -1,10 +1,45 @@
-/* draft */
+/* Attention of bfloat16 for CPU devices by AMX: queries across vector lanes and tiles, one work-item a work-group.
+ *
+ *   O[i,:] = sum_j keep_ij p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - m_i),   s_ij: inc/attention.h
+ *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
+ *
+ * Arrays, strides, the description's macros and the parameters' order: inc/attention.h; Q, K and V are BF16, not ADDITIVE,
+ * and the columns of K and of V are neighbours; other strides and alignments are any, those of the inputs may be 0 or
+ * negative.  The parts are attention_cpu's, inc/attention_amx_tile.h (K, V and the products) and matrix/x86_weights.h.
+ *
+ * Parameters
+ *   D_K, D_V        sizes of a query and of a value: 1 to 512                         (64)
+ *   LANES           floats in a vector: 8 16                                          (inc/vector.h)
+ *   BLOCKS          blocks of 32 rows in a work-item, which share the keys' tiles: 1 2 4 8 16 32      (8)
+ *   GROUPED         1: the rows are the queries of all query heads of a key head; 0: those of one query head      (0)
+ *   KEY_TILE        keys for each rescaling, a multiple of 32                         (128)
+ *   GATHERED        keys that are brought into tiles at a time, a multiple of KEY_TILE                (1024)
+ *   POSITIVE_SCALE  1: a.scale >= 1e-30, promised by the host: 0 1                    (0)
+ *   UNIT_STRIDE     1, and promised by the host: a.key.col == a.value.col == 1
+ *   X86_AMX         1: by the instructions (matrix/x86_amx.h): 0 1                    (0)
+ *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
+ * Tested: X86_AMX x every feature; LANES as the device has them; D_K, D_V 1 to 300.
+ *
+ * NDRange: (ceil(rows / (32 * BLOCKS)), launch_heads, batch) work-groups of one item, as attention_cpu counts them.  A
+ * work-item owns its rows of output, lse and entropy; lane l of query vector v is row v * LANES + l of a block.
+ *
+ * GATHERED keys become tiles once for all blocks.  A block then walks over them, KEY_TILE at a time, so that its O^T stays
+ * in the first-level cache: S^T = K Q^T, the softmax, whose weights become pairs where S^T was, O^T += V^T P^T.
+ *
+ * Private memory, in bytes: BLOCKS * 32 * (2 D_K + 4 D_V) + 2 * GATHERED * (D_K + D_V) + 128 * KEY_TILE, sizes rounded up to
+ * 32; on the stack of the device's thread.  Local memory: none.  Barriers: none.
+ *
+ * State is float; P is rounded to bfloat16, its sum is not.  m_i is a score at most 8 / log2(e) below the largest so far: O^T is
+ * rescaled where the largest grows by more, so that no weight is above 2^8.  What is masked, NaN and what is read: as
+ * attention_cpu says; V at a key that not all of a tile's queries attend takes part in the others with weight +0.
+ *
+ * Needs OpenCL C 1.2 and nothing else without X86_AMX. */
 #include "inc/attention.h"
 #include "inc/vector.h"
 #include "inc/exp2.h"
 #include "inc/rows.h"
 
-#pragma OPENCL FP_CONTRACT OFF
+#pragma OPENCL FP_CONTRACT OFF /* as attention_cpu says */
 
 #define QUERY_VECTORS (32 / LANES)
 #define PAIRS 1
@@ -35,6 +70,12 @@
 #include "inc/attention_amx_tile.h"
 #include "matrix/x86_weights.h"
 
+#if D_K > 512 || D_V > 512 || DOUBLE
+#error "D_K and D_V must be 1 to 512, and the state is float"
+#endif
+
+#define SLACK 8.0f /* log2 of what a weight may be at the most */
+
 /* What a block of queries has on the way through the keys. */
 typedef struct amx_block {
     attention_block rows;
@@ -45,6 +86,7 @@ typedef struct amx_block {
     floatv o[VALUE_COLUMNS * QUERY_VECTORS]; /* O^T */
 } amx_block;
 
+/* `rows` is there already. */
 INLINE void begin_block(amx_block *block, const global ushort *query, const attention_args *a)
 {
     floatv q[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
@@ -107,14 +149,18 @@ INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_key
     for (int j = 0; j < n; j += 32) {
         floatv *part = s + j * QUERY_VECTORS;
         const int m = min(32, n - j);
-        add_products(amx, (float *)part, true, keys->key + KEY_AT(first + j, 0), keys->key + KEY_AT(first + j + 16, 0),
-                     (const uint *)block->q, KEY_STEPS);
+        add_products(amx, (float *)part, true, keys->key + KEY_AT(first + j, 0), (const uint *)block->q, KEY_STEPS);
 #if !RAW_SCORES
         for (int i = 0; i < m * QUERY_VECTORS; i++)
             part[i] *= factor;
 #endif
         modify_tile(part, open, start + j, m, &block->rows, a, side);
         find_highest(top, part, m);
+    }
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++) {
+        const floatv above = (top[v] - block->highest[v]) * (RAW_SCORES ? factor : LOG2E);
+        top[v] = select(block->highest[v], top[v], above > SLACK);
     }
     raise_highest(top, factor, block->highest, block->sum, block->moment, shrink);
 #pragma unroll
@@ -134,7 +180,7 @@ INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_key
 #endif
     for (int c = 0; c < VALUE_COLUMNS; c += 32)
         add_products(amx, (float *)(block->o + c * QUERY_VECTORS), block->fresh, keys->value + VALUE_AT(c, first / 2),
-                     keys->value + VALUE_AT(c + 16, first / 2), (const uint *)s, ROUND_UP(n, 32) / 32);
+                     (const uint *)s, ROUND_UP(n, 32) / 32);
     block->fresh = false;
 }
 

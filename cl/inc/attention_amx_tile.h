@@ -1,7 +1,7 @@
 /* attention_cpu_amx's tile of keys: K and V as AMX takes them, and the products S^T = K Q^T and O^T += V^T P^T, both by tiles
  * of 32 rows and 32 queries.
  *
- *   GATHERED   keys at a time, a multiple of 32
+ *   KEY_TILE, GATHERED   as attention_cpu_amx.cl says
  *
  * Q^T and P^T are pairs (inc/cpu_pairs.h) and have the layout that AMX wants of lanes.  What fills no tile is filled with 0. */
 #ifndef CLATTN_INC_ATTENTION_AMX_TILE_H
@@ -11,26 +11,28 @@
 #include "inc/cpu_pairs.h"
 #include "matrix/x86_amx.h"
 
-#if BLOCK != 32 || GATHERED % 32 != 0
+#if BLOCK != 32 || KEY_TILE % 32 != 0 || GATHERED % KEY_TILE != 0
 #error "AMX needs tiles of 32 keys and 32 queries"
 #endif
 
-#define TILE_ROW AMX_WORDS
-#define TILE (AMX_ROWS * TILE_ROW)
+#define TILE (AMX_ROWS * AMX_WORDS)
 #define KEY_STEPS (ROUND_UP(D_K, 32) / 32)
 #define VALUE_COLUMNS ROUND_UP(D_V, 32)
 
-/* K and V^T as tiles of 16 rows of 16 pairs, each in one piece and where a line of the cache begins: pair c of columns of
- * key j is KEY_AT(j, c), pair i of keys of V^T's row c is VALUE_AT(c, i). */
+/* K and V^T as tiles of 16 rows of 16 pairs, in the order in which they are multiplied: two for the products' 32 rows and so on
+ * along the rows, V^T's KEY_TILE keys at a time.  Pair c of columns of key j is KEY_AT(j, c), pair i of keys of column c is
+ * VALUE_AT(c, i). */
 typedef struct amx_keys {
-    uint key[GATHERED / 16 * KEY_STEPS * TILE];
-    uint value[VALUE_COLUMNS / 16 * (GATHERED / 32) * TILE];
-} __attribute__((aligned(64))) amx_keys;
+    uint key[GATHERED * KEY_STEPS * AMX_WORDS];
+    uint value[GATHERED * VALUE_COLUMNS / 2];
+} __attribute__((aligned(64))) amx_keys; /* as lines of the cache */
 
 #define IN_TILES(row, word, steps) \
-    (((row) / AMX_ROWS * (steps) + (word) / AMX_WORDS) * TILE + (row) % AMX_ROWS * TILE_ROW + (word) % AMX_WORDS)
+    ((((row) / 32 * (steps) + (word) / AMX_WORDS) * 2 + (row) / AMX_ROWS % 2) * TILE + (row) % AMX_ROWS * AMX_WORDS \
+     + (word) % AMX_WORDS)
 #define KEY_AT(j, c) IN_TILES(j, c, KEY_STEPS)
-#define VALUE_AT(c, i) IN_TILES(c, i, GATHERED / 32)
+#define VALUE_AT(c, i) \
+    ((i) / (KEY_TILE / 2) * (VALUE_COLUMNS * KEY_TILE / 2) + IN_TILES(c, (i) % (KEY_TILE / 2), KEY_TILE / 32))
 
 #if TABLE
 #define FIND_ROWS(array) \
@@ -68,23 +70,30 @@ INLINE void turn_values(uint *turned, const global ushort *value, int start, int
     for (int i = 0; i < ROUND_UP(n, 32) / 2; i += LANES)
         for (int d = 0; d < VALUE_COLUMNS; d += LANES) {
             floatv square[LANES];
-            for (int l = 0; l < LANES; l++) {
-                const int j = 2 * (i + l);
-                square[l] = (floatv)(0.0f);
-                if (j < n && d < D_V)
-                    square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, j), value + ROW_AT(value, min(j + 1, n - 1)),
-                                                        j + 1 < n, d));
+            if (2 * (i + LANES) <= n && d + LANES <= D_V) {
+#pragma unroll
+                for (int l = 0; l < LANES; l++)
+                    square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, 2 * (i + l)), value + ROW_AT(value, 2 * (i + l) + 1),
+                                                        1, d));
+            } else {
+                for (int l = 0; l < LANES; l++) {
+                    const int j = 2 * (i + l);
+                    square[l] = (floatv)(0.0f);
+                    if (j < n && d < D_V)
+                        square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, j), value + ROW_AT(value, min(j + 1, n - 1)),
+                                                            j + 1 < n, d));
+                }
             }
             transpose(square);
+#pragma unroll
             for (int c = 0; c < LANES; c++)
                 STORE_WHOLE(whole_uintv, turned + VALUE_AT(d + c, i), AS_UINTV(square[c]));
         }
 }
 
-/* sum[i * BLOCK + q] += the products of row i < 32 with query q, in `steps` times 16 pairs; `fresh`: sum counts as 0.  Rows 0 to
- * 15 are tiles one after the other from `row` on, 16 to 31 others from `other` on; query q's pairs lie at lane + q, BLOCK
- * apart. */
-INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row, const uint *other, const uint *lane, int steps)
+/* sum[i * BLOCK + q] += the products of row i < 32 with query q, in `steps` times 16 pairs; `fresh`: sum counts as 0.  The
+ * rows are tiles from `row` on, two for each step; query q's pairs lie at lane + q, BLOCK apart. */
+INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row, const uint *lane, int steps)
 {
     float *const more = sum + AMX_ROWS * BLOCK;
 
@@ -100,12 +109,12 @@ INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row
         AMX_LOAD_SUMS(amx, 3, more + AMX_WORDS, BLOCK);
     }
     for (int i = 0; i < steps; i++) {
-        AMX_LOAD_WORDS(amx, 4, row + i * TILE, TILE_ROW);
+        AMX_LOAD_WORDS(amx, 4, row + 2 * i * TILE, AMX_WORDS);
         AMX_LOAD_WORDS(amx, 6, lane + i * AMX_WORDS * BLOCK, BLOCK);
         AMX_DOT(amx, 0, 4, 6);
         AMX_LOAD_WORDS(amx, 7, lane + i * AMX_WORDS * BLOCK + AMX_WORDS, BLOCK);
         AMX_DOT(amx, 1, 4, 7);
-        AMX_LOAD_WORDS(amx, 5, other + i * TILE, TILE_ROW);
+        AMX_LOAD_WORDS(amx, 5, row + (2 * i + 1) * TILE, AMX_WORDS);
         AMX_DOT(amx, 2, 5, 6);
         AMX_DOT(amx, 3, 5, 7);
     }

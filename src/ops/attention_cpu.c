@@ -1,5 +1,4 @@
 /* Attention on CPU devices, one work-item a work-group: queries across vector lanes, or for few queries the columns. */
-#include <stdlib.h>
 #include "base/os.h"
 #include "base/size.h"
 #include "ops/arrays.h"
@@ -13,7 +12,7 @@
 #define DECODE_TILE 256   /* its keys for each rescaling, */
 #define AHEAD_BYTES 8192  /* of K or V, from what is read to what is asked for */
 #define MASKED_TILE 64    /* and with a mask, whose closed tiles it leaves out */
-#define AMX_BYTES 524288  /* of a work-item of attention_cpu_amx: a quarter of the second-level cache beside AMX */
+#define AMX_BYTES 1048576 /* of a work-item of attention_cpu_amx: half of the second-level cache beside AMX */
 #define AMX_BLOCK 32      /* attention_cpu_amx's rows of a block */
 #define DECODE_ROWS 8     /* of attention_cpu_decode, with which it beats lanes of which half are full */
 
@@ -151,7 +150,7 @@ static double iterations(const struct geometry *g, const struct attention_proble
     return (double)g->heads * ((double)problem->key_length * key + 8 * sizes * rows / lanes + 4 * rows + 8 * sizes);
 }
 
-static const int32_t amx_tiles[] = {32, 64, 96, 128, 192, 256, 512, -1}, amx_blocks[] = {1, 2, 4, 8, 16, -1};
+static const int32_t amx_tiles[] = {32, 64, 96, 128, 192, 256, 512, -1}, amx_blocks[] = {1, 2, 4, 8, 16, 32, -1};
 static const int32_t amx_gathered[] = {128, 256, 512, 1024, 2048, -1};
 
 /* Of a work-item's blocks of queries and of its tile of keys. */
@@ -161,16 +160,18 @@ static size_t amx_bytes(const struct geometry *g, const struct attention_problem
     return g->blocks * AMX_BLOCK * (2 * d_k + 4 * d_v) + g->gathered * 2 * (d_k + d_v) + g->tile * 4 * AMX_BLOCK;
 }
 
-/* attention_cpu_amx's. */
+/* attention_cpu_amx's.  What a tile of keys needs stays in the first-level cache: of large heads it takes fewer keys. */
 static struct geometry geometry_of_amx(const clattn_context *context, const struct attention_problem *problem,
                                        struct tuning *tuning)
 {
     const struct capabilities *caps = &context->device.caps;
-    struct geometry g = {.lanes = size_max(caps->lanes, 8), .step = 1, .tile = 128, .heads = 1, .blocks = 16, .gathered = 1024};
+    struct geometry g = {.lanes = size_max(caps->lanes, 8), .step = 1, .tile = 64, .heads = 1, .blocks = 16, .gathered = 1024};
     g.grouped = problem->heads > problem->kv_heads && problem->query_length < 8 * AMX_BLOCK;
     if (problem->heads > problem->kv_heads)
         tuning_flag(tuning, "grouped", &g.grouped);
     g.vectors = AMX_BLOCK / g.lanes;
+    if (problem->d_k + problem->d_v <= 128)
+        g.tile = 128;
     size_t heads = problem->batch * (g.grouped ? problem->kv_heads : problem->heads);
     size_t wanted = 4 * (size_t)caps->info.compute_units, blocks = divide_up(rows_of(&g, problem), AMX_BLOCK);
     while (g.blocks > 1 && (g.blocks / 2 >= blocks || heads * divide_up(blocks, g.blocks) < wanted))
@@ -182,9 +183,6 @@ static struct geometry geometry_of_amx(const clattn_context *context, const stru
     tuning_parameter(tuning, "tile", amx_tiles, &g.tile);
     tuning_parameter(tuning, "blocks", amx_blocks, &g.blocks);
     tuning_parameter(tuning, "gathered", amx_gathered, &g.gathered);
-    if (getenv("AMXB")) g.blocks = atoi(getenv("AMXB")); /* TEMP */
-    if (getenv("AMXG")) g.gathered = atoi(getenv("AMXG")); /* TEMP */
-    if (getenv("AMXT")) g.tile = atoi(getenv("AMXT")); /* TEMP */
     g.rows = g.blocks * AMX_BLOCK;
     return g;
 }
@@ -346,8 +344,6 @@ static const char *refuse_amx(const clattn_context *context, const void *data, b
     const struct attention_problem *problem = data;
     const struct capabilities *caps = &context->device.caps;
     const char *reason = mismatch_of_pairs(context, problem);
-    if (!reason && problem->page_size)
-        reason = "keys lie in pages";
     if (!reason && (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)))
         reason = "this device is too slow for what stands in for AMX";
     return reason ? reason : refuse_all_but_cpu(caps, forced);
