@@ -13,8 +13,8 @@
  *
  * X86_AMX (default 0): 1: by the instructions, in inline assembly, in a process that the system permits to; 0: what they
  * do, in OpenCL C, the tiles in private memory.  The instruction adds the products of even and of odd elements apart,
- * rounds to nearest even and takes subnormal numbers for 0; the emulation does neither.  No instruction of this file has
- * ever run on hardware. */
+ * rounds to nearest even and takes subnormal numbers for 0; the emulation does neither.  The instructions have run on a Sapphire
+ * Rapids. */
 #ifndef CLATTN_MATRIX_X86_AMX_H
 #define CLATTN_MATRIX_X86_AMX_H
 
