@@ -29,8 +29,8 @@
  * Private memory, in bytes: BLOCKS * 32 * (2 D_K + 4 D_V) + 2 * GATHERED * (D_K + D_V) + 128 * KEY_TILE, sizes rounded up to
  * 32; on the stack of the device's thread.  Local memory: none.  Barriers: none.
  *
- * State is float; P is rounded to bfloat16, its sum is not.  m_i is a score at most 8 / log2(e) below the largest so far: O^T is
- * rescaled where the largest grows by more, so that no weight is above 2^8.  What is masked, NaN and what is read: as
+ * State is float; P is rounded to bfloat16, its sum is not.  m_i is a score at most 8 / log2(e) below the largest so far:
+ * O^T is rescaled where the largest grows by more, so that no weight is above 2^8.  What is masked, NaN and what is read: as
  * attention_cpu says; V at a key that not all of a tile's queries attend takes part in the others with weight +0.
  *
  * Needs OpenCL C 1.2 and nothing else without X86_AMX. */
@@ -100,7 +100,8 @@ INLINE void begin_block(amx_block *block, const global ushort *query, const atte
     block->begin = block->end = 0;
     if (block->rows.rows <= 0 || block->rows.live <= 0)
         return;
-    attention_keys(&block->rows.item, block->rows.first, block->rows.first + block->rows.last, a, &block->begin, &block->end);
+    attention_keys(&block->rows.item, block->rows.first, block->rows.first + block->rows.last, a, &block->begin,
+                   &block->end);
     load_queries(q, query, &block->rows, a);
     pair_queries(block->q, q);
     for (int c = HALF(D_K) * QUERY_VECTORS; c < KEY_STEPS * AMX_WORDS * QUERY_VECTORS; c++)
@@ -137,8 +138,8 @@ INLINE void weigh_pairs(floatv *s, int n, float factor, const floatv *top, float
 #endif
 
 /* Of the keys that lie in `keys`, those from number `first` on, n of them: keys start ... start + n - 1. */
-INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, bool open, int start, int n,
-                      float factor, const attention_args *a, const attention_side *side)
+INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, bool open, int start,
+                      int n, float factor, const attention_args *a, const attention_side *side)
 {
     floatv top[QUERY_VECTORS], shrink[QUERY_VECTORS];
     intv shrinks = (intv)(0);
@@ -207,7 +208,8 @@ INLINE void take_keys(amx_block *block, floatv *s, amx_state *amx, const amx_key
 
 kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_cpu_amx(const global ushort *query, const global ushort *key, const global ushort *value,
-                       ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+                       ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS
+                       attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))

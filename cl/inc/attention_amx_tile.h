@@ -1,9 +1,10 @@
-/* attention_cpu_amx's tile of keys: K and V as AMX takes them, and the products S^T = K Q^T and O^T += V^T P^T, both by tiles
- * of 32 rows and 32 queries.
+/* attention_cpu_amx's tile of keys: K and V as AMX takes them, and the products S^T = K Q^T and O^T += V^T P^T, both by
+ * tiles of 32 rows and 32 queries.
  *
  *   KEY_TILE, GATHERED   as attention_cpu_amx.cl says
  *
- * Q^T and P^T are pairs (inc/cpu_pairs.h) and have the layout that AMX wants of lanes.  What fills no tile is filled with 0. */
+ * Q^T and P^T are pairs (inc/cpu_pairs.h) and have the layout that AMX wants of lanes.  What fills no tile is filled
+ * with 0. */
 #ifndef CLATTN_INC_ATTENTION_AMX_TILE_H
 #define CLATTN_INC_ATTENTION_AMX_TILE_H
 
@@ -19,8 +20,8 @@
 #define KEY_STEPS (ROUND_UP(D_K, 32) / 32)
 #define VALUE_COLUMNS ROUND_UP(D_V, 32)
 
-/* K and V^T as tiles of 16 rows of 16 pairs, in the order in which they are multiplied: two for the products' 32 rows and so on
- * along the rows, V^T's KEY_TILE keys at a time.  Pair c of columns of key j is KEY_AT(j, c), pair i of keys of column c is
+/* K and V^T as tiles of 16 rows of 16 pairs, in the order in which they are multiplied: two for the products' 32 rows and
+ * so on along the rows, V^T's KEY_TILE keys at a time.  Pair c of columns of key j is KEY_AT(j, c), pair i of keys of column c is
  * VALUE_AT(c, i). */
 typedef struct amx_keys {
     uint key[GATHERED * KEY_STEPS * AMX_WORDS];
@@ -73,15 +74,15 @@ INLINE void turn_values(uint *turned, const global ushort *value, int start, int
             if (2 * (i + LANES) <= n && d + LANES <= D_V) {
 #pragma unroll
                 for (int l = 0; l < LANES; l++)
-                    square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, 2 * (i + l)), value + ROW_AT(value, 2 * (i + l) + 1),
-                                                        1, d));
+                    square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, 2 * (i + l)),
+                                                        value + ROW_AT(value, 2 * (i + l) + 1), 1, d));
             } else {
                 for (int l = 0; l < LANES; l++) {
                     const int j = 2 * (i + l);
                     square[l] = (floatv)(0.0f);
                     if (j < n && d < D_V)
-                        square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, j), value + ROW_AT(value, min(j + 1, n - 1)),
-                                                            j + 1 < n, d));
+                        square[l] = AS_FLOATV(zipped_values(value + ROW_AT(value, j),
+                                                            value + ROW_AT(value, min(j + 1, n - 1)), j + 1 < n, d));
                 }
             }
             transpose(square);

@@ -21,7 +21,8 @@ INLINE void find_highest(floatv *top, const floatv *s, int n)
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++) {
             const floatv *x = s + j * QUERY_VECTORS + v;
-            const floatv first = LARGER_OF(x[0], x[QUERY_VECTORS]), last = LARGER_OF(x[2 * QUERY_VECTORS], x[3 * QUERY_VECTORS]);
+            const floatv first = LARGER_OF(x[0], x[QUERY_VECTORS]);
+            const floatv last = LARGER_OF(x[2 * QUERY_VECTORS], x[3 * QUERY_VECTORS]);
             top[v] = LARGER_OF(top[v], LARGER_OF(first, last));
         }
     for (; j < n; j++)

@@ -3,8 +3,8 @@
  *   fast_exp2v(x)        inc/exp2.h's exp2v, x <= 0; results below 2^-126 may be subnormal
  *   weight_pairs(x, y)   inc/pairs.h's round_pairs
  *
- * X86_AMX (matrix/x86_amx.h): 1: in inline assembly, 0: those functions.  vreduceps takes the nearest integer away, vscalefps
- * multiplies by a power of 2 and clamps by itself: nine instructions for twelve, one of which only starts every cycle.  LLVM
+ * X86_AMX (matrix/x86_amx.h): 1: in inline assembly, 0: those functions.  vreduceps takes the nearest integer away,
+ * vscalefps multiplies by a power of 2 and clamps by itself: nine instructions for twelve, one of which only starts every cycle.  LLVM
  * 15 makes a vpermt2w of two rounded vectors, which takes two cycles, where a shift and a vpternlogd take one. */
 #ifndef CLATTN_MATRIX_X86_WEIGHTS_H
 #define CLATTN_MATRIX_X86_WEIGHTS_H
@@ -33,7 +33,7 @@ INLINE uintv weight_pairs(floatv x, floatv y)
     const uintv odd = AS_UINTV(y) + 0x8000;
     uintv pair = (AS_UINTV(x) + 0x8000) >> 16;
 
-    __asm__("vpternlogd $0xd8, %2, %1, %0" : "+v"(pair) : "v"(odd), "v"((uintv)(0xffff0000))); /* the third tells whose bit */
+    __asm__("vpternlogd $0xd8, %2, %1, %0" : "+v"(pair) : "v"(odd), "v"((uintv)(0xffff0000)));
     return pair;
 #else
     return round_pairs(x, y);

@@ -22,7 +22,7 @@ struct geometry {
     bool grouped; /* all query heads of a key head are rows of one block */
     bool decode;  /* few rows: attention_cpu_decode */
     size_t rows;  /* of a work-item */
-    size_t blocks, gathered; /* attention_cpu_amx's blocks of AMX_BLOCK rows, and keys that it brings into tiles at a time */
+    size_t blocks, gathered; /* attention_cpu_amx's blocks of AMX_BLOCK rows, and its keys in tiles */
     size_t heads; /* that a work-item takes in turn, key heads with `grouped`; more than 1 with `decode` alone */
     size_t turn;  /* keys of a turn */
     size_t ahead; /* keys from one to the one whose memory is asked for with it; 0: none */
