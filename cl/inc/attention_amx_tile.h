@@ -21,8 +21,8 @@
 #define VALUE_COLUMNS ROUND_UP(D_V, 32)
 
 /* K and V^T as tiles of 16 rows of 16 pairs, in the order in which they are multiplied: two for the products' 32 rows and
- * so on along the rows, V^T's KEY_TILE keys at a time.  Pair c of columns of key j is KEY_AT(j, c), pair i of keys of column c is
- * VALUE_AT(c, i). */
+ * so on along the rows, V^T's KEY_TILE keys at a time.  Pair c of columns of key j is KEY_AT(j, c), pair i of keys of
+ * column c is VALUE_AT(c, i). */
 typedef struct amx_keys {
     uint key[GATHERED * KEY_STEPS * AMX_WORDS];
     uint value[GATHERED * VALUE_COLUMNS / 2];

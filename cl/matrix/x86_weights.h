@@ -4,8 +4,8 @@
  *   weight_pairs(x, y)   inc/pairs.h's round_pairs
  *
  * X86_AMX (matrix/x86_amx.h): 1: in inline assembly, 0: those functions.  vreduceps takes the nearest integer away,
- * vscalefps multiplies by a power of 2 and clamps by itself: nine instructions for twelve, one of which only starts every cycle.  LLVM
- * 15 makes a vpermt2w of two rounded vectors, which takes two cycles, where a shift and a vpternlogd take one. */
+ * vscalefps multiplies by a power of 2 and clamps by itself: nine instructions for twelve, one of which only starts every
+ * cycle.  LLVM 15 makes a vpermt2w of two rounded vectors, which takes two cycles, where a shift and a vpternlogd take one. */
 #ifndef CLATTN_MATRIX_X86_WEIGHTS_H
 #define CLATTN_MATRIX_X86_WEIGHTS_H
 

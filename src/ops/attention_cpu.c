@@ -165,7 +165,8 @@ static struct geometry geometry_of_amx(const clattn_context *context, const stru
                                        struct tuning *tuning)
 {
     const struct capabilities *caps = &context->device.caps;
-    struct geometry g = {.lanes = size_max(caps->lanes, 8), .step = 1, .tile = 64, .heads = 1, .blocks = 16, .gathered = 1024};
+    struct geometry g = {.lanes = size_max(caps->lanes, 8), .step = 1, .tile = 64, .heads = 1, .blocks = 16};
+    g.gathered = 1024;
     g.grouped = problem->heads > problem->kv_heads && problem->query_length < 8 * AMX_BLOCK;
     if (problem->heads > problem->kv_heads)
         tuning_flag(tuning, "grouped", &g.grouped);
