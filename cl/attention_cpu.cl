@@ -24,9 +24,6 @@
  *   PAIRS           1: products of bfloat16 two by two (inc/cpu_tile_bf16.h): Q, K and V are BF16, not ADDITIVE, and
  *                   UNIT_STRIDE; P is rounded to bfloat16: 0 1                        (0)
  *   X86_BF16        1: by an instruction (matrix/x86_bf16.h): 0 1                     (0)
- *   AMX             1: PAIRS by tiles of AMX (inc/cpu_tile_amx.h), which wants QUERY_VECTORS * LANES and KEY_TILE to be
- *                   multiples of 32 and no pages: 0 1                                           (0)
- *   X86_AMX         1: by the instructions (matrix/x86_amx.h): 0 1                    (0)
  *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
  *   UNROLL          steps of the float products' innermost loops that are one turn: 1 4    (1)
  * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512;
@@ -76,9 +73,6 @@
 #ifndef GROUPED
 #define GROUPED 0
 #endif
-#ifndef POSITIVE_SCALE
-#define POSITIVE_SCALE 0
-#endif
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
 #endif
@@ -92,10 +86,6 @@
 #ifndef PAIRS
 #define PAIRS 0
 #endif
-#ifndef AMX
-#define AMX 0
-#endif
-#define FILLED (AMX ? 32 : LANES) /* what numbers of columns are rounded up to */
 
 #if UNROLL == 4
 #define UNROLLED _Pragma("unroll 4")
@@ -116,11 +106,6 @@
 #error "KEY_TILE must be a multiple of KEY_STEP"
 #endif
 
-/* RAW_SCORES: with a positive scale the largest s is where the largest dot product is.  Scores then stay
- * dot products, and scale * log2(e) enters in the FMA that subtracts the maximum.  Whatever is added to a score
- * forbids it: the products that the FMA needs overflow for masks like -FLT_MAX. */
-#define RAW_SCORES (POSITIVE_SCALE && !FLOAT_MASK && !BIAS && !ALIBI && !SOFTCAP && !SCORE_MOD)
-
 /* The tile last: the library expands an include once, even where a condition leaves it out. */
 #include "inc/cpu_lanes.h"
 #include "inc/cpu_keys.h"
@@ -129,40 +114,11 @@
 #if PAIRS
 #include "inc/cpu_pairs.h"
 #endif
-#if AMX
-#include "inc/cpu_tile_amx.h"
-#elif PAIRS
+#if PAIRS
 #include "inc/cpu_tile_bf16.h"
 #else
 #include "inc/cpu_tile.h"
 #endif
-
-/* From the products to the scores that the softmax takes, but for what a closed tile of the mask has already told. */
-INLINE void modify_tile(floatv *s, bool open, int start, int n, const attention_block *block, const attention_args *a,
-                        const attention_side *side)
-{
-#if SOFTCAP
-    cap_scores(s, n * QUERY_VECTORS, a->softcap);
-#endif
-#if SIDED
-    const tile_sides sides = sides_of(start, n, block, a);
-    const bool inside = !sides.crossed;
-#else
-    const bool inside = true;
-#endif
-#if USER_MODS
-    keep_each(s, inside, start, n, block, a, side);
-#else
-#if ADDED
-    if (!open || BIAS || ALIBI)
-        add_tile(s, open, start, n, block, a, side);
-#endif
-#if SIDED
-    if (!inside)
-        sees_tile(s, sides, n, block);
-#endif
-#endif
-}
 
 kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
@@ -180,8 +136,8 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
         return;
 
     const float factor = RAW_SCORES ? a.scale * LOG2E : a.scale;
-    floatv q[ROUND_UP(D_K, FILLED) * QUERY_VECTORS];
-    floatv o[ROUND_UP(D_V, FILLED) * QUERY_VECTORS];
+    floatv q[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
+    floatv o[ROUND_UP(D_V, LANES) * QUERY_VECTORS];
     floatv s[KEY_TILE * QUERY_VECTORS];
     SCRATCH_TYPE scratch[SCRATCH];
     floatv highest[QUERY_VECTORS], sum[QUERY_VECTORS], moment[QUERY_VECTORS], shrink[QUERY_VECTORS];
@@ -196,16 +152,13 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
         moment[v] = (floatv)(0.0f);
     }
 
-#if AMX
-    AMX_BEGIN(&scratch->amx);
-#endif
     int begin = 0, end = 0;
     bool fresh = true;
     if (block.live > 0) {
         attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
         load_queries(q, query, &block, &a);
 #if PAIRS
-        pair_queries(q);
+        pair_queries(q, q);
 #endif
 #if ADDITIVE
         load_weights(weight, &block, &a, &side);
@@ -213,7 +166,7 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
     }
     for (int start = begin, n; start < end; start += n) {
         bool open = true;
-        n = tile_length(start, end, &a);
+        n = tile_length(KEY_TILE, start, end, &a);
 #if MASK
         const int class = mask_class(side.mask, start, n, &block, &a);
         open = class == TILE_OPEN;
@@ -232,9 +185,6 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
     if (fresh) /* nothing is attended */
         for (int c = 0; c < D_V * QUERY_VECTORS; c++)
             o[c] = (floatv)(0.0f);
-#if AMX
-    AMX_END(&scratch->amx);
-#endif
     forget_dead_rows(highest, sum, &block);
 
     floatv multiplier[QUERY_VECTORS], row_lse[QUERY_VECTORS], row_entropy[QUERY_VECTORS];

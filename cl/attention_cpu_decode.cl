@@ -378,7 +378,7 @@ void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEM
     if (TABLE && !BY_TABLE) /* modify_tile leaves out what the window does not reach */
         begin &= ~(LANES - 1);
     for (int start = begin, n; start < end; start += n) {
-        n = tile_length(start, end, &a);
+        n = tile_length(KEY_TILE, start, end, &a);
 #if HEADS == 1
         take_tile(work, key, value, start, n, &a, &side);
 #else

@@ -11,7 +11,6 @@
 #define PAIRS .type = FOUR(BF16)
 #define WIDE .type = TYPES(BF16, BF16, BF16, CLATTN_F32)
 #define NOT_TAKEN .refused_by = BY_CPU_BF16 | BY_CPU_AMX
-#define NOT_BY_AMX .refused_by = BY_CPU_AMX
 #define BLOCKS .dim = {1, 4, 2, 515, 201, 8, 8} /* enough rows for several vectors of them */
 
 static const attention_case cases[] = {
@@ -28,6 +27,8 @@ static const attention_case cases[] = {
     {"odd sizes, above the lanes", BIG, .dim = {1, 2, 1, 35, 97, 67, 35}, WIDE},
     {"head size 64", FULL, .dim = {1, 2, 1, 515, 131, 64, 64}, PAIRS},
     {"head size 128", FULL, .dim = {1, 2, 1, 70, 131, 128, 128}, PAIRS},
+    {"several gatherings of keys", BIG, .dim = {1, 2, 1, 70, 2201, 8, 8}, PAIRS, .causal = true, AT(BOTTOM_RIGHT, 0)},
+    {"blocks of several parts of a window", BIG, .dim = {1, 2, 1, 515, 515, 8, 8}, PAIRS, WINDOW(70, 9)},
     {"head size 300", FULL, .dim = {1, 2, 1, 70, 131, 300, 300}, WIDE},
     {"queries of several heads in a block", BIG, .dim = {2, 8, 2, 5, 67, 8, 8}, PAIRS, .causal = true},
     {"logits near 1e4 and -1e4", BIG, MEDIUM, WIDE, .scaled = true, .scale = 1, .fill = FILL_HUGE},
@@ -51,8 +52,8 @@ static const attention_case cases[] = {
      .inject = INJECT_MASKED},
     {"bias, dropout, entropy", BIG, MEDIUM, WIDE, .bias = MASK_FLOAT, .dropout = 0.25f, .seed = 5, .entropy = true},
     {"scores after the softmax", BIG, MEDIUM, PAIRS, .scores = SCORES_OF(PROBABILITIES)},
-    {"pages of 16 keys", BIG, .dim = {2, 4, 2, 35, 64, 8, 8}, PAGED(9, 16), PAIRS, NOT_BY_AMX},
-    {"pages of 5 keys", ALL, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5), PAIRS, NOT_BY_AMX, .causal = true, AT(BOTTOM_RIGHT, 0)},
+    {"pages of 16 keys", BIG, .dim = {2, 4, 2, 35, 64, 8, 8}, PAGED(9, 16), PAIRS},
+    {"pages of 5 keys", ALL, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5), PAIRS, .causal = true, AT(BOTTOM_RIGHT, 0)},
     {"a ring", BIG, .dim = {1, 4, 2, 35, 67, 8, 8}, .cache = CLATTN_CACHE_RING, PAIRS, .list = {.keys = LIST(100)},
      .causal = true, AT(BOTTOM_RIGHT, 0)},
     {"keys in two parts", BIG, .dim = {1, 2, 1, 35, 1101, 8, 8}, PAIRS, .sinks = true},

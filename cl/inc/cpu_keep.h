@@ -9,6 +9,15 @@
 #include "inc/cpu_lanes.h"
 #include "inc/cpu_score.h"
 
+#ifndef POSITIVE_SCALE
+#define POSITIVE_SCALE 0
+#endif
+
+/* RAW_SCORES: with a positive scale the largest s is where the largest dot product is.  Scores then stay
+ * dot products, and scale * log2(e) enters in the FMA that subtracts the maximum.  Whatever is added to a score
+ * forbids it: the products that the FMA needs overflow for masks like -FLT_MAX. */
+#define RAW_SCORES (POSITIVE_SCALE && !FLOAT_MASK && !BIAS && !ALIBI && !SOFTCAP && !SCORE_MOD)
+
 /* ---- a mask's or bias's block of LANES keys for vector v, x[c] being key `from` + c ---- */
 
 #define LOAD_BLOCK(TYPE, x, p, array, v, from, n, fill) \
@@ -263,5 +272,32 @@ INLINE void keep_each(floatv *s, bool inside, int start, int n, const attention_
         }
 }
 #endif
+
+/* From the products to the scores that the softmax takes, but for what a closed tile of the mask has already told. */
+INLINE void modify_tile(floatv *s, bool open, int start, int n, const attention_block *block, const attention_args *a,
+                        const attention_side *side)
+{
+#if SOFTCAP
+    cap_scores(s, n * QUERY_VECTORS, a->softcap);
+#endif
+#if SIDED
+    const tile_sides sides = sides_of(start, n, block, a);
+    const bool inside = !sides.crossed;
+#else
+    const bool inside = true;
+#endif
+#if USER_MODS
+    keep_each(s, inside, start, n, block, a, side);
+#else
+#if ADDED
+    if (!open || BIAS || ALIBI)
+        add_tile(s, open, start, n, block, a, side);
+#endif
+#if SIDED
+    if (!inside)
+        sees_tile(s, sides, n, block);
+#endif
+#endif
+}
 
 #endif

@@ -1,7 +1,5 @@
 /* Where the rows of a tile of K, V and their scales lie, for attention_cpu and attention_cpu_decode.
  *
- *   KEY_TILE   keys of a tile at the most
- *
  * A ring's tile never crosses the ring's end, and a paged cache's rows are looked up in a table. */
 #ifndef CLATTN_INC_CPU_KEYS_H
 #define CLATTN_INC_CPU_KEYS_H
@@ -11,10 +9,10 @@
 
 #define TABLE GIVEN(PAGED)
 
-/* How many keys from `start` on make a tile. */
-INLINE int tile_length(int start, int end, const attention_args *a)
+/* How many keys from `start` on make a tile of at most `most`. */
+INLINE int tile_length(int most, int start, int end, const attention_args *a)
 {
-    int n = min(KEY_TILE, end - start);
+    int n = min(most, end - start);
 #if RING
     n = min(n, a->capacity - start % a->capacity);
 #endif

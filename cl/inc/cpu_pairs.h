@@ -17,17 +17,14 @@
 
 #define HALF(n) ((n) / 2 + ((n) & 1))
 
-/* q[c * QUERY_VECTORS + v] becomes columns 2c and 2c + 1; load_queries has made the column behind an odd D_K 0. */
-INLINE void pair_queries(floatv *q)
+/* Columns 2c and 2c + 1 as pair[c * QUERY_VECTORS + v]; load_queries has made the column behind an odd D_K 0.  Both may
+ * begin at the same place. */
+INLINE void pair_queries(floatv *pair, const floatv *q)
 {
     for (int c = 0; c < HALF(D_K); c++)
         for (int v = 0; v < QUERY_VECTORS; v++)
-            q[c * QUERY_VECTORS + v] = AS_FLOATV(exact_pairs(q[2 * c * QUERY_VECTORS + v], q[(2 * c + 1) * QUERY_VECTORS + v]));
-#if AMX
-    for (int c = HALF(D_K); c < ROUND_UP(HALF(D_K), 16); c++)
-        for (int v = 0; v < QUERY_VECTORS; v++)
-            q[c * QUERY_VECTORS + v] = (floatv)(0.0f);
-#endif
+            pair[c * QUERY_VECTORS + v] =
+                AS_FLOATV(exact_pairs(q[2 * c * QUERY_VECTORS + v], q[(2 * c + 1) * QUERY_VECTORS + v]));
 }
 
 /* p[i * QUERY_VECTORS + v] becomes keys 2i and 2i + 1 of n, rounded; those beyond, as far as `count` of them go, 0. */

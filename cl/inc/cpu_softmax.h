@@ -11,26 +11,32 @@
 #define ADD_MOMENT(moment, p, x)
 #endif
 
-/* S^T becomes P^T for keys j < n, `highest` and `sum` take the tile in, and `shrink` tells what the
- * accumulators are to be multiplied by.  `highest` takes no NaN (the comparison is false): it is the
- * score's own subtraction that carries a NaN on.  Where all scores so far are -inf, 0 is subtracted:
- * -inf - -inf would be a NaN.  The maximum is multiplied by `factor` before the subtraction and rounded
- * there, once and for old and new alike, so that p and shrink refer to exactly the same number.
- * `moment`, with ENTROPY, is sum p * log2(p). */
-INLINE void softmax_tile(floatv *s, int n, float factor, floatv *highest, floatv *sum, floatv *moment, floatv *shrink)
+/* Raises `top` to the scores of keys j < n, four at a time, which wait for each other less.  It takes no NaN (the comparison
+ * is false), and of four of which one is NaN perhaps none: it is the score's own subtraction that carries a NaN on. */
+INLINE void find_highest(floatv *top, const floatv *s, int n)
 {
-    floatv top[QUERY_VECTORS];
-    floatv total[QUERY_VECTORS];
+    int j = 0;
 
-#pragma unroll
-    for (int v = 0; v < QUERY_VECTORS; v++)
-        top[v] = highest[v];
-    for (int j = 0; j < n; j++)
+    for (; j + 4 <= n; j += 4)
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++) {
-            const floatv x = s[j * QUERY_VECTORS + v];
-            top[v] = select(top[v], x, x > top[v]);
+            const floatv *x = s + j * QUERY_VECTORS + v;
+            const floatv first = LARGER_OF(x[0], x[QUERY_VECTORS]);
+            const floatv last = LARGER_OF(x[2 * QUERY_VECTORS], x[3 * QUERY_VECTORS]);
+            top[v] = LARGER_OF(top[v], LARGER_OF(first, last));
         }
+    for (; j < n; j++)
+#pragma unroll
+        for (int v = 0; v < QUERY_VECTORS; v++)
+            top[v] = LARGER_OF(top[v], s[j * QUERY_VECTORS + v]);
+}
+
+/* `highest` becomes `top`, which becomes what is subtracted from the scores; `shrink` tells what the accumulators are to
+ * be multiplied by.  Where all scores so far are -inf, 0 is subtracted: -inf - -inf would be a NaN.  The maximum is
+ * multiplied by `factor` before the subtraction and rounded there, once and for old and new alike, so that p and shrink
+ * refer to exactly the same number.  `moment`, with ENTROPY, is sum p * log2(p). */
+INLINE void raise_highest(floatv *top, float factor, floatv *highest, const floatv *sum, floatv *moment, floatv *shrink)
+{
 #pragma unroll
     for (int v = 0; v < QUERY_VECTORS; v++) {
         const floatv safe = select(top[v], (floatv)(0.0f), top[v] == -INFINITY);
@@ -41,13 +47,27 @@ INLINE void softmax_tile(floatv *s, int n, float factor, floatv *highest, floatv
 #endif
         highest[v] = top[v];
         top[v] = RAW_SCORES ? safe * factor : safe;
-        total[v] = (floatv)(0.0f);
     }
+}
+
+/* log2(p) of a score. */
+INLINE floatv exponent_of(floatv s, float factor, floatv top)
+{
+    return RAW_SCORES ? FMA(s, (floatv)(factor), -top) : (s - top) * LOG2E;
+}
+
+/* S^T becomes P^T for keys j < n, which `sum` takes in; `top` is what raise_highest has made of it. */
+INLINE void weigh_tile(floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment, const floatv *shrink)
+{
+    floatv total[QUERY_VECTORS];
+
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        total[v] = (floatv)(0.0f);
     for (int j = 0; j < n; j++)
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++) {
-            const floatv s_jv = s[j * QUERY_VECTORS + v];
-            const floatv x = RAW_SCORES ? FMA(s_jv, (floatv)(factor), -top[v]) : (s_jv - top[v]) * LOG2E;
+            const floatv x = exponent_of(s[j * QUERY_VECTORS + v], factor, top[v]);
             const floatv p = exp2v(x);
             s[j * QUERY_VECTORS + v] = p;
             total[v] += p;
@@ -56,6 +76,19 @@ INLINE void softmax_tile(floatv *s, int n, float factor, floatv *highest, floatv
 #pragma unroll
     for (int v = 0; v < QUERY_VECTORS; v++)
         sum[v] = FMA(sum[v], shrink[v], total[v]);
+}
+
+/* S^T becomes P^T for keys j < n, which `highest` and `sum` take in. */
+INLINE void softmax_tile(floatv *s, int n, float factor, floatv *highest, floatv *sum, floatv *moment, floatv *shrink)
+{
+    floatv top[QUERY_VECTORS];
+
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        top[v] = highest[v];
+    find_highest(top, s, n);
+    raise_highest(top, factor, highest, sum, moment, shrink);
+    weigh_tile(s, n, factor, top, sum, moment, shrink);
 }
 
 /* Rows beyond the item's length have attended nothing, whatever their lanes computed. */

@@ -124,7 +124,7 @@ INLINE void score_tile(floatv *s, const floatv *q, KEY_POINTER key, const long *
 {
     for (int j = 0; j < n; j += KEY_STEP) {
         floatv acc[KEY_STEP][QUERY_VECTORS];
-        /* Pointers and one index for all: indices LLVM 14 adds four at a time in a vector and takes them apart again, nine
+        /* Pointers and one index for all: indices LLVM 15 adds four at a time in a vector and takes them apart again, nine
          * instructions on an Intel core's two ports for multiply-adds. */
         KEY_POINTER at[KEY_STEP];
 #pragma unroll

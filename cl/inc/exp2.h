@@ -31,6 +31,17 @@
 #define LOG2E 0x1.715476p+0f
 #define LN2 0x1.62e430p-1f
 
+/* 2^f for |f| <= 1/2. */
+static inline floatv exp2_polynomial(floatv f)
+{
+    floatv p = FMA((floatv)(EXP2_C5), f, (floatv)(EXP2_C4));
+
+    p = FMA(p, f, (floatv)(EXP2_C3));
+    p = FMA(p, f, (floatv)(EXP2_C2));
+    p = FMA(p, f, (floatv)(EXP2_C1));
+    return FMA(p, f, (floatv)(1.0f));
+}
+
 static inline floatv exp2v(floatv x)
 {
     const floatv lowest = (floatv)(EXP2_LOWEST);
@@ -38,12 +49,7 @@ static inline floatv exp2v(floatv x)
     x = select(x, lowest, lowest > x);
     floatv t = x + EXP2_MAGIC;
     floatv f = x - (t - EXP2_MAGIC);
-    floatv p = FMA((floatv)(EXP2_C5), f, (floatv)(EXP2_C4));
-    p = FMA(p, f, (floatv)(EXP2_C3));
-    p = FMA(p, f, (floatv)(EXP2_C2));
-    p = FMA(p, f, (floatv)(EXP2_C1));
-    p = FMA(p, f, (floatv)(1.0f));
-    return p * AS_FLOATV(AS_INTV(t) << 23);
+    return exp2_polynomial(f) * AS_FLOATV(AS_INTV(t) << 23);
 }
 
 static inline float exp2s(float x)

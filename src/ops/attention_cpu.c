@@ -12,14 +12,17 @@
 #define DECODE_TILE 256   /* its keys for each rescaling, */
 #define AHEAD_BYTES 8192  /* of K or V, from what is read to what is asked for */
 #define MASKED_TILE 64    /* and with a mask, whose closed tiles it leaves out */
+#define AMX_BYTES 1048576 /* of a work-item of attention_cpu_amx: half of the second-level cache beside AMX */
+#define AMX_BLOCK 32      /* attention_cpu_amx's rows of a block */
 #define DECODE_ROWS 8     /* of attention_cpu_decode, with which it beats lanes of which half are full */
 
 /* `vectors` of queries an item, `step` keys or output columns of a register tile, `tile` keys for each rescaling. */
 struct geometry {
     size_t lanes, vectors, step, tile;
     bool grouped; /* all query heads of a key head are rows of one block */
-    bool decode;  /* few rows: attention_cpu_decode, of which `rows` are a block */
-    size_t rows;
+    bool decode;  /* few rows: attention_cpu_decode */
+    size_t rows;  /* of a work-item */
+    size_t blocks, gathered; /* attention_cpu_amx's blocks of AMX_BLOCK rows, and its keys in tiles */
     size_t heads; /* that a work-item takes in turn, key heads with `grouped`; more than 1 with `decode` alone */
     size_t turn;  /* keys of a turn */
     size_t ahead; /* keys from one to the one whose memory is asked for with it; 0: none */
@@ -163,14 +166,42 @@ static double iterations(const struct geometry *g, const struct attention_proble
     return (double)g->heads * ((double)problem->key_length * key + 8 * sizes * rows / lanes + 4 * rows + 8 * sizes);
 }
 
-/* Tiles of 32 queries and 32 keys. */
-static void for_amx(struct geometry *g)
+static const int32_t amx_tiles[] = {32, 64, 96, 128, 192, 256, 512, -1}, amx_blocks[] = {1, 2, 4, 8, 16, 32, -1};
+static const int32_t amx_gathered[] = {128, 256, 512, 1024, 2048, -1};
+
+/* Of a work-item's blocks of queries and of its tile of keys. */
+static size_t amx_bytes(const struct geometry *g, const struct attention_problem *problem)
 {
-    g->lanes = size_max(g->lanes, 8);
-    g->vectors = size_max(g->vectors, 32 / g->lanes);
-    g->rows = g->vectors * g->lanes;
-    g->tile = round_up(g->tile, 32);
-    g->step = 1;
+    size_t d_k = round_up(problem->d_k, AMX_BLOCK), d_v = round_up(problem->d_v, AMX_BLOCK);
+    return g->blocks * AMX_BLOCK * (2 * d_k + 4 * d_v) + g->gathered * 2 * (d_k + d_v) + g->tile * 4 * AMX_BLOCK;
+}
+
+/* attention_cpu_amx's.  What a tile of keys needs stays in the first-level cache: of large heads it takes fewer keys. */
+static struct geometry geometry_of_amx(const clattn_context *context, const struct attention_problem *problem,
+                                       struct tuning *tuning)
+{
+    const struct capabilities *caps = &context->device.caps;
+    struct geometry g = {.lanes = size_max(caps->lanes, 8), .step = 1, .tile = 64, .heads = 1, .blocks = 16};
+    g.gathered = 1024;
+    g.grouped = problem->heads > problem->kv_heads && problem->query_length < 8 * AMX_BLOCK;
+    if (problem->heads > problem->kv_heads)
+        tuning_flag(tuning, "grouped", &g.grouped);
+    g.vectors = AMX_BLOCK / g.lanes;
+    if (problem->d_k + problem->d_v <= 128)
+        g.tile = 128;
+    size_t heads = problem->batch * (g.grouped ? problem->kv_heads : problem->heads);
+    size_t wanted = 4 * (size_t)caps->info.compute_units, blocks = divide_up(rows_of(&g, problem), AMX_BLOCK);
+    while (g.blocks > 1 && (g.blocks / 2 >= blocks || heads * divide_up(blocks, g.blocks) < wanted))
+        g.blocks /= 2;
+    while (g.gathered > g.tile && (g.gathered / 2 >= problem->key_length || amx_bytes(&g, problem) > AMX_BYTES))
+        g.gathered /= 2;
+    while (g.blocks > 1 && amx_bytes(&g, problem) > AMX_BYTES)
+        g.blocks /= 2;
+    tuning_parameter(tuning, "tile", amx_tiles, &g.tile);
+    tuning_parameter(tuning, "blocks", amx_blocks, &g.blocks);
+    tuning_parameter(tuning, "gathered", amx_gathered, &g.gathered);
+    g.rows = g.blocks * AMX_BLOCK;
+    return g;
 }
 
 /* What of a geometry that was given the kernels do not take, or the device. */
@@ -180,7 +211,7 @@ static const char *mismatch(const struct geometry *g, const struct attention_pro
     size_t sizes = problem->d_k + problem->d_v + g->tile;
     if (g->decode ? g->tile % g->lanes || g->turn % g->lanes || g->ahead % g->lanes : g->tile % g->step != 0)
         return "the tile is no multiple of what it consists of";
-    if (g->rows * g->heads * sizes * sizeof(float) > BLOCK_BYTES)
+    if (g->blocks ? amx_bytes(g, problem) > 2 * AMX_BYTES : g->rows * g->heads * sizes * sizeof(float) > BLOCK_BYTES)
         return "a block takes too much memory";
     return refuse_loops(caps, iterations(g, problem));
 }
@@ -228,9 +259,8 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     static const size_t one[3] = {1, 1, 1};
     struct attention_plan *plan = (struct attention_plan *)base;
     const struct attention_problem *problem = &plan->problem;
-    struct geometry g = geometry_of(base->context, problem, products != PRODUCTS_FLOAT, &base->tuning);
-    if (is_amx(products))
-        for_amx(&g);
+    struct geometry g = is_amx(products) ? geometry_of_amx(base->context, problem, &base->tuning)
+                                         : geometry_of(base->context, problem, products != PRODUCTS_FLOAT, &base->tuning);
     const char *reason = products != PRODUCTS_FLOAT && g.decode ? "few queries are not multiplied by pairs"
                                                                 : mismatch(&g, problem, &base->context->device.caps);
     struct strbuf options = {0};
@@ -243,6 +273,11 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
         define_int(&options, "HEADS", (long long)g.heads);
         define_int(&options, "TURN", (long long)g.turn);
         define_int(&options, "AHEAD", (long long)g.ahead);
+    } else if (is_amx(products)) {
+        define_int(&options, "BLOCKS", (long long)g.blocks);
+        define_int(&options, "GATHERED", (long long)g.gathered);
+        define_int(&options, "X86_AMX", products == PRODUCTS_AMX_X86);
+        define_int(&options, "PREFETCHES", capabilities_prefetch(&base->context->device.caps));
     } else {
         define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
         define_int(&options, "KEY_STEP", (long long)g.step);
@@ -251,8 +286,6 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
         define_int(&options, "PREFETCHES", capabilities_prefetch(&base->context->device.caps));
         define_int(&options, "PAIRS", products != PRODUCTS_FLOAT);
         define_int(&options, "X86_BF16", products == PRODUCTS_PAIRS_X86);
-        define_int(&options, "AMX", is_amx(products));
-        define_int(&options, "X86_AMX", products == PRODUCTS_AMX_X86);
     }
     define_int(&options, "KEY_TILE", (long long)g.tile);
     define_int(&options, "GROUPED", g.grouped);
@@ -277,8 +310,9 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
         wanted = spread * base->context->device.caps.info.compute_units;
     }
     plan->splits = attention_splits(problem, attention_group_count(plan), wanted);
-    return g.decode ? attention_add_kernel(plan, "attention_cpu_decode.cl", "attention_cpu_decode", &options, one)
-                    : attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
+    return is_amx(products) ? attention_add_kernel(plan, "attention_cpu_amx.cl", "attention_cpu_amx", &options, one)
+           : g.decode       ? attention_add_kernel(plan, "attention_cpu_decode.cl", "attention_cpu_decode", &options, one)
+                            : attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -328,8 +362,6 @@ static const char *refuse_amx(const clattn_context *context, const void *data, b
     const struct attention_problem *problem = data;
     const struct capabilities *caps = &context->device.caps;
     const char *reason = mismatch_of_pairs(context, problem);
-    if (!reason && problem->page_size)
-        reason = "keys lie in pages";
     if (!reason && (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)))
         reason = "this device is too slow for what stands in for AMX";
     return reason ? reason : refuse_all_but_cpu(caps, forced);
