@@ -396,13 +396,11 @@ INLINE void store_sums(const private floatv acc[ROWS][LANE_VECTORS], BIAS_PARAME
     for (int v = 0; v < LANE_VECTORS; v++)
         add[v] = lane_bias(bias, a, at, v);
 #endif
-#if AMX
-    for (int r = 0; r < at.rows; r++) {
-#else
+#if !AMX
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-        if (r < at.rows) {
 #endif
+    for (int r = 0; r < (AMX ? at.rows : ROWS); r++)
+        if (r < at.rows) {
 #pragma unroll
             for (int v = 0; v < LANE_VECTORS; v++)
 #if BIAS
