@@ -380,6 +380,28 @@ static clattn_status level(void *user, const clattn_logits_view *view)
     return CLATTN_SUCCESS;
 }
 
+/* A token that has logits and no embedding could be chosen and not be read. */
+static void only_embedded_tokens(void **state)
+{
+    nn_world w = {.context = context, .d = &cases[2].stack, .output = CLATTN_OUTPUT_OWN, .output_size = VOCABULARY + 1,
+                  .items = ITEMS, .length = LENGTH, .memory_length = MEMORY};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
+    int32_t tokens[ITEMS * MOST];
+    size_t lengths[ITEMS];
+    clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
+    (void)state;
+    desc.length = 4;
+    desc.logits = CLATTN_LOGITS_LAST;
+    how.max_tokens = MOST;
+    nn_world_open(&w, &desc);
+    nn_world_begin(&w, NULL, 1);
+    assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "more columns than the embedding has rows");
+    nn_world_close(&w);
+}
+
 /* All tokens are equally probable, so that those left are the first ones, and all of them come up: top_p is a share of what
  * top_k leaves. */
 static void sampled_by_both(void **state)
@@ -615,6 +637,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(decoders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(greedy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sampled, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_embedded_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sampled_by_both, set_up, tear_down),
         cmocka_unit_test_setup_teardown(beam_search, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped_by_hook, set_up, tear_down),

@@ -89,7 +89,8 @@ CLATTN_API void clattn_generated_init(clattn_generated *generated);
 /* Generates: empties the state's sequences, reads `prompts` (items of them, one behind the other; prompt i has
  * prompt_lengths[i] >= 1 tokens), and appends until all have stopped.  Items are those of the state's beginning, which a
  * decoder without cross-attention needs too; its memory stays, so that it may be generated again with another seed or
- * temperature.  Prompts are read in enqueues of the plan's `length`, whatever theirs.  The plan has logits.
+ * temperature.  Prompts are read in enqueues of the plan's `length`, whatever theirs.  The plan has logits, of
+ * no more tokens than the embedding has.
  *
  * Blocks until it is done: logits come to the host for every token.  `queue` NULL: the context's.  After failure the state
  * wants a clattn_decoder_begin, and results mean nothing.  Statuses: those of clattn_decoder_enqueue, and the hook's. */

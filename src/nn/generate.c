@@ -66,6 +66,8 @@ static clattn_status check(const struct generation *g, const int32_t *prompts, c
         return refuse(g, "the state wants a clattn_decoder_begin first");
     if (!plan->desc.logits || plan->model->decoder.desc.input != CLATTN_INPUT_TOKENS)
         return refuse(g, "the decoder's plan has no logits, or its input is not tokens");
+    if (plan->model->output_size > plan->model->decoder.desc.vocabulary)
+        return refuse(g, "the logits have more columns than the embedding has rows");
     if (!prompts || !prompt_lengths || !g->results->tokens || !g->results->lengths)
         return refuse(g, "prompts, prompt_lengths, or the results' tokens or lengths are NULL");
     for (size_t i = 0; i < g->items; i++) {

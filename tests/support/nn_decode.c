@@ -54,12 +54,13 @@ static cl_mem make_memory(nn_world *w)
 static void make_model(nn_world *w)
 {
     const clattn_stack_desc *d = w->d;
-    const clattn_transformer_desc model = {.size = sizeof model, .decoder = d, .output = w->output, .dtype = w->dtype,
-                                           .weight_dtype = w->weight_dtype};
+    const clattn_transformer_desc model = {.size = sizeof model, .decoder = d, .output = w->output,
+                                           .output_size = w->output_size, .dtype = w->dtype, .weight_dtype = w->weight_dtype};
     w->store = (nn_store){.seed = 9};
     nn_store_add_stack(&w->store, "decoder", d);
     if (w->output == CLATTN_OUTPUT_OWN)
-        nn_store_add(&w->store, "output.weight", 2, (const size_t[2]){NN_VOCABULARY, d->d_model}, 0.4f, 0);
+        nn_store_add(&w->store, "output.weight", 2,
+                     (const size_t[2]){w->output_size ? w->output_size : NN_VOCABULARY, d->d_model}, 0.4f, 0);
     for (size_t i = 0; (w->dtype || w->weight_dtype) && i < nn_store_count(&w->store); i++)
         nn_store_round(&w->store, i, BITS);
     w->head = nn_store_get(&w->store, w->output == CLATTN_OUTPUT_OWN ? "output.weight" : "decoder.tokens.weight");

@@ -14,6 +14,7 @@ typedef struct nn_world {
     clattn_context *context;
     const clattn_stack_desc *d;
     int32_t output;
+    size_t output_size; /* with an output of its own; 0: NN_VOCABULARY */
     size_t items, length, memory_length; /* length: tokens of each item's text, and of the caches */
     const int32_t *memory_lengths;       /* of the items; NULL: memory_length each */
     int32_t dtype, weight_dtype;         /* as in clattn_transformer_desc; 16 bits: values are such that both types hold */
