@@ -129,6 +129,8 @@ static const attention_row attention_rows[] = {
     {"d 64 by cpu", NOT_QUICK, "cpu", .dim = LONG(64), .with = BOOL_MASK | CAUSAL},
     {"d 64 causal, bfloat16 by emulated-mma", NOT_QUICK, "emulated-mma", .dim = LONG(64), .dtype = CLATTN_BF16,
      .with = CAUSAL | LSE},
+    {"d 64 causal, bfloat16 by cpu-amx", NOT_QUICK, "cpu-amx", .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_BF16,
+     .with = CAUSAL | LSE},
     {"d 128 decode by cpu", NOT_QUICK, "cpu", .dim = {1, 32, 8, 1, 4096, 128, 128}},
 };
 
