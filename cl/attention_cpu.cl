@@ -70,15 +70,8 @@
 #ifndef COLUMN_STEP
 #define COLUMN_STEP 6
 #endif
-#ifndef GROUPED
-#define GROUPED 0
-#endif
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
-#endif
-
-#ifndef PREFETCHES
-#define PREFETCHES 0
 #endif
 #ifndef UNROLL
 #define UNROLL 1
@@ -113,8 +106,6 @@
 #include "inc/cpu_softmax.h"
 #if PAIRS
 #include "inc/cpu_pairs.h"
-#endif
-#if PAIRS
 #include "inc/cpu_tile_bf16.h"
 #else
 #include "inc/cpu_tile.h"

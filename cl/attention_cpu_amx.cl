@@ -52,14 +52,8 @@
 #ifndef BLOCKS
 #define BLOCKS 8
 #endif
-#ifndef GROUPED
-#define GROUPED 0
-#endif
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
-#endif
-#ifndef PREFETCHES
-#define PREFETCHES 0
 #endif
 
 #include "inc/cpu_lanes.h"

@@ -40,9 +40,6 @@
 #ifndef BLOCK
 #define BLOCK 1
 #endif
-#ifndef GROUPED
-#define GROUPED 0
-#endif
 #ifndef HEADS
 #define HEADS 1
 #endif

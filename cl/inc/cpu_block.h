@@ -1,4 +1,4 @@
-/* The block of queries that a work-item of attention_cpu and attention_cpu_decode holds.
+/* The block of queries that a work-item of attention_cpu and attention_cpu_decode holds, and one of attention_cpu_amx several.
  *
  *   BLOCK                  its rows
  *   GROUPED                1: the rows are those of all query heads of a key head, query by query: row r of the launch
@@ -9,6 +9,10 @@
 #include "inc/attention.h"
 #include "inc/vector.h"
 #include "inc/rows.h"
+
+#ifndef GROUPED
+#define GROUPED 0
+#endif
 
 #define ROUND_UP(n, step) (((n) + (step) - 1) / (step) * (step))
 

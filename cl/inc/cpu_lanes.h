@@ -1,10 +1,14 @@
 /* attention_cpu's block: queries across vector lanes, and their way in and out.
  *
- *   LANES, QUERY_VECTORS   inc/vector.h and attention_cpu.cl; BLOCK = LANES * QUERY_VECTORS rows */
+ *   LANES, QUERY_VECTORS   inc/vector.h and attention_cpu.cl; BLOCK = LANES * QUERY_VECTORS rows
+ *   PREFETCHES             1: the compiler has __builtin_prefetch (0) */
 #ifndef CLATTN_INC_CPU_LANES_H
 #define CLATTN_INC_CPU_LANES_H
 
 #define BLOCK (QUERY_VECTORS * LANES)
+#ifndef PREFETCHES
+#define PREFETCHES 0
+#endif
 
 #include "inc/cpu_block.h"
 
