@@ -232,10 +232,11 @@ if wanted host; then
 fi
 
 if wanted pocl; then
-    [ -n "$full" ] && slow_level=full || slow_level=small
+    # To keep a binary PoCL compiles the kernel a second time: without --full only what is about the cache does.
+    [ -n "$full" ] && slow_level=full kept=default || slow_level=small kept=off
     group pocl
-    run_programs pocl "$work/gcc" p 600 "$pocl"
-    run_programs pocl "$work/gcc" q 1800 "$pocl" CLATTN_TEST_LEVEL="$slow_level"
+    run_programs pocl "$work/gcc" p 600 "$pocl" CLATTN_CACHE="$kept"
+    run_programs pocl "$work/gcc" q 1800 "$pocl" CLATTN_CACHE="$kept" CLATTN_TEST_LEVEL="$slow_level"
     finish pocl
 fi
 

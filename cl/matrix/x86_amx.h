@@ -61,7 +61,7 @@ typedef struct amx_state {
 #define AMX_LOAD(state, t, p, step) \
     do { \
         for (int i_ = 0; i_ < AMX_ROWS; i_++) \
-            _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
+            for (int w_ = 0; w_ < AMX_WORDS; w_++) \
                 (state)->tile[t][i_ * AMX_WORDS + w_] = \
                     (p)[i_ * (long)(step) + 2 * w_] | (uint)(p)[i_ * (long)(step) + 2 * w_ + 1] << 16; \
     } while (0)
@@ -69,36 +69,34 @@ typedef struct amx_state {
 #define AMX_LOAD_WORDS(state, t, p, step) \
     do { \
         for (int i_ = 0; i_ < AMX_ROWS; i_++) \
-            _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
+            for (int w_ = 0; w_ < AMX_WORDS; w_++) \
                 (state)->tile[t][i_ * AMX_WORDS + w_] = (p)[i_ * (long)(step) + w_]; \
     } while (0)
 #define AMX_LOAD_SUMS(state, t, p, step) \
     do { \
         for (int i_ = 0; i_ < AMX_ROWS; i_++) \
-            _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
+            for (int w_ = 0; w_ < AMX_WORDS; w_++) \
                 (state)->tile[t][i_ * AMX_WORDS + w_] = as_uint((p)[i_ * (step) + w_]); \
     } while (0)
 #define AMX_STORE_SUMS(state, t, p, step) \
     do { \
         for (int i_ = 0; i_ < AMX_ROWS; i_++) \
-            _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
+            for (int w_ = 0; w_ < AMX_WORDS; w_++) \
                 (p)[i_ * (step) + w_] = as_float((state)->tile[t][i_ * AMX_WORDS + w_]); \
     } while (0)
 #define AMX_ZERO(state, t) \
     do { \
         for (int i_ = 0; i_ < AMX_ROWS; i_++) \
-            _Pragma("unroll") for (int w_ = 0; w_ < AMX_WORDS; w_++) \
+            for (int w_ = 0; w_ < AMX_WORDS; w_++) \
                 (state)->tile[t][i_ * AMX_WORDS + w_] = 0; \
     } while (0)
 #define AMX_DOT(state, c, a, b) amx_dot((state)->tile[c], (state)->tile[a], (state)->tile[b])
-/* By vectors, and the loops over words unrolled: rusticl ends a work-item's loops after 65,535 turns. */
 INLINE void amx_dot(uint *c, const uint *a, const uint *b)
 {
     for (int i = 0; i < AMX_ROWS; i++)
-#pragma unroll
         for (int j = 0; j < AMX_WORDS; j += LANES) {
             floatv sum = AS_FLOATV(VLOAD(0, c + i * AMX_WORDS + j));
-#pragma unroll
+
             for (int x = 0; x < AMX_WORDS; x++) {
                 const uintv left = (uintv)a[i * AMX_WORDS + x], right = VLOAD(0, b + x * AMX_WORDS + j);
                 sum = FMA(AS_FLOATV(left << 16), AS_FLOATV(right << 16), sum);

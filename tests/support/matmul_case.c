@@ -44,11 +44,12 @@ static void actual_extent(const matmul_case *test, size_t *batch, size_t *m)
 }
 
 /* rusticl (Mesa 22.3 on llvmpipe) gives a kernel 32 items whatever the device claims: fewer than MFMA's wavefront of 64 and
- * wgmma's four warps.  The tile that a case asks for and the room of its emulation take 48 KiB of local memory; it has 32. */
+ * wgmma's four warps.  The tile that a case asks for and the room of its emulation take 48 KiB of local memory; it has 32.
+ * A kernel with imitated AMX would take its compiler a minute. */
 static bool is_too_large(const matmul_case *test, const char *solver)
 {
-    return device_platform_contains("rusticl") &&
-           (test->tuning || !strcmp(solver, "emulated-mfma") || !strcmp(solver, "emulated-wgmma"));
+    return device_platform_contains("rusticl") && (test->tuning || !strcmp(solver, "emulated-mfma") ||
+                                                   !strcmp(solver, "emulated-wgmma") || !strcmp(solver, "cpu-amx"));
 }
 
 bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt)
