@@ -1,15 +1,14 @@
 /* Decoders against the same reference as encoders: whole texts at once, token by token, in pieces of different lengths,
- * with cross-attention and without, caches of lengths of their own, beams, reordering; and generation: greedy, sampled and by
- * beam search, against searches that decode every prefix anew.
+ * with cross-attention and without, caches of lengths of their own, beams, reordering.
  *
- * Holds: docs/transformer.md, "Decoders" and "Generation"; that cached and uncached decoding agree. */
+ * Holds: docs/transformer.md, "Decoders"; that cached and uncached decoding agree. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "support/api.h"
-#include "support/nn_decode.h"
+#include "support/decoder_case.h"
 #include "support/one_context.h"
 
 static cl_mem buffer_of(size_t bytes, const void *data)
@@ -17,45 +16,10 @@ static cl_mem buffer_of(size_t bytes, const void *data)
     return support_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, bytes, data);
 }
 
-#define SHAPE .size = sizeof(clattn_stack_desc), .d_model = 32, .heads = 4, .d_ff = 48, .causal = 1
 #define VOCABULARY NN_VOCABULARY
-#define TOKENS NN_TOKENS
-
-enum { ITEMS = 2, LENGTH = 9, MEMORY = 6 };
-
-static const struct decoder_case {
-    const char *name;
-    clattn_stack_desc stack;
-    int32_t output;
-    bool tiny;
-} cases[] = {
-    {"the paper's: post-norm, cross, sinusoids, tied",
-     {SHAPE, TOKENS, .layers = 2, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS}, CLATTN_OUTPUT_TIED, true},
-    {"Whisper's: pre-norm, cross, table, no key bias",
-     {SHAPE, TOKENS, .layers = 2, .cross = 1, .norm_place = CLATTN_NORM_PRE, .final_norm = 1,
-      .positions = CLATTN_POSITIONS_TABLE, .position_count = LENGTH, .activation = CLATTN_ACTIVATION_GELU,
-      .without_bias = CLATTN_WITHOUT_KEY_BIAS}, CLATTN_OUTPUT_TIED, false},
-    {"Llama's: no cross, rotary, RMSNorm, SwiGLU, grouped heads, own output",
-     {SHAPE, TOKENS, .layers = 2, .norm_place = CLATTN_NORM_PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS, .gated = 1,
-      .activation = CLATTN_ACTIVATION_SWISH, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2,
-      .without_bias = CLATTN_WITHOUT_BIAS}, CLATTN_OUTPUT_OWN, true},
-    {"GPT-2's with a memory of another size, interleaved rotation",
-     {SHAPE, TOKENS, .layers = 1, .cross = 1, .d_memory = 20, .norm_place = CLATTN_NORM_PRE,
-      .rotary = CLATTN_ROTARY_INTERLEAVED, .rotary_size = 4}, CLATTN_OUTPUT_TIED, false},
-};
-
-static void make_world(nn_world *w, const struct decoder_case *c, clattn_decoder_desc *desc)
-{
-    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
-    *w = (nn_world){.context = context, .d = &c->stack, .output = c->output, .items = ITEMS, .length = LENGTH,
-                    .memory_length = MEMORY, .memory_lengths = memory_lengths};
-    nn_world_open(w, desc);
-}
-
-/* ---- the same numbers by all ways ---- */
 
 /* All tokens at once, with all logits, vectors and probabilities. */
-static void at_once(const struct decoder_case *c)
+static void at_once(const decoder_case *c)
 {
     nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
@@ -67,7 +31,7 @@ static void at_once(const struct decoder_case *c)
     desc.logits = CLATTN_LOGITS_ALL;
     desc.self_probabilities = (1u << layers) - 1;
     desc.cross_probabilities = c->stack.cross ? desc.self_probabilities : 0;
-    make_world(&w, c, &desc);
+    decoder_case_open(&w, context, c, &desc);
     nn_world_begin(&w, NULL, 1);
     cl_mem ids = buffer_of(ITEMS * LENGTH * sizeof *w.ids, w.ids);
     args.input = clattn_binding_buffer(ids, 0);
@@ -86,7 +50,8 @@ static void at_once(const struct decoder_case *c)
     for (size_t i = 0; i < layers * ITEMS * heads * LENGTH * LENGTH; i++)
         assert_true(fabs(self[i] - w.self_expected[i]) < 1e-5);
     if (c->stack.cross) {
-        support_read(clattn_context_queue(context), w.cross, layers * ITEMS * heads * LENGTH * MEMORY * sizeof(float), cross);
+        support_read(clattn_context_queue(context), w.cross, layers * ITEMS * heads * LENGTH * MEMORY * sizeof(float),
+                     cross);
         for (size_t i = 0; i < layers * ITEMS * heads * LENGTH * MEMORY; i++)
             assert_true(fabs(cross[i] - w.cross_expected[i]) < 1e-5);
     }
@@ -103,14 +68,14 @@ static void at_once(const struct decoder_case *c)
 }
 
 /* Token by token, in unequal pieces, and right-shifted. */
-static void in_pieces(const struct decoder_case *c)
+static void in_pieces(const decoder_case *c)
 {
     static float logits[ITEMS * LENGTH * VOCABULARY];
     nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_LAST;
-    make_world(&w, c, &desc);
+    decoder_case_open(&w, context, c, &desc);
     nn_world_begin(&w, NULL, 1);
     for (size_t i = 0; i < LENGTH; i++) {
         nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){i, i}, 1, NULL, 1, logits, 1);
@@ -151,7 +116,7 @@ static void in_pieces(const struct decoder_case *c)
 }
 
 /* Three beams, each with a text of its own, exchanged on the way. */
-static void beams(const struct decoder_case *c)
+static void beams(const decoder_case *c)
 {
     enum { BEAMS = 3, S = ITEMS * BEAMS };
     static float logits[S * VOCABULARY];
@@ -162,7 +127,7 @@ static void beams(const struct decoder_case *c)
     desc.length = 4;
     desc.beams = BEAMS;
     desc.logits = CLATTN_LOGITS_LAST;
-    make_world(&w, c, &desc);
+    decoder_case_open(&w, context, c, &desc);
     nn_world_begin(&w, NULL, 1);
     nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){0, 0}, 3, NULL, 4, logits, 1);
     memcpy(texts[0], w.ids, sizeof texts[0]);
@@ -192,455 +157,20 @@ static void beams(const struct decoder_case *c)
 static void decoders(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (support_tiny() && !cases[i].tiny)
+    for (size_t i = 0; i < DECODER_CASES; i++) {
+        if (support_tiny() && !decoder_cases[i].tiny)
             continue;
-        at_once(&cases[i]);
-        in_pieces(&cases[i]);
-        beams(&cases[i]);
-        print_message("# %s\n", cases[i].name);
+        at_once(&decoder_cases[i]);
+        in_pieces(&decoder_cases[i]);
+        beams(&decoder_cases[i]);
+        print_message("# %s\n", decoder_cases[i].name);
     }
-}
-
-/* ---- generation ---- */
-
-enum { MANY = 4, MOST = 6, STOP = 5 };
-static const int32_t prompts[] = {3, 8, 21, 30, 11, 17, 2, 9};
-static const size_t prompt_lengths[MANY] = {2, 1, 3, 2};
-
-static const int32_t *prompt_of(size_t item)
-{
-    const int32_t *prompt = prompts;
-    for (size_t i = 0; i < item; i++)
-        prompt += prompt_lengths[i];
-    return prompt;
-}
-
-/* Log-probabilities of what comes behind a text, every time computed anew. */
-static void log_probabilities(nn_world *w, size_t item, const int32_t *text, size_t length, double *result)
-{
-    double *logits = nn_world_logits(w, 1, length, text, item, false, NULL, NULL), *last = logits + (length - 1) * VOCABULARY;
-    double largest = -INFINITY, sum = 0;
-    for (size_t v = 0; v < VOCABULARY; v++)
-        largest = fmax(largest, last[v]);
-    for (size_t v = 0; v < VOCABULARY; v++)
-        sum += exp(last[v] - largest);
-    for (size_t v = 0; v < VOCABULARY; v++)
-        result[v] = last[v] - largest - log(sum);
-    free(logits);
-}
-
-static clattn_generated results_of(int32_t *tokens, size_t *lengths, float *scores, float *each)
-{
-    clattn_generated generated = CLATTN_GENERATED_INIT;
-    generated.tokens = tokens;
-    generated.lengths = lengths;
-    generated.scores = scores;
-    generated.log_probabilities = each;
-    return generated;
-}
-
-static clattn_status forbid_seven(void *user, const clattn_logits_view *view)
-{
-    ++*(size_t *)user;
-    assert_int_equal(view->count, VOCABULARY);
-    assert_int_equal(view->prompt_length, prompt_lengths[view->item]);
-    assert_int_equal(view->tokens[0], *prompt_of(view->item));
-    view->logits[7] = -INFINITY;
-    return view->length > 3 + view->prompt_length ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS;
-}
-
-static void greedy(void **state)
-{
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
-    const int32_t stop = STOP;
-    int32_t tokens[ITEMS * MOST];
-    size_t lengths[ITEMS], calls = 0;
-    float scores[ITEMS], each[ITEMS * MOST];
-    clattn_generated generated = results_of(tokens, lengths, scores, each);
-    (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    make_world(&w, &cases[0], &desc);
-    nn_world_begin(&w, NULL, 1);
-    how.max_tokens = MOST;
-    how.stop_tokens = &stop;
-    how.stop_count = 1;
-    assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-    for (size_t item = 0; item < ITEMS; item++) {
-        int32_t text[LENGTH + 1];
-        size_t length = prompt_lengths[item];
-        double sum = 0;
-        memcpy(text, prompt_of(item), length * sizeof *text);
-        for (size_t i = 0; i < MOST; i++) {
-            double next[VOCABULARY];
-            size_t best = 0;
-            log_probabilities(&w, item, text, length, next);
-            for (size_t v = 1; v < VOCABULARY; v++)
-                best = next[v] > next[best] ? v : best;
-            assert_int_equal(tokens[item * MOST + i], best);
-            assert_true(fabs(each[item * MOST + i] - next[best]) < 1e-5);
-            text[length++] = (int32_t)best;
-            sum += next[best];
-            if (best == STOP || i + 1 == MOST) {
-                assert_int_equal(lengths[item], i + 1);
-                break;
-            }
-        }
-        assert_true(fabs(scores[item] - sum) < 1e-4);
-    }
-    how.hook = forbid_seven;
-    how.hook_user = &calls;
-    assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                  CLATTN_ERROR_UNSUPPORTED);
-    assert_message_has(context, "the hook gave up");
-    assert_true(calls > ITEMS);
-    /* What it had begun is no state to go on from. */
-    clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
-    cl_mem ids = buffer_of(sizeof prompts, prompts);
-    args.input = clattn_binding_buffer(ids, 0);
-    args.logits = clattn_binding_buffer(w.logits, 0);
-    args.length = 1;
-    assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_message_has(context, "clattn_decoder_begin");
-    how.hook = NULL;
-    assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                  CLATTN_ERROR_INVALID_ARGUMENT);
-    nn_world_begin(&w, NULL, 1);
-    assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-    assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    clReleaseMemObject(ids);
-    nn_world_close(&w);
-}
-
-static void sampled(void **state)
-{
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
-    int32_t tokens[3][ITEMS * MOST];
-    size_t lengths[ITEMS], differ = 0, counts[VOCABULARY] = {0};
-    (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_ALL;
-    make_world(&w, &cases[0], &desc);
-    nn_world_begin(&w, NULL, 1);
-    how.method = CLATTN_GENERATE_SAMPLE;
-    how.max_tokens = MOST;
-    how.temperature = 2;
-    for (int i = 0; i < 3; i++) {
-        clattn_generated generated = results_of(tokens[i], lengths, NULL, NULL);
-        how.seed = i == 2 ? 2 : 1;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-    }
-    assert_memory_equal(tokens[0], tokens[1], sizeof tokens[0]);
-    for (size_t i = 0; i < ITEMS * MOST; i++)
-        differ += tokens[0][i] != tokens[2][i];
-    assert_true(differ > 0);
-    /* First tokens of the first item, many seeds: as often as their probabilities say. */
-    double next[VOCABULARY], sum = 0;
-    const size_t rounds = support_tiny() ? 20 : 300;
-    log_probabilities(&w, 0, prompts, prompt_lengths[0], next);
-    for (size_t v = 0; v < VOCABULARY; v++)
-        sum += exp(next[v] / 2);
-    how.max_tokens = 1;
-    for (size_t i = 0; i < rounds; i++) {
-        int32_t first[ITEMS];
-        clattn_generated generated = results_of(first, lengths, NULL, NULL);
-        how.seed = 1000 + i;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-        counts[first[0]]++;
-    }
-    for (size_t v = 0; v < VOCABULARY; v++) {
-        const double p = exp(next[v] / 2) / sum, expected = p * (double)rounds;
-        assert_true(fabs((double)counts[v] - expected) < 5 * sqrt(expected * (1 - p)) + 1.5);
-    }
-    /* One candidate, or hardly any probability, is the greedy choice. */
-    size_t best = 0;
-    for (size_t v = 1; v < VOCABULARY; v++)
-        best = next[v] > next[best] ? v : best;
-    for (int i = 0; i < 2; i++) {
-        int32_t first[ITEMS];
-        clattn_generated generated = results_of(first, lengths, NULL, NULL);
-        how.top_k = i == 0;
-        how.top_p = i == 0 ? 0 : 1e-6f;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-        assert_int_equal(first[0], best);
-    }
-    nn_world_close(&w);
-}
-
-static clattn_status level(void *user, const clattn_logits_view *view)
-{
-    (void)user;
-    for (size_t v = 0; v < view->count; v++)
-        view->logits[v] = 0;
-    return CLATTN_SUCCESS;
-}
-
-/* A token that has logits and no embedding could be chosen and not be read. */
-static void only_embedded_tokens(void **state)
-{
-    nn_world w = {.context = context, .d = &cases[2].stack, .output = CLATTN_OUTPUT_OWN, .output_size = VOCABULARY + 1,
-                  .items = ITEMS, .length = LENGTH, .memory_length = MEMORY};
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
-    int32_t tokens[ITEMS * MOST];
-    size_t lengths[ITEMS];
-    clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
-    (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    how.max_tokens = MOST;
-    nn_world_open(&w, &desc);
-    nn_world_begin(&w, NULL, 1);
-    assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                  CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_message_has(context, "more columns than the embedding has rows");
-    nn_world_close(&w);
-}
-
-/* All tokens are equally probable, so that those left are the first ones, and all of them come up: top_p is a share of what
- * top_k leaves. */
-static void sampled_by_both(void **state)
-{
-    static const struct {
-        size_t top_k;
-        float top_p;
-        size_t left;
-    } limits[] = {{10, 0.5f, 5}, {10, 0, 10}, {10, 1, 10}, {0, 0.25f, 10}, {3, 0.01f, 1}, {VOCABULARY + 1, 0.125f, 5}};
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
-    (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    make_world(&w, &cases[0], &desc);
-    nn_world_begin(&w, NULL, 1);
-    how.method = CLATTN_GENERATE_SAMPLE;
-    how.max_tokens = MOST;
-    how.hook = level;
-    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
-        size_t counts[VOCABULARY] = {0};
-        how.top_k = limits[i].top_k;
-        how.top_p = limits[i].top_p;
-        for (how.seed = 0; how.seed < 12; how.seed++) {
-            int32_t tokens[ITEMS * MOST];
-            size_t lengths[ITEMS];
-            clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
-            assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                          CLATTN_SUCCESS);
-            for (size_t t = 0; t < ITEMS * MOST; t++)
-                counts[tokens[t]]++;
-        }
-        for (size_t v = 0; v < VOCABULARY; v++)
-            assert_true((counts[v] > 0) == (v < limits[i].left));
-    }
-    nn_world_close(&w);
-}
-
-/* ---- beam search, written anew: every beginning is decoded from its first token ---- */
-
-struct beginning {
-    int32_t text[LENGTH + 2];
-    size_t length;
-    double sum;
-};
-
-static int by_sum(const void *left, const void *right)
-{
-    const double a = ((const struct beginning *)left)->sum, b = ((const struct beginning *)right)->sum;
-    return a < b ? 1 : a > b ? -1 : 0;
-}
-
-static size_t search(nn_world *w, size_t item, size_t count, double penalty, struct beginning *finished)
-{
-    static struct beginning live[4], all[4 * VOCABULARY];
-    const size_t prompt = prompt_lengths[item];
-    size_t lives = 1, ended = 0;
-    live[0] = (struct beginning){.length = prompt};
-    memcpy(live[0].text, prompt_of(item), prompt * sizeof *prompts);
-    while (lives && ended < count) {
-        size_t candidates = 0, filled = 0;
-        struct beginning next[4];
-        for (size_t k = 0; k < lives; k++) {
-            double each[VOCABULARY];
-            log_probabilities(w, item, live[k].text, live[k].length, each);
-            for (size_t v = 0; v < VOCABULARY; v++) {
-                all[candidates] = live[k];
-                all[candidates].text[all[candidates].length++] = (int32_t)v;
-                all[candidates++].sum += each[v];
-            }
-        }
-        qsort(all, candidates, sizeof *all, by_sum);
-        for (size_t i = 0; i < 2 * count && filled < count; i++) {
-            const bool stop = all[i].text[all[i].length - 1] == STOP, full = all[i].length - prompt == MOST;
-            if (!stop && !full)
-                next[filled++] = all[i];
-            else if ((full && !stop) || i < count) {
-                if (ended < count)
-                    finished[ended++] = all[i];
-            }
-        }
-        memcpy(live, next, sizeof live);
-        lives = filled;
-    }
-    for (size_t i = 0; i < ended; i++)
-        finished[i].sum /= penalty ? pow((5 + (double)(finished[i].length - prompt)) / 6, penalty) : 1;
-    qsort(finished, ended, sizeof *finished, by_sum);
-    return ended;
-}
-
-/* Items with prompts, and memories, of different lengths side by side. */
-static void search_beams(const struct decoder_case *c, size_t items)
-{
-    enum { BEAMS = 3 };
-    static const int32_t memory_lengths[MANY] = {MEMORY, MEMORY - 2, 1, MEMORY - 1};
-    nn_world w = {.context = context, .d = &c->stack, .output = c->output, .items = items, .length = LENGTH,
-                  .memory_length = MEMORY, .memory_lengths = memory_lengths};
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
-    const int32_t stop = STOP;
-    desc.length = 2;
-    desc.beams = BEAMS;
-    desc.logits = CLATTN_LOGITS_LAST;
-    nn_world_open(&w, &desc);
-    nn_world_begin(&w, NULL, 1);
-    how.method = CLATTN_GENERATE_BEAM;
-    how.max_tokens = MOST;
-    how.stop_tokens = &stop;
-    how.stop_count = 1;
-    how.beams = how.results = BEAMS;
-    for (int i = 0; i < 2; i++) {
-        int32_t tokens[MANY * BEAMS * MOST];
-        size_t lengths[MANY * BEAMS];
-        float scores[MANY * BEAMS], each[MANY * BEAMS * MOST];
-        clattn_generated generated = results_of(tokens, lengths, scores, each);
-        how.length_penalty = i ? 0.6f : 0;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-        for (size_t item = 0; item < items; item++) {
-            struct beginning finished[2 * BEAMS];
-            const size_t count = search(&w, item, BEAMS, i ? 0.6 : 0, finished), prompt = prompt_lengths[item];
-            for (size_t k = 0; k < BEAMS; k++) {
-                const size_t place = item * BEAMS + k;
-                assert_int_equal(lengths[place], k < count ? finished[k].length - prompt : 0);
-                if (k >= count)
-                    continue;
-                assert_memory_equal(tokens + place * MOST, finished[k].text + prompt, lengths[place] * sizeof *tokens);
-                assert_true(fabs(scores[place] - finished[k].sum) < 1e-4);
-            }
-        }
-    }
-    nn_world_close(&w);
-}
-
-static void beam_search(void **state)
-{
-    (void)state;
-    search_beams(&cases[0], ITEMS);
-    if (support_tiny())
-        return;
-    search_beams(&cases[0], MANY);
-    search_beams(&cases[2], MANY);
-}
-
-/* ---- sequences that a hook stops ---- */
-
-enum { STOPPED_BEAMS = 3 };
-
-/* Results of any method: without beams there is one an item, and there are as many by beam search. */
-struct results {
-    size_t lengths[ITEMS * STOPPED_BEAMS];
-    int32_t tokens[ITEMS * STOPPED_BEAMS][MOST];
-    float scores[ITEMS * STOPPED_BEAMS];
-};
-
-/* Forbids all tokens behind so many, or behind a text whose first one is `token`. */
-struct ending {
-    size_t length;
-    int32_t token;
-};
-
-static clattn_status end_early(void *user, const clattn_logits_view *view)
-{
-    const struct ending *ending = user;
-    const size_t length = view->length - view->prompt_length;
-    if (length >= ending->length || (length && view->tokens[view->prompt_length] == ending->token))
-        for (size_t v = 0; v < view->count; v++)
-            view->logits[v] = -INFINITY;
-    return CLATTN_SUCCESS;
-}
-
-static void generate_to(nn_world *w, int32_t method, size_t most, struct ending *ending, struct results *results)
-{
-    int32_t tokens[ITEMS * STOPPED_BEAMS * MOST];
-    clattn_generated generated = results_of(tokens, results->lengths, results->scores, NULL);
-    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
-    how.method = method;
-    how.beams = how.results = method == CLATTN_GENERATE_BEAM ? STOPPED_BEAMS : 1;
-    how.max_tokens = most;
-    how.hook = ending ? end_early : NULL;
-    how.hook_user = ending;
-    assert_status(context, clattn_generate(w->state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-    for (size_t r = 0; r < ITEMS * how.results; r++)
-        memcpy(results->tokens[r], tokens + r * most, results->lengths[r] * sizeof *tokens);
-}
-
-/* A sequence that a hook leaves no token is kept as one that has no room left is. */
-static void stopped_by_hook(void **state)
-{
-    static const int32_t methods[] = {CLATTN_GENERATE_GREEDY, CLATTN_GENERATE_SAMPLE, CLATTN_GENERATE_BEAM};
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    (void)state;
-    desc.length = 4;
-    desc.beams = STOPPED_BEAMS;
-    desc.logits = CLATTN_LOGITS_LAST;
-    make_world(&w, &cases[0], &desc);
-    nn_world_begin(&w, NULL, 1);
-    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++) {
-        const size_t each = methods[m] == CLATTN_GENERATE_BEAM ? STOPPED_BEAMS : 1;
-        struct results short_of_room, stopped;
-        struct ending ending = {2, -1};
-        generate_to(&w, methods[m], 2, NULL, &short_of_room);
-        generate_to(&w, methods[m], MOST, &ending, &stopped);
-        for (size_t r = 0; r < ITEMS * each; r++) {
-            assert_int_equal(stopped.lengths[r], 2);
-            assert_memory_equal(stopped.tokens[r], short_of_room.tokens[r], 2 * sizeof(int32_t));
-            assert_true(stopped.scores[r] == short_of_room.scores[r]);
-        }
-        /* Nothing from the first row on: a result without tokens, of which there is one. */
-        ending.length = 0;
-        generate_to(&w, methods[m], MOST, &ending, &stopped);
-        for (size_t r = 0; r < ITEMS * each; r++) {
-            assert_int_equal(stopped.lengths[r], 0);
-            assert_true(r % each ? stopped.scores[r] == -INFINITY : stopped.scores[r] == 0);
-        }
-        /* One beam stops, the others go on. */
-        ending = (struct ending){MOST, short_of_room.tokens[0][0]};
-        generate_to(&w, methods[m], MOST, &ending, &stopped);
-        assert_int_equal(stopped.lengths[0], 1);
-        assert_int_equal(stopped.tokens[0][0], ending.token);
-        for (size_t r = 1; r < each; r++) {
-            assert_int_equal(stopped.lengths[r], MOST);
-            assert_true(stopped.tokens[r][0] != ending.token && stopped.scores[r] < stopped.scores[0]);
-        }
-    }
-    nn_world_close(&w);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(decoders, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(greedy, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sampled, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(only_embedded_tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sampled_by_both, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(beam_search, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(stopped_by_hook, set_up, tear_down),
     };
     return SUPPORT_RUN("decoder", tests);
 }
