@@ -207,6 +207,9 @@ if [ -n "$install" ]; then
         "$(sed -n '1s/^installing//p' "$work/logs/deps" | wc -w)" $(($(date +%s) - started))
 fi
 
+asan=ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
+lsan=LSAN_OPTIONS=suppressions=$here/lsan.supp:print_suppressions=0
+ubsan=UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 vendors=/etc/OpenCL/vendors
 pocl=OCL_ICD_VENDORS=$vendors/pocl.icd
 CC=gcc CXX=g++ build gcc --prefix="$work/prefix" --libdir=lib
@@ -232,11 +235,12 @@ if wanted host; then
 fi
 
 if wanted pocl; then
-    # To keep a binary PoCL compiles the kernel a second time: without --full only what is about the cache does.
-    [ -n "$full" ] && slow_level=full kept=default || slow_level=small kept=off
+    # To keep a binary PoCL compiles the kernel a second time: only what is about the cache does here, and everything in the
+    # full run's rounds with random seeds.
+    [ -n "$full" ] && slow_level=full || slow_level=small
     group pocl
-    run_programs pocl "$work/gcc" p 600 "$pocl" CLATTN_CACHE="$kept"
-    run_programs pocl "$work/gcc" q 1800 "$pocl" CLATTN_CACHE="$kept" CLATTN_TEST_LEVEL="$slow_level"
+    run_programs pocl "$work/gcc" p 600 "$pocl" CLATTN_CACHE=off
+    run_programs pocl "$work/gcc" q 1800 "$pocl" CLATTN_CACHE=off CLATTN_TEST_LEVEL="$slow_level"
     finish pocl
 fi
 
@@ -276,9 +280,8 @@ fi
 if wanted sanitize; then
     CC=gcc CXX=g++ build sanitize -Db_sanitize=address,undefined -Dbuildtype=debugoptimized
     group sanitize
-    run_programs sanitize "$work/sanitize" s 600 "$pocl" CLATTN_TEST_LEVEL=small \
-        ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1 \
-        LSAN_OPTIONS="suppressions=$here/lsan.supp:print_suppressions=0" UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    run_programs sanitize "$work/sanitize" s 600 "$pocl" CLATTN_CACHE=off CLATTN_TEST_LEVEL=small \
+        "$asan" "$lsan" "$ubsan"
     finish sanitize
 fi
 
@@ -436,6 +439,12 @@ if wanted speech; then
             WHISPER_HOST="$work/gcc/tests/whisper_host" \
             ${peer:+FASTER_WHISPER=1} ${peer:+PYTHONPATH="$cache/faster-whisper"} \
             sh "$here/run.sh" --one speech transcribe 1800 "${peer:-/usr/bin/python3}" "$here/speech/test_transcribe.py"
+        # With sanitizers: broken models, and in the full run recordings of every kind.
+        if [ -x "$work/sanitize/src/clattn" ]; then
+            isolated "$pocl" "$asan" "$lsan" "$ubsan" CLATTN="$work/sanitize/src/clattn" \
+                WHISPER_MODEL="$model" sh "$here/run.sh" --one speech sanitized 1200 \
+                /usr/bin/python3 "$here/speech/test_transcribe.py" -k bad_input ${full:+-k other_sounds}
+        fi
     fi
     finish speech
     printf '%s' "$skipped"

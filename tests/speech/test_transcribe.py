@@ -195,11 +195,14 @@ class Command(Recordings):
         path = self.clips.get("sense-0930") or self.skipTest("no recordings")
         samples = clips.read(path)[0].astype(np.int64)
         text = self.hear(path)[0]["text"]
-        doubled = np.interp(np.arange(2 * len(samples)) / 2, np.arange(len(samples)), samples)
+
+        def between(factor):
+            return np.rint(np.interp(np.arange(factor * len(samples)) / factor, np.arange(len(samples)), samples))
         for sound in (self.sound("stereo.wav", np.repeat(samples, 2), channels=2),
                       self.sound("wide.wav", samples << 8, width=3),
                       self.sound("narrow.wav", (samples >> 8) + 128, width=1),
-                      self.sound("fast.wav", np.rint(doubled), rate=32000),
+                      self.sound("fast.wav", between(2), rate=32000),
+                      self.sound("fastest.wav", between(6), rate=96000),
                       self.sound("clipped.wav", np.clip(4 * samples, -32768, 32767))):
             self.assertEqual(self.hear(sound)[0]["text"], text, sound)
         # A file that ends within its header's count of samples is heard as far as it goes.
