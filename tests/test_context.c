@@ -217,6 +217,7 @@ static int lines_at(int32_t level, const char *variable)
     params.log = log_line;
     params.log_user = &log;
     params.log_level = level;
+    params.cache_mode = CLATTN_CACHE_ON;
     params.cache_dir = "relative"; /* a warning */
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
     clattn_context_release(&context);
