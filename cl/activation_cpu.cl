@@ -4,7 +4,7 @@
  * Local memory: none.  Barriers: none.  Needs OpenCL C 1.2.  activation_generic takes over where a device limits loops. */
 #include "inc/activation_rows.h"
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void activation_cpu(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, activation_args a)
 {
     if (a.pieces == 0)

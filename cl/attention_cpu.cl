@@ -111,7 +111,7 @@
 #include "inc/cpu_tile.h"
 #endif
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                    const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
                    global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)

@@ -200,7 +200,7 @@ INLINE void take_keys(amx_block *block, floatv *s, amx_state *amx, const amx_key
     }
 }
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void attention_cpu_amx(const global ushort *query, const global ushort *key, const global ushort *value,
                        ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS
                        attention_args a)

@@ -357,7 +357,7 @@ INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, ATTENTI
     store_output(output, w->o, factor, block, a);
 }
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                           const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
                           global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)

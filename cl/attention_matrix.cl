@@ -114,7 +114,7 @@ static inline float row_sum(float x, int lane, local uint *room)
     return x + matrix_swap(x, 2, lane, room);
 }
 
-kernel __attribute__((reqd_work_group_size(MATRIX_LANES, WARPS, 1)))
+kernel GROUP_SIZE(MATRIX_LANES, WARPS, 1)
 void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                       const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
                       global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)

@@ -50,7 +50,7 @@
 #include "inc/attention_tile_product.h"
 #include "inc/attention_tile_softmax.h"
 
-kernel SUB_GROUP_KERNEL __attribute__((reqd_work_group_size(ITEMS_X, ITEMS_Y, 1)))
+kernel SUB_GROUP_KERNEL GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
 void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
                     const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
                     global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)

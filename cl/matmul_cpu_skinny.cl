@@ -166,7 +166,7 @@ INLINE void add_block(floatv *state, const global ELEMENT(STREAM_TYPE) *streamed
         state[r] += sum_each(part + r * LANES);
 }
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
                        const global ELEMENT(BIAS_TYPE) *bias,

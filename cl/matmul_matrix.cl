@@ -133,7 +133,7 @@ static inline void multiply_tiles(matrix_c *sum, const local uint4 *a_tile, cons
     }
 }
 
-kernel MATRIX_SUB_GROUP __attribute__((reqd_work_group_size(MATRIX_LANES, GROUPS_M * GROUPS_N, 1)))
+kernel MATRIX_SUB_GROUP GROUP_SIZE(MATRIX_LANES, GROUPS_M * GROUPS_N, 1)
 void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
                    const global ELEMENT(BIAS_TYPE) *bias,

@@ -188,7 +188,7 @@ static inline float4 load_quad(const global ELEMENT(OPERAND_TYPE) *from, int lef
 }
 #endif
 
-kernel __attribute__((reqd_work_group_size(ITEMS_X, ITEMS_Y, 1)))
+kernel GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
 void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
                  const global ELEMENT(BIAS_TYPE) *bias,

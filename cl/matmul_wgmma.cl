@@ -134,7 +134,7 @@ static inline void multiply_tiles(wgmma_c *sum, uint a_tile, uint b_tile, const 
     wgmma_end();
 }
 
-kernel __attribute__((reqd_work_group_size(WGMMA_LANES, WARPGROUPS, 1)))
+kernel GROUP_SIZE(WGMMA_LANES, WARPGROUPS, 1)
 void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
                   const global ELEMENT(BIAS_TYPE) *bias,

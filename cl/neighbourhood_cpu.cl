@@ -91,7 +91,7 @@
         } \
     } while (0)
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value,
 #if BIAS
                         const global float *bias,
@@ -128,7 +128,7 @@ void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global ELEMENT(
 #endif
 }
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global float *packed,
                        global ELEMENT(O_TYPE) *output,
 #if LSE

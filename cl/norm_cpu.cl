@@ -127,7 +127,7 @@ static inline void write_row(const place *row, const moments *m, const norm_args
     }
 }
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void norm_cpu(NORM_PARAMETERS)
 {
     if (a.rows == 0)

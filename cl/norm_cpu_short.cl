@@ -91,7 +91,7 @@ INLINE void store_each(global float *p, args_long at, args_long step, int count,
         p[at + l * step] = lane[l];
 }
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void norm_cpu_short(NORM_PARAMETERS)
 {
     if (a.rows == 0)

@@ -49,7 +49,7 @@ static inline float load_one(const place *row, int e, const norm_args *a)
     return load_x(&at, c, a);
 }
 
-kernel SUB_GROUP_KERNEL __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+kernel SUB_GROUP_KERNEL GROUP_SIZE(WORK_GROUP, 1, 1)
 void norm_tile(NORM_PARAMETERS)
 {
     local float shared[REDUCE_ROOM(3)];

@@ -118,7 +118,7 @@ static inline void rotate(const global ELEMENT(X_TYPE) *from, global ELEMENT(Y_T
     scatter_y(to + two * a->y.col, 0, a->step * a->y.col, unit, count, FMA(x1, r->sines, x2 * r->cosines));
 }
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void rope_cpu(ROPE_PARAMETERS)
 {
     if (a.batch == 0)

@@ -221,7 +221,7 @@ static inline void softmax_row(const row_place *row, const softmax_args *a)
 #endif
 }
 
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel GROUP_SIZE(1, 1, 1)
 void softmax_cpu(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
 {
     if (a.rows == 0)
@@ -234,7 +234,7 @@ void softmax_cpu(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(
     }
 }
 
-kernel SUB_GROUP_KERNEL __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+kernel SUB_GROUP_KERNEL GROUP_SIZE(WORK_GROUP, 1, 1)
 void softmax_tile(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
 {
     local float shared[REDUCE_ROOM(2)];

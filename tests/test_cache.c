@@ -1,6 +1,7 @@
 /* The on-disk cache: an entry that was tampered with never reaches the driver, and a folder that is not safe, or
  * not there, turns the cache off and nothing else. */
 #include <dirent.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -395,39 +396,141 @@ static void contexts_may_share_a_folder(void **state)
     assert_int_equal(list(folder, NULL), 1);
 }
 
-/* Builds a softmax over `rows` rows of one column by the generic solver. */
-static void softmax_plan(clattn_context *context, size_t rows)
+/* A softmax over `rows` rows of one column by the generic solver. */
+static clattn_plan *softmax_plan(clattn_context *context, size_t rows, const char *tuning)
 {
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_plan *plan = NULL;
     options.solver = "generic";
+    options.tuning = tuning;
     desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){rows, 1});
     assert_status(context, clattn_softmax_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
+    return plan;
+}
+
+static void softmax_built(clattn_context *context, size_t rows)
+{
+    clattn_plan *plan = softmax_plan(context, rows, NULL);
     clattn_plan_release(&plan);
+}
+
+static bool saves_late(clattn_context *context)
+{
+    clattn_device_info info = {.size = sizeof info};
+    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
+    return strstr(info.platform, "Portable Computing Language") != NULL;
 }
 
 /* PoCL compiles a kernel again for large grids, and serialises a program once: what a plan with large grids compiles
  * has to come back in the next process, whether a small one was there first or not. */
 static void large_grids_are_kept_too(void **state)
 {
-    clattn_device_info info = {.size = sizeof info};
     clattn_program_statistics statistics = {.size = sizeof statistics};
     (void)state;
     clattn_context *context = support_context_with(&params);
-    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
-    int entries = strstr(info.platform, "Portable Computing Language") ? 2 : 1;
-    softmax_plan(context, 3);
+    int entries = saves_late(context) ? 2 : 1;
+    softmax_built(context, 3);
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
     assert_int_equal(list(folder, NULL), 1);
-    softmax_plan(context, 70000);
-    softmax_plan(context, 3);
+    softmax_built(context, 70000);
+    softmax_built(context, 3);
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
     assert_int_equal(list(folder, NULL), entries);
     support_release(&context);
     context = support_context_with(&params);
-    softmax_plan(context, 70000);
+    softmax_built(context, 70000);
     assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
     assert_int_equal(statistics.built, 0);
     assert_int_equal(statistics.loaded, entries);
+    support_release(&context);
+}
+
+/* PoCL compiles for its binaries, so that the first result does not wait for them: they are saved when asked for, or by the
+ * context's release, whatever plans are still there; and those of trials not at all.  Other drivers' are saved at once. */
+static void saving_does_not_keep_anybody_waiting(void **state)
+{
+    (void)state;
+    clattn_context *context = support_context_with(&params);
+    const bool late = saves_late(context);
+    clattn_plan *trial = softmax_plan(context, 3, "");
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+    assert_int_equal(list(folder, NULL), !late);
+    clattn_plan *plan = softmax_plan(context, 3, NULL);
+    assert_int_equal(list(folder, NULL), !late);
+    support_release(&context);
+    assert_null(context);
+    assert_int_equal(list(folder, NULL), 1);
+    clattn_plan_release(&plan);
+    clattn_plan_release(&trial);
+    context = support_context_with(&params);
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    softmax_built(context, 3);
+    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
+    assert_true(statistics.built == 0 && statistics.loaded == 1);
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+    assert_int_equal(list(folder, NULL), 1);
+    support_release(&context);
+    assert_status(NULL, clattn_context_save_programs(NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+}
+
+static struct {
+    clattn_context *context;
+    atomic_bool ended;
+} saving;
+
+static int save_programs(void *unused)
+{
+    (void)unused;
+    clattn_status status = clattn_context_save_programs(saving.context);
+    saving.ended = true;
+    return (int)status;
+}
+
+/* PoCL before 6 aborts the process if a program that requires the size of its work-groups is asked for its binary while it
+ * runs. */
+static void programs_may_run_while_they_are_saved(void **state)
+{
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
+    clattn_plan *plan = NULL;
+    enum { N = 512 };
+    static float x[N * N], y[N * N];
+    (void)state;
+    clattn_context *context = support_context_with(&params);
+    if (!saves_late(context)) { /* and others may not have threads that share a queue */
+        support_release(&context);
+        skip();
+    }
+    cl_context opencl = clattn_context_opencl_context(context);
+    cl_command_queue queue = clattn_context_queue(context);
+    support_fill(x, N * N, 1);
+    cl_mem buffers[2] = {support_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x),
+                         support_buffer(opencl, CL_MEM_READ_WRITE, sizeof y, NULL)};
+    args.x = clattn_binding_buffer(buffers[0], 0);
+    args.y = clattn_binding_buffer(buffers[1], 0);
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){N, N});
+    assert_status(context, clattn_softmax_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
+    thrd_t thread;
+    int result;
+    saving.context = context;
+    saving.ended = false;
+    assert_int_equal(thrd_create(&thread, save_programs, NULL), thrd_success);
+    while (!saving.ended) {
+        assert_status(context, clattn_softmax_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+        assert_int_equal(clFinish(queue), CL_SUCCESS);
+    }
+    assert_int_equal(thrd_join(thread, &result), thrd_success);
+    assert_int_equal(result, CLATTN_SUCCESS);
+    assert_true(list(folder, NULL) > 0);
+    support_read(queue, buffers[1], sizeof y, y);
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += (double)y[i];
+    assert_true(sum > 0.9999 && sum < 1.0001);
+    clReleaseMemObject(buffers[0]);
+    clReleaseMemObject(buffers[1]);
+    clattn_plan_release(&plan);
     support_release(&context);
 }
 
@@ -445,6 +548,8 @@ int main(void)
         cmocka_unit_test_setup(the_environment_chooses_where_params_leave_a_choice, new_folder),
         cmocka_unit_test_setup(contexts_may_share_a_folder, new_folder),
         cmocka_unit_test_setup(large_grids_are_kept_too, new_folder),
+        cmocka_unit_test_setup(saving_does_not_keep_anybody_waiting, new_folder),
+        cmocka_unit_test_setup(programs_may_run_while_they_are_saved, new_folder),
     };
     return SUPPORT_RUN("cache", tests);
 }

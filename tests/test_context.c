@@ -280,6 +280,7 @@ static void the_child_of_a_fork_gets_a_status(void **state)
         wrong |= (clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL) !=
                   CLATTN_ERROR_FORKED) << 2;
         wrong |= (clattn_context_program_statistics(context, &statistics) != CLATTN_ERROR_FORKED) << 4;
+        const int forked = clattn_context_save_programs(context) != CLATTN_ERROR_FORKED;
         clattn_context_message(context, message, sizeof message);
         clattn_context_message(NULL, same, sizeof same);
         wrong |= (!strstr(message, "fork") || strcmp(message, same)) << 5;
@@ -287,6 +288,7 @@ static void the_child_of_a_fork_gets_a_status(void **state)
         clattn_context_release(&context);
         wrong |= (plan || context) << 3;
         wrong |= (inject_calls() != 0) << 6;
+        wrong |= forked << 7;
         _exit(wrong);
     }
     int outcome = 0;

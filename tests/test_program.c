@@ -203,6 +203,7 @@ static void callbacks_may_ask_the_library(void **state)
         curious.context = context;
         assert_status(context, clattn_softmax_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
         clattn_plan_release(&plan);
+        assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
         curious.context = NULL;
         support_release(&context);
     }

@@ -18,6 +18,13 @@
 typedef long args_long;
 typedef ulong args_ulong;
 typedef uint args_uint;
+/* The size of a kernel's work-groups, which every launch gives as well.  Not for PoCL: before its version 6 it aborts the
+ * process if it is asked for a binary with such a kernel in it while that runs. */
+#ifdef POCL_DEVICE_ADDRESS_BITS
+#define GROUP_SIZE(x, y, z)
+#else
+#define GROUP_SIZE(x, y, z) __attribute__((reqd_work_group_size(x, y, z)))
+#endif
 #else
 #include <stdint.h>
 typedef int64_t args_long;

@@ -44,8 +44,9 @@ typedef enum clattn_cache_mode {
  * any code into the device, and a binary that makes the driver crash or worse.  Keep entries where only those
  * may write whom the application trusts, as the library's own folder is this user's alone.
  *
- * Both are called with no lock of the library's held, from threads that make plans, perhaps from several at
- * once for different keys.  They may call the library, but not make or run a plan of the same context.
+ * Both are called with no lock of the library's held, from threads that make plans, save programs or release the
+ * context, perhaps from several at once for different keys.  They may call the library, but not make or run a
+ * plan of the same context.
  *
  * load: calls deliver(sink, data, bytes) once if it has the entry, and returns.
  *
@@ -129,8 +130,9 @@ CLATTN_API void clattn_context_params_init(clattn_context_params *params);
  * more than 32 files), OPENCL. */
 CLATTN_API clattn_status clattn_context_create(const clattn_context_params *params, clattn_context **context);
 
-/* Gives the context back and sets *context to NULL; NULL and a NULL handle are accepted.  Does not wait:
- * enqueued work goes on, and what it needs is kept until the last plan is released too.  In the child of a
+/* Gives the context back and sets *context to NULL; NULL and a NULL handle are accepted.  Does not wait
+ * for enqueued work, which goes on, and what it needs is kept until the last plan is released too; but on PoCL it saves
+ * programs, as clattn_context_save_programs does, the first time that they are used on a device.  In the child of a
  * fork, as every release, it frees host memory alone and makes no OpenCL call. */
 CLATTN_API void clattn_context_release(clattn_context **context);
 
@@ -227,6 +229,14 @@ typedef struct clattn_program_statistics {
 /* Returns INVALID_ARGUMENT, INVALID_STRUCT or FORKED. */
 CLATTN_API clattn_status clattn_context_program_statistics(const clattn_context *context,
                                                            clattn_program_statistics *statistics);
+
+/* Saves programs to the cache that are not there yet.  Most drivers' binaries are saved while a plan is made.  PoCL's are
+ * left to this call and to the context's release, since it compiles every kernel once more for them, which takes longer than
+ * the plan did; a process that ends without either has PoCL's own cache next time.  Blocks meanwhile, and PoCL runs no
+ * kernels then.  What cannot be saved is logged.  Programs of plans whose geometry the caller chose (clattn_plan_options'
+ * tuning) are never saved by PoCL.
+ * Returns INVALID_ARGUMENT or FORKED. */
+CLATTN_API clattn_status clattn_context_save_programs(clattn_context *context);
 
 /* The folder of the on-disk cache, or NULL with the reason in *reason (a static string; may be NULL) when the
  * cache is off: by request, because callbacks replace it, or because the folder is missing or unsafe. */

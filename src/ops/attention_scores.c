@@ -95,7 +95,7 @@ clattn_status attention_weights_plan_create(clattn_context *context, const clatt
     made->average = average;
     TRY(attention_scores_add_kernel(plan, &made->problem, weights, CLATTN_SCORES_PROBABILITIES, average));
     TRY(plan_warm(plan));
-    plan_save(plan);
+    plan_save(plan, false);
     plan->solver = "generic";
     *result = plan;
     return CLATTN_SUCCESS;

@@ -81,6 +81,9 @@ clattn_status plan_supports(const clattn_context *context, const char *operator_
     return CLATTN_ERROR_UNSUPPORTED;
 }
 
+/* The source of a geometry whose plan may be one of many that are only measured. */
+static const char source_caller[] = "the caller";
+
 /* `source`: whose choice the geometry is. */
 static void explain_choice(clattn_plan *plan, const char *source)
 {
@@ -102,7 +105,7 @@ static void explain_choice(clattn_plan *plan, const char *source)
     plan_explain_workspace(plan);
 }
 
-/* Prepares and warms the plan by `solver` with what plan->tuning gives; undone on failure. */
+/* Prepares and warms the plan by `solver` with what plan->tuning gives; undone on failure.  `source`: whose that is. */
 static clattn_status try_solver(clattn_plan *plan, const struct solver *solver,
                                 clattn_status (*check)(clattn_plan *plan), const char *source)
 {
@@ -110,7 +113,7 @@ static clattn_status try_solver(clattn_plan *plan, const struct solver *solver,
     TRY(solver->prepare(plan));
     TRY(plan_warm(plan));
     TRY(plan_self_check(plan, check));
-    plan_save(plan);
+    plan_save(plan, source == source_caller);
     plan->solver = solver->name;
     explain_choice(plan, source);
     return CLATTN_SUCCESS;
@@ -222,7 +225,7 @@ static clattn_status try_given(const struct choosing *c, const struct solver *so
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "tuning is not \"NAME=NUMBER NAME=NUMBER ...\": \"%.100s\"", text);
     c->plan->tuning.given = &settings;
-    clattn_status status = try_solver(c->plan, solver, c->check, "the caller");
+    clattn_status status = try_solver(c->plan, solver, c->check, source_caller);
     if (status == CLATTN_SUCCESS && !tuning_all_taken(&c->plan->tuning, &refused))
         status = report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s's solver %s does not take %s=%d", c->operator_name,
                               solver->name, refused->name, (int)refused->value);

@@ -279,6 +279,8 @@ void clattn_context_release(clattn_context **context)
         return;
     if (device_is_foreign(&(*context)->device))
         cl_table_disown(&(*context)->device.cl);
+    else
+        program_save_due(&(*context)->programs);
     if (is_whole(*context, &(*context)->plans.lock))
         plan_cache_empty(&(*context)->plans);
     context_drop(*context);
@@ -376,6 +378,14 @@ clattn_status clattn_context_device_info(const clattn_context *context, clattn_d
                             info->size, sizeof *info);
     *info = context->device.caps.info;
     return CLATTN_SUCCESS;
+}
+
+clattn_status clattn_context_save_programs(clattn_context *context)
+{
+    clattn_status status = context_check(context);
+    if (status == CLATTN_SUCCESS)
+        program_save_due(&context->programs);
+    return status;
 }
 
 clattn_status clattn_context_program_statistics(const clattn_context *context,

@@ -244,10 +244,10 @@ fail:
     return status;
 }
 
-void plan_save(clattn_plan *plan)
+void plan_save(clattn_plan *plan, bool trial)
 {
     for (size_t i = 0; i < plan->kernel_count; i++)
-        program_save(&plan->context->programs, plan->kernels[i].program);
+        program_save(&plan->context->programs, plan->kernels[i].program, trial);
 }
 
 clattn_status plan_self_check(clattn_plan *plan, clattn_status (*check)(clattn_plan *plan))

@@ -89,8 +89,8 @@ clattn_status plan_warm(clattn_plan *plan);
  * that disagrees the program of kernel `blamed` alone is distrusted: others are shared with solvers that agree. */
 clattn_status plan_self_check(clattn_plan *plan, clattn_status (*check)(clattn_plan *plan));
 
-/* Saves the plan's programs; after plan_warm and plan_self_check. */
-void plan_save(clattn_plan *plan);
+/* Saves the plan's programs; after plan_warm and plan_self_check.  `trial` as of program_save. */
+void plan_save(clattn_plan *plan, bool trial);
 
 /* If the pool can never lend the plan's workspace, adds that to `explain` and logs it. */
 void plan_explain_workspace(clattn_plan *plan);

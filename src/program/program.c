@@ -26,7 +26,7 @@ struct program {
     bool pending; /* being loaded or built, by a thread that holds a reference */
     cl_program handle;
     char *failure; /* the message of a failed build, or NULL */
-    enum saved saved;
+    enum saved saved, due; /* due: what program_save_due is to save */
     bool trusted;
     char *distrust; /* how a kernel has disagreed with the reference, or NULL */
 };
@@ -414,18 +414,8 @@ const char *program_distrusted(struct program_cache *cache, struct program *prog
     return message;
 }
 
-void program_save(struct program_cache *cache, struct program *program)
+static void save(struct program_cache *cache, struct program *program, enum saved kind)
 {
-    if (cache->binaries.folder < 0 && !cache->binaries.store)
-        return;
-    mtx_lock(&cache->lock);
-    enum saved kind = program->trusted ? SAVED_CHECKED : SAVED_UNCHECKED;
-    bool wanted = program->saved < kind;
-    if (wanted)
-        program->saved = kind;
-    mtx_unlock(&cache->lock);
-    if (!wanted)
-        return;
     size_t bytes;
     uint8_t key[SHA256_BYTES];
     mtx_lock(&cache->build);
@@ -435,4 +425,44 @@ void program_save(struct program_cache *cache, struct program *program)
     if (binary)
         binary_cache_store(&cache->binaries, key, binary, bytes);
     free(binary);
+}
+
+void program_save(struct program_cache *cache, struct program *program, bool trial)
+{
+    bool late = cache->device->caps.quirks & QUIRK_COMPILES_BY_GRID;
+    if ((cache->binaries.folder < 0 && !cache->binaries.store) || (late && trial))
+        return;
+    mtx_lock(&cache->lock);
+    enum saved kind = program->trusted ? SAVED_CHECKED : SAVED_UNCHECKED;
+    bool now = !late && program->saved < kind;
+    program->due = kind;
+    if (now)
+        program->saved = kind;
+    mtx_unlock(&cache->lock);
+    if (now)
+        save(cache, program, kind);
+}
+
+/* A program of which more is due than is saved, held, and taken for saved; or NULL. */
+static struct program *take_due(struct program_cache *cache)
+{
+    mtx_lock(&cache->lock);
+    struct program *program = cache->first;
+    while (program && program->due <= program->saved)
+        program = program->next;
+    if (program) {
+        program->references++;
+        program->saved = program->due;
+    }
+    mtx_unlock(&cache->lock);
+    return program;
+}
+
+void program_save_due(struct program_cache *cache)
+{
+    struct program *program;
+    while ((program = take_due(cache))) {
+        save(cache, program, program->saved);
+        program_release(cache, &program);
+    }
 }

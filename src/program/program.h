@@ -60,8 +60,11 @@ const char *program_distrusted(struct program_cache *cache, struct program *prog
 
 /* Saves the program's binary, among the trusted or apart from them, unless it came from there or was saved
  * before.  Call it when its kernels have run once, in each of its grid classes: PoCL compiles at the first
- * launch, Mali when a kernel is created, and the binary holds that work.  No lock may be held. */
-void program_save(struct program_cache *cache, struct program *program);
+ * launch, Mali when a kernel is created, and the binary holds that work.  Where the driver compiles all kernels once more
+ * for it (QUIRK_COMPILES_BY_GRID: for work-groups of any size) the first result does not wait for that: it is left to
+ * program_save_due, and of a `trial`, one of many geometries, not done.  No lock may be held. */
+void program_save(struct program_cache *cache, struct program *program, bool trial);
+void program_save_due(struct program_cache *cache);
 
 /* The options that every build gets, before the -D list: a test reads it for what must never be there. */
 extern const char program_base_options[];
