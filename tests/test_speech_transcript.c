@@ -9,17 +9,18 @@
 #include "tool/models/whisper_json.h"
 #include "tool/tool.h"
 
+/* 50 s.  The first window ends with a pair at 24 s, the second with one timestamp at 10 s. */
+static const int32_t two_windows[][16] = {
+    {AT(0), 0, AT(4), AT(4), 1, 2, AT(24), AT(24), 0, -1},
+    {AT(0), 8, 3, AT(10), -1},
+};
+
 static void windows(void **state)
 {
     (void)state;
     whisper_tokens t = load_tokens();
     whisper_transcript out;
-    /* 50 s.  The first window ends with a pair at 24 s, the second with one timestamp at 10 s. */
-    static const int32_t says[][16] = {
-        {AT(0), 0, AT(4), AT(4), 1, 2, AT(24), AT(24), 0, -1},
-        {AT(0), 8, 3, AT(10), -1},
-    };
-    script s = {.says = says, .windows = 2, .confidence = 20};
+    script s = {.says = two_windows, .windows = 2, .confidence = 20};
     script_transcribe(&s, &t, 5000, (whisper_options){.beams = 1}, &out);
     assert_int_equal(out.windows, 2);
     assert_int_equal(out.count, 3);
@@ -138,13 +139,9 @@ static void maps(void **state)
     (void)state;
     whisper_tokens t = load_tokens();
     whisper_transcript out;
-    static const int32_t says[][16] = {
-        {AT(0), 0, AT(4), AT(4), 1, 2, AT(24), AT(24), 0, -1},
-        {AT(0), 8, 3, AT(10), -1},
-    };
     static const char *const rows[2][4] = {{" hello", " wor", "ld", "<|endoftext|>"}, {" the", ".", "<|endoftext|>"}};
     static const size_t counts[] = {4, 3};
-    script s = {.says = says, .windows = 2, .confidence = 20};
+    script s = {.says = two_windows, .windows = 2, .confidence = 20};
     for (size_t most = 0; most <= 6000; most += 3000) {
         /* Whole: 6 matrices of 4 x 1,500, and of 3 x 1,300.  Eightfold, 4 x 188 and 3 x 163 are 7,446 cells. */
         whisper_map map = {.most = most == 0 ? 0 : most + 1500};
