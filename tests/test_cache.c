@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "support/cached_plan.h"
+#include "support/nn_model.h"
+#include "support/nn_run.h"
 
 #define HEADER_BYTES 88 /* of an entry: magic, format, length, key, digest; numerics.md says what they are for */
 
@@ -474,6 +476,36 @@ static void saving_does_not_keep_anybody_waiting(void **state)
     assert_status(NULL, clattn_context_save_programs(NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
+/* Programs that a model makes when the application has released its context. */
+static void programs_made_after_the_release_are_saved_too(void **state)
+{
+    clattn_stack_desc encoder = CLATTN_STACK_DESC_INIT;
+    clattn_transformer_desc model = CLATTN_TRANSFORMER_DESC_INIT;
+    clattn_encoder_desc desc = CLATTN_ENCODER_DESC_INIT;
+    clattn_transformer *transformer = NULL;
+    clattn_plan *plan = NULL;
+    nn_store store = {.seed = 9};
+    (void)state;
+    encoder.d_model = 8;
+    encoder.heads = 2;
+    encoder.d_ff = 8;
+    encoder.layers = 1;
+    nn_store_add_stack(&store, "encoder", &encoder);
+    const clattn_weight_source source = nn_source(&store);
+    model.encoder = &encoder;
+    desc.batch = 1;
+    desc.length = 4;
+    clattn_context *context = support_context_with(&params);
+    assert_status(context, clattn_transformer_create(context, &model, &source, &transformer), CLATTN_SUCCESS);
+    clattn_context_release(&context);
+    const int before = list(folder, NULL);
+    assert_status(NULL, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&transformer);
+    assert_true(list(folder, NULL) > before);
+    nn_store_clear(&store);
+}
+
 static struct {
     clattn_context *context;
     atomic_bool ended;
@@ -515,11 +547,13 @@ static void programs_may_run_while_they_are_saved(void **state)
     int result;
     saving.context = context;
     saving.ended = false;
+    for (int i = 0; i < 100; i++)
+        assert_status(context, clattn_softmax_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     assert_int_equal(thrd_create(&thread, save_programs, NULL), thrd_success);
-    while (!saving.ended) {
+    do {
         assert_status(context, clattn_softmax_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
         assert_int_equal(clFinish(queue), CL_SUCCESS);
-    }
+    } while (!saving.ended);
     assert_int_equal(thrd_join(thread, &result), thrd_success);
     assert_int_equal(result, CLATTN_SUCCESS);
     assert_true(list(folder, NULL) > 0);
@@ -549,6 +583,7 @@ int main(void)
         cmocka_unit_test_setup(contexts_may_share_a_folder, new_folder),
         cmocka_unit_test_setup(large_grids_are_kept_too, new_folder),
         cmocka_unit_test_setup(saving_does_not_keep_anybody_waiting, new_folder),
+        cmocka_unit_test_setup(programs_made_after_the_release_are_saved_too, new_folder),
         cmocka_unit_test_setup(programs_may_run_while_they_are_saved, new_folder),
     };
     return SUPPORT_RUN("cache", tests);

@@ -251,10 +251,13 @@ static void the_child_of_a_fork_gets_a_status(void **state)
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_plan *plan = NULL, *none = NULL;
     clattn_mha_desc mha = CLATTN_MHA_DESC_INIT;
-    char message[256] = "", same[256] = "";
+    char message[256] = "", same[256] = "", folder[SUPPORT_PATH];
     (void)state;
     inject_start(0, 0);
+    support_folder(folder);
     params.get_proc = inject_get_proc;
+    params.cache_mode = CLATTN_CACHE_ON; /* on PoCL, to be saved by the parent's release alone */
+    params.cache_dir = folder;
     clattn_context *context = support_context_with(&params);
     mha.batch = 1;
     mha.query_length = 3;

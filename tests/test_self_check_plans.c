@@ -278,6 +278,8 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
     for (int round = 0; round < 2; round++) {
         clattn_context *context = sources_context(&sources, cache, true);
         assert_status(context, attention_by(context, "cpu", &modified), CLATTN_SUCCESS);
+        /* Before it is known to be wrong; then it would not be saved. */
+        assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
         assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
         assert_int_equal(statistics.loaded, round ? 2 : 0);
         assert_status(context, attention_by(context, "cpu", &split), CLATTN_ERROR_UNSUPPORTED);

@@ -131,9 +131,10 @@ CLATTN_API void clattn_context_params_init(clattn_context_params *params);
 CLATTN_API clattn_status clattn_context_create(const clattn_context_params *params, clattn_context **context);
 
 /* Gives the context back and sets *context to NULL; NULL and a NULL handle are accepted.  Does not wait
- * for enqueued work, which goes on, and what it needs is kept until the last plan is released too; but on PoCL it saves
- * programs, as clattn_context_save_programs does, the first time that they are used on a device.  In the child of a
- * fork, as every release, it frees host memory alone and makes no OpenCL call. */
+ * for enqueued work, which goes on, and what it needs is kept until the last plan or model is released too.  On PoCL it
+ * first saves programs, as clattn_context_save_programs does, and so does that last plan's or model's release with what
+ * has been made since; that compiles, so it is nothing for a static object's destructor or an exit handler.  In the
+ * child of a fork, as every release, it frees host memory alone and makes no OpenCL call. */
 CLATTN_API void clattn_context_release(clattn_context **context);
 
 /* The OpenCL objects in use, borrowed: retain what must outlive the context.  NULL for a NULL context. */
@@ -230,11 +231,12 @@ typedef struct clattn_program_statistics {
 CLATTN_API clattn_status clattn_context_program_statistics(const clattn_context *context,
                                                            clattn_program_statistics *statistics);
 
-/* Saves programs to the cache that are not there yet.  Most drivers' binaries are saved while a plan is made.  PoCL's are
- * left to this call and to the context's release, since it compiles every kernel once more for them, which takes longer than
- * the plan did; a process that ends without either has PoCL's own cache next time.  Blocks meanwhile, and PoCL runs no
- * kernels then.  What cannot be saved is logged.  Programs of plans whose geometry the caller chose (clattn_plan_options'
- * tuning) are never saved by PoCL.
+/* Saves programs to the cache that are not there yet.  Most drivers' binaries are saved while a plan is made, and this does
+ * nothing.  PoCL's are left to this call and to the context's release: it compiles every kernel once more for them,
+ * which takes longer than the plan did, and the first result need not wait for that.  A process that ends without either
+ * has PoCL's own cache next time.  Blocks meanwhile, and PoCL runs no kernels then; a program that another thread is
+ * saving is left to it.  What cannot be saved is logged, and not tried again.  On PoCL programs are not saved that only
+ * plans with clattn_plan_options' `tuning` have used, and of more than 1,024 that no plan holds the oldest are dropped.
  * Returns INVALID_ARGUMENT or FORKED. */
 CLATTN_API clattn_status clattn_context_save_programs(clattn_context *context);
 

@@ -21,7 +21,7 @@ typedef struct clattn_plan_options {
 
     /* With `solver`: its parameters, "rows=6 depth=512", as tuning.h and clattn_plan_explain name them; UNSUPPORTED if
      * it does not take them.  Those that are not named are the cost model's, so "" is its choice alone.  NULL: wisdom's
-     * where there is any, otherwise the cost model's. */
+     * where there is any, otherwise the cost model's.  On PoCL such a plan's programs are not kept in the cache. */
     const char *tuning;
 } clattn_plan_options;
 

@@ -269,8 +269,12 @@ void context_retain(clattn_context *context)
 
 void context_drop(clattn_context *context)
 {
-    if (atomic_fetch_sub(&context->references, 1) == 1)
-        destroy(context, STAGE_WISDOM);
+    if (atomic_fetch_sub(&context->references, 1) != 1)
+        return;
+    /* What plans and models have had made since the application released the context. */
+    if (!device_is_foreign(&context->device))
+        program_save_due(&context->programs);
+    destroy(context, STAGE_WISDOM);
 }
 
 void clattn_context_release(clattn_context **context)

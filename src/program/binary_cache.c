@@ -175,23 +175,25 @@ bool binary_cache_load(struct binary_cache *cache, const uint8_t key[SHA256_BYTE
     return true;
 }
 
-void binary_cache_store(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], const void *payload,
+bool binary_cache_store(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], const void *payload,
                         size_t bytes)
 {
     struct entry_name name = name_of(key);
+    bool stored = true;
     if ((cache->folder < 0 && !cache->store) || !bytes || bytes > ENTRY_LIMIT - HEADER_BYTES)
-        return;
+        return false;
     uint8_t *entry = malloc(HEADER_BYTES + bytes);
     if (!entry)
-        return;
+        return false;
     write_header(entry, key, bytes);
     digest_entry(entry, payload, bytes, entry + AT_DIGEST);
     memcpy(entry + HEADER_BYTES, payload, bytes);
     if (cache->store)
         cache->store(cache->user, name.key, entry, HEADER_BYTES + bytes);
     else
-        os_private_file_write(cache->folder, name.file, entry, HEADER_BYTES + bytes);
+        stored = os_private_file_write(cache->folder, name.file, entry, HEADER_BYTES + bytes);
     free(entry);
+    return stored;
 }
 
 void binary_cache_drop(struct binary_cache *cache, const uint8_t key[SHA256_BYTES])

@@ -37,8 +37,8 @@ void binary_cache_close(struct binary_cache *cache);
 bool binary_cache_load(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], uint8_t **payload,
                        size_t *bytes, bool *refused);
 
-/* Keeps a payload; a failure is of no consequence. */
-void binary_cache_store(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], const void *payload,
+/* Keeps a payload; false if it could not (an application's callback does not say), which is of no consequence. */
+bool binary_cache_store(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], const void *payload,
                         size_t bytes);
 
 /* Drops an entry that the driver would not take. */

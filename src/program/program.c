@@ -11,6 +11,7 @@
 #include "program/ptx_splice.h"
 
 #define PROGRAMS_KEPT 256
+#define PROGRAMS_DUE 1024
 
 /* -w: PoCL prints "N warnings generated." on the application's stderr.  The tests build without it. */
 const char program_base_options[] = "-cl-std=CL1.2 -w";
@@ -26,7 +27,8 @@ struct program {
     bool pending; /* being loaded or built, by a thread that holds a reference */
     cl_program handle;
     char *failure; /* the message of a failed build, or NULL */
-    enum saved saved, due; /* due: what program_save_due is to save */
+    enum saved saved;
+    bool wanted; /* in the cache */
     bool trusted;
     char *distrust; /* how a kernel has disagreed with the reference, or NULL */
 };
@@ -206,13 +208,21 @@ static void unlink_program(struct program_cache *cache, struct program *program)
     cache->count--;
 }
 
-/* Drops the least recently used programs that no plan holds. */
+/* Under the lock: whether the program, no trial's alone, is there and not saved yet, and as what. */
+static bool is_due(const struct program *program, enum saved *kind)
+{
+    *kind = program->trusted ? SAVED_CHECKED : SAVED_UNCHECKED;
+    return program->wanted && !program->pending && !program->distrust && program->saved < *kind;
+}
+
+/* Drops the least recently used programs that no plan holds; those that are still to be saved only where they are many. */
 static void trim(struct program_cache *cache)
 {
     while (cache->count > PROGRAMS_KEPT) {
         struct program **oldest = NULL;
+        enum saved kind;
         for (struct program **link = &cache->first; *link; link = &(*link)->next)
-            if (!(*link)->references)
+            if (!(*link)->references && (cache->count > PROGRAMS_DUE || !is_due(*link, &kind)))
                 oldest = link;
         if (!oldest)
             return;
@@ -414,6 +424,23 @@ const char *program_distrusted(struct program_cache *cache, struct program *prog
     return message;
 }
 
+static bool has_text(const uint8_t *bytes, size_t count, const char *text)
+{
+    const size_t length = strlen(text);
+    for (size_t i = 0; i + length <= count; i++)
+        if (bytes[i] == (uint8_t)text[0] && memcmp(bytes + i, text, length) == 0)
+            return true;
+    return false;
+}
+
+/* PoCL gathers a binary from its own cache's folder, which may have been emptied since the kernels ran: then it has neither
+ * the program nor the code that has been checked, and whoever loads it may not run. */
+static bool is_crippled(const struct program_cache *cache, const uint8_t *binary, size_t bytes)
+{
+    return (cache->device->caps.quirks & QUIRK_COMPILES_BY_GRID) &&
+           !(has_text(binary, bytes, "/program.bc") && has_text(binary, bytes, "-goffs0"));
+}
+
 static void save(struct program_cache *cache, struct program *program, enum saved kind)
 {
     size_t bytes;
@@ -422,20 +449,36 @@ static void save(struct program_cache *cache, struct program *program, enum save
     uint8_t *binary = driver_read_binary(cache->device, program->handle, &bytes);
     mtx_unlock(&cache->build);
     entry_key(program, kind, key);
-    if (binary)
-        binary_cache_store(&cache->binaries, key, binary, bytes);
+    if (!binary || is_crippled(cache, binary, bytes) || !binary_cache_store(&cache->binaries, key, binary, bytes))
+        report_log(&cache->device->report, CLATTN_LOG_WARNING, "a program could not be saved in the cache");
     free(binary);
+}
+
+static bool saves_late(const struct program_cache *cache)
+{
+    return cache->device->caps.quirks & QUIRK_COMPILES_BY_GRID;
+}
+
+/* Under the lock: the first program that is due, held, and taken for saved; or NULL. */
+static struct program *take_due(struct program_cache *cache, enum saved *kind)
+{
+    for (struct program *program = cache->first; program; program = program->next)
+        if (is_due(program, kind)) {
+            program->references++;
+            program->saved = *kind;
+            return program;
+        }
+    return NULL;
 }
 
 void program_save(struct program_cache *cache, struct program *program, bool trial)
 {
-    bool late = cache->device->caps.quirks & QUIRK_COMPILES_BY_GRID;
-    if ((cache->binaries.folder < 0 && !cache->binaries.store) || (late && trial))
+    enum saved kind;
+    if ((cache->binaries.folder < 0 && !cache->binaries.store) || (trial && saves_late(cache)))
         return;
     mtx_lock(&cache->lock);
-    enum saved kind = program->trusted ? SAVED_CHECKED : SAVED_UNCHECKED;
-    bool now = !late && program->saved < kind;
-    program->due = kind;
+    program->wanted = true;
+    bool now = !saves_late(cache) && is_due(program, &kind);
     if (now)
         program->saved = kind;
     mtx_unlock(&cache->lock);
@@ -443,26 +486,16 @@ void program_save(struct program_cache *cache, struct program *program, bool tri
         save(cache, program, kind);
 }
 
-/* A program of which more is due than is saved, held, and taken for saved; or NULL. */
-static struct program *take_due(struct program_cache *cache)
-{
-    mtx_lock(&cache->lock);
-    struct program *program = cache->first;
-    while (program && program->due <= program->saved)
-        program = program->next;
-    if (program) {
-        program->references++;
-        program->saved = program->due;
-    }
-    mtx_unlock(&cache->lock);
-    return program;
-}
-
 void program_save_due(struct program_cache *cache)
 {
-    struct program *program;
-    while ((program = take_due(cache))) {
-        save(cache, program, program->saved);
+    for (;;) {
+        enum saved kind;
+        mtx_lock(&cache->lock);
+        struct program *program = take_due(cache, &kind);
+        mtx_unlock(&cache->lock);
+        if (!program)
+            return;
+        save(cache, program, kind);
         program_release(cache, &program);
     }
 }
