@@ -1,7 +1,6 @@
 /* The on-disk cache: an entry that was tampered with never reaches the driver, and a folder that is not safe, or
  * not there, turns the cache off and nothing else. */
 #include <dirent.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +9,6 @@
 #include <unistd.h>
 
 #include "support/cached_plan.h"
-#include "support/nn_model.h"
-#include "support/nn_run.h"
 
 #define HEADER_BYTES 88 /* of an entry: magic, format, length, key, digest; numerics.md says what they are for */
 
@@ -26,22 +23,6 @@ static int new_folder(void **state)
     params.cache_dir = folder;
     params.cache_mode = CLATTN_CACHE_ON;
     return 0;
-}
-
-/* The number of files in a folder, and the path of the last one (NULL: not wanted). */
-static int list(const char *path, char name[SUPPORT_PATH])
-{
-    int count = 0;
-    DIR *stream = opendir(path);
-    assert_non_null(stream);
-    for (struct dirent *entry = readdir(stream); entry; entry = readdir(stream))
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) {
-            count++;
-            if (name)
-                snprintf(name, SUPPORT_PATH, "%.*s/%.256s", SUPPORT_PATH - 300, path, entry->d_name);
-        }
-    closedir(stream);
-    return count;
 }
 
 static unsigned char *read_all(const char *path, size_t *bytes)
@@ -73,7 +54,7 @@ static void entries_are_private_and_reused(void **state)
     struct stat about;
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(list(folder, entry), 1); /* and no temporary file beside it */
+    assert_int_equal(cached_files(folder, entry), 1); /* and no temporary file beside it */
     assert_int_equal(lstat(entry, &about), 0);
     assert_true(S_ISREG(about.st_mode));
     assert_int_equal(about.st_mode & 0777, 0600);
@@ -81,7 +62,7 @@ static void entries_are_private_and_reused(void **state)
     assert_programs(&params, 1, 1, 0, 0); /* another specialisation is another entry */
     assert_programs(&params, 0, 0, 1, 0);
     assert_programs(&params, 1, 0, 1, 0);
-    assert_int_equal(list(folder, NULL), 2);
+    assert_int_equal(cached_files(folder, NULL), 2);
 }
 
 /* Every byte of the header, and bytes all through the payload. */
@@ -91,7 +72,7 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
     size_t bytes;
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(list(folder, entry), 1);
+    assert_int_equal(cached_files(folder, entry), 1);
     unsigned char *good = read_all(entry, &bytes), *bad = malloc(bytes);
     assert_non_null(bad);
     assert_true(bytes > HEADER_BYTES);
@@ -122,7 +103,7 @@ static void truncated_and_extended_entries_are_refused(void **state)
     size_t bytes;
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(list(folder, entry), 1);
+    assert_int_equal(cached_files(folder, entry), 1);
     unsigned char *good = read_all(entry, &bytes), *longer = calloc(bytes + 4096, 1);
     assert_non_null(longer);
     const size_t step = support_tiny() ? HEADER_BYTES / 3 : 3, payload_step = (bytes - HEADER_BYTES) / 12 + 1;
@@ -151,7 +132,7 @@ static void exchanged_entries_are_refused(void **state)
     char first[SUPPORT_PATH], second[SUPPORT_PATH], moved[SUPPORT_PATH + 8];
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(list(folder, first), 1);
+    assert_int_equal(cached_files(folder, first), 1);
     snprintf(moved, sizeof moved, "%s.moved", first);
     assert_int_equal(rename(first, moved), 0);
     assert_programs(&params, 1, 1, 0, 0);
@@ -176,7 +157,7 @@ static void strange_things_in_an_entrys_place_are_not_read(void **state)
     size_t bytes;
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(list(folder, entry), 1);
+    assert_int_equal(cached_files(folder, entry), 1);
     unsigned char *good = read_all(entry, &bytes);
     alarm(120);
     support_folder(target);
@@ -218,7 +199,7 @@ static void expect_off(const char *path)
     assert_false(outcome.has_folder);
     assert_int_equal(outcome.built, 1);
     if (path)
-        assert_int_equal(list(path, NULL), 0);
+        assert_int_equal(cached_files(path, NULL), 0);
 }
 
 static void unsafe_folders_turn_the_cache_off(void **state)
@@ -241,7 +222,7 @@ static void unsafe_folders_turn_the_cache_off(void **state)
         assert_int_equal(chmod(folder, readable[i]), 0);
         assert_true(cached_plan(&params, 0).has_folder);
         char entry[SUPPORT_PATH];
-        assert_int_equal(list(folder, entry), 1);
+        assert_int_equal(cached_files(folder, entry), 1);
         remove(entry);
     }
     assert_int_equal(chmod(folder, 0700), 0);
@@ -251,7 +232,7 @@ static void unsafe_folders_turn_the_cache_off(void **state)
         assert_int_equal(chown(folder, geteuid(), getegid()), 0);
     }
     cached_plan(&params, 0);
-    assert_int_equal(list(folder, NULL), 1); /* it was safe all along but for what we did to it */
+    assert_int_equal(cached_files(folder, NULL), 1); /* it was safe all along but for what we did to it */
 }
 
 static void folders_that_cannot_be_used_turn_the_cache_off(void **state)
@@ -275,7 +256,7 @@ static void folders_that_cannot_be_used_turn_the_cache_off(void **state)
     assert_int_equal(outcome.built, 1);
     assert_int_equal(chmod(folder, 0700), 0);
     if (geteuid() != 0)
-        assert_int_equal(list(folder, NULL), 0);
+        assert_int_equal(cached_files(folder, NULL), 0);
 }
 
 static void missing_folders_are_made_private(void **state)
@@ -336,27 +317,27 @@ static void the_environment_chooses_where_params_leave_a_choice(void **state)
     setenv("XDG_CACHE_HOME", folder, 1);
     snprintf(below, sizeof below, "%s/clattn", folder);
     assert_true(cached_plan(&params, 0).has_folder);
-    assert_int_equal(list(below, NULL), 1);
+    assert_int_equal(cached_files(below, NULL), 1);
     unsetenv("XDG_CACHE_HOME");
     setenv("HOME", folder, 1);
     snprintf(below, sizeof below, "%s/.cache/clattn", folder);
     assert_true(cached_plan(&params, 0).has_folder);
-    assert_int_equal(list(below, NULL), 1);
+    assert_int_equal(cached_files(below, NULL), 1);
     snprintf(below, sizeof below, "%s/own", folder);
     setenv("CLATTN_CACHE_DIR", below, 1);
     assert_true(cached_plan(&params, 0).has_folder);
-    assert_int_equal(list(below, NULL), 1);
+    assert_int_equal(cached_files(below, NULL), 1);
 
     setenv("CLATTN_CACHE", "off", 1);
     assert_false(cached_plan(&params, 1).has_folder);
-    assert_int_equal(list(below, NULL), 1);
+    assert_int_equal(cached_files(below, NULL), 1);
     params.cache_mode = CLATTN_CACHE_ON; /* the field wins */
     assert_true(cached_plan(&params, 1).has_folder);
-    assert_int_equal(list(below, NULL), 2);
+    assert_int_equal(cached_files(below, NULL), 2);
     unsetenv("CLATTN_CACHE");
     params.cache_mode = CLATTN_CACHE_OFF;
     assert_false(cached_plan(&params, 2).has_folder);
-    assert_int_equal(list(below, NULL), 2);
+    assert_int_equal(cached_files(below, NULL), 2);
     for (int i = 0; i < 4; i++)
         restore(&saved[i]);
 }
@@ -395,177 +376,7 @@ static void contexts_may_share_a_folder(void **state)
         assert_int_equal(thrd_join(threads[i], &result), thrd_success);
         assert_int_equal(result, CLATTN_SUCCESS);
     }
-    assert_int_equal(list(folder, NULL), 1);
-}
-
-/* A softmax over `rows` rows of one column by the generic solver. */
-static clattn_plan *softmax_plan(clattn_context *context, size_t rows, const char *tuning)
-{
-    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
-    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    clattn_plan *plan = NULL;
-    options.solver = "generic";
-    options.tuning = tuning;
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){rows, 1});
-    assert_status(context, clattn_softmax_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
-    return plan;
-}
-
-static void softmax_built(clattn_context *context, size_t rows)
-{
-    clattn_plan *plan = softmax_plan(context, rows, NULL);
-    clattn_plan_release(&plan);
-}
-
-static bool saves_late(clattn_context *context)
-{
-    clattn_device_info info = {.size = sizeof info};
-    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
-    return strstr(info.platform, "Portable Computing Language") != NULL;
-}
-
-/* PoCL compiles a kernel again for large grids, and serialises a program once: what a plan with large grids compiles
- * has to come back in the next process, whether a small one was there first or not. */
-static void large_grids_are_kept_too(void **state)
-{
-    clattn_program_statistics statistics = {.size = sizeof statistics};
-    (void)state;
-    clattn_context *context = support_context_with(&params);
-    int entries = saves_late(context) ? 2 : 1;
-    softmax_built(context, 3);
-    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
-    assert_int_equal(list(folder, NULL), 1);
-    softmax_built(context, 70000);
-    softmax_built(context, 3);
-    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
-    assert_int_equal(list(folder, NULL), entries);
-    support_release(&context);
-    context = support_context_with(&params);
-    softmax_built(context, 70000);
-    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
-    assert_int_equal(statistics.built, 0);
-    assert_int_equal(statistics.loaded, entries);
-    support_release(&context);
-}
-
-/* PoCL compiles for its binaries, so that the first result does not wait for them: they are saved when asked for, or by the
- * context's release, whatever plans are still there; and those of trials not at all.  Other drivers' are saved at once. */
-static void saving_does_not_keep_anybody_waiting(void **state)
-{
-    (void)state;
-    clattn_context *context = support_context_with(&params);
-    const bool late = saves_late(context);
-    clattn_plan *trial = softmax_plan(context, 3, "");
-    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
-    assert_int_equal(list(folder, NULL), !late);
-    clattn_plan *plan = softmax_plan(context, 3, NULL);
-    assert_int_equal(list(folder, NULL), !late);
-    support_release(&context);
-    assert_null(context);
-    assert_int_equal(list(folder, NULL), 1);
-    clattn_plan_release(&plan);
-    clattn_plan_release(&trial);
-    context = support_context_with(&params);
-    clattn_program_statistics statistics = {.size = sizeof statistics};
-    softmax_built(context, 3);
-    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
-    assert_true(statistics.built == 0 && statistics.loaded == 1);
-    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
-    assert_int_equal(list(folder, NULL), 1);
-    support_release(&context);
-    assert_status(NULL, clattn_context_save_programs(NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-}
-
-/* Programs that a model makes when the application has released its context. */
-static void programs_made_after_the_release_are_saved_too(void **state)
-{
-    clattn_stack_desc encoder = CLATTN_STACK_DESC_INIT;
-    clattn_transformer_desc model = CLATTN_TRANSFORMER_DESC_INIT;
-    clattn_encoder_desc desc = CLATTN_ENCODER_DESC_INIT;
-    clattn_transformer *transformer = NULL;
-    clattn_plan *plan = NULL;
-    nn_store store = {.seed = 9};
-    (void)state;
-    encoder.d_model = 8;
-    encoder.heads = 2;
-    encoder.d_ff = 8;
-    encoder.layers = 1;
-    nn_store_add_stack(&store, "encoder", &encoder);
-    const clattn_weight_source source = nn_source(&store);
-    model.encoder = &encoder;
-    desc.batch = 1;
-    desc.length = 4;
-    clattn_context *context = support_context_with(&params);
-    assert_status(context, clattn_transformer_create(context, &model, &source, &transformer), CLATTN_SUCCESS);
-    clattn_context_release(&context);
-    const int before = list(folder, NULL);
-    assert_status(NULL, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
-    clattn_plan_release(&plan);
-    clattn_transformer_release(&transformer);
-    assert_true(list(folder, NULL) > before);
-    nn_store_clear(&store);
-}
-
-static struct {
-    clattn_context *context;
-    atomic_bool ended;
-} saving;
-
-static int save_programs(void *unused)
-{
-    (void)unused;
-    clattn_status status = clattn_context_save_programs(saving.context);
-    saving.ended = true;
-    return (int)status;
-}
-
-/* PoCL before 6 aborts the process if a program that requires the size of its work-groups is asked for its binary while it
- * runs. */
-static void programs_may_run_while_they_are_saved(void **state)
-{
-    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
-    clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
-    clattn_plan *plan = NULL;
-    enum { N = 512 };
-    static float x[N * N], y[N * N];
-    (void)state;
-    clattn_context *context = support_context_with(&params);
-    if (!saves_late(context)) { /* and others may not have threads that share a queue */
-        support_release(&context);
-        skip();
-    }
-    cl_context opencl = clattn_context_opencl_context(context);
-    cl_command_queue queue = clattn_context_queue(context);
-    support_fill(x, N * N, 1);
-    cl_mem buffers[2] = {support_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x),
-                         support_buffer(opencl, CL_MEM_READ_WRITE, sizeof y, NULL)};
-    args.x = clattn_binding_buffer(buffers[0], 0);
-    args.y = clattn_binding_buffer(buffers[1], 0);
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){N, N});
-    assert_status(context, clattn_softmax_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
-    thrd_t thread;
-    int result;
-    saving.context = context;
-    saving.ended = false;
-    for (int i = 0; i < 100; i++)
-        assert_status(context, clattn_softmax_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    assert_int_equal(thrd_create(&thread, save_programs, NULL), thrd_success);
-    do {
-        assert_status(context, clattn_softmax_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-        assert_int_equal(clFinish(queue), CL_SUCCESS);
-    } while (!saving.ended);
-    assert_int_equal(thrd_join(thread, &result), thrd_success);
-    assert_int_equal(result, CLATTN_SUCCESS);
-    assert_true(list(folder, NULL) > 0);
-    support_read(queue, buffers[1], sizeof y, y);
-    double sum = 0;
-    for (int i = 0; i < N; i++)
-        sum += (double)y[i];
-    assert_true(sum > 0.9999 && sum < 1.0001);
-    clReleaseMemObject(buffers[0]);
-    clReleaseMemObject(buffers[1]);
-    clattn_plan_release(&plan);
-    support_release(&context);
+    assert_int_equal(cached_files(folder, NULL), 1);
 }
 
 int main(void)
@@ -581,10 +392,6 @@ int main(void)
         cmocka_unit_test_setup(missing_folders_are_made_private, new_folder),
         cmocka_unit_test_setup(the_environment_chooses_where_params_leave_a_choice, new_folder),
         cmocka_unit_test_setup(contexts_may_share_a_folder, new_folder),
-        cmocka_unit_test_setup(large_grids_are_kept_too, new_folder),
-        cmocka_unit_test_setup(saving_does_not_keep_anybody_waiting, new_folder),
-        cmocka_unit_test_setup(programs_made_after_the_release_are_saved_too, new_folder),
-        cmocka_unit_test_setup(programs_may_run_while_they_are_saved, new_folder),
     };
     return SUPPORT_RUN("cache", tests);
 }

@@ -1,5 +1,7 @@
 #include "cached_plan.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { HEADS = 1, QUERIES = 3, KEYS = 4, SIZE = 4, SIZES = 4 };
@@ -63,4 +65,19 @@ void cached_plan_gives(const clattn_context_params *params, int variant, unsigne
     print_error("programs: built %llu, loaded %llu, refused %llu; expected %llu, %llu, %llu\n", outcome.built,
                 outcome.loaded, outcome.refused, built, loaded, refused);
     _fail(file, line);
+}
+
+int cached_files(const char *path, char name[SUPPORT_PATH])
+{
+    int count = 0;
+    DIR *stream = opendir(path);
+    assert_non_null(stream);
+    for (struct dirent *entry = readdir(stream); entry; entry = readdir(stream))
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) {
+            count++;
+            if (name)
+                snprintf(name, SUPPORT_PATH, "%.*s/%.256s", SUPPORT_PATH - 300, path, entry->d_name);
+        }
+    closedir(stream);
+    return count;
 }

@@ -20,4 +20,7 @@ void cached_plan_gives(const clattn_context_params *params, int variant, unsigne
 #define assert_programs(params, variant, built, loaded, refused)                                             \
     cached_plan_gives((params), (variant), (built), (loaded), (refused), __FILE__, __LINE__)
 
+/* The number of files in a folder, and the path of the last one (NULL: not wanted). */
+int cached_files(const char *path, char name[SUPPORT_PATH]);
+
 #endif
