@@ -96,7 +96,7 @@ INLINE void turn_values(uint *turned, const global ushort *value, int start, int
  * rows are tiles from `row` on, two for each step; query q's pairs lie at lane + q, BLOCK apart. */
 INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row, const uint *lane, int steps)
 {
-    amx_sums_begin(amx, sum, BLOCK, 2 * AMX_ROWS, fresh);
+    AMX_SUMS_BEGIN(amx, sum, BLOCK, 2 * AMX_ROWS, fresh);
     for (int i = 0; i < steps; i++) {
         AMX_LOAD_WORDS(amx, 4, row + 2 * i * TILE, AMX_WORDS);
         AMX_LOAD_WORDS(amx, 6, lane + i * AMX_WORDS * BLOCK, BLOCK);
@@ -107,7 +107,7 @@ INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row
         AMX_DOT(amx, 2, 5, 6);
         AMX_DOT(amx, 3, 5, 7);
     }
-    amx_sums_end(amx, sum, BLOCK, 2 * AMX_ROWS);
+    AMX_SUMS_END(amx, sum, BLOCK, 2 * AMX_ROWS);
 }
 
 #endif

@@ -6,7 +6,8 @@
  *                                       ushort, of any address space
  *   AMX_STREAM(state, t, p, step)       the same of what is not read again soon: it need not stay in the level-1 cache
  *   AMX_LOAD_WORDS(state, t, p, step)   the same of pairs: row i is 16 words from p[i * step] on
- *   AMX_LOAD_SUMS(state, t, p, step)    row i is 16 floats from p[i * step] on, p a pointer to private float
+ *   AMX_STREAM_WORDS(state, t, p, step) the same of what is not read again soon
+ *   AMX_LOAD_SUMS(state, t, p, step)    row i is 16 floats from p[i * step] on
  *   AMX_STORE_SUMS(state, t, p, step)   the reverse
  *   AMX_ZERO(state, t)                  all of it is 0
  *   AMX_DOT(state, c, a, b)             c[i][j] += sum over x < 16 of two products: of the bfloat16 2x and 2x + 1 of row i
@@ -50,6 +51,7 @@ typedef struct amx_state {
 #define AMX_LOAD(state, t, p, step) AMX_LOAD_BYTES("tileloadd", t, p, (step) * 2)
 #define AMX_STREAM(state, t, p, step) AMX_LOAD_BYTES("tileloaddt1", t, p, (step) * 2)
 #define AMX_LOAD_WORDS(state, t, p, step) AMX_LOAD_BYTES("tileloadd", t, p, (step) * 4)
+#define AMX_STREAM_WORDS(state, t, p, step) AMX_LOAD_BYTES("tileloaddt1", t, p, (step) * 4)
 #define AMX_LOAD_SUMS(state, t, p, step) AMX_LOAD_BYTES("tileloadd", t, p, (step) * 4)
 #define AMX_STORE_SUMS(state, t, p, step) \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"((size_t)(p)), "r"((long)(step) * 4) : "memory")
@@ -72,6 +74,7 @@ typedef struct amx_state {
             for (int w_ = 0; w_ < AMX_WORDS; w_++) \
                 (state)->tile[t][i_ * AMX_WORDS + w_] = (p)[i_ * (long)(step) + w_]; \
     } while (0)
+#define AMX_STREAM_WORDS(state, t, p, step) AMX_LOAD_WORDS(state, t, p, step)
 #define AMX_LOAD_SUMS(state, t, p, step) \
     do { \
         for (int i_ = 0; i_ < AMX_ROWS; i_++) \

@@ -1,11 +1,18 @@
-/* Matrix products of bfloat16 by AMX: cl/matmul_cpu.cl with AMX; on a processor without it, for who asks by name, the same
- * tiles in OpenCL C. */
+/* Matrix products by AMX: of bfloat16 by cl/matmul_cpu.cl with AMX, of float32 by cl/matmul_cpu_parts.cl; on a processor
+ * without it, for who asks by name, the same tiles in OpenCL C. */
 #include "base/try.h"
 #include "ops/matmul_packed.h"
+#include "ops/matmul_parts.h"
+
+static bool is_float(const struct matmul_problem *problem)
+{
+    return problem->desc.a.dtype != CLATTN_BF16 || problem->desc.b.dtype != CLATTN_BF16;
+}
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    const char *reason = matmul_packed_refuse_pairs(context, data, forced);
+    const char *reason = is_float(data) ? matmul_parts_refuse(context, data, forced)
+                                        : matmul_packed_refuse_pairs(context, data, forced);
     if (!reason && (context->device.caps.quirks & QUIRK_SLOW_COMPILER))
         reason = "this device's compiler is too slow for what stands in for AMX";
     return reason;
@@ -15,8 +22,10 @@ static clattn_status prepare(clattn_plan *base)
 {
     bool has;
     clattn_status status;
+    struct matmul_plan *plan = (struct matmul_plan *)base;
     TRY(choose_amx(base, &has));
-    status = matmul_packed_prepare((struct matmul_plan *)base, has ? FACTORS_AMX_X86 : FACTORS_AMX);
+    status = is_float(&plan->problem) ? matmul_parts_prepare(plan, has)
+                                      : matmul_packed_prepare(plan, has ? FACTORS_AMX_X86 : FACTORS_AMX);
 fail:
     return status;
 }

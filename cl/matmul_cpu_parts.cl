@@ -1,0 +1,429 @@
+/* Matrix product of float32 by AMX's products of bfloat16: each element as the sum of three bfloat16.
+ *
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
+ *
+ * x = x0 + x1 + x2, where x0 is x rounded to bfloat16, x1 what is left, rounded, and x2 what is left then: exactly x, since
+ * three times eight bits are float32's 24.  Of the nine products of parts those six are added whose numbers add up to 2 at
+ * most; the others are below 2^-26 |x y| (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype
+ * For Higher-Precision Computations, ARITH 2019).  "Row", "lane" and "side" are matmul_cpu.cl's; both sides are copied here.
+ *
+ * What the parts cannot hold is summed as matmul_cpu does, by a chain of fma from A and B themselves: every element whose
+ * row of A or column of B has an infinity or a NaN in it, or a largest magnitude of 2^96 or more, or of less than 2^-80 that
+ * is not 0.
+ * Elsewhere a part that is a subnormal number counts as 0, an error below 2^-126 times the other factor.
+ *
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; inc/args.h)
+ *   A, B, C, bias   as matmul_cpu.cl has them; A and B are F32
+ *   parts           at parts[a.packed_offset]: panels of 32 lanes, all items' one behind the other, each of ceil(k/32)
+ *                   blocks of six AMX tiles of 16 x 16 words: two of part 0, two of part 1, two of part 2.  Word j of a
+ *                   tile's row x is lane j, 16 + j in the second one of each two, and has k = x in its lower half and
+ *                   x + 16 in its upper one.  What lies beyond the last lane or k is 0.  Rows become such blocks in local
+ *                   memory, row i of a tile for a row and word x for the same two k
+ *   peaks           behind them, for each panel ceil(blocks/SPLIT_BLOCKS) times 32: the greatest magnitudes of its lanes in
+ *                   that many blocks, as bits
+ *   The lane side's batch is 1 where its batch stride is 0, else the batch.
+ *   Workspace: panels of all items * 4 * (1536 * ceil(k/32) + 32 * ceil(ceil(k/32)/SPLIT_BLOCKS)) bytes.
+ *
+ * Arguments: matmul_split(lane side, parts, matmul_args)
+ *            matmul_cpu_parts(row side, lane side, parts, [bias], [operand], c, matmul_args)
+ *
+ *   macro           meaning                                          allowed         tested
+ *   C_TYPE, BIAS_TYPE   storage types                                F32 F16 BF16    each
+ *   BIAS            whether there is a bias                          0, 1            both
+ *   MATMUL_EPILOGUE ...   inc/matmul_epilogue.h; B_SCALED is 0                       each
+ *   LANES_ALONG_M   0: B is the lane side; 1: A is                   0, 1            both
+ *   X86_AMX         1: by the instructions (matrix/x86_amx.h)        0, 1            both
+ *   LANES           floats a vector (inc/vector.h)                   4, 8, 16        all
+ *   TILES           tiles of an item, one below the other            1 to 32         1 2 4 8
+ *   GROUP           panels of an item                                1 and up        1 2 4 8 16
+ *   DEPTH           blocks of rows that become parts at a time       1 and up        1 2 4 8 16
+ *   DEEP            whether there may be more than DEPTH blocks      0, 1            both
+ *   SPLIT_BLOCKS    blocks that an item of matmul_split makes        1 and up        8
+ *
+ * NDRange, groups of one item:
+ *   matmul_split       0 panels, 1 ceil(blocks/SPLIT_BLOCKS), 2 the lane side's batch (none of it where k is 0)
+ *   matmul_cpu_parts   0 ceil(panels/GROUP), 1 ceil(rows/(32*TILES)), 2 the batch
+ * Ownership: an item of matmul_cpu_parts owns 32*TILES rows times 32*GROUP lanes of C.
+ * Local memory: 6 KiB * TILES * DEPTH for parts and, with DEEP, 4 KiB * TILES * GROUP for sums; a work-group has one item,
+ * so that it is that item's own, which on PoCL stays in the same place from item to item: in the second-level cache.
+ * Private memory: 12 KiB.  Barriers: none.
+ * Accumulator: float; a product of tiles adds 16 products of lower and 16 of upper halves, each in a chain, and the sum of
+ * both to the accumulator, rounded to nearest even.  The geometry does not change a bit of the result.  k = 0 gives the bias
+ * or +0.
+ * Features: OpenCL C 1.2 only. */
+#include "inc/args.h"
+
+#ifndef LANES_ALONG_M
+#define LANES_ALONG_M 0
+#endif
+#ifndef TILES
+#define TILES 4
+#endif
+#ifndef GROUP
+#define GROUP 4
+#endif
+#ifndef DEPTH
+#define DEPTH 16
+#endif
+#ifndef DEEP
+#define DEEP 1
+#endif
+#ifndef ONWARD
+#define ONWARD 1
+#endif
+#ifndef SPLIT_BLOCKS
+#define SPLIT_BLOCKS 8
+#endif
+
+#if LANES_ALONG_M != 0 && LANES_ALONG_M != 1 || DEEP != 0 && DEEP != 1
+#error "LANES_ALONG_M and DEEP must be 0 or 1"
+#endif
+#if TILES < 1 || TILES > 32 || GROUP < 1 || DEPTH < 1 || SPLIT_BLOCKS < 1
+#error "TILES must be 1 to 32, GROUP, DEPTH and SPLIT_BLOCKS at least 1"
+#endif
+
+#define AMX 1
+#define PAIRS 0
+#define PANEL 32 /* rows or lanes */
+#define ROWS PANEL
+#define LANE_VECTORS (PANEL / LANES)
+
+#include "inc/amx_sums.h"
+#include "inc/matmul_cpu_store.h"
+
+#define BLOCK_K 32
+#define PARTS 3
+#define TILE_WORDS (AMX_ROWS * AMX_WORDS)
+#define BLOCK_WORDS (PARTS * 2 * TILE_WORDS)
+#define PANELS(side) (((side).count + PANEL - 1) / PANEL)
+#define LEAST_PEAK as_uint(0x1p-80f)
+#define MOST_PEAK as_uint(0x1p96f)
+
+/* How many panels the lanes have in an item and in all, and blocks of k, and times that matmul_split takes SPLIT_BLOCKS. */
+typedef struct split_shape {
+    long panels, all;
+    int blocks, chunks;
+} split_shape;
+
+static inline split_shape shape_of(const private matmul_args *a, side lanes)
+{
+    split_shape s;
+
+    s.panels = (lanes.count + PANEL - 1) / PANEL;
+    s.all = s.panels * (lanes.batch ? a->batch : 1);
+    s.blocks = a->k / BLOCK_K + (a->k % BLOCK_K != 0);
+    s.chunks = (s.blocks + SPLIT_BLOCKS - 1) / SPLIT_BLOCKS;
+    return s;
+}
+
+/* A square of elements: vector l is row l, whose elements lie `col` apart; of `rows` rows and `columns` elements of each,
+ * the rest is 0. */
+INLINE void load_square(floatv *x, const global float *p, long row, long col, int rows, int columns)
+{
+    if (rows >= LANES && columns >= LANES && col == 1) {
+#pragma unroll
+        for (int l = 0; l < LANES; l++)
+            x[l] = LOADV(F32, p, l * row);
+    } else {
+        for (int l = 0; l < LANES; l++)
+            LOAD_ROW(F32, x[l], p, l * row, col, l < rows ? columns : 0, 0.0f);
+    }
+}
+
+/* LANES indices from p on times LANES k, of which `count` and `ks` are there: a vector for each index, along k, where the
+ * side is that of rows, else one for each k; turned if they lie the other way. */
+INLINE void load_side(floatv *x, const global float *p, side s, int count, int ks, int of_rows)
+{
+    const int along_k = s.k_stride == 1 ? of_rows || s.stride != 1 : of_rows && s.stride != 1;
+
+    if (along_k)
+        load_square(x, p, s.stride, s.k_stride, count, ks);
+    else
+        load_square(x, p, s.k_stride, s.stride, ks, count);
+    if (along_k != of_rows)
+        transpose(x);
+}
+
+/* The parts of two vectors' elements, the first vector's in the lower halves. */
+INLINE void split(uintv part[PARTS], floatv low, floatv high)
+{
+#pragma unroll
+    for (int n = 0; n < PARTS; n++) {
+        const uintv x = (AS_UINTV(low) + 0x8000) & 0xffff0000, y = (AS_UINTV(high) + 0x8000) & 0xffff0000;
+
+        part[n] = x >> 16 | y;
+        low -= AS_FLOATV(x);
+        high -= AS_FLOATV(y);
+    }
+}
+
+INLINE floatv greater_magnitude(floatv x, floatv y)
+{
+    return AS_FLOATV(max(AS_UINTV(x), AS_UINTV(y) & 0x7fffffff));
+}
+
+INLINE uintv greatest(const floatv *x)
+{
+    uintv most = AS_UINTV(x[0]);
+
+#pragma unroll
+    for (int l = 1; l < LANES; l++)
+        most = max(most, AS_UINTV(x[l]));
+    return most;
+}
+
+/* Whether parts do not hold all that is in a row or lane with this peak. */
+#define IS_BEYOND(peak) ((peak) >= MOST_PEAK || ((peak) > 0 && (peak) < LEAST_PEAK))
+
+kernel void matmul_split(const global float *source, global uint *parts, matmul_args a)
+{
+    if (a.batch == 0)
+        return;
+
+    const side s = lane_side(&a);
+    const split_shape shape = shape_of(&a, s);
+    const long panel = get_group_id(0), batch = get_group_id(2), number = batch * shape.panels + panel;
+    const int chunk = (int)get_group_id(1), count = min(PANEL, s.count - (int)panel * PANEL);
+    const int from = chunk * SPLIT_BLOCKS, to = min(shape.blocks, from + SPLIT_BLOCKS);
+    const global float *in = source + s.offset + batch * s.batch + panel * PANEL * s.stride;
+    global uint *const blocks = parts + a.packed_offset + number * shape.blocks * BLOCK_WORDS;
+    global uint *const peaks =
+        parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + (number * shape.chunks + chunk) * PANEL;
+
+    for (int j = 0; j < PANEL; j += LANES) {
+        floatv peak = (floatv)0.0f;
+
+        for (int block = from; block < to; block++)
+            for (int i = 0; i < BLOCK_K / 2; i += LANES) {
+                const int k = block * BLOCK_K + i;
+                const global float *p = in + j * s.stride + k * s.k_stride;
+                global uint *tile = blocks + (block * PARTS * 2 + j / AMX_WORDS) * TILE_WORDS + j % AMX_WORDS;
+                floatv low[LANES], high[LANES];
+
+                load_side(low, p, s, count - j, a.k - k, 0);
+                load_side(high, p + BLOCK_K / 2 * s.k_stride, s, count - j, a.k - k - BLOCK_K / 2, 0);
+#pragma unroll
+                for (int l = 0; l < LANES; l++) {
+                    uintv part[PARTS];
+
+                    peak = greater_magnitude(greater_magnitude(peak, low[l]), high[l]);
+                    split(part, low[l], high[l]);
+#pragma unroll
+                    for (int n = 0; n < PARTS; n++)
+                        VSTORE(part[n], 0, tile + n * 2 * TILE_WORDS + (i + l) * AMX_WORDS);
+                }
+            }
+        VSTORE(AS_UINTV(peak), 0, peaks + j);
+    }
+}
+
+/* The blocks of `count` rows from p on, k of them; `peak` has each row's so far. */
+static void split_rows(local uint *tile, const global float *p, side s, int count, int k, private uintv *peak)
+{
+    for (int i = 0; i < PANEL; i += LANES) {
+        floatv most[LANES];
+
+#pragma unroll
+        for (int l = 0; l < LANES; l++)
+            most[l] = (floatv)0.0f;
+        for (int k0 = 0; k0 < k; k0 += BLOCK_K)
+            for (int j = 0; j < BLOCK_K / 2; j += LANES) {
+                const global float *in = p + i * s.stride + (k0 + j) * s.k_stride;
+                local uint *out = tile + k0 / BLOCK_K * BLOCK_WORDS + i * AMX_WORDS + j;
+                floatv low[LANES], high[LANES];
+
+                load_side(low, in, s, count - i, k - k0 - j, 1);
+                load_side(high, in + BLOCK_K / 2 * s.k_stride, s, count - i, k - k0 - j - BLOCK_K / 2, 1);
+#pragma unroll
+                for (int l = 0; l < LANES; l++) {
+                    uintv part[PARTS];
+
+                    most[l] = greater_magnitude(greater_magnitude(most[l], low[l]), high[l]);
+                    split(part, low[l], high[l]);
+#pragma unroll
+                    for (int n = 0; n < PARTS; n++)
+                        VSTORE(part[n], 0, out + n * 2 * TILE_WORDS + l * AMX_WORDS);
+                }
+            }
+        transpose(most);
+        peak[i / LANES] = max(peak[i / LANES], greatest(most));
+    }
+}
+
+/* The sums of a tile's rows and lanes that are beyond parts, from where they are in A and B: of `row_count` rows from p on
+ * and `lane_count` lanes from q on. */
+static void sum_exactly(private floatv *sum, const private uintv *row_peak, const private uintv *lane_peak,
+                        const global float *p, side rows, int row_count, const global float *q, side lanes, int lane_count,
+                        int k)
+{
+    floatv exact[ROWS * LANE_VECTORS];
+    int row_beyond[ROWS], lanes_beyond = 0;
+
+    for (int v = 0; v < LANE_VECTORS; v++)
+        lanes_beyond = lanes_beyond || any(IS_BEYOND(lane_peak[v]));
+    for (int r = 0; r < ROWS; r++)
+        row_beyond[r] = r < row_count && IS_BEYOND(((const private uint *)row_peak)[r]);
+    for (int i = 0; i < ROWS * LANE_VECTORS; i++)
+        exact[i] = (floatv)0.0f;
+    for (int i = 0; i < k; i++)
+        for (int v = 0; v < LANE_VECTORS; v++) {
+            floatv y;
+
+            LOAD_ROW(F32, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride, lane_count - v * LANES, 0.0f);
+            for (int r = 0; r < row_count; r++)
+                if (lanes_beyond || row_beyond[r])
+                    exact[r * LANE_VECTORS + v] =
+                        FMA((floatv)p[r * rows.stride + i * rows.k_stride], y, exact[r * LANE_VECTORS + v]);
+        }
+    for (int r = 0; r < row_count; r++)
+        for (int v = 0; v < LANE_VECTORS; v++) {
+            const intv beyond = IS_BEYOND(lane_peak[v]) || (intv)row_beyond[r];
+
+            sum[r * LANE_VECTORS + v] = select(sum[r * LANE_VECTORS + v], exact[r * LANE_VECTORS + v], beyond);
+        }
+}
+
+#define LATE_ROWS 2 /* of a block */
+#define ONWARD_BYTES ((BLOCK_WORDS * 4 + TILES - 1) / TILES)
+
+#define LOAD_ROW_PARTS(n) \
+    do { \
+        AMX_STREAM_WORDS(amx, 4, p + (n) * 2 * TILE_WORDS, AMX_WORDS); \
+        AMX_STREAM_WORDS(amx, 5, p + ((n) * 2 + 1) * TILE_WORDS, AMX_WORDS); \
+    } while (0)
+#define LOAD_LANE_PARTS(n) \
+    do { \
+        AMX_LOAD_WORDS(amx, 6, q + (n) * 2 * TILE_WORDS, AMX_WORDS); \
+        AMX_LOAD_WORDS(amx, 7, q + ((n) * 2 + 1) * TILE_WORDS, AMX_WORDS); \
+    } while (0)
+#define ADD_PARTS \
+    do { \
+        AMX_DOT(amx, 0, 4, 6); \
+        AMX_DOT(amx, 1, 4, 7); \
+        AMX_DOT(amx, 2, 5, 6); \
+        AMX_DOT(amx, 3, 5, 7); \
+    } while (0)
+
+/* The products of `blocks` blocks of rows from p and of lanes from q on, in an order that loads each part of rows once;
+ * meanwhile the processor has time for what is late. */
+INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q, size_t onward, int blocks, late_rows *late,
+                       BIAS_PARAMETER global ELEMENT(C_TYPE) *c, const private matmul_args *a)
+{
+    for (int i = 0; i < blocks; i++, p += BLOCK_WORDS, q += BLOCK_WORDS, onward += ONWARD_BYTES) {
+#if ONWARD
+#pragma unroll
+        for (int line = 0; line < ONWARD_BYTES; line += 64)
+            PREFETCH_SECOND(onward + line);
+#endif
+        LOAD_ROW_PARTS(0);
+        LOAD_LANE_PARTS(2);
+        ADD_PARTS;
+        LOAD_LANE_PARTS(1);
+        ADD_PARTS;
+        LOAD_LANE_PARTS(0);
+        ADD_PARTS;
+        LOAD_ROW_PARTS(2);
+        ADD_PARTS;
+        LOAD_ROW_PARTS(1);
+        ADD_PARTS;
+        LOAD_LANE_PARTS(1);
+        ADD_PARTS;
+        if (late->at.rows > 0)
+            store_late(late, LATE_ROWS, BIAS_ARGUMENT c, a);
+    }
+    store_late(late, ROWS, BIAS_ARGUMENT c, a);
+}
+
+kernel void matmul_cpu_parts(const global float *source, const global float *lane_source, const global uint *parts,
+                             BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+{
+    local uint row_parts[TILES * DEPTH * BLOCK_WORDS];
+#if DEEP
+    local float sums[GROUP * TILES * PANEL * PANEL];
+#endif
+    if (a.batch == 0)
+        return;
+
+    const side rows = row_side(&a), lanes = lane_side(&a);
+    const split_shape shape = shape_of(&a, lanes);
+    const long batch = get_group_id(2), panel0 = get_group_id(0) * GROUP;
+    const int row0 = (int)get_group_id(1) * (ROWS * TILES), row_count = min(ROWS * TILES, rows.count - row0);
+    const int tiles = (row_count + ROWS - 1) / ROWS, group = (int)min((long)GROUP, shape.panels - panel0);
+    const long first_panel = (lanes.batch ? batch * shape.panels : 0) + panel0;
+    const global uint *panels = parts + a.packed_offset + first_panel * shape.blocks * BLOCK_WORDS;
+    const global uint *peaks =
+        parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + first_panel * shape.chunks * PANEL;
+    const global float *in = source + rows.offset + batch * rows.batch + row0 * rows.stride;
+    const global float *lane_in = lane_source + lanes.offset + batch * lanes.batch;
+    floatv sum[ROWS * LANE_VECTORS]; /* a tile's, stored while the next one's products go on */
+    uintv row_peak[TILES][LANE_VECTORS];
+    amx_state amx;
+    late_rows late = { 0 };
+
+    for (int t = 0; t < TILES; t++)
+        for (int v = 0; v < LANE_VECTORS; v++)
+            row_peak[t][v] = (uintv)0;
+    AMX_BEGIN(&amx);
+
+    int i0 = 0;
+    do {
+        const int depth = min(DEPTH, shape.blocks - i0), last = i0 + depth == shape.blocks;
+
+        for (int t = 0; t < tiles; t++)
+            split_rows(row_parts + t * DEPTH * BLOCK_WORDS,
+                       in + t * ROWS * rows.stride + (long)i0 * BLOCK_K * rows.k_stride, rows, row_count - t * ROWS,
+                       min(depth * BLOCK_K, a.k - i0 * BLOCK_K), row_peak[t]);
+        for (int g = 0; g < group; g++) {
+            const global uint *q = panels + ((long)g * shape.blocks + i0) * BLOCK_WORDS;
+            const int lane0 = (int)(panel0 + g) * PANEL, lane_count = min(PANEL, lanes.count - lane0);
+            uintv lane_peak[LANE_VECTORS];
+            int lanes_beyond = 0;
+
+            for (int v = 0; v < LANE_VECTORS && last; v++) {
+                lane_peak[v] = (uintv)0;
+                for (int chunk = 0; chunk < shape.chunks; chunk++)
+                    lane_peak[v] = max(lane_peak[v], VLOAD(v, peaks + (g * shape.chunks + chunk) * PANEL));
+                lanes_beyond = lanes_beyond || any(IS_BEYOND(lane_peak[v]));
+            }
+            for (int t = 0; t < tiles; t++) {
+                const int count = min(ROWS, row_count - t * ROWS);
+                int beyond = lanes_beyond;
+
+                for (int v = 0; v < LANE_VECTORS && last; v++)
+                    beyond = beyond || any(IS_BEYOND(row_peak[t][v]));
+#if DEEP
+                local float *const before = sums + (g * TILES + t) * (PANEL * PANEL);
+
+                AMX_SUMS_BEGIN(&amx, before, PANEL, ROWS, i0 == 0);
+#else
+                AMX_SUMS_BEGIN(&amx, (float *)sum, PANEL, ROWS, 1);
+#endif
+                add_blocks(&amx, row_parts + t * DEPTH * BLOCK_WORDS, q,
+                           (size_t)(q + (long)shape.blocks * BLOCK_WORDS) + (size_t)t * depth * ONWARD_BYTES, depth, &late,
+                           BIAS_ARGUMENT c, &a);
+#if DEEP
+                if (!last) {
+                    AMX_SUMS_END(&amx, before, PANEL, ROWS);
+                    continue;
+                }
+#endif
+                AMX_SUMS_END(&amx, (float *)sum, PANEL, ROWS);
+                if (beyond)
+                    sum_exactly(sum, row_peak[t], lane_peak, in + t * ROWS * rows.stride, rows, count,
+                                lane_in + lane0 * lanes.stride, lanes, lane_count, a.k);
+
+                const place at = { batch, row0 + t * ROWS, count, lane0, lane_count };
+#if PLAIN_SUMS
+                if (C_LANE_STEP(a) == 1 && lane_count == PANEL) {
+                    late = (late_rows){ (const private floatv(*)[LANE_VECTORS])sum, at };
+                    continue;
+                }
+#endif
+                finish(sum, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a, at);
+            }
+        }
+        i0 += DEPTH;
+    } while (i0 < shape.blocks);
+    store_late(&late, ROWS, BIAS_ARGUMENT c, &a);
+    AMX_END(&amx);
+}
