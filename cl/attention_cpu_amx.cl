@@ -1,11 +1,12 @@
-/* Attention of bfloat16 for CPU devices by AMX: queries across vector lanes and tiles, one work-item a work-group.
+/* Attention of bfloat16 or float32 for CPU devices by AMX: queries across lanes and tiles, one work-item a work-group.
  *
  *   O[i,:] = sum_j keep_ij p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - m_i),   s_ij: inc/attention.h
  *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
  *
- * Arrays, strides, the description's macros and the parameters' order: inc/attention.h; Q, K and V are BF16, not ADDITIVE,
- * and the columns of K and of V are neighbours; other strides and alignments are any, those of the inputs may be 0 or
- * negative.  The parts are attention_cpu's, inc/attention_amx_tile.h (K, V and the products) and matrix/x86_weights.h.
+ * Arrays, strides, the description's macros and the parameters' order: inc/attention.h; Q, K and V are BF16, or with
+ * BY_PARTS F32, not ADDITIVE, and the columns of K and of V are neighbours; other strides and alignments are any, those of
+ * the inputs may be 0 or negative.  What it consists of is attention_cpu's, inc/attention_amx_tile.h or
+ * inc/attention_amx_parts.h (K, V and the products) and matrix/x86_weights.h.
  *
  * Parameters
  *   D_K, D_V        sizes of a query and of a value: 1 to 512                         (64)
@@ -16,6 +17,7 @@
  *   GATHERED        keys that are brought into tiles at a time, a multiple of KEY_TILE                (1024)
  *   POSITIVE_SCALE  1: a.scale >= 1e-30, promised by the host: 0 1                    (0)
  *   UNIT_STRIDE     1, and promised by the host: a.key.col == a.value.col == 1
+ *   BY_PARTS        1: Q, K and V are F32, each element three bfloat16 (inc/parts.h): 0 1                 (0)
  *   X86_AMX         1: by the instructions (matrix/x86_amx.h): 0 1                    (0)
  *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
  * Tested: X86_AMX x every feature; LANES as the device has them; D_K, D_V 1 to 300.
@@ -27,11 +29,13 @@
  * in the first-level cache: S^T = K Q^T, the softmax, whose weights become pairs where S^T was, O^T += V^T P^T.
  *
  * Private memory, in bytes: BLOCKS * 32 * (2 D_K + 4 D_V) + 2 * GATHERED * (D_K + D_V) + 128 * KEY_TILE, sizes rounded up to
- * 32; on the stack of the device's thread.  Local memory: none.  Barriers: none.
+ * 32, or with BY_PARTS BLOCKS * 32 * (6 D_K + 4 D_V) + 6 * GATHERED * (D_K + D_V) + 320 * KEY_TILE; on the stack of the
+ * device's thread.  Local memory: none.  Barriers: none.
  *
- * State is float; P is rounded to bfloat16, its sum is not.  m_i is a score at most 8 / log2(e) below the largest so far:
- * O^T is rescaled where the largest grows by more, so that no weight is above 2^8.  What is masked, NaN and what is read: as
- * attention_cpu says; V at a key that not all of a tile's queries attend takes part in the others with weight +0.
+ * State is float; P is rounded to bfloat16, its sum is not (BY_PARTS: neither is).  m_i is a score at most 8 / log2(e) below
+ * the largest so far: O^T is rescaled where the largest grows by more, so that no weight is above 2^8.  What is masked, NaN
+ * and what is read: as attention_cpu says; V at a key that not all of a tile's queries attend takes part in the others with
+ * weight +0.
  *
  * Needs OpenCL C 1.2 and nothing else without X86_AMX. */
 #include "inc/attention.h"
@@ -55,14 +59,22 @@
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
 #endif
+#ifndef BY_PARTS
+#define BY_PARTS 0
+#endif
 
 #include "inc/cpu_lanes.h"
 #include "inc/cpu_keys.h"
 #include "inc/cpu_keep.h"
 #include "inc/cpu_softmax.h"
 #include "inc/cpu_pairs.h"
-#include "inc/attention_amx_tile.h"
+#include "inc/amx_sums.h" /* here, since what an #if includes is gone for all that comes behind it where that is false */
 #include "matrix/x86_weights.h"
+#if BY_PARTS
+#include "inc/attention_amx_parts.h"
+#else
+#include "inc/attention_amx_tile.h"
+#endif
 
 #if D_K > 512 || D_V > 512 || DOUBLE
 #error "D_K and D_V must be 1 to 512, and the state is float"
@@ -76,12 +88,16 @@ typedef struct amx_block {
     int begin, end; /* the keys that it attends */
     bool fresh;     /* o counts as 0 */
     floatv highest[QUERY_VECTORS], sum[QUERY_VECTORS], moment[QUERY_VECTORS];
-    floatv q[KEY_STEPS * AMX_WORDS * QUERY_VECTORS]; /* Q^T's pairs */
+    floatv q[QUERY_WORDS]; /* Q^T's pairs */
+#if BY_PARTS
+    uintv query_peak[QUERY_VECTORS];
+    bool query_beyond;
+#endif
     floatv o[VALUE_COLUMNS * QUERY_VECTORS]; /* O^T */
 } amx_block;
 
 /* `rows` is there already. */
-INLINE void begin_block(amx_block *block, const global ushort *query, const attention_args *a)
+INLINE void begin_block(amx_block *block, const global ELEMENT(Q_TYPE) *query, const attention_args *a)
 {
     floatv q[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
 
@@ -97,12 +113,19 @@ INLINE void begin_block(amx_block *block, const global ushort *query, const atte
     attention_keys(&block->rows.item, block->rows.first, block->rows.first + block->rows.last, a, &block->begin,
                    &block->end);
     load_queries(q, query, &block->rows, a);
+#if BY_PARTS
+    split_queries(block->q, q, block->query_peak);
+    block->query_beyond = false;
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        block->query_beyond = block->query_beyond || any(IS_BEYOND(block->query_peak[v]));
+#else
     pair_queries(block->q, q);
-    for (int c = HALF(D_K) * QUERY_VECTORS; c < KEY_STEPS * AMX_WORDS * QUERY_VECTORS; c++)
+    for (int c = HALF(D_K) * QUERY_VECTORS; c < QUERY_WORDS; c++)
         block->q[c] = (floatv)(0.0f);
+#endif
 }
 
-#if !DROPOUT
+#if !DROPOUT && !BY_PARTS
 /* P^T's pairs of keys j < n in the place of S^T, as weigh_tile and pair_weights make them; those behind them are 0, up to a
  * multiple of 16 pairs. */
 INLINE void weigh_pairs(floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment, const floatv *shrink)
@@ -131,9 +154,56 @@ INLINE void weigh_pairs(floatv *s, int n, float factor, const floatv *top, float
 }
 #endif
 
+/* O^T += V^T P^T of n keys, number `first` and so on of those in `keys`, with P^T's pairs. */
+INLINE void take_values(amx_block *block, amx_state *amx, const amx_keys *keys, int first, int n, const floatv *pairs)
+{
+    for (int c = 0; c < VALUE_COLUMNS; c += 32)
+        add_products(amx, (float *)(block->o + c * QUERY_VECTORS), block->fresh, keys->value + VALUE_TILES(c, first),
+                     (const uint *)pairs, ROUND_UP(n, 32) / 32);
+    block->fresh = false;
+}
+
+#if BY_PARTS
+/* S^T of n keys becomes weights and these O^T's share. */
+INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start, int n,
+                           float factor, const floatv *top, const floatv *shrink, const global float *value,
+                           const attention_args *a, const attention_side *side)
+{
+    floatv word[WEIGHT_WORDS], exact[VALUE_COLUMNS * QUERY_VECTORS];
+
+    weigh_parts(word, s, DROPOUT || keys->value_beyond, n, factor, top, block->sum, block->moment, shrink);
+#if DROPOUT
+    drop_tile(s, start, n, &block->rows, a);
+    split_weights(word, s, n);
+#endif
+    if (keys->value_beyond)
+        exact_columns(exact, block->o, block->fresh, s, value, keys, start, n, &block->rows.item, a, side);
+    take_values(block, amx, keys, first, n, word);
+    for (int c = 0; c < D_V && keys->value_beyond; c++)
+        if (IS_BEYOND(keys->value_peak[c]))
+            for (int v = 0; v < QUERY_VECTORS; v++)
+                block->o[c * QUERY_VECTORS + v] = exact[c * QUERY_VECTORS + v];
+}
+#else
+INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start, int n,
+                           float factor, const floatv *top, const floatv *shrink, const global ushort *value,
+                           const attention_args *a, const attention_side *side)
+{
+#if DROPOUT
+    weigh_tile(s, n, factor, top, block->sum, block->moment, shrink);
+    drop_tile(s, start, n, &block->rows, a);
+    pair_weights(s, n, ROUND_UP(n, 32) / 2);
+#else
+    weigh_pairs(s, n, factor, top, block->sum, block->moment, shrink);
+#endif
+    take_values(block, amx, keys, first, n, s);
+}
+#endif
+
 /* Of the keys that lie in `keys`, those from number `first` on, n of them: keys start ... start + n - 1. */
 INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, bool open, int start,
-                      int n, float factor, const attention_args *a, const attention_side *side)
+                      int n, float factor, const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                      const global ELEMENT(V_TYPE) *value, const attention_args *a, const attention_side *side)
 {
     floatv top[QUERY_VECTORS], shrink[QUERY_VECTORS];
     intv shrinks = (intv)(0);
@@ -144,7 +214,11 @@ INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_key
     for (int j = 0; j < n; j += 32) {
         floatv *part = s + j * QUERY_VECTORS;
         const int m = min(32, n - j);
-        add_products(amx, (float *)part, true, keys->key + KEY_AT(first + j, 0), (const uint *)block->q, KEY_STEPS);
+        add_products(amx, (float *)part, true, keys->key + KEY_TILES(first + j), (const uint *)block->q, KEY_STEPS);
+#if BY_PARTS
+        if (block->query_beyond || keys->key_beyond)
+            exact_scores(part, query, key, keys, first + j, start + j, m, block->query_peak, &block->rows, a, side);
+#endif
 #if !RAW_SCORES
         for (int i = 0; i < m * QUERY_VECTORS; i++)
             part[i] *= factor;
@@ -166,22 +240,13 @@ INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_key
 #pragma unroll
             for (int v = 0; v < QUERY_VECTORS; v++)
                 block->o[c * QUERY_VECTORS + v] *= shrink[v];
-#if DROPOUT
-    weigh_tile(s, n, factor, top, block->sum, block->moment, shrink);
-    drop_tile(s, start, n, &block->rows, a);
-    pair_weights(s, n, ROUND_UP(n, 32) / 2);
-#else
-    weigh_pairs(s, n, factor, top, block->sum, block->moment, shrink);
-#endif
-    for (int c = 0; c < VALUE_COLUMNS; c += 32)
-        add_products(amx, (float *)(block->o + c * QUERY_VECTORS), block->fresh, keys->value + VALUE_AT(c, first / 2),
-                     (const uint *)s, ROUND_UP(n, 32) / 32);
-    block->fresh = false;
+    weigh_and_take(block, s, amx, keys, first, start, n, factor, top, shrink, value, a, side);
 }
 
 /* Keys start ... start + n - 1, which lie in `keys`. */
 INLINE void take_keys(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int start, int n, float factor,
-                      const attention_args *a, const attention_side *side)
+                      const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                      const global ELEMENT(V_TYPE) *value, const attention_args *a, const attention_side *side)
 {
     const int end = min(start + n, block->end);
 
@@ -196,14 +261,14 @@ INLINE void take_keys(amx_block *block, floatv *s, amx_state *amx, const amx_key
         if (class == TILE_CLOSED)
             continue;
 #endif
-        take_tile(block, s, amx, keys, j - start, open, j, m, factor, a, side);
+        take_tile(block, s, amx, keys, j - start, open, j, m, factor, query, key, value, a, side);
     }
 }
 
 kernel GROUP_SIZE(1, 1, 1)
-void attention_cpu_amx(const global ushort *query, const global ushort *key, const global ushort *value,
-                       ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS
-                       attention_args a)
+void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                       const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
+                       ATTENTION_RESULT_PARAMETERS attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))
@@ -228,10 +293,10 @@ void attention_cpu_amx(const global ushort *query, const global ushort *key, con
     AMX_BEGIN(&amx);
     for (int start = begin, n; start < end; start += n) {
         n = tile_length(GATHERED, start, end, &a);
-        gather_keys(keys.key, key, start, n, &block[0].rows.item, &a, &side);
-        turn_values(keys.value, value, start, n, &block[0].rows.item, &a, &side);
+        gather_keys(&keys, key, start, n, &block[0].rows.item, &a, &side);
+        turn_values(&keys, value, start, n, &block[0].rows.item, &a, &side);
         for (int i = 0; i < BLOCKS; i++)
-            take_keys(&block[i], s, &amx, &keys, start, n, factor, &a, &side);
+            take_keys(&block[i], s, &amx, &keys, start, n, factor, query, key, value, &a, &side);
     }
     AMX_END(&amx);
     for (int i = 0; i < BLOCKS && block[i].rows.rows > 0; i++) {

@@ -1,11 +1,8 @@
-/* Matrix product of float32 by AMX's products of bfloat16: each element as the sum of three bfloat16.
+/* Matrix product of float32 by AMX's products of bfloat16: each element as the sum of three of them (inc/parts.h).
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
  *
- * x = x0 + x1 + x2, where x0 is x rounded to bfloat16, x1 what is left, rounded, and x2 what is left then: exactly x, since
- * three times eight bits are float32's 24.  Of the nine products of parts those six are added whose numbers add up to 2 at
- * most; the others are below 2^-26 |x y| (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype
- * For Higher-Precision Computations, ARITH 2019).  "Row", "lane" and "side" are matmul_cpu.cl's; both sides are copied here.
+ * "Row", "lane" and "side" are matmul_cpu.cl's; both sides are copied here.
  *
  * What the parts cannot hold is summed as matmul_cpu does, by a chain of fma from A and B themselves: every element whose
  * row of A or column of B has an infinity or a NaN in it, or a largest magnitude of 2^96 or more, or of less than 2^-80 that
@@ -38,6 +35,8 @@
  *   GROUP           panels of an item                                1 and up        1 2 4 8 16
  *   DEPTH           blocks of rows that become parts at a time       1 and up        1 2 4 8 16
  *   DEEP            whether there may be more than DEPTH blocks      0, 1            both
+ *   ONWARD          1: asks for the next panel, a share with each tile   0, 1         both
+ *                   (a compiler that has __builtin_prefetch)
  *   SPLIT_BLOCKS    blocks that an item of matmul_split makes        1 and up        8
  *
  * NDRange, groups of one item:
@@ -69,7 +68,7 @@
 #define DEEP 1
 #endif
 #ifndef ONWARD
-#define ONWARD 1
+#define ONWARD 0
 #endif
 #ifndef SPLIT_BLOCKS
 #define SPLIT_BLOCKS 8
@@ -90,14 +89,7 @@
 
 #include "inc/amx_sums.h"
 #include "inc/matmul_cpu_store.h"
-
-#define BLOCK_K 32
-#define PARTS 3
-#define TILE_WORDS (AMX_ROWS * AMX_WORDS)
-#define BLOCK_WORDS (PARTS * 2 * TILE_WORDS)
-#define PANELS(side) (((side).count + PANEL - 1) / PANEL)
-#define LEAST_PEAK as_uint(0x1p-80f)
-#define MOST_PEAK as_uint(0x1p96f)
+#include "inc/parts.h"
 
 /* How many panels the lanes have in an item and in all, and blocks of k, and times that matmul_split takes SPLIT_BLOCKS. */
 typedef struct split_shape {
@@ -126,54 +118,31 @@ INLINE void load_square(floatv *x, const global float *p, long row, long col, in
             x[l] = LOADV(F32, p, l * row);
     } else {
         for (int l = 0; l < LANES; l++)
-            LOAD_ROW(F32, x[l], p, l * row, col, l < rows ? columns : 0, 0.0f);
+            for (int i = 0; i < LANES; i++)
+                ((private float *)x)[l * LANES + i] = l < rows && i < columns ? p[l * row + i * col] : 0.0f;
     }
 }
 
-/* LANES indices from p on times LANES k, of which `count` and `ks` are there: a vector for each index, along k, where the
- * side is that of rows, else one for each k; turned if they lie the other way. */
-INLINE void load_side(floatv *x, const global float *p, side s, int count, int ks, int of_rows)
+/* LANES indices from p on times LANES k twice, the second ones BLOCK_K / 2 on, of which `count` and `ks` are there: a vector
+ * for each index, along k, where the side is that of rows, else one for each k; turned if they lie the other way. */
+INLINE void load_side(floatv x[2][LANES], const global float *p, side s, int count, int ks, int of_rows)
 {
     const int along_k = s.k_stride == 1 ? of_rows || s.stride != 1 : of_rows && s.stride != 1;
+    const long row = along_k ? s.stride : s.k_stride, col = along_k ? s.k_stride : s.stride;
 
-    if (along_k)
-        load_square(x, p, s.stride, s.k_stride, count, ks);
-    else
-        load_square(x, p, s.k_stride, s.stride, ks, count);
-    if (along_k != of_rows)
-        transpose(x);
-}
+    for (int i = 0; i < 2; i++) {
+        floatv y[LANES];
 
-/* The parts of two vectors' elements, the first vector's in the lower halves. */
-INLINE void split(uintv part[PARTS], floatv low, floatv high)
-{
+        load_square(y, p, row, col, along_k ? count : ks, along_k ? ks : count);
+        if (along_k != of_rows)
+            transpose(y);
 #pragma unroll
-    for (int n = 0; n < PARTS; n++) {
-        const uintv x = (AS_UINTV(low) + 0x8000) & 0xffff0000, y = (AS_UINTV(high) + 0x8000) & 0xffff0000;
-
-        part[n] = x >> 16 | y;
-        low -= AS_FLOATV(x);
-        high -= AS_FLOATV(y);
+        for (int l = 0; l < LANES; l++)
+            x[i][l] = y[l];
+        p += BLOCK_K / 2 * s.k_stride;
+        ks -= BLOCK_K / 2;
     }
 }
-
-INLINE floatv greater_magnitude(floatv x, floatv y)
-{
-    return AS_FLOATV(max(AS_UINTV(x), AS_UINTV(y) & 0x7fffffff));
-}
-
-INLINE uintv greatest(const floatv *x)
-{
-    uintv most = AS_UINTV(x[0]);
-
-#pragma unroll
-    for (int l = 1; l < LANES; l++)
-        most = max(most, AS_UINTV(x[l]));
-    return most;
-}
-
-/* Whether parts do not hold all that is in a row or lane with this peak. */
-#define IS_BEYOND(peak) ((peak) >= MOST_PEAK || ((peak) > 0 && (peak) < LEAST_PEAK))
 
 kernel void matmul_split(const global float *source, global uint *parts, matmul_args a)
 {
@@ -198,61 +167,56 @@ kernel void matmul_split(const global float *source, global uint *parts, matmul_
                 const int k = block * BLOCK_K + i;
                 const global float *p = in + j * s.stride + k * s.k_stride;
                 global uint *tile = blocks + (block * PARTS * 2 + j / AMX_WORDS) * TILE_WORDS + j % AMX_WORDS;
-                floatv low[LANES], high[LANES];
+                floatv x[2][LANES];
 
-                load_side(low, p, s, count - j, a.k - k, 0);
-                load_side(high, p + BLOCK_K / 2 * s.k_stride, s, count - j, a.k - k - BLOCK_K / 2, 0);
-#pragma unroll
+                load_side(x, p, s, count - j, a.k - k, 0);
                 for (int l = 0; l < LANES; l++) {
                     uintv part[PARTS];
 
-                    peak = greater_magnitude(greater_magnitude(peak, low[l]), high[l]);
-                    split(part, low[l], high[l]);
+                    peak = greater_magnitude(greater_magnitude(peak, x[0][l]), x[1][l]);
+                    split(part, x[0][l], x[1][l]);
 #pragma unroll
                     for (int n = 0; n < PARTS; n++)
-                        VSTORE(part[n], 0, tile + n * 2 * TILE_WORDS + (i + l) * AMX_WORDS);
+                        STORE_WHOLE(global whole_uintv, tile + n * 2 * TILE_WORDS + (i + l) * AMX_WORDS, part[n]);
                 }
             }
-        VSTORE(AS_UINTV(peak), 0, peaks + j);
+        STORE_WHOLE(global whole_uintv, peaks + j, AS_UINTV(peak));
     }
 }
 
 /* The blocks of `count` rows from p on, k of them; `peak` has each row's so far. */
-static void split_rows(local uint *tile, const global float *p, side s, int count, int k, private uintv *peak)
+static void split_rows(local uint *tile, const global float *p, side s, int count, int k, private uint *peak)
 {
     for (int i = 0; i < PANEL; i += LANES) {
         floatv most[LANES];
 
-#pragma unroll
         for (int l = 0; l < LANES; l++)
             most[l] = (floatv)0.0f;
         for (int k0 = 0; k0 < k; k0 += BLOCK_K)
             for (int j = 0; j < BLOCK_K / 2; j += LANES) {
                 const global float *in = p + i * s.stride + (k0 + j) * s.k_stride;
                 local uint *out = tile + k0 / BLOCK_K * BLOCK_WORDS + i * AMX_WORDS + j;
-                floatv low[LANES], high[LANES];
+                floatv x[2][LANES];
 
-                load_side(low, in, s, count - i, k - k0 - j, 1);
-                load_side(high, in + BLOCK_K / 2 * s.k_stride, s, count - i, k - k0 - j - BLOCK_K / 2, 1);
-#pragma unroll
+                load_side(x, in, s, count - i, k - k0 - j, 1);
                 for (int l = 0; l < LANES; l++) {
                     uintv part[PARTS];
 
-                    most[l] = greater_magnitude(greater_magnitude(most[l], low[l]), high[l]);
-                    split(part, low[l], high[l]);
+                    most[l] = greater_magnitude(greater_magnitude(most[l], x[0][l]), x[1][l]);
+                    split(part, x[0][l], x[1][l]);
 #pragma unroll
                     for (int n = 0; n < PARTS; n++)
-                        VSTORE(part[n], 0, out + n * 2 * TILE_WORDS + l * AMX_WORDS);
+                        STORE_WHOLE(local whole_uintv, out + n * 2 * TILE_WORDS + l * AMX_WORDS, part[n]);
                 }
             }
-        transpose(most);
-        peak[i / LANES] = max(peak[i / LANES], greatest(most));
+        for (int l = 0; l < LANES * LANES; l++)
+            peak[i + l / LANES] = max(peak[i + l / LANES], as_uint(((const private float *)most)[l]));
     }
 }
 
 /* The sums of a tile's rows and lanes that are beyond parts, from where they are in A and B: of `row_count` rows from p on
  * and `lane_count` lanes from q on. */
-static void sum_exactly(private floatv *sum, const private uintv *row_peak, const private uintv *lane_peak,
+static void sum_exactly(private floatv *sum, const private uint *row_peak, const private uintv *lane_peak,
                         const global float *p, side rows, int row_count, const global float *q, side lanes, int lane_count,
                         int k)
 {
@@ -262,7 +226,7 @@ static void sum_exactly(private floatv *sum, const private uintv *row_peak, cons
     for (int v = 0; v < LANE_VECTORS; v++)
         lanes_beyond = lanes_beyond || any(IS_BEYOND(lane_peak[v]));
     for (int r = 0; r < ROWS; r++)
-        row_beyond[r] = r < row_count && IS_BEYOND(((const private uint *)row_peak)[r]);
+        row_beyond[r] = r < row_count && IS_BEYOND(row_peak[r]);
     for (int i = 0; i < ROWS * LANE_VECTORS; i++)
         exact[i] = (floatv)0.0f;
     for (int i = 0; i < k; i++)
@@ -284,27 +248,10 @@ static void sum_exactly(private floatv *sum, const private uintv *row_peak, cons
 }
 
 #define LATE_ROWS 2 /* of a block */
+#define LANE_TILE(part, which) (q + ((part) * 2 + (which)) * TILE_WORDS)
 #define ONWARD_BYTES ((BLOCK_WORDS * 4 + TILES - 1) / TILES)
 
-#define LOAD_ROW_PARTS(n) \
-    do { \
-        AMX_STREAM_WORDS(amx, 4, p + (n) * 2 * TILE_WORDS, AMX_WORDS); \
-        AMX_STREAM_WORDS(amx, 5, p + ((n) * 2 + 1) * TILE_WORDS, AMX_WORDS); \
-    } while (0)
-#define LOAD_LANE_PARTS(n) \
-    do { \
-        AMX_LOAD_WORDS(amx, 6, q + (n) * 2 * TILE_WORDS, AMX_WORDS); \
-        AMX_LOAD_WORDS(amx, 7, q + ((n) * 2 + 1) * TILE_WORDS, AMX_WORDS); \
-    } while (0)
-#define ADD_PARTS \
-    do { \
-        AMX_DOT(amx, 0, 4, 6); \
-        AMX_DOT(amx, 1, 4, 7); \
-        AMX_DOT(amx, 2, 5, 6); \
-        AMX_DOT(amx, 3, 5, 7); \
-    } while (0)
-
-/* The products of `blocks` blocks of rows from p and of lanes from q on, in an order that loads each part of rows once;
+/* The products of `blocks` blocks of rows from p and of lanes from q on;
  * meanwhile the processor has time for what is late. */
 INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q, size_t onward, int blocks, late_rows *late,
                        BIAS_PARAMETER global ELEMENT(C_TYPE) *c, const private matmul_args *a)
@@ -315,19 +262,7 @@ INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q
         for (int line = 0; line < ONWARD_BYTES; line += 64)
             PREFETCH_SECOND(onward + line);
 #endif
-        LOAD_ROW_PARTS(0);
-        LOAD_LANE_PARTS(2);
-        ADD_PARTS;
-        LOAD_LANE_PARTS(1);
-        ADD_PARTS;
-        LOAD_LANE_PARTS(0);
-        ADD_PARTS;
-        LOAD_ROW_PARTS(2);
-        ADD_PARTS;
-        LOAD_ROW_PARTS(1);
-        ADD_PARTS;
-        LOAD_LANE_PARTS(1);
-        ADD_PARTS;
+        ADD_PARTS(amx, p, LANE_TILE, AMX_WORDS);
         if (late->at.rows > 0)
             store_late(late, LATE_ROWS, BIAS_ARGUMENT c, a);
     }
@@ -356,13 +291,13 @@ kernel void matmul_cpu_parts(const global float *source, const global float *lan
     const global float *in = source + rows.offset + batch * rows.batch + row0 * rows.stride;
     const global float *lane_in = lane_source + lanes.offset + batch * lanes.batch;
     floatv sum[ROWS * LANE_VECTORS]; /* a tile's, stored while the next one's products go on */
-    uintv row_peak[TILES][LANE_VECTORS];
+    uint row_peak[TILES][ROWS];
     amx_state amx;
     late_rows late = { 0 };
 
     for (int t = 0; t < TILES; t++)
-        for (int v = 0; v < LANE_VECTORS; v++)
-            row_peak[t][v] = (uintv)0;
+        for (int r = 0; r < ROWS; r++)
+            row_peak[t][r] = 0;
     AMX_BEGIN(&amx);
 
     int i0 = 0;
@@ -390,7 +325,7 @@ kernel void matmul_cpu_parts(const global float *source, const global float *lan
                 int beyond = lanes_beyond;
 
                 for (int v = 0; v < LANE_VECTORS && last; v++)
-                    beyond = beyond || any(IS_BEYOND(row_peak[t][v]));
+                    beyond = beyond || any(IS_BEYOND(VLOAD(v, row_peak[t])));
 #if DEEP
                 local float *const before = sums + (g * TILES + t) * (PANEL * PANEL);
 

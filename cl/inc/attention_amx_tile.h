@@ -35,6 +35,10 @@ typedef struct amx_keys {
 #define VALUE_AT(c, i) \
     ((i) / (KEY_TILE / 2) * (VALUE_COLUMNS * KEY_TILE / 2) + IN_TILES(c, (i) % (KEY_TILE / 2), KEY_TILE / 32))
 
+#define KEY_TILES(j) KEY_AT(j, 0)
+#define VALUE_TILES(c, j) VALUE_AT(c, (j) / 2)
+#define QUERY_WORDS (KEY_STEPS * AMX_WORDS * QUERY_VECTORS) /* vectors of Q^T's pairs */
+
 #if TABLE
 #define FIND_ROWS(array) \
     long rows[GATHERED]; \
@@ -46,9 +50,11 @@ typedef struct amx_keys {
 #endif
 
 /* Keys start ... start + n - 1 of K. */
-INLINE void gather_keys(uint *word, const global ushort *key, int start, int n, const attention_item *item,
+INLINE void gather_keys(amx_keys *keys, const global ushort *key, int start, int n, const attention_item *item,
                         const attention_args *a, const attention_side *side)
 {
+    uint *word = keys->key;
+
     FIND_ROWS(key);
     for (int j = 0; j < n; j++) {
         const global ushort *row = key + ROW_AT(key, j);
@@ -64,7 +70,7 @@ INLINE void gather_keys(uint *word, const global ushort *key, int start, int n, 
 }
 
 /* V^T of keys start ... start + n - 1. */
-INLINE void turn_values(uint *turned, const global ushort *value, int start, int n, const attention_item *item,
+INLINE void turn_values(amx_keys *keys, const global ushort *value, int start, int n, const attention_item *item,
                         const attention_args *a, const attention_side *side)
 {
     FIND_ROWS(value);
@@ -88,7 +94,7 @@ INLINE void turn_values(uint *turned, const global ushort *value, int start, int
             transpose(square);
 #pragma unroll
             for (int c = 0; c < LANES; c++)
-                STORE_WHOLE(whole_uintv, turned + VALUE_AT(d + c, i), AS_UINTV(square[c]));
+                STORE_WHOLE(whole_uintv, keys->value + VALUE_AT(d + c, i), AS_UINTV(square[c]));
         }
 }
 

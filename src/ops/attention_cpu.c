@@ -14,6 +14,7 @@
 #define MASKED_TILE 64    /* and with a mask, whose closed tiles it leaves out */
 #define AMX_BYTES 1048576 /* of a work-item of attention_cpu_amx: half of the second-level cache beside AMX */
 #define AMX_BLOCK 32      /* attention_cpu_amx's rows of a block */
+#define PARTS_ROWS 128    /* of a key head, for which splitting its keys in parts begins to pay */
 #define DECODE_ROWS 8     /* of attention_cpu_decode, with which it beats lanes of which half are full */
 
 /* `vectors` of queries an item, `step` keys or output columns of a register tile, `tile` keys for each rescaling. */
@@ -169,11 +170,18 @@ static double iterations(const struct geometry *g, const struct attention_proble
 static const int32_t amx_tiles[] = {32, 64, 96, 128, 192, 256, 512, -1}, amx_blocks[] = {1, 2, 4, 8, 16, 32, -1};
 static const int32_t amx_gathered[] = {128, 256, 512, 1024, 2048, -1};
 
+/* Of float32, which is multiplied in parts. */
+static bool in_parts(const struct attention_problem *problem)
+{
+    return problem->desc.query.dtype == CLATTN_F32;
+}
+
 /* Of a work-item's blocks of queries and of its tile of keys. */
 static size_t amx_bytes(const struct geometry *g, const struct attention_problem *problem)
 {
     size_t d_k = round_up(problem->d_k, AMX_BLOCK), d_v = round_up(problem->d_v, AMX_BLOCK);
-    return g->blocks * AMX_BLOCK * (2 * d_k + 4 * d_v) + g->gathered * 2 * (d_k + d_v) + g->tile * 4 * AMX_BLOCK;
+    size_t unit = in_parts(problem) ? 6 : 2, weight = in_parts(problem) ? 10 : 4;
+    return g->blocks * AMX_BLOCK * (unit * d_k + 4 * d_v) + g->gathered * unit * (d_k + d_v) + g->tile * weight * AMX_BLOCK;
 }
 
 /* attention_cpu_amx's.  What a tile of keys needs stays in the first-level cache: of large heads it takes fewer keys. */
@@ -187,8 +195,10 @@ static struct geometry geometry_of_amx(const clattn_context *context, const stru
     if (problem->heads > problem->kv_heads)
         tuning_flag(tuning, "grouped", &g.grouped);
     g.vectors = AMX_BLOCK / g.lanes;
-    if (problem->d_k + problem->d_v <= 128)
+    if (problem->d_k + problem->d_v <= 128 && !in_parts(problem))
         g.tile = 128;
+    if (in_parts(problem))
+        g.blocks = 32; /* splitting keys takes longer than bringing them into tiles */
     size_t heads = problem->batch * (g.grouped ? problem->kv_heads : problem->heads);
     size_t wanted = 4 * (size_t)caps->info.compute_units, blocks = divide_up(rows_of(&g, problem), AMX_BLOCK);
     while (g.blocks > 1 && (g.blocks / 2 >= blocks || heads * divide_up(blocks, g.blocks) < wanted))
@@ -277,6 +287,7 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
         define_int(&options, "BLOCKS", (long long)g.blocks);
         define_int(&options, "GATHERED", (long long)g.gathered);
         define_int(&options, "X86_AMX", products == PRODUCTS_AMX_X86);
+        define_int(&options, "BY_PARTS", in_parts(problem));
         define_int(&options, "PREFETCHES", capabilities_prefetch(&base->context->device.caps));
     } else {
         define_int(&options, "QUERY_VECTORS", (long long)g.vectors);
@@ -294,7 +305,7 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     plan->rows_per_group = plan->queries_per_group = g.rows;
     plan->heads_per_group = g.heads;
     plan->key_tile = g.tile;
-    plan->weight_unit = products == PRODUCTS_FLOAT ? 0 : storage_epsilon(CLATTN_BF16) / 2;
+    plan->weight_unit = products == PRODUCTS_FLOAT || in_parts(problem) ? 0 : storage_epsilon(CLATTN_BF16) / 2;
     plan->groups = g.grouped ? grouped_blocks : single_blocks;
     if (g.grouped)
         plan->queries_per_group = size_max(1, g.rows / (problem->heads / problem->kv_heads));
@@ -324,11 +335,15 @@ const struct solver attention_cpu_solver = {.name = "cpu", .refuse = refuse, .pr
 
 /* ---- the same by pairs of bfloat16 ---- */
 
+static bool all_are(const clattn_attention_desc *desc, int32_t dtype)
+{
+    return desc->query.dtype == dtype && desc->key.dtype == dtype && desc->value.dtype == dtype;
+}
+
+/* Why a problem whose types they take is not for kernels that multiply bfloat16, or NULL. */
 static const char *mismatch_of_pairs(const clattn_context *context, const struct attention_problem *problem)
 {
     const clattn_attention_desc *desc = &problem->desc;
-    if (desc->query.dtype != CLATTN_BF16 || desc->key.dtype != CLATTN_BF16 || desc->value.dtype != CLATTN_BF16)
-        return "query, key and value are not all bfloat16";
     if (desc->score != CLATTN_SCORE_DOT)
         return "scores are no dot products";
     if (desc->key.stride[3] != 1 || desc->value.stride[3] != 1)
@@ -343,6 +358,8 @@ static const char *mismatch_of_pairs(const clattn_context *context, const struct
 
 static const char *refuse_pairs(const clattn_context *context, const void *problem, bool forced)
 {
+    if (!all_are(&((const struct attention_problem *)problem)->desc, CLATTN_BF16))
+        return "query, key and value are not all bfloat16";
     const char *reason = mismatch_of_pairs(context, problem);
     return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
 }
@@ -361,9 +378,14 @@ static const char *refuse_amx(const clattn_context *context, const void *data, b
 {
     const struct attention_problem *problem = data;
     const struct capabilities *caps = &context->device.caps;
+    if (!all_are(&problem->desc, CLATTN_BF16) && !all_are(&problem->desc, CLATTN_F32))
+        return "query, key and value are neither all bfloat16 nor all float32";
     const char *reason = mismatch_of_pairs(context, problem);
     if (!reason && (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)))
         reason = "this device is too slow for what stands in for AMX";
+    size_t rows = problem->query_length * (problem->heads / size_max(problem->kv_heads, 1));
+    if (!reason && !forced && in_parts(problem) && rows < PARTS_ROWS)
+        reason = "splitting keys for so few queries takes longer than their products";
     return reason ? reason : refuse_all_but_cpu(caps, forced);
 }
 

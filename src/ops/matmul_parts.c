@@ -151,6 +151,7 @@ clattn_status matmul_parts_prepare(struct matmul_plan *plan, bool instructions)
     define_int(&options, "GROUP", (long long)g.group);
     define_int(&options, "DEPTH", (long long)g.depth);
     define_int(&options, "DEEP", g.deep);
+    define_int(&options, "ONWARD", capabilities_prefetch(caps));
     define_int(&options, "SPLIT_BLOCKS", SPLIT_BLOCKS);
     define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
     define_int(&options, "X86_AMX", instructions);

@@ -1,0 +1,273 @@
+/* attention_cpu_amx's tile of keys where Q, K and V are float32: what inc/attention_amx_tile.h does of bfloat16, each
+ * element in three parts (inc/parts.h).  Elements of S and of O whose row of Q, row of K or column of V is beyond parts are
+ * made of Q, K and V themselves, and only they.
+ *
+ *   KEY_TILE, GATHERED   as attention_cpu_amx.cl says */
+#ifndef CLATTN_INC_ATTENTION_AMX_PARTS_H
+#define CLATTN_INC_ATTENTION_AMX_PARTS_H
+
+#include "inc/amx_sums.h"
+#include "inc/cpu_keys.h"
+#include "inc/cpu_softmax.h"
+#include "inc/parts.h"
+
+#if BLOCK != 32 || KEY_TILE % 32 != 0 || GATHERED % KEY_TILE != 0
+#error "AMX needs tiles of 32 keys and 32 queries"
+#endif
+
+#define KEY_STEPS (ROUND_UP(D_K, 32) / 32)
+#define VALUE_COLUMNS ROUND_UP(D_V, 32)
+#define HALF_BLOCK (BLOCK_K / 2)
+
+/* K and V^T as blocks (inc/parts.h), in the order in which they are multiplied: of 32 keys and 32 columns, along the
+ * columns, at KEY_TILES; of 32 columns of V and 32 keys, along a tile's keys, at VALUE_TILES.  Peaks are the greatest
+ * magnitudes, as bits, of a key and of a column's gathered keys. */
+typedef struct amx_keys {
+    uint key[GATHERED / 32 * KEY_STEPS * BLOCK_WORDS];
+    uint value[GATHERED / 32 * (VALUE_COLUMNS / 32) * BLOCK_WORDS];
+    uint key_peak[GATHERED], value_peak[VALUE_COLUMNS];
+    bool key_beyond, value_beyond; /* one of these is beyond parts */
+} __attribute__((aligned(64))) amx_keys; /* as lines of the cache */
+
+#define KEY_TILES(j) ((j) / 32 * KEY_STEPS * BLOCK_WORDS)
+#define VALUE_TILES(c, j) \
+    ((((j) / KEY_TILE * (VALUE_COLUMNS / 32) + (c) / 32) * (KEY_TILE / 32) + (j) % KEY_TILE / 32) * BLOCK_WORDS)
+
+#define QUERY_WORDS (KEY_STEPS * PARTS * HALF_BLOCK * QUERY_VECTORS)    /* vectors of Q^T's parts, */
+#define WEIGHT_WORDS (KEY_TILE / 32 * PARTS * HALF_BLOCK * QUERY_VECTORS) /* and of P^T's of a tile */
+
+#if TABLE
+#define FIND_ROWS(array) \
+    long rows[GATHERED]; \
+    find_rows(rows, &a->array, start, n, item, a, side)
+#define ROW_AT(array, j) rows[j]
+#else
+#define FIND_ROWS(array) const long first_row = attention_row(&a->array, item, start, a, side)
+#define ROW_AT(array, j) (first_row + (j) * a->array.row)
+#endif
+
+/* The greatest lane of a vector of magnitudes, as bits; a NaN counts as infinity. */
+INLINE uint peak_of(floatv x)
+{
+    return as_uint(largest_lane(AS_FLOATV(min(AS_UINTV(x), (uintv)(0x7f800000)))));
+}
+
+/* Stores the parts of two vectors in a row of a block, from word `w` on. */
+INLINE void store_parts(uint *row, int w, floatv low, floatv high)
+{
+    uintv part[PARTS];
+
+    split(part, low, high);
+#pragma unroll
+    for (int n = 0; n < PARTS; n++)
+        STORE_WHOLE(whole_uintv, row + n * 2 * TILE_WORDS + w, part[n]);
+}
+
+/* Keys start ... start + n - 1 of K. */
+INLINE void gather_keys(amx_keys *keys, const global float *key, int start, int n, const attention_item *item,
+                        const attention_args *a, const attention_side *side)
+{
+    FIND_ROWS(key);
+    keys->key_beyond = false;
+    for (int j = 0; j < n; j++) {
+        const global float *p = key + ROW_AT(key, j);
+        uint *row = keys->key + KEY_TILES(j) + j % 32 * AMX_WORDS;
+        floatv peak = (floatv)(0.0f);
+
+        for (int step = 0; step < KEY_STEPS; step++)
+            for (int w = 0; w < HALF_BLOCK; w += LANES) {
+                const int c = step * BLOCK_K + w;
+                floatv low, high;
+                LOAD_ROW(F32, low, p, c, 1, D_K - c, 0.0f);
+                LOAD_ROW(F32, high, p, c + HALF_BLOCK, 1, D_K - c - HALF_BLOCK, 0.0f);
+                peak = greater_magnitude(greater_magnitude(peak, low), high);
+                store_parts(row + step * BLOCK_WORDS, w, low, high);
+            }
+        keys->key_peak[j] = peak_of(peak);
+        keys->key_beyond |= IS_BEYOND(keys->key_peak[j]);
+    }
+    for (int j = n; j < ROUND_UP(n, 32); j++)
+        for (int step = 0; step < KEY_STEPS; step++)
+            for (int w = 0; w < HALF_BLOCK; w += LANES)
+                store_parts(keys->key + KEY_TILES(j) + j % 32 * AMX_WORDS + step * BLOCK_WORDS, w, (floatv)(0.0f),
+                            (floatv)(0.0f));
+}
+
+/* LANES keys' elements from column d on, turned: x[c] is column d + c of keys j ... j + LANES - 1, 0 beyond n and D_V. */
+#define TURN_VALUES(x, j) \
+    do { \
+        if ((j) + LANES <= n && d + LANES <= D_V) { \
+            _Pragma("unroll") for (int l = 0; l < LANES; l++) \
+                x[l] = LOADV(F32, value, ROW_AT(value, (j) + l) + d); \
+        } else { \
+            for (int l = 0; l < LANES; l++) { \
+                x[l] = (floatv)(0.0f); \
+                if ((j) + l < n && d < D_V) \
+                    LOAD_ROW(F32, x[l], value, ROW_AT(value, (j) + l) + d, 1, D_V - d, 0.0f); \
+            } \
+        } \
+        transpose(x); \
+    } while (0)
+
+/* V^T of keys start ... start + n - 1. */
+INLINE void turn_values(amx_keys *keys, const global float *value, int start, int n, const attention_item *item,
+                        const attention_args *a, const attention_side *side)
+{
+    floatv peak[VALUE_COLUMNS];
+
+    FIND_ROWS(value);
+    for (int c = 0; c < VALUE_COLUMNS; c++)
+        peak[c] = (floatv)(0.0f);
+    for (int j = 0; j < n; j += BLOCK_K)
+        for (int d = 0; d < VALUE_COLUMNS; d += LANES)
+            for (int w = 0; w < HALF_BLOCK; w += LANES) {
+                uint *row = keys->value + VALUE_TILES(d, j) + d % 32 * AMX_WORDS;
+                floatv low[LANES], high[LANES];
+
+                TURN_VALUES(low, j + w);
+                TURN_VALUES(high, j + w + HALF_BLOCK);
+                for (int c = 0; c < LANES; c++) {
+                    peak[d + c] = greater_magnitude(greater_magnitude(peak[d + c], low[c]), high[c]);
+                    store_parts(row + c * AMX_WORDS, w, low[c], high[c]);
+                }
+            }
+    keys->value_beyond = false;
+    for (int c = 0; c < VALUE_COLUMNS; c++) {
+        keys->value_peak[c] = peak_of(peak[c]);
+        keys->value_beyond |= IS_BEYOND(keys->value_peak[c]);
+    }
+}
+
+/* Q^T's parts, and the greatest magnitude of each query, as bits. */
+INLINE void split_queries(floatv *word, const floatv *q, uintv *peak)
+{
+    for (int v = 0; v < QUERY_VECTORS; v++) {
+        floatv most = (floatv)(0.0f);
+
+        for (int i = 0; i < KEY_STEPS * HALF_BLOCK; i++) {
+            const int c = i / HALF_BLOCK * BLOCK_K + i % HALF_BLOCK;
+            const floatv low = c < D_K ? q[c * QUERY_VECTORS + v] : (floatv)(0.0f);
+            const floatv high = c + HALF_BLOCK < D_K ? q[(c + HALF_BLOCK) * QUERY_VECTORS + v] : (floatv)(0.0f);
+            uintv part[PARTS];
+
+            most = greater_magnitude(greater_magnitude(most, low), high);
+            split(part, low, high);
+            for (int n = 0; n < PARTS; n++)
+                word[((i / HALF_BLOCK * PARTS + n) * HALF_BLOCK + i % HALF_BLOCK) * QUERY_VECTORS + v] = AS_FLOATV(part[n]);
+        }
+        peak[v] = AS_UINTV(most);
+    }
+}
+
+/* sum[i * BLOCK + q] += the products of row i < 32 with query q in `steps` blocks from `row` and from `lane` on; `fresh`:
+ * sum counts as 0. */
+INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row, const uint *lane, int steps)
+{
+#define QUERY_TILE(part, which) (lane + (part) * HALF_BLOCK * BLOCK + (which) * AMX_WORDS)
+    AMX_SUMS_BEGIN(amx, sum, BLOCK, 2 * AMX_ROWS, fresh);
+    for (int i = 0; i < steps; i++, row += BLOCK_WORDS, lane += PARTS * HALF_BLOCK * BLOCK)
+        ADD_PARTS(amx, row, QUERY_TILE, BLOCK);
+    AMX_SUMS_END(amx, sum, BLOCK, 2 * AMX_ROWS);
+}
+
+/* S^T of keys start ... start + n - 1, of which the first one is number `first` of `keys`, where the key or the query is
+ * beyond parts. */
+static void exact_scores(floatv *s, const global float *query, const global float *key, const amx_keys *keys, int first,
+                         int start, int n, const uintv *query_peak, const attention_block *block, const attention_args *a,
+                         const attention_side *side)
+{
+    floatv q[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
+    bool loaded = false, queries_beyond = false;
+
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        queries_beyond = queries_beyond || any(IS_BEYOND(query_peak[v]));
+    for (int j = 0; j < n; j++) {
+        const bool key_beyond = IS_BEYOND(keys->key_peak[first + j]);
+        const global float *row = key + attention_row(&a->key, &block->item, start + j, a, side);
+
+        if (!key_beyond && !queries_beyond)
+            continue;
+        if (!loaded)
+            load_queries(q, query, block, a);
+        loaded = true;
+        for (int v = 0; v < QUERY_VECTORS; v++) {
+            const intv beyond = IS_BEYOND(query_peak[v]) || (intv)(key_beyond);
+            floatv sum = (floatv)(0.0f);
+
+            for (int c = 0; c < D_K; c++)
+                sum = FMA((floatv)(row[c]), q[c * QUERY_VECTORS + v], sum);
+            s[j * QUERY_VECTORS + v] = select(s[j * QUERY_VECTORS + v], sum, beyond);
+        }
+    }
+}
+
+/* O^T's columns beyond parts with n keys from `start` on, whose weights are p, to `sum`. */
+static void exact_columns(floatv *sum, const floatv *o, bool fresh, const floatv *p, const global float *value,
+                          const amx_keys *keys, int start, int n, const attention_item *item, const attention_args *a,
+                          const attention_side *side)
+{
+    for (int c = 0; c < D_V; c++)
+        for (int v = 0; v < QUERY_VECTORS && IS_BEYOND(keys->value_peak[c]); v++) {
+            floatv x = fresh ? (floatv)(0.0f) : o[c * QUERY_VECTORS + v];
+
+            for (int j = 0; j < n; j++)
+                x = FMA((floatv)(value[attention_row(&a->value, item, start + j, a, side) + c]), p[j * QUERY_VECTORS + v],
+                        x);
+            sum[c * QUERY_VECTORS + v] = x;
+        }
+}
+
+INLINE void store_weights(floatv *word, int i, int v, floatv low, floatv high)
+{
+    uintv part[PARTS];
+
+    split(part, low, high);
+#pragma unroll
+    for (int n = 0; n < PARTS; n++)
+        word[((i / HALF_BLOCK * PARTS + n) * HALF_BLOCK + i % HALF_BLOCK) * QUERY_VECTORS + v] = AS_FLOATV(part[n]);
+}
+
+#define KEY_OF(i) ((i) / HALF_BLOCK * BLOCK_K + (i) % HALF_BLOCK) /* the lower one of pair i's keys */
+
+#if DROPOUT
+/* The parts of weights p of n keys, which are 0 behind them up to a multiple of 32. */
+INLINE void split_weights(floatv *word, const floatv *p, int n)
+{
+    for (int i = 0; i < ROUND_UP(n, 32) / 2; i++)
+        for (int v = 0; v < QUERY_VECTORS; v++)
+            store_weights(word, i, v, p[KEY_OF(i) * QUERY_VECTORS + v], p[(KEY_OF(i) + HALF_BLOCK) * QUERY_VECTORS + v]);
+}
+#endif
+
+/* weigh_tile, of which parts are made; S^T becomes P^T as well if it is to be kept, 0 behind n keys up to a multiple of 32. */
+INLINE void weigh_parts(floatv *word, floatv *s, bool keep, int n, float factor, const floatv *top, floatv *sum,
+                        floatv *moment, const floatv *shrink)
+{
+    floatv total[QUERY_VECTORS];
+
+    for (int i = n * QUERY_VECTORS; i < ROUND_UP(n, 32) * QUERY_VECTORS; i++)
+        s[i] = (floatv)(-INFINITY);
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        total[v] = (floatv)(0.0f);
+    for (int i = 0; i < ROUND_UP(n, 32) / 2; i++)
+#pragma unroll
+        for (int v = 0; v < QUERY_VECTORS; v++) {
+            floatv *low = s + KEY_OF(i) * QUERY_VECTORS + v, *high = low + HALF_BLOCK * QUERY_VECTORS;
+            const floatv x = exponent_of(*low, factor, top[v]), y = exponent_of(*high, factor, top[v]);
+            const floatv p = fast_exp2v(x), r = fast_exp2v(y);
+            total[v] += p + r;
+            ADD_MOMENT(moment[v], p, x);
+            ADD_MOMENT(moment[v], r, y);
+            store_weights(word, i, v, p, r);
+            if (keep) {
+                *low = p;
+                *high = r;
+            }
+        }
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        sum[v] = FMA(sum[v], shrink[v], total[v]);
+}
+
+#endif

@@ -1,0 +1,76 @@
+/* float32 as the sum of three bfloat16: x = x0 + x1 + x2, where x0 is x rounded to bfloat16, x1 what is left, rounded, and x2
+ * what is left then: exactly x, since three times eight bits are float32's 24.  Of the nine products of parts those six are
+ * added whose numbers add up to 2 at most; the others are below 2^-26 |x y| (Henry, Tang, Heinecke: Leveraging the bfloat16
+ * Artificial Intelligence Datatype For Higher-Precision Computations, ARITH 2019).  docs/numerics.md has what that means.
+ *
+ *   split(part, low, high)    the parts of two vectors' elements, as pairs: the first vector's in the lower halves
+ *   ADD_PARTS(amx, row, lane, lane_step)   by AMX: the products of BLOCK_K columns of 32 rows and 32 lanes, to tiles 0 to 3:
+ *                             rows are PARTS times two tiles of 16 rows, one behind the other, each 16 words; word w of a
+ *                             row, and row w of the lanes, has columns w and w + 16.  The lanes' address is, for a part's
+ *                             lower 16 and upper 16, lane(part, 0) and lane(part, 1), their rows lane_step words apart
+ *   greater_magnitude(x, y)   x, or y's magnitude where that is greater; x is a magnitude, NaN being the greatest
+ *   IS_BEYOND(peak)           of vectors of bits: whether the parts do not hold all elements, the greatest magnitude of which
+ *                             is `peak`: an infinity or NaN, or 2^96 or more, or less than 2^-80 and not 0 */
+#ifndef CLATTN_INC_PARTS_H
+#define CLATTN_INC_PARTS_H
+
+#include "matrix/x86_weights.h"
+
+#define PARTS 3
+#define BLOCK_K 32
+#define TILE_WORDS (AMX_ROWS * AMX_WORDS)
+#define BLOCK_WORDS (PARTS * 2 * TILE_WORDS) /* of 32 rows or lanes */
+
+INLINE void split(uintv part[PARTS], floatv low, floatv high)
+{
+#pragma unroll
+    for (int n = 0; n < PARTS; n++) {
+        part[n] = weight_pairs(low, high);
+        low -= AS_FLOATV((AS_UINTV(low) + 0x8000) & 0xffff0000);
+        high -= AS_FLOATV((AS_UINTV(high) + 0x8000) & 0xffff0000);
+    }
+}
+
+INLINE floatv greater_magnitude(floatv x, floatv y)
+{
+    return AS_FLOATV(max(AS_UINTV(x), AS_UINTV(y) & 0x7fffffff));
+}
+
+#define IS_BEYOND(peak) ((peak) >= as_uint(0x1p96f) || ((peak) > 0 && (peak) < as_uint(0x1p-80f)))
+
+/* In an order that loads each part of rows once, and lanes as seldom as then possible. */
+#define LOAD_ROW_PART(amx, row, n) \
+    do { \
+        AMX_STREAM_WORDS(amx, 4, (row) + (n) * 2 * TILE_WORDS, AMX_WORDS); \
+        AMX_STREAM_WORDS(amx, 5, (row) + ((n) * 2 + 1) * TILE_WORDS, AMX_WORDS); \
+    } while (0)
+#define LOAD_LANE_PART(amx, lane, n, step) \
+    do { \
+        AMX_LOAD_WORDS(amx, 6, lane(n, 0), step); \
+        AMX_LOAD_WORDS(amx, 7, lane(n, 1), step); \
+    } while (0)
+#define ADD_PART(amx) \
+    do { \
+        AMX_DOT(amx, 0, 4, 6); \
+        AMX_DOT(amx, 1, 4, 7); \
+        AMX_DOT(amx, 2, 5, 6); \
+        AMX_DOT(amx, 3, 5, 7); \
+    } while (0)
+#define ADD_PARTS(amx, row, lane, lane_step) \
+    do { \
+        LOAD_ROW_PART(amx, row, 0); \
+        LOAD_LANE_PART(amx, lane, 2, lane_step); \
+        ADD_PART(amx); \
+        LOAD_LANE_PART(amx, lane, 1, lane_step); \
+        ADD_PART(amx); \
+        LOAD_LANE_PART(amx, lane, 0, lane_step); \
+        ADD_PART(amx); \
+        LOAD_ROW_PART(amx, row, 2); \
+        ADD_PART(amx); \
+        LOAD_ROW_PART(amx, row, 1); \
+        ADD_PART(amx); \
+        LOAD_LANE_PART(amx, lane, 1, lane_step); \
+        ADD_PART(amx); \
+    } while (0)
+
+#endif
