@@ -171,7 +171,7 @@ INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const am
 {
     floatv word[WEIGHT_WORDS], exact[VALUE_COLUMNS * QUERY_VECTORS];
 
-    weigh_parts(word, s, DROPOUT || keys->value_beyond, n, factor, top, block->sum, block->moment, shrink);
+    weigh_parts(word, s, n, factor, top, block->sum, block->moment, shrink);
 #if DROPOUT
     drop_tile(s, start, n, &block->rows, a);
     split_weights(word, s, n);

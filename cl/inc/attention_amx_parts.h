@@ -93,22 +93,6 @@ INLINE void gather_keys(amx_keys *keys, const global float *key, int start, int 
                             (floatv)(0.0f));
 }
 
-/* LANES keys' elements from column d on, turned: x[c] is column d + c of keys j ... j + LANES - 1, 0 beyond n and D_V. */
-#define TURN_VALUES(x, j) \
-    do { \
-        if ((j) + LANES <= n && d + LANES <= D_V) { \
-            _Pragma("unroll") for (int l = 0; l < LANES; l++) \
-                x[l] = LOADV(F32, value, ROW_AT(value, (j) + l) + d); \
-        } else { \
-            for (int l = 0; l < LANES; l++) { \
-                x[l] = (floatv)(0.0f); \
-                if ((j) + l < n && d < D_V) \
-                    LOAD_ROW(F32, x[l], value, ROW_AT(value, (j) + l) + d, 1, D_V - d, 0.0f); \
-            } \
-        } \
-        transpose(x); \
-    } while (0)
-
 /* V^T of keys start ... start + n - 1. */
 INLINE void turn_values(amx_keys *keys, const global float *value, int start, int n, const attention_item *item,
                         const attention_args *a, const attention_side *side)
@@ -118,17 +102,34 @@ INLINE void turn_values(amx_keys *keys, const global float *value, int start, in
     FIND_ROWS(value);
     for (int c = 0; c < VALUE_COLUMNS; c++)
         peak[c] = (floatv)(0.0f);
-    for (int j = 0; j < n; j += BLOCK_K)
+    for (int block = 0; block < n; block += BLOCK_K)
         for (int d = 0; d < VALUE_COLUMNS; d += LANES)
             for (int w = 0; w < HALF_BLOCK; w += LANES) {
-                uint *row = keys->value + VALUE_TILES(d, j) + d % 32 * AMX_WORDS;
-                floatv low[LANES], high[LANES];
+                uint *row = keys->value + VALUE_TILES(d, block) + d % 32 * AMX_WORDS;
+                floatv x[2][LANES]; /* column d + c of LANES keys, and of those HALF_BLOCK on; 0 beyond n and D_V */
 
-                TURN_VALUES(low, j + w);
-                TURN_VALUES(high, j + w + HALF_BLOCK);
+                for (int i = 0; i < 2; i++) {
+                    const int j = block + w + i * HALF_BLOCK;
+                    floatv square[LANES];
+
+                    if (j + LANES <= n && d + LANES <= D_V) {
+#pragma unroll
+                        for (int l = 0; l < LANES; l++)
+                            square[l] = LOADV(F32, value, ROW_AT(value, j + l) + d);
+                    } else {
+                        for (int l = 0; l < LANES; l++)
+                            for (int c = 0; c < LANES; c++)
+                                ((float *)square)[l * LANES + c] =
+                                    j + l < n && d + c < D_V ? value[ROW_AT(value, j + l) + d + c] : 0.0f;
+                    }
+                    transpose(square);
+#pragma unroll
+                    for (int c = 0; c < LANES; c++)
+                        x[i][c] = square[c];
+                }
                 for (int c = 0; c < LANES; c++) {
-                    peak[d + c] = greater_magnitude(greater_magnitude(peak[d + c], low[c]), high[c]);
-                    store_parts(row + c * AMX_WORDS, w, low[c], high[c]);
+                    peak[d + c] = greater_magnitude(greater_magnitude(peak[d + c], x[0][c]), x[1][c]);
+                    store_parts(row + c * AMX_WORDS, w, x[0][c], x[1][c]);
                 }
             }
     keys->value_beyond = false;
@@ -176,20 +177,21 @@ static void exact_scores(floatv *s, const global float *query, const global floa
                          int start, int n, const uintv *query_peak, const attention_block *block, const attention_args *a,
                          const attention_side *side)
 {
-    floatv q[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
-    bool loaded = false, queries_beyond = false;
+    floatv q[D_K * QUERY_VECTORS];
+    const long first_row = attention_query_row(&a->query, &block->item, block->first);
+    bool queries_beyond = false;
 
     for (int v = 0; v < QUERY_VECTORS; v++)
         queries_beyond = queries_beyond || any(IS_BEYOND(query_peak[v]));
+    for (int r = 0; r < BLOCK; r++)
+        for (int c = 0; c < D_K; c++)
+            ((float *)q)[c * BLOCK + r] = query[first_row + LIVE_OFFSET(block, &a->query, r) + c * a->query.col];
     for (int j = 0; j < n; j++) {
         const bool key_beyond = IS_BEYOND(keys->key_peak[first + j]);
         const global float *row = key + attention_row(&a->key, &block->item, start + j, a, side);
 
         if (!key_beyond && !queries_beyond)
             continue;
-        if (!loaded)
-            load_queries(q, query, block, a);
-        loaded = true;
         for (int v = 0; v < QUERY_VECTORS; v++) {
             const intv beyond = IS_BEYOND(query_peak[v]) || (intv)(key_beyond);
             floatv sum = (floatv)(0.0f);
@@ -239,9 +241,9 @@ INLINE void split_weights(floatv *word, const floatv *p, int n)
 }
 #endif
 
-/* weigh_tile, of which parts are made; S^T becomes P^T as well if it is to be kept, 0 behind n keys up to a multiple of 32. */
-INLINE void weigh_parts(floatv *word, floatv *s, bool keep, int n, float factor, const floatv *top, floatv *sum,
-                        floatv *moment, const floatv *shrink)
+/* weigh_tile, of whose weights parts are made as well, 0 behind n keys up to a multiple of 32. */
+INLINE void weigh_parts(floatv *word, floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment,
+                        const floatv *shrink)
 {
     floatv total[QUERY_VECTORS];
 
@@ -260,10 +262,8 @@ INLINE void weigh_parts(floatv *word, floatv *s, bool keep, int n, float factor,
             ADD_MOMENT(moment[v], p, x);
             ADD_MOMENT(moment[v], r, y);
             store_weights(word, i, v, p, r);
-            if (keep) {
-                *low = p;
-                *high = r;
-            }
+            *low = p;
+            *high = r;
         }
 #pragma unroll
     for (int v = 0; v < QUERY_VECTORS; v++)
