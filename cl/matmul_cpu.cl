@@ -118,13 +118,14 @@
 #error "AMX needs PAIRS and tiles of 32 rows and 32 lanes"
 #endif
 
+#define PANEL (LANES * LANE_VECTORS)
+
 #include "inc/matmul_cpu_product.h"
 #include "inc/matmul_cpu_store.h"
 #if AMX
 #include "inc/amx_products.h"
 #endif
 
-#define PANEL (LANES * LANE_VECTORS)
 #define BLOCK (ROWS * TILES)
 #define LINE (64 / BYTES(ROW_TYPE, K_STEP)) /* steps whose memory comes together */
 
@@ -202,7 +203,7 @@ INLINE void add_products(floatv acc[ROWS][LANE_VECTORS], const global ELEMENT(RO
  * has time for what is late.  Rows are streamed past lanes, which stay in the level-1 cache. */
 INLINE void tile_products(amx_state *amx, amx_copy *copy, float *sum, const global ushort *p, long stride, int rows,
                           const global uint *q, int steps, int even, int fresh, late_rows *late,
-                          BIAS_PARAMETER global ELEMENT(C_TYPE) *c, const private matmul_args *a)
+                          BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, const private matmul_args *a)
 {
     const int width = PANEL, whole_steps = (even ? steps : steps - 1) / AMX_WORDS * AMX_WORDS;
     int i = 0;
@@ -211,14 +212,13 @@ INLINE void tile_products(amx_state *amx, amx_copy *copy, float *sum, const glob
     if (rows >= 2 * AMX_ROWS)
         for (; i < whole_steps; i += AMX_WORDS) {
             AMX_STEP(STREAMED_ROWS, WHOLE_LANES);
-            if (late->at.rows > 0)
-                store_late(late, LATE_ROWS, BIAS_ARGUMENT c, a);
+            store_late(late, LATE_ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
         }
     for (; i < steps; i += AMX_WORDS) {
         const int words = min(AMX_WORDS, steps - i), whole = even || i + words < steps;
         AMX_STEP(ANY_ROWS, ANY_LANES);
     }
-    store_late(late, ROWS, BIAS_ARGUMENT c, a);
+    store_late(late, ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
     AMX_SUMS_END(amx, sum, width, rows);
 }
 #endif
@@ -269,7 +269,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 #if AMX
             tile_products(&amx, &copy, (float *)sum, in + (row0 + t) * rows.stride + (long)i0 * K_STEP, rows.stride,
                           row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth, i0 == 0, &late,
-                          BIAS_ARGUMENT c, &a);
+                          BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
 #else
             /* By address: Oclgrind 21.10 applies a scalar condition to the first lane of a vector only. */
             const private floatv *before = i0 ? sum : zeros;
@@ -317,14 +317,15 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
             add_products(acc, p, q, whole, depth, row_k, 0);
 #endif
 #endif
-#if PLAIN_SUMS
-            if (last && by_rows && lane_count == PANEL) {
-                const place at = { batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL };
 #if AMX
-                late = (late_rows){ (const private floatv(*)[LANE_VECTORS])sum, at };
-#else
-                store_sums(acc, BIAS_ARGUMENT c, &a, at);
-#endif
+            if (last && by_rows) {
+                late = (late_rows){ (private floatv(*)[LANE_VECTORS])sum,
+                                    { batch, row0 + t, min(ROWS, row_count - t), lane0, lane_count } };
+                continue;
+            }
+#elif PLAIN_SUMS
+            if (last && by_rows && lane_count == PANEL) {
+                store_sums(acc, BIAS_ARGUMENT c, &a, (place){ batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL });
                 continue;
             }
 #endif
@@ -344,7 +345,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
         i0 += DEPTH;
     } while (i0 < steps);
 #if AMX
-    store_late(&late, ROWS, BIAS_ARGUMENT c, &a);
+    store_late(&late, ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
     AMX_END(&amx);
 #endif
 }

@@ -254,7 +254,7 @@ static void sum_exactly(private floatv *sum, const private uint *row_peak, const
 /* The products of `blocks` blocks of rows from p and of lanes from q on;
  * meanwhile the processor has time for what is late. */
 INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q, size_t onward, int blocks, late_rows *late,
-                       BIAS_PARAMETER global ELEMENT(C_TYPE) *c, const private matmul_args *a)
+                       BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, const private matmul_args *a)
 {
     for (int i = 0; i < blocks; i++, p += BLOCK_WORDS, q += BLOCK_WORDS, onward += ONWARD_BYTES) {
 #if ONWARD
@@ -263,10 +263,9 @@ INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q
             PREFETCH_SECOND(onward + line);
 #endif
         ADD_PARTS(amx, p, LANE_TILE, AMX_WORDS);
-        if (late->at.rows > 0)
-            store_late(late, LATE_ROWS, BIAS_ARGUMENT c, a);
+        store_late(late, LATE_ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
     }
-    store_late(late, ROWS, BIAS_ARGUMENT c, a);
+    store_late(late, ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
 }
 
 kernel void matmul_cpu_parts(const global float *source, const global float *lane_source, const global uint *parts,
@@ -335,7 +334,7 @@ kernel void matmul_cpu_parts(const global float *source, const global float *lan
 #endif
                 add_blocks(&amx, row_parts + t * DEPTH * BLOCK_WORDS, q,
                            (size_t)(q + (long)shape.blocks * BLOCK_WORDS) + (size_t)t * depth * ONWARD_BYTES, depth, &late,
-                           BIAS_ARGUMENT c, &a);
+                           BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
 #if DEEP
                 if (!last) {
                     AMX_SUMS_END(&amx, before, PANEL, ROWS);
@@ -348,17 +347,15 @@ kernel void matmul_cpu_parts(const global float *source, const global float *lan
                                 lane_in + lane0 * lanes.stride, lanes, lane_count, a.k);
 
                 const place at = { batch, row0 + t * ROWS, count, lane0, lane_count };
-#if PLAIN_SUMS
-                if (C_LANE_STEP(a) == 1 && lane_count == PANEL) {
-                    late = (late_rows){ (const private floatv(*)[LANE_VECTORS])sum, at };
-                    continue;
-                }
-#endif
-                finish(sum, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a, at);
+
+                if (C_LANE_STEP(a) == 1)
+                    late = (late_rows){ (private floatv(*)[LANE_VECTORS])sum, at };
+                else
+                    finish(sum, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a, at);
             }
         }
         i0 += DEPTH;
     } while (i0 < shape.blocks);
-    store_late(&late, ROWS, BIAS_ARGUMENT c, &a);
+    store_late(&late, ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
     AMX_END(&amx);
 }

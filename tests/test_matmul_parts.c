@@ -218,7 +218,7 @@ static void chosen_where_it_pays(void **state)
     for (int thin = 0; thin < 3; thin++) {
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan = NULL;
-        size_t m = thin == 1 ? 16 : 96, n = thin == 2 ? 16 : 96;
+        size_t m = thin == 1 ? 64 : 256, n = thin == 2 ? 64 : 256;
         desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, 64});
         desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){64, n});
         desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});

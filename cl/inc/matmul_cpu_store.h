@@ -1,5 +1,6 @@
 /* What the kernels that sum C in tiles of ROWS rows of LANE_VECTORS vectors share: how their operands are walked, and what
- * becomes of sums on the way to C.  LANES_ALONG_M, ROWS and LANE_VECTORS are the kernel's (matmul_cpu.cl).
+ * becomes of sums on the way to C.  LANES_ALONG_M, ROWS, LANE_VECTORS and PANEL, the lanes of a tile, are the kernel's
+ * (matmul_cpu.cl).
  *
  *   lane_side(a), row_side(a)       how the operand across lanes is walked, and the other one
  *   C_ROW_STEP(a), C_LANE_STEP(a)   strides of C from row to row, and from lane to lane
@@ -233,23 +234,29 @@ INLINE void store_sums(const private floatv acc[ROWS][LANE_VECTORS], BIAS_PARAME
 }
 #endif
 
-/* What a tile leaves to the next one's steps: rows of sums that are not in C yet. */
+/* What a tile leaves to the next one's steps: rows of sums that are not in C yet, where lanes are neighbours there. */
 typedef struct late_rows {
-    const private floatv (*sum)[LANE_VECTORS];
+    private floatv (*sum)[LANE_VECTORS];
     place at;
 } late_rows;
 
-INLINE void store_late(late_rows *late, int rows, BIAS_PARAMETER global ELEMENT(C_TYPE) *c, const private matmul_args *a)
+INLINE void store_late(late_rows *late, int rows, BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c,
+                       const private matmul_args *a)
 {
-#if PLAIN_SUMS
     place at = late->at;
 
     at.rows = min(at.rows, rows);
-    store_sums(late->sum, BIAS_ARGUMENT c, a, at);
+    if (at.rows <= 0)
+        return;
+#if PLAIN_SUMS
+    if (at.lanes == PANEL)
+        store_sums(late->sum, BIAS_ARGUMENT c, a, at);
+    else
+#endif
+        finish((private floatv *)late->sum, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a, at);
     late->sum += at.rows;
     late->at.row += at.rows;
     late->at.rows -= at.rows;
-#endif
 }
 
 #endif

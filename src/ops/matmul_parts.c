@@ -11,7 +11,10 @@
 #define BLOCK_K 32       /* k of a block, */
 #define BLOCK_BYTES 6144 /* whose parts take so much */
 #define SPLIT_BLOCKS 8   /* that a work-group of matmul_split makes */
-#define FEWEST 48        /* rows or columns that pay for splitting the other operand */
+/* Rows that pay for splitting the lanes if these are many, and lanes that pay for splitting many rows: where both are few,
+ * each adds up to the other's. */
+#define FEWEST_ROWS 120.0
+#define FEWEST_LANES 67.0
 
 /* How many panels of lanes there are in all: one item's if all items share them. */
 static size_t all_panels(const struct matmul_plan *plan)
@@ -28,6 +31,19 @@ static size_t panel_bytes(size_t k)
     return blocks * BLOCK_BYTES + divide_up(blocks, SPLIT_BLOCKS) * PANEL * sizeof(cl_uint);
 }
 
+/* Lanes run along C's rows: then it is stored by vectors. */
+static bool along_m(const struct matmul_problem *problem)
+{
+    return problem->c.col != 1 && problem->c.row == 1;
+}
+
+/* Whether products gain more from AMX than splitting their operands costs. */
+static bool pays(const struct matmul_problem *problem)
+{
+    double rows = (double)matmul_rows(problem), n = (double)problem->n;
+    return along_m(problem) ? FEWEST_ROWS / n + FEWEST_LANES / rows < 1 : FEWEST_ROWS / rows + FEWEST_LANES / n < 1;
+}
+
 const char *matmul_parts_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced)
 {
     size_t bytes;
@@ -36,8 +52,8 @@ const char *matmul_parts_refuse(const clattn_context *context, const struct matm
     if (!size_mul(panel_bytes(problem->k), divide_up(size_max(problem->m, problem->n), PANEL), &bytes) ||
         !size_mul(bytes, size_max(problem->batch, 1), &bytes))
         return "the parts of an operand overflow";
-    if (!forced && (matmul_rows(problem) < FEWEST || problem->n < FEWEST))
-        return "of a few rows or columns there is more splitting than arithmetic";
+    if (!forced && !pays(problem))
+        return "of few rows or columns there is more splitting than arithmetic";
     return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
 }
 
@@ -126,8 +142,7 @@ clattn_status matmul_parts_prepare(struct matmul_plan *plan, bool instructions)
     const struct capabilities *caps = &base->context->device.caps;
     struct strbuf options = {0}, again = {0};
     clattn_status status;
-    /* Lanes run along C's rows: then it is stored by vectors. */
-    plan->lanes_along_m = problem->c.col != 1 && problem->c.row == 1;
+    plan->lanes_along_m = along_m(problem);
     tuning_flag(&base->tuning, "along_m", &plan->lanes_along_m);
     size_t panels = divide_up(plan->lanes_along_m ? problem->m : problem->n, PANEL);
     size_t row_tiles = divide_up(plan->lanes_along_m ? problem->n : problem->m, PANEL);

@@ -271,12 +271,12 @@ static void run_mha(tool_device *device, size_t index, const char *solver, const
 }
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define SHORT_SOLVERS "cpu-amx", "cpu-bf16", "matrix" /* of 16-bit types alone */
+#define ENGINE_SOLVERS "cpu-amx", "cpu-bf16", "matrix" /* of 16-bit types, and cpu-amx of float32 */
 
-static const char *const attention_solvers[] = {SHORT_SOLVERS, "cpu", "sub-group", "tile", "generic", NULL};
+static const char *const attention_solvers[] = {ENGINE_SOLVERS, "cpu", "sub-group", "tile", "generic", NULL};
 static const char *const softmax_solvers[] = {"cpu", "sub-group", "tile", "generic", NULL};
-static const char *const matmul_solvers[] = {"clblast", SHORT_SOLVERS, "cpu", "tile", "generic", NULL};
-static const char *const mha_solvers[] = {SHORT_SOLVERS, "cpu", "tile", "generic", NULL};
+static const char *const matmul_solvers[] = {"clblast", ENGINE_SOLVERS, "cpu", "tile", "generic", NULL};
+static const char *const mha_solvers[] = {ENGINE_SOLVERS, "cpu", "tile", "generic", NULL};
 
 static const selftest_operator softmax = {"softmax", softmax_solvers, COUNT(softmax_cases), run_softmax};
 static const selftest_operator attention = {"attention", attention_solvers, COUNT(attention_cases), run_attention};
