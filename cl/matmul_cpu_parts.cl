@@ -87,6 +87,7 @@
 #define ROWS PANEL
 #define LANE_VECTORS (PANEL / LANES)
 
+#include "inc/pairs.h" /* here, since what an #if includes is gone for all that comes behind it where that is false */
 #include "inc/amx_sums.h"
 #include "inc/matmul_cpu_store.h"
 #include "inc/parts.h"
@@ -117,9 +118,13 @@ INLINE void load_square(floatv *x, const global float *p, long row, long col, in
         for (int l = 0; l < LANES; l++)
             x[l] = LOADV(F32, p, l * row);
     } else {
-        for (int l = 0; l < LANES; l++)
+        for (int l = 0; l < LANES; l++) {
+            float lane[LANES];
+
             for (int i = 0; i < LANES; i++)
-                ((private float *)x)[l * LANES + i] = l < rows && i < columns ? p[l * row + i * col] : 0.0f;
+                lane[i] = l < rows && i < columns ? p[l * row + i * col] : 0.0f;
+            x[l] = VLOAD(0, lane);
+        }
     }
 }
 

@@ -130,8 +130,8 @@ static void product(const char *solver, size_t m, size_t n, size_t k, const floa
     desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
     options.solver = solver;
     assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
-    cl_mem left = clCreateBuffer(context, CL_MEM_USE_HOST_PTR, m * k * sizeof *a, (void *)(uintptr_t)a, NULL);
-    cl_mem right = clCreateBuffer(context, CL_MEM_USE_HOST_PTR, k * n * sizeof *b, (void *)(uintptr_t)b, NULL);
+    cl_mem left = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, m * k * sizeof *a, (void *)(uintptr_t)a, NULL);
+    cl_mem right = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, k * n * sizeof *b, (void *)(uintptr_t)b, NULL);
     cl_mem out = clCreateBuffer(context, 0, m * n * sizeof *c, NULL, NULL);
     assert_true(left && right && out);
     args.a = clattn_binding_buffer(left, 0);
