@@ -67,9 +67,7 @@
 #include "inc/cpu_keys.h"
 #include "inc/cpu_keep.h"
 #include "inc/cpu_softmax.h"
-#include "inc/cpu_pairs.h"
-#include "inc/amx_sums.h" /* here, since what an #if includes is gone for all that comes behind it where that is false */
-#include "matrix/x86_weights.h"
+#include "inc/attention_amx_keys.h" /* here, since what an #if includes is gone for all behind it where that is false */
 #if BY_PARTS
 #include "inc/attention_amx_parts.h"
 #else
@@ -91,7 +89,7 @@ typedef struct amx_block {
     floatv q[QUERY_WORDS]; /* Q^T's pairs */
 #if BY_PARTS
     uintv query_peak[QUERY_VECTORS];
-    bool query_beyond;
+    peaks query_peaks;
 #endif
     floatv o[VALUE_COLUMNS * QUERY_VECTORS]; /* O^T */
 } amx_block;
@@ -115,9 +113,9 @@ INLINE void begin_block(amx_block *block, const global ELEMENT(Q_TYPE) *query, c
     load_queries(q, query, &block->rows, a);
 #if BY_PARTS
     split_queries(block->q, q, block->query_peak);
-    block->query_beyond = false;
-    for (int v = 0; v < QUERY_VECTORS; v++)
-        block->query_beyond = block->query_beyond || any(IS_BEYOND(block->query_peak[v]));
+    block->query_peaks = NO_PEAKS;
+    for (int r = 0; r < BLOCK; r++)
+        block->query_peaks = with_peak(block->query_peaks, ((const uint *)block->query_peak)[r]);
 #else
     pair_queries(block->q, q);
     for (int c = HALF(D_K) * QUERY_VECTORS; c < QUERY_WORDS; c++)
@@ -171,16 +169,18 @@ INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const am
 {
     floatv word[WEIGHT_WORDS], exact[VALUE_COLUMNS * QUERY_VECTORS];
 
-    weigh_parts(word, s, n, factor, top, block->sum, block->moment, shrink);
 #if DROPOUT
+    weigh_tile(s, n, factor, top, block->sum, block->moment, shrink);
     drop_tile(s, start, n, &block->rows, a);
     split_weights(word, s, n);
+#else
+    weigh_parts(word, s, n, factor, top, block->sum, block->moment, shrink);
 #endif
     if (keys->value_beyond)
         exact_columns(exact, block->o, block->fresh, s, value, keys, start, n, &block->rows.item, a, side);
     take_values(block, amx, keys, first, n, word);
     for (int c = 0; c < D_V && keys->value_beyond; c++)
-        if (IS_BEYOND(keys->value_peak[c]))
+        if (IS_BEYOND_ALONE(keys->value_peak[c]))
             for (int v = 0; v < QUERY_VECTORS; v++)
                 block->o[c * QUERY_VECTORS + v] = exact[c * QUERY_VECTORS + v];
 }
@@ -216,7 +216,7 @@ INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_key
         const int m = min(32, n - j);
         add_products(amx, (float *)part, true, keys->key + KEY_TILES(first + j), (const uint *)block->q, KEY_STEPS);
 #if BY_PARTS
-        if (block->query_beyond || keys->key_beyond)
+        if (may_be_beyond(block->query_peaks, keys->key_peaks))
             exact_scores(part, query, key, keys, first + j, start + j, m, block->query_peak, &block->rows, a, side);
 #endif
 #if !RAW_SCORES

@@ -5,9 +5,8 @@
  * "Row", "lane" and "side" are matmul_cpu.cl's; both sides are copied here.
  *
  * What the parts cannot hold is summed as matmul_cpu does, by a chain of fma from A and B themselves: every element whose
- * row of A or column of B has an infinity or a NaN in it, or a largest magnitude of 2^96 or more, or of less than 2^-80 that
- * is not 0.
- * Elsewhere a part that is a subnormal number counts as 0, an error below 2^-126 times the other factor.
+ * row of A and column of B have greatest magnitudes that IS_BEYOND.  Elsewhere a part, and a product of parts, below 2^-126
+ * counts as 0.
  *
  * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; inc/args.h)
  *   A, B, C, bias   as matmul_cpu.cl has them; A and B are F32
@@ -161,7 +160,7 @@ kernel void matmul_split(const global float *source, global uint *parts, matmul_
     const int from = chunk * SPLIT_BLOCKS, to = min(shape.blocks, from + SPLIT_BLOCKS);
     const global float *in = source + s.offset + batch * s.batch + panel * PANEL * s.stride;
     global uint *const blocks = parts + a.packed_offset + number * shape.blocks * BLOCK_WORDS;
-    global uint *const peaks =
+    global uint *const own_peaks =
         parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + (number * shape.chunks + chunk) * PANEL;
 
     for (int j = 0; j < PANEL; j += LANES) {
@@ -171,7 +170,7 @@ kernel void matmul_split(const global float *source, global uint *parts, matmul_
             for (int i = 0; i < BLOCK_K / 2; i += LANES) {
                 const int k = block * BLOCK_K + i;
                 const global float *p = in + j * s.stride + k * s.k_stride;
-                global uint *tile = blocks + (block * PARTS * 2 + j / AMX_WORDS) * TILE_WORDS + j % AMX_WORDS;
+                global uint *tile = blocks + (long)block * BLOCK_WORDS + j / AMX_WORDS * TILE_WORDS + j % AMX_WORDS;
                 floatv x[2][LANES];
 
                 load_side(x, p, s, count - j, a.k - k, 0);
@@ -185,7 +184,7 @@ kernel void matmul_split(const global float *source, global uint *parts, matmul_
                         STORE_WHOLE(global whole_uintv, tile + n * 2 * TILE_WORDS + (i + l) * AMX_WORDS, part[n]);
                 }
             }
-        STORE_WHOLE(global whole_uintv, peaks + j, AS_UINTV(peak));
+        STORE_WHOLE(global whole_uintv, own_peaks + j, AS_UINTV(peak));
     }
 }
 
@@ -226,30 +225,31 @@ static void sum_exactly(private floatv *sum, const private uint *row_peak, const
                         int k)
 {
     floatv exact[ROWS * LANE_VECTORS];
-    int row_beyond[ROWS], lanes_beyond = 0;
+    intv beyond[ROWS * LANE_VECTORS];
+    int row_beyond[ROWS];
 
-    for (int v = 0; v < LANE_VECTORS; v++)
-        lanes_beyond = lanes_beyond || any(IS_BEYOND(lane_peak[v]));
-    for (int r = 0; r < ROWS; r++)
-        row_beyond[r] = r < row_count && IS_BEYOND(row_peak[r]);
-    for (int i = 0; i < ROWS * LANE_VECTORS; i++)
-        exact[i] = (floatv)0.0f;
+    for (int r = 0; r < row_count; r++) {
+        row_beyond[r] = 0;
+        for (int v = 0; v < LANE_VECTORS; v++) {
+            const uintv x = (uintv)row_peak[r], y = lane_peak[v];
+
+            beyond[r * LANE_VECTORS + v] = IS_BEYOND(x, y);
+            row_beyond[r] |= any(beyond[r * LANE_VECTORS + v]);
+            exact[r * LANE_VECTORS + v] = (floatv)0.0f;
+        }
+    }
     for (int i = 0; i < k; i++)
         for (int v = 0; v < LANE_VECTORS; v++) {
             floatv y;
 
             LOAD_ROW(F32, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride, lane_count - v * LANES, 0.0f);
             for (int r = 0; r < row_count; r++)
-                if (lanes_beyond || row_beyond[r])
+                if (row_beyond[r])
                     exact[r * LANE_VECTORS + v] =
                         FMA((floatv)p[r * rows.stride + i * rows.k_stride], y, exact[r * LANE_VECTORS + v]);
         }
-    for (int r = 0; r < row_count; r++)
-        for (int v = 0; v < LANE_VECTORS; v++) {
-            const intv beyond = IS_BEYOND(lane_peak[v]) || (intv)row_beyond[r];
-
-            sum[r * LANE_VECTORS + v] = select(sum[r * LANE_VECTORS + v], exact[r * LANE_VECTORS + v], beyond);
-        }
+    for (int i = 0; i < row_count * LANE_VECTORS; i++)
+        sum[i] = select(sum[i], exact[i], beyond[i]);
 }
 
 #define LATE_ROWS 2 /* of a block */
@@ -290,12 +290,13 @@ kernel void matmul_cpu_parts(const global float *source, const global float *lan
     const int tiles = (row_count + ROWS - 1) / ROWS, group = (int)min((long)GROUP, shape.panels - panel0);
     const long first_panel = (lanes.batch ? batch * shape.panels : 0) + panel0;
     const global uint *panels = parts + a.packed_offset + first_panel * shape.blocks * BLOCK_WORDS;
-    const global uint *peaks =
+    const global uint *all_peaks =
         parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + first_panel * shape.chunks * PANEL;
     const global float *in = source + rows.offset + batch * rows.batch + row0 * rows.stride;
     const global float *lane_in = lane_source + lanes.offset + batch * lanes.batch;
     floatv sum[ROWS * LANE_VECTORS]; /* a tile's, stored while the next one's products go on */
     uint row_peak[TILES][ROWS];
+    peaks row_peaks[TILES];
     amx_state amx;
     late_rows late = { 0 };
 
@@ -312,24 +313,26 @@ kernel void matmul_cpu_parts(const global float *source, const global float *lan
             split_rows(row_parts + t * DEPTH * BLOCK_WORDS,
                        in + t * ROWS * rows.stride + (long)i0 * BLOCK_K * rows.k_stride, rows, row_count - t * ROWS,
                        min(depth * BLOCK_K, a.k - i0 * BLOCK_K), row_peak[t]);
+        for (int t = 0; t < tiles && last; t++) {
+            row_peaks[t] = NO_PEAKS;
+            for (int r = 0; r < ROWS; r++)
+                row_peaks[t] = with_peak(row_peaks[t], row_peak[t][r]);
+        }
         for (int g = 0; g < group; g++) {
             const global uint *q = panels + ((long)g * shape.blocks + i0) * BLOCK_WORDS;
             const int lane0 = (int)(panel0 + g) * PANEL, lane_count = min(PANEL, lanes.count - lane0);
             uintv lane_peak[LANE_VECTORS];
-            int lanes_beyond = 0;
+            peaks lane_peaks = NO_PEAKS;
 
             for (int v = 0; v < LANE_VECTORS && last; v++) {
                 lane_peak[v] = (uintv)0;
                 for (int chunk = 0; chunk < shape.chunks; chunk++)
-                    lane_peak[v] = max(lane_peak[v], VLOAD(v, peaks + (g * shape.chunks + chunk) * PANEL));
-                lanes_beyond = lanes_beyond || any(IS_BEYOND(lane_peak[v]));
+                    lane_peak[v] = max(lane_peak[v], VLOAD(v, all_peaks + ((long)g * shape.chunks + chunk) * PANEL));
             }
+            for (int l = 0; l < PANEL && last; l++)
+                lane_peaks = with_peak(lane_peaks, ((const private uint *)lane_peak)[l]);
             for (int t = 0; t < tiles; t++) {
                 const int count = min(ROWS, row_count - t * ROWS);
-                int beyond = lanes_beyond;
-
-                for (int v = 0; v < LANE_VECTORS && last; v++)
-                    beyond = beyond || any(IS_BEYOND(VLOAD(v, row_peak[t])));
 #if DEEP
                 local float *const before = sums + (g * TILES + t) * (PANEL * PANEL);
 
@@ -347,7 +350,7 @@ kernel void matmul_cpu_parts(const global float *source, const global float *lan
                 }
 #endif
                 AMX_SUMS_END(&amx, (float *)sum, PANEL, ROWS);
-                if (beyond)
+                if (may_be_beyond(row_peaks[t], lane_peaks))
                     sum_exactly(sum, row_peak[t], lane_peak, in + t * ROWS * rows.stride, rows, count,
                                 lane_in + lane0 * lanes.stride, lanes, lane_count, a.k);
 

@@ -13,6 +13,10 @@
 static const attention_case cases[] = {
     {"products of 3.6e9", BIG, MEDIUM, .fill = FILL_LARGE, .scaled = true, .scale = 0x1p-30f},
     {"float16 out", BIG, MEDIUM, .type = TYPES(CLATTN_F32, CLATTN_F32, CLATTN_F32, CLATTN_F16)},
+    {"infinite value, pages of 5 keys", BIG, .dim = {2, 2, 1, 35, 15, 8, 8}, PAGED(7, 5), .inject = INJECT_VALUE_INF},
+    {"infinite key, queries of several heads in a block", BIG, .dim = {2, 8, 2, 5, 67, 8, 8}, .inject = INJECT_KEY_INF},
+    {"NaN query, (batch, length, heads, size)", BIG, MEDIUM, .inject = INJECT_QUERY_NAN,
+     .form = {FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_PLAIN}},
     {"bfloat16 keys and values", ALL, LITTLE, MIXED},
     {"several gatherings of keys, NaN value", BIG, .dim = {1, 2, 1, 70, 2201, 8, 8}, .inject = INJECT_VALUE_NAN},
     {"several gatherings of keys, infinite value", BIG, .dim = {1, 2, 1, 70, 2201, 40, 40}, .inject = INJECT_VALUE_INF},
@@ -77,40 +81,48 @@ static void fill(float *x, int count, int step)
     }
 }
 
-/* Queries, keys or columns of V whose magnitudes parts cannot hold: as the solver cpu, to rounding, and what does not depend on
- * them keeps every bit. */
+/* Queries, keys or columns of V whose magnitudes parts cannot hold, the scores being of the usual size: as the solver cpu, to
+ * rounding, and what does not depend on them keeps every bit. */
 static void beyond_parts(void **state)
 {
+    static const float query_times[] = {0x1p-85f, 0x1p100f, 1, 1};
     static float q[HEADS * ROWS * SIZE], k[ELEMENTS], v[ELEMENTS], plain[HEADS * ROWS * SIZE];
     static float by_parts[HEADS * ROWS * SIZE], by_cpu[HEADS * ROWS * SIZE];
 
     (void)state;
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 4; which++) {
         fill(q, HEADS * ROWS * SIZE, 37);
         fill(k, ELEMENTS, 53);
         fill(v, ELEMENTS, 71);
         attend("cpu-amx", q, k, v, plain);
-        for (int i = 0; i < SIZE; i++) {
-            if (which == 0) { /* query 3 of head 0 */
-                q[3 * SIZE + i] *= 0x1p-90f;
-            } else if (which == 1) { /* key 5 of head 0 */
-                k[5 * SIZE + i] *= 0x1p-85f;
-            }
+        for (int i = 0; i < ROWS * SIZE; i++) { /* the queries of head 0, for which its keys make up; 2: key 5 is far below */
+            q[i] = (which == 2 ? fabsf(q[i]) : q[i]) * query_times[which];
         }
-        for (int j = 0; j < KEYS && which == 2; j++) { /* columns 7 and 39 of head 0 */
+        for (int i = 0; i < KEYS * SIZE; i++) {
+            k[i] /= query_times[which];
+        }
+        for (int i = 0; i < SIZE && which == 2; i++) { /* -infinity for query 3 and key 5 of head 0 */
+            q[3 * SIZE + i] = 0x1p66f;
+            k[5 * SIZE + i] = -0x1p72f;
+        }
+        for (int i = 0; i < KEYS * SIZE && which == 2; i++) {
+            k[i] *= i / SIZE == 5 ? 1 : 0x1p-66f;
+        }
+        for (int j = 0; j < KEYS && which == 3; j++) { /* columns 7 and 39 of head 0 */
             v[j * SIZE + 7] *= 0x1p100f;
             v[j * SIZE + 39] *= 0x1p-100f;
         }
         attend("cpu-amx", q, k, v, by_parts);
         attend("cpu", q, k, v, by_cpu);
         for (int i = 0; i < HEADS * ROWS * SIZE; i++) {
-            int head = i / (ROWS * SIZE), row = i / SIZE % ROWS, column = i % SIZE;
-            bool touched = head == 0 && (which == 0 ? row == 3 : which == 1 || column == 7 || column == 39);
-            double scale = which != 2 ? 1 : column == 7 && !head ? 0x1p100 : column == 39 && !head ? 0x1p-100 : 1;
+            int head = i / (ROWS * SIZE), column = i % SIZE;
+            bool touched = head == 0 && (which < 3 || column == 7 || column == 39);
+            double scale = which != 3 || head ? 1 : column == 7 ? 0x1p100 : column == 39 ? 0x1p-100 : 1;
             if (touched) {
-                assert_true(fabs((double)by_parts[i] - (double)by_cpu[i]) <= 4e-6 * scale);
+                assert_int_equal(isnan(by_parts[i]), isnan(by_cpu[i]));
+                assert_true(isnan(by_cpu[i]) || fabs((double)by_parts[i] - (double)by_cpu[i]) <= 4e-6 * scale);
             } else {
-                assert_true(by_parts[i] == plain[i]);
+                assert_memory_equal(&by_parts[i], &plain[i], sizeof plain[i]);
             }
         }
     }
@@ -126,8 +138,8 @@ static void chosen_where_it_pays(void **state)
     for (size_t rows = 32; rows <= 128; rows += 96) {
         clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
         clattn_plan *plan = NULL;
-        desc.query = desc.output = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 2, rows, 16});
-        desc.key = desc.value = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 2, 40, 16});
+        desc.query = desc.output = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 2, rows, 32});
+        desc.key = desc.value = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 2, 128, 32});
         assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &plan));
         assert_int_equal(!strcmp(clattn_plan_solver(plan), "cpu-amx"), here && rows == 128);
         clattn_plan_release(&plan);

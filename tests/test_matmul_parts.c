@@ -96,13 +96,20 @@ static const matmul_case magnitudes[] = {
     {"smaller", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p-100f, WEIGHTS},
     {"as great as parts may be", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p95f},
     {"greater", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p120f, WEIGHTS},
+    {"both great", ALL, PARTS, .m = 7, .n = 13, .k = 11, .spread = 0x1p60f, .spread_b = 0x1p60f},
+    {"both great", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p46f, .spread_b = 0x1p46f},
+    {"both great", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p58f, .spread_b = 0x1p62f},
+    {"both small", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p-40f, .spread_b = 0x1p-41f},
+    {"both small", ALL, PARTS, .m = 7, .n = 13, .k = 11, .spread = 0x1p-60f, .spread_b = 0x1p-55f},
+    {"both small", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p-60f, .spread_b = 0x1p-50f, WEIGHTS},
+    {"great and small", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p95f, .spread_b = 0x1p-79f},
 };
 
 static const matmul_case epilogues[] = {
     {"GELU", ALL, PARTS, .m = 35, .n = 37, .k = 11, .activation = CLATTN_MATMUL_GELU, .bias = true},
     {"ReLU", BIG, PARTS, .m = 65, .n = 64, .k = 67, .activation = CLATTN_MATMUL_RELU, WEIGHTS},
     {"residual", ALL, PARTS, .m = 35, .n = 37, .k = 11, .operand = OPERAND_ADD, .bias = true},
-    {"residual in place", BIG, PARTS, .m = 65, .n = 64, .k = 67, .operand = OPERAND_ADD, .in_place = true, WEIGHTS},
+    {"residual in place", BIG, PARTS, .m = 65, .n = 67, .k = 67, .operand = OPERAND_ADD, .in_place = true, WEIGHTS},
     {"SiLU, gate", BIG, PARTS, .m = 67, .n = 65, .k = 64, .activation = CLATTN_MATMUL_SWISH, .operand = OPERAND_MULTIPLY},
     {"gate, C transposed", BIG, PARTS, .m = 67, .n = 65, .k = 64, .operand = OPERAND_MULTIPLY, .c = FORM_TRANSPOSED,
      .operand_form = FORM_TRANSPOSED},
@@ -149,7 +156,7 @@ static void product(const char *solver, size_t m, size_t n, size_t k, const floa
 /* A row or a column that parts cannot hold is summed as the solver cpu does, bit by bit, and only it. */
 static void beyond_parts_as_cpu(void **state)
 {
-    enum { M = 40, N = 37, K = 67 };
+    enum { M = 40, N = 37, K = 330 };
     static const float beyond[] = {INFINITY, 0x1p96f, -0x1.8p126f};
     static float a[M * K], b[K * N], plain[M * N], by_parts[M * N], by_cpu[M * N];
 
@@ -162,8 +169,8 @@ static void beyond_parts_as_cpu(void **state)
             b[i] = (float)(i * 53 % 97 - 48) / 128 + 0x1p-19f;
         }
         product("cpu-amx", M, N, K, a, b, plain);
-        a[35 * K + 66] = beyond[which];
-        b[5 * N + 36] = beyond[which] / 0x1p20f;
+        a[35 * K + K - 1] = beyond[which];
+        b[(K - 2) * N + 36] = beyond[which] / 0x1p20f;
         for (int i = 0; i < K; i++) {
             a[2 * K + i] *= 0x1p-90f;
         }
@@ -173,9 +180,9 @@ static void beyond_parts_as_cpu(void **state)
             for (int j = 0; j < N; j++) {
                 bool exact = i == 35 || i == 2 || (j == 36 && which != 1);
                 const float *want = exact ? by_cpu : plain;
-                float given = by_parts[i * N + j], other = want[i * N + j];
+                const float *given = &by_parts[i * N + j], *other = &want[i * N + j];
                 if (j != 36 || exact) {
-                    assert_true(given == other || (isnan(given) && isnan(other)));
+                    assert_true(memcmp(given, other, sizeof *given) == 0 || (isnan(*given) && isnan(*other)));
                 }
             }
         }
@@ -208,19 +215,34 @@ static void tiny_beside_great(void **state)
     }
 }
 
-/* The planner's own choice: exactly where the processor has AMX, and neither operand is thin. */
+/* A program for few k is checked with more of them. */
+static void few_k_by_a_small_depth(void **state)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan *plan = NULL;
+
+    (void)state;
+    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){64, 64});
+    options.solver = "cpu-amx";
+    options.tuning = "depth=2";
+    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+    clattn_plan_release(&plan);
+}
+
+/* The planner's own choice: exactly where the processor has AMX, neither operand is thin, and k are more than a block. */
 static void chosen_where_it_pays(void **state)
 {
     const char *pairs = device_pairs_solver();
     bool here = pairs && !strcmp(pairs, "cpu-amx");
 
     (void)state;
-    for (int thin = 0; thin < 3; thin++) {
+    for (int thin = 0; thin < 4; thin++) {
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan = NULL;
-        size_t m = thin == 1 ? 64 : 256, n = thin == 2 ? 64 : 256;
-        desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, 64});
-        desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){64, n});
+        size_t m = thin == 1 ? 64 : 256, n = thin == 2 ? 64 : 256, k = thin == 3 ? 32 : 64;
+        desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, k});
+        desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){k, n});
         desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
         assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
         bool taken = strstr(clattn_plan_explain(plan), "matmul_cpu_parts") != NULL;
@@ -242,6 +264,7 @@ int main(int argc, char **argv)
     suite_add(&suite, chosen_where_it_pays, "matmul cpu-amx of float32: chosen where it pays");
     if (may_imitate_amx()) {
         suite_add(&suite, beyond_parts_as_cpu, "matmul cpu-amx of float32: beyond parts as cpu");
+        suite_add(&suite, few_k_by_a_small_depth, "matmul cpu-amx of float32: few k by a small depth");
         suite_add(&suite, tiny_beside_great, "matmul cpu-amx of float32: tiny elements beside great ones");
     }
     return suite_run(&suite, "matmul_parts", true, argc, argv);

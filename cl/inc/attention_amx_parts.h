@@ -6,17 +6,9 @@
 #ifndef CLATTN_INC_ATTENTION_AMX_PARTS_H
 #define CLATTN_INC_ATTENTION_AMX_PARTS_H
 
-#include "inc/amx_sums.h"
-#include "inc/cpu_keys.h"
-#include "inc/cpu_softmax.h"
+#include "inc/attention_amx_keys.h"
 #include "inc/parts.h"
 
-#if BLOCK != 32 || KEY_TILE % 32 != 0 || GATHERED % KEY_TILE != 0
-#error "AMX needs tiles of 32 keys and 32 queries"
-#endif
-
-#define KEY_STEPS (ROUND_UP(D_K, 32) / 32)
-#define VALUE_COLUMNS ROUND_UP(D_V, 32)
 #define HALF_BLOCK (BLOCK_K / 2)
 
 /* K and V^T as blocks (inc/parts.h), in the order in which they are multiplied: of 32 keys and 32 columns, along the
@@ -26,7 +18,8 @@ typedef struct amx_keys {
     uint key[GATHERED / 32 * KEY_STEPS * BLOCK_WORDS];
     uint value[GATHERED / 32 * (VALUE_COLUMNS / 32) * BLOCK_WORDS];
     uint key_peak[GATHERED], value_peak[VALUE_COLUMNS];
-    bool key_beyond, value_beyond; /* one of these is beyond parts */
+    peaks key_peaks;
+    bool value_beyond; /* a column is beyond parts */
 } __attribute__((aligned(64))) amx_keys; /* as lines of the cache */
 
 #define KEY_TILES(j) ((j) / 32 * KEY_STEPS * BLOCK_WORDS)
@@ -35,16 +28,6 @@ typedef struct amx_keys {
 
 #define QUERY_WORDS (KEY_STEPS * PARTS * HALF_BLOCK * QUERY_VECTORS)    /* vectors of Q^T's parts, */
 #define WEIGHT_WORDS (KEY_TILE / 32 * PARTS * HALF_BLOCK * QUERY_VECTORS) /* and of P^T's of a tile */
-
-#if TABLE
-#define FIND_ROWS(array) \
-    long rows[GATHERED]; \
-    find_rows(rows, &a->array, start, n, item, a, side)
-#define ROW_AT(array, j) rows[j]
-#else
-#define FIND_ROWS(array) const long first_row = attention_row(&a->array, item, start, a, side)
-#define ROW_AT(array, j) (first_row + (j) * a->array.row)
-#endif
 
 /* The greatest lane of a vector of magnitudes, as bits; a NaN counts as infinity. */
 INLINE uint peak_of(floatv x)
@@ -68,7 +51,7 @@ INLINE void gather_keys(amx_keys *keys, const global float *key, int start, int 
                         const attention_args *a, const attention_side *side)
 {
     FIND_ROWS(key);
-    keys->key_beyond = false;
+    keys->key_peaks = NO_PEAKS;
     for (int j = 0; j < n; j++) {
         const global float *p = key + ROW_AT(key, j);
         uint *row = keys->key + KEY_TILES(j) + j % 32 * AMX_WORDS;
@@ -84,7 +67,7 @@ INLINE void gather_keys(amx_keys *keys, const global float *key, int start, int 
                 store_parts(row + step * BLOCK_WORDS, w, low, high);
             }
         keys->key_peak[j] = peak_of(peak);
-        keys->key_beyond |= IS_BEYOND(keys->key_peak[j]);
+        keys->key_peaks = with_peak(keys->key_peaks, keys->key_peak[j]);
     }
     for (int j = n; j < ROUND_UP(n, 32); j++)
         for (int step = 0; step < KEY_STEPS; step++)
@@ -135,8 +118,19 @@ INLINE void turn_values(amx_keys *keys, const global float *value, int start, in
     keys->value_beyond = false;
     for (int c = 0; c < VALUE_COLUMNS; c++) {
         keys->value_peak[c] = peak_of(peak[c]);
-        keys->value_beyond |= IS_BEYOND(keys->value_peak[c]);
+        keys->value_beyond |= IS_BEYOND_ALONE(keys->value_peak[c]);
     }
+}
+
+/* Stores the parts of two vectors of lanes as row i, counted through all blocks. */
+INLINE void store_lanes(floatv *word, int i, int v, floatv low, floatv high)
+{
+    uintv part[PARTS];
+
+    split(part, low, high);
+#pragma unroll
+    for (int n = 0; n < PARTS; n++)
+        word[((i / HALF_BLOCK * PARTS + n) * HALF_BLOCK + i % HALF_BLOCK) * QUERY_VECTORS + v] = AS_FLOATV(part[n]);
 }
 
 /* Q^T's parts, and the greatest magnitude of each query, as bits. */
@@ -149,12 +143,9 @@ INLINE void split_queries(floatv *word, const floatv *q, uintv *peak)
             const int c = i / HALF_BLOCK * BLOCK_K + i % HALF_BLOCK;
             const floatv low = c < D_K ? q[c * QUERY_VECTORS + v] : (floatv)(0.0f);
             const floatv high = c + HALF_BLOCK < D_K ? q[(c + HALF_BLOCK) * QUERY_VECTORS + v] : (floatv)(0.0f);
-            uintv part[PARTS];
 
             most = greater_magnitude(greater_magnitude(most, low), high);
-            split(part, low, high);
-            for (int n = 0; n < PARTS; n++)
-                word[((i / HALF_BLOCK * PARTS + n) * HALF_BLOCK + i % HALF_BLOCK) * QUERY_VECTORS + v] = AS_FLOATV(part[n]);
+            store_lanes(word, i, v, low, high);
         }
         peak[v] = AS_UINTV(most);
     }
@@ -171,36 +162,33 @@ INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row
     AMX_SUMS_END(amx, sum, BLOCK, 2 * AMX_ROWS);
 }
 
-/* S^T of keys start ... start + n - 1, of which the first one is number `first` of `keys`, where the key or the query is
- * beyond parts. */
+/* S^T of keys start ... start + n - 1, of which the first one is number `first` of `keys`, where key and query are beyond
+ * parts. */
 static void exact_scores(floatv *s, const global float *query, const global float *key, const amx_keys *keys, int first,
                          int start, int n, const uintv *query_peak, const attention_block *block, const attention_args *a,
                          const attention_side *side)
 {
     floatv q[D_K * QUERY_VECTORS];
     const long first_row = attention_query_row(&a->query, &block->item, block->first);
-    bool queries_beyond = false;
+    bool loaded = false;
 
-    for (int v = 0; v < QUERY_VECTORS; v++)
-        queries_beyond = queries_beyond || any(IS_BEYOND(query_peak[v]));
-    for (int r = 0; r < BLOCK; r++)
-        for (int c = 0; c < D_K; c++)
-            ((float *)q)[c * BLOCK + r] = query[first_row + LIVE_OFFSET(block, &a->query, r) + c * a->query.col];
-    for (int j = 0; j < n; j++) {
-        const bool key_beyond = IS_BEYOND(keys->key_peak[first + j]);
-        const global float *row = key + attention_row(&a->key, &block->item, start + j, a, side);
-
-        if (!key_beyond && !queries_beyond)
-            continue;
+    for (int j = 0; j < n; j++)
         for (int v = 0; v < QUERY_VECTORS; v++) {
-            const intv beyond = IS_BEYOND(query_peak[v]) || (intv)(key_beyond);
+            const uintv x = (uintv)(keys->key_peak[first + j]), y = query_peak[v];
+            const intv beyond = IS_BEYOND(x, y);
+            const global float *row = key + attention_row(&a->key, &block->item, start + j, a, side);
             floatv sum = (floatv)(0.0f);
 
+            if (!any(beyond))
+                continue;
+            for (int r = 0; r < BLOCK && !loaded; r++)
+                for (int c = 0; c < D_K; c++)
+                    ((float *)q)[c * BLOCK + r] = query[first_row + LIVE_OFFSET(block, &a->query, r) + c * a->query.col];
+            loaded = true;
             for (int c = 0; c < D_K; c++)
                 sum = FMA((floatv)(row[c]), q[c * QUERY_VECTORS + v], sum);
             s[j * QUERY_VECTORS + v] = select(s[j * QUERY_VECTORS + v], sum, beyond);
         }
-    }
 }
 
 /* O^T's columns beyond parts with n keys from `start` on, whose weights are p, to `sum`. */
@@ -209,7 +197,7 @@ static void exact_columns(floatv *sum, const floatv *o, bool fresh, const floatv
                           const attention_side *side)
 {
     for (int c = 0; c < D_V; c++)
-        for (int v = 0; v < QUERY_VECTORS && IS_BEYOND(keys->value_peak[c]); v++) {
+        for (int v = 0; v < QUERY_VECTORS && IS_BEYOND_ALONE(keys->value_peak[c]); v++) {
             floatv x = fresh ? (floatv)(0.0f) : o[c * QUERY_VECTORS + v];
 
             for (int j = 0; j < n; j++)
@@ -219,28 +207,19 @@ static void exact_columns(floatv *sum, const floatv *o, bool fresh, const floatv
         }
 }
 
-INLINE void store_weights(floatv *word, int i, int v, floatv low, floatv high)
-{
-    uintv part[PARTS];
-
-    split(part, low, high);
-#pragma unroll
-    for (int n = 0; n < PARTS; n++)
-        word[((i / HALF_BLOCK * PARTS + n) * HALF_BLOCK + i % HALF_BLOCK) * QUERY_VECTORS + v] = AS_FLOATV(part[n]);
-}
-
 #define KEY_OF(i) ((i) / HALF_BLOCK * BLOCK_K + (i) % HALF_BLOCK) /* the lower one of pair i's keys */
 
 #if DROPOUT
-/* The parts of weights p of n keys, which are 0 behind them up to a multiple of 32. */
-INLINE void split_weights(floatv *word, const floatv *p, int n)
+/* The parts of weights p of n keys, which become 0 behind them up to a multiple of 32. */
+INLINE void split_weights(floatv *word, floatv *p, int n)
 {
+    for (int i = n * QUERY_VECTORS; i < ROUND_UP(n, 32) * QUERY_VECTORS; i++)
+        p[i] = (floatv)(0.0f);
     for (int i = 0; i < ROUND_UP(n, 32) / 2; i++)
         for (int v = 0; v < QUERY_VECTORS; v++)
-            store_weights(word, i, v, p[KEY_OF(i) * QUERY_VECTORS + v], p[(KEY_OF(i) + HALF_BLOCK) * QUERY_VECTORS + v]);
+            store_lanes(word, i, v, p[KEY_OF(i) * QUERY_VECTORS + v], p[(KEY_OF(i) + HALF_BLOCK) * QUERY_VECTORS + v]);
 }
-#endif
-
+#else
 /* weigh_tile, of whose weights parts are made as well, 0 behind n keys up to a multiple of 32. */
 INLINE void weigh_parts(floatv *word, floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment,
                         const floatv *shrink)
@@ -261,7 +240,7 @@ INLINE void weigh_parts(floatv *word, floatv *s, int n, float factor, const floa
             total[v] += p + r;
             ADD_MOMENT(moment[v], p, x);
             ADD_MOMENT(moment[v], r, y);
-            store_weights(word, i, v, p, r);
+            store_lanes(word, i, v, p, r);
             *low = p;
             *high = r;
         }
@@ -269,5 +248,7 @@ INLINE void weigh_parts(floatv *word, floatv *s, int n, float factor, const floa
     for (int v = 0; v < QUERY_VECTORS; v++)
         sum[v] = FMA(sum[v], shrink[v], total[v]);
 }
+
+#endif
 
 #endif

@@ -8,17 +8,9 @@
 #ifndef CLATTN_INC_ATTENTION_AMX_TILE_H
 #define CLATTN_INC_ATTENTION_AMX_TILE_H
 
-#include "inc/amx_sums.h"
-#include "inc/cpu_keys.h"
-#include "inc/cpu_pairs.h"
-
-#if BLOCK != 32 || KEY_TILE % 32 != 0 || GATHERED % KEY_TILE != 0
-#error "AMX needs tiles of 32 keys and 32 queries"
-#endif
+#include "inc/attention_amx_keys.h"
 
 #define TILE (AMX_ROWS * AMX_WORDS)
-#define KEY_STEPS (ROUND_UP(D_K, 32) / 32)
-#define VALUE_COLUMNS ROUND_UP(D_V, 32)
 
 /* K and V^T as tiles of 16 rows of 16 pairs, in the order in which they are multiplied: two for the products' 32 rows and
  * so on along the rows, V^T's KEY_TILE keys at a time.  Pair c of columns of key j is KEY_AT(j, c), pair i of keys of
@@ -38,16 +30,6 @@ typedef struct amx_keys {
 #define KEY_TILES(j) KEY_AT(j, 0)
 #define VALUE_TILES(c, j) VALUE_AT(c, (j) / 2)
 #define QUERY_WORDS (KEY_STEPS * AMX_WORDS * QUERY_VECTORS) /* vectors of Q^T's pairs */
-
-#if TABLE
-#define FIND_ROWS(array) \
-    long rows[GATHERED]; \
-    find_rows(rows, &a->array, start, n, item, a, side)
-#define ROW_AT(array, j) rows[j]
-#else
-#define FIND_ROWS(array) const long first_row = attention_row(&a->array, item, start, a, side)
-#define ROW_AT(array, j) (first_row + (j) * a->array.row)
-#endif
 
 /* Keys start ... start + n - 1 of K. */
 INLINE void gather_keys(amx_keys *keys, const global ushort *key, int start, int n, const attention_item *item,

@@ -3,7 +3,7 @@
  *   pair_at(p, stride, whole)       elements p[0] and p[stride]; 0 for the second unless `whole`
  *   pairs_of_lanes(p, stride)       the same from LANES neighbours on
  *   pairs_of_row(p)                 LANES pairs next to each other
- *   round_pairs(x, y)               of positive numbers, rounded to nearest, a tie upwards
+ *   round_pairs(x, y)               magnitudes rounded to nearest, a tie upwards; an infinity stays one, not each NaN
  *   exact_pairs(x, y)               of numbers that are bfloat16 already */
 #ifndef CLATTN_INC_PAIRS_H
 #define CLATTN_INC_PAIRS_H

@@ -1,7 +1,8 @@
-/* float32 as the sum of three bfloat16: x = x0 + x1 + x2, where x0 is x rounded to bfloat16, x1 what is left, rounded, and x2
- * what is left then: exactly x, since three times eight bits are float32's 24.  Of the nine products of parts those six are
- * added whose numbers add up to 2 at most; the others are below 2^-26 |x y| (Henry, Tang, Heinecke: Leveraging the bfloat16
- * Artificial Intelligence Datatype For Higher-Precision Computations, ARITH 2019).  docs/numerics.md has what that means.
+/* float32 as the sum of three bfloat16: x = x0 + x1 + x2, where x0 is x rounded to bfloat16, x1 what is left, rounded, and
+ * x2 what is left then: exactly x, since three times eight bits are float32's 24.  Of the nine products of parts those six
+ * are added whose numbers add up to 2 at most; the others together are at most about 2^-24 |x y| (Henry, Tang, Heinecke:
+ * Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations, ARITH 2019).
+ * docs/numerics.md has what that means.
  *
  *   split(part, low, high)    the parts of two vectors' elements, as pairs: the first vector's in the lower halves
  *   ADD_PARTS(amx, row, lane, lane_step)   by AMX: the products of BLOCK_K columns of 32 rows and 32 lanes, to tiles 0 to 3:
@@ -9,8 +10,14 @@
  *                             row, and row w of the lanes, has columns w and w + 16.  The lanes' address is, for a part's
  *                             lower 16 and upper 16, lane(part, 0) and lane(part, 1), their rows lane_step words apart
  *   greater_magnitude(x, y)   x, or y's magnitude where that is greater; x is a magnitude, NaN being the greatest
- *   IS_BEYOND(peak)           of vectors of bits: whether the parts do not hold all elements, the greatest magnitude of which
- *                             is `peak`: an infinity or NaN, or 2^96 or more, or less than 2^-80 and not 0 */
+ *   peaks, with_peak(all, x)  the greatest and the least of some rows' or lanes' greatest magnitudes, as bits, and one more;
+ *                             those of nothing but 0 do not count for the least
+ *   may_be_beyond(x, y)       whether IS_BEYOND may hold for one of the pairs of two such peaks' rows and lanes
+ *   IS_BEYOND(x, y)           of vectors of bits, the greatest magnitudes of a row and of a lane: whether parts do not hold
+ *                             their product.  One of them has an infinity or NaN, is 2^96 or more, or below 2^-80 and not
+ *                             0; or products of parts may overflow, or what counts of them be taken for 0: the exponents add
+ *                             up to 92 or more, or to less than -80
+ *   IS_BEYOND_ALONE(x)        what of that follows from one of them */
 #ifndef CLATTN_INC_PARTS_H
 #define CLATTN_INC_PARTS_H
 
@@ -36,7 +43,32 @@ INLINE floatv greater_magnitude(floatv x, floatv y)
     return AS_FLOATV(max(AS_UINTV(x), AS_UINTV(y) & 0x7fffffff));
 }
 
-#define IS_BEYOND(peak) ((peak) >= as_uint(0x1p96f) || ((peak) > 0 && (peak) < as_uint(0x1p-80f)))
+#define IS_BEYOND_ALONE(x) ((x) >= as_uint(0x1p96f) || ((x) > 0 && (x) < as_uint(0x1p-80f)))
+#define EXPONENTS(x, y) (((x) >> 23) + ((y) >> 23)) /* added up, and 254 */
+#define IS_BEYOND(x, y) \
+    (IS_BEYOND_ALONE(x) || IS_BEYOND_ALONE(y) || EXPONENTS(x, y) >= 254u + 92 \
+     || ((x) > 0 && (y) > 0 && EXPONENTS(x, y) < 254u - 80))
+
+typedef struct peaks {
+    uint most, least;
+} peaks;
+
+#define NO_PEAKS ((peaks){ 0, 0x7fffffff })
+
+INLINE peaks with_peak(peaks all, uint x)
+{
+    all.most = max(all.most, x);
+    all.least = min(all.least, x ? x : 0x7fffffff);
+    return all;
+}
+
+/* Neither has to be exact: the pair of the most, or of the least, is beyond where any is. */
+INLINE int may_be_beyond(peaks x, peaks y)
+{
+    if (x.most == 0 || y.most == 0)
+        return IS_BEYOND_ALONE(x.most) || IS_BEYOND_ALONE(y.most);
+    return IS_BEYOND(x.most, y.most) || IS_BEYOND(x.least, y.least);
+}
 
 /* In an order that loads each part of rows once, and lanes as seldom as then possible. */
 #define LOAD_ROW_PART(amx, row, n) \

@@ -13,8 +13,11 @@
 #define AHEAD_BYTES 8192  /* of K or V, from what is read to what is asked for */
 #define MASKED_TILE 64    /* and with a mask, whose closed tiles it leaves out */
 #define AMX_BYTES 1048576 /* of a work-item of attention_cpu_amx: half of the second-level cache beside AMX */
+#define PARTS_BYTES 655360 /* and of these its blocks in parts */
 #define AMX_BLOCK 32      /* attention_cpu_amx's rows of a block */
-#define PARTS_ROWS 128    /* of a key head, for which splitting its keys in parts begins to pay */
+#define PARTS_ROWS 128    /* of a key head, for which splitting its keys in parts begins to pay, */
+#define PARTS_KEYS 96     /* and how many of these, */
+#define PARTS_SIZES 48    /* and columns of K and V together: each is filled up to 32 */
 #define DECODE_ROWS 8     /* of attention_cpu_decode, with which it beats lanes of which half are full */
 
 /* `vectors` of queries an item, `step` keys or output columns of a register tile, `tile` keys for each rescaling. */
@@ -176,12 +179,18 @@ static bool in_parts(const struct attention_problem *problem)
     return problem->desc.query.dtype == CLATTN_F32;
 }
 
-/* Of a work-item's blocks of queries and of its tile of keys. */
+/* Of a work-item's blocks of queries, and of its tile of keys, too. */
+static size_t blocks_bytes(const struct geometry *g, const struct attention_problem *problem)
+{
+    size_t d_k = round_up(problem->d_k, AMX_BLOCK), d_v = round_up(problem->d_v, AMX_BLOCK);
+    return g->blocks * AMX_BLOCK * ((in_parts(problem) ? 6 : 2) * d_k + 4 * d_v);
+}
+
 static size_t amx_bytes(const struct geometry *g, const struct attention_problem *problem)
 {
     size_t d_k = round_up(problem->d_k, AMX_BLOCK), d_v = round_up(problem->d_v, AMX_BLOCK);
     size_t unit = in_parts(problem) ? 6 : 2, weight = in_parts(problem) ? 10 : 4;
-    return g->blocks * AMX_BLOCK * (unit * d_k + 4 * d_v) + g->gathered * unit * (d_k + d_v) + g->tile * weight * AMX_BLOCK;
+    return blocks_bytes(g, problem) + g->gathered * unit * (d_k + d_v) + g->tile * weight * AMX_BLOCK;
 }
 
 /* attention_cpu_amx's.  What a tile of keys needs stays in the first-level cache: of large heads it takes fewer keys. */
@@ -197,8 +206,11 @@ static struct geometry geometry_of_amx(const clattn_context *context, const stru
     g.vectors = AMX_BLOCK / g.lanes;
     if (problem->d_k + problem->d_v <= 128 && !in_parts(problem))
         g.tile = 128;
-    if (in_parts(problem))
-        g.blocks = 32; /* splitting keys takes longer than bringing them into tiles */
+    if (in_parts(problem)) { /* splitting keys takes longer than bringing them into tiles */
+        g.blocks = 32;
+        while (g.blocks > 1 && blocks_bytes(&g, problem) > PARTS_BYTES)
+            g.blocks /= 2;
+    }
     size_t heads = problem->batch * (g.grouped ? problem->kv_heads : problem->heads);
     size_t wanted = 4 * (size_t)caps->info.compute_units, blocks = divide_up(rows_of(&g, problem), AMX_BLOCK);
     while (g.blocks > 1 && (g.blocks / 2 >= blocks || heads * divide_up(blocks, g.blocks) < wanted))
@@ -221,6 +233,8 @@ static const char *mismatch(const struct geometry *g, const struct attention_pro
     size_t sizes = problem->d_k + problem->d_v + g->tile;
     if (g->decode ? g->tile % g->lanes || g->turn % g->lanes || g->ahead % g->lanes : g->tile % g->step != 0)
         return "the tile is no multiple of what it consists of";
+    if (g->blocks && g->gathered % g->tile != 0)
+        return "the keys that are gathered are no multiple of the tile";
     if (g->blocks ? amx_bytes(g, problem) > 2 * AMX_BYTES : g->rows * g->heads * sizes * sizeof(float) > BLOCK_BYTES)
         return "a block takes too much memory";
     return refuse_loops(caps, iterations(g, problem));
@@ -384,8 +398,9 @@ static const char *refuse_amx(const clattn_context *context, const void *data, b
     if (!reason && (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)))
         reason = "this device is too slow for what stands in for AMX";
     size_t rows = problem->query_length * (problem->heads / size_max(problem->kv_heads, 1));
-    if (!reason && !forced && in_parts(problem) && rows < PARTS_ROWS)
-        reason = "splitting keys for so few queries takes longer than their products";
+    if (!reason && !forced && in_parts(problem) &&
+        (rows < PARTS_ROWS || problem->key_length < PARTS_KEYS || problem->d_k + problem->d_v < PARTS_SIZES))
+        reason = "of so few queries, keys or columns there is more splitting than arithmetic";
     return reason ? reason : refuse_all_but_cpu(caps, forced);
 }
 

@@ -18,6 +18,10 @@
 #define COLUMNS 70
 #define DEPTH 67
 #define MATRIX_DEPTH 168
+/* A plan in parts for more k than go through at once has so many, and a second tile of rows. */
+#define PARTS_MOST 512
+#define PARTS_ROWS 37
+#define PARTS_DEPTH 1100
 #define WORKSPACE_BYTES ((size_t)1 << 20) /* is enough for the small product's packed panels */
 
 enum { A, B, C, BIAS, SCALE, OPERAND, WORKSPACE, ARRAYS };
@@ -162,6 +166,8 @@ clattn_status matmul_self_check(clattn_plan *base)
     if (base->unchecked)
         return CLATTN_SUCCESS;
     const char *kernel = base->kernels[0].name;
+    if (strcmp(kernel, "matmul_split") == 0 && plan->problem.k > PARTS_MOST)
+        return check_small(plan, PARTS_ROWS, COLUMNS, PARTS_DEPTH, false);
     if (strcmp(kernel, "matmul_matrix") != 0 && strcmp(kernel, "matmul_wgmma") != 0)
         return check_small(plan, ROWS, COLUMNS, DEPTH, false);
     clattn_status status = check_small(plan, plan->tile_rows + 5, plan->tile_columns + 6, DEPTH, false);

@@ -4,15 +4,15 @@
 #include "ops/matmul_packed.h"
 #include "ops/matmul_parts.h"
 
-static bool is_float(const struct matmul_problem *problem)
+static bool is_bf16(const struct matmul_problem *problem)
 {
-    return problem->desc.a.dtype != CLATTN_BF16 || problem->desc.b.dtype != CLATTN_BF16;
+    return problem->desc.a.dtype == CLATTN_BF16 && problem->desc.b.dtype == CLATTN_BF16;
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    const char *reason = is_float(data) ? matmul_parts_refuse(context, data, forced)
-                                        : matmul_packed_refuse_pairs(context, data, forced);
+    const char *reason = is_bf16(data) ? matmul_packed_refuse_pairs(context, data, forced)
+                                       : matmul_parts_refuse(context, data, forced);
     if (!reason && (context->device.caps.quirks & QUIRK_SLOW_COMPILER))
         reason = "this device's compiler is too slow for what stands in for AMX";
     return reason;
@@ -24,8 +24,8 @@ static clattn_status prepare(clattn_plan *base)
     clattn_status status;
     struct matmul_plan *plan = (struct matmul_plan *)base;
     TRY(choose_amx(base, &has));
-    status = is_float(&plan->problem) ? matmul_parts_prepare(plan, has)
-                                      : matmul_packed_prepare(plan, has ? FACTORS_AMX_X86 : FACTORS_AMX);
+    status = is_bf16(&plan->problem) ? matmul_packed_prepare(plan, has ? FACTORS_AMX_X86 : FACTORS_AMX)
+                                     : matmul_parts_prepare(plan, has);
 fail:
     return status;
 }

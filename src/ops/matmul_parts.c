@@ -15,6 +15,8 @@
  * each adds up to the other's. */
 #define FEWEST_ROWS 120.0
 #define FEWEST_LANES 67.0
+#define FEWEST_K 48
+#define CHECK_BLOCKS 3 /* that matmul_self_check's product has at least, which the same program must take */
 
 /* How many panels of lanes there are in all: one item's if all items share them. */
 static size_t all_panels(const struct matmul_plan *plan)
@@ -37,9 +39,11 @@ static bool along_m(const struct matmul_problem *problem)
     return problem->c.col != 1 && problem->c.row == 1;
 }
 
-/* Whether products gain more from AMX than splitting their operands costs. */
+/* Whether products gain more from AMX than splitting their operands costs; a block of few k is mostly 0. */
 static bool pays(const struct matmul_problem *problem)
 {
+    if (problem->k < FEWEST_K)
+        return false;
     double rows = (double)matmul_rows(problem), n = (double)problem->n;
     return along_m(problem) ? FEWEST_ROWS / n + FEWEST_LANES / rows < 1 : FEWEST_ROWS / rows + FEWEST_LANES / n < 1;
 }
@@ -53,7 +57,7 @@ const char *matmul_parts_refuse(const clattn_context *context, const struct matm
         !size_mul(bytes, size_max(problem->batch, 1), &bytes))
         return "the parts of an operand overflow";
     if (!forced && !pays(problem))
-        return "of few rows or columns there is more splitting than arithmetic";
+        return "of few rows, columns or k there is more splitting than arithmetic";
     return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
 }
 
@@ -151,7 +155,7 @@ clattn_status matmul_parts_prepare(struct matmul_plan *plan, bool instructions)
     tuning_parameter(&base->tuning, "tiles", tiles, &g.tiles);
     tuning_parameter(&base->tuning, "group", groups, &g.group);
     tuning_parameter(&base->tuning, "depth", depths, &g.depth);
-    g.deep = blocks > g.depth;
+    g.deep = size_max(blocks, CHECK_BLOCKS) > g.depth;
     status = CLATTN_ERROR_UNSUPPORTED;
     if (local_bytes(&g) > caps->info.local_memory) {
         report_error(&base->context->device.report, status, "tiles=%zu, group=%zu and depth=%zu do not fit the local memory",

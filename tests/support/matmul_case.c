@@ -75,7 +75,8 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     }
     for (int which = A; which < INPUTS; which++) {
         bool bytes = job->input[which].memory && job->input[which].layout.dtype == CLATTN_I8;
-        float most = bytes ? 127 : which == A && test->spread > 0 ? test->spread : limit;
+        float spread = which == A ? test->spread : which == B ? test->spread_b : 0;
+        float most = bytes ? 127 : spread > 0 ? spread : limit;
         if (job->input[which].memory) {
             job_fill(&job->input[which], salt * 8 + (uint64_t)which, bytes ? -128 : -most, most, bytes || test->integers);
         }

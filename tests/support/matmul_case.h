@@ -46,7 +46,7 @@ typedef struct matmul_case {
     matmul_inject inject;
     clattn_matmul_activation activation;
     float alpha;           /* 0: not given */
-    float spread;          /* A is uniform in ± spread; 0: 1 */
+    float spread, spread_b; /* A and B are uniform in ± spread; 0: 1 */
     matmul_operand operand;
     array_form operand_form, scale_form;
     bool shared_operand;   /* operand has batch 1 */
