@@ -29,8 +29,9 @@
  * in the first-level cache: S^T = K Q^T, the softmax, whose weights become pairs where S^T was, O^T += V^T P^T.
  *
  * Private memory, in bytes: BLOCKS * 32 * (2 D_K + 4 D_V) + 2 * GATHERED * (D_K + D_V) + 128 * KEY_TILE, sizes rounded up to
- * 32, or with BY_PARTS BLOCKS * 32 * (6 D_K + 4 D_V) + 6 * GATHERED * (D_K + D_V) + 320 * KEY_TILE; on the stack of the
- * device's thread.  Local memory: none.  Barriers: none.
+ * 32, or with BY_PARTS BLOCKS * 32 * (6 D_K + 4 D_V) + 6 * GATHERED * (D_K + D_V) + 320 * KEY_TILE; and at most
+ * 256 D_K + 192 D_V, and with pages 8 * GATHERED, for a while; on the stack of the device's thread.  Local memory: none.
+ * Barriers: none.
  *
  * State is float; P is rounded to bfloat16, its sum is not (BY_PARTS: neither is).  m_i is a score at most 8 / log2(e) below
  * the largest so far: O^T is rescaled where the largest grows by more, so that no weight is above 2^8.  What is masked, NaN
