@@ -124,10 +124,11 @@ INLINE void begin_block(amx_block *block, const global ELEMENT(Q_TYPE) *query, c
 #endif
 }
 
-#if !DROPOUT && !BY_PARTS
-/* P^T's pairs of keys j < n in the place of S^T, as weigh_tile and pair_weights make them; those behind them are 0, up to a
- * multiple of 16 pairs. */
-INLINE void weigh_pairs(floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment, const floatv *shrink)
+#if !DROPOUT
+/* weigh_tile, of whose weights of keys j < n `word` is made, as the tile's header says; those behind them are 0, up to a
+ * multiple of 32 keys. */
+INLINE void weigh_pairs(floatv *word, floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment,
+                        const floatv *shrink)
 {
     floatv total[QUERY_VECTORS];
 
@@ -139,13 +140,13 @@ INLINE void weigh_pairs(floatv *s, int n, float factor, const floatv *top, float
     for (int i = 0; i < ROUND_UP(n, 32) / 2; i++)
 #pragma unroll
         for (int v = 0; v < QUERY_VECTORS; v++) {
-            const floatv x = exponent_of(s[2 * i * QUERY_VECTORS + v], factor, top[v]);
-            const floatv y = exponent_of(s[(2 * i + 1) * QUERY_VECTORS + v], factor, top[v]);
+            const floatv x = exponent_of(s[LOW_KEY(i) * QUERY_VECTORS + v], factor, top[v]);
+            const floatv y = exponent_of(s[HIGH_KEY(i) * QUERY_VECTORS + v], factor, top[v]);
             const floatv p = fast_exp2v(x), r = fast_exp2v(y);
             total[v] += p + r;
             ADD_MOMENT(moment[v], p, x);
             ADD_MOMENT(moment[v], r, y);
-            s[i * QUERY_VECTORS + v] = AS_FLOATV(weight_pairs(p, r));
+            STORE_WEIGHTS(word, s, i, v, p, r);
         }
 #pragma unroll
     for (int v = 0; v < QUERY_VECTORS; v++)
@@ -175,7 +176,7 @@ INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const am
     drop_tile(s, start, n, &block->rows, a);
     split_weights(word, s, n);
 #else
-    weigh_parts(word, s, n, factor, top, block->sum, block->moment, shrink);
+    weigh_pairs(word, s, n, factor, top, block->sum, block->moment, shrink);
 #endif
     if (keys->value_beyond)
         exact_columns(exact, block->o, block->fresh, s, value, keys, start, n, &block->rows.item, a, side);
@@ -195,7 +196,7 @@ INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const am
     drop_tile(s, start, n, &block->rows, a);
     pair_weights(s, n, ROUND_UP(n, 32) / 2);
 #else
-    weigh_pairs(s, n, factor, top, block->sum, block->moment, shrink);
+    weigh_pairs(s, s, n, factor, top, block->sum, block->moment, shrink);
 #endif
     take_values(block, amx, keys, first, n, s);
 }

@@ -220,35 +220,15 @@ INLINE void split_weights(floatv *word, floatv *p, int n)
             store_lanes(word, i, v, p[KEY_OF(i) * QUERY_VECTORS + v], p[(KEY_OF(i) + HALF_BLOCK) * QUERY_VECTORS + v]);
 }
 #else
-/* weigh_tile, of whose weights parts are made as well, 0 behind n keys up to a multiple of 32. */
-INLINE void weigh_parts(floatv *word, floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment,
-                        const floatv *shrink)
-{
-    floatv total[QUERY_VECTORS];
-
-    for (int i = n * QUERY_VECTORS; i < ROUND_UP(n, 32) * QUERY_VECTORS; i++)
-        s[i] = (floatv)(-INFINITY);
-#pragma unroll
-    for (int v = 0; v < QUERY_VECTORS; v++)
-        total[v] = (floatv)(0.0f);
-    for (int i = 0; i < ROUND_UP(n, 32) / 2; i++)
-#pragma unroll
-        for (int v = 0; v < QUERY_VECTORS; v++) {
-            floatv *low = s + KEY_OF(i) * QUERY_VECTORS + v, *high = low + HALF_BLOCK * QUERY_VECTORS;
-            const floatv x = exponent_of(*low, factor, top[v]), y = exponent_of(*high, factor, top[v]);
-            const floatv p = fast_exp2v(x), r = fast_exp2v(y);
-            total[v] += p + r;
-            ADD_MOMENT(moment[v], p, x);
-            ADD_MOMENT(moment[v], r, y);
-            store_lanes(word, i, v, p, r);
-            *low = p;
-            *high = r;
-        }
-#pragma unroll
-    for (int v = 0; v < QUERY_VECTORS; v++)
-        sum[v] = FMA(sum[v], shrink[v], total[v]);
-}
-
+/* Pair i's weights, which stay in the scores' place as well. */
+#define LOW_KEY(i) KEY_OF(i)
+#define HIGH_KEY(i) (KEY_OF(i) + HALF_BLOCK)
+#define STORE_WEIGHTS(word, s, i, v, p, r) \
+    do { \
+        store_lanes(word, i, v, p, r); \
+        s[LOW_KEY(i) * QUERY_VECTORS + (v)] = p; \
+        s[HIGH_KEY(i) * QUERY_VECTORS + (v)] = r; \
+    } while (0)
 #endif
 
 #endif

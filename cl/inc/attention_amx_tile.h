@@ -98,4 +98,9 @@ INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row
     AMX_SUMS_END(amx, sum, BLOCK, 2 * AMX_ROWS);
 }
 
+/* Weights of keys 2i and 2i + 1 as a pair, which may take the scores' place. */
+#define LOW_KEY(i) (2 * (i))
+#define HIGH_KEY(i) (2 * (i) + 1)
+#define STORE_WEIGHTS(word, s, i, v, p, r) word[(i) * QUERY_VECTORS + (v)] = AS_FLOATV(weight_pairs(p, r))
+
 #endif

@@ -57,6 +57,20 @@ fail:
     return status;
 }
 
+clattn_status matmul_launch_packed(struct matmul_plan *plan, struct chain *chain, const matmul_args *given,
+                                   const clattn_binding **pack_bindings, const size_t pack_groups[3],
+                                   const clattn_binding **bindings, const size_t groups[3])
+{
+    matmul_args kernel_args = *given;
+    clattn_status status = CLATTN_SUCCESS;
+    kernel_args.packed_offset = chain->workspace.offset / 4;
+    if (given->k)
+        status = chain_launch(chain, &plan->base.kernels[0], pack_bindings, &kernel_args, pack_groups, false);
+    if (status == CLATTN_SUCCESS)
+        status = chain_launch(chain, &plan->base.kernels[1], bindings, &kernel_args, groups, true);
+    return status;
+}
+
 static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
                              cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {

@@ -69,6 +69,12 @@ clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 
+/* For those with two, of which the first one packs an operand into the workspace for the second: enqueues both, the first
+ * one unless k is 0. */
+clattn_status matmul_launch_packed(struct matmul_plan *plan, struct chain *chain, const matmul_args *kernel_args,
+                                   const clattn_binding **pack_bindings, const size_t pack_groups[3],
+                                   const clattn_binding **bindings, const size_t groups[3]);
+
 /* Compares the plan's kernels with the reference on a small product (plan_self_check). */
 clattn_status matmul_self_check(clattn_plan *plan);
 

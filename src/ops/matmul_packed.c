@@ -44,7 +44,6 @@ static size_t packed_items(const struct matmul_plan *plan, size_t batch)
 static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
                             const matmul_args *given)
 {
-    matmul_args kernel_args = *given;
     const clattn_binding *lanes = plan->lanes_along_m ? &args->a : &args->b;
     const clattn_binding *rows = plan->lanes_along_m ? &args->b : &args->a;
     size_t lane_count = (size_t)(plan->lanes_along_m ? given->m : given->n);
@@ -56,13 +55,7 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
     const clattn_binding *pack_bindings[2] = {lanes, &chain->workspace};
     const clattn_binding *bindings[MATMUL_POINTERS] = {rows, &chain->workspace};
     matmul_bind(&plan->problem, args, bindings);
-    kernel_args.packed_offset = chain->workspace.offset / 4;
-    clattn_status status = CLATTN_SUCCESS;
-    if (given->k)
-        status = chain_launch(chain, &plan->base.kernels[0], pack_bindings, &kernel_args, pack_groups, false);
-    if (status == CLATTN_SUCCESS)
-        status = chain_launch(chain, &plan->base.kernels[1], bindings, &kernel_args, groups, true);
-    return status;
+    return matmul_launch_packed(plan, chain, given, pack_bindings, pack_groups, bindings, groups);
 }
 
 /* What narrower panels than 6 x 4 vectors' must save in padding, to be taken; and what more their tiles count for where the

@@ -64,7 +64,6 @@ const char *matmul_parts_refuse(const clattn_context *context, const struct matm
 static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
                             const matmul_args *given)
 {
-    matmul_args kernel_args = *given;
     const clattn_binding *lanes = plan->lanes_along_m ? &args->a : &args->b;
     const clattn_binding *rows = plan->lanes_along_m ? &args->b : &args->a;
     size_t panels = divide_up((size_t)(plan->lanes_along_m ? given->m : given->n), PANEL);
@@ -77,13 +76,7 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
     const clattn_binding *split_bindings[2] = {lanes, &chain->workspace};
     const clattn_binding *bindings[1 + MATMUL_POINTERS] = {rows, lanes, &chain->workspace};
     matmul_bind(&plan->problem, args, bindings + 1);
-    kernel_args.packed_offset = chain->workspace.offset / (int64_t)sizeof(cl_uint);
-    clattn_status status = CLATTN_SUCCESS;
-    if (given->k)
-        status = chain_launch(chain, &plan->base.kernels[0], split_bindings, &kernel_args, split_groups, false);
-    if (status == CLATTN_SUCCESS)
-        status = chain_launch(chain, &plan->base.kernels[1], bindings, &kernel_args, groups, true);
-    return status;
+    return matmul_launch_packed(plan, chain, given, split_bindings, split_groups, bindings, groups);
 }
 
 /* ---- how much of C an item has ---- */
