@@ -40,7 +40,7 @@ static const matmul_case geometries[] = {
     {"geometry", ALL, PARTS, .m = 35, .n = 37, .k = 97, .tuning = "tiles=1 group=1 depth=2", .bias = true},
     {"geometry", BIG, PARTS, .m = 200, .n = 133, .k = 97, .tuning = "tiles=2 group=4 depth=2"},
     {"geometry", BIG, PARTS, .m = 200, .n = 133, .k = 97, .tuning = "tiles=4 group=2 depth=4", WEIGHTS},
-    {"geometry", BIG, PARTS, .m = 300, .n = 33, .k = 300, .tuning = "tiles=8 group=1 depth=8", WEIGHTS},
+    {"geometry", BIG, PARTS, .m = 300, .n = 33, .k = 300, .tuning = "tiles=8 group=1 depth=4", WEIGHTS},
     {"geometry", BIG, PARTS, .m = 33, .n = 600, .k = 300, .tuning = "tiles=1 group=16 depth=2"},
     {"geometry, A across lanes", ALL, PARTS, .m = 35, .n = 37, .k = 97, .tuning = "along_m=1 tiles=1 group=1 depth=2"},
     {"geometry, A across lanes", BIG, PARTS, .m = 133, .n = 200, .k = 97, .tuning = "along_m=1 tiles=2 group=4 depth=2",
