@@ -253,8 +253,13 @@ fi
 if wanted rusticl; then
     group rusticl
     if [ -e $vendors/rusticl.icd ]; then
-        run_programs rusticl "$work/gcc" r 600 OCL_ICD_VENDORS=$vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe \
-            CLATTN_DEVICE=rusticl: CLATTN_TEST_LEVEL=small
+        # llvmpipe takes seconds for a kernel: the programs with the most of them have fewer, but for the full run.
+        [ -n "$full" ] && slow_level=small || slow_level=tiny
+        rusticl="OCL_ICD_VENDORS=$vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe CLATTN_DEVICE=rusticl:"
+        # shellcheck disable=SC2086 # three variables
+        run_programs rusticl "$work/gcc" t 600 $rusticl CLATTN_TEST_LEVEL="$slow_level"
+        # shellcheck disable=SC2086
+        run_programs rusticl "$work/gcc" r 600 $rusticl CLATTN_TEST_LEVEL=small
     else
         echo "0 0 1 0" > "$work/results/rusticl/not-installed"
     fi
