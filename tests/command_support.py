@@ -4,6 +4,7 @@ The device is whatever the environment chooses (OCL_ICD_VENDORS, CLATTN_DEVICE).
 Random shapes come from one printed seed; CLATTN_TEST_SEED gives another."""
 import json
 import os
+import pty
 import re
 import shutil
 import struct
@@ -103,6 +104,13 @@ def write_safetensors(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
+def environment(changes):
+    """This process's, with what `changes` has; None removes a variable."""
+    result = {name: value for name, value in os.environ.items() if name not in (changes or {})}
+    result.update((name, value) for name, value in (changes or {}).items() if value is not None)
+    return result
+
+
 class CommandTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="clattn-test-")
@@ -120,16 +128,10 @@ class CommandTest(unittest.TestCase):
         return self.random.standard_normal(shape).astype(np.float32)
 
     def run_clattn(self, *arguments, env=None, **more):
-        environment = dict(os.environ)
-        for name, value in (env or {}).items():
-            if value is None:
-                environment.pop(name, None)
-            else:
-                environment[name] = value
         more.setdefault("stdout", subprocess.PIPE)
         if "input" not in more:
             more["stdin"] = subprocess.DEVNULL
-        done = subprocess.run([CLATTN] + [str(a) for a in arguments], stderr=subprocess.PIPE, env=environment,
+        done = subprocess.run([CLATTN] + [str(a) for a in arguments], stderr=subprocess.PIPE, env=environment(env),
                               timeout=TIMEOUT, **more)
         if done.stdout is None:
             done.stdout = b""
@@ -149,6 +151,28 @@ class CommandTest(unittest.TestCase):
         for text in (saying,) if isinstance(saying, str) else saying:
             self.assertIn(text, result.errors[0])
         return result
+
+    def on_a_terminal(self, *arguments, env=None):
+        """The exit status, and what a terminal at stderr gets."""
+        try:
+            master, slave = pty.openpty()
+        except OSError as error:  # a chroot without /dev/pts
+            self.skipTest(f"no pseudo-terminals here: {error}")
+        process = subprocess.Popen([CLATTN] + [str(a) for a in arguments], stdout=subprocess.PIPE, stderr=slave,
+                                   stdin=subprocess.DEVNULL, env=environment(env))
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                part = os.read(master, 4096)
+            except OSError: # the terminal has gone
+                break
+            if not part:
+                break
+            shown += part
+        os.close(master)
+        process.stdout.close()
+        return process.wait(TIMEOUT), shown.decode("utf-8", "replace")
 
     def close(self, actual, expected, tolerance=1e-5):
         """NaN at the same places, infinities equal, the rest within tolerance * max(1, max |expected|)."""

@@ -6,7 +6,6 @@ has a file of its own, test_command_attention.py.
 import io
 import json
 import os
-import pty
 import re
 import subprocess
 import tempfile
@@ -259,28 +258,6 @@ class CrashingDriver(CommandTest):
 
 
 class Progress(CommandTest):
-    def on_a_terminal(self, *arguments):
-        """The exit status, and what a terminal at stderr gets."""
-        try:
-            master, slave = pty.openpty()
-        except OSError as error:  # a chroot without /dev/pts
-            self.skipTest(f"no pseudo-terminals here: {error}")
-        process = subprocess.Popen([CLATTN] + [str(a) for a in arguments], stdout=subprocess.PIPE, stderr=slave,
-                                   stdin=subprocess.DEVNULL)
-        os.close(slave)
-        shown = b""
-        while True:
-            try:
-                part = os.read(master, 4096)
-            except OSError: # the terminal has gone
-                break
-            if not part:
-                break
-            shown += part
-        os.close(master)
-        process.stdout.close()
-        return process.wait(TIMEOUT), shown.decode("utf-8", "replace")
-
     def test_one_long_run_shows_its_seconds(self):
         shape = [1, 8, 8, 512, 2048, 64, 64]
         once = ("bench", "attention", "--solver", "generic", "--repeat", "1", "--shape")

@@ -41,8 +41,8 @@ CLATTN_API clattn_status clattn_plan_parameter_info(const clattn_plan *plan, siz
  * moment.  Plans that exist keep their geometry; the one-call forms' cached plans are dropped where wisdom changes.
  *
  * The text is lines: "clattn-wisdom 1", then a record each: device, driver, digest of the kernels, operator, class,
- * solver, rank (0: the best of its class), nanoseconds, and the parameters as name=value.  Records of other devices,
- * drivers or kernels are kept and ignored.  It is read with suspicion: it may come from anywhere, and no text makes a
+ * solver, rank (0: the best of its class), nanoseconds, and the parameters as name=value; or, with "-" for the solver,
+ * the steps of a search that is to go on.  Records of other devices, drivers or kernels are kept and ignored.  It is read with suspicion: it may come from anywhere, and no text makes a
  * plan wrong, unsafe or fail; it can only make it slow. */
 
 /* Copies the text into `buffer` of `capacity` bytes, without a terminator, and its length into *bytes; with
@@ -68,6 +68,19 @@ CLATTN_API clattn_status clattn_wisdom_forget(clattn_plan *plan);
 
 /* Whether there is a record for the plan's class, on its device and with its kernels. */
 CLATTN_API int clattn_wisdom_knows(const clattn_plan *plan);
+
+/* Copies the parameters of the record for `solver` and the plan's class into `text` of `capacity` bytes, as
+ * clattn_plan_options.tuning takes them; "" where there is no such record.  Returns INVALID_ARGUMENT, BUFFER_TOO_SMALL
+ * (nothing was copied), OUT_OF_MEMORY or FORKED. */
+CLATTN_API clattn_status clattn_wisdom_recall(const clattn_plan *plan, const char *solver, char *text, size_t capacity);
+
+/* Notes that the search for what is best in the plan's class was left after `steps` steps, in the searcher's own count,
+ * and is to go on from there.  Learning rank 0 and forgetting drop the note: pause last.  Plans do not heed it.  Returns
+ * INVALID_ARGUMENT (steps 0 or above 2^63 - 1, plan of an operator that is not tuned), OUT_OF_MEMORY or FORKED. */
+CLATTN_API clattn_status clattn_wisdom_pause(clattn_plan *plan, uint64_t steps);
+
+/* The steps of that note; 0 where there is none. */
+CLATTN_API uint64_t clattn_wisdom_paused(const clattn_plan *plan);
 
 typedef enum clattn_wisdom_mode {
     CLATTN_WISDOM_MERGE = 0,   /* records that the file has and the context has not stay in the file */

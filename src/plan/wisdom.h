@@ -20,6 +20,7 @@ struct clattn_context;
 #define WISDOM_RANKS 8
 #define WISDOM_KERNELS 40
 #define WISDOM_SOLVER 32 /* bytes of a solver's name, terminator included */
+#define WISDOM_PAUSED "-" /* in the place of a solver: the nanoseconds are steps of a search that is to go on */
 
 /* A line, checked, without its end. */
 struct wisdom_record {
@@ -72,8 +73,11 @@ void wisdom_list_clear(struct wisdom_list *list);
  * even when there is no memory, and drops the oldest above WISDOM_RECORDS. */
 bool wisdom_list_add(struct wisdom_list *list, struct wisdom_record record);
 
-/* The record of that key and the lowest rank that is at least `rank`, or NULL. */
+/* The record of a solver, of that key and the lowest rank that is at least `rank`, or NULL. */
 const struct wisdom_record *wisdom_list_find(const struct wisdom_list *list, const char *key, uint32_t rank);
+
+/* The record of that key and solver, or NULL. */
+const struct wisdom_record *wisdom_list_find_solver(const struct wisdom_list *list, const char *key, const char *solver);
 
 /* Drops what has that key. */
 void wisdom_list_forget(struct wisdom_list *list, const char *key);
@@ -85,6 +89,9 @@ void wisdom_clear(struct wisdom *wisdom);
 
 /* A copy of that record, if there is one. */
 bool wisdom_find(struct wisdom *wisdom, const char *key, uint32_t rank, struct advice *advice);
+
+/* The same of that record. */
+bool wisdom_find_solver(struct wisdom *wisdom, const char *key, const char *solver, struct advice *advice);
 
 /* Sets the context's wisdom up and reads the file, if the cache has a folder and the folder one: a damaged one is
  * logged and counts as none. */

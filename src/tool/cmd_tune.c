@@ -58,7 +58,7 @@ typedef struct tuning_run {
     const tune_options *options;
     tool_device *device;
     double started, budget;
-    size_t measured, known, left, skipped;
+    size_t measured, begun, known, left, skipped;
     bool saves; /* there is a folder */
     json_t *shapes;
 } tuning_run;
@@ -187,6 +187,8 @@ static int learn(tuning_run *run, tune_outcome *outcome)
         }
     for (size_t i = 0; i < outcome->count && status == CLATTN_SUCCESS; i++)
         status = clattn_wisdom_learn(outcome->best[i].plan, (uint32_t)i, (uint64_t)(outcome->best[i].seconds * 1e9));
+    if (outcome->cut && status == CLATTN_SUCCESS)
+        status = clattn_wisdom_pause(outcome->best[0].plan, outcome->steps);
     return status == CLATTN_SUCCESS ? save(run, CLATTN_WISDOM_MERGE) : device_failed(run->device, status, NULL);
 }
 
@@ -210,33 +212,55 @@ static int tell(tuning_run *run, const char *name, const char *state, const tune
         printf("%-44s %s %s: %.1f %% less time than untuned %s (%.4g ms, %zu candidates%s)\n", name,
                outcome->best[0].solver, outcome->best[0].text[0] != '\0' ? outcome->best[0].text : "as it is",
                outcome->gain * 100, outcome->original, outcome->best[0].seconds * 1e3, outcome->candidates,
-               outcome->cut ? ", time was up" : "");
+               outcome->cut ? ", to be continued" : "");
     else
         printf("%-44s %s as it is: nothing is better beyond noise (%.4g ms, %zu candidates%s)\n", name,
                outcome->best[0].solver, outcome->best[0].seconds * 1e3, outcome->candidates,
-               outcome->cut ? ", time was up" : "");
+               outcome->cut ? ", to be continued" : "");
     fflush(stdout);
     return TOOL_DONE;
 }
 
-static int measure(tuning_run *run, const tune_shape *shape, const char *name, tool_job *job, size_t rest)
+static int measure(tuning_run *run, const tune_shape *shape, const char *name, const tune_past *past, tool_job *job,
+                   size_t rest)
 {
     tune_outcome outcome;
     double before = os_seconds(), left = run->started + run->budget - before;
     double share = left / (double)rest, limit = share > SHAPE_SECONDS ? share : SHAPE_SECONDS;
     double deadline = before + (limit < left ? limit : left);
-    int status = tune_search(job, tune_operators[shape->operator_index].solvers, deadline, &outcome);
-    if (status == TOOL_DONE && outcome.cut && outcome.candidates <= 1) { /* nothing to compare with: not known yet */
-        run->left++;
-        status = tell(run, name, "left for the next run", NULL, 0);
-    } else if (status == TOOL_DONE && outcome.count > 0) {
+    int status = tune_search(job, tune_operators[shape->operator_index].solvers, past, deadline, &outcome);
+    if (status == TOOL_DONE && outcome.count > 0) {
         status = learn(run, &outcome);
-        run->measured++;
+        *(outcome.cut ? &run->begun : &run->measured) += 1;
         if (status == TOOL_DONE)
-            status = tell(run, name, "measured", &outcome, os_seconds() - before);
+            status = tell(run, name, outcome.cut ? "begun" : "measured", &outcome, os_seconds() - before);
     }
     tune_outcome_release(&outcome);
     return status;
+}
+
+/* What an earlier run has found before its time was up. */
+static void recall(const tool_job *job, const char *const *solvers, tune_past *past)
+{
+    past->steps = clattn_wisdom_paused(job->plan);
+    for (size_t i = 0; i < TUNE_SOLVERS && solvers[i] != NULL && past->steps > 0; i++)
+        if (clattn_wisdom_recall(job->plan, solvers[i], past->text[i], TUNE_TEXT) != CLATTN_SUCCESS)
+            past->text[i][0] = '\0';
+}
+
+/* Makes the job's plan the untuned choice. */
+static int without_wisdom(tuning_run *run, tool_job *job)
+{
+    clattn_plan_options untuned = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+    clattn_status made = clattn_wisdom_forget(job->plan);
+    if (made == CLATTN_SUCCESS)
+        made = job->create(job, &untuned, &plan);
+    if (made != CLATTN_SUCCESS)
+        return device_failed(run->device, made, NULL);
+    clattn_plan_release(&job->plan);
+    job->plan = plan;
+    return TOOL_DONE;
 }
 
 /* One shape, of which `rest` are left with this one. */
@@ -244,9 +268,10 @@ static int tune_one(tuning_run *run, const tune_shape *shape, size_t rest)
 {
     char name[TUNE_NAME];
     tool_job job = {0};
+    tune_past past = {0};
     bool complained;
     tune_shape_name(shape, name);
-    if (os_seconds() >= run->started + run->budget) {
+    if (os_seconds() >= run->started + run->budget && run->measured + run->begun > 0) {
         run->left++;
         return tell(run, name, "left for the next run", NULL, 0);
     }
@@ -259,25 +284,16 @@ static int tune_one(tuning_run *run, const tune_shape *shape, size_t rest)
         status = tell(run, name, "skipped: not for this device", NULL, 0);
     } else if (made != CLATTN_SUCCESS) {
         status = device_failed(run->device, made, NULL);
-    } else if (clattn_wisdom_knows(job.plan) && !run->options->again) {
+    } else if (clattn_wisdom_knows(job.plan) && clattn_wisdom_paused(job.plan) == 0 && !run->options->again) {
         run->known++;
         status = tell(run, name, "known already", NULL, 0);
     } else {
-        clattn_plan_options untuned = CLATTN_PLAN_OPTIONS_INIT;
-        clattn_plan *plan = NULL;
-        if (clattn_wisdom_knows(job.plan)) { /* --again: the job's plan must be the untuned choice */
-            made = clattn_wisdom_forget(job.plan);
-            if (made == CLATTN_SUCCESS)
-                made = job.create(&job, &untuned, &plan);
-            if (made == CLATTN_SUCCESS) {
-                clattn_plan_release(&job.plan);
-                job.plan = plan;
-            } else {
-                status = device_failed(run->device, made, NULL);
-            }
-        }
+        if (!run->options->again)
+            recall(&job, tune_operators[shape->operator_index].solvers, &past);
+        if (clattn_wisdom_knows(job.plan))
+            status = without_wisdom(run, &job);
         if (status == TOOL_DONE)
-            status = measure(run, shape, name, &job, rest);
+            status = measure(run, shape, name, &past, &job, rest);
     }
     job_release(&job);
     return status;
@@ -288,9 +304,9 @@ static int report(const tuning_run *run)
     tool_report report;
     const char *reason, *folder = clattn_context_cache_dir(run->device->context, &reason);
     if (!run->options->json) {
-        if (run->measured + run->known + run->left + run->skipped > 0)
-            printf("%zu measured, %zu known already, %zu left for the next run, %zu skipped\n", run->measured, run->known,
-                   run->left, run->skipped);
+        if (run->measured + run->begun + run->known + run->left + run->skipped > 0)
+            printf("%zu measured, %zu begun, %zu known already, %zu left for the next run, %zu skipped\n", run->measured,
+                   run->begun, run->known, run->left, run->skipped);
         if (folder != NULL)
             printf("wisdom: %s/wisdom\n", folder);
         else
@@ -303,6 +319,7 @@ static int report(const tuning_run *run)
     if (report.object != NULL)
         json_object_set(report.object, "shapes", run->shapes);
     report_count(&report, "measured", run->measured);
+    report_count(&report, "begun", run->begun);
     report_count(&report, "known", run->known);
     report_count(&report, "left", run->left);
     report_count(&report, "skipped", run->skipped);
@@ -330,14 +347,13 @@ static int tune(tuning_run *run, const tune_shape *shapes, size_t count)
         if (status == TOOL_DONE)
             status = save(run, CLATTN_WISDOM_MERGE);
     }
-    progress_begin("tuning");
+    progress_begin_within("tuning", run->budget);
     for (size_t i = 0; i < count && status == TOOL_DONE; i++) {
         status = tune_one(run, &shapes[i], count - i);
-        double by_time = (os_seconds() - run->started) / run->budget, by_count = (double)(i + 1) / (double)count;
-        progress_show(by_time > by_count ? by_time : by_count);
+        progress_show((double)(i + 1) / (double)count);
     }
     progress_end();
-    if (options->export_file != NULL && (status == TOOL_DONE || run->measured > 0)) {
+    if (options->export_file != NULL && (status == TOOL_DONE || run->measured + run->begun > 0)) {
         int exported = export_wisdom(run->device, options->export_file);
         status = status == TOOL_DONE ? exported : status;
     }

@@ -17,7 +17,7 @@ static struct {
     mtx_t lock; /* over all below */
     cnd_t ended_changed;
     const char *label;
-    double started, fraction;
+    double started, fraction, limit; /* seconds, of which the bar shows how many are over; 0: there is no limit */
     bool drawn, ended;
 } bar;
 
@@ -33,13 +33,14 @@ static void erase(void)
 static void draw(double elapsed)
 {
     char cells[31];
-    int filled = (int)(bar.fraction * 30.0);
+    double over = bar.limit > 0.0 ? elapsed / bar.limit : 0.0;
+    double fraction = over > 1.0 ? 1.0 : over > bar.fraction ? over : bar.fraction;
+    int filled = (int)(fraction * 30.0);
     for (int i = 0; i < 30; i++)
         cells[i] = i < filled ? '#' : '.';
     cells[30] = '\0';
-    if (bar.fraction > 0.0)
-        fprintf(stderr, "\r%s [%s] %3d %%  %.0f s\033[K", bar.label, cells, (int)(bar.fraction * 100.0),
-                elapsed);
+    if (fraction > 0.0)
+        fprintf(stderr, "\r%s [%s] %3d %%  %.0f s\033[K", bar.label, cells, (int)(fraction * 100.0), elapsed);
     else
         fprintf(stderr, "\r%s  %.0f s\033[K", bar.label, elapsed);
     fflush(stderr);
@@ -69,11 +70,17 @@ static int draw_until_ended(void *user)
 
 void progress_begin(const char *label)
 {
+    progress_begin_within(label, 0.0);
+}
+
+void progress_begin_within(const char *label, double seconds)
+{
     if (bar.depth++ > 0 || !os_stderr_is_terminal())
         return;
     bar.label = label;
     bar.started = os_seconds();
     bar.fraction = 0.0;
+    bar.limit = seconds;
     bar.drawn = bar.ended = false;
     /* Without a thread there is no bar, and the work goes on. */
     if (mtx_init(&bar.lock, mtx_plain) != thrd_success)

@@ -10,6 +10,9 @@
  * outermost has the bar, and what happens in the others is not shown. */
 void progress_begin(const char *label);
 
+/* The same for work that ends after so many seconds, done or not: the bar shows whichever is more. */
+void progress_begin_within(const char *label, double seconds);
+
 /* Tells how much is done, 0 … 1.  Cheap. */
 void progress_show(double fraction);
 

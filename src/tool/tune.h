@@ -58,11 +58,18 @@ typedef struct tune_outcome {
     double gain;              /* 0.05: five per cent of the time saved, 0: the untuned choice is kept */
     size_t candidates;        /* measured, the untuned choice among them */
     bool cut;                 /* there was no time for all of them */
+    uint64_t steps;           /* where the search was cut */
 } tune_outcome;
+
+/* Where an earlier search was cut, and what it had found until then.  Zeroed: there was none. */
+typedef struct tune_past {
+    uint64_t steps;
+    char text[TUNE_SOLVERS][TUNE_TEXT]; /* parameters by the solvers' places in the operator's table */
+} tune_past;
 
 /* Measures what the solvers have to offer for a job, until os_seconds() is `deadline`.  The job's own plan is the untuned
  * choice.  Release the outcome's plans by tune_outcome_release. */
-int tune_search(tool_job *job, const char *const *solvers, double deadline, tune_outcome *outcome);
+int tune_search(tool_job *job, const char *const *solvers, const tune_past *past, double deadline, tune_outcome *outcome);
 void tune_outcome_release(tune_outcome *outcome);
 
 #endif

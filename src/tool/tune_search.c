@@ -2,7 +2,8 @@
  *
  * A candidate takes the place of the best so far if its median and its shortest time are lower by WORTH and at least, and
  * it was the faster one in three rounds of four.  What a search has found is measured against the untuned choice once
- * more, by the same rule and with more rounds, for the best of many noisy measurements is usually a lucky one. */
+ * more, by the same rule and with more rounds, for the best of many noisy measurements is usually a lucky one.  A search
+ * that is cut says at which step, and another one goes on from there. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,16 @@
 #define CLBLAST_PARAMETERS 8
 #define DISAGREEMENT 1e-3 /* of the largest element; between two ways to sum floats */
 
+/* A step is a candidate at its place in the search, whether it is measured or not: solvers in their order, of each its
+ * parameters' values.  A search that is cut goes on from its step another time. */
+#define STEPS_OF_SOLVER 65536
+
 typedef struct search {
     tool_job *job;
+    const char *const *solvers;
+    const tune_past *past;
+    uint64_t steps; /* taken, */
+    bool stepped;   /* at least one of them in this search */
     double deadline;
     tune_outcome *outcome;
     char (*tried)[TUNE_TEXT];
@@ -142,12 +151,19 @@ static bool change(const char *from, const char *name, int32_t value, char to[TU
     return put < TUNE_TEXT;
 }
 
-static bool out_of_time(search *s)
+/* Takes a step; true if its candidate, which may need so many seconds, is to be measured: not before, and in time, or the
+ * first one, so that no search ends where it began. */
+static bool step(search *s, double seconds)
 {
-    if (os_seconds() < s->deadline)
+    if (s->outcome->cut || s->status != TOOL_DONE || s->steps++ < s->past->steps)
         return false;
+    if (!s->stepped || os_seconds() + seconds < s->deadline) {
+        s->stepped = true;
+        return true;
+    }
     s->outcome->cut = true;
-    return true;
+    s->outcome->steps = s->steps - 1;
+    return false;
 }
 
 /* Measures one candidate against the best; true if it has taken its place. */
@@ -155,7 +171,7 @@ static bool try_candidate(search *s, tune_best *best, const char *name, int32_t 
 {
     char text[TUNE_TEXT];
     clattn_plan *plan = NULL;
-    if (!change(best->text, name, value, text) || !is_new(s, text) || out_of_time(s) || s->status != TOOL_DONE)
+    if (!change(best->text, name, value, text) || !is_new(s, text))
         return false;
     if (make(s, best->solver, text, &plan) != CLATTN_SUCCESS)
         return false; /* a combination that the solver does not take */
@@ -179,31 +195,45 @@ static void descend(search *s, tune_best *best)
     s->tried_count = 0;
     is_new(s, "");
     for (int pass = 0; pass < PASSES && moved; pass++) {
-        moved = false;
+        moved = s->steps < s->past->steps && best->text[0] != '\0';
         for (size_t i = 0; i < clattn_plan_parameter_count(best->plan); i++) {
             clattn_plan_parameter parameter = {.size = sizeof parameter};
             char name[64];
-            int32_t allowed[MOST_VALUES];
+            int32_t allowed[MOST_VALUES], value;
             size_t count = 0;
             if (clattn_plan_parameter_info(best->plan, i, &parameter) != CLATTN_SUCCESS)
                 continue;
             /* Copies: the plan that has them goes when a better one comes. */
             snprintf(name, sizeof name, "%s", parameter.name);
+            value = parameter.value;
             for (size_t j = 0; j < parameter.allowed_count && count < MOST_VALUES; j++)
-                if (parameter.allowed[j] != parameter.value)
-                    allowed[count++] = parameter.allowed[j];
+                allowed[count++] = parameter.allowed[j];
             for (size_t j = 0; j < count; j++)
-                moved = try_candidate(s, best, name, allowed[j]) || moved;
+                if (step(s, 0) && allowed[j] != value)
+                    moved = try_candidate(s, best, name, allowed[j]) || moved;
         }
     }
 }
 
-/* The solver with its own choice of parameters, if it takes the problem. */
-static bool begin_solver(search *s, const char *solver)
+/* What an earlier search has found for a solver, "" for nothing. */
+static const char *past_text(const search *s, const char *solver)
+{
+    for (size_t i = 0; i < TUNE_SOLVERS && s->solvers[i] != NULL; i++)
+        if (strcmp(s->solvers[i], solver) == 0)
+            return s->past->text[i];
+    return "";
+}
+
+/* The solver with its own choice of parameters, or what an earlier search has found, if it takes the problem. */
+static bool begin_solver(search *s, const char *solver, const char *text)
 {
     tune_best *best = &s->outcome->best[s->outcome->count];
     *best = (tune_best){.solver = solver};
-    if (s->outcome->count == TUNE_SOLVERS || make(s, solver, "", &best->plan) != CLATTN_SUCCESS)
+    if (s->outcome->count == TUNE_SOLVERS)
+        return false;
+    if (text[0] != '\0' && make(s, solver, text, &best->plan) == CLATTN_SUCCESS)
+        snprintf(best->text, TUNE_TEXT, "%s", text);
+    else if (make(s, solver, "", &best->plan) != CLATTN_SUCCESS)
         return false;
     s->outcome->count++;
     s->outcome->candidates++;
@@ -224,6 +254,21 @@ static double ratio(search *s, clattn_plan *plan)
     return s->status == TOOL_DONE && result.a > 0 ? result.b / result.a : 1e30;
 }
 
+/* One of CLBlast's sets, whose time, by the own best's, is `lowest` at least so far. */
+static void try_clblast(search *s, tune_best *best, const char *text, double *lowest)
+{
+    clattn_plan *plan = NULL;
+    if (make(s, best->solver, text, &plan) != CLATTN_SUCCESS)
+        return;
+    double times = agrees(s, plan) ? ratio(s, plan) : 1e30;
+    s->outcome->candidates++;
+    if (times < *lowest * (1 - WORTH)) {
+        *lowest = times;
+        snprintf(best->text, TUNE_TEXT, "%s", text);
+    }
+    clattn_plan_release(&plan);
+}
+
 /* CLBlast's parameters are the process's: two plans with different ones cannot be run in turn.  Each set is measured in turn
  * with the own best instead, and the ratios are compared.  A set takes about as long as the last. */
 static void search_clblast(search *s, const char *solver)
@@ -240,7 +285,7 @@ static void search_clblast(search *s, const char *solver)
         outcome->best[outcome->count++] = (tune_best){.solver = solver, .plan = s->job->plan};
         outcome->candidates++;
         s->job->plan = NULL;
-    } else if (!begin_solver(s, solver)) {
+    } else if (!begin_solver(s, solver, "")) {
         return;
     }
     tune_best *best = &outcome->best[outcome->count - 1];
@@ -258,25 +303,15 @@ static void search_clblast(search *s, const char *solver)
                 parameter[i].allowed[parameter[i].count++] = info.allowed[j];
     }
     clattn_plan_release(&best->plan);
+    if (past_text(s, solver)[0] != '\0' && s->status == TOOL_DONE)
+        try_clblast(s, best, past_text(s, solver), &lowest);
     for (size_t i = 0; i < parameters; i++)
-        for (size_t j = 0; j < parameter[i].count && s->status == TOOL_DONE; j++) {
+        for (size_t j = 0; j < parameter[i].count; j++) {
             char text[TUNE_TEXT];
-            clattn_plan *plan = NULL;
             double before = os_seconds();
-            if (before + cost > s->deadline) {
-                outcome->cut = true;
-                break;
-            }
-            if (!change(best->text, parameter[i].name, parameter[i].allowed[j], text) ||
-                make(s, solver, text, &plan) != CLATTN_SUCCESS)
+            if (!step(s, cost) || !change(best->text, parameter[i].name, parameter[i].allowed[j], text))
                 continue;
-            double times = agrees(s, plan) ? ratio(s, plan) : 1e30;
-            outcome->candidates++;
-            if (times < lowest * (1 - WORTH)) {
-                lowest = times;
-                snprintf(best->text, TUNE_TEXT, "%s", text);
-            }
-            clattn_plan_release(&plan);
+            try_clblast(s, best, text, &lowest);
             cost = os_seconds() - before;
         }
     /* Without parameters it is what the last candidates left; a new process has CLBlast's own. */
@@ -291,35 +326,49 @@ static void search_clblast(search *s, const char *solver)
         swap(&outcome->best[0], best);
 }
 
-/* The untuned choice's solver first, then the others; each that is not far off is searched. */
-static void search_all(search *s, const char *const *solvers)
+/* One of the own solvers, if there is time for it or was. */
+static void search_own(search *s, const char *solver)
 {
     tune_outcome *outcome = s->outcome;
-    size_t first = 0;
-    while (solvers[first] != NULL && strcmp(solvers[first], outcome->original) != 0)
-        first++;
-    const char *original = solvers[first] != NULL ? solvers[first] : outcome->original;
-    if (strcmp(original, "clblast") != 0 && begin_solver(s, original))
-        descend(s, &outcome->best[0]);
-    for (size_t i = 0; solvers[i] != NULL && s->status == TOOL_DONE; i++) {
-        if (i == first || strcmp(solvers[i], "clblast") == 0 || out_of_time(s) || !begin_solver(s, solvers[i]))
-            continue;
-        tune_best *best = &outcome->best[outcome->count - 1];
-        if (outcome->count == 1) { /* the first of them */
-            descend(s, best);
-            continue;
-        }
-        contest result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
-        best->seconds = result.b;
-        if (s->status == TOOL_DONE && result.b < 4 * result.a)
-            descend(s, best);
-        result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
-        if (s->status == TOOL_DONE && result.better)
-            swap(&outcome->best[0], best);
+    bool original = strcmp(solver, outcome->original) == 0;
+    if (!original)
+        step(s, 0);
+    if (outcome->cut || s->status != TOOL_DONE || !begin_solver(s, solver, past_text(s, solver)))
+        return;
+    tune_best *best = &outcome->best[outcome->count - 1];
+    if (outcome->count == 1) {
+        descend(s, best);
+        return;
     }
-    for (size_t i = 0; solvers[i] != NULL && s->status == TOOL_DONE && outcome->count > 0; i++)
-        if (strcmp(solvers[i], "clblast") == 0 && !out_of_time(s))
-            search_clblast(s, solvers[i]);
+    contest result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
+    best->seconds = result.b;
+    if (s->status == TOOL_DONE && result.b < 4 * result.a)
+        descend(s, best);
+    result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
+    if (s->status == TOOL_DONE && result.better)
+        swap(&outcome->best[0], best);
+}
+
+/* The untuned choice's solver first, then the others, each that is not far off with its parameters, then CLBlast. */
+static void search_all(search *s)
+{
+    const char *original = s->outcome->original;
+    uint64_t begun = 0;
+    if (strcmp(original, "clblast") != 0)
+        search_own(s, original);
+    for (size_t i = 0; s->solvers[i] != NULL; i++) {
+        s->steps = begun += STEPS_OF_SOLVER;
+        if (strcmp(s->solvers[i], original) != 0 && strcmp(s->solvers[i], "clblast") != 0)
+            search_own(s, s->solvers[i]);
+    }
+    s->steps = begun + STEPS_OF_SOLVER;
+    for (size_t i = 0; s->solvers[i] != NULL && s->outcome->count > 0; i++) {
+        if (strcmp(s->solvers[i], "clblast") != 0)
+            continue;
+        step(s, 0);
+        if (!s->outcome->cut && s->status == TOOL_DONE)
+            search_clblast(s, s->solvers[i]);
+    }
 }
 
 /* CLBlast was the untuned choice, with which everything was compared by way of the own best. */
@@ -371,15 +420,15 @@ static void judge(search *s)
         s->status = device_failed(s->job->device, status, NULL);
 }
 
-int tune_search(tool_job *job, const char *const *solvers, double deadline, tune_outcome *outcome)
+int tune_search(tool_job *job, const char *const *solvers, const tune_past *past, double deadline, tune_outcome *outcome)
 {
-    search s = {.job = job, .deadline = deadline, .outcome = outcome};
+    search s = {.job = job, .solvers = solvers, .past = past, .deadline = deadline, .outcome = outcome};
     *outcome = (tune_outcome){0};
     snprintf(outcome->original, sizeof outcome->original, "%s", clattn_plan_solver(job->plan));
     s.tried = calloc(MOST_TRIED, sizeof *s.tried);
     if (s.tried == NULL)
         return complain(TOOL_FAILED, "out of memory for the candidates");
-    search_all(&s, solvers);
+    search_all(&s);
     if (s.status == TOOL_DONE && outcome->count > 0)
         judge(&s);
     free(s.tried);

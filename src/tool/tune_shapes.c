@@ -6,8 +6,8 @@
 #include "tune.h"
 
 /* Those that have run on the hardware that they are for; what else the library may choose is measured when it is chosen. */
-static const char *const attention_solvers[] = {"cpu", "cpu-bf16", "tile", "generic", NULL};
-static const char *const matmul_solvers[] = {"cpu", "cpu-bf16", "tile", "generic", "clblast", NULL};
+static const char *const attention_solvers[] = {"cpu", "cpu-bf16", "cpu-amx", "tile", "generic", NULL};
+static const char *const matmul_solvers[] = {"cpu", "cpu-bf16", "cpu-amx", "tile", "generic", "clblast", NULL};
 static const char *const row_solvers[] = {"cpu", "tile", "generic", NULL};
 
 const tune_operator_info tune_operators[TUNE_OPERATORS] = {
