@@ -147,6 +147,20 @@ def test(run, part):
         raise Failed("%d tests failed" % part["failed"])
 
 
+def judge(found, wanted, rates):
+    """Shares of the rates that the probe has measured, and what is wanted of the row with whether it is reached; None where
+    that cannot be told."""
+    report = found.get("report", {})
+    reached = {"peer_over_ours": found.get("peer_over_ours"),
+               "tflops": report["gflops"] / 1e3 if "gflops" in report else None}
+    for key, measured, rate in (("fma", "gflops", "fma_gflops"), ("copy", "gbytes_per_s", "copy_gbytes_per_s")):
+        if measured in report and isinstance(rates.get(rate), (int, float)) and rates[rate] > 0:
+            reached[key] = found[key + "_share"] = round(report[measured] / rates[rate], 4)
+    if wanted:
+        found["wanted"] = {key: {"at_least": least, "reached": None if reached.get(key) is None else reached[key] >= least}
+                           for key, least in wanted.items()}
+
+
 def bench_row(run, row, peer):
     found = {"name": row.name, "arguments": row.arguments()}
     try:
@@ -162,6 +176,7 @@ def bench_row(run, row, peer):
             found["peer"]["fastest"] = best[1]
             if "report" in found:
                 found["peer_over_ours"] = round(best[0] / found["report"]["seconds_median"], 4)
+    judge(found, row.wanted, run.result.get("probe", {}))
     return found
 
 
@@ -183,6 +198,8 @@ def bench(run, part):
     finally:
         if peer:
             peer.close()
+    judged = [each["reached"] for row in part["rows"] for each in row.get("wanted", {}).values()]
+    part["targets"] = {"reached": judged.count(True), "missed": judged.count(False), "unknown": judged.count(None)}
     if part["left_out"]:
         raise OutOfTime("%d of %d rows were not measured in time" % (len(part["left_out"]), len(rows)))
     errors = [row["name"] for row in part["rows"] if "error" in row]

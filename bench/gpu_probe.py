@@ -72,6 +72,23 @@ FP16_KERNEL = ("#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
                "__kernel void probe(__global float *x) { half a = (half)x[0]; x[0] = (float)(a * a); }\n")
 
 
+# Sixteen chains of multiply-adds, none of which waits for another; the results stay near 1.
+FMA_CHAINS = 16
+FMA_KERNEL = """
+__kernel void probe(__global float *x, uint turns)
+{
+    const float a = 0.999f + x[0], b = 0.001f;
+    float %s;
+    for (uint i = 0; i < turns; i++) {
+        %s
+    }
+    x[get_global_id(0)] = %s;
+}
+""" % (", ".join("c%d = %d" % (i, i) for i in range(FMA_CHAINS)),
+       " ".join("c%d = fma(c%d, a, b);" % (i, i) for i in range(FMA_CHAINS)),
+       " + ".join("c%d" % i for i in range(FMA_CHAINS)))
+
+
 class Failure(Exception):
     """An OpenCL call said no; the message names it."""
 
@@ -277,6 +294,36 @@ class Session:
             self.cl.loader.clReleaseMemObject(each)
         return 2 * size / best
 
+    def fma_rate(self, units, seconds=0.02, least=5):
+        """Floating-point operations a second of plain multiply-adds, two each, at best."""
+        program = self.build(FMA_KERNEL)
+        kernel = self.cl.make("clCreateKernel", program, c_char_p(b"probe"))
+        items, group, turns, best = units * 2048, 256, 256, 0.0
+        memory = self.buffer(4 * items)
+        zero = c_uint32(0)
+        self.cl.call("clEnqueueFillBuffer", self.queue, memory, byref(zero), c_size_t(4), c_size_t(0), c_size_t(4 * items),
+                     c_uint32(0), None, None)
+        self.cl.call("clSetKernelArg", kernel, c_uint32(0), c_size_t(8), byref(memory))
+        runs = -1  # the first one compiles
+        while runs < least:
+            self.cl.call("clSetKernelArg", kernel, c_uint32(1), c_size_t(4), byref(c_uint32(turns)))
+            self.cl.call("clFinish", self.queue)
+            before = time.perf_counter()
+            self.cl.call("clEnqueueNDRangeKernel", self.queue, kernel, c_uint32(1), None, byref(c_size_t(items)),
+                         byref(c_size_t(group)), c_uint32(0), None, None)
+            self.cl.call("clFinish", self.queue)
+            took = time.perf_counter() - before
+            if runs >= 0 and took < seconds and turns < 1 << 24:
+                turns *= 2
+                continue
+            if runs >= 0:
+                best = max(best, 2.0 * FMA_CHAINS * turns * items / took)
+            runs += 1
+        self.cl.loader.clReleaseMemObject(memory)
+        self.cl.loader.clReleaseKernel(kernel)
+        self.cl.loader.clReleaseProgram(program)
+        return best
+
 
 def say(**part):
     print(json.dumps(part), flush=True)
@@ -359,6 +406,7 @@ def probe(spec):
     say(builds={name: try_build(session, source) for name, source in kernels.items()})
     size = min(facts["max_allocation"] // 4, (64 if "cpu" in facts["type"] else 1024) * KIB * KIB)
     try_part("copy_gbytes_per_s", lambda: round(session.copy_rate(size) / 1e9, 2))
+    try_part("fma_gflops", lambda: round(session.fma_rate(facts["compute_units"]) / 1e9, 1))
     session.close()
     for name, static in (("local_static", True), ("local_argument", False)):
         try_part(name, lambda static=static: local_limit(cl, device, facts["local_memory"], static))

@@ -172,13 +172,48 @@ class Parts(unittest.TestCase):
         names = [row.name for row in gpu_cases.ROWS]
         self.assertEqual(len(set(names)), len(names))
         for row in gpu_cases.ROWS:
-            self.assertTrue(row.dtype == "f32" or row.case.arguments[0] == "attention", row.name)
+            self.assertTrue(row.dtype == "f32" or row.case.arguments[0] in ("attention", "matmul"), row.name)
             self.assertIn(row.dtype, gpu_peer.DTYPES)
+            self.assertLessEqual(set(row.wanted), {"fma", "copy", "tflops", "peer_over_ours"})
         self.assertEqual({row.dtype for row in gpu_cases.ROWS}, set(gpu_peer.DTYPES))
         self.assertEqual([row.name for row in gpu_cases.rows(only="softmax")], ["softmax 16384x4096, f32"])
         row, = gpu_cases.rows(SHAPE)
         self.assertEqual((row.name, row.arguments()),
                          (ROW, ["bench", "attention", "--shape", SHAPE, "--dtype", "f32", "--json"]))
+
+
+    def test_what_is_wanted_of_rows(self):
+        wanted = {row.name: row.wanted for row in gpu_cases.ROWS}
+        self.assertEqual(wanted["attention 4 x 16 heads x 4,096, d 128, f32"], {"fma": 0.6})
+        self.assertEqual(wanted["attention 4 x 16 heads x 4,096, d 128, bf16"], {"tflops": 300})
+        self.assertEqual(wanted["attention 4 x 16 heads x 4,096, d 64, f16"], {})
+        self.assertEqual(wanted["matmul 4096x4096x4096, f32"], {"peer_over_ours": 0.9})
+        self.assertEqual(wanted["matmul 4096x4096x4096, f16"], {})
+        self.assertEqual([name for name, each in wanted.items() if "copy" in each],
+                         ["attention 32 heads to 8, 1 query, 32,768 keys, d 128, " + dtype for dtype in ("f16", "f32")] +
+                         ["attention 32 heads, 1 query, 4,096 keys, d 128, f16"])
+
+    def test_rows_are_judged_by_what_the_probe_measured(self):
+        def judged(report, wanted, rates, **more):
+            found = {"report": report, **more}
+            gpu.judge(found, wanted, rates)
+            return found
+
+        report, rates = {"gflops": 310000, "gbytes_per_s": 80}, {"fma_gflops": 500000, "copy_gbytes_per_s": 100}
+        found = judged(report, {"fma": 0.6, "copy": 0.81, "tflops": 310, "peer_over_ours": 0.9}, rates, peer_over_ours=0.91)
+        self.assertEqual((found["fma_share"], found["copy_share"]), (0.62, 0.8))
+        self.assertEqual({key: each["reached"] for key, each in found["wanted"].items()},
+                         {"fma": True, "copy": False, "tflops": True, "peer_over_ours": True})
+        self.assertEqual(found["wanted"]["copy"]["at_least"], 0.81)
+        # Without a peer, a probe that failed in part, a row that failed: nobody knows.
+        self.assertEqual(judged(report, {"peer_over_ours": 0.9}, rates)["wanted"]["peer_over_ours"]["reached"], None)
+        found = judged(report, {"fma": 0.6}, {"fma_gflops": {"error": "no"}})
+        self.assertEqual(found["wanted"], {"fma": {"at_least": 0.6, "reached": None}})
+        self.assertNotIn("fma_share", found)
+        found = {"error": "no luck"}
+        gpu.judge(found, {"tflops": 300}, rates)
+        self.assertEqual(found["wanted"]["tflops"]["reached"], None)
+        self.assertNotIn("wanted", judged(report, {}, rates))
 
 
 class Peer(unittest.TestCase):
@@ -294,6 +329,7 @@ class Stages(Script):
         self.assertEqual(result["bench"]["rows"], [{"name": ROW, "report": json.loads(REPORT), "arguments": [
             "bench", "attention", "--shape", SHAPE, "--dtype", "f32", "--json"]}])
         self.assertEqual(result["bench"]["left_out"], [])
+        self.assertEqual(result["bench"]["targets"], {"reached": 0, "missed": 0, "unknown": 0})
         device, vendors, _, home, log = self.read("a build", "src", "environment").strip().split("|")
         self.assertEqual((device, vendors, home, log), ("gpu", self.path("none"), self.path("work", "home"), "none"))
         self.assertIn("bench attention --shape %s --dtype f32 --json --device gpu" % SHAPE, self.read("out", "gpu.log"))
@@ -421,6 +457,7 @@ class OnTheDevice(Script):
         self.assertEqual(list(probe["builds"]), ["fp16"], "inline PTX is for NVIDIA alone")
         self.assertEqual(probe["builds"]["fp16"] == "built", "cl_khr_fp16" in probe["extensions"])
         self.assertGreater(probe["copy_gbytes_per_s"], 0)
+        self.assertGreater(probe["fma_gflops"], 1)
         for key in ("local_static", "local_argument"):
             self.assertGreaterEqual(probe[key]["kib"] * 1024, min(probe["device"]["local_memory"], 32768), key)
         self.assertEqual([each["name"] for each in result["build"]["devices"]["devices"]], [probe["device"]["name"]])
@@ -428,6 +465,8 @@ class OnTheDevice(Script):
         self.assertEqual((row["name"], row["report"]["device"]), (ROW, probe["device"]["name"]))
         self.assertEqual(row["report"]["shape"], [1, 2, 2, 32, 32, 16, 16])
         self.assertGreater(row["report"]["seconds_median"], 0)
+        self.assertEqual(row["fma_share"], round(row["report"]["gflops"] / probe["fma_gflops"], 4))
+        self.assertEqual(row["copy_share"], round(row["report"]["gbytes_per_s"] / probe["copy_gbytes_per_s"], 4))
 
     def test_a_driver_without_an_icd_file_is_found_and_used(self):
         icd = os.environ.get("OCL_ICD_VENDORS", POCL)
