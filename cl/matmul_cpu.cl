@@ -128,6 +128,7 @@
 
 #define BLOCK (ROWS * TILES)
 #define LINE (64 / BYTES(ROW_TYPE, K_STEP)) /* steps whose memory comes together */
+#define COPY_ROWS (ROW_UNIT && !PAIRS && !IS_F32(ROW_TYPE))
 
 /* Source and panels meet in three ways: the source has neighbouring lanes (copy vectors), or neighbouring
  * k (transpose squares), or neither; the last loop also takes what is left of k and the last lanes. */
@@ -175,9 +176,33 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_e
     }
 }
 
+#if COPY_ROWS
+typedef const private float *row_steps;
+#define ROW_STEP(p, i, stride, whole) ((p)[i])
+
+/* A line of each row as floats, once for all lanes; `count` steps of it are there. */
+INLINE void copy_lines(float line[ROWS][LINE], const global ELEMENT(ROW_TYPE) *const p[ROWS], int i, int count)
+{
+    if (count == LINE) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int l = 0; l < LINE; l += LANES)
+                STORE_WHOLE(private whole_floatv, line[r] + l, LOADV(ROW_TYPE, p[r], i + l));
+    } else {
+        for (int r = 0; r < ROWS; r++)
+            for (int l = 0; l < count; l++)
+                line[r][l] = LOAD(ROW_TYPE, p[r], i + l);
+    }
+}
+#else
+typedef const global ELEMENT(ROW_TYPE) *row_steps;
+#define ROW_STEP(p, i, stride, whole) STEP_OF(ROW_TYPE, (p) + (i) * K_STEP * (stride), stride, whole)
+#endif
+
 /* The products of steps from <= i < to, taken into acc; the last one is half a pair where `whole` is 0. */
-INLINE void add_products(floatv acc[ROWS][LANE_VECTORS], const global ELEMENT(ROW_TYPE) *const p[ROWS],
-                         const global packed_element *q, int from, int to, long row_k, int whole)
+INLINE void add_products(floatv acc[ROWS][LANE_VECTORS], const row_steps p[ROWS], const global packed_element *q, int from,
+                         int to, long row_k, int whole)
 {
     for (int i = from; i < to; i++) {
         packedv y[LANE_VECTORS];
@@ -187,7 +212,7 @@ INLINE void add_products(floatv acc[ROWS][LANE_VECTORS], const global ELEMENT(RO
             y[v] = VLOAD(0, q + i * PANEL + v * LANES);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const packedv x = (packedv)STEP_OF(ROW_TYPE, p[r] + i * K_STEP * row_k, row_k, whole);
+            const packedv x = (packedv)ROW_STEP(p[r], i, row_k, whole);
 
 #pragma unroll
             for (int v = 0; v < LANE_VECTORS; v++)
@@ -285,7 +310,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
                 for (int v = 0; v < LANE_VECTORS; v++)
                     acc[r][v] = before[r * LANE_VECTORS + v];
             }
-#if AHEAD || ONWARD
+#if AHEAD || ONWARD || COPY_ROWS
 #if AHEAD
             const int near = min(whole, AHEAD);
             const long onward = BYTES(ROW_TYPE, ROWS * rows.stride - whole * (long)K_STEP);
@@ -308,7 +333,19 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
                 for (int line = 0; line < LINE * PANEL / TILES * 4; line += 64)
                     PREFETCH_SECOND(behind + (long)i * (PANEL * 4) / TILES + line);
 #endif
+#if COPY_ROWS
+                float line[ROWS][LINE];
+                const int count = min(LINE, whole - i);
+                row_steps rows_of_line[ROWS];
+
+                copy_lines(line, p, i, count);
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+                    rows_of_line[r] = line[r];
+                add_products(acc, rows_of_line, q + i * PANEL, 0, count, row_k, 1);
+#else
                 add_products(acc, p, q, i, min(whole, i + LINE), row_k, 1);
+#endif
             }
 #else
             add_products(acc, p, q, 0, whole, row_k, 1);

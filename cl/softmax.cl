@@ -63,11 +63,8 @@
 #error "KEEP must be 0 to 32"
 #endif
 
-#define IS_F32_F32 1
-#define IS_F32_F16 0
-#define IS_F32_BF16 0
 /* softmax_cpu leaves exp(s - max) in y and scales it there, where y holds it exactly and fast. */
-#define Y_HOLDS_TERMS (UNIT_STRIDE && JOIN(IS_F32_, Y_TYPE))
+#define Y_HOLDS_TERMS (UNIT_STRIDE && IS_F32(Y_TYPE))
 
 /* s of column c: -inf where it is not attended, and elsewhere, with a mask, at least `lowest`.  The
  * maximum takes scores with lowest = -FLT_MAX, so that it is -inf only where nothing is attended; the

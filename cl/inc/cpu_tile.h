@@ -12,14 +12,9 @@
 #include "inc/cpu_lanes.h"
 #include "inc/tanh.h"
 
-#define IS_F32_F32 1
-#define IS_F32_F16 0
-#define IS_F32_BF16 0
-#define IS_F32_I8 0
-#define IS_F32_I4 0
 
 #ifndef PACK
-#define PACK (!(UNIT_STRIDE && JOIN(IS_F32_, K_TYPE) && JOIN(IS_F32_, V_TYPE)))
+#define PACK (!(UNIT_STRIDE && IS_F32(K_TYPE) && IS_F32(V_TYPE)))
 #endif
 
 #define COLUMN_REST (D_V % COLUMN_STEP)

@@ -8,6 +8,7 @@
  *   LOADV(TYPE, p, i)           LANES neighbouring elements from i, as a floatv   (inc/vector.h)
  *   STOREV(TYPE, p, i, x)       the same, stored
  *   BYTES(TYPE, i)              of i elements, half a byte left out
+ *   IS_F32(TYPE)                1 or 0, for #if
  *   PREFETCH(address)           asks for the memory there; the address is a number, and need not be an array's.  For kernels
  *                               whose parameter AHEAD says that the compiler has __builtin_prefetch
  *   PREFETCH_SECOND(address)    the same, into the second-level cache
@@ -43,6 +44,13 @@
 #define LOAD_BOOL(p, i) ((p)[i] ? 1.0f : 0.0f)
 #define LOAD_INT(TYPE, p, i) ((long)((p)[i]))
 #define LOAD(TYPE, p, i) JOIN(LOAD_, TYPE)(p, i)
+
+#define IS_F32_F32 1
+#define IS_F32_F16 0
+#define IS_F32_BF16 0
+#define IS_F32_I8 0
+#define IS_F32_I4 0
+#define IS_F32(TYPE) JOIN(IS_F32_, TYPE)
 
 #define BYTES_F32(i) ((i) * 4)
 #define BYTES_F16(i) ((i) * 2)

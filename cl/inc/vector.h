@@ -61,13 +61,25 @@ typedef ushortv whole_ushortv __attribute__((aligned(2)));
 /* By way of a vector of bits: PoCL 3.1's vload_half and vstore_half take an array for aligned to whole vectors. */
 static inline floatv f16_floatv(ushortv bits)
 {
+#if X86_F16 && LANES == 16
+    floatv x;
+
+    __asm__("vcvtph2ps %1, %0" : "=v"(x) : "v"(bits));
+    return x;
+#else
     return JOIN(vload_half, LANES)(0, (const half *)&bits);
+#endif
 }
 
 static inline ushortv f16_bitsv(floatv x)
 {
     ushortv bits;
+
+#if X86_F16 && LANES == 16
+    __asm__("vcvtps2ph $0, %1, %0" : "=v"(bits) : "v"(x));
+#else
     JOIN(JOIN(vstore_half, LANES), _rte)(x, 0, (half *)&bits);
+#endif
     return bits;
 }
 

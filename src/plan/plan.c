@@ -129,6 +129,7 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
     struct device *device = &plan->context->device;
     struct plan_kernel *kernel = &plan->kernels[plan->kernel_count];
     define_int(options, "FUSED", device->caps.fused);
+    define_int(options, "X86_F16", device->caps.takes_assembly);
     char *text = strbuf_take(options);
     if (!text || plan->kernel_count == PLAN_KERNELS || args_bytes > MAX_ARGS_BYTES) {
         status =
