@@ -1,10 +1,10 @@
-/* Attention of bfloat16 or float32 for CPU devices by AMX: queries across lanes and tiles, one work-item a work-group.
+/* Attention of bfloat16, float16 or float32 for CPU devices by AMX: queries across lanes and tiles, one work-item a work-group.
  *
  *   O[i,:] = sum_j keep_ij p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - m_i),   s_ij: inc/attention.h
  *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
  *
  * Arrays, strides, the description's macros and the parameters' order: inc/attention.h; Q, K and V are BF16, or with
- * BY_PARTS F32, not ADDITIVE, and the columns of K and of V are neighbours; other strides and alignments are any, those of
+ * BY_PARTS F32, F16 or BF16 each, not ADDITIVE, and the columns of K and of V are neighbours; other strides and alignments are any, those of
  * the inputs may be 0 or negative.  What it consists of is attention_cpu's, inc/attention_amx_tile.h or
  * inc/attention_amx_parts.h (K, V and the products) and matrix/x86_weights.h.
  *
@@ -17,7 +17,7 @@
  *   GATHERED        keys that are brought into tiles at a time, a multiple of KEY_TILE                (1024)
  *   POSITIVE_SCALE  1: a.scale >= 1e-30, promised by the host: 0 1                    (0)
  *   UNIT_STRIDE     1, and promised by the host: a.key.col == a.value.col == 1
- *   BY_PARTS        1: Q, K and V are F32, each element three bfloat16 (inc/parts.h): 0 1                 (0)
+ *   BY_PARTS        1: each element as the sum of up to three bfloat16 (inc/parts.h): 0 1                 (0)
  *   X86_AMX         1: by the instructions (matrix/x86_amx.h): 0 1                    (0)
  *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
  * Tested: X86_AMX x every feature; LANES as the device has them; D_K, D_V 1 to 300.
@@ -158,15 +158,15 @@ INLINE void weigh_pairs(floatv *word, floatv *s, int n, float factor, const floa
 INLINE void take_values(amx_block *block, amx_state *amx, const amx_keys *keys, int first, int n, const floatv *pairs)
 {
     for (int c = 0; c < VALUE_COLUMNS; c += 32)
-        add_products(amx, (float *)(block->o + c * QUERY_VECTORS), block->fresh, keys->value + VALUE_TILES(c, first),
-                     (const uint *)pairs, ROUND_UP(n, 32) / 32);
+        add_values(amx, (float *)(block->o + c * QUERY_VECTORS), block->fresh, keys->value + VALUE_TILES(c, first),
+                   (const uint *)pairs, ROUND_UP(n, 32) / 32);
     block->fresh = false;
 }
 
 #if BY_PARTS
 /* S^T of n keys becomes weights and these O^T's share. */
 INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start, int n,
-                           float factor, const floatv *top, const floatv *shrink, const global float *value,
+                           float factor, const floatv *top, const floatv *shrink, const global ELEMENT(V_TYPE) *value,
                            const attention_args *a, const attention_side *side)
 {
     floatv word[WEIGHT_WORDS], exact[VALUE_COLUMNS * QUERY_VECTORS];
@@ -188,7 +188,7 @@ INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const am
 }
 #else
 INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start, int n,
-                           float factor, const floatv *top, const floatv *shrink, const global ushort *value,
+                           float factor, const floatv *top, const floatv *shrink, const global ELEMENT(V_TYPE) *value,
                            const attention_args *a, const attention_side *side)
 {
 #if DROPOUT
@@ -216,7 +216,7 @@ INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_key
     for (int j = 0; j < n; j += 32) {
         floatv *part = s + j * QUERY_VECTORS;
         const int m = min(32, n - j);
-        add_products(amx, (float *)part, true, keys->key + KEY_TILES(first + j), (const uint *)block->q, KEY_STEPS);
+        add_scores(amx, (float *)part, true, keys->key + KEY_TILES(first + j), (const uint *)block->q, KEY_STEPS);
 #if BY_PARTS
         if (may_be_beyond(block->query_peaks, keys->key_peaks))
             exact_scores(part, query, key, keys, first + j, start + j, m, block->query_peak, &block->rows, a, side);

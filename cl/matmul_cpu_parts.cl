@@ -1,4 +1,5 @@
-/* Matrix product of float32 by AMX's products of bfloat16: each element as the sum of three of them (inc/parts.h).
+/* Matrix product of float32, float16 and mixtures by AMX's products of bfloat16: each element as the sum of up to three of
+ * them (inc/parts.h).
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what inc/matmul_epilogue.h says)
  *
@@ -9,7 +10,7 @@
  * counts as 0.
  *
  * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; inc/args.h)
- *   A, B, C, bias   as matmul_cpu.cl has them; A and B are F32
+ *   A, B, C, bias   as matmul_cpu.cl has them
  *   parts           at parts[a.packed_offset]: panels of 32 lanes, all items' one behind the other, each of ceil(k/32)
  *                   blocks of six AMX tiles of 16 x 16 words: two of part 0, two of part 1, two of part 2.  Word j of a
  *                   tile's row x is lane j, 16 + j in the second one of each two, and has k = x in its lower half and
@@ -24,7 +25,7 @@
  *            matmul_cpu_parts(row side, lane side, parts, [bias], [operand], c, matmul_args)
  *
  *   macro           meaning                                          allowed         tested
- *   C_TYPE, BIAS_TYPE   storage types                                F32 F16 BF16    each
+ *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types                F32 F16 BF16    each, and mixed
  *   BIAS            whether there is a bias                          0, 1            both
  *   MATMUL_EPILOGUE ...   inc/matmul_epilogue.h; B_SCALED is 0                       each
  *   LANES_ALONG_M   0: B is the lane side; 1: A is                   0, 1            both
@@ -108,47 +109,45 @@ static inline split_shape shape_of(const private matmul_args *a, side lanes)
     return s;
 }
 
-/* A square of elements: vector l is row l, whose elements lie `col` apart; of `rows` rows and `columns` elements of each,
- * the rest is 0. */
-INLINE void load_square(floatv *x, const global float *p, long row, long col, int rows, int columns)
-{
-    if (rows >= LANES && columns >= LANES && col == 1) {
-#pragma unroll
-        for (int l = 0; l < LANES; l++)
-            x[l] = LOADV(F32, p, l * row);
-    } else {
-        for (int l = 0; l < LANES; l++) {
-            float lane[LANES];
-
-            for (int i = 0; i < LANES; i++)
-                lane[i] = l < rows && i < columns ? p[l * row + i * col] : 0.0f;
-            x[l] = VLOAD(0, lane);
-        }
+/* name_square: a square of elements: vector l is row l, whose elements lie `col` apart; of `rows` rows and `columns` elements
+ * of each, the rest is 0.
+ * name: LANES indices from p on times LANES k twice, the second ones BLOCK_K / 2 on, of which `count` and `ks` are there: a
+ * vector for each index, along k, where the side is that of rows, else one for each k; turned if they lie the other way. */
+#define DEFINE_LOAD_SIDE(name, TYPE) \
+    INLINE void name##_square(floatv *x, const global ELEMENT(TYPE) *p, long row, long col, int rows, int columns) \
+    { \
+        if (rows >= LANES && columns >= LANES && col == 1) { \
+            _Pragma("unroll") for (int l = 0; l < LANES; l++) x[l] = LOADV(TYPE, p, l * row); \
+        } else { \
+            for (int l = 0; l < LANES; l++) { \
+                float lane[LANES]; \
+\
+                for (int i = 0; i < LANES; i++) \
+                    lane[i] = l < rows && i < columns ? LOAD(TYPE, p, l * row + i * col) : 0.0f; \
+                x[l] = VLOAD(0, lane); \
+            } \
+        } \
+    } \
+    INLINE void name(floatv x[2][LANES], const global ELEMENT(TYPE) *p, side s, int count, int ks, int of_rows) \
+    { \
+        const int along_k = s.k_stride == 1 ? of_rows || s.stride != 1 : of_rows && s.stride != 1; \
+        const long row = along_k ? s.stride : s.k_stride, col = along_k ? s.k_stride : s.stride; \
+\
+        for (int i = 0; i < 2; i++) { \
+            floatv y[LANES]; \
+\
+            name##_square(y, p, row, col, along_k ? count : ks, along_k ? ks : count); \
+            if (along_k != of_rows) \
+                transpose(y); \
+            _Pragma("unroll") for (int l = 0; l < LANES; l++) x[i][l] = y[l]; \
+            p += BLOCK_K / 2 * s.k_stride; \
+            ks -= BLOCK_K / 2; \
+        } \
     }
-}
+DEFINE_LOAD_SIDE(load_lanes, LANE_TYPE)
+DEFINE_LOAD_SIDE(load_rows, ROW_TYPE)
 
-/* LANES indices from p on times LANES k twice, the second ones BLOCK_K / 2 on, of which `count` and `ks` are there: a vector
- * for each index, along k, where the side is that of rows, else one for each k; turned if they lie the other way. */
-INLINE void load_side(floatv x[2][LANES], const global float *p, side s, int count, int ks, int of_rows)
-{
-    const int along_k = s.k_stride == 1 ? of_rows || s.stride != 1 : of_rows && s.stride != 1;
-    const long row = along_k ? s.stride : s.k_stride, col = along_k ? s.k_stride : s.stride;
-
-    for (int i = 0; i < 2; i++) {
-        floatv y[LANES];
-
-        load_square(y, p, row, col, along_k ? count : ks, along_k ? ks : count);
-        if (along_k != of_rows)
-            transpose(y);
-#pragma unroll
-        for (int l = 0; l < LANES; l++)
-            x[i][l] = y[l];
-        p += BLOCK_K / 2 * s.k_stride;
-        ks -= BLOCK_K / 2;
-    }
-}
-
-kernel void matmul_split(const global float *source, global uint *parts, matmul_args a)
+kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *parts, matmul_args a)
 {
     if (a.batch == 0)
         return;
@@ -158,7 +157,7 @@ kernel void matmul_split(const global float *source, global uint *parts, matmul_
     const long panel = get_group_id(0), batch = get_group_id(2), number = batch * shape.panels + panel;
     const int chunk = (int)get_group_id(1), count = min(PANEL, s.count - (int)panel * PANEL);
     const int from = chunk * SPLIT_BLOCKS, to = min(shape.blocks, from + SPLIT_BLOCKS);
-    const global float *in = source + s.offset + batch * s.batch + panel * PANEL * s.stride;
+    const global ELEMENT(LANE_TYPE) *in = source + s.offset + batch * s.batch + panel * PANEL * s.stride;
     global uint *const blocks = parts + a.packed_offset + number * shape.blocks * BLOCK_WORDS;
     global uint *const own_peaks =
         parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + (number * shape.chunks + chunk) * PANEL;
@@ -169,18 +168,18 @@ kernel void matmul_split(const global float *source, global uint *parts, matmul_
         for (int block = from; block < to; block++)
             for (int i = 0; i < BLOCK_K / 2; i += LANES) {
                 const int k = block * BLOCK_K + i;
-                const global float *p = in + j * s.stride + k * s.k_stride;
+                const global ELEMENT(LANE_TYPE) *p = in + j * s.stride + k * s.k_stride;
                 global uint *tile = blocks + (long)block * BLOCK_WORDS + j / AMX_WORDS * TILE_WORDS + j % AMX_WORDS;
                 floatv x[2][LANES];
 
-                load_side(x, p, s, count - j, a.k - k, 0);
+                load_lanes(x, p, s, count - j, a.k - k, 0);
                 for (int l = 0; l < LANES; l++) {
                     uintv part[PARTS];
 
                     peak = greater_magnitude(greater_magnitude(peak, x[0][l]), x[1][l]);
-                    split(part, x[0][l], x[1][l]);
+                    split(part, x[0][l], x[1][l], PARTS_OF(LANE_TYPE));
 #pragma unroll
-                    for (int n = 0; n < PARTS; n++)
+                    for (int n = 0; n < PARTS_OF(LANE_TYPE); n++)
                         STORE_WHOLE(global whole_uintv, tile + n * 2 * TILE_WORDS + (i + l) * AMX_WORDS, part[n]);
                 }
             }
@@ -189,7 +188,7 @@ kernel void matmul_split(const global float *source, global uint *parts, matmul_
 }
 
 /* The blocks of `count` rows from p on, k of them; `peak` has each row's so far. */
-static void split_rows(local uint *tile, const global float *p, side s, int count, int k, private uint *peak)
+static void split_rows(local uint *tile, const global ELEMENT(ROW_TYPE) *p, side s, int count, int k, private uint *peak)
 {
     for (int i = 0; i < PANEL; i += LANES) {
         floatv most[LANES];
@@ -198,18 +197,18 @@ static void split_rows(local uint *tile, const global float *p, side s, int coun
             most[l] = (floatv)0.0f;
         for (int k0 = 0; k0 < k; k0 += BLOCK_K)
             for (int j = 0; j < BLOCK_K / 2; j += LANES) {
-                const global float *in = p + i * s.stride + (k0 + j) * s.k_stride;
+                const global ELEMENT(ROW_TYPE) *in = p + i * s.stride + (k0 + j) * s.k_stride;
                 local uint *out = tile + k0 / BLOCK_K * BLOCK_WORDS + i * AMX_WORDS + j;
                 floatv x[2][LANES];
 
-                load_side(x, in, s, count - i, k - k0 - j, 1);
+                load_rows(x, in, s, count - i, k - k0 - j, 1);
                 for (int l = 0; l < LANES; l++) {
                     uintv part[PARTS];
 
                     most[l] = greater_magnitude(greater_magnitude(most[l], x[0][l]), x[1][l]);
-                    split(part, x[0][l], x[1][l]);
+                    split(part, x[0][l], x[1][l], PARTS_OF(ROW_TYPE));
 #pragma unroll
-                    for (int n = 0; n < PARTS; n++)
+                    for (int n = 0; n < PARTS_OF(ROW_TYPE); n++)
                         STORE_WHOLE(local whole_uintv, out + n * 2 * TILE_WORDS + l * AMX_WORDS, part[n]);
                 }
             }
@@ -221,8 +220,8 @@ static void split_rows(local uint *tile, const global float *p, side s, int coun
 /* The sums of a tile's rows and lanes that are beyond parts, from where they are in A and B: of `row_count` rows from p on
  * and `lane_count` lanes from q on. */
 static void sum_exactly(private floatv *sum, const private uint *row_peak, const private uintv *lane_peak,
-                        const global float *p, side rows, int row_count, const global float *q, side lanes, int lane_count,
-                        int k)
+                        const global ELEMENT(ROW_TYPE) *p, side rows, int row_count, const global ELEMENT(LANE_TYPE) *q,
+                        side lanes, int lane_count, int k)
 {
     floatv exact[ROWS * LANE_VECTORS];
     intv beyond[ROWS * LANE_VECTORS];
@@ -242,11 +241,11 @@ static void sum_exactly(private floatv *sum, const private uint *row_peak, const
         for (int v = 0; v < LANE_VECTORS; v++) {
             floatv y;
 
-            LOAD_ROW(F32, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride, lane_count - v * LANES, 0.0f);
+            LOAD_ROW(LANE_TYPE, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride, lane_count - v * LANES, 0.0f);
             for (int r = 0; r < row_count; r++)
                 if (row_beyond[r])
                     exact[r * LANE_VECTORS + v] =
-                        FMA((floatv)p[r * rows.stride + i * rows.k_stride], y, exact[r * LANE_VECTORS + v]);
+                        FMA((floatv)LOAD(ROW_TYPE, p, r * rows.stride + i * rows.k_stride), y, exact[r * LANE_VECTORS + v]);
         }
     for (int i = 0; i < row_count * LANE_VECTORS; i++)
         sum[i] = select(sum[i], exact[i], beyond[i]);
@@ -267,14 +266,14 @@ INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q
         for (int line = 0; line < ONWARD_BYTES; line += 64)
             PREFETCH_SECOND(onward + line);
 #endif
-        ADD_PARTS(amx, p, LANE_TILE, AMX_WORDS);
+        ADD_PARTS(amx, p, PARTS_OF(ROW_TYPE), LANE_TILE, PARTS_OF(LANE_TYPE), AMX_WORDS);
         store_late(late, LATE_ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
     }
     store_late(late, ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
 }
 
-kernel void matmul_cpu_parts(const global float *source, const global float *lane_source, const global uint *parts,
-                             BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const global ELEMENT(LANE_TYPE) *lane_source,
+                             const global uint *parts, BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
     local uint row_parts[TILES * DEPTH * BLOCK_WORDS];
 #if DEEP
@@ -292,8 +291,8 @@ kernel void matmul_cpu_parts(const global float *source, const global float *lan
     const global uint *panels = parts + a.packed_offset + first_panel * shape.blocks * BLOCK_WORDS;
     const global uint *all_peaks =
         parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + first_panel * shape.chunks * PANEL;
-    const global float *in = source + rows.offset + batch * rows.batch + row0 * rows.stride;
-    const global float *lane_in = lane_source + lanes.offset + batch * lanes.batch;
+    const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch + row0 * rows.stride;
+    const global ELEMENT(LANE_TYPE) *lane_in = lane_source + lanes.offset + batch * lanes.batch;
     floatv sum[ROWS * LANE_VECTORS]; /* a tile's, stored while the next one's products go on */
     uint row_peak[TILES][ROWS];
     peaks row_peaks[TILES];

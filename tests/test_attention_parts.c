@@ -1,4 +1,4 @@
-/* Attention of float32 by AMX (the solver cpu-amx), each element in three parts of bfloat16: by the processor's instructions
+/* Attention of float32, float16 and mixtures by AMX (the solver cpu-amx), each element in up to three parts of bfloat16: by the processor's instructions
  * where it has them, otherwise by what they do in OpenCL C, which only tests ask for.
  *
  * Holds: the accuracy rule of float32, NaN and Inf, what cannot leak, magnitudes that parts cannot hold, what is refused. */
@@ -8,7 +8,8 @@
 
 #include "support/attention_engine_cases.h"
 
-#define MIXED .type = TYPES(CLATTN_F32, CLATTN_BF16, CLATTN_BF16, CLATTN_F32), .refused_by = BY_CPU_AMX
+#define HALVES .type = FOUR(CLATTN_F16)
+#define MIXED(q, k, v) .type = TYPES(CLATTN_##q, CLATTN_##k, CLATTN_##v, CLATTN_F32)
 
 static const attention_case cases[] = {
     {"products of 3.6e9", BIG, MEDIUM, .fill = FILL_LARGE, .scaled = true, .scale = 0x1p-30f},
@@ -17,7 +18,23 @@ static const attention_case cases[] = {
     {"infinite key, queries of several heads in a block", BIG, .dim = {2, 8, 2, 5, 67, 8, 8}, .inject = INJECT_KEY_INF},
     {"NaN query, (batch, length, heads, size)", BIG, MEDIUM, .inject = INJECT_QUERY_NAN,
      .form = {FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_PLAIN}},
-    {"bfloat16 keys and values", ALL, LITTLE, MIXED},
+    {"float16", ALL, LITTLE, HALVES},
+    {"float16", BIG, LARGE, HALVES},
+    {"float16, odd sizes", BIG, .dim = {2, 2, 1, 35, 67, 7, 13}, HALVES, .causal = true},
+    {"float16, sizes above 64", BIG, .dim = {1, 2, 1, 35, 97, 67, 99}, MIXED(F16, F16, F16)},
+    {"float16, several gatherings of keys", BIG, .dim = {1, 2, 1, 70, 2201, 8, 8}, HALVES, .inject = INJECT_VALUE_NAN},
+    {"float16, infinite key", BIG, MEDIUM, HALVES, .inject = INJECT_KEY_INF},
+    {"float16, infinite value", ALL, LITTLE, HALVES, .inject = INJECT_VALUE_INF},
+    {"float16, NaN query", BIG, MEDIUM, HALVES, .inject = INJECT_QUERY_NAN},
+    {"float16, dropout", BIG, MEDIUM, MIXED(F16, F16, F16), .dropout = 0.25f, .seed = 5, .entropy = true},
+    {"float16, boolean mask, pages of 5 keys", BIG, .dim = {2, 2, 1, 35, 15, 8, 8}, PAGED(7, 5), HALVES, .mask = MASK_BOOL},
+    {"float16, rows at any two bytes", BIG, .dim = {2, 4, 2, 35, 67, 21, 21}, HALVES,
+     .form = {FORM_PADDED, FORM_PADDED, FORM_PADDED, FORM_PADDED, FORM_PLAIN}},
+    {"bfloat16 keys and values", ALL, LITTLE, MIXED(F32, BF16, BF16)},
+    {"bfloat16 keys and values", BIG, MEDIUM, MIXED(F32, BF16, BF16), .inject = INJECT_VALUE_INF},
+    {"float16 keys and values", BIG, MEDIUM, MIXED(F32, F16, F16), .inject = INJECT_KEY_INF},
+    {"bfloat16 queries, float16 keys", BIG, MEDIUM, MIXED(BF16, F16, F32)},
+    {"float16 queries, float32 keys", BIG, MEDIUM, MIXED(F16, F32, BF16)},
     {"several gatherings of keys, NaN value", BIG, .dim = {1, 2, 1, 70, 2201, 8, 8}, .inject = INJECT_VALUE_NAN},
     {"several gatherings of keys, infinite value", BIG, .dim = {1, 2, 1, 70, 2201, 40, 40}, .inject = INJECT_VALUE_INF},
     {"several gatherings of keys, infinite key", BIG, .dim = {1, 2, 1, 70, 2201, 40, 40}, .inject = INJECT_KEY_INF},

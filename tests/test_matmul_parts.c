@@ -1,4 +1,4 @@
-/* Products of float32 by AMX (the solver cpu-amx), each element in three parts of bfloat16: by the processor's instructions
+/* Products of float32, float16 and mixtures by AMX (the solver cpu-amx), each element in up to three parts of bfloat16: by the processor's instructions
  * where it has them, otherwise by what they do in OpenCL C, which only tests ask for.  Edges of panels and blocks of k, all
  * geometries, either operand's every form, magnitudes that parts cannot hold.
  *
@@ -12,6 +12,7 @@
 #define PARTS .solvers = MATMUL_CPU_AMX
 #define WEIGHTS .b = FORM_TRANSPOSED /* k side by side, as weights (n, k) have it */
 #define OUT(t) .type = {.c = (t), .bias = (t)}
+#define TYPES(ta, tb, tc) .type = {.a = CLATTN_##ta, .b = CLATTN_##tb, .c = CLATTN_##tc}
 
 static const matmul_case sizes[] = {
     {"one of everything", ALL, PARTS, .m = 1, .n = 1, .k = 1, WEIGHTS},
@@ -33,6 +34,30 @@ static const matmul_case sizes[] = {
     {"whole numbers, exact", BIG, PARTS, .m = 97, .n = 131, .k = 67, .integers = true, .bias = true},
     {"float16 out", BIG, PARTS, OUT(CLATTN_F16), .m = 65, .n = 64, .k = 67, .bias = true},
     {"bfloat16 out", BIG, PARTS, OUT(CLATTN_BF16), .m = 64, .n = 65, .k = 67, WEIGHTS, .bias = true},
+};
+
+/* float16 has two parts, bfloat16 one; by blocks of lanes and of rows. */
+static const matmul_case types[] = {
+    {"float16", ALL, PARTS, TYPES(F16, F16, F16), .m = 33, .n = 35, .k = 37, WEIGHTS, .bias = true},
+    {"float16", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 300},
+    {"float16, A across lanes", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, WEIGHTS, .tuning = "along_m=1"},
+    {"float16, whole numbers, exact", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, .integers = true},
+    {"float16, k in several pieces", BIG, PARTS, TYPES(F16, F16, F32), .m = 35, .n = 37, .k = 97,
+     .tuning = "tiles=1 group=1 depth=2"},
+    {"float16, columns apart", BIG, PARTS, TYPES(F16, F16, F16), .m = 97, .n = 83, .k = 61, .a = FORM_SPREAD,
+     .b = FORM_SPREAD, .c = FORM_SPREAD},
+    {"float16, all transposed", BIG, PARTS, TYPES(F16, F16, F16), .m = 37, .n = 35, .k = 33, .a = FORM_TRANSPOSED, WEIGHTS,
+     .c = FORM_TRANSPOSED},
+    {"float16, Inf in A", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF},
+    {"float16, NaN in B", ALL, PARTS, TYPES(F16, F16, F32), .m = 7, .n = 13, .k = 11, WEIGHTS, .inject = MATMUL_B_NAN},
+    {"float16 weights", ALL, PARTS, TYPES(F32, F16, F32), .m = 33, .n = 35, .k = 37, WEIGHTS},
+    {"float16 weights, A across lanes", BIG, PARTS, TYPES(F32, F16, F32), .m = 65, .n = 67, .k = 61, .tuning = "along_m=1",
+     .inject = MATMUL_A_INF},
+    {"float16 by float32", BIG, PARTS, TYPES(F16, F32, F16), .m = 65, .n = 67, .k = 61, .bias = true},
+    {"bfloat16 weights", BIG, PARTS, TYPES(F32, BF16, F32), .m = 65, .n = 67, .k = 61, WEIGHTS},
+    {"bfloat16 by float32", ALL, PARTS, TYPES(BF16, F32, BF16), .m = 33, .n = 35, .k = 37},
+    {"bfloat16 by float16", BIG, PARTS, TYPES(BF16, F16, F32), .m = 65, .n = 67, .k = 61, WEIGHTS, .inject = MATMUL_B_NAN},
+    {"int8 weights", ALL, PARTS, TYPES(F32, I8, F32), .refused_by = MATMUL_CPU_AMX, .m = 7, .n = 13, .k = 11, WEIGHTS},
 };
 
 /* In the order of matmul_parts.c: tiles and panels of an item, blocks of k at a time. */
@@ -256,6 +281,7 @@ int main(int argc, char **argv)
     test_suite suite = {0};
 
     matmul_add(&suite, sizes, COUNT_OF(sizes));
+    matmul_add(&suite, types, COUNT_OF(types));
     matmul_add(&suite, geometries, COUNT_OF(geometries));
     matmul_add(&suite, forms, COUNT_OF(forms));
     matmul_add(&suite, batches, COUNT_OF(batches));

@@ -98,6 +98,10 @@ INLINE void add_products(amx_state *amx, float *sum, bool fresh, const uint *row
     AMX_SUMS_END(amx, sum, BLOCK, 2 * AMX_ROWS);
 }
 
+/* Of keys and queries, and of columns of V and weights, alike. */
+#define add_scores add_products
+#define add_values add_products
+
 /* Weights of keys 2i and 2i + 1 as a pair, which may take the scores' place. */
 #define LOW_KEY(i) (2 * (i))
 #define HIGH_KEY(i) (2 * (i) + 1)

@@ -2,13 +2,16 @@
  * x2 what is left then: exactly x, since three times eight bits are float32's 24.  Of the nine products of parts those six
  * are added whose numbers add up to 2 at most; the others together are at most about 2^-24 |x y| (Henry, Tang, Heinecke:
  * Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations, ARITH 2019).
- * docs/numerics.md has what that means.
+ * docs/numerics.md has what that means.  float16, with 11 bits, has two parts and bfloat16 one; the others would be 0.
  *
- *   split(part, low, high)    the parts of two vectors' elements, as pairs: the first vector's in the lower halves
- *   ADD_PARTS(amx, row, lane, lane_step)   by AMX: the products of BLOCK_K columns of 32 rows and 32 lanes, to tiles 0 to 3:
- *                             rows are PARTS times two tiles of 16 rows, one behind the other, each 16 words; word w of a
- *                             row, and row w of the lanes, has columns w and w + 16.  The lanes' address is, for a part's
- *                             lower 16 and upper 16, lane(part, 0) and lane(part, 1), their rows lane_step words apart
+ *   PARTS_OF(TYPE)            F32 3, F16 2, BF16 1
+ *   split(part, low, high, count)   the first parts of two vectors' elements, as pairs: the first vector's in the lower
+ *                             halves
+ *   ADD_PARTS(amx, row, row_parts, lane, lane_parts, lane_step)   by AMX: the products of BLOCK_K columns of 32 rows and 32
+ *                             lanes, each of so many parts, to tiles 0 to 3.  Rows are PARTS times two tiles of 16 rows,
+ *                             one behind the other, each 16 words; word w of a row, and row w of the lanes, has columns w
+ *                             and w + 16.  The lanes' address is, for a part's lower 16 and upper 16, lane(part, 0) and
+ *                             lane(part, 1), their rows lane_step words apart
  *   greater_magnitude(x, y)   x, or y's magnitude where that is greater; x is a magnitude, NaN being the greatest
  *   peaks, with_peak(all, x)  the greatest and the least of some rows' or lanes' greatest magnitudes, as bits, and one more;
  *                             those of nothing but 0 do not count for the least
@@ -24,14 +27,18 @@
 #include "matrix/x86_weights.h"
 
 #define PARTS 3
+#define PARTS_OF_F32 3
+#define PARTS_OF_F16 2
+#define PARTS_OF_BF16 1
+#define PARTS_OF(TYPE) JOIN(PARTS_OF_, TYPE)
 #define BLOCK_K 32
 #define TILE_WORDS (AMX_ROWS * AMX_WORDS)
 #define BLOCK_WORDS (PARTS * 2 * TILE_WORDS) /* of 32 rows or lanes */
 
-INLINE void split(uintv part[PARTS], floatv low, floatv high)
+INLINE void split(uintv part[PARTS], floatv low, floatv high, int count)
 {
 #pragma unroll
-    for (int n = 0; n < PARTS; n++) {
+    for (int n = 0; n < PARTS && n < count; n++) {
         part[n] = weight_pairs(low, high);
         low -= AS_FLOATV((AS_UINTV(low) + 0x8000) & 0xffff0000);
         high -= AS_FLOATV((AS_UINTV(high) + 0x8000) & 0xffff0000);
@@ -88,21 +95,31 @@ INLINE int may_be_beyond(peaks x, peaks y)
         AMX_DOT(amx, 2, 5, 6); \
         AMX_DOT(amx, 3, 5, 7); \
     } while (0)
-#define ADD_PARTS(amx, row, lane, lane_step) \
+#define ADD_PARTS(amx, row, row_parts, lane, lane_parts, lane_step) \
     do { \
         LOAD_ROW_PART(amx, row, 0); \
-        LOAD_LANE_PART(amx, lane, 2, lane_step); \
-        ADD_PART(amx); \
-        LOAD_LANE_PART(amx, lane, 1, lane_step); \
-        ADD_PART(amx); \
+        if ((lane_parts) > 2) { \
+            LOAD_LANE_PART(amx, lane, 2, lane_step); \
+            ADD_PART(amx); \
+        } \
+        if ((lane_parts) > 1) { \
+            LOAD_LANE_PART(amx, lane, 1, lane_step); \
+            ADD_PART(amx); \
+        } \
         LOAD_LANE_PART(amx, lane, 0, lane_step); \
         ADD_PART(amx); \
-        LOAD_ROW_PART(amx, row, 2); \
-        ADD_PART(amx); \
-        LOAD_ROW_PART(amx, row, 1); \
-        ADD_PART(amx); \
-        LOAD_LANE_PART(amx, lane, 1, lane_step); \
-        ADD_PART(amx); \
+        if ((row_parts) > 2) { \
+            LOAD_ROW_PART(amx, row, 2); \
+            ADD_PART(amx); \
+        } \
+        if ((row_parts) > 1) { \
+            LOAD_ROW_PART(amx, row, 1); \
+            ADD_PART(amx); \
+            if ((lane_parts) > 1) { \
+                LOAD_LANE_PART(amx, lane, 1, lane_step); \
+                ADD_PART(amx); \
+            } \
+        } \
     } while (0)
 
 #endif

@@ -173,10 +173,15 @@ static double iterations(const struct geometry *g, const struct attention_proble
 static const int32_t amx_tiles[] = {32, 64, 96, 128, 192, 256, 512, -1}, amx_blocks[] = {1, 2, 4, 8, 16, 32, -1};
 static const int32_t amx_gathered[] = {128, 256, 512, 1024, 2048, -1};
 
-/* Of float32, which is multiplied in parts. */
+static bool all_are(const clattn_attention_desc *desc, int32_t dtype)
+{
+    return desc->query.dtype == dtype && desc->key.dtype == dtype && desc->value.dtype == dtype;
+}
+
+/* What is not bfloat16 alone is multiplied in parts. */
 static bool in_parts(const struct attention_problem *problem)
 {
-    return problem->desc.query.dtype == CLATTN_F32;
+    return !all_are(&problem->desc, CLATTN_BF16);
 }
 
 /* Of a work-item's blocks of queries, and of its tile of keys, too. */
@@ -349,11 +354,6 @@ const struct solver attention_cpu_solver = {.name = "cpu", .refuse = refuse, .pr
 
 /* ---- the same by pairs of bfloat16 ---- */
 
-static bool all_are(const clattn_attention_desc *desc, int32_t dtype)
-{
-    return desc->query.dtype == dtype && desc->key.dtype == dtype && desc->value.dtype == dtype;
-}
-
 /* Why a problem whose types they take is not for kernels that multiply bfloat16, or NULL. */
 static const char *mismatch_of_pairs(const clattn_context *context, const struct attention_problem *problem)
 {
@@ -392,8 +392,9 @@ static const char *refuse_amx(const clattn_context *context, const void *data, b
 {
     const struct attention_problem *problem = data;
     const struct capabilities *caps = &context->device.caps;
-    if (!all_are(&problem->desc, CLATTN_BF16) && !all_are(&problem->desc, CLATTN_F32))
-        return "query, key and value are neither all bfloat16 nor all float32";
+    if (!has_bf16_parts(problem->desc.query.dtype) || !has_bf16_parts(problem->desc.key.dtype) ||
+        !has_bf16_parts(problem->desc.value.dtype))
+        return "query, key or value is none of float32, float16 and bfloat16";
     const char *reason = mismatch_of_pairs(context, problem);
     if (!reason && (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)))
         reason = "this device is too slow for what stands in for AMX";

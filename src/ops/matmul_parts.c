@@ -51,8 +51,8 @@ static bool pays(const struct matmul_problem *problem)
 const char *matmul_parts_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced)
 {
     size_t bytes;
-    if (problem->desc.a.dtype != CLATTN_F32 || problem->desc.b.dtype != CLATTN_F32)
-        return "a and b are neither both bfloat16 nor both float32";
+    if (!has_bf16_parts(problem->desc.a.dtype) || !has_bf16_parts(problem->desc.b.dtype))
+        return "a or b is none of float32, float16 and bfloat16";
     if (!size_mul(panel_bytes(problem->k), divide_up(size_max(problem->m, problem->n), PANEL), &bytes) ||
         !size_mul(bytes, size_max(problem->batch, 1), &bytes))
         return "the parts of an operand overflow";

@@ -37,6 +37,11 @@ const char *refuse_emulated_amx(const clattn_context *context)
     return context->device.caps.amx_bf16 ? NULL : "no AMX for bfloat16, or a compiler not known to take it";
 }
 
+bool has_bf16_parts(int32_t dtype)
+{
+    return dtype == CLATTN_F32 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+}
+
 clattn_status choose_amx(clattn_plan *plan, bool *has)
 {
     *has = plan->context->device.caps.amx_bf16;

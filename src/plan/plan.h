@@ -125,6 +125,9 @@ const char *refuse_cpu(const struct capabilities *caps, bool forced);
 const char *refuse_slow_bf16(const clattn_context *context);
 const char *refuse_emulated_amx(const clattn_context *context);
 
+/* Whether an element of that type is a sum of at most three bfloat16, which AMX multiplies (cl/inc/parts.h). */
+bool has_bf16_parts(int32_t dtype);
+
 /* Whether a kernel is to have AMX's instructions, or what stands in for them; where the device has them, they are asked for
  * from the system, which may refuse. */
 clattn_status choose_amx(clattn_plan *plan, bool *has);
