@@ -2,14 +2,19 @@
  *
  * Parameter    meaning                                          allowed
  * LANES        vector width                                     4, 8, 16
- * Tested: UNIT_STRIDE x LANES 4, 16.
+ * PREFETCHES   1: the compiler has __builtin_prefetch           0, 1 (0)
+ * Tested: UNIT_STRIDE x LANES 4, 16; PREFETCHES.
  *
  * NDRange: (work-groups of 1 item); an item owns rows / groups neighbouring rows, its lanes neighbouring columns.
- * Three passes over a row, which lies in the cache for the last two.  Local memory: none.  Barriers: none.
+ * Three passes over a row, which lies in the cache for the last two; the last one asks for the row after the next.  Local memory: none.  Barriers: none.
  *
  * Needs OpenCL C 1.2.  norm_generic takes over where a device limits loops and has longer rows. */
 #include "inc/norm.h"
 #include "inc/gather.h"
+
+#ifndef PREFETCHES
+#define PREFETCHES 0
+#endif
 
 DEFINE_GATHER(gather_x, X_TYPE)
 DEFINE_GATHER(gather_scale, SCALE_TYPE)
@@ -115,13 +120,28 @@ static inline __attribute__((always_inline)) void write_columns(const place *at,
     scatter_y(at->y, c, a->y.col, UNIT_STRIDE, count, v);
 }
 
-static inline void write_row(const place *row, const moments *m, const norm_args *a)
+/* What is asked for lies in another row of x, and of the residual, at the same columns. */
+#if PREFETCHES && NORM_RESIDUAL
+#define ASK_FOR(at, c, a) \
+    do { \
+        PREFETCH((size_t)((at)->x + (c) * (a)->x.col)); \
+        PREFETCH((size_t)((at)->residual + (c) * (a)->residual.col)); \
+    } while (0)
+#elif PREFETCHES
+#define ASK_FOR(at, c, a) PREFETCH((size_t)((at)->x + (c) * (a)->x.col))
+#else
+#define ASK_FOR(at, c, a) (void)(at)
+#endif
+
+static inline void write_row(const place *row, const place *ahead, const moments *m, const norm_args *a)
 {
     for (int s = 0; s < a->segments; s++) {
-        const place at = SEGMENT(row, s, a);
+        const place at = SEGMENT(row, s, a), later = SEGMENT(ahead, s, a);
         int c = 0;
-        for (; c + LANES <= a->columns; c += LANES)
+        for (; c + LANES <= a->columns; c += LANES) {
+            ASK_FOR(&later, c, a);
             write_columns(&at, c, LANES, m, a);
+        }
         if (c < a->columns)
             write_columns(&at, c, a->columns - c, m, a);
     }
@@ -137,8 +157,9 @@ void norm_cpu(NORM_PARAMETERS)
     args_long end;
     for (args_long r = share_of_group(a.rows, &end); r < end; r++) {
         const place row = moved(&whole, (int)r, a.row_extent, &a);
+        const place ahead = PREFETCHES && r + 2 < end ? moved(&whole, (int)r + 2, a.row_extent, &a) : row;
         const moments m = row_moments(&row, &a);
-        write_row(&row, &m, &a);
+        write_row(&row, &ahead, &m, &a);
         store_moments((int)r, &m, mean, inverse, &a);
     }
 }

@@ -1,6 +1,7 @@
 /* Normalisation on CPU devices: one work-item a work-group walks rows with whole vectors, or short rows side by side. */
 #include "ops/norm.h"
 #include "ops/rows.h"
+#include "program/defines.h"
 
 static struct cpu_rows rows_of(const struct capabilities *caps, const struct norm_problem *problem)
 {
@@ -31,6 +32,8 @@ static clattn_status prepare(clattn_plan *base)
     const struct cpu_rows rows = rows_of(&base->context->device.caps, &plan->problem);
     struct strbuf options = {0};
     norm_defines(&plan->problem, &options);
+    if (!rows.is_short)
+        define_int(&options, "PREFETCHES", capabilities_prefetch(&base->context->device.caps));
     cpu_rows_plan(base, &rows, &options, &plan->rows_per_group, &plan->longest_row);
     return rows.is_short ? norm_add_kernel(plan, "norm_cpu_short.cl", "norm_cpu_short", &options, one)
                          : norm_add_kernel(plan, "norm_cpu.cl", "norm_cpu", &options, one);
