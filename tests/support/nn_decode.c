@@ -54,6 +54,7 @@ static cl_mem make_memory(nn_world *w)
 static void make_model(nn_world *w)
 {
     const clattn_stack_desc *d = w->d;
+    const bool integers = w->weight_dtype == CLATTN_I8;
     const clattn_transformer_desc model = {.size = sizeof model, .decoder = d, .output = w->output,
                                            .output_size = w->output_size, .dtype = w->dtype, .weight_dtype = w->weight_dtype};
     w->store = (nn_store){.seed = 9};
@@ -61,10 +62,14 @@ static void make_model(nn_world *w)
     if (w->output == CLATTN_OUTPUT_OWN)
         nn_store_add(&w->store, "output.weight", 2,
                      (const size_t[2]){w->output_size ? w->output_size : NN_VOCABULARY, d->d_model}, 0.4f, 0);
-    for (size_t i = 0; (w->dtype || w->weight_dtype) && i < nn_store_count(&w->store); i++)
+    for (size_t i = 0; (w->dtype || (w->weight_dtype && !integers)) && i < nn_store_count(&w->store); i++)
         nn_store_round(&w->store, i, BITS);
+    if (integers)
+        nn_store_vary_rows(&w->store);
     w->head = nn_store_get(&w->store, w->output == CLATTN_OUTPUT_OWN ? "output.weight" : "decoder.tokens.weight");
     w->model = nn_transformer(w->context, &model, &w->store);
+    if (integers) /* what the reference computes with */
+        nn_store_quantise(&w->store);
 }
 
 void nn_world_open(nn_world *w, clattn_decoder_desc *desc)

@@ -83,6 +83,40 @@ void nn_store_round(nn_store *store, size_t index, int bits)
     }
 }
 
+/* The matrices of layers' products, and the output's. */
+static bool is_matrix(const struct nn_tensor *tensor)
+{
+    return tensor->rank == 2 && (strstr(tensor->name, ".layers.") || !strcmp(tensor->name, "output.weight"));
+}
+
+void nn_store_vary_rows(nn_store *store)
+{
+    for (size_t i = 0; i < store->count; i++) {
+        struct nn_tensor *tensor = &store->tensors[i];
+        for (size_t e = 0; is_matrix(tensor) && e < tensor->elements; e++) {
+            const size_t row = e / tensor->extent[1];
+            tensor->values[e] *= row % 10 == 6 ? 0 : ldexpf(1, -(int)(row * 7 % 9)); /* no larger than they were */
+        }
+    }
+}
+
+void nn_store_quantise(nn_store *store)
+{
+    for (size_t i = 0; i < store->count; i++) {
+        const struct nn_tensor *tensor = &store->tensors[i];
+        for (size_t row = 0; is_matrix(tensor) && row < tensor->extent[0]; row++) {
+            const size_t columns = tensor->extent[1];
+            float *values = tensor->values + row * columns;
+            float largest = 0;
+            for (size_t c = 0; c < columns; c++)
+                largest = fabsf(values[c]) > largest ? fabsf(values[c]) : largest;
+            const float scale = largest / 127;
+            for (size_t c = 0; largest > 0 && c < columns; c++)
+                values[c] = rintf(values[c] / scale) * scale;
+        }
+    }
+}
+
 const float *nn_store_get(const nn_store *store, const char *format, ...)
 {
     char name[96];

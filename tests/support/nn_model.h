@@ -28,6 +28,12 @@ void nn_store_clear(nn_store *store);
 size_t nn_store_count(const nn_store *store);
 void nn_store_round(nn_store *store, size_t index, int bits);
 
+/* What a model with weight_dtype CLATTN_I8 keeps as integers, the matrices of layers and output.weight: makes their rows'
+ * magnitudes differ by powers of two, up to 256 times, with rows of zeros among them; and makes of each element what a
+ * model's integer and its row's scale, the largest magnitude / 127, stand for. */
+void nn_store_vary_rows(nn_store *store);
+void nn_store_quantise(nn_store *store);
+
 /* Values of a tensor that is there. */
 const float *nn_store_get(const nn_store *store, const char *format, ...);
 
