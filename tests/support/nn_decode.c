@@ -79,7 +79,7 @@ void nn_world_open(nn_world *w, clattn_decoder_desc *desc)
     const size_t probabilities = d->layers * S * d->heads * L;
     make_model(w);
     desc->items = w->items;
-    desc->cache_length = L;
+    desc->cache_length = desc->cache_length ? desc->cache_length : L;
     desc->memory_length = d->cross ? w->memory_length : 0;
     w->cache_dtype = desc->cache_dtype;
     assert_status(w->context, clattn_decoder_plan_create(w->model, desc, NULL, &w->plan), CLATTN_SUCCESS);
