@@ -110,7 +110,8 @@ static size_t bytes_of(const clattn_stack_desc *d, int32_t output, int32_t dtype
     return bytes;
 }
 
-/* Matrices are a byte an element and a scale a row, the rest is of the model's dtype; sizes are such that nothing is padded. */
+/* Matrices are a byte an element and a scale a row, the rest is of the model's dtype; sizes are such that nothing is
+ * padded. */
 static void what_is_int8(void **state)
 {
     static const clattn_stack_desc d = {.size = sizeof d, .d_model = 64, .heads = 4, .d_ff = 128, .layers = 1, .causal = 1,

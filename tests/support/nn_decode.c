@@ -9,15 +9,10 @@
 
 #define BITS 5 /* that both 16-bit types hold */
 
-static size_t d_memory(const clattn_stack_desc *d)
-{
-    return d->d_memory ? d->d_memory : d->d_model;
-}
-
 double *nn_world_logits(const nn_world *w, size_t batch, size_t length, const int32_t *ids, size_t item, bool naive,
                         double *self, double *cross)
 {
-    const size_t n = w->d->d_model, memory = w->memory_length * d_memory(w->d);
+    const size_t n = w->d->d_model, memory = w->memory_length * nn_d_memory(w->d);
     double *read = nn_doubles(w->memory + item * memory, batch * memory);
     const nn_reference r = {.store = &w->store, .name = "decoder", .desc = w->d, .batch = batch, .length = length,
                             .memory = read, .memory_length = w->memory_length,
@@ -34,7 +29,7 @@ double *nn_world_logits(const nn_world *w, size_t batch, size_t length, const in
 
 static cl_mem make_memory(nn_world *w)
 {
-    const size_t count = w->items * w->memory_length * d_memory(w->d);
+    const size_t count = w->items * w->memory_length * nn_d_memory(w->d);
     const bool narrow = w->dtype == CLATTN_F16 || w->dtype == CLATTN_BF16;
     uint16_t *stored = malloc(count * sizeof *stored + 1);
     w->memory = malloc(count * sizeof *w->memory + 1);

@@ -9,6 +9,24 @@
 
 #include "clattn/transformer.h"
 
+/* Sizes of a stack's, where 0 stands for another. */
+static inline size_t nn_head_size(const clattn_stack_desc *d)
+{
+    return d->head_size ? d->head_size : d->d_model / d->heads;
+}
+
+static inline size_t nn_kv_heads(const clattn_stack_desc *d)
+{
+    return d->kv_heads ? d->kv_heads : d->heads;
+}
+
+static inline size_t nn_d_memory(const clattn_stack_desc *d)
+{
+    return d->d_memory ? d->d_memory : d->d_model;
+}
+
+/* ---- weights (nn_store.c) ---- */
+
 /* Tensors by name.  Zeroed: empty.  Fails the test when a name is wanted that is not there. */
 typedef struct nn_store {
     struct nn_tensor *tensors;
@@ -42,6 +60,8 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
 
 /* A clattn_tensor_lookup; `user` is the store. */
 clattn_status nn_store_lookup(void *user, const char *name, clattn_host_tensor *tensor, clattn_io_error *error);
+
+/* ---- the reference (nn_model.c) ---- */
 
 /* What goes through a stack. */
 typedef struct nn_reference {
