@@ -1,5 +1,4 @@
-/* Generation: greedy, sampled and by beam search, against searches that decode every prefix anew; what hooks forbid and
- * stop.
+/* Generation: greedy and by beam search, against searches that decode every prefix anew; what hooks forbid and stop.
  *
  * Holds: docs/transformer.md, "Generation". */
 #include <math.h>
@@ -8,47 +7,10 @@
 #include <string.h>
 
 #include "support/api.h"
-#include "support/decoder_case.h"
+#include "support/generate_case.h"
 #include "support/one_context.h"
 
-#define VOCABULARY NN_VOCABULARY
-
-enum { MANY = 4, MOST = 6, STOP = 5 };
-static const int32_t prompts[] = {3, 8, 21, 30, 11, 17, 2, 9};
-static const size_t prompt_lengths[MANY] = {2, 1, 3, 2};
-
-static const int32_t *prompt_of(size_t item)
-{
-    const int32_t *prompt = prompts;
-    for (size_t i = 0; i < item; i++)
-        prompt += prompt_lengths[i];
-    return prompt;
-}
-
-/* Log-probabilities of what comes behind a text, every time computed anew. */
-static void log_probabilities(nn_world *w, size_t item, const int32_t *text, size_t length, double *result)
-{
-    double *logits = nn_world_logits(w, 1, length, text, item, false, NULL, NULL);
-    const double *last = logits + (length - 1) * VOCABULARY;
-    double largest = -INFINITY, sum = 0;
-    for (size_t v = 0; v < VOCABULARY; v++)
-        largest = fmax(largest, last[v]);
-    for (size_t v = 0; v < VOCABULARY; v++)
-        sum += exp(last[v] - largest);
-    for (size_t v = 0; v < VOCABULARY; v++)
-        result[v] = last[v] - largest - log(sum);
-    free(logits);
-}
-
-static clattn_generated results_of(int32_t *tokens, size_t *lengths, float *scores, float *each)
-{
-    clattn_generated generated = CLATTN_GENERATED_INIT;
-    generated.tokens = tokens;
-    generated.lengths = lengths;
-    generated.scores = scores;
-    generated.log_probabilities = each;
-    return generated;
-}
+enum { STOP = 5 };
 
 static clattn_status forbid_seven(void *user, const clattn_logits_view *view)
 {
@@ -87,7 +49,8 @@ static void greedy(void **state)
         for (size_t i = 0; i < MOST; i++) {
             double next[VOCABULARY];
             size_t best = 0;
-            log_probabilities(&w, item, text, length, next);
+            logits_behind(&w, item, text, length, next);
+            log_softmax(next);
             for (size_t v = 1; v < VOCABULARY; v++)
                 best = next[v] > next[best] ? v : best;
             assert_int_equal(tokens[item * MOST + i], best);
@@ -125,71 +88,6 @@ static void greedy(void **state)
     nn_world_close(&w);
 }
 
-static void sampled(void **state)
-{
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
-    int32_t tokens[3][ITEMS * MOST];
-    size_t lengths[ITEMS], differ = 0, counts[VOCABULARY] = {0};
-    (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_ALL;
-    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
-    nn_world_begin(&w, NULL, 1);
-    how.method = CLATTN_GENERATE_SAMPLE;
-    how.max_tokens = MOST;
-    how.temperature = 2;
-    for (int i = 0; i < 3; i++) {
-        clattn_generated generated = results_of(tokens[i], lengths, NULL, NULL);
-        how.seed = i == 2 ? 2 : 1;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-    }
-    assert_memory_equal(tokens[0], tokens[1], sizeof tokens[0]);
-    for (size_t i = 0; i < ITEMS * MOST; i++)
-        differ += tokens[0][i] != tokens[2][i];
-    assert_true(differ > 0);
-    /* First tokens of the first item, many seeds: as often as their probabilities say. */
-    double next[VOCABULARY], sum = 0;
-    const size_t rounds = support_tiny() ? 20 : 300;
-    log_probabilities(&w, 0, prompts, prompt_lengths[0], next);
-    for (size_t v = 0; v < VOCABULARY; v++)
-        sum += exp(next[v] / 2);
-    how.max_tokens = 1;
-    for (size_t i = 0; i < rounds; i++) {
-        int32_t first[ITEMS];
-        clattn_generated generated = results_of(first, lengths, NULL, NULL);
-        how.seed = 1000 + i;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-        counts[first[0]]++;
-    }
-    for (size_t v = 0; v < VOCABULARY; v++) {
-        const double p = exp(next[v] / 2) / sum, expected = p * (double)rounds;
-        assert_true(fabs((double)counts[v] - expected) < 5 * sqrt(expected * (1 - p)) + 1.5);
-    }
-    /* One candidate, or hardly any probability, is the greedy choice. */
-    size_t best = 0;
-    for (size_t v = 1; v < VOCABULARY; v++)
-        best = next[v] > next[best] ? v : best;
-    for (int i = 0; i < 2; i++) {
-        int32_t first[ITEMS];
-        clattn_generated generated = results_of(first, lengths, NULL, NULL);
-        how.top_k = i == 0;
-        how.top_p = i == 0 ? 0 : 1e-6f;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
-        assert_int_equal(first[0], best);
-    }
-    nn_world_close(&w);
-}
-
-static clattn_status level(void *user, const clattn_logits_view *view)
-{
-    (void)user;
-    for (size_t v = 0; v < view->count; v++)
-        view->logits[v] = 0;
-    return CLATTN_SUCCESS;
-}
-
 /* A token that has logits and no embedding could be chosen and not be read. */
 static void only_embedded_tokens(void **state)
 {
@@ -212,45 +110,6 @@ static void only_embedded_tokens(void **state)
     nn_world_close(&w);
 }
 
-/* All tokens are equally probable, so that those left are the first ones, and all of them come up: top_p is a share of what
- * top_k leaves. */
-static void sampled_by_both(void **state)
-{
-    static const struct {
-        size_t top_k;
-        float top_p;
-        size_t left;
-    } limits[] = {{10, 0.5f, 5}, {10, 0, 10}, {10, 1, 10}, {0, 0.25f, 10}, {3, 0.01f, 1}, {VOCABULARY + 1, 0.125f, 5}};
-    nn_world w;
-    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
-    (void)state;
-    desc.length = 4;
-    desc.logits = CLATTN_LOGITS_LAST;
-    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
-    nn_world_begin(&w, NULL, 1);
-    how.method = CLATTN_GENERATE_SAMPLE;
-    how.max_tokens = MOST;
-    how.hook = level;
-    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
-        size_t counts[VOCABULARY] = {0};
-        how.top_k = limits[i].top_k;
-        how.top_p = limits[i].top_p;
-        for (how.seed = 0; how.seed < 12; how.seed++) {
-            int32_t tokens[ITEMS * MOST];
-            size_t lengths[ITEMS];
-            clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
-            assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
-                          CLATTN_SUCCESS);
-            for (size_t t = 0; t < ITEMS * MOST; t++)
-                counts[tokens[t]]++;
-        }
-        for (size_t v = 0; v < VOCABULARY; v++)
-            assert_true((counts[v] > 0) == (v < limits[i].left));
-    }
-    nn_world_close(&w);
-}
-
 /* ---- beam search, written anew: every beginning is decoded from its first token ---- */
 
 struct beginning {
@@ -265,19 +124,46 @@ static int by_sum(const void *left, const void *right)
     return a < b ? 1 : a > b ? -1 : 0;
 }
 
-static size_t search(nn_world *w, size_t item, size_t count, double penalty, struct beginning *finished)
+/* How beams' results are compared, and how many finished ones end a search. */
+struct beam_rule {
+    int32_t length_rule;
+    float penalty, patience;
+};
+
+static double comparable(const struct beam_rule *rule, double sum, size_t length)
 {
-    static struct beginning live[4], all[4 * VOCABULARY];
+    const double n = (double)length;
+    return sum / pow(rule->length_rule == CLATTN_LENGTH_POWER ? n : (5 + n) / 6, rule->penalty);
+}
+
+/* Stop tokens that come early, so that results have different lengths. */
+#define LIKELIER 1.5f
+
+static clattn_status stop_is_likelier(void *user, const clattn_logits_view *view)
+{
+    (void)user;
+    view->logits[STOP] += LIKELIER;
+    return CLATTN_SUCCESS;
+}
+
+enum { BEAMS = 3, FINISHED = 4 * BEAMS }; /* patience is 2 at the most, and a step finishes 2 * BEAMS at the most */
+
+static size_t search(nn_world *w, size_t item, const struct beam_rule *rule, struct beginning *finished)
+{
+    static struct beginning live[BEAMS], all[BEAMS * VOCABULARY];
     const size_t prompt = prompt_lengths[item];
+    const size_t wanted = (size_t)lrint(BEAMS * (rule->patience ? (double)rule->patience : 1));
     size_t lives = 1, ended = 0;
     live[0] = (struct beginning){.length = prompt};
     memcpy(live[0].text, prompt_of(item), prompt * sizeof *prompts);
-    while (lives && ended < count) {
+    while (lives && ended < wanted) {
         size_t candidates = 0, filled = 0;
-        struct beginning next[4];
+        struct beginning next[BEAMS];
         for (size_t k = 0; k < lives; k++) {
             double each[VOCABULARY];
-            log_probabilities(w, item, live[k].text, live[k].length, each);
+            logits_behind(w, item, live[k].text, live[k].length, each);
+            each[STOP] += LIKELIER;
+            log_softmax(each);
             for (size_t v = 0; v < VOCABULARY; v++) {
                 all[candidates] = live[k];
                 all[candidates].text[all[candidates].length++] = (int32_t)v;
@@ -285,34 +171,35 @@ static size_t search(nn_world *w, size_t item, size_t count, double penalty, str
             }
         }
         qsort(all, candidates, sizeof *all, by_sum);
-        for (size_t i = 0; i < 2 * count && filled < count; i++) {
+        for (size_t i = 0; i < 2 * BEAMS && filled < BEAMS; i++) {
             const bool stop = all[i].text[all[i].length - 1] == STOP, full = all[i].length - prompt == MOST;
             if (!stop && !full)
                 next[filled++] = all[i];
-            else if ((full && !stop) || i < count) {
-                if (ended < count)
-                    finished[ended++] = all[i];
-            }
+            else if (!stop || i < BEAMS)
+                finished[ended++] = all[i];
         }
         memcpy(live, next, sizeof live);
         lives = filled;
     }
     for (size_t i = 0; i < ended; i++)
-        finished[i].sum /= penalty ? pow((5 + (double)(finished[i].length - prompt)) / 6, penalty) : 1;
+        finished[i].sum = comparable(rule, finished[i].sum, finished[i].length - prompt);
     qsort(finished, ended, sizeof *finished, by_sum);
-    return ended;
+    return ended < wanted ? ended : wanted;
 }
 
 /* Items with prompts, and memories, of different lengths side by side. */
 static void search_beams(const decoder_case *c, size_t items)
 {
-    enum { BEAMS = 3 };
-    static const int32_t memory_lengths[MANY] = {MEMORY, MEMORY - 2, 1, MEMORY - 1};
+    static const struct beam_rule rules[] = {
+        {CLATTN_LENGTH_GNMT, 0, 0}, {CLATTN_LENGTH_GNMT, 0.6f, 0}, {CLATTN_LENGTH_POWER, 1.5f, 2},
+        {CLATTN_LENGTH_POWER, 0.6f, 0}, {CLATTN_LENGTH_GNMT, 0.6f, 1 / 3.0f},
+    };
     nn_world w = {.context = context, .d = &c->stack, .output = c->output, .items = items, .length = LENGTH,
-                  .memory_length = MEMORY, .memory_lengths = memory_lengths};
+                  .memory_length = MEMORY, .memory_lengths = many_memory_lengths};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     const int32_t stop = STOP;
+    size_t shorter = 0;
     desc.length = 2;
     desc.beams = BEAMS;
     desc.logits = CLATTN_LOGITS_LAST;
@@ -323,26 +210,33 @@ static void search_beams(const decoder_case *c, size_t items)
     how.stop_tokens = &stop;
     how.stop_count = 1;
     how.beams = how.results = BEAMS;
-    for (int i = 0; i < 2; i++) {
+    how.hook = stop_is_likelier;
+    for (size_t i = 0; i < (support_tiny() ? 3 : sizeof rules / sizeof rules[0]); i++) {
         int32_t tokens[MANY * BEAMS * MOST];
         size_t lengths[MANY * BEAMS];
         float scores[MANY * BEAMS], each[MANY * BEAMS * MOST];
         clattn_generated generated = results_of(tokens, lengths, scores, each);
-        how.length_penalty = i ? 0.6f : 0;
+        how.length_rule = rules[i].length_rule;
+        how.length_penalty = rules[i].penalty;
+        how.patience = rules[i].patience;
         assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
         for (size_t item = 0; item < items; item++) {
-            struct beginning finished[2 * BEAMS];
-            const size_t count = search(&w, item, BEAMS, i ? 0.6 : 0, finished), prompt = prompt_lengths[item];
+            struct beginning finished[FINISHED];
+            const size_t count = search(&w, item, &rules[i], finished), prompt = prompt_lengths[item];
             for (size_t k = 0; k < BEAMS; k++) {
                 const size_t place = item * BEAMS + k;
                 assert_int_equal(lengths[place], k < count ? finished[k].length - prompt : 0);
-                if (k >= count)
+                if (k >= count) {
+                    assert_true(scores[place] == -INFINITY);
                     continue;
+                }
                 assert_memory_equal(tokens + place * MOST, finished[k].text + prompt, lengths[place] * sizeof *tokens);
                 assert_true(fabs(scores[place] - finished[k].sum) < 1e-4);
+                shorter += lengths[place] < MOST;
             }
         }
     }
+    assert_true(shorter > 0);
     nn_world_close(&w);
 }
 
@@ -445,9 +339,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(greedy, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sampled, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_embedded_tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sampled_by_both, set_up, tear_down),
         cmocka_unit_test_setup_teardown(beam_search, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped_by_hook, set_up, tear_down),
     };

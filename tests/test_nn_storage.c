@@ -137,6 +137,8 @@ static void encode(const struct encoder_case *c, int32_t dtype, int32_t weight_d
     const bool tokens = d->input == CLATTN_INPUT_TOKENS;
     uint16_t *output = run_encoder(d, &model, &store, tokens ? (const void *)ids : stored,
                                    tokens ? sizeof ids : count * sizeof *stored, lengths);
+    if (weight_dtype == CLATTN_I8)
+        nn_store_quantise(&store);
     double *expected = reference_of(d, &store, 0, ids, x, lengths);
     double *naive = reference_of(d, &store, dtype, ids, x, lengths);
     for (size_t i = 0; i < count; i++)
@@ -163,6 +165,7 @@ static void encoders_of_16_bits(void **state)
         if (!support_tiny() && i == 0) {
             encode(&encoders[i], CLATTN_F16, CLATTN_F32);
             encode(&encoders[i], CLATTN_BF16, CLATTN_F16);
+            encode(&encoders[i], CLATTN_F16, CLATTN_I8);
         }
     }
 }

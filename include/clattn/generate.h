@@ -60,7 +60,8 @@ typedef struct clattn_generate_desc {
     size_t top_k;         /* SAMPLE: the so many most probable; 0 (default): all.  Both: top_k first, and top_p as a
                            * share of what that leaves */
     uint64_t seed;        /* SAMPLE: of Philox4x32-10 with the item, and how many tokens it has generated, as counter: a
-                           * token depends on seed, item, place and logits alone, not on what else is in the batch */
+                           * token depends on seed, item, place and logits alone, not on what else is in the batch;
+                           * docs/transformer.md says which token it is */
     clattn_logits_hook hook; /* NULL: none */
     void *hook_user;
 } clattn_generate_desc;

@@ -144,9 +144,11 @@ typedef struct clattn_transformer_desc {
     const clattn_stack_desc *decoder; /* NULL: none; a decoder without an encoder may have `cross` if the application brings
                                        * the memory */
     int32_t dtype;                    /* clattn_dtype of all activations: CLATTN_F32 (0 too), CLATTN_F16 or CLATTN_BF16 */
-    int32_t weight_dtype;             /* of weights: CLATTN_F32, CLATTN_F16 or CLATTN_BF16, 0: as dtype.  CLATTN_I8: the
-                                       * matrices of products, with a float32 scale per row, the largest magnitude being
-                                       * 127; the rest is as dtype */
+    int32_t weight_dtype;             /* of weights: CLATTN_F32, CLATTN_F16 or CLATTN_BF16, 0: as dtype.  CLATTN_I8:
+                                       * layers' matrices and output.weight, with a float32 scale per row, its largest
+                                       * magnitude / 127: an element is the nearest integer to its quotient by that, of
+                                       * equally near ones the even one.  The rest is as dtype: convolutions, and tables,
+                                       * also where tied outputs are products by one */
     int32_t output;                   /* clattn_model_output: decoders only */
     int32_t output_bias;              /* 1: with an own output, a bias */
     size_t output_size;               /* columns of the logits; 0: the decoder's vocabulary */

@@ -56,6 +56,27 @@ static clattn_status check_method(const struct generation *g)
     return CLATTN_SUCCESS;
 }
 
+static clattn_status check_prompts(const struct generation *g, const int32_t *prompts, const size_t *prompt_lengths)
+{
+    struct report *report = &device_of(g)->report;
+    const size_t vocabulary = g->state->plan->model->decoder.desc.vocabulary;
+    for (size_t i = 0; i < g->items; prompts += prompt_lengths[i++]) {
+        const size_t length = prompt_lengths[i];
+        if (!length)
+            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "generate: prompt %zu has no tokens", i);
+        if (length > g->capacity)
+            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                                "generate: prompt %zu has %zu tokens, more than the %zu of the cache or the table of "
+                                "positions", i, length, g->capacity);
+        for (size_t j = 0; j < length; j++)
+            if (prompts[j] < 0 || (size_t)prompts[j] >= vocabulary)
+                return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                                    "generate: prompt %zu has token %d in place %zu, which is not in the vocabulary", i,
+                                    (int)prompts[j], j);
+    }
+    return CLATTN_SUCCESS;
+}
+
 static clattn_status check(const struct generation *g, const int32_t *prompts, const size_t *prompt_lengths)
 {
     const struct decoder_plan *plan = g->state->plan;
@@ -70,15 +91,7 @@ static clattn_status check(const struct generation *g, const int32_t *prompts, c
         return refuse(g, "the logits have more columns than the embedding has rows");
     if (!prompts || !prompt_lengths || !g->results->tokens || !g->results->lengths)
         return refuse(g, "prompts, prompt_lengths, or the results' tokens or lengths are NULL");
-    for (size_t i = 0; i < g->items; i++) {
-        if (!prompt_lengths[i] || prompt_lengths[i] > g->capacity)
-            return refuse(g, "a prompt has no tokens, or more than its cache or the table of positions");
-        for (size_t j = 0; j < prompt_lengths[i]; j++)
-            if (prompts[j] < 0 || (size_t)prompts[j] >= plan->model->decoder.desc.vocabulary)
-                return refuse(g, "a prompt has a token that is not in the vocabulary");
-        prompts += prompt_lengths[i];
-    }
-    return CLATTN_SUCCESS;
+    return check_prompts(g, prompts, prompt_lengths);
 }
 
 /* ---- sequences ---- */

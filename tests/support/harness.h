@@ -16,6 +16,7 @@
 
 #include <clattn/clattn.h>
 
+#include "philox.h"
 #include "storage.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -201,7 +202,7 @@ void array_download(test_array *array);
 
 clattn_binding array_binding(const test_array *array);
 
-/* ---- the reference (reference.c, reference_attention.c, philox.c) ---- */
+/* ---- the reference (reference.c, reference_attention.c, philox.h) ---- */
 
 /* Everything is dense and row-major.  `narrow`: every operation is rounded to float, which is the naive computation
  * of the accuracy rule; otherwise exact to all purposes. */
@@ -261,9 +262,6 @@ void reference_matmul(size_t m, size_t n, size_t k, const double *a, const doubl
 /* One row; addend as above or NULL.  With an addend a row that attends nothing is +0; without one it is NaN. */
 void reference_softmax(size_t columns, double scale, const double *x, const double *addend, bool narrow,
                        double *y, double *magnitude);
-
-/* Philox4x32-10: result[4] of counter[4] under key[2]. */
-void reference_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t result[4]);
 
 /* ---- references of the small operators (reference_small.c), in double only ---- */
 

@@ -9,15 +9,10 @@
 
 #define BITS 5 /* that both 16-bit types hold */
 
-static size_t d_memory(const clattn_stack_desc *d)
-{
-    return d->d_memory ? d->d_memory : d->d_model;
-}
-
 double *nn_world_logits(const nn_world *w, size_t batch, size_t length, const int32_t *ids, size_t item, bool naive,
                         double *self, double *cross)
 {
-    const size_t n = w->d->d_model, memory = w->memory_length * d_memory(w->d);
+    const size_t n = w->d->d_model, memory = w->memory_length * nn_d_memory(w->d);
     double *read = nn_doubles(w->memory + item * memory, batch * memory);
     const nn_reference r = {.store = &w->store, .name = "decoder", .desc = w->d, .batch = batch, .length = length,
                             .memory = read, .memory_length = w->memory_length,
@@ -34,7 +29,7 @@ double *nn_world_logits(const nn_world *w, size_t batch, size_t length, const in
 
 static cl_mem make_memory(nn_world *w)
 {
-    const size_t count = w->items * w->memory_length * d_memory(w->d);
+    const size_t count = w->items * w->memory_length * nn_d_memory(w->d);
     const bool narrow = w->dtype == CLATTN_F16 || w->dtype == CLATTN_BF16;
     uint16_t *stored = malloc(count * sizeof *stored + 1);
     w->memory = malloc(count * sizeof *w->memory + 1);
@@ -54,6 +49,7 @@ static cl_mem make_memory(nn_world *w)
 static void make_model(nn_world *w)
 {
     const clattn_stack_desc *d = w->d;
+    const bool integers = w->weight_dtype == CLATTN_I8;
     const clattn_transformer_desc model = {.size = sizeof model, .decoder = d, .output = w->output,
                                            .output_size = w->output_size, .dtype = w->dtype, .weight_dtype = w->weight_dtype};
     w->store = (nn_store){.seed = 9};
@@ -61,10 +57,14 @@ static void make_model(nn_world *w)
     if (w->output == CLATTN_OUTPUT_OWN)
         nn_store_add(&w->store, "output.weight", 2,
                      (const size_t[2]){w->output_size ? w->output_size : NN_VOCABULARY, d->d_model}, 0.4f, 0);
-    for (size_t i = 0; (w->dtype || w->weight_dtype) && i < nn_store_count(&w->store); i++)
+    for (size_t i = 0; (w->dtype || (w->weight_dtype && !integers)) && i < nn_store_count(&w->store); i++)
         nn_store_round(&w->store, i, BITS);
+    if (integers)
+        nn_store_vary_rows(&w->store);
     w->head = nn_store_get(&w->store, w->output == CLATTN_OUTPUT_OWN ? "output.weight" : "decoder.tokens.weight");
     w->model = nn_transformer(w->context, &model, &w->store);
+    if (integers) /* what the reference computes with */
+        nn_store_quantise(&w->store);
 }
 
 void nn_world_open(nn_world *w, clattn_decoder_desc *desc)
@@ -74,7 +74,7 @@ void nn_world_open(nn_world *w, clattn_decoder_desc *desc)
     const size_t probabilities = d->layers * S * d->heads * L;
     make_model(w);
     desc->items = w->items;
-    desc->cache_length = L;
+    desc->cache_length = desc->cache_length ? desc->cache_length : L;
     desc->memory_length = d->cross ? w->memory_length : 0;
     w->cache_dtype = desc->cache_dtype;
     assert_status(w->context, clattn_decoder_plan_create(w->model, desc, NULL, &w->plan), CLATTN_SUCCESS);

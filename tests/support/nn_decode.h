@@ -32,7 +32,7 @@ typedef struct nn_world {
     double *self_expected, *cross_expected; /* probabilities of all layers */
 } nn_world;
 
-/* `desc` has the caller's wishes, but no sizes of items, caches and memory. */
+/* `desc` has the caller's wishes, but no sizes of items and memory; caches are of `length` where nothing else is said. */
 void nn_world_open(nn_world *w, clattn_decoder_desc *desc);
 void nn_world_close(nn_world *w);
 

@@ -9,6 +9,24 @@
 
 #include "clattn/transformer.h"
 
+/* Sizes of a stack's, where 0 stands for another. */
+static inline size_t nn_head_size(const clattn_stack_desc *d)
+{
+    return d->head_size ? d->head_size : d->d_model / d->heads;
+}
+
+static inline size_t nn_kv_heads(const clattn_stack_desc *d)
+{
+    return d->kv_heads ? d->kv_heads : d->heads;
+}
+
+static inline size_t nn_d_memory(const clattn_stack_desc *d)
+{
+    return d->d_memory ? d->d_memory : d->d_model;
+}
+
+/* ---- weights (nn_store.c) ---- */
+
 /* Tensors by name.  Zeroed: empty.  Fails the test when a name is wanted that is not there. */
 typedef struct nn_store {
     struct nn_tensor *tensors;
@@ -28,6 +46,12 @@ void nn_store_clear(nn_store *store);
 size_t nn_store_count(const nn_store *store);
 void nn_store_round(nn_store *store, size_t index, int bits);
 
+/* What a model with weight_dtype CLATTN_I8 keeps as integers, the matrices of layers and output.weight: makes their rows'
+ * magnitudes differ by powers of two, up to 256 times, with rows of zeros among them; and makes of each element what a
+ * model's integer and its row's scale, the largest magnitude / 127, stand for. */
+void nn_store_vary_rows(nn_store *store);
+void nn_store_quantise(nn_store *store);
+
 /* Values of a tensor that is there. */
 const float *nn_store_get(const nn_store *store, const char *format, ...);
 
@@ -36,6 +60,8 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
 
 /* A clattn_tensor_lookup; `user` is the store. */
 clattn_status nn_store_lookup(void *user, const char *name, clattn_host_tensor *tensor, clattn_io_error *error);
+
+/* ---- the reference (nn_model.c) ---- */
 
 /* What goes through a stack. */
 typedef struct nn_reference {
