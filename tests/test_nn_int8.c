@@ -2,6 +2,7 @@
  * the same matrices to integers by the documented rule, and nothing else.
  *
  * Holds: transformer.h, `weight_dtype`; docs/transformer.md, "Weights". */
+#include <math.h>
 #include <stdlib.h>
 
 #include "support/api.h"
@@ -59,6 +60,26 @@ static void encoders_of_int8(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof encoders / sizeof encoders[0]; i++)
         encode(&encoders[i]);
+}
+
+/* No integer is NaN: a row that has one has no number for a scale either, and what it makes is not hidden. */
+static void a_nan_is_not_rounded(void **state)
+{
+    const clattn_stack_desc *d = &encoders[0].stack;
+    const size_t count = BATCH * POSITIONS * d->d_model, extent[2] = {d->d_model, d->d_ff};
+    nn_store store = {.seed = 5};
+    float *x = nn_floats(count, 3);
+    (void)state;
+    nn_store_add_stack(&store, "encoder", d);
+    nn_store_add(&store, "encoder.layers.1.feed_forward.out.weight", 2, extent, 0.1f, 0)[3 * d->d_ff + 1] = NAN;
+    const nn_encoder_run run = {.d = d, .store = &store, .desc = nn_encoder_desc(BATCH, POSITIONS), .input = x,
+                                .input_bytes = count * sizeof *x, .model = {.weight_dtype = CLATTN_I8}};
+    float *y = nn_run_encoder(context, &run);
+    for (size_t i = 0; i < count; i++) /* the norm behind the last layer spreads it over each position */
+        assert_true(isnan(y[i]));
+    nn_store_clear(&store);
+    free(x);
+    free(y);
 }
 
 /* ---- decoders ---- */
@@ -132,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(encoders_of_int8, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_nan_is_not_rounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(decoders_of_int8, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_int8, set_up, tear_down),
     };

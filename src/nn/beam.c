@@ -127,9 +127,6 @@ static void advance(struct beams *b, size_t item)
         b->live[item * b->count + k] = live;
         g->fresh[item * b->count + k] = live;
     }
-    /* What is alive when the search is done has its say, too, in as far as there are places left. */
-    for (size_t k = 0; k < filled && search->done && search->finished_count < b->wanted; k++)
-        finish(b, item, &to[k]);
     for (size_t k = 0; k < filled; k++)
         sequence_copy(&from[k], &to[k]);
 }

@@ -152,13 +152,16 @@ static void convert_row(const struct part *part, const struct origin *origin, si
         values[c] = load_element(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, c));
 }
 
-/* The row as integers; returns its scale. */
+/* The row as integers; returns its scale, which is NaN where an element is, since no integer can be. */
 static float quantise_row(const float *values, size_t columns, int8_t *integers)
 {
     float largest = 0;
-    for (size_t c = 0; c < columns; c++)
+    bool nan = false;
+    for (size_t c = 0; c < columns; c++) {
         largest = fmaxf(largest, fabsf(values[c]));
-    const float scale = largest / 127;
+        nan = nan || isnan(values[c]);
+    }
+    const float scale = nan ? NAN : largest / 127;
     for (size_t c = 0; c < columns; c++)
         integers[c] = (int8_t)(scale > 0 ? lrintf(fmaxf(-127, fminf(127, values[c] / scale))) : 0);
     return scale;
