@@ -14,6 +14,7 @@ import unittest
 
 import numpy as np
 
+import heatmap_picture
 from command_support import CommandTest, main, write_safetensors
 from heatmap_page import Page
 
@@ -303,10 +304,15 @@ class Maps(EmbedTest):
         tokens = (HERE / "wordpiece" / "vocab.txt").read_text(encoding="utf-8").split("\n")
         return [tokens[i] for i in ids]
 
+    def attention(self, ids):
+        """(layers, heads, tokens, tokens) of the text with these numbers."""
+        probabilities = []
+        bert(self.weights, self.config, ids, probabilities=probabilities)
+        return np.array(probabilities)
+
     def holds(self, page, part, ids):
         """That a part of the page is the attention of the text with these numbers."""
-        expected, about = [], page.about["parts"][part]
-        bert(self.weights, self.config, ids, probabilities=expected)
+        expected, about = self.attention(ids), page.about["parts"][part]
         self.assertEqual((about["layers"], about["heads"]), (self.config["num_hidden_layers"],
                                                              self.config["num_attention_heads"]))
         self.assertEqual(about["layerName"], "layer")
@@ -341,21 +347,25 @@ class Maps(EmbedTest):
         self.assertIn("<", page.about["parts"][2]["key"]["labels"])
 
     def test_picture_and_solver(self):
-        self.make()
-        result = self.run_clattn("embed", self.model, "a b c", "--attention", self.path("map.png"), "--attention",
-                                 self.path("map.html"), "--solver", "generic", "--json", "--repeat", "1")
-        if result.status == 2 and "libpng" in result.errors[0]:
-            self.skipTest("built without libpng")
-        self.assertEqual(result.status, 0, result)
-        self.assertEqual(len(result.json()["embeddings"]), 1)
-        with open(self.path("map.png"), "rb") as file:
-            self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
-        self.assertEqual(len(self.page().about["parts"]), 1)
+        """Pictures of texts of several lengths, one above the other, and with one layer the heads in a square."""
+        for layers, lengths in ((3, (5, 17, 2)), (1, (9,))):
+            self.make(num_hidden_layers=layers)
+            chosen = [next(case for case in cases() if len(case[1]) == length) for length in lengths]
+            result = self.run_clattn("embed", self.model, "--attention", self.path("map.png"), "--attention",
+                                     self.path("map.html"), "--solver", "generic", "--json", "--repeat", "1", "--",
+                                     *[text for text, _ in chosen])
+            if result.status == 2 and "libpng" in result.errors[0]:
+                self.skipTest("built without libpng")
+            self.assertEqual(result.status, 0, result)
+            self.assertEqual(len(result.json()["embeddings"]), len(chosen))
+            heatmap_picture.check(self, self.path("map.png"), [self.attention(ids) for _, ids in chosen], 1e-5)
+            self.assertEqual(len(self.page().about["parts"]), len(chosen))
 
     def test_refusals(self):
         self.make()
         html = self.path("map.html")
-        self.refuse(2, "embed", self.model, "--attention", html, saying=("--attention draws what is given as TEXT", "none"))
+        self.refuse(2, "embed", self.model, "--attention", html, input=b"a text\n",
+                    saying=("--attention draws what is given as TEXT", "found none"))
         self.refuse(2, "embed", self.model, "a", "--search", os.devnull, "--attention", html, saying="found --search")
         self.refuse(2, "embed", self.model, "a", "--attention", self.path("map.gif"), saying=("map.gif", ".html", ".png"))
         self.refuse(2, "embed", self.model, "a", "--attention", self.path("none/map.html"),

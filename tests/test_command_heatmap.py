@@ -10,26 +10,14 @@ import subprocess
 
 import numpy as np
 
-import png_pictures as png
+import heatmap_picture
 from command_support import CLATTN, CommandTest, attention, main, write_safetensors
 from heatmap_page import Page
 
 SAMPLE = os.environ.get("HEATMAP_SAMPLE", "")
-RAMP = np.array([(255, 255, 255), (190, 215, 240), (95, 160, 215), (30, 95, 170), (10, 35, 90)], float)
-GREY, NONE, RULE = (160, 160, 160), (214, 40, 160), 2
 WORST = ["</script><script>alert(1)</script>", "<!--", "<img src=x onerror=alert(1)>", "\"'&amp;{{script}}", "\u202eabc",
          "\x1b[31m\t",
          "日本語 é", "", "a" * 256]
-
-
-def colours(p):
-    """The picture's colours of a matrix of probabilities."""
-    largest = np.nanmax(p) if np.any(p > 0) else 1
-    place = np.nan_to_num(p) / largest * 4
-    low = np.minimum(place.astype(int), 3)
-    rgb = RAMP[low] + (RAMP[low + 1] - RAMP[low]) * (place - low)[..., None]
-    rgb[np.isnan(p)] = NONE
-    return rgb
 
 
 class HeatmapTest(CommandTest):
@@ -65,23 +53,7 @@ class HeatmapTest(CommandTest):
 
     def picture(self, probabilities, name="map.png"):
         """That the picture shows (layers, heads, queries, keys); its cells' side."""
-        with open(self.path(name), "rb") as file:
-            pixels = png.decode(file.read()).astype(float)
-        layers, heads, queries, keys = probabilities.shape
-        line = heads if layers > 1 else int(np.ceil(np.sqrt(heads)))
-        cell = (pixels.shape[1] - RULE - line * RULE) // (line * keys)
-        expected = np.empty_like(pixels)
-        expected[:] = GREY
-        for layer in range(layers):
-            for head in range(heads):
-                row, column = (layer, head) if layers > 1 else divmod(head, line)
-                top, left = RULE + row * (queries * cell + RULE), RULE + column * (keys * cell + RULE)
-                expected[top:top + queries * cell, left:left + keys * cell] = \
-                    colours(probabilities[layer, head]).repeat(cell, 0).repeat(cell, 1)
-        rows = layers if layers > 1 else -(-heads // line)
-        self.assertEqual(pixels.shape[0], rows * (queries * cell + RULE) + RULE)
-        self.assertLessEqual(np.max(np.abs(pixels - expected)), 0.51)
-        return cell
+        return heatmap_picture.check(self, self.path(name), [probabilities])
 
 
 class Attention(HeatmapTest):
@@ -305,17 +277,11 @@ class Sample(HeatmapTest):
 
     def test_sample_picture(self):
         self.run_sample("map.png")
-        with open(self.path("map.png"), "rb") as file:
-            pixels = png.decode(file.read()).astype(float)
-        cell = 384 // 40
-        self.assertEqual(pixels.shape, (4 * (5 * cell + 2) + 2, 2 * (40 * cell + 2) + 2, 3))
-        own = self.probability(0, 2, 3, 5, 5)
-        top, left = 2 + 5 * cell + 2, 2 + 2 * (5 * cell + 2)
-        np.testing.assert_allclose(pixels[top:top + 5 * cell:cell, left:left + 5 * cell:cell], colours(own[1, 2]), atol=0.51)
-        cross = self.probability(1, 1, 3, 5, 40)[0, 2]
-        cross[1, 4] = np.nan
-        top = 2 + 3 * (5 * cell + 2)
-        np.testing.assert_allclose(pixels[top:top + 5 * cell:cell, 2:2 + 40 * cell:cell], colours(cross), atol=0.51)
+        cross = self.probability(1, 1, 3, 5, 40)
+        cross[0, 2, 1, 4] = np.nan
+        parts = [self.probability(0, 2, 3, 5, 5), cross]
+        self.assertEqual(heatmap_picture.check(self, self.path("map.png"), parts), 384 // 40)
+
 
 
 if __name__ == "__main__":

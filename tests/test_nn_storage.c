@@ -10,6 +10,7 @@
 
 #include "support/api.h"
 #include "support/nn_decode.h"
+#include "support/nn_judge.h"
 #include "support/nn_run.h"
 #include "support/one_context.h"
 #include "support/storage.h"
@@ -17,47 +18,6 @@
 static const char *name_of(int32_t dtype)
 {
     return dtype ? clattn_dtype_name((clattn_dtype)dtype) : "default";
-}
-
-/* ---- the rule ---- */
-
-typedef struct errors {
-    double largest, sum;
-} errors;
-
-typedef struct judgement {
-    errors ours, naive;
-    double rounding; /* the largest of the output's */
-    size_t count;
-} judgement;
-
-static void add_error(errors *e, double value, double reference)
-{
-    const double apart = isnan(value) ? INFINITY : fabs(value - reference);
-    e->largest = fmax(e->largest, apart);
-    e->sum += apart;
-}
-
-static void judge(judgement *j, int32_t dtype, double ours, double naive, double reference)
-{
-    add_error(&j->ours, ours, reference);
-    add_error(&j->naive, naive, reference);
-    j->rounding = fmax(j->rounding, storage_rounding((clattn_dtype)dtype, reference));
-    j->count++;
-}
-
-/* The last term is float32's, for what is not 16 bits. */
-static void assert_judgement(const judgement *j, const char *what)
-{
-    const double floats = 1e-5;
-    if (!(j->ours.largest <= 2 * j->naive.largest + 2 * j->rounding + floats))
-        fail_msg("%s: off by up to %.3g, naively by %.3g, rounding %.3g", what, j->ours.largest, j->naive.largest,
-                 j->rounding);
-    if (!(j->ours.sum <= 1.5 * j->naive.sum + (double)j->count * floats))
-        fail_msg("%s: off by %.3g on average, naively by %.3g", what, j->ours.sum / (double)j->count,
-                 j->naive.sum / (double)j->count);
-    assert_true(j->count > 0);
-    print_message("# %s: %.2g, naively %.2g\n", what, j->ours.largest, j->naive.largest);
 }
 
 /* ---- encoders ---- */
@@ -120,7 +80,7 @@ static void encode(const struct encoder_case *c, int32_t dtype, int32_t weight_d
     const size_t row = d->d_model, count = BATCH * LONGEST * row;
     const clattn_transformer_desc model = {.size = sizeof model, .encoder = d, .dtype = dtype, .weight_dtype = weight_dtype};
     char what[160];
-    judgement j = {0};
+    nn_judgement j = {0};
     nn_store store = {.seed = 5};
     int32_t ids[BATCH * LONGEST];
     float *x = nn_floats(count, 7);
@@ -143,9 +103,9 @@ static void encode(const struct encoder_case *c, int32_t dtype, int32_t weight_d
     double *naive = reference_of(d, &store, dtype, ids, x, lengths);
     for (size_t i = 0; i < count; i++)
         if (i / row % LONGEST < (size_t)lengths[i / row / LONGEST])
-            judge(&j, dtype, storage_get((clattn_dtype)dtype, &output[i]), naive[i], expected[i]);
+            nn_judge(&j, dtype, storage_get((clattn_dtype)dtype, &output[i]), naive[i], expected[i]);
     snprintf(what, sizeof what, "%s, %s, weights %s", c->name, name_of(dtype), name_of(weight_dtype));
-    assert_judgement(&j, what);
+    nn_judgement_assert(&j, what);
     nn_store_clear(&store);
     free(x);
     free(stored);
@@ -188,10 +148,10 @@ static const struct decoder_case {
       .without_bias = CLATTN_WITHOUT_BIAS}, CLATTN_OUTPUT_OWN},
 };
 
-static void judge_row(judgement *j, const float *logits, const double *naive, const double *expected)
+static void judge_row(nn_judgement *j, const float *logits, const double *naive, const double *expected)
 {
     for (size_t v = 0; v < NN_VOCABULARY; v++)
-        judge(j, CLATTN_F32, logits[v], naive[v], expected[v]);
+        nn_judge(j, CLATTN_F32, logits[v], naive[v], expected[v]);
 }
 
 /* Texts in pieces of several tokens, and then token by token: the cached numbers are the uncached ones' within the rule. */
@@ -203,7 +163,7 @@ static void decode(const struct decoder_case *c, int32_t dtype, int32_t cache_dt
                   .memory_length = MEMORY, .memory_lengths = memory_lengths, .dtype = dtype,
                   .weight_dtype = dtype ? 0 : CLATTN_BF16};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    judgement pieces = {0}, single = {0};
+    nn_judgement pieces = {0}, single = {0};
     char what[160];
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_ALL;
@@ -229,9 +189,9 @@ static void decode(const struct decoder_case *c, int32_t dtype, int32_t cache_dt
                       w.expected + (s * LENGTH + i) * NN_VOCABULARY);
     }
     snprintf(what, sizeof what, "%s, %s, cache %s, in pieces", c->name, name_of(dtype), name_of(cache_dtype));
-    assert_judgement(&pieces, what);
+    nn_judgement_assert(&pieces, what);
     snprintf(what, sizeof what, "%s, %s, cache %s, token by token", c->name, name_of(dtype), name_of(cache_dtype));
-    assert_judgement(&single, what);
+    nn_judgement_assert(&single, what);
     free(naive);
     nn_world_close(&w);
 }

@@ -7,6 +7,7 @@ CLATTN_MODELS is the folder of models that examples/models.sh has fetched; what 
 is whatever the environment chooses."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,20 @@ def after(lines, start):
     return lines[at[0] + 1:]
 
 
+def answers(lines):
+    """[(score, sentence), ...] of a search whose lines were folded, up to the next command."""
+    found = []
+    for line in lines:
+        score = re.match(r"(-?\d\.\d{6})\s+(.*)", line)
+        if score:
+            found.append([float(score[1]), score[2]])
+        elif not found or " embed " in line:
+            break
+        else:
+            found[-1][1] += " " + line
+    return found
+
+
 class Quickstart(unittest.TestCase):
     def test_transcribes_and_searches(self):
         lines = run()
@@ -44,10 +59,15 @@ class Quickstart(unittest.TestCase):
             self.assertEqual(after(lines, clattn + " transcribe ")[0], "Had he married a more amiable woman, he might have "
                              "been made still more respectable than he was.")
         if not any("clattn embed: " in line for line in skipped):
-            for query in ("where are compiled", "what if a driver"):
-                command = [line for line in lines if line.startswith(clattn + " embed ") and '"' + query in line]
-                # A line of docs/, behind its score.
-                self.assertRegex(after(lines, command[0])[0], r"^0\.[3-9]\d*\s.*\w")
+            with open(os.path.join(BUILD, "sentences.txt"), encoding="utf-8") as file:
+                sentences = {line.strip() for line in file}
+            for query, word in (("where are compiled programs kept?", "cache"), ("what if a driver crashes?", "driver")):
+                command = [line for line in lines if line.startswith(clattn + " embed ") and line.endswith(' "%s"' % query)]
+                (best, answer), (second, other) = answers(after(lines, command[0]))
+                # Sentences of docs/, the nearest first, and that one is about it.
+                self.assertLessEqual({answer, other}, sentences)
+                self.assertGreaterEqual(best, max(second, 0.3))
+                self.assertIn(word, answer.lower())
         if skipped:
             self.skipTest(" ".join(skipped))
 

@@ -1,5 +1,5 @@
 """The recordings that speech recognition is tested on, at 16 kHz: Debian's pocketsphinx-testdata (people who read), and
-sentences spoken by espeak-ng.
+sentences spoken by espeak-ng, and five seconds of silence.
 
 clips(FOLDER) makes the files and returns {name: path}; what is not installed is left out."""
 import os
@@ -10,7 +10,7 @@ import wave
 
 import numpy as np
 
-RATE = 16000
+RATE, SILENCE = 16000, 5
 TESTDATA = pathlib.Path("/usr/share/pocketsphinx/test/data")
 READ = {"sense-0870": "librivox/sense_and_sensibility_01_austen_64kb-0870.wav",
         "sense-0880": "librivox/sense_and_sensibility_01_austen_64kb-0880.wav",
@@ -66,7 +66,7 @@ def write(path, samples, rate=RATE, width=2, channels=1):
 
 
 def clips(folder):
-    made = {}
+    made = {"silent": write(os.path.join(folder, "silent.wav"), np.zeros(SILENCE * RATE, np.int16))}
     for name, path in READ.items():
         if (TESTDATA / path).exists():
             made[name] = shutil.copy(TESTDATA / path, os.path.join(folder, name + ".wav"))
