@@ -37,6 +37,13 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
 /* A clattn_tensor_lookup; `user` is the store. */
 clattn_status nn_store_lookup(void *user, const char *name, clattn_host_tensor *tensor, clattn_io_error *error);
 
+/* What an attention's scores get added, -INFINITY where a key is not attended: (batch, heads, queries, keys), of which each
+ * of the first three may be 1 and stand for all. */
+typedef struct nn_mask {
+    const float *added; /* NULL: there is none */
+    size_t batch, heads, queries, keys;
+} nn_mask;
+
 /* What goes through a stack. */
 typedef struct nn_reference {
     const nn_store *store;
@@ -44,7 +51,7 @@ typedef struct nn_reference {
     const clattn_stack_desc *desc;
     size_t batch, length; /* of the layers' positions */
     const int32_t *lengths;  /* NULL, or of the items */
-    const uint8_t *mask;     /* NULL, or (length, keys), of self-attention: not 0 is "attend" */
+    nn_mask mask, memory_mask; /* of self-attention and of cross-attention; queries and keys may be more than there are */
     const double *memory;    /* (batch, memory_length, d_memory), with cross-attention */
     size_t memory_length;
     const int32_t *memory_lengths;
