@@ -1,4 +1,4 @@
-/* Models: their weights' types and names, what is refused and with which message, memory, presets.
+/* Models: their weights' types and names, what is refused and with which message, memory.
  *
  * Holds: docs/transformer.md; that a plan's memory does not grow with its layers. */
 #include <stdio.h>
@@ -252,28 +252,6 @@ static void memory(void **state)
     assert_int_equal(workspace[0], workspace[2]);
 }
 
-static void presets(void **state)
-{
-    clattn_transformer_desc desc;
-    clattn_stack_desc encoder, decoder;
-    uint8_t mask[3] = {0, 1, 2};
-    (void)state;
-    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_PAPER_BASE, &desc, &encoder, &decoder), CLATTN_SUCCESS);
-    assert_ptr_equal(desc.encoder, &encoder);
-    assert_ptr_equal(desc.decoder, &decoder);
-    assert_int_equal(encoder.layers * 1000000 + encoder.d_model * 100 + encoder.heads, 6051208);
-    assert_int_equal(decoder.d_ff, 2048);
-    assert_true(decoder.causal && decoder.cross && decoder.scaled && desc.output == CLATTN_OUTPUT_TIED);
-    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_MINILM_L6, &desc, &encoder, &decoder), CLATTN_SUCCESS);
-    assert_null(desc.decoder);
-    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder), CLATTN_SUCCESS);
-    assert_int_equal(clattn_stack_positions(&encoder, 3000), 1500);
-    assert_status(NULL, clattn_transformer_preset((clattn_preset)99, &desc, &encoder, &decoder),
-                  CLATTN_ERROR_INVALID_ARGUMENT);
-    clattn_mask_from_pytorch(mask, mask, 3);
-    assert_int_equal(mask[0] * 100 + mask[1] * 10 + mask[2], 100);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,7 +259,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(transposed_kinds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refusals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(presets, set_up, tear_down),
     };
     return SUPPORT_RUN("transformer", tests);
 }

@@ -24,8 +24,10 @@ float *nn_store_add(nn_store *store, const char *name, int rank, const size_t *e
 void nn_store_remove(nn_store *store, const char *name);
 void nn_store_clear(nn_store *store);
 
-/* How many there are, and rounding one's values to so many significant bits. */
+/* How many there are; one's name, and another one; rounding its values to so many significant bits. */
 size_t nn_store_count(const nn_store *store);
+const char *nn_store_name(const nn_store *store, size_t index);
+void nn_store_rename(nn_store *store, size_t index, const char *name);
 void nn_store_round(nn_store *store, size_t index, int bits);
 
 /* Values of a tensor that is there. */
