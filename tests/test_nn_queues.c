@@ -1,9 +1,11 @@
 /* Encoders and decoders on queues that keep no order, and on several queues: what is enqueued on one state waits for what
  * was enqueued before, whatever the queue; and what is chained by events by the caller is in order.
  *
- * Holds: docs/transformer.md, "Decoders"; decoder.h, "On an out-of-order queue, or when the queue changes". */
+ * Holds: docs/transformer.md, "Decoders"; decoder.h, "On an out-of-order queue, or when the queue changes"; and that an
+ * enqueue does not wait for the device. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/api.h"
 #include "support/gates.h"
@@ -268,13 +270,72 @@ static void reordering(void **state)
     clReleaseCommandQueue(queue);
 }
 
+enum { BATCH = 2, FRAMES = 11 };
+static const clattn_stack_desc encoder = {SHAPE, .layers = 2, POST};
+
+/* An encoder's enqueue returns while what it waits for has yet to happen: nothing on the host waits for the device between
+ * its layers, and what the caller may change then, it may. */
+static void encoder_behind_a_gate(void **state)
+{
+    static const int32_t lengths[BATCH] = {FRAMES, 4};
+    const size_t count = BATCH * FRAMES * encoder.d_model;
+    const clattn_transformer_desc model = {.size = sizeof model, .encoder = &encoder};
+    const clattn_encoder_desc desc = nn_encoder_desc(BATCH, FRAMES);
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    nn_store store = {.seed = 3};
+    cl_command_queue queue = make_queue(false);
+    cl_event done = NULL;
+    clattn_plan *plan = NULL;
+    int32_t given[BATCH];
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &encoder);
+    clattn_transformer *transformer = nn_transformer(context, &model, &store);
+    assert_status(context, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
+    float *x = nn_floats(count, 12), *y = nn_floats(count, 13);
+    double *expected = nn_doubles(x, count);
+    const nn_reference r = {.store = &store, .name = "encoder", .desc = &encoder, .batch = BATCH, .length = FRAMES,
+                            .lengths = lengths};
+    cl_event gate = make_gate(context);
+    cl_mem in = nn_buffer(context, count * sizeof *x, gate ? NULL : x), out = nn_buffer(context, count * sizeof *y, NULL);
+    nn_reference_layers(&r, expected);
+    args.input = clattn_binding_buffer(in, 0);
+    args.output = clattn_binding_buffer(out, 0);
+    args.lengths = given;
+    memcpy(given, lengths, sizeof given);
+    alarm(120); /* whoever waits for the device waits for the gate, too: end it, rather than hang */
+    const clattn_status status = clattn_encoder_enqueue(plan, queue, &args, gate ? 1 : 0, gate ? &gate : NULL, &done);
+    clFlush(queue);
+    memset(given, 0, sizeof given);
+    cl_int written = CL_SUCCESS;
+    if (gate)
+        written = clEnqueueWriteBuffer(clattn_context_queue(context), in, CL_TRUE, 0, count * sizeof *x, x, 0, NULL, NULL);
+    const bool waited = !gate || event_waits(done);
+    open_gate(gate);
+    alarm(0);
+    assert_status(context, status, CLATTN_SUCCESS);
+    assert_int_equal(written, CL_SUCCESS);
+    assert_true(waited);
+    assert_int_equal(clWaitForEvents(1, &done), CL_SUCCESS);
+    clReleaseEvent(done);
+    support_read(queue, out, count * sizeof *y, y);
+    assert_true(nn_difference(y, expected, BATCH * FRAMES, encoder.d_model, FRAMES, lengths) < 1e-5);
+    clReleaseMemObject(in);
+    clReleaseMemObject(out);
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&transformer);
+    clReleaseCommandQueue(queue);
+    nn_store_clear(&store);
+    free(x);
+    free(y);
+    free(expected);
+}
+
 /* An encoder three times one behind the other, chained by the caller's events alone. */
 static void encoders(void **state)
 {
-    enum { BATCH = 2, FRAMES = 11, TIMES = 3 };
-    static const clattn_stack_desc stack = {SHAPE, .layers = 2, POST};
-    const size_t count = BATCH * FRAMES * stack.d_model;
-    const clattn_transformer_desc model = {.size = sizeof model, .encoder = &stack};
+    enum { TIMES = 3 };
+    const size_t count = BATCH * FRAMES * encoder.d_model;
+    const clattn_transformer_desc model = {.size = sizeof model, .encoder = &encoder};
     const clattn_encoder_desc desc = nn_encoder_desc(BATCH, FRAMES);
     nn_store store = {.seed = 3};
     cl_mem buffers[TIMES + 1];
@@ -284,12 +345,12 @@ static void encoders(void **state)
     (void)state;
     if (!queue)
         skip();
-    nn_store_add_stack(&store, "encoder", &stack);
+    nn_store_add_stack(&store, "encoder", &encoder);
     clattn_transformer *transformer = nn_transformer(context, &model, &store);
     assert_status(context, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
     float *x = nn_floats(count, 12), *y = nn_floats(count, 13);
     double *expected = nn_doubles(x, count);
-    const nn_reference r = {.store = &store, .name = "encoder", .desc = &stack, .batch = BATCH, .length = FRAMES};
+    const nn_reference r = {.store = &store, .name = "encoder", .desc = &encoder, .batch = BATCH, .length = FRAMES};
     for (size_t i = 0; i <= TIMES; i++)
         buffers[i] = nn_buffer(context, count * sizeof *x, i ? NULL : x);
     for (size_t i = 0; i < TIMES; i++) {
@@ -307,7 +368,7 @@ static void encoders(void **state)
     assert_int_equal(clWaitForEvents(1, &last), CL_SUCCESS);
     clReleaseEvent(last);
     support_read(queue, buffers[TIMES], count * sizeof *y, y);
-    assert_true(nn_difference(y, expected, BATCH * FRAMES, stack.d_model, FRAMES, NULL) < 2e-5);
+    assert_true(nn_difference(y, expected, BATCH * FRAMES, encoder.d_model, FRAMES, NULL) < 2e-5);
     for (size_t i = 0; i <= TIMES; i++)
         clReleaseMemObject(buffers[i]);
     clattn_plan_release(&plan);
@@ -326,6 +387,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_logits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reordering, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(encoder_behind_a_gate, set_up, tear_down),
         cmocka_unit_test_setup_teardown(encoders, set_up, tear_down),
     };
     return SUPPORT_RUN("nn_queues", tests);

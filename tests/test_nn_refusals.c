@@ -21,7 +21,7 @@ static const clattn_stack_desc decoder = {
         cl_event gate = make_gate(of);                                                                                 \
         const cl_uint gates = gate ? 1 : 0;                                                                            \
         const clattn_status refusal = (call);                                                                          \
-        const bool empty = !gate || queue_is_empty(queue);                                                                   \
+        const bool empty = !gate || queue_is_empty(queue);                                                             \
         open_gate(gate);                                                                                               \
         assert_status(of, refusal, expected);                                                                          \
         assert_true(empty);                                                                                            \
