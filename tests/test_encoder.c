@@ -17,7 +17,7 @@ struct encoder_case {
     bool tiny;             /* at level tiny too */
     int32_t lengths[4];    /* if the first is not 0, the items' own */
     size_t actual_length;  /* 0: length */
-    bool masked;
+    int32_t mask;          /* of that type; 0: none */
     uint64_t probabilities;
 };
 
@@ -80,9 +80,11 @@ static const struct encoder_case cases[] = {
     {"one position", {SHAPE, .layers = 2, POST},
      .batch = 3, .length = 1},
     {"a mask", {SHAPE, .layers = 2, POST},
-     .batch = 2, .length = 19, .masked = true},
+     .batch = 2, .length = 19, .mask = CLATTN_BOOL},
+    {"a float mask", {SHAPE, .layers = 2, POST},
+     .batch = 2, .length = 19, .mask = CLATTN_F32},
     {"a mask, lengths and causality", {SHAPE, .layers = 2, PRE, .causal = 1},
-     .batch = 2, .length = 19, .lengths = {19, 8}, .masked = true},
+     .batch = 2, .length = 19, .lengths = {19, 8}, .mask = CLATTN_BOOL},
     {"probabilities of all layers", {SHAPE, .layers = 2, POST},
      .batch = 2, .length = 7, .tiny = true, .probabilities = 3},
     {"probabilities of the second, lengths", {SHAPE, .layers = 3, PRE, .final_norm = 1, .causal = 1},
@@ -126,15 +128,18 @@ static void run_case(const struct encoder_case *c)
     clattn_transformer *model = nn_transformer(context, &desc, &store);
     float *x = nn_floats(count, 77), *y = nn_floats(count, 78);
     double *expected = malloc((c->batch * length * n + 1) * sizeof *expected);
-    uint8_t *mask = malloc(length * length + 1);
+    float *mask = malloc((length * length + 1) * sizeof *mask);
+    uint8_t *attended = malloc(length * length + 1);
     for (size_t b = 0; b < c->batch; b++)
         for (size_t i = 0; i < length * n; i++)
             expected[b * length * n + i] = x[b * c->length * n + i];
-    for (size_t i = 0; i < length * length; i++)
-        mask[i] = i % 3 != 1 || i % (length + 1) == 0;
+    for (size_t i = 0; i < length * length; i++) {
+        attended[i] = i % 3 != 1 || i % (length + 1) == 0;
+        mask[i] = !attended[i] ? -INFINITY : c->mask == CLATTN_F32 ? (float)(i % 7) - 3 : 0;
+    }
     double *probabilities = calloc(d->layers * c->batch * d->heads * length * length, sizeof(double));
     nn_reference r = {.store = &store, .name = "encoder", .desc = d, .batch = c->batch, .length = length,
-                      .lengths = c->lengths[0] ? c->lengths : NULL, .mask = c->masked ? mask : NULL,
+                      .lengths = c->lengths[0] ? c->lengths : NULL, .mask = {c->mask ? mask : NULL, 1, 1, length, length},
                       .self_probabilities = probabilities};
     nn_reference_layers(&r, expected);
 
@@ -144,18 +149,19 @@ static void run_case(const struct encoder_case *c)
     encoder.batch = c->batch;
     encoder.length = c->length;
     encoder.probabilities = c->probabilities;
-    if (c->masked)
-        encoder.mask = clattn_layout_contiguous(CLATTN_BOOL, 2, (const size_t[2]){length, length});
+    if (c->mask)
+        encoder.mask = clattn_layout_contiguous((clattn_dtype)c->mask, 2, (const size_t[2]){length, length});
     assert_status(context, clattn_encoder_plan_create(model, &encoder, NULL, &plan), CLATTN_SUCCESS);
     /* The plan keeps what it needs of the model. */
     clattn_transformer_release(&model);
     assert_null(model);
     cl_mem in = nn_buffer(context, count * sizeof *x, x), out = nn_buffer(context, count * sizeof *y, NULL);
-    cl_mem masked = nn_buffer(context, length * length, mask);
+    cl_mem masked = c->mask == CLATTN_F32 ? nn_buffer(context, length * length * sizeof *mask, mask)
+                                          : nn_buffer(context, length * length, attended);
     cl_mem scores = nn_buffer(context, d->layers * c->batch * d->heads * c->length * c->length * sizeof(float), NULL);
     args.input = clattn_binding_buffer(in, 0);
     args.output = clattn_binding_buffer(out, 0);
-    if (c->masked)
+    if (c->mask)
         args.mask = clattn_binding_buffer(masked, 0);
     if (c->probabilities)
         args.probabilities = clattn_binding_buffer(scores, 0);
@@ -183,6 +189,7 @@ static void run_case(const struct encoder_case *c)
     free(x);
     free(y);
     free(mask);
+    free(attended);
     free(expected);
     free(probabilities);
 }

@@ -1,13 +1,16 @@
-/* Models: their weights' types and names, what is refused and with which message, memory, presets.
+/* Models: their weights' types and names, what is refused and with which message, memory.
  *
- * Holds: docs/transformer.md; that a plan's memory does not grow with its layers. */
+ * Holds: docs/transformer.md; that a plan's memory does not grow with its layers, and that its workspace is enough. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "support/api.h"
+#include "support/decoder_case.h"
 #include "support/nn_run.h"
 #include "support/one_context.h"
+
+enum { BEAMS = 3, PIECE = 4 }; /* of the decoder */
 
 /* ---- weights ---- */
 
@@ -220,6 +223,76 @@ static void refusals(void **state)
     nn_store_clear(&store);
 }
 
+/* ---- memory ---- */
+
+/* A workspace of `size` bytes between two bands. */
+enum { BAND = 128, POISON = 0xa5 };
+typedef struct banded {
+    cl_mem buffer;
+    size_t size;
+} banded;
+
+static banded banded_make(size_t size)
+{
+    return (banded){nn_buffer(context, size + 2 * BAND, NULL), size};
+}
+
+static clattn_binding banded_binding(const banded *b)
+{
+    const uint8_t poison = POISON;
+    assert_int_equal(clEnqueueFillBuffer(clattn_context_queue(context), b->buffer, &poison, 1, 0, b->size + 2 * BAND, 0,
+                                         NULL, NULL), CL_SUCCESS);
+    return clattn_binding_buffer(b->buffer, BAND);
+}
+
+/* Some of the first `peak` bytes have been written, and nothing around them. */
+static void banded_check(const banded *b, size_t peak)
+{
+    uint8_t *bytes = malloc(b->size + 2 * BAND);
+    size_t inside = 0, outside = 0;
+    assert_non_null(bytes);
+    support_read(clattn_context_queue(context), b->buffer, b->size + 2 * BAND, bytes);
+    for (size_t i = 0; i < b->size + 2 * BAND; i++)
+        *(i >= BAND && i < BAND + peak ? &inside : &outside) += bytes[i] != POISON;
+    assert_true(inside > 0);
+    assert_int_equal(outside, 0);
+    free(bytes);
+}
+
+/* What explain says of the graphs' activations; returns how many it says it of. */
+static size_t explained_peaks(const clattn_plan *plan, size_t *peaks, size_t room)
+{
+    size_t count = 0;
+    for (const char *at = clattn_plan_explain(plan); (at = strstr(at, "activations of ")); at++) {
+        assert_true(count < room);
+        assert_int_equal(sscanf(at, "activations of %zu bytes at the peak", &peaks[count++]), 1);
+    }
+    return count;
+}
+
+/* What an encoder enqueues stays within a workspace of the size that the plan says, and less is refused. */
+static void encode_in_bands(clattn_plan *plan, size_t floats)
+{
+    const size_t size = clattn_plan_workspace_size(plan);
+    const banded b = banded_make(size);
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    cl_mem in = nn_buffer(context, floats * sizeof(float), NULL), out = nn_buffer(context, floats * sizeof(float), NULL);
+    cl_mem exact = nn_buffer(context, size, NULL), shorter = nn_buffer(context, size - 1, NULL);
+    args.input = clattn_binding_buffer(in, 0);
+    args.output = clattn_binding_buffer(out, 0);
+    args.workspace = banded_binding(&b);
+    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    banded_check(&b, size);
+    args.workspace = clattn_binding_buffer(exact, 0);
+    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    args.workspace = clattn_binding_buffer(shorter, 0);
+    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
+    clFinish(clattn_context_queue(context));
+    const cl_mem buffers[] = {b.buffer, in, out, exact, shorter};
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+        clReleaseMemObject(buffers[i]);
+}
+
 /* A plan's memory is that of one layer, whatever their number, and explain says it. */
 static void memory(void **state)
 {
@@ -243,6 +316,8 @@ static void memory(void **state)
         snprintf(line, sizeof line, "activations of %zu bytes at the peak", workspace[i]);
         assert_non_null(strstr(clattn_plan_explain(plan), line));
         assert_true(clattn_plan_kernel_count(plan) >= 7 * stack.layers + 1);
+        if (i == 0)
+            encode_in_bands(plan, 2 * 7 * stack.d_model);
         clattn_plan_release(&plan);
         clattn_transformer_release(&model);
         nn_store_clear(&store);
@@ -252,26 +327,69 @@ static void memory(void **state)
     assert_int_equal(workspace[0], workspace[2]);
 }
 
-static void presets(void **state)
+/* Every kind of enqueue that a decoder has stays within the activations that explain says of it. */
+static void decode_in_bands(nn_world *w, const size_t *peaks)
 {
-    clattn_transformer_desc desc;
-    clattn_stack_desc encoder, decoder;
-    uint8_t mask[3] = {0, 1, 2};
+    enum { MANY, ONE, EACH_BEAM, OF_MEMORY };
+    static const size_t spread[ITEMS * BEAMS] = {0, 0, 0, 1, 1, 1};
+    const banded b = banded_make(clattn_plan_workspace_size(w->plan));
+    cl_mem shorter = nn_buffer(context, peaks[MANY] - 1, NULL);
+    const int32_t tokens[ITEMS * PIECE] = {3, 1, 4, 1, 5, 9};
+    clattn_decoder_begin_args begin = CLATTN_DECODER_BEGIN_ARGS_INIT;
+    clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
+    assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(context), w->tokens, CL_TRUE, 0, sizeof tokens, tokens, 0,
+                                          NULL, NULL), CL_SUCCESS);
+    begin.items = ITEMS;
+    begin.memory = clattn_binding_buffer(w->memory_buffer, 0);
+    begin.memory_length = MEMORY;
+    begin.workspace = banded_binding(&b);
+    assert_status(context, clattn_decoder_begin(w->state, NULL, &begin, 0, NULL, NULL), CLATTN_SUCCESS);
+    banded_check(&b, peaks[OF_MEMORY]);
+    args.input = clattn_binding_buffer(w->tokens, 0);
+    args.logits = clattn_binding_buffer(w->logits, 0);
+    args.length = PIECE;
+    args.workspace = clattn_binding_buffer(shorter, 0);
+    assert_status(context, clattn_decoder_enqueue(w->state, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
+    for (int which = MANY; which <= EACH_BEAM; which++) {
+        args.length = which == MANY ? PIECE : 1;
+        if (which == EACH_BEAM)
+            assert_status(context, clattn_decoder_reorder(w->state, NULL, BEAMS, spread, 0, NULL, NULL), CLATTN_SUCCESS);
+        args.workspace = banded_binding(&b);
+        assert_status(context, clattn_decoder_enqueue(w->state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+        banded_check(&b, peaks[which]);
+    }
+    clReleaseMemObject(shorter);
+    clReleaseMemObject(b.buffer);
+}
+
+/* A decoder's workspace is that of its largest graph and does not grow with its layers; its state is caches, which do. */
+static void decoder_memory(void **state)
+{
+    size_t workspace[2];
     (void)state;
-    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_PAPER_BASE, &desc, &encoder, &decoder), CLATTN_SUCCESS);
-    assert_ptr_equal(desc.encoder, &encoder);
-    assert_ptr_equal(desc.decoder, &decoder);
-    assert_int_equal(encoder.layers * 1000000 + encoder.d_model * 100 + encoder.heads, 6051208);
-    assert_int_equal(decoder.d_ff, 2048);
-    assert_true(decoder.causal && decoder.cross && decoder.scaled && desc.output == CLATTN_OUTPUT_TIED);
-    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_MINILM_L6, &desc, &encoder, &decoder), CLATTN_SUCCESS);
-    assert_null(desc.decoder);
-    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder), CLATTN_SUCCESS);
-    assert_int_equal(clattn_stack_positions(&encoder, 3000), 1500);
-    assert_status(NULL, clattn_transformer_preset((clattn_preset)99, &desc, &encoder, &decoder),
-                  CLATTN_ERROR_INVALID_ARGUMENT);
-    clattn_mask_from_pytorch(mask, mask, 3);
-    assert_int_equal(mask[0] * 100 + mask[1] * 10 + mask[2], 100);
+    for (size_t i = 0; i < 2; i++) {
+        decoder_case c = decoder_cases[CASE_PAPER];
+        clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+        size_t peaks[4], largest = 0;
+        nn_world w;
+        c.stack.layers = i + 1;
+        desc.length = PIECE;
+        desc.beams = BEAMS;
+        desc.logits = CLATTN_LOGITS_LAST;
+        decoder_case_open(&w, context, &c, &desc);
+        workspace[i] = clattn_plan_workspace_size(w.plan);
+        assert_int_equal(explained_peaks(w.plan, peaks, 4), 4);
+        for (size_t g = 0; g < 4; g++)
+            largest = peaks[g] > largest ? peaks[g] : largest;
+        assert_int_equal(workspace[i], largest);
+        /* Keys and values: of all sequences twice, as they change places, and of the memories. */
+        assert_int_equal(clattn_decoder_state_bytes(w.state), 2 * c.stack.layers * c.stack.d_model * sizeof(float) *
+                                                                  (2 * ITEMS * BEAMS * LENGTH + ITEMS * MEMORY));
+        if (i == 0)
+            decode_in_bands(&w, peaks);
+        nn_world_close(&w);
+    }
+    assert_int_equal(workspace[0], workspace[1]);
 }
 
 int main(void)
@@ -281,7 +399,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(transposed_kinds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refusals, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(presets, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(decoder_memory, set_up, tear_down),
     };
     return SUPPORT_RUN("transformer", tests);
 }

@@ -9,6 +9,15 @@
 
 #define BITS 5 /* that both 16-bit types hold */
 
+/* The mask as it is from item `item` on. */
+static nn_mask mask_from(const nn_mask *m, size_t item)
+{
+    nn_mask mask = *m;
+    if (m->batch > 1)
+        mask.added += item * m->heads * m->queries * m->keys;
+    return mask;
+}
+
 double *nn_world_logits(const nn_world *w, size_t batch, size_t length, const int32_t *ids, size_t item, bool naive,
                         double *self, double *cross)
 {
@@ -17,6 +26,7 @@ double *nn_world_logits(const nn_world *w, size_t batch, size_t length, const in
     const nn_reference r = {.store = &w->store, .name = "decoder", .desc = w->d, .batch = batch, .length = length,
                             .memory = read, .memory_length = w->memory_length,
                             .memory_lengths = w->memory_lengths ? w->memory_lengths + item : NULL,
+                            .mask = mask_from(&w->mask, item), .memory_mask = mask_from(&w->memory_mask, item),
                             .dtype = naive ? w->dtype : 0, .cache_dtype = naive ? w->cache_dtype : 0,
                             .self_probabilities = self, .cross_probabilities = cross};
     double *x = nn_reference_tokens(&r, ids, NULL);
@@ -67,6 +77,12 @@ static void make_model(nn_world *w)
         nn_store_quantise(&w->store);
 }
 
+/* As the plan has it: of an enqueue's tokens. */
+static clattn_layout mask_layout(const nn_world *w, const nn_mask *m, size_t length)
+{
+    return clattn_layout_bhsd((clattn_dtype)w->mask_dtype, m->batch, m->heads, m->queries > 1 ? length : 1, m->keys);
+}
+
 void nn_world_open(nn_world *w, clattn_decoder_desc *desc)
 {
     const clattn_stack_desc *d = w->d;
@@ -77,6 +93,11 @@ void nn_world_open(nn_world *w, clattn_decoder_desc *desc)
     desc->cache_length = desc->cache_length ? desc->cache_length : L;
     desc->memory_length = d->cross ? w->memory_length : 0;
     w->cache_dtype = desc->cache_dtype;
+    w->mask_rows = desc->length;
+    if (w->mask.added)
+        desc->mask = mask_layout(w, &w->mask, desc->length);
+    if (w->memory_mask.added)
+        desc->memory_mask = mask_layout(w, &w->memory_mask, desc->length);
     assert_status(w->context, clattn_decoder_plan_create(w->model, desc, NULL, &w->plan), CLATTN_SUCCESS);
     assert_status(w->context, clattn_decoder_state_create(w->plan, &w->state), CLATTN_SUCCESS);
     assert_true(clattn_decoder_state_bytes(w->state) > 0);
@@ -124,6 +145,33 @@ void nn_world_begin(nn_world *w, cl_command_queue queue, size_t beams)
     assert_status(w->context, clattn_decoder_begin(w->state, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
 }
 
+/* The mask's rows of the tokens that are appended, all others being NaN, or true. */
+static cl_mem bind_mask(const nn_world *w, const nn_mask *m, const size_t *at, const int32_t *lengths, size_t length,
+                        clattn_binding *binding)
+{
+    const size_t rows = m->queries > 1 ? w->mask_rows : 1, all = m->batch * m->heads * rows;
+    if (!m->added)
+        return NULL;
+    float *added = malloc(all * m->keys * sizeof *added);
+    uint8_t *attended = malloc(all * m->keys);
+    assert_non_null(added);
+    assert_non_null(attended);
+    for (size_t i = 0; i < all * m->keys; i++) {
+        const size_t row = i / m->keys % rows, item = i / m->keys / rows / m->heads, head = i / m->keys / rows % m->heads;
+        const size_t fresh = lengths ? (size_t)lengths[item] : length, query = m->queries > 1 ? at[item] + row : 0;
+        added[i] = m->queries == 1 || row < fresh
+                       ? m->added[((item * m->heads + head) * m->queries + query) * m->keys + i % m->keys]
+                       : NAN;
+        attended[i] = added[i] != -INFINITY;
+    }
+    cl_mem buffer = w->mask_dtype == CLATTN_BOOL ? nn_buffer(w->context, all * m->keys, attended)
+                                                 : nn_buffer(w->context, all * m->keys * sizeof *added, added);
+    *binding = clattn_binding_buffer(buffer, 0);
+    free(added);
+    free(attended);
+    return buffer;
+}
+
 void nn_world_append(nn_world *w, size_t sequences, const int32_t *ids, size_t stride, const size_t *at, size_t length,
                      const int32_t *lengths, size_t row, float *logits, size_t logit_rows)
 {
@@ -141,8 +189,13 @@ void nn_world_append(nn_world *w, size_t sequences, const int32_t *ids, size_t s
     args.logits = clattn_binding_buffer(w->logits, 0);
     args.length = length;
     args.lengths = lengths;
+    cl_mem masks[] = {bind_mask(w, &w->mask, at, lengths, length, &args.mask),
+                      bind_mask(w, &w->memory_mask, at, lengths, length, &args.memory_mask)};
     assert_status(w->context, clattn_decoder_enqueue(w->state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     support_read(queue, w->logits, sequences * logit_rows * NN_VOCABULARY * sizeof(float), logits);
+    for (size_t i = 0; i < 2; i++)
+        if (masks[i])
+            clReleaseMemObject(masks[i]);
 }
 
 void nn_check_logits(const float *got, const double *expected, const char *what)

@@ -112,6 +112,14 @@ static double *project(const nn_reference *r, const char *prefix, const char *pa
     return nn_reference_linear(x, rows, columns, weight, out, get_or_null(r->store, bias, "%s%s", prefix, name));
 }
 
+static double mask_of(const nn_mask *m, size_t batch, size_t head, size_t query, size_t key)
+{
+    if (!m->added)
+        return 0;
+    const size_t row = (m->batch > 1 ? batch : 0) * m->heads + (m->heads > 1 ? head : 0);
+    return m->added[(row * m->queries + (m->queries > 1 ? query : 0)) * m->keys + key];
+}
+
 /* One attention; with `memory` NULL of x itself. */
 static double *attention(const nn_reference *r, const char *prefix, const double *x, bool cross, double *probabilities)
 {
@@ -119,6 +127,7 @@ static double *attention(const nn_reference *r, const char *prefix, const double
     const size_t size = nn_head_size(d), group = d->heads / nn_kv_heads(d), queries = r->length;
     const size_t keys = cross ? r->memory_length : r->length, inner = d->heads * size, inner_kv = nn_kv_heads(d) * size;
     const int32_t *lengths = cross ? r->memory_lengths : r->lengths;
+    const nn_mask *mask = cross ? &r->memory_mask : &r->mask;
     const double *from = cross ? r->memory : x;
     const size_t columns = cross ? nn_d_memory(d) : d->d_model;
     const double scale = d->scale_mode == CLATTN_SCALE_EXPLICIT ? d->scale : 1 / sqrt((double)size);
@@ -144,12 +153,11 @@ static double *attention(const nn_reference *r, const char *prefix, const double
                 const size_t limit = lengths ? (size_t)lengths[b] : keys;
                 double largest = -INFINITY, sum = 0;
                 for (size_t j = 0; j < keys; j++) {
-                    const bool attended_to = j < limit && (cross || !d->causal || j <= i) &&
-                                             (cross || !r->mask || r->mask[i * keys + j]);
+                    const double added = mask_of(mask, b, h, i, j);
                     p[j] = -INFINITY;
-                    if (!attended_to)
+                    if (j >= limit || (!cross && d->causal && j > i) || added == -INFINITY)
                         continue;
-                    p[j] = 0;
+                    p[j] = added;
                     for (size_t c = 0; c < size; c++)
                         p[j] += scale * q[(b * queries + i) * inner + h * size + c] *
                                 k[(b * keys + j) * inner_kv + h / group * size + c];

@@ -42,8 +42,10 @@ float *nn_store_add(nn_store *store, const char *name, int rank, const size_t *e
 void nn_store_remove(nn_store *store, const char *name);
 void nn_store_clear(nn_store *store);
 
-/* How many there are, and rounding one's values to so many significant bits. */
+/* How many there are; one's name, and another one; rounding its values to so many significant bits. */
 size_t nn_store_count(const nn_store *store);
+const char *nn_store_name(const nn_store *store, size_t index);
+void nn_store_rename(nn_store *store, size_t index, const char *name);
 void nn_store_round(nn_store *store, size_t index, int bits);
 
 /* What a model with weight_dtype CLATTN_I8 keeps as integers, the matrices of layers and output.weight: makes their rows'
@@ -63,6 +65,13 @@ clattn_status nn_store_lookup(void *user, const char *name, clattn_host_tensor *
 
 /* ---- the reference (nn_model.c) ---- */
 
+/* What an attention's scores get added, -INFINITY where a key is not attended: (batch, heads, queries, keys), of which each
+ * of the first three may be 1 and stand for all. */
+typedef struct nn_mask {
+    const float *added; /* NULL: there is none */
+    size_t batch, heads, queries, keys;
+} nn_mask;
+
 /* What goes through a stack. */
 typedef struct nn_reference {
     const nn_store *store;
@@ -70,7 +79,7 @@ typedef struct nn_reference {
     const clattn_stack_desc *desc;
     size_t batch, length; /* of the layers' positions */
     const int32_t *lengths;  /* NULL, or of the items */
-    const uint8_t *mask;     /* NULL, or (length, keys), of self-attention: not 0 is "attend" */
+    nn_mask mask, memory_mask; /* of self-attention and of cross-attention; queries and keys may be more than there are */
     const double *memory;    /* (batch, memory_length, d_memory), with cross-attention */
     size_t memory_length;
     const int32_t *memory_lengths;

@@ -23,6 +23,13 @@ static struct nn_tensor *find(const nn_store *store, const char *name)
     return NULL;
 }
 
+void nn_store_rename(nn_store *store, size_t index, const char *name)
+{
+    char *kept = store->tensors[index].name;
+    const size_t room = sizeof store->tensors[index].name;
+    assert_true((size_t)snprintf(kept, room, "%s", name) < room);
+}
+
 float *nn_store_add(nn_store *store, const char *name, int rank, const size_t *extent, float scale, float offset)
 {
     struct nn_tensor *tensor = find(store, name);
@@ -31,7 +38,7 @@ float *nn_store_add(nn_store *store, const char *name, int rank, const size_t *e
         assert_non_null(store->tensors);
         tensor = &store->tensors[store->count++];
         *tensor = (struct nn_tensor){0};
-        assert_true((size_t)snprintf(tensor->name, sizeof tensor->name, "%s", name) < sizeof tensor->name);
+        nn_store_rename(store, store->count - 1, name);
     }
     tensor->rank = rank;
     tensor->elements = 1;
@@ -68,6 +75,11 @@ void nn_store_clear(nn_store *store)
 size_t nn_store_count(const nn_store *store)
 {
     return store->count;
+}
+
+const char *nn_store_name(const nn_store *store, size_t index)
+{
+    return store->tensors[index].name;
 }
 
 void nn_store_round(nn_store *store, size_t index, int bits)
