@@ -40,7 +40,7 @@ if [ "${1-}" = --one ]; then
         # read_imagef), so that what images hold counts as uninitialised at random; and what clEnqueueWriteBuffer writes
         # behind a buffer's beginning counts as uninitialised, which is where models keep all weights but the first.
         case $name in
-        image | encoder | encoder_inputs | transformer | decoder | generate | nn_*)
+        image | encoder* | decoder* | generate* | transformer | presets | nn_*)
             set -- oclgrind --data-races --check-api "$@" ;;
         *) set -- oclgrind --data-races --uninitialized --check-api "$@" ;;
         esac
