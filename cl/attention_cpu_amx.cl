@@ -1,11 +1,11 @@
-/* Attention of bfloat16, float16 or float32 for CPU devices by AMX: queries across lanes and tiles, one work-item a work-group.
+/* Attention of 16-bit floats or float32 for CPU devices by AMX: queries across lanes and tiles, one work-item a work-group.
  *
  *   O[i,:] = sum_j keep_ij p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - m_i),   s_ij: inc/attention.h
  *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
  *
  * Arrays, strides, the description's macros and the parameters' order: inc/attention.h; Q, K and V are BF16, or with
- * BY_PARTS F32, F16 or BF16 each, not ADDITIVE, and the columns of K and of V are neighbours; other strides and alignments are any, those of
- * the inputs may be 0 or negative.  What it consists of is attention_cpu's, inc/attention_amx_tile.h or
+ * BY_PARTS F32, F16 or BF16 each, not ADDITIVE, and the columns of K and of V are neighbours; other strides and alignments
+ * are any, those of the inputs may be 0 or negative.  What it consists of is attention_cpu's, inc/attention_amx_tile.h or
  * inc/attention_amx_parts.h (K, V and the products) and matrix/x86_weights.h.
  *
  * Parameters

@@ -109,8 +109,8 @@ static inline split_shape shape_of(const private matmul_args *a, side lanes)
     return s;
 }
 
-/* name_square: a square of elements: vector l is row l, whose elements lie `col` apart; of `rows` rows and `columns` elements
- * of each, the rest is 0.
+/* name_square: a square of elements: vector l is row l, whose elements lie `col` apart; of `rows` rows and `columns`
+ * elements of each, the rest is 0.
  * name: LANES indices from p on times LANES k twice, the second ones BLOCK_K / 2 on, of which `count` and `ks` are there: a
  * vector for each index, along k, where the side is that of rows, else one for each k; turned if they lie the other way. */
 #define DEFINE_LOAD_SIDE(name, TYPE) \
@@ -241,7 +241,8 @@ static void sum_exactly(private floatv *sum, const private uint *row_peak, const
         for (int v = 0; v < LANE_VECTORS; v++) {
             floatv y;
 
-            LOAD_ROW(LANE_TYPE, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride, lane_count - v * LANES, 0.0f);
+            LOAD_ROW(LANE_TYPE, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride, lane_count - v * LANES,
+                     0.0f);
             for (int r = 0; r < row_count; r++)
                 if (row_beyond[r])
                     exact[r * LANE_VECTORS + v] =
@@ -273,7 +274,8 @@ INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q
 }
 
 kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const global ELEMENT(LANE_TYPE) *lane_source,
-                             const global uint *parts, BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+                             const global uint *parts, BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c,
+                             matmul_args a)
 {
     local uint row_parts[TILES * DEPTH * BLOCK_WORDS];
 #if DEEP

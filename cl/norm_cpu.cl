@@ -6,7 +6,8 @@
  * Tested: UNIT_STRIDE x LANES 4, 16; PREFETCHES.
  *
  * NDRange: (work-groups of 1 item); an item owns rows / groups neighbouring rows, its lanes neighbouring columns.
- * Three passes over a row, which lies in the cache for the last two; the last one asks for the row after the next.  Local memory: none.  Barriers: none.
+ * Three passes over a row, which lies in the cache for the last two; the last one asks for the row after the next.
+ * Local memory: none.  Barriers: none.
  *
  * Needs OpenCL C 1.2.  norm_generic takes over where a device limits loops and has longer rows. */
 #include "inc/norm.h"

@@ -1,5 +1,5 @@
-/* Attention of float32, float16 and mixtures by AMX (the solver cpu-amx), each element in up to three parts of bfloat16: by the processor's instructions
- * where it has them, otherwise by what they do in OpenCL C, which only tests ask for.
+/* Attention of float32, float16 and mixtures by AMX (the solver cpu-amx), each element in up to three parts of bfloat16: by
+ * the processor's instructions where it has them, otherwise by what they do in OpenCL C, which only tests ask for.
  *
  * Holds: the accuracy rule of float32, NaN and Inf, what cannot leak, magnitudes that parts cannot hold, what is refused. */
 #include <math.h>

@@ -95,7 +95,8 @@ class Tuning(TuneTest):
         lines = [line for line in self.wisdom().splitlines() if any(name in line for name in complete)]
         second = self.tune("softmax", "layernorm", "matmul", "--budget", 6)
         self.assertEqual(second["known"], first["measured"])
-        self.assertEqual([row["state"] for row in second["shapes"] if row["shape"] in complete], ["known already"] * len(complete))
+        self.assertEqual([row["state"] for row in second["shapes"] if row["shape"] in complete],
+                         ["known already"] * len(complete))
         self.assertTrue(set(lines) <= set(self.wisdom().splitlines()))
 
     def test_a_shape_that_was_cut_is_continued(self):

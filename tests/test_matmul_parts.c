@@ -1,5 +1,5 @@
-/* Products of float32, float16 and mixtures by AMX (the solver cpu-amx), each element in up to three parts of bfloat16: by the processor's instructions
- * where it has them, otherwise by what they do in OpenCL C, which only tests ask for.  Edges of panels and blocks of k, all
+/* Products of float32, float16 and mixtures by AMX (the solver cpu-amx), each element in up to three parts of bfloat16: by
+ * the processor's instructions where it has them, otherwise by what they do in OpenCL C, which only tests ask for.  Edges of panels and blocks of k, all
  * geometries, either operand's every form, magnitudes that parts cannot hold.
  *
  * Holds what test_matmul.c does, and that elements beside such rows and columns keep every bit. */

@@ -1,4 +1,4 @@
-/* attention_cpu_amx's tile of keys where Q, K and V are not all bfloat16: what inc/attention_amx_tile.h does of bfloat16, each
+/* attention_cpu_amx's tile of keys where Q, K and V are not all bfloat16: what inc/attention_amx_tile.h does, each
  * element in its parts (inc/parts.h).  Elements of S and of O whose row of Q, row of K or column of V is beyond parts are
  * made of Q, K and V themselves, and only they.
  *
@@ -177,8 +177,8 @@ INLINE void add_values(amx_state *amx, float *sum, bool fresh, const uint *row, 
 /* S^T of keys start ... start + n - 1, of which the first one is number `first` of `keys`, where key and query are beyond
  * parts. */
 static void exact_scores(floatv *s, const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                         const amx_keys *keys, int first, int start, int n, const uintv *query_peak, const attention_block *block, const attention_args *a,
-                         const attention_side *side)
+                         const amx_keys *keys, int first, int start, int n, const uintv *query_peak,
+                         const attention_block *block, const attention_args *a, const attention_side *side)
 {
     floatv q[D_K * QUERY_VECTORS];
     const long first_row = attention_query_row(&a->query, &block->item, block->first);
@@ -206,8 +206,8 @@ static void exact_scores(floatv *s, const global ELEMENT(Q_TYPE) *query, const g
 
 /* O^T's columns beyond parts with n keys from `start` on, whose weights are p, to `sum`. */
 static void exact_columns(floatv *sum, const floatv *o, bool fresh, const floatv *p,
-                          const global ELEMENT(V_TYPE) *value, const amx_keys *keys, int start, int n, const attention_item *item, const attention_args *a,
-                          const attention_side *side)
+                          const global ELEMENT(V_TYPE) *value, const amx_keys *keys, int start, int n,
+                          const attention_item *item, const attention_args *a, const attention_side *side)
 {
     for (int c = 0; c < D_V; c++)
         for (int v = 0; v < QUERY_VECTORS && IS_BEYOND_ALONE(keys->value_peak[c]); v++) {

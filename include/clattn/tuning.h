@@ -42,8 +42,8 @@ CLATTN_API clattn_status clattn_plan_parameter_info(const clattn_plan *plan, siz
  *
  * The text is lines: "clattn-wisdom 1", then a record each: device, driver, digest of the kernels, operator, class,
  * solver, rank (0: the best of its class), nanoseconds, and the parameters as name=value; or, with "-" for the solver,
- * the steps of a search that is to go on.  Records of other devices, drivers or kernels are kept and ignored.  It is read with suspicion: it may come from anywhere, and no text makes a
- * plan wrong, unsafe or fail; it can only make it slow. */
+ * the steps of a search that is to go on.  Records of other devices, drivers or kernels are kept and ignored.  It is read
+ * with suspicion: it may come from anywhere, and no text makes a plan wrong, unsafe or fail; it can only make it slow. */
 
 /* Copies the text into `buffer` of `capacity` bytes, without a terminator, and its length into *bytes; with
  * capacity 0 only that.  Blocks for no longer than copying takes.  Returns INVALID_ARGUMENT, OUT_OF_MEMORY, FORKED, or

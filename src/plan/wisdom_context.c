@@ -162,11 +162,15 @@ static clattn_status add(clattn_plan *plan, const char *solver, uint32_t rank, u
     return status;
 }
 
+/* Whether a plan's context may be used; for functions that are given a plan. */
+static clattn_status check(const clattn_plan *plan)
+{
+    return plan ? context_check(plan->context) : report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
+}
+
 clattn_status clattn_wisdom_learn(clattn_plan *plan, uint32_t rank, uint64_t nanoseconds)
 {
-    if (!plan)
-        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
-    clattn_status status = context_check(plan->context);
+    clattn_status status = check(plan);
     if (status != CLATTN_SUCCESS)
         return status;
     if (rank >= WISDOM_RANKS || nanoseconds > (uint64_t)INT64_MAX || !plan->wisdom_key)
@@ -178,9 +182,7 @@ clattn_status clattn_wisdom_learn(clattn_plan *plan, uint32_t rank, uint64_t nan
 
 clattn_status clattn_wisdom_pause(clattn_plan *plan, uint64_t steps)
 {
-    if (!plan)
-        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
-    clattn_status status = context_check(plan->context);
+    clattn_status status = check(plan);
     if (status != CLATTN_SUCCESS)
         return status;
     if (!steps || steps > (uint64_t)INT64_MAX || !plan->wisdom_key)
@@ -206,12 +208,10 @@ clattn_status clattn_wisdom_recall(const clattn_plan *plan, const char *solver, 
 {
     struct advice advice;
     struct strbuf all = {0};
-    if (!plan)
-        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
-    clattn_context *context = plan->context;
-    clattn_status status = context_check(context);
+    clattn_status status = check(plan);
     if (status != CLATTN_SUCCESS)
         return status;
+    clattn_context *context = plan->context;
     if (!solver || !text)
         return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "solver or text is NULL");
     size_t count = find(plan, solver, &advice) ? advice.settings.count : 0;
@@ -230,9 +230,7 @@ clattn_status clattn_wisdom_recall(const clattn_plan *plan, const char *solver, 
 
 clattn_status clattn_wisdom_forget(clattn_plan *plan)
 {
-    if (!plan)
-        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
-    clattn_status status = context_check(plan->context);
+    clattn_status status = check(plan);
     if (status != CLATTN_SUCCESS || !plan->wisdom_key)
         return status;
     mtx_lock(&plan->context->wisdom.lock);
