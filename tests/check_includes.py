@@ -100,8 +100,8 @@ class Checker:
                         self.problem(path, line, f"a solver includes another solver: {include}")
                 if goal == "src/program/source.h" and layer != "program":
                     self.problem(path, line, "only program/ sees the embedded sources")
-            elif goal.startswith("cl/") and not re.fullmatch(r"cl/inc/\w*args\.h", goal):
-                self.problem(path, line, f"the host shares cl/inc/*args.h and nothing else of cl/: {include}")
+            elif goal.startswith("cl/") and not re.fullmatch(r"cl/\w+/args\.h", goal):
+                self.problem(path, line, f"the host shares the args.h of cl/*/ and nothing else of cl/: {include}")
         self.check_code(path, layer)
 
     def check_code(self, path, layer):
@@ -133,13 +133,13 @@ class Checker:
     def check_kernel(self, path):
         text = path.read_text(encoding="utf-8")
         for line, quoted, include in self.includes(path):
-            if include == "stdint.h" and self.name(path) == "cl/inc/args.h":
+            if include == "stdint.h" and self.name(path) == "cl/lib/args.h":
                 continue  # its host side
-            if include in ("score_mod", "mask_mod") and self.name(path) == "cl/inc/user.h":
+            if include in ("score_mod", "mask_mod") and self.name(path) == "cl/attention/user.h":
                 continue  # snippets, no files
             if not quoted or not (self.root / "cl" / include).is_file():
                 self.problem(path, line, f"kernels include files of cl/, named from there: {include}")
-            elif not include.startswith(("inc/", "matrix/")):
+            elif include.endswith(".cl"):
                 self.problem(path, line, f"a kernel file includes another one: {include}")
         code = without_comments(text)
         for number, line in enumerate(code.splitlines(), 1):
@@ -168,7 +168,7 @@ class Checker:
                     depth[1] += line.count("{") - line.count("}")
 
     def check_flags(self):
-        for path in self.files("src/**/*.[ch]", "cl/**/*", "bench/**/*.[ch]", "**/meson.build"):
+        for path in self.files("src/**/*.[ch]", "cl/**/*.h", "cl/**/*.cl", "bench/**/*.[ch]", "**/meson.build"):
             # A comment may say that a flag is banned, so only what is left without comments counts; options are
             # strings, so those stay.
             text = path.read_text(encoding="utf-8")
@@ -198,8 +198,8 @@ class Checker:
         """docs/kernels.md has a row for each kernel file."""
         page = self.root / "docs" / "kernels.md"
         rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-        listed = {name for row in rows for name in re.findall(r"`(\w+\.cl)`", row.split("|")[1])}
-        there = {path.name for path in self.files("cl/*.cl")}
+        listed = {name for row in rows for name in re.findall(r"`([\w/]+\.cl)`", row.split("|")[1])}
+        there = {path.relative_to(self.root / "cl").as_posix() for path in self.files("cl/**/*.cl")}
         for name in sorted(there ^ listed):
             self.problem(page, 1, f"{name} is {'not listed' if name in there else 'listed and not there'}")
 

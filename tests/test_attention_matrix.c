@@ -1,4 +1,4 @@
-/* Attention by matrix engines (attention_matrix.cl), NVIDIA's emulated, which runs everywhere: the whole kernel but the
+/* Attention by matrix engines (attention/gpu/matrix.cl), NVIDIA's emulated, which runs everywhere: the whole kernel but the
  * instructions themselves.  Sizes, lengths and strides around 8, 16 and a tile, what it adds to the products, what it
  * refuses.
  *

@@ -454,7 +454,7 @@ class UserFunctions(CommandTest):
         # With a user's function there is no self-check on the device, which would refuse this kernel.
         kernels = self.path("cl")
         shutil.copytree(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cl"), kernels)
-        name = os.path.join(kernels, "attention_generic.cl")
+        name = os.path.join(kernels, "attention/generic.cl")
         with open(name) as file:
             text = file.read()
         self.assertEqual(text.count("sum += p;"), 1)

@@ -67,15 +67,15 @@ static void a_kernel_source_with_too_many_includes_is_refused(void **state)
     (void)state;
     support_folder(folder);
     params.kernel_dir = folder;
-    snprintf(path, sizeof path, "mkdir '%s/inc'", folder);
+    snprintf(path, sizeof path, "mkdir '%s/lib'", folder);
     assert_int_equal(system(path), 0);
     for (int count = 32; count <= 33; count++) {
-        snprintf(path, sizeof path, "%s/inc/args.h", folder);
+        snprintf(path, sizeof path, "%s/lib/args.h", folder);
         FILE *args = fopen(path, "w");
         assert_non_null(args);
         for (int i = 0; i < count; i++) {
-            fprintf(args, "#include \"inc/%d.h\"\n", i);
-            snprintf(path, sizeof path, "%s/inc/%d.h", folder, i);
+            fprintf(args, "#include \"lib/%d.h\"\n", i);
+            snprintf(path, sizeof path, "%s/lib/%d.h", folder, i);
             FILE *file = fopen(path, "w");
             assert_non_null(file);
             fclose(file);
@@ -87,7 +87,7 @@ static void a_kernel_source_with_too_many_includes_is_refused(void **state)
         } else {
             assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INTERNAL);
             assert_null(context);
-            assert_message_has(NULL, "inc/32.h");
+            assert_message_has(NULL, "lib/32.h");
         }
     }
 }

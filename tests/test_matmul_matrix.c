@@ -308,7 +308,7 @@ static void binaries_that_cannot_be_spliced(void **state)
         params.log = keep_log;
         params.log_user = log;
         check_status(CLATTN_SUCCESS, clattn_context_create(&params, &context), "context", __FILE__, __LINE__);
-        snprintf(line, sizeof line, "matmul_wgmma.cl: instructions cannot be put into the driver's binary: %s",
+        snprintf(line, sizeof line, "matmul/gpu/wgmma.cl: instructions cannot be put into the driver's binary: %s",
                  binaries[i].reason);
         /* The second time it is remembered. */
         for (int again = 0; again < 2; again++) {
@@ -319,7 +319,7 @@ static void binaries_that_cannot_be_spliced(void **state)
         }
         /* On paper nothing is right, but each solver has its turn. */
         assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
-        assert_says(log, "matmul solver wgmma failed, trying the next: matmul_wgmma.cl: instructions cannot be put");
+        assert_says(log, "matmul solver wgmma failed, trying the next: matmul/gpu/wgmma.cl: instructions cannot be put");
         assert_says(log, "matmul solver matrix failed, trying the next: matmul_matrix disagrees");
         clattn_context_release(&context);
     }

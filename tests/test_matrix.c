@@ -2,7 +2,7 @@
  * vendors' own words, each load, the product, the way from a result to the next operand, the exchange between lanes and
  * the copies.
  *
- * Holds: what cl/matrix/fragment.h and cl/matrix/copy.h promise. */
+ * Holds: what cl/engine/fragment.h and cl/engine/copy.h promise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

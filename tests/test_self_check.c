@@ -64,7 +64,7 @@ static void other_operators_are_checked(void **state)
     softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
     matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){9, 9});
     options.solver = "cpu";
-    sources_damage(&sources, "softmax.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)");
+    sources_damage(&sources, "softmax/softmax.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)");
     clattn_context *context = sources_context(&sources, NULL, true);
     assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "softmax_cpu_short disagrees with the reference on this device: y[");
@@ -73,7 +73,7 @@ static void other_operators_are_checked(void **state)
     support_release(&context);
 
     /* Not fma.h, of which a device that does not fuse has the other half. */
-    sources_damage(&sources, "matmul_cpu.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)");
+    sources_damage(&sources, "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)");
     context = sources_context(&sources, NULL, true);
     assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "matmul_cpu disagrees with the reference on this device: c[");
@@ -89,23 +89,23 @@ static void small_operators_are_checked(void **state)
         const char *solver, *file, *from, *to, *message;
         int operator;
     } cases[] = {
-        {"cpu", "norm_cpu_short.cl", "- drift) * *factor", "- drift) * (*factor * 1.001f)",
+        {"cpu", "norm/cpu_short.cl", "- drift) * *factor", "- drift) * (*factor * 1.001f)",
          "norm_cpu_short disagrees with the reference on this device: y[", 0},
-        {"tile", "norm_tile.cl", "inverse[inverse_at] = m.factor", "inverse[inverse_at] = m.factor * 1.001f",
+        {"tile", "norm/tile.cl", "inverse[inverse_at] = m.factor", "inverse[inverse_at] = m.factor * 1.001f",
          "norm_tile disagrees with the reference on this device: inv_std_dev[", 0},
-        {"cpu", "rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65",
+        {"cpu", "rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65",
          "rope_cpu disagrees with the reference on this device: y[", 1},
-        {"generic", "rope.h", "turn * (ulong)position) >> 32", "turn * (ulong)(position % 4096)) >> 32",
+        {"generic", "rope/rope.h", "turn * (ulong)position) >> 32", "turn * (ulong)(position % 4096)) >> 32",
          "rope_generic disagrees with the reference on this device: y[", 1},
-        {"cpu", "activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.2454f2p-4f",
+        {"cpu", "lib/activation.h", "TANH_3 0x1.2444f2p-4f", "TANH_3 0x1.2454f2p-4f",
          "activation_cpu disagrees with the reference on this device: y[", 2},
-        {"generic", "embedding.cl", "v = gather_table(", "v = 1.001f * gather_table(",
+        {"generic", "embedding/embedding.cl", "v = gather_table(", "v = 1.001f * gather_table(",
          "embedding disagrees with the reference on this device: y[", 3},
-        {"generic", "embedding.cl", "row == id", "row <= id",
+        {"generic", "embedding/embedding.cl", "row == id", "row <= id",
          "embedding disagrees with the reference on this device: y[", 3},
-        {"generic", "rope.h", "#define COS_4 4.16", "#define COS_4 4.36",
+        {"generic", "rope/rope.h", "#define COS_4 4.16", "#define COS_4 4.36",
          "embedding disagrees with the reference on this device: y[", 3},
-        {"generic", "activation.h", "max(e->power, (intv)(-100))", "max(e->power, (intv)(-10))",
+        {"generic", "lib/activation.h", "max(e->power, (intv)(-100))", "max(e->power, (intv)(-10))",
          "activation_generic disagrees with the reference on this device: y[", 2},
     };
     (void)state;
@@ -163,7 +163,7 @@ static void merging_is_checked(void **state)
         desc.sinks = clattn_layout_contiguous(CLATTN_F32, 1, extent + 2);
         desc.output = clattn_layout_contiguous(CLATTN_F32, 4, extent + 1);
         desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent + 1);
-        sources_damage(&sources, "merge.cl", cases[i].from, cases[i].to);
+        sources_damage(&sources, "merge/merge.cl", cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, clattn_merge_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_null(plan);
@@ -180,22 +180,22 @@ static void appending_is_checked(void **state)
         const char *file, *from, *to, *message;
         int32_t cache, dtype;
     } cases[] = {
-        {"kv_append.cl", "VALUE_UNIT + c) * a.value.col", "VALUE_UNIT) * a.value.col", WRONG("value_cache"),
+        {"kv_append/kv_append.cl", "VALUE_UNIT + c) * a.value.col", "VALUE_UNIT) * a.value.col", WRONG("value_cache"),
          CLATTN_CACHE_PLAIN, CLATTN_F32},
-        {"kv_append.cl", "if (j >= a.capacity)", "if (j >= a.capacity - 1)", WRONG("key_cache"), CLATTN_CACHE_PLAIN,
+        {"kv_append/kv_append.cl", "if (j >= a.capacity)", "if (j >= a.capacity - 1)", WRONG("key_cache"), CLATTN_CACHE_PLAIN,
          CLATTN_BF16},
-        {"storage.h", "bf16_bits(x)", "bf16_bits((x) * 0.998f)", WRONG("value_cache"), CLATTN_CACHE_PLAIN,
+        {"lib/storage.h", "bf16_bits(x)", "bf16_bits((x) * 0.998f)", WRONG("value_cache"), CLATTN_CACHE_PLAIN,
          CLATTN_BF16},
-        {"kv_append.cl", "count = min(count, LOAD_INT", "count = max(count, LOAD_INT",
+        {"kv_append/kv_append.cl", "count = min(count, LOAD_INT", "count = max(count, LOAD_INT",
          WRONG("a row that is not appended to"), CLATTN_CACHE_PLAIN, CLATTN_F16},
-        {"kv_append.cl", "if (i < count - a.capacity)", "if (i < count - a.capacity + 1)", WRONG("key_cache"),
+        {"kv_append/kv_append.cl", "if (i < count - a.capacity)", "if (i < count - a.capacity + 1)", WRONG("key_cache"),
          CLATTN_CACHE_RING, CLATTN_F32},
-        {"kv_append.cl", "+ j / a.capacity * a.block_table.col", "", WRONG("key_cache"), CLATTN_CACHE_PAGED, CLATTN_F32},
-        {"kv_append.cl", "level((x)[c_], scale, 127)", "level((x)[c_] * 0.98f, scale, 127)", WRONG("key_cache"),
+        {"kv_append/kv_append.cl", "+ j / a.capacity * a.block_table.col", "", WRONG("key_cache"), CLATTN_CACHE_PAGED, CLATTN_F32},
+        {"kv_append/kv_append.cl", "level((x)[c_], scale, 127)", "level((x)[c_] * 0.98f, scale, 127)", WRONG("key_cache"),
          CLATTN_CACHE_PAGED, CLATTN_I8},
-        {"kv_append.cl", "return finite ?", "return levels ?", WRONG("key_scale"), CLATTN_CACHE_PLAIN, CLATTN_I8},
-        {"kv_append.cl", "15) << 4)", "15) << 3)", WRONG("key_cache"), CLATTN_CACHE_RING, CLATTN_I4},
-        {"rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", WRONG("key_cache"), CLATTN_CACHE_PLAIN, CLATTN_F32},
+        {"kv_append/kv_append.cl", "return finite ?", "return levels ?", WRONG("key_scale"), CLATTN_CACHE_PLAIN, CLATTN_I8},
+        {"kv_append/kv_append.cl", "15) << 4)", "15) << 3)", WRONG("key_cache"), CLATTN_CACHE_RING, CLATTN_I4},
+        {"rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", WRONG("key_cache"), CLATTN_CACHE_PLAIN, CLATTN_F32},
     };
 #undef WRONG
     (void)state;
@@ -255,7 +255,7 @@ static void images_are_checked(void **state)
         desc.array = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){4, 3, pack ? 75 : 3});
         if (pack)
             desc.norm = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){4, 3, 3});
-        sources_damage(&sources, "image.cl", cases[i].from, cases[i].to);
+        sources_damage(&sources, "image/image.cl", cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         if (clattn_image_supports(context, &desc, &reason) == CLATTN_SUCCESS) {
             assert_status(context, clattn_image_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);

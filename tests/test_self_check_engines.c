@@ -13,9 +13,9 @@ static void pairs_are_checked(void **state)
     static const struct {
         const char *file, *from, *to, *attention, *matmul;
     } cases[] = {
-        {"pairs.h", "as_uint(vload2(0, p))", "as_uint(vload2(0, p).s10)", "attention_cpu disagrees with the reference",
+        {"lib/bf16_pairs.h", "as_uint(vload2(0, p))", "as_uint(vload2(0, p).s10)", "attention_cpu disagrees with the reference",
          "matmul_cpu disagrees with the reference"},
-        {"cpu_pairs.h", "value_lanes(odd, d) << 16", "value_lanes(even, d) << 16",
+        {"attention/cpu/bf16_pairs.h", "value_lanes(odd, d) << 16", "value_lanes(even, d) << 16",
          "attention_cpu disagrees with the reference", NULL},
     };
     (void)state;
@@ -47,18 +47,18 @@ static void matrix_fragments_are_checked(void **state)
     static const struct {
         const char *solver, *file, *from, *to;
     } cases[] = {
-        {"emulated-mma", "mma.h", "down = beside ? w >> 1 : w & 1", "down = beside ? w & 1 : w >> 1"},
-        {"emulated-wmma", "wmma.h", "row, k + 8), 1, word)", "row, k), 1, word)"},
-        {"emulated-mfma", "mfma.h", "tile, width, row, k, lane)", "tile, width, row, k, lane ^ 16)"},
-        {"emulated-dpas8", "dpas.h", "k + 2 * (w & 7)", "k + 2 * (w & 7 ^ 4)"},
-        {"emulated-dpas16", "dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
+        {"emulated-mma", "engine/nvidia/mma.h", "down = beside ? w >> 1 : w & 1", "down = beside ? w & 1 : w >> 1"},
+        {"emulated-wmma", "engine/amd/wmma.h", "row, k + 8), 1, word)", "row, k), 1, word)"},
+        {"emulated-mfma", "engine/amd/mfma.h", "tile, width, row, k, lane)", "tile, width, row, k, lane ^ 16)"},
+        {"emulated-dpas8", "engine/intel/dpas.h", "k + 2 * (w & 7)", "k + 2 * (w & 7 ^ 4)"},
+        {"emulated-dpas16", "engine/intel/dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
          "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))"},
-        {"emulated-mma", "copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
+        {"emulated-mma", "engine/copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
         /* Of wgmma what the descriptors say, how they are read, and how the tiles lie. */
-        {"emulated-wgmma", "matmul_wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)"},
-        {"emulated-wgmma", "wgmma.h", "span == 128 ? 1 : span == 64 ? 2 : 3", "span == 128 ? 1 : span == 64 ? 3 : 2"},
-        {"emulated-wgmma", "wgmma.h", "at ^= (at >> 7 & turned) << 4;", ""},
-        {"emulated-wgmma", "matmul_tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)"},
+        {"emulated-wgmma", "matmul/gpu/wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)"},
+        {"emulated-wgmma", "engine/nvidia/wgmma.h", "span == 128 ? 1 : span == 64 ? 2 : 3", "span == 128 ? 1 : span == 64 ? 3 : 2"},
+        {"emulated-wgmma", "engine/nvidia/wgmma.h", "at ^= (at >> 7 & turned) << 4;", ""},
+        {"emulated-wgmma", "matmul/gpu/tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -90,8 +90,8 @@ static void sub_groups_are_checked(void **state)
     static const struct {
         const char *file, *from, *to;
     } cases[] = {
-        {"sub_group.h", "return room[item ^ distance];", "return room[item];"},
-        {"reduce.h", "part_ = 1; part_ < REDUCE_PARTS", "part_ = 2; part_ < REDUCE_PARTS"},
+        {"lib/sub_group.h", "return room[item ^ distance];", "return room[item];"},
+        {"lib/reduce.h", "part_ = 1; part_ < REDUCE_PARTS", "part_ = 2; part_ < REDUCE_PARTS"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -106,7 +106,7 @@ static void sub_groups_are_checked(void **state)
         assert_message_has(context, "softmax_tile disagrees with the reference on this device: y[");
         assert_status(context, clattn_norm_plan_create(context, &norm, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_message_has(context, "norm_tile disagrees with the reference on this device: y[");
-        if (!strcmp(cases[i].file, "sub_group.h")) {
+        if (!strcmp(cases[i].file, "lib/sub_group.h")) {
             clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
             attention.query = attention.key = attention.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 33, 8);
             attention.output = attention.query;
@@ -166,7 +166,7 @@ static void amx_assembles(void **state)
 #endif
     attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
     matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
-    sources_damage(&sources, "x86_amx.h", "#ifndef X86_AMX\n", "#undef X86_AMX\n#define X86_AMX 1\n#ifndef X86_AMX\n");
+    sources_damage(&sources, "engine/x86/amx.h", "#ifndef X86_AMX\n", "#undef X86_AMX\n#define X86_AMX 1\n#ifndef X86_AMX\n");
     clattn_context *context = sources_context(&sources, NULL, false);
     assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
     if (info.device_class != CLATTN_DEVICE_POCL) {

@@ -41,7 +41,7 @@ static clattn_status attention_by(clattn_context *context, const char *solver, c
     return status;
 }
 
-#define SOFTMAX_EXP "softmax.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)"
+#define SOFTMAX_EXP "softmax/softmax.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)"
 #define DISAGREES(kernel) kernel " disagrees with the reference on this device: "
 
 /* Where softmax is of one key, or of none, its exponential cannot be wrong. */
@@ -122,18 +122,18 @@ static void other_operators_short_problems_too(void **state)
         size_t sizes[3];
         const char *solver, *file, *from, *to, *message;
     } cases[] = {
-        {NORM, {7, 130}, "cpu", "norm_cpu.cl", "* m->factor", "* (m->factor * 1.001f)", DISAGREES("norm_cpu")},
-        {NORM, {7, 1}, "cpu", "norm_cpu_short.cl", "- drift) * *factor", "- drift) * (*factor * 1.001f)", DISAGREES("norm_cpu_short")},
-        {NORM, {7, 0}, "generic", "norm.h", "? 1.0f / sqrt(", "? 1.001f / sqrt(", DISAGREES("norm_generic")},
+        {NORM, {7, 130}, "cpu", "norm/cpu.cl", "* m->factor", "* (m->factor * 1.001f)", DISAGREES("norm_cpu")},
+        {NORM, {7, 1}, "cpu", "norm/cpu_short.cl", "- drift) * *factor", "- drift) * (*factor * 1.001f)", DISAGREES("norm_cpu_short")},
+        {NORM, {7, 0}, "generic", "norm/norm.h", "? 1.0f / sqrt(", "? 1.001f / sqrt(", DISAGREES("norm_generic")},
         {SOFTMAX, {7, 130}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu")},
         {SOFTMAX, {7, 1}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu_short")},
         {SOFTMAX, {7, 0}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu_short")},
-        {MATMUL, {9, 0, 9}, "cpu", "matmul_cpu.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
+        {MATMUL, {9, 0, 9}, "cpu", "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
          DISAGREES("matmul_cpu")},
-        {MATMUL, {9, 1, 9}, "cpu", "matmul_cpu.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
+        {MATMUL, {9, 1, 9}, "cpu", "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
          DISAGREES("matmul_cpu")},
-        {ROPE, {1, 1, 2}, "cpu", "rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", DISAGREES("rope_cpu")},
-        {ROPE, {0, 3, 8}, "generic", "rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", DISAGREES("rope_generic")},
+        {ROPE, {1, 1, 2}, "cpu", "rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", DISAGREES("rope_cpu")},
+        {ROPE, {0, 3, 8}, "generic", "rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", DISAGREES("rope_generic")},
         {NEIGHBOURHOOD, {9, 9, 1}, "cpu", VECTOR_EXP, DISAGREES("neighbourhood_cpu")},
         {NEIGHBOURHOOD, {0, 0, 3}, "cpu", VECTOR_EXP, DISAGREES("neighbourhood_cpu")},
     };
@@ -236,14 +236,14 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     }
     support_release(&context);
     /* The log-sum-exp that nobody but the probabilities asked for. */
-    sources_damage(&sources, "attention.h", "top + log(total)", "top + log(total) * 1.01f");
+    sources_damage(&sources, "attention/core.h", "top + log(total)", "top + log(total) * 1.01f");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "generic", &weights), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, DISAGREES("attention_generic") "lse[");
     assert_status(context, attention_by(context, "generic", &raw), CLATTN_SUCCESS);
     support_release(&context);
     /* The scores'. */
-    sources_damage(&sources, "attention_scores.cl", "STORE(W_TYPE, scores, a.scores.offset",
+    sources_damage(&sources, "attention/scores.cl", "STORE(W_TYPE, scores, a.scores.offset",
                    "STORE(W_TYPE, scores, (i == 0) + a.scores.offset");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "cpu", &weights), CLATTN_ERROR_UNSUPPORTED);
@@ -253,7 +253,7 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     assert_status(context, attention_by(context, "cpu", &plain), CLATTN_SUCCESS);
     support_release(&context);
     /* The merging one. */
-    sources_damage(&sources, "merge.cl", "total += weight;", "total += weight * 1.001f;");
+    sources_damage(&sources, "merge/merge.cl", "total += weight;", "total += weight * 1.001f;");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "cpu", &split), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, DISAGREES("merge") "output[");
@@ -273,7 +273,7 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
     (void)state;
     modified.score_mod = "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
                          "{ return score + 1.0f; }\n";
-    sources_damage(&sources, "merge.cl", "total += weight;", "total += weight * 1.001f;");
+    sources_damage(&sources, "merge/merge.cl", "total += weight;", "total += weight * 1.001f;");
     support_folder(cache);
     for (int round = 0; round < 2; round++) {
         clattn_context *context = sources_context(&sources, cache, true);

@@ -1,4 +1,4 @@
-/* Philox4x32-10 (Salmon et al. 2011) on the host; cl/inc/philox.h on the device. */
+/* Philox4x32-10 (Salmon et al. 2011) on the host; cl/lib/philox.h on the device. */
 #ifndef CLATTN_BASE_PHILOX_H
 #define CLATTN_BASE_PHILOX_H
 

@@ -31,7 +31,7 @@ struct capabilities {
     bool amx_bf16;       /* and so is AMX */
     enum matrix_engine matrix;
     const char *no_matrix; /* why it is MATRIX_NONE */
-    bool wgmma;            /* Hopper's: see cl/matrix/wgmma.h */
+    bool wgmma;            /* Hopper's: see cl/engine/nvidia/wgmma.h */
     const char *no_wgmma;  /* why not */
     enum sub_group_means sub_groups;
     uint32_t sub_group_sizes;  /* that a kernel may have: powers of two, each a bit */

@@ -3,7 +3,7 @@
 #define CLATTN_OPS_ACTIVATION_H
 
 #include "clattn/activation.h"
-#include "inc/activation_args.h"
+#include "activation/args.h"
 #include "plan/enqueue.h"
 
 struct activation_problem {

@@ -41,7 +41,7 @@ static clattn_status prepare(clattn_plan *base)
                                      iterations(caps, columns * (double)plan->pieces_per_group,
                                                 (double)plan->pieces_per_group, plan->problem.unit_columns)))
         plan->pieces_per_group /= 2;
-    return activation_add_kernel(plan, "activation_cpu.cl", "activation_cpu", caps->lanes, one);
+    return activation_add_kernel(plan, "activation/cpu.cl", "activation_cpu", caps->lanes, one);
 }
 
 const struct solver activation_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

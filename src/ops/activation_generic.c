@@ -23,7 +23,7 @@ static clattn_status prepare(clattn_plan *base)
         local[0] *= 2;
     plan->chunk = (int)local[0] * LANES * VECTORS;
     plan->pieces_per_group = 1;
-    return activation_add_kernel(plan, "activation_generic.cl", "activation_generic", LANES, local);
+    return activation_add_kernel(plan, "activation/generic.cl", "activation_generic", LANES, local);
 }
 
 const struct solver activation_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

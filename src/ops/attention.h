@@ -3,10 +3,10 @@
 #define CLATTN_OPS_ATTENTION_H
 
 #include "clattn/attention.h"
-#include "inc/args.h"
+#include "lib/args.h"
 #include "plan/enqueue.h"
 
-/* The optional arrays, in the order in which the kernels take them (inc/attention.h); results last. */
+/* The optional arrays, in the order in which the kernels take them (attention/core.h); results last. */
 enum attention_array {
     ATTENTION_MASK,
     ATTENTION_BIAS,
@@ -89,7 +89,7 @@ clattn_status attention_problem_read(const clattn_attention_desc *desc, struct a
 /* Why the device cannot compute the problem at all, a static string, or NULL. */
 const char *attention_refuse(const struct capabilities *caps, const struct attention_problem *problem);
 
-/* The -D options that all of attention's kernels share (inc/attention.h). */
+/* The -D options that all of attention's kernels share (attention/core.h). */
 void attention_defines(const struct attention_problem *problem, const struct capabilities *caps,
                        struct strbuf *options);
 

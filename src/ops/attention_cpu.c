@@ -340,9 +340,9 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
         wanted = spread * base->context->device.caps.info.compute_units;
     }
     plan->splits = attention_splits(problem, attention_group_count(plan), wanted);
-    return is_amx(products) ? attention_add_kernel(plan, "attention_cpu_amx.cl", "attention_cpu_amx", &options, one)
-           : g.decode       ? attention_add_kernel(plan, "attention_cpu_decode.cl", "attention_cpu_decode", &options, one)
-                            : attention_add_kernel(plan, "attention_cpu.cl", "attention_cpu", &options, one);
+    return is_amx(products) ? attention_add_kernel(plan, "attention/cpu/amx.cl", "attention_cpu_amx", &options, one)
+           : g.decode       ? attention_add_kernel(plan, "attention/cpu/decode.cl", "attention_cpu_decode", &options, one)
+                            : attention_add_kernel(plan, "attention/cpu/lanes.cl", "attention_cpu", &options, one);
 }
 
 static clattn_status prepare(clattn_plan *base)

@@ -1,4 +1,4 @@
-/* Dropout's decisions on the host; cl/inc/philox.h on the device. */
+/* Dropout's decisions on the host; cl/lib/philox.h on the device. */
 #include "base/philox.h"
 #include "clattn/attention.h"
 

@@ -45,7 +45,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->efficiency = 0.01;
     attention_defines(&plan->problem, &base->context->device.caps, &options);
     define_int(&options, "D_V_CHUNK", (long long)plan->column_chunk);
-    return attention_add_kernel(plan, "attention_generic.cl", "attention_generic", &options, local);
+    return attention_add_kernel(plan, "attention/generic.cl", "attention_generic", &options, local);
 }
 
 const struct solver attention_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -1,4 +1,4 @@
-/* Attention of float16 or bfloat16 by NVIDIA's matrix engine (cl/attention_matrix.cl), and the same kernel with the engine
+/* Attention of float16 or bfloat16 by NVIDIA's matrix engine (cl/attention/gpu/matrix.cl), and the same kernel with the engine
  * emulated, for tests: only by name.
  *
  * The engine has never run on real hardware from here, so the planner takes this solver only where the self-check compares its
@@ -92,7 +92,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     plan->efficiency = emulated ? 0.0001 : 0.1;
     plan->splits = 1;
     plan->weight_unit = storage_epsilon((clattn_dtype)problem->desc.query.dtype) / 2;
-    return attention_add_kernel(plan, "attention_matrix.cl", "attention_matrix", &options, local);
+    return attention_add_kernel(plan, "attention/gpu/matrix.cl", "attention_matrix", &options, local);
 }
 
 /* A kernel may allow fewer items than the device: step down until one fits. */

@@ -57,7 +57,7 @@ clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attent
     define_int(&options, "SCORES_MODE", mode);
     define_int(&options, "AVERAGE", average);
     clattn_status status;
-    TRY(plan_add_kernel(plan, "attention_scores.cl", &options, "attention_scores", pointers, sizeof(attention_args),
+    TRY(plan_add_kernel(plan, "attention/scores.cl", &options, "attention_scores", pointers, sizeof(attention_args),
                         local));
     const size_t groups[3] = {divide_up(problem->key_length, local[0]), problem->query_length,
                               problem->batch * weights->extent[1]};

@@ -5,7 +5,7 @@
 
 #include "ops/attention.h"
 
-/* Adds attention_scores.cl's kernel to the plan: `weights` is what it writes, (batch, heads, S_q, S_k), heads 1 with
+/* Adds attention/scores.cl's kernel to the plan: `weights` is what it writes, (batch, heads, S_q, S_k), heads 1 with
  * `average`. */
 clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attention_problem *problem,
                                           const clattn_layout *weights, int32_t mode, bool average);

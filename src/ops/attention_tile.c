@@ -149,7 +149,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     plan->efficiency = 0.1;
     plan->splits = attention_splits(&plan->problem, attention_group_count(plan),
                                     2 * (size_t)plan->base.context->device.caps.info.compute_units);
-    return attention_add_kernel(plan, "attention_tile.cl", "attention_tile", &options, local);
+    return attention_add_kernel(plan, "attention/gpu/tile.cl", "attention_tile", &options, local);
 }
 
 /* Whether the compiler has put what belongs in registers into memory: on a GPU these kernels have no other private

@@ -75,7 +75,7 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     define_int(&options, "WHOLE_VECTORS", plan->whole_vectors);
     define_int(&options, "LANES", lanes_of(caps));
-    TRY(plan_add_kernel(base, "embedding.cl", &options, "embedding", POINTERS, sizeof(embedding_args), local));
+    TRY(plan_add_kernel(base, "embedding/embedding.cl", &options, "embedding", POINTERS, sizeof(embedding_args), local));
     if (!plan->problem.empty)
         plan_kernel_largest(&base->kernels[0],
                             (const size_t[3]){groups_of(plan, desc->y.extent[0], desc->y.extent[1]), 1, 1});

@@ -3,7 +3,7 @@
 #define CLATTN_OPS_EMBEDDING_H
 
 #include "clattn/embedding.h"
-#include "inc/embedding_args.h"
+#include "embedding/args.h"
 #include "plan/enqueue.h"
 
 struct embedding_problem {

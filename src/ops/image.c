@@ -38,7 +38,7 @@ static clattn_status prepare(clattn_plan *base)
                              1, 1};
     define_token(&options, "A_TYPE", storage_token(problem->desc.array.dtype));
     define_int(&options, "NORM", problem->has_norm ? problem->desc.norm.rank - 1 : 0);
-    TRY(plan_add_kernel(base, "image.cl", &options, pack ? "image_pack" : "image_unpack",
+    TRY(plan_add_kernel(base, "image/image.cl", &options, pack ? "image_pack" : "image_unpack",
                         2u + problem->has_norm, sizeof(image_args), local));
     base->kernels[0].images = 1;
     groups_of(&base->kernels[0], problem->width, problem->height, groups);

@@ -3,7 +3,7 @@
 #define CLATTN_OPS_IMAGE_H
 
 #include "clattn/image.h"
-#include "inc/image_args.h"
+#include "image/args.h"
 #include "plan/enqueue.h"
 
 struct image_problem {

@@ -65,7 +65,7 @@ static clattn_status prepare(clattn_plan *base)
     cl_uint pointers = 4u + problem->has_scale[KV_KEY] + problem->has_scale[KV_VALUE] + problem->has_past +
                        problem->has_new + (problem->desc.cache == CLATTN_CACHE_PAGED);
     defines(problem, &options);
-    TRY(plan_add_kernel(base, "kv_append.cl", &options, "kv_append", pointers, sizeof(kv_append_args), local));
+    TRY(plan_add_kernel(base, "kv_append/kv_append.cl", &options, "kv_append", pointers, sizeof(kv_append_args), local));
     plan_kernel_largest(&base->kernels[0], (const size_t[3]){divide_up(units(problem), items),
                                                              problem->batch * problem->heads * problem->length, 2});
     base->launches = 1;

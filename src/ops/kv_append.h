@@ -3,7 +3,7 @@
 #define CLATTN_OPS_KV_APPEND_H
 
 #include "clattn/kv_append.h"
-#include "inc/kv_append_args.h"
+#include "kv_append/args.h"
 #include "plan/enqueue.h"
 
 /* Everything of an array of keys and the one of values alike. */

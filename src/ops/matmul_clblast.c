@@ -247,7 +247,7 @@ static clattn_status prepare(clattn_plan *base)
     plan->foreign = true;
     if (plan->problem.has_bias) {
         matmul_defines(&plan->problem, &options);
-        TRY(plan_add_kernel(base, "matmul_bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(&plan->problem), local));
+        TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(&plan->problem), local));
     }
     TRY(clblast_parameters_prepare(base));
     TRY(warm(plan));

@@ -58,7 +58,7 @@ static clattn_status prepare_skinny(struct matmul_plan *plan)
     define_int(&options, "TILES", (long long)tiles);
     define_int(&options, "DEPTH", (long long)depth);
     define_int(&options, "AHEAD", depth && capabilities_prefetch(caps) ? FEW_AHEAD : 0);
-    return matmul_add_tiled_kernel(plan, "matmul_cpu_skinny.cl", "matmul_cpu_skinny", &options, one);
+    return matmul_add_tiled_kernel(plan, "matmul/cpu/skinny.cl", "matmul_cpu_skinny", &options, one);
 }
 
 /* ---- the solver ---- */

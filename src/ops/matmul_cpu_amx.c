@@ -1,5 +1,5 @@
-/* Matrix products by AMX: of bfloat16 by cl/matmul_cpu.cl with AMX, where one is float32 or float16 by
- * cl/matmul_cpu_parts.cl; on a processor without it, for who asks by name, the same tiles in OpenCL C. */
+/* Matrix products by AMX: of bfloat16 by cl/matmul/cpu/packed.cl with AMX, where one is float32 or float16 by
+ * cl/matmul/cpu/bf16x3.cl; on a processor without it, for who asks by name, the same tiles in OpenCL C. */
 #include "base/try.h"
 #include "ops/matmul_packed.h"
 #include "ops/matmul_parts.h"

@@ -1,4 +1,4 @@
-/* Matrix products of bfloat16 on CPU devices whose processor multiplies them two by two: cl/matmul_cpu.cl with PAIRS. */
+/* Matrix products of bfloat16 on CPU devices whose processor multiplies them two by two: cl/matmul/cpu/packed.cl with PAIRS. */
 #include "ops/matmul_packed.h"
 
 static const char *refuse(const clattn_context *context, const void *problem, bool forced)

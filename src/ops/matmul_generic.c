@@ -19,7 +19,7 @@ static clattn_status prepare(clattn_plan *base)
     matmul_defines(&plan->problem, &options);
     plan->tile_columns = local[0];
     plan->tile_rows = 1;
-    return matmul_add_tiled_kernel(plan, "matmul_generic.cl", "matmul_generic", &options, local);
+    return matmul_add_tiled_kernel(plan, "matmul/generic.cl", "matmul_generic", &options, local);
 }
 
 const struct solver matmul_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -145,7 +145,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, enum matrix_engi
     define_int(&options, "B_ACROSS", is_across(engine, problem->b.row, problem->b.col));
     plan->tile_rows = rows_of(g);
     plan->tile_columns = columns_of(g);
-    return matmul_add_tiled_kernel(plan, "matmul_matrix.cl", "matmul_matrix", &options, local);
+    return matmul_add_tiled_kernel(plan, "matmul/gpu/matrix.cl", "matmul_matrix", &options, local);
 }
 
 /* The geometry with the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */

@@ -225,8 +225,8 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     define_int(&options, "X86_BF16", factors == FACTORS_PAIRS_X86 || factors == FACTORS_AMX_X86);
     define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
     strbuf_printf(&again, "%s", options.text ? options.text : "");
-    TRY(plan_add_kernel(base, "matmul_cpu.cl", &options, "matmul_pack", 2, matmul_args_bytes(problem), one));
-    TRY(plan_add_kernel(base, "matmul_cpu.cl", &again, "matmul_cpu", matmul_pointers(problem), matmul_args_bytes(problem),
+    TRY(plan_add_kernel(base, "matmul/cpu/packed.cl", &options, "matmul_pack", 2, matmul_args_bytes(problem), one));
+    TRY(plan_add_kernel(base, "matmul/cpu/packed.cl", &again, "matmul_cpu", matmul_pointers(problem), matmul_args_bytes(problem),
                         one));
 
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;

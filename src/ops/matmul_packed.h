@@ -1,4 +1,4 @@
-/* Products by cl/matmul_cpu.cl: one operand packed into panels across vector lanes, the other broadcast from where it
+/* Products by cl/matmul/cpu/packed.cl: one operand packed into panels across vector lanes, the other broadcast from where it
  * lies. */
 #ifndef CLATTN_OPS_MATMUL_PACKED_H
 #define CLATTN_OPS_MATMUL_PACKED_H

@@ -168,8 +168,8 @@ clattn_status matmul_parts_prepare(struct matmul_plan *plan, bool instructions)
     define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
     define_int(&options, "X86_AMX", instructions);
     strbuf_printf(&again, "%s", options.text ? options.text : "");
-    TRY(plan_add_kernel(base, "matmul_cpu_parts.cl", &options, "matmul_split", 2, matmul_args_bytes(problem), one));
-    TRY(plan_add_kernel(base, "matmul_cpu_parts.cl", &again, "matmul_cpu_parts", 1 + matmul_pointers(problem),
+    TRY(plan_add_kernel(base, "matmul/cpu/bf16x3.cl", &options, "matmul_split", 2, matmul_args_bytes(problem), one));
+    TRY(plan_add_kernel(base, "matmul/cpu/bf16x3.cl", &again, "matmul_cpu_parts", 1 + matmul_pointers(problem),
                         matmul_args_bytes(problem), one));
     base->workspace = all_panels(plan) * panel_bytes(problem->k);
     /* Items folded into one have no more panels than they do apart. */

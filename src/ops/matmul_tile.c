@@ -3,7 +3,7 @@
 #include "ops/matmul.h"
 #include "program/defines.h"
 
-/* Largest first; matmul_tile.cl says what each takes of local memory. */
+/* Largest first; matmul/gpu/tile.cl says what each takes of local memory. */
 static const struct geometry {
     size_t tile_m, tile_n, tile_k, item_m, item_n;
 } geometries[] = {
@@ -95,7 +95,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geo
     define_int(&options, "B_ALONG_K", plan->problem.b.row == 1);
     plan->tile_rows = g->tile_m;
     plan->tile_columns = g->tile_n;
-    return matmul_add_tiled_kernel(plan, "matmul_tile.cl", "matmul_tile", &options, local);
+    return matmul_add_tiled_kernel(plan, "matmul/gpu/tile.cl", "matmul_tile", &options, local);
 }
 
 /* The geometry of the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */

@@ -107,7 +107,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geo
     define_int(&options, "B_ACROSS", is_across(problem->b.row, problem->b.col));
     plan->tile_rows = rows_of(g);
     plan->tile_columns = g->columns;
-    return matmul_add_tiled_kernel(plan, "matmul_wgmma.cl", "matmul_wgmma", &options, local);
+    return matmul_add_tiled_kernel(plan, "matmul/gpu/wgmma.cl", "matmul_wgmma", &options, local);
 }
 
 /* The geometry with the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */

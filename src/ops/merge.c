@@ -140,7 +140,7 @@ clattn_status merge_add_kernel(clattn_plan *plan, int32_t output_dtype, bool sin
     define_int(&options, "SINKS", sinks);
     define_int(&options, "LSE", lse);
     define_int(&options, "CHUNK", (long long)merge_chunk(caps, columns));
-    TRY(plan_add_kernel(plan, "merge.cl", &options, "merge", 3u + sinks + lse, sizeof(merge_args), local));
+    TRY(plan_add_kernel(plan, "merge/merge.cl", &options, "merge", 3u + sinks + lse, sizeof(merge_args), local));
     plan_kernel_largest(&plan->kernels[plan->kernel_count - 1],
                         (const size_t[3]){divide_up(columns, merge_chunk(caps, columns)), divide_up(rows, local[1]), 1});
     plan->launches++;

@@ -4,7 +4,7 @@
 #define CLATTN_OPS_MERGE_H
 
 #include "clattn/merge.h"
-#include "inc/merge_args.h"
+#include "merge/args.h"
 #include "plan/enqueue.h"
 
 struct merge_problem {
@@ -26,7 +26,7 @@ clattn_status merge_self_check(clattn_plan *plan);
 /* Output columns of a work-item of the kernel on this device. */
 size_t merge_chunk(const struct capabilities *caps, size_t columns);
 
-/* Adds merge.cl's kernel to a plan, for at most `rows` rows of `columns`. */
+/* Adds merge/merge.cl's kernel to a plan, for at most `rows` rows of `columns`. */
 clattn_status merge_add_kernel(clattn_plan *plan, int32_t output_dtype, bool sinks, bool lse, size_t rows,
                                size_t columns);
 

@@ -3,7 +3,7 @@
 #define CLATTN_OPS_NEIGHBOURHOOD_H
 
 #include "clattn/neighbourhood.h"
-#include "inc/neighbourhood_args.h"
+#include "neighbourhood/args.h"
 #include "plan/enqueue.h"
 
 /* A description that has passed neighbourhood_problem_read. */

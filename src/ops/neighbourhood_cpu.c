@@ -51,7 +51,7 @@ static size_t score_tile(const struct geometry *g)
     return round_up(80, g->key_step);
 }
 
-/* At the most, of a work-item of the second kernel; neighbourhood_cpu.cl's loops. */
+/* At the most, of a work-item of the second kernel; neighbourhood/cpu.cl's loops. */
 static double iterations(const struct geometry *g, const struct neighbourhood_problem *problem)
 {
     double rows = (double)neighbourhood_keys(problem, 0) * (double)g->rows;
@@ -162,7 +162,7 @@ static clattn_status prepare(clattn_plan *base)
         define_int(&options, "KEY_STEP", (long long)g.key_step);
         define_int(&options, "COLUMN_STEP", (long long)g.column_step);
         define_int(&options, "SCORE_TILE", (long long)score_tile(&g));
-        TRY(plan_add_kernel(base, "neighbourhood_cpu.cl", &options, names[i], pointers[i],
+        TRY(plan_add_kernel(base, "neighbourhood/cpu.cl", &options, names[i], pointers[i],
                             sizeof(neighbourhood_args), one));
         plan_kernel_largest(&base->kernels[i], groups[i]);
     }

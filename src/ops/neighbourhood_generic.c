@@ -63,7 +63,7 @@ static clattn_status prepare(clattn_plan *base)
     neighbourhood_defines(problem, &options);
     define_int(&options, "D_V_CHUNK", (long long)plan->chunk);
     clattn_status status =
-        plan_add_kernel(base, "neighbourhood_generic.cl", &options, "neighbourhood_generic",
+        plan_add_kernel(base, "neighbourhood/generic.cl", &options, "neighbourhood_generic",
                         4u + problem->has_bias + problem->has_lse, sizeof(neighbourhood_args), local);
     if (status == CLATTN_SUCCESS)
         status = groups_of(plan, problem->batch, problem->query_height, problem->query_width, groups);

@@ -35,8 +35,8 @@ static clattn_status prepare(clattn_plan *base)
     if (!rows.is_short)
         define_int(&options, "PREFETCHES", capabilities_prefetch(&base->context->device.caps));
     cpu_rows_plan(base, &rows, &options, &plan->rows_per_group, &plan->longest_row);
-    return rows.is_short ? norm_add_kernel(plan, "norm_cpu_short.cl", "norm_cpu_short", &options, one)
-                         : norm_add_kernel(plan, "norm_cpu.cl", "norm_cpu", &options, one);
+    return rows.is_short ? norm_add_kernel(plan, "norm/cpu_short.cl", "norm_cpu_short", &options, one)
+                         : norm_add_kernel(plan, "norm/cpu.cl", "norm_cpu", &options, one);
 }
 
 const struct solver norm_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

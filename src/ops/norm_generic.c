@@ -19,7 +19,7 @@ static clattn_status prepare(clattn_plan *base)
     norm_defines(&plan->problem, &options);
     plan->longest_row = SIZE_MAX;
     plan->rows_per_group = local[0];
-    return norm_add_kernel(plan, "norm_generic.cl", "norm_generic", &options, local);
+    return norm_add_kernel(plan, "norm/generic.cl", "norm_generic", &options, local);
 }
 
 const struct solver norm_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

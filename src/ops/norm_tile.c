@@ -29,7 +29,7 @@ static clattn_status prepare_reduction(clattn_plan *base, struct sub_groups grou
     define_int(&options, "PLAIN", norm_rows_are_plain(&plan->problem.walk));
     sub_groups_explain(&groups, base);
     plan->rows_per_group = 1;
-    status = norm_add_kernel(plan, "norm_tile.cl", "norm_tile", &options, local);
+    status = norm_add_kernel(plan, "norm/tile.cl", "norm_tile", &options, local);
 fail:
     return status;
 }

@@ -3,7 +3,7 @@
 #define CLATTN_OPS_ROPE_H
 
 #include "clattn/rope.h"
-#include "inc/rope_args.h"
+#include "rope/args.h"
 #include "plan/enqueue.h"
 
 struct rope_problem {

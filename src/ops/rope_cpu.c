@@ -46,7 +46,7 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     define_int(&options, "INTERLEAVED", plan->problem.desc.pairing == CLATTN_ROPE_INTERLEAVED);
     plan->places_per_group = places_of(&base->context->device.caps, &plan->problem);
-    return rope_add_kernel(plan, "rope_cpu.cl", "rope_cpu", &options, one);
+    return rope_add_kernel(plan, "rope/cpu.cl", "rope_cpu", &options, one);
 }
 
 const struct solver rope_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

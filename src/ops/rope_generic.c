@@ -24,7 +24,7 @@ static clattn_status prepare(clattn_plan *base)
         local[0] *= 2;
     plan->places_per_group = 0; /* another solver may have been tried */
     rope_defines(&plan->problem, &options);
-    return rope_add_kernel(plan, "rope_generic.cl", "rope_generic", &options, local);
+    return rope_add_kernel(plan, "rope/generic.cl", "rope_generic", &options, local);
 }
 
 const struct solver rope_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -9,7 +9,7 @@
 #define GROUP_ELEMENTS 16384
 static const int32_t group_elements[] = {2048, 4096, 8192, 16384, 32768, 65536, 131072, -1};
 
-/* Columns up to which rows lie across the lanes (softmax_cpu_short.cl, norm_cpu_short.cl): rows of 128 tie
+/* Columns up to which rows lie across the lanes (softmax/cpu_short.cl, norm/cpu_short.cl): rows of 128 tie
  * (docs/performance.md).  Where there are not rows for all lanes, up to fewer. */
 #define SHORT_ROW 127
 #define SHORT_ALWAYS 31

@@ -3,7 +3,7 @@
 #define CLATTN_OPS_SOFTMAX_H
 
 #include "clattn/softmax.h"
-#include "inc/args.h"
+#include "lib/args.h"
 #include "plan/enqueue.h"
 
 #define SOFTMAX_OUTER 4 /* dimensions ahead of the row's own */

@@ -30,8 +30,8 @@ static clattn_status prepare(clattn_plan *base)
     struct strbuf options = {0};
     softmax_defines(&plan->problem, &options);
     cpu_rows_plan(base, &rows, &options, &plan->rows_per_group, &plan->longest_row);
-    return rows.is_short ? softmax_add_kernel(plan, "softmax_cpu_short.cl", "softmax_cpu_short", &options, one)
-                         : softmax_add_kernel(plan, "softmax.cl", "softmax_cpu", &options, one);
+    return rows.is_short ? softmax_add_kernel(plan, "softmax/cpu_short.cl", "softmax_cpu_short", &options, one)
+                         : softmax_add_kernel(plan, "softmax/rows.cl", "softmax_cpu", &options, one);
 }
 
 const struct solver softmax_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

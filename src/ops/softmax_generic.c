@@ -18,7 +18,7 @@ static clattn_status prepare(clattn_plan *base)
     softmax_defines(&plan->problem, &options);
     plan->longest_row = SIZE_MAX;
     plan->rows_per_group = local[0];
-    return softmax_add_kernel(plan, "softmax.cl", "softmax_generic", &options, local);
+    return softmax_add_kernel(plan, "softmax/rows.cl", "softmax_generic", &options, local);
 }
 
 const struct solver softmax_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -21,7 +21,7 @@ static clattn_status prepare_reduction(clattn_plan *base, struct sub_groups grou
     tile_rows_define(&rows, local[0], &options, &plan->longest_row);
     sub_groups_explain(&groups, base);
     plan->rows_per_group = 1;
-    status = softmax_add_kernel(plan, "softmax.cl", "softmax_tile", &options, local);
+    status = softmax_add_kernel(plan, "softmax/rows.cl", "softmax_tile", &options, local);
 fail:
     return status;
 }

@@ -125,7 +125,7 @@ const char *refuse_cpu(const struct capabilities *caps, bool forced);
 const char *refuse_slow_bf16(const clattn_context *context);
 const char *refuse_emulated_amx(const clattn_context *context);
 
-/* Whether an element of that type is a sum of at most three bfloat16, which AMX multiplies (cl/inc/parts.h). */
+/* Whether an element of that type is a sum of at most three bfloat16, which AMX multiplies (cl/lib/bf16x3.h). */
 bool has_bf16_parts(int32_t dtype);
 
 /* Whether a kernel is to have AMX's instructions, or what stands in for them; where the device has them, they are asked for

@@ -6,7 +6,7 @@
 
 #include "base/size.h"
 
-/* What surrounds the user's text: the library's user_data (inc/user.h), and one work-item a key. */
+/* What surrounds the user's text: the library's user_data (attention/user.h), and one work-item a key. */
 static const char before[] =
     "#pragma OPENCL FP_CONTRACT OFF\n"
     "#ifdef USER0\n#define P0 const global USER0 *u0,\n#define M0 const global USER0 *buffer0;\n#define S0 "

@@ -8,9 +8,9 @@
  *   chained  (lane, word): C as an operand
  *   swapped  (lane): of 100 * lane, by SWAP lanes
  *   copied   16 words, by copies of 16, 6, 0 and 2 bytes */
-#include "inc/storage.h"
-#include "matrix/fragment.h"
-#include "matrix/copy.h"
+#include "lib/storage.h"
+#include "engine/fragment.h"
+#include "engine/copy.h"
 
 #define ROWS 48
 

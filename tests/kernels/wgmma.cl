@@ -1,12 +1,12 @@
-/* One work-group of one warpgroup: what matrix/wgmma.h says of places, for tests/test_matrix.c.
+/* One work-group of one warpgroup: what engine/nvidia/wgmma.h says of places, for tests/test_matrix.c.
  *
  *   places      (lane, float): where in C it stands, WGMMA_N * row + column
  *   descriptors (2): of a tile at byte AT whose rows are SPAN bytes, LEADING and STRIDE apart; and of one at the 2,048th byte
  *               of the array that begins there
  *   elements    (WGMMA_N, 16): what a product finds of that tile, elements being their own numbers in the array of 32 KiB */
-#include "inc/storage.h"
-#include "matrix/fragment.h"
-#include "matrix/wgmma.h"
+#include "lib/storage.h"
+#include "engine/fragment.h"
+#include "engine/nvidia/wgmma.h"
 
 #define WORDS 8192
 

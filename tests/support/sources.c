@@ -1,6 +1,5 @@
 #include "support/sources.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,47 +19,29 @@ static void write_replaced(FILE *out, const char *text, const char *from, const 
 {
     const char *found;
     int count = 0;
-    while (from && (found = strstr(text, from))) {
+    while ((found = strstr(text, from))) {
         assert_true(fwrite(text, 1, (size_t)(found - text), out) == (size_t)(found - text));
         fputs(to, out);
         text = found + strlen(from);
         count++;
     }
-    assert_true(!from || count);
+    assert_true(count);
     fputs(text, out);
-}
-
-static void copy_folder(const struct sources *sources, const char *sub, const char *file, const char *from,
-                        const char *to)
-{
-    char path[3 * SUPPORT_PATH], target[3 * SUPPORT_PATH];
-    snprintf(path, sizeof path, "%s%s", KERNEL_DIR, sub);
-    DIR *folder = opendir(path);
-    assert_non_null(folder);
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        if (!strchr(entry->d_name, '.') || entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "%s%s/%s", KERNEL_DIR, sub, entry->d_name);
-        snprintf(target, sizeof target, "%s%s/%s", sources->folder, sub, entry->d_name);
-        char *text = read_text(path);
-        FILE *out = fopen(target, "wb");
-        assert_non_null(out);
-        write_replaced(out, text, strcmp(entry->d_name, file) ? NULL : from, to);
-        assert_int_equal(fclose(out), 0);
-        free(text);
-    }
-    closedir(folder);
 }
 
 void sources_damage(struct sources *sources, const char *file, const char *from, const char *to)
 {
-    char inner[3 * SUPPORT_PATH];
+    char command[3 * SUPPORT_PATH], path[2 * SUPPORT_PATH];
     support_folder(sources->folder);
-    snprintf(inner, sizeof inner, "mkdir -p '%s/inc' '%s/matrix'", sources->folder, sources->folder);
-    assert_int_equal(system(inner), 0);
-    copy_folder(sources, "", file, from, to);
-    copy_folder(sources, "/inc", file, from, to);
-    copy_folder(sources, "/matrix", file, from, to);
+    snprintf(command, sizeof command, "cp -R '%s/.' '%s'", KERNEL_DIR, sources->folder);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof path, "%s/%s", sources->folder, file);
+    char *text = read_text(path);
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    write_replaced(out, text, from, to);
+    assert_int_equal(fclose(out), 0);
+    free(text);
 }
 
 clattn_context *sources_context(const struct sources *sources, const char *cache, bool checks)

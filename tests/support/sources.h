@@ -15,8 +15,8 @@ void sources_damage(struct sources *sources, const char *file, const char *from,
 clattn_context *sources_context(const struct sources *sources, const char *cache, bool checks);
 
 /* The polynomial of the vectors' 2^x, which of attention's kernels the cpu solver's alone has. */
-#define VECTOR_EXP "exp2.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)"
+#define VECTOR_EXP "lib/exp2.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)"
 /* That of the scalars', which the generic and the tile solver's have. */
-#define SCALAR_EXP "exp2.h", "f, EXP2_C3)", "f, EXP2_C3 * 4.0f)"
+#define SCALAR_EXP "lib/exp2.h", "f, EXP2_C3)", "f, EXP2_C3 * 4.0f)"
 
 #endif

@@ -1,0 +1,320 @@
+/* Attention of 16-bit floats or float32 for CPU devices by AMX: queries across lanes and tiles, one work-item a work-group.
+ *
+ *   O[i,:] = sum_j keep_ij p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - m_i),   s_ij: attention/core.h
+ *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
+ *
+ * Arrays, strides, the description's macros and the parameters' order: attention/core.h; Q, K and V are BF16, or with
+ * BY_PARTS F32, F16 or BF16 each, not ADDITIVE, and the columns of K and of V are neighbours; other strides and alignments
+ * are any, those of the inputs may be 0 or negative.  What it consists of is attention_cpu's, attention/cpu/amx_tile.h or
+ * attention/cpu/amx_bf16x3.h (K, V and the products) and engine/x86/weights.h.
+ *
+ * Parameters
+ *   D_K, D_V        sizes of a query and of a value: 1 to 512                         (64)
+ *   LANES           floats in a vector: 8 16                                          (lib/vector.h)
+ *   BLOCKS          blocks of 32 rows in a work-item, which share the keys' tiles: 1 2 4 8 16 32      (8)
+ *   GROUPED         1: the rows are the queries of all query heads of a key head; 0: those of one query head      (0)
+ *   KEY_TILE        keys for each rescaling, a multiple of 32                         (128)
+ *   GATHERED        keys that are brought into tiles at a time, a multiple of KEY_TILE                (1024)
+ *   POSITIVE_SCALE  1: a.scale >= 1e-30, promised by the host: 0 1                    (0)
+ *   UNIT_STRIDE     1, and promised by the host: a.key.col == a.value.col == 1
+ *   BY_PARTS        1: each element as the sum of up to three bfloat16 (lib/bf16x3.h): 0 1                 (0)
+ *   X86_AMX         1: by the instructions (engine/x86/amx.h): 0 1                    (0)
+ *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
+ * Tested: X86_AMX x every feature; LANES as the device has them; D_K, D_V 1 to 300.
+ *
+ * NDRange: (ceil(rows / (32 * BLOCKS)), launch_heads, batch) work-groups of one item, as attention_cpu counts them.  A
+ * work-item owns its rows of output, lse and entropy; lane l of query vector v is row v * LANES + l of a block.
+ *
+ * GATHERED keys become tiles once for all blocks.  A block then walks over them, KEY_TILE at a time, so that its O^T stays
+ * in the first-level cache: S^T = K Q^T, the softmax, whose weights become pairs where S^T was, O^T += V^T P^T.
+ *
+ * Private memory, in bytes: BLOCKS * 32 * (2 D_K + 4 D_V) + 2 * GATHERED * (D_K + D_V) + 128 * KEY_TILE, sizes rounded up to
+ * 32, or with BY_PARTS BLOCKS * 32 * (6 D_K + 4 D_V) + 6 * GATHERED * (D_K + D_V) + 320 * KEY_TILE; and at most
+ * 256 D_K + 192 D_V, and with pages 8 * GATHERED, for a while; on the stack of the device's thread.  Local memory: none.
+ * Barriers: none.
+ *
+ * State is float; P is rounded to bfloat16, its sum is not (BY_PARTS: neither is).  m_i is a score at most 8 / log2(e) below
+ * the largest so far: O^T is rescaled where the largest grows by more, so that no weight is above 2^8.  What is masked, NaN
+ * and what is read: as attention_cpu says; V at a key that not all of a tile's queries attend takes part in the others with
+ * weight +0.
+ *
+ * Needs OpenCL C 1.2 and nothing else without X86_AMX. */
+#include "attention/core.h"
+#include "lib/vector.h"
+#include "lib/exp2.h"
+#include "lib/rows.h"
+
+#pragma OPENCL FP_CONTRACT OFF /* as attention_cpu says */
+
+#define QUERY_VECTORS (32 / LANES)
+#define PAIRS 1
+#ifndef KEY_TILE
+#define KEY_TILE 128
+#endif
+#ifndef GATHERED
+#define GATHERED 1024
+#endif
+#ifndef BLOCKS
+#define BLOCKS 8
+#endif
+#ifndef UNIT_STRIDE
+#define UNIT_STRIDE 0
+#endif
+#ifndef BY_PARTS
+#define BY_PARTS 0
+#endif
+
+#include "attention/cpu/lanes.h"
+#include "attention/cpu/keys.h"
+#include "attention/cpu/mask.h"
+#include "attention/cpu/softmax.h"
+#include "attention/cpu/amx_keys.h" /* here, since what an #if includes is gone for all behind it where that is false */
+#if BY_PARTS
+#include "attention/cpu/amx_bf16x3.h"
+#else
+#include "attention/cpu/amx_tile.h"
+#endif
+
+#if D_K > 512 || D_V > 512 || DOUBLE
+#error "D_K and D_V must be 1 to 512, and the state is float"
+#endif
+
+#define SLACK 8.0f /* log2 of what a weight may be at the most */
+
+/* What a block of queries has on the way through the keys. */
+typedef struct amx_block {
+    attention_block rows;
+    int begin, end; /* the keys that it attends */
+    bool fresh;     /* o counts as 0 */
+    floatv highest[QUERY_VECTORS], sum[QUERY_VECTORS], moment[QUERY_VECTORS];
+    floatv q[QUERY_WORDS]; /* Q^T's pairs */
+#if BY_PARTS
+    uintv query_peak[QUERY_VECTORS];
+    peaks query_peaks;
+#endif
+    floatv o[VALUE_COLUMNS * QUERY_VECTORS]; /* O^T */
+} amx_block;
+
+/* `rows` is there already. */
+INLINE void begin_block(amx_block *block, const global ELEMENT(Q_TYPE) *query, const attention_args *a)
+{
+    floatv q[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
+
+    for (int v = 0; v < QUERY_VECTORS; v++) {
+        block->highest[v] = (floatv)(-INFINITY);
+        block->sum[v] = (floatv)(0.0f);
+        block->moment[v] = (floatv)(0.0f);
+    }
+    block->fresh = true;
+    block->begin = block->end = 0;
+    if (block->rows.rows <= 0 || block->rows.live <= 0)
+        return;
+    attention_keys(&block->rows.item, block->rows.first, block->rows.first + block->rows.last, a, &block->begin,
+                   &block->end);
+    load_queries(q, query, &block->rows, a);
+#if BY_PARTS
+    split_queries(block->q, q, block->query_peak);
+    block->query_peaks = NO_PEAKS;
+    for (int r = 0; r < BLOCK; r++)
+        block->query_peaks = with_peak(block->query_peaks, ((const uint *)block->query_peak)[r]);
+#else
+    pair_queries(block->q, q);
+    for (int c = HALF(D_K) * QUERY_VECTORS; c < QUERY_WORDS; c++)
+        block->q[c] = (floatv)(0.0f);
+#endif
+}
+
+#if !DROPOUT
+/* weigh_tile, of whose weights of keys j < n `word` is made, as the tile's header says; those behind them are 0, up to a
+ * multiple of 32 keys. */
+INLINE void weigh_pairs(floatv *word, floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment,
+                        const floatv *shrink)
+{
+    floatv total[QUERY_VECTORS];
+
+    for (int i = n * QUERY_VECTORS; i < ROUND_UP(n, 32) * QUERY_VECTORS; i++)
+        s[i] = (floatv)(-INFINITY);
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        total[v] = (floatv)(0.0f);
+    for (int i = 0; i < ROUND_UP(n, 32) / 2; i++)
+#pragma unroll
+        for (int v = 0; v < QUERY_VECTORS; v++) {
+            const floatv x = exponent_of(s[LOW_KEY(i) * QUERY_VECTORS + v], factor, top[v]);
+            const floatv y = exponent_of(s[HIGH_KEY(i) * QUERY_VECTORS + v], factor, top[v]);
+            const floatv p = fast_exp2v(x), r = fast_exp2v(y);
+            total[v] += p + r;
+            ADD_MOMENT(moment[v], p, x);
+            ADD_MOMENT(moment[v], r, y);
+            STORE_WEIGHTS(word, s, i, v, p, r);
+        }
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        sum[v] = FMA(sum[v], shrink[v], total[v]);
+}
+#endif
+
+/* O^T += V^T P^T of n keys, number `first` and so on of those in `keys`, with P^T's pairs. */
+INLINE void take_values(amx_block *block, amx_state *amx, const amx_keys *keys, int first, int n, const floatv *pairs)
+{
+    for (int c = 0; c < VALUE_COLUMNS; c += 32)
+        add_values(amx, (float *)(block->o + c * QUERY_VECTORS), block->fresh, keys->value + VALUE_TILES(c, first),
+                   (const uint *)pairs, ROUND_UP(n, 32) / 32);
+    block->fresh = false;
+}
+
+#if BY_PARTS
+/* S^T of n keys becomes weights and these O^T's share. */
+INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start, int n,
+                           float factor, const floatv *top, const floatv *shrink, const global ELEMENT(V_TYPE) *value,
+                           const attention_args *a, const attention_side *side)
+{
+    floatv word[WEIGHT_WORDS], exact[VALUE_COLUMNS * QUERY_VECTORS];
+
+#if DROPOUT
+    weigh_tile(s, n, factor, top, block->sum, block->moment, shrink);
+    drop_tile(s, start, n, &block->rows, a);
+    split_weights(word, s, n);
+#else
+    weigh_pairs(word, s, n, factor, top, block->sum, block->moment, shrink);
+#endif
+    if (keys->value_beyond)
+        exact_columns(exact, block->o, block->fresh, s, value, keys, start, n, &block->rows.item, a, side);
+    take_values(block, amx, keys, first, n, word);
+    for (int c = 0; c < D_V && keys->value_beyond; c++)
+        if (IS_BEYOND_ALONE(keys->value_peak[c]))
+            for (int v = 0; v < QUERY_VECTORS; v++)
+                block->o[c * QUERY_VECTORS + v] = exact[c * QUERY_VECTORS + v];
+}
+#else
+INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start, int n,
+                           float factor, const floatv *top, const floatv *shrink, const global ELEMENT(V_TYPE) *value,
+                           const attention_args *a, const attention_side *side)
+{
+#if DROPOUT
+    weigh_tile(s, n, factor, top, block->sum, block->moment, shrink);
+    drop_tile(s, start, n, &block->rows, a);
+    pair_weights(s, n, ROUND_UP(n, 32) / 2);
+#else
+    weigh_pairs(s, s, n, factor, top, block->sum, block->moment, shrink);
+#endif
+    take_values(block, amx, keys, first, n, s);
+}
+#endif
+
+/* Of the keys that lie in `keys`, those from number `first` on, n of them: keys start ... start + n - 1. */
+INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, bool open, int start,
+                      int n, float factor, const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                      const global ELEMENT(V_TYPE) *value, const attention_args *a, const attention_side *side)
+{
+    floatv top[QUERY_VECTORS], shrink[QUERY_VECTORS];
+    intv shrinks = (intv)(0);
+
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        top[v] = block->highest[v];
+    for (int j = 0; j < n; j += 32) {
+        floatv *part = s + j * QUERY_VECTORS;
+        const int m = min(32, n - j);
+        add_scores(amx, (float *)part, true, keys->key + KEY_TILES(first + j), (const uint *)block->q, KEY_STEPS);
+#if BY_PARTS
+        if (may_be_beyond(block->query_peaks, keys->key_peaks))
+            exact_scores(part, query, key, keys, first + j, start + j, m, block->query_peak, &block->rows, a, side);
+#endif
+#if !RAW_SCORES
+        for (int i = 0; i < m * QUERY_VECTORS; i++)
+            part[i] *= factor;
+#endif
+        modify_tile(part, open, start + j, m, &block->rows, a, side);
+        find_highest(top, part, m);
+    }
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++) {
+        const floatv above = (top[v] - block->highest[v]) * (RAW_SCORES ? factor : LOG2E);
+        top[v] = select(block->highest[v], top[v], above > SLACK);
+    }
+    raise_highest(top, factor, block->highest, block->sum, block->moment, shrink);
+#pragma unroll
+    for (int v = 0; v < QUERY_VECTORS; v++)
+        shrinks |= shrink[v] != 1.0f;
+    if (!block->fresh && any(shrinks))
+        for (int c = 0; c < VALUE_COLUMNS; c++)
+#pragma unroll
+            for (int v = 0; v < QUERY_VECTORS; v++)
+                block->o[c * QUERY_VECTORS + v] *= shrink[v];
+    weigh_and_take(block, s, amx, keys, first, start, n, factor, top, shrink, value, a, side);
+}
+
+/* Keys start ... start + n - 1, which lie in `keys`. */
+INLINE void take_keys(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int start, int n, float factor,
+                      const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                      const global ELEMENT(V_TYPE) *value, const attention_args *a, const attention_side *side)
+{
+    const int end = min(start + n, block->end);
+
+    for (int j = start; j < end; j += KEY_TILE) {
+        const int m = min(KEY_TILE, end - j);
+        bool open = true;
+        if (j + m <= block->begin)
+            continue;
+#if MASK
+        const int class = mask_class(side->mask, j, m, &block->rows, a);
+        open = class == TILE_OPEN;
+        if (class == TILE_CLOSED)
+            continue;
+#endif
+        take_tile(block, s, amx, keys, j - start, open, j, m, factor, query, key, value, a, side);
+    }
+}
+
+kernel GROUP_SIZE(1, 1, 1)
+void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                       const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
+                       ATTENTION_RESULT_PARAMETERS attention_args a)
+{
+    const attention_side side = ATTENTION_SIDE;
+    if (attention_idle(&a, &side))
+        return;
+
+    const float factor = RAW_SCORES ? a.scale * LOG2E : a.scale;
+    const int first_block = (int)(get_num_groups(0) - 1 - get_group_id(0)) * BLOCKS;
+    amx_block block[BLOCKS];
+    amx_keys keys;
+    amx_state amx;
+    floatv s[KEY_TILE * QUERY_VECTORS];
+    int begin = INT_MAX, end = 0;
+
+    for (int i = 0; i < BLOCKS; i++) {
+        block_of(&block[i].rows, (int)get_group_id(2), (int)get_group_id(1), first_block + i, &a, &side);
+        begin_block(&block[i], query, &a);
+        if (block[i].begin < block[i].end) {
+            begin = min(begin, block[i].begin);
+            end = max(end, block[i].end);
+        }
+    }
+    AMX_BEGIN(&amx);
+    for (int start = begin, n; start < end; start += n) {
+        n = tile_length(GATHERED, start, end, &a);
+        gather_keys(&keys, key, start, n, &block[0].rows.item, &a, &side);
+        turn_values(&keys, value, start, n, &block[0].rows.item, &a, &side);
+        for (int i = 0; i < BLOCKS; i++)
+            take_keys(&block[i], s, &amx, &keys, start, n, factor, query, key, value, &a, &side);
+    }
+    AMX_END(&amx);
+    for (int i = 0; i < BLOCKS && block[i].rows.rows > 0; i++) {
+        amx_block *b = &block[i];
+        floatv multiplier[QUERY_VECTORS], row_lse[QUERY_VECTORS], row_entropy[QUERY_VECTORS];
+        if (b->fresh) /* nothing is attended */
+            for (int c = 0; c < D_V * QUERY_VECTORS; c++)
+                b->o[c] = (floatv)(0.0f);
+        forget_dead_rows(b->highest, b->sum, &b->rows);
+        finish_rows(multiplier, row_lse, row_entropy, b->highest, b->sum, b->moment, factor, &b->rows, &a, &side);
+        store_output(output, b->o, multiplier, &b->rows, &a);
+#if LSE
+        store_rows(lse, row_lse, &b->rows, &a.lse);
+#endif
+#if ENTROPY
+        store_rows(entropy, row_entropy, &b->rows, &a.entropy);
+#endif
+    }
+}

@@ -1,0 +1,387 @@
+/* Attention of few queries, for CPU devices: a head's columns across vector lanes, one work-item a work-group.
+ *
+ * What one token's query does to a long cache.  Every K and V row is read once, in the order of memory, and serves all
+ * rows of the block; with one query attention_cpu would leave all lanes but one empty.  Formulas as there.
+ *
+ * Arrays, strides, the description's macros and the parameters' order: attention/core.h; everything of it but DOUBLE,
+ * any strides and any alignment; those of the inputs may be 0 or negative.  The products are attention/cpu/decode.h;
+ * parts shared with attention_cpu are attention/cpu/block.h (the queries), attention/cpu/keys.h (where K and V lie), attention/cpu/score.h.
+ *
+ * Parameters
+ *   D_K, D_V     sizes of a query and of a value: 1 to 512                       (64)
+ *   LANES        floats in a vector: 4 8 16                                      (lib/vector.h)
+ *   BLOCK        rows of a work-item: 1 to 8                                     (1)
+ *   GROUPED      1: the rows are the queries of all query heads of a key head; 0: those of one query head   (0)
+ *   HEADS        key heads that a work-item takes in turn for each tile of keys: several where their rows lie closer to one
+ *                another than a head's own rows do, as in a cache of small pages or of (length, heads, size)   (1)
+ *   TURN         keys of a tile that a head takes before the next head's turn, a multiple of LANES   (KEY_TILE)
+ *   KEY_TILE     keys for each rescaling, a multiple of LANES                    (64)
+ *   KEY_STEP     keys of the register tile of Q K^T: 2 4                         (4 rows or fewer: 4; more: 2)
+ *   VALUE_STEP   keys that an accumulator takes in on one way through a register (4)
+ *   UNIT_STRIDE  1: a.key.col == a.value.col == 1, promised by the host: 0 1     (0)
+ *   AHEAD        keys from one to the one whose memory is asked for with it, a multiple of LANES; 0: none, for compilers
+ *                that have no __builtin_prefetch   (0)
+ * Tested: BLOCK 1 to 8, GROUPED, HEADS 1 to 4, AHEAD 0 and as planned, every feature; LANES 4, 16
+ * (tests/test_attention_decode.c, tests/test_attention_decode_caches.c).
+ *
+ * NDRange: (ceil(rows / BLOCK), ceil(heads / HEADS), batch) work-groups of one item, rows being launch_queries and heads
+ * launch_heads; with GROUPED launch_queries * a.group and the key heads that the launch touches.  A work-item owns its
+ * blocks' rows of output, lse and entropy.
+ *
+ * Private memory, in floats: BLOCK * (HEADS * (D_K + D_V + KEY_TILE) + LANES * LANES / 4), with ADDITIVE another
+ * HEADS * BLOCK * D_K (sizes rounded up to LANES).  Local memory: none.  Barriers: none.
+ *
+ * State is float.  Keys, values and masks are read as attention/cpu/lanes.cl says: K, V and mask at keys within the item's
+ * lengths only, V at a key that only some rows attend with weight +0; a tile that the mask closes costs nothing.
+ *
+ * Needs OpenCL C 1.2 and nothing else. */
+#include "attention/core.h"
+
+#ifndef BLOCK
+#define BLOCK 1
+#endif
+#ifndef HEADS
+#define HEADS 1
+#endif
+#ifndef KEY_TILE
+#define KEY_TILE 64
+#endif
+#ifndef TURN
+#define TURN KEY_TILE
+#endif
+#ifndef VALUE_STEP
+#define VALUE_STEP 4
+#endif
+#ifndef UNIT_STRIDE
+#define UNIT_STRIDE 0
+#endif
+#ifndef AHEAD
+#define AHEAD 0
+#endif
+
+#ifndef KEY_STEP
+#if BLOCK <= 4
+#define KEY_STEP 4
+#else
+#define KEY_STEP 2
+#endif
+#endif
+#if KEY_STEP != 2 && KEY_STEP != 4
+#error "KEY_STEP must be 2 or 4"
+#endif
+#if D_K > 512 || D_V > 512 || DOUBLE
+#error "D_K and D_V must be 1 to 512, and the state is float"
+#endif
+#if KEY_TILE < LANES || KEY_TILE % LANES != 0
+#error "KEY_TILE must be a multiple of LANES"
+#endif
+#if TURN < LANES || TURN % LANES != 0 || AHEAD % LANES != 0
+#error "TURN and AHEAD must be multiples of LANES"
+#endif
+
+#include "attention/cpu/decode.h"
+#include "attention/cpu/score.h"
+
+/* ---- rows in and out ---- */
+
+INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, const attention_block *block,
+                         const attention_args *a)
+{
+    const long start = attention_query_row(&a->query, &block->item, block->first), col = a->query.col;
+
+    for (int r = 0; r < BLOCK; r++)
+        for (int d = 0; d < D_K; d += LANES) {
+            floatv x;
+            LOAD_ROW(Q_TYPE, x, query, start + LIVE_OFFSET(block, &a->query, r) + d * col, col, D_K - d, 0.0f);
+            q[r * K_VECTORS + d / LANES] = x;
+        }
+}
+
+#if ADDITIVE
+INLINE void load_weights(floatv *weight, const attention_block *block, const attention_args *a,
+                         const attention_side *side)
+{
+    for (int r = 0; r < BLOCK; r++)
+        for (int d = 0; d < D_K; d += LANES) {
+            const long at = a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, r)) * a->vector.head + d * a->vector.col;
+            floatv x;
+            LOAD_ROW(F32, x, side->vector, at, a->vector.col, D_K - d, 0.0f);
+            weight[r * K_VECTORS + d / LANES] = x;
+        }
+}
+#endif
+
+INLINE void store_output(global ELEMENT(O_TYPE) *output, const floatv *o, const float *factor,
+                         const attention_block *block, const attention_args *a)
+{
+    const long start = attention_result_row(&a->output, &block->item, block->first), col = a->output.col;
+
+    for (int r = 0; r < block->rows; r++)
+        for (int d = 0; d < D_V; d += LANES) {
+            const long at = start + ROW_OFFSET(block, &a->output, r) + d * col;
+            const floatv x = select(o[r * V_VECTORS + d / LANES] * factor[r], (floatv)(0.0f), (floatv)(factor[r]) == 0.0f);
+            if (D_V - d >= LANES && col == 1) {
+                STOREV(O_TYPE, output, at, x);
+            } else {
+                float lane[LANES];
+                VSTORE(x, 0, lane);
+                for (int c = 0; c < LANES && d + c < D_V; c++)
+                    STORE(O_TYPE, output, at + c * col, lane[c]);
+            }
+        }
+}
+
+/* ---- a tile of keys ---- */
+
+/* From the products to the scores that the softmax takes; lanes that are no key of the tile get -inf. */
+INLINE void modify_tile(floatv *s, int start, int n, const attention_block *block, const attention_args *a,
+                        const attention_side *side)
+{
+    attention_item item = block->item;
+
+    for (int r = 0; r < BLOCK; r++) {
+        floatv *row = s + r * TILE_VECTORS;
+        const long i = ROW_QUERY(block, LIVE_ROW(block, r));
+        item.h = ROW_HEAD(block, LIVE_ROW(block, r));
+#if SOFTCAP
+        cap_scores(row, (n + LANES - 1) / LANES, a->softcap);
+#endif
+        int low = 0, high = n;
+#if SIDED
+        long first, end;
+        attention_sides(&item, i, a, &first, &end);
+        low = (int)clamp(first - start, 0L, (long)n);
+        high = (int)clamp(end - start, 0L, (long)n);
+#endif
+#if ADDED || USER_MODS
+        float *score = (float *)row;
+        for (int j = low; j < high; j++) {
+            if (attention_deselects(&item, i, start + j, a, side))
+                score[j] = -INFINITY;
+            else
+                score[j] = attention_biased(score[j], &item, i, start + j, a, side);
+        }
+#endif
+        if (low > 0 || high % LANES != 0 || high < n)
+            for (int v = 0; v < (n + LANES - 1) / LANES; v++) {
+                const intv j = LANE_INDEX + v * LANES;
+                row[v] = select(row[v], (floatv)(-INFINITY), (j < low) | (j >= high));
+            }
+    }
+}
+
+/* What a row has come to. */
+typedef struct row_state {
+    float highest;
+    floatv sum, moment; /* of exp(s - highest), and with ENTROPY of that times s - highest, lane by lane */
+} row_state;
+
+/* Scores become weights, the state takes the tile in, and accumulators are to be multiplied by `shrink`; as cpu_softmax.h's
+ * softmax_tile. */
+INLINE void softmax_tile(floatv *s, int n, row_state *state_of, float *shrink)
+{
+    const int vectors = (n + LANES - 1) / LANES;
+
+    for (int r = 0; r < BLOCK; r++) {
+        row_state *row = &state_of[r];
+        floatv *x = s + r * TILE_VECTORS;
+        floatv top = (floatv)(-INFINITY);
+        for (int v = 0; v < vectors; v++)
+            top = LARGER_OF(top, x[v]);
+        const float lane = largest_lane(top);
+        const float highest = lane > row->highest ? lane : row->highest;
+        const float safe = highest == -INFINITY ? 0.0f : highest;
+        shrink[r] = exp2s((row->highest - safe) * LOG2E);
+        row->sum *= shrink[r];
+#if ENTROPY
+        /* -inf - anything times a sum of 0 is no number. */
+        row->moment = select(FMA((floatv)(row->highest - safe), row->sum, row->moment * shrink[r]), (floatv)(0.0f),
+                             (floatv)(shrink[r]) == 0.0f);
+#endif
+        row->highest = highest;
+        for (int v = 0; v < vectors; v++) {
+            const floatv below = x[v] - safe;
+            const floatv p = exp2v(below * LOG2E);
+            row->sum += p;
+#if ENTROPY
+            row->moment += select(p * below, (floatv)(0.0f), p == 0.0f);
+#endif
+            x[v] = p;
+        }
+    }
+}
+
+#if DROPOUT
+INLINE void drop_tile(floatv *s, int start, int n, const attention_block *block, const attention_args *a)
+{
+    attention_item item = block->item;
+
+    for (int r = 0; r < BLOCK; r++) {
+        float *p = (float *)(s + r * TILE_VECTORS);
+        item.h = ROW_HEAD(block, LIVE_ROW(block, r));
+        for (int four = start / 4; four * 4 < start + n; four++) {
+            const int4 kept = attention_keeps(&item, ROW_QUERY(block, LIVE_ROW(block, r)), four, a);
+            const int keeps[4] = {kept.x, kept.y, kept.z, kept.w};
+            for (int w = 0; w < 4; w++) {
+                const int j = four * 4 + w - start;
+                if (j >= 0 && j < n && !keeps[w])
+                    p[j] = 0.0f;
+            }
+        }
+    }
+}
+#endif
+
+/* ---- a head's block ---- */
+
+typedef struct head_work {
+    attention_block block;
+    floatv q[BLOCK * K_VECTORS], o[BLOCK * V_VECTORS];
+#if ADDITIVE
+    floatv weight[BLOCK * K_VECTORS];
+#else
+    floatv weight[1];
+#endif
+    row_state row[BLOCK];
+} head_work;
+
+INLINE bool opens_tile(const attention_block *block, int start, int n, const attention_args *a, const attention_side *side)
+{
+#if MASK
+    if (block->live > 0 && mask_class(side->mask, start, n, block, a) == TILE_CLOSED)
+        return false;
+#endif
+    return block->live > 0;
+}
+
+/* *begin and *end take in the keys that the block attends.  A part past the item's keys has none: its `first` may be in the
+ * middle of a vector, whose other keys are another part's. */
+INLINE void begin_head(head_work *w, const global ELEMENT(Q_TYPE) *query, int y, int *begin, int *end,
+                       const attention_args *a, const attention_side *side)
+{
+    block_of(&w->block, (int)get_group_id(2), y, (int)get_group_id(0), a, side);
+    for (int r = 0; r < BLOCK; r++) {
+        w->row[r].highest = -INFINITY;
+        w->row[r].sum = w->row[r].moment = (floatv)(0.0f);
+    }
+    for (int c = 0; c < BLOCK * V_VECTORS; c++)
+        w->o[c] = (floatv)(0.0f);
+    if (w->block.live <= 0)
+        return;
+    int first, last;
+    attention_keys(&w->block.item, w->block.first, w->block.first + w->block.last, a, &first, &last);
+    if (first < last) {
+        *begin = min(*begin, first);
+        *end = max(*end, last);
+    }
+    load_queries(w->q, query, &w->block, a);
+#if ADDITIVE
+    load_weights(w->weight, &w->block, a, side);
+#endif
+}
+
+/* A tile's scores become weights, and the block's state and output are made ready to take its values in. */
+INLINE void weigh_tile(head_work *w, floatv *s, int start, int n, const attention_args *a, const attention_side *side)
+{
+    float shrink[BLOCK];
+
+    modify_tile(s, start, n, &w->block, a, side);
+    softmax_tile(s, n, w->row, shrink);
+#if DROPOUT
+    drop_tile(s, start, n, &w->block, a);
+#endif
+    for (int r = 0; r < BLOCK; r++)
+        for (int v = 0; v < V_VECTORS; v++)
+            w->o[r * V_VECTORS + v] *= shrink[r];
+}
+
+#if HEADS == 1
+INLINE void take_tile(head_work *w, const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value, int start,
+                      int n, const attention_args *a, const attention_side *side)
+{
+    floatv s[BLOCK * TILE_VECTORS];
+
+    if (!opens_tile(&w->block, start, n, a, side))
+        return;
+    score_keys(s, w->q, w->weight, key, start, n, &w->block.item, a, side);
+    weigh_tile(w, s, start, n, a, side);
+    add_values(w->o, (const float *)s, value, start, n, &w->block.item, a, side);
+}
+#else
+/* Scores of all heads in turn, then weights, whose chains of dependent instructions overlap, then values in turn. */
+INLINE void take_tile_in_turn(head_work *work, int heads, const global ELEMENT(K_TYPE) *key,
+                              const global ELEMENT(V_TYPE) *value, int start, int n, const attention_args *a,
+                              const attention_side *side)
+{
+    floatv s[HEADS][BLOCK * TILE_VECTORS];
+    bool open[HEADS];
+
+    for (int h = 0; h < heads; h++)
+        open[h] = opens_tile(&work[h].block, start, n, a, side);
+    for (int j = 0; j < n; j += TURN)
+        for (int h = 0; h < heads; h++)
+            if (open[h])
+                score_keys(s[h] + j / LANES, work[h].q, work[h].weight, key, start + j, min(TURN, n - j),
+                           &work[h].block.item, a, side);
+    for (int h = 0; h < heads; h++)
+        if (open[h])
+            weigh_tile(&work[h], s[h], start, n, a, side);
+    for (int j = 0; j < n; j += TURN)
+        for (int h = 0; h < heads; h++)
+            if (open[h])
+                add_values(work[h].o, (const float *)s[h] + j, value, start + j, min(TURN, n - j), &work[h].block.item,
+                           a, side);
+}
+#endif
+
+INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS
+                     const attention_args *a, const attention_side *side)
+{
+    const attention_block *block = &w->block;
+    attention_item item = block->item;
+    float factor[BLOCK], row_lse[BLOCK];
+
+    for (int r = 0; r < block->rows; r++) {
+        const bool live = r < block->live;
+        const float highest = live ? w->row[r].highest : -INFINITY, sum = live ? sum_lanes(w->row[r].sum) : 0.0f;
+        item.h = ROW_HEAD(block, r);
+        factor[r] = attention_finish(highest, sum, &item, a, side, &row_lse[r]);
+#if LSE
+        lse[attention_result_row(&a->lse, &block->item, block->first) + ROW_OFFSET(block, &a->lse, r)] = row_lse[r];
+#endif
+#if ENTROPY
+        entropy[attention_result_row(&a->entropy, &block->item, block->first) + ROW_OFFSET(block, &a->entropy, r)] =
+            attention_entropy(highest, sum, live ? sum_lanes(w->row[r].moment) : 0.0f, &item, a, side);
+#endif
+    }
+    store_output(output, w->o, factor, block, a);
+}
+
+kernel GROUP_SIZE(1, 1, 1)
+void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                          const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
+                          global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+{
+    const attention_side side = ATTENTION_SIDE;
+    if (attention_idle(&a, &side))
+        return;
+
+    const int first = (int)get_group_id(1) * HEADS;
+    const int heads = HEADS == 1 ? 1 : min(HEADS, block_heads(&a) - first);
+    int begin = INT_MAX, end = 0;
+    head_work work[HEADS];
+    for (int h = 0; h < heads; h++)
+        begin_head(&work[h], query, first + h, &begin, &end, &a, &side);
+    if (TABLE && !BY_TABLE) /* modify_tile leaves out what the window does not reach */
+        begin &= ~(LANES - 1);
+    for (int start = begin, n; start < end; start += n) {
+        n = tile_length(KEY_TILE, start, end, &a);
+#if HEADS == 1
+        take_tile(work, key, value, start, n, &a, &side);
+#else
+        take_tile_in_turn(work, heads, key, value, start, n, &a, &side);
+#endif
+    }
+    for (int h = 0; h < heads; h++)
+        end_head(&work[h], output, ATTENTION_RESULT_ARGUMENTS &a, &side);
+}

@@ -1,0 +1,190 @@
+/* Attention for CPU devices: queries across vector lanes, one work-item a work-group.
+ *
+ *   O[i,:] = sum_j keep_ij p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - max_j s_ij),   s_ij: attention/core.h
+ *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
+ *
+ * Arrays, strides, the description's macros and the parameters' order: attention/core.h; everything of it but DOUBLE,
+ * any strides and any alignment; those of the inputs may be 0 or negative.  The parts are attention/cpu/lanes.h (the
+ * queries), attention/cpu/tile.h (K and V), attention/cpu/mask.h (masks and what else changes a score), attention/cpu/softmax.h.
+ *
+ * Parameters
+ *   D_K, D_V        sizes of a query and of a value: 1 to 512                         (64)
+ *   LANES           floats in a vector: 4 8 16                                        (lib/vector.h)
+ *   QUERY_VECTORS   vectors of rows in a work-item: 1 2 4                             (4)
+ *   GROUPED         1: the rows of a block are the queries of all query heads of a key head, so that few queries fill
+ *                   the lanes and K and V are read once; 0: those of one query head  (0)
+ *   KEY_TILE        keys for each rescaling, a multiple of KEY_STEP                   (96)
+ *   KEY_STEP        keys of the register tile of Q K^T: 1 and more                    (6)
+ *   COLUMN_STEP     columns of the register tile of P V: 1 and more                   (6)
+ *   POSITIVE_SCALE  1: a.scale >= 1e-30, promised by the host; saves a multiplication a score: 0 1   (0)
+ *   UNIT_STRIDE     1: a.key.col == a.value.col == 1, promised by the host: 0 1       (0)
+ *   PACK            1: K and V are copied, a tile at a time, into a float array that the register
+ *                   tiles read: for storage of other types, for columns that are not neighbours, and where
+ *                   rows lie far apart: 0 1           (0 for F32 with UNIT_STRIDE, else 1)
+ *   PAIRS           1: products of bfloat16 two by two (attention/cpu/tile_bf16.h): Q, K and V are BF16, not ADDITIVE, and
+ *                   UNIT_STRIDE; P is rounded to bfloat16: 0 1                        (0)
+ *   X86_BF16        1: by an instruction (engine/x86/bf16.h): 0 1                     (0)
+ *   PREFETCHES      1: the compiler has __builtin_prefetch: 0 1                       (0)
+ *   UNROLL          steps of the float products' innermost loops that are one turn: 1 4    (1)
+ * Tested: LANES x QUERY_VECTORS x GROUPED x every feature; UNIT_STRIDE x PACK; D_K, D_V 1 to 512;
+ * UNROLL 4 on Intel processors.
+ *
+ * NDRange: (ceil(rows / (QUERY_VECTORS * LANES)), launch_heads, batch) work-groups of one item, rows being
+ * launch_queries; with GROUPED launch_queries * a.group, and the second dimension counts the key heads that the launch
+ * touches.  Dimension 0 counts blocks of queries from the last to the first, so that with CAUSAL the heavy ones start
+ * first.  A work-item owns its block's rows of output, lse and entropy; in it, lane l of query vector v is row
+ * v * LANES + l of the block, in every array of vectors below.
+ *
+ * Private memory, in floats: QUERY_VECTORS * LANES * (D_K + D_V + KEY_TILE), with ADDITIVE another D_K there, and
+ * with PACK KEY_TILE * max(D_K, D_V) more, with PAIRS KEY_TILE / 2 * D_V (sizes rounded up to LANES): 57 KiB by default; on
+ * the rows' way in and out LANES * max(D_K, D_V) more.
+ * It lives on the stack of the device's thread.  Local memory: none.  Barriers: none.
+ *
+ * State is float.  A tile of keys that no query of the block attends, by lengths, causality, window or mask, is
+ * skipped; one that all attend pays for none of them.  A score that is not attended is -inf, p of it exactly +0; a
+ * row that attends nothing gives output +0 and lse -inf (with SINKS the sink's logit); NaN or +inf in an attended
+ * score travels through the sum and makes its row NaN.  K, V and mask are read at keys within the item's lengths
+ * and Q and mask at its queries only; a tile shorter than KEY_TILE or a block with fewer queries repeats its last row
+ * where the register tile wants more.  V at a key that only some queries of a block attend takes part in the others
+ * with weight +0.
+ *
+ * Needs OpenCL C 1.2 and nothing else; attention_generic takes larger sizes and DOUBLE. */
+#include "attention/core.h"
+#include "lib/vector.h"
+#include "lib/exp2.h"
+#include "lib/rows.h"
+
+/* Fused operations are written as fma.  Left to the compiler, the difference of two rounded products in
+ * softmax_tile becomes one rounded and one exact product: an error of 3e-4 at scores near 1e4. */
+#pragma OPENCL FP_CONTRACT OFF
+
+#ifndef QUERY_VECTORS
+#define QUERY_VECTORS 4
+#endif
+#ifndef KEY_TILE
+#define KEY_TILE 96
+#endif
+#ifndef KEY_STEP
+#define KEY_STEP 6
+#endif
+#ifndef COLUMN_STEP
+#define COLUMN_STEP 6
+#endif
+#ifndef UNIT_STRIDE
+#define UNIT_STRIDE 0
+#endif
+#ifndef UNROLL
+#define UNROLL 1
+#endif
+#ifndef PAIRS
+#define PAIRS 0
+#endif
+
+#if UNROLL == 4
+#define UNROLLED _Pragma("unroll 4")
+#else
+#define UNROLLED
+#endif
+
+#if UNROLL != 1 && UNROLL != 4
+#error "UNROLL must be 1 or 4"
+#endif
+#if D_K > 512 || D_V > 512 || DOUBLE
+#error "D_K and D_V must be 1 to 512, and the state is float"
+#endif
+#if QUERY_VECTORS != 1 && QUERY_VECTORS != 2 && QUERY_VECTORS != 4
+#error "QUERY_VECTORS must be 1, 2 or 4"
+#endif
+#if KEY_STEP < 1 || COLUMN_STEP < 1 || KEY_TILE < 1 || KEY_TILE % KEY_STEP != 0
+#error "KEY_TILE must be a multiple of KEY_STEP"
+#endif
+
+/* The tile last: the library expands an include once, even where a condition leaves it out. */
+#include "attention/cpu/lanes.h"
+#include "attention/cpu/keys.h"
+#include "attention/cpu/mask.h"
+#include "attention/cpu/softmax.h"
+#if PAIRS
+#include "attention/cpu/bf16_pairs.h"
+#include "attention/cpu/tile_bf16.h"
+#else
+#include "attention/cpu/tile.h"
+#endif
+
+kernel GROUP_SIZE(1, 1, 1)
+void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                   const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
+                   global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+{
+    const attention_side side = ATTENTION_SIDE;
+    if (attention_idle(&a, &side))
+        return;
+
+    attention_block block;
+    block_of(&block, (int)get_group_id(2), (int)get_group_id(1), (int)(get_num_groups(0) - 1 - get_group_id(0)), &a,
+             &side);
+    if (block.rows <= 0)
+        return;
+
+    const float factor = RAW_SCORES ? a.scale * LOG2E : a.scale;
+    floatv q[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
+    floatv o[ROUND_UP(D_V, LANES) * QUERY_VECTORS];
+    floatv s[KEY_TILE * QUERY_VECTORS];
+    SCRATCH_TYPE scratch[SCRATCH];
+    floatv highest[QUERY_VECTORS], sum[QUERY_VECTORS], moment[QUERY_VECTORS], shrink[QUERY_VECTORS];
+#if ADDITIVE
+    floatv weight[ROUND_UP(D_K, LANES) * QUERY_VECTORS];
+#else
+    floatv weight[1];
+#endif
+    for (int v = 0; v < QUERY_VECTORS; v++) {
+        highest[v] = (floatv)(-INFINITY);
+        sum[v] = (floatv)(0.0f);
+        moment[v] = (floatv)(0.0f);
+    }
+
+    int begin = 0, end = 0;
+    bool fresh = true;
+    if (block.live > 0) {
+        attention_keys(&block.item, block.first, block.first + block.last, &a, &begin, &end);
+        load_queries(q, query, &block, &a);
+#if PAIRS
+        pair_queries(q, q);
+#endif
+#if ADDITIVE
+        load_weights(weight, &block, &a, &side);
+#endif
+    }
+    for (int start = begin, n; start < end; start += n) {
+        bool open = true;
+        n = tile_length(KEY_TILE, start, end, &a);
+#if MASK
+        const int class = mask_class(side.mask, start, n, &block, &a);
+        open = class == TILE_OPEN;
+        if (class == TILE_CLOSED)
+            continue;
+#endif
+        scores_of(s, q, weight, key, scratch, start, n, factor, &block.item, &a, &side);
+        modify_tile(s, open, start, n, &block, &a, &side);
+        softmax_tile(s, n, factor, highest, sum, moment, shrink);
+#if DROPOUT
+        drop_tile(s, start, n, &block, &a);
+#endif
+        add_values(o, s, shrink, value, scratch, start, n, fresh, &block.item, &a, &side);
+        fresh = false;
+    }
+    if (fresh) /* nothing is attended */
+        for (int c = 0; c < D_V * QUERY_VECTORS; c++)
+            o[c] = (floatv)(0.0f);
+    forget_dead_rows(highest, sum, &block);
+
+    floatv multiplier[QUERY_VECTORS], row_lse[QUERY_VECTORS], row_entropy[QUERY_VECTORS];
+    finish_rows(multiplier, row_lse, row_entropy, highest, sum, moment, factor, &block, &a, &side);
+    store_output(output, o, multiplier, &block, &a);
+#if LSE
+    store_rows(lse, row_lse, &block, &a.lse);
+#endif
+#if ENTROPY
+    store_rows(entropy, row_entropy, &block, &a.entropy);
+#endif
+}

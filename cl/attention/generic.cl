@@ -1,0 +1,134 @@
+/* Attention for every device and every shape: the solver of last resort.
+ *
+ *   O[i,:] = sum_j keep_ij p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - max_j s_ij),   s_ij: attention/core.h
+ *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
+ *
+ * Arrays, strides and macros: attention/core.h; any combination of them, any strides, any alignment.  Besides:
+ *   D_V_CHUNK   output columns of one work-item, 1 and more (8)
+ * Tested: every feature; D_K, D_V 1 to 2050; chunks 1, 4, 8, 16.
+ *
+ * NDRange: (chunks of columns = ceil(D_V / D_V_CHUNK), launch_queries, launch_heads * batch), each of them
+ * rounded up as the work-group needs; any work-group.  A work-item owns output columns
+ * [chunk * D_V_CHUNK, ...) of one query and walks its keys; the item of chunk 0 writes lse and entropy.
+ * Every item of a query computes the same scores again, which is the price of needing no memory.
+ *
+ * Local memory: none.  Barriers: none.  A key that is not attended is skipped: neither its K nor its V
+ * is read; a row that attends nothing gives output +0 and lse -inf; a NaN or +inf in an attended score travels
+ * through the sum and makes the row NaN.  Needs OpenCL C 1.2 and nothing else, with DOUBLE fp64. */
+#include "lib/args.h"
+#include "attention/user.h"
+#include "attention/core.h"
+#include "attention/pair.h"
+
+#ifndef D_V_CHUNK
+#define D_V_CHUNK 8
+#endif
+#if D_V_CHUNK < 1
+#error "D_V_CHUNK must be positive"
+#endif
+
+#define VALUE_GROUP (VALUE_GROUPS ? D_V / (VALUE_GROUPS ? VALUE_GROUPS : 1) : D_V)
+
+/* o += p * V[j, first ... first + columns - 1] */
+static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *value, const attention_item *item,
+                             long j, int first, int columns, const attention_args *a, const attention_side *side)
+{
+    const long row = attention_row(&a->value, item, j, a, side) + first * a->value.col;
+#if VALUE_GROUPS
+    const long scales = attention_row(&a->value_scale, item, j, a, side);
+    for (int c = 0; c < columns; c++) {
+        const state scale = LOAD(VALUE_SCALE_TYPE, side->value_scale,
+                                 scales + (first + c) / VALUE_GROUP * a->value_scale.col);
+        o[c] = STATE_FMA(p, scale * LOAD(V_TYPE, value, row + c * a->value.col), o[c]);
+    }
+#else
+    for (int c = 0; c < columns; c++)
+        o[c] = STATE_FMA(p, LOAD(V_TYPE, value, row + c * a->value.col), o[c]);
+#endif
+}
+
+kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                              const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
+                              global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+{
+    const attention_side side = ATTENTION_SIDE;
+    if (attention_idle(&a, &side))
+        return;
+
+    const int first = (int)get_global_id(0) * D_V_CHUNK;
+    const long row = (long)get_global_id(1);
+    const long i = row + a.first_query;
+    const int launch_b = (int)(get_global_id(2) / (size_t)a.launch_heads);
+    const int h = (int)(get_global_id(2) - (size_t)launch_b * (size_t)a.launch_heads) + a.first_head;
+    if (first >= D_V || row >= a.launch_queries || launch_b >= a.batch)
+        return;
+    attention_item item;
+    attention_item_of(&item, launch_b + a.first_batch, h, &a, &side);
+    if (i >= item.rows)
+        return;
+
+    const int columns = min(D_V_CHUNK, D_V - first);
+    int begin, end;
+    attention_keys(&item, i, i, &a, &begin, &end);
+    if (i >= item.queries)
+        end = begin;
+
+    state o[D_V_CHUNK];
+    state highest = -INFINITY;
+    state sum = 0.0f;
+#if ENTROPY
+    state moment = 0.0f;
+#endif
+    for (int c = 0; c < D_V_CHUNK; c++)
+        o[c] = 0.0f;
+
+    for (long j = begin; j < end; j++) {
+        if (attention_excludes(&item, i, j, &a, &side))
+            continue;
+        state s = attention_capped(attention_pair(query, key, &item, i, j, &a, &side), &a);
+        s = attention_biased(s, &item, i, j, &a, &side);
+
+        /* `highest` takes no NaN: the comparison is false, and s - highest then carries it to the sum.
+         * Where every score so far is -inf, subtract 0 instead of making a NaN. */
+        const state old = highest;
+        highest = s > highest ? s : highest;
+        const state safe = highest == -INFINITY ? 0.0f : highest;
+        const state p = NATURAL_EXP(s - safe);
+        if (highest > old) {
+            const state shrink = NATURAL_EXP(old - safe);
+#if ENTROPY
+            moment = sum == 0.0f ? 0.0f : shrink * STATE_FMA(old - safe, sum, moment);
+#endif
+            sum *= shrink;
+            for (int c = 0; c < D_V_CHUNK; c++)
+                o[c] *= shrink;
+        }
+        sum += p;
+#if ENTROPY
+        moment += p == 0.0f ? 0.0f : p * (s - safe);
+#endif
+#if DROPOUT
+        /* Through memory, and anew for every key: of a vector's element by a variable index, and of a vector chosen by a
+         * scalar condition, Oclgrind 21.10 makes something else. */
+        uint word[4];
+        vstore4(attention_words(&item, i, j >> 2, &a), 0, word);
+        if (word[j & 3] < a.dropout_threshold)
+            continue;
+#endif
+        add_value(o, p, value, &item, j, first, columns, &a, &side);
+    }
+
+    state total;
+    const state factor = attention_finish(highest, sum, &item, &a, &side, &total);
+    const long at = attention_result_row(&a.output, &item, i) + first * a.output.col;
+    for (int c = 0; c < columns; c++)
+        STORE(O_TYPE, output, at + c * a.output.col, factor == 0.0f ? 0.0f : o[c] * factor);
+    if (first > 0)
+        return;
+#if LSE
+    lse[attention_result_row(&a.lse, &item, i)] = total;
+#endif
+#if ENTROPY
+    entropy[attention_result_row(&a.entropy, &item, i)] = attention_entropy(highest, sum, moment, &item, &a, &side);
+#endif
+}

@@ -1,0 +1,276 @@
+/* Attention by a GPU's matrix engine, for float16 or bfloat16 arrays: a sub-group owns 16 queries of one head, a work-group
+ * WARPS of them, and walks over the keys in tiles of TILE_K with an online softmax in registers.
+ *
+ *   O[i,:] = sum_j p_ij V[j,:] / sum_j p_ij,   p_ij = exp(s_ij - max_j s_ij),   s_ij = scale * q_i . k_j
+ *   lse[i] = log sum_j exp(s_ij)
+ *
+ * Arrays, strides and macros: attention/core.h, of it LSE, SINKS, CAUSAL, WINDOW, BOTTOM_RIGHT, QUERY_LENGTHS, KEY_LENGTHS,
+ * POSITIONS and CANCEL; the engine and its macros: engine/fragment.h.  Besides:
+ *   WARPS     sub-groups of a work-group                    1 and up                    tested: 1 2 4
+ *   TILE_K    keys of a tile                                16 32 64                    32 64
+ *   WIDTH     elements of a row in local memory             64 128; at least D_K, D_V   64 128
+ * Only MATRIX_MMA, whose C has the map of A, so that scores become the second product's operand where they are.
+ *
+ * NDRange: local (MATRIX_LANES, WARPS, 1); groups (ceil(launch_queries / (16 * WARPS)), launch_heads, batch).  Causal
+ * work-groups take the last, longest rows first.
+ * Who owns what: lane l of a sub-group has, of each 16 x 16 square of scores and of each 16 columns of its rows' output,
+ * the floats that matrix_c_row and matrix_c_column name: two rows, l/4 and l/4 + 8.  The four lanes of a row find its
+ * maximum and its sum by two exchanges.
+ * Local memory: 8 * TILE_K * WIDTH bytes: two tiles of K and of V; before the first, Q passes through K's, for which
+ * 16 * WARPS <= 2 * TILE_K.
+ * Barriers: two before the first tile, one a tile: behind it the tile's copies are there, and the tile before it, whose
+ * place the next one's copies take, has been read by all.  The emulation's exchanges add their own.  All are in control
+ * flow that the whole work-group shares.
+ *
+ * Accumulators, maxima and sums are float.  p is rounded to the arrays' type before it meets V, the sum is of p as it was.
+ * A score that is not attended is -inf and its p exactly +0; rows of K and V outside of what the work-group's queries
+ * attend are 0 and are not read.  A row that attends nothing gives +0 and lse -inf, NaN or +inf among attended scores NaN.
+ * Without a matrix engine: attention_tile. */
+#include "lib/args.h"
+#include "attention/user.h"
+#include "attention/core.h"
+#include "engine/fragment.h"
+#include "engine/copy.h"
+
+#ifndef WARPS
+#define WARPS 4
+#endif
+#ifndef TILE_K
+#define TILE_K 64
+#endif
+#ifndef WIDTH
+#define WIDTH 64
+#endif
+
+#if MATRIX_ENGINE != MATRIX_MMA
+#error "only for the engine whose C is laid out as its A"
+#endif
+#if WIDTH < D_K || WIDTH < D_V || WIDTH % 64 || TILE_K % 16 || 16 * WARPS > 2 * TILE_K
+#error "WIDTH must be a multiple of 64 and hold a row, TILE_K a multiple of 16, and Q must fit where K lies"
+#endif
+#if MASK || BIAS || ALIBI || SOFTCAP || SCORE_MOD || MASK_MOD || ADDITIVE || DROPOUT || ENTROPY || RING || SPLIT \
+    || GIVEN(PAGED)
+#error "this kernel has scaled products and ranges of keys only"
+#endif
+
+#define LANES_ALL (MATRIX_LANES * WARPS)
+#if LANES_ALL % (WIDTH / 8) || TILE_K * (WIDTH / 8) % LANES_ALL || 16 * WARPS * (WIDTH / 8) % LANES_ALL
+#error "the items must make up whole rows, and whole turns a tile"
+#endif
+#define SQUARES (TILE_K / 16)
+#define DEPTHS ((D_K + 15) / 16)
+#define COLUMNS ((D_V + 15) / 16)
+#define ROOM MATRIX_ROOM(1, 1)
+
+/* What an engine does is a chain of instructions with everything in registers; its emulation is loops with barriers. */
+#if MATRIX_EMULATED
+#define FOR_ALL _Pragma("unroll 1") for
+#else
+#define FOR_ALL _Pragma("unroll") for
+#endif
+
+/* Whether rows that begin at `from` consist of aligned pieces of 16 bytes. */
+static inline bool is_aligned(const global ushort *from, const array4 *array)
+{
+    return array->col == 1 && (array->row & 7) == 0 && ((size_t)from & 15) == 0;
+}
+
+/* Rows first .. first + rows - 1 of a head into a tile; those outside [begin, end) become 0.  An item has the same eight
+ * columns of each of its rows. */
+static inline void stage_rows(local ushort *tile, const global ushort *from, const array4 *array, int first, int rows,
+                              int begin, int end, int size, int item, bool aligned)
+{
+    const int column = (item & (WIDTH / 8 - 1)) * 8, count = clamp(size - column, 0, 8);
+    const int own_row = item / (WIDTH / 8), turns = rows * (WIDTH / 8) / LANES_ALL;
+    from += count ? column * array->col : 0;
+    if (aligned) {
+        FOR_ALL (int m = 0; m < turns; m++) {
+            const int row = own_row + m * (LANES_ALL / (WIDTH / 8)), j = first + row;
+            const bool inside = j >= begin && j < end;
+            matrix_copy((local uint4 *)(tile + MATRIX_AT(row, column, WIDTH)), inside ? from + j * array->row : from,
+                        inside ? 2 * count : 0);
+        }
+        return;
+    }
+    _Pragma("unroll 1") for (int n = 0; n < turns * 8; n++) {
+        const int row = own_row + (n >> 3) * (LANES_ALL / (WIDTH / 8)), j = first + row;
+        ushort x = 0;
+        if (j >= begin && j < end && (n & 7) < count)
+            x = from[j * array->row + (n & 7) * array->col];
+        tile[MATRIX_AT(row, column, WIDTH) + (n & 7)] = x;
+    }
+}
+
+/* The largest, or the sum, of the four lanes that share a row. */
+static inline float row_max(float x, int lane, local uint *room)
+{
+    x = fmax(x, matrix_swap(x, 1, lane, room));
+    return fmax(x, matrix_swap(x, 2, lane, room));
+}
+
+static inline float row_sum(float x, int lane, local uint *room)
+{
+    x += matrix_swap(x, 1, lane, room);
+    return x + matrix_swap(x, 2, lane, room);
+}
+
+kernel GROUP_SIZE(MATRIX_LANES, WARPS, 1)
+void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                      const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
+                      global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+{
+    local uint4 key_room[2 * TILE_K * WIDTH / 8], value_room[2 * TILE_K * WIDTH / 8];
+    local uint exchange[WARPS * ROOM + 1];
+#if CANCEL
+    local int idle;
+#endif
+    attention_side side = ATTENTION_SIDE;
+    if (a.batch == 0)
+        return;
+#if CANCEL
+    if (get_local_id(0) == 0 && get_local_id(1) == 0)
+        idle = attention_idle(&a, &side);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (idle)
+        return;
+#endif
+
+    const int lane = (int)get_local_id(0), warp = (int)get_local_id(1), item = warp * MATRIX_LANES + lane;
+    local uint *room = exchange + warp * ROOM;
+    local ushort *key_tile = (local ushort *)key_room, *value_tile = (local ushort *)value_room;
+    const int tile = CAUSAL ? (int)(get_num_groups(0) - 1 - get_group_id(0)) : (int)get_group_id(0);
+    const int first_row = tile * 16 * WARPS, h = (int)get_group_id(1) + a.first_head;
+    attention_item of;
+    attention_item_of(&of, (int)get_group_id(2) + a.first_batch, h, &a, &side);
+
+    /* Rows of this launch, and of those the ones that attend; the keys that any of them does. */
+    const int q0 = a.first_query + first_row, rows = min(a.launch_queries - first_row, of.rows - q0);
+    const int attending = min(rows, of.queries - q0);
+    int begin = 0, end = 0, all_begin = 0, all_end = 0, unused;
+    if (attending > 0) {
+        const int last = q0 + min(attending, 16 * WARPS) - 1;
+        attention_keys(&of, q0, last, &a, &begin, &end);
+        attention_keys(&of, last, last, &a, &all_begin, &unused);
+        attention_keys(&of, q0, q0, &a, &unused, &all_end);
+    }
+    const global ushort *of_key = (const global ushort *)key + attention_head(&a.key, &of, &a);
+    const global ushort *of_value = (const global ushort *)value + attention_head(&a.value, &of, &a);
+    const global ushort *of_query = (const global ushort *)query + attention_query_row(&a.query, &of, 0);
+    const bool key_aligned = is_aligned(of_key, &a.key), value_aligned = is_aligned(of_value, &a.value);
+
+    stage_rows(key_tile, of_query, &a.query, q0, 16 * WARPS, q0, q0 + attending, D_K, item,
+               is_aligned(of_query, &a.query));
+    matrix_commit();
+    matrix_wait(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    matrix_a of_q[DEPTHS];
+    FOR_ALL (int d = 0; d < DEPTHS; d++)
+        matrix_load_a(&of_q[d], key_tile, WIDTH, warp * 16, d * 16, lane);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    matrix_c out[COLUMNS];
+    float top[2] = {-INFINITY, -INFINITY}, shift[2] = {0.0f, 0.0f}, sum[2] = {0.0f, 0.0f};
+    int row_begin[2], row_end[2];
+    FOR_ALL (int c = 0; c < COLUMNS; c++)
+        FOR_ALL (int n = 0; n < MATRIX_C; n++)
+            out[c].sum[n] = 0.0f;
+    FOR_ALL (int r = 0; r < 2; r++) {
+        const int i = warp * 16 + matrix_c_row(lane, 2 * r);
+        row_begin[r] = row_end[r] = 0;
+        if (i < attending)
+            attention_keys(&of, q0 + i, q0 + i, &a, &row_begin[r], &row_end[r]);
+    }
+
+    const float exponent = a.scale * LOG2E;
+    int half_tile = 0;
+    stage_rows(key_tile, of_key, &a.key, begin / TILE_K * TILE_K, TILE_K, begin, end, D_K, item, key_aligned);
+    stage_rows(value_tile, of_value, &a.value, begin / TILE_K * TILE_K, TILE_K, begin, end, D_V, item, value_aligned);
+    matrix_commit();
+
+    for (int k0 = begin / TILE_K * TILE_K; k0 < end; k0 += TILE_K) {
+        const local ushort *keys = key_tile + half_tile, *values = value_tile + half_tile;
+        half_tile = TILE_K * WIDTH - half_tile;
+        matrix_wait(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        stage_rows(key_tile + half_tile, of_key, &a.key, k0 + TILE_K, TILE_K, begin, end, D_K, item, key_aligned);
+        stage_rows(value_tile + half_tile, of_value, &a.value, k0 + TILE_K, TILE_K, begin, end, D_V, item, value_aligned);
+        matrix_commit();
+
+        matrix_c s[SQUARES];
+        FOR_ALL (int j = 0; j < SQUARES; j++) {
+            FOR_ALL (int n = 0; n < MATRIX_C; n++)
+                s[j].sum[n] = 0.0f;
+            FOR_ALL (int d = 0; d < DEPTHS; d++) {
+                matrix_b of_k;
+                matrix_load_b(&of_k, keys, WIDTH, j * 16, d * 16, lane);
+                matrix_multiply(&s[j], &of_q[d], 1, &of_k, 1, lane, room);
+            }
+        }
+
+        float highest[2] = {top[0], top[1]}, share[2] = {0.0f, 0.0f}, factor[2];
+        /* Tiles that all rows attend whole pay for no comparison. */
+        if (k0 < all_begin || k0 + TILE_K > all_end)
+            FOR_ALL (int j = 0; j < SQUARES; j++)
+                FOR_ALL (int n = 0; n < MATRIX_C; n++) {
+                    const int r = n >> 1 & 1, at = k0 + j * 16 + matrix_c_column(lane, n);
+                    if (at < row_begin[r] || at >= row_end[r])
+                        s[j].sum[n] = -INFINITY;
+                }
+        FOR_ALL (int j = 0; j < SQUARES; j++)
+            FOR_ALL (int n = 0; n < MATRIX_C; n++)
+                highest[n >> 1 & 1] = fmax(highest[n >> 1 & 1], s[j].sum[n]);
+        FOR_ALL (int r = 0; r < 2; r++) {
+            highest[r] = row_max(highest[r], lane, room);
+            /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN.  What is
+             * subtracted is the rounded product in both places, so that its rounding cancels. */
+            const float safe = highest[r] == -INFINITY ? 0.0f : highest[r] * exponent;
+            factor[r] = top[r] == -INFINITY ? 0.0f : exp2s(shift[r] - safe);
+            top[r] = highest[r];
+            shift[r] = safe;
+        }
+        FOR_ALL (int j = 0; j < SQUARES; j++)
+            FOR_ALL (int n = 0; n < MATRIX_C; n++) {
+                const int r = n >> 1 & 1;
+                s[j].sum[n] = exp2s(fma(s[j].sum[n], exponent, -shift[r]));
+                share[r] += s[j].sum[n];
+            }
+        FOR_ALL (int r = 0; r < 2; r++)
+            sum[r] = fma(sum[r], factor[r], share[r]);
+        FOR_ALL (int c = 0; c < COLUMNS; c++)
+            FOR_ALL (int n = 0; n < MATRIX_C; n++)
+                out[c].sum[n] *= factor[n >> 1 & 1];
+        FOR_ALL (int j = 0; j < SQUARES; j++) {
+            matrix_a of_p;
+            matrix_chain(&of_p, &s[j], lane, room);
+            FOR_ALL (int c = 0; c < COLUMNS; c++) {
+                matrix_b of_v;
+                matrix_load_b_across(&of_v, values, WIDTH, j * 16, c * 16, lane);
+                matrix_multiply(&out[c], &of_p, 1, &of_v, 1, lane, room);
+            }
+        }
+    }
+    matrix_wait(0);
+
+    FOR_ALL (int r = 0; r < 2; r++)
+        sum[r] = row_sum(sum[r], lane, room);
+    FOR_ALL (int r = 0; r < 2; r++) {
+        const int i = warp * 16 + matrix_c_row(lane, 2 * r);
+        const bool any = i < attending && sum[r] != 0.0f;
+        float row_lse;
+        const float scaled = attention_finish(any ? top[r] * a.scale : -INFINITY, any ? sum[r] : 0.0f, &of, &a, &side,
+                                              &row_lse);
+        if (i >= rows)
+            continue;
+#if LSE
+        if ((lane & 3) == 0)
+            lse[attention_result_row(&a.lse, &of, q0 + i)] = row_lse;
+#endif
+        global ELEMENT(O_TYPE) *to = output + attention_result_row(&a.output, &of, q0 + i);
+        FOR_ALL (int c = 0; c < COLUMNS; c++)
+            FOR_ALL (int n = 0; n < MATRIX_C; n++) {
+                const int e = c * 16 + matrix_c_column(lane, n);
+                if ((n >> 1 & 1) == r && e < D_V)
+                    STORE(O_TYPE, to, e * a.output.col, scaled == 0.0f ? 0.0f : out[c].sum[n] * scaled);
+            }
+    }
+}

@@ -1,0 +1,43 @@
+/* The user's score and mask functions, read before any macro of ours but those given with -D.
+ *
+ *   SCORE_MOD        1: float score_mod(float score, int batch, int head, int query, int key, user_data user)  (0)
+ *   MASK_MOD         1: int mask_mod(int batch, int head, int query, int key, user_data user)               (0)
+ *   USER0 ... USER3  element type of user.buffer0 ... user.buffer3, an OpenCL C type; undefined: no such buffer
+ *
+ * "score_mod" and "mask_mod" are no files: the program's snippets stand in for them. */
+#ifndef CLATTN_CL_ATTENTION_USER_H
+#define CLATTN_CL_ATTENTION_USER_H
+
+#ifndef SCORE_MOD
+#define SCORE_MOD 0
+#endif
+#ifndef MASK_MOD
+#define MASK_MOD 0
+#endif
+
+typedef struct user_data {
+#ifdef USER0
+    const global USER0 *buffer0;
+#endif
+#ifdef USER1
+    const global USER1 *buffer1;
+#endif
+#ifdef USER2
+    const global USER2 *buffer2;
+#endif
+#ifdef USER3
+    const global USER3 *buffer3;
+#endif
+    float scalar0, scalar1, scalar2, scalar3;
+    long position;                 /* the key position of the item's query 0 */
+    int query_length, key_length;  /* the item's own */
+} user_data;
+
+#if SCORE_MOD
+#include "score_mod"
+#endif
+#if MASK_MOD
+#include "mask_mod"
+#endif
+
+#endif

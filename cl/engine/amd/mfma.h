@@ -1,0 +1,109 @@
+/* AMD's MFMA (gfx90a, gfx94x, wavefronts of 64) as an engine of engine/fragment.h, by clang's builtins.
+ *
+ * The lane maps are those of AMD's "CDNA2 Instruction Set Architecture", Matrix Arithmetic Instructions, and of AMD's matrix
+ * instruction calculator, for V_MFMA_F32_16X16X16_{F16,BF16_1K}:
+ *
+ *   A  element n of a lane: row lane % 16, k 4 * (lane/16) + n
+ *   B  element n: column lane % 16, k 4 * (lane/16) + n
+ *   C  float n: row 4 * (lane/16) + n, column lane % 16
+ *
+ * On gfx90a the instruction takes float16 and bfloat16 below their smallest normal number for 0 ("CDNA2", Denormals):
+ * nothing for bfloat16, whose smallest is float32's, but 6.1e-5 for float16. */
+#if MATRIX_ENGINE == MATRIX_MFMA
+
+#define MATRIX_OWNS(lane, n) 1
+#define matrix_pack matrix_pack_plainly
+
+static inline int matrix_a_row(int lane, int n)
+{
+    return lane & 15;
+}
+
+static inline int matrix_a_k(int lane, int n)
+{
+    return (lane >> 4 << 2) + n;
+}
+
+static inline int matrix_b_column(int lane, int n)
+{
+    return lane & 15;
+}
+
+static inline int matrix_b_k(int lane, int n)
+{
+    return (lane >> 4 << 2) + n;
+}
+
+static inline int matrix_c_row(int lane, int n)
+{
+    return (lane >> 4 << 2) + n;
+}
+
+static inline int matrix_c_column(int lane, int n)
+{
+    return lane & 15;
+}
+
+#if !MATRIX_EMULATED
+
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+
+static inline void matrix_one(matrix_c *c, const matrix_a *a, const matrix_b *b)
+{
+    const uint2 left = vload2(0, a->word), right = vload2(0, b->word);
+#if MATRIX_BF16
+    const float4 sum =
+        __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(as_short4(left), as_short4(right), vload4(0, c->sum), 0, 0, 0);
+#else
+    const float4 sum =
+        __builtin_amdgcn_mfma_f32_16x16x16f16(as_half4(left), as_half4(right), vload4(0, c->sum), 0, 0, 0);
+#endif
+    vstore4(sum, 0, c->sum);
+}
+
+static inline float matrix_swap(float x, int distance, int lane, local uint *room)
+{
+    return as_float(__builtin_amdgcn_ds_bpermute((lane ^ distance) << 2, as_int(x)));
+}
+
+#endif
+
+static inline void matrix_row_of(uint *word, const local ushort *tile, int width, int row, int k, int lane)
+{
+    vstore2(matrix_4(tile, width, row + (lane & 15), k + (lane >> 4 << 2)), 0, word);
+}
+
+static inline void matrix_column_of(uint *word, const local ushort *tile, int width, int k, int column, int lane)
+{
+    word[0] = matrix_down(tile, width, k + (lane >> 4 << 2), column + (lane & 15));
+    word[1] = matrix_down(tile, width, k + (lane >> 4 << 2) + 2, column + (lane & 15));
+}
+
+static inline void matrix_load_a(matrix_a *f, const local ushort *tile, int width, int row, int k, int lane)
+{
+    matrix_row_of(f->word, tile, width, row, k, lane);
+}
+
+static inline void matrix_load_a_across(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
+{
+    matrix_column_of(f->word, tile, width, k, row, lane);
+}
+
+static inline void matrix_load_b(matrix_b *f, const local ushort *tile, int width, int column, int k, int lane)
+{
+    matrix_row_of(f->word, tile, width, column, k, lane);
+}
+
+static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, int width, int k, int column, int lane)
+{
+    matrix_column_of(f->word, tile, width, k, column, lane);
+}
+
+/* C's map is B's. */
+static inline void matrix_chain(matrix_b *f, const matrix_c *c, int lane, local uint *room)
+{
+    f->word[0] = matrix_pack(c->sum[0], c->sum[1]);
+    f->word[1] = matrix_pack(c->sum[2], c->sum[3]);
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* Moving blocks between arrays whose rows are queries and vectors whose lanes are queries.
+ *
+ *   LOAD_ROW(TYPE, x, p, i, col, columns, fill)    a row of up to LANES elements becomes a floatv
+ *   transpose(x)                                   LANES rows of LANES become columns
+ *   sum_each(x)                                    the sums of LANES rows of LANES, as a floatv
+ *
+ * INLINE marks a function that takes private arrays: those stay in registers only where it is inlined. */
+#ifndef CLATTN_CL_LIB_ROWS_H
+#define CLATTN_CL_LIB_ROWS_H
+
+#include "lib/vector.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Lanes of x and y in turn: of their lower halves, and of their upper halves. */
+#if LANES == 16
+#define ZIP_LOW(x, y) \
+    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3, \
+              (x).s4, (y).s4, (x).s5, (y).s5, (x).s6, (y).s6, (x).s7, (y).s7))
+#define ZIP_HIGH(x, y) \
+    ((floatv)((x).s8, (y).s8, (x).s9, (y).s9, (x).sa, (y).sa, (x).sb, (y).sb, \
+              (x).sc, (y).sc, (x).sd, (y).sd, (x).se, (y).se, (x).sf, (y).sf))
+#define LOG2_LANES 4
+#elif LANES == 8
+#define ZIP_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3))
+#define ZIP_HIGH(x, y) ((floatv)((x).s4, (y).s4, (x).s5, (y).s5, (x).s6, (y).s6, (x).s7, (y).s7))
+#define LOG2_LANES 3
+#else
+#define ZIP_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1))
+#define ZIP_HIGH(x, y) ((floatv)((x).s2, (y).s2, (x).s3, (y).s3))
+#define LOG2_LANES 2
+#endif
+
+/* So many perfect shuffles of all elements of `count` <= LANES vectors; both are literals. */
+INLINE void shuffle_perfectly(floatv *x, const int count, const int passes)
+{
+    floatv y[LANES];
+
+#pragma unroll
+    for (int pass = 0; pass < passes; pass++) {
+#pragma unroll
+        for (int i = 0; i < count / 2; i++) {
+            y[2 * i] = ZIP_LOW(x[i], x[i + count / 2]);
+            y[2 * i + 1] = ZIP_HIGH(x[i], x[i + count / 2]);
+        }
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            x[i] = y[i];
+    }
+}
+
+/* Transposes a LANES x LANES block held as rows: log2(LANES) shuffles bring element (r, c) to (c, r). */
+INLINE void transpose(floatv *x)
+{
+    shuffle_perfectly(x, LANES, LOG2_LANES);
+}
+
+/* Lane l of the result is the sum of x[l]'s lanes.  A pass adds the halves of vectors i and i + count, whose lanes then
+ * take turns: the transpose, added up on the way.  Overwrites x. */
+INLINE floatv sum_each(floatv *x)
+{
+#pragma unroll
+    for (int count = LANES / 2; count > 0; count /= 2)
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            x[i] = ZIP_LOW(x[i], x[i + count]) + ZIP_HIGH(x[i], x[i + count]);
+    return x[0];
+}
+
+/* Whether LANES neighbours can be loaded from index i on: two I4 share a byte. */
+#define LOADS_FROM_F32(i) 1
+#define LOADS_FROM_F16(i) 1
+#define LOADS_FROM_BF16(i) 1
+#define LOADS_FROM_I8(i) 1
+#define LOADS_FROM_I4(i) (((i) & 1) == 0)
+#define LOADS_FROM_BOOL(i) 1
+
+/* One row of up to LANES elements from index i, `col` apart; the lanes from `columns` on get `fill`. */
+#define LOAD_ROW(TYPE, x, p, i, col, columns, fill) \
+    do { \
+        if ((columns) >= LANES && (col) == 1 && JOIN(LOADS_FROM_, TYPE)(i)) { \
+            x = LOADV(TYPE, p, i); \
+        } else { \
+            float lane_[LANES]; \
+            for (int c_ = 0; c_ < LANES; c_++) \
+                lane_[c_] = c_ < (columns) ? LOAD(TYPE, p, (i) + c_ * (col)) : (fill); \
+            x = VLOAD(0, lane_); \
+        } \
+    } while (0)
+
+#endif

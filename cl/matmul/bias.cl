@@ -1,0 +1,23 @@
+/* Bias ahead of a product that accumulates into C.
+ *
+ *   C[b,i,j] = bias[j]
+ *
+ * Buffers: bias[bias_offset + j*bias_col], C[c.offset + b*c.batch + i*c.row + j*c.col] (args.h, matmul_args).
+ *
+ * | parameter          | meaning              | allowed       | tested  |
+ * | C_TYPE, BIAS_TYPE  | storage types        | F32 F16 BF16  | F32     |
+ *
+ * NDRange: (n rounded up, m, batch); an item owns one element.  Local memory: none.  Barriers: none.
+ * Needs nothing beyond OpenCL 1.2. */
+#include "lib/args.h"
+#include "matmul/types.h"
+
+kernel void matmul_bias(const global ELEMENT(BIAS_TYPE) *bias, global ELEMENT(C_TYPE) *c, matmul_args a)
+{
+    if (a.batch == 0)
+        return;
+    const long j = get_global_id(0), i = get_global_id(1), b = get_global_id(2);
+    if (j < a.n && i < a.m)
+        STORE(C_TYPE, c, a.c.offset + b * a.c.batch + i * a.c.row + j * a.c.col,
+              LOAD(BIAS_TYPE, bias, a.bias_offset + j * a.bias_col));
+}

@@ -1,0 +1,370 @@
+/* Matrix product of float32, float16 and mixtures by AMX's products of bfloat16: each element as the sum of up to three of
+ * them (lib/bf16x3.h).
+ *
+ *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
+ *
+ * "Row", "lane" and "side" are matmul/cpu/packed.cl's; both sides are copied here.
+ *
+ * What the parts cannot hold is summed as matmul_cpu does, by a chain of fma from A and B themselves: every element whose
+ * row of A and column of B have greatest magnitudes that IS_BEYOND.  Elsewhere a part, and a product of parts, below 2^-126
+ * counts as 0.
+ *
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; lib/args.h)
+ *   A, B, C, bias   as matmul/cpu/packed.cl has them
+ *   parts           at parts[a.packed_offset]: panels of 32 lanes, all items' one behind the other, each of ceil(k/32)
+ *                   blocks of six AMX tiles of 16 x 16 words: two of part 0, two of part 1, two of part 2.  Word j of a
+ *                   tile's row x is lane j, 16 + j in the second one of each two, and has k = x in its lower half and
+ *                   x + 16 in its upper one.  What lies beyond the last lane or k is 0.  Rows become such blocks in local
+ *                   memory, row i of a tile for a row and word x for the same two k
+ *   peaks           behind them, for each panel ceil(blocks/SPLIT_BLOCKS) times 32: the greatest magnitudes of its lanes in
+ *                   that many blocks, as bits
+ *   The lane side's batch is 1 where its batch stride is 0, else the batch.
+ *   Workspace: panels of all items * 4 * (1536 * ceil(k/32) + 32 * ceil(ceil(k/32)/SPLIT_BLOCKS)) bytes.
+ *
+ * Arguments: matmul_split(lane side, parts, matmul_args)
+ *            matmul_cpu_parts(row side, lane side, parts, [bias], [operand], c, matmul_args)
+ *
+ *   macro           meaning                                          allowed         tested
+ *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types                F32 F16 BF16    each, and mixed
+ *   BIAS            whether there is a bias                          0, 1            both
+ *   MATMUL_EPILOGUE ...   matmul/epilogue.h; B_SCALED is 0                       each
+ *   LANES_ALONG_M   0: B is the lane side; 1: A is                   0, 1            both
+ *   X86_AMX         1: by the instructions (engine/x86/amx.h)        0, 1            both
+ *   LANES           floats a vector (lib/vector.h)                   4, 8, 16        all
+ *   TILES           tiles of an item, one below the other            1 to 32         1 2 4 8
+ *   GROUP           panels of an item                                1 and up        1 2 4 8 16
+ *   DEPTH           blocks of rows that become parts at a time       1 and up        1 2 4 8 16
+ *   DEEP            whether there may be more than DEPTH blocks      0, 1            both
+ *   ONWARD          1: asks for the next panel, a share with each tile   0, 1         both
+ *                   (a compiler that has __builtin_prefetch)
+ *   SPLIT_BLOCKS    blocks that an item of matmul_split makes        1 and up        8
+ *
+ * NDRange, groups of one item:
+ *   matmul_split       0 panels, 1 ceil(blocks/SPLIT_BLOCKS), 2 the lane side's batch (none of it where k is 0)
+ *   matmul_cpu_parts   0 ceil(panels/GROUP), 1 ceil(rows/(32*TILES)), 2 the batch
+ * Ownership: an item of matmul_cpu_parts owns 32*TILES rows times 32*GROUP lanes of C.
+ * Local memory: 6 KiB * TILES * DEPTH for parts and, with DEEP, 4 KiB * TILES * GROUP for sums; a work-group has one item,
+ * so that it is that item's own, which on PoCL stays in the same place from item to item: in the second-level cache.
+ * Private memory: 12 KiB.  Barriers: none.
+ * Accumulator: float; a product of tiles adds 16 products of lower and 16 of upper halves, each in a chain, and the sum of
+ * both to the accumulator, rounded to nearest even.  The geometry does not change a bit of the result.  k = 0 gives the bias
+ * or +0.
+ * Features: OpenCL C 1.2 only. */
+#include "lib/args.h"
+
+#ifndef LANES_ALONG_M
+#define LANES_ALONG_M 0
+#endif
+#ifndef TILES
+#define TILES 4
+#endif
+#ifndef GROUP
+#define GROUP 4
+#endif
+#ifndef DEPTH
+#define DEPTH 16
+#endif
+#ifndef DEEP
+#define DEEP 1
+#endif
+#ifndef ONWARD
+#define ONWARD 0
+#endif
+#ifndef SPLIT_BLOCKS
+#define SPLIT_BLOCKS 8
+#endif
+
+#if LANES_ALONG_M != 0 && LANES_ALONG_M != 1 || DEEP != 0 && DEEP != 1
+#error "LANES_ALONG_M and DEEP must be 0 or 1"
+#endif
+#if TILES < 1 || TILES > 32 || GROUP < 1 || DEPTH < 1 || SPLIT_BLOCKS < 1
+#error "TILES must be 1 to 32, GROUP, DEPTH and SPLIT_BLOCKS at least 1"
+#endif
+
+#define AMX 1
+#define PAIRS 0
+#define PANEL 32 /* rows or lanes */
+#define ROWS PANEL
+#define LANE_VECTORS (PANEL / LANES)
+
+#include "lib/bf16_pairs.h" /* here, since what an #if includes is gone for all that comes behind it where that is false */
+#include "engine/x86/amx_sums.h"
+#include "matmul/cpu/store.h"
+#include "lib/bf16x3.h"
+
+/* How many panels the lanes have in an item and in all, and blocks of k, and times that matmul_split takes SPLIT_BLOCKS. */
+typedef struct split_shape {
+    long panels, all;
+    int blocks, chunks;
+} split_shape;
+
+static inline split_shape shape_of(const private matmul_args *a, side lanes)
+{
+    split_shape s;
+
+    s.panels = (lanes.count + PANEL - 1) / PANEL;
+    s.all = s.panels * (lanes.batch ? a->batch : 1);
+    s.blocks = a->k / BLOCK_K + (a->k % BLOCK_K != 0);
+    s.chunks = (s.blocks + SPLIT_BLOCKS - 1) / SPLIT_BLOCKS;
+    return s;
+}
+
+/* name_square: a square of elements: vector l is row l, whose elements lie `col` apart; of `rows` rows and `columns`
+ * elements of each, the rest is 0.
+ * name: LANES indices from p on times LANES k twice, the second ones BLOCK_K / 2 on, of which `count` and `ks` are there: a
+ * vector for each index, along k, where the side is that of rows, else one for each k; turned if they lie the other way. */
+#define DEFINE_LOAD_SIDE(name, TYPE) \
+    INLINE void name##_square(floatv *x, const global ELEMENT(TYPE) *p, long row, long col, int rows, int columns) \
+    { \
+        if (rows >= LANES && columns >= LANES && col == 1) { \
+            _Pragma("unroll") for (int l = 0; l < LANES; l++) x[l] = LOADV(TYPE, p, l * row); \
+        } else { \
+            for (int l = 0; l < LANES; l++) { \
+                float lane[LANES]; \
+\
+                for (int i = 0; i < LANES; i++) \
+                    lane[i] = l < rows && i < columns ? LOAD(TYPE, p, l * row + i * col) : 0.0f; \
+                x[l] = VLOAD(0, lane); \
+            } \
+        } \
+    } \
+    INLINE void name(floatv x[2][LANES], const global ELEMENT(TYPE) *p, side s, int count, int ks, int of_rows) \
+    { \
+        const int along_k = s.k_stride == 1 ? of_rows || s.stride != 1 : of_rows && s.stride != 1; \
+        const long row = along_k ? s.stride : s.k_stride, col = along_k ? s.k_stride : s.stride; \
+\
+        for (int i = 0; i < 2; i++) { \
+            floatv y[LANES]; \
+\
+            name##_square(y, p, row, col, along_k ? count : ks, along_k ? ks : count); \
+            if (along_k != of_rows) \
+                transpose(y); \
+            _Pragma("unroll") for (int l = 0; l < LANES; l++) x[i][l] = y[l]; \
+            p += BLOCK_K / 2 * s.k_stride; \
+            ks -= BLOCK_K / 2; \
+        } \
+    }
+DEFINE_LOAD_SIDE(load_lanes, LANE_TYPE)
+DEFINE_LOAD_SIDE(load_rows, ROW_TYPE)
+
+kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *parts, matmul_args a)
+{
+    if (a.batch == 0)
+        return;
+
+    const side s = lane_side(&a);
+    const split_shape shape = shape_of(&a, s);
+    const long panel = get_group_id(0), batch = get_group_id(2), number = batch * shape.panels + panel;
+    const int chunk = (int)get_group_id(1), count = min(PANEL, s.count - (int)panel * PANEL);
+    const int from = chunk * SPLIT_BLOCKS, to = min(shape.blocks, from + SPLIT_BLOCKS);
+    const global ELEMENT(LANE_TYPE) *in = source + s.offset + batch * s.batch + panel * PANEL * s.stride;
+    global uint *const blocks = parts + a.packed_offset + number * shape.blocks * BLOCK_WORDS;
+    global uint *const own_peaks =
+        parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + (number * shape.chunks + chunk) * PANEL;
+
+    for (int j = 0; j < PANEL; j += LANES) {
+        floatv peak = (floatv)0.0f;
+
+        for (int block = from; block < to; block++)
+            for (int i = 0; i < BLOCK_K / 2; i += LANES) {
+                const int k = block * BLOCK_K + i;
+                const global ELEMENT(LANE_TYPE) *p = in + j * s.stride + k * s.k_stride;
+                global uint *tile = blocks + (long)block * BLOCK_WORDS + j / AMX_WORDS * TILE_WORDS + j % AMX_WORDS;
+                floatv x[2][LANES];
+
+                load_lanes(x, p, s, count - j, a.k - k, 0);
+                for (int l = 0; l < LANES; l++) {
+                    uintv part[PARTS];
+
+                    peak = greater_magnitude(greater_magnitude(peak, x[0][l]), x[1][l]);
+                    split(part, x[0][l], x[1][l], PARTS_OF(LANE_TYPE));
+#pragma unroll
+                    for (int n = 0; n < PARTS_OF(LANE_TYPE); n++)
+                        STORE_WHOLE(global whole_uintv, tile + n * 2 * TILE_WORDS + (i + l) * AMX_WORDS, part[n]);
+                }
+            }
+        STORE_WHOLE(global whole_uintv, own_peaks + j, AS_UINTV(peak));
+    }
+}
+
+/* The blocks of `count` rows from p on, k of them; `peak` has each row's so far. */
+static void split_rows(local uint *tile, const global ELEMENT(ROW_TYPE) *p, side s, int count, int k, private uint *peak)
+{
+    for (int i = 0; i < PANEL; i += LANES) {
+        floatv most[LANES];
+
+        for (int l = 0; l < LANES; l++)
+            most[l] = (floatv)0.0f;
+        for (int k0 = 0; k0 < k; k0 += BLOCK_K)
+            for (int j = 0; j < BLOCK_K / 2; j += LANES) {
+                const global ELEMENT(ROW_TYPE) *in = p + i * s.stride + (k0 + j) * s.k_stride;
+                local uint *out = tile + k0 / BLOCK_K * BLOCK_WORDS + i * AMX_WORDS + j;
+                floatv x[2][LANES];
+
+                load_rows(x, in, s, count - i, k - k0 - j, 1);
+                for (int l = 0; l < LANES; l++) {
+                    uintv part[PARTS];
+
+                    most[l] = greater_magnitude(greater_magnitude(most[l], x[0][l]), x[1][l]);
+                    split(part, x[0][l], x[1][l], PARTS_OF(ROW_TYPE));
+#pragma unroll
+                    for (int n = 0; n < PARTS_OF(ROW_TYPE); n++)
+                        STORE_WHOLE(local whole_uintv, out + n * 2 * TILE_WORDS + l * AMX_WORDS, part[n]);
+                }
+            }
+        for (int l = 0; l < LANES * LANES; l++)
+            peak[i + l / LANES] = max(peak[i + l / LANES], as_uint(((const private float *)most)[l]));
+    }
+}
+
+/* The sums of a tile's rows and lanes that are beyond parts, from where they are in A and B: of `row_count` rows from p on
+ * and `lane_count` lanes from q on. */
+static void sum_exactly(private floatv *sum, const private uint *row_peak, const private uintv *lane_peak,
+                        const global ELEMENT(ROW_TYPE) *p, side rows, int row_count, const global ELEMENT(LANE_TYPE) *q,
+                        side lanes, int lane_count, int k)
+{
+    floatv exact[ROWS * LANE_VECTORS];
+    intv beyond[ROWS * LANE_VECTORS];
+    int row_beyond[ROWS];
+
+    for (int r = 0; r < row_count; r++) {
+        row_beyond[r] = 0;
+        for (int v = 0; v < LANE_VECTORS; v++) {
+            const uintv x = (uintv)row_peak[r], y = lane_peak[v];
+
+            beyond[r * LANE_VECTORS + v] = IS_BEYOND(x, y);
+            row_beyond[r] |= any(beyond[r * LANE_VECTORS + v]);
+            exact[r * LANE_VECTORS + v] = (floatv)0.0f;
+        }
+    }
+    for (int i = 0; i < k; i++)
+        for (int v = 0; v < LANE_VECTORS; v++) {
+            floatv y;
+
+            LOAD_ROW(LANE_TYPE, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride, lane_count - v * LANES,
+                     0.0f);
+            for (int r = 0; r < row_count; r++)
+                if (row_beyond[r])
+                    exact[r * LANE_VECTORS + v] =
+                        FMA((floatv)LOAD(ROW_TYPE, p, r * rows.stride + i * rows.k_stride), y, exact[r * LANE_VECTORS + v]);
+        }
+    for (int i = 0; i < row_count * LANE_VECTORS; i++)
+        sum[i] = select(sum[i], exact[i], beyond[i]);
+}
+
+#define LATE_ROWS 2 /* of a block */
+#define LANE_TILE(part, which) (q + ((part) * 2 + (which)) * TILE_WORDS)
+#define ONWARD_BYTES ((BLOCK_WORDS * 4 + TILES - 1) / TILES)
+
+/* The products of `blocks` blocks of rows from p and of lanes from q on;
+ * meanwhile the processor has time for what is late. */
+INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q, size_t onward, int blocks, late_rows *late,
+                       BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, const private matmul_args *a)
+{
+    for (int i = 0; i < blocks; i++, p += BLOCK_WORDS, q += BLOCK_WORDS, onward += ONWARD_BYTES) {
+#if ONWARD
+#pragma unroll
+        for (int line = 0; line < ONWARD_BYTES; line += 64)
+            PREFETCH_SECOND(onward + line);
+#endif
+        ADD_PARTS(amx, p, PARTS_OF(ROW_TYPE), LANE_TILE, PARTS_OF(LANE_TYPE), AMX_WORDS);
+        store_late(late, LATE_ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
+    }
+    store_late(late, ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
+}
+
+kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const global ELEMENT(LANE_TYPE) *lane_source,
+                             const global uint *parts, BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c,
+                             matmul_args a)
+{
+    local uint row_parts[TILES * DEPTH * BLOCK_WORDS];
+#if DEEP
+    local float sums[GROUP * TILES * PANEL * PANEL];
+#endif
+    if (a.batch == 0)
+        return;
+
+    const side rows = row_side(&a), lanes = lane_side(&a);
+    const split_shape shape = shape_of(&a, lanes);
+    const long batch = get_group_id(2), panel0 = get_group_id(0) * GROUP;
+    const int row0 = (int)get_group_id(1) * (ROWS * TILES), row_count = min(ROWS * TILES, rows.count - row0);
+    const int tiles = (row_count + ROWS - 1) / ROWS, group = (int)min((long)GROUP, shape.panels - panel0);
+    const long first_panel = (lanes.batch ? batch * shape.panels : 0) + panel0;
+    const global uint *panels = parts + a.packed_offset + first_panel * shape.blocks * BLOCK_WORDS;
+    const global uint *all_peaks =
+        parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + first_panel * shape.chunks * PANEL;
+    const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch + row0 * rows.stride;
+    const global ELEMENT(LANE_TYPE) *lane_in = lane_source + lanes.offset + batch * lanes.batch;
+    floatv sum[ROWS * LANE_VECTORS]; /* a tile's, stored while the next one's products go on */
+    uint row_peak[TILES][ROWS];
+    peaks row_peaks[TILES];
+    amx_state amx;
+    late_rows late = { 0 };
+
+    for (int t = 0; t < TILES; t++)
+        for (int r = 0; r < ROWS; r++)
+            row_peak[t][r] = 0;
+    AMX_BEGIN(&amx);
+
+    int i0 = 0;
+    do {
+        const int depth = min(DEPTH, shape.blocks - i0), last = i0 + depth == shape.blocks;
+
+        for (int t = 0; t < tiles; t++)
+            split_rows(row_parts + t * DEPTH * BLOCK_WORDS,
+                       in + t * ROWS * rows.stride + (long)i0 * BLOCK_K * rows.k_stride, rows, row_count - t * ROWS,
+                       min(depth * BLOCK_K, a.k - i0 * BLOCK_K), row_peak[t]);
+        for (int t = 0; t < tiles && last; t++) {
+            row_peaks[t] = NO_PEAKS;
+            for (int r = 0; r < ROWS; r++)
+                row_peaks[t] = with_peak(row_peaks[t], row_peak[t][r]);
+        }
+        for (int g = 0; g < group; g++) {
+            const global uint *q = panels + ((long)g * shape.blocks + i0) * BLOCK_WORDS;
+            const int lane0 = (int)(panel0 + g) * PANEL, lane_count = min(PANEL, lanes.count - lane0);
+            uintv lane_peak[LANE_VECTORS];
+            peaks lane_peaks = NO_PEAKS;
+
+            for (int v = 0; v < LANE_VECTORS && last; v++) {
+                lane_peak[v] = (uintv)0;
+                for (int chunk = 0; chunk < shape.chunks; chunk++)
+                    lane_peak[v] = max(lane_peak[v], VLOAD(v, all_peaks + ((long)g * shape.chunks + chunk) * PANEL));
+            }
+            for (int l = 0; l < PANEL && last; l++)
+                lane_peaks = with_peak(lane_peaks, ((const private uint *)lane_peak)[l]);
+            for (int t = 0; t < tiles; t++) {
+                const int count = min(ROWS, row_count - t * ROWS);
+#if DEEP
+                local float *const before = sums + (g * TILES + t) * (PANEL * PANEL);
+
+                AMX_SUMS_BEGIN(&amx, before, PANEL, ROWS, i0 == 0);
+#else
+                AMX_SUMS_BEGIN(&amx, (float *)sum, PANEL, ROWS, 1);
+#endif
+                add_blocks(&amx, row_parts + t * DEPTH * BLOCK_WORDS, q,
+                           (size_t)(q + (long)shape.blocks * BLOCK_WORDS) + (size_t)t * depth * ONWARD_BYTES, depth, &late,
+                           BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
+#if DEEP
+                if (!last) {
+                    AMX_SUMS_END(&amx, before, PANEL, ROWS);
+                    continue;
+                }
+#endif
+                AMX_SUMS_END(&amx, (float *)sum, PANEL, ROWS);
+                if (may_be_beyond(row_peaks[t], lane_peaks))
+                    sum_exactly(sum, row_peak[t], lane_peak, in + t * ROWS * rows.stride, rows, count,
+                                lane_in + lane0 * lanes.stride, lanes, lane_count, a.k);
+
+                const place at = { batch, row0 + t * ROWS, count, lane0, lane_count };
+
+                if (C_LANE_STEP(a) == 1)
+                    late = (late_rows){ (private floatv(*)[LANE_VECTORS])sum, at };
+                else
+                    finish(sum, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a, at);
+            }
+        }
+        i0 += DEPTH;
+    } while (i0 < shape.blocks);
+    store_late(&late, ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
+    AMX_END(&amx);
+}

@@ -1,0 +1,76 @@
+/* What becomes of a sum before it is stored, behind a matrix product:
+ *
+ *   C[b,i,j] = act(sum * b_scale[j] + bias[j])  (+ or *)  operand[b,i,j]
+ *
+ *   b_scale[j]       b_scale[a.scale_offset + j*a.scale_col], of a B of integers
+ *   operand[b,i,j]   operand[a.operand.offset + b*a.operand.batch + i*a.operand.row + j*a.operand.col]; it may be C
+ *                    itself, since an item reads no element but those that it stores, and these first
+ *
+ * Parameter         meaning                                                       allowed
+ * MATMUL_EPILOGUE   whether there is any of the following (lib/args.h)            0, 1
+ * B_SCALED          whether there is b_scale                                      0, 1
+ * ACTIVATED         whether there is an activation; then ACTIVATION is the        0, 1
+ *                   function (lib/activation.h)
+ * OPERAND           0: none; 1: added; 2: multiplied                              0, 1, 2
+ * OPERAND_TYPE      its storage                                                   F32, F16, BF16
+ *
+ *   EPILOGUE_PARAMETERS         the buffers, between the kernel's bias and its C; EPILOGUE_ARGUMENTS: passed on
+ *   ACTIVATED_SUM(x, a)         act(x) of a floatv
+ *   ACTIVATED_ONE(x, a)         act(x) of a float: one lane of a vector's, which compilers for GPUs leave the others out of
+ *   WITH_OPERAND(x, y)          x + y or x * y, with OPERAND */
+#ifndef CLATTN_CL_MATMUL_EPILOGUE_H
+#define CLATTN_CL_MATMUL_EPILOGUE_H
+
+#include "lib/exp2.h" /* here, since what an #if includes is gone for all that comes behind it where that is false */
+#include "lib/storage.h"
+
+#ifndef B_SCALED
+#define B_SCALED 0
+#endif
+#ifndef ACTIVATED
+#define ACTIVATED 0
+#endif
+#ifndef OPERAND
+#define OPERAND 0
+#endif
+#ifndef OPERAND_TYPE
+#define OPERAND_TYPE F32
+#endif
+
+#if (B_SCALED || ACTIVATED || OPERAND) && !MATMUL_EPILOGUE
+#error "B_SCALED, ACTIVATED and OPERAND need MATMUL_EPILOGUE"
+#endif
+
+#if B_SCALED
+#define SCALE_PARAMETER const global float *b_scale,
+#define SCALE_ARGUMENT b_scale,
+#else
+#define SCALE_PARAMETER
+#define SCALE_ARGUMENT
+#endif
+#if OPERAND
+#define OPERAND_PARAMETER const global ELEMENT(OPERAND_TYPE) *operand,
+#define OPERAND_ARGUMENT operand,
+#else
+#define OPERAND_PARAMETER
+#define OPERAND_ARGUMENT
+#endif
+#define EPILOGUE_PARAMETERS SCALE_PARAMETER OPERAND_PARAMETER
+#define EPILOGUE_ARGUMENTS SCALE_ARGUMENT OPERAND_ARGUMENT
+
+#if ACTIVATED
+#include "lib/activation.h"
+#define ACTIVATED_SUM(x, a) ACTIVATE(x, (a).alpha)
+#define ACTIVATED_ONE(x, a) (ACTIVATE((floatv)(x), (a).alpha).s0)
+#else
+#define ACTIVATED_SUM(x, a) (x)
+#define ACTIVATED_ONE(x, a) (x)
+#endif
+
+#if OPERAND == 2
+#define WITH_OPERAND(x, y) ((x) * (y))
+#else
+#define WITH_OPERAND(x, y) ((x) + (y))
+#endif
+
+#endif

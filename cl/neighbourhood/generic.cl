@@ -1,0 +1,137 @@
+/* Neighbourhood attention for every device and every shape.
+ *
+ *   O[y,x,:]  = sum_(i,j) p_ij V[i,j,:] / sum_(i,j) p_ij over the window of (y,x), p = exp(s - max s),
+ *   s_ij      = scale * Q[y,x,:] . K[i,j,:]  (+ bias[i,j]; -inf drops the key)
+ *   lse[y,x]  = log sum_(i,j) exp(s_ij)
+ *
+ * Arrays are indexed as map5 says (neighbourhood/args.h), key and value with head h / a.group; any strides.
+ * The query (y, x) stands at key position (a.query_y + y, a.query_x + x); neighbourhood/neighbourhood.h has its window.
+ *
+ * Parameters
+ *   Q_TYPE K_TYPE V_TYPE O_TYPE   storage of each array: F32 F16 BF16   (F32)
+ *   D_K, D_V    sizes of a query and of a value: 1 and more             (32)
+ *   D_V_CHUNK   output columns of one work-item: 1 and more             (8)
+ *   BIAS, LSE   1: such an argument: 0 1                                (0)
+ * Tested: types, BIAS x LSE, D_K and D_V 1 to 300.
+ *
+ * NDRange: (query_width, query_height, chunks of columns * heads * batch), rounded up at will in the first two; any
+ * work-group.  An item owns D_V_CHUNK output columns of one query; the item of chunk 0 writes the lse.
+ *
+ * Local memory: none.  Barriers: none.  State is float.  Keys outside the window are not read, nor are K and V of those
+ * that the bias drops.  Needs OpenCL C 1.2 and nothing else. */
+#include "neighbourhood/args.h"
+#include "neighbourhood/neighbourhood.h"
+#include "lib/storage.h"
+#include "lib/exp2.h"
+
+#ifndef D_V_CHUNK
+#define D_V_CHUNK 8
+#endif
+
+#if D_K < 1 || D_V < 1 || D_V_CHUNK < 1
+#error "D_K, D_V and D_V_CHUNK must be positive"
+#endif
+
+#define CHUNKS ((D_V + D_V_CHUNK - 1) / D_V_CHUNK)
+
+/* In two chains so that neither latency nor rounding doubles up. */
+static float dot_product(const global ELEMENT(Q_TYPE) *query, long query_step,
+                         const global ELEMENT(K_TYPE) *key, long key_step)
+{
+    float even = 0.0f;
+    float odd = 0.0f;
+
+    for (int d = 0; d + 1 < D_K; d += 2) {
+        even = FMA(LOAD(Q_TYPE, query, d * query_step), LOAD(K_TYPE, key, d * key_step), even);
+        odd = FMA(LOAD(Q_TYPE, query, (d + 1) * query_step), LOAD(K_TYPE, key, (d + 1) * key_step), odd);
+    }
+    if (D_K % 2 == 1)
+        even = FMA(LOAD(Q_TYPE, query, (D_K - 1) * query_step), LOAD(K_TYPE, key, (D_K - 1) * key_step), even);
+    return even + odd;
+}
+
+kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                                  const global ELEMENT(V_TYPE) *value,
+#if BIAS
+                                  const global float *bias,
+#endif
+                                  global ELEMENT(O_TYPE) *output,
+#if LSE
+                                  global float *lse,
+#endif
+                                  neighbourhood_args a)
+{
+    if (a.batch == 0)
+        return;
+
+    const int x = (int)get_global_id(0), y = (int)get_global_id(1);
+    const long rest = (long)get_global_id(2) / CHUNKS;
+    const int first = (int)((long)get_global_id(2) - rest * CHUNKS) * D_V_CHUNK;
+    const long b = rest / a.heads, h = rest - b * a.heads;
+    if (x >= a.query_width || y >= a.query_height || b >= a.batch)
+        return;
+
+    const int columns = min(D_V_CHUNK, D_V - first);
+    const int at_y = a.query_y + y, at_x = a.query_x + x;
+    const int low_y = window_low(at_y, a.height, a.window_y, a.dilation_y, a.clip);
+    const int high_y = window_high(at_y, a.height, a.window_y, a.dilation_y, a.clip);
+    const int low_x = window_low(at_x, a.width, a.window_x, a.dilation_x, a.clip);
+    const int high_x = window_high(at_x, a.width, a.window_x, a.dilation_x, a.clip);
+    query += a.query.offset + b * a.query.batch + h * a.query.head + y * a.query.row + x * a.query.col;
+    key += a.key.offset + b * a.key.batch + h / a.group * a.key.head;
+    value += a.value.offset + b * a.value.batch + h / a.group * a.value.head + first * a.value.size;
+    output += a.output.offset + b * a.output.batch + h * a.output.head + y * a.output.row + x * a.output.col
+              + first * a.output.size;
+#if BIAS
+    bias += a.bias.offset + b * a.bias.batch + h * a.bias.head;
+#endif
+
+    float o[D_V_CHUNK];
+    float highest = -INFINITY;
+    float sum = 0.0f;
+    for (int c = 0; c < D_V_CHUNK; c++)
+        o[c] = 0.0f;
+
+    for (int u = low_y; u <= high_y; u++)
+        for (int v = low_x; v <= high_x; v++) {
+            const long i = at_y + (long)u * a.dilation_y, j = at_x + (long)v * a.dilation_x;
+#if BIAS
+            const float addend = bias[i * a.bias.row + j * a.bias.col];
+            if (addend == -INFINITY)
+                continue;
+#else
+            const float addend = 0.0f;
+#endif
+            const float s =
+                a.scale * dot_product(query, a.query.size, key + i * a.key.row + j * a.key.col, a.key.size)
+                + addend;
+
+            /* `highest` takes no NaN: the comparison is false, and s - highest then carries it to the sum.
+             * Where every score so far is -inf, subtract 0 instead of making a NaN. */
+            const float old = highest;
+            highest = s > highest ? s : highest;
+            const float safe = highest == -INFINITY ? 0.0f : highest;
+            const float p = exp2s((s - safe) * LOG2E);
+            if (highest > old) {
+                const float shrink = exp2s((old - safe) * LOG2E);
+                sum *= shrink;
+                for (int c = 0; c < D_V_CHUNK; c++)
+                    o[c] *= shrink;
+            }
+            sum += p;
+            const global ELEMENT(V_TYPE) *row = value + i * a.value.row + j * a.value.col;
+            /* Past the last column its neighbour stands in: a branch a column would keep a mask a column in scalar
+             * registers, which spilled on gfx90a. */
+            for (int c = 0; c < D_V_CHUNK; c++)
+                o[c] = FMA(p, LOAD(V_TYPE, row, min(c, columns - 1) * a.value.size), o[c]);
+        }
+
+    for (int c = 0; c < D_V_CHUNK; c++)
+        if (c < columns)
+            STORE(O_TYPE, output, c * a.output.size, sum == 0.0f ? 0.0f : o[c] / sum);
+#if LSE
+    if (first == 0)
+        lse[a.lse.offset + b * a.lse.batch + h * a.lse.head + y * a.lse.row + x * a.lse.col] =
+            sum == 0.0f ? -INFINITY : highest + log(sum);
+#endif
+}

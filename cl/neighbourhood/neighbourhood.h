@@ -1,0 +1,56 @@
+/* What neighbourhood attention's kernels share: the description's macros, and windows, which keys a position attends in one
+ * dimension.
+ *
+ * Position p of `length` belongs to the group of those with the same p mod dilation, of which it is number
+ * t = p div dilation.  window_low and window_high are the first and the last member that it attends, as distances from
+ * t in members: key positions are p + distance * dilation. */
+#ifndef CLATTN_CL_NEIGHBOURHOOD_NEIGHBOURHOOD_H
+#define CLATTN_CL_NEIGHBOURHOOD_NEIGHBOURHOOD_H
+
+#ifndef Q_TYPE
+#define Q_TYPE F32
+#endif
+#ifndef K_TYPE
+#define K_TYPE F32
+#endif
+#ifndef V_TYPE
+#define V_TYPE F32
+#endif
+#ifndef O_TYPE
+#define O_TYPE F32
+#endif
+#ifndef D_K
+#define D_K 32
+#endif
+#ifndef D_V
+#define D_V 32
+#endif
+#ifndef BIAS
+#define BIAS 0
+#endif
+#ifndef LSE
+#define LSE 0
+#endif
+
+/* Members of the group of p. */
+static inline int group_length(int p, int length, int dilation)
+{
+    return (length - p % dilation + dilation - 1) / dilation;
+}
+
+static inline int window_low(int p, int length, int window, int dilation, int clip)
+{
+    const int t = p / dilation;
+    if (clip)
+        return -min(window / 2, t);
+    return max(min(t - window / 2, group_length(p, length, dilation) - window), 0) - t;
+}
+
+static inline int window_high(int p, int length, int window, int dilation, int clip)
+{
+    if (clip)
+        return min(window / 2, (length - 1 - p) / dilation);
+    return window_low(p, length, window, dilation, 0) + window - 1;
+}
+
+#endif

@@ -1,0 +1,166 @@
+/* LayerNorm and RMSNorm on CPU devices: formula, arrays and storage types as norm/norm.h says.
+ *
+ * Parameter    meaning                                          allowed
+ * LANES        vector width                                     4, 8, 16
+ * PREFETCHES   1: the compiler has __builtin_prefetch           0, 1 (0)
+ * Tested: UNIT_STRIDE x LANES 4, 16; PREFETCHES.
+ *
+ * NDRange: (work-groups of 1 item); an item owns rows / groups neighbouring rows, its lanes neighbouring columns.
+ * Three passes over a row, which lies in the cache for the last two; the last one asks for the row after the next.
+ * Local memory: none.  Barriers: none.
+ *
+ * Needs OpenCL C 1.2.  norm_generic takes over where a device limits loops and has longer rows. */
+#include "norm/norm.h"
+#include "lib/gather.h"
+
+#ifndef PREFETCHES
+#define PREFETCHES 0
+#endif
+
+DEFINE_GATHER(gather_x, X_TYPE)
+DEFINE_GATHER(gather_scale, SCALE_TYPE)
+DEFINE_GATHER(gather_bias, BIAS_TYPE)
+DEFINE_SCATTER(scatter_y, Y_TYPE)
+
+/* What is normalised: LANES columns from c on, of which there are `count`, of a segment that begins at `at`. */
+#if NORM_RESIDUAL
+DEFINE_GATHER(gather_residual, RESIDUAL_TYPE)
+DEFINE_SCATTER(scatter_sum, SUM_TYPE)
+#define GATHER(at, c, count)                                          \
+    (gather_x((at)->x, c, a->x.col, UNIT_STRIDE, count) +             \
+     gather_residual((at)->residual, c, a->residual.col, UNIT_STRIDE, count))
+#else
+#define GATHER(at, c, count) gather_x((at)->x, c, a->x.col, UNIT_STRIDE, count)
+#endif
+
+/* Vectors whose sum joins the compensated one at once: four chains of eight, because one addition's latency
+ * would hold up the next. */
+#define CHAINS 4
+#define RUN (8 * CHAINS)
+
+#define ADDV(sum, lost, term)                                                                               \
+    do {                                                                                                    \
+        const floatv part_ = (term) - (lost), next_ = (sum) + part_;                                        \
+        (lost) = (next_ - (sum)) - part_;                                                                   \
+        (sum) = next_;                                                                                      \
+    } while (0)
+
+static inline float row_mean(const place *row, const norm_args *a)
+{
+    floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f);
+
+    for (int s = 0; s < a->segments; s++) {
+        const place at = SEGMENT(row, s, a);
+        for (int c = 0; c < a->columns;) {
+            const int end = c + min(a->columns - c, RUN * LANES);
+            floatv run[CHAINS];
+#pragma unroll
+            for (int n = 0; n < CHAINS; n++)
+                run[n] = (floatv)(0.0f);
+            for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
+#pragma unroll
+                for (int n = 0; n < CHAINS; n++)
+                    run[n] += GATHER(&at, c + n * LANES, LANES);
+            for (; c < end; c += LANES)
+                run[0] += GATHER(&at, c, end - c);
+            c = end;
+            ADDV(sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
+        }
+    }
+    return sum_lanes(sum) / ((float)a->segments * (float)a->columns);
+}
+
+static inline moments row_moments(const place *row, const norm_args *a)
+{
+    floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f), squares = (floatv)(0.0f), lost_square = (floatv)(0.0f);
+    const float mean = a->centred ? row_mean(row, a) : 0.0f;
+
+    for (int s = 0; s < a->segments; s++) {
+        const place at = SEGMENT(row, s, a);
+        for (int c = 0; c < a->columns;) {
+            const int end = c + min(a->columns - c, RUN * LANES);
+            floatv run[CHAINS], run_square[CHAINS];
+#pragma unroll
+            for (int n = 0; n < CHAINS; n++)
+                run[n] = run_square[n] = (floatv)(0.0f);
+            for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
+#pragma unroll
+                for (int n = 0; n < CHAINS; n++) {
+                    const floatv d = GATHER(&at, c + n * LANES, LANES) - mean;
+                    run[n] += d;
+                    run_square[n] = FMA(d, d, run_square[n]);
+                }
+            for (; c < end; c += LANES) {
+                floatv d = GATHER(&at, c, end - c) - mean;
+                d = select(d, (floatv)(0.0f), LANE_INDEX >= (intv)(end - c));
+                run[0] += d;
+                run_square[0] = FMA(d, d, run_square[0]);
+            }
+            c = end;
+            ADDV(sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
+            ADDV(squares, lost_square, (run_square[0] + run_square[1]) + (run_square[2] + run_square[3]));
+        }
+    }
+    return moments_of(mean, sum_lanes(sum), sum_lanes(squares), a);
+}
+
+/* The next `count` columns of a row, LANES of them or fewer, from c on. */
+static inline __attribute__((always_inline)) void write_columns(const place *at, int c, int count, const moments *m,
+                                                                const norm_args *a)
+{
+    floatv v = GATHER(at, c, count);
+#if NORM_RESIDUAL
+    if (a->has_sum)
+        scatter_sum(at->sum, c, a->sum.col, UNIT_STRIDE, count, v);
+#endif
+    v = ((v - m->mean) - m->drift) * m->factor;
+    if (a->has_scale)
+        v *= gather_scale(at->scale, c, a->scale.col, UNIT_STRIDE, count);
+    if (a->has_bias)
+        v += gather_bias(at->bias, c, a->bias.col, UNIT_STRIDE, count);
+    scatter_y(at->y, c, a->y.col, UNIT_STRIDE, count, v);
+}
+
+/* What is asked for lies in another row of x, and of the residual, at the same columns. */
+#if PREFETCHES && NORM_RESIDUAL
+#define ASK_FOR(at, c, a) \
+    do { \
+        PREFETCH((size_t)((at)->x + (c) * (a)->x.col)); \
+        PREFETCH((size_t)((at)->residual + (c) * (a)->residual.col)); \
+    } while (0)
+#elif PREFETCHES
+#define ASK_FOR(at, c, a) PREFETCH((size_t)((at)->x + (c) * (a)->x.col))
+#else
+#define ASK_FOR(at, c, a) (void)(at)
+#endif
+
+static inline void write_row(const place *row, const place *ahead, const moments *m, const norm_args *a)
+{
+    for (int s = 0; s < a->segments; s++) {
+        const place at = SEGMENT(row, s, a), later = SEGMENT(ahead, s, a);
+        int c = 0;
+        for (; c + LANES <= a->columns; c += LANES) {
+            ASK_FOR(&later, c, a);
+            write_columns(&at, c, LANES, m, a);
+        }
+        if (c < a->columns)
+            write_columns(&at, c, a->columns - c, m, a);
+    }
+}
+
+kernel GROUP_SIZE(1, 1, 1)
+void norm_cpu(NORM_PARAMETERS)
+{
+    if (a.rows == 0)
+        return;
+
+    const place whole = WHOLE;
+    args_long end;
+    for (args_long r = share_of_group(a.rows, &end); r < end; r++) {
+        const place row = moved(&whole, (int)r, a.row_extent, &a);
+        const place ahead = PREFETCHES && r + 2 < end ? moved(&whole, (int)r + 2, a.row_extent, &a) : row;
+        const moments m = row_moments(&row, &a);
+        write_row(&row, &ahead, &m, &a);
+        store_moments((int)r, &m, mean, inverse, &a);
+    }
+}

@@ -1,0 +1,159 @@
+/* Rotary position embedding on CPU devices: formula, arrays and storage types as rope/rope.h says.
+ *
+ * Parameter    meaning                                          allowed
+ * UNIT_STRIDE  the cols of x and y are 1                        0, 1
+ * INTERLEAVED  pairs are neighbours: step 2, distance 1         0, 1
+ * LANES        vector width                                     4, 8, 16
+ * Tested: UNIT_STRIDE x INTERLEAVED x LANES 4, 16.
+ *
+ * NDRange: (work-groups of 1 item); an item owns batch * length / groups neighbouring places (b, s), its lanes neighbouring
+ * pairs.  It takes LANES pairs after each other through all its places, so that a pair's turn is found once, and through
+ * all heads of a place, so that a rotation is; the host gives it so few places that they stay in the cache meanwhile.
+ * Local memory: none.  Barriers: none.
+ *
+ * Needs OpenCL C 1.2.  rope_generic takes over where a device limits loops and has more heads or larger ones. */
+#include "rope/rope.h"
+#include "lib/gather.h"
+
+#ifndef UNIT_STRIDE
+#define UNIT_STRIDE 0
+#endif
+#ifndef INTERLEAVED
+#define INTERLEAVED 0
+#endif
+
+typedef JOIN(uint, LANES) uintv;
+typedef JOIN(ulong, LANES) ulongv;
+
+/* Neighbours from vectors of first and of second ones, and back. */
+#if LANES == 16
+#define EVEN(a, b)                                                                                          \
+    ((floatv)((a).s0, (a).s2, (a).s4, (a).s6, (a).s8, (a).sa, (a).sc, (a).se,                               \
+              (b).s0, (b).s2, (b).s4, (b).s6, (b).s8, (b).sa, (b).sc, (b).se))
+#define ODD(a, b)                                                                                           \
+    ((floatv)((a).s1, (a).s3, (a).s5, (a).s7, (a).s9, (a).sb, (a).sd, (a).sf,                               \
+              (b).s1, (b).s3, (b).s5, (b).s7, (b).s9, (b).sb, (b).sd, (b).sf))
+#define LOW(a, b)                                                                                           \
+    ((floatv)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3,                               \
+              (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7))
+#define HIGH(a, b)                                                                                          \
+    ((floatv)((a).s8, (b).s8, (a).s9, (b).s9, (a).sa, (b).sa, (a).sb, (b).sb,                               \
+              (a).sc, (b).sc, (a).sd, (b).sd, (a).se, (b).se, (a).sf, (b).sf))
+#elif LANES == 8
+#define EVEN(a, b) ((floatv)((a).s0, (a).s2, (a).s4, (a).s6, (b).s0, (b).s2, (b).s4, (b).s6))
+#define ODD(a, b) ((floatv)((a).s1, (a).s3, (a).s5, (a).s7, (b).s1, (b).s3, (b).s5, (b).s7))
+#define LOW(a, b) ((floatv)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3))
+#define HIGH(a, b) ((floatv)((a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7))
+#else
+#define EVEN(a, b) ((floatv)((a).s0, (a).s2, (b).s0, (b).s2))
+#define ODD(a, b) ((floatv)((a).s1, (a).s3, (b).s1, (b).s3))
+#define LOW(a, b) ((floatv)((a).s0, (b).s0, (a).s1, (b).s1))
+#define HIGH(a, b) ((floatv)((a).s2, (b).s2, (a).s3, (b).s3))
+#endif
+
+DEFINE_GATHER(gather_x, X_TYPE)
+DEFINE_GATHER(gather_cache, CACHE_TYPE)
+DEFINE_SCATTER(scatter_y, Y_TYPE)
+
+/* Cosines and sines of LANES pairs. */
+typedef struct rotations {
+    floatv cosines, sines;
+} rotations;
+
+/* rope_rotation for LANES pairs. */
+static inline rotations computed(args_long position, ulongv turns)
+{
+    const uintv turned = JOIN(convert_uint, LANES)((turns * (ulong)position) >> 32);
+    const uintv quarter = (turned + (1u << 29)) >> 30;
+    const floatv t = JOIN(convert_float, LANES)(AS_INTV(turned - (quarter << 30))) * RADIANS, z = t * t;
+    const floatv s = FMA(FMA(FMA((floatv)(SIN_7), z, (floatv)(SIN_5)), z, (floatv)(SIN_3)) * z, t, t);
+    const floatv c = FMA(FMA(FMA((floatv)(COS_8), z, (floatv)(COS_6)), z, (floatv)(COS_4)), z * z,
+                         FMA((floatv)(-0.5f), z, (floatv)(1.0f)));
+    const intv odd = (quarter & 1u) != 0u;
+    const floatv cosines = select(c, s, odd), sines = select(s, c, odd);
+    rotations result;
+
+    result.cosines = select(cosines, -cosines, ((quarter + 1u) & 2u) != 0u);
+    result.sines = select(sines, -sines, (quarter & 2u) != 0u);
+    return result;
+}
+
+/* Of the pairs from i on at one place. */
+static inline rotations given(int i, int b, int s, args_long position, const global ELEMENT(CACHE_TYPE) *cosines,
+                              const global ELEMENT(CACHE_TYPE) *sines, const rope_args *a)
+{
+    const int count = a->pairs - i;
+    rotations result;
+
+    result.cosines = result.sines = (floatv)(NAN);
+    if (rope_misses(position, a))
+        return result;
+    result.cosines = gather_cache(cosines + rope_row(&a->cos, b, s, position, a), i, a->cos.col, a->cos.col == 1, count);
+    result.sines = gather_cache(sines + rope_row(&a->sin, b, s, position, a), i, a->sin.col, a->sin.col == 1, count);
+    return result;
+}
+
+/* Rotates `count` pairs from pair i on of one head. */
+static inline void rotate(const global ELEMENT(X_TYPE) *from, global ELEMENT(Y_TYPE) *to, int i, int count,
+                          const rotations *r, const rope_args *a)
+{
+    const int one = i * a->step, two = one + a->distance;
+    floatv x1, x2;
+
+#if INTERLEAVED
+    if (UNIT_STRIDE && count >= LANES) {
+        const floatv low = LOADV(X_TYPE, from, one), high = LOADV(X_TYPE, from, one + LANES);
+        x1 = EVEN(low, high);
+        x2 = ODD(low, high);
+        const floatv y1 = FMA(x1, r->cosines, -(x2 * r->sines)), y2 = FMA(x1, r->sines, x2 * r->cosines);
+        STOREV(Y_TYPE, to, one, LOW(y1, y2));
+        STOREV(Y_TYPE, to, one + LANES, HIGH(y1, y2));
+        return;
+    }
+#endif
+    const bool unit = UNIT_STRIDE && !INTERLEAVED;
+    x1 = gather_x(from + one * a->x.col, 0, a->step * a->x.col, unit, count);
+    x2 = gather_x(from + two * a->x.col, 0, a->step * a->x.col, unit, count);
+    scatter_y(to + one * a->y.col, 0, a->step * a->y.col, unit, count, FMA(x1, r->cosines, -(x2 * r->sines)));
+    scatter_y(to + two * a->y.col, 0, a->step * a->y.col, unit, count, FMA(x1, r->sines, x2 * r->cosines));
+}
+
+kernel GROUP_SIZE(1, 1, 1)
+void rope_cpu(ROPE_PARAMETERS)
+{
+    if (a.batch == 0)
+        return;
+
+    args_long end;
+    const args_long first = share_of_group((args_long)a.batch * a.length, &end);
+    const int first_item = (int)(first / a.length), first_place = (int)(first - (args_long)first_item * a.length);
+    for (int i = 0; i < a.pairs; i += LANES) {
+        ulong lane[LANES];
+        for (int l = 0; l < LANES; l++)
+            lane[l] = a.table == ROPE_COMPUTED ? rope_turn(min(i + l, a.pairs - 1), &a) : 0;
+        const ulongv turns = VLOAD(0, lane);
+        int b = first_item, s = first_place;
+        for (args_long r = first; r < end; r++) {
+            const args_long position = rope_position(b, s, positions, offsets, &a);
+            const rotations rotation = a.table == ROPE_COMPUTED ? computed(position, turns)
+                                                                : given(i, b, s, position, cosines, sines, &a);
+            for (int h = 0; h < a.heads; h++)
+                rotate(x + a.x.offset + b * a.x.batch + h * a.x.head + s * a.x.row,
+                       y + a.y.offset + b * a.y.batch + h * a.y.head + s * a.y.row, i, a.pairs - i, &rotation, &a);
+            s++;
+            b += s == a.length;
+            s = s == a.length ? 0 : s;
+        }
+    }
+    int b = first_item, s = first_place;
+    for (args_long r = first; r < end && a.size > 2 * a.pairs; r++) {
+        for (int h = 0; h < a.heads; h++)
+            for (int d = 2 * a.pairs; d < a.size; d += LANES)
+                scatter_y(y + a.y.offset + b * a.y.batch + h * a.y.head + s * a.y.row, d, a.y.col, UNIT_STRIDE, a.size - d,
+                          gather_x(x + a.x.offset + b * a.x.batch + h * a.x.head + s * a.x.row, d, a.x.col, UNIT_STRIDE,
+                                   a.size - d));
+        s++;
+        b += s == a.length;
+        s = s == a.length ? 0 : s;
+    }
+}
