@@ -22,11 +22,11 @@ STANDARD = {"assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", 
             "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "tgmath.h", "threads.h",
             "time.h", "uchar.h", "wchar.h", "wctype.h"}
 # Other libraries, and the only files that may include them.
-LIBRARIES = {"sndfile.h": r"src/tool/models/audio\.c$", "soxr.h": r"src/tool/models/audio\.c$",
-             "fftw3.h": r"src/tool/models/mel\.c$", "zlib.h": r"src/tool/models/whisper\.c$",
-             "jansson.h": r"src/(io|tool)/", "png.h": r"src/tool/png_file\.c$", "utf8proc.h": r"src/tool/models/bert_text\.c$",
-             "clblast_c.h": r"src/ops/\w*clblast\w*\.[ch]$",
-             "CL/cl.h": r"(include/clattn/|src/base/cl\.h$|src/tool/)", "CL/cl_icd.h": r"src/ops/clblast_shown\.h$"}
+LIBRARIES = {"sndfile.h": r"src/tool/transcribe/sound/audio\.c$", "soxr.h": r"src/tool/transcribe/sound/audio\.c$",
+             "fftw3.h": r"src/tool/transcribe/sound/mel\.c$", "zlib.h": r"src/tool/transcribe/whisper\.c$",
+             "jansson.h": r"src/(io|tool)/", "png.h": r"src/tool/cli/png_file\.c$",
+             "utf8proc.h": r"src/tool/embed/bert_text\.c$", "clblast_c.h": r"src/ops/matmul/clblast/",
+             "CL/cl.h": r"(include/clattn/|src/base/cl\.h$|src/tool/)", "CL/cl_icd.h": r"src/ops/matmul/clblast/shown\.h$"}
 
 BANNED_FLAGS = ["-cl-fast-relaxed-math", "-cl-finite-math-only", "-cl-unsafe-math-optimizations", "-cl-mad-enable",
                 "-cl-no-signed-zeros", "-cl-denorms-are-zero", "-ffast-math", "-Ofast", "-funsafe-math-optimizations",
@@ -74,7 +74,6 @@ class Checker:
     def check_source(self, path):
         layer = path.relative_to(self.root / "src").parts[0]
         own = self.name(path)
-        solver = re.match(r"src/ops/([a-z]+)_([a-z]\w*)\.c$", own)
         for line, quoted, include in self.includes(path):
             target = self.resolve(path, include) if quoted else None
             if target is None and include not in STANDARD:
@@ -95,7 +94,7 @@ class Checker:
                     self.problem(path, line, f"{layer} may not include {other}: {include}")
                 if include.endswith(".c"):
                     self.problem(path, line, f"a source file is included: {include}")
-                if solver and re.match(r"src/ops/%s_(generic|cpu|tile|clblast|gpu|own)\.h$" % solver.group(1), goal):
+                if re.match(r"src/ops/\w+/solver_", own) and re.match(r"src/ops/\w+/solver_", goal):
                     if pathlib.PurePath(goal).stem != path.stem:
                         self.problem(path, line, f"a solver includes another solver: {include}")
                 if goal == "src/program/source.h" and layer != "program":

@@ -2,7 +2,7 @@
  * rows and heads.  tests/test_command_heatmap.py knows what is in it. */
 #include <math.h>
 
-#include "tool/heatmap.h"
+#include "tool/heatmap/heatmap.h"
 
 enum { WORDS = 5, TIMES = 40, LAYERS = 2, HEADS = 3, ROW = TIMES + 3, HEAD = WORDS * ROW + 7 };
 

@@ -1,10 +1,10 @@
 /* Random shapes of attention, matrix products, softmax and LayerNorm by every solver, drawn by the generator that the
- * benchmarks draw from (src/tool/random_shape.h); CLATTN_TEST_SEED draws others.
+ * benchmarks draw from (src/tool/bench/random_shape.h); CLATTN_TEST_SEED draws others.
  *
  * Holds: the accuracy rule and guard bands whatever the shape; and the generator's own promises. */
 #include <string.h>
 
-#include "../src/tool/random_shape.h"
+#include "tool/bench/random_shape.h"
 #include "support/attention_case.h"
 #include "support/matmul_case.h"
 #include "support/norm_case.h"

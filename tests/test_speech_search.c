@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool/models/whisper_decode.h"
+#include "tool/transcribe/decode.h"
 #include "tool/tool.h"
 
 /* What repeats itself is tried again, hotter; what is unlikely and silent is skipped. */

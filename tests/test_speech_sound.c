@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool/models/audio.h"
-#include "tool/models/mel.h"
+#include "tool/transcribe/sound/audio.h"
+#include "tool/transcribe/sound/mel.h"
 #include "tool/tool.h"
 
 typedef struct wave {

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "tool/models/dtw.h"
-#include "tool/models/whisper_words.h"
+#include "tool/transcribe/dtw.h"
+#include "tool/transcribe/words.h"
 
 static void medians(void **state)
 {

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tool/models/utf8.h"
-#include "tool/models/whisper_rules.h"
+#include "tool/transcribe/utf8.h"
+#include "tool/transcribe/rules.h"
 #include "tool/tool.h"
 
 /* ---- vocabularies ---- */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool/models/whisper_json.h"
+#include "tool/transcribe/json.h"
 #include "tool/tool.h"
 
 /* 50 s.  The first window ends with a pair at 24 s, the second with one timestamp at 10 s. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool/models/wordpiece.h"
+#include "tool/embed/wordpiece.h"
 
 static const char lines[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\nworld\n!\n##s\nun\n##aff\n##"
                             "able\na\n##a\ncafe\n\xe6\xbc\xa2\n$\n'\nt\n"

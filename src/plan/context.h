@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "base/strbuf.h"
 #include "plan/plan_cache.h"
-#include "plan/wisdom.h"
+#include "plan/wisdom/wisdom.h"
 #include "plan/workspace.h"
 #include "program/program.h"
 

@@ -4,9 +4,9 @@
 
 #include <clattn/version.h>
 
-#include "crash.h"
-#include "device.h"
-#include "os_tool.h"
+#include "tool/cli/crash.h"
+#include "tool/run/device.h"
+#include "tool/cli/os_tool.h"
 #include "tool.h"
 
 static const struct {

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "tool/models/audio.h"
-#include "tool/models/mel.h"
+#include "tool/transcribe/sound/audio.h"
+#include "tool/transcribe/sound/mel.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-#include "tool/models/utf8.h"
-#include "tool/models/whisper_rules.h"
-#include "tool/models/whisper_words.h"
+#include "tool/transcribe/utf8.h"
+#include "tool/transcribe/rules.h"
+#include "tool/transcribe/words.h"
 
 static const char specials[] = "<|endoftext|>\n<|startoftranscript|>\n<|startofprev|>\n<|nocaptions|>\n<|notimestamps|>\n"
                                "<|0.00|>\n<|0.02|>\n<|0.04|>\n";

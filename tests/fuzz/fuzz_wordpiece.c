@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "tool/models/wordpiece.h"
+#include "tool/embed/wordpiece.h"
 
 static const char own[] = "[UNK]\n[CLS]\n[SEP]\na\n##a\nb\n##b\nab\n##ab\n.\n\xe6\xbc\xa2\nabc";
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "tool/models/whisper_engine.h"
+#include "tool/transcribe/engine.h"
 
 typedef struct whisper_host whisper_host;
 

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "whisper_host.h"
-#include "tool/models/audio.h"
-#include "tool/models/whisper.h"
-#include "tool/models/whisper_json.h"
+#include "tool/transcribe/sound/audio.h"
+#include "tool/transcribe/whisper.h"
+#include "tool/transcribe/json.h"
 
 static json_t *part_json(const heatmap_part *part)
 {

@@ -3,7 +3,7 @@
 #define TESTS_SPEECH_H
 
 #include "io_files.h"
-#include "tool/models/whisper_tokens.h"
+#include "tool/transcribe/tokens.h"
 
 /* What complain() was last given; the command would write it and then be silent. */
 extern char complaint[1024];

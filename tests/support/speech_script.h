@@ -3,8 +3,8 @@
 #define TESTS_SPEECH_SCRIPT_H
 
 #include "support/speech.h"
-#include "tool/models/mel.h"
-#include "tool/models/whisper.h"
+#include "tool/transcribe/sound/mel.h"
+#include "tool/transcribe/whisper.h"
 
 typedef struct script {
     /* What each window says, ended by -1: the likeliest token after those before it. */

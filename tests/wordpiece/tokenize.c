@@ -1,4 +1,4 @@
-/* Texts to token numbers by src/tool/models/wordpiece.h, for compare.py:
+/* Texts to token numbers by src/tool/embed/wordpiece.h, for compare.py:
  *
  *     wordpiece_tokenize vocab|json FILE MOST < TEXTS
  *
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool/models/wordpiece.h"
+#include "tool/embed/wordpiece.h"
 
 int main(int argc, char **argv)
 {

@@ -1,0 +1,259 @@
+/* Beam search: of each item the most probable beginnings, side by side. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "nn/generate/generate.h"
+
+/* A beginning one token longer. */
+struct candidate {
+    double score, log_probability;
+    size_t beam;
+    int32_t token;
+};
+
+/* One item's search. */
+struct search {
+    struct candidate *best; /* the 2 * beams best, best first */
+    size_t best_count;
+    struct sequence *finished; /* `wanted` of them at the most */
+    double *final;             /* their scores by the length rule */
+    size_t finished_count;
+    bool done;
+};
+
+struct beams {
+    struct generation *g;
+    size_t count, wanted; /* beams; finished sequences that end a search */
+    struct search *searches;
+    size_t *parents;
+    bool *live; /* whether there is a sequence in that beam */
+};
+
+static double final_score(const struct generation *g, double score, size_t length)
+{
+    const double n = (double)length, a = g->desc.length_penalty;
+    if (a == 0 || !length)
+        return score;
+    return score / pow(g->desc.length_rule == CLATTN_LENGTH_GNMT ? (5 + n) / 6 : n, a);
+}
+
+/* ---- candidates ---- */
+
+static void offer(struct search *search, size_t room, const struct candidate *candidate)
+{
+    struct candidate *best = search->best;
+    size_t at = search->best_count;
+    if (at == room && !(candidate->score > best[room - 1].score))
+        return;
+    at = size_min(at, room - 1);
+    search->best_count = at + 1;
+    for (; at > 0 && candidate->score > best[at - 1].score; at--)
+        best[at] = best[at - 1];
+    best[at] = *candidate;
+}
+
+/* What sequence `beam` of an item can become; false where that is nothing.  `logits` are its own, or all beams' common ones
+ * at the beginning. */
+static bool offer_all(struct beams *b, size_t item, size_t beam, const struct sequence *sequence, const float *logits)
+{
+    const struct generation *g = b->g;
+    const double sum = logits_log_sum(logits, g->vocabulary, 1);
+    for (size_t t = 0; t < g->vocabulary && sum > -INFINITY; t++) {
+        const double log_probability = logits[t] - sum;
+        const struct candidate candidate = {sequence->score + log_probability, log_probability, beam, (int32_t)t};
+        if (logits[t] > -INFINITY)
+            offer(&b->searches[item], 2 * b->count, &candidate);
+    }
+    return sum > -INFINITY;
+}
+
+/* ---- finished sequences ---- */
+
+/* Keeps a finished sequence if it is among the best that are wanted. */
+static void finish(struct beams *b, size_t item, const struct sequence *sequence)
+{
+    struct search *search = &b->searches[item];
+    const double score = final_score(b->g, sequence->score, generated(sequence));
+    size_t at = search->finished_count;
+    if (at == b->wanted) {
+        at = 0;
+        for (size_t i = 1; i < b->wanted; i++)
+            if (search->final[i] < search->final[at])
+                at = i;
+        if (score <= search->final[at])
+            return;
+    } else {
+        search->finished_count++;
+    }
+    sequence_copy(&search->finished[at], sequence);
+    search->final[at] = score;
+}
+
+/* ---- steps ---- */
+
+/* From an item's candidates, best first: finished ones are kept, the others fill the beams.  A candidate that has finished
+ * counts only if it is among the first `count`: what is worse than as many live ones is no result yet. */
+static void advance(struct beams *b, size_t item)
+{
+    struct generation *g = b->g;
+    struct search *search = &b->searches[item];
+    struct sequence *from = g->sequences + item * b->count, *to = from + g->items * b->count;
+    size_t filled = 0;
+    for (size_t i = 0; i < search->best_count && filled < b->count; i++) {
+        const struct candidate *c = &search->best[i];
+        struct sequence *grown = &to[filled];
+        sequence_copy(grown, &from[c->beam]);
+        sequence_append(grown, c->token, c->log_probability);
+        if (generation_stopped(g, c->token)) {
+            if (i < b->count)
+                finish(b, item, grown);
+            continue;
+        }
+        if (!generation_has_room(g, grown)) {
+            finish(b, item, grown);
+            continue;
+        }
+        b->parents[item * b->count + filled] = c->beam;
+        g->next[item * b->count + filled++] = c->token;
+    }
+    search->done = search->finished_count >= b->wanted || !filled;
+    for (size_t k = 0; k < b->count; k++) {
+        const bool live = k < filled && !search->done;
+        if (!live)
+            b->parents[item * b->count + k] = search->done ? k : 0;
+        b->live[item * b->count + k] = live;
+        g->fresh[item * b->count + k] = live;
+    }
+    for (size_t k = 0; k < filled; k++)
+        sequence_copy(&from[k], &to[k]);
+}
+
+/* All items' candidates and steps; the state's sequences follow.  At the beginning there is one sequence an item. */
+static clattn_status step_all(struct beams *b, bool beginning, bool *live)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct generation *g = b->g;
+    const size_t count = b->count;
+    *live = false;
+    for (size_t i = 0; i < g->items; i++) {
+        struct search *search = &b->searches[i];
+        search->best_count = 0;
+        for (size_t k = 0; k < (beginning ? 1 : count) && !search->done; k++) {
+            float *logits = logits_of(g, beginning ? i : i * count + k);
+            struct sequence *sequence = &g->sequences[i * count + k];
+            if (!beginning && !b->live[i * count + k])
+                continue;
+            TRY(generation_hook(g, sequence, i, k, logits));
+            if (!offer_all(b, i, k, sequence, logits))
+                finish(b, i, sequence);
+        }
+        if (!search->done)
+            advance(b, i);
+        else
+            for (size_t k = 0; k < count; k++)
+                b->parents[i * count + k] = k;
+        *live = *live || !search->done;
+    }
+    if (!*live)
+        return CLATTN_SUCCESS;
+    for (size_t s = 0; s < g->items * count; s++)
+        b->parents[s] = beginning ? s / count : s / count * count + b->parents[s];
+    TRY(clattn_decoder_reorder(g->state, g->queue, count, b->parents, 0, NULL, NULL));
+    status = generation_step(g);
+fail:
+    return status;
+}
+
+/* ---- the search ---- */
+
+static clattn_status give_memory(struct beams *b)
+{
+    const struct generation *g = b->g;
+    bool there;
+    b->searches = calloc(g->items, sizeof *b->searches);
+    b->parents = calloc(g->items * b->count, sizeof *b->parents);
+    b->live = calloc(g->items * b->count, sizeof *b->live);
+    there = b->searches && b->parents && b->live;
+    for (size_t i = 0; there && i < g->items; i++) {
+        struct search *search = &b->searches[i];
+        search->best = malloc(2 * b->count * sizeof *search->best);
+        search->finished = calloc(b->wanted, sizeof *search->finished);
+        search->final = malloc(b->wanted * sizeof *search->final);
+        there = search->best && search->finished && search->final;
+        for (size_t k = 0; there && k < b->wanted; k++) {
+            search->finished[k].tokens = malloc(g->most * sizeof(int32_t));
+            search->finished[k].log_probabilities = malloc(g->desc.max_tokens * sizeof(float));
+            there = search->finished[k].tokens && search->finished[k].log_probabilities;
+        }
+    }
+    return there ? CLATTN_SUCCESS
+                 : report_error(&g->state->plan->base.context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                "no memory for a search");
+}
+
+static void give_back(struct beams *b)
+{
+    for (size_t i = 0; b->searches && i < b->g->items; i++) {
+        struct search *search = &b->searches[i];
+        for (size_t k = 0; search->finished && k < b->wanted; k++) {
+            free(search->finished[k].tokens);
+            free(search->finished[k].log_probabilities);
+        }
+        free(search->best);
+        free(search->finished);
+        free(search->final);
+    }
+    free(b->searches);
+    free(b->parents);
+    free(b->live);
+}
+
+/* The best first; of equals the one that finished first. */
+static void give_results(struct beams *b, size_t item)
+{
+    struct search *search = &b->searches[item];
+    for (size_t rank = 0; rank < size_max(b->g->desc.results, 1); rank++) {
+        size_t best = SIZE_MAX;
+        for (size_t k = 0; k < search->finished_count; k++)
+            if (!isnan(search->final[k]) && (best == SIZE_MAX || search->final[k] > search->final[best]))
+                best = k;
+        if (best == SIZE_MAX) {
+            generation_result(b->g, item, rank, NULL, -INFINITY);
+            continue;
+        }
+        generation_result(b->g, item, rank, &search->finished[best], search->final[best]);
+        search->final[best] = NAN;
+    }
+}
+
+/* The prompts' sequences, one an item, to where the beams' first ones are. */
+static void spread(struct generation *g, size_t count)
+{
+    for (size_t i = g->items; i-- > 1;) {
+        const struct sequence other = g->sequences[i * count];
+        g->sequences[i * count] = g->sequences[i];
+        g->sequences[i] = other;
+    }
+}
+
+clattn_status generation_beams(struct generation *g)
+{
+    clattn_status status;
+    const double patience = g->desc.patience ? g->desc.patience : 1;
+    struct beams b = {.g = g, .count = g->desc.beams};
+    bool live = true;
+    b.wanted = size_max((size_t)llrint((double)b.count * patience), 1);
+    TRY(give_memory(&b));
+    spread(g, b.count);
+    TRY(step_all(&b, true, &live));
+    while (live)
+        TRY(step_all(&b, false, &live));
+    for (size_t i = 0; i < g->items; i++)
+        give_results(&b, i);
+fail:
+    give_back(&b);
+    return status;
+}

@@ -1,0 +1,280 @@
+/* Making a graph: arrays, steps, the plans they share, and where the arena's arrays lie. */
+#include "nn/graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/attention/scores.h"
+
+#define ALIGNMENT 128 /* bytes, what a workspace is aligned to */
+
+/* Room for one more element of `bytes` bytes in a growing array; NULL when host memory is out. */
+static void *grow(void *items, size_t *room, size_t count, size_t bytes)
+{
+    if (count < *room)
+        return items;
+    size_t wanted = *room ? 2 * *room : 32;
+    void *grown = realloc(items, wanted * bytes);
+    if (grown)
+        *room = wanted;
+    return grown;
+}
+
+clattn_status graph_begin(struct graph *graph, clattn_context *context)
+{
+    memset(graph, 0, sizeof *graph);
+    graph->context = context;
+    graph->arrays = grow(NULL, &graph->array_room, 0, sizeof *graph->arrays);
+    if (!graph->arrays)
+        return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    memset(graph->arrays, 0, sizeof *graph->arrays);
+    graph->array_count = 1;
+    return CLATTN_SUCCESS;
+}
+
+void graph_clear(struct graph *graph)
+{
+    for (size_t i = 0; i < graph->plan_count; i++) {
+        clattn_plan_release(&graph->plans[i].plan);
+        free(graph->plans[i].desc);
+    }
+    free(graph->plans);
+    free(graph->steps);
+    free(graph->arrays);
+    memset(graph, 0, sizeof *graph);
+}
+
+/* ---- arrays and steps ---- */
+
+static int add_array(struct graph *graph, const struct graph_array *array)
+{
+    struct graph_array *arrays = grow(graph->arrays, &graph->array_room, graph->array_count, sizeof *arrays);
+    if (!arrays) {
+        graph->failed = true;
+        return 0;
+    }
+    graph->arrays = arrays;
+    arrays[graph->array_count] = *array;
+    arrays[graph->array_count].first = SIZE_MAX;
+    return (int)graph->array_count++;
+}
+
+int graph_arena_array(struct graph *graph, int32_t dtype, size_t elements)
+{
+    struct graph_array array = {.place = GRAPH_ARENA, .dtype = dtype};
+    /* An overflow is as good as more than any arena can have. */
+    if (!size_mul(elements, clattn_dtype_size((clattn_dtype)dtype), &array.bytes) || array.bytes > SIZE_MAX / 4)
+        array.bytes = SIZE_MAX / 4;
+    array.bytes = round_up(array.bytes, ALIGNMENT);
+    return add_array(graph, &array);
+}
+
+int graph_bound_array(struct graph *graph, int32_t dtype, int slot, int fallback)
+{
+    return add_array(graph, &(struct graph_array){.place = GRAPH_BOUND, .dtype = dtype, .slot = slot,
+                                                  .fallback = fallback});
+}
+
+int graph_fixed_array(struct graph *graph, clattn_binding binding)
+{
+    return add_array(graph, &(struct graph_array){.place = GRAPH_FIXED, .fixed = binding});
+}
+
+static void note_life(struct graph *graph, int index, size_t step)
+{
+    struct graph_array *array = &graph->arrays[index];
+    array->first = size_min(array->first, step);
+    array->last = size_max(array->last, step);
+    if (array->fallback)
+        note_life(graph, array->fallback, step);
+}
+
+struct graph_step *graph_add(struct graph *graph, const struct graph_step *step)
+{
+    struct graph_step *steps = grow(graph->steps, &graph->step_room, graph->step_count, sizeof *steps);
+    if (!steps) {
+        graph->failed = true;
+        return NULL;
+    }
+    graph->steps = steps;
+    steps[graph->step_count] = *step;
+    if (step->plan) {
+        graph->launches += step->plan->launches;
+        if (step->plan->workspace)
+            steps[graph->step_count].workspace = graph_arena_array(graph, CLATTN_U8, step->plan->workspace);
+    }
+    return &steps[graph->step_count++];
+}
+
+/* ---- plans ---- */
+
+static clattn_plan *find_plan(const struct graph *graph, int number, const void *desc, size_t bytes)
+{
+    for (size_t i = 0; i < graph->plan_count; i++) {
+        const struct graph_plan *entry = &graph->plans[i];
+        if (entry->operator_number == number && entry->bytes == bytes && !memcmp(entry->desc, desc, bytes))
+            return entry->plan;
+    }
+    return NULL;
+}
+
+/* Keeps `plan`, which it takes over. */
+static clattn_status keep_plan(struct graph *graph, int number, const void *desc, size_t bytes, clattn_plan *plan)
+{
+    struct graph_plan *plans = grow(graph->plans, &graph->plan_room, graph->plan_count, sizeof *plans);
+    void *copy = malloc(bytes);
+    if (plans)
+        graph->plans = plans;
+    if (!plans || !copy) {
+        free(copy);
+        clattn_plan_release(&plan);
+        return report_error(&graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    }
+    memcpy(copy, desc, bytes);
+    plans[graph->plan_count++] =
+        (struct graph_plan){.operator_number = number, .desc = copy, .bytes = bytes, .plan = plan};
+    return CLATTN_SUCCESS;
+}
+
+/* The body of the functions below: the plan there is for `desc`, or the one that `create` makes. */
+#define FIND_OR_MAKE(number, desc, create)                                                      \
+    clattn_status status;                                                                       \
+    *plan = find_plan(graph, (number), (desc), sizeof *(desc));                                 \
+    if (*plan)                                                                                  \
+        return CLATTN_SUCCESS;                                                                  \
+    TRY(create);                                                                                \
+    status = keep_plan(graph, (number), (desc), sizeof *(desc), *plan);                         \
+fail:                                                                                           \
+    if (status != CLATTN_SUCCESS)                                                               \
+        *plan = NULL;                                                                           \
+    return status
+
+clattn_status graph_matmul(struct graph *graph, const clattn_matmul_desc *desc, const clattn_plan_options *options,
+                           clattn_plan **plan)
+{
+    FIND_OR_MAKE(OPERATOR_MATMUL, desc, clattn_matmul_plan_create(graph->context, desc, options, plan));
+}
+
+clattn_status graph_attention(struct graph *graph, const clattn_attention_desc *desc,
+                              const clattn_plan_options *options, clattn_plan **plan)
+{
+    FIND_OR_MAKE(OPERATOR_ATTENTION, desc, clattn_attention_plan_create(graph->context, desc, options, plan));
+}
+
+clattn_status graph_weights(struct graph *graph, const clattn_attention_desc *desc, const clattn_layout *weights,
+                            clattn_plan **plan)
+{
+    FIND_OR_MAKE(OPERATOR_ATTENTION_WEIGHTS, desc,
+                 attention_weights_plan_create(graph->context, desc, weights, false, plan));
+}
+
+clattn_status graph_norm(struct graph *graph, const clattn_norm_desc *desc, clattn_plan **plan)
+{
+    FIND_OR_MAKE(OPERATOR_NORM, desc, clattn_norm_plan_create(graph->context, desc, NULL, plan));
+}
+
+clattn_status graph_embedding(struct graph *graph, const clattn_embedding_desc *desc, clattn_plan **plan)
+{
+    FIND_OR_MAKE(OPERATOR_EMBEDDING, desc, clattn_embedding_plan_create(graph->context, desc, NULL, plan));
+}
+
+clattn_status graph_rope(struct graph *graph, const clattn_rope_desc *desc, clattn_plan **plan)
+{
+    FIND_OR_MAKE(OPERATOR_ROPE, desc, clattn_rope_plan_create(graph->context, desc, NULL, plan));
+}
+
+clattn_status graph_append(struct graph *graph, const clattn_kv_append_desc *desc, clattn_plan **plan)
+{
+    FIND_OR_MAKE(OPERATOR_KV_APPEND, desc, clattn_kv_append_plan_create(graph->context, desc, NULL, plan));
+}
+
+/* ---- the arena ---- */
+
+static bool live_together(const struct graph_array *a, const struct graph_array *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* The lowest place for `array` that overlaps none of the `count` already placed ones that live when it does. */
+static bool place(struct graph_array *array, struct graph_array *const *placed, size_t count)
+{
+    size_t at = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t i = 0; i < count; i++) {
+            const struct graph_array *other = placed[i];
+            if (live_together(array, other) && at < other->at + other->bytes && other->at < at + array->bytes) {
+                at = other->at + other->bytes;
+                moved = true;
+            }
+        }
+        if (at > SIZE_MAX / 4)
+            return false;
+    }
+    array->at = at;
+    return true;
+}
+
+static int larger_first(const void *left, const void *right)
+{
+    const struct graph_array *a = *(struct graph_array *const *)left, *b = *(struct graph_array *const *)right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return a < b ? -1 : a > b;
+}
+
+/* Largest first, each in the lowest hole: not the best there is, but layers repeat, and what the first finds room for the
+ * others do too. */
+static clattn_status lay_out(struct graph *graph, struct graph_array **order)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < graph->array_count; i++) {
+        struct graph_array *array = &graph->arrays[i];
+        if (array->place == GRAPH_ARENA && array->first <= array->last)
+            order[count++] = array;
+    }
+    qsort(order, count, sizeof *order, larger_first);
+    for (size_t i = 0; i < count; i++) {
+        if (!place(order[i], order, i))
+            return report_error(&graph->context->device.report, CLATTN_ERROR_OVERFLOW, "the activations overflow");
+        graph->arena = size_max(graph->arena, order[i]->at + order[i]->bytes);
+        graph->unshared = graph->unshared > SIZE_MAX / 2 ? SIZE_MAX : graph->unshared + order[i]->bytes;
+    }
+    return CLATTN_SUCCESS;
+}
+
+clattn_status graph_finish(struct graph *graph)
+{
+    for (size_t i = 0; i < graph->step_count && !graph->failed; i++) {
+        for (size_t j = 0; j < GRAPH_USES; j++)
+            if (graph->steps[i].use[j].array)
+                note_life(graph, graph->steps[i].use[j].array, i);
+        if (graph->steps[i].workspace)
+            note_life(graph, graph->steps[i].workspace, i);
+    }
+    struct graph_array **order = graph->failed ? NULL : malloc(graph->array_count * sizeof *order);
+    if (!order)
+        return report_error(&graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+    clattn_status status = lay_out(graph, order);
+    free(order);
+    return status;
+}
+
+enum binding_access graph_result_access(const struct graph *graph)
+{
+    return access_of_output(graph->steps[graph->step_count - 1].plan);
+}
+
+void graph_explain(const struct graph *graph, struct strbuf *text)
+{
+    for (size_t i = 0; i < graph->plan_count; i++) {
+        size_t uses = 0;
+        for (size_t j = 0; j < graph->step_count; j++)
+            uses += graph->steps[j].plan == graph->plans[i].plan;
+        strbuf_printf(text, "%zu times: %s", uses, clattn_plan_explain(graph->plans[i].plan));
+    }
+    strbuf_printf(text, "%zu kernels, activations of %zu bytes at the peak (%zu without sharing)\n", graph->launches,
+                  graph->arena, graph->unshared);
+}

@@ -1,0 +1,157 @@
+/* An enqueue of many operators as a list: steps over arrays, made when a plan is, whose order never changes.
+ *
+ * Arrays lie in the plan's workspace (the arena), in the weights, or where the caller's bindings say.  Those of the arena
+ * live from the first step that names them to the last, and share their memory with others that live at other times: the
+ * size of the arena is the peak of all.  The parts' own workspaces are arrays of one step's life. */
+#ifndef CLATTN_NN_GRAPH_GRAPH_H
+#define CLATTN_NN_GRAPH_GRAPH_H
+
+#include "clattn/attention.h"
+#include "clattn/embedding.h"
+#include "clattn/kv_append.h"
+#include "clattn/matmul.h"
+#include "clattn/norm.h"
+#include "clattn/rope.h"
+#include "plan/enqueue.h"
+
+/* An array, and how many elements of it to skip; of the array 0, "none", there is nothing. */
+struct graph_use {
+    int array;
+    int64_t offset;
+};
+
+enum graph_op {
+    GRAPH_MATMUL,
+    GRAPH_ATTENTION,
+    GRAPH_WEIGHTS, /* attention's probabilities; reads what the attention read, and its lse */
+    GRAPH_NORM,
+    GRAPH_EMBEDDING,
+    GRAPH_ROPE,
+    GRAPH_APPEND,
+    GRAPH_INTEGERS, /* copies int32 values of the host's into an array, asynchronously */
+    GRAPH_PAD,      /* zeroes rows ahead of and behind each item's */
+    GRAPH_FILL,     /* fills `rows` rows with one of the enqueue's integers, or 0 */
+    GRAPH_COPY,     /* copies each item's rows */
+};
+
+/* What a step's uses are, by operator. */
+enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_C, PRODUCT_OPERAND, PRODUCT_B_SCALE };
+enum { HEADS_QUERY, HEADS_KEY, HEADS_VALUE, HEADS_MASK, HEADS_OUTPUT, HEADS_LSE,
+       HEADS_QUERY_LENGTHS, HEADS_KEY_LENGTHS, HEADS_POSITIONS, HEADS_WEIGHTS };
+enum { NORMED_X, NORMED_Y, NORMED_SCALE, NORMED_BIAS };
+enum { EMBEDDED_IDS, EMBEDDED_TABLE, EMBEDDED_Y, EMBEDDED_POSITION_TABLE, EMBEDDED_OFFSETS, EMBEDDED_SEGMENTS,
+       EMBEDDED_SEGMENT_TABLE };
+enum { ROTATED_X, ROTATED_Y, ROTATED_OFFSETS };
+enum { APPENDED_KEY, APPENDED_VALUE, APPENDED_KEY_CACHE, APPENDED_VALUE_CACHE, APPENDED_PAST_LENGTHS, APPENDED_NEW_LENGTHS };
+enum { MOVE_TO, MOVE_FROM };
+#define GRAPH_USES 10
+
+/* Numbers that an enqueue brings; steps say which is their batch, their length and so on.  0 is the number 1. */
+enum graph_number { NUMBER_ONE, GRAPH_NUMBERS = 12 };
+
+struct graph_step {
+    enum graph_op op;
+    clattn_plan *plan; /* the graph's; NULL of those that are no operator */
+    struct graph_use use[GRAPH_USES];
+    int batch, length, keys, position; /* graph_number: as the operator's args have them.  position 0: position 0 */
+    int condition;                     /* the slot of a binding without which the step is left out; negative: with which;
+                                        * 0: none */
+    int workspace;                     /* an array, or 0 */
+    int integers;                      /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's; 0: none */
+    size_t rows, row_bytes;            /* PAD: rows to zero at each end.  FILL: rows.  COPY, PAD, FILL: bytes of a row */
+    size_t to_item, from_item;         /* bytes from an item to the next */
+};
+
+enum graph_place { GRAPH_NOWHERE, GRAPH_ARENA, GRAPH_BOUND, GRAPH_FIXED };
+
+struct graph_array {
+    enum graph_place place;
+    int32_t dtype;
+    int slot;             /* BOUND: which of the enqueue's bindings; where that is none, array `fallback` */
+    int fallback;
+    clattn_binding fixed; /* FIXED */
+    size_t bytes;         /* ARENA */
+    size_t at;            /* ARENA: bytes from the workspace's start, once laid out */
+    size_t first, last;   /* ARENA: the steps that it lives from and to; first > last: it is never named */
+};
+
+struct graph_plan {
+    int operator_number;
+    void *desc; /* that it was made for, `bytes` long */
+    size_t bytes;
+    clattn_plan *plan;
+};
+
+struct graph {
+    clattn_context *context;
+    struct graph_array *arrays;
+    struct graph_step *steps;
+    struct graph_plan *plans;
+    size_t array_count, array_room, step_count, step_room, plan_count, plan_room;
+    size_t arena, unshared; /* bytes: of the workspace; of all arrays, had each its own */
+    size_t launches;
+    bool failed; /* host memory was out; told by graph_finish */
+};
+
+/* ---- making one ---- */
+
+/* Starts zeroed; graph_clear whatever happened. */
+clattn_status graph_begin(struct graph *graph, clattn_context *context);
+void graph_clear(struct graph *graph);
+
+/* New arrays.  Their numbers stay; 0 when host memory is out, which graph_finish tells. */
+int graph_arena_array(struct graph *graph, int32_t dtype, size_t elements);
+int graph_bound_array(struct graph *graph, int32_t dtype, int slot, int fallback);
+int graph_fixed_array(struct graph *graph, clattn_binding binding);
+
+/* The whole of an array as a use, and from an element on. */
+static inline struct graph_use use_of(int array)
+{
+    return (struct graph_use){array, 0};
+}
+
+static inline struct graph_use use_at(int array, size_t offset)
+{
+    return (struct graph_use){array, (int64_t)offset};
+}
+
+/* Adds a step behind the others.  The copy in the graph may be changed until the next is added; NULL: host memory. */
+struct graph_step *graph_add(struct graph *graph, const struct graph_step *step);
+
+/* Plans for the operators, each made once for equal descriptions, which must have been made by their init functions (so
+ * that they are equal byte by byte), and owned by the graph. */
+clattn_status graph_matmul(struct graph *graph, const clattn_matmul_desc *desc, const clattn_plan_options *options,
+                           clattn_plan **plan);
+clattn_status graph_attention(struct graph *graph, const clattn_attention_desc *desc,
+                              const clattn_plan_options *options, clattn_plan **plan);
+clattn_status graph_weights(struct graph *graph, const clattn_attention_desc *desc, const clattn_layout *weights,
+                            clattn_plan **plan);
+clattn_status graph_norm(struct graph *graph, const clattn_norm_desc *desc, clattn_plan **plan);
+clattn_status graph_embedding(struct graph *graph, const clattn_embedding_desc *desc, clattn_plan **plan);
+clattn_status graph_rope(struct graph *graph, const clattn_rope_desc *desc, clattn_plan **plan);
+clattn_status graph_append(struct graph *graph, const clattn_kv_append_desc *desc, clattn_plan **plan);
+
+/* Lays the arena out; nothing can be added then. */
+clattn_status graph_finish(struct graph *graph);
+
+/* How its last step, an operator's, accesses what it writes. */
+enum binding_access graph_result_access(const struct graph *graph);
+
+/* The parts' explain texts, each plan's once, and the memory's line. */
+void graph_explain(const struct graph *graph, struct strbuf *text);
+
+/* ---- running it ---- */
+
+struct graph_run {
+    const clattn_binding *bound;     /* by slot; slot 0 is not used */
+    size_t number[GRAPH_NUMBERS];    /* number[NUMBER_ONE] is 1 */
+    const int32_t *const *integers;  /* by step.integers, from 1; `batch` values each; read at once */
+};
+
+/* Enqueues all steps whose condition is met, in a workspace of graph->arena bytes at least: a whole enqueue, see chain_begin
+ * and chain_end. */
+clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, cl_command_queue queue,
+                            const struct graph_run *run, const clattn_binding *workspace, cl_uint wait_count,
+                            const cl_event *wait_list, cl_event *event);
+
+#endif

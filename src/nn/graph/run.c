@@ -1,0 +1,305 @@
+/* Enqueueing a graph: each step's arguments, and the steps that are commands of OpenCL's own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "nn/graph/graph.h"
+#include "ops/attention/scores.h"
+
+#define PATTERN 128 /* bytes: the longest that clEnqueueFillBuffer takes */
+
+struct runner {
+    const struct graph *graph;
+    struct chain *chain;
+    const struct graph_run *run;
+};
+
+static bool is_bound(const struct runner *r, int slot)
+{
+    return !binding_is_none(&r->run->bound[slot]);
+}
+
+/* Where the array is this time. */
+static clattn_binding resolve(const struct runner *r, int index)
+{
+    const struct graph_array *array = &r->graph->arrays[index];
+    clattn_binding binding = r->chain->workspace;
+    switch (array->place) {
+    case GRAPH_BOUND:
+        return is_bound(r, array->slot) || !array->fallback ? r->run->bound[array->slot]
+                                                            : resolve(r, array->fallback);
+    case GRAPH_FIXED: return array->fixed;
+    case GRAPH_ARENA:
+        binding.offset =
+            (binding.offset + (int64_t)array->at) / (int64_t)clattn_dtype_size((clattn_dtype)array->dtype);
+        return binding;
+    default: return (clattn_binding){0};
+    }
+}
+
+static clattn_binding bind(const struct runner *r, const struct graph_step *step, int use)
+{
+    clattn_binding binding = resolve(r, step->use[use].array);
+    /* An offset that wraps is negative, and refused. */
+    binding.offset = (int64_t)((uint64_t)binding.offset + (uint64_t)step->use[use].offset);
+    return binding;
+}
+
+/* To where there is a pointer: the arrays of the step's uses. */
+static void bind_all(const struct runner *r, const struct graph_step *step, clattn_binding *const to[GRAPH_USES])
+{
+    for (int use = 0; use < GRAPH_USES; use++)
+        if (to[use])
+            *to[use] = bind(r, step, use);
+}
+
+static size_t number(const struct runner *r, int which)
+{
+    return r->run->number[which];
+}
+
+static int64_t position(const struct runner *r, const struct graph_step *step)
+{
+    return step->position ? (int64_t)number(r, step->position) : 0;
+}
+
+static clattn_binding workspace(const struct runner *r, const struct graph_step *step)
+{
+    return resolve(r, step->workspace);
+}
+
+/* ---- operators ---- */
+
+static clattn_status matmul(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [PRODUCT_A] = &args.a, [PRODUCT_B] = &args.b, [PRODUCT_BIAS] = &args.bias, [PRODUCT_C] = &args.c,
+        [PRODUCT_OPERAND] = &args.operand, [PRODUCT_B_SCALE] = &args.b_scale});
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.m = number(r, s->length);
+    args.workspace = workspace(r, s);
+    return clattn_matmul_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
+static clattn_status attention(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [HEADS_QUERY] = &args.query, [HEADS_KEY] = &args.key, [HEADS_VALUE] = &args.value, [HEADS_MASK] = &args.mask,
+        [HEADS_OUTPUT] = &args.output, [HEADS_LSE] = &args.lse, [HEADS_QUERY_LENGTHS] = &args.query_lengths,
+        [HEADS_KEY_LENGTHS] = &args.key_lengths, [HEADS_POSITIONS] = &args.positions});
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.query_length = number(r, s->length);
+    args.key_length = number(r, s->keys);
+    args.position = position(r, s);
+    args.workspace = workspace(r, s);
+    if (s->op == GRAPH_WEIGHTS) {
+        clattn_binding weights = bind(r, s, HEADS_WEIGHTS);
+        return attention_weights_enqueue(s->plan, r->chain->queue, &args, &weights, step->wait_count,
+                                         step->wait_list, step->event);
+    }
+    return clattn_attention_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
+                                    step->event);
+}
+
+static clattn_status norm(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [NORMED_X] = &args.x, [NORMED_Y] = &args.y, [NORMED_SCALE] = &args.scale, [NORMED_BIAS] = &args.bias});
+    args.explicit_batch = 1;
+    args.batch = number(r, s->batch);
+    return clattn_norm_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
+static clattn_status embedding(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [EMBEDDED_IDS] = &args.ids, [EMBEDDED_TABLE] = &args.table, [EMBEDDED_Y] = &args.y,
+        [EMBEDDED_POSITION_TABLE] = &args.position_table, [EMBEDDED_OFFSETS] = &args.offsets,
+        [EMBEDDED_SEGMENTS] = &args.segments, [EMBEDDED_SEGMENT_TABLE] = &args.segment_table});
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.length = number(r, s->length);
+    args.position = position(r, s);
+    return clattn_embedding_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
+                                    step->event);
+}
+
+static clattn_status rope(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [ROTATED_X] = &args.x, [ROTATED_Y] = &args.y, [ROTATED_OFFSETS] = &args.offsets});
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.length = number(r, s->length);
+    args.position = position(r, s);
+    return clattn_rope_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
+}
+
+static clattn_status append(const struct runner *r, const struct graph_step *s, struct step *step)
+{
+    clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
+    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
+        [APPENDED_KEY] = &args.key, [APPENDED_VALUE] = &args.value, [APPENDED_KEY_CACHE] = &args.key_cache,
+        [APPENDED_VALUE_CACHE] = &args.value_cache, [APPENDED_PAST_LENGTHS] = &args.past_lengths,
+        [APPENDED_NEW_LENGTHS] = &args.new_lengths});
+    args.explicit_lengths = 1;
+    args.batch = number(r, s->batch);
+    args.length = number(r, s->length);
+    args.past_length = s->use[APPENDED_PAST_LENGTHS].array ? 0 : position(r, s);
+    return clattn_kv_append_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
+                                    step->event);
+}
+
+/* A part that fails may have enqueued some of its kernels. */
+static clattn_status enqueue_part(const struct runner *r, const struct graph_step *s, bool last)
+{
+    struct step step;
+    clattn_status status;
+    chain_step(r->chain, last, &step);
+    switch (s->op) {
+    case GRAPH_MATMUL: status = matmul(r, s, &step); break;
+    case GRAPH_ATTENTION:
+    case GRAPH_WEIGHTS: status = attention(r, s, &step); break;
+    case GRAPH_NORM: status = norm(r, s, &step); break;
+    case GRAPH_EMBEDDING: status = embedding(r, s, &step); break;
+    case GRAPH_ROPE: status = rope(r, s, &step); break;
+    case GRAPH_APPEND: status = append(r, s, &step); break;
+    default: status = CLATTN_ERROR_INTERNAL; break;
+    }
+    if (status == CLATTN_SUCCESS)
+        chain_stepped(r->chain, &step);
+    else
+        chain_failed(r->chain, &step);
+    return status;
+}
+
+/* ---- commands ---- */
+
+static clattn_status fill(const struct runner *r, cl_mem buffer, const void *pattern, size_t pattern_bytes,
+                          size_t offset, size_t bytes)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct cl_table *cl = &r->chain->context->device.cl;
+    struct step step;
+    if (!bytes)
+        return CLATTN_SUCCESS;
+    chain_step(r->chain, false, &step);
+    TRY_CL(&r->chain->context->device.report, "clEnqueueFillBuffer",
+           cl->clEnqueueFillBuffer(r->chain->queue, buffer, pattern, pattern_bytes, offset, bytes, step.wait_count,
+                                   step.wait_list, step.event));
+    chain_stepped(r->chain, &step);
+fail:
+    return status;
+}
+
+/* A fill copies its pattern when it is enqueued: unlike a write, it leaves no memory of the host's to be kept. */
+static clattn_status integers(const struct runner *r, const struct graph_step *s)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_binding to = bind(r, s, MOVE_TO);
+    const int32_t *values = r->run->integers[s->integers];
+    const size_t count = number(r, s->batch), at_once = PATTERN / sizeof *values;
+    int32_t pattern[PATTERN / sizeof *values];
+    for (size_t i = 0; i < count; i += at_once) {
+        memset(pattern, 0, sizeof pattern);
+        memcpy(pattern, values + i, size_min(at_once, count - i) * sizeof *values);
+        TRY(fill(r, to.buffer, pattern, sizeof pattern, ((size_t)to.offset + i) * sizeof *values, sizeof pattern));
+    }
+fail:
+    return status;
+}
+
+static clattn_status pad(const struct runner *r, const struct graph_step *s)
+{
+    static const unsigned char zeros[4];
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_binding to = bind(r, s, MOVE_TO);
+    const size_t element = clattn_dtype_size((clattn_dtype)r->graph->arrays[s->use[MOVE_TO].array].dtype);
+    const size_t start = (size_t)to.offset * element, edge = s->rows * s->row_bytes;
+    for (size_t i = 0; i < number(r, s->batch); i++) {
+        const size_t item = start + i * s->to_item;
+        TRY(fill(r, to.buffer, zeros, element, item, edge));
+        TRY(fill(r, to.buffer, zeros, element, item + edge + number(r, s->length) * s->row_bytes, edge));
+    }
+fail:
+    return status;
+}
+
+static clattn_status fill_rows(const struct runner *r, const struct graph_step *s)
+{
+    const clattn_binding to = bind(r, s, MOVE_TO);
+    const int32_t value = s->integers ? r->run->integers[s->integers][0] : 0;
+    return fill(r, to.buffer, &value, sizeof value, (size_t)to.offset * sizeof value, s->rows * s->row_bytes);
+}
+
+static clattn_status copy(const struct runner *r, const struct graph_step *s)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct cl_table *cl = &r->chain->context->device.cl;
+    const clattn_binding to = bind(r, s, MOVE_TO), from = bind(r, s, MOVE_FROM);
+    const size_t element = clattn_dtype_size((clattn_dtype)r->graph->arrays[s->use[MOVE_TO].array].dtype);
+    const size_t bytes = number(r, s->length) * s->row_bytes;
+    for (size_t i = 0; i < number(r, s->batch) && bytes; i++) {
+        struct step step;
+        chain_step(r->chain, false, &step);
+        TRY_CL(&r->chain->context->device.report, "clEnqueueCopyBuffer",
+               cl->clEnqueueCopyBuffer(r->chain->queue, from.buffer, to.buffer,
+                                       (size_t)from.offset * element + i * s->from_item,
+                                       (size_t)to.offset * element + i * s->to_item, bytes, step.wait_count,
+                                       step.wait_list, step.event));
+        chain_stepped(r->chain, &step);
+    }
+fail:
+    return status;
+}
+
+static bool wanted(const struct runner *r, const struct graph_step *s)
+{
+    return !s->condition || is_bound(r, abs(s->condition)) == (s->condition > 0);
+}
+
+static clattn_status enqueue_steps(const struct graph *graph, struct chain *chain, const struct graph_run *run)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct runner r = {graph, chain, run};
+    size_t end = graph->step_count;
+    while (end > 0 && !wanted(&r, &graph->steps[end - 1]))
+        end--;
+    for (size_t i = 0; i < end; i++) {
+        const struct graph_step *s = &graph->steps[i];
+        if (!wanted(&r, s))
+            continue;
+        switch (s->op) {
+        case GRAPH_INTEGERS: TRY(integers(&r, s)); break;
+        case GRAPH_PAD: TRY(pad(&r, s)); break;
+        case GRAPH_FILL: TRY(fill_rows(&r, s)); break;
+        case GRAPH_COPY: TRY(copy(&r, s)); break;
+        default: TRY(enqueue_part(&r, s, i + 1 == end)); break;
+        }
+    }
+fail:
+    return status;
+}
+
+clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, cl_command_queue queue,
+                            const struct graph_run *run, const clattn_binding *workspace, cl_uint wait_count,
+                            const cl_event *wait_list, cl_event *event)
+{
+    struct chain chain;
+    clattn_status status =
+        chain_begin(&chain, context, queue, wait_count, wait_list, event, graph->arena, workspace);
+    if (status == CLATTN_SUCCESS)
+        status = enqueue_steps(graph, &chain, run);
+    /* Commands of OpenCL's own have no event on a queue in order; should one be the last, a marker has it. */
+    if (status == CLATTN_SUCCESS && !chain.last)
+        status = chain_mark(&chain);
+    return chain_end(&chain, status, event);
+}

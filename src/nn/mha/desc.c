@@ -1,0 +1,237 @@
+/* From a multi-head attention's description to the products and the attention that it is made of. */
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "nn/mha/mha.h"
+#include "ops/common/arrays.h"
+
+#define ALIGNMENT 128 /* bytes */
+#define SIZE_LIMIT ((size_t)1 << 31)
+
+static bool is_flag(int32_t value)
+{
+    return value == 0 || value == 1;
+}
+
+/* Replaces zeros by what they mean and checks what the parts' own checks do not see. */
+static clattn_status complete(struct mha_problem *problem, const char **reason)
+{
+    clattn_mha_desc *desc = &problem->desc;
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "cross is neither 0 nor 1";
+    if (!is_flag(desc->cross))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "packed_weights is neither 0 nor 1";
+    if (!is_flag(desc->packed_weights))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "bias_in is neither 0 nor 1";
+    if (!is_flag(desc->bias_in))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "bias_out is neither 0 nor 1";
+    if (!is_flag(desc->bias_out))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown weights";
+    if (desc->weights < CLATTN_WEIGHTS_NONE || desc->weights > CLATTN_WEIGHTS_AVERAGE)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    if (!desc->dtype)
+        desc->dtype = CLATTN_F32;
+    *reason = "inputs, weights and output are float32, float16 or bfloat16";
+    if (!dtype_is_storage(desc->dtype))
+        return CLATTN_ERROR_UNSUPPORTED;
+    *reason = "d_model and heads are at least 1";
+    if (!desc->d_model || !desc->heads)
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    if (!desc->kv_heads)
+        desc->kv_heads = desc->heads;
+    *reason = "heads is no multiple of kv_heads";
+    if (desc->heads % desc->kv_heads)
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "d_model is no multiple of heads; give head_size";
+    if (!desc->head_size && desc->d_model % desc->heads)
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    if (!desc->head_size)
+        desc->head_size = desc->d_model / desc->heads;
+    if (!desc->cross) {
+        *reason = "self-attention has keys and values of d_model columns";
+        if ((desc->d_context && desc->d_context != desc->d_model) ||
+            (desc->d_context_value && desc->d_context_value != desc->d_model))
+            return CLATTN_ERROR_INVALID_LAYOUT;
+        desc->d_context_value = 0;
+        desc->key_length = desc->query_length;
+    }
+    if (!desc->d_context)
+        desc->d_context = desc->d_model;
+    /* Left as it is given: it tells whether there is an array of its own. */
+    problem->separate_values = desc->d_context_value != 0;
+    problem->d_values = problem->separate_values ? desc->d_context_value : desc->d_context;
+    *reason = "packed weights need kv_heads = heads and d_context = d_context_value = d_model";
+    if (desc->packed_weights && (desc->kv_heads != desc->heads || desc->d_context != desc->d_model ||
+                                 problem->d_values != desc->d_model))
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "a size is 2^31 or more";
+    size_t inner;
+    if (desc->batch >= SIZE_LIMIT || desc->query_length >= SIZE_LIMIT || desc->key_length >= SIZE_LIMIT ||
+        desc->d_model >= SIZE_LIMIT || desc->d_context >= SIZE_LIMIT || problem->d_values >= SIZE_LIMIT ||
+        !size_mul(desc->heads, desc->head_size, &inner) || inner >= SIZE_LIMIT / 4)
+        return CLATTN_ERROR_OVERFLOW;
+    return CLATTN_SUCCESS;
+}
+
+/* Rows of `columns` elements, `stride` apart, `length` of them in each item of the batch. */
+static clattn_layout rows_of(const clattn_mha_desc *desc, size_t length, size_t columns, size_t stride)
+{
+    clattn_layout layout = {.dtype = desc->dtype,
+                            .rank = 3,
+                            .extent = {desc->batch, length, columns},
+                            .stride = {(int64_t)(length * stride), (int64_t)stride, 1}};
+    return layout;
+}
+
+/* Heads within such rows: (batch, heads, length, size). */
+static clattn_layout heads_of(const clattn_mha_desc *desc, size_t heads, size_t length, size_t stride)
+{
+    const size_t size = desc->head_size;
+    clattn_layout layout = {.dtype = desc->dtype,
+                            .rank = 4,
+                            .extent = {desc->batch, heads, length, size},
+                            .stride = {(int64_t)(length * stride), (int64_t)size, (int64_t)stride, 1}};
+    return layout;
+}
+
+/* rows (.., in) times a weight stored (out, in). */
+static clattn_matmul_desc linear(clattn_layout rows, clattn_layout result, bool bias)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    const size_t in = rows.extent[2], out = result.extent[2];
+    desc.a = rows;
+    desc.b = (clattn_layout){.dtype = rows.dtype, .rank = 2, .extent = {in, out}, .stride = {1, (int64_t)in}};
+    desc.c = result;
+    if (bias)
+        desc.bias = clattn_layout_contiguous((clattn_dtype)rows.dtype, 1, &out);
+    return desc;
+}
+
+/* Takes room for an array of that type at the next aligned place of the workspace. */
+static bool reserve(struct mha_problem *problem, int32_t dtype, size_t rows, size_t columns, size_t *at)
+{
+    size_t bytes;
+    *at = problem->workspace;
+    return size_mul(problem->desc.batch, rows, &bytes) && size_mul(bytes, columns, &bytes) &&
+           size_mul(bytes, clattn_dtype_size((clattn_dtype)dtype), &bytes) && size_add(bytes, ALIGNMENT - 1, &bytes) &&
+           size_add(problem->workspace, bytes / ALIGNMENT * ALIGNMENT, &problem->workspace) &&
+           problem->workspace < SIZE_MAX / 8;
+}
+
+static struct mha_projection *add(struct mha_problem *problem, enum mha_source source, enum mha_weight weight,
+                                  size_t output)
+{
+    struct mha_projection *projection = &problem->projection[problem->projections++];
+    projection->source = source;
+    projection->weight = weight;
+    projection->output = output;
+    return projection;
+}
+
+/* The fewest products: one for all three where the inputs are the same and the weights packed, and so on. */
+static void compose_projections(struct mha_problem *problem, size_t query_stride, size_t kv_stride)
+{
+    const clattn_mha_desc *d = &problem->desc;
+    enum mha_source key_source = d->cross ? SOURCE_CONTEXT : SOURCE_X;
+    enum mha_source value_source = !d->cross                  ? SOURCE_X
+                                   : problem->separate_values ? SOURCE_CONTEXT_VALUE
+                                                              : SOURCE_CONTEXT;
+    clattn_layout x = rows_of(d, d->query_length, d->d_model, d->d_model);
+    clattn_layout context = rows_of(d, d->key_length, d->d_context, d->d_context);
+    clattn_layout context_value = rows_of(d, d->key_length, problem->d_values, problem->d_values);
+    struct mha_projection *p;
+    if (d->packed_weights && !d->cross) {
+        p = add(problem, SOURCE_X, WEIGHT_IN, problem->query);
+        p->desc = linear(x, rows_of(d, d->query_length, 3 * problem->inner, query_stride), d->bias_in);
+        return;
+    }
+    p = add(problem, SOURCE_X, d->packed_weights ? WEIGHT_IN : WEIGHT_Q, problem->query);
+    p->desc = linear(x, rows_of(d, d->query_length, problem->inner, query_stride), d->bias_in);
+    bool together = d->packed_weights && !problem->separate_values;
+    p = add(problem, key_source, d->packed_weights ? WEIGHT_IN : WEIGHT_K, problem->key);
+    p->desc =
+        linear(context, rows_of(d, d->key_length, (together ? 2 : 1) * problem->inner_kv, kv_stride),
+               d->bias_in);
+    if (d->packed_weights) {
+        p->weight_offset = problem->inner * d->d_model;
+        p->bias_offset = problem->inner;
+    }
+    if (together)
+        return;
+    p = add(problem, value_source, d->packed_weights ? WEIGHT_IN : WEIGHT_V, problem->value);
+    p->desc =
+        linear(context_value, rows_of(d, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
+    if (d->packed_weights) {
+        p->weight_offset = 2 * problem->inner * d->d_model;
+        p->bias_offset = 2 * problem->inner;
+    }
+}
+
+static void compose_attention(struct mha_problem *problem, size_t query_stride, size_t kv_stride)
+{
+    const clattn_mha_desc *d = &problem->desc;
+    clattn_attention_desc *a = &problem->attention;
+    clattn_attention_desc_init(a);
+    a->causal = d->causal;
+    a->alignment = d->alignment;
+    a->scale_mode = d->scale_mode;
+    a->scale = d->scale;
+    a->mask = d->mask;
+    a->query = heads_of(d, d->heads, d->query_length, query_stride);
+    a->key = a->value = heads_of(d, d->kv_heads, d->key_length, kv_stride);
+    a->output = heads_of(d, d->heads, d->query_length, problem->inner);
+    if (d->weights) {
+        const size_t lse[3] = {d->batch, d->heads, d->query_length};
+        a->lse = clattn_layout_contiguous(CLATTN_F32, 3, lse);
+        problem->weights =
+            clattn_layout_bhsd(CLATTN_F32, d->batch, d->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : d->heads,
+                               d->query_length, d->key_length);
+    }
+}
+
+clattn_status mha_problem_read(const clattn_mha_desc *given, struct mha_problem *problem, const char **reason)
+{
+    clattn_status status;
+    clattn_mha_desc *d = &problem->desc;
+    memset(problem, 0, sizeof *problem);
+    *reason = "desc is NULL, or its size is none that clattn_mha_desc ever had";
+    TRY(struct_read(d, sizeof *d, sizeof *d, given));
+    TRY(complete(problem, reason));
+    layout_normalise(&d->mask);
+    problem->inner = d->heads * d->head_size;
+    problem->inner_kv = d->kv_heads * d->head_size;
+    /* Self-attention keeps queries, keys and values of a token next to each other: one product can write
+     * them. */
+    size_t query_stride = d->cross ? problem->inner : problem->inner + 2 * problem->inner_kv;
+    size_t kv_stride = d->cross ? 2 * problem->inner_kv : query_stride;
+    const size_t element = clattn_dtype_size((clattn_dtype)d->dtype);
+    bool fits = reserve(problem, d->dtype, d->query_length, query_stride, &problem->query);
+    problem->key = problem->query + problem->inner * element;
+    if (d->cross)
+        fits = fits && reserve(problem, d->dtype, d->key_length, kv_stride, &problem->key);
+    problem->value = problem->key + problem->inner_kv * element;
+    fits = fits && reserve(problem, d->dtype, d->query_length, problem->inner, &problem->attended);
+    if (d->weights)
+        fits = fits && reserve(problem, CLATTN_F32, d->query_length, d->heads, &problem->lse);
+    if (!fits) {
+        *reason = "the workspace overflows";
+        return CLATTN_ERROR_OVERFLOW;
+    }
+    compose_projections(problem, query_stride, kv_stride);
+    compose_attention(problem, query_stride, kv_stride);
+    problem->output = linear(rows_of(d, d->query_length, problem->inner, problem->inner),
+                             rows_of(d, d->query_length, d->d_model, d->d_model), d->bias_out);
+fail:
+    return status;
+}

@@ -1,0 +1,79 @@
+/* Element types of weights, on the host. */
+#ifndef CLATTN_NN_MODEL_CONVERT_H
+#define CLATTN_NN_MODEL_CONVERT_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "clattn/dtype.h"
+
+static inline float float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t bits_of_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float float_of_half(uint16_t half)
+{
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;
+    if (rest >= 0x7c00) /* infinity and NaN */
+        return float_of_bits(sign | 0x7f800000 | (rest & 0x3ff) << 13);
+    if (rest >= 0x400)
+        return float_of_bits(sign | ((rest << 13) + 0x38000000));
+    return sign ? -(float)rest * 0x1p-24f : (float)rest * 0x1p-24f;
+}
+
+/* Rounded to nearest even. */
+static inline uint16_t half_of_float(float value)
+{
+    const uint32_t bits = bits_of_float(value);
+    const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    const uint32_t rest = bits & 0x7fffffff;
+    if (rest > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00);
+    if (rest >= 0x477ff000) /* what rounds beyond 65504 */
+        return (uint16_t)(sign | 0x7c00);
+    if (rest < 0x38800000) /* subnormal: adding 0.5 leaves its 2^-24ths in the last bits, rounded */
+        return (uint16_t)(sign | (bits_of_float(fabsf(value) + 0.5f) - 0x3f000000));
+    return (uint16_t)(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
+}
+
+static inline uint16_t bfloat_of_float(float value)
+{
+    const uint32_t bits = bits_of_float(value);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Element `index` of data at any address; float32, float16 or bfloat16. */
+static inline float load_element(int32_t dtype, const void *data, size_t index)
+{
+    uint16_t half;
+    float value;
+    if (dtype == CLATTN_F32) {
+        memcpy(&value, (const char *)data + index * sizeof value, sizeof value);
+        return value;
+    }
+    memcpy(&half, (const char *)data + index * sizeof half, sizeof half);
+    return dtype == CLATTN_F16 ? float_of_half(half) : float_of_bits((uint32_t)half << 16);
+}
+
+static inline void store_element(int32_t dtype, void *data, size_t index, float value)
+{
+    if (dtype == CLATTN_F32)
+        ((float *)data)[index] = value;
+    else
+        ((uint16_t *)data)[index] = dtype == CLATTN_F16 ? half_of_float(value) : bfloat_of_float(value);
+}
+
+#endif

@@ -1,0 +1,233 @@
+/* Which weights a model has, and by which names their tensors are looked up. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "nn/model/load.h"
+
+static weight_id declare(struct loader *loader, size_t rows, size_t columns, int32_t dtype)
+{
+    clattn_transformer *model = loader->model;
+    if (model->weight_count == model->weight_room) {
+        size_t room = model->weight_room ? 2 * model->weight_room : 64;
+        struct weight *weights = realloc(model->weights, room * sizeof *weights);
+        if (!weights) {
+            loader->failed = true;
+            return 0;
+        }
+        model->weights = weights;
+        model->weight_room = room;
+        if (!model->weight_count)
+            weights[model->weight_count++] = (struct weight){0};
+    }
+    model->weights[model->weight_count] = (struct weight){.rows = rows, .columns = columns, .dtype = dtype};
+    return (weight_id)model->weight_count++;
+}
+
+static struct part *add_part(struct loader *loader, weight_id weight, size_t first, size_t rows, size_t columns,
+                             const char *format, ...) PRINTF_LIKE(6, 7);
+static struct part *add_part(struct loader *loader, weight_id weight, size_t first, size_t rows, size_t columns,
+                             const char *format, ...)
+{
+    if (loader->part_count == loader->part_room) {
+        size_t room = loader->part_room ? 2 * loader->part_room : 128;
+        struct part *parts = realloc(loader->parts, room * sizeof *parts);
+        if (!parts) {
+            loader->failed = true;
+            return &loader->nowhere;
+        }
+        loader->parts = parts;
+        loader->part_room = room;
+    }
+    struct part *part = &loader->parts[loader->part_count++];
+    *part = (struct part){.weight = weight, .first = first, .rows = rows, .columns = columns, .kernel = 1};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(part->name, sizeof part->name, format, arguments);
+    va_end(arguments);
+    return part;
+}
+
+/* What becomes one linear layer. */
+struct share {
+    const char *name;
+    size_t rows;
+    bool bias;
+};
+
+/* The dtype of a matrix that is multiplied by, with its scales. */
+static weight_id declare_matrix(struct loader *loader, size_t rows, size_t columns)
+{
+    const clattn_transformer *model = loader->model;
+    weight_id id = declare(loader, rows, columns, model->weight_dtype);
+    if (id && model->weight_dtype == CLATTN_I8) {
+        weight_id scale = declare(loader, rows, 1, CLATTN_F32);
+        loader->model->weights[id].scale = scale;
+    }
+    return id;
+}
+
+/* Of vectors, tables and convolutions. */
+static int32_t plain_dtype(const clattn_transformer *model)
+{
+    return model->weight_dtype == CLATTN_I8 ? model->dtype : model->weight_dtype;
+}
+
+static void add_vector(struct loader *loader, weight_id id, size_t first, size_t rows, bool there,
+                       const char *prefix, const char *name)
+{
+    struct part *part = add_part(loader, id, first, rows, 1, "%s%s", prefix, name);
+    part->vector = true;
+    part->zero = !there;
+}
+
+static struct linear linear(struct loader *loader, const char *prefix, const struct share *shares, size_t count,
+                            size_t columns)
+{
+    struct linear linear = {.columns = columns};
+    bool bias = false;
+    char name[WEIGHT_NAME_BYTES];
+    for (size_t i = 0; i < count; i++) {
+        linear.rows += shares[i].rows;
+        bias = bias || shares[i].bias;
+    }
+    linear.weight = declare_matrix(loader, linear.rows, columns);
+    if (bias)
+        linear.bias = declare(loader, linear.rows, 1, plain_dtype(loader->model));
+    for (size_t i = 0, first = 0; i < count; first += shares[i++].rows) {
+        add_part(loader, linear.weight, first, shares[i].rows, columns, "%s%s.weight", prefix, shares[i].name);
+        snprintf(name, sizeof name, "%s.bias", shares[i].name);
+        if (bias)
+            add_vector(loader, linear.bias, first, shares[i].rows, shares[i].bias, prefix, name);
+    }
+    return linear;
+}
+
+static struct norm_weights norm(struct loader *loader, const clattn_stack_desc *desc, const char *prefix)
+{
+    struct norm_weights norm = {.there = true};
+    norm.scale = declare(loader, desc->d_model, 1, plain_dtype(loader->model));
+    add_vector(loader, norm.scale, 0, desc->d_model, true, prefix, "norm.weight");
+    if (desc->norm == CLATTN_NORM_LAYER && !(desc->without_bias & CLATTN_WITHOUT_NORM_BIAS)) {
+        norm.bias = declare(loader, desc->d_model, 1, plain_dtype(loader->model));
+        add_vector(loader, norm.bias, 0, desc->d_model, true, prefix, "norm.bias");
+    }
+    return norm;
+}
+
+static weight_id table(struct loader *loader, const char *stack, const char *name, size_t rows, size_t columns)
+{
+    weight_id id = declare(loader, rows, columns, plain_dtype(loader->model));
+    add_part(loader, id, 0, rows, columns, "%s.%s.weight", stack, name);
+    return id;
+}
+
+static struct attention_weights attention(struct loader *loader, const struct stack *stack, bool cross,
+                                          const char *prefix)
+{
+    const clattn_stack_desc *d = &stack->desc;
+    const uint32_t without = d->without_bias;
+    const struct share shares[] = {{"query", stack->inner, !(without & CLATTN_WITHOUT_QUERY_BIAS)},
+                                   {"key", stack->inner_kv, !(without & CLATTN_WITHOUT_KEY_BIAS)},
+                                   {"value", stack->inner_kv, !(without & CLATTN_WITHOUT_VALUE_BIAS)},
+                                   {"output", d->d_model, !(without & CLATTN_WITHOUT_OUTPUT_BIAS)}};
+    struct attention_weights weights = {0};
+    weights.in = linear(loader, prefix, shares, cross ? 1 : 3, d->d_model);
+    if (cross)
+        weights.memory = linear(loader, prefix, shares + 1, 2, d->d_memory);
+    weights.out = linear(loader, prefix, shares + 3, 1, stack->inner);
+    weights.norm = norm(loader, d, prefix);
+    return weights;
+}
+
+static void declare_layer(struct loader *loader, struct stack *stack, const char *name, size_t index)
+{
+    const clattn_stack_desc *d = &stack->desc;
+    struct layer_weights *layer = &stack->layers[index];
+    const bool bias = !(d->without_bias & CLATTN_WITHOUT_FEED_FORWARD_BIAS);
+    const struct share in = {"in", d->d_ff, bias}, gate = {"gate", d->d_ff, bias}, out = {"out", d->d_model, bias};
+    char prefix[WEIGHT_NAME_BYTES / 2];
+    snprintf(prefix, sizeof prefix, "%s.layers.%zu.self.", name, index);
+    layer->self = attention(loader, stack, false, prefix);
+    snprintf(prefix, sizeof prefix, "%s.layers.%zu.cross.", name, index);
+    if (d->cross)
+        layer->cross = attention(loader, stack, true, prefix);
+    snprintf(prefix, sizeof prefix, "%s.layers.%zu.feed_forward.", name, index);
+    layer->in = linear(loader, prefix, &in, 1, d->d_model);
+    if (d->gated)
+        layer->gate = linear(loader, prefix, &gate, 1, d->d_model);
+    layer->out = linear(loader, prefix, &out, 1, d->d_ff);
+    layer->norm = norm(loader, d, prefix);
+}
+
+static void declare_convolutions(struct loader *loader, struct stack *stack, const char *name)
+{
+    const clattn_stack_desc *d = &stack->desc;
+    for (size_t i = 0; i < d->convolutions; i++) {
+        struct linear *c = &stack->convolution[i];
+        const size_t kernel = d->convolution[i].kernel, channels = i ? d->d_model : d->features;
+        char bias[WEIGHT_NAME_BYTES / 2];
+        c->rows = d->d_model;
+        c->columns = kernel * channels;
+        c->weight = declare(loader, c->rows, c->columns, plain_dtype(loader->model));
+        struct part *part = add_part(loader, c->weight, 0, c->rows, c->columns, "%s.convolutions.%zu.weight", name, i);
+        part->kernel = kernel;
+        part->convolution = true;
+        c->bias = declare(loader, c->rows, 1, plain_dtype(loader->model));
+        snprintf(bias, sizeof bias, ".convolutions.%zu.bias", i);
+        add_vector(loader, c->bias, 0, c->rows, true, name, bias);
+    }
+}
+
+static void declare_stack(struct loader *loader, struct stack *stack, const char *name)
+{
+    const clattn_stack_desc *d = &stack->desc;
+    char prefix[WEIGHT_NAME_BYTES / 2];
+    stack->layers = calloc(d->layers, sizeof *stack->layers);
+    if (!stack->layers) {
+        loader->failed = true;
+        return;
+    }
+    if (d->input == CLATTN_INPUT_TOKENS)
+        stack->tokens = table(loader, name, "tokens", d->vocabulary, d->d_model);
+    if (d->positions == CLATTN_POSITIONS_TABLE)
+        stack->positions = table(loader, name, "positions", d->position_count, d->d_model);
+    if (d->segments)
+        stack->segments = table(loader, name, "segments", d->segments, d->d_model);
+    snprintf(prefix, sizeof prefix, "%s.input_", name);
+    if (d->input_norm)
+        stack->input_norm = norm(loader, d, prefix);
+    declare_convolutions(loader, stack, name);
+    for (size_t i = 0; i < d->layers && !loader->failed; i++)
+        declare_layer(loader, stack, name, i);
+    snprintf(prefix, sizeof prefix, "%s.", name);
+    if (d->final_norm)
+        stack->final_norm = norm(loader, d, prefix);
+}
+
+static void declare_output(struct loader *loader)
+{
+    clattn_transformer *model = loader->model;
+    struct linear *logits = &model->logits;
+    logits->rows = model->output_size;
+    logits->columns = model->decoder.desc.d_model;
+    if (model->output == CLATTN_OUTPUT_TIED)
+        logits->weight = model->decoder.tokens;
+    if (model->output != CLATTN_OUTPUT_OWN)
+        return;
+    logits->weight = declare_matrix(loader, logits->rows, logits->columns);
+    add_part(loader, logits->weight, 0, logits->rows, logits->columns, "output.weight");
+    if (!model->output_bias)
+        return;
+    logits->bias = declare(loader, logits->rows, 1, plain_dtype(model));
+    add_vector(loader, logits->bias, 0, logits->rows, true, "output.", "bias");
+}
+
+void loader_declare(struct loader *loader)
+{
+    if (loader->model->has_encoder)
+        declare_stack(loader, &loader->model->encoder, "encoder");
+    if (loader->model->has_decoder)
+        declare_stack(loader, &loader->model->decoder, "decoder");
+    declare_output(loader);
+}

@@ -1,0 +1,291 @@
+/* A model's weights: where they lie on the device, and how they get there. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "nn/model/convert.h"
+#include "nn/model/load.h"
+
+#define ALIGNMENT 128
+#define FILE_NAME_BYTES 256
+#define BLOCK_BYTES ((size_t)1 << 20) /* of converted rows that are written at once */
+
+/* ---- places ---- */
+
+static clattn_status give_buffer(clattn_transformer *model, size_t bytes)
+{
+    cl_int code;
+    struct device *device = &model->context->device;
+    cl_mem *buffers = realloc(model->buffers, (model->buffer_count + 1) * sizeof(cl_mem));
+    if (!buffers)
+        return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a model");
+    model->buffers = buffers;
+    buffers[model->buffer_count] =
+        device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    if (!buffers[model->buffer_count])
+        return report_opencl(&device->report, "clCreateBuffer", code);
+    model->buffer_count++;
+    model->bytes += bytes;
+    return CLATTN_SUCCESS;
+}
+
+/* As few buffers as the device's largest allocation makes possible. */
+static clattn_status place(clattn_transformer *model)
+{
+    clattn_status status;
+    struct device *device = &model->context->device;
+    const size_t limit = (size_t)(device->caps.info.max_allocation < SIZE_MAX / 4 ? device->caps.info.max_allocation
+                                                                                  : SIZE_MAX / 4);
+    size_t filled = 0, buffer = 0;
+    for (size_t i = 1; i < model->weight_count; i++) {
+        struct weight *weight = &model->weights[i];
+        size_t bytes;
+        if (!size_mul(weight->rows, weight->columns, &bytes) ||
+            !size_mul(bytes, clattn_dtype_size((clattn_dtype)weight->dtype), &bytes) || bytes > limit - ALIGNMENT)
+            return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                "a weight of %zu times %zu elements is above the device's largest buffer of %zu bytes",
+                                weight->rows, weight->columns, limit);
+        bytes = round_up(bytes, ALIGNMENT);
+        if (filled > limit - bytes) {
+            TRY(give_buffer(model, filled));
+            filled = 0;
+            buffer++;
+        }
+        weight->buffer = buffer;
+        weight->at = filled;
+        filled += bytes;
+    }
+    status = give_buffer(model, size_max(filled, ALIGNMENT));
+fail:
+    return status;
+}
+
+/* ---- loading ---- */
+
+/* "512 x 64" for a tensor's shape. */
+static void describe(const clattn_host_tensor *tensor, char *text, size_t bytes)
+{
+    size_t length = (size_t)snprintf(text, bytes, "%s ", clattn_dtype_name((clattn_dtype)tensor->dtype));
+    for (int32_t i = 0; i < tensor->rank && i < CLATTN_MAX_RANK && length < bytes; i++)
+        length += (size_t)snprintf(text + length, bytes - length, "%s%zu", i ? " x " : "", tensor->extent[i]);
+    if (!tensor->rank)
+        snprintf(text, bytes, "%s scalar", clattn_dtype_name((clattn_dtype)tensor->dtype));
+}
+
+/* A found tensor and how the part's rows lie in it. */
+struct origin {
+    clattn_host_tensor tensor;
+    size_t share, shares;
+    int32_t transposed;
+};
+
+static clattn_host_tensor expected_of(const struct part *part, const struct origin *origin)
+{
+    const size_t rows = part->rows * origin->shares;
+    clattn_host_tensor expected = {.dtype = CLATTN_F32, .rank = part->vector ? 1 : part->convolution ? 3 : 2};
+    expected.extent[0] = origin->transposed ? part->columns : rows;
+    expected.extent[1] = origin->transposed ? rows : part->columns / part->kernel;
+    expected.extent[2] = part->kernel;
+    return expected;
+}
+
+static clattn_status find(struct loader *loader, const struct part *part, struct origin *origin)
+{
+    struct report *report = &loader->model->context->device.report;
+    clattn_io_error error = {""};
+    char name[FILE_NAME_BYTES], found[160], expected[160];
+    const size_t length = clattn_weight_name(loader->source, part->name, name, sizeof name, &origin->share,
+                                             &origin->shares, &origin->transposed);
+    if (length >= sizeof name)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: its name is longer than %d bytes", part->name,
+                            FILE_NAME_BYTES - 1);
+    if (part->vector) /* ^T of a {kind} is the matrix's */
+        origin->transposed = 0;
+    const clattn_host_tensor want = expected_of(part, origin);
+    clattn_host_tensor *tensor = &origin->tensor;
+    describe(&want, expected, sizeof expected);
+    memset(tensor, 0, sizeof *tensor);
+    clattn_status status = length ? loader->source->lookup(loader->source->user, name, tensor, &error) : CLATTN_SUCCESS;
+    if (status != CLATTN_SUCCESS)
+        return report_error(report, status, "%s: %s", name, error.message[0] ? error.message : "not readable");
+    if (!tensor->dtype)
+        return report_error(report, CLATTN_ERROR_FORMAT, "the model has no tensor %s (%s), which should be %s", name,
+                            part->name, expected + sizeof "float32");
+    describe(tensor, found, sizeof found);
+    bool same = tensor->rank == want.rank;
+    for (int32_t i = 0; same && i < want.rank; i++)
+        same = tensor->extent[i] == want.extent[i];
+    if (!same)
+        return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) is %s, not %s", name, part->name,
+                            found, expected + sizeof "float32");
+    if (tensor->dtype != CLATTN_F32 && tensor->dtype != CLATTN_F16 && tensor->dtype != CLATTN_BF16)
+        return report_error(report, CLATTN_ERROR_FORMAT,
+                            "the model's tensor %s (%s) is %s, where float32, float16 or bfloat16 is expected", name,
+                            part->name, found);
+    if (!tensor->data || tensor->bytes != part->rows * origin->shares * part->columns *
+                                              clattn_dtype_size((clattn_dtype)tensor->dtype))
+        return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) has %zu bytes, not those of %s", name,
+                            part->name, tensor->bytes, found);
+    return CLATTN_SUCCESS;
+}
+
+/* Where element (row, column) of the part's destination is in the tensor. */
+static size_t index_of(const struct part *part, const struct origin *origin, size_t row, size_t column)
+{
+    const size_t own = origin->share * part->rows + row, channels = part->columns / part->kernel;
+    if (origin->transposed)
+        return column * part->rows * origin->shares + own;
+    if (part->kernel > 1)
+        return (own * channels + column % channels) * part->kernel + column / channels;
+    return own * part->columns + column;
+}
+
+static void convert_row(const struct part *part, const struct origin *origin, size_t row, float *values)
+{
+    if (part->zero) {
+        memset(values, 0, part->columns * sizeof *values);
+        return;
+    }
+    for (size_t c = 0; c < part->columns; c++)
+        values[c] = load_element(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, c));
+}
+
+/* The row as integers; returns its scale, which is NaN where an element is, since no integer can be. */
+static float quantise_row(const float *values, size_t columns, int8_t *integers)
+{
+    float largest = 0;
+    bool nan = false;
+    for (size_t c = 0; c < columns; c++) {
+        largest = fmaxf(largest, fabsf(values[c]));
+        nan = nan || isnan(values[c]);
+    }
+    const float scale = nan ? NAN : largest / 127;
+    for (size_t c = 0; c < columns; c++)
+        integers[c] = (int8_t)(scale > 0 ? lrintf(fmaxf(-127, fminf(127, values[c] / scale))) : 0);
+    return scale;
+}
+
+static clattn_status write(clattn_transformer *model, cl_command_queue queue, const struct weight *weight, size_t row,
+                           size_t rows, const void *data)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &model->context->device;
+    const size_t bytes = weight->columns * clattn_dtype_size((clattn_dtype)weight->dtype);
+    TRY_CL(&device->report, "clEnqueueWriteBuffer",
+           device->cl.clEnqueueWriteBuffer(queue, model->buffers[weight->buffer], CL_TRUE, weight->at + row * bytes,
+                                           rows * bytes, data, 0, NULL, NULL));
+fail:
+    return status;
+}
+
+/* Rows that are converted and written at once. */
+struct block {
+    float *values; /* one row */
+    void *rows;
+    float *scales;
+    size_t room; /* rows */
+};
+
+static clattn_status copy_part(struct loader *loader, cl_command_queue queue, const struct part *part,
+                               const struct origin *origin, struct block *block)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const struct weight *weight = &loader->model->weights[part->weight];
+    const size_t element = clattn_dtype_size((clattn_dtype)weight->dtype);
+    if (!part->zero && origin->tensor.dtype == weight->dtype && !origin->transposed && part->kernel == 1) {
+        const char *data = origin->tensor.data;
+        return write(loader->model, queue, weight, part->first, part->rows,
+                     data + origin->share * part->rows * part->columns * element);
+    }
+    for (size_t row = 0; row < part->rows; row += block->room) {
+        const size_t rows = size_min(block->room, part->rows - row);
+        for (size_t i = 0; i < rows; i++) {
+            convert_row(part, origin, row + i, block->values);
+            if (weight->dtype == CLATTN_I8)
+                block->scales[i] =
+                    quantise_row(block->values, part->columns, (int8_t *)block->rows + i * part->columns);
+            else
+                for (size_t c = 0; c < part->columns; c++)
+                    store_element(weight->dtype, block->rows, i * part->columns + c, block->values[c]);
+        }
+        TRY(write(loader->model, queue, weight, part->first + row, rows, block->rows));
+        if (weight->scale)
+            TRY(write(loader->model, queue, &loader->model->weights[weight->scale], part->first + row, rows,
+                      block->scales));
+    }
+fail:
+    return status;
+}
+
+static clattn_status load_part(struct loader *loader, cl_command_queue queue, const struct part *part)
+{
+    clattn_status status;
+    struct origin origin = {.shares = 1};
+    struct block block = {.room = size_min(part->rows, BLOCK_BYTES / sizeof(float) / part->columns + 1)};
+    if (!part->zero) {
+        status = find(loader, part, &origin);
+        if (status != CLATTN_SUCCESS)
+            return status;
+        loader->model->parameters += part->rows * part->columns;
+    }
+    block.values = malloc(part->columns * sizeof(float));
+    block.rows = malloc(block.room * part->columns * sizeof(float));
+    block.scales = malloc(block.room * sizeof(float));
+    if (block.values && block.rows && block.scales)
+        status = copy_part(loader, queue, part, &origin, &block);
+    else
+        status = report_error(&loader->model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                              "no memory for a model");
+    free(block.values);
+    free(block.rows);
+    free(block.scales);
+    return status;
+}
+
+/* Every tensor is there and of its shape.  Known before memory is asked for: sizes come from a description that may have
+ * nothing to do with the tensors. */
+static clattn_status check_parts(struct loader *loader)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t i = 0; i < loader->part_count; i++) {
+        struct origin origin;
+        if (!loader->parts[i].zero)
+            TRY(find(loader, &loader->parts[i], &origin));
+    }
+fail:
+    return status;
+}
+
+/* By a queue of our own: the application's would make the call wait for all that it is busy with. */
+static clattn_status load_parts(struct loader *loader)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct device *device = &loader->model->context->device;
+    cl_int code;
+    cl_command_queue queue = device->cl.clCreateCommandQueue(device->context, device->caps.device, 0, &code);
+    if (!queue)
+        return report_opencl(&device->report, "clCreateCommandQueue", code);
+    for (size_t i = 0; i < loader->part_count; i++)
+        TRY(load_part(loader, queue, &loader->parts[i]));
+fail:
+    device->cl.clReleaseCommandQueue(queue);
+    return status;
+}
+
+clattn_status model_load(clattn_transformer *model, const clattn_weight_source *source)
+{
+    clattn_status status;
+    struct loader loader = {.model = model, .source = source};
+    loader_declare(&loader);
+    status = loader.failed ? report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                          "no memory for a model")
+                           : check_parts(&loader);
+    if (status == CLATTN_SUCCESS)
+        status = place(model);
+    if (status == CLATTN_SUCCESS)
+        status = load_parts(&loader);
+    free(loader.parts);
+    return status;
+}

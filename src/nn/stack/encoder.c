@@ -1,0 +1,244 @@
+/* Encoders: planning a stack for a batch and a length, and enqueueing it. */
+#include <math.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "nn/stack/encoder.h"
+#include "nn/stack/model_plan.h"
+#include "ops/common/arrays.h"
+
+void clattn_encoder_desc_init(clattn_encoder_desc *desc)
+{
+    struct_init(desc, sizeof *desc);
+}
+
+void clattn_encoder_args_init(clattn_encoder_args *args)
+{
+    struct_init(args, sizeof *args);
+}
+
+/* ---- planning ---- */
+
+static const char *wrong_desc(const struct stack *stack, const clattn_encoder_desc *desc, size_t positions)
+{
+    const clattn_stack_desc *d = &stack->desc;
+    if (!desc->batch || !desc->length || desc->batch > WHOLE_BATCH_LIMIT || desc->length > WHOLE_LENGTH_LIMIT)
+        return "batch is 1 to 65536, and length 1 to 2^30";
+    if (desc->pooling < 0 || desc->pooling > CLATTN_POOLING_FIRST || desc->pooled_unit < 0 || desc->pooled_unit > 1)
+        return "unknown pooling, or pooled_unit neither 0 nor 1";
+    if (desc->pooled_unit && !desc->pooling)
+        return "pooled_unit without pooling";
+    if (d->layers < 64 && desc->probabilities >> d->layers)
+        return "probabilities of a layer that is not there";
+    if (!positions)
+        return "length is too short for the convolutions";
+    if (d->positions == CLATTN_POSITIONS_TABLE && positions + d->first_position > d->position_count)
+        return "length is beyond the table of positions";
+    return NULL;
+}
+
+static void clear(clattn_plan *handle)
+{
+    struct encoder_plan *plan = (struct encoder_plan *)handle;
+    graph_clear(&plan->graph);
+    model_drop(plan->model);
+}
+
+static void lay_out_arguments(struct encoder_plan *plan)
+{
+    const clattn_stack_desc *d = &plan->model->encoder.desc;
+    const size_t columns = d->input == CLATTN_INPUT_FEATURES ? d->features : d->d_model;
+    const size_t input[3] = {plan->desc.batch, plan->desc.length, columns};
+    const size_t output[3] = {plan->desc.batch, plan->positions, d->d_model};
+    const size_t pooled[2] = {plan->desc.batch, d->d_model};
+    const size_t probabilities[5] = {(size_t)__builtin_popcountll(plan->desc.probabilities), plan->desc.batch, d->heads,
+                                     plan->positions, plan->positions};
+    const bool tokens = d->input == CLATTN_INPUT_TOKENS;
+    plan->input =
+        clattn_layout_contiguous(tokens ? CLATTN_I32 : (clattn_dtype)plan->model->dtype, tokens ? 2 : 3, input);
+    plan->output = clattn_layout_contiguous((clattn_dtype)plan->model->dtype, 3, output);
+    plan->pooled = clattn_layout_contiguous(CLATTN_F32, 2, pooled);
+    plan->probabilities = clattn_layout_contiguous(CLATTN_F32, 5, probabilities);
+}
+
+static clattn_status make(struct encoder_plan *plan, const clattn_plan_options *options)
+{
+    clattn_status status;
+    /* Of one item they are a number, but where probabilities beyond them are zeros to be written. */
+    plan->has_lengths = plan->desc.batch > 1 || plan->desc.probabilities;
+    lay_out_arguments(plan);
+    TRY(encoder_make_graph(plan, options));
+    status = whole_plan_made(&plan->base, &(const struct graph *){&plan->graph}, 1, "encoder");
+fail:
+    return status;
+}
+
+clattn_status clattn_encoder_plan_create(clattn_transformer *model, const clattn_encoder_desc *given,
+                                         const clattn_plan_options *options, clattn_plan **result)
+{
+    clattn_status status;
+    clattn_encoder_desc desc;
+    clattn_plan_options own;
+    clattn_plan *made = NULL;
+    const char *reason;
+    size_t positions;
+    TRY(whole_create_check(model, result));
+    struct report *report = &model->context->device.report;
+    if (!model->has_encoder)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "the model has no encoder");
+    TRY(plan_options_read(model->context, options, &own));
+    status = struct_read(&desc, sizeof desc, sizeof desc, given);
+    if (status != CLATTN_SUCCESS)
+        return report_error(report, status, "desc is NULL, or its size is none that clattn_encoder_desc ever had");
+    layout_normalise(&desc.mask);
+    positions = stack_frames(&model->encoder.desc, model->encoder.desc.convolutions, desc.length);
+    reason = wrong_desc(&model->encoder, &desc, positions);
+    if (reason)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "encoder: %s", reason);
+    TRY(plan_new(model->context, OPERATOR_ENCODER, sizeof(struct encoder_plan), &made));
+    struct encoder_plan *plan = (struct encoder_plan *)made;
+    plan->desc = desc;
+    plan->positions = positions;
+    plan->model = model;
+    model_retain(model);
+    made->clear = clear;
+    TRY(make(plan, &own));
+    *result = made;
+    return CLATTN_SUCCESS;
+fail:
+    clattn_plan_release(&made);
+    return status;
+}
+
+/* ---- enqueueing ---- */
+
+/* The call's numbers, and each item's length as an array or in the numbers. */
+static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_encoder_args *args,
+                                  struct graph_run *run, int32_t *lengths)
+{
+    const clattn_stack_desc *d = &plan->model->encoder.desc;
+    struct report *report = &plan->base.context->device.report;
+    const size_t batch = args->explicit_lengths ? args->batch : plan->desc.batch;
+    const size_t length = args->explicit_lengths ? args->length : plan->desc.length;
+    if (batch > plan->desc.batch || length > plan->desc.length)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "batch %zu or length %zu is above the plan's %zu, %zu", batch, length, plan->desc.batch,
+                            plan->desc.length);
+    size_t positions = stack_frames(d, d->convolutions, length);
+    run->number[NUMBER_ONE] = 1;
+    run->number[NUMBER_BATCH] = batch;
+    run->number[NUMBER_LENGTH] = length;
+    run->number[NUMBER_FIRST] = d->first_position;
+    for (size_t i = 0; i + 1 < d->convolutions; i++)
+        run->number[NUMBER_FRAMES + i] = stack_frames(d, i + 1, length);
+    for (size_t i = 0; i < batch; i++) {
+        if (args->lengths && (args->lengths[i] < 0 || (size_t)args->lengths[i] > positions))
+            return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "lengths[%zu] is %d, not 0 to %zu", i,
+                                (int)args->lengths[i], positions);
+        if (plan->has_lengths)
+            lengths[i] = args->lengths ? args->lengths[i] : (int32_t)positions;
+    }
+    if (!plan->has_lengths && batch && args->lengths)
+        positions = (size_t)args->lengths[0];
+    run->number[NUMBER_POSITIONS] = positions;
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_encoder_args *args,
+                                  const struct graph_run *run)
+{
+    clattn_status status;
+    clattn_context *context = plan->base.context;
+    const size_t batch = run->number[NUMBER_BATCH], positions = run->number[NUMBER_POSITIONS];
+    const clattn_layout *in = &plan->input, *all = &plan->probabilities;
+    const size_t input[3] = {batch, run->number[NUMBER_LENGTH], in->extent[2]};
+    const size_t output[3] = {batch, positions, plan->output.extent[2]};
+    const size_t pooled[2] = {batch, plan->pooled.extent[1]};
+    const size_t probabilities[5] = {all->extent[0], batch, all->extent[2], positions, positions};
+    const size_t scores[4] = {batch, plan->model->encoder.desc.heads, positions, positions};
+    size_t masked[4];
+    const clattn_layout mask = mask_reach(&plan->desc.mask, scores, masked);
+    const struct whole_array arrays[] = {
+        {&args->input, "input", in, input, BINDING_READ, true, true},
+        {&args->segments, "segments", in, input, BINDING_READ, plan->model->encoder.segments != 0, false},
+        {&args->mask, "mask", &mask, masked, BINDING_READ, plan->desc.mask.rank != 0, true},
+        {&args->output, "output", &plan->output, output, BINDING_READ_WRITE, true,
+         !plan->desc.pooling && !plan->desc.probabilities},
+        {&args->pooled, "pooled", &plan->pooled, pooled, BINDING_READ_WRITE, plan->desc.pooling != 0, true},
+        {&args->probabilities, "probabilities", all, probabilities, BINDING_WRITE, plan->desc.probabilities != 0, false},
+        {&args->workspace, "workspace", NULL, NULL, BINDING_READ_WRITE, true, false},
+    };
+    status = whole_check_arrays(context, arrays, sizeof arrays / sizeof arrays[0]);
+    return status;
+}
+
+/* No item has a position: pooled vectors of zeros, and nothing else to do. */
+static clattn_status enqueue_empty(struct encoder_plan *plan, cl_command_queue queue, const clattn_encoder_args *args,
+                                   size_t batch, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    static const float zero;
+    clattn_status status;
+    clattn_context *context = plan->base.context;
+    const size_t extent[2] = {batch, plan->pooled.extent[1]};
+    const struct whole_array pooled = {&args->pooled, "pooled", &plan->pooled, extent, BINDING_WRITE,
+                                       plan->desc.pooling != 0, true};
+    struct chain chain;
+    struct step step;
+    if (!plan->desc.pooling || !batch)
+        return plan_enqueue_nothing(&plan->base, queue, wait_count, wait_list, event);
+    status = whole_check_arrays(context, &pooled, 1);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    TRY(chain_begin(&chain, context, queue, wait_count, wait_list, event, 0, NULL));
+    chain_step(&chain, true, &step);
+    TRY_CL(&context->device.report, "clEnqueueFillBuffer",
+           context->device.cl.clEnqueueFillBuffer(chain.queue, args->pooled.buffer, &zero, sizeof zero,
+                                                  (size_t)args->pooled.offset * sizeof zero,
+                                                  extent[0] * extent[1] * sizeof zero, step.wait_count, step.wait_list,
+                                                  step.event));
+    chain_stepped(&chain, &step);
+fail:
+    return chain_end(&chain, status, event);
+}
+
+static clattn_status enqueue(struct encoder_plan *plan, cl_command_queue queue, const clattn_encoder_args *args,
+                             int32_t *lengths, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    const float scale = 1 / sqrtf((float)plan->model->encoder.desc.d_model);
+    int32_t unit;
+    memcpy(&unit, &scale, sizeof unit);
+    const int32_t *const integers[INTEGERS] = {[INTEGERS_LENGTHS] = lengths, [INTEGERS_UNIT] = &unit};
+    const clattn_binding bound[SLOTS] = {
+        [SLOT_INPUT] = args->input,   [SLOT_SEGMENTS] = args->segments, [SLOT_MASK] = args->mask,
+        [SLOT_OUTPUT] = args->output, [SLOT_POOLED] = args->pooled,     [SLOT_PROBABILITIES] = args->probabilities};
+    struct graph_run run = {.bound = bound, .integers = integers};
+    TRY(read_lengths(plan, args, &run, lengths));
+    if (!run.number[NUMBER_BATCH] || !run.number[NUMBER_POSITIONS])
+        return enqueue_empty(plan, queue, args, run.number[NUMBER_BATCH], wait_count, wait_list, event);
+    TRY(check_arrays(plan, args, &run));
+    status = graph_enqueue(&plan->graph, plan->base.context, queue, &run, &args->workspace, wait_count, wait_list,
+                           event);
+fail:
+    return status;
+}
+
+clattn_status clattn_encoder_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_encoder_args *given,
+                                     cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct encoder_plan *plan = (struct encoder_plan *)handle;
+    clattn_encoder_args args;
+    int32_t *lengths = NULL;
+    TRY(plan_check(handle, OPERATOR_ENCODER));
+    struct report *report = &handle->context->device.report;
+    TRY(args_read(report, "clattn_encoder_args", &args, sizeof args, sizeof args, given));
+    TRY(args_check(report, "explicit_lengths", args.explicit_lengths, args.reserved));
+    TRY(whole_integers(handle->context, plan->desc.batch, &lengths));
+    status = enqueue(plan, queue, &args, lengths, wait_count, wait_list, event);
+fail:
+    whole_integers_free(&lengths);
+    return status;
+}

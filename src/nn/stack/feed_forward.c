@@ -1,0 +1,196 @@
+/* The feed-forward block alone: a graph of two products or three over the caller's arrays. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "nn/stack/layers.h"
+#include "nn/stack/model_plan.h"
+#include "ops/common/arrays.h"
+#include "plan/operator.h"
+
+enum { SLOT_X = 1, SLOT_W_IN, SLOT_B_IN, SLOT_W_GATE, SLOT_B_GATE, SLOT_W_OUT, SLOT_B_OUT, SLOT_Y, SLOTS };
+enum { NUMBER_ROWS = 1 };
+
+struct feed_forward_problem {
+    clattn_feed_forward_desc desc; /* normalised */
+};
+
+struct feed_forward_plan {
+    clattn_plan base;
+    struct feed_forward_problem problem;
+    struct graph graph;
+    char solver_name[64];
+};
+
+static bool is_flag(int32_t value)
+{
+    return value == 0 || value == 1;
+}
+
+static clattn_status read_desc(const void *given, void *data, const char **reason)
+{
+    clattn_feed_forward_desc *d = &((struct feed_forward_problem *)data)->desc;
+    clattn_status status = struct_read(d, sizeof *d, sizeof *d, given);
+    *reason = "desc is NULL, or its size is none that clattn_feed_forward_desc ever had";
+    if (status != CLATTN_SUCCESS)
+        return status;
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (d->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown activation";
+    if (d->activation < 0 || d->activation > CLATTN_ACTIVATION_SWISH)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "gated, bias_in, bias_out or residual is neither 0 nor 1, or reserved is not 0";
+    if (!is_flag(d->gated) || !is_flag(d->bias_in) || !is_flag(d->bias_out) || !is_flag(d->residual) || d->reserved)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    if (!d->dtype)
+        d->dtype = CLATTN_F32;
+    *reason = "x, y and weights are float32, float16 or bfloat16";
+    if (!dtype_is_storage(d->dtype))
+        return CLATTN_ERROR_UNSUPPORTED;
+    *reason = "d_model and d_ff are at least 1";
+    if (!d->d_model || !d->d_ff)
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "rows, d_model or d_ff is 2^31 or more";
+    if (d->rows > LENGTH_LIMIT || d->d_model > LENGTH_LIMIT || d->d_ff > LENGTH_LIMIT)
+        return CLATTN_ERROR_OVERFLOW;
+    return CLATTN_SUCCESS;
+}
+
+static struct linear_use caller_linear(struct graph *graph, const clattn_feed_forward_desc *d, int weight, int bias,
+                                       size_t rows, size_t columns)
+{
+    return (struct linear_use){.weight = use_of(graph_bound_array(graph, d->dtype, weight, 0)),
+                               .bias = use_of(bias ? graph_bound_array(graph, d->dtype, bias, 0) : 0),
+                               .weight_dtype = d->dtype,
+                               .bias_dtype = d->dtype,
+                               .rows = rows,
+                               .columns = columns};
+}
+
+static clattn_status add_all(struct feed_forward_plan *plan, const clattn_plan_options *options)
+{
+    clattn_status status;
+    const clattn_feed_forward_desc *d = &plan->problem.desc;
+    struct graph *graph = &plan->graph;
+    const struct builder b = {.graph = graph};
+    const struct rows rows = {1, d->rows, NUMBER_ONE, NUMBER_ROWS};
+    const struct linear_use in =
+        caller_linear(graph, d, SLOT_W_IN, d->bias_in ? SLOT_B_IN : 0, d->d_ff, d->d_model);
+    const struct linear_use gate =
+        caller_linear(graph, d, SLOT_W_GATE, d->bias_in ? SLOT_B_GATE : 0, d->d_ff, d->d_model);
+    const struct linear_use out =
+        caller_linear(graph, d, SLOT_W_OUT, d->bias_out ? SLOT_B_OUT : 0, d->d_model, d->d_ff);
+    const struct matrix x = {.use = use_of(graph_bound_array(graph, d->dtype, SLOT_X, 0)),
+                             .dtype = d->dtype,
+                             .columns = d->d_model,
+                             .stride = d->d_model};
+    const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_ADD};
+    struct matrix hidden, y = x;
+    y.use = use_of(graph_bound_array(graph, d->dtype, SLOT_Y, 0));
+    TRY(add_hidden(&b, rows, x, &in, d->gated ? &gate : NULL, d->activation, options, &hidden));
+    TRY(add_product(&b, rows, hidden, &out, y, d->residual ? &plus : NULL, options));
+    status = graph_finish(graph);
+fail:
+    return status;
+}
+
+/* The products' descriptions are those that a plan would have; an answer must not build anything. */
+static clattn_status supports(clattn_context *context, const void *data, const char **reason)
+{
+    clattn_status status;
+    const clattn_feed_forward_desc *d = &((const struct feed_forward_problem *)data)->desc;
+    clattn_matmul_desc in = CLATTN_MATMUL_DESC_INIT, out = CLATTN_MATMUL_DESC_INIT;
+    const clattn_dtype dtype = (clattn_dtype)d->dtype;
+    in.a = out.c = clattn_layout_contiguous(dtype, 2, (const size_t[2]){d->rows, d->d_model});
+    in.c = out.a = clattn_layout_contiguous(dtype, 2, (const size_t[2]){d->rows, d->d_ff});
+    in.b = (clattn_layout){.dtype = d->dtype, .rank = 2, .extent = {d->d_model, d->d_ff}, .stride = {1, (int64_t)d->d_model}};
+    out.b = (clattn_layout){.dtype = d->dtype, .rank = 2, .extent = {d->d_ff, d->d_model}, .stride = {1, (int64_t)d->d_ff}};
+    in.activation = d->activation + 1;
+    if (d->residual)
+        out.operand = out.c;
+    TRY(clattn_matmul_supports(context, &in, reason));
+    status = clattn_matmul_supports(context, &out, reason);
+fail:
+    return status;
+}
+
+static void clear(clattn_plan *handle)
+{
+    graph_clear(&((struct feed_forward_plan *)handle)->graph);
+}
+
+static clattn_status make(clattn_plan *handle, const clattn_plan_options *options)
+{
+    clattn_status status;
+    struct feed_forward_plan *plan = (struct feed_forward_plan *)handle;
+    handle->clear = clear;
+    TRY(graph_begin(&plan->graph, handle->context));
+    TRY(add_all(plan, options));
+    TRY(whole_plan_made(handle, &(const struct graph *){&plan->graph}, 1, plan->solver_name));
+    snprintf(plan->solver_name, sizeof plan->solver_name, "%s+%s", plan->graph.steps[0].plan->solver,
+             plan->graph.steps[plan->graph.step_count - 1].plan->solver);
+fail:
+    return status;
+}
+
+static clattn_status check_arrays(const struct feed_forward_plan *plan, const clattn_feed_forward_args *args)
+{
+    const clattn_feed_forward_desc *d = &plan->problem.desc;
+    const clattn_dtype dtype = (clattn_dtype)d->dtype;
+    const size_t rows[2] = {args->rows, d->d_model}, in[2] = {d->d_ff, d->d_model}, out[2] = {d->d_model, d->d_ff};
+    const clattn_layout x = clattn_layout_contiguous(dtype, 2, rows), w_in = clattn_layout_contiguous(dtype, 2, in),
+                        w_out = clattn_layout_contiguous(dtype, 2, out),
+                        b_in = clattn_layout_contiguous(dtype, 1, in), b_out = clattn_layout_contiguous(dtype, 1, out);
+    const struct whole_array arrays[] = {
+        {&args->x, "x", &x, rows, BINDING_READ, true, true},
+        {&args->w_in, "w_in", &w_in, in, BINDING_READ, true, true},
+        {&args->b_in, "b_in", &b_in, in, BINDING_READ, d->bias_in, true},
+        {&args->w_gate, "w_gate", &w_in, in, BINDING_READ, d->gated, true},
+        {&args->b_gate, "b_gate", &b_in, in, BINDING_READ, d->gated && d->bias_in, true},
+        {&args->w_out, "w_out", &w_out, out, BINDING_READ, true, true},
+        {&args->b_out, "b_out", &b_out, out, BINDING_READ, d->bias_out, true},
+        {&args->y, "y", &x, rows, graph_result_access(&plan->graph), true, true},
+        {&args->workspace, "workspace", NULL, NULL, BINDING_READ_WRITE, true, false},
+    };
+    return whole_check_arrays(plan->base.context, arrays, sizeof arrays / sizeof arrays[0]);
+}
+
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct feed_forward_plan *plan = (struct feed_forward_plan *)handle;
+    struct report *report = &handle->context->device.report;
+    clattn_feed_forward_args args;
+    TRY(args_read(report, "clattn_feed_forward_args", &args, sizeof args, sizeof args, given));
+    TRY(args_check(report, "explicit_rows", args.explicit_rows, args.reserved));
+    TRY(args_length(report, "rows", args.explicit_rows, &args.rows, plan->problem.desc.rows));
+    if (!args.rows)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    TRY(check_arrays(plan, &args));
+    const clattn_binding bound[SLOTS] = {
+        [SLOT_X] = args.x,           [SLOT_W_IN] = args.w_in,   [SLOT_B_IN] = args.b_in,   [SLOT_W_GATE] = args.w_gate,
+        [SLOT_B_GATE] = args.b_gate, [SLOT_W_OUT] = args.w_out, [SLOT_B_OUT] = args.b_out, [SLOT_Y] = args.y};
+    const struct graph_run run = {.bound = bound, .number = {1, args.rows}};
+    status = graph_enqueue(&plan->graph, handle->context, queue, &run, &args.workspace, wait_count, wait_list, event);
+fail:
+    return status;
+}
+
+static const struct operator_class feed_forward_class = {
+    .name = "feed_forward",
+    .number = OPERATOR_FEED_FORWARD,
+    .plan_bytes = sizeof(struct feed_forward_plan),
+    .problem_offset = offsetof(struct feed_forward_plan, problem),
+    .problem_bytes = sizeof(struct feed_forward_problem),
+    .desc_bytes = sizeof(clattn_feed_forward_desc),
+    .read = read_desc,
+    .enqueue = enqueue,
+    .supports = supports,
+    .make = make,
+};
+
+OPERATOR_CALLS(feed_forward)

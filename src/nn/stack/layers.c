@@ -1,0 +1,365 @@
+/* The parts of layers, as steps. */
+#include "nn/stack/layers.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "base/try.h"
+
+#define BROADCAST SIZE_MAX
+
+struct rows rows_flat(struct rows rows)
+{
+    if (rows.length == 1)
+        return (struct rows){1, rows.batch, NUMBER_ONE, rows.batch_number};
+    return rows;
+}
+
+struct matrix matrix_new(struct graph *graph, struct rows rows, int32_t dtype, size_t columns)
+{
+    size_t elements;
+    if (!size_mul(rows.batch, rows.length, &elements) || !size_mul(elements, columns, &elements))
+        elements = SIZE_MAX;
+    return (struct matrix){.use = use_of(graph_arena_array(graph, dtype, elements)),
+                           .dtype = dtype,
+                           .columns = columns,
+                           .stride = columns};
+}
+
+/* Rank 2 for one item, so that the first axis, the only one whose extent a norm takes at enqueue time, is the rows. */
+static clattn_layout layout_of(struct rows rows, const struct matrix *matrix)
+{
+    const size_t item = matrix->item ? matrix->item : rows.length * matrix->stride;
+    clattn_layout layout = {.dtype = matrix->dtype, .rank = rows.batch == 1 ? 2 : 3};
+    size_t *extent = layout.extent;
+    int64_t *stride = layout.stride;
+    if (rows.batch != 1) {
+        *extent++ = rows.batch;
+        *stride++ = item == BROADCAST ? 0 : (int64_t)item;
+    }
+    extent[0] = rows.length;
+    extent[1] = matrix->columns;
+    stride[0] = (int64_t)matrix->stride;
+    stride[1] = 1;
+    return layout;
+}
+
+/* ---- products ---- */
+
+static struct graph_use weight_use(const struct builder *b, weight_id id)
+{
+    return id ? use_of(graph_fixed_array(b->graph, model_weight(b->model, id))) : use_of(0);
+}
+
+struct linear_use linear_of(const struct builder *b, const struct linear *linear)
+{
+    const struct weight *weights = b->model->weights;
+    const weight_id scale = weights[linear->weight].scale;
+    return (struct linear_use){.weight = weight_use(b, linear->weight),
+                               .bias = weight_use(b, linear->bias),
+                               .scale = weight_use(b, scale),
+                               .weight_dtype = weights[linear->weight].dtype,
+                               .bias_dtype = linear->bias ? weights[linear->bias].dtype : 0,
+                               .rows = linear->rows,
+                               .columns = linear->columns};
+}
+
+clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_use *w,
+                          struct matrix c, const struct epilogue *epilogue, const clattn_plan_options *options)
+{
+    clattn_status status;
+    clattn_matmul_desc desc;
+    struct graph_step step = {.op = GRAPH_MATMUL, .batch = rows.batch_number, .length = rows.length_number};
+    const size_t out = w->rows;
+    clattn_matmul_desc_init(&desc);
+    desc.a = layout_of(rows, &a);
+    desc.b = (clattn_layout){
+        .dtype = w->weight_dtype, .rank = 2, .extent = {w->columns, out}, .stride = {1, (int64_t)w->columns}};
+    desc.c = layout_of(rows, &c);
+    if (w->bias.array)
+        desc.bias = clattn_layout_contiguous((clattn_dtype)w->bias_dtype, 1, &out);
+    if (w->scale.array)
+        desc.b_scale = clattn_layout_contiguous(CLATTN_F32, 1, &out);
+    if (epilogue) {
+        desc.activation = epilogue->activation;
+        if (epilogue->operand) {
+            desc.operand = layout_of(rows, epilogue->operand);
+            desc.operand_use = epilogue->use;
+            step.use[PRODUCT_OPERAND] = epilogue->operand->use;
+        }
+    }
+    step.use[PRODUCT_A] = a.use;
+    step.use[PRODUCT_B] = w->weight;
+    step.use[PRODUCT_BIAS] = w->bias;
+    step.use[PRODUCT_B_SCALE] = w->scale;
+    step.use[PRODUCT_C] = c.use;
+    TRY(graph_matmul(b->graph, &desc, options, &step.plan));
+    graph_add(b->graph, &step);
+fail:
+    return status;
+}
+
+clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_use *in,
+                         const struct linear_use *gate, int32_t activation, const clattn_plan_options *options,
+                         struct matrix *hidden)
+{
+    clattn_status status;
+    struct epilogue activated = {.activation = activation + 1};
+    *hidden = matrix_new(b->graph, rows, x.dtype, in->rows);
+    if (!gate)
+        return add_product(b, rows, x, in, *hidden, &activated, options);
+    /* The gate's place is the product's, too: each of its elements is read before its successor is written. */
+    const struct epilogue times = {.operand = hidden, .use = CLATTN_MATMUL_MULTIPLY};
+    TRY(add_product(b, rows, x, gate, *hidden, &activated, options));
+    status = add_product(b, rows, x, in, *hidden, &times, options);
+fail:
+    return status;
+}
+
+/* ---- norms ---- */
+
+clattn_status add_norm(const struct builder *b, struct rows rows, const struct norm_weights *weights, struct matrix x,
+                       struct matrix y)
+{
+    clattn_status status;
+    clattn_norm_desc desc;
+    const struct weight *all = b->model->weights;
+    const size_t columns = x.columns;
+    struct graph_step step = {.op = GRAPH_NORM,
+                              .batch = rows.batch == 1 ? rows.length_number : rows.batch_number};
+    clattn_norm_desc_init(&desc);
+    desc.kind = b->stack->desc.norm;
+    desc.explicit_epsilon = 1;
+    desc.epsilon = b->stack->desc.epsilon;
+    desc.x = layout_of(rows, &x);
+    desc.y = layout_of(rows, &y);
+    desc.scale = clattn_layout_contiguous((clattn_dtype)all[weights->scale].dtype, 1, &columns);
+    if (weights->bias)
+        desc.bias = clattn_layout_contiguous((clattn_dtype)all[weights->bias].dtype, 1, &columns);
+    step.use[NORMED_X] = x.use;
+    step.use[NORMED_Y] = y.use;
+    step.use[NORMED_SCALE] = weight_use(b, weights->scale);
+    step.use[NORMED_BIAS] = weight_use(b, weights->bias);
+    TRY(graph_norm(b->graph, &desc, &step.plan));
+    graph_add(b->graph, &step);
+fail:
+    return status;
+}
+
+/* ---- the residual stream ---- */
+
+clattn_status stream_read(const struct builder *b, struct rows rows, const struct stream *stream,
+                          const struct norm_weights *norm, struct matrix *read)
+{
+    *read = stream->x;
+    if (b->stack->desc.norm_place == CLATTN_NORM_POST)
+        return CLATTN_SUCCESS;
+    *read = matrix_new(b->graph, rows, stream->x.dtype, stream->x.columns);
+    return add_norm(b, rows, norm, stream->x, *read);
+}
+
+clattn_status stream_write(const struct builder *b, struct rows rows, struct stream *stream,
+                           const struct norm_weights *norm, struct matrix made, const struct linear_use *w,
+                           const struct matrix *result)
+{
+    clattn_status status;
+    const bool pre = b->stack->desc.norm_place == CLATTN_NORM_PRE;
+    const struct matrix x = stream->x;
+    const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_ADD};
+    /* The sum takes x's place where that is ours; each element is read before its successor is written. */
+    const struct matrix sum = pre && result    ? *result
+                              : stream->own ? x
+                                            : matrix_new(b->graph, rows, x.dtype, x.columns);
+    TRY(add_product(b, rows, made, w, sum, &plus, NULL));
+    stream->x = sum;
+    stream->own = true;
+    if (pre)
+        return CLATTN_SUCCESS;
+    if (result)
+        stream->x = *result;
+    status = add_norm(b, rows, norm, sum, stream->x);
+fail:
+    return status;
+}
+
+static clattn_status add_feed_forward(const struct builder *b, struct rows rows, struct stream *stream,
+                                      const struct layer_weights *layer, const struct matrix *result)
+{
+    clattn_status status;
+    struct matrix x, hidden;
+    const struct linear_use in = linear_of(b, &layer->in), out = linear_of(b, &layer->out);
+    const struct linear_use gate = layer->gate.weight ? linear_of(b, &layer->gate) : (struct linear_use){0};
+    TRY(stream_read(b, rows, stream, &layer->norm, &x));
+    TRY(add_hidden(b, rows, x, &in, layer->gate.weight ? &gate : NULL, b->stack->desc.activation, NULL, &hidden));
+    status = stream_write(b, rows, stream, &layer->norm, hidden, &out, result);
+fail:
+    return status;
+}
+
+struct matrix stack_result(const struct builder *b, struct rows rows, int slot)
+{
+    const int32_t dtype = b->model->dtype;
+    struct matrix result = matrix_new(b->graph, rows, dtype, b->stack->desc.d_model);
+    result.use = use_of(graph_bound_array(b->graph, dtype, slot, result.use.array));
+    return result;
+}
+
+clattn_status end_layer(const struct builder *b, struct rows rows, struct stream *stream, size_t layer,
+                        const struct matrix *result)
+{
+    clattn_status status;
+    const struct stack *stack = b->stack;
+    const bool last = layer + 1 == stack->desc.layers, norm = last && stack->desc.final_norm;
+    TRY(add_feed_forward(b, rows, stream, &stack->layers[layer], last && !norm ? result : NULL));
+    if (norm) {
+        const struct matrix x = stream->x;
+        stream->x = *result;
+        status = add_norm(b, rows, &stack->final_norm, x, *result);
+    }
+fail:
+    return status;
+}
+
+/* ---- attention's surroundings ---- */
+
+clattn_layout heads_layout(const struct stack *stack, struct rows rows, const struct matrix *matrix, size_t heads)
+{
+    const size_t size = stack->desc.head_size, item = matrix->item ? matrix->item : rows.length * matrix->stride;
+    return (clattn_layout){.dtype = matrix->dtype,
+                           .rank = 4,
+                           .extent = {rows.batch, heads, rows.length, size},
+                           .stride = {(int64_t)item, (int64_t)size, (int64_t)matrix->stride, 1}};
+}
+
+clattn_attention_desc stack_attention(const struct stack *stack)
+{
+    clattn_attention_desc desc;
+    clattn_attention_desc_init(&desc);
+    desc.scale_mode = stack->desc.scale_mode;
+    desc.scale = stack->desc.scale;
+    return desc;
+}
+
+clattn_status add_projections(const struct builder *b, struct rows rows, const struct stream *stream,
+                              const struct attention_weights *weights, bool self, struct heads *heads)
+{
+    clattn_status status;
+    const struct stack *stack = b->stack;
+    const struct rows flat = rows_flat(rows);
+    const struct linear_use in = linear_of(b, &weights->in);
+    struct matrix x;
+    TRY(stream_read(b, flat, stream, &weights->norm, &x));
+    heads->query = matrix_new(b->graph, rows, b->model->dtype, stack->inner + (self ? 2 * stack->inner_kv : 0));
+    heads->attended = matrix_new(b->graph, rows, b->model->dtype, stack->inner);
+    TRY(add_product(b, flat, x, &in, heads->query, NULL, NULL));
+    heads->key = heads->value = heads->query;
+    heads->key.use.offset = (int64_t)stack->inner;
+    heads->value.use.offset = (int64_t)(stack->inner + stack->inner_kv);
+fail:
+    return status;
+}
+
+clattn_status add_heads(const struct builder *b, clattn_attention_desc *desc, struct graph_step *step,
+                        const clattn_layout *probabilities, int slot, size_t offset)
+{
+    clattn_status status;
+    const size_t *q = desc->query.extent;
+    if (probabilities) {
+        desc->lse = clattn_layout_contiguous(CLATTN_F32, 3, q);
+        step->use[HEADS_LSE] = use_of(graph_arena_array(b->graph, CLATTN_F32, q[0] * q[1] * q[2]));
+    }
+    TRY(graph_attention(b->graph, desc, b->options, &step->plan));
+    graph_add(b->graph, step);
+    if (!probabilities)
+        return CLATTN_SUCCESS;
+    step->op = GRAPH_WEIGHTS;
+    step->condition = slot;
+    step->use[HEADS_WEIGHTS] = use_at(graph_bound_array(b->graph, CLATTN_F32, slot, 0), offset);
+    TRY(graph_weights(b->graph, desc, probabilities, &step->plan));
+    graph_add(b->graph, step);
+fail:
+    return status;
+}
+
+bool is_among(uint64_t layers, size_t layer)
+{
+    return layer < 64 && layers >> layer & 1;
+}
+
+clattn_status add_rope(const struct builder *b, struct rows rows, const struct matrix *matrix, size_t heads,
+                       int position_number, int offsets)
+{
+    clattn_status status;
+    const clattn_stack_desc *d = &b->stack->desc;
+    clattn_rope_desc desc;
+    struct graph_step step = {.op = GRAPH_ROPE,
+                              .batch = rows.batch_number,
+                              .length = rows.length_number,
+                              .position = position_number};
+    const size_t batch = rows.batch;
+    clattn_rope_desc_init(&desc);
+    desc.pairing = d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
+    desc.base = d->rotary_base;
+    desc.rotary_size = d->rotary_size;
+    desc.x = desc.y = heads_layout(b->stack, rows, matrix, heads);
+    if (offsets)
+        desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
+    step.use[ROTATED_X] = step.use[ROTATED_Y] = matrix->use;
+    step.use[ROTATED_OFFSETS] = use_of(offsets);
+    TRY(graph_rope(b->graph, &desc, &step.plan));
+    graph_add(b->graph, &step);
+fail:
+    return status;
+}
+
+/* ---- tokens ---- */
+
+clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, int segments, int position_number,
+                            int offsets, struct stream *stream)
+{
+    clattn_status status;
+    const clattn_stack_desc *d = &b->stack->desc;
+    const int32_t table = b->model->weights[b->stack->tokens].dtype;
+    const size_t id_extent[2] = {rows.batch, rows.length}, batch = rows.batch;
+    const size_t y_extent[3] = {rows.batch, rows.length, d->d_model};
+    clattn_embedding_desc desc;
+    struct graph_step step = {.op = GRAPH_EMBEDDING,
+                              .batch = rows.batch_number,
+                              .length = rows.length_number,
+                              .position = position_number};
+    clattn_embedding_desc_init(&desc);
+    stream->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
+    stream->own = true;
+    desc.ids = clattn_layout_contiguous(CLATTN_I32, 2, id_extent);
+    desc.table = clattn_layout_contiguous((clattn_dtype)table, 2, (const size_t[2]){d->vocabulary, d->d_model});
+    desc.y = clattn_layout_contiguous((clattn_dtype)b->model->dtype, 3, y_extent);
+    desc.explicit_scale = d->scaled;
+    desc.scale = d->scaled ? (float)sqrt((double)d->d_model) : 0;
+    if (d->positions) {
+        desc.positions = d->positions == CLATTN_POSITIONS_TABLE ? CLATTN_EMBEDDING_POSITION_TABLE
+                                                                : CLATTN_EMBEDDING_SINUSOIDS;
+        if (offsets)
+            desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
+    }
+    if (d->positions == CLATTN_POSITIONS_TABLE)
+        desc.position_table =
+            clattn_layout_contiguous((clattn_dtype)table, 2, (const size_t[2]){d->position_count, d->d_model});
+    if (d->segments) {
+        desc.segments = desc.ids;
+        desc.segment_table =
+            clattn_layout_contiguous((clattn_dtype)table, 2, (const size_t[2]){d->segments, d->d_model});
+    }
+    step.use[EMBEDDED_IDS] = use_of(ids);
+    step.use[EMBEDDED_TABLE] = weight_use(b, b->stack->tokens);
+    step.use[EMBEDDED_Y] = stream->x.use;
+    step.use[EMBEDDED_POSITION_TABLE] = weight_use(b, b->stack->positions);
+    step.use[EMBEDDED_OFFSETS] = use_of(d->positions ? offsets : 0);
+    step.use[EMBEDDED_SEGMENTS] = use_of(segments);
+    step.use[EMBEDDED_SEGMENT_TABLE] = weight_use(b, b->stack->segments);
+    TRY(graph_embedding(b->graph, &desc, &step.plan));
+    graph_add(b->graph, &step);
+    if (d->input_norm)
+        status = add_norm(b, rows_flat(rows), &b->stack->input_norm, stream->x, stream->x);
+fail:
+    return status;
+}

@@ -1,0 +1,146 @@
+/* Reading and checking what an activation is asked for. */
+#include <math.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/activation/activation.h"
+#include "ops/common/arrays.h"
+
+_Static_assert(sizeof(activation_args) == 2 * 48 + 8 + 8 * 4, "activation_args has padding");
+_Static_assert(CLATTN_MAX_RANK == 5, "activation kernels take four dimensions and columns");
+
+/* A dimension with its strides in x and y. */
+struct dimension {
+    size_t extent;
+    int64_t x, y;
+};
+
+static uint64_t magnitude(int64_t stride)
+{
+    return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
+}
+
+/* The dimensions by y's strides, the smallest last; those of extent 1 dropped.  The order depends on the
+ * description alone, so that the columns are the same whatever the batch. */
+static int arrange(const clattn_activation_desc *desc, size_t batch, struct dimension *dimension)
+{
+    int count = 0;
+    for (int i = 0; i < desc->x.rank; i++) {
+        struct dimension next = {i ? desc->x.extent[i] : batch, desc->x.stride[i], desc->y.stride[i]};
+        if (desc->x.extent[i] == 1)
+            continue;
+        int at = count++;
+        for (; at > 0 && magnitude(dimension[at - 1].y) < magnitude(next.y); at--)
+            dimension[at] = dimension[at - 1];
+        dimension[at] = next;
+    }
+    return count;
+}
+
+/* Joins neighbours that are one dimension in both arrays, as long as a kernel can count it. */
+static int join(struct dimension *dimension, int count)
+{
+    for (int i = count - 1; i > 0; i--) {
+        struct dimension *outer = &dimension[i - 1], *inner = &dimension[i];
+        int64_t x, y;
+        if (!int64_mul(inner->x, (int64_t)inner->extent, &x) ||
+            !int64_mul(inner->y, (int64_t)inner->extent, &y) || x != outer->x || y != outer->y ||
+            inner->extent > LENGTH_LIMIT / outer->extent)
+            continue;
+        inner->extent *= outer->extent;
+        memmove(outer, inner, (size_t)(count - i) * sizeof *inner);
+        count--;
+    }
+    return count;
+}
+
+activation_args activation_walk(const struct activation_problem *problem, size_t batch, int chunk)
+{
+    activation_args walk = {
+        .extent = {1, 1, 1, 1}, .columns = 1, .chunk = chunk, .alpha = problem->desc.alpha};
+    struct dimension dimension[CLATTN_MAX_RANK];
+    int count = join(dimension, arrange(&problem->desc, batch, dimension));
+    walk.pieces = 1;
+    for (int i = 0; i + 1 < count; i++) {
+        walk.extent[i] = (int)dimension[i].extent;
+        walk.x.stride[i] = dimension[i].x;
+        walk.y.stride[i] = dimension[i].y;
+        walk.pieces *= walk.extent[i];
+    }
+    if (count) {
+        walk.columns = (int)dimension[count - 1].extent;
+        walk.x.col = dimension[count - 1].x;
+        walk.y.col = dimension[count - 1].y;
+    }
+    walk.chunks = (walk.columns - 1) / chunk + 1;
+    walk.pieces *= walk.chunks;
+    return walk;
+}
+
+static clattn_status read_options(clattn_activation_desc *desc, const char **reason)
+{
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown function";
+    if (desc->function < CLATTN_ACTIVATION_RELU || desc->function > CLATTN_ACTIVATION_SWISH)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "explicit_alpha is neither 0 nor 1";
+    if (desc->explicit_alpha != 0 && desc->explicit_alpha != 1)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "alpha is NaN or infinite";
+    if (!desc->explicit_alpha)
+        desc->alpha = 1;
+    return isfinite(desc->alpha) ? CLATTN_SUCCESS : CLATTN_ERROR_INVALID_ARGUMENT;
+}
+
+clattn_status activation_problem_read(const clattn_activation_desc *given, struct activation_problem *problem,
+                                      const char **reason)
+{
+    clattn_status status;
+    clattn_activation_desc *desc = &problem->desc;
+    memset(problem, 0, sizeof *problem);
+    *reason = "desc is NULL, or its size is none that clattn_activation_desc ever had";
+    TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
+    TRY(read_options(desc, reason));
+    TRY(read_x_and_y(&desc->x, &desc->y, reason));
+    for (int i = 0; i < desc->x.rank; i++)
+        problem->empty = problem->empty || !desc->x.extent[i];
+    if (problem->empty)
+        return CLATTN_SUCCESS;
+    status = CLATTN_ERROR_OVERFLOW;
+    *reason = "an extent is more than 2^31 - 65537";
+    for (int i = 0; i < desc->x.rank; i++)
+        if (desc->x.extent[i] > LENGTH_LIMIT)
+            goto fail;
+    activation_args walk = activation_walk(problem, desc->x.extent[0], 1);
+    problem->columns = walk.columns;
+    problem->unit_columns = walk.x.col == 1 && walk.y.col == 1;
+    status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+clattn_status activation_args_read(clattn_context *context, const struct activation_problem *problem,
+                                   const clattn_activation_args *given, clattn_activation_args *args,
+                                   size_t *batch)
+{
+    clattn_status status;
+    struct report *report = &context->device.report;
+    const clattn_activation_desc *desc = &problem->desc;
+    size_t extent[CLATTN_MAX_RANK];
+    TRY(args_read(report, "clattn_activation_args", args, sizeof *args, sizeof *args, given));
+    TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
+    TRY(args_length(report, "batch", args->explicit_batch, &args->batch, desc->x.extent[0]));
+    memcpy(extent, desc->x.extent, sizeof extent);
+    extent[0] = args->batch;
+    *batch = problem->empty ? 0 : extent[0];
+    if (!*batch)
+        return CLATTN_SUCCESS;
+    TRY(binding_check(context, &args->x, &desc->x, extent, BINDING_READ, "x"));
+    TRY(binding_check(context, &args->y, &desc->y, extent, BINDING_WRITE, "y"));
+fail:
+    return status;
+}

@@ -1,0 +1,47 @@
+/* Activation functions on CPU devices: one work-item a work-group walks pieces with whole vectors. */
+#include "base/size.h"
+#include "ops/activation/activation.h"
+#include "ops/common/arrays.h"
+
+/* Elements that make a work-group worth its launch. */
+#define GROUP_ELEMENTS 16384
+
+/* Loops of a work-item with that many elements in that many pieces, at the most. */
+static double iterations(const struct capabilities *caps, double elements, double pieces, bool unit)
+{
+    double vectors = elements / caps->lanes + pieces;
+    return pieces * 5 + vectors * (unit ? 1 : 1 + 2.0 * caps->lanes) + pieces * 2 * caps->lanes;
+}
+
+/* The largest chunk that the device lets an item loop over. */
+static int chunk_of(const struct capabilities *caps, const struct activation_problem *problem)
+{
+    int chunk = GROUP_ELEMENTS;
+    while (chunk > 256 && !capabilities_allow_loops(caps, iterations(caps, chunk, 1, problem->unit_columns)))
+        chunk /= 2;
+    return chunk;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    (void)data;
+    return refuse_all_but_cpu(&context->device.caps, forced);
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    static const size_t one[3] = {1, 1, 1};
+    struct activation_plan *plan = (struct activation_plan *)base;
+    const struct capabilities *caps = &base->context->device.caps;
+    plan->chunk = chunk_of(caps, &plan->problem);
+    double columns = (double)size_max(1, size_min((size_t)plan->problem.columns, (size_t)plan->chunk));
+    plan->pieces_per_group = size_max(1, (size_t)(GROUP_ELEMENTS / columns));
+    while (plan->pieces_per_group > 1 &&
+           !capabilities_allow_loops(caps,
+                                     iterations(caps, columns * (double)plan->pieces_per_group,
+                                                (double)plan->pieces_per_group, plan->problem.unit_columns)))
+        plan->pieces_per_group /= 2;
+    return activation_add_kernel(plan, "activation/cpu.cl", "activation_cpu", caps->lanes, one);
+}
+
+const struct solver activation_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

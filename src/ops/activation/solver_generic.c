@@ -1,0 +1,29 @@
+/* Activation functions on every device and for every layout: a work-group a piece of a row. */
+#include "base/size.h"
+#include "ops/activation/activation.h"
+
+#define MAX_ITEMS 64
+#define LANES 4
+#define VECTORS 4 /* of an item */
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    (void)context, (void)data, (void)forced;
+    return NULL;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    struct activation_plan *plan = (struct activation_plan *)base;
+    const struct capabilities *caps = &base->context->device.caps;
+    size_t limit = size_min(MAX_ITEMS, caps->info.max_work_item[0]), local[3] = {1, 1, 1};
+    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
+        limit = size_min(limit, 32);
+    while (local[0] * 2 <= limit && local[0] * LANES < (size_t)plan->problem.columns)
+        local[0] *= 2;
+    plan->chunk = (int)local[0] * LANES * VECTORS;
+    plan->pieces_per_group = 1;
+    return activation_add_kernel(plan, "activation/generic.cl", "activation_generic", LANES, local);
+}
+
+const struct solver activation_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -1,0 +1,320 @@
+/* From a problem and an enqueue's arguments to what the kernels are told. */
+#include <math.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/common/arrays.h"
+#include "ops/attention/attention.h"
+
+_Static_assert(sizeof(array4) == 40 && sizeof(array1) == 16, "arrays have padding");
+_Static_assert(sizeof(attention_args) == 14 * 40 + 6 * 16 + 10 * 8 + 26 * 4, "attention_args has padding");
+/* No kernel takes the scores besides lse and entropy, and no description both starts and pages of keys. */
+_Static_assert(sizeof(attention_args) + (ATTENTION_POINTERS - 2) * 8 <= 1024, "too many arguments");
+
+#define ARGS(field) offsetof(clattn_attention_args, field)
+const size_t attention_binding_offset[ATTENTION_ARRAYS] = {
+    ARGS(mask),          ARGS(bias),        ARGS(alibi),     ARGS(sinks),        ARGS(vector),
+    ARGS(query_lengths), ARGS(key_lengths), ARGS(positions), ARGS(query_starts), ARGS(key_starts),
+    ARGS(block_table),   ARGS(key_scale),   ARGS(value_scale), ARGS(lse),        ARGS(entropy),
+    ARGS(scores),
+};
+
+/* ---- the struct ---- */
+
+static array1 array1_of(const clattn_layout *layout, int64_t offset)
+{
+    return (array1){offset, layout->stride[0]};
+}
+
+/* (batch, heads, S_q), of which packed queries have batch 1. */
+static array4 row_result(const struct attention_problem *problem, const clattn_layout *layout, int64_t offset)
+{
+    array4 array = {offset, layout->stride[0], layout->stride[1], layout->stride[2], 0};
+    if (problem->packed_queries)
+        array.batch = 0;
+    return array;
+}
+
+static array4 packable(const clattn_layout *layout, int64_t offset, bool packed)
+{
+    array4 array = array4_of(layout, offset);
+    if (packed)
+        array.batch = 0;
+    return array;
+}
+
+/* What a mask or bias covers. */
+static int covered(size_t keys, const clattn_attention_args *args)
+{
+    return (int)(keys != 1 ? size_min(keys, args->key_length) : args->key_length);
+}
+
+/* Query 0's key position, brought into the range in which it makes a difference to lengths below 2^31. */
+static int64_t position_of(const struct attention_problem *problem, const clattn_attention_args *args)
+{
+    int64_t position = 0;
+    if (problem->desc.alignment == CLATTN_ALIGN_BOTTOM_RIGHT)
+        position = (int64_t)args->key_length - (int64_t)args->query_length;
+    else if (problem->desc.alignment == CLATTN_ALIGN_EXPLICIT)
+        position = args->position;
+    const int64_t limit = (int64_t)1 << 40; /* from where on lengths make no difference; sums stay in range */
+    return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
+}
+
+static void fill_side(const struct attention_problem *problem, const clattn_attention_args *args,
+                      attention_args *a)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    a->mask = problem->mask;
+    a->mask.offset = args->mask.offset;
+    a->bias = problem->bias;
+    a->bias.offset = args->bias.offset;
+    a->mask_keys = problem->has[ATTENTION_MASK] ? covered(problem->mask_extent[3], args) : a->key_length;
+    a->bias_keys = problem->has[ATTENTION_BIAS] ? covered(problem->bias_extent[3], args) : a->key_length;
+    if (problem->has[ATTENTION_LSE])
+        a->lse = row_result(problem, &desc->lse, args->lse.offset);
+    if (problem->has[ATTENTION_ENTROPY])
+        a->entropy = row_result(problem, &desc->entropy, args->entropy.offset);
+    if (problem->has[ATTENTION_SCORES])
+        a->scores = array4_of(&desc->scores, args->scores.offset);
+    a->key_scale = packable(&desc->key_scale, args->key_scale.offset, problem->packed_keys);
+    a->value_scale = packable(&desc->value_scale, args->value_scale.offset, problem->packed_keys);
+    a->vector = (array4){args->vector.offset, 0, desc->vector.extent[0] == 1 ? 0 : desc->vector.stride[0], 0,
+                         desc->vector.stride[1]};
+    if (desc->alibi.rank == 1)
+        a->alibi = (array4){args->alibi.offset, 0, desc->alibi.stride[0], 0, 0};
+    else
+        a->alibi = (array4){args->alibi.offset, desc->alibi.extent[0] == 1 ? 0 : desc->alibi.stride[0],
+                            desc->alibi.stride[1], 0, 0};
+    a->block_table = (array4){args->block_table.offset, desc->block_table.stride[0], 0, 0,
+                              desc->block_table.stride[1]};
+    a->sinks = array1_of(&desc->sinks, args->sinks.offset);
+    a->query_lengths = array1_of(&desc->query_lengths, args->query_lengths.offset);
+    a->key_lengths = array1_of(&desc->key_lengths, args->key_lengths.offset);
+    a->positions = array1_of(&desc->positions, args->positions.offset);
+    a->query_starts = array1_of(&desc->query_starts, args->query_starts.offset);
+    a->key_starts = array1_of(&desc->key_starts, args->key_starts.offset);
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
+        a->user_offset[i] = args->user[i].offset;
+        a->user_scalar[i] = args->user_scalar[i];
+    }
+    a->cancel_offset = args->cancel.offset;
+}
+
+static args_long window_side(int64_t keys)
+{
+    return keys < 0 || keys > ATTENTION_UNBOUNDED ? ATTENTION_UNBOUNDED : keys;
+}
+
+void attention_fill_args(const struct attention_problem *problem, const clattn_attention_args *args,
+                         attention_args *a)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    memset(a, 0, sizeof *a);
+    a->query = packable(&desc->query, args->query.offset, problem->packed_queries);
+    a->key = packable(&desc->key, args->key.offset, problem->packed_keys);
+    a->value = packable(&desc->value, args->value.offset, problem->packed_keys);
+    a->output = packable(&desc->output, args->output.offset, problem->packed_queries);
+    a->position = position_of(problem, args);
+    a->dropout_seed = (args_long)args->dropout_seed;
+    memcpy(&a->scale_bits, &problem->exact_scale, sizeof a->scale_bits);
+    a->batch = (int)args->batch;
+    a->heads = a->launch_heads = (int)problem->heads;
+    a->group = (int)(problem->heads / problem->kv_heads);
+    a->query_length = a->launch_queries = (int)args->query_length;
+    a->key_length = (int)args->key_length;
+    a->window_left = window_side(desc->window_left);
+    a->window_right = window_side(desc->window_right);
+    a->capacity = (int)(desc->cache == CLATTN_CACHE_PAGED ? desc->key.extent[0] : desc->key.extent[2]);
+    a->packed_queries = (int)desc->query.extent[2];
+    a->dropout_offset = args->dropout_offset;
+    a->dropout_threshold = (uint32_t)ceil((double)desc->dropout * 4294967296.0);
+    a->dropout = desc->dropout;
+    a->dropout_scale = (float)(1.0 / (1.0 - (double)desc->dropout));
+    a->scale = problem->scale;
+    a->softcap = desc->softcap;
+    fill_side(problem, args, a);
+}
+
+/* ---- reading an enqueue's arguments ---- */
+
+static const char *const user_name[CLATTN_USER_BUFFERS] = {"user[0]", "user[1]", "user[2]", "user[3]"};
+
+static clattn_status read_lengths(struct report *report, const struct attention_problem *problem,
+                                  clattn_attention_args *args)
+{
+    bool ring = problem->desc.cache == CLATTN_CACHE_RING;
+    size_t most_keys = ring ? LENGTH_LIMIT : problem->key_length;
+    if (args->explicit_lengths != 0 && args->explicit_lengths != 1)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_lengths is neither 0 nor 1");
+    if (!args->explicit_lengths) {
+        args->batch = problem->batch;
+        args->query_length = problem->query_length;
+        args->key_length = problem->key_length;
+    }
+    if (ring && problem->has[ATTENTION_KEY_LENGTHS])
+        args->key_length = most_keys; /* it turns as far as its items' own lengths say */
+    if (args->batch > problem->batch || args->query_length > problem->query_length || args->key_length > most_keys)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "batch %zu, query length %zu or key length %zu is above the plan's %zu, %zu, %zu",
+                            args->batch, args->query_length, args->key_length, problem->batch,
+                            problem->query_length, most_keys);
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_absent(clattn_context *context, const struct attention_problem *problem,
+                                  const clattn_attention_args *args)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (int i = 0; i < ATTENTION_ARRAYS; i++)
+        if (!problem->has[i])
+            TRY(binding_absent(context, attention_binding(args, i), attention_array_name[i]));
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
+        if (problem->desc.user_dtype[i] == CLATTN_DTYPE_NONE)
+            TRY(binding_absent_field(context, &args->user[i], user_name[i], "user_dtype"));
+    if (!problem->desc.cancellable)
+        TRY(binding_absent_field(context, &args->cancel, "cancel", "`cancellable`"));
+fail:
+    return status;
+}
+
+/* How much of each extent of an optional array an enqueue reaches. */
+static void reached(const struct attention_problem *problem, const clattn_attention_args *args,
+                    enum attention_array array, size_t extent[CLATTN_MAX_RANK])
+{
+    const clattn_layout *layout = attention_layout(&problem->desc, array);
+    bool paged = problem->desc.cache == CLATTN_CACHE_PAGED;
+    memcpy(extent, layout->extent, sizeof layout->extent);
+    switch (array) {
+    case ATTENTION_KEY_SCALE:
+    case ATTENTION_VALUE_SCALE:
+        if (!paged && !problem->packed_keys) {
+            extent[0] = args->batch;
+            extent[2] = size_min(extent[2], args->key_length);
+        }
+        break;
+    case ATTENTION_LSE:
+    case ATTENTION_ENTROPY:
+        if (!problem->packed_queries) {
+            extent[0] = args->batch;
+            extent[2] = args->query_length;
+        }
+        break;
+    case ATTENTION_SCORES:
+        extent[0] = args->batch;
+        extent[2] = args->query_length;
+        extent[3] = args->key_length;
+        break;
+    case ATTENTION_QUERY_LENGTHS:
+    case ATTENTION_KEY_LENGTHS:
+    case ATTENTION_POSITIONS: extent[0] = args->batch; break;
+    case ATTENTION_QUERY_STARTS:
+    case ATTENTION_KEY_STARTS: extent[0] = args->batch + 1; break;
+    case ATTENTION_BLOCK_TABLE:
+        extent[0] = args->batch;
+        extent[1] = divide_up(args->key_length, problem->page_size);
+        break;
+    default: break;
+    }
+}
+
+/* Of an optional array; the probabilities are made from the log-sum-exp. */
+static enum binding_access access_of(const struct attention_problem *problem, enum attention_array array)
+{
+    bool again = array == ATTENTION_LSE && problem->has[ATTENTION_SCORES] &&
+                 problem->desc.scores_mode == CLATTN_SCORES_PROBABILITIES;
+    return array < ATTENTION_SIDE_ARRAYS ? BINDING_READ : again ? BINDING_READ_WRITE : BINDING_WRITE;
+}
+
+static clattn_status check_mask(clattn_context *context, const struct attention_problem *problem,
+                                const clattn_attention_args *args, enum attention_array array)
+{
+    const size_t size[4] = {args->batch, problem->heads, args->query_length, args->key_length};
+    size_t reach[4];
+    const clattn_layout mask = mask_reach(attention_layout(&problem->desc, array), size, reach);
+    return binding_check(context, attention_binding(args, array), &mask, reach, BINDING_READ,
+                         attention_array_name[array]);
+}
+
+static clattn_status check_optional(clattn_context *context, const struct attention_problem *problem,
+                                    const clattn_attention_args *args)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    static const clattn_layout one = {.dtype = CLATTN_I32, .rank = 1, .extent = {1}, .stride = {1}};
+    for (int i = 0; i < ATTENTION_ARRAYS; i++) {
+        size_t extent[CLATTN_MAX_RANK];
+        if (!problem->has[i])
+            continue;
+        if (i == ATTENTION_MASK || i == ATTENTION_BIAS) {
+            TRY(check_mask(context, problem, args, i));
+            continue;
+        }
+        reached(problem, args, i, extent);
+        TRY(binding_check(context, attention_binding(args, i), attention_layout(&problem->desc, i), extent,
+                          access_of(problem, i), attention_array_name[i]));
+    }
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
+        clattn_layout element = one;
+        element.dtype = problem->desc.user_dtype[i];
+        if (element.dtype != CLATTN_DTYPE_NONE)
+            TRY(binding_check(context, &args->user[i], &element, element.extent, BINDING_READ, user_name[i]));
+    }
+    if (problem->desc.cancellable)
+        TRY(binding_check(context, &args->cancel, &one, one.extent, BINDING_READ, "cancel"));
+fail:
+    return status;
+}
+
+clattn_status attention_args_read(clattn_context *context, const struct attention_problem *problem,
+                                  const clattn_attention_args *given, clattn_attention_args *args)
+{
+    clattn_status status;
+    const clattn_attention_desc *desc = &problem->desc;
+    TRY(args_read(&context->device.report, "clattn_attention_args", args, sizeof *args, sizeof *args, given));
+    TRY(read_lengths(&context->device.report, problem, args));
+    TRY(check_absent(context, problem, args));
+    if (!args->batch || !problem->heads || !args->query_length)
+        return CLATTN_SUCCESS;
+    size_t q[4] = {args->batch, problem->heads, args->query_length, problem->d_k};
+    size_t k[4] = {args->batch, problem->kv_heads, size_min(args->key_length, desc->key.extent[2]), problem->d_k};
+    if (problem->packed_queries)
+        memcpy(q, desc->query.extent, sizeof q);
+    if (problem->packed_keys || desc->cache == CLATTN_CACHE_PAGED)
+        memcpy(k, desc->key.extent, sizeof k);
+    if (!args->key_length)
+        k[2] = 0;
+    const size_t v[4] = {k[0], k[1], k[2], problem->d_v};
+    const size_t o[4] = {q[0], q[1], q[2], problem->d_v};
+    TRY(binding_check(context, &args->query, &desc->query, q, BINDING_READ, "query"));
+    TRY(binding_check(context, &args->key, &desc->key, k, BINDING_READ, "key"));
+    TRY(binding_check(context, &args->value, &desc->value, v, BINDING_READ, "value"));
+    TRY(binding_check(context, &args->output, &desc->output, o, BINDING_WRITE, "output"));
+    TRY(check_optional(context, problem, args));
+fail:
+    return status;
+}
+
+/* ---- bindings in the kernels' order ---- */
+
+size_t attention_side_bindings(const struct attention_problem *problem, const clattn_attention_args *args,
+                               const clattn_binding **bindings, size_t count)
+{
+    for (int i = 0; i < ATTENTION_SIDE_ARRAYS; i++)
+        if (problem->has[i])
+            bindings[count++] = attention_binding(args, i);
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
+        if (problem->desc.user_dtype[i] != CLATTN_DTYPE_NONE)
+            bindings[count++] = &args->user[i];
+    if (problem->desc.cancellable)
+        bindings[count++] = &args->cancel;
+    return count;
+}
+
+size_t attention_side_count(const struct attention_problem *problem)
+{
+    static const clattn_attention_args none;
+    const clattn_binding *bindings[ATTENTION_POINTERS];
+    return attention_side_bindings(problem, &none, bindings, 0);
+}

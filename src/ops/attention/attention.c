@@ -1,0 +1,109 @@
+/* The attention operator: planning and enqueueing. */
+#include "ops/attention/attention.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "ops/common/arrays.h"
+#include "plan/operator.h"
+
+/* Best first. */
+static const struct solver *const solvers[] = {
+    &attention_cpu_amx_solver,
+    &attention_cpu_bf16_solver,
+    &attention_cpu_solver,
+    &attention_matrix_solver,
+    &attention_sub_group_solver,
+    &attention_tile_solver,
+    &attention_generic_solver,
+    &attention_emulated_mma_solver,
+    &attention_emulated_sub_group_solver,
+};
+
+static clattn_status read_desc(const void *desc, void *problem, const char **reason)
+{
+    return attention_problem_read(desc, problem, reason);
+}
+
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct attention_plan *plan = (struct attention_plan *)handle;
+    clattn_attention_args args;
+    struct chain chain;
+    TRY(attention_args_read(handle->context, &plan->problem, given, &args));
+    if (!args.batch || !plan->problem.heads || !args.query_length)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
+                         &args.workspace);
+    if (status == CLATTN_SUCCESS) {
+        mtx_lock(&handle->lock);
+        status = attention_launch(plan, &chain, &args);
+        mtx_unlock(&handle->lock);
+    }
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}
+
+/* What decides about speed besides the sizes, a bit each. */
+static unsigned flags_of(const struct attention_problem *problem)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    const clattn_layout *key = &desc->key;
+    const bool flags[] = {
+        desc->windowed != 0,
+        desc->softcap > 0,
+        desc->dropout > 0,
+        desc->score != CLATTN_SCORE_DOT,
+        *problem->score_mod != 0,
+        *problem->mask_mod != 0,
+        problem->packed_queries,
+        problem->packed_keys,
+        key->stride[3] != 1 || desc->value.stride[3] != 1,
+        key->stride[1] < key->stride[2], /* heads inside rows */
+        desc->max_launch_ms != 0,
+    };
+    unsigned bits = 0;
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        bits |= (unsigned)flags[i] << i;
+    return bits;
+}
+
+static void classify(const void *data, struct strbuf *text)
+{
+    const struct attention_problem *problem = data;
+    const clattn_attention_desc *desc = &problem->desc;
+    size_t kv_heads = problem->kv_heads ? problem->kv_heads : 1;
+    unsigned arrays = 0;
+    for (int i = 0; i < ATTENTION_ARRAYS; i++)
+        arrays |= (unsigned)problem->has[i] << i;
+    strbuf_printf(text, "b%zu-h%zu-g%zu-q%zu-k%zu-d%zu.%zu", class_length(problem->batch), class_length(kv_heads),
+                  problem->heads / kv_heads, class_length(problem->query_length), class_length(problem->key_length),
+                  problem->d_k, problem->d_v);
+    strbuf_printf(text, "-%s.%s.%s.%s", storage_token(desc->query.dtype), storage_token(desc->key.dtype),
+                  storage_token(desc->value.dtype), storage_token(desc->output.dtype));
+    if (desc->causal)
+        strbuf_printf(text, "-causal%d", (int)desc->alignment);
+    if (desc->cache != CLATTN_CACHE_PLAIN)
+        strbuf_printf(text, "-cache%d.%zu", (int)desc->cache, problem->page_size);
+    strbuf_printf(text, "-x%x.%x", arrays, flags_of(problem));
+}
+
+static const struct operator_class attention_class = {
+    .name = "attention",
+    .number = OPERATOR_ATTENTION,
+    .plan_bytes = sizeof(struct attention_plan),
+    .problem_offset = offsetof(struct attention_plan, problem),
+    .problem_bytes = sizeof(struct attention_problem),
+    .desc_bytes = ATTENTION_DESC_BYTES,
+    .read = read_desc,
+    .enqueue = enqueue,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = attention_self_check,
+    .classify = classify,
+};
+
+OPERATOR_CALLS(attention)

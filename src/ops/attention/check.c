@@ -1,0 +1,299 @@
+/* The self-check: a plan's own kernels on a small problem of the same kind, against the reference. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/attention/check.h"
+
+
+/* ---- the small problem ---- */
+
+/* Its sizes follow from the program alone, which serves problems of all lengths. */
+#define BATCH 2
+#define QUERIES 37
+#define KEYS 99     /* at least, */
+#define KEYS_MORE 3 /* and more than a tile, so that a state is rescaled */
+#define ARRAY_LIMIT ((size_t)64 << 20) /* bytes; a cache of larger pages is left unchecked */
+
+/* Row-major over the first extents, with gaps between columns where the original has some: kernels are built for
+ * neighbouring columns, or for any. */
+static void shrink(clattn_layout *layout, const size_t *extent)
+{
+    int64_t col = layout->rank > 0 && layout->stride[layout->rank - 1] == 1 ? 1 : 2;
+    bool shared = layout->rank > 0 && layout->dtype == CLATTN_I4;
+    clattn_layout made = clattn_layout_contiguous((clattn_dtype)layout->dtype, layout->rank, extent);
+    for (int32_t i = 0; i < layout->rank; i++)
+        made.stride[i] *= shared ? 1 : col;
+    *layout = made;
+}
+
+/* Extents of an optional array, each that is not 1 replaced by the small problem's. */
+static void shrink_mask(clattn_layout *mask, const size_t whole[4])
+{
+    size_t extent[CLATTN_MAX_RANK];
+    for (int32_t i = 0; i < mask->rank; i++)
+        extent[i] = mask->extent[i] == 1 ? 1 : whole[i + 4 - mask->rank];
+    shrink(mask, extent);
+}
+
+static void shrink_rows(clattn_layout *layout, const size_t *extent)
+{
+    if (!layout_is_none(layout))
+        shrink(layout, extent);
+}
+
+/* Of a page no more than `keys` rows are read: the next one begins there.  PAGE_SIZE itself is a -D. */
+static void shrink_cache(clattn_layout *layout, size_t batch, size_t heads, size_t rows, size_t size, size_t keys)
+{
+    if (layout_is_none(layout))
+        return;
+    shrink(layout, (size_t[]){batch, heads, size_min(rows, keys), size});
+    layout->extent[2] = rows;
+}
+
+/* Keys outermost, so that those of a large page that are not written take no room. */
+static void shrink_scores(clattn_layout *scores, size_t batch, size_t heads, size_t queries, size_t keys)
+{
+    if (layout_is_none(scores))
+        return;
+    *scores = clattn_layout_contiguous((clattn_dtype)scores->dtype, 4, (size_t[]){keys, batch, heads, queries});
+    const clattn_layout made = *scores;
+    for (int i = 0; i < 4; i++) {
+        scores->extent[i] = made.extent[(i + 1) % 4];
+        scores->stride[i] = made.stride[(i + 1) % 4];
+    }
+}
+
+/* What a kernel is told at run time, of a size for which arithmetic tells right from wrong. */
+static void temper(clattn_attention_desc *desc, size_t d_k)
+{
+    if (desc->scale_mode == CLATTN_SCALE_EXPLICIT)
+        desc->scale = copysignf(1.0f / sqrtf((float)d_k), desc->scale);
+    if (desc->softcap > 0)
+        desc->softcap = 0.5f;
+    if (desc->dropout > 0)
+        desc->dropout = 0.25f;
+    if (desc->windowed) {
+        desc->window_left = desc->window_left < 0 ? -1 : 23;
+        desc->window_right = desc->window_right < 0 ? -1 : 7;
+    }
+    desc->max_launch_ms = 0;
+}
+
+/* A description of the same kind whose arrays are small; every -D of its kernels is the same. */
+static void small_description(const struct attention_problem *problem, size_t keys, clattn_attention_desc *desc)
+{
+    size_t group = problem->heads / problem->kv_heads, groups = group > 4 ? 1 : 2, heads = groups * group;
+    size_t d_k = problem->d_k, d_v = problem->d_v;
+    bool paged = problem->desc.cache == CLATTN_CACHE_PAGED;
+    size_t blocks = paged ? divide_up(keys, problem->page_size) : 0;
+    size_t query_batch = problem->packed_queries ? 1 : BATCH;
+    size_t query_rows = problem->packed_queries ? QUERIES * BATCH : QUERIES;
+    size_t key_batch = paged ? blocks * BATCH : problem->packed_keys ? 1 : BATCH;
+    size_t key_rows = paged ? problem->page_size : keys;
+    const size_t whole[4] = {BATCH, heads, QUERIES, keys};
+    *desc = problem->desc;
+    temper(desc, d_k);
+    if (problem->packed_queries)
+        desc->longest_query = QUERIES;
+    shrink(&desc->query, (size_t[]){query_batch, heads, query_rows, d_k});
+    shrink(&desc->output, (size_t[]){query_batch, heads, query_rows, d_v});
+    if (problem->packed_keys) {
+        shrink(&desc->key, (size_t[]){1, groups, keys * BATCH, d_k});
+        shrink(&desc->value, (size_t[]){1, groups, keys * BATCH, d_v});
+        shrink_rows(&desc->key_scale, (size_t[]){1, groups, keys * BATCH, desc->key_scale.extent[3]});
+        shrink_rows(&desc->value_scale, (size_t[]){1, groups, keys * BATCH, desc->value_scale.extent[3]});
+    } else {
+        shrink_cache(&desc->key, key_batch, groups, key_rows, d_k, keys);
+        shrink_cache(&desc->value, key_batch, groups, key_rows, d_v, keys);
+        shrink_cache(&desc->key_scale, key_batch, groups, key_rows, desc->key_scale.extent[3], keys);
+        shrink_cache(&desc->value_scale, key_batch, groups, key_rows, desc->value_scale.extent[3], keys);
+    }
+    shrink_rows(&desc->lse, (size_t[]){query_batch, heads, query_rows});
+    shrink_rows(&desc->entropy, (size_t[]){query_batch, heads, query_rows});
+    shrink_scores(&desc->scores, BATCH, heads, QUERIES, paged ? blocks * problem->page_size : keys);
+    shrink_rows(&desc->sinks, (size_t[]){heads});
+    shrink_rows(&desc->vector, (size_t[]){desc->vector.extent[0] == 1 ? 1 : heads, d_k});
+    shrink_rows(&desc->query_lengths, (size_t[]){BATCH});
+    shrink_rows(&desc->key_lengths, (size_t[]){BATCH});
+    shrink_rows(&desc->positions, (size_t[]){BATCH});
+    shrink_rows(&desc->query_starts, (size_t[]){BATCH + 1});
+    shrink_rows(&desc->key_starts, (size_t[]){BATCH + 1});
+    shrink_rows(&desc->block_table, (size_t[]){BATCH, blocks});
+    if (desc->alibi.rank == 1)
+        shrink(&desc->alibi, (size_t[]){heads});
+    else if (desc->alibi.rank == 2)
+        shrink(&desc->alibi, (size_t[]){desc->alibi.extent[0] == 1 ? 1 : BATCH, heads});
+    if (problem->has[ATTENTION_MASK])
+        shrink_mask(&desc->mask, whole);
+    if (problem->has[ATTENTION_BIAS])
+        shrink_mask(&desc->bias, whole);
+}
+
+/* ---- its arrays ---- */
+
+/* 1/128 to 1/64: integers times it are of magnitude 1. */
+static void fill_scales(struct check_array *array, int32_t dtype, uint32_t *random)
+{
+    for (size_t i = 0; i < array->elements; i++) {
+        if (dtype == CLATTN_F16)
+            ((uint16_t *)array->host)[i] = (uint16_t)(8 << 10 | (check_random(random) & 1023));
+        else
+            ((float *)array->host)[i] = ldexpf(1.0f + (float)(check_random(random) & 127) / 128, -7);
+    }
+}
+
+/* Lengths a little below the largest, starts that leave gaps, pages in another order. */
+static void fill_integers(const struct attention_check *check, enum attention_array array, void *data)
+{
+    const struct attention_problem *small = &check->small;
+    const clattn_layout *layout = attention_layout(&small->desc, array);
+    for (size_t b = 0; b < layout->extent[0]; b++) {
+        int64_t at = (int64_t)b * layout->stride[0], item = (int64_t)b;
+        int64_t queries = (int64_t)small->query_length, keys = (int64_t)check->args.key_length;
+        if (small->packed_keys)
+            keys /= BATCH;
+        switch (array) {
+        case ATTENTION_QUERY_LENGTHS: check_put_integer(data, layout->dtype, at, queries - item); break;
+        case ATTENTION_KEY_LENGTHS: check_put_integer(data, layout->dtype, at, keys - 2 * item); break;
+        case ATTENTION_POSITIONS: check_put_integer(data, layout->dtype, at, 2 - item); break;
+        case ATTENTION_QUERY_STARTS: check_put_integer(data, layout->dtype, at, item * queries - (item > 1)); break;
+        case ATTENTION_KEY_STARTS: check_put_integer(data, layout->dtype, at, item * keys - (item > 1)); break;
+        default:
+            for (size_t block = 0; block < layout->extent[1]; block++)
+                check_put_integer(data, layout->dtype, at + (int64_t)block * layout->stride[1],
+                                  (int64_t)(small->desc.key.extent[0] - 1 - (b * layout->extent[1] + block)));
+        }
+    }
+}
+
+static bool is_integer_array(enum attention_array array)
+{
+    return array >= ATTENTION_QUERY_LENGTHS && array <= ATTENTION_BLOCK_TABLE;
+}
+
+static clattn_status make_array(struct attention_check *check, clattn_context *context, size_t slot,
+                                const clattn_layout *layout, clattn_binding *binding, uint32_t *random)
+{
+    clattn_status status;
+    struct check_array *array = &check->array[slot];
+    clattn_layout written = *layout;
+    if (slot == ATTENTION_SCORES)
+        written.extent[3] = check->args.key_length;
+    TRY(check_array_room(context, &written, array));
+    if (check->small.page_size > check->keys && layout->rank == 4 && layout->extent[2] == check->small.page_size)
+        array->elements = layout->extent[0] * (size_t)layout->stride[0]; /* what is read; pages overlap */
+    if (is_integer_array((enum attention_array)slot))
+        fill_integers(check, (enum attention_array)slot, array->host);
+    else if (slot == ATTENTION_KEY_SCALE || slot == ATTENTION_VALUE_SCALE)
+        fill_scales(array, layout->dtype, random);
+    else if (slot != CHECK_CANCEL)
+        check_array_fill(array, layout->dtype, slot == ATTENTION_MASK || slot == ATTENTION_BIAS, random);
+    TRY(check_array_upload(context, array, binding));
+fail:
+    return status;
+}
+
+static clattn_status make_arrays(struct attention_check *check, clattn_context *context)
+{
+    clattn_status status;
+    uint32_t random = CHECK_SEED;
+    const clattn_attention_desc *desc = &check->small.desc;
+    clattn_attention_args *args = &check->args;
+    for (size_t i = 0; i < ATTENTION_ARRAYS; i++)
+        if (check->small.has[i])
+            TRY(make_array(check, context, i, attention_layout(desc, (enum attention_array)i),
+                           (clattn_binding *)attention_binding(args, (enum attention_array)i), &random));
+    TRY(make_array(check, context, CHECK_QUERY, &desc->query, &args->query, &random));
+    TRY(make_array(check, context, CHECK_KEY, &desc->key, &args->key, &random));
+    TRY(make_array(check, context, CHECK_VALUE, &desc->value, &args->value, &random));
+    TRY(make_array(check, context, CHECK_OUTPUT, &desc->output, &args->output, &random));
+    if (desc->cancellable) {
+        static const clattn_layout flag = {.dtype = CLATTN_I32, .rank = 1, .extent = {1}, .stride = {1}};
+        TRY(make_array(check, context, CHECK_CANCEL, &flag, &args->cancel, &random));
+    }
+fail:
+    return status;
+}
+
+/* ---- running it ---- */
+
+/* The plan with the small problem in its own one's stead; nobody else has it yet. */
+static clattn_status run(struct attention_check *check, struct attention_plan *plan)
+{
+    clattn_status status;
+    clattn_context *context = plan->base.context;
+    size_t workspace = plan->base.workspace, bytes;
+    TRY(attention_workspace(plan, &check->small, &bytes)
+            ? check_workspace(context, bytes, &check->array[CHECK_WORKSPACE], &check->args.workspace)
+            : report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "self-check: a workspace overflows"));
+    plan->problem = check->small;
+    plan->base.workspace = bytes;
+    status = clattn_attention_enqueue(&plan->base, context->warm_queue, &check->args, 0, NULL, NULL);
+    plan->problem = *check->original;
+    plan->base.workspace = workspace;
+    TRY(status);
+    TRY(check_array_read(context, &check->array[CHECK_OUTPUT]));
+    TRY(check_arrays_read(context, &check->array[ATTENTION_SIDE_ARRAYS], ATTENTION_ARRAYS - ATTENTION_SIDE_ARRAYS));
+    TRY(check_arrays_read(context, &check->array[CHECK_WORKSPACE], 1));
+fail:
+    return status;
+}
+
+static bool has_huge_pages(const struct attention_problem *problem)
+{
+    size_t size = size_max(problem->d_k, problem->d_v) * (problem->is_double ? sizeof(double) : sizeof(float));
+    return problem->page_size > ARRAY_LIMIT / 2 / size;
+}
+
+clattn_status attention_self_check(clattn_plan *base)
+{
+    clattn_status status;
+    struct attention_plan *plan = (struct attention_plan *)base;
+    const struct attention_problem *problem = &plan->problem;
+    clattn_context *context = base->context;
+    const char *reason;
+    base->unchecked = *problem->score_mod || *problem->mask_mod || !problem->heads || has_huge_pages(problem);
+    if (base->unchecked)
+        return CLATTN_SUCCESS;
+    struct attention_check *check = calloc(1, sizeof *check);
+    struct attention_problem *original = malloc(sizeof *original);
+    clattn_attention_desc desc;
+    if (!check || !original) {
+        free(check);
+        free(original);
+        return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
+    }
+    *original = *problem;
+    check->original = original;
+    clattn_attention_args_init(&check->args);
+    check->args.position = 1;
+    check->args.dropout_seed = 7;
+    check->keys = size_max(KEYS, plan->key_tile + KEYS_MORE);
+    small_description(problem, check->keys, &desc);
+    TRY(check_begin(context));
+    status = attention_problem_read(&desc, &check->small, &reason);
+    if (status != CLATTN_SUCCESS) {
+        status = report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "self-check: %s", reason);
+        goto fail;
+    }
+    check->args.batch = check->small.batch;
+    check->args.query_length = check->small.query_length;
+    check->args.key_length = check->small.key_length;
+    if (desc.cache == CLATTN_CACHE_RING)
+        check->args.key_length += 5; /* so that it turns */
+    else if (desc.cache == CLATTN_CACHE_PAGED)
+        check->args.key_length = check->keys;
+    check->args.explicit_lengths = 1;
+    TRY(make_arrays(check, context));
+    TRY(run(check, plan));
+    status = attention_check_judge(check, plan);
+fail:
+    status = check_end(context, check->array, CHECK_ARRAYS, status);
+    free(check);
+    free(original);
+    return status;
+}

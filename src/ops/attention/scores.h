@@ -1,0 +1,29 @@
+/* The score matrix as an array: a second kernel of an attention's plan, and alone, with the log-sum-exp as an input, the
+ * probabilities that multi-head attention offers. */
+#ifndef CLATTN_OPS_ATTENTION_SCORES_H
+#define CLATTN_OPS_ATTENTION_SCORES_H
+
+#include "ops/attention/attention.h"
+
+/* Adds attention/scores.cl's kernel to the plan: `weights` is what it writes, (batch, heads, S_q, S_k), heads 1 with
+ * `average`. */
+clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attention_problem *problem,
+                                          const clattn_layout *weights, int32_t mode, bool average);
+
+/* The work-groups of a launch. */
+void attention_scores_groups(const struct plan_kernel *kernel, const attention_args *kernel_args, bool average,
+                             size_t groups[3]);
+
+/* attention.lse is an input here, and must be there.  `average`: the mean over heads.
+ * weights: (batch, heads, S_q, S_k) float32, heads 1 when averaged. */
+clattn_status attention_weights_supports(clattn_context *context, const clattn_attention_desc *attention,
+                                         const clattn_layout *weights, bool average, const char **reason);
+clattn_status attention_weights_plan_create(clattn_context *context, const clattn_attention_desc *attention,
+                                            const clattn_layout *weights, bool average, clattn_plan **plan);
+
+/* `args` are those of the attention, whose query, key, mask and lse are read. */
+clattn_status attention_weights_enqueue(clattn_plan *plan, cl_command_queue queue,
+                                        const clattn_attention_args *args, const clattn_binding *weights,
+                                        cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+
+#endif

@@ -1,0 +1,51 @@
+/* Attention on every device and for every shape: one work-item for some output columns of one query. */
+#include "base/size.h"
+#include "ops/attention/attention.h"
+#include "program/defines.h"
+
+/* Output columns of a work-item: many on a CPU, where each chunk computes the scores anew; few where an item has
+ * few registers: on Intel's dg2 16 spill with ALiBi and lengths, and 8 let twice the items share a thread. */
+static size_t chunk_of(const struct capabilities *caps, const struct attention_problem *problem)
+{
+    bool wide = capabilities_on_cpu(caps) && !(caps->quirks & QUIRK_LOOPS_STOP);
+    bool narrow = caps->registers && caps->registers < 256;
+    return size_min(problem->d_v, wide ? 64 : narrow ? 8 : 16);
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct attention_problem *problem = data;
+    double chunk = (double)chunk_of(&context->device.caps, problem);
+    double each = (double)problem->d_k / 2 + 2 * chunk + 2;
+    const char *reason = attention_refuse(&context->device.caps, problem);
+    (void)forced;
+    if (reason)
+        return reason;
+    return refuse_loops(&context->device.caps, (double)problem->key_length * each + 4 * chunk);
+}
+
+static void groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t count[3])
+{
+    count[0] = divide_up(plan->problem.d_v, plan->column_chunk);
+    count[1] = divide_up((size_t)kernel_args->launch_queries, plan->queries_per_group);
+    count[2] = (size_t)kernel_args->batch * (size_t)kernel_args->launch_heads;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    struct attention_plan *plan = (struct attention_plan *)base;
+    /* On a CPU every item is a loop anyway; on a GPU neighbouring queries fill a wave. */
+    bool cpu = capabilities_on_cpu(&base->context->device.caps);
+    size_t items = cpu ? 1 : size_min(32, base->context->device.caps.info.max_work_item[1]);
+    const size_t local[3] = {1, items, 1};
+    struct strbuf options = {0};
+    plan->column_chunk = chunk_of(&base->context->device.caps, &plan->problem);
+    plan->queries_per_group = items;
+    plan->groups = groups;
+    plan->efficiency = 0.01;
+    attention_defines(&plan->problem, &base->context->device.caps, &options);
+    define_int(&options, "D_V_CHUNK", (long long)plan->column_chunk);
+    return attention_add_kernel(plan, "attention/generic.cl", "attention_generic", &options, local);
+}
+
+const struct solver attention_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -1,0 +1,169 @@
+/* Attention of float16 or bfloat16 by NVIDIA's matrix engine (cl/attention/gpu/matrix.cl), and the same kernel with the engine
+ * emulated, for tests: only by name.
+ *
+ * The engine has never run on real hardware from here, so the planner takes this solver only where the self-check compares its
+ * kernels with the reference on the device itself. */
+#include "base/size.h"
+#include "ops/common/arrays.h"
+#include "ops/attention/attention.h"
+#include "program/defines.h"
+
+#define LANES 32
+#define SIDE 16
+#define MAX_SIZE 128
+#define SCALE_MIN 1e-30f
+#define SCALE_MAX 1e30f
+
+/* Sub-groups of a work-group, keys of a tile; largest first. */
+static const struct geometry {
+    size_t warps, tile_k;
+} geometries[] = {{4, 64}, {4, 32}, {2, 32}, {1, 16}};
+#define GEOMETRIES (sizeof geometries / sizeof geometries[0])
+
+/* Elements of a row in local memory. */
+static size_t width_of(const struct attention_problem *problem)
+{
+    return size_max(problem->d_k, problem->d_v) > 64 ? 128 : 64;
+}
+
+static bool fits(const clattn_device_info *info, const struct attention_problem *problem, const struct geometry *g)
+{
+    size_t room = g->warps * SIDE * SIDE * sizeof(uint32_t) + sizeof(uint32_t); /* of the emulation */
+    size_t bytes = 4 * g->tile_k * width_of(problem) * sizeof(uint16_t) + room + 16;
+    return LANES * g->warps <= info->max_work_group && LANES <= info->max_work_item[0] &&
+           g->warps <= info->max_work_item[1] && bytes <= info->local_memory;
+}
+
+/* The first geometry from `from` on that the device's limits allow; a slow compiler or a simulator wants the smallest. */
+static size_t choose(const clattn_context *context, const struct attention_problem *problem, size_t from)
+{
+    const struct capabilities *caps = &context->device.caps;
+    bool smallest = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
+    for (size_t i = smallest ? size_max(from, GEOMETRIES - 1) : from; i < GEOMETRIES; i++)
+        if (fits(&caps->info, problem, &geometries[i]))
+            return i;
+    return GEOMETRIES;
+}
+
+/* What the kernel does not take, or NULL. */
+static const char *refuse_problem(const clattn_context *context, const struct attention_problem *problem)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    const struct capabilities *caps = &context->device.caps;
+    const char *reason = attention_refuse(caps, problem);
+    static const enum attention_array foreign[] = {ATTENTION_MASK, ATTENTION_BIAS, ATTENTION_ALIBI, ATTENTION_ENTROPY,
+                                                   ATTENTION_SCORES, ATTENTION_QUERY_STARTS, ATTENTION_KEY_STARTS};
+    if (reason)
+        return reason;
+    if (desc->query.dtype != desc->key.dtype || desc->query.dtype != desc->value.dtype ||
+        (desc->query.dtype != CLATTN_F16 && desc->query.dtype != CLATTN_BF16))
+        return "query, key and value must all be float16 or all bfloat16";
+    if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
+        return "a head size is above 128";
+    if (desc->cache != CLATTN_CACHE_PLAIN)
+        return "the cache is a ring or paged";
+    if (desc->score != CLATTN_SCORE_DOT || desc->softcap > 0 || *problem->score_mod || *problem->mask_mod ||
+        desc->dropout > 0)
+        return "a score is more than a scaled product, or dropout is asked for";
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        if (problem->has[foreign[i]])
+            return "masks, biases, slopes, entropy, scores and packed sequences belong to other solvers";
+    if (!(problem->scale >= SCALE_MIN && problem->scale <= SCALE_MAX))
+        return "the scale is not positive, or extreme";
+    if (choose(context, problem, 0) == GEOMETRIES)
+        return "the device's work-groups or local memory are too small";
+    return NULL;
+}
+
+static clattn_status prepare_geometry(struct attention_plan *plan, const struct geometry *g, bool emulated)
+{
+    const struct attention_problem *problem = &plan->problem;
+    const size_t local[3] = {LANES, g->warps, 1};
+    struct strbuf options = {0};
+    attention_defines(problem, &plan->base.context->device.caps, &options);
+    define_int(&options, "MATRIX_ENGINE", 1);
+    define_int(&options, "MATRIX_BF16", problem->desc.query.dtype == CLATTN_BF16);
+    define_int(&options, "MATRIX_EMULATED", emulated);
+    define_int(&options, "WARPS", (long long)g->warps);
+    define_int(&options, "TILE_K", (long long)g->tile_k);
+    define_int(&options, "WIDTH", (long long)width_of(problem));
+    plan->queries_per_group = plan->rows_per_group = SIDE * g->warps;
+    plan->groups = attention_groups_by_queries;
+    plan->efficiency = emulated ? 0.0001 : 0.1;
+    plan->splits = 1;
+    plan->weight_unit = storage_epsilon((clattn_dtype)problem->desc.query.dtype) / 2;
+    return attention_add_kernel(plan, "attention/gpu/matrix.cl", "attention_matrix", &options, local);
+}
+
+/* A kernel may allow fewer items than the device: step down until one fits. */
+static clattn_status prepare_engine(clattn_plan *base, bool emulated)
+{
+    struct attention_plan *plan = (struct attention_plan *)base;
+    clattn_status status = CLATTN_ERROR_UNSUPPORTED;
+    for (size_t i = choose(base->context, &plan->problem, 0); i < GEOMETRIES;
+         i = choose(base->context, &plan->problem, i + 1)) {
+        status = prepare_geometry(plan, &geometries[i], emulated);
+        if (status != CLATTN_ERROR_UNSUPPORTED)
+            break;
+        plan_drop_kernels(base);
+    }
+    if (status == CLATTN_SUCCESS)
+        strbuf_printf(&base->explain, "    %s%s; this kernel has never run on real hardware\n",
+                      matrix_engine_name(MATRIX_MMA), emulated ? ", emulated" : "");
+    return status;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct capabilities *caps = &context->device.caps;
+    const struct attention_problem *problem = data;
+    if (caps->matrix == MATRIX_NONE)
+        return caps->no_matrix;
+    if (caps->matrix != MATRIX_MMA)
+        return "so far it is written for NVIDIA's engine alone";
+    const char *reason = refuse_problem(context, problem);
+    if (reason || forced)
+        return reason;
+    if (problem->query_length < SIDE)
+        return "most of a square of 16 x 16 would be idle";
+    if (!context->programs.checks)
+        return "it has never run on real hardware, and the self-check that would tell is off";
+    return NULL;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    return prepare_engine(base, false);
+}
+
+const struct solver attention_matrix_solver = {.name = "matrix", .refuse = refuse, .prepare = prepare};
+
+/* ---- the emulation ---- */
+
+/* The loops of an item for a tile of keys: of each square's product with 16 of the depth or of the columns, sums of 16
+ * for its 8 floats and what it exchanges. */
+static double iterations(const struct attention_problem *problem, const struct geometry *g)
+{
+    double width = (double)width_of(problem), tiles = (double)divide_up(problem->key_length, g->tile_k) + 1;
+    double squares = (double)(g->tile_k / SIDE), depths = (double)(divide_up(problem->d_k, SIDE) +
+                                                                    divide_up(problem->d_v, SIDE));
+    double staged = 2 * (double)g->tile_k * width / 8 / (double)(LANES * g->warps) * 9;
+    return tiles * (squares * (depths * 180 + 32) + staged) + 1000;
+}
+
+static const char *refuse_emulation(const clattn_context *context, const void *data, bool forced)
+{
+    const struct attention_problem *problem = data;
+    (void)forced; /* hidden from who does not */
+    const char *reason = refuse_problem(context, problem);
+    return reason ? reason
+                  : refuse_loops(&context->device.caps, iterations(problem, &geometries[choose(context, problem, 0)]));
+}
+
+static clattn_status prepare_emulation(clattn_plan *base)
+{
+    return prepare_engine(base, true);
+}
+
+const struct solver attention_emulated_mma_solver = {.name = "emulated-mma",
+                                                     .refuse = refuse_emulation, .prepare = prepare_emulation};

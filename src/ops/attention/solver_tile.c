@@ -1,0 +1,252 @@
+/* Attention on GPU-class devices: a work-group owns a tile of queries and walks the keys through local
+ * memory. */
+#include "base/size.h"
+#include "ops/attention/attention.h"
+#include "ops/common/sub_groups.h"
+#include "program/defines.h"
+
+#define MAX_SIZE 512
+#define SUB_GROUP 8 /* where there is a choice: what accumulates in registers leaves none for an item more */
+#define FEW_QUERIES 16 /* up to which the query heads of a key/value head share a work-group */
+
+/* Largest first; attention_tile_shape.h says what the members are. */
+static const struct geometry {
+    size_t tile_q, tile_k, items_x, items_y, chunk, value_rows;
+} geometries[] = {
+    {128, 64, 16, 16, 16, 8}, {64, 64, 16, 16, 16, 8},   {32, 128, 32, 8, 16, 4},
+    {32, 64, 16, 8, 16, 8},   {16, 128, 32, 4, 16, 4}, {16, 32, 8, 4, 16, 8},
+};
+#define GEOMETRIES (sizeof geometries / sizeof geometries[0])
+
+static bool packs_heads(const struct attention_problem *problem)
+{
+    return problem->query_length <= FEW_QUERIES && problem->heads > problem->kv_heads &&
+           problem->desc.score == CLATTN_SCORE_DOT;
+}
+
+/* Rows of a head, or of a key/value head with all its query heads. */
+static size_t rows_of(const struct attention_problem *problem)
+{
+    return problem->query_length * (packs_heads(problem) ? problem->heads / problem->kv_heads : 1);
+}
+
+static size_t local_bytes(const struct geometry *g, const struct attention_problem *problem)
+{
+    size_t stage = g->chunk * (g->tile_k + 4 + g->tile_q + 4);
+    size_t places = problem->desc.cache == CLATTN_CACHE_PLAIN
+                        ? 0
+                        : 2u + problem->has[ATTENTION_KEY_SCALE] + problem->has[ATTENTION_VALUE_SCALE];
+    stage = size_max(stage, g->value_rows * round_up(problem->d_v, 4 * g->items_x));
+    stage = size_max(stage, g->items_x * (g->tile_q + 4));
+    return 4 * (g->tile_k * (g->tile_q + 4) + stage + g->chunk) + 8 * (g->tile_q + g->tile_k * places) + 16 + 24;
+}
+
+/* Floats that an item keeps from tile to tile or through one: its part of the output and of the scores, what belongs to
+ * its rows, and with a mask the addresses, of 64 bits, of these. */
+static size_t kept_floats(const struct geometry *g, const struct attention_problem *problem)
+{
+    size_t columns = round_up(problem->d_v, 4 * g->items_x) / g->items_x;
+    bool addressed = problem->has[ATTENTION_MASK] || problem->has[ATTENTION_BIAS];
+    return g->tile_q / g->items_y * (columns + g->tile_k / g->items_x + 3 + (addressed ? 2 : 0));
+}
+
+static bool fits(const clattn_device_info *info, const struct attention_problem *problem, const struct sub_groups *groups,
+                 const struct geometry *g)
+{
+    size_t items = g->items_x * g->items_y;
+    return items % groups->size == 0 && items <= info->max_work_group && g->items_x <= info->max_work_item[0] &&
+           g->items_y <= info->max_work_item[1] && local_bytes(g, problem) <= info->local_memory;
+}
+
+/* Whether `other`, which comes later, does better: a tile twice as long as all rows wastes half of its work, a slow compiler
+ * or a simulator wants the smallest, and half of an item's registers are for what it keeps, the other half for what the
+ * compiler needs besides (docs/offline.md has what compilers made of it). */
+static bool beats(const clattn_context *context, const struct attention_problem *problem, const struct geometry *other,
+                  const struct geometry *g)
+{
+    const struct capabilities *caps = &context->device.caps;
+    size_t kept = kept_floats(g, problem), registers = caps->registers ? caps->registers : SIZE_MAX;
+    return (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)) ||
+           (other->tile_q < g->tile_q && rows_of(problem) <= other->tile_q) ||
+           (kept > registers / 2 && kept_floats(other, problem) < kept);
+}
+
+/* The first geometry from `from` on that the device's limits allow and none behind it beats, or GEOMETRIES. */
+static size_t choose(const clattn_context *context, const struct attention_problem *problem, const struct sub_groups *groups,
+                     size_t from)
+{
+    const clattn_device_info *info = &context->device.caps.info;
+    for (size_t i = from; i < GEOMETRIES; i++) {
+        bool best = fits(info, problem, groups, &geometries[i]);
+        for (size_t j = i + 1; j < GEOMETRIES && best; j++)
+            best = !fits(info, problem, groups, &geometries[j]) || !beats(context, problem, &geometries[j], &geometries[i]);
+        if (best)
+            return i;
+    }
+    return GEOMETRIES;
+}
+
+/* Of an item's loops, at the most; none counts as unrolled but those over registers. */
+static double iterations(const struct geometry *g, const struct attention_problem *problem)
+{
+    double items = (double)(g->items_x * g->items_y), tile_q = (double)g->tile_q, tile_k = (double)g->tile_k;
+    double rows = (double)(g->tile_q / g->items_y), keys = (double)(g->tile_k / g->items_x);
+    double chunk = (double)g->chunk, blocks = (double)divide_up(problem->d_v, 4 * g->items_x);
+    double staged = (tile_k + tile_q) * 8 / items * (1 + chunk / 8) + chunk;
+    double value = tile_k / (double)g->value_rows + tile_k * 4 / (double)g->items_y * (1 + blocks) + tile_k;
+    double softmax = 2 * rows * (keys + 1) + rows / 4 * (2 * keys + (double)g->items_x) + rows * keys / 4 * 12;
+    double tile = (double)divide_up(problem->d_k, g->chunk) * staged + softmax + value + tile_k / items;
+    double end = 2 * (double)g->items_x + blocks * tile_q * 4 / (double)g->items_y;
+    return (double)(divide_up(problem->key_length, g->tile_k) + 1) * tile + end;
+}
+
+/* What the kernel does not take, however it reduces, or NULL. */
+static const char *refuse_problem(const clattn_context *context, const struct attention_problem *problem,
+                                  const struct sub_groups *groups)
+{
+    const char *reason = attention_refuse(&context->device.caps, problem);
+    if (reason)
+        return reason;
+    if (problem->is_double)
+        return "the arrays are float64";
+    if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
+        return "a head size is above 512";
+    size_t chosen = choose(context, problem, groups, 0);
+    if (chosen == GEOMETRIES)
+        return "the device's work-groups or local memory are too small";
+    return refuse_loops(&context->device.caps, iterations(&geometries[chosen], problem));
+}
+
+/* A work-group takes rows of one key/value head, whether or not the launch has all of its query heads. */
+static void packed_groups(const struct attention_plan *plan, const attention_args *kernel_args, size_t groups[3])
+{
+    size_t group = plan->problem.heads / plan->problem.kv_heads;
+    size_t first = (size_t)kernel_args->first_head / group;
+    size_t end = divide_up((size_t)kernel_args->first_head + (size_t)kernel_args->launch_heads, group);
+    groups[0] = divide_up((size_t)kernel_args->launch_queries * group, plan->rows_per_group);
+    groups[1] = end - first;
+    groups[2] = (size_t)kernel_args->batch;
+}
+
+static clattn_status prepare_geometry(struct attention_plan *plan, const struct geometry *g, const struct sub_groups *groups)
+{
+    const size_t local[3] = {g->items_x, g->items_y, 1};
+    const bool packed = packs_heads(&plan->problem);
+    struct strbuf options = {0};
+    attention_defines(&plan->problem, &plan->base.context->device.caps, &options);
+    define_int(&options, "TILE_Q", (long long)g->tile_q);
+    define_int(&options, "TILE_K", (long long)g->tile_k);
+    define_int(&options, "ITEMS_X", (long long)g->items_x);
+    define_int(&options, "ITEMS_Y", (long long)g->items_y);
+    define_int(&options, "CHUNK", (long long)g->chunk);
+    define_int(&options, "VALUE_ROWS", (long long)g->value_rows);
+    sub_groups_define(groups, &options);
+    if (packed)
+        define_int(&options, "PACK_HEADS", 1);
+    plan->queries_per_group = packed ? 1 : g->tile_q;
+    plan->rows_per_group = g->tile_q;
+    plan->groups = packed ? packed_groups : attention_groups_by_queries;
+    plan->efficiency = 0.1;
+    plan->splits = attention_splits(&plan->problem, attention_group_count(plan),
+                                    2 * (size_t)plan->base.context->device.caps.info.compute_units);
+    return attention_add_kernel(plan, "attention/gpu/tile.cl", "attention_tile", &options, local);
+}
+
+/* Whether the compiler has put what belongs in registers into memory: on a GPU these kernels have no other private
+ * memory. */
+static bool spills(const clattn_plan *plan)
+{
+    return !capabilities_on_cpu(&plan->context->device.caps) && plan->kernels[0].private_bytes > 0;
+}
+
+/* The geometry of the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */
+static const struct geometry *tune(clattn_plan *base, const struct sub_groups *groups, size_t i)
+{
+    static const int32_t queries[] = {128, 64, 32, 16, -1}, keys[] = {128, 64, 32, -1};
+    const struct attention_problem *problem = &((struct attention_plan *)base)->problem;
+    const struct capabilities *caps = &base->context->device.caps;
+    size_t tile_q = geometries[i].tile_q, tile_k = geometries[i].tile_k;
+    tuning_parameter(&base->tuning, "queries", queries, &tile_q);
+    tuning_parameter(&base->tuning, "keys", keys, &tile_k);
+    for (size_t j = 0; j < GEOMETRIES; j++)
+        if (geometries[j].tile_q == tile_q && geometries[j].tile_k == tile_k)
+            return j == i || (fits(&caps->info, problem, groups, &geometries[j]) &&
+                              !refuse_loops(caps, iterations(&geometries[j], problem)))
+                       ? &geometries[j]
+                       : NULL;
+    return NULL;
+}
+
+/* A kernel may allow fewer items than the device, or spill: step down until one fits; the smallest may spill. */
+static clattn_status prepare_reduction(clattn_plan *base, const struct sub_groups *groups)
+{
+    struct attention_plan *plan = (struct attention_plan *)base;
+    clattn_status status = CLATTN_ERROR_UNSUPPORTED;
+    for (size_t i = choose(base->context, &plan->problem, groups, 0); i < GEOMETRIES;
+         i = choose(base->context, &plan->problem, groups, i + 1)) {
+        const struct geometry *g = tune(base, groups, i);
+        if (!g)
+            return report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                                "there is no such tile, or it does not fit the device");
+        status = prepare_geometry(plan, g, groups);
+        if (g != &geometries[i])
+            break; /* as it was asked for */
+        bool last = choose(base->context, &plan->problem, groups, i + 1) == GEOMETRIES;
+        if (status != CLATTN_ERROR_UNSUPPORTED && (status != CLATTN_SUCCESS || last || !spills(base)))
+            break;
+        plan_drop_kernels(base);
+    }
+    if (status == CLATTN_SUCCESS)
+        sub_groups_explain(groups, base);
+    return status;
+}
+
+static const char *refuse(const clattn_context *context, const void *problem, bool forced)
+{
+    const struct sub_groups groups = sub_groups_none();
+    const char *reason = refuse_problem(context, problem, &groups);
+    return reason ? reason : refuse_cpu(&context->device.caps, forced);
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    const struct sub_groups groups = sub_groups_none();
+    return prepare_reduction(base, &groups);
+}
+
+const struct solver attention_tile_solver = {.name = "tile", .refuse = refuse, .prepare = prepare};
+
+/* ---- in sub-groups ---- */
+
+static const char *refuse_device(const clattn_context *context, const void *problem, bool forced)
+{
+    const struct sub_groups groups = sub_groups_of(context, SUB_GROUP);
+    const char *reason = refuse_sub_groups(context, forced);
+    if (!reason)
+        reason = refuse_problem(context, problem, &groups);
+    return reason ? reason : refuse_cpu(&context->device.caps, forced);
+}
+
+static clattn_status prepare_device(clattn_plan *base)
+{
+    const struct sub_groups groups = sub_groups_of(base->context, SUB_GROUP);
+    return prepare_reduction(base, &groups);
+}
+
+const struct solver attention_sub_group_solver = {.name = "sub-group", .refuse = refuse_device, .prepare = prepare_device};
+
+static const char *refuse_emulation(const clattn_context *context, const void *problem, bool forced)
+{
+    const struct sub_groups groups = sub_groups_emulated();
+    (void)forced; /* hidden from who does not */
+    return refuse_problem(context, problem, &groups);
+}
+
+static clattn_status prepare_emulation(clattn_plan *base)
+{
+    const struct sub_groups groups = sub_groups_emulated();
+    return prepare_reduction(base, &groups);
+}
+
+const struct solver attention_emulated_sub_group_solver = {
+    .name = "emulated-sub-group", .refuse = refuse_emulation, .prepare = prepare_emulation};

@@ -1,0 +1,246 @@
+/* The self-check of images: a plan's own kernel on a small image of each format. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "ops/common/arrays.h"
+#include "ops/image/image.h"
+#include "plan/self_check.h"
+#include "ref/attention.h"
+#include "ref/ref.h"
+
+#define WIDTH 7
+#define HEIGHT 6
+#define MARGIN 1 /* that pack reads beyond each edge, and that unpack leaves within each */
+#define FACTOR 0.75f
+
+static const struct format {
+    cl_image_format format;
+    int32_t dtype; /* of as many bits, in which check_array_fill makes numbers; unorm takes any bits */
+    double levels; /* of unorm; otherwise 0 */
+    bool transform;
+} formats[] = {
+    {{CL_RGBA, CL_UNORM_INT8}, CLATTN_U8, 255, false},    {{CL_BGRA, CL_UNORM_INT8}, CLATTN_U8, 255, true},
+    {{CL_RGBA, CL_UNORM_INT16}, CLATTN_F16, 65535, true}, {{CL_RGBA, CL_HALF_FLOAT}, CLATTN_F16, 0, true},
+    {{CL_RGBA, CL_FLOAT}, CLATTN_F32, 0, false},
+};
+
+static const float matrix[3][4] = {{0.75f, -0.5f, 0.25f, 0.125f}, {-0.375f, 1.25f, 0.5f, 0}, {0.5f, 0.25f, 1.5f, -0.25f}};
+
+enum { ARRAY, NORM, IMAGE, ARRAYS }; /* of the image the host's bytes; the buffer is the image */
+
+struct image_check {
+    struct image_problem small, original;
+    clattn_image_args args;
+    struct check_array arrays[ARRAYS];
+    const struct format *format;
+    void *before; /* what the image held */
+};
+
+/* Every -D of the kernel is the same: the array's type, and what kind of norm there is. */
+static clattn_status describe(struct image_check *check)
+{
+    const clattn_image_desc *full = &check->original.desc;
+    clattn_image_desc desc = *full;
+    bool pack = full->operation == CLATTN_IMAGE_PACK;
+    desc.patch = full->patch > 3 ? 3 : full->patch;
+    const size_t margin = pack ? MARGIN : (size_t)0 - MARGIN;
+    const size_t extent[3] = {HEIGHT + 2 * margin, WIDTH + 2 * margin,
+                              check->original.channels * (size_t)desc.patch * (size_t)desc.patch};
+    const size_t norm[3] = {extent[0], extent[1], check->original.channels};
+    const char *reason;
+    desc.array = clattn_layout_contiguous((clattn_dtype)full->array.dtype, 3, extent);
+    if (full->norm.rank)
+        desc.norm = clattn_layout_contiguous(CLATTN_F32, full->norm.rank, norm);
+    return image_problem_read(&desc, &check->small, &reason);
+}
+
+static void put_odd(struct check_array *array, int32_t dtype, size_t i, bool nan)
+{
+    if (dtype == CLATTN_F32)
+        ((float *)array->host)[i] = nan ? NAN : 2;
+    else
+        ((uint16_t *)array->host)[i] = (uint16_t)(dtype == CLATTN_F16 ? nan ? 0x7e00 : 0x4000 : nan ? 0x7fc0 : 0x4000);
+}
+
+/* For unpack the array has negative numbers, one above 1 and a NaN. */
+static clattn_status make(struct image_check *check, clattn_context *context)
+{
+    clattn_status status;
+    const clattn_image_desc *desc = &check->small.desc;
+    const struct check_place places[IMAGE] = {
+        [ARRAY] = {&desc->array, &check->args.array, CHECK_NUMBERS},
+        [NORM] = {&desc->norm, &check->args.norm, CHECK_ZEROS},
+    };
+    TRY(describe(check));
+    TRY(check_arrays_make(context, places, IMAGE, check->arrays));
+    put_odd(&check->arrays[ARRAY], desc->array.dtype, 3, true);
+    put_odd(&check->arrays[ARRAY], desc->array.dtype, 9, false);
+    TRY(check_arrays_upload(context, places, IMAGE, check->arrays));
+    check->args.origin_x = check->args.origin_y = desc->operation == CLATTN_IMAGE_PACK ? -MARGIN : MARGIN;
+    check->args.norm_factor = FACTOR;
+    memcpy(check->args.matrix, matrix, sizeof matrix);
+fail:
+    return status;
+}
+
+/* An image of check->format; none, where the device has no such images. */
+static clattn_status make_image(struct image_check *check, clattn_context *context)
+{
+    clattn_status status;
+    const size_t extent[3] = {HEIGHT, WIDTH, 4};
+    const clattn_layout layout = clattn_layout_contiguous((clattn_dtype)check->format->dtype, 3, extent);
+    const cl_image_desc desc = {
+        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
+    struct check_array *image = &check->arrays[IMAGE];
+    uint32_t random = 0x2545f491;
+    cl_int code;
+    check_array_clear(context, image);
+    TRY(check_array_room(context, &layout, image));
+    uint8_t *bytes = image->host;
+    if (check->format->levels == 0)
+        check_array_fill(image, check->format->dtype, false, &random);
+    else
+        for (size_t i = 0; i < image->bytes; i++)
+            bytes[i] = (uint8_t)(i < 4 ? 0 : i < 12 ? 0xff : check_random(&random) >> 8);
+    memcpy(check->before, image->host, image->bytes);
+    image->buffer = context->device.cl.clCreateImage(context->device.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                                     &check->format->format, &desc, image->host, &code);
+    if (!image->buffer && code != CL_IMAGE_FORMAT_NOT_SUPPORTED)
+        return report_opencl(&context->device.report, "clCreateImage", code);
+    check->args.image = clattn_binding_image(image->buffer);
+    check->args.transform = check->format->transform;
+fail:
+    return status;
+}
+
+/* Component c of a pixel as it is stored, red first; of unorm the integer. */
+static double stored(const struct image_check *check, const void *image, int x, int y, int c)
+{
+    int64_t at = (y * WIDTH + x) * 4 + (check->format->format.image_channel_order == CL_BGRA && c < 3 ? 2 - c : c);
+    if (check->format->levels == 255)
+        return ((const uint8_t *)image)[at];
+    if (check->format->levels != 0)
+        return ((const uint16_t *)image)[at];
+    return reference_element(image, check->format->dtype, at);
+}
+
+static int clamped(int value, int size)
+{
+    return value < 0 ? 0 : value >= size ? size - 1 : value;
+}
+
+static clattn_status judge_norm(const struct image_check *check, struct report *report, const char *kernel, int64_t pixel,
+                                const double *sums)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_layout *norm = &check->small.desc.norm;
+    int64_t count = norm->rank == 3 ? (int64_t)check->small.channels : norm->rank ? 1 : 0;
+    for (int64_t c = 0; c < count; c++) {
+        double exact = FACTOR * sums[c], value = ((const float *)check->arrays[NORM].host)[pixel * count + c];
+        double slack = exact * FLT_EPSILON * (double)check->small.desc.array.extent[2];
+        TRY(check_element(report, kernel, "norm", (const int64_t[4]){0, 0, pixel, c}, value, exact, slack));
+    }
+fail:
+    return status;
+}
+
+static clattn_status judge_packed(const struct image_check *check, struct report *report, const char *kernel, int64_t pixel)
+{
+    clattn_status status;
+    const clattn_layout *array = &check->small.desc.array;
+    int patch = check->small.desc.patch, x = (int)(pixel % (int64_t)array->extent[1]) - MARGIN - patch / 2,
+        y = (int)(pixel / (int64_t)array->extent[1]) - MARGIN - patch / 2;
+    int64_t channels = (int64_t)check->small.channels, count = (int64_t)array->extent[2];
+    double sums[4] = {0}, rgba[4], colour[4], magnitude[4], levels = check->format->levels;
+    for (int64_t e = 0; e < count; e++) {
+        int at = (int)(e / channels), c = (int)(e % channels);
+        for (int i = 0; i < 4; i++)
+            rgba[i] = stored(check, check->before, clamped(x + at % patch, WIDTH), clamped(y + at / patch, HEIGHT), i) /
+                      (levels != 0 ? levels : 1);
+        ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
+        double value = reference_element(check->arrays[ARRAY].host, array->dtype, pixel * count + e);
+        double slack = FLT_EPSILON * ((levels != 0 ? 1.5 : 0) * (fabs(rgba[c]) + magnitude[c]) + 4 * magnitude[c]);
+        slack += storage_rounding(array->dtype, fabs(colour[c]) + slack);
+        TRY(check_element(report, kernel, "array", (const int64_t[4]){0, 0, pixel, e}, value, colour[c], slack));
+        sums[check->small.desc.norm.rank == 3 ? c : 0] += value * value;
+    }
+    status = judge_norm(check, report, kernel, pixel, sums);
+fail:
+    return status;
+}
+
+/* Pixels that the region has not keep their bits. */
+static clattn_status judge_unpacked(const struct image_check *check, struct report *report, const char *kernel, int x, int y)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_layout *array = &check->small.desc.array;
+    const int64_t channels = (int64_t)check->small.channels;
+    bool inside = x >= MARGIN && x < WIDTH - MARGIN && y >= MARGIN && y < HEIGHT - MARGIN;
+    double rgba[4] = {0, 0, 0, 1}, colour[4], magnitude[4], levels = check->format->levels;
+    for (int64_t c = 0; c < channels && inside; c++)
+        rgba[c] = reference_element(check->arrays[ARRAY].host, array->dtype,
+                                    ((y - MARGIN) * (int64_t)array->extent[1] + x - MARGIN) * channels + c);
+    ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
+    for (int c = 0; c < 4; c++) {
+        double value = stored(check, check->arrays[IMAGE].host, x, y, c);
+        double exact = stored(check, check->before, x, y, c), slack = 0;
+        if (inside && levels != 0) {
+            exact = isnan(colour[c]) ? 0 : levels * fmin(fmax(colour[c], 0), 1);
+            slack = 0.5 + levels * FLT_EPSILON * (1 + 4 * (isnan(magnitude[c]) ? 0 : magnitude[c]));
+        } else if (inside) {
+            exact = colour[c];
+            slack = 4 * FLT_EPSILON * magnitude[c];
+            slack += storage_rounding(check->format->dtype, fabs(exact) + slack);
+        }
+        TRY(check_element(report, kernel, "image", (const int64_t[4]){0, y, x, c}, value, exact, slack));
+    }
+fail:
+    return status;
+}
+
+static clattn_status judge(struct image_check *check, clattn_context *context, const char *kernel)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct report *report = &context->device.report;
+    if (check->small.desc.operation == CLATTN_IMAGE_PACK) {
+        TRY(check_arrays_read(context, check->arrays, IMAGE));
+        for (int64_t pixel = 0; pixel < (int64_t)(check->small.width * check->small.height); pixel++)
+            TRY(judge_packed(check, report, kernel, pixel));
+        return CLATTN_SUCCESS;
+    }
+    const struct check_array *image = &check->arrays[IMAGE];
+    TRY_CL(report, "clEnqueueReadImage",
+           context->device.cl.clEnqueueReadImage(context->warm_queue, image->buffer, CL_TRUE, (const size_t[3]){0},
+                                                 (const size_t[3]){WIDTH, HEIGHT, 1}, 0, 0, image->host, 0, NULL, NULL));
+    for (int i = 0; i < WIDTH * HEIGHT; i++)
+        TRY(judge_unpacked(check, report, kernel, i % WIDTH, i / WIDTH));
+fail:
+    return status;
+}
+
+clattn_status image_self_check(clattn_plan *base)
+{
+    clattn_status status;
+    const struct image_plan *plan = (struct image_plan *)base;
+    clattn_context *context = base->context;
+    struct image_check check = {.original = plan->problem, .args = CLATTN_IMAGE_ARGS_INIT};
+    TRY(check_begin(context));
+    check.before = malloc(WIDTH * HEIGHT * 4 * sizeof(float));
+    if (!check.before)
+        TRY(report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check"));
+    TRY(make(&check, context));
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        check.format = &formats[i];
+        TRY(make_image(&check, context));
+        if (!check.arrays[IMAGE].buffer)
+            continue;
+        TRY(check_enqueue(base, &check.small, &check.args));
+        TRY(judge(&check, context, base->kernels[0].name));
+    }
+fail:
+    free(check.before);
+    return check_end(context, check.arrays, ARRAYS, status);
+}

@@ -1,0 +1,185 @@
+/* Planning and launching matmul_split and matmul_cpu_parts. */
+#include <math.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/matmul/bf16x3.h"
+#include "program/defines.h"
+
+#define PANEL 32         /* rows or lanes */
+#define SUM_BYTES 4096   /* of a tile of PANEL x PANEL */
+#define BLOCK_K 32       /* k of a block, */
+#define BLOCK_BYTES 6144 /* whose parts take so much */
+#define SPLIT_BLOCKS 8   /* that a work-group of matmul_split makes */
+/* Rows that pay for splitting the lanes if these are many, and lanes that pay for splitting many rows: where both are few,
+ * each adds up to the other's. */
+#define FEWEST_ROWS 120.0
+#define FEWEST_LANES 67.0
+#define FEWEST_K 48
+#define CHECK_BLOCKS 3 /* that matmul_self_check's product has at least, which the same program must take */
+
+/* How many panels of lanes there are in all: one item's if all items share them. */
+static size_t all_panels(const struct matmul_plan *plan)
+{
+    const struct matmul_problem *problem = &plan->problem;
+    const array4 *lanes = plan->lanes_along_m ? &problem->a : &problem->b;
+    return divide_up(plan->lanes_along_m ? problem->m : problem->n, PANEL) * (lanes->batch ? problem->batch : 1);
+}
+
+/* What a panel's parts and peaks take. */
+static size_t panel_bytes(size_t k)
+{
+    size_t blocks = divide_up(k, BLOCK_K);
+    return blocks * BLOCK_BYTES + divide_up(blocks, SPLIT_BLOCKS) * PANEL * sizeof(cl_uint);
+}
+
+/* Lanes run along C's rows: then it is stored by vectors. */
+static bool along_m(const struct matmul_problem *problem)
+{
+    return problem->c.col != 1 && problem->c.row == 1;
+}
+
+/* Whether products gain more from AMX than splitting their operands costs; a block of few k is mostly 0. */
+static bool pays(const struct matmul_problem *problem)
+{
+    if (problem->k < FEWEST_K)
+        return false;
+    double rows = (double)matmul_rows(problem), n = (double)problem->n;
+    return along_m(problem) ? FEWEST_ROWS / n + FEWEST_LANES / rows < 1 : FEWEST_ROWS / rows + FEWEST_LANES / n < 1;
+}
+
+const char *matmul_parts_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced)
+{
+    size_t bytes;
+    if (!has_bf16_parts(problem->desc.a.dtype) || !has_bf16_parts(problem->desc.b.dtype))
+        return "a or b is none of float32, float16 and bfloat16";
+    if (!size_mul(panel_bytes(problem->k), divide_up(size_max(problem->m, problem->n), PANEL), &bytes) ||
+        !size_mul(bytes, size_max(problem->batch, 1), &bytes))
+        return "the parts of an operand overflow";
+    if (!forced && !pays(problem))
+        return "of few rows, columns or k there is more splitting than arithmetic";
+    return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
+}
+
+static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                            const matmul_args *given)
+{
+    const clattn_binding *lanes = plan->lanes_along_m ? &args->a : &args->b;
+    const clattn_binding *rows = plan->lanes_along_m ? &args->b : &args->a;
+    size_t panels = divide_up((size_t)(plan->lanes_along_m ? given->m : given->n), PANEL);
+    size_t row_count = (size_t)(plan->lanes_along_m ? given->n : given->m);
+    bool shared = (plan->lanes_along_m ? given->a.batch : given->b.batch) == 0;
+    const size_t split_groups[3] = {panels, divide_up(divide_up((size_t)given->k, BLOCK_K), SPLIT_BLOCKS),
+                                    shared ? 1 : (size_t)given->batch};
+    const size_t groups[3] = {divide_up(panels, plan->tile_columns / PANEL), divide_up(row_count, plan->tile_rows),
+                              (size_t)given->batch};
+    const clattn_binding *split_bindings[2] = {lanes, &chain->workspace};
+    const clattn_binding *bindings[1 + MATMUL_POINTERS] = {rows, lanes, &chain->workspace};
+    matmul_bind(&plan->problem, args, bindings + 1);
+    return matmul_launch_packed(plan, chain, given, split_bindings, split_groups, bindings, groups);
+}
+
+/* ---- how much of C an item has ---- */
+
+struct geometry {
+    size_t tiles, group, depth;
+    bool deep;
+};
+
+static size_t local_bytes(const struct geometry *g)
+{
+    return g->tiles * g->depth * BLOCK_BYTES + (g->deep ? g->tiles * g->group * SUM_BYTES : 0);
+}
+
+/* Nanoseconds of a thread on a Sapphire Rapids: for the products of a block, for splitting a block of rows, and for a block
+ * of lanes to come from the third-level cache, where all of them are more than the second-level one keeps. */
+#define TIME_PRODUCTS 165.0
+#define TIME_SPLIT 300.0
+#define TIME_LANES 400.0
+#define NEAR_BYTES (1 << 20)
+#define TIME_ITEM 2000.0
+
+/* The time that all items take if the threads share them evenly, or as evenly as they can. */
+static double time_of(const struct geometry *g, size_t panels, size_t row_tiles, size_t items, size_t blocks, size_t threads)
+{
+    double split = (double)g->tiles * TIME_SPLIT;
+    double products = (double)(g->tiles * g->group) * TIME_PRODUCTS;
+    double lanes = panels * blocks * BLOCK_BYTES > NEAR_BYTES ? (double)g->group * TIME_LANES : 0;
+    size_t count = divide_up(panels, g->group) * divide_up(row_tiles, g->tiles) * items;
+    double each = (double)size_max(blocks, 1) * (split + fmax(products, lanes) + 0.3 * fmin(products, lanes)) + TIME_ITEM;
+    return (double)divide_up(count, threads) * each;
+}
+
+static struct geometry choose_geometry(const struct capabilities *caps, size_t panels, size_t row_tiles, size_t items,
+                                       size_t blocks)
+{
+    struct geometry best = {1, 1, 2, true};
+    size_t threads = size_max(caps->info.compute_units, 1), most = caps->quirks & QUIRK_LOOPS_STOP ? 1 : 16;
+    double least = INFINITY;
+    if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
+        return best;
+    for (size_t tiles = 1; tiles <= size_min(most, 8); tiles *= 2)
+        for (size_t group = 1; group <= most * 4; group *= 2) {
+            struct geometry g = {tiles, group, 16, blocks > 16};
+            double time = time_of(&g, panels, row_tiles, items, blocks, threads);
+            if (local_bytes(&g) <= caps->info.local_memory * 3 / 4 && time < least) {
+                least = time;
+                best = g;
+            }
+        }
+    return best;
+}
+
+clattn_status matmul_parts_prepare(struct matmul_plan *plan, bool instructions)
+{
+    static const size_t one[3] = {1, 1, 1};
+    static const int32_t tiles[] = {1, 2, 4, 8, -1}, groups[] = {1, 2, 4, 8, 16, 32, 64, -1}, depths[] = {2, 4, 8, 16, -1};
+    clattn_plan *base = &plan->base;
+    const struct matmul_problem *problem = &plan->problem;
+    const struct capabilities *caps = &base->context->device.caps;
+    struct strbuf options = {0}, again = {0};
+    clattn_status status;
+    plan->lanes_along_m = along_m(problem);
+    tuning_flag(&base->tuning, "along_m", &plan->lanes_along_m);
+    size_t panels = divide_up(plan->lanes_along_m ? problem->m : problem->n, PANEL);
+    size_t row_tiles = divide_up(plan->lanes_along_m ? problem->n : problem->m, PANEL);
+    size_t batch = size_max(problem->batch, 1), blocks = divide_up(problem->k, BLOCK_K);
+    struct geometry g = choose_geometry(caps, panels, row_tiles, batch, blocks);
+    tuning_parameter(&base->tuning, "tiles", tiles, &g.tiles);
+    tuning_parameter(&base->tuning, "group", groups, &g.group);
+    tuning_parameter(&base->tuning, "depth", depths, &g.depth);
+    g.deep = size_max(blocks, CHECK_BLOCKS) > g.depth;
+    status = CLATTN_ERROR_UNSUPPORTED;
+    if (local_bytes(&g) > caps->info.local_memory) {
+        report_error(&base->context->device.report, status, "tiles=%zu, group=%zu and depth=%zu do not fit the local memory",
+                     g.tiles, g.group, g.depth);
+        goto fail;
+    }
+    plan->tile_rows = PANEL * g.tiles;
+    plan->tile_columns = PANEL * g.group;
+    matmul_defines(problem, &options);
+    define_int(&options, "LANES", (long long)caps->lanes);
+    define_int(&options, "TILES", (long long)g.tiles);
+    define_int(&options, "GROUP", (long long)g.group);
+    define_int(&options, "DEPTH", (long long)g.depth);
+    define_int(&options, "DEEP", g.deep);
+    define_int(&options, "ONWARD", capabilities_prefetch(caps));
+    define_int(&options, "SPLIT_BLOCKS", SPLIT_BLOCKS);
+    define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
+    define_int(&options, "X86_AMX", instructions);
+    strbuf_printf(&again, "%s", options.text ? options.text : "");
+    TRY(plan_add_kernel(base, "matmul/cpu/bf16x3.cl", &options, "matmul_split", 2, matmul_args_bytes(problem), one));
+    TRY(plan_add_kernel(base, "matmul/cpu/bf16x3.cl", &again, "matmul_cpu_parts", 1 + matmul_pointers(problem),
+                        matmul_args_bytes(problem), one));
+    base->workspace = all_panels(plan) * panel_bytes(problem->k);
+    /* Items folded into one have no more panels than they do apart. */
+    plan_kernel_largest(&base->kernels[0], (const size_t[3]){batch * panels, divide_up(blocks, SPLIT_BLOCKS), batch});
+    plan_kernel_largest(&base->kernels[1],
+                        (const size_t[3]){batch * panels, batch * divide_up(row_tiles, g.tiles), batch});
+    plan->launch = launch;
+    base->launches = 2;
+fail:
+    strbuf_clear(&options);
+    strbuf_clear(&again);
+    return status;
+}

@@ -1,0 +1,261 @@
+/* Matrix products by CLBlast: GEMM, and strided-batched GEMM for batches.
+ *
+ * CLBlast takes no wait list: on an out-of-order queue barriers stand in.  A bias is written to C first, and
+ * the product accumulates onto it. */
+#include <clblast_c.h>
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/matmul/clblast/library.h"
+#include "ops/matmul/clblast/parameters.h"
+#include "ops/matmul/clblast/objects.h"
+#include "ops/matmul/matmul.h"
+#include "program/defines.h"
+
+/* A matrix as CLBlast sees it in row-major order: rows `ld` apart, or the transpose of that. */
+struct operand {
+    bool transposed;
+    size_t ld;
+};
+
+static bool operand_of(const array4 *array, size_t rows, size_t columns, struct operand *operand)
+{
+    /* A stride over a single row or column counts for nothing. */
+    int64_t row = rows > 1 ? array->row : INT64_MAX, column = columns > 1 ? array->col : INT64_MAX;
+    if ((column == 1 || columns <= 1) && (row == INT64_MAX || row >= (int64_t)columns)) {
+        *operand = (struct operand){false, rows > 1 ? (size_t)row : columns};
+        return true;
+    }
+    if ((row == 1 || rows <= 1) && (column == INT64_MAX || column >= (int64_t)rows)) {
+        *operand = (struct operand){true, columns > 1 ? (size_t)column : rows};
+        return true;
+    }
+    return false;
+}
+
+struct operands {
+    struct operand a, b, c;
+};
+
+static bool operands_of(const struct matmul_problem *problem, size_t m, struct operands *operands)
+{
+    return operand_of(&problem->a, m, problem->k, &operands->a) &&
+           operand_of(&problem->b, problem->k, problem->n, &operands->b) &&
+           operand_of(&problem->c, m, problem->n, &operands->c) && !operands->c.transposed;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct matmul_problem *problem = data;
+    struct operands operands;
+    if (context->clblast == CLATTN_CLBLAST_NEVER)
+        return "the context's params exclude it";
+    if (context->foreign_opencl)
+        return "CLBlast calls the linked loader, and the application brought OpenCL functions of its own";
+    if (!problem->m || !problem->n || !problem->k || !problem->batch)
+        return "CLBlast takes no empty products";
+    const clattn_matmul_desc *desc = &problem->desc;
+    if (desc->a.dtype != CLATTN_F32 || desc->b.dtype != CLATTN_F32 || desc->c.dtype != CLATTN_F32 ||
+        (problem->has_bias && desc->bias.dtype != CLATTN_F32))
+        return "CLBlast is asked for float32 alone: its float16 sums in float16";
+    if (matmul_has_epilogue(problem))
+        return "CLBlast knows neither activations nor a second array to add or multiply";
+    if (!operands_of(problem, problem->m, &operands))
+        return "CLBlast needs rows or columns that lie next to each other";
+    if (problem->a.batch < 0 || problem->b.batch < 0 || problem->c.batch < 0)
+        return "CLBlast takes no negative strides";
+    if (!forced && context->clblast != CLATTN_CLBLAST_PREFER && capabilities_on_cpu(&context->device.caps))
+        return "on a CPU the own kernels are faster, cold and warm";
+    return NULL;
+}
+
+static clattn_status check(clattn_context *context, CLBlastStatusCode code)
+{
+    return code == CLBlastSuccess ? CLATTN_SUCCESS
+                                  : report_error(&context->device.report, CLATTN_ERROR_OPENCL,
+                                                 "CLBlast failed with status %d", (int)code);
+}
+
+static clattn_status call(clattn_context *context, const struct matmul_problem *problem,
+                          const matmul_args *args, cl_mem a, cl_mem b, cl_mem c, cl_command_queue queue,
+                          cl_event *event)
+{
+    struct operands o;
+    struct clblast_queue storage;
+    CLBlastStatusCode code;
+    float beta = problem->has_bias ? 1.0f : 0.0f;
+    size_t m = (size_t)args->m, n = (size_t)args->n, k = (size_t)args->k;
+    if (!operands_of(problem, m, &o))
+        return report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "CLBlast's operands changed");
+    CLBlastTranspose ta = o.a.transposed ? CLBlastTransposeYes : CLBlastTransposeNo;
+    CLBlastTranspose tb = o.b.transposed ? CLBlastTransposeYes : CLBlastTransposeNo;
+    clblast_library_lock();
+    queue = clblast_objects_queue(clblast_objects_of(context), queue, &storage);
+    if (args->batch == 1)
+        code = CLBlastSgemm(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld,
+                            b, (size_t)args->b.offset, o.b.ld, beta, c, (size_t)args->c.offset, o.c.ld,
+                            &queue, event);
+    else
+        code = CLBlastSgemmStridedBatched(
+            CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld,
+            (size_t)args->a.batch, b, (size_t)args->b.offset, o.b.ld, (size_t)args->b.batch, beta, c,
+            (size_t)args->c.offset, o.c.ld, (size_t)args->c.batch, (size_t)args->batch, &queue, event);
+    clblast_library_unlock();
+    return check(context, code);
+}
+
+static clattn_status barrier(struct chain *chain, const struct step *step, cl_event *event)
+{
+    cl_int code = chain->context->device.cl.clEnqueueBarrierWithWaitList(chain->queue, step->wait_count,
+                                                                         step->wait_list, event);
+    return code == CL_SUCCESS
+               ? CLATTN_SUCCESS
+               : report_opencl(&chain->context->device.report, "clEnqueueBarrierWithWaitList", code);
+}
+
+static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                            const matmul_args *kernel_args)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_context *context = plan->base.context;
+    matmul_args product = *kernel_args;
+    struct operands operands;
+    struct step step;
+    /* Items folded into one taller one may be what CLBlast does not take: rows that overlap, for one. */
+    if (!operands_of(&plan->problem, (size_t)product.m, &operands)) {
+        product.batch = (int)args->batch;
+        product.m = (int)args->m;
+    }
+    if (args->a.kind != CLATTN_BINDING_BUFFER || args->b.kind != CLATTN_BINDING_BUFFER ||
+        args->c.kind != CLATTN_BINDING_BUFFER)
+        return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                            "CLBlast takes buffers only: ask for another solver with SVM pointers");
+    if (plan->problem.has_bias) {
+        const clattn_binding *bindings[2] = {&args->bias, &args->c};
+        const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
+                                  (size_t)kernel_args->m, (size_t)kernel_args->batch};
+        TRY(chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, false));
+    }
+    chain_step(chain, true, &step);
+    if (step.wait_count || !chain->in_order)
+        TRY(barrier(chain, &step, NULL));
+    status = call(context, &plan->problem, &product, args->a.buffer, args->b.buffer, args->c.buffer,
+                  chain->queue, step.event);
+    if (status == CLATTN_SUCCESS && !chain->in_order)
+        status = barrier(chain, &(struct step){0}, NULL);
+    /* CLBlast may have enqueued copies before it failed. */
+    if (status == CLATTN_SUCCESS)
+        chain_stepped(chain, &step);
+    else
+        chain_failed(chain, &step);
+fail:
+    return status;
+}
+
+/* Elements that a buffer needs so that all of the problem's array, from offset 0, lies in it. */
+static size_t reach(const array4 *array, size_t batch, size_t rows, size_t columns)
+{
+    return (size_t)((int64_t)(batch - 1) * array->batch + (int64_t)(rows - 1) * array->row +
+                    (int64_t)(columns - 1) * array->col + 1);
+}
+
+/* One call for `batch` items of `m` rows, as an enqueue would make it.  Where it fails with objects of ours, the
+ * driver's own are tried, now and from now on. */
+static clattn_status warm_call(struct matmul_plan *plan, const cl_mem memory[3], size_t batch, size_t m)
+{
+    clattn_context *context = plan->base.context;
+    clattn_matmul_args args = {.batch = batch, .m = m};
+    matmul_args kernel_args;
+    matmul_fill_args(&plan->problem, &args, &kernel_args);
+    kernel_args.batch = (int)batch; /* apart, so that `batch` tells the routine */
+    kernel_args.m = (int)m;
+    clattn_status status;
+    bool again;
+    do {
+        status = call(context, &plan->problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue, NULL);
+        clblast_library_lock();
+        again = status != CLATTN_SUCCESS && clblast_objects_give_up(context);
+        clblast_library_unlock();
+    } while (again);
+    return status;
+}
+
+/* CLBlast compiles at a routine's first call: make it here, on the private queue, with memory of its own.  A
+ * batch may be one item, or be folded into one, so both routines are called; and where kernels are compiled
+ * when they are first launched, both are with the fewest rows too, which other kernels may do. */
+static clattn_status warm(struct matmul_plan *plan)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_context *context = plan->base.context;
+    const struct cl_table *cl = &context->device.cl;
+    struct report *report = &context->device.report;
+    const struct matmul_problem *problem = &plan->problem;
+    bool at_launch = context->device.caps.quirks & QUIRK_COMPILES_BY_GRID;
+    cl_mem memory[3] = {0};
+    const size_t elements[3] = {reach(&problem->a, problem->batch, problem->m, problem->k),
+                                reach(&problem->b, problem->batch, problem->k, problem->n),
+                                reach(&problem->c, problem->batch, problem->m, problem->n)};
+    report_hold();
+    mtx_lock(&context->warm_lock);
+    TRY(context_warm_objects(context));
+    for (int i = 0; i < 3; i++) {
+        cl_int code;
+        memory[i] = cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE,
+                                       elements[i] * sizeof(float), NULL, &code);
+        if (!memory[i]) {
+            status = report_opencl(report, "clCreateBuffer", code);
+            goto fail;
+        }
+    }
+    for (size_t batch = problem->batch;; batch = 1) {
+        TRY(warm_call(plan, memory, batch, problem->m));
+        if (at_launch && problem->m > 1)
+            TRY(warm_call(plan, memory, batch, 1));
+        if (batch == 1)
+            break;
+    }
+    TRY_CL(report, "clFinish", cl->clFinish(context->warm_queue));
+fail:
+    mtx_unlock(&context->warm_lock);
+    report_deliver();
+    for (int i = 0; i < 3; i++)
+        if (memory[i])
+            cl->clReleaseMemObject(memory[i]);
+    return status;
+}
+
+static void clear(clattn_plan *plan)
+{
+    if (!device_is_foreign(&plan->context->device))
+        clblast_library_leave();
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    clattn_status status;
+    struct matmul_plan *plan = (struct matmul_plan *)base;
+    const size_t local[3] = {capabilities_on_cpu(&base->context->device.caps) ? 1 : 32, 1, 1};
+    struct strbuf options = {0};
+    if (!base->clear) {
+        if (clblast_library_enter() != CLATTN_SUCCESS)
+            return report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                "no memory for a lock");
+        base->clear = clear;
+    }
+    plan->tile_columns = local[0];
+    plan->launch = launch;
+    plan->foreign = true;
+    if (plan->problem.has_bias) {
+        matmul_defines(&plan->problem, &options);
+        TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(&plan->problem), local));
+    }
+    TRY(clblast_parameters_prepare(base));
+    TRY(warm(plan));
+    base->reads_output = plan->problem.has_bias;
+    /* CLBlast's own count is not told; a padded product takes up to four copies and the product itself. */
+    base->launches = base->kernel_count + 5;
+fail:
+    return status;
+}
+
+const struct solver matmul_clblast_solver = {.name = "clblast", .refuse = refuse, .prepare = prepare};

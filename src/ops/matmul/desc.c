@@ -1,0 +1,280 @@
+/* Reading and checking what a matrix product is asked for. */
+#include <math.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/common/arrays.h"
+#include "ops/matmul/matmul.h"
+#include "program/defines.h"
+
+_Static_assert(offsetof(matmul_args, operand) == 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has padding");
+_Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 2 * 4, "matmul_args has padding");
+
+/* Rank 2 or 3 as (batch, -, row, col): the last two dimensions and, if there is one, the batch. */
+static array4 strides_of(const clattn_layout *layout)
+{
+    int last = layout->rank - 1;
+    array4 array = {0, layout->rank == 3 && layout->extent[0] != 1 ? layout->stride[0] : 0, 0,
+                    layout->stride[last - 1], layout->stride[last]};
+    return array;
+}
+
+static size_t batch_of(const clattn_layout *layout)
+{
+    return layout->rank == 3 ? layout->extent[0] : 1;
+}
+
+static clattn_status read_options(clattn_matmul_desc *desc, const char **reason)
+{
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown activation";
+    if (desc->activation < CLATTN_MATMUL_NO_ACTIVATION || desc->activation > CLATTN_MATMUL_SWISH)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "explicit_alpha is neither 0 nor 1";
+    if (desc->explicit_alpha != 0 && desc->explicit_alpha != 1)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "alpha is NaN or infinite";
+    if (!desc->explicit_alpha)
+        desc->alpha = 1;
+    if (!isfinite(desc->alpha))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown operand_use";
+    if (desc->operand_use != CLATTN_MATMUL_ADD && desc->operand_use != CLATTN_MATMUL_MULTIPLY)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "operand_use, and there is no operand";
+    return desc->operand_use && layout_is_none(&desc->operand) ? CLATTN_ERROR_INVALID_ARGUMENT : CLATTN_SUCCESS;
+}
+
+/* The arrays that what is done to a sum takes; everything else has been checked. */
+static clattn_status read_epilogue(struct matmul_problem *problem, const char **reason)
+{
+    clattn_status status;
+    clattn_matmul_desc *desc = &problem->desc;
+    problem->has_operand = !layout_is_none(&desc->operand);
+    problem->has_scale = desc->b.dtype == CLATTN_I8;
+    if (problem->has_operand) {
+        TRY(layout_check(&desc->operand, LAYOUT_INPUT, LAYOUT_OF("operand"), reason));
+        layout_normalise(&desc->operand);
+        status = CLATTN_ERROR_UNSUPPORTED;
+        *reason = "operand is float32, float16 or bfloat16";
+        if (!dtype_is_storage(desc->operand.dtype))
+            goto fail;
+        status = CLATTN_ERROR_INVALID_LAYOUT;
+        *reason = "operand is (m, n), or (batch or 1, m, n)";
+        if (desc->operand.rank < 2 || desc->operand.rank > 3)
+            goto fail;
+        const size_t *extent = desc->operand.extent + desc->operand.rank - 2;
+        if (extent[0] != problem->m || extent[1] != problem->n ||
+            (batch_of(&desc->operand) != problem->batch && batch_of(&desc->operand) != 1))
+            goto fail;
+        problem->operand = strides_of(&desc->operand);
+    }
+    status = CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "b_scale is missing: b is int8";
+    if (problem->has_scale && layout_is_none(&desc->b_scale))
+        goto fail;
+    *reason = "b_scale, and b is not int8";
+    if (!problem->has_scale && !layout_is_none(&desc->b_scale))
+        goto fail;
+    if (problem->has_scale) {
+        TRY(layout_check(&desc->b_scale, LAYOUT_INPUT, LAYOUT_OF("b_scale"), reason));
+        layout_normalise(&desc->b_scale);
+        status = CLATTN_ERROR_INVALID_LAYOUT;
+        *reason = "b_scale is (n), float32";
+        if (desc->b_scale.rank != 1 || desc->b_scale.extent[0] != problem->n || desc->b_scale.dtype != CLATTN_F32)
+            goto fail;
+    }
+    status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul_problem *problem,
+                                  const char **reason)
+{
+    clattn_status status;
+    clattn_matmul_desc *desc = &problem->desc;
+    memset(problem, 0, sizeof *problem);
+    *reason = "desc is NULL, or its size is none that clattn_matmul_desc ever had";
+    TRY(struct_read(desc, sizeof *desc, offsetof(clattn_matmul_desc, activation), given));
+    TRY(read_options(desc, reason));
+    const struct layout_rule all[] = {
+        {&desc->a, LAYOUT_OF("a"), LAYOUT_INPUT, 0, false},
+        {&desc->b, LAYOUT_OF("b"), LAYOUT_INPUT, 0, false},
+        {&desc->c, LAYOUT_OF("c"), LAYOUT_OUTPUT, 0, false},
+        {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, 0, true},
+    };
+    TRY(layouts_read(all, sizeof all / sizeof all[0], NULL, reason));
+    problem->has_bias = !layout_is_none(&desc->bias);
+    status = CLATTN_ERROR_UNSUPPORTED;
+    *reason = "a, b, c and bias are each float32, float16 or bfloat16, b also int8";
+    if (!dtype_is_storage(desc->a.dtype) || !dtype_is_storage(desc->c.dtype) ||
+        (!dtype_is_storage(desc->b.dtype) && desc->b.dtype != CLATTN_I8) ||
+        (problem->has_bias && !dtype_is_storage(desc->bias.dtype)))
+        goto fail;
+    status = CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "a, b and c have 2 dimensions, or 3 with a batch";
+    if (desc->a.rank < 2 || desc->a.rank > 3 || desc->b.rank < 2 || desc->b.rank > 3 || desc->c.rank < 2 ||
+        desc->c.rank > 3)
+        goto fail;
+    const size_t *a = desc->a.extent + desc->a.rank - 2, *b = desc->b.extent + desc->b.rank - 2;
+    const size_t *c = desc->c.extent + desc->c.rank - 2;
+    *reason = "a is (m, k), b is (k, n) and c is (m, n): the extents disagree";
+    if (a[0] != c[0] || a[1] != b[0] || b[1] != c[1])
+        goto fail;
+    problem->batch = batch_of(&desc->c);
+    *reason = "batch: a's and c's are equal, b's too or 1";
+    if (batch_of(&desc->a) != problem->batch ||
+        (batch_of(&desc->b) != problem->batch && batch_of(&desc->b) != 1))
+        goto fail;
+    *reason = "bias is not (n)";
+    if (problem->has_bias && (desc->bias.rank != 1 || desc->bias.extent[0] != c[1]))
+        goto fail;
+    status = CLATTN_ERROR_OVERFLOW;
+    *reason = "an extent is above 2^31 - 65537";
+    if (problem->batch > LENGTH_LIMIT || a[0] > LENGTH_LIMIT || a[1] > LENGTH_LIMIT || c[1] > LENGTH_LIMIT)
+        goto fail;
+    problem->m = a[0];
+    problem->k = a[1];
+    problem->n = c[1];
+    problem->a = strides_of(&desc->a);
+    problem->b = strides_of(&desc->b);
+    problem->c = strides_of(&desc->c);
+    status = read_epilogue(problem, reason);
+fail:
+    return status;
+}
+
+clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matmul_args *given,
+                               clattn_matmul_args *args)
+{
+    clattn_status status;
+    clattn_context *context = plan->base.context;
+    const struct matmul_problem *problem = &plan->problem;
+    struct report *report = &context->device.report;
+    const clattn_matmul_desc *desc = &problem->desc;
+    TRY(args_read(report, "clattn_matmul_args", args, sizeof *args, offsetof(clattn_matmul_args, operand), given));
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
+    TRY(args_length(report, "m", args->explicit_lengths, &args->m, problem->m));
+    if (!problem->has_bias)
+        TRY(binding_absent(context, &args->bias, "bias"));
+    if (!problem->has_operand)
+        TRY(binding_absent(context, &args->operand, "operand"));
+    if (!problem->has_scale)
+        TRY(binding_absent(context, &args->b_scale, "b_scale"));
+    if (!args->batch || !args->m || !problem->n)
+        return CLATTN_SUCCESS;
+    const size_t a[3] = {args->batch, args->m, problem->k}, c[3] = {args->batch, args->m, problem->n};
+    const size_t b[3] = {batch_of(&desc->b) == 1 ? 1 : args->batch, problem->k, problem->n};
+    TRY(binding_check(context, &args->a, &desc->a, a + 3 - desc->a.rank, BINDING_READ, "a"));
+    TRY(binding_check(context, &args->b, &desc->b, b + 3 - desc->b.rank, BINDING_READ, "b"));
+    TRY(binding_check(context, &args->c, &desc->c, c + 3 - desc->c.rank, access_of_output(&plan->base), "c"));
+    if (problem->has_bias)
+        TRY(binding_check(context, &args->bias, &desc->bias, &problem->n, BINDING_READ, "bias"));
+    if (problem->has_scale)
+        TRY(binding_check(context, &args->b_scale, &desc->b_scale, &problem->n, BINDING_READ, "b_scale"));
+    if (problem->has_operand) {
+        const size_t operand[3] = {batch_of(&desc->operand) == 1 ? 1 : args->batch, args->m, problem->n};
+        TRY(binding_check(context, &args->operand, &desc->operand, operand + 3 - desc->operand.rank, BINDING_READ,
+                          "operand"));
+    }
+fail:
+    return status;
+}
+
+void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args,
+                      matmul_args *kernel_args)
+{
+    memset(kernel_args, 0, sizeof *kernel_args);
+    kernel_args->a = problem->a;
+    kernel_args->b = problem->b;
+    kernel_args->c = problem->c;
+    kernel_args->a.offset = args->a.offset;
+    kernel_args->b.offset = args->b.offset;
+    kernel_args->c.offset = args->c.offset;
+    if (problem->has_bias) {
+        kernel_args->bias_offset = args->bias.offset;
+        kernel_args->bias_col = problem->desc.bias.stride[0];
+    }
+    if (problem->has_operand) {
+        kernel_args->operand = problem->operand;
+        kernel_args->operand.offset = args->operand.offset;
+    }
+    if (problem->has_scale) {
+        kernel_args->scale_offset = args->b_scale.offset;
+        kernel_args->scale_col = problem->desc.b_scale.stride[0];
+    }
+    kernel_args->alpha = problem->desc.alpha;
+    size_t batch = args->batch, m = args->m;
+    /* Items that share b and lie one behind the other are one taller item.  Not where they share a as well
+     * (stride 0, of rows too): an item's a is then packed once for all, and so much workspace is there. */
+    if (batch > 1 && problem->b.batch == 0 && problem->a.batch != 0 &&
+        problem->a.batch == (int64_t)m * problem->a.row && problem->c.batch == (int64_t)m * problem->c.row &&
+        (!problem->has_operand || problem->operand.batch == (int64_t)m * problem->operand.row) &&
+        batch * m <= LENGTH_LIMIT) {
+        m *= batch;
+        batch = 1;
+    }
+    kernel_args->batch = (int)batch;
+    kernel_args->m = (int)m;
+    kernel_args->n = (int)problem->n;
+    kernel_args->k = (int)problem->k;
+}
+
+cl_uint matmul_pointers(const struct matmul_problem *problem)
+{
+    return 3u + problem->has_bias + problem->has_scale + problem->has_operand;
+}
+
+void matmul_bind(const struct matmul_problem *problem, const clattn_matmul_args *args, const clattn_binding **bindings)
+{
+    size_t count = 2;
+    if (problem->has_bias)
+        bindings[count++] = &args->bias;
+    if (problem->has_scale)
+        bindings[count++] = &args->b_scale;
+    if (problem->has_operand)
+        bindings[count++] = &args->operand;
+    bindings[count] = &args->c;
+}
+
+size_t matmul_args_bytes(const struct matmul_problem *problem)
+{
+    return matmul_has_epilogue(problem) ? sizeof(matmul_args) : offsetof(matmul_args, operand);
+}
+
+/* Nothing where there is no epilogue: those kernels are as they were without. */
+static void epilogue_defines(const struct matmul_problem *problem, struct strbuf *options)
+{
+    static const char *const functions[] = {"", "RELU", "GELU", "GELU_TANH", "SWISH"};
+    const clattn_matmul_desc *desc = &problem->desc;
+    if (!matmul_has_epilogue(problem))
+        return;
+    define_int(options, "MATMUL_EPILOGUE", 1);
+    define_int(options, "B_SCALED", problem->has_scale);
+    define_int(options, "ACTIVATED", desc->activation != CLATTN_MATMUL_NO_ACTIVATION);
+    if (desc->activation)
+        define_token(options, "ACTIVATION", functions[desc->activation]);
+    define_int(options, "OPERAND", problem->has_operand ? 1 + desc->operand_use : 0);
+    if (problem->has_operand)
+        define_token(options, "OPERAND_TYPE", storage_token(desc->operand.dtype));
+}
+
+void matmul_defines(const struct matmul_problem *problem, struct strbuf *options)
+{
+    define_token(options, "A_TYPE", storage_token(problem->desc.a.dtype));
+    define_token(options, "B_TYPE", storage_token(problem->desc.b.dtype));
+    define_token(options, "C_TYPE", storage_token(problem->desc.c.dtype));
+    define_int(options, "BIAS", problem->has_bias);
+    if (problem->has_bias)
+        define_token(options, "BIAS_TYPE", storage_token(problem->desc.bias.dtype));
+    epilogue_defines(problem, options);
+}

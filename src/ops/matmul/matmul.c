@@ -1,0 +1,138 @@
+/* The matrix product operator: planning and enqueueing. */
+#include "ops/matmul/matmul.h"
+
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/common/arrays.h"
+#include "plan/operator.h"
+
+/* Best first. */
+static const struct solver *const solvers[] = {
+#ifdef CLATTN_CLBLAST
+    &matmul_clblast_solver,
+#endif
+    &matmul_wgmma_solver,
+    &matmul_matrix_solver,
+    &matmul_cpu_amx_solver,
+    &matmul_cpu_bf16_solver,
+    &matmul_cpu_solver,
+    &matmul_tile_solver,
+    &matmul_generic_solver,
+    &matmul_matrix_emulations[0],
+    &matmul_matrix_emulations[1],
+    &matmul_matrix_emulations[2],
+    &matmul_matrix_emulations[3],
+    &matmul_matrix_emulations[4],
+    &matmul_wgmma_emulation,
+};
+
+static clattn_status read_desc(const void *desc, void *problem, const char **reason)
+{
+    return matmul_problem_read(desc, problem, reason);
+}
+
+clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
+                                  const clattn_matmul_args *args, const matmul_args *kernel_args)
+{
+    const clattn_binding *bindings[MATMUL_POINTERS] = {&args->a, &args->b};
+    matmul_bind(&plan->problem, args, bindings);
+    const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
+                              divide_up((size_t)kernel_args->m, plan->tile_rows), (size_t)kernel_args->batch};
+    return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
+}
+
+clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
+                                      struct strbuf *options, const size_t local[3])
+{
+    clattn_status status;
+    const struct matmul_problem *problem = &plan->problem;
+    TRY(plan_add_kernel(&plan->base, file, options, name, matmul_pointers(problem), matmul_args_bytes(problem), local));
+    /* All items of a batch may be folded into one. */
+    const size_t groups[3] = {divide_up(problem->n, plan->tile_columns),
+                              problem->batch * divide_up(problem->m, plan->tile_rows), problem->batch};
+    plan_kernel_largest(&plan->base.kernels[0], groups);
+    plan->launch = matmul_launch_tiles;
+    plan->base.launches = 1;
+fail:
+    return status;
+}
+
+clattn_status matmul_launch_packed(struct matmul_plan *plan, struct chain *chain, const matmul_args *given,
+                                   const clattn_binding **pack_bindings, const size_t pack_groups[3],
+                                   const clattn_binding **bindings, const size_t groups[3])
+{
+    matmul_args kernel_args = *given;
+    clattn_status status = CLATTN_SUCCESS;
+    kernel_args.packed_offset = chain->workspace.offset / 4;
+    if (given->k)
+        status = chain_launch(chain, &plan->base.kernels[0], pack_bindings, &kernel_args, pack_groups, false);
+    if (status == CLATTN_SUCCESS)
+        status = chain_launch(chain, &plan->base.kernels[1], bindings, &kernel_args, groups, true);
+    return status;
+}
+
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct matmul_plan *plan = (struct matmul_plan *)handle;
+    clattn_matmul_args args;
+    matmul_args kernel_args;
+    struct chain chain;
+    TRY(matmul_args_read(plan, given, &args));
+    if (!args.batch || !args.m || !plan->problem.n)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    matmul_fill_args(&plan->problem, &args, &kernel_args);
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
+                         &args.workspace);
+    if (status == CLATTN_SUCCESS) {
+        mtx_lock(&handle->lock);
+        status = plan->launch(plan, &chain, &args, &kernel_args);
+        mtx_unlock(&handle->lock);
+    }
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}
+
+/* How an operand lies, in a letter: rows or columns next to each other, or neither. */
+static char side_of(const array4 *array)
+{
+    return array->col == 1 ? 'r' : array->row == 1 ? 'c' : 's';
+}
+
+static void classify(const void *data, struct strbuf *text)
+{
+    const struct matmul_problem *problem = data;
+    const clattn_matmul_desc *desc = &problem->desc;
+    strbuf_printf(text, "b%zu-m%zu-n%zu-k%zu", class_length(problem->batch), class_length(problem->m),
+                  class_length(problem->n), class_length(problem->k));
+    strbuf_printf(text, "-%s.%c-%s.%c-%s.%c", storage_token(desc->a.dtype), side_of(&problem->a),
+                  storage_token(desc->b.dtype), side_of(&problem->b), storage_token(desc->c.dtype), side_of(&problem->c));
+    if (problem->batch > 1 && !problem->b.batch)
+        strbuf_printf(text, "-shared");
+    if (problem->has_bias)
+        strbuf_printf(text, "-bias.%s", storage_token(desc->bias.dtype));
+    if (desc->activation)
+        strbuf_printf(text, "-act%d", (int)desc->activation);
+    if (problem->has_operand)
+        strbuf_printf(text, "-%s.%s.%c", desc->operand_use == CLATTN_MATMUL_ADD ? "add" : "multiply",
+                      storage_token(desc->operand.dtype), side_of(&problem->operand));
+}
+
+static const struct operator_class matmul_class = {
+    .name = "matmul",
+    .number = OPERATOR_MATMUL,
+    .plan_bytes = sizeof(struct matmul_plan),
+    .problem_offset = offsetof(struct matmul_plan, problem),
+    .problem_bytes = sizeof(struct matmul_problem),
+    .desc_bytes = sizeof(clattn_matmul_desc),
+    .read = read_desc,
+    .enqueue = enqueue,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = matmul_self_check,
+    .classify = classify,
+};
+
+OPERATOR_CALLS(matmul)

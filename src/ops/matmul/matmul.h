@@ -1,0 +1,92 @@
+/* The matrix product's inside: the checked problem, the plan, and the table of solvers. */
+#ifndef CLATTN_OPS_MATMUL_MATMUL_H
+#define CLATTN_OPS_MATMUL_MATMUL_H
+
+#include "clattn/matmul.h"
+#include "lib/args.h"
+#include "plan/enqueue.h"
+
+struct matmul_problem {
+    clattn_matmul_desc desc; /* normalised */
+    size_t batch, m, n, k;
+    array4 a, b, c, operand; /* strides; offsets 0 */
+    bool has_bias, has_operand;
+    bool has_scale; /* b's are integers */
+};
+
+struct matmul_plan {
+    clattn_plan base;
+    struct matmul_problem problem;
+    /* Enqueues the product; the plan's lock is held.  The kernels' args say what: their `batch` and `m` are
+     * the actual ones, items that lie one behind the other already folded into m. */
+    clattn_status (*launch)(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                            const matmul_args *kernel_args);
+    size_t tile_rows, tile_columns; /* of C, that a work-group owns */
+    size_t panel;                   /* lanes of a packed panel, */
+    size_t k_step;                  /* and k in an element of it */
+    bool lanes_along_m;             /* a is packed, not b */
+    bool foreign;                   /* by another library's kernels, whose choice differs from size to size */
+};
+
+/* Rows of A that one B multiplies: those of all items that share it. */
+static inline size_t matmul_rows(const struct matmul_problem *problem)
+{
+    return problem->m * (problem->b.batch || !problem->batch ? 1 : problem->batch);
+}
+
+clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem,
+                                  const char **reason);
+
+/* A copy of the caller's args with lengths filled in and all bindings checked. */
+clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matmul_args *given,
+                               clattn_matmul_args *args);
+
+/* What the kernels are told. */
+void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args,
+                      matmul_args *kernel_args);
+
+/* The -D options that all matmul kernels share. */
+void matmul_defines(const struct matmul_problem *problem, struct strbuf *options);
+
+/* Whether something other than a bias is done to sums: MATMUL_EPILOGUE. */
+static inline bool matmul_has_epilogue(const struct matmul_problem *problem)
+{
+    return problem->has_operand || problem->has_scale || problem->desc.activation;
+}
+
+/* A kernel's pointers, of which two are what it multiplies and the others' bindings are put behind those two; and the size
+ * of its matmul_args. */
+cl_uint matmul_pointers(const struct matmul_problem *problem);
+#define MATMUL_POINTERS 6
+void matmul_bind(const struct matmul_problem *problem, const clattn_matmul_args *args, const clattn_binding **bindings);
+size_t matmul_args_bytes(const struct matmul_problem *problem);
+
+/* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C:
+ * its `launch`, and adding the kernel, whose arguments are a, b, [bias], [b_scale], [operand], c; `options` is taken over
+ * and cleared. */
+clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
+                                  const clattn_matmul_args *args, const matmul_args *kernel_args);
+clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
+                                      struct strbuf *options, const size_t local[3]);
+
+/* For those with two, of which the first one packs an operand into the workspace for the second: enqueues both, the first
+ * one unless k is 0. */
+clattn_status matmul_launch_packed(struct matmul_plan *plan, struct chain *chain, const matmul_args *kernel_args,
+                                   const clattn_binding **pack_bindings, const size_t pack_groups[3],
+                                   const clattn_binding **bindings, const size_t groups[3]);
+
+/* Compares the plan's kernels with the reference on a small product (plan_self_check). */
+clattn_status matmul_self_check(clattn_plan *plan);
+
+extern const struct solver matmul_clblast_solver;
+extern const struct solver matmul_cpu_amx_solver;
+extern const struct solver matmul_cpu_bf16_solver;
+extern const struct solver matmul_cpu_solver;
+extern const struct solver matmul_matrix_solver;
+extern const struct solver matmul_wgmma_solver, matmul_wgmma_emulation;
+#define MATMUL_EMULATIONS 5
+extern const struct solver matmul_matrix_emulations[MATMUL_EMULATIONS];
+extern const struct solver matmul_tile_solver;
+extern const struct solver matmul_generic_solver;
+
+#endif

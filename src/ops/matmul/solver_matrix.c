@@ -1,0 +1,230 @@
+/* Matrix products by a GPU's matrix engines, and the same kernel with an engine emulated, for tests: only by name.
+ *
+ * None of the engines has ever run on real hardware from here, so the planner takes this solver only where the self-check
+ * compares its kernels with the reference on the device itself. */
+#include <string.h>
+
+#include "base/size.h"
+#include "ops/matmul/matmul.h"
+#include "program/defines.h"
+
+/* Sub-groups along m and n, squares of 16 x 16 that each owns, depth of a step. */
+struct geometry {
+    size_t groups_m, groups_n, sides_m, sides_n, depth;
+};
+
+/* Largest first.  The squares of a sub-group and what they are made of take most of an item's registers; MFMA's work-groups
+ * have at most four sub-groups, and of dpas' registers a square takes 32. */
+#define GEOMETRIES 4
+static const struct geometry geometries[MATRIX_ENGINES][GEOMETRIES] = {
+    [MATRIX_MMA] = {{2, 2, 4, 4, 32}, {2, 2, 2, 2, 32}, {2, 2, 1, 1, 32}, {1, 1, 1, 1, 16}},
+    [MATRIX_WMMA] = {{2, 4, 4, 2, 32}, {2, 2, 2, 2, 32}, {2, 2, 1, 1, 32}, {1, 1, 1, 1, 16}},
+    [MATRIX_MFMA] = {{2, 2, 4, 4, 32}, {2, 2, 2, 2, 32}, {2, 2, 1, 1, 32}, {1, 1, 1, 1, 16}},
+    [MATRIX_DPAS8] = {{4, 4, 1, 1, 16}, {2, 4, 1, 1, 16}, {2, 2, 1, 1, 16}, {1, 1, 1, 1, 16}},
+    [MATRIX_DPAS16] = {{4, 4, 2, 1, 16}, {4, 4, 1, 1, 16}, {2, 2, 1, 1, 16}, {1, 1, 1, 1, 16}},
+};
+
+#define SIDE 16
+#define MOST_STAGES 4
+
+static size_t rows_of(const struct geometry *g)
+{
+    return SIDE * g->groups_m * g->sides_m;
+}
+
+static size_t columns_of(const struct geometry *g)
+{
+    return SIDE * g->groups_n * g->sides_n;
+}
+
+static size_t stage_bytes(const struct geometry *g)
+{
+    return (rows_of(g) + columns_of(g)) * g->depth * sizeof(uint16_t);
+}
+
+/* What the emulation exchanges fragments in. */
+static size_t room_bytes(const struct geometry *g, bool emulated)
+{
+    return emulated ? g->groups_m * g->groups_n * (g->sides_m + g->sides_n) * SIDE * SIDE * sizeof(uint16_t) : 0;
+}
+
+/* How many steps' tiles local memory holds; below 2 it is too small. */
+static size_t stages_of(const clattn_device_info *info, enum matrix_engine engine, const struct geometry *g, bool emulated)
+{
+    size_t room = room_bytes(g, emulated);
+    size_t most = info->local_memory > room ? (size_t)(info->local_memory - room) / stage_bytes(g) : 0;
+    return size_min(most, engine == MATRIX_MMA ? MOST_STAGES : 2);
+}
+
+static bool fits(const clattn_device_info *info, enum matrix_engine engine, const struct geometry *g, bool emulated)
+{
+    size_t lanes = matrix_engine_lanes(engine), groups = g->groups_m * g->groups_n;
+    return lanes * groups <= info->max_work_group && lanes <= info->max_work_item[0] && groups <= info->max_work_item[1] &&
+           stages_of(info, engine, g, emulated) >= 2;
+}
+
+/* The first geometry from `from` on that the device's limits allow and that leaves no compute unit idle for want of
+ * work-groups while a smaller one would not, or GEOMETRIES. */
+static size_t choose(const clattn_context *context, const struct matmul_problem *problem, enum matrix_engine engine,
+                     bool emulated, size_t from)
+{
+    const clattn_device_info *info = &context->device.caps.info;
+    bool smallest = context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
+    for (size_t i = from; i < GEOMETRIES; i++) {
+        const struct geometry *g = &geometries[engine][i], *next = g + 1;
+        if (!fits(info, engine, g, emulated))
+            continue;
+        /* Emulated, the largest takes long to compile: only where a caller asks for it. */
+        if (i + 1 < GEOMETRIES &&
+            (smallest || (emulated && i == 0) || (problem->m <= rows_of(next) && problem->n <= columns_of(next))))
+            continue;
+        double groups = (double)divide_up(problem->m, rows_of(g)) * (double)divide_up(problem->n, columns_of(g)) *
+                        (double)problem->batch;
+        if (i + 1 < GEOMETRIES && !emulated && groups < info->compute_units)
+            continue;
+        return i;
+    }
+    return GEOMETRIES;
+}
+
+/* What the engine itself and its emulation refuse alike. */
+static const char *refuse_problem(const clattn_context *context, const struct matmul_problem *problem,
+                                  enum matrix_engine engine, bool emulated)
+{
+    if (problem->desc.a.dtype != problem->desc.b.dtype ||
+        (problem->desc.a.dtype != CLATTN_F16 && problem->desc.a.dtype != CLATTN_BF16))
+        return "a and b must both be float16 or both bfloat16";
+    if (choose(context, problem, engine, emulated, 0) == GEOMETRIES)
+        return "the device's work-groups or local memory are too small";
+    return NULL;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct capabilities *caps = &context->device.caps;
+    const struct matmul_problem *problem = data;
+    if (caps->matrix == MATRIX_NONE)
+        return caps->no_matrix;
+    const char *reason = refuse_problem(context, problem, caps->matrix, false);
+    if (reason || forced)
+        return reason;
+    if (caps->matrix == MATRIX_MFMA && problem->desc.a.dtype == CLATTN_F16 && strstr(caps->info.name, "gfx90a"))
+        return "this GPU's MFMA takes float16 below 2^-14 for 0";
+    if (problem->m < SIDE || problem->n < SIDE)
+        return "most of a square of 16 x 16 would be idle";
+    if (!context->programs.checks)
+        return "it has never run on real hardware, and the self-check that would tell is off";
+    return NULL;
+}
+
+/* Which of an operand's neighbours are neighbours in memory: those across k? */
+static bool is_across(enum matrix_engine engine, int64_t along_k, int64_t across_k)
+{
+    /* Intel's compiler keeps fragments that are loaded so in memory. */
+    return engine != MATRIX_DPAS8 && engine != MATRIX_DPAS16 && across_k == 1 && along_k != 1;
+}
+
+static clattn_status prepare_geometry(struct matmul_plan *plan, enum matrix_engine engine, const struct geometry *g,
+                                      bool emulated)
+{
+    const struct matmul_problem *problem = &plan->problem;
+    const clattn_device_info *info = &plan->base.context->device.caps.info;
+    const size_t local[3] = {matrix_engine_lanes(engine), g->groups_m * g->groups_n, 1};
+    struct strbuf options = {0};
+    matmul_defines(problem, &options);
+    define_int(&options, "MATRIX_ENGINE", engine);
+    define_int(&options, "MATRIX_BF16", problem->desc.a.dtype == CLATTN_BF16);
+    define_int(&options, "MATRIX_EMULATED", emulated);
+    define_int(&options, "GROUPS_M", (long long)g->groups_m);
+    define_int(&options, "GROUPS_N", (long long)g->groups_n);
+    define_int(&options, "SIDES_M", (long long)g->sides_m);
+    define_int(&options, "SIDES_N", (long long)g->sides_n);
+    define_int(&options, "TILE_K", (long long)g->depth);
+    define_int(&options, "STAGES", (long long)stages_of(info, engine, g, emulated));
+    define_int(&options, "A_ACROSS", is_across(engine, problem->a.col, problem->a.row));
+    define_int(&options, "B_ACROSS", is_across(engine, problem->b.row, problem->b.col));
+    plan->tile_rows = rows_of(g);
+    plan->tile_columns = columns_of(g);
+    return matmul_add_tiled_kernel(plan, "matmul/gpu/matrix.cl", "matmul_matrix", &options, local);
+}
+
+/* The geometry with the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */
+static const struct geometry *tune(clattn_plan *base, enum matrix_engine engine, bool emulated, size_t i)
+{
+    static const int32_t sizes[] = {128, 64, 32, 16, -1};
+    const struct geometry *g = geometries[engine];
+    size_t rows = rows_of(&g[i]), columns = columns_of(&g[i]);
+    tuning_parameter(&base->tuning, "rows", sizes, &rows);
+    tuning_parameter(&base->tuning, "columns", sizes, &columns);
+    for (size_t j = 0; j < GEOMETRIES; j++)
+        if (rows_of(&g[j]) == rows && columns_of(&g[j]) == columns)
+            return j == i || fits(&base->context->device.caps.info, engine, &g[j], emulated) ? &g[j] : NULL;
+    return NULL;
+}
+
+/* A kernel may allow fewer items than the device: step down until one fits. */
+static clattn_status prepare_engine(clattn_plan *base, enum matrix_engine engine, bool emulated)
+{
+    struct matmul_plan *plan = (struct matmul_plan *)base;
+    clattn_status status = CLATTN_ERROR_UNSUPPORTED;
+    for (size_t i = choose(base->context, &plan->problem, engine, emulated, 0); i < GEOMETRIES;
+         i = choose(base->context, &plan->problem, engine, emulated, i + 1)) {
+        const struct geometry *g = tune(base, engine, emulated, i);
+        status = g ? prepare_geometry(plan, engine, g, emulated)
+                   : report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                                  "there is no such tile, or it does not fit the device");
+        if (status != CLATTN_ERROR_UNSUPPORTED || !g)
+            break;
+        plan_drop_kernels(base);
+    }
+    if (status == CLATTN_SUCCESS)
+        strbuf_printf(&base->explain, "    %s%s, tiles of %zu x %zu; this kernel has never run on real hardware\n",
+                      matrix_engine_name(engine), emulated ? ", emulated" : "", plan->tile_rows, plan->tile_columns);
+    return status;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    return prepare_engine(base, base->context->device.caps.matrix, false);
+}
+
+const struct solver matmul_matrix_solver = {.name = "matrix", .refuse = refuse, .prepare = prepare};
+
+/* ---- emulations ---- */
+
+/* The loops of an item for 16 of k: sums of 16 products for its floats, and what it puts into the room. */
+static const char *refuse_emulation(const clattn_context *context, const void *data, enum matrix_engine engine)
+{
+    const struct matmul_problem *problem = data;
+    const char *reason = refuse_problem(context, problem, engine, true);
+    if (reason)
+        return reason;
+    size_t i = choose(context, problem, engine, true, 0);
+    double squares = (double)(geometries[engine][i].sides_m * geometries[engine][i].sides_n);
+    double floats = (double)SIDE * SIDE / matrix_engine_lanes(engine);
+    return refuse_loops(&context->device.caps, ((double)problem->k / SIDE + 1) * squares * floats * 24 + 1000);
+}
+
+#define EMULATION(number, engine)                                                                                        \
+    static const char *refuse_##number(const clattn_context *context, const void *data, bool forced)                     \
+    {                                                                                                                    \
+        (void)forced;                                                                                                    \
+        return refuse_emulation(context, data, engine);                                                                  \
+    }                                                                                                                    \
+    static clattn_status prepare_##number(clattn_plan *base)                                                             \
+    {                                                                                                                    \
+        return prepare_engine(base, engine, true);                                                                       \
+    }
+EMULATION(1, MATRIX_MMA)
+EMULATION(2, MATRIX_WMMA)
+EMULATION(3, MATRIX_MFMA)
+EMULATION(4, MATRIX_DPAS8)
+EMULATION(5, MATRIX_DPAS16)
+
+const struct solver matmul_matrix_emulations[MATMUL_EMULATIONS] = {
+    {.name = "emulated-mma", .refuse = refuse_1, .prepare = prepare_1},
+    {.name = "emulated-wmma", .refuse = refuse_2, .prepare = prepare_2},
+    {.name = "emulated-mfma", .refuse = refuse_3, .prepare = prepare_3},
+    {.name = "emulated-dpas8", .refuse = refuse_4, .prepare = prepare_4},
+    {.name = "emulated-dpas16", .refuse = refuse_5, .prepare = prepare_5},
+};

@@ -1,0 +1,172 @@
+/* Matrix products by Hopper's wgmma, and the same kernel with it emulated, for tests: only by name.
+ *
+ * It has never run on a GPU, so the planner takes it only where the self-check compares its kernel with the reference on the
+ * device itself.  How the instruction comes into the program: program/ptx_splice.h. */
+#include "base/size.h"
+#include "ops/matmul/matmul.h"
+#include "program/defines.h"
+#include "program/ptx_splice.h"
+
+#define LANES 128
+#define ROWS 64 /* of a product */
+
+/* Warpgroups, each with 64 rows of the tile, its columns, depth of a step. */
+struct geometry {
+    size_t warpgroups, columns, depth;
+};
+
+/* Largest first: its 64 sums an item leave room for two work-groups of 256 items in a multiprocessor's registers, and in 48 KiB
+ * of local memory for three steps. */
+static const struct geometry geometries[] = {{2, 128, 32}, {1, 128, 32}, {1, 64, 64}, {1, 32, 64}, {1, 16, 16}};
+#define GEOMETRIES (sizeof geometries / sizeof geometries[0])
+#define MOST_STAGES 4
+
+static size_t rows_of(const struct geometry *g)
+{
+    return ROWS * g->warpgroups;
+}
+
+static size_t stages_of(const clattn_device_info *info, const struct geometry *g)
+{
+    size_t stage = (rows_of(g) + g->columns) * g->depth * sizeof(uint16_t);
+    return size_min((size_t)info->local_memory / stage, MOST_STAGES);
+}
+
+static bool fits(const clattn_device_info *info, const struct geometry *g)
+{
+    return LANES * g->warpgroups <= info->max_work_group && LANES <= info->max_work_item[0] &&
+           g->warpgroups <= info->max_work_item[1] && stages_of(info, g) >= 2;
+}
+
+/* The first geometry from `from` on that the device's limits allow, of which no smaller one would do as well, and that leaves no
+ * compute unit idle for want of work-groups while a smaller one would not, or GEOMETRIES. */
+static size_t choose(const clattn_context *context, const struct matmul_problem *problem, bool emulated, size_t from)
+{
+    const clattn_device_info *info = &context->device.caps.info;
+    bool smallest = context->device.caps.quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
+    for (size_t i = from; i < GEOMETRIES; i++) {
+        const struct geometry *g = &geometries[i], *next = g + 1;
+        double groups = (double)divide_up(problem->m, rows_of(g)) * (double)divide_up(problem->n, g->columns) *
+                        (double)problem->batch;
+        bool last = i + 1 == GEOMETRIES;
+        if (!fits(info, g) ||
+            (!last && (smallest || (problem->m <= rows_of(next) && problem->n <= next->columns) ||
+                       (!emulated && groups < info->compute_units))))
+            continue;
+        return i;
+    }
+    return GEOMETRIES;
+}
+
+static const char *refuse_problem(const clattn_context *context, const struct matmul_problem *problem, bool emulated)
+{
+    if (problem->desc.a.dtype != problem->desc.b.dtype ||
+        (problem->desc.a.dtype != CLATTN_F16 && problem->desc.a.dtype != CLATTN_BF16))
+        return "a and b must both be float16 or both bfloat16";
+    if (choose(context, problem, emulated, 0) == GEOMETRIES)
+        return "the device's work-groups or local memory are too small";
+    return NULL;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct matmul_problem *problem = data;
+    if (!context->device.caps.wgmma)
+        return context->device.caps.no_wgmma;
+    const char *reason = refuse_problem(context, problem, false);
+    if (reason || forced)
+        return reason;
+    if (problem->m < ROWS || problem->n < 16)
+        return "some of a product's 64 rows and 16 columns would be idle";
+    if (!context->programs.checks)
+        return "it has never run on real hardware, and the self-check that would tell is off";
+    return NULL;
+}
+
+/* Which of an operand's neighbours are neighbours in memory: those across k? */
+static bool is_across(int64_t along_k, int64_t across_k)
+{
+    return across_k == 1 && along_k != 1;
+}
+
+static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geometry *g, bool emulated)
+{
+    const struct matmul_problem *problem = &plan->problem;
+    const size_t local[3] = {LANES, g->warpgroups, 1};
+    struct strbuf options = {0};
+    matmul_defines(problem, &options);
+    define_int(&options, "MATRIX_ENGINE", MATRIX_MMA);
+    define_int(&options, "MATRIX_BF16", problem->desc.a.dtype == CLATTN_BF16);
+    define_int(&options, "MATRIX_EMULATED", emulated);
+    define_int(&options, PTX_SPLICE_OPTION, !emulated);
+    define_int(&options, "WARPGROUPS", (long long)g->warpgroups);
+    define_int(&options, "WGMMA_N", (long long)g->columns);
+    define_int(&options, "TILE_K", (long long)g->depth);
+    define_int(&options, "STAGES", (long long)stages_of(&plan->base.context->device.caps.info, g));
+    define_int(&options, "A_ACROSS", is_across(problem->a.col, problem->a.row));
+    define_int(&options, "B_ACROSS", is_across(problem->b.row, problem->b.col));
+    plan->tile_rows = rows_of(g);
+    plan->tile_columns = g->columns;
+    return matmul_add_tiled_kernel(plan, "matmul/gpu/wgmma.cl", "matmul_wgmma", &options, local);
+}
+
+/* The geometry with the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */
+static const struct geometry *tune(clattn_plan *base, size_t i)
+{
+    static const int32_t all_rows[] = {128, 64, -1}, all_columns[] = {128, 64, 32, 16, -1};
+    size_t rows = rows_of(&geometries[i]), columns = geometries[i].columns;
+    tuning_parameter(&base->tuning, "rows", all_rows, &rows);
+    tuning_parameter(&base->tuning, "columns", all_columns, &columns);
+    for (size_t j = 0; j < GEOMETRIES; j++)
+        if (rows_of(&geometries[j]) == rows && geometries[j].columns == columns)
+            return fits(&base->context->device.caps.info, &geometries[j]) ? &geometries[j] : NULL;
+    return NULL;
+}
+
+/* A kernel may allow fewer items than the device: step down until one fits. */
+static clattn_status prepare_either(clattn_plan *base, bool emulated)
+{
+    struct matmul_plan *plan = (struct matmul_plan *)base;
+    clattn_status status = CLATTN_ERROR_UNSUPPORTED;
+    for (size_t i = choose(base->context, &plan->problem, emulated, 0); i < GEOMETRIES;
+         i = choose(base->context, &plan->problem, emulated, i + 1)) {
+        const struct geometry *g = tune(base, i);
+        status = g ? prepare_geometry(plan, g, emulated)
+                   : report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                                  "there is no such tile, or it does not fit the device");
+        if (status != CLATTN_ERROR_UNSUPPORTED || !g)
+            break;
+        plan_drop_kernels(base);
+    }
+    if (status == CLATTN_SUCCESS)
+        strbuf_printf(&base->explain, "    NVIDIA's wgmma%s, tiles of %zu x %zu; this kernel has never run on real hardware\n",
+                      emulated ? ", emulated" : "", plan->tile_rows, plan->tile_columns);
+    return status;
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    return prepare_either(base, false);
+}
+
+const struct solver matmul_wgmma_solver = {.name = "wgmma", .refuse = refuse, .prepare = prepare};
+
+/* An item's own loops: its sums' for 16 of k, and copying. */
+static const char *refuse_emulation(const clattn_context *context, const void *data, bool forced)
+{
+    const struct matmul_problem *problem = data;
+    const char *reason = refuse_problem(context, problem, true);
+    (void)forced;
+    if (reason)
+        return reason;
+    double sums = (double)geometries[choose(context, problem, true, 0)].columns / 2;
+    return refuse_loops(&context->device.caps, ((double)problem->k / 16 + 1) * sums * 24 + 1000);
+}
+
+static clattn_status prepare_emulation(clattn_plan *base)
+{
+    return prepare_either(base, true);
+}
+
+const struct solver matmul_wgmma_emulation = {
+    .name = "emulated-wgmma", .refuse = refuse_emulation, .prepare = prepare_emulation};

@@ -1,0 +1,224 @@
+/* The merge operator: reading, planning and enqueueing. */
+#include "ops/merge/merge.h"
+
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/common/arrays.h"
+#include "plan/operator.h"
+#include "program/defines.h"
+
+_Static_assert(sizeof(merge_args) == 4 * 40 + 4 * 8 + 6 * 4, "merge_args has padding");
+
+/* ---- reading ---- */
+
+static clattn_status read_layouts(struct merge_problem *problem, const char **reason)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    clattn_merge_desc *desc = &problem->desc;
+    const struct layout_rule all[] = {
+        {&desc->partial, LAYOUT_OF("partial"), LAYOUT_INPUT, 5, false},
+        {&desc->partial_lse, LAYOUT_OF("partial_lse"), LAYOUT_INPUT, 4, false},
+        {&desc->sinks, LAYOUT_OF("sinks"), LAYOUT_INPUT, 1, true},
+        {&desc->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, 4, false},
+        {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, 3, true},
+    };
+    TRY(layouts_read(all, sizeof all / sizeof all[0],
+                     "partial is (parts, batch, heads, S_q, d_v), partial_lse lacks d_v, output parts, lse both", reason));
+    problem->has_sinks = !layout_is_none(&desc->sinks);
+    problem->has_lse = !layout_is_none(&desc->lse);
+    *reason = "partials, log-sum-exps and sinks are float32";
+    if (desc->partial.dtype != CLATTN_F32 || desc->partial_lse.dtype != CLATTN_F32 ||
+        (problem->has_sinks && desc->sinks.dtype != CLATTN_F32) || (problem->has_lse && desc->lse.dtype != CLATTN_F32))
+        return CLATTN_ERROR_UNSUPPORTED;
+    *reason = "the output is float32, float16 or bfloat16";
+    if (!dtype_is_storage(desc->output.dtype))
+        return CLATTN_ERROR_UNSUPPORTED;
+fail:
+    return status;
+}
+
+clattn_status merge_problem_read(const clattn_merge_desc *given, struct merge_problem *problem, const char **reason)
+{
+    clattn_status status;
+    clattn_merge_desc *desc = &problem->desc;
+    memset(problem, 0, sizeof *problem);
+    *reason = "desc is NULL, or its size is none that clattn_merge_desc ever had";
+    TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    TRY(read_layouts(problem, reason));
+    const size_t *p = desc->partial.extent;
+    *reason = "extents of partials, log-sum-exps, output and sinks differ, or d_v is 0";
+    if (memcmp(p, desc->partial_lse.extent, 4 * sizeof *p) || memcmp(p + 1, desc->output.extent, 4 * sizeof *p) ||
+        (problem->has_lse && memcmp(p + 1, desc->lse.extent, 3 * sizeof *p)) ||
+        (problem->has_sinks && desc->sinks.extent[0] != p[2]) || !p[4])
+        return CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "an extent is above 2^31 - 65537";
+    for (int i = 0; i < 5; i++)
+        if (p[i] > LENGTH_LIMIT)
+            return CLATTN_ERROR_OVERFLOW;
+    problem->parts = p[0];
+    problem->batch = p[1];
+    problem->heads = p[2];
+    problem->query_length = p[3];
+    problem->columns = p[4];
+fail:
+    return status;
+}
+
+static clattn_status read_args(clattn_context *context, const struct merge_problem *problem,
+                               const clattn_merge_args *given, clattn_merge_args *args)
+{
+    struct report *report = &context->device.report;
+    const clattn_merge_desc *desc = &problem->desc;
+    clattn_status status;
+    TRY(args_read(report, "clattn_merge_args", args, sizeof *args, sizeof *args, given));
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
+    TRY(args_length(report, "parts", args->explicit_lengths, &args->parts, problem->parts));
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
+    TRY(args_length(report, "query_length", args->explicit_lengths, &args->query_length, problem->query_length));
+    if (!problem->has_sinks)
+        TRY(binding_absent(context, &args->sinks, "sinks"));
+    if (!problem->has_lse)
+        TRY(binding_absent(context, &args->lse, "lse"));
+    if (!args->batch || !problem->heads || !args->query_length)
+        return CLATTN_SUCCESS;
+    const size_t extent[5] = {args->parts, args->batch, problem->heads, args->query_length, problem->columns};
+    TRY(binding_check(context, &args->partial, &desc->partial, extent, BINDING_READ, "partial"));
+    TRY(binding_check(context, &args->partial_lse, &desc->partial_lse, extent, BINDING_READ, "partial_lse"));
+    TRY(binding_check(context, &args->output, &desc->output, extent + 1, BINDING_WRITE, "output"));
+    if (problem->has_sinks)
+        TRY(binding_check(context, &args->sinks, &desc->sinks, extent + 2, BINDING_READ, "sinks"));
+    if (problem->has_lse)
+        TRY(binding_check(context, &args->lse, &desc->lse, extent + 1, BINDING_WRITE, "lse"));
+fail:
+    return status;
+}
+
+static void fill_args(const struct merge_problem *problem, const clattn_merge_args *args, merge_args *a)
+{
+    const clattn_merge_desc *desc = &problem->desc;
+    const int64_t *p = desc->partial.stride, *l = desc->partial_lse.stride, *r = desc->lse.stride;
+    memset(a, 0, sizeof *a);
+    a->partial = (array4){args->partial.offset, p[1], p[2], p[3], p[4]};
+    a->partial_lse = (array4){args->partial_lse.offset, l[1], l[2], l[3], 0};
+    a->output = array4_of(&desc->output, args->output.offset);
+    a->lse = (array4){args->lse.offset, r[0], r[1], r[2], 0};
+    a->part = p[0];
+    a->part_lse = l[0];
+    a->sinks_offset = args->sinks.offset;
+    a->sinks_stride = desc->sinks.stride[0];
+    a->batch = (int)args->batch;
+    a->heads = (int)problem->heads;
+    a->queries = (int)args->query_length;
+    a->parts = (int)args->parts;
+    a->columns = (int)problem->columns;
+}
+
+/* ---- planning ---- */
+
+size_t merge_chunk(const struct capabilities *caps, size_t columns)
+{
+    return size_min(columns, capabilities_on_cpu(caps) && !(caps->quirks & QUIRK_LOOPS_STOP) ? 64 : 4);
+}
+
+clattn_status merge_add_kernel(clattn_plan *plan, int32_t output_dtype, bool sinks, bool lse, size_t rows,
+                               size_t columns)
+{
+    clattn_status status;
+    const struct capabilities *caps = &plan->context->device.caps;
+    const size_t local[3] = {1, capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[1]), 1};
+    struct strbuf options = {0};
+    define_token(&options, "O_TYPE", storage_token(output_dtype));
+    define_int(&options, "SINKS", sinks);
+    define_int(&options, "LSE", lse);
+    define_int(&options, "CHUNK", (long long)merge_chunk(caps, columns));
+    TRY(plan_add_kernel(plan, "merge/merge.cl", &options, "merge", 3u + sinks + lse, sizeof(merge_args), local));
+    plan_kernel_largest(&plan->kernels[plan->kernel_count - 1],
+                        (const size_t[3]){divide_up(columns, merge_chunk(caps, columns)), divide_up(rows, local[1]), 1});
+    plan->launches++;
+fail:
+    return status;
+}
+
+void merge_groups(const struct plan_kernel *kernel, const struct capabilities *caps, const merge_args *args,
+                  size_t groups[3])
+{
+    size_t rows = (size_t)args->batch * (size_t)args->heads * (size_t)args->queries;
+    groups[0] = divide_up((size_t)args->columns, merge_chunk(caps, (size_t)args->columns));
+    groups[1] = divide_up(rows, kernel->local[1]);
+    groups[2] = 1;
+}
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct merge_problem *problem = data;
+    const struct capabilities *caps = &context->device.caps;
+    double chunk = (double)merge_chunk(caps, problem->columns);
+    (void)forced;
+    return refuse_loops(caps, (double)problem->parts * (chunk + 2) + 2 * chunk);
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    const struct merge_problem *problem = &((struct merge_plan *)base)->problem;
+    return merge_add_kernel(base, problem->desc.output.dtype, problem->has_sinks, problem->has_lse,
+                            problem->batch * problem->heads * problem->query_length, problem->columns);
+}
+
+static const struct solver merge_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
+static const struct solver *const solvers[] = {&merge_generic_solver};
+
+static clattn_status read_desc(const void *desc, void *problem, const char **reason)
+{
+    return merge_problem_read(desc, problem, reason);
+}
+
+/* ---- the calls ---- */
+
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    const struct merge_problem *problem = &((struct merge_plan *)handle)->problem;
+    clattn_merge_args args;
+    merge_args kernel_args;
+    size_t groups[3], count = 2;
+    TRY(read_args(handle->context, problem, given, &args));
+    if (!args.batch || !problem->heads || !args.query_length)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    const clattn_binding *bindings[5] = {&args.partial, &args.partial_lse};
+    if (problem->has_sinks)
+        bindings[count++] = &args.sinks;
+    bindings[count++] = &args.output;
+    if (problem->has_lse)
+        bindings[count++] = &args.lse;
+    fill_args(problem, &args, &kernel_args);
+    merge_groups(&handle->kernels[0], &handle->context->device.caps, &kernel_args, groups);
+    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+fail:
+    return status;
+}
+
+static const struct operator_class merge_class = {
+    .name = "merge",
+    .number = OPERATOR_MERGE,
+    .plan_bytes = sizeof(struct merge_plan),
+    .problem_offset = offsetof(struct merge_plan, problem),
+    .problem_bytes = sizeof(struct merge_problem),
+    .desc_bytes = sizeof(clattn_merge_desc),
+    .read = read_desc,
+    .enqueue = enqueue,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = merge_self_check,
+};
+
+OPERATOR_CALLS(merge)

@@ -1,0 +1,289 @@
+/* Reading and checking what neighbourhood attention is asked for. */
+#include <math.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/common/arrays.h"
+#include "ops/neighbourhood/neighbourhood.h"
+#include "program/defines.h"
+
+_Static_assert(sizeof(map5) == 48, "map5 has padding");
+_Static_assert(sizeof(neighbourhood_args) == 6 * 48 + 4 * 8 + 18 * 4, "neighbourhood_args has padding");
+
+/* Positions, and distances times dilations, are ints in the kernels. */
+#define SIDE_LIMIT ((size_t)1 << 29)
+#define WINDOW_LIMIT 32767
+
+static clattn_status fail(const char **reason, clattn_status status, const char *why)
+{
+    *reason = why;
+    return status;
+}
+
+static clattn_status check_options(clattn_neighbourhood_desc *desc, const char **reason)
+{
+    if (desc->direction != CLATTN_FORWARD)
+        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "direction: only CLATTN_FORWARD is known");
+    if (desc->edge != CLATTN_EDGE_SHIFT && desc->edge != CLATTN_EDGE_CLIP)
+        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unknown edge");
+    if (desc->scale_mode < CLATTN_SCALE_DEFAULT || desc->scale_mode > CLATTN_SCALE_EXPLICIT)
+        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unknown scale_mode");
+    if (desc->scale_mode == CLATTN_SCALE_EXPLICIT && !isfinite(desc->scale))
+        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "scale is NaN or infinite");
+    for (int i = 0; i < 2; i++) {
+        if (desc->dilation[i] == 0)
+            desc->dilation[i] = 1;
+        if (desc->window[i] < 1 || desc->window[i] > WINDOW_LIMIT || desc->window[i] % 2 == 0)
+            return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "a window is not odd, or not 1 to 32767");
+        if (desc->dilation[i] < 1 || desc->dilation[i] > WINDOW_LIMIT)
+            return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "a dilation is not 1 to 32767");
+    }
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char **reason)
+{
+    clattn_status status;
+    const struct layout_rule all[] = {
+        {&desc->query, LAYOUT_OF("query"), LAYOUT_INPUT, 5, false},
+        {&desc->key, LAYOUT_OF("key"), LAYOUT_INPUT, 5, false},
+        {&desc->value, LAYOUT_OF("value"), LAYOUT_INPUT, 5, false},
+        {&desc->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, 5, false},
+        {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, 4, true},
+        {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, 4, true},
+    };
+    TRY(layouts_read(all, sizeof all / sizeof all[0],
+                     "query, key, value and output have 5 dimensions (batch, heads, height, width, size), "
+                     "bias and lse the first 4",
+                     reason));
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const int32_t dtype = all[i].layout->dtype;
+        if (all[i].optional ? dtype != CLATTN_F32 && dtype != CLATTN_DTYPE_NONE : !dtype_is_storage(dtype))
+            return fail(
+                reason, CLATTN_ERROR_UNSUPPORTED,
+                "query, key, value and output are float32, float16 or bfloat16, bias and lse float32");
+    }
+fail:
+    return status;
+}
+
+static clattn_status check_sizes(struct neighbourhood_problem *problem, const char **reason)
+{
+    const clattn_neighbourhood_desc *desc = &problem->desc;
+    const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent,
+                 *o = desc->output.extent;
+    if (q[0] != k[0] || memcmp(k, v, 4 * sizeof *k) != 0 || memcmp(q, o, 4 * sizeof *q) != 0)
+        return fail(
+            reason, CLATTN_ERROR_INVALID_LAYOUT,
+            "query and output, and key and value, agree in batch, heads, height and width, and all in batch");
+    if (q[1] && (!k[1] || q[1] % k[1]))
+        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "query's heads are no multiple of key's");
+    if (q[3 + 1] != k[4] || v[4] != o[4] || !q[4] || !v[4])
+        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
+                    "size: query and key are equal, value and output are equal, and none is 0");
+    if (q[2] > k[2] || q[3] > k[3])
+        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
+                    "there are more rows or columns of queries than of keys");
+    for (int i = 0; i < 5; i++)
+        if (q[i] > SIDE_LIMIT || k[i] > SIDE_LIMIT || v[i] > SIDE_LIMIT)
+            return fail(reason, CLATTN_ERROR_OVERFLOW, "an extent is above 2^29");
+    problem->batch = q[0];
+    problem->heads = q[1];
+    problem->kv_heads = k[1];
+    problem->query_height = q[2];
+    problem->query_width = q[3];
+    problem->height = k[2];
+    problem->width = k[3];
+    problem->d_k = q[4];
+    problem->d_v = v[4];
+    return CLATTN_SUCCESS;
+}
+
+static clattn_status check_optional(struct neighbourhood_problem *problem, const char **reason)
+{
+    const clattn_layout *bias = &problem->desc.bias, *lse = &problem->desc.lse;
+    problem->has_bias = !layout_is_none(bias);
+    problem->has_lse = !layout_is_none(lse);
+    if (problem->has_bias) {
+        problem->bias_batch = bias->extent[0];
+        problem->bias_heads = bias->extent[1];
+        if ((bias->extent[0] != 1 && bias->extent[0] != problem->batch) ||
+            (bias->extent[1] != 1 && bias->extent[1] != problem->heads) ||
+            bias->extent[2] != problem->height || bias->extent[3] != problem->width)
+            return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
+                        "the bias is not (batch or 1, heads or 1, height, width)");
+    }
+    if (problem->has_lse && memcmp(lse->extent, problem->desc.query.extent, 4 * sizeof lse->extent[0]) != 0)
+        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
+                    "lse is not (batch, heads, query height, query width)");
+    return CLATTN_SUCCESS;
+}
+
+/* Whether each position of a map of these sizes has a whole window. */
+/* The keys of a dimension that a whole window wants. */
+static size_t needed(const clattn_neighbourhood_desc *desc, int dimension)
+{
+    return (size_t)desc->window[dimension] * (size_t)desc->dilation[dimension];
+}
+
+static bool windows_fit(const clattn_neighbourhood_desc *desc, size_t height, size_t width)
+{
+    return desc->edge == CLATTN_EDGE_CLIP || (needed(desc, 0) <= height && needed(desc, 1) <= width);
+}
+
+clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *given,
+                                         struct neighbourhood_problem *problem, const char **reason)
+{
+    clattn_status status;
+    clattn_neighbourhood_desc *desc = &problem->desc;
+    memset(problem, 0, sizeof *problem);
+    *reason = "desc is NULL, or its size is none that clattn_neighbourhood_desc ever had";
+    TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
+    TRY(check_options(desc, reason));
+    TRY(check_layouts(desc, reason));
+    TRY(check_sizes(problem, reason));
+    TRY(check_optional(problem, reason));
+    if (problem->query_height && problem->query_width && !windows_fit(desc, problem->height, problem->width))
+        return fail(
+            reason, CLATTN_ERROR_INVALID_LAYOUT,
+            "with CLATTN_EDGE_SHIFT a window times its dilation is at most the map's height or width");
+    problem->scale =
+        desc->scale_mode == CLATTN_SCALE_EXPLICIT ? desc->scale : (float)(1.0 / sqrt((double)problem->d_k));
+    /* What does not count must not tell two equal descriptions apart. */
+    if (desc->scale_mode != CLATTN_SCALE_EXPLICIT)
+        desc->scale = 0;
+fail:
+    return status;
+}
+
+size_t neighbourhood_keys(const struct neighbourhood_problem *problem, int dimension)
+{
+    size_t side = dimension == 0 ? problem->height : problem->width;
+    return size_min((size_t)problem->desc.window[dimension],
+                    divide_up(side, (size_t)problem->desc.dilation[dimension]));
+}
+
+void neighbourhood_defines(const struct neighbourhood_problem *problem, struct strbuf *options)
+{
+    const clattn_neighbourhood_desc *desc = &problem->desc;
+    define_int(options, "D_K", (long long)problem->d_k);
+    define_int(options, "D_V", (long long)problem->d_v);
+    define_token(options, "Q_TYPE", storage_token(desc->query.dtype));
+    define_token(options, "K_TYPE", storage_token(desc->key.dtype));
+    define_token(options, "V_TYPE", storage_token(desc->value.dtype));
+    define_token(options, "O_TYPE", storage_token(desc->output.dtype));
+    define_int(options, "BIAS", problem->has_bias);
+    define_int(options, "LSE", problem->has_lse);
+}
+
+static clattn_status read_sizes(struct report *report, const struct neighbourhood_problem *problem,
+                                clattn_neighbourhood_args *args)
+{
+    clattn_status status = args_check(report, "explicit_sizes", args->explicit_sizes, args->reserved);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    if (!args->explicit_sizes) {
+        args->batch = problem->batch;
+        args->query_height = problem->query_height;
+        args->query_width = problem->query_width;
+        args->key_height = problem->height;
+        args->key_width = problem->width;
+    }
+    if (args->batch > problem->batch || args->query_height > problem->query_height ||
+        args->query_width > problem->query_width || args->key_height > problem->height ||
+        args->key_width > problem->width)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "batch %zu, %zu x %zu queries or %zu x %zu keys are above the plan's %zu, %zu x "
+                            "%zu, %zu x %zu",
+                            args->batch, args->query_height, args->query_width, args->key_height,
+                            args->key_width, problem->batch, problem->query_height, problem->query_width,
+                            problem->height, problem->width);
+    if (!args->batch || !problem->heads || !args->query_height || !args->query_width)
+        return CLATTN_SUCCESS;
+    if (args->query_y > args->key_height || args->query_height > args->key_height - args->query_y ||
+        args->query_x > args->key_width || args->query_width > args->key_width - args->query_x)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "%zu x %zu queries from (%zu, %zu) are not all within %zu x %zu keys",
+                            args->query_height, args->query_width, args->query_y, args->query_x,
+                            args->key_height, args->key_width);
+    if (!windows_fit(&problem->desc, args->key_height, args->key_width))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "%zu x %zu keys are fewer than a window times its dilation, %zu x %zu, which "
+                            "CLATTN_EDGE_SHIFT needs of a tile too",
+                            args->key_height, args->key_width, needed(&problem->desc, 0), needed(&problem->desc, 1));
+    return CLATTN_SUCCESS;
+}
+
+clattn_status neighbourhood_args_read(clattn_context *context, const struct neighbourhood_problem *problem,
+                                      const clattn_neighbourhood_args *given, clattn_neighbourhood_args *args)
+{
+    clattn_status status;
+    const clattn_neighbourhood_desc *desc = &problem->desc;
+    TRY(args_read(&context->device.report, "clattn_neighbourhood_args", args, sizeof *args, sizeof *args, given));
+    TRY(read_sizes(&context->device.report, problem, args));
+    if (!problem->has_bias)
+        TRY(binding_absent(context, &args->bias, "bias"));
+    if (!problem->has_lse)
+        TRY(binding_absent(context, &args->lse, "lse"));
+    if (!args->batch || !problem->heads || !args->query_height || !args->query_width)
+        return CLATTN_SUCCESS;
+    const size_t q[5] = {args->batch, problem->heads, args->query_height, args->query_width, problem->d_k};
+    const size_t k[5] = {args->batch, problem->kv_heads, args->key_height, args->key_width, problem->d_k};
+    const size_t v[5] = {args->batch, problem->kv_heads, args->key_height, args->key_width, problem->d_v};
+    const size_t o[5] = {args->batch, problem->heads, args->query_height, args->query_width, problem->d_v};
+    const size_t bias[4] = {size_min(problem->bias_batch, args->batch), problem->bias_heads, args->key_height,
+                            args->key_width};
+    TRY(binding_check(context, &args->query, &desc->query, q, BINDING_READ, "query"));
+    TRY(binding_check(context, &args->key, &desc->key, k, BINDING_READ, "key"));
+    TRY(binding_check(context, &args->value, &desc->value, v, BINDING_READ, "value"));
+    TRY(binding_check(context, &args->output, &desc->output, o, BINDING_WRITE, "output"));
+    if (problem->has_bias)
+        TRY(binding_check(context, &args->bias, &desc->bias, bias, BINDING_READ, "bias"));
+    if (problem->has_lse)
+        TRY(binding_check(context, &args->lse, &desc->lse, o, BINDING_WRITE, "lse"));
+fail:
+    return status;
+}
+
+static map5 map5_of(const clattn_layout *layout, int64_t offset)
+{
+    map5 map = {offset,           layout->stride[0], layout->stride[1], layout->stride[2], layout->stride[3],
+                layout->stride[4]};
+    return map;
+}
+
+void neighbourhood_fill_args(const struct neighbourhood_problem *problem,
+                             const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
+{
+    const clattn_neighbourhood_desc *desc = &problem->desc;
+    memset(kernel_args, 0, sizeof *kernel_args);
+    kernel_args->query = map5_of(&desc->query, args->query.offset);
+    kernel_args->key = map5_of(&desc->key, args->key.offset);
+    kernel_args->value = map5_of(&desc->value, args->value.offset);
+    kernel_args->output = map5_of(&desc->output, args->output.offset);
+    kernel_args->lse = map5_of(&desc->lse, args->lse.offset);
+    kernel_args->bias = map5_of(&desc->bias, args->bias.offset);
+    if (problem->bias_batch == 1)
+        kernel_args->bias.batch = 0;
+    if (problem->bias_heads == 1)
+        kernel_args->bias.head = 0;
+    kernel_args->batch = (int)args->batch;
+    kernel_args->heads = (int)problem->heads;
+    kernel_args->group = (int)(problem->heads / problem->kv_heads);
+    kernel_args->query_height = (int)args->query_height;
+    kernel_args->query_width = (int)args->query_width;
+    kernel_args->height = (int)args->key_height;
+    kernel_args->width = (int)args->key_width;
+    kernel_args->query_y = (int)args->query_y;
+    kernel_args->query_x = (int)args->query_x;
+    kernel_args->window_y = desc->window[0];
+    kernel_args->window_x = desc->window[1];
+    kernel_args->dilation_y = desc->dilation[0];
+    kernel_args->dilation_x = desc->dilation[1];
+    kernel_args->clip = desc->edge == CLATTN_EDGE_CLIP;
+    kernel_args->bias_batch = (int)size_min(problem->bias_batch, args->batch);
+    kernel_args->bias_heads = (int)problem->bias_heads;
+    kernel_args->scale = problem->scale;
+}

@@ -1,0 +1,57 @@
+/* Neighbourhood attention: planning and enqueueing. */
+#include "ops/neighbourhood/neighbourhood.h"
+
+#include "base/try.h"
+#include "plan/operator.h"
+
+/* Best first. */
+static const struct solver *const solvers[] = {
+    &neighbourhood_cpu_solver,
+    &neighbourhood_generic_solver,
+};
+
+static clattn_status read_desc(const void *desc, void *problem, const char **reason)
+{
+    return neighbourhood_problem_read(desc, problem, reason);
+}
+
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
+                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+{
+    clattn_status status;
+    struct neighbourhood_plan *plan = (struct neighbourhood_plan *)handle;
+    const struct neighbourhood_problem *problem = &plan->problem;
+    clattn_neighbourhood_args args;
+    neighbourhood_args kernel_args;
+    struct chain chain;
+    TRY(neighbourhood_args_read(handle->context, problem, given, &args));
+    if (!args.batch || !problem->heads || !args.query_height || !args.query_width)
+        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+    neighbourhood_fill_args(problem, &args, &kernel_args);
+    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
+                         &args.workspace);
+    if (status == CLATTN_SUCCESS) {
+        mtx_lock(&handle->lock);
+        status = plan->launch(plan, &chain, &args, &kernel_args);
+        mtx_unlock(&handle->lock);
+    }
+    return chain_end(&chain, status, event);
+fail:
+    return status;
+}
+
+static const struct operator_class neighbourhood_class = {
+    .name = "neighbourhood",
+    .number = OPERATOR_NEIGHBOURHOOD,
+    .plan_bytes = sizeof(struct neighbourhood_plan),
+    .problem_offset = offsetof(struct neighbourhood_plan, problem),
+    .problem_bytes = sizeof(struct neighbourhood_problem),
+    .desc_bytes = sizeof(clattn_neighbourhood_desc),
+    .read = read_desc,
+    .enqueue = enqueue,
+    .solvers = solvers,
+    .solver_count = sizeof solvers / sizeof solvers[0],
+    .check = neighbourhood_self_check,
+};
+
+OPERATOR_CALLS(neighbourhood)

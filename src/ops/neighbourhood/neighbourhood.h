@@ -1,0 +1,54 @@
+/* Neighbourhood attention's inside: the checked problem, the plan, and the table of solvers. */
+#ifndef CLATTN_OPS_NEIGHBOURHOOD_NEIGHBOURHOOD_H
+#define CLATTN_OPS_NEIGHBOURHOOD_NEIGHBOURHOOD_H
+
+#include "clattn/neighbourhood.h"
+#include "neighbourhood/args.h"
+#include "plan/enqueue.h"
+
+/* A description that has passed neighbourhood_problem_read. */
+struct neighbourhood_problem {
+    clattn_neighbourhood_desc desc; /* normalised; dilations at least 1 */
+    size_t batch, heads, kv_heads, query_height, query_width, height, width, d_k, d_v;
+    size_t bias_batch, bias_heads; /* with a bias: each 1 or as above */
+    float scale;
+    bool has_bias, has_lse;
+};
+
+struct neighbourhood_plan {
+    clattn_plan base;
+    struct neighbourhood_problem problem;
+    /* Enqueues the kernels; `args` and its sizes have been checked, and `kernel_args` is filled. */
+    clattn_status (*launch)(struct neighbourhood_plan *plan, struct chain *chain,
+                            const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args);
+    /* Sets packed_width and the workspace's size for the problem; NULL without a workspace. */
+    clattn_status (*size_workspace)(struct neighbourhood_plan *plan);
+    /* Geometry, filled by the solver. */
+    size_t lanes, rows, chunk, packed_width;
+};
+
+clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *desc,
+                                         struct neighbourhood_problem *problem, const char **reason);
+
+/* A copy of the caller's args with sizes filled in, all bindings checked. */
+clattn_status neighbourhood_args_read(clattn_context *context, const struct neighbourhood_problem *problem,
+                                      const clattn_neighbourhood_args *given,
+                                      clattn_neighbourhood_args *args);
+
+/* What the kernels are told, but for the workspace. */
+void neighbourhood_fill_args(const struct neighbourhood_problem *problem,
+                             const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args);
+
+/* The -D options that all kernels share. */
+void neighbourhood_defines(const struct neighbourhood_problem *problem, struct strbuf *options);
+
+/* Keys in the largest window's row and column: what a query meets with at the most. */
+size_t neighbourhood_keys(const struct neighbourhood_problem *problem, int dimension);
+
+/* The solvers' self-check; see plan_self_check. */
+clattn_status neighbourhood_self_check(clattn_plan *plan);
+
+extern const struct solver neighbourhood_cpu_solver;
+extern const struct solver neighbourhood_generic_solver;
+
+#endif

@@ -1,0 +1,386 @@
+/* Reading and checking what a normalisation is asked for. */
+#include <math.h>
+#include <string.h>
+
+#include "base/layout.h"
+#include "base/size.h"
+#include "base/try.h"
+#include "ops/common/arrays.h"
+#include "ops/norm/norm.h"
+#include "program/defines.h"
+
+_Static_assert(sizeof(array5) == 48, "array5 has padding");
+_Static_assert(offsetof(norm_args, residual) == 6 * 48 + 8 + 16 * 4, "norm_args has padding");
+_Static_assert(sizeof(norm_args) == 8 * 48 + 8 + 18 * 4, "norm_args has padding");
+_Static_assert(CLATTN_MAX_RANK == NORM_DIMENSIONS + 1, "the kernels take four dimensions and columns");
+
+static clattn_status read_options(clattn_norm_desc *desc, const char **reason)
+{
+    *reason = "direction: only CLATTN_FORWARD is known";
+    if (desc->direction != CLATTN_FORWARD)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "unknown kind";
+    if (desc->kind != CLATTN_NORM_LAYER && desc->kind != CLATTN_NORM_RMS)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "explicit_epsilon is neither 0 nor 1";
+    if (desc->explicit_epsilon != 0 && desc->explicit_epsilon != 1)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "reserved is not 0";
+    if (desc->reserved != 0)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "epsilon is negative, NaN or infinite";
+    if (desc->explicit_epsilon && !(desc->epsilon >= 0 && isfinite(desc->epsilon)))
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    if (!desc->explicit_epsilon)
+        desc->epsilon = 1e-5f;
+    *reason = "axes is below 0 or above x's rank";
+    if (desc->axes < 0 || desc->axes > desc->x.rank)
+        return CLATTN_ERROR_INVALID_ARGUMENT;
+    if (!desc->axes)
+        desc->axes = 1;
+    return CLATTN_SUCCESS;
+}
+
+/* scale, bias or residual: aligned with x's dimensions, broadcast by stride 0. */
+static clattn_status read_factor(clattn_layout *layout, const struct layout_words *words, const clattn_layout *x,
+                                 const char **reason)
+{
+    clattn_status status;
+    size_t extent[CLATTN_MAX_RANK] = {0};
+    int64_t stride[CLATTN_MAX_RANK] = {0};
+    if (layout_is_none(layout))
+        return CLATTN_SUCCESS;
+    TRY(layout_check(layout, LAYOUT_INPUT, words, reason));
+    status = CLATTN_ERROR_UNSUPPORTED;
+    *reason = "scale, bias and residual are float32, float16 or bfloat16";
+    if (!dtype_is_storage(layout->dtype))
+        goto fail;
+    status = CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "scale, bias and residual have no more dimensions than x, and each of their extents is 1 or x's";
+    if (layout->rank > x->rank)
+        goto fail;
+    mask_align(layout, x->rank, extent, stride);
+    for (int i = 0; i < x->rank; i++)
+        if (extent[i] != 1 && extent[i] != x->extent[i])
+            goto fail;
+    layout->rank = x->rank;
+    memcpy(layout->extent, extent, sizeof extent);
+    memcpy(layout->stride, stride, sizeof stride);
+    status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+static clattn_status read_statistic(const clattn_layout *layout, const struct layout_words *words,
+                                    const clattn_norm_desc *desc, const char **reason)
+{
+    clattn_status status;
+    if (layout_is_none(layout))
+        return CLATTN_SUCCESS;
+    TRY(layout_check(layout, LAYOUT_OUTPUT, words, reason));
+    status = CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "mean and inv_std_dev are float32 with x's extents, 1 for each normalised axis";
+    if (layout->dtype != CLATTN_F32 || layout->rank != desc->x.rank)
+        goto fail;
+    for (int i = 0; i < layout->rank; i++)
+        if (layout->extent[i] != (i < layout->rank - desc->axes ? desc->x.extent[i] : 1))
+            goto fail;
+    status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+static clattn_status read_sum(const clattn_norm_desc *desc, const char **reason)
+{
+    clattn_status status;
+    if (layout_is_none(&desc->sum))
+        return CLATTN_SUCCESS;
+    status = CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "sum, and there is no residual";
+    if (layout_is_none(&desc->residual))
+        goto fail;
+    TRY(layout_check(&desc->sum, LAYOUT_OUTPUT, LAYOUT_OF("sum"), reason));
+    status = CLATTN_ERROR_UNSUPPORTED;
+    *reason = "sum is float32, float16 or bfloat16";
+    if (!dtype_is_storage(desc->sum.dtype))
+        goto fail;
+    status = CLATTN_ERROR_INVALID_LAYOUT;
+    *reason = "x and sum differ in extents";
+    if (desc->sum.rank != desc->x.rank ||
+        memcmp(desc->sum.extent, desc->x.extent, (size_t)desc->x.rank * sizeof(size_t)) != 0)
+        goto fail;
+    status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+static clattn_status read_layouts(clattn_norm_desc *desc, const char **reason)
+{
+    clattn_status status;
+    TRY(read_x_and_y(&desc->x, &desc->y, reason));
+    TRY(read_options(desc, reason));
+    TRY(read_factor(&desc->scale, LAYOUT_OF("scale"), &desc->x, reason));
+    TRY(read_factor(&desc->bias, LAYOUT_OF("bias"), &desc->x, reason));
+    TRY(read_statistic(&desc->mean, LAYOUT_OF("mean"), desc, reason));
+    TRY(read_statistic(&desc->inv_std_dev, LAYOUT_OF("inv_std_dev"), desc, reason));
+    TRY(read_factor(&desc->residual, LAYOUT_OF("residual"), &desc->x, reason));
+    TRY(read_sum(desc, reason));
+    status = CLATTN_ERROR_INVALID_ARGUMENT;
+    *reason = "RMS normalisation has no mean";
+    if (desc->kind == CLATTN_NORM_RMS && !layout_is_none(&desc->mean))
+        goto fail;
+    layout_normalise(&desc->scale);
+    layout_normalise(&desc->bias);
+    layout_normalise(&desc->mean);
+    layout_normalise(&desc->inv_std_dev);
+    layout_normalise(&desc->residual);
+    layout_normalise(&desc->sum);
+    status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+/* A dimension with its strides in x, y, scale, bias, residual and sum. */
+#define STRIDES 6
+struct dimension {
+    size_t extent;
+    int64_t stride[STRIDES];
+};
+
+static uint64_t magnitude(int64_t stride)
+{
+    return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
+}
+
+/* The normalised axes in the order that suits x best, the smallest stride last (the order of a sum is free),
+ * those of extent 1 dropped, and neighbours that are one axis in every array joined.  Returns how many are
+ * left. */
+static int arrange(const clattn_norm_desc *desc, struct dimension *dimension)
+{
+    const clattn_layout *layout[STRIDES] = {&desc->x, &desc->y, &desc->scale, &desc->bias, &desc->residual, &desc->sum};
+    int count = 0;
+    for (int i = desc->x.rank - desc->axes; i < desc->x.rank; i++) {
+        struct dimension next = {.extent = desc->x.extent[i]};
+        if (next.extent == 1)
+            continue;
+        for (int n = 0; n < STRIDES; n++)
+            next.stride[n] = layout[n]->stride[i];
+        int at = count++;
+        for (; at > 0 && magnitude(dimension[at - 1].stride[0]) < magnitude(next.stride[0]); at--)
+            dimension[at] = dimension[at - 1];
+        dimension[at] = next;
+    }
+    for (int i = count - 1; i > 0; i--) {
+        struct dimension *outer = &dimension[i - 1], *inner = &dimension[i];
+        bool one = true;
+        for (int n = 0; n < STRIDES; n++) {
+            int64_t span;
+            one =
+                one && int64_mul(inner->stride[n], (int64_t)inner->extent, &span) && span == outer->stride[n];
+        }
+        if (!one)
+            continue;
+        inner->extent *= outer->extent;
+        memmove(outer, inner, (size_t)(count - i) * sizeof *inner);
+        count--;
+    }
+    return count;
+}
+
+static void set_stride(norm_args *walk, int at, const int64_t stride[STRIDES])
+{
+    walk->x.stride[at] = stride[0];
+    walk->y.stride[at] = stride[1];
+    walk->scale.stride[at] = stride[2];
+    walk->bias.stride[at] = stride[3];
+    walk->residual.stride[at] = stride[4];
+    walk->sum.stride[at] = stride[5];
+}
+
+static bool is_one(const array5 *array, int at, int extent)
+{
+    int64_t span;
+    return int64_mul(array->stride[at], extent, &span) && span == array->stride[at - 1];
+}
+
+/* Joins neighbouring row dimensions that are one in every array, since each costs a division; returns how many
+ * are left. */
+static int join_rows(norm_args *walk, int rows)
+{
+    array5 *const arrays[] = {&walk->x,    &walk->y,       &walk->scale,    &walk->bias,
+                              &walk->mean, &walk->inverse, &walk->residual, &walk->sum};
+    const int count = sizeof arrays / sizeof arrays[0];
+    for (int i = rows - 1; i > 0; i--) {
+        int *extent = &walk->row_extent[i];
+        bool one = true;
+        for (int n = 0; n < count; n++)
+            one = one && is_one(arrays[n], i, *extent);
+        if (!one && extent[0] != 1 && extent[-1] != 1)
+            continue;
+        /* Of a dimension of 1 the strides say nothing: the other's stay. */
+        int gone = !one && extent[0] == 1 ? i : i - 1;
+        extent[-1] *= extent[0];
+        memmove(extent, extent + 1, (size_t)(NORM_DIMENSIONS - 1 - i) * sizeof *extent);
+        walk->row_extent[NORM_DIMENSIONS - 1] = 1;
+        for (int n = 0; n < count; n++) {
+            args_long *stride = arrays[n]->stride;
+            memmove(&stride[gone], &stride[gone + 1], (size_t)(NORM_DIMENSIONS - 1 - gone) * sizeof *stride);
+        }
+        rows--;
+    }
+    return rows;
+}
+
+/* Row dimensions first, then those of the segments, then the columns. */
+static void lay_out(struct norm_problem *problem)
+{
+    const clattn_norm_desc *desc = &problem->desc;
+    norm_args *walk = &problem->walk;
+    struct dimension dimension[CLATTN_MAX_RANK];
+    int rows = desc->x.rank - desc->axes, count = arrange(desc, dimension);
+    for (int i = 0; i < NORM_DIMENSIONS; i++)
+        walk->row_extent[i] = walk->segment_extent[i] = 1;
+    for (int i = 0; i < rows; i++) {
+        set_stride(walk, i,
+                   (const int64_t[STRIDES]){desc->x.stride[i], desc->y.stride[i], desc->scale.stride[i],
+                                            desc->bias.stride[i], desc->residual.stride[i], desc->sum.stride[i]});
+        walk->row_extent[i] = (int)desc->x.extent[i];
+        walk->mean.stride[i] = desc->mean.stride[i];
+        walk->inverse.stride[i] = desc->inv_std_dev.stride[i];
+    }
+    rows = join_rows(walk, rows);
+    walk->segments = walk->columns = 1;
+    for (int i = 0; i + 1 < count; i++) {
+        set_stride(walk, rows + i, dimension[i].stride);
+        walk->segment_extent[rows + i] = (int)dimension[i].extent;
+        walk->segments *= (int)dimension[i].extent;
+    }
+    if (count) {
+        walk->x.col = dimension[count - 1].stride[0];
+        walk->y.col = dimension[count - 1].stride[1];
+        walk->scale.col = dimension[count - 1].stride[2];
+        walk->bias.col = dimension[count - 1].stride[3];
+        walk->residual.col = dimension[count - 1].stride[4];
+        walk->sum.col = dimension[count - 1].stride[5];
+        walk->columns = (int)dimension[count - 1].extent;
+    }
+}
+
+clattn_status norm_problem_read(const clattn_norm_desc *given, struct norm_problem *problem,
+                                const char **reason)
+{
+    clattn_status status;
+    clattn_norm_desc *desc = &problem->desc;
+    norm_args *walk = &problem->walk;
+    memset(problem, 0, sizeof *problem);
+    *reason = "desc is NULL, or its size is none that clattn_norm_desc ever had";
+    TRY(struct_read(desc, sizeof *desc, offsetof(clattn_norm_desc, residual), given));
+    TRY(read_layouts(desc, reason));
+    walk->has_scale = !layout_is_none(&desc->scale);
+    walk->has_bias = !layout_is_none(&desc->bias);
+    walk->has_mean = !layout_is_none(&desc->mean);
+    walk->has_inverse = !layout_is_none(&desc->inv_std_dev);
+    problem->has_residual = !layout_is_none(&desc->residual);
+    walk->has_sum = !layout_is_none(&desc->sum);
+    walk->centred = desc->kind == CLATTN_NORM_LAYER;
+    walk->epsilon = desc->epsilon;
+    for (int i = 0; i < desc->x.rank; i++)
+        if (!desc->x.extent[i])
+            return CLATTN_SUCCESS; /* no rows and no elements: extents multiply to anything then */
+    problem->rows = problem->elements = 1;
+    for (int i = 0; i < desc->x.rank; i++)
+        *(i < desc->x.rank - desc->axes ? &problem->rows : &problem->elements) *= desc->x.extent[i];
+    status = CLATTN_ERROR_OVERFLOW;
+    *reason = "the rows, or a row's elements, are more than 2^31 - 65537";
+    if (problem->rows > LENGTH_LIMIT || problem->elements > LENGTH_LIMIT)
+        goto fail;
+    lay_out(problem);
+    problem->unit_columns = walk->x.col == 1 && walk->y.col == 1 &&
+                            (!walk->has_scale || walk->scale.col == 1) &&
+                            (!walk->has_bias || walk->bias.col == 1) &&
+                            (!problem->has_residual || walk->residual.col == 1) &&
+                            (!walk->has_sum || walk->sum.col == 1);
+    status = CLATTN_SUCCESS;
+fail:
+    return status;
+}
+
+/* Checks one binding, and takes its offset. */
+static clattn_status read_binding(clattn_context *context, const clattn_binding *binding,
+                                  const clattn_layout *layout, bool batched, size_t batch,
+                                  enum binding_access access, const char *name, array5 *array)
+{
+    size_t extent[CLATTN_MAX_RANK];
+    if (layout_is_none(layout))
+        return binding_absent(context, binding, name);
+    memcpy(extent, layout->extent, sizeof extent);
+    if (batched && extent[0] != 1)
+        extent[0] = batch;
+    array->offset = binding->offset;
+    return binding_check(context, binding, layout, extent, access, name);
+}
+
+clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem,
+                             const clattn_norm_args *given, clattn_norm_args *args, norm_args *kernel_args)
+{
+    clattn_status status;
+    struct report *report = &context->device.report;
+    const clattn_norm_desc *desc = &problem->desc;
+    TRY(args_read(report, "clattn_norm_args", args, sizeof *args, offsetof(clattn_norm_args, residual), given));
+    *kernel_args = problem->walk;
+    TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
+    if (args->explicit_batch && desc->axes == desc->x.rank)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and all axes are normalised");
+    TRY(args_length(report, "batch", args->explicit_batch, &args->batch, desc->x.extent[0]));
+    const size_t batch = args->batch;
+    /* What is bound to an array that is not there is a mistake even where there is nothing to do. */
+    bool idle = !problem->rows || !batch;
+    const struct {
+        const clattn_binding *binding;
+        const clattn_layout *layout;
+        enum binding_access access;
+        const char *name;
+        array5 *array;
+    } arrays[] = {
+        {&args->x, &desc->x, BINDING_READ, "x", &kernel_args->x},
+        {&args->y, &desc->y, BINDING_WRITE, "y", &kernel_args->y},
+        {&args->scale, &desc->scale, BINDING_READ, "scale", &kernel_args->scale},
+        {&args->bias, &desc->bias, BINDING_READ, "bias", &kernel_args->bias},
+        {&args->mean, &desc->mean, BINDING_WRITE, "mean", &kernel_args->mean},
+        {&args->inv_std_dev, &desc->inv_std_dev, BINDING_WRITE, "inv_std_dev", &kernel_args->inverse},
+        {&args->residual, &desc->residual, BINDING_READ, "residual", &kernel_args->residual},
+        {&args->sum, &desc->sum, BINDING_WRITE, "sum", &kernel_args->sum},
+    };
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        if (!idle || layout_is_none(arrays[i].layout))
+            TRY(read_binding(context, arrays[i].binding, arrays[i].layout, desc->axes < desc->x.rank, batch,
+                             arrays[i].access, arrays[i].name, arrays[i].array));
+    if (idle)
+        return CLATTN_SUCCESS; /* kernel_args->rows stays 0 */
+    /* The first dimension may have others joined to it. */
+    if (desc->axes < desc->x.rank)
+        kernel_args->row_extent[0] = kernel_args->row_extent[0] / (int)desc->x.extent[0] * (int)batch;
+    kernel_args->rows = 1;
+    for (int i = 0; i < NORM_DIMENSIONS; i++)
+        kernel_args->rows *= kernel_args->row_extent[i];
+fail:
+    return status;
+}
+
+bool norm_rows_are_plain(const norm_args *walk)
+{
+    return walk->segments == 1 && walk->row_extent[1] == 1 && walk->row_extent[2] == 1 && walk->row_extent[3] == 1;
+}
+
+void norm_defines(const struct norm_problem *problem, struct strbuf *options)
+{
+    define_token(options, "X_TYPE", storage_token(problem->desc.x.dtype));
+    define_token(options, "Y_TYPE", storage_token(problem->desc.y.dtype));
+    define_token(options, "SCALE_TYPE", storage_token(problem->desc.scale.dtype));
+    define_token(options, "BIAS_TYPE", storage_token(problem->desc.bias.dtype));
+    if (problem->has_residual) { /* without, kernels are as they were before there were any */
+        define_int(options, "NORM_RESIDUAL", 1);
+        define_token(options, "RESIDUAL_TYPE", storage_token(problem->desc.residual.dtype));
+        define_token(options, "SUM_TYPE", storage_token(problem->desc.sum.dtype));
+    }
+}

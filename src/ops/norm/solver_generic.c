@@ -1,0 +1,25 @@
+/* Normalisation on every device and for every layout: one work-item a row. */
+#include "base/size.h"
+#include "ops/norm/norm.h"
+
+static const char *refuse(const clattn_context *context, const void *data, bool forced)
+{
+    const struct norm_problem *problem = data;
+    (void)forced;
+    return refuse_loops(&context->device.caps,
+                        3.2 * (double)problem->elements + 16.0 * (double)problem->walk.segments + 64);
+}
+
+static clattn_status prepare(clattn_plan *base)
+{
+    struct norm_plan *plan = (struct norm_plan *)base;
+    const struct capabilities *caps = &base->context->device.caps;
+    const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
+    struct strbuf options = {0};
+    norm_defines(&plan->problem, &options);
+    plan->longest_row = SIZE_MAX;
+    plan->rows_per_group = local[0];
+    return norm_add_kernel(plan, "norm/generic.cl", "norm_generic", &options, local);
+}
+
+const struct solver norm_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -1,0 +1,45 @@
+/* Rotary position embedding's inside: the checked problem, the plan, and the table of solvers. */
+#ifndef CLATTN_OPS_ROPE_ROPE_H
+#define CLATTN_OPS_ROPE_ROPE_H
+
+#include "clattn/rope.h"
+#include "rope/args.h"
+#include "plan/enqueue.h"
+
+struct rope_problem {
+    clattn_rope_desc desc; /* normalised; base and rotary size filled in */
+    rope_args kernel;      /* what every enqueue has in common; batch 0 */
+    bool empty;            /* x has no elements */
+    bool unit_columns;     /* x and y have their columns next to each other */
+};
+
+struct rope_plan {
+    clattn_plan base;
+    struct rope_problem problem;
+    size_t places_per_group; /* 0: rope_generic, whose groups are parts of a place */
+};
+
+clattn_status rope_problem_read(const clattn_rope_desc *desc, struct rope_problem *problem,
+                                const char **reason);
+
+/* A copy of the caller's args, all bindings checked; kernel_args->batch is 0 where there is nothing to do. */
+clattn_status rope_args_read(clattn_context *context, const struct rope_problem *problem,
+                             const clattn_rope_args *given, clattn_rope_args *args, rope_args *kernel_args);
+
+/* The -D options that all kernels share. */
+void rope_defines(const struct rope_problem *problem, struct strbuf *options);
+
+/* The work-groups that rotate batch * length places. */
+size_t rope_groups(const struct rope_plan *plan, size_t batch, size_t length);
+
+/* Adds the plan's one kernel; `options` is taken over and cleared. */
+clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const char *name,
+                              struct strbuf *options, const size_t local[3]);
+
+/* For plan_self_check. */
+clattn_status rope_self_check(clattn_plan *plan);
+
+extern const struct solver rope_cpu_solver;
+extern const struct solver rope_generic_solver;
+
+#endif

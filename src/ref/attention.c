@@ -1,0 +1,374 @@
+#include "ref/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- elements ---- */
+
+static double half_value(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    double sign = bits >> 15 ? -1.0 : 1.0;
+    if (exponent == 31)
+        return fraction ? NAN : sign * INFINITY;
+    return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
+}
+
+static double bfloat_value(uint16_t bits)
+{
+    uint32_t word = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+double reference_element(const void *data, int32_t dtype, int64_t index)
+{
+    switch (dtype) {
+    case CLATTN_F32: return ((const float *)data)[index];
+    case CLATTN_F64: return ((const double *)data)[index];
+    case CLATTN_F16: return half_value(((const uint16_t *)data)[index]);
+    case CLATTN_BF16: return bfloat_value(((const uint16_t *)data)[index]);
+    case CLATTN_I32: return ((const int32_t *)data)[index];
+    case CLATTN_I64: return (double)((const int64_t *)data)[index];
+    case CLATTN_I8: return ((const int8_t *)data)[index];
+    case CLATTN_I4: return ((((const uint8_t *)data)[index / 2] >> (index & 1) * 4 & 15) ^ 8) - 8;
+    default: return ((const uint8_t *)data)[index] != 0;
+    }
+}
+
+const float *reference_floats(const void *data, int32_t dtype, size_t count, float *room)
+{
+    for (size_t i = 0; i < count && data; i++)
+        room[i] = (float)reference_element(data, dtype, (int64_t)i);
+    return data ? room : NULL;
+}
+
+static bool is_short(int32_t dtype)
+{
+    return dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+}
+
+double reference_unit(int32_t dtype, double value)
+{
+    int exponent, digits = dtype == CLATTN_F16 ? 11 : 8, lowest = dtype == CLATTN_F16 ? -24 : -133;
+    if (!is_short(dtype))
+        return 0;
+    frexp(value, &exponent);
+    return ldexp(1, exponent - digits > lowest ? exponent - digits : lowest);
+}
+
+double reference_stored(int32_t dtype, double value)
+{
+    if (!is_short(dtype) || !isfinite(value))
+        return value;
+    double unit = reference_unit(dtype, value), stored = rint(value / unit) * unit; /* powers of two: exact */
+    return fabs(stored) < (dtype == CLATTN_F16 ? 0x1p16 : 0x1p128) ? stored : copysign(INFINITY, value);
+}
+
+static double rounded(const reference_attention *r, double x)
+{
+    return r->narrow ? (double)(float)x : x;
+}
+
+static int64_t clamped(double x, int64_t low, int64_t high)
+{
+    return x < (double)low ? low : x > (double)high ? high : (int64_t)x;
+}
+
+/* ---- where things are ---- */
+
+static double per_item(const void *data, const clattn_layout *layout, const clattn_binding *binding, int64_t batch)
+{
+    return reference_element(data, layout->dtype, binding->offset + batch * layout->stride[0]);
+}
+
+/* Rows [*first, *first + *count) of a packed sequence. */
+static void packed(const void *data, const clattn_layout *layout, const clattn_binding *binding, int64_t batch,
+                   size_t rows, size_t longest, int64_t *first, int64_t *count)
+{
+    *first = clamped(per_item(data, layout, binding, batch), 0, (int64_t)rows);
+    *count = clamped(per_item(data, layout, binding, batch + 1), *first, (int64_t)rows) - *first;
+    *count = *count < (int64_t)longest ? *count : (int64_t)longest;
+}
+
+reference_item reference_item_of(const reference_attention *r, int64_t batch)
+{
+    const clattn_attention_desc *desc = r->desc;
+    const clattn_attention_args *args = r->args;
+    reference_item item = {.queries = (int64_t)args->query_length, .keys = (int64_t)args->key_length};
+    if (r->data.query_starts)
+        packed(r->data.query_starts, &desc->query_starts, &args->query_starts, batch, desc->query.extent[2],
+               args->query_length, &item.query_row, &item.queries);
+    if (r->data.key_starts)
+        packed(r->data.key_starts, &desc->key_starts, &args->key_starts, batch, desc->key.extent[2],
+               args->key_length, &item.key_row, &item.keys);
+    if (r->data.query_lengths)
+        item.queries = clamped(per_item(r->data.query_lengths, &desc->query_lengths, &args->query_lengths, batch), 0,
+                               item.queries);
+    if (r->data.key_lengths)
+        item.keys = clamped(per_item(r->data.key_lengths, &desc->key_lengths, &args->key_lengths, batch), 0,
+                            desc->cache == CLATTN_CACHE_RING ? INT32_MAX : item.keys);
+    if (desc->cache == CLATTN_CACHE_RING && item.keys > (int64_t)desc->key.extent[2])
+        item.first_key = item.keys - (int64_t)desc->key.extent[2];
+    if (desc->alignment == CLATTN_ALIGN_BOTTOM_RIGHT)
+        item.position = item.keys - item.queries;
+    else if (desc->alignment == CLATTN_ALIGN_EXPLICIT)
+        item.position = args->position + (r->data.positions ? (int64_t)per_item(r->data.positions, &desc->positions,
+                                                                                &args->positions, batch)
+                                                            : 0);
+    return item;
+}
+
+static int64_t query_row(const reference_attention *r, const reference_item *item, int64_t batch, int64_t head,
+                         int64_t i)
+{
+    const clattn_layout *layout = &r->desc->query;
+    return r->args->query.offset + (r->data.query_starts ? 0 : batch * layout->stride[0]) + head * layout->stride[1] +
+           (item->query_row + i) * layout->stride[2];
+}
+
+/* Where key j's row begins in an array that is walked as the keys are. */
+static int64_t key_row(const reference_attention *r, const reference_item *item, const clattn_layout *layout,
+                       int64_t offset, int64_t batch, int64_t head, int64_t j)
+{
+    const clattn_attention_desc *desc = r->desc;
+    int64_t group = (int64_t)(desc->query.extent[1] / desc->key.extent[1]);
+    int64_t rows = (int64_t)layout->extent[2], first = batch;
+    if (desc->cache == CLATTN_CACHE_PAGED) {
+        int64_t at = r->args->block_table.offset + batch * desc->block_table.stride[0] +
+                     j / rows * desc->block_table.stride[1];
+        first = clamped(reference_element(r->data.block_table, desc->block_table.dtype, at), 0,
+                        (int64_t)layout->extent[0] - 1);
+        j %= rows;
+    } else if (desc->cache == CLATTN_CACHE_RING) {
+        j %= rows;
+    } else if (r->data.key_starts) {
+        first = 0;
+        j += item->key_row;
+    }
+    return offset + first * layout->stride[0] + head / group * layout->stride[1] + j * layout->stride[2];
+}
+
+/* One key's or value's row: what is looked up once for all of its elements. */
+typedef struct key_vector {
+    const void *data, *scales;
+    int32_t dtype, scale_dtype;
+    int64_t at, stride, scale_at, scale_stride, group;
+} key_vector;
+
+static key_vector key_vector_of(const reference_attention *r, const reference_item *item, bool is_value, int64_t batch,
+                                int64_t head, int64_t j)
+{
+    const clattn_layout *layout = is_value ? &r->desc->value : &r->desc->key;
+    const clattn_layout *scale = is_value ? &r->desc->value_scale : &r->desc->key_scale;
+    const clattn_binding *binding = is_value ? &r->args->value : &r->args->key;
+    const clattn_binding *scale_binding = is_value ? &r->args->value_scale : &r->args->key_scale;
+    key_vector v = {.data = is_value ? r->data.value : r->data.key,
+                    .scales = is_value ? r->data.value_scale : r->data.key_scale,
+                    .dtype = layout->dtype,
+                    .at = key_row(r, item, layout, binding->offset, batch, head, j),
+                    .stride = layout->stride[3]};
+    if (v.scales) {
+        v.scale_dtype = scale->dtype;
+        v.scale_at = key_row(r, item, scale, scale_binding->offset, batch, head, j);
+        v.scale_stride = scale->stride[3];
+        v.group = (int64_t)(layout->extent[3] / scale->extent[3]);
+    }
+    return v;
+}
+
+/* Element d, its scale included. */
+static double key_element(const reference_attention *r, const key_vector *v, int64_t d)
+{
+    double x = reference_element(v->data, v->dtype, v->at + d * v->stride);
+    if (!v->scales)
+        return x;
+    return rounded(r, x * reference_element(v->scales, v->scale_dtype, v->scale_at + d / v->group * v->scale_stride));
+}
+
+/* What a mask or bias holds for a key, and false beyond its keys. */
+static bool mask_at(const clattn_layout *mask, const void *data, int64_t offset, const int64_t index[4], double *value)
+{
+    int64_t at = offset;
+    for (int32_t d = 0; d < mask->rank; d++) {
+        int64_t i = mask->extent[d] == 1 ? 0 : index[d + 4 - mask->rank];
+        if (i >= (int64_t)mask->extent[d])
+            return false;
+        at += i * mask->stride[d];
+    }
+    *value = reference_element(data, mask->dtype, at);
+    return true;
+}
+
+/* ---- scores ---- */
+
+/* Whether the key is attended, and the sum of what mask and bias add. */
+static bool attended(const reference_attention *r, const reference_item *item, const int64_t index[4], double *added)
+{
+    const clattn_attention_desc *desc = r->desc;
+    int64_t i = index[2], j = index[3], p = i + item->position;
+    double x;
+    *added = 0;
+    if (i >= item->queries || j < item->first_key || j >= item->keys || (desc->causal && j > p))
+        return false;
+    if (desc->windowed && ((desc->window_left >= 0 && j < p - desc->window_left) ||
+                           (desc->window_right >= 0 && j > p + desc->window_right)))
+        return false;
+    if (r->data.mask) {
+        if (!mask_at(&desc->mask, r->data.mask, r->args->mask.offset, index, &x))
+            return false;
+        if (desc->mask.dtype == CLATTN_BOOL ? x == 0 : x == -INFINITY)
+            return false;
+        *added += desc->mask.dtype == CLATTN_BOOL ? 0 : x;
+    }
+    if (r->data.bias) {
+        if (!mask_at(&desc->bias, r->data.bias, r->args->bias.offset, index, &x) || x == -INFINITY)
+            return false;
+        *added = rounded(r, *added + x);
+    }
+    return !r->mask_mod || r->mask_mod(r->user, index[0], index[1], i, j);
+}
+
+static double raw_score(const reference_attention *r, const reference_item *item, const int64_t index[4])
+{
+    const clattn_attention_desc *desc = r->desc;
+    int64_t q = query_row(r, item, index[0], index[1], index[2]);
+    const key_vector key = key_vector_of(r, item, false, index[0], index[1], index[3]);
+    bool additive = desc->score == CLATTN_SCORE_ADDITIVE;
+    double sum = 0, scale = desc->scale_mode == CLATTN_SCALE_EXPLICIT ? (double)desc->scale
+                            : additive                                ? 1.0
+                                                                      : 1 / sqrt((double)desc->query.extent[3]);
+    for (int64_t d = 0; d < (int64_t)desc->query.extent[3]; d++) {
+        double x = reference_element(r->data.query, desc->query.dtype, q + d * desc->query.stride[3]);
+        double y = key_element(r, &key, d);
+        if (additive) {
+            int64_t head = desc->vector.extent[0] == 1 ? 0 : index[1];
+            x = rounded(r, tanh(rounded(r, x + y)));
+            y = reference_element(r->data.vector, CLATTN_F32, r->args->vector.offset + head * desc->vector.stride[0] +
+                                                                  d * desc->vector.stride[1]);
+        }
+        sum = rounded(r, sum + rounded(r, x * y));
+    }
+    return rounded(r, rounded(r, scale) * sum);
+}
+
+static double capped_score(const reference_attention *r, double s)
+{
+    double cap = r->desc->softcap;
+    return cap > 0 ? rounded(r, cap * rounded(r, tanh(rounded(r, s / cap)))) : s;
+}
+
+static double biased_score(const reference_attention *r, const reference_item *item, const int64_t index[4], double s,
+                           double added)
+{
+    const clattn_layout *alibi = &r->desc->alibi;
+    if (r->score_mod)
+        s = rounded(r, r->score_mod(r->user, s, index[0], index[1], index[2], index[3]));
+    s = rounded(r, s + added);
+    if (r->data.alibi) {
+        int64_t head = alibi->stride[alibi->rank - 1] * index[1];
+        int64_t batch = alibi->rank == 2 && alibi->extent[0] != 1 ? alibi->stride[0] * index[0] : 0;
+        double slope = reference_element(r->data.alibi, CLATTN_F32, r->args->alibi.offset + head + batch);
+        s = rounded(r, s - rounded(r, slope * fabs((double)(index[2] + item->position - index[3]))));
+    }
+    return s;
+}
+
+double reference_attention_score(const reference_attention *r, int32_t mode, int64_t batch, int64_t head,
+                                 int64_t query, int64_t key)
+{
+    const int64_t index[4] = {batch, head, query, key};
+    const reference_item item = reference_item_of(r, batch);
+    double added;
+    bool inside = query < item.queries && key >= item.first_key && key < item.keys;
+    if (mode == CLATTN_SCORES_BIASED && !attended(r, &item, index, &added))
+        return -INFINITY;
+    if (!inside)
+        return 0;
+    double s = raw_score(r, &item, index);
+    if (mode >= CLATTN_SCORES_CAPPED)
+        s = capped_score(r, s);
+    return mode == CLATTN_SCORES_BIASED ? biased_score(r, &item, index, s, added) : s;
+}
+
+/* ---- a row ---- */
+
+/* Probabilities and what is said of them; row->probabilities holds the scores of attended keys, -inf elsewhere. */
+static void normalise(const reference_attention *r, int64_t keys, const double *sink, reference_row *row)
+{
+    double top = sink ? *sink : -INFINITY, sum = 0;
+    for (int64_t j = 0; j < keys; j++)
+        top = row->probabilities[j] > top ? row->probabilities[j] : top;
+    double safe = top == -INFINITY ? 0 : top;
+    for (int64_t j = 0; j < keys; j++) {
+        double *p = &row->probabilities[j];
+        *p = *p == -INFINITY ? 0 : rounded(r, exp(rounded(r, *p - safe)));
+        sum = rounded(r, sum + *p);
+    }
+    if (sink)
+        sum = rounded(r, sum + exp(*sink - safe));
+    row->lse = sum == 0 ? -INFINITY : rounded(r, top + rounded(r, log(sum)));
+    row->entropy = 0;
+    for (int64_t j = 0; j < keys; j++) {
+        double *p = &row->probabilities[j];
+        *p = sum == 0 ? 0 : rounded(r, *p / sum);
+        if (*p > 0 || isnan(*p))
+            row->entropy = rounded(r, row->entropy - rounded(r, *p * rounded(r, log(*p))));
+    }
+}
+
+/* output += P * value of one key, dropout included. */
+static void add_value(const reference_attention *r, const reference_item *item, const int64_t index[4],
+                      reference_row *row)
+{
+    const clattn_attention_desc *desc = r->desc;
+    double p = row->probabilities[index[3]];
+    if (p == 0)
+        return;
+    if (desc->dropout > 0) {
+        if (!clattn_dropout_keep(r->args->dropout_seed, r->args->dropout_offset, desc->dropout,
+                                 (uint32_t)desc->query.extent[1], (uint32_t)index[0], (uint32_t)index[1],
+                                 (uint32_t)index[2], (uint32_t)index[3]))
+            return;
+        p = rounded(r, p * (1 / (1 - (double)desc->dropout)));
+    }
+    /* A matrix engine takes P in the type of V, and so does the naive computation. */
+    double weight = r->narrow ? reference_stored(desc->value.dtype, p) : p;
+    const key_vector value = key_vector_of(r, item, true, index[0], index[1], index[3]);
+    for (int64_t e = 0; e < (int64_t)desc->value.extent[3]; e++) {
+        double v = key_element(r, &value, e);
+        row->output[e] = rounded(r, row->output[e] + rounded(r, weight * v));
+        if (row->magnitude)
+            row->magnitude[e] += p * fabs(v);
+    }
+}
+
+void reference_attention_row(const reference_attention *r, int64_t batch, int64_t head, int64_t query,
+                             reference_row *row)
+{
+    const clattn_attention_desc *desc = r->desc;
+    const reference_item item = reference_item_of(r, batch);
+    int64_t d_v = (int64_t)desc->value.extent[3], keys = item.keys;
+    double added, sink = 0;
+    row->attends = false;
+    for (int64_t j = 0; j < keys; j++) {
+        const int64_t index[4] = {batch, head, query, j};
+        row->probabilities[j] = -INFINITY;
+        if (!attended(r, &item, index, &added))
+            continue;
+        row->attends = true;
+        row->probabilities[j] =
+            biased_score(r, &item, index, capped_score(r, raw_score(r, &item, index)), added);
+    }
+    if (r->data.sinks)
+        sink = reference_element(r->data.sinks, CLATTN_F32, r->args->sinks.offset + head * desc->sinks.stride[0]);
+    normalise(r, keys, r->data.sinks ? &sink : NULL, row);
+    for (int64_t e = 0; e < d_v; e++) {
+        row->output[e] = 0;
+        if (row->magnitude)
+            row->magnitude[e] = 0;
+    }
+    for (int64_t j = 0; j < keys && row->attends; j++)
+        add_value(r, &item, (int64_t[]){batch, head, query, j}, row);
+}

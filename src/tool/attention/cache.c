@@ -1,0 +1,193 @@
+/* Keys and values as a cache keeps them: quantised, in pages.  The command makes the cache from the arrays
+ * that it is given, so that one command line shows what either costs in time and in accuracy.
+ *
+ *   quantised:  scale = max |x| of a group / 127 (int4: / 7), integer = round(x / scale), ties to even
+ *   pages:      of page_size keys, `ceil(S_k / page_size)` for each item, in an order that is shuffled by a
+ * fixed seed; what is left of a last page is filled with NaN, which no result may show */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/attention/array_order.h"
+#include "tool/attention/request.h"
+#include "base/size.h"
+#include "tool/run/random.h"
+#include "ref/attention.h"
+
+/* One array on its way into the cache. */
+typedef struct cache_part {
+    const void *data; /* NULL: a shape to plan for */
+    clattn_layout from, to, scale;
+    int64_t offset; /* of `from` */
+    void *stored, *scales;
+    int64_t columns, group;
+} cache_part;
+
+/* Where key j of item b lies in an array of the cache. */
+static int64_t cache_row(const attention_problem *problem, const clattn_layout *to, int64_t b, int64_t h,
+                         int64_t j)
+{
+    int64_t page_size = (int64_t)problem->page_size;
+    const int32_t *table = problem->input[INPUT_BLOCK_TABLE].tensor.data;
+    if (page_size > 0) {
+        b = table[b * (int64_t)problem->desc.block_table.extent[1] + j / page_size];
+        j %= page_size;
+    }
+    return b * to->stride[0] + h * to->stride[1] + j * to->stride[2];
+}
+
+static void put_integer(void *data, int32_t dtype, int64_t at, int value)
+{
+    if (dtype == CLATTN_I8) {
+        ((int8_t *)data)[at] = (int8_t)value;
+        return;
+    }
+    uint8_t *byte = (uint8_t *)data + at / 2;
+    int shift = at % 2 * 4;
+    *byte = (uint8_t)((*byte & ~(15 << shift)) | (value & 15) << shift);
+}
+
+/* A group with a NaN or an infinity is NaN as a whole: its integers could not tell which element it was. */
+static void quantise_group(const cache_part *part, int64_t from, int64_t to, float *scale)
+{
+    int limit = part->to.dtype == CLATTN_I8 ? 127 : 7;
+    double most = 0.0;
+    for (int64_t d = 0; d < part->group; d++) {
+        double size = fabs(reference_element(part->data, part->from.dtype, from + d * part->from.stride[3]));
+        most = size > most || isnan(size) ? size : most;
+    }
+    *scale = isfinite(most) ? (float)(most / limit) : NAN;
+    for (int64_t d = 0; d < part->group; d++) {
+        double x = reference_element(part->data, part->from.dtype, from + d * part->from.stride[3]);
+        double q = isfinite(most) && *scale > 0 ? rint(x / (double)*scale) : 0.0;
+        put_integer(part->stored, part->to.dtype, to + d, (int)fmax(-limit, fmin(limit, q)));
+    }
+}
+
+static void copy_row(const attention_problem *problem, const cache_part *part, int64_t b, int64_t h,
+                     int64_t j)
+{
+    int64_t from =
+        part->offset + b * part->from.stride[0] + h * part->from.stride[1] + j * part->from.stride[2];
+    int64_t to = cache_row(problem, &part->to, b, h, j);
+    if (part->scales != NULL) {
+        float *scale = (float *)part->scales + cache_row(problem, &part->scale, b, h, j);
+        for (int64_t first = 0; first < part->columns; first += part->group)
+            quantise_group(part, from + first * part->from.stride[3], to + first, scale++);
+        return;
+    }
+    size_t bytes = clattn_dtype_size((clattn_dtype)part->from.dtype);
+    for (int64_t d = 0; d < part->columns; d++)
+        memcpy((char *)part->stored + (size_t)(to + d) * bytes,
+               (const char *)part->data + (size_t)(from + d * part->from.stride[3]) * bytes, bytes);
+}
+
+/* Blocks in a shuffled order, so that nothing works by being in order. */
+static int make_table(attention_problem *problem)
+{
+    host_array *table = &problem->input[INPUT_BLOCK_TABLE];
+    size_t blocks = divide_up(problem->sizes.keys, problem->page_size), pages;
+    const size_t extent[2] = {problem->sizes.batch, blocks};
+    if (!size_mul(extent[0], blocks, &pages) || pages > INT32_MAX)
+        return complain(TOOL_BAD_INPUT, "--page-size %zu: more than 2^31 - 1 pages", problem->page_size);
+    int status = host_allocate(CLATTN_I32, 2, extent, "--page-size", table);
+    if (status != TOOL_DONE)
+        return status;
+    int32_t *entry = table->memory;
+    uint64_t seed = 1;
+    for (size_t i = 0; i < pages; i++) {
+        size_t other = (size_t)(random_next(&seed) % (i + 1));
+        entry[i] = entry[other];
+        entry[other] = (int32_t)i;
+    }
+    problem->desc.cache = CLATTN_CACHE_PAGED;
+    problem->desc.block_table = clattn_layout_contiguous(CLATTN_I32, 2, extent);
+    return TOOL_DONE;
+}
+
+/* Memory for an array of the cache, all of it NaN. */
+static int make_room(attention_problem *problem, attention_input input, const clattn_layout *layout,
+                     bool planning, host_array *array)
+{
+    const char *name = problem->input[problem->fused ? INPUT_QUERY : input].name;
+    if (planning) {
+        *array = (host_array){.name = name, .tensor = {.dtype = layout->dtype, .rank = 4}};
+        memcpy(array->tensor.extent, layout->extent, sizeof layout->extent);
+        return TOOL_DONE;
+    }
+    int status = host_allocate(layout->dtype, 4, layout->extent, name, array);
+    if (status == TOOL_DONE)
+        memset(array->memory, 0xff, array->tensor.bytes);
+    return status;
+}
+
+static int store(attention_problem *problem, attention_input input, attention_input scale_input)
+{
+    const attention_sizes *sizes = &problem->sizes;
+    const clattn_attention_desc *desc = &problem->desc;
+    clattn_layout *layout = attention_input_layout(&problem->desc, input);
+    clattn_binding *binding = attention_input_binding(&problem->args, input);
+    host_array *given = &problem->input[problem->fused ? INPUT_QUERY : input], stored, scales = {0};
+    cache_part part = {.data = given->tensor.data,
+                       .from = *layout,
+                       .offset = binding->offset,
+                       .columns = (int64_t)layout->extent[3]};
+    size_t group = problem->kv_group > 0 ? problem->kv_group : layout->extent[3];
+    size_t extent[4] = {layout->extent[0], layout->extent[1], layout->extent[2], layout->extent[3]};
+    if (problem->page_size > 0) {
+        extent[0] = desc->block_table.extent[0] * desc->block_table.extent[1];
+        extent[2] = problem->page_size;
+    }
+    part.group = (int64_t)group;
+    part.to = clattn_layout_contiguous(
+        (clattn_dtype)(problem->kv_dtype != CLATTN_DTYPE_NONE ? problem->kv_dtype : layout->dtype), 4,
+        extent);
+    int status = make_room(problem, input, &part.to, part.data == NULL, &stored);
+    if (status == TOOL_DONE && problem->kv_dtype != CLATTN_DTYPE_NONE) {
+        extent[3] /= group;
+        part.scale = clattn_layout_contiguous(CLATTN_F32, 4, extent);
+        status = make_room(problem, input, &part.scale, part.data == NULL, &scales);
+    }
+    part.stored = stored.memory;
+    part.scales = scales.memory;
+    for (int64_t b = 0; b < (int64_t)layout->extent[0] && status == TOOL_DONE && part.data != NULL; b++)
+        for (int64_t h = 0; h < (int64_t)sizes->kv_heads; h++)
+            for (int64_t j = 0; j < (int64_t)sizes->keys; j++)
+                copy_row(problem, &part, b, h, j);
+    if (!problem->fused)
+        host_release(given);
+    problem->input[input] = stored;
+    problem->input[scale_input] = scales;
+    *layout = part.to;
+    *attention_input_layout(&problem->desc, scale_input) = part.scale;
+    binding->offset = 0;
+    return status;
+}
+
+static int check_group(const attention_problem *problem, attention_input input, size_t columns)
+{
+    size_t group = problem->kv_group;
+    if (problem->kv_dtype == CLATTN_DTYPE_NONE || group == 0 || columns % group == 0)
+        return TOOL_DONE;
+    return complain(TOOL_BAD_INPUT, "--kv-group %zu: expected a divisor of %zu, the head size of %s", group,
+                    columns, problem->input[problem->fused ? INPUT_QUERY : input].name);
+}
+
+int attention_complete_cache(attention_problem *problem)
+{
+    if (problem->page_size == 0 && problem->kv_dtype == CLATTN_DTYPE_NONE)
+        return TOOL_DONE;
+    int status = check_group(problem, INPUT_KEY, problem->sizes.d_k);
+    if (status == TOOL_DONE)
+        status = check_group(problem, INPUT_VALUE, problem->sizes.d_v);
+    /* A cache without a key has no page to plan for: then it is as if there were no pages. */
+    if (status == TOOL_DONE && problem->page_size > 0 && problem->sizes.keys > 0 && problem->sizes.batch > 0)
+        status = make_table(problem);
+    else
+        problem->page_size = 0;
+    if (status == TOOL_DONE && (problem->page_size > 0 || problem->kv_dtype != CLATTN_DTYPE_NONE))
+        status = store(problem, INPUT_KEY, INPUT_KEY_SCALE);
+    if (status == TOOL_DONE && (problem->page_size > 0 || problem->kv_dtype != CLATTN_DTYPE_NONE))
+        status = store(problem, INPUT_VALUE, INPUT_VALUE_SCALE);
+    return status;
+}

@@ -1,0 +1,138 @@
+/* clattn attention: attention over .npy files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/attention/options.h"
+#include "tool/run/device.h"
+#include "tool/run/job.h"
+#include "tool/cli/report.h"
+#include "tool/run/verify.h"
+
+/* Pages may hold more keys than there are: their scores go. */
+static void crop_scores(const attention_problem *problem, host_array *scores)
+{
+    clattn_host_tensor *tensor = &scores->tensor;
+    size_t keys = problem->sizes.keys, padded = tensor->extent[3], rows = 1;
+    if (scores->memory == NULL || padded == keys)
+        return;
+    for (int i = 0; i < 3; i++)
+        rows *= tensor->extent[i];
+    for (size_t i = 0; i < rows; i++)
+        memmove((float *)scores->memory + i * keys, (float *)scores->memory + i * padded,
+                keys * sizeof(float));
+    tensor->extent[3] = keys;
+    tensor->bytes = rows * keys * sizeof(float);
+}
+
+/* Runs the job and brings its results to the host. */
+static int compute(const tool_job *job, const attention_options *options, const attention_problem *problem,
+                   timing *times, host_array results[RESULT_COUNT])
+{
+    /* Without --repeat a single run is what was asked for; with it, one goes ahead that does not count. */
+    timing_rule rule = {.repeat = options->repeat > 0 ? options->repeat : 1, .warm_up = options->repeat > 0};
+    int status = job_time(job, &rule, "attention", times);
+    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++) {
+        if (!problem->wants[i])
+            continue;
+        clattn_status read = job_read(job, (size_t)i, results[i].memory);
+        status = read == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, read, NULL);
+    }
+    crop_scores(problem, &results[RESULT_SCORES]);
+    return status;
+}
+
+/* The file of a result, for messages: that of heat maps for scores which are written nowhere else. */
+static const char *file_of(const attention_options *options, int result)
+{
+    return options->result[result] != NULL ? options->result[result] : options->heat.files.item[0];
+}
+
+static int deliver(const attention_options *options, const attention_problem *problem, heatmap_request *heat,
+                   const tool_job *job, const timing *times, const host_array results[RESULT_COUNT])
+{
+    tool_verdict verdicts[RESULT_COUNT] = {0};
+    tool_report report;
+    int status = TOOL_DONE;
+    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
+        if (options->result[i] != NULL)
+            status = host_store(options->result[i], &results[i]);
+    if (status == TOOL_DONE)
+        status = heatmap_request_store(heat, results[RESULT_SCORES].memory);
+    if (status == TOOL_DONE && options->verify)
+        status = verify_attention(problem, job, results, verdicts);
+    if (status != TOOL_DONE)
+        return status;
+
+    report_begin(&report);
+    report_device(&report, job->device, job_solver(job));
+    report_shape(&report, "shape", results[RESULT_OUTPUT].tensor.rank, results[RESULT_OUTPUT].tensor.extent);
+    report_attention(&report, problem);
+    report_timing(&report, times);
+    for (int i = 0; i < RESULT_COUNT; i++)
+        if (options->verify && problem->wants[i])
+            report_verdict(&report, attention_results[i].name, &verdicts[i]);
+    status = report_finish(&report, options->json);
+    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
+        if (!verdict_holds(&verdicts[i]))
+            status = complain(TOOL_FAILED, "%s: differs from the reference, see %smax_error",
+                              file_of(options, i), attention_results[i].name);
+    return status;
+}
+
+static int run(const attention_options *options, const attention_problem *problem, heatmap_request *heat,
+               tool_device *device, host_array results[RESULT_COUNT])
+{
+    tool_job job = {0};
+    timing times = {0};
+    int status = TOOL_DONE;
+    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
+        if (problem->wants[i])
+            status =
+                attention_result_allocate(problem, (attention_result)i, file_of(options, i), &results[i]);
+    if (status == TOOL_DONE)
+        status = device_open(options->device, device);
+    if (status != TOOL_DONE)
+        return status;
+    clattn_status made = job_attention(device, problem, options->solver, &job);
+    status = made == CLATTN_SUCCESS ? TOOL_DONE : attention_plan_failed(options, device, made);
+    if (status == TOOL_DONE)
+        status = compute(&job, options, problem, &times, results);
+    if (status == TOOL_DONE)
+        status = deliver(options, problem, heat, &job, &times, results);
+    job_release(&job);
+    return status;
+}
+
+int cmd_attention(int argc, char **argv)
+{
+    attention_options options;
+    attention_problem problem;
+    tool_device device = {0};
+    host_array results[RESULT_COUNT] = {0};
+    heatmap_request heat = {0};
+    option_outcome outcome = attention_options_parse(ATTENTION_RUN, argc, argv, &options);
+    if (outcome != OPTIONS_RUN)
+        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    attention_begin(&problem);
+    int status = attention_take_results(&options, &problem);
+    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
+        status = attention_check_output(&options, options.result[i]);
+    for (size_t i = 0; i < options.heat.files.count && status == TOOL_DONE; i++)
+        status = attention_check_output(&options, options.heat.files.item[i]);
+    if (status == TOOL_DONE)
+        status = attention_load(&options, &problem);
+    if (status == TOOL_DONE) {
+        const attention_sizes *sizes = &problem.sizes;
+        const heatmap_shape shape = {sizes->batch, sizes->heads, sizes->queries, sizes->keys};
+        status = heatmap_request_begin(&options.heat, &shape, true, problem.input[INPUT_QUERY].name, &heat);
+    }
+    if (status == TOOL_DONE)
+        status = run(&options, &problem, &heat, &device, results);
+    heatmap_request_release(&heat);
+    device_close(&device);
+    for (int i = 0; i < RESULT_COUNT; i++)
+        host_release(&results[i]);
+    attention_release(&problem);
+    return status;
+}

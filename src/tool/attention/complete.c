@@ -1,0 +1,178 @@
+/* Queries, keys and values: whether they fit together, their layouts, and the results'. */
+#include "tool/attention/array_order.h"
+#include "tool/attention/request.h"
+
+static bool absent(const attention_problem *problem, attention_input input)
+{
+    return !host_present(&problem->input[input]);
+}
+
+/* Queries, keys and values are of a type that attention takes.  uint16 is bfloat16 only where that was said.
+ */
+static int check_dtype(const attention_problem *problem, const host_array *array)
+{
+    int32_t dtype = array->tensor.dtype, wanted = problem->output_dtype;
+    if (dtype == CLATTN_BF16 && wanted != CLATTN_BF16)
+        return complain(TOOL_BAD_INPUT,
+                        "%s: element type uint16, expected float32 or float16 (bfloat16 with --dtype bf16)",
+                        array->name);
+    if (dtype == CLATTN_F64 && wanted != CLATTN_F64)
+        return complain(
+            TOOL_BAD_INPUT,
+            "%s: element type float64, expected float32 (in NumPy: .astype(\"float32\"), or --dtype f64)",
+            array->name);
+    if (wanted == CLATTN_F64 && dtype != CLATTN_F64)
+        return complain(TOOL_BAD_INPUT, "%s: element type %s, expected float64, as --dtype f64 says",
+                        array->name, clattn_dtype_name((clattn_dtype)dtype));
+    if (dtype != CLATTN_F32 && dtype != CLATTN_F16 && dtype != CLATTN_BF16 && dtype != CLATTN_F64)
+        return complain(TOOL_BAD_INPUT, "%s: element type %s, expected float32 or float16", array->name,
+                        clattn_dtype_name((clattn_dtype)dtype));
+    return TOOL_DONE;
+}
+
+static int take_view(attention_problem *problem, const char *order, attention_input input)
+{
+    const host_array *array = &problem->input[problem->fused ? INPUT_QUERY : input];
+    size_t heads = problem->given_heads[0], kv_heads = problem->given_heads[1];
+    order_part part = {input == INPUT_QUERY ? heads : kv_heads, 0, 0, (size_t)(input - INPUT_QUERY)};
+    part.all = part.heads;
+    if (problem->fused && order_find(order, '3') < 0) {
+        part.all = heads + 2 * kv_heads;
+        part.first = input == INPUT_QUERY ? 0 : input == INPUT_KEY ? heads : heads + kv_heads;
+    }
+    int status = order_view(array, order, &part, attention_input_layout(&problem->desc, input),
+                            &attention_input_binding(&problem->args, input)->offset);
+    return status == TOOL_DONE ? check_dtype(problem, array) : status;
+}
+
+/* Refuses an array unless what `letter` stands for is `expected`, which `of` explains. */
+static int expect(const attention_problem *problem, const char *order, attention_input input, char letter,
+                  size_t expected, const char *of)
+{
+    const host_array *array = &problem->input[problem->fused ? INPUT_QUERY : input];
+    const char *words[] = {"batch", "number of heads", "length", "head size"};
+    int place = letter == 'b'   ? 0
+                : letter == 'h' ? 1
+                : letter == 's' ? 2
+                                : 3,
+        dimension = order_find(order, letter);
+    size_t found = attention_input_layout((clattn_attention_desc *)&problem->desc, input)->extent[place];
+    if (found == expected)
+        return TOOL_DONE;
+    if (dimension >= 0)
+        return complain(TOOL_BAD_INPUT, "%s: shape %s, dimension %d is %zu, expected %zu: %s", array->name,
+                        shape_of(&array->tensor).text, dimension, found, expected, of);
+    return complain(TOOL_BAD_INPUT, "%s: shape %s, the %s is %zu, expected %zu: %s", array->name,
+                    shape_of(&array->tensor).text, words[place], found, expected, of);
+}
+
+static int check_sizes(attention_problem *problem, const char *order)
+{
+    const size_t *q = problem->desc.query.extent, *k = problem->desc.key.extent,
+                 *v = problem->desc.value.extent;
+    const host_array *key = &problem->input[problem->fused ? INPUT_QUERY : INPUT_KEY];
+    for (int i = INPUT_QUERY; i <= INPUT_VALUE; i++) {
+        const host_array *array = &problem->input[problem->fused ? INPUT_QUERY : i];
+        if (attention_input_layout(&problem->desc, (attention_input)i)->extent[3] == 0)
+            return complain(TOOL_BAD_INPUT, "%s: shape %s, the head size is 0, expected at least 1",
+                            array->name, shape_of(&array->tensor).text);
+    }
+    if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0)
+        return complain(TOOL_BAD_INPUT,
+                        "%s: shape %s has %zu key heads, expected a divisor of the query's %zu", key->name,
+                        shape_of(&key->tensor).text, k[1], q[1]);
+    int status = expect(problem, order, INPUT_KEY, 'd', q[3], "the query's head size");
+    if (status == TOOL_DONE)
+        status = expect(problem, order, INPUT_VALUE, 'h', k[1], "the key's heads");
+    if (status == TOOL_DONE)
+        status = expect(problem, order, INPUT_VALUE, 's', k[2], "the key's length");
+    problem->sizes = (attention_sizes){q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
+    return status;
+}
+
+/* How many batch items: as many as the starts say where sequences are packed. */
+static int check_batch(attention_problem *problem, const char *order)
+{
+    const size_t queries = problem->desc.query.extent[0];
+    const host_array *query_starts = &problem->input[INPUT_QUERY_STARTS],
+                     *key_starts = &problem->input[INPUT_KEY_STARTS];
+    const host_array *starts = host_present(query_starts) ? query_starts : key_starts;
+    int status = TOOL_DONE;
+    if (!host_present(starts))
+        return expect(problem, order, INPUT_KEY, 'b', queries, "the query's batch");
+    if (starts->tensor.rank != 1 || starts->tensor.extent[0] == 0)
+        return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (batch + 1,)", starts->name,
+                        shape_of(&starts->tensor).text);
+    problem->sizes.batch = starts->tensor.extent[0] - 1;
+    if (host_present(query_starts))
+        status = expect(problem, order, INPUT_QUERY, 'b', 1, "all items' queries are packed into one");
+    else
+        status =
+            expect(problem, order, INPUT_QUERY, 'b', problem->sizes.batch, "as many as --key-starts has");
+    if (status == TOOL_DONE && host_present(key_starts))
+        status = expect(problem, order, INPUT_KEY, 'b', 1, "all items' keys are packed into one");
+    else if (status == TOOL_DONE)
+        status =
+            expect(problem, order, INPUT_KEY, 'b', problem->sizes.batch, "as many as --query-starts has");
+    return status;
+}
+
+/* Layouts of what comes out. */
+static void describe_results(attention_problem *problem, const char *order)
+{
+    clattn_attention_desc *desc = &problem->desc;
+    const attention_sizes *sizes = &problem->sizes;
+    size_t extent[CLATTN_MAX_RANK];
+    int32_t dtype = problem->output_dtype != CLATTN_DTYPE_NONE ? problem->output_dtype : desc->query.dtype;
+    host_array output = {.tensor = {.dtype = dtype}};
+    order_part part = {sizes->heads, 0, sizes->heads, 0};
+    char plain[CLATTN_MAX_RANK + 1];
+    int32_t length = 0;
+    int64_t offset;
+    for (const char *c = order; *c != '\0'; c++)
+        if (*c != '3')
+            plain[length++] = *c;
+    plain[length] = '\0';
+    output.tensor.rank =
+        order_extents(plain, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
+    for (int32_t i = 0; i < output.tensor.rank; i++)
+        output.tensor.extent[i] = extent[i];
+    order_view(&output, plain, &part, &desc->output, &offset); /* made to fit */
+    if (problem->wants[RESULT_LSE])
+        desc->lse = clattn_layout_contiguous(CLATTN_F32, 3, desc->query.extent);
+    if (problem->wants[RESULT_ENTROPY])
+        desc->entropy = clattn_layout_contiguous(CLATTN_F32, 3, desc->query.extent);
+}
+
+int attention_complete(attention_problem *problem)
+{
+    const char *order = problem->order != NULL ? problem->order : "bhsd";
+    clattn_attention_args *args = &problem->args;
+    int status = TOOL_DONE;
+    for (int i = INPUT_QUERY; i <= INPUT_VALUE && status == TOOL_DONE; i++)
+        status = take_view(problem, order, (attention_input)i);
+    if (status == TOOL_DONE)
+        status = check_sizes(problem, order);
+    if (status == TOOL_DONE)
+        status = check_batch(problem, order);
+    if (status == TOOL_DONE)
+        status = expect(problem, order, INPUT_VALUE, 'b', problem->desc.key.extent[0], "the key's batch");
+    if (status != TOOL_DONE)
+        return status;
+    describe_results(problem, order);
+    args->explicit_lengths = 1;
+    args->batch = problem->sizes.batch;
+    args->query_length = problem->sizes.queries;
+    args->key_length = problem->sizes.keys;
+    status = attention_complete_options(problem);
+    if (status == TOOL_DONE)
+        status = attention_complete_cache(problem);
+    if (status == TOOL_DONE && problem->wants[RESULT_SCORES]) {
+        size_t rows = problem->desc.key.extent[2];
+        if (!absent(problem, INPUT_BLOCK_TABLE))
+            rows *= problem->desc.block_table.extent[1];
+        const size_t extent[4] = {args->batch, problem->sizes.heads, args->query_length, rows};
+        problem->desc.scores = clattn_layout_contiguous(CLATTN_F32, 4, extent);
+    }
+    return status;
+}

@@ -1,0 +1,178 @@
+/* From options to a problem: files are read, shapes are made up for explain. */
+#include <string.h>
+
+#include "tool/attention/array_order.h"
+#include "tool/attention/options.h"
+#include "tool/run/random.h"
+
+static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16, CLATTN_F64};
+
+/* "raw:OUT.npy" */
+static int split_scores(attention_options *options, attention_problem *problem)
+{
+    static const char *const modes[] = {"raw", "softcap", "bias",
+                                        "probabilities"}; /* as clattn_scores_mode */
+    const char *text = options->result[RESULT_SCORES], *colon = strchr(text, ':');
+    for (int32_t i = 0; i < 4 && colon != NULL && colon[1] != '\0'; i++) {
+        if (strlen(modes[i]) != (size_t)(colon - text) || memcmp(modes[i], text, strlen(modes[i])) != 0)
+            continue;
+        problem->desc.scores_mode = i;
+        options->result[RESULT_SCORES] = colon + 1;
+        return TOOL_DONE;
+    }
+    return complain(
+        TOOL_BAD_INPUT,
+        "--scores '%s' is not valid, expected raw, softcap, bias or probabilities, a colon and a file", text);
+}
+
+int attention_take_results(attention_options *options, attention_problem *problem)
+{
+    int status = options->result[RESULT_SCORES] != NULL ? split_scores(options, problem) : TOOL_DONE;
+    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++) {
+        for (int j = 0; j < i && status == TOOL_DONE; j++)
+            status = host_check_distinct(options->result[i], options->result[j]);
+        problem->wants[i] = i == RESULT_OUTPUT || options->result[i] != NULL;
+    }
+    if (status != TOOL_DONE || options->heat.files.count == 0)
+        return status;
+    if (problem->wants[RESULT_SCORES] && problem->desc.scores_mode != CLATTN_SCORES_PROBABILITIES)
+        return complain(TOOL_BAD_INPUT,
+                        "--attention shows probabilities, and --scores asks for others, expected --scores "
+                        "probabilities:FILE");
+    problem->wants[RESULT_SCORES] = true;
+    problem->desc.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    return heatmap_options_check_distinct(&options->heat, options->result, RESULT_COUNT);
+}
+
+int attention_check_output(const attention_options *o, const char *path)
+{
+    const char *const inputs[] = {
+        o->query,        o->key,        o->value,     o->fused,         o->mask,       o->bias,
+        o->alibi,        o->sinks,      o->vector,    o->query_lengths, o->kv_lengths, o->query_offset,
+        o->query_starts, o->key_starts, o->score_mod, o->mask_mod,      o->heat.labels, o->heat.key_labels,
+    };
+    int status = host_check_output(path, inputs, sizeof inputs / sizeof inputs[0]);
+    for (size_t i = 0; i < o->user.count && status == TOOL_DONE && path != NULL; i++) {
+        const char *colon = strchr(o->user.item[i], ':'),
+                   *file = colon != NULL ? colon + 1 : NULL; /* N:FILE.npy */
+        status = host_check_output(path, &file, 1);
+    }
+    return status;
+}
+
+/* An array of the shape, in the order of the others: random numbers to bench with, or nothing but a shape. */
+static int shape_array(const attention_options *o, size_t heads, size_t length, size_t size, uint64_t seed,
+                       host_array *array)
+{
+    size_t extent[CLATTN_MAX_RANK];
+    int32_t dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_F32;
+    int32_t rank =
+        order_extents(o->layout != NULL ? o->layout : "bhsd", o->shape[0], heads, length, size, extent);
+    if (o->mode == ATTENTION_BENCH) {
+        int status = host_allocate(dtype, rank, extent, "--shape", array);
+        if (status == TOOL_DONE)
+            fill_random(array, seed, 1.0f);
+        return status;
+    }
+    *array = (host_array){.name = "--shape", .tensor = {.dtype = dtype, .rank = rank}};
+    memcpy(array->tensor.extent, extent, (size_t)rank * sizeof *extent);
+    return TOOL_DONE;
+}
+
+static int load_sources(const attention_options *o, attention_problem *problem)
+{
+    host_array *input = problem->input;
+    const size_t *s = o->shape;
+    int status;
+    problem->fused = o->fused != NULL;
+    if (s[0] > 0) {
+        const char *order = o->layout != NULL ? o->layout : "bhsd";
+        bool one_head = order_find(order, 'h') < 0 && order_find(order, 'e') < 0;
+        if (order_find(order, 'b') < 0 && s[0] != 1)
+            return complain(TOOL_BAD_INPUT, "--shape: B is %zu, expected 1 with --layout %s", s[0], order);
+        if (one_head && (s[1] != 1 || s[2] != 1))
+            return complain(TOOL_BAD_INPUT, "--shape: HQ is %zu, expected 1 with --layout %s", s[1], order);
+        status = shape_array(o, s[1], s[3], s[5], 1, &input[INPUT_QUERY]);
+        if (status == TOOL_DONE)
+            status = shape_array(o, s[2], s[4], s[5], 2, &input[INPUT_KEY]);
+        return status == TOOL_DONE ? shape_array(o, s[2], s[4], s[6], 3, &input[INPUT_VALUE]) : status;
+    }
+    if (problem->fused)
+        return host_load(o->fused, &input[INPUT_QUERY]);
+    status = host_load(o->query, &input[INPUT_QUERY]);
+    if (status == TOOL_DONE)
+        status = host_load(o->key, &input[INPUT_KEY]);
+    if (status == TOOL_DONE)
+        status = host_load(o->value, &input[INPUT_VALUE]);
+    return status;
+}
+
+static int load_optional(const attention_options *o, attention_problem *problem)
+{
+    const struct {
+        const char *path;
+        attention_input input;
+    } files[] = {
+        {o->mask, INPUT_MASK},
+        {o->bias, INPUT_BIAS},
+        {o->alibi, INPUT_ALIBI},
+        {o->sinks, INPUT_SINKS},
+        {o->vector, INPUT_VECTOR},
+        {o->query_lengths, INPUT_QUERY_LENGTHS},
+        {o->kv_lengths, INPUT_KEY_LENGTHS},
+        {o->query_offset, INPUT_POSITIONS},
+        {o->query_starts, INPUT_QUERY_STARTS},
+        {o->key_starts, INPUT_KEY_STARTS},
+    };
+    int status = TOOL_DONE;
+    for (size_t i = 0; i < sizeof files / sizeof files[0] && status == TOOL_DONE; i++)
+        if (files[i].path != NULL)
+            status = host_load(files[i].path, &problem->input[files[i].input]);
+    return status;
+}
+
+/* What needs no file. */
+static void take_options(const attention_options *o, attention_problem *problem)
+{
+    clattn_attention_desc *desc = &problem->desc;
+    problem->order = o->layout;
+    memcpy(problem->given_heads, o->heads, sizeof problem->given_heads);
+    problem->output_dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_DTYPE_NONE;
+    problem->kv_dtype = o->kv_int8 ? CLATTN_I8 : o->kv_int4 ? CLATTN_I4 : CLATTN_DTYPE_NONE;
+    problem->kv_group = o->kv_group;
+    problem->page_size = o->page_size;
+    desc->causal = o->causal;
+    desc->alignment = o->query_offset != NULL ? CLATTN_ALIGN_EXPLICIT : o->align >= 0 ? o->align : 0;
+    desc->scale_mode = o->scale.given ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
+    desc->scale = o->scale.value;
+    desc->score = o->score;
+    desc->softcap = o->softcap.value;
+    desc->windowed = o->window.given;
+    desc->window_left = o->window.value[0];
+    desc->window_right = o->window.value[1];
+    desc->cache = o->ring ? CLATTN_CACHE_RING : CLATTN_CACHE_PLAIN;
+    desc->dropout = o->dropout.value;
+    desc->max_launch_ms = (uint32_t)o->max_launch_ms;
+    problem->args.dropout_seed = o->seed.value;
+    problem->args.dropout_offset = (uint32_t)o->dropout_offset.value;
+}
+
+int attention_load(const attention_options *options, attention_problem *problem)
+{
+    take_options(options, problem);
+    int status = load_sources(options, problem);
+    if (status == TOOL_DONE)
+        status = load_optional(options, problem);
+    if (status == TOOL_DONE)
+        status = attention_load_user(options, problem);
+    return status == TOOL_DONE ? attention_complete(problem) : status;
+}
+
+int attention_open(attention_options *options, attention_problem *problem, tool_device *device)
+{
+    attention_begin(problem);
+    int status = attention_take_results(options, problem);
+    if (status == TOOL_DONE)
+        status = attention_load(options, problem);
+    return status == TOOL_DONE ? device_open(options->device, device) : status;
+}

@@ -1,0 +1,86 @@
+#include "tool/attention/request.h"
+
+#include <stdlib.h>
+
+#include "tool/attention/array_order.h"
+
+#define DESC(field) offsetof(clattn_attention_desc, field)
+#define ARGS(field) offsetof(clattn_attention_args, field)
+
+const attention_input_place attention_inputs[INPUT_COUNT] = {
+    [INPUT_QUERY] = {"query", DESC(query), ARGS(query)},
+    [INPUT_KEY] = {"key", DESC(key), ARGS(key)},
+    [INPUT_VALUE] = {"value", DESC(value), ARGS(value)},
+    [INPUT_MASK] = {"mask", DESC(mask), ARGS(mask)},
+    [INPUT_BIAS] = {"bias", DESC(bias), ARGS(bias)},
+    [INPUT_ALIBI] = {"alibi", DESC(alibi), ARGS(alibi)},
+    [INPUT_SINKS] = {"sinks", DESC(sinks), ARGS(sinks)},
+    [INPUT_VECTOR] = {"vector", DESC(vector), ARGS(vector)},
+    [INPUT_QUERY_LENGTHS] = {"query_lengths", DESC(query_lengths), ARGS(query_lengths)},
+    [INPUT_KEY_LENGTHS] = {"key_lengths", DESC(key_lengths), ARGS(key_lengths)},
+    [INPUT_POSITIONS] = {"positions", DESC(positions), ARGS(positions)},
+    [INPUT_QUERY_STARTS] = {"query_starts", DESC(query_starts), ARGS(query_starts)},
+    [INPUT_KEY_STARTS] = {"key_starts", DESC(key_starts), ARGS(key_starts)},
+    [INPUT_BLOCK_TABLE] = {"block_table", DESC(block_table), ARGS(block_table)},
+    [INPUT_KEY_SCALE] = {"key_scale", DESC(key_scale), ARGS(key_scale)},
+    [INPUT_VALUE_SCALE] = {"value_scale", DESC(value_scale), ARGS(value_scale)},
+    [INPUT_USER] = {"user", 0, ARGS(user[0])},
+    [INPUT_USER + 1] = {"user", 0, ARGS(user[1])},
+    [INPUT_USER + 2] = {"user", 0, ARGS(user[2])},
+    [INPUT_USER + 3] = {"user", 0, ARGS(user[3])},
+};
+
+const attention_input_place attention_results[RESULT_COUNT] = {
+    [RESULT_OUTPUT] = {"", DESC(output), ARGS(output)},
+    [RESULT_LSE] = {"lse_", DESC(lse), ARGS(lse)},
+    [RESULT_ENTROPY] = {"entropy_", DESC(entropy), ARGS(entropy)},
+    [RESULT_SCORES] = {"scores_", DESC(scores), ARGS(scores)},
+};
+
+void attention_begin(attention_problem *problem)
+{
+    *problem = (attention_problem){.wants = {[RESULT_OUTPUT] = true}};
+    clattn_attention_desc_init(&problem->desc);
+    clattn_attention_args_init(&problem->args);
+}
+
+int attention_result_allocate(const attention_problem *problem, attention_result result, const char *name,
+                              host_array *array)
+{
+    const attention_sizes *sizes = &problem->sizes;
+    const clattn_attention_desc *desc = &problem->desc;
+    if (result == RESULT_SCORES)
+        return host_allocate(desc->scores.dtype, 4, desc->scores.extent, name, array);
+    if (result != RESULT_OUTPUT)
+        return host_allocate(CLATTN_F32, 3, desc->query.extent, name, array);
+    size_t extent[CLATTN_MAX_RANK];
+    const char *order = problem->order != NULL ? problem->order : "bhsd";
+    int32_t rank =
+        order_extents(order, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
+    return host_allocate(desc->output.dtype, rank, extent, name, array);
+}
+
+double attention_pairs(size_t query_length, size_t key_length, bool causal, int32_t align)
+{
+    if (!causal)
+        return (double)query_length * (double)key_length;
+    double pairs = 0.0;
+    int64_t position = align == CLATTN_ALIGN_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
+    for (int64_t i = 0; i < (int64_t)query_length; i++) {
+        int64_t keys = i + position + 1;
+        if (keys > (int64_t)key_length)
+            keys = (int64_t)key_length;
+        if (keys > 0)
+            pairs += (double)keys;
+    }
+    return pairs;
+}
+
+void attention_release(attention_problem *problem)
+{
+    for (int i = 0; i < INPUT_COUNT; i++)
+        host_release(&problem->input[i]);
+    free(problem->score_mod);
+    free(problem->mask_mod);
+    *problem = (attention_problem){0};
+}

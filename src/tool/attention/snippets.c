@@ -1,0 +1,196 @@
+#include "tool/attention/snippets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+/* What surrounds the user's text: the library's user_data (attention/user.h), and one work-item a key. */
+static const char before[] =
+    "#pragma OPENCL FP_CONTRACT OFF\n"
+    "#ifdef USER0\n#define P0 const global USER0 *u0,\n#define M0 const global USER0 *buffer0;\n#define S0 "
+    ".buffer0 = u0,\n"
+    "#else\n#define P0\n#define M0\n#define S0\n#endif\n"
+    "#ifdef USER1\n#define P1 const global USER1 *u1,\n#define M1 const global USER1 *buffer1;\n#define S1 "
+    ".buffer1 = u1,\n"
+    "#else\n#define P1\n#define M1\n#define S1\n#endif\n"
+    "#ifdef USER2\n#define P2 const global USER2 *u2,\n#define M2 const global USER2 *buffer2;\n#define S2 "
+    ".buffer2 = u2,\n"
+    "#else\n#define P2\n#define M2\n#define S2\n#endif\n"
+    "#ifdef USER3\n#define P3 const global USER3 *u3,\n#define M3 const global USER3 *buffer3;\n#define S3 "
+    ".buffer3 = u3,\n"
+    "#else\n#define P3\n#define M3\n#define S3\n#endif\n"
+    "typedef struct user_data {\n"
+    "    M0 M1 M2 M3 float scalar0, scalar1, scalar2, scalar3; long position; int query_length, key_length;\n"
+    "} user_data;\n";
+static const char after[] =
+    "\n#ifndef SCORE_MOD\n#define score_mod(s, b, h, i, j, u) (s)\n#endif\n"
+    "#ifndef MASK_MOD\n#define mask_mod(b, h, i, j, u) 1\n#endif\n"
+    "kernel void apply(P0 P1 P2 P3 global float *score, global int *keep, int batch, int head, int query,\n"
+    "                  float4 scalars, long position, int query_length, int key_length)\n"
+    "{\n"
+    "    const int key = (int)get_global_id(0);\n"
+    "    const user_data user = {S0 S1 S2 S3 .scalar0 = scalars.x, .scalar1 = scalars.y, .scalar2 = "
+    "scalars.z,\n"
+    "                            .scalar3 = scalars.w, .position = position, .query_length = query_length,\n"
+    "                            .key_length = key_length};\n"
+    "    score[key] = score_mod(score[key], batch, head, query, key, user);\n"
+    "    keep[key] = mask_mod(batch, head, query, key, user);\n"
+    "}\n";
+
+static const char *type_name(int32_t dtype)
+{
+    switch (dtype) {
+    case CLATTN_F32: return "float";
+    case CLATTN_F16: return "half";
+    case CLATTN_BF16: return "ushort";
+    case CLATTN_I8: return "char";
+    case CLATTN_I32: return "int";
+    case CLATTN_I64: return "long";
+    default: return "uchar"; /* bool and uint8 */
+    }
+}
+
+static clattn_status failed(snippets *s, const char *call, cl_int code)
+{
+    if (code == CL_SUCCESS || s->status != CLATTN_SUCCESS)
+        return s->status;
+    snprintf(s->device->message, sizeof s->device->message,
+             "%s of the user's functions failed with OpenCL error %d", call, (int)code);
+    return s->status = CLATTN_ERROR_OPENCL;
+}
+
+static clattn_status build(snippets *s)
+{
+    const attention_problem *problem = s->problem;
+    cl_context context = clattn_context_opencl_context(s->device->context);
+    const char *text[] = {before, problem->score_mod ? problem->score_mod : "", "\n",
+                          problem->mask_mod ? problem->mask_mod : "", after};
+    char options[256];
+    cl_int code;
+    int used = snprintf(options, sizeof options, "-cl-std=CL1.2 -w%s%s",
+                        problem->score_mod ? " -DSCORE_MOD" : "", problem->mask_mod ? " -DMASK_MOD" : "");
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
+        if (problem->desc.user_dtype[i] != CLATTN_DTYPE_NONE)
+            used += snprintf(options + used, sizeof options - (size_t)used, " -DUSER%d=%s", i,
+                             type_name(problem->desc.user_dtype[i]));
+    s->program = clCreateProgramWithSource(context, 5, text, NULL, &code);
+    if (failed(s, "clCreateProgramWithSource", code) == CLATTN_SUCCESS)
+        failed(s, "clBuildProgram", clBuildProgram(s->program, 0, NULL, options, NULL, NULL));
+    if (s->status == CLATTN_SUCCESS) {
+        s->kernel = clCreateKernel(s->program, "apply", &code);
+        failed(s, "clCreateKernel", code);
+    }
+    return s->status;
+}
+
+clattn_status snippets_open(snippets *s, const attention_problem *problem, const tool_job *job)
+{
+    *s = (snippets){.device = job->device, .problem = problem};
+    if (problem->score_mod == NULL && problem->mask_mod == NULL)
+        return CLATTN_SUCCESS;
+    s->capacity = size_max(1, problem->args.key_length);
+    s->score = calloc(s->capacity, sizeof *s->score);
+    s->keep = calloc(s->capacity, sizeof *s->keep);
+    if (s->score == NULL || s->keep == NULL)
+        return s->status = CLATTN_ERROR_OUT_OF_MEMORY;
+    s->status = device_output(s->device, s->capacity * sizeof *s->score, &s->scores);
+    if (s->status == CLATTN_SUCCESS)
+        s->status = device_output(s->device, s->capacity * sizeof *s->keep, &s->kept);
+    if (s->status != CLATTN_SUCCESS || build(s) != CLATTN_SUCCESS)
+        return s->status;
+    cl_uint index = 0;
+    cl_float4 scalars;
+    memcpy(&scalars, problem->args.user_scalar, sizeof scalars);
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
+        if (problem->desc.user_dtype[i] != CLATTN_DTYPE_NONE)
+            failed(s, "clSetKernelArg",
+                   clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &job->args.attention.user[i].buffer));
+    failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &s->scores));
+    failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &s->kept));
+    failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + 3, sizeof scalars, &scalars));
+    return s->status;
+}
+
+void snippets_close(snippets *s)
+{
+    if (s->kernel != NULL)
+        clReleaseKernel(s->kernel);
+    if (s->program != NULL)
+        clReleaseProgram(s->program);
+    if (s->scores != NULL)
+        clReleaseMemObject(s->scores);
+    if (s->kept != NULL)
+        clReleaseMemObject(s->kept);
+    free(s->score);
+    free(s->keep);
+    *s = (snippets){0};
+}
+
+/* Both functions over all keys of a row. */
+static void launch(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query)
+{
+    cl_uint index = 2;
+    cl_command_queue queue = s->device->queue;
+    const size_t keys = (size_t)item->keys, bytes = keys * sizeof(float);
+    const cl_int place[] = {(cl_int)batch, (cl_int)head, (cl_int)query};
+    const cl_int lengths[] = {(cl_int)item->queries, (cl_int)item->keys};
+    const cl_long position = item->position;
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
+        index += s->problem->desc.user_dtype[i] != CLATTN_DTYPE_NONE;
+    if (keys == 0 || s->status != CLATTN_SUCCESS)
+        return;
+    for (cl_uint i = 0; i < 3; i++)
+        failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + i, sizeof place[i], &place[i]));
+    failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + 4, sizeof position, &position));
+    for (cl_uint i = 0; i < 2; i++)
+        failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + 5 + i, sizeof lengths[i], &lengths[i]));
+    failed(s, "clEnqueueWriteBuffer",
+           clEnqueueWriteBuffer(queue, s->scores, CL_TRUE, 0, bytes, s->score, 0, NULL, NULL));
+    failed(s, "clEnqueueNDRangeKernel",
+           clEnqueueNDRangeKernel(queue, s->kernel, 1, NULL, &keys, NULL, 0, NULL, NULL));
+    failed(s, "clEnqueueReadBuffer",
+           clEnqueueReadBuffer(queue, s->scores, CL_TRUE, 0, bytes, s->score, 0, NULL, NULL));
+    failed(s, "clEnqueueReadBuffer",
+           clEnqueueReadBuffer(queue, s->kept, CL_TRUE, 0, bytes, s->keep, 0, NULL, NULL));
+}
+
+static double score_of(void *user, double score, int64_t batch, int64_t head, int64_t query, int64_t key)
+{
+    snippets *s = user;
+    (void)batch, (void)head, (void)query;
+    if (!s->collecting)
+        return (double)s->score[key];
+    s->score[key] = (float)score;
+    return score;
+}
+
+static bool keeps(void *user, int64_t batch, int64_t head, int64_t query, int64_t key)
+{
+    const snippets *s = user;
+    (void)batch, (void)head, (void)query;
+    return s->keep[key] != 0;
+}
+
+void snippets_attach(snippets *s, reference_attention *reference)
+{
+    reference->user = s;
+    reference->score_mod = s->problem->score_mod != NULL ? score_of : NULL;
+    reference->mask_mod = s->problem->mask_mod != NULL ? keeps : NULL;
+}
+
+void snippets_collect(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query)
+{
+    memset(s->score, 0, s->capacity * sizeof *s->score);
+    if (s->problem->mask_mod != NULL)
+        launch(s, item, batch, head, query);
+    s->collecting = true;
+}
+
+void snippets_apply(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query)
+{
+    if (s->problem->score_mod != NULL)
+        launch(s, item, batch, head, query);
+    s->collecting = false;
+}

@@ -1,0 +1,171 @@
+/* An attention's results against the reference of its whole description. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tool/cli/progress.h"
+#include "tool/attention/snippets.h"
+#include "tool/run/verify.h"
+
+typedef struct comparison {
+    const attention_problem *problem;
+    const host_array *results;
+    tool_verdict *verdicts;
+    reference_attention exact, plain;
+    reference_row row, naive;
+    double *naive_scores; /* a row's */
+    snippets functions;
+} comparison;
+
+static void take_inputs(const attention_problem *problem, reference_data *data)
+{
+    const void *const inputs[] = {
+        problem->input[INPUT_QUERY].tensor.data,         problem->input[INPUT_KEY].tensor.data,
+        problem->input[INPUT_VALUE].tensor.data,         problem->input[INPUT_MASK].tensor.data,
+        problem->input[INPUT_BIAS].tensor.data,          problem->input[INPUT_ALIBI].tensor.data,
+        problem->input[INPUT_SINKS].tensor.data,         problem->input[INPUT_VECTOR].tensor.data,
+        problem->input[INPUT_QUERY_LENGTHS].tensor.data, problem->input[INPUT_KEY_LENGTHS].tensor.data,
+        problem->input[INPUT_POSITIONS].tensor.data,     problem->input[INPUT_QUERY_STARTS].tensor.data,
+        problem->input[INPUT_KEY_STARTS].tensor.data,    problem->input[INPUT_BLOCK_TABLE].tensor.data,
+        problem->input[INPUT_KEY_SCALE].tensor.data,     problem->input[INPUT_VALUE_SCALE].tensor.data,
+    };
+    const void **fields[] = {
+        &data->query,         &data->key,         &data->value,     &data->mask,
+        &data->bias,          &data->alibi,       &data->sinks,     &data->vector,
+        &data->query_lengths, &data->key_lengths, &data->positions, &data->query_starts,
+        &data->key_starts,    &data->block_table, &data->key_scale, &data->value_scale,
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        *fields[i] = inputs[i];
+    if (data->key == NULL)
+        data->key = data->query;
+    if (data->value == NULL)
+        data->value = data->query;
+}
+
+/* Element of a result at (batch, head, row, column), by its layout. */
+static double result_at(const comparison *c, attention_result result, const int64_t index[4])
+{
+    const clattn_layout *layout = attention_result_layout((clattn_attention_desc *)&c->problem->desc, result);
+    int64_t at = 0;
+    for (int32_t d = 0; d < layout->rank; d++)
+        at += index[d] * layout->stride[d];
+    return reference_element(c->results[result].tensor.data, layout->dtype, at);
+}
+
+/* `b` is 0 where items are packed, and `at` the row among all. */
+static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
+{
+    const reference_row *row = &c->row, *naive = &c->naive;
+    int32_t dtype = c->problem->desc.output.dtype;
+    for (int64_t e = 0; e < (int64_t)c->problem->sizes.d_v; e++) {
+        double found = result_at(c, RESULT_OUTPUT, (int64_t[]){b, h, at, e});
+        if (row->attends)
+            verdict_add_stored(&c->verdicts[RESULT_OUTPUT], dtype, found, row->output[e], naive->output[e],
+                               row->magnitude[e]);
+        else
+            verdict_add_zero(&c->verdicts[RESULT_OUTPUT], found);
+    }
+    const int64_t index[4] = {b, h, at, 0};
+    if (c->problem->wants[RESULT_LSE])
+        verdict_add_stored(&c->verdicts[RESULT_LSE], CLATTN_F32, result_at(c, RESULT_LSE, index), row->lse,
+                           naive->lse, 1.0 + fabs(row->lse));
+    if (c->problem->wants[RESULT_ENTROPY])
+        verdict_add_stored(&c->verdicts[RESULT_ENTROPY], CLATTN_F32, result_at(c, RESULT_ENTROPY, index),
+                           row->entropy, naive->entropy, 1.0 + fabs(row->lse));
+}
+
+/* Scores are not of packed items. */
+static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
+{
+    const reference_item item = reference_item_of(&c->exact, b);
+    const clattn_host_tensor *scores = &c->results[RESULT_SCORES].tensor;
+    int32_t mode = c->problem->desc.scores_mode;
+    int64_t keys = (int64_t)scores->extent[3];
+    const float *found = (const float *)scores->data +
+                         ((b * (int64_t)scores->extent[1] + h) * (int64_t)scores->extent[2] + i) * keys;
+    for (int64_t j = 0; j < keys; j++) {
+        double exact, plain, magnitude;
+        if (mode == CLATTN_SCORES_PROBABILITIES) {
+            exact = j < item.keys ? c->row.probabilities[j] : 0.0;
+            plain = j < item.keys ? c->naive.probabilities[j] : 0.0;
+            magnitude = exact * (1.0 + fabs(c->row.lse));
+        } else {
+            exact = reference_attention_score(&c->exact, mode, b, h, i, j);
+            plain = c->naive_scores[j];
+            magnitude = 1.0 + fabs(exact);
+        }
+        verdict_add_stored(&c->verdicts[RESULT_SCORES], CLATTN_F32, found[j], exact, plain, magnitude);
+    }
+}
+
+/* One row of the reference, twice where the user's function must know all of its scores first. */
+static void compute_row(comparison *c, const reference_attention *reference, int64_t b, int64_t h, int64_t i,
+                        reference_row *row)
+{
+    if (snippets_present(&c->functions)) {
+        const reference_item item = reference_item_of(reference, b);
+        snippets_collect(&c->functions, &item, b, h, i);
+        reference_attention_row(reference, b, h, i, row);
+        snippets_apply(&c->functions, &item, b, h, i);
+    }
+    reference_attention_row(reference, b, h, i, row);
+}
+
+static void compare_one(comparison *c, int64_t b, int64_t h, int64_t i)
+{
+    const reference_item item = reference_item_of(&c->exact, b);
+    bool packed = c->exact.data.query_starts != NULL;
+    compute_row(c, &c->plain, b, h, i, &c->naive);
+    /* Here, while the user's function still gives out what it made of the naive scores. */
+    for (int64_t j = 0; c->problem->wants[RESULT_SCORES] && j < (int64_t)c->problem->args.key_length; j++)
+        c->naive_scores[j] = reference_attention_score(&c->plain, c->problem->desc.scores_mode, b, h, i, j);
+    compute_row(c, &c->exact, b, h, i, &c->row);
+    compare_row(c, packed ? 0 : b, h, packed ? item.query_row + i : i);
+    if (c->problem->wants[RESULT_SCORES])
+        compare_scores(c, b, h, i);
+}
+
+static void compare_all(comparison *c)
+{
+    const attention_problem *problem = c->problem;
+    int64_t heads = (int64_t)problem->sizes.heads, rows = (int64_t)problem->args.query_length;
+    int64_t total = (int64_t)problem->args.batch * heads * rows;
+    for (int64_t done = 0; done < total; done++) {
+        int64_t i = done % rows, h = done / rows % heads, b = done / rows / heads;
+        bool packed = c->exact.data.query_starts != NULL;
+        if ((!packed || i < reference_item_of(&c->exact, b).queries) && c->functions.status == CLATTN_SUCCESS)
+            compare_one(c, b, h, i);
+        progress_show((double)(done + 1) / (double)total);
+    }
+}
+
+int verify_attention(const attention_problem *problem, const tool_job *job,
+                     const host_array results[RESULT_COUNT], tool_verdict verdicts[RESULT_COUNT])
+{
+    size_t d_v = problem->sizes.d_v, keys = problem->args.key_length;
+    double *room;
+    float *none;
+    comparison c = {.problem = problem, .results = results, .verdicts = verdicts};
+    if (row_room(3 * d_v + 3 * keys, 0, &room, &none) != TOOL_DONE)
+        return TOOL_FAILED;
+    c.exact = (reference_attention){.desc = &problem->desc, .args = &problem->args};
+    take_inputs(problem, &c.exact.data);
+    c.row = (reference_row){.output = room, .magnitude = room + d_v, .probabilities = room + 2 * d_v};
+    c.naive = (reference_row){.output = room + 2 * d_v + keys, .probabilities = room + 3 * d_v + keys};
+    c.naive_scores = room + 3 * d_v + 2 * keys;
+    verdicts[RESULT_OUTPUT].mean = problem->desc.softcap > 0 ? 3.0 : 0.0;
+    progress_begin("verifying");
+    clattn_status status = job != NULL ? snippets_open(&c.functions, problem, job) : CLATTN_SUCCESS;
+    if (snippets_present(&c.functions))
+        snippets_attach(&c.functions, &c.exact);
+    c.plain = c.exact;
+    c.plain.narrow = true;
+    if (status == CLATTN_SUCCESS)
+        compare_all(&c);
+    status = c.functions.status;
+    snippets_close(&c.functions);
+    progress_end();
+    free(room);
+    free(none);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, status, "verifying");
+}

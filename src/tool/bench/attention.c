@@ -1,0 +1,90 @@
+/* clattn bench attention: with any of attention's options. */
+#include "tool/attention/options.h"
+#include "tool/bench/bench.h"
+#include "ref/attention.h"
+
+int bench_attention_arrays(const size_t s[7], int32_t dtype, uint64_t seed, float limit, attention_problem *problem)
+{
+    host_array *input = problem->input;
+    attention_begin(problem);
+    problem->output_dtype = dtype;
+    int status = bench_array(&input[INPUT_QUERY], "query", dtype, 4, (size_t[]){s[0], s[1], s[3], s[5]}, seed, limit);
+    if (status == TOOL_DONE)
+        status = bench_array(&input[INPUT_KEY], "key", dtype, 4, (size_t[]){s[0], s[2], s[4], s[5]}, seed + 1, limit);
+    if (status == TOOL_DONE)
+        status = bench_array(&input[INPUT_VALUE], "value", dtype, 4, (size_t[]){s[0], s[2], s[4], s[6]}, seed + 2, 1.0f);
+    return status;
+}
+
+/* How many (query, key) pairs of a head lengths, causality and window leave, over all batch items. */
+static double attended_pairs(const attention_problem *problem)
+{
+    const clattn_attention_desc *desc = &problem->desc;
+    reference_attention reference = {.desc = desc, .args = &problem->args};
+    reference.data.query_lengths = problem->input[INPUT_QUERY_LENGTHS].tensor.data;
+    reference.data.key_lengths = problem->input[INPUT_KEY_LENGTHS].tensor.data;
+    reference.data.positions = problem->input[INPUT_POSITIONS].tensor.data;
+    reference.data.query_starts = problem->input[INPUT_QUERY_STARTS].tensor.data;
+    reference.data.key_starts = problem->input[INPUT_KEY_STARTS].tensor.data;
+    double pairs = 0.0;
+    for (int64_t b = 0; b < (int64_t)problem->args.batch; b++) {
+        const reference_item item = reference_item_of(&reference, b);
+        for (int64_t i = 0; i < item.queries; i++) {
+            int64_t first = item.first_key, last = item.keys - 1, p = i + item.position;
+            if (desc->causal && last > p)
+                last = p;
+            if (desc->windowed && desc->window_right >= 0 && last > p + desc->window_right)
+                last = p + desc->window_right;
+            if (desc->windowed && desc->window_left >= 0 && first < p - desc->window_left)
+                first = p - desc->window_left;
+            pairs += last >= first ? (double)(last - first + 1) : 0.0;
+        }
+    }
+    return pairs;
+}
+
+/* Every array once, as the device has it. */
+static double bytes_of(const attention_problem *problem)
+{
+    double bytes = 0.0;
+    for (int i = 0; i < INPUT_COUNT; i++)
+        bytes += (double)problem->input[i].tensor.bytes;
+    for (int i = 0; i < RESULT_COUNT; i++) {
+        const clattn_layout *layout =
+            attention_result_layout((clattn_attention_desc *)&problem->desc, (attention_result)i);
+        double size = problem->wants[i] ? (double)clattn_dtype_size((clattn_dtype)layout->dtype) : 0.0;
+        for (int32_t d = 0; d < layout->rank; d++)
+            size *= (double)layout->extent[d];
+        bytes += size;
+    }
+    return bytes;
+}
+
+int bench_attention(int argc, char **argv)
+{
+    attention_options options;
+    attention_problem problem;
+    tool_device device = {0};
+    tool_job job = {0};
+    option_outcome outcome = attention_options_parse(ATTENTION_BENCH, argc, argv, &options);
+    if (outcome != OPTIONS_RUN)
+        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = attention_open(&options, &problem, &device);
+    if (status == TOOL_DONE) {
+        const size_t *s = options.shape;
+        bench_work work = {
+            .flops = 2.0 * (double)s[1] * attended_pairs(&problem) * (double)(s[5] + s[6]),
+            .bytes = bytes_of(&problem),
+            .attention = &problem,
+        };
+        clattn_status made = job_attention(&device, &problem, options.solver, &job);
+        if (made == CLATTN_SUCCESS || made != CLATTN_ERROR_BUILD)
+            status =
+                bench_finish(&device, made, &job, "attention", 7, s, &work, options.repeat, options.json);
+        else
+            status = attention_plan_failed(&options, &device, made);
+    }
+    device_close(&device);
+    attention_release(&problem);
+    return status;
+}

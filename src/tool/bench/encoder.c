@@ -1,0 +1,190 @@
+/* clattn bench encoder: encoder layers with random weights, made when the library asks for them. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tool/bench/bench.h"
+#include "tool/run/random.h"
+
+#define MOST_LAYERS 1000
+
+typedef struct encoder_options {
+    const char *solver, *device;
+    bool causal, pre_norm, gated, int8, explain, json;
+    int32_t dtype, activation;
+    size_t shape[5], layers, repeat;
+} encoder_options;
+
+enum { BATCH, LENGTH, D_MODEL, HEADS, D_FF }; /* of the shape */
+
+#define FIELD(name) offsetof(encoder_options, name)
+
+static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+static const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};
+/* In the order of clattn_activation_function. */
+static const char *const activation_choices[] = {"relu", "gelu", "gelu-tanh", "silu", NULL};
+
+static const option_row rows[] = {
+    {"--shape", OPTION_SIZES, FIELD(shape), "B,S,D_MODEL,HEADS,D_FF", "the sizes; default 1,512,512,8,2048, the paper's",
+     false, 5, NULL},
+    {"--layers", OPTION_COUNT, FIELD(layers), "N", "identical layers, each with weights of its own; default 1", false,
+     MOST_LAYERS, NULL},
+    OPTION_ROW_CAUSAL(encoder_options),
+    {"--pre-norm", OPTION_FLAG, FIELD(pre_norm), NULL, "norms ahead of attention and feed-forward, not behind them", false,
+     0, NULL},
+    {"--activation", OPTION_CHOICE, FIELD(activation), "NAME",
+     "of the feed-forward network: relu (default), gelu, gelu-tanh or silu", false, 0, activation_choices},
+    {"--gated", OPTION_FLAG, FIELD(gated), NULL, "a gated feed-forward network, of three matrices", false, 0, NULL},
+    {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "of weights and vectors: f32 (default), f16 or bf16", false, 0,
+     dtype_choices},
+    {"--int8", OPTION_FLAG, FIELD(int8), NULL, "matrices of int8 with a float32 scale for each row", false, 0, NULL},
+    {"--explain", OPTION_FLAG, FIELD(explain), NULL, "tell the plan's parts, too", false, 0, NULL},
+    OPTION_ROW_SOLVER(encoder_options),
+    OPTION_ROW_DEVICE(encoder_options),
+    OPTION_ROW_REPEAT(encoder_options),
+    OPTION_ROW_JSON(encoder_options),
+    OPTION_ROW_END,
+};
+
+static const option_table table = {
+    .command = "bench encoder",
+    .summary = "Times encoder layers with random weights.  Counts the products and the attention, 2 operations for each\n"
+               "multiplication with its addition.",
+    .rows = rows,
+};
+
+/* What the library's questions for weights are answered from. */
+typedef struct weight_maker {
+    const size_t *shape; /* the options' */
+    host_array last;     /* what was given out last; owned */
+} weight_maker;
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* The shape that weights.h gives a tensor of that name. */
+static int32_t weight_shape(const char *name, const size_t *shape, size_t extent[2])
+{
+    const size_t d_model = shape[D_MODEL], d_ff = shape[D_FF];
+    const bool into = strstr(name, ".feed_forward.in.") != NULL || strstr(name, ".feed_forward.gate.") != NULL;
+    extent[0] = into ? d_ff : d_model;
+    extent[1] = ends_in(name, ".feed_forward.out.weight") ? d_ff : d_model;
+    return ends_in(name, ".weight") && strstr(name, ".norm.") == NULL ? 2 : 1;
+}
+
+/* The same numbers whenever a tensor is asked for: its name is what they start from.  A matrix has a variance of one over
+ * its columns, so that vectors keep their size through a product. */
+static clattn_status make_weight(void *user, const char *name, clattn_host_tensor *tensor, clattn_io_error *error)
+{
+    weight_maker *maker = user;
+    size_t extent[2];
+    const int32_t rank = weight_shape(name, maker->shape, extent);
+    uint64_t seed = 0;
+    for (const char *c = name; *c != '\0'; c++)
+        seed = seed * 31 + (unsigned char)*c;
+    *tensor = (clattn_host_tensor){0};
+    host_release(&maker->last);
+    const float limit = rank == 2 ? sqrtf(3.0f / (float)extent[1]) : 1.0f;
+    if (bench_array(&maker->last, name, CLATTN_F32, rank, extent, seed, limit) != TOOL_DONE) {
+        if (error != NULL)
+            snprintf(error->message, sizeof error->message, "%s: out of memory", name);
+        return CLATTN_ERROR_OUT_OF_MEMORY;
+    }
+    *tensor = maker->last.tensor;
+    return CLATTN_SUCCESS;
+}
+
+JOB_ENQUEUE(encoder)
+
+/* The plan, which keeps what it needs of the model; of the model only the numbers for the report stay. */
+static clattn_status create_encoder(tool_job *job, const encoder_options *options, bench_model *model)
+{
+    clattn_stack_desc stack = CLATTN_STACK_DESC_INIT;
+    clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
+    clattn_encoder_desc encoder = CLATTN_ENCODER_DESC_INIT;
+    clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
+    clattn_plan_options plan_options = job_options(options->solver);
+    weight_maker maker = {.shape = options->shape};
+    clattn_transformer *transformer = NULL;
+
+    stack.layers = options->layers;
+    stack.d_model = options->shape[D_MODEL];
+    stack.heads = options->shape[HEADS];
+    stack.d_ff = options->shape[D_FF];
+    stack.activation = options->activation;
+    stack.gated = options->gated;
+    stack.norm_place = options->pre_norm ? CLATTN_NORM_PRE : CLATTN_NORM_POST;
+    stack.causal = options->causal;
+    desc.encoder = &stack;
+    desc.dtype = dtypes[options->dtype];
+    desc.weight_dtype = options->int8 ? CLATTN_I8 : desc.dtype;
+    source.lookup = make_weight;
+    source.user = &maker;
+    encoder.batch = options->shape[BATCH];
+    encoder.length = options->shape[LENGTH];
+    clattn_status status = clattn_transformer_create(job->device->context, &desc, &source, &transformer);
+    host_release(&maker.last);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_encoder_plan_create(transformer, &encoder, &plan_options, &job->plan);
+    model->layers = options->layers;
+    model->parameters = clattn_transformer_parameters(transformer);
+    model->weight_bytes = clattn_transformer_weight_bytes(transformer);
+    clattn_transformer_release(&transformer);
+    return status;
+}
+
+static clattn_status job_encoder(tool_device *device, const encoder_options *options, const host_array *x, tool_job *job,
+                                 bench_model *model)
+{
+    clattn_encoder_args *args = &job->args.encoder;
+    const clattn_layout y =
+        clattn_layout_contiguous((clattn_dtype)x->tensor.dtype, x->tensor.rank, x->tensor.extent);
+    job_begin(job, device, enqueue_encoder);
+    clattn_encoder_args_init(args);
+    clattn_status status = create_encoder(job, options, model);
+    status = job_bind_input(job, status, x, &args->input);
+    status = job_bind_output(job, status, 0, &y, &args->output);
+    return job_finish(job, status);
+}
+
+static double flops_of(const encoder_options *options)
+{
+    const size_t *s = options->shape;
+    const double batch = (double)s[BATCH], d_model = (double)s[D_MODEL], d_ff = (double)s[D_FF];
+    const double pairs = attention_pairs(s[LENGTH], s[LENGTH], options->causal, 0);
+    const double matrices = 4.0 * d_model * d_model + (options->gated ? 3.0 : 2.0) * d_model * d_ff;
+    return (double)options->layers * batch * (2.0 * (double)s[LENGTH] * matrices + 4.0 * pairs * d_model);
+}
+
+int bench_encoder(int argc, char **argv)
+{
+    encoder_options options = {.shape = {1, 512, 512, 8, 2048}, .layers = 1};
+    tool_device device = {0};
+    tool_job job = {0};
+    host_array x = {0};
+    bench_model model = {.explain = false};
+    const size_t *s = options.shape;
+    option_outcome outcome = options_parse(&table, argc, argv, &options);
+    if (outcome != OPTIONS_RUN)
+        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    if (s[D_MODEL] % s[HEADS] != 0)
+        return complain(TOOL_BAD_INPUT, "bench encoder: D_MODEL %zu is not a multiple of HEADS %zu", s[D_MODEL], s[HEADS]);
+    int status = device_open(options.device, &device);
+    if (status == TOOL_DONE)
+        status = bench_array(&x, "x", dtypes[options.dtype], 3, s, 1, 1.0f);
+    if (status == TOOL_DONE) {
+        model.explain = options.explain;
+        clattn_status made = job_encoder(&device, &options, &x, &job, &model);
+        bench_work work = {.flops = flops_of(&options),
+                           .bytes = 2.0 * (double)x.tensor.bytes + (double)model.weight_bytes,
+                           .dtype = dtypes[options.dtype],
+                           .model = &model};
+        status = bench_finish(&device, made, &job, "encoder", 5, s, &work, options.repeat, options.json);
+    }
+    host_release(&x);
+    device_close(&device);
+    return status;
+}

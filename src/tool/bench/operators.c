@@ -1,0 +1,222 @@
+/* One benchmark an operator.  Each fills random arrays, makes a job and times it. */
+#include "tool/bench/bench.h"
+
+typedef struct bench_options {
+    const char *solver, *device;
+    bool causal, bias, json, int8;
+    int32_t align, dtype, activation, operand;
+    size_t shape[7], repeat;
+} bench_options;
+
+#define FIELD(name) offsetof(bench_options, name)
+#define SHAPE_ROW(numbers, text)                                                      \
+    {                                                                                 \
+        "--shape", OPTION_SIZES, FIELD(shape), text, "the sizes", true, numbers, NULL \
+    }
+#define STORAGE_ROW                                                                                                  \
+    {                                                                                                                \
+        "--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "of every array: f32 (default), f16 or bf16", false, 0, \
+            storage_choices                                                                                          \
+    }
+#define COMMON_ROWS                                                         \
+    OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options),     \
+        OPTION_ROW_REPEAT(bench_options), OPTION_ROW_JSON(bench_options), OPTION_ROW_END
+
+static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+static const char *const storage_choices[] = {"f32", "f16", "bf16", NULL};
+static const char *const activation_choices[] = {"none", "relu", "gelu", "gelu-tanh", "silu", NULL};
+static const char *const operand_choices[] = {"none", "add", "multiply", NULL};
+
+static double bytes_of(const host_array *array)
+{
+    return (double)array->tensor.bytes;
+}
+
+/* A benchmark's own; `status` is of what went wrong first. */
+typedef struct bench {
+    bench_options options;
+    tool_device device;
+    tool_job job;
+    int status;
+    uint64_t arrays; /* made so far */
+} bench;
+
+/* Parses, and opens the device; false if there is nothing to do but to return the status. */
+static bool begin(bench *b, const option_table *table, int argc, char **argv)
+{
+    option_outcome outcome = options_parse(table, argc, argv, &b->options);
+    b->status = outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    if (outcome == OPTIONS_RUN)
+        b->status = device_open(b->options.device, &b->device);
+    return outcome == OPTIONS_RUN && b->status == TOOL_DONE;
+}
+
+/* Makes an array of random numbers, each array other ones, unless something went wrong before. */
+static void fill_typed(bench *b, host_array *array, const char *name, int32_t dtype, int32_t rank, const size_t *extent,
+                       float limit)
+{
+    b->arrays++;
+    if (b->status == TOOL_DONE)
+        b->status = bench_array(array, name, dtype, rank, extent, b->arrays, limit);
+}
+
+/* The same of the type that the options say. */
+static void fill(bench *b, host_array *array, const char *name, int32_t rank, const size_t *extent, float limit)
+{
+    fill_typed(b, array, name, dtypes[b->options.dtype], rank, extent, limit);
+}
+
+/* Times and reports the job that has just been made with status `made`. */
+static void finish(bench *b, clattn_status made, const char *name, int32_t rank, double flops, double bytes)
+{
+    bench_work work = {.flops = flops, .bytes = bytes, .dtype = dtypes[b->options.dtype]};
+    b->status = bench_finish(&b->device, made, &b->job, name, rank, b->options.shape, &work, b->options.repeat,
+                             b->options.json);
+}
+
+int bench_matmul(int argc, char **argv)
+{
+    static const option_row rows[] = {
+        SHAPE_ROW(3, "M,N,K"),
+        {"--bias", OPTION_FLAG, FIELD(bias), NULL, "add a bias (N)", false, 0, NULL},
+        {"--activation", OPTION_CHOICE, FIELD(activation), "NAME", "relu, gelu, gelu-tanh or silu of each sum", false, 0,
+         activation_choices},
+        {"--operand", OPTION_CHOICE, FIELD(operand), "USE", "an (M, N) array behind it: add or multiply", false, 0,
+         operand_choices},
+        {"--int8", OPTION_FLAG, FIELD(int8), NULL, "weights of int8 with a float32 scale for each of N", false, 0, NULL},
+        STORAGE_ROW,
+        COMMON_ROWS,
+    };
+    static const option_table table = {
+        .command = "bench matmul",
+        .summary = "Times a projection, (M, K) times the transpose of (N, K).  Counts 2 M N K operations.",
+        .rows = rows,
+    };
+    bench b = {0};
+    matmul_problem problem = {0};
+    if (!begin(&b, &table, argc, argv))
+        return b.status;
+
+    const size_t *s = b.options.shape;
+    fill(&b, &problem.x, "x", 2, (size_t[]){s[0], s[2]}, 1.0f);
+    fill_typed(&b, &problem.w, "w", b.options.int8 ? CLATTN_I8 : dtypes[b.options.dtype], 2, (size_t[]){s[1], s[2]},
+               b.options.int8 ? 127.0f : 1.0f);
+    if (b.options.int8)
+        fill_typed(&b, &problem.w_scale, "w_scale", CLATTN_F32, 1, (size_t[]){s[1]}, 0.01f);
+    if (b.options.operand)
+        fill(&b, &problem.operand, "operand", 2, (size_t[]){s[0], s[1]}, 1.0f);
+    problem.activation = b.options.activation;
+    problem.operand_use = b.options.operand == 2 ? CLATTN_MATMUL_MULTIPLY : CLATTN_MATMUL_ADD;
+    if (b.options.bias)
+        fill(&b, &problem.bias, "bias", 1, (size_t[]){s[1]}, 1.0f);
+    if (b.status == TOOL_DONE) {
+        double flops = 2.0 * (double)s[0] * (double)s[1] * (double)s[2];
+        double bytes = bytes_of(&problem.x) + bytes_of(&problem.w) + bytes_of(&problem.bias) +
+                       bytes_of(&problem.w_scale) + bytes_of(&problem.operand) +
+                       (double)clattn_dtype_size((clattn_dtype)problem.x.tensor.dtype) * (double)s[0] * (double)s[1];
+        clattn_status made = job_matmul(&b.device, &problem, b.options.solver, &b.job);
+        finish(&b, made, "matmul", 3, flops, bytes);
+    }
+    matmul_release(&problem);
+    device_close(&b.device);
+    return b.status;
+}
+
+int bench_softmax(int argc, char **argv)
+{
+    static const option_row rows[] = {SHAPE_ROW(2, "R,C"), STORAGE_ROW, COMMON_ROWS};
+    static const option_table table = {
+        .command = "bench softmax",
+        .summary =
+            "Times softmax over the last dimension of (R, C).  Counts 5 R C operations: scale, maximum, "
+            "difference, sum, quotient.",
+        .rows = rows,
+    };
+    bench b = {0};
+    softmax_problem problem = {0};
+    if (!begin(&b, &table, argc, argv))
+        return b.status;
+
+    const size_t *s = b.options.shape;
+    fill(&b, &problem.x, "x", 2, s, 4.0f);
+    if (b.status == TOOL_DONE) {
+        clattn_status made = job_softmax(&b.device, &problem, b.options.solver, &b.job);
+        finish(&b, made, "softmax", 2, 5.0 * (double)s[0] * (double)s[1], 2.0 * bytes_of(&problem.x));
+    }
+    softmax_release(&problem);
+    device_close(&b.device);
+    return b.status;
+}
+
+int bench_layernorm(int argc, char **argv)
+{
+    static const option_row rows[] = {SHAPE_ROW(2, "R,C"), STORAGE_ROW, COMMON_ROWS};
+    static const option_table table = {
+        .command = "bench layernorm",
+        .summary =
+            "Times LayerNorm with scale and bias over the last dimension of (R, C).  Counts 7 R C operations: sum, "
+            "difference,\nsquare and its sum, quotient, scale, bias.",
+        .rows = rows,
+    };
+    bench b = {0};
+    norm_problem problem = {.kind = CLATTN_NORM_LAYER};
+    if (!begin(&b, &table, argc, argv))
+        return b.status;
+
+    const size_t *s = b.options.shape;
+    fill(&b, &problem.x, "x", 2, s, 4.0f);
+    fill(&b, &problem.scale, "scale", 1, &s[1], 1.0f);
+    fill(&b, &problem.bias, "bias", 1, &s[1], 1.0f);
+    if (b.status == TOOL_DONE) {
+        double bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.scale) + bytes_of(&problem.bias);
+        clattn_status made = job_norm(&b.device, &problem, b.options.solver, &b.job);
+        finish(&b, made, "layernorm", 2, 7.0 * (double)s[0] * (double)s[1], bytes);
+    }
+    norm_release(&problem);
+    device_close(&b.device);
+    return b.status;
+}
+
+int bench_mha(int argc, char **argv)
+{
+    static const option_row rows[] = {
+        SHAPE_ROW(4, "B,S,D_MODEL,H"),
+        OPTION_ROW_CAUSAL(bench_options),
+        STORAGE_ROW,
+        COMMON_ROWS,
+    };
+    static const option_table table = {
+        .command = "bench mha",
+        .summary =
+            "Times multi-head self-attention with biases: four projections and the attention between them.",
+        .rows = rows,
+    };
+    bench b = {0};
+    mha_problem problem = {0};
+    if (!begin(&b, &table, argc, argv))
+        return b.status;
+
+    const size_t *s = b.options.shape, d = s[2];
+    problem.heads = s[3];
+    problem.inner = d;
+    problem.causal = b.options.causal;
+    const float limit = 0.1f;
+    fill(&b, &problem.x, "x", 3, (size_t[]){s[0], s[1], d}, 1.0f);
+    fill(&b, &problem.w_in, "in_proj_weight", 2, (size_t[]){3 * d, d}, limit);
+    fill(&b, &problem.b_in, "in_proj_bias", 1, (size_t[]){3 * d}, limit);
+    fill(&b, &problem.w_o, "out_proj.weight", 2, (size_t[]){d, d}, limit);
+    fill(&b, &problem.b_o, "out_proj.bias", 1, (size_t[]){d}, limit);
+    if (b.status == TOOL_DONE && d % s[3] != 0)
+        b.status = complain(TOOL_BAD_INPUT, "bench mha: D_MODEL %zu is not a multiple of H %zu", d, s[3]);
+    if (b.status == TOOL_DONE) {
+        double pairs = attention_pairs(s[1], s[1], b.options.causal, b.options.align);
+        double flops = 8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d + 4.0 * (double)s[0] * pairs * (double)d;
+        double bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.w_in) + bytes_of(&problem.b_in) +
+                       bytes_of(&problem.w_o) + bytes_of(&problem.b_o);
+        clattn_status made = job_mha(&b.device, &problem, b.options.solver, &b.job);
+        finish(&b, made, "mha", 4, flops, bytes);
+    }
+    mha_release(&problem);
+    device_close(&b.device);
+    return b.status;
+}

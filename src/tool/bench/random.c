@@ -1,0 +1,80 @@
+/* clattn bench random: names random shapes, for whoever wants to time or to test them.  Needs no device. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "tool/bench/bench.h"
+#include "tool/bench/random_shape.h"
+
+#define DEFAULT_COUNT 40
+#define MOST_COUNT 100000
+
+typedef struct random_options {
+    option_whole seed, least, most;
+    size_t count;
+    bool json;
+} random_options;
+
+#define FIELD(name) offsetof(random_options, name)
+
+static const option_row rows[] = {
+    {"--seed", OPTION_WHOLE, FIELD(seed), "N", "which sequence; default 0", false, 0, NULL},
+    {"--count", OPTION_COUNT, FIELD(count), "N", "how many, 40 by default", false, MOST_COUNT, NULL},
+    {"--least", OPTION_WHOLE, FIELD(least), "N", "operations of each at least, 2^25 by default", false, 0, NULL},
+    {"--most", OPTION_WHOLE, FIELD(most), "N", "and at most, 2^33 by default; 2^16 to 2^40, 64 times the least", false, 0,
+     NULL},
+    OPTION_ROW_JSON(random_options),
+    OPTION_ROW_END,
+};
+
+static const option_table table = {
+    .command = "bench random",
+    .summary =
+        "Names random shapes of attention, matmul, softmax and layernorm in turn, as arguments of clattn bench, and times "
+        "nothing.\nThe same seed gives the same shapes everywhere.  An array's element counts as 16 operations for the "
+        "least, 256 for the most.",
+    .rows = rows,
+};
+
+static json_t *shape_object(const random_shape *shape)
+{
+    json_t *sizes = json_array();
+    for (size_t i = 0; i < shape->rank; i++)
+        json_array_append_new(sizes, json_integer((json_int_t)shape->size[i]));
+    return json_pack("{s:s, s:o, s:b}", "operator", random_operator_names[shape->of], "shape", sizes, "causal",
+                     (int)shape->causal);
+}
+
+static void print_shape(const random_shape *shape)
+{
+    printf("%s --shape ", random_operator_names[shape->of]);
+    for (size_t i = 0; i < shape->rank; i++)
+        printf("%s%zu", i > 0 ? "," : "", shape->size[i]);
+    puts(shape->causal ? " --causal" : "");
+}
+
+int bench_random(int argc, char **argv)
+{
+    random_options options = {.least.value = (uint64_t)1 << 25, .most.value = (uint64_t)1 << 33, .count = DEFAULT_COUNT};
+    option_outcome outcome = options_parse(&table, argc, argv, &options);
+    if (outcome != OPTIONS_RUN)
+        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    const random_limits limits = {options.least.value, options.most.value};
+    if (limits.most < RANDOM_LEAST_MOST || limits.most > RANDOM_MOST_MOST)
+        return complain(TOOL_BAD_INPUT, "bench random: --most %" PRIu64 " is not valid, expected %" PRIu64 " to %" PRIu64,
+                        limits.most, RANDOM_LEAST_MOST, RANDOM_MOST_MOST);
+    if (limits.least > limits.most / RANDOM_SPAN)
+        return complain(TOOL_BAD_INPUT,
+                        "bench random: --least %" PRIu64 " is not valid, expected at most a %dth of --most %" PRIu64,
+                        limits.least, RANDOM_SPAN, limits.most);
+    json_t *shapes = options.json ? json_array() : NULL;
+    for (uint64_t i = 0; i < options.count; i++) {
+        const random_shape shape = random_shape_draw(options.seed.value, i, &limits);
+        if (options.json)
+            json_array_append_new(shapes, shape_object(&shape));
+        else
+            print_shape(&shape);
+    }
+    return options.json ? print_json(json_pack("{s:I, s:I, s:I, s:o}", "seed", (json_int_t)options.seed.value, "least",
+                                               (json_int_t)limits.least, "most", (json_int_t)limits.most, "shapes", shapes))
+                        : TOOL_DONE;
+}

@@ -1,0 +1,129 @@
+#include "tool/cli/options.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tool/tool.h"
+
+#define MAX_ROWS 64
+
+/* The row whose name is the `length` characters at `name`, or NULL. */
+static const option_row *find_row(const option_table *table, const char *name, size_t length)
+{
+    for (const option_row *row = table->rows; row->name != NULL; row++)
+        if (strlen(row->name) == length && memcmp(row->name, name, length) == 0)
+            return row;
+    return NULL;
+}
+
+/* Numbers may be negative, where that is wrong, too, so that it can be said; anything else that looks like an
+ * option is one, and the value was forgotten. */
+static bool looks_like_value(const option_row *row, const char *text)
+{
+    if (row->kind == OPTION_FLOAT)
+        return strncmp(text, "--", 2) != 0;
+    bool number = row->kind == OPTION_LIMITS || row->kind == OPTION_COUNT || row->kind == OPTION_SIZES ||
+                  row->kind == OPTION_WHOLE;
+    return text[0] != '-' || (number ? isdigit((unsigned char)text[1]) != 0 : text[1] == '\0');
+}
+
+/* Reads the option at argv[*next] and its value, and moves *next past them. */
+static int parse_option(const option_table *table, int argc, char **argv, int *next, bool *seen, char *fields)
+{
+    const char *argument = argv[(*next)++];
+    const char *equals = strncmp(argument, "--", 2) == 0 ? strchr(argument, '=') : NULL;
+    size_t length = equals != NULL ? (size_t)(equals - argument) : strlen(argument);
+    const option_row *row = find_row(table, argument, length);
+    if (row == NULL)
+        return complain(TOOL_BAD_INPUT, "%s: unknown option '%.*s', see 'clattn %s --help'", table->command,
+                        (int)length, argument, table->command);
+    if (seen[row - table->rows] && row->kind != OPTION_LIST)
+        return complain(TOOL_BAD_INPUT, "%s: %s is given twice", table->command, row->name);
+    seen[row - table->rows] = true;
+
+    const char *value = NULL;
+    if (row->kind == OPTION_FLAG) {
+        if (equals != NULL)
+            return complain(TOOL_BAD_INPUT, "%s: %s takes no value, found '%s'", table->command, row->name,
+                            equals + 1);
+    } else if (equals != NULL) {
+        value = equals + 1;
+    } else {
+        if (*next == argc || !looks_like_value(row, argv[*next]))
+            return complain(TOOL_BAD_INPUT, "%s: %s needs a value, %s", table->command, row->name,
+                            row->value);
+        value = argv[(*next)++];
+    }
+    return option_store(table, row, value, fields);
+}
+
+option_outcome options_parse(const option_table *table, int argc, char **argv, void *fields)
+{
+    bool seen[MAX_ROWS] = {false};
+    const char **operands = (const char **)((char *)fields + table->operand_offset);
+    size_t operand_count = 0;
+    bool ended = false;
+
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            options_help(table);
+            return OPTIONS_DONE;
+        }
+    }
+    for (int next = 0; next < argc;) {
+        const char *argument = argv[next];
+        if (!ended && strcmp(argument, "--") == 0) {
+            ended = true;
+            next++;
+        } else if (!ended && argument[0] == '-' && argument[1] != '\0') {
+            if (parse_option(table, argc, argv, &next, seen, fields) != TOOL_DONE)
+                return OPTIONS_BAD;
+        } else if (operand_count == table->operand_count) {
+            complain(TOOL_BAD_INPUT, "%s: unexpected argument '%s', see 'clattn %s --help'", table->command,
+                     argument, table->command);
+            return OPTIONS_BAD;
+        } else {
+            operands[operand_count++] = argument;
+            next++;
+        }
+    }
+    if (operand_count < (table->operand_optional ? table->operand_least : table->operand_count)) {
+        complain(TOOL_BAD_INPUT, "%s: missing argument, expected %s", table->command, table->operands);
+        return OPTIONS_BAD;
+    }
+    for (const option_row *row = table->rows; row->name != NULL; row++) {
+        if (row->required && !seen[row - table->rows]) {
+            complain(TOOL_BAD_INPUT, "%s: %s %s is missing", table->command, row->name, row->value);
+            return OPTIONS_BAD;
+        }
+    }
+    return OPTIONS_RUN;
+}
+
+void options_help(const option_table *table)
+{
+    printf("usage: clattn %s", table->command);
+    if (table->operands != NULL)
+        printf(table->operand_optional && table->operand_least == 0 ? " [%s]" : " %s", table->operands);
+    bool optional = false;
+    for (const option_row *row = table->rows; row->name != NULL; row++) {
+        if (row->required)
+            printf(" %s %s", row->name, row->value);
+        optional = optional || (!row->required && row->help != NULL);
+    }
+    printf("%s\n%s\n\n", optional ? " [options]" : "", table->summary);
+    for (const option_row *row = table->rows; row->name != NULL; row++) {
+        if (row->help == NULL)
+            continue;
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", row->name, row->value != NULL ? " " : "",
+                 row->value != NULL ? row->value : "");
+        if (strlen(left) > 26)
+            printf("  %s\n  %-26s", left, "");
+        else
+            printf("  %-26s", left);
+        printf("  %s%s\n", row->help, row->required ? " (required)" : "");
+    }
+    printf("  %-26s  this text\n", "--help");
+}

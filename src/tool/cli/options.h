@@ -1,0 +1,130 @@
+/* A table-driven parser of command lines.  A command is a struct that its options fill, and a table with one
+ * row for each option; adding an option is a row and a field.
+ *
+ * Accepted: `--name VALUE`, `--name=VALUE`, `-x VALUE`; `--` ends the options; names are never abbreviated.
+ * Each option may be given once, but for lists. */
+#ifndef CLATTN_TOOL_CLI_OPTIONS_H
+#define CLATTN_TOOL_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum option_kind {
+    OPTION_FLAG,   /* no value; the field is a bool */
+    OPTION_TEXT,   /* any text but the empty one; a const char * into argv */
+    OPTION_FLOAT,  /* a finite decimal number within float32; an option_float */
+    OPTION_COUNT,  /* 1 … `count`, or 2^31 − 1 where that is 0; a size_t */
+    OPTION_SIZES,  /* `count` numbers of 1 … 2^31 − 1 with commas between; as many size_t */
+    OPTION_WHOLE,  /* 0 … 2^64 − 1; an option_whole */
+    OPTION_LIMITS, /* `count` numbers of −1 … 2^31 − 1 with commas between; an option_limits */
+    OPTION_LIST,   /* any text but the empty one, up to OPTION_LIST_LIMIT times; an option_list */
+    OPTION_CHOICE  /* one of `choices`; an int32_t: its index */
+} option_kind;
+
+typedef struct option_float {
+    bool given;
+    float value;
+} option_float;
+
+typedef struct option_whole {
+    bool given;
+    uint64_t value;
+} option_whole;
+
+typedef struct option_limits {
+    bool given;
+    int64_t value[2]; /* `count` of them */
+} option_limits;
+
+#define OPTION_LIST_LIMIT 8
+typedef struct option_list {
+    size_t count;
+    const char *item[OPTION_LIST_LIMIT]; /* into argv */
+} option_list;
+
+typedef struct option_row {
+    const char *name; /* with its dashes */
+    option_kind kind;
+    size_t offset;     /* of the field in the command's struct */
+    const char *value; /* the value's name in --help; NULL for a flag */
+    const char *help;  /* NULL: not shown */
+    bool required;
+    size_t count;               /* OPTION_COUNT, OPTION_SIZES, OPTION_LIMITS */
+    const char *const *choices; /* OPTION_CHOICE: ended by NULL */
+} option_row;
+
+typedef struct option_table {
+    const char *command;    /* "attention", "bench matmul" */
+    const char *summary;    /* one line */
+    const char *operands;   /* their names in --help and errors, or NULL */
+    size_t operand_offset;  /* of a const char *[operand_count] field */
+    size_t operand_count;   /* at most so many, and */
+    bool operand_optional;  /* as few as operand_least; false: exactly so many */
+    size_t operand_least;
+    const option_row *rows; /* ended by a NULL name */
+} option_table;
+
+typedef enum option_outcome {
+    OPTIONS_RUN,  /* the struct is filled: go on */
+    OPTIONS_DONE, /* --help was written: exit with 0 */
+    OPTIONS_BAD   /* the error line was written: exit with 2 */
+} option_outcome;
+
+/* Fills `fields` (zeroed by the caller, save for defaults that differ from zero) from the arguments. */
+option_outcome options_parse(const option_table *table, int argc, char **argv, void *fields);
+
+/* The usage text of one command, on stdout. */
+void options_help(const option_table *table);
+
+/* Reads one option's value into its field of `fields`; complains about a wrong one. */
+int option_store(const option_table *table, const option_row *row, const char *text, void *fields);
+
+/* A finite decimal number that float32 can hold. */
+bool option_parse_float(const char *text, float *value);
+
+/* Rows that several commands share. */
+#define OPTION_ROW_DEVICE(type)                                                                             \
+    {                                                                                                       \
+        "--device", OPTION_TEXT, offsetof(type, device), "SPEC",                                            \
+            "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings", false, 0, NULL \
+    }
+#define OPTION_ROW_SOLVER(type)                                                                        \
+    {                                                                                                  \
+        "--solver", OPTION_TEXT, offsetof(type, solver), "NAME", "this solver or none", false, 0, NULL \
+    }
+#define OPTION_ROW_REPEAT(type)                                                              \
+    {                                                                                        \
+        "--repeat", OPTION_COUNT, offsetof(type, repeat), "N", "time N runs", false, 0, NULL \
+    }
+#define OPTION_ROW_VERIFY(type)                                                     \
+    {                                                                               \
+        "--verify", OPTION_FLAG, offsetof(type, verify), NULL,                      \
+            "compare with a double-precision reference on the host", false, 0, NULL \
+    }
+#define OPTION_ROW_JSON(type)                                                                            \
+    {                                                                                                    \
+        "--json", OPTION_FLAG, offsetof(type, json), NULL, "report as one line of JSON, last on stdout", \
+            false, 0, NULL                                                                               \
+    }
+#define OPTION_ROW_CAUSAL(type)                                           \
+    {                                                                     \
+        "--causal", OPTION_FLAG, offsetof(type, causal), NULL,            \
+            "query i attends keys up to its own position", false, 0, NULL \
+    }
+#define OPTION_ROW_ALIGN(type)                                                                             \
+    {                                                                                                      \
+        "--align", OPTION_CHOICE, offsetof(type, align), "WHERE",                                          \
+            "where query 0 stands: top-left (key 0, default) or bottom-right (the last query at the last " \
+            "key)",                                                                                        \
+            false, 0, option_align_choices                                                                 \
+    }
+#define OPTION_ROW_END                                   \
+    {                                                    \
+        NULL, OPTION_FLAG, 0, NULL, NULL, false, 0, NULL \
+    }
+
+/* In the order of clattn_alignment's first two values. */
+extern const char *const option_align_choices[];
+
+#endif

@@ -1,0 +1,430 @@
+/* clattn embed: texts to vectors by a sentence encoder, and a search by them. */
+#include "tool/tool.h"
+
+#ifdef CLATTN_UTF8PROC
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/heatmap/options.h"
+#include "tool/embed/sentence_map.h"
+#include "tool/cli/options.h"
+#include "tool/cli/report.h"
+#include "tool/embed/text_lines.h"
+#include "tool/run/timing.h"
+
+#define PORTION 1024 /* texts of standard input or of a file that are in work at once */
+
+typedef struct embed_options {
+    const char *search, *solver, *device;
+    size_t top, max_tokens, repeat;
+    option_list maps;
+    bool json;
+    const char *operands[]; /* the model's folder, the texts */
+} embed_options;
+
+#define FIELD(name) offsetof(embed_options, name)
+
+static const option_row rows[] = {
+    {"--search", OPTION_TEXT, FIELD(search), "FILE",
+     "instead of the vector, FILE's lines with their cosine to the text, the nearest first", false, 0, NULL},
+    {"--top", OPTION_COUNT, FIELD(top), "N", "with --search, the first N lines; default all", false, 0, NULL},
+    {"--max-tokens", OPTION_COUNT, FIELD(max_tokens), "N",
+     "the first N tokens of a text count, 2 and more; default what the model says", false, 0, NULL},
+    HEATMAP_OPTION_ROW(embed_options, maps, "which tokens of each TEXT attend to which"),
+    OPTION_ROW_SOLVER(embed_options),
+    OPTION_ROW_DEVICE(embed_options),
+    OPTION_ROW_REPEAT(embed_options),
+    OPTION_ROW_JSON(embed_options),
+    OPTION_ROW_END,
+};
+
+/* The operands' number is the command line's. */
+static option_table table_of(size_t arguments)
+{
+    return (option_table){.command = "embed",
+                          .summary =
+                              "A unit vector a line for each TEXT, or for each line of standard input.",
+                          .operands = "MODEL_DIR [TEXT ...]",
+                          .operand_offset = offsetof(embed_options, operands),
+                          .operand_count = arguments,
+                          .operand_optional = true,
+                          .operand_least = 1,
+                          .rows = rows};
+}
+
+typedef struct embedding {
+    const embed_options *options;
+    sentence_model model;
+    tool_device device;
+    sentence_counts counts;
+    timing times;
+    sentence_text *texts; /* of the portion in work */
+    float *vectors;
+    size_t room;    /* of both */
+    json_t *result; /* with --json: the vectors, or the lines found */
+    sentence_map map;
+} embedding;
+
+static bool make_room(embedding *e, size_t count)
+{
+    if (count <= e->room)
+        return true;
+    free(e->texts);
+    free(e->vectors);
+    e->texts = malloc(count * sizeof *e->texts);
+    e->vectors = malloc(count * e->model.stack.d_model * sizeof *e->vectors);
+    e->room = e->texts != NULL && e->vectors != NULL ? count : 0;
+    return e->room != 0;
+}
+
+typedef struct portion {
+    embedding *embedding;
+    size_t count;
+} portion;
+
+static int encode_again(void *user)
+{
+    portion *p = user;
+    sentence_counts ignored = {0};
+    return sentence_encode(&p->embedding->model, p->embedding->texts, p->count, p->embedding->vectors,
+                           &ignored);
+}
+
+/* e->texts to e->vectors; timed again if that is wanted. */
+static int encode(embedding *e, size_t count)
+{
+    portion p = {e, count};
+    timing_rule rule = {.repeat = e->options->repeat, .warm_up = 1};
+    int status = sentence_encode(&e->model, e->texts, count, e->vectors, &e->counts);
+    if (status == TOOL_DONE && e->options->repeat > 0 && count > 0)
+        status = timing_measure(&rule, "embed", encode_again, &p, &e->times);
+    return status;
+}
+
+static int out_of_memory(void)
+{
+    return complain(TOOL_FAILED, "embed: out of memory for the texts");
+}
+
+/* One vector: a line, or an array of the report's. */
+static int deliver(embedding *e, const float *vector)
+{
+    const size_t d_model = e->model.stack.d_model;
+    if (e->result == NULL) {
+        for (size_t i = 0; i < d_model; i++)
+            printf(i == 0 ? "%.9g" : " %.9g", (double)vector[i]);
+        putchar('\n');
+        return TOOL_DONE;
+    }
+    json_t *numbers = json_array();
+    bool added = numbers != NULL;
+    for (size_t i = 0; added && i < d_model; i++)
+        added = json_array_append_new(numbers, json_real((double)vector[i])) == 0;
+    added = json_array_append_new(e->result, numbers) == 0 && added;
+    return added ? TOOL_DONE : out_of_memory();
+}
+
+static size_t count_texts(const embed_options *options)
+{
+    size_t count = 0;
+    while (options->operands[1 + count] != NULL)
+        count++;
+    return count;
+}
+
+static int embed_operands(embedding *e)
+{
+    const size_t count = count_texts(e->options);
+    int status = TOOL_DONE;
+    for (size_t first = 0; status == TOOL_DONE && first < count; first += PORTION) {
+        size_t some = count - first < PORTION ? count - first : PORTION;
+        if (!make_room(e, some))
+            return out_of_memory();
+        for (size_t i = 0; i < some; i++) {
+            const char *text = e->options->operands[1 + first + i];
+            e->texts[i] = (sentence_text){text, strlen(text)};
+        }
+        status = encode(e, some);
+        for (size_t i = 0; status == TOOL_DONE && i < some; i++)
+            status = deliver(e, e->vectors + i * e->model.stack.d_model);
+    }
+    return status;
+}
+
+/* Lines `first` … of those read, into e->texts. */
+static bool take_lines(embedding *e, const text_lines *lines, size_t first, size_t count)
+{
+    if (!make_room(e, count))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const text_line *line = &lines->line[first + i];
+        e->texts[i] = (sentence_text){lines->text + line->begin, line->bytes};
+    }
+    return true;
+}
+
+static int embed_lines(embedding *e)
+{
+    text_lines lines = {.file = stdin, .name = "standard input"};
+    int status = TOOL_DONE;
+    do {
+        status = text_lines_read(&lines, PORTION, false, false);
+        if (status == TOOL_DONE && lines.count > 0 && !take_lines(e, &lines, 0, lines.count))
+            status = out_of_memory();
+        if (status == TOOL_DONE)
+            status = encode(e, lines.count);
+        for (size_t i = 0; status == TOOL_DONE && i < lines.count; i++)
+            status = deliver(e, e->vectors + i * e->model.stack.d_model);
+    } while (status == TOOL_DONE && lines.count > 0);
+    text_lines_release(&lines);
+    return status;
+}
+
+/* ---- --attention ---- */
+
+static heatmap map_of(const embedding *e, char *title, size_t bytes)
+{
+    snprintf(title, bytes, "Self-attention of %s", e->model.folder);
+    return (heatmap){title, e->map.count, e->map.parts};
+}
+
+/* Before a device is looked for. */
+static int begin_maps(embedding *e)
+{
+    const size_t count = count_texts(e->options);
+    char title[512];
+    sentence_text *texts = e->options->maps.count > 0 ? malloc(count * sizeof *texts) : NULL;
+    if (e->options->maps.count == 0)
+        return TOOL_DONE;
+    if (texts == NULL)
+        return out_of_memory();
+    for (size_t i = 0; i < count; i++)
+        texts[i] = (sentence_text){e->options->operands[1 + i], strlen(e->options->operands[1 + i])};
+    int status = sentence_map_begin(&e->model, texts, count, &e->map);
+    free(texts);
+    if (status != TOOL_DONE)
+        return status;
+    const heatmap map = map_of(e, title, sizeof title);
+    return heatmap_files_accept(&e->options->maps, &map);
+}
+
+static int write_maps(embedding *e)
+{
+    char title[512];
+    if (e->map.count == 0)
+        return TOOL_DONE;
+    int status = sentence_map_compute(&e->model, &e->map);
+    const heatmap map = map_of(e, title, sizeof title);
+    return status == TOOL_DONE ? heatmap_files_store(&e->options->maps, &map) : status;
+}
+
+/* ---- --search ---- */
+
+typedef struct match {
+    double score;
+    size_t line; /* which of those read */
+} match;
+
+static int nearer_first(const void *left, const void *right)
+{
+    const match *a = left, *b = right;
+    if (a->score != b->score)
+        return a->score < b->score ? 1 : -1;
+    return a->line > b->line ? 1 : -1;
+}
+
+static int deliver_match(embedding *e, const text_lines *lines, const match *found)
+{
+    const text_line *line = &lines->line[found->line];
+    const char *text = lines->text + line->begin;
+    if (e->result == NULL) {
+        printf("%.6f\t", found->score);
+        fwrite(text, 1, line->bytes, stdout);
+        putchar('\n');
+        return TOOL_DONE;
+    }
+    char *copy = malloc(line->bytes + 1);
+    json_t *object = json_object();
+    if (copy != NULL) {
+        memcpy(copy, text, line->bytes);
+        copy[line->bytes] = '\0';
+    }
+    bool added = copy != NULL && json_object_set_new(object, "score", json_real(found->score)) == 0 &&
+                 json_object_set_new(object, "line", json_integer((json_int_t)line->number)) == 0 &&
+                 json_object_set_new(object, "text", json_text(copy)) == 0;
+    added = json_array_append_new(e->result, object) == 0 && added;
+    free(copy);
+    return added ? TOOL_DONE : out_of_memory();
+}
+
+/* The cosines of the lines that were read with the query, whose vector is of length 1 as theirs are. */
+static int score_lines(embedding *e, const text_lines *lines, const float *query, match *matches)
+{
+    const size_t d_model = e->model.stack.d_model;
+    int status = TOOL_DONE;
+    for (size_t first = 0; status == TOOL_DONE && first < lines->count; first += PORTION) {
+        size_t some = lines->count - first < PORTION ? lines->count - first : PORTION;
+        status = take_lines(e, lines, first, some) ? encode(e, some) : out_of_memory();
+        for (size_t i = 0; status == TOOL_DONE && i < some; i++) {
+            double score = 0.0;
+            for (size_t k = 0; k < d_model; k++)
+                score += (double)query[k] * (double)e->vectors[i * d_model + k];
+            matches[first + i] = (match){score, first + i};
+        }
+    }
+    return status;
+}
+
+static int search(embedding *e, text_lines *lines)
+{
+    const size_t d_model = e->model.stack.d_model;
+    float *query = malloc(d_model * sizeof *query);
+    match *matches = malloc((lines->count + 1) * sizeof *matches);
+    size_t top = e->options->top == 0 || e->options->top > lines->count ? lines->count : e->options->top;
+    int status = query != NULL && matches != NULL && make_room(e, 1) ? TOOL_DONE : out_of_memory();
+    if (status == TOOL_DONE) {
+        e->texts[0] = (sentence_text){e->options->operands[1], strlen(e->options->operands[1])};
+        status = sentence_encode(&e->model, e->texts, 1, e->vectors, &e->counts);
+    }
+    if (status == TOOL_DONE) {
+        memcpy(query, e->vectors, d_model * sizeof *query);
+        status = score_lines(e, lines, query, matches);
+    }
+    if (status == TOOL_DONE)
+        qsort(matches, lines->count, sizeof *matches, nearer_first);
+    for (size_t i = 0; status == TOOL_DONE && i < top; i++)
+        status = deliver_match(e, lines, &matches[i]);
+    free(query);
+    free(matches);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static int read_file(const char *path, text_lines *lines)
+{
+    *lines = (text_lines){.file = fopen(path, "rb"), .name = path};
+    if (lines->file == NULL)
+        return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+    int status = text_lines_read(lines, 0, false, true);
+    fclose(lines->file);
+    return status;
+}
+
+static void warn_of_cuts(const embedding *e)
+{
+    char line[256];
+    const sentence_counts *counts = &e->counts;
+    if (counts->cut == 0)
+        return;
+    snprintf(line, sizeof line,
+             "%zu of %zu texts have more than %zu tokens (text %zu has %zu): only their beginnings count",
+             counts->cut, counts->texts, e->model.most_tokens, counts->first_cut + 1, counts->first_whole);
+    device_log(NULL, CLATTN_LOG_WARNING, line);
+}
+
+static int write_report(embedding *e)
+{
+    tool_report report;
+    json_t *result = e->result;
+    e->result = NULL;
+    if (!e->options->json)
+        return TOOL_DONE;
+    report_begin(&report);
+    report_device(&report, &e->device, sentence_solver(&e->model));
+    report_text(&report, "model", e->model.folder);
+    report_count(&report, "size", e->model.stack.d_model);
+    report_count(&report, "texts", e->counts.texts);
+    report_count(&report, "tokens", e->counts.tokens);
+    report_count(&report, "unknown_words", e->counts.unknown);
+    report_count(&report, "cut_texts", e->counts.cut);
+    if (e->times.runs > 0)
+        report_timing(&report, &e->times);
+    if (json_object_set_new(report.object, e->options->search != NULL ? "lines" : "embeddings", result) !=
+        0) {
+        json_decref(report.object);
+        report.object = NULL;
+    }
+    return report_finish(&report, true);
+}
+
+static int check(const embed_options *options)
+{
+    if (options->search != NULL && (options->operands[1] == NULL || options->operands[2] != NULL))
+        return complain(TOOL_BAD_INPUT, "embed: --search takes one TEXT, found %s",
+                        options->operands[1] == NULL ? "none" : "more");
+    if (options->search == NULL && options->top != 0)
+        return complain(TOOL_BAD_INPUT, "embed: --top is for --search");
+    if (options->max_tokens == 1)
+        return complain(TOOL_BAD_INPUT, "embed: --max-tokens '1' is not valid, expected 2 or more");
+    if (options->maps.count > 0 && (options->search != NULL || options->operands[1] == NULL))
+        return complain(TOOL_BAD_INPUT, "embed: --attention draws what is given as TEXT, found %s",
+                        options->search != NULL ? "--search" : "none");
+    return heatmap_files_check(&options->maps, NULL, 0);
+}
+
+static int run(const embed_options *options)
+{
+    embedding e = {.options = options};
+    text_lines lines = {0};
+    int status = check(options);
+    if (status == TOOL_DONE)
+        status = sentence_open(options->operands[0], options->max_tokens, &e.model);
+    if (status == TOOL_DONE)
+        status = begin_maps(&e);
+    if (status == TOOL_DONE && options->search != NULL)
+        status = read_file(options->search, &lines);
+    if (status == TOOL_DONE)
+        status = device_open(options->device, &e.device);
+    e.model.solver = options->solver;
+    if (status == TOOL_DONE)
+        status = sentence_load(&e.model, &e.device);
+    if (status == TOOL_DONE && options->json && (e.result = json_array()) == NULL)
+        status = out_of_memory();
+    if (status == TOOL_DONE)
+        status = options->search != NULL        ? search(&e, &lines)
+                 : options->operands[1] != NULL ? embed_operands(&e)
+                                                : embed_lines(&e);
+    if (status == TOOL_DONE)
+        status = write_maps(&e);
+    if (status == TOOL_DONE)
+        status = write_report(&e);
+    if (status == TOOL_DONE)
+        warn_of_cuts(&e);
+    json_decref(e.result);
+    free(e.texts);
+    free(e.vectors);
+    text_lines_release(&lines);
+    sentence_map_release(&e.map);
+    sentence_close(&e.model);
+    device_close(&e.device);
+    return status;
+}
+
+int cmd_embed(int argc, char **argv)
+{
+    const size_t arguments = argc > 0 ? (size_t)argc : 0;
+    const option_table table = table_of(arguments);
+    /* One more, so that a NULL ends the operands. */
+    embed_options *options = calloc(1, sizeof *options + (arguments + 2) * sizeof options->operands[0]);
+    if (options == NULL)
+        return out_of_memory();
+    option_outcome outcome = options_parse(&table, argc, argv, options);
+    int status = outcome == OPTIONS_RUN ? run(options) : outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    free(options);
+    return status;
+}
+
+#else
+
+int cmd_embed(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return complain(TOOL_BAD_INPUT, "embed: this clattn was built without utf8proc (-Dutf8proc=enabled)");
+}
+
+#endif

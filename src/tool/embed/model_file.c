@@ -1,0 +1,47 @@
+#include "tool/embed/model_file.h"
+
+#include <stdlib.h>
+
+#include "io/os_file.h"
+
+clattn_status model_file_read(const char *path, size_t most, char **text, size_t *bytes,
+                              clattn_io_error *error)
+{
+    os_file file = OS_FILE_INIT;
+    *text = NULL;
+    clattn_status status = os_file_open(&file, path, error);
+    if (status == CLATTN_SUCCESS && file.size > most)
+        status = io_fail(error, CLATTN_ERROR_UNSUPPORTED, path, "has %zu bytes, expected at most %zu",
+                         file.size, most);
+    if (status == CLATTN_SUCCESS) {
+        *text = malloc(file.size + 1);
+        status = *text != NULL
+                     ? os_file_read(&file, 0, *text, file.size, error)
+                     : io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its contents");
+    }
+    if (status == CLATTN_SUCCESS) {
+        (*text)[file.size] = '\0';
+        *bytes = file.size;
+    } else {
+        free(*text);
+        *text = NULL;
+    }
+    os_file_close(&file);
+    return status;
+}
+
+clattn_status model_file_json(const char *path, size_t most, json_t **root, clattn_io_error *error)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    json_error_t problem;
+    *root = NULL;
+    clattn_status status = model_file_read(path, most, &text, &bytes, error);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    free(text);
+    return *root != NULL ? CLATTN_SUCCESS
+                         : io_fail(error, CLATTN_ERROR_FORMAT, path, "is not JSON, at byte %d: %s",
+                                   problem.position, problem.text);
+}

@@ -1,0 +1,290 @@
+#include "tool/embed/sentence.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tool/cli/os_tool.h"
+#include "io/common.h"
+#include "tool/embed/model_file.h"
+
+#define MOST_CONFIG ((size_t)1 << 20)
+#define MOST_TOKENS 65536 /* positions, whatever the file says */
+
+typedef struct model_path {
+    char text[4096];
+} model_path;
+
+static bool path_in(const sentence_model *model, const char *name, model_path *path)
+{
+    int length = snprintf(path->text, sizeof path->text, "%s/%s", model->folder, name);
+    return length > 0 && (size_t)length < sizeof path->text;
+}
+
+static bool is_there(const sentence_model *model, const char *name)
+{
+    model_path path;
+    return path_in(model, name, &path) && os_look_at(path.text) == OS_PATH_FILE;
+}
+
+/* Whether the folder in the model's own that `name` lies in is there; true if it is the model's itself. */
+static bool has_folder(const sentence_model *model, const char *name)
+{
+    model_path path;
+    char *slash = path_in(model, name, &path) && strchr(name, '/') != NULL ? strrchr(path.text, '/') : NULL;
+    if (slash == NULL)
+        return true;
+    *slash = '\0';
+    return os_look_at(path.text) != OS_PATH_MISSING;
+}
+
+static int fail(clattn_status status, const clattn_io_error *error)
+{
+    return complain(exit_status_of(status), "%s", error->message);
+}
+
+/* ---- config.json ---- */
+
+typedef struct config {
+    const char *path;
+    json_t *root;
+    clattn_io_error error;
+} config;
+
+static clattn_status wrong(config *c, const char *name, const char *expected)
+{
+    const json_t *value = json_object_get(c->root, name);
+    char found[48] = "another type";
+    if (value == NULL)
+        snprintf(found, sizeof found, "nothing");
+    else if (json_is_integer(value))
+        snprintf(found, sizeof found, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(found, sizeof found, "%g", json_real_value(value));
+    else if (json_is_string(value))
+        snprintf(found, sizeof found, "\"%.40s\"", json_string_value(value));
+    return io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path, "%s is %s, expected %s", name, found, expected);
+}
+
+static clattn_status read_size(config *c, const char *name, size_t most, size_t *size)
+{
+    char expected[64];
+    const json_t *value = json_object_get(c->root, name);
+    json_int_t found = json_integer_value(value);
+    if (json_is_integer(value) && found >= 1 && (uint64_t)found <= most) {
+        *size = (size_t)found;
+        return CLATTN_SUCCESS;
+    }
+    snprintf(expected, sizeof expected, "a whole number from 1 to %zu", most);
+    return wrong(c, name, expected);
+}
+
+static clattn_status read_activation(config *c, int32_t *activation)
+{
+    static const struct {
+        const char *name;
+        int32_t value;
+    } known[] = {{"gelu", CLATTN_ACTIVATION_GELU},
+                 {"gelu_new", CLATTN_ACTIVATION_GELU_TANH},
+                 {"gelu_pytorch_tanh", CLATTN_ACTIVATION_GELU_TANH},
+                 {"relu", CLATTN_ACTIVATION_RELU},
+                 {"silu", CLATTN_ACTIVATION_SWISH},
+                 {"swish", CLATTN_ACTIVATION_SWISH}};
+    const char *name = json_string_value(json_object_get(c->root, "hidden_act"));
+    for (size_t i = 0; name != NULL && i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(name, known[i].name) == 0) {
+            *activation = known[i].value;
+            return CLATTN_SUCCESS;
+        }
+    return wrong(c, "hidden_act", "gelu, gelu_new, gelu_pytorch_tanh, relu or silu");
+}
+
+static clattn_status read_shape(config *c, clattn_stack_desc *stack)
+{
+    const char *type = json_string_value(json_object_get(c->root, "model_type"));
+    const json_t *epsilon = json_object_get(c->root, "layer_norm_eps");
+    const json_t *positions = json_object_get(c->root, "position_embedding_type");
+    clattn_status status = CLATTN_SUCCESS;
+    const struct {
+        const char *name;
+        size_t most, *size;
+    } sizes[] = {{"num_hidden_layers", 1024, &stack->layers},
+                 {"hidden_size", 65536, &stack->d_model},
+                 {"num_attention_heads", 65536, &stack->heads},
+                 {"intermediate_size", (size_t)1 << 20, &stack->d_ff},
+                 {"vocab_size", (size_t)1 << 24, &stack->vocabulary},
+                 {"max_position_embeddings", MOST_TOKENS, &stack->position_count},
+                 {"type_vocab_size", 65536, &stack->segments}};
+    if (type == NULL || strcmp(type, "bert") != 0)
+        return wrong(c, "model_type", "\"bert\"");
+    for (size_t i = 0; status == CLATTN_SUCCESS && i < sizeof sizes / sizeof sizes[0]; i++)
+        status = read_size(c, sizes[i].name, sizes[i].most, sizes[i].size);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    if (stack->d_model % stack->heads != 0)
+        return io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path,
+                       "hidden_size is %zu, expected a multiple of num_attention_heads, %zu", stack->d_model,
+                       stack->heads);
+    if (stack->position_count < 2)
+        return wrong(c, "max_position_embeddings", "2 or more");
+    if (!json_is_number(epsilon) || !(json_number_value(epsilon) >= 0.0 && json_number_value(epsilon) <= 1.0))
+        return wrong(c, "layer_norm_eps", "a number from 0 to 1");
+    if (positions != NULL &&
+        (!json_is_string(positions) || strcmp(json_string_value(positions), "absolute") != 0))
+        return wrong(c, "position_embedding_type", "\"absolute\"");
+    stack->epsilon = (float)json_number_value(epsilon);
+    stack->explicit_epsilon = 1;
+    stack->norm = CLATTN_NORM_LAYER;
+    stack->norm_place = CLATTN_NORM_POST;
+    stack->input = CLATTN_INPUT_TOKENS;
+    stack->positions = CLATTN_POSITIONS_TABLE;
+    stack->input_norm = 1;
+    return read_activation(c, &stack->activation);
+}
+
+static clattn_status read_limit(config *c, size_t most, size_t *limit)
+{
+    char expected[64];
+    clattn_status status = read_size(c, "max_seq_length", MOST_TOKENS, limit);
+    if (status == CLATTN_SUCCESS && (*limit < 2 || *limit > most)) {
+        snprintf(expected, sizeof expected, "2 to the model's %zu positions", most);
+        status = wrong(c, "max_seq_length", expected);
+    }
+    return status;
+}
+
+static clattn_status read_pooling(config *c, int32_t *pooling)
+{
+    static const char *const others[] = {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                                         "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"};
+    bool mean = json_is_true(json_object_get(c->root, "pooling_mode_mean_tokens"));
+    bool first = json_is_true(json_object_get(c->root, "pooling_mode_cls_token"));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (json_is_true(json_object_get(c->root, others[i])))
+            return io_fail(&c->error, CLATTN_ERROR_UNSUPPORTED, c->path,
+                           "%s is true, expected pooling_mode_mean_tokens or pooling_mode_cls_token",
+                           others[i]);
+    *pooling = mean ? CLATTN_POOLING_MEAN : CLATTN_POOLING_FIRST;
+    return mean != first ? CLATTN_SUCCESS
+                         : io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path,
+                                   "%s of pooling_mode_mean_tokens and "
+                                   "pooling_mode_cls_token true, expected one",
+                                   mean ? "both are" : "neither is");
+}
+
+/* Calls one of the above for a file of the folder; what is missing and may be, is passed over. */
+enum { READ_SHAPE, READ_LIMIT, READ_POOLING };
+static int read_config(sentence_model *model, const char *name, bool optional, int what)
+{
+    model_path path;
+    config c = {.path = path.text};
+    if (!path_in(model, name, &path))
+        return complain(TOOL_BAD_INPUT, "%s: the folder's name is too long", model->folder);
+    if (optional && (os_look_at(path.text) == OS_PATH_MISSING || !has_folder(model, name)))
+        return TOOL_DONE;
+    clattn_status status = model_file_json(path.text, MOST_CONFIG, &c.root, &c.error);
+    if (status == CLATTN_SUCCESS)
+        status = what == READ_SHAPE   ? read_shape(&c, &model->stack)
+                 : what == READ_LIMIT ? read_limit(&c, model->stack.position_count, &model->most_tokens)
+                                      : read_pooling(&c, &model->pooling);
+    json_decref(c.root);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &c.error);
+}
+
+/* ---- the others ---- */
+
+static int open_tokenizer(sentence_model *model)
+{
+    const bool json = is_there(model, "tokenizer.json");
+    clattn_io_error error;
+    model_path path;
+    if (!json && !is_there(model, "vocab.txt"))
+        return complain(TOOL_BAD_INPUT, "%s: has neither tokenizer.json nor vocab.txt", model->folder);
+    path_in(model, json ? "tokenizer.json" : "vocab.txt", &path);
+    clattn_status status = json ? wordpiece_open_json(path.text, &model->tokenizer, &error)
+                                : wordpiece_open_vocab(path.text, &model->tokenizer, &error);
+    if (status != CLATTN_SUCCESS)
+        return fail(status, &error);
+    if (wordpiece_size(model->tokenizer) > model->stack.vocabulary)
+        return complain(TOOL_BAD_INPUT,
+                        "%s: has tokens up to number %zu, expected fewer than config.json's vocab_size, %zu",
+                        path.text, wordpiece_size(model->tokenizer) - 1, model->stack.vocabulary);
+    return TOOL_DONE;
+}
+
+static int open_weights(sentence_model *model)
+{
+    clattn_io_error error;
+    model_path path;
+    path_in(model, "model.safetensors", &path);
+    clattn_status status = clattn_safetensors_open(path.text, &model->file, &error);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &error);
+}
+
+int sentence_open(const char *folder, size_t most_tokens, sentence_model *model)
+{
+    *model = (sentence_model){.folder = folder, .pooling = CLATTN_POOLING_MEAN};
+    clattn_stack_desc_init(&model->stack);
+    if (os_look_at(folder) != OS_PATH_FOLDER)
+        return complain(TOOL_BAD_INPUT,
+                        "%s: is no folder, expected one with config.json and model.safetensors", folder);
+    int status = read_config(model, "config.json", false, READ_SHAPE);
+    model->most_tokens = model->stack.position_count;
+    if (status == TOOL_DONE)
+        status = read_config(model, "sentence_bert_config.json", true, READ_LIMIT);
+    if (status == TOOL_DONE)
+        status = read_config(model, "1_Pooling/config.json", true, READ_POOLING);
+    if (status == TOOL_DONE && most_tokens > model->stack.position_count)
+        status = complain(TOOL_BAD_INPUT,
+                          "--max-tokens %zu is not valid, expected at most the model's %zu positions",
+                          most_tokens, model->stack.position_count);
+    if (most_tokens != 0)
+        model->most_tokens = most_tokens;
+    if (status == TOOL_DONE)
+        status = open_tokenizer(model);
+    if (status == TOOL_DONE)
+        status = open_weights(model);
+    return status;
+}
+
+int sentence_load(sentence_model *model, tool_device *device)
+{
+    static const char first[] = "embeddings.word_embeddings.weight";
+    clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
+    clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
+    clattn_host_tensor plain = {0}, prefixed = {0};
+    model_path path;
+    desc.encoder = &model->stack;
+    source.lookup = clattn_safetensors_lookup;
+    source.user = model->file;
+    source.format = CLATTN_NAMES_BERT;
+    /* Where the encoder is part of a larger model, as in those trained for masked words. */
+    char name[64];
+    snprintf(name, sizeof name, "bert.%s", first);
+    clattn_safetensors_find(model->file, first, &plain, NULL);
+    clattn_safetensors_find(model->file, name, &prefixed, NULL);
+    if (plain.dtype == CLATTN_DTYPE_NONE && prefixed.dtype != CLATTN_DTYPE_NONE)
+        source.prefix = "bert.";
+    model->device = device;
+    path_in(model, "model.safetensors", &path);
+    clattn_status status = clattn_transformer_create(device->context, &desc, &source, &model->transformer);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(device, status, path.text);
+}
+
+const char *sentence_solver(const sentence_model *model)
+{
+    for (size_t i = 0; i < SENTENCE_CLASSES; i++)
+        if (model->plans[i].plan != NULL)
+            return clattn_plan_solver(model->plans[i].plan);
+    return "";
+}
+
+void sentence_close(sentence_model *model)
+{
+    for (size_t i = 0; i < SENTENCE_CLASSES; i++)
+        clattn_plan_release(&model->plans[i].plan);
+    clattn_transformer_release(&model->transformer);
+    clattn_safetensors_close(&model->file);
+    wordpiece_close(&model->tokenizer);
+    *model = (sentence_model){0};
+}

@@ -1,0 +1,200 @@
+#include "tool/embed/wordpiece.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/embed/wordpiece_private.h"
+
+#define MOST_WORD_BYTES (4 * WORDPIECE_MOST_CHARACTERS)
+
+typedef struct encoder {
+    const wordpiece *tokenizer;
+    wordpiece_ids *ids;
+    size_t most;       /* tokens that are kept, but for [SEP] */
+    size_t characters; /* of the word so far, counted on beyond what is kept */
+    bool failed;
+    uint16_t end[WORDPIECE_MOST_CHARACTERS + 1]; /* end[i]: the bytes of the word's first i characters */
+    char word[MOST_WORD_BYTES];
+} encoder;
+
+static void add(encoder *e, int32_t id)
+{
+    wordpiece_ids *ids = e->ids;
+    ids->whole++;
+    if (ids->count == e->most)
+        return;
+    if (ids->count + 1 >= ids->capacity) { /* one more for [SEP] */
+        size_t capacity = ids->capacity == 0 ? 64 : 2 * ids->capacity;
+        int32_t *larger = realloc(ids->id, capacity * sizeof *larger);
+        if (larger == NULL) {
+            e->failed = true;
+            return;
+        }
+        ids->id = larger;
+        ids->capacity = capacity;
+    }
+    ids->id[ids->count++] = id;
+}
+
+/* The longest piece that begins at character `from`: its number, and where it ends; −1 if there is none. */
+static int32_t longest_piece(const encoder *e, size_t from, size_t *to)
+{
+    const wordpiece *t = e->tokenizer;
+    const char *prefix = from > 0 ? t->prefix : "";
+    const size_t prefix_bytes = from > 0 ? t->prefix_bytes : 0, begin = e->end[from];
+    uint64_t hash[WORDPIECE_MOST_CHARACTERS + 1];
+    size_t last = from;
+    hash[from] = vocab_hash(VOCAB_HASH_EMPTY, prefix, prefix_bytes);
+    while (last < e->characters && prefix_bytes + e->end[last + 1] - begin <= t->vocab.longest) {
+        hash[last + 1] =
+            vocab_hash(hash[last], e->word + e->end[last], (size_t)(e->end[last + 1] - e->end[last]));
+        last++;
+    }
+    for (; last > from; last--) {
+        int32_t id = vocab_find_hashed(&t->vocab, hash[last], prefix, prefix_bytes, e->word + begin,
+                                       e->end[last] - begin);
+        if (id >= 0) {
+            *to = last;
+            return id;
+        }
+    }
+    return -1;
+}
+
+/* Ends the word: its pieces, or [UNK]. */
+static void end_word(encoder *e)
+{
+    int32_t pieces[WORDPIECE_MOST_CHARACTERS];
+    size_t count = 0, at = 0;
+    if (e->characters == 0)
+        return;
+    bool known = e->characters <= e->tokenizer->most_characters;
+    while (known && at < e->characters) {
+        int32_t id = longest_piece(e, at, &at);
+        known = id >= 0;
+        if (known)
+            pieces[count++] = id;
+    }
+    if (!known) {
+        e->ids->unknown++;
+        add(e, e->tokenizer->unknown);
+    }
+    for (size_t i = 0; known && i < count; i++)
+        add(e, pieces[i]);
+    e->characters = 0;
+}
+
+static bool take(void *user, int32_t character, bert_kind kind)
+{
+    encoder *e = user;
+    if (kind != BERT_LETTER)
+        end_word(e);
+    if (kind == BERT_SPACE)
+        return !e->failed;
+    if (e->characters < e->tokenizer->most_characters) {
+        size_t at = e->end[e->characters];
+        e->end[e->characters + 1] =
+            (uint16_t)(at + bert_text_encode(character, (unsigned char *)e->word + at));
+    }
+    if (e->characters <= e->tokenizer->most_characters)
+        e->characters++;
+    if (kind == BERT_MARK)
+        end_word(e);
+    return !e->failed;
+}
+
+/* The longest special token that the text begins with, or NULL. */
+static const special_token *special_at(const wordpiece *t, const char *text, size_t bytes)
+{
+    const special_token *found = NULL;
+    for (size_t i = 0; i < t->special_count; i++) {
+        const special_token *each = &t->special[i];
+        if (each->bytes <= bytes && (found == NULL || each->bytes > found->bytes) &&
+            memcmp(each->text, text, each->bytes) == 0)
+            found = each;
+    }
+    return found;
+}
+
+static void pass_text(encoder *e, const char *text, size_t bytes)
+{
+    if (!e->failed && !bert_text_pass(&e->tokenizer->rules, text, bytes, take, e))
+        e->failed = true;
+    if (!e->failed)
+        end_word(e);
+}
+
+clattn_status wordpiece_encode(const wordpiece *t, const char *text, size_t bytes, size_t most,
+                               wordpiece_ids *ids)
+{
+    encoder e = {.tokenizer = t, .ids = ids, .most = most - 1};
+    bool first[256] = {false};
+    size_t done = 0;
+    ids->count = ids->whole = ids->unknown = 0;
+    for (size_t i = 0; i < t->special_count; i++)
+        first[(unsigned char)t->special[i].text[0]] = true;
+    add(&e, t->first);
+    for (size_t at = 0; !e.failed && at < bytes;) {
+        const special_token *special =
+            first[(unsigned char)text[at]] ? special_at(t, text + at, bytes - at) : NULL;
+        if (special == NULL) {
+            at++;
+            continue;
+        }
+        pass_text(&e, text + done, at - done);
+        add(&e, special->id);
+        done = at += special->bytes;
+    }
+    pass_text(&e, text + done, bytes - done);
+    if (e.failed)
+        return CLATTN_ERROR_OUT_OF_MEMORY;
+    ids->id[ids->count++] = t->last;
+    ids->whole++;
+    return CLATTN_SUCCESS;
+}
+
+void wordpiece_ids_release(wordpiece_ids *ids)
+{
+    free(ids->id);
+    *ids = (wordpiece_ids){0};
+}
+
+size_t wordpiece_size(const wordpiece *tokenizer)
+{
+    return tokenizer->vocab.size;
+}
+
+const char *wordpiece_token(const wordpiece *t, int32_t number)
+{
+    if (number < 0 || (size_t)number >= t->vocab.size || t->vocab.entry[number].bytes == 0)
+        return NULL;
+    return t->vocab.text + t->vocab.entry[number].offset;
+}
+
+bool wordpiece_add_special(wordpiece *t, const char *text, size_t bytes, int32_t id)
+{
+    special_token *larger = realloc(t->special, (t->special_count + 1) * sizeof *larger);
+    if (larger == NULL)
+        return false;
+    t->special = larger;
+    special_token *special = &larger[t->special_count];
+    *special = (special_token){malloc(bytes), bytes, id};
+    if (special->text == NULL)
+        return false;
+    memcpy(special->text, text, bytes);
+    t->special_count++;
+    return true;
+}
+
+void wordpiece_close(wordpiece **tokenizer)
+{
+    if (tokenizer == NULL || *tokenizer == NULL)
+        return;
+    wordpiece *t = *tokenizer;
+    for (size_t i = 0; i < t->special_count; i++)
+        free(t->special[i].text);
+    free(t->special);
+    vocab_release(&t->vocab);
+    free(t);
+    *tokenizer = NULL;
+}

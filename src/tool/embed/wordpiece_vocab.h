@@ -1,0 +1,52 @@
+/* A vocabulary: texts and their numbers, found either way. */
+#ifndef CLATTN_TOOL_EMBED_WORDPIECE_VOCAB_H
+#define CLATTN_TOOL_EMBED_WORDPIECE_VOCAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VOCAB_MOST_TOKENS ((size_t)1 << 20)
+#define VOCAB_MOST_BYTES 1024 /* of one token */
+
+typedef struct vocab_entry {
+    uint32_t offset; /* into the text */
+    uint32_t bytes;  /* 0: there is no such number */
+} vocab_entry;
+
+/* Zeroed: none.  Released with vocab_release. */
+typedef struct wordpiece_vocab {
+    vocab_entry *entry; /* by number, `size` of them */
+    size_t size;        /* the largest number plus 1 */
+    char *text;         /* all tokens, each with a NUL after it */
+    size_t used;
+    uint32_t *slots; /* number plus 1, by hash; 0: empty */
+    size_t slot_mask;
+    size_t longest; /* bytes of the longest token */
+} wordpiece_vocab;
+
+typedef enum vocab_outcome {
+    VOCAB_ADDED,
+    VOCAB_SAME_TEXT,   /* it has a number already, *other */
+    VOCAB_SAME_NUMBER, /* the number has a text already */
+    VOCAB_ALIKE /* its hash is that of too many others: no vocabulary that was not made to be so has this */
+} vocab_outcome;
+
+/* Room for numbers below `size` and `bytes` bytes of text in all, without the NULs; false when memory runs
+ * out. */
+bool vocab_init(wordpiece_vocab *vocab, size_t size, size_t bytes);
+void vocab_release(wordpiece_vocab *vocab);
+
+/* Adds a token of 1 to VOCAB_MOST_BYTES bytes within what vocab_init was told. */
+vocab_outcome vocab_add(wordpiece_vocab *vocab, size_t number, const char *text, size_t bytes, size_t *other);
+
+/* The number of a token, or −1. */
+int32_t vocab_find(const wordpiece_vocab *vocab, const char *text, size_t bytes);
+
+/* The same with the hash made before, piece by piece, and the token in two parts. */
+#define VOCAB_HASH_EMPTY 0xcbf29ce484222325u
+uint64_t vocab_hash(uint64_t hash, const char *text, size_t bytes);
+int32_t vocab_find_hashed(const wordpiece_vocab *vocab, uint64_t hash, const char *first, size_t first_bytes,
+                          const char *rest, size_t rest_bytes);
+
+#endif

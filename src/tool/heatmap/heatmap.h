@@ -1,0 +1,61 @@
+/* Heat maps of attention: matrices of probabilities, a row for each query and a column for each key, of any number
+ * of layers and heads, as a page for a browser (.html) or as a picture (.png).
+ *
+ * The page stands alone: it holds its program, its style and its numbers, and loads nothing.  What is shown is
+ * chosen in it, by mouse or keys.  Probabilities are stored as 16-bit numbers, 0 ... 65534 for 0 ... the largest of
+ * their matrix, so that they are off by at most largest / 131068; 65535 is NaN.
+ *
+ * The picture has a line for each layer of each part and in it, from left to right, the heads; those of a part with
+ * one layer go into lines of ⌈√heads⌉.  In each matrix queries go down and keys to the right, every cell a square of
+ * the same size, from white for 0 to dark blue for the largest of that matrix.  NaN is magenta.  Grey, 2 pixels wide,
+ * stands around and between the matrices, and where there is none. */
+#ifndef CLATTN_TOOL_HEATMAP_HEATMAP_H
+#define CLATTN_TOOL_HEATMAP_HEATMAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* At most so many probabilities in one file: the page is then about 45 MB. */
+#define HEATMAP_CELLS ((size_t)1 << 24)
+
+/* One side of a matrix. */
+typedef struct heatmap_axis {
+    const char *name; /* of one element: "query", "word", "time" */
+    size_t count;
+    const char *const *labels; /* `count` of them, any bytes; or NULL: they are numbers, */
+    double first, step;        /* first + step * index, */
+    const char *unit;          /* followed by this: " s"; NULL: by nothing */
+} heatmap_axis;
+
+/* Matrices with the same axes, such as a decoder's self-attention. */
+typedef struct heatmap_part {
+    const char *name;       /* "self", "cross" */
+    const char *layer_name; /* of one layer: "layer", "batch item" */
+    size_t layers, heads;
+    heatmap_axis query, key;
+    const float *const *layer; /* `layers` pointers to (heads, queries, keys), the last dimension contiguous */
+    size_t head_stride;        /* in elements; 0: queries * row_stride */
+    size_t row_stride;         /* in elements; 0: keys */
+} heatmap_part;
+
+/* All is borrowed. */
+typedef struct heatmap {
+    const char *title;
+    size_t part_count;
+    const heatmap_part *parts;
+} heatmap;
+
+/* Whether `path` ends as it must and the map, whose data need not be there yet, fits.  For before the work. */
+int heatmap_check(const heatmap *map, const char *path);
+
+/* Writes a map that heatmap_check has accepted; the file changes as a whole or not at all. */
+int heatmap_store(const heatmap *map, const char *path);
+
+/* Parts of heatmap_store, each in a file of its own, and what they share. */
+int heatmap_store_html(const heatmap *map, const char *path);
+int heatmap_check_png(const heatmap *map, const char *path);
+int heatmap_store_png(const heatmap *map, const char *path);
+const float *heatmap_row(const heatmap_part *part, size_t layer, size_t head, size_t query);
+float heatmap_largest(const heatmap_part *part, size_t layer, size_t head); /* NaN left out; 0 if nothing is left */
+
+#endif

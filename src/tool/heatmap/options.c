@@ -1,0 +1,117 @@
+#include "tool/heatmap/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tool/run/host.h"
+#include "tool/tool.h"
+
+int heatmap_files_check(const option_list *files, const char *const *inputs, size_t input_count)
+{
+    const heatmap none = {0};
+    int status = heatmap_files_accept(files, &none);
+    for (size_t i = 0; i < files->count && status == TOOL_DONE; i++) {
+        status = host_check_output(files->item[i], inputs, input_count);
+        for (size_t j = 0; j < i && status == TOOL_DONE; j++)
+            status = host_check_distinct(files->item[j], files->item[i]);
+    }
+    return status;
+}
+
+int heatmap_files_accept(const option_list *files, const heatmap *map)
+{
+    int status = TOOL_DONE;
+    for (size_t i = 0; i < files->count && status == TOOL_DONE; i++)
+        status = heatmap_check(map, files->item[i]);
+    return status;
+}
+
+int heatmap_files_store(const option_list *files, const heatmap *map)
+{
+    int status = TOOL_DONE;
+    for (size_t i = 0; i < files->count && status == TOOL_DONE; i++)
+        status = heatmap_store(map, files->item[i]);
+    return status;
+}
+
+int heatmap_options_check(const char *command, const heatmap_options *options)
+{
+    const char *given = options->labels != NULL ? "--labels" : options->key_labels != NULL ? "--key-labels" : NULL;
+    if (given == NULL || options->files.count > 0)
+        return TOOL_DONE;
+    return complain(TOOL_BAD_INPUT, "%s: %s is given without --attention OUT.html", command, given);
+}
+
+int heatmap_options_check_distinct(const heatmap_options *options, const char *const *outputs, size_t count)
+{
+    int status = TOOL_DONE;
+    for (size_t i = 0; i < options->files.count; i++) {
+        for (size_t j = 0; j < i && status == TOOL_DONE; j++)
+            status = host_check_distinct(options->files.item[j], options->files.item[i]);
+        for (size_t j = 0; j < count && status == TOOL_DONE; j++)
+            status = host_check_distinct(outputs[j], options->files.item[i]);
+    }
+    return status;
+}
+
+static int load_labels(const heatmap_options *options, bool same, heatmap_request *request)
+{
+    heatmap_axis *query = &request->part.query, *key = &request->part.key;
+    int status = TOOL_DONE;
+    if (options->labels != NULL)
+        status = labels_load(options->labels, query->count, "queries", &request->query);
+    if (status == TOOL_DONE && options->key_labels != NULL)
+        status = labels_load(options->key_labels, key->count, "keys", &request->key);
+    query->labels = request->query.label;
+    key->labels = request->key.label;
+    if (key->labels == NULL && same && key->count == query->count)
+        key->labels = query->labels;
+    return status;
+}
+
+int heatmap_request_begin(const heatmap_options *options, const heatmap_shape *shape, bool same, const char *name,
+                          heatmap_request *request)
+{
+    *request = (heatmap_request){.options = options};
+    if (options->files.count == 0)
+        return TOOL_DONE;
+    request->part = (heatmap_part){
+        .name = "attention",
+        .layer_name = "batch item",
+        .layers = shape->batch,
+        .heads = shape->heads,
+        .query = {.name = "query", .count = shape->queries, .step = 1.0},
+        .key = {.name = "key", .count = shape->keys, .step = 1.0},
+    };
+    snprintf(request->title, sizeof request->title, "Attention of %s", name);
+    const heatmap map = {request->title, 1, &request->part};
+    int status = heatmap_files_accept(&options->files, &map);
+    if (status == TOOL_DONE)
+        status = load_labels(options, same, request);
+    request->layer = status == TOOL_DONE ? calloc(shape->batch, sizeof *request->layer) : NULL;
+    if (status == TOOL_DONE && request->layer == NULL)
+        status = complain(TOOL_FAILED, "%s: out of memory", options->files.item[0]);
+    if (status != TOOL_DONE)
+        heatmap_request_release(request);
+    return status;
+}
+
+int heatmap_request_store(heatmap_request *request, const float *probabilities)
+{
+    heatmap_part *part = &request->part;
+    const heatmap map = {request->title, 1, part};
+    if (request->layer == NULL)
+        return TOOL_DONE;
+    for (size_t i = 0; i < part->layers; i++)
+        request->layer[i] = probabilities + i * part->heads * part->query.count * part->key.count;
+    part->layer = request->layer;
+    return heatmap_files_store(&request->options->files, &map);
+}
+
+void heatmap_request_release(heatmap_request *request)
+{
+    labels_release(&request->query);
+    labels_release(&request->key);
+    free(request->layer);
+    *request = (heatmap_request){0};
+}

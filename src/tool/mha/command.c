@@ -1,0 +1,303 @@
+/* clattn mha: multi-head attention of .npy files with the weights of a safetensors file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/run/device.h"
+#include "tool/heatmap/options.h"
+#include "tool/run/job.h"
+#include "tool/cli/report.h"
+#include "tool/run/verify.h"
+
+typedef struct mha_options {
+    const char *weights, *x, *context, *output, *mask, *attention_weights, *solver, *device;
+    bool causal, average, verify, json;
+    int32_t align;
+    option_float scale;
+    size_t heads, repeat;
+    heatmap_options heat;
+} mha_options;
+
+#define FIELD(name) offsetof(mha_options, name)
+
+static const option_row rows[] = {
+    {"--weights", OPTION_TEXT, FIELD(weights), "W.safetensors",
+     "in_proj_weight, in_proj_bias, out_proj.weight, out_proj.bias, or q_proj_weight, k_proj_weight, "
+     "v_proj_weight; biases optional",
+     true, 0, NULL},
+    {"--heads", OPTION_COUNT, FIELD(heads), "H", "number of heads", true, 0, NULL},
+    {"-x", OPTION_TEXT, FIELD(x), "X.npy", "input (batch, length, d_model)", true, 0, NULL},
+    {"-o", OPTION_TEXT, FIELD(output), "OUT.npy", "result (batch, length, d_model)", true, 0, NULL},
+    {"--context", OPTION_TEXT, FIELD(context), "C.npy",
+     "keys and values come from here (batch, key length, d_context); default: from X", false, 0, NULL},
+    OPTION_ROW_CAUSAL(mha_options),
+    OPTION_ROW_ALIGN(mha_options),
+    {"--mask", OPTION_TEXT, FIELD(mask), "M.npy",
+     "(batch, heads, S_q, S_k), each may be 1: bool (true = attend) or float32 (added)", false, 0, NULL},
+    {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply scores by S; default 1/sqrt(head size)", false, 0,
+     NULL},
+    {"--attention-weights", OPTION_TEXT, FIELD(attention_weights), "OUT.npy",
+     "write the probabilities (batch, heads, S_q, S_k) too", false, 0, NULL},
+    {"--average", OPTION_FLAG, FIELD(average), NULL, "their mean over the heads (batch, S_q, S_k) instead",
+     false, 0, NULL},
+    HEATMAP_OPTION_ROWS(mha_options, heat),
+    OPTION_ROW_SOLVER(mha_options),
+    OPTION_ROW_DEVICE(mha_options),
+    OPTION_ROW_REPEAT(mha_options),
+    OPTION_ROW_VERIFY(mha_options),
+    OPTION_ROW_JSON(mha_options),
+    OPTION_ROW_END,
+};
+
+static const option_table table = {
+    .command = "mha",
+    .summary =
+        "Multi-head attention with weights named as in the state dict of PyTorch's nn.MultiheadAttention.",
+    .rows = rows,
+};
+
+/* "FILE: tensor", for messages, one for each of the file's tensors. */
+#define TENSORS 7
+typedef struct tensor_labels {
+    char text[TENSORS][320];
+    size_t used;
+} tensor_labels;
+
+/* Copies one tensor; an absent one stays absent.  A copy, because the file promises no alignment. */
+static int take_tensor(const clattn_safetensors *file, const char *path, const char *name,
+                       tensor_labels *labels, host_array *array)
+{
+    clattn_host_tensor tensor;
+    clattn_io_error error;
+    clattn_status status = clattn_safetensors_find(file, name, &tensor, &error);
+    if (status != CLATTN_SUCCESS)
+        return complain(TOOL_BAD_INPUT, "%s", error.message);
+    if (tensor.dtype == CLATTN_DTYPE_NONE)
+        return TOOL_DONE;
+    char *label = labels->text[labels->used++];
+    snprintf(label, sizeof labels->text[0], "%.240s: %s", path, name);
+    int outcome = host_allocate(tensor.dtype, tensor.rank, tensor.extent, label, array);
+    if (outcome == TOOL_DONE && tensor.bytes > 0)
+        memcpy(array->memory, tensor.data, tensor.bytes);
+    return outcome;
+}
+
+/* Whether the tensors that are there make one of the two complete sets. */
+static int check_names(const clattn_safetensors *file, const char *path, const mha_problem *problem)
+{
+    bool packed = host_present(&problem->w_in), q = host_present(&problem->w_q);
+    bool k = host_present(&problem->w_k), v = host_present(&problem->w_v);
+    clattn_host_tensor tensor;
+    if (packed && (q || k || v))
+        return complain(TOOL_BAD_INPUT,
+                        "%s: has both in_proj_weight and q_proj_weight, k_proj_weight or "
+                        "v_proj_weight, expected one of the two sets",
+                        path);
+    if (!packed && !(q && k && v))
+        return complain(TOOL_BAD_INPUT,
+                        "%s: has no tensor %s, expected in_proj_weight, or q_proj_weight, "
+                        "k_proj_weight and v_proj_weight",
+                        path,
+                        !(q || k || v) ? "in_proj_weight"
+                        : !q           ? "q_proj_weight"
+                        : !k           ? "k_proj_weight"
+                                       : "v_proj_weight");
+    if (!host_present(&problem->w_o))
+        return complain(TOOL_BAD_INPUT, "%s: has no tensor out_proj.weight, expected (d_model, d_model)",
+                        path);
+    /* nn.MultiheadAttention(add_bias_kv=True): leaving these out would be a wrong answer. */
+    if (clattn_safetensors_find(file, "bias_k", &tensor, NULL) != CLATTN_SUCCESS ||
+        tensor.dtype != CLATTN_DTYPE_NONE ||
+        clattn_safetensors_find(file, "bias_v", &tensor, NULL) != CLATTN_SUCCESS ||
+        tensor.dtype != CLATTN_DTYPE_NONE)
+        return complain(TOOL_BAD_INPUT,
+                        "%s: has the tensors bias_k and bias_v (add_bias_kv), which are not "
+                        "supported",
+                        path);
+    return TOOL_DONE;
+}
+
+static int load_weights(const mha_options *options, tensor_labels *labels, mha_problem *problem)
+{
+    const char *path = options->weights;
+    clattn_safetensors *file = NULL;
+    clattn_io_error error;
+    clattn_status opened = clattn_safetensors_open(path, &file, &error);
+    if (opened != CLATTN_SUCCESS)
+        return complain(opened == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s",
+                        error.message);
+
+    const struct {
+        const char *name;
+        host_array *array;
+    } wanted[TENSORS] = {
+        {"in_proj_weight", &problem->w_in}, {"q_proj_weight", &problem->w_q},
+        {"k_proj_weight", &problem->w_k},   {"v_proj_weight", &problem->w_v},
+        {"in_proj_bias", &problem->b_in},   {"out_proj.weight", &problem->w_o},
+        {"out_proj.bias", &problem->b_o},
+    };
+    int status = TOOL_DONE;
+    for (size_t i = 0; i < TENSORS && status == TOOL_DONE; i++)
+        status = take_tensor(file, path, wanted[i].name, labels, wanted[i].array);
+    if (status == TOOL_DONE)
+        status = check_names(file, path, problem);
+    clattn_safetensors_close(&file);
+    if (status == TOOL_DONE)
+        status = host_expect_rank(&problem->w_o, 2, "(out, in)");
+    if (status == TOOL_DONE)
+        problem->inner = problem->w_o.tensor.extent[1];
+    return status;
+}
+
+static bool wants_weights(const mha_options *options)
+{
+    return options->attention_weights != NULL || options->heat.files.count > 0;
+}
+
+static int load_problem(const mha_options *options, tensor_labels *labels, mha_problem *problem)
+{
+    problem->heads = options->heads;
+    problem->causal = options->causal;
+    problem->align = options->align;
+    problem->scale = options->scale;
+    problem->weights = !wants_weights(options) ? CLATTN_WEIGHTS_NONE
+                       : options->average      ? CLATTN_WEIGHTS_AVERAGE
+                                               : CLATTN_WEIGHTS_PER_HEAD;
+    if (options->average && !wants_weights(options))
+        return complain(TOOL_BAD_INPUT,
+                        "mha: --average is given without --attention-weights OUT.npy or --attention OUT.html");
+    int status = host_load(options->x, &problem->x);
+    if (status == TOOL_DONE && options->context != NULL)
+        status = host_load(options->context, &problem->context);
+    if (status == TOOL_DONE && options->mask != NULL)
+        status = host_load(options->mask, &problem->mask);
+    if (status == TOOL_DONE)
+        status = load_weights(options, labels, problem);
+    return status == TOOL_DONE ? mha_check(problem) : status;
+}
+
+/* For messages. */
+static const char *weights_file(const mha_options *options)
+{
+    return options->attention_weights != NULL ? options->attention_weights : options->heat.files.item[0];
+}
+
+static int allocate_outputs(const mha_options *options, const mha_problem *problem, host_array *output,
+                            host_array *weights)
+{
+    const size_t *x = problem->x.tensor.extent;
+    size_t keys = mha_key_length(problem);
+    int status = host_allocate(CLATTN_F32, 3, x, options->output, output);
+    if (status != TOOL_DONE || !wants_weights(options))
+        return status;
+    if (options->average)
+        return host_allocate(CLATTN_F32, 3, (size_t[]){x[0], x[1], keys}, weights_file(options), weights);
+    return host_allocate(CLATTN_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys}, weights_file(options),
+                         weights);
+}
+
+static int compute(const tool_job *job, const mha_options *options, timing *times, host_array *output,
+                   host_array *weights)
+{
+    timing_rule rule = {.repeat = options->repeat > 0 ? options->repeat : 1, .warm_up = options->repeat > 0};
+    int status = job_time(job, &rule, "mha", times);
+    if (status != TOOL_DONE)
+        return status;
+    clattn_status read = job_read(job, 0, output->memory);
+    if (read == CLATTN_SUCCESS && wants_weights(options))
+        read = job_read(job, 1, weights->memory);
+    return read == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, read, NULL);
+}
+
+static int deliver(const mha_options *options, const mha_problem *problem, heatmap_request *heat,
+                   const tool_job *job, const timing *times, const host_array *output, const host_array *weights)
+{
+    tool_verdict verdict = {0}, weights_verdict = {0};
+    tool_report report;
+    bool with_weights = wants_weights(options);
+    int status = host_store(options->output, output);
+    if (status == TOOL_DONE && options->attention_weights != NULL)
+        status = host_store(options->attention_weights, weights);
+    if (status == TOOL_DONE)
+        status = heatmap_request_store(heat, weights->memory);
+    if (status == TOOL_DONE && options->verify)
+        status = verify_mha(problem, output, weights, &verdict, &weights_verdict);
+    if (status != TOOL_DONE)
+        return status;
+    report_begin(&report);
+    report_device(&report, job->device, job_solver(job));
+    report_shape(&report, "shape", 3, output->tensor.extent);
+    report_count(&report, "heads", options->heads);
+    report_timing(&report, times);
+    if (options->verify)
+        report_verdict(&report, "", &verdict);
+    if (options->verify && with_weights)
+        report_verdict(&report, "weights_", &weights_verdict);
+    status = report_finish(&report, options->json);
+    if (status == TOOL_DONE && !(verdict_holds(&verdict) && verdict_holds(&weights_verdict)))
+        status = complain(TOOL_FAILED, "%s: differs from the reference, see max_error", options->output);
+    return status;
+}
+
+static int check_outputs(const mha_options *options)
+{
+    const char *const inputs[] = {options->weights, options->x, options->context, options->mask, options->heat.labels,
+                                  options->heat.key_labels};
+    const char *const outputs[] = {options->output, options->attention_weights};
+    int status = heatmap_options_check("mha", &options->heat);
+    for (size_t i = 0; i < 2 && status == TOOL_DONE; i++)
+        status = host_check_output(outputs[i], inputs, sizeof inputs / sizeof inputs[0]);
+    for (size_t i = 0; i < options->heat.files.count && status == TOOL_DONE; i++)
+        status = host_check_output(options->heat.files.item[i], inputs, sizeof inputs / sizeof inputs[0]);
+    if (status == TOOL_DONE)
+        status = host_check_distinct(options->output, options->attention_weights);
+    return status == TOOL_DONE ? heatmap_options_check_distinct(&options->heat, outputs, 2) : status;
+}
+
+static int begin_heat(const mha_options *options, const mha_problem *problem, heatmap_request *heat)
+{
+    const size_t *x = problem->x.tensor.extent;
+    const heatmap_shape shape = {x[0], options->average ? 1 : problem->heads, x[1], mha_key_length(problem)};
+    return heatmap_request_begin(&options->heat, &shape, options->context == NULL, options->x, heat);
+}
+
+int cmd_mha(int argc, char **argv)
+{
+    mha_options options = {0};
+    mha_problem problem = {0};
+    tensor_labels labels = {0};
+    tool_device device = {0};
+    tool_job job = {0};
+    host_array output = {0}, weights = {0};
+    heatmap_request heat = {0};
+    timing times = {0};
+
+    option_outcome outcome = options_parse(&table, argc, argv, &options);
+    if (outcome != OPTIONS_RUN)
+        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = check_outputs(&options);
+    if (status == TOOL_DONE)
+        status = load_problem(&options, &labels, &problem);
+    if (status == TOOL_DONE)
+        status = begin_heat(&options, &problem, &heat);
+    if (status == TOOL_DONE)
+        status = allocate_outputs(&options, &problem, &output, &weights);
+    if (status == TOOL_DONE)
+        status = device_open(options.device, &device);
+    if (status != TOOL_DONE)
+        goto done;
+    clattn_status made = job_mha(&device, &problem, options.solver, &job);
+    status = made == CLATTN_SUCCESS ? TOOL_DONE : device_failed(&device, made, NULL);
+    if (status == TOOL_DONE)
+        status = compute(&job, &options, &times, &output, &weights);
+    if (status == TOOL_DONE)
+        status = deliver(&options, &problem, &heat, &job, &times, &output, &weights);
+done:
+    job_release(&job);
+    device_close(&device);
+    heatmap_request_release(&heat);
+    host_release(&output);
+    host_release(&weights);
+    mha_release(&problem);
+    return status;
+}

@@ -1,0 +1,283 @@
+/* Multi-head attention in double precision from end to end (rounding between the stages would hide errors of
+ * the size that is looked for), and beside it the same in plain float32.
+ *
+ * Scores are made of rounded projections here, and an error of one epsilon in a term of a score is multiplied
+ * by the size of the terms before it reaches a probability.  M therefore counts a probability p as p (1 +
+ * max_j |scale| sum_d |q_d k_jd|): the condition of softmax(q K).
+ *
+ * Arrays of 16 bits: what lies between the stages is stored in the same type, by the plain computation too. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "tool/cli/progress.h"
+#include "ref/attention.h"
+#include "tool/run/verify.h"
+
+/* One projection, twice: y (rows, out) = x (rows, in) wᵀ + bias. */
+typedef struct projection {
+    double *exact;
+    float *plain;
+} projection;
+
+typedef struct stages {
+    size_t batch, queries, keys, heads, size, inner, d_model, d_context;
+    int32_t dtype;       /* of every array but mask and weights */
+    float_arrays inputs; /* copies of those as floats */
+    const float *x, *context;
+    const float *w_q, *w_k, *w_v, *w_o, *b_q, *b_k, *b_v, *b_o;
+    projection q, k, v;       /* (batch, length, inner) */
+    projection joined;        /* (queries of one item, inner): the heads' outputs side by side */
+    double *joined_magnitude; /* likewise, the M of each */
+    projection weights;       /* (keys): one row */
+    projection mean;          /* (queries of one item, keys): the mean over heads */
+    int64_t mask_stride[4], mask_keys, position;
+    ref_mask_kind mask_kind;
+    float scale;
+} stages;
+
+static bool make_room(projection *room, size_t rows, size_t columns)
+{
+    size_t count;
+    if (!size_mul(rows, columns, &count))
+        return false;
+    room->exact = calloc(count + 1, sizeof *room->exact);
+    room->plain = calloc(count + 1, sizeof *room->plain);
+    return room->exact != NULL && room->plain != NULL;
+}
+
+static void free_room(projection *room)
+{
+    free(room->exact);
+    free(room->plain);
+}
+
+/* A plain result as it is stored between two stages. */
+static float kept(const stages *s, float value)
+{
+    return (float)reference_stored(s->dtype, (double)value);
+}
+
+static void project_row(const stages *s, const float *x, const float *w, const float *bias, size_t in, size_t out,
+                        double *exact, float *plain)
+{
+    for (size_t j = 0; j < out; j++) {
+        double sum = 0.0;
+        float naive = 0.0f;
+        for (size_t c = 0; c < in; c++) {
+            sum += (double)x[c] * w[j * in + c];
+            naive += x[c] * w[j * in + c];
+        }
+        exact[j] = bias != NULL ? sum + bias[j] : sum;
+        plain[j] = kept(s, bias != NULL ? naive + bias[j] : naive);
+    }
+}
+
+static void project(const stages *s, const float *x, size_t rows, size_t in, const float *w, const float *bias,
+                    size_t out, projection *y)
+{
+    for (size_t i = 0; i < rows; i++)
+        project_row(s, x + i * in, w, bias, in, out, y->exact + i * out, y->plain + i * out);
+}
+
+/* Whether query i attends key j, and what a float mask adds. */
+static bool attends(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i, size_t j,
+                    float *added)
+{
+    *added = 0.0f;
+    if (problem->causal && (int64_t)j > (int64_t)i + s->position)
+        return false;
+    if (s->mask_kind == REF_MASK_NONE)
+        return true;
+    if ((int64_t)j >= s->mask_keys)
+        return false;
+    int64_t at = (int64_t)b * s->mask_stride[0] + (int64_t)h * s->mask_stride[1] +
+                 (int64_t)i * s->mask_stride[2] + (int64_t)j * s->mask_stride[3];
+    if (s->mask_kind == REF_MASK_BOOL)
+        return ((const uint8_t *)problem->mask.tensor.data)[at] != 0;
+    *added = ((const float *)problem->mask.tensor.data)[at];
+    return *added != -INFINITY;
+}
+
+/* Probabilities of query i of (b, h) over the keys, into s->weights; returns their condition. */
+static double weigh_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i)
+{
+    const size_t query = (b * s->queries + i) * s->inner + h * s->size;
+    double *p = s->weights.exact, top = -INFINITY, sum = 0.0, largest = 0.0;
+    float *naive = s->weights.plain, naive_top = -INFINITY, naive_sum = 0.0f, added;
+
+    for (size_t j = 0; j < s->keys; j++) {
+        double score = 0.0, terms = 0.0;
+        float plain = 0.0f;
+        const size_t key = (b * s->keys + j) * s->inner + h * s->size;
+        if (!attends(s, problem, b, h, i, j, &added))
+            continue;
+        for (size_t d = 0; d < s->size; d++) {
+            double term = s->q.exact[query + d] * s->k.exact[key + d];
+            score += term;
+            terms += fabs(term);
+            plain += s->q.plain[query + d] * s->k.plain[key + d];
+        }
+        largest = fmax(largest, terms * fabs((double)s->scale));
+        p[j] = score * s->scale + added;
+        naive[j] = plain * s->scale + added;
+        top = p[j] > top ? p[j] : top;
+        naive_top = naive[j] > naive_top ? naive[j] : naive_top;
+    }
+    for (size_t j = 0; j < s->keys; j++) {
+        bool attended = attends(s, problem, b, h, i, j, &added);
+        p[j] = attended ? exp(p[j] - top) : 0.0;
+        naive[j] = attended ? expf(naive[j] - naive_top) : 0.0f;
+        sum += p[j];
+        naive_sum += naive[j];
+    }
+    for (size_t j = 0; j < s->keys; j++) {
+        /* Nothing attended leaves a sum of 0; a NaN makes the whole row NaN. */
+        p[j] = sum == 0.0 ? 0.0 : p[j] / sum;
+        naive[j] = naive_sum == 0.0f ? 0.0f : naive[j] / naive_sum;
+    }
+    return 1.0 + largest;
+}
+
+/* Head h's output for query i of item b, into s->joined. */
+static void attend_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i,
+                       double condition)
+{
+    float added;
+    for (size_t d = 0; d < s->size; d++) {
+        double sum = 0.0, magnitude = 0.0;
+        float naive = 0.0f;
+        for (size_t j = 0; j < s->keys; j++) {
+            const size_t value = (b * s->keys + j) * s->inner + h * s->size + d;
+            if (!attends(s, problem, b, h, i, j, &added))
+                continue;
+            double term = s->weights.exact[j] * s->v.exact[value];
+            sum += term;
+            magnitude += fabs(term);
+            naive += kept(s, s->weights.plain[j]) * s->v.plain[value];
+        }
+        s->joined.exact[i * s->inner + h * s->size + d] = sum;
+        s->joined.plain[i * s->inner + h * s->size + d] = kept(s, naive);
+        s->joined_magnitude[i * s->inner + h * s->size + d] = magnitude * condition;
+    }
+}
+
+static void compare_weights(const stages *s, const mha_problem *problem, const host_array *weights, size_t b,
+                            size_t h, size_t i, double condition, tool_verdict *verdict)
+{
+    const size_t row =
+        problem->weights == CLATTN_WEIGHTS_AVERAGE ? b * s->queries + i : (b * s->heads + h) * s->queries + i;
+    for (size_t j = 0; j < s->keys; j++) {
+        double p = s->weights.exact[j];
+        float naive = s->weights.plain[j];
+        if (problem->weights == CLATTN_WEIGHTS_AVERAGE) {
+            p = s->mean.exact[i * s->keys + j] += p / (double)s->heads;
+            naive = s->mean.plain[i * s->keys + j] += naive / (float)s->heads;
+            if (h + 1 < s->heads)
+                continue;
+        }
+        verdict_add_stored(verdict, CLATTN_F32, result_element(weights, row * s->keys + j), p, (double)naive,
+                           p * condition);
+    }
+}
+
+static void compare_output(const stages *s, const host_array *output, size_t b, size_t i, tool_verdict *verdict)
+{
+    const double *joined = s->joined.exact + i * s->inner, *sizes = s->joined_magnitude + i * s->inner;
+    const float *plain = s->joined.plain + i * s->inner;
+    for (size_t j = 0; j < s->d_model; j++) {
+        double bias = s->b_o != NULL ? (double)s->b_o[j] : 0.0, sum = bias, magnitude = fabs(bias);
+        float naive = 0.0f;
+        for (size_t c = 0; c < s->inner; c++) {
+            double term = joined[c] * s->w_o[j * s->inner + c];
+            sum += term;
+            magnitude += sizes[c] * fabs((double)s->w_o[j * s->inner + c]);
+            naive += plain[c] * s->w_o[j * s->inner + c];
+        }
+        if (s->b_o != NULL)
+            naive += s->b_o[j];
+        verdict_add_stored(verdict, s->dtype, result_element(output, (b * s->queries + i) * s->d_model + j), sum,
+                           (double)naive, magnitude);
+    }
+}
+
+static stages stages_of(const mha_problem *problem)
+{
+    const size_t *x = problem->x.tensor.extent;
+    size_t inner = problem->inner;
+    stages s = {.batch = x[0],
+                .queries = x[1],
+                .keys = mha_key_length(problem),
+                .heads = problem->heads,
+                .size = inner / problem->heads,
+                .inner = inner,
+                .d_model = x[2],
+                .dtype = problem->x.tensor.dtype};
+    const float *bias = floats_of(&s.inputs, &problem->b_in), *packed = floats_of(&s.inputs, &problem->w_in);
+    s.x = floats_of(&s.inputs, &problem->x);
+    s.context = host_present(&problem->context) ? floats_of(&s.inputs, &problem->context) : s.x;
+    s.d_context = host_present(&problem->context) ? problem->context.tensor.extent[2] : s.d_model;
+    s.w_q = packed != NULL ? packed : floats_of(&s.inputs, &problem->w_q);
+    s.w_k = packed != NULL ? packed + inner * s.d_model : floats_of(&s.inputs, &problem->w_k);
+    s.w_v = packed != NULL ? packed + 2 * inner * s.d_model : floats_of(&s.inputs, &problem->w_v);
+    s.w_o = floats_of(&s.inputs, &problem->w_o);
+    s.b_q = bias;
+    s.b_k = bias != NULL ? bias + inner : NULL;
+    s.b_v = bias != NULL ? bias + 2 * inner : NULL;
+    s.b_o = floats_of(&s.inputs, &problem->b_o);
+    s.scale = problem->scale.given ? problem->scale.value : (float)(1.0 / sqrt((double)s.size));
+    s.position = position_of(problem->align, s.queries, s.keys);
+    s.mask_kind = mask_walk(&problem->mask, 4, (size_t[]){s.batch, s.heads, s.queries, s.keys}, s.mask_stride,
+                            &s.mask_keys);
+    return s;
+}
+
+int verify_mha(const mha_problem *problem, const host_array *output, const host_array *weights, tool_verdict *verdict,
+               tool_verdict *second)
+{
+    stages s = stages_of(problem);
+    bool weighed = host_present(weights);
+    int status = TOOL_DONE;
+    if (s.inputs.failed || !make_room(&s.q, s.batch * s.queries, s.inner) || !make_room(&s.k, s.batch * s.keys, s.inner) ||
+        !make_room(&s.v, s.batch * s.keys, s.inner) || !make_room(&s.joined, s.queries, s.inner) ||
+        (s.joined_magnitude = calloc(s.queries * s.inner + 1, sizeof *s.joined_magnitude)) == NULL ||
+        !make_room(&s.weights, 1, s.keys) || !make_room(&s.mean, weighed ? s.queries : 0, s.keys)) {
+        status = complain(TOOL_FAILED, "out of memory for the reference");
+        goto done;
+    }
+    progress_begin("verifying");
+    project(&s, s.x, s.batch * s.queries, s.d_model, s.w_q, s.b_q, s.inner, &s.q);
+    project(&s, s.context, s.batch * s.keys, s.d_context, s.w_k, s.b_k, s.inner, &s.k);
+    project(&s, s.context, s.batch * s.keys, s.d_context, s.w_v, s.b_v, s.inner, &s.v);
+    for (size_t b = 0; b < s.batch; b++) {
+        if (weighed) {
+            memset(s.mean.exact, 0, s.queries * s.keys * sizeof *s.mean.exact);
+            memset(s.mean.plain, 0, s.queries * s.keys * sizeof *s.mean.plain);
+        }
+        for (size_t i = 0; i < s.queries; i++) {
+            double worst = 0.0; /* of the heads so far: what their mean gets in the end */
+            for (size_t h = 0; h < s.heads; h++) {
+                double condition = weigh_row(&s, problem, b, h, i);
+                worst = fmax(worst, condition);
+                if (weighed)
+                    compare_weights(&s, problem, weights, b, h, i,
+                                    problem->weights == CLATTN_WEIGHTS_AVERAGE ? worst : condition, second);
+                attend_row(&s, problem, b, h, i, condition);
+            }
+            compare_output(&s, output, b, i, verdict);
+            progress_show((double)(b * s.queries + i + 1) / (double)(s.batch * s.queries));
+        }
+    }
+    progress_end();
+done:
+    floats_release(&s.inputs);
+    free_room(&s.q);
+    free_room(&s.k);
+    free_room(&s.v);
+    free_room(&s.joined);
+    free(s.joined_magnitude);
+    free_room(&s.weights);
+    free_room(&s.mean);
+    return status;
+}

@@ -1,0 +1,182 @@
+#include "tool/run/device.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/cli/crash.h"
+#include "tool/cli/progress.h"
+
+#define MOST_WARNINGS 8
+
+/* Fixed room, because the library may log from any of its threads. */
+static char warnings[MOST_WARNINGS][256];
+static atomic_size_t warning_count;
+
+void device_log(void *user, clattn_log_level level, const char *line)
+{
+    (void)user;
+    if (level == CLATTN_LOG_WARNING) {
+        size_t slot = atomic_fetch_add(&warning_count, 1);
+        if (slot < MOST_WARNINGS)
+            snprintf(warnings[slot], sizeof warnings[slot], "%s", line);
+    } else if (level > CLATTN_LOG_WARNING) {
+        progress_hide();
+        fprintf(stderr, "clattn: %s\n", line);
+    }
+    /* Errors come back as a status, and the command says what they mean for it. */
+}
+
+void device_flush_warnings(void)
+{
+    size_t count = atomic_exchange(&warning_count, 0);
+    for (size_t i = 0; i < count && i < MOST_WARNINGS; i++)
+        fprintf(stderr, "clattn: warning: %s\n", warnings[i]);
+}
+
+int exit_status_of(clattn_status status)
+{
+    switch (status) {
+    case CLATTN_ERROR_INVALID_ARGUMENT:
+    case CLATTN_ERROR_INVALID_LAYOUT:
+    case CLATTN_ERROR_OVERFLOW:
+    case CLATTN_ERROR_FORMAT:
+    case CLATTN_ERROR_IO: /* only inputs are opened through the library: CLATTN_KERNEL_DIR, for one */
+    case CLATTN_ERROR_UNSUPPORTED: return TOOL_BAD_INPUT;
+    case CLATTN_ERROR_NO_OPENCL:
+    case CLATTN_ERROR_NO_DEVICE: return TOOL_NO_DEVICE;
+    default: return TOOL_FAILED;
+    }
+}
+
+void device_message(const tool_device *device, clattn_status status, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    if (device != NULL && device->message[0] != '\0')
+        snprintf(text, bytes, "%s", device->message);
+    else
+        clattn_context_message(device != NULL ? device->context : NULL, text, bytes);
+    if (text[0] == '\0')
+        snprintf(text, bytes, "%s", clattn_status_string(status));
+}
+
+/* The environment variable that a failure is due to, or NULL: nothing on the command line would tell. */
+static const char *variable_behind(clattn_status status, const char *text)
+{
+    const char *kernels = getenv("CLATTN_KERNEL_DIR"), *device = getenv("CLATTN_DEVICE");
+    if (status == CLATTN_ERROR_IO && kernels != NULL && kernels[0] != '\0' && strstr(text, kernels) != NULL)
+        return "CLATTN_KERNEL_DIR";
+    if (status == CLATTN_ERROR_NO_DEVICE && device != NULL && device[0] != '\0' &&
+        strstr(text, device) != NULL)
+        return "CLATTN_DEVICE";
+    return NULL;
+}
+
+int device_failed(const tool_device *device, clattn_status status, const char *what)
+{
+    char text[1024];
+    device_message(device, status, text, sizeof text);
+    if (what == NULL)
+        what = variable_behind(status, text);
+    return complain(exit_status_of(status), "%s%s%s", what != NULL ? what : "", what != NULL ? ": " : "",
+                    text);
+}
+
+int device_open(const char *spec, tool_device *device)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    *device = (tool_device){.info = {.size = sizeof device->info}};
+    params.device = spec;
+    params.log = device_log;
+    params.workspace_limit = SIZE_MAX; /* whatever the device will give: here nothing else wants it */
+    crash_guard_begin();
+    clattn_status status = clattn_context_create(&params, &device->context);
+    crash_guard_end();
+    if (status == CLATTN_SUCCESS)
+        status = clattn_context_device_info(device->context, &device->info);
+    if (status == CLATTN_SUCCESS) {
+        device->queue = clattn_context_queue(device->context);
+        for (size_t i = 0; crash_skipped(i) != NULL; i++)
+            device_log(NULL, CLATTN_LOG_WARNING, crash_skipped(i));
+        return TOOL_DONE;
+    }
+    int code = device_failed(device->context != NULL ? device : NULL, status, NULL);
+    device_close(device);
+    return code;
+}
+
+void device_close(tool_device *device)
+{
+    clattn_context_release(&device->context);
+    *device = (tool_device){0};
+}
+
+clattn_status device_opencl_failed(tool_device *device, const char *call, cl_int code)
+{
+    snprintf(device->message, sizeof device->message, "%s failed with OpenCL error %d", call, (int)code);
+    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES ||
+                   code == CL_OUT_OF_HOST_MEMORY
+               ? CLATTN_ERROR_OUT_OF_MEMORY
+               : CLATTN_ERROR_OPENCL;
+}
+
+static clattn_status make_buffer(tool_device *device, cl_mem_flags flags, size_t bytes, cl_mem *buffer)
+{
+    cl_int code = CL_SUCCESS;
+    device->message[0] = '\0';
+    if (bytes < 16)
+        bytes = 16;
+    if (device->info.max_allocation != 0 && bytes > device->info.max_allocation) {
+        snprintf(device->message, sizeof device->message,
+                 "an array of %zu bytes, this device allocates at most %llu bytes at once", bytes,
+                 (unsigned long long)device->info.max_allocation);
+        return CLATTN_ERROR_OUT_OF_MEMORY;
+    }
+    *buffer = clCreateBuffer(clattn_context_opencl_context(device->context), flags, bytes, NULL, &code);
+    return *buffer != NULL && code == CL_SUCCESS ? CLATTN_SUCCESS
+                                                 : device_opencl_failed(device, "clCreateBuffer", code);
+}
+
+clattn_status device_upload(tool_device *device, const clattn_host_tensor *tensor, cl_mem *buffer)
+{
+    clattn_status status = make_buffer(device, CL_MEM_READ_ONLY, tensor->bytes, buffer);
+    if (status != CLATTN_SUCCESS || tensor->bytes == 0)
+        return status;
+    cl_int code =
+        clEnqueueWriteBuffer(device->queue, *buffer, CL_TRUE, 0, tensor->bytes, tensor->data, 0, NULL, NULL);
+    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(device, "clEnqueueWriteBuffer", code);
+}
+
+clattn_status device_output(tool_device *device, size_t bytes, cl_mem *buffer)
+{
+    cl_event filled = NULL;
+    clattn_status status = make_buffer(device, CL_MEM_READ_WRITE, bytes, buffer);
+    if (status != CLATTN_SUCCESS || bytes == 0)
+        return status;
+    const cl_uchar poison = 0xff;
+    cl_int code =
+        clEnqueueFillBuffer(device->queue, *buffer, &poison, sizeof poison, 0, bytes, 0, NULL, &filled);
+    if (code == CL_SUCCESS)
+        code = clWaitForEvents(1, &filled);
+    if (filled != NULL)
+        clReleaseEvent(filled);
+    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(device, "clEnqueueFillBuffer", code);
+}
+
+clattn_status device_wait(tool_device *device, cl_event event)
+{
+    cl_int code = clWaitForEvents(1, &event), state = CL_COMPLETE;
+    if (code == CL_SUCCESS)
+        return CLATTN_SUCCESS;
+    clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    return device_opencl_failed(device, "clWaitForEvents", state < 0 ? state : code);
+}
+
+clattn_status device_download(tool_device *device, cl_mem buffer, size_t bytes, void *data)
+{
+    if (bytes == 0)
+        return CLATTN_SUCCESS;
+    cl_int code = clEnqueueReadBuffer(device->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL);
+    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(device, "clEnqueueReadBuffer", code);
+}

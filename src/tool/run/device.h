@@ -1,0 +1,51 @@
+/* The device that a command works on: a clattn context, its queue, and buffers. */
+#ifndef CLATTN_TOOL_RUN_DEVICE_H
+#define CLATTN_TOOL_RUN_DEVICE_H
+
+#include <clattn/clattn.h>
+
+#include "tool/run/host.h"
+
+/* Zeroed: none.  Close with device_close. */
+typedef struct tool_device {
+    clattn_context *context;
+    cl_command_queue queue; /* the context's */
+    clattn_device_info info;
+    char message[256]; /* of a failed OpenCL call of the command's own; otherwise empty */
+} tool_device;
+
+/* `spec` NULL: the environment's choice, or the best.  On failure the exit status of "no usable device". */
+int device_open(const char *spec, tool_device *device);
+void device_close(tool_device *device);
+
+/* The log callback of every context that the command makes: warnings are kept until the command has succeeded
+ * (an error is exactly one line), what CLATTN_LOG asks for beyond is written at once. */
+void device_log(void *user, clattn_log_level level, const char *line);
+
+/* Writes the kept warnings. */
+void device_flush_warnings(void);
+
+/* The exit status that belongs to a failure. */
+int exit_status_of(clattn_status status);
+
+/* Writes the error line for a failed call on `device` (NULL: there was none yet): `what` and the message. */
+int device_failed(const tool_device *device, clattn_status status, const char *what);
+
+/* The message of the last failure on `device`, as it is. */
+void device_message(const tool_device *device, clattn_status status, char *text, size_t bytes);
+
+/* Keeps the message of an OpenCL call of the command's own that failed; the status for device_failed. */
+clattn_status device_opencl_failed(tool_device *device, const char *call, cl_int code);
+
+/* A buffer with the tensor's data, or of `bytes` bytes filled with 0xff, which is a NaN in every float type.
+ * Empty ones get a few bytes, for OpenCL has no empty buffers. */
+clattn_status device_upload(tool_device *device, const clattn_host_tensor *tensor, cl_mem *buffer);
+clattn_status device_output(tool_device *device, size_t bytes, cl_mem *buffer);
+
+/* Blocks until `event` has completed; a command that failed is a failure here. */
+clattn_status device_wait(tool_device *device, cl_event event);
+
+/* Blocks until the data has arrived. */
+clattn_status device_download(tool_device *device, cl_mem buffer, size_t bytes, void *data);
+
+#endif

@@ -1,0 +1,63 @@
+/* Arrays in host memory and their files, with the command's error lines. */
+#ifndef CLATTN_TOOL_RUN_HOST_H
+#define CLATTN_TOOL_RUN_HOST_H
+
+#include <clattn/io.h>
+
+#include "tool/tool.h"
+
+/* An array that knows where it came from.  Zeroed: none.  Release with host_release. */
+typedef struct host_array {
+    clattn_host_tensor tensor;
+    const char *name; /* the file, for messages; borrowed */
+    clattn_npy *file; /* owns the data, or */
+    void *memory;     /* this does */
+} host_array;
+
+static inline bool host_present(const host_array *array)
+{
+    return array->tensor.dtype != CLATTN_DTYPE_NONE;
+}
+
+/* Reads an .npy file. */
+int host_load(const char *path, host_array *array);
+
+/* Memory for a contiguous array, zeroed. */
+int host_allocate(int32_t dtype, int32_t rank, const size_t *extent, const char *name, host_array *array);
+
+void host_release(host_array *array);
+
+/* Refuses what an operator does not take, naming the file, what was found and what was expected. */
+int host_expect_dtype(const host_array *array, clattn_dtype dtype);
+int host_expect_rank(const host_array *array, int32_t rank, const char *shape);
+
+/* A mask that broadcasts against `rank` extents (its own may be fewer: leading 1s), bool or float32; the last
+ * extent may also lie between. */
+int host_expect_mask(const host_array *mask, int32_t rank, const size_t *extent);
+
+/* The same for an array whose element type has been looked at. */
+int host_expect_broadcast(const host_array *mask, int32_t rank, const size_t *extent);
+
+/* "(1, 8, 128, 64)" */
+typedef struct shape_text {
+    char text[128];
+} shape_text;
+shape_text shape_of(const clattn_host_tensor *tensor);
+shape_text shape_of_extents(int32_t rank, const size_t *extent);
+
+size_t element_count(const clattn_host_tensor *tensor);
+
+/* Refuses, before any work is done, an output that cannot be written or is one of the inputs.  NULL is
+ * accepted for an output and in the list of inputs. */
+int host_check_output(const char *path, const char *const *inputs, size_t input_count);
+
+/* Whether host_check_output accepted one that is standard output: reports then go to standard error. */
+bool host_stdout_is_taken(void);
+
+/* Refuses two outputs in one file.  NULLs are accepted. */
+int host_check_distinct(const char *first, const char *second);
+
+/* Writes the array whole or not at all. */
+int host_store(const char *path, const host_array *array);
+
+#endif

@@ -1,0 +1,99 @@
+/* A problem on a device: its arrays in buffers, its plan, and the arguments of an enqueue. */
+#ifndef CLATTN_TOOL_RUN_JOB_H
+#define CLATTN_TOOL_RUN_JOB_H
+
+#include "tool/run/device.h"
+#include "tool/run/problem.h"
+#include "tool/run/timing.h"
+
+#define JOB_BUFFERS 32
+#define JOB_OUTPUTS 4
+
+typedef struct job_output {
+    cl_mem buffer; /* one of the job's */
+    size_t bytes;
+} job_output;
+
+struct tool_job;
+typedef clattn_status (*job_enqueue)(const struct tool_job *job, cl_event *event);
+typedef clattn_status (*job_create)(const struct tool_job *job, const clattn_plan_options *options, clattn_plan **plan);
+
+/* Zeroed: none.  Release with job_release, before the device is closed. */
+typedef struct tool_job {
+    tool_device *device; /* borrowed */
+    clattn_plan *plan;
+    cl_mem buffers[JOB_BUFFERS];
+    size_t buffer_count;
+    job_output
+        outputs[JOB_OUTPUTS]; /* the result, then the others in the order of attention_result; or weights */
+    job_enqueue enqueue;
+    job_create create; /* another plan of `desc`; NULL: such jobs make none */
+    union {
+        clattn_attention_desc attention;
+        clattn_softmax_desc softmax;
+        clattn_matmul_desc matmul;
+        clattn_norm_desc norm;
+    } desc;
+    union {
+        clattn_attention_args attention;
+        clattn_softmax_args softmax;
+        clattn_matmul_args matmul;
+        clattn_mha_args mha;
+        clattn_merge_args merge;
+        clattn_kv_append_args kv_append;
+        clattn_neighbourhood_args neighbourhood;
+        clattn_norm_args norm;
+        clattn_rope_args rope;
+        clattn_activation_args activation;
+        clattn_encoder_args encoder;
+    } args;
+} tool_job;
+
+/* enqueue_NAME and create_NAME, an operator's job_enqueue and job_create. */
+#define JOB_ENQUEUE(name) \
+    static clattn_status enqueue_##name(const tool_job *job, cl_event *event) \
+    { \
+        return clattn_##name##_enqueue(job->plan, job->device->queue, &job->args.name, 0, NULL, event); \
+    }
+#define JOB_CREATE(name) \
+    static clattn_status create_##name(const tool_job *job, const clattn_plan_options *options, clattn_plan **plan) \
+    { \
+        return clattn_##name##_plan_create(job->device->context, &job->desc.name, options, plan); \
+    }
+
+/* What making a job consists of.  Compiling and uploading may take a while: from begin to finish there is
+ * progress to see.  The binders do nothing where `status` is a failure already or the array is absent; finish
+ * releases what is left after a failure, so that a caller may try another solver with the same job. */
+void job_begin(tool_job *job, tool_device *device, job_enqueue enqueue);
+clattn_status job_bind_input(tool_job *job, clattn_status status, const host_array *array,
+                             clattn_binding *binding);
+clattn_status job_bind_output(tool_job *job, clattn_status status, size_t index, const clattn_layout *layout,
+                              clattn_binding *binding);
+clattn_plan_options job_options(const char *solver);
+clattn_status job_finish(tool_job *job, clattn_status status);
+
+/* Upload a checked problem and make its plan, with `solver` (NULL: the best).  After failure the job holds
+ * nothing and the device has the message. */
+clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver,
+                            tool_job *job);
+clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver,
+                          tool_job *job);
+clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver,
+                         tool_job *job);
+clattn_status job_norm(tool_device *device, const norm_problem *problem, const char *solver, tool_job *job);
+clattn_status job_mha(tool_device *device, const mha_problem *problem, const char *solver, tool_job *job);
+
+/* Enqueues once and waits until it is done. */
+clattn_status job_run(const tool_job *job);
+
+/* Runs the job as `rule` says; the times are from enqueue to completion.  Returns an exit status. */
+int job_time(const tool_job *job, const timing_rule *rule, const char *label, timing *result);
+
+/* Copies output `index` to `data`; blocks. */
+clattn_status job_read(const tool_job *job, size_t index, void *data);
+
+const char *job_solver(const tool_job *job);
+
+void job_release(tool_job *job);
+
+#endif

@@ -1,0 +1,178 @@
+/* Jobs of softmax, matrix products, norms and multi-head attention. */
+#include "tool/run/job.h"
+
+static clattn_layout contiguous(const host_array *array)
+{
+    return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank,
+                                    array->tensor.extent);
+}
+
+/* The layout of an optional array: zeroed, "none", where there is none. */
+static clattn_layout optional(const host_array *array)
+{
+    return host_present(array) ? contiguous(array) : (clattn_layout){0};
+}
+
+JOB_ENQUEUE(softmax)
+JOB_CREATE(softmax)
+
+clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver,
+                          tool_job *job)
+{
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_plan_options options = job_options(solver);
+    clattn_softmax_args *args = &job->args.softmax;
+
+    job_begin(job, device, enqueue_softmax);
+    job->create = create_softmax;
+    desc.scaled = problem->scale.given;
+    desc.scale = problem->scale.value;
+    desc.x = contiguous(&problem->x);
+    desc.y = desc.x;
+    desc.mask = optional(&problem->mask);
+
+    clattn_softmax_args_init(args);
+    job->desc.softmax = desc;
+    clattn_status status = create_softmax(job, &options, &job->plan);
+    status = job_bind_input(job, status, &problem->x, &args->x);
+    status = job_bind_input(job, status, &problem->mask, &args->mask);
+    status = job_bind_output(job, status, 0, &desc.y, &args->y);
+    return job_finish(job, status);
+}
+
+JOB_ENQUEUE(matmul)
+JOB_CREATE(matmul)
+
+clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver,
+                         tool_job *job)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan_options options = job_options(solver);
+    clattn_matmul_args *args = &job->args.matmul;
+    size_t m = problem->x.tensor.extent[0], k = problem->x.tensor.extent[1], n = problem->w.tensor.extent[0];
+    clattn_dtype dtype = (clattn_dtype)problem->x.tensor.dtype;
+
+    job_begin(job, device, enqueue_matmul);
+    job->create = create_matmul;
+    desc.a = contiguous(&problem->x);
+    desc.b = (clattn_layout){
+        .dtype = problem->w.tensor.dtype, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
+    desc.c = clattn_layout_contiguous(dtype, 2, (size_t[]){m, n});
+    desc.bias = optional(&problem->bias);
+    desc.operand = optional(&problem->operand);
+    desc.b_scale = optional(&problem->w_scale);
+    desc.activation = problem->activation;
+    desc.operand_use = problem->operand_use;
+
+    clattn_matmul_args_init(args);
+    job->desc.matmul = desc;
+    clattn_status status = create_matmul(job, &options, &job->plan);
+    status = job_bind_input(job, status, &problem->x, &args->a);
+    status = job_bind_input(job, status, &problem->w, &args->b);
+    status = job_bind_input(job, status, &problem->bias, &args->bias);
+    status = job_bind_input(job, status, &problem->operand, &args->operand);
+    status = job_bind_input(job, status, &problem->w_scale, &args->b_scale);
+    status = job_bind_output(job, status, 0, &desc.c, &args->c);
+    return job_finish(job, status);
+}
+
+JOB_ENQUEUE(norm)
+JOB_CREATE(norm)
+
+clattn_status job_norm(tool_device *device, const norm_problem *problem, const char *solver, tool_job *job)
+{
+    clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
+    clattn_plan_options options = job_options(solver);
+    clattn_norm_args *args = &job->args.norm;
+
+    job_begin(job, device, enqueue_norm);
+    job->create = create_norm;
+    desc.kind = problem->kind;
+    desc.x = contiguous(&problem->x);
+    desc.y = desc.x;
+    desc.scale = optional(&problem->scale);
+    desc.bias = optional(&problem->bias);
+    if (problem->inv_std_dev) {
+        clattn_layout rows = desc.x;
+        rows.extent[rows.rank - 1] = 1;
+        desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, rows.rank, rows.extent);
+    }
+
+    clattn_norm_args_init(args);
+    job->desc.norm = desc;
+    clattn_status status = create_norm(job, &options, &job->plan);
+    status = job_bind_input(job, status, &problem->x, &args->x);
+    status = job_bind_input(job, status, &problem->scale, &args->scale);
+    status = job_bind_input(job, status, &problem->bias, &args->bias);
+    status = job_bind_output(job, status, 0, &desc.y, &args->y);
+    if (problem->inv_std_dev)
+        status = job_bind_output(job, status, 1, &desc.inv_std_dev, &args->inv_std_dev);
+    return job_finish(job, status);
+}
+
+JOB_ENQUEUE(mha)
+
+static clattn_mha_desc mha_desc_of(const mha_problem *problem)
+{
+    clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
+    const size_t *x = problem->x.tensor.extent;
+    desc.cross = host_present(&problem->context);
+    desc.packed_weights = host_present(&problem->w_in);
+    desc.bias_in = host_present(&problem->b_in);
+    desc.bias_out = host_present(&problem->b_o);
+    desc.dtype = problem->x.tensor.dtype;
+    desc.causal = problem->causal;
+    desc.alignment = problem->align;
+    desc.scale_mode = problem->scale.given ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
+    desc.scale = problem->scale.value;
+    desc.weights = problem->weights;
+    desc.batch = x[0];
+    desc.query_length = x[1];
+    desc.key_length = mha_key_length(problem);
+    desc.d_model = x[2];
+    desc.heads = problem->heads;
+    desc.head_size = problem->inner / problem->heads;
+    if (desc.cross)
+        desc.d_context = problem->context.tensor.extent[2];
+    desc.mask = optional(&problem->mask);
+    return desc;
+}
+
+clattn_status job_mha(tool_device *device, const mha_problem *problem, const char *solver, tool_job *job)
+{
+    clattn_mha_desc desc = mha_desc_of(problem);
+    clattn_plan_options options = job_options(solver);
+    clattn_mha_args *args = &job->args.mha;
+    int64_t inner = (int64_t)problem->inner;
+
+    job_begin(job, device, enqueue_mha);
+    clattn_mha_args_init(args);
+    clattn_status status = clattn_mha_plan_create(device->context, &desc, &options, &job->plan);
+    status = job_bind_input(job, status, &problem->x, &args->x);
+    status = job_bind_input(job, status, &problem->context, &args->context);
+    status = job_bind_input(job, status, &problem->w_in, &args->w_in);
+    status = job_bind_input(job, status, &problem->w_q, &args->w_q);
+    status = job_bind_input(job, status, &problem->w_k, &args->w_k);
+    status = job_bind_input(job, status, &problem->w_v, &args->w_v);
+    status = job_bind_input(job, status, &problem->b_in, &args->b_in);
+    status = job_bind_input(job, status, &problem->w_o, &args->w_o);
+    status = job_bind_input(job, status, &problem->b_o, &args->b_o);
+    status = job_bind_input(job, status, &problem->mask, &args->mask);
+    if (!desc.packed_weights && desc.bias_in) {
+        /* PyTorch keeps the three biases in one array even where the weights are three. */
+        args->b_q = args->b_k = args->b_v = args->b_in;
+        args->b_k.offset = inner;
+        args->b_v.offset = 2 * inner;
+        args->b_in = (clattn_binding){0};
+    }
+    clattn_layout y = contiguous(&problem->x);
+    status = job_bind_output(job, status, 0, &y, &args->y);
+    if (problem->weights != CLATTN_WEIGHTS_NONE) {
+        bool average = problem->weights == CLATTN_WEIGHTS_AVERAGE;
+        size_t each[] = {desc.batch, desc.heads, desc.query_length, desc.key_length};
+        size_t mean[] = {desc.batch, desc.query_length, desc.key_length};
+        clattn_layout weights = clattn_layout_contiguous(CLATTN_F32, average ? 3 : 4, average ? mean : each);
+        status = job_bind_output(job, status, 1, &weights, &args->weights);
+    }
+    return job_finish(job, status);
+}

@@ -1,0 +1,60 @@
+/* What a command was asked to compute: host arrays and options, without OpenCL.  A job (job.h) runs a problem
+ * on a device, verify.h checks the result against the reference. */
+#ifndef CLATTN_TOOL_RUN_PROBLEM_H
+#define CLATTN_TOOL_RUN_PROBLEM_H
+
+#include <clattn/mha.h>
+#include <clattn/norm.h>
+
+#include "tool/attention/request.h"
+#include "tool/run/host.h"
+#include "tool/cli/options.h"
+#include "tool/run/random.h"
+
+/* Arrays with dtype CLATTN_DTYPE_NONE are absent. */
+
+typedef struct softmax_problem {
+    host_array x, mask;
+    option_float scale;
+} softmax_problem;
+
+/* y (m, n) = act(x (m, k) wᵀ + bias) with operand, w (n, k) as a projection has it; y is of x's element type. */
+typedef struct matmul_problem {
+    host_array x, w, bias;
+    host_array operand, w_scale; /* (m, n); (n), of a w of int8.  The verdict (verify.h) knows neither */
+    int32_t activation;          /* clattn_matmul_activation; nor this */
+    int32_t operand_use;
+} matmul_problem;
+
+/* Over the last dimension of x, with scale and bias of its extent. */
+typedef struct norm_problem {
+    host_array x, scale, bias;
+    int32_t kind;     /* clattn_norm_kind */
+    bool inv_std_dev; /* an output too */
+} norm_problem;
+
+typedef struct mha_problem {
+    host_array x, context, mask;
+    host_array w_in;          /* packed (3 * inner, d_model), or */
+    host_array w_q, w_k, w_v; /* these */
+    host_array b_in;          /* (3 * inner) either way */
+    host_array w_o, b_o;
+    size_t heads, inner; /* inner = heads * head size */
+    bool causal;
+    int32_t align;
+    option_float scale;
+    int32_t weights; /* clattn_weights_output */
+} mha_problem;
+
+/* Whether shapes and element types fit together: the error names the file that is to blame. */
+int softmax_check(const softmax_problem *problem);
+int mha_check(const mha_problem *problem);
+
+size_t mha_key_length(const mha_problem *problem);
+
+void softmax_release(softmax_problem *problem);
+void matmul_release(matmul_problem *problem);
+void norm_release(norm_problem *problem);
+void mha_release(mha_problem *problem);
+
+#endif

@@ -1,0 +1,40 @@
+#include "tool/run/random.h"
+
+#include <math.h>
+#include <string.h>
+
+/* To nearest even.  A half of exponent e and significand q (1024 ... 2047) is e * 1024 + q: the bit above the
+ * fraction adds one to the exponent, which is what makes subnormals fit in. */
+static uint16_t half_bits(float value)
+{
+    int exponent;
+    double size = fabs((double)value);
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    frexp(size, &exponent);
+    int unit = exponent - 11 > -24 ? exponent - 11 : -24;
+    long bits = (unit + 24) * 1024L + lrint(ldexp(size, -unit));
+    return (uint16_t)(sign | (bits < 0x7c00 ? bits : 0x7c00));
+}
+
+static uint16_t bfloat_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void fill_random(host_array *array, uint64_t seed, float limit)
+{
+    void *data = array->memory;
+    size_t count = element_count(&array->tensor);
+    for (size_t i = 0; i < count; i++) {
+        float value = ((float)(random_next(&seed) >> 40) * 0x1p-23f - 1.0f) * limit;
+        switch (array->tensor.dtype) {
+        case CLATTN_F16: ((uint16_t *)data)[i] = half_bits(value); break;
+        case CLATTN_BF16: ((uint16_t *)data)[i] = bfloat_bits(value); break;
+        case CLATTN_I8: ((int8_t *)data)[i] = (int8_t)lrintf(value); break;
+        case CLATTN_F64: ((double *)data)[i] = (double)value; break;
+        default: ((float *)data)[i] = value;
+        }
+    }
+}

@@ -1,0 +1,12 @@
+/* Reproducible numbers. */
+#ifndef CLATTN_TOOL_RUN_RANDOM_H
+#define CLATTN_TOOL_RUN_RANDOM_H
+
+#include "tool/run/host.h"
+#include "tool/run/random_next.h"
+
+/* Fills an array of any float type with numbers uniform in [-limit, limit], the same ones rounded
+ * for each. */
+void fill_random(host_array *array, uint64_t seed, float limit);
+
+#endif

@@ -1,0 +1,30 @@
+/* Wall-clock times of repeated runs. */
+#ifndef CLATTN_TOOL_RUN_TIMING_H
+#define CLATTN_TOOL_RUN_TIMING_H
+
+#include <stddef.h>
+
+typedef struct timing {
+    size_t runs;
+    double min, median; /* seconds */
+} timing;
+
+typedef struct timing_rule {
+    size_t repeat;  /* exactly so many runs; 0: as many as the two fields below ask for */
+    size_t minimum; /* at least so many, */
+    double budget;  /* and on until so many seconds are spent */
+    size_t warm_up; /* runs before the first that counts */
+} timing_rule;
+
+/* At least 5 runs and a second, after two that do not count. */
+timing_rule timing_rule_bench(size_t repeat);
+
+/* Calls `run` as `rule` says and reduces the times of the calls.  `run` returns an exit status; the first
+ * that is not TOOL_DONE ends it and is returned. */
+int timing_measure(const timing_rule *rule, const char *label, int (*run)(void *user), void *user,
+                   timing *result);
+
+/* Sorts `seconds` and reduces them; `count` is at least 1. */
+timing timing_reduce(double *seconds, size_t count);
+
+#endif

@@ -1,0 +1,219 @@
+#include "tool/run/verify.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tool/cli/progress.h"
+#include "ref/attention.h"
+
+#define FEW 64 /* elements, whose mean is a matter of luck */
+
+bool verdict_holds(const tool_verdict *verdict)
+{
+    double mean = verdict->mean > 0.0 ? verdict->mean : 1.5;
+    return verdict->mismatches == 0 && verdict->excess <= 2.0 * verdict->naive_error &&
+           (verdict->shorts < FEW ||
+            verdict->short_error <= mean * verdict->short_naive + verdict->short_allowance);
+}
+
+/* The largest finite number that the type holds, and half a unit. */
+static double overflow_of(int32_t dtype)
+{
+    return dtype == CLATTN_F16 ? 65520.0 : dtype == CLATTN_F64 ? DBL_MAX : FLT_MAX;
+}
+
+void verdict_add_stored(tool_verdict *verdict, int32_t dtype, double result, double reference, double naive,
+                        double magnitude)
+{
+    verdict->compared++;
+    if (isnan(reference) || isnan(result)) {
+        verdict->mismatches += !isnan(reference) || !isnan(result);
+        return;
+    }
+    /* What does not fit its type is stored as an infinity. */
+    if (isinf(result) && isfinite(reference) && fabs(reference) * (1 + 0x1p-8) >= overflow_of(dtype) &&
+        signbit(result) == signbit(reference))
+        return;
+    if (isinf(reference) || isinf(result)) {
+        verdict->mismatches += result != reference;
+        return;
+    }
+    double epsilon = dtype == CLATTN_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+    double error = fabs(result - reference);
+    double allowance = isfinite(magnitude) ? 8.0 * epsilon * magnitude : 0.0;
+    verdict->max_error = fmax(verdict->max_error, error);
+    verdict->excess = fmax(verdict->excess, error - allowance - reference_unit(dtype, reference)); /* two halves */
+    double stored = reference_stored(dtype, naive);
+    if ((dtype == CLATTN_F16 || dtype == CLATTN_BF16) && isfinite(stored)) {
+        verdict->short_error += error;
+        verdict->short_naive += fabs(stored - reference);
+        verdict->short_allowance += allowance;
+        verdict->shorts++;
+    }
+    if (isfinite(naive))
+        verdict->naive_error =
+            fmax(verdict->naive_error, fabs(naive - reference) * (epsilon / (double)FLT_EPSILON));
+}
+
+void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude)
+{
+    verdict_add_stored(verdict, CLATTN_F32, result, reference, naive, magnitude);
+}
+
+void verdict_add_zero(tool_verdict *verdict, double result)
+{
+    verdict->compared++;
+    verdict->mismatches += !(result == 0.0) || signbit(result);
+}
+
+ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *extent, int64_t *strides,
+                        int64_t *covered)
+{
+    const clattn_host_tensor *tensor = &mask->tensor;
+    *covered = (int64_t)extent[rank - 1];
+    for (int32_t i = 0; i < rank; i++)
+        strides[i] = 0;
+    if (tensor->dtype == CLATTN_DTYPE_NONE)
+        return REF_MASK_NONE;
+    int64_t stride = 1;
+    for (int32_t i = tensor->rank - 1; i >= 0; i--) {
+        size_t own = tensor->extent[i];
+        if (own != 1)
+            strides[rank - tensor->rank + i] = stride;
+        stride *= (int64_t)own;
+    }
+    if (tensor->extent[tensor->rank - 1] != 1)
+        *covered = (int64_t)tensor->extent[tensor->rank - 1];
+    return tensor->dtype == CLATTN_BOOL ? REF_MASK_BOOL : REF_MASK_FLOAT;
+}
+
+int64_t position_of(int32_t align, size_t query_length, size_t key_length)
+{
+    return align == CLATTN_ALIGN_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
+}
+
+double result_element(const host_array *array, size_t index)
+{
+    return reference_element(array->tensor.data, array->tensor.dtype, (int64_t)index);
+}
+
+const float *floats_of(float_arrays *room, const host_array *array)
+{
+    if (!host_present(array) || array->tensor.dtype == CLATTN_F32)
+        return array->tensor.data;
+    size_t count = element_count(&array->tensor);
+    float *copy = calloc(count + 1, sizeof *copy);
+    if (copy == NULL) {
+        room->failed = true;
+        complain(TOOL_FAILED, "out of memory for the reference's arrays");
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++)
+        copy[i] = (float)result_element(array, i);
+    return room->copy[room->count++] = copy;
+}
+
+void floats_release(float_arrays *room)
+{
+    while (room->count > 0)
+        free(room->copy[--room->count]);
+}
+
+int row_room(size_t doubles, size_t floats, double **double_room, float **float_room)
+{
+    *double_room = calloc(doubles + 1, sizeof **double_room);
+    *float_room = calloc(floats + 1, sizeof **float_room);
+    if (*double_room != NULL && *float_room != NULL)
+        return TOOL_DONE;
+    free(*double_room);
+    free(*float_room);
+    return complain(TOOL_FAILED, "out of memory for the reference's rows");
+}
+
+int verify_softmax(const softmax_problem *problem, const host_array *output, tool_verdict *verdict)
+{
+    float_arrays inputs = {0};
+    const clattn_host_tensor *x = &problem->x.tensor;
+    size_t extent[5];
+    int64_t strides[5], covered, stride = 1;
+    for (int32_t i = 0; i < 5; i++)
+        extent[i] = i < 5 - x->rank ? 1 : x->extent[i - (5 - x->rank)];
+    ref_softmax_problem reference = {
+        .columns = (int64_t)extent[4],
+        .x = floats_of(&inputs, &problem->x),
+        .col = 1,
+        .mask_kind = mask_walk(&problem->mask, 5, extent, strides, &covered),
+        .mask = problem->mask.tensor.data,
+        .mask_col = strides[4],
+        .mask_columns = covered,
+        .scale = problem->scale.given ? problem->scale.value : 1.0f,
+    };
+    int64_t rows = 1;
+    stride = reference.columns;
+    for (int i = 3; i >= 0; i--) {
+        reference.extent[i] = (int64_t)extent[i];
+        reference.stride[i] = stride;
+        reference.mask_stride[i] = strides[i];
+        stride *= reference.extent[i];
+        rows *= reference.extent[i];
+    }
+
+    double *exact;
+    float *plain;
+    size_t columns = extent[4];
+    if (inputs.failed || row_room(columns, columns, &exact, &plain) != TOOL_DONE) {
+        floats_release(&inputs);
+        return TOOL_FAILED;
+    }
+    progress_begin("verifying");
+    for (int64_t row = 0; row < rows; row++) {
+        ref_softmax_row(&reference, row, exact);
+        ref_softmax_naive_row(&reference, row, plain);
+        for (size_t c = 0; c < columns; c++)
+            verdict_add_stored(verdict, output->tensor.dtype, result_element(output, (size_t)row * columns + c),
+                               exact[c], (double)plain[c], exact[c]);
+        progress_show((double)(row + 1) / (double)rows);
+    }
+    progress_end();
+    floats_release(&inputs);
+    free(exact);
+    free(plain);
+    return TOOL_DONE;
+}
+
+int verify_matmul(const matmul_problem *problem, const host_array *output, tool_verdict *verdict)
+{
+    float_arrays inputs = {0};
+    size_t m = problem->x.tensor.extent[0], k = problem->x.tensor.extent[1], n = problem->w.tensor.extent[0];
+    ref_matmul_problem reference = {
+        .batch = 1,
+        .m = (int64_t)m,
+        .n = (int64_t)n,
+        .k = (int64_t)k,
+        .a = {floats_of(&inputs, &problem->x), 0, 0, (int64_t)k, 1},
+        .b = {floats_of(&inputs, &problem->w), 0, 0, 1, (int64_t)k},
+        .bias = floats_of(&inputs, &problem->bias),
+        .bias_col = 1,
+    };
+    double *exact;
+    float *plain;
+    if (inputs.failed || row_room(2 * n, n, &exact, &plain) != TOOL_DONE) {
+        floats_release(&inputs);
+        return TOOL_FAILED;
+    }
+    progress_begin("verifying");
+    for (size_t i = 0; i < m; i++) {
+        ref_matmul_row(&reference, 0, (int64_t)i, exact, exact + n);
+        ref_matmul_naive_row(&reference, 0, (int64_t)i, plain);
+        for (size_t j = 0; j < n; j++)
+            verdict_add_stored(verdict, output->tensor.dtype, result_element(output, i * n + j), exact[j],
+                               (double)plain[j], exact[n + j]);
+        progress_show((double)(i + 1) / (double)m);
+    }
+    progress_end();
+    floats_release(&inputs);
+    free(exact);
+    free(plain);
+    return TOOL_DONE;
+}

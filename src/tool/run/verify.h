@@ -1,0 +1,77 @@
+/* Results against the double-precision reference on the host.
+ *
+ * Where r is the reference, n the plain float32 computation and M the reference's sum of absolute terms,
+ * every element o must satisfy |o - r| <= 2 max|n - r| + 8 epsilon M; NaN and the sign of infinity must agree
+ * exactly, and a row that attends nothing must be +0.  What is stored in 16 bits may be two roundings further off, and
+ * the mean of its errors is at most 1.5 times that of the plain computation stored in the same type. */
+#ifndef CLATTN_TOOL_RUN_VERIFY_H
+#define CLATTN_TOOL_RUN_VERIFY_H
+
+#include "tool/run/problem.h"
+#include "ref/ref.h"
+
+/* What was found in one output.  Zeroed: nothing compared yet, all well so far. */
+typedef struct tool_verdict {
+    double max_error;   /* max |o - r| over finite elements */
+    double naive_error; /* max |n - r| */
+    double excess;      /* max (|o - r| - 8 epsilon M): what naive_error must cover */
+    size_t mismatches;  /* elements whose class (NaN, infinity, the zero of a masked row) is another one */
+    size_t compared;
+    /* Sums over what is stored in 16 bits: |o - r|, |n as it is stored - r|, 8 epsilon M; and over how many. */
+    double short_error, short_naive, short_allowance;
+    size_t shorts;
+    double mean; /* how many times the plain computation's mean error the mean may be; 0: 1.5 */
+} tool_verdict;
+
+/* Whether all that was compared satisfies the rule. */
+bool verdict_holds(const tool_verdict *verdict);
+
+/* Adds one element. */
+void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude);
+
+/* The same for a result of an attention, stored as `dtype`: what is stored in 16 bits may differ by two
+ * roundings more; for float64 epsilon is double's, and `naive` is still that of a float32 computation, whose
+ * error is scaled down. */
+void verdict_add_stored(tool_verdict *verdict, int32_t dtype, double result, double reference, double naive,
+                        double magnitude);
+
+/* Adds one element of a row that attends nothing. */
+void verdict_add_zero(tool_verdict *verdict, double result);
+
+/* Arrays as floats: their own memory, or, of 16-bit types, copies.  Zeroed: none yet. */
+typedef struct float_arrays {
+    float *copy[10];
+    size_t count;
+    bool failed; /* there was no memory for one of them */
+} float_arrays;
+
+/* NULL where the array is absent, or there is no memory. */
+const float *floats_of(float_arrays *room, const host_array *array);
+void floats_release(float_arrays *room);
+
+/* Room for one row of each kind, zeroed; both are released by the caller. */
+int row_room(size_t doubles, size_t floats, double **double_room, float **float_room);
+
+struct tool_job;
+
+/* These compare whole outputs and show progress; `second` belongs to the optional weights (absent if there are
+ * none). They return TOOL_DONE whatever the verdict, TOOL_FAILED when memory runs out. */
+int verify_attention(const attention_problem *problem, const struct tool_job *job,
+                     const host_array results[RESULT_COUNT], tool_verdict verdicts[RESULT_COUNT]);
+int verify_softmax(const softmax_problem *problem, const host_array *output, tool_verdict *verdict);
+int verify_matmul(const matmul_problem *problem, const host_array *output, tool_verdict *verdict);
+int verify_mha(const mha_problem *problem, const host_array *output, const host_array *weights, tool_verdict *verdict,
+               tool_verdict *second);
+
+/* Element `index` of a contiguous result. */
+double result_element(const host_array *array, size_t index);
+
+/* A mask as the references walk it.  `rank` and `extent` are those of what it broadcasts to, strides[rank]
+ * comes back, and how many of the last dimension's places it covers. */
+ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *extent, int64_t *strides,
+                        int64_t *covered);
+
+/* The key position of query 0. */
+int64_t position_of(int32_t align, size_t query_length, size_t key_length);
+
+#endif

@@ -1,0 +1,148 @@
+/* clattn selftest: every operator but images and embedding with every solver, on small problems, against the reference. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tool/cli/progress.h"
+#include "tool/cli/report.h"
+#include "tool/selftest/selftest.h"
+
+typedef struct selftest_options {
+    const char *device;
+    bool json;
+} selftest_options;
+
+static const option_row rows[] = {
+    OPTION_ROW_DEVICE(selftest_options),
+    OPTION_ROW_JSON(selftest_options),
+    OPTION_ROW_END,
+};
+
+static const option_table table = {
+    .command = "selftest",
+    .summary = "Runs every operator but images and embedding with each of its solvers on small problems and compares the\n"
+               "results with a double-precision reference on the host.",
+    .rows = rows,
+};
+
+/* One operator with one solver. */
+typedef struct solver_outcome {
+    size_t passed, refused, failed;
+    char refusal[512]; /* the first */
+    char failure[700]; /* the first, with the case's name */
+} solver_outcome;
+
+static void run_solver(tool_device *device, const selftest_operator *op, const char *solver,
+                       solver_outcome *outcome, size_t *done, size_t total)
+{
+    for (size_t i = 0; i < op->case_count; i++) {
+        const char *name = "";
+        case_result result = {0};
+        op->run(device, i, solver, &name, &result);
+        if (result.outcome == CASE_OK)
+            outcome->passed++;
+        else if (result.outcome == CASE_REFUSED && outcome->refused++ == 0)
+            snprintf(outcome->refusal, sizeof outcome->refusal, "%s", result.detail);
+        else if (result.outcome == CASE_FAILED && outcome->failed++ == 0)
+            snprintf(outcome->failure, sizeof outcome->failure, "%s: %s", name, result.detail);
+        progress_show((double)++*done / (double)total);
+    }
+}
+
+static const char *word_for(const solver_outcome *outcome)
+{
+    return outcome->failed > 0 ? "failed" : outcome->passed > 0 ? "ok" : "refused";
+}
+
+static const char *detail_of(const solver_outcome *outcome)
+{
+    return outcome->failed > 0 ? outcome->failure : outcome->refused > 0 ? outcome->refusal : "";
+}
+
+/* The first line alone: a build log has many. */
+static void print_row(const char *operator_name, const char *solver, const solver_outcome *outcome,
+                      size_t cases)
+{
+    const char *detail = detail_of(outcome);
+    printf("%-13s  %-8s  %-7s  %zu of %zu%s%.*s\n", operator_name, solver, word_for(outcome), outcome->passed,
+           cases, detail[0] != '\0' ? "  " : "", (int)strcspn(detail, "\n"), detail);
+    fflush(stdout);
+}
+
+static size_t count_steps(void)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < selftest_operator_count; i++) {
+        size_t solvers = 1;
+        while (selftest_operators[i]->solvers[solvers - 1] != NULL)
+            solvers++;
+        total += solvers * selftest_operators[i]->case_count;
+    }
+    return total;
+}
+
+static int run_all(tool_device *device, bool json, json_t *results, size_t *failed)
+{
+    size_t done = 0, total = count_steps();
+    if (!json)
+        printf("device: %s (%s)\n%-13s  %-8s  %-7s  cases\n", device->info.name, device->info.platform,
+               "operator", "solver", "result");
+    for (size_t i = 0; i < selftest_operator_count; i++) {
+        const selftest_operator *op = selftest_operators[i];
+        /* The library's own choice first, then each solver by name. */
+        const char *solver = NULL;
+        for (size_t j = 0; j == 0 || solver != NULL; j++) {
+            const char *shown = solver != NULL ? solver : "(any)";
+            solver_outcome outcome = {0};
+            run_solver(device, op, solver, &outcome, &done, total);
+            progress_hide();
+            *failed += outcome.failed;
+            if (!json)
+                print_row(op->name, shown, &outcome, op->case_count);
+            else if (json_array_append_new(
+                         results, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "operator", op->name,
+                                            "solver", shown, "result", word_for(&outcome), "passed",
+                                            (json_int_t)outcome.passed, "refused",
+                                            (json_int_t)outcome.refused, "failed", (json_int_t)outcome.failed,
+                                            "detail", json_text(detail_of(&outcome)))) != 0)
+                return print_json(NULL);
+            solver = op->solvers[j];
+        }
+        /* Here, where the progress shows that something is going on; what it gives would also be the context's to say. */
+        (void)clattn_context_save_programs(device->context);
+    }
+    return TOOL_DONE;
+}
+
+int cmd_selftest(int argc, char **argv)
+{
+    selftest_options options = {0};
+    tool_device device = {0};
+    tool_report report;
+    size_t failed = 0;
+    option_outcome outcome = options_parse(&table, argc, argv, &options);
+    if (outcome != OPTIONS_RUN)
+        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    int status = device_open(options.device, &device);
+    if (status != TOOL_DONE)
+        return status;
+    json_t *results = json_array();
+    progress_begin("self-test");
+    status = run_all(&device, options.json, results, &failed);
+    progress_end();
+    if (status == TOOL_DONE && options.json) {
+        report_begin(&report);
+        report_text(&report, "device", device.info.name);
+        report_text(&report, "platform", device.info.platform);
+        report_bool(&report, "ok", failed == 0);
+        report_count(&report, "failed", failed);
+        if (report.object != NULL)
+            json_object_set(report.object, "results", results);
+        status = report_finish(&report, true);
+    }
+    json_decref(results);
+    if (status == TOOL_DONE && failed > 0)
+        status = complain(TOOL_FAILED, "selftest: %zu problem%s failed on %s", failed, failed == 1 ? "" : "s",
+                          device.info.name);
+    device_close(&device);
+    return status;
+}

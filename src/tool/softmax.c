@@ -1,0 +1,104 @@
+/* clattn softmax: over the last dimension of an .npy file. */
+#include "tool/run/device.h"
+#include "tool/run/job.h"
+#include "tool/cli/report.h"
+#include "tool/run/verify.h"
+
+typedef struct softmax_options {
+    const char *x, *output, *mask, *solver, *device;
+    bool verify, json;
+    option_float scale;
+    size_t repeat;
+} softmax_options;
+
+#define FIELD(name) offsetof(softmax_options, name)
+
+static const option_row rows[] = {
+    {"-o", OPTION_TEXT, FIELD(output), "Y.npy", "result, of the shape of X", true, 0, NULL},
+    {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply X by S first; default 1", false, 0, NULL},
+    {"--mask", OPTION_TEXT, FIELD(mask), "M.npy",
+     "each extent 1 or X's: bool (true = attend) or float32 (added)", false, 0, NULL},
+    OPTION_ROW_SOLVER(softmax_options),
+    OPTION_ROW_DEVICE(softmax_options),
+    OPTION_ROW_REPEAT(softmax_options),
+    OPTION_ROW_VERIFY(softmax_options),
+    OPTION_ROW_JSON(softmax_options),
+    OPTION_ROW_END,
+};
+
+static const option_table table = {
+    .command = "softmax",
+    .summary = "Softmax over the last dimension.",
+    .operands = "X.npy",
+    .operand_offset = FIELD(x),
+    .operand_count = 1,
+    .rows = rows,
+};
+
+static int deliver(const softmax_options *options, const softmax_problem *problem, const tool_job *job,
+                   const timing *times, const host_array *output)
+{
+    tool_verdict verdict = {0};
+    tool_report report;
+    int status = host_store(options->output, output);
+    if (status == TOOL_DONE && options->verify)
+        status = verify_softmax(problem, output, &verdict);
+    if (status != TOOL_DONE)
+        return status;
+    report_begin(&report);
+    report_device(&report, job->device, job_solver(job));
+    report_shape(&report, "shape", output->tensor.rank, output->tensor.extent);
+    report_timing(&report, times);
+    if (options->verify)
+        report_verdict(&report, "", &verdict);
+    status = report_finish(&report, options->json);
+    if (status == TOOL_DONE && !verdict_holds(&verdict))
+        status = complain(TOOL_FAILED, "%s: differs from the reference, see max_error", options->output);
+    return status;
+}
+
+int cmd_softmax(int argc, char **argv)
+{
+    softmax_options options = {0};
+    softmax_problem problem = {0};
+    tool_device device = {0};
+    tool_job job = {0};
+    host_array output = {0};
+    timing times = {0};
+
+    option_outcome outcome = options_parse(&table, argc, argv, &options);
+    if (outcome != OPTIONS_RUN)
+        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    problem.scale = options.scale;
+    int status = host_check_output(options.output, (const char *[]){options.x, options.mask}, 2);
+    if (status == TOOL_DONE)
+        status = host_load(options.x, &problem.x);
+    if (status == TOOL_DONE && options.mask != NULL)
+        status = host_load(options.mask, &problem.mask);
+    if (status == TOOL_DONE)
+        status = softmax_check(&problem);
+    if (status == TOOL_DONE)
+        status = host_allocate(CLATTN_F32, problem.x.tensor.rank, problem.x.tensor.extent, options.output,
+                               &output);
+    if (status == TOOL_DONE)
+        status = device_open(options.device, &device);
+    if (status != TOOL_DONE)
+        goto done;
+    clattn_status made = job_softmax(&device, &problem, options.solver, &job);
+    status = made == CLATTN_SUCCESS ? TOOL_DONE : device_failed(&device, made, NULL);
+    if (status == TOOL_DONE) {
+        timing_rule rule = {.repeat = options.repeat > 0 ? options.repeat : 1, .warm_up = options.repeat > 0};
+        status = job_time(&job, &rule, "softmax", &times);
+    }
+    if (status == TOOL_DONE) {
+        clattn_status read = job_read(&job, 0, output.memory);
+        status = read == CLATTN_SUCCESS ? deliver(&options, &problem, &job, &times, &output)
+                                        : device_failed(&device, read, NULL);
+    }
+done:
+    job_release(&job);
+    device_close(&device);
+    host_release(&output);
+    softmax_release(&problem);
+    return status;
+}

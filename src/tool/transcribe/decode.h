@@ -1,0 +1,26 @@
+/* The text of a window: tokens chosen one after the other. */
+#ifndef CLATTN_TOOL_TRANSCRIBE_DECODE_H
+#define CLATTN_TOOL_TRANSCRIBE_DECODE_H
+
+#include "tool/transcribe/engine.h"
+
+typedef struct whisper_decoding {
+    size_t beams;       /* at temperature 0: 1 greedy, or so many beginnings side by side */
+    double temperature; /* above 0: that many random sequences, of which the likeliest is kept: */
+    size_t samples;
+    uint64_t seed;
+} whisper_decoding;
+
+/* Zeroed: none.  A plain value. */
+typedef struct whisper_result {
+    int32_t tokens[WHISPER_LENGTH]; /* without the end of text */
+    size_t count;
+    double average;   /* of the logarithms of the probabilities of all tokens and the end of text */
+    double no_speech; /* probability that there is none */
+} whisper_result;
+
+/* Generates after `prompt` until the end of text, and no more than 224 tokens.  Returns an exit status. */
+int whisper_decode(const whisper_engine *engine, const whisper_tokens *tokens, const int32_t *prompt,
+                   size_t prompt_count, const whisper_decoding *how, whisper_result *result);
+
+#endif

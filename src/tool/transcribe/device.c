@@ -1,0 +1,396 @@
+#include "tool/transcribe/device.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <clattn/decoder.h>
+#include <clattn/io.h>
+#include <clattn/transformer.h>
+
+#include "tool/transcribe/sound/mel.h"
+
+/* Tokens that are read in one go: prompts and alignments of more take several. */
+#define CHUNK 32
+#define LAYERS_MOST 64
+
+struct whisper_device {
+    tool_device *device;
+    size_t d_model, heads, layers, d_ff, vocabulary, bins;
+    clattn_transformer *transformer;
+    clattn_plan *encoder, *decoder;
+    clattn_decoder_state *state;
+    size_t beams, sequences;
+    size_t attention_layers; /* whose attention the plan gives, */
+    uint64_t attention_mask; /* and which */
+    bool encoded;            /* the state has not seen the window yet */
+    cl_mem window, memory, ids, logits, attention;
+    size_t buffers; /* their bytes */
+    float *shares;  /* the host's copy of `attention` */
+};
+
+static int failed(const whisper_device *m, clattn_status status)
+{
+    return device_failed(m->device, status, "transcribe");
+}
+
+/* A weight's extents; false, with a complaint, unless it is there with that rank. */
+static bool extents(const clattn_ctranslate2 *file, const char *path, const char *name, int rank,
+                    size_t *extent, int *status)
+{
+    clattn_host_tensor tensor;
+    clattn_io_error error;
+    if (clattn_ctranslate2_find(file, name, &tensor, &error) != CLATTN_SUCCESS)
+        *status = complain(TOOL_BAD_INPUT, "%s", error.message);
+    else if (tensor.dtype == CLATTN_DTYPE_NONE)
+        *status = complain(TOOL_BAD_INPUT, "%s: has no %s", path, name);
+    else if (tensor.rank != rank)
+        *status = complain(TOOL_BAD_INPUT, "%s: %s has rank %d, expected %d", path, name, tensor.rank, rank);
+    else
+        memcpy(extent, tensor.extent, (size_t)rank * sizeof *extent);
+    return *status == TOOL_DONE;
+}
+
+static size_t count_layers(const clattn_ctranslate2 *file, const char *stack)
+{
+    size_t layers = 0;
+    for (; layers < LAYERS_MOST; layers++) {
+        char name[64];
+        clattn_host_tensor tensor;
+        snprintf(name, sizeof name, "%s/layer_%zu/ffn/linear_0/weight", stack, layers);
+        if (clattn_ctranslate2_find(file, name, &tensor, NULL) != CLATTN_SUCCESS ||
+            tensor.dtype == CLATTN_DTYPE_NONE)
+            break;
+    }
+    return layers;
+}
+
+/* The model's sizes, from the file's own shapes. */
+static int read_sizes(const clattn_ctranslate2 *file, const char *path, const whisper_tokens *tokens,
+                      whisper_device *m)
+{
+    int status = TOOL_DONE;
+    int32_t heads = 0, encoder_heads = 0;
+    size_t embedding[2], conv[3], inner[2], encoder_positions[2], decoder_positions[2];
+    if (strcmp(clattn_ctranslate2_spec(file), "WhisperSpec") != 0)
+        return complain(TOOL_BAD_INPUT, "%s: is a '%.60s' model, expected WhisperSpec", path,
+                        clattn_ctranslate2_spec(file));
+    if (!extents(file, path, "decoder/embeddings/weight", 2, embedding, &status) ||
+        !extents(file, path, "encoder/conv1/weight", 3, conv, &status) ||
+        !extents(file, path, "encoder/layer_0/ffn/linear_0/weight", 2, inner, &status) ||
+        !extents(file, path, "encoder/position_encodings/encodings", 2, encoder_positions, &status) ||
+        !extents(file, path, "decoder/position_encodings/encodings", 2, decoder_positions, &status))
+        return status;
+    clattn_ctranslate2_integer(file, "encoder/num_heads", &encoder_heads);
+    clattn_ctranslate2_integer(file, "decoder/num_heads", &heads);
+    m->vocabulary = embedding[0];
+    m->d_model = embedding[1];
+    m->bins = conv[1];
+    m->d_ff = inner[0];
+    m->layers = count_layers(file, "encoder");
+    if (heads <= 0 || heads != encoder_heads || m->d_model % (size_t)heads != 0)
+        return complain(TOOL_BAD_INPUT, "%s: has %d and %d heads for %zu columns", path, encoder_heads, heads,
+                        m->d_model);
+    m->heads = (size_t)heads;
+    if (m->layers != count_layers(file, "decoder"))
+        return complain(TOOL_BAD_INPUT, "%s: has %zu layers in its encoder and %zu in its decoder", path,
+                        m->layers, count_layers(file, "decoder"));
+    if (encoder_positions[0] != WHISPER_POSITIONS || decoder_positions[0] != WHISPER_LENGTH)
+        return complain(TOOL_BAD_INPUT, "%s: has %zu and %zu positions, expected %d and %d", path,
+                        encoder_positions[0], decoder_positions[0], WHISPER_POSITIONS, WHISPER_LENGTH);
+    if (m->vocabulary != tokens->count)
+        return complain(TOOL_BAD_INPUT, "%s: embeds %zu tokens, and the vocabulary has %zu", path,
+                        m->vocabulary, tokens->count);
+    for (size_t i = 0; i < tokens->head_count; i++)
+        if ((size_t)tokens->heads[i].layer >= m->layers || (size_t)tokens->heads[i].head >= m->heads)
+            return complain(TOOL_BAD_INPUT,
+                            "%s: has no head %d in layer %d, which config.json's alignment_heads names", path,
+                            tokens->heads[i].head, tokens->heads[i].layer);
+    return TOOL_DONE;
+}
+
+static void set_stack(const whisper_device *m, clattn_stack_desc *stack)
+{
+    stack->layers = m->layers;
+    stack->d_model = m->d_model;
+    stack->heads = m->heads;
+    stack->d_ff = m->d_ff;
+}
+
+static int load_model(whisper_device *m, const clattn_ctranslate2 *file)
+{
+    clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
+    clattn_stack_desc encoder = CLATTN_STACK_DESC_INIT, decoder = CLATTN_STACK_DESC_INIT;
+    clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
+    clattn_status status =
+        clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder);
+    set_stack(m, &encoder);
+    set_stack(m, &decoder);
+    encoder.features = m->bins;
+    decoder.vocabulary = m->vocabulary;
+    source.lookup = clattn_ctranslate2_lookup;
+    source.user = (void *)(uintptr_t)file;
+    source.format = CLATTN_NAMES_WHISPER_CTRANSLATE2;
+    if (status == CLATTN_SUCCESS)
+        status = clattn_transformer_create(m->device->context, &desc, &source, &m->transformer);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
+}
+
+static clattn_status make_buffer(whisper_device *m, size_t floats, cl_mem *buffer)
+{
+    m->buffers += floats * sizeof(float);
+    return device_output(m->device, floats * sizeof(float), buffer);
+}
+
+static int make_plans(whisper_device *m)
+{
+    clattn_encoder_desc encoder = CLATTN_ENCODER_DESC_INIT;
+    clattn_decoder_desc decoder = CLATTN_DECODER_DESC_INIT;
+    encoder.batch = 1;
+    encoder.length = MEL_WINDOW;
+    decoder.items = 1;
+    decoder.beams = m->beams;
+    decoder.length = CHUNK;
+    decoder.cache_length = WHISPER_LENGTH;
+    decoder.memory_length = WHISPER_POSITIONS;
+    decoder.logits = CLATTN_LOGITS_ALL;
+    decoder.cross_probabilities = m->attention_mask;
+    clattn_status status = clattn_encoder_plan_create(m->transformer, &encoder, NULL, &m->encoder);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_decoder_plan_create(m->transformer, &decoder, NULL, &m->decoder);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_decoder_state_create(m->decoder, &m->state);
+    size_t rows = m->beams > CHUNK ? m->beams : CHUNK,
+           shares = m->attention_layers * m->heads * CHUNK * WHISPER_POSITIONS;
+    if (status == CLATTN_SUCCESS)
+        status = make_buffer(m, MEL_WINDOW * m->bins, &m->window);
+    if (status == CLATTN_SUCCESS)
+        status = make_buffer(m, WHISPER_POSITIONS * m->d_model, &m->memory);
+    if (status == CLATTN_SUCCESS)
+        status = make_buffer(m, rows, &m->ids);
+    if (status == CLATTN_SUCCESS)
+        status = make_buffer(m, rows * m->vocabulary, &m->logits);
+    if (status == CLATTN_SUCCESS && shares > 0)
+        status = make_buffer(m, shares, &m->attention);
+    if (status == CLATTN_SUCCESS && shares > 0) {
+        m->shares = malloc(shares * sizeof *m->shares);
+        status = m->shares != NULL ? CLATTN_SUCCESS : CLATTN_ERROR_OUT_OF_MEMORY;
+    }
+    return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
+}
+
+int whisper_device_open(tool_device *device, const char *folder, const whisper_tokens *tokens, size_t beams,
+                        whisper_attention attention, whisper_device **made)
+{
+    char path[4096];
+    clattn_ctranslate2 *file = NULL;
+    clattn_io_error error;
+    *made = NULL;
+    if ((size_t)snprintf(path, sizeof path, "%s/model.bin", folder) >= sizeof path)
+        return complain(TOOL_BAD_INPUT, "%s: this name is too long for a folder", folder);
+    whisper_device *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return complain(TOOL_FAILED, "no memory for a model");
+    m->device = device;
+    m->beams = beams;
+    int status = TOOL_DONE;
+    if (clattn_ctranslate2_open(path, &file, &error) != CLATTN_SUCCESS)
+        status = complain(TOOL_BAD_INPUT, "%s", error.message);
+    if (status == TOOL_DONE)
+        status = read_sizes(file, path, tokens, m);
+    for (size_t i = 0; attention != WHISPER_ATTENTION_NONE && status == TOOL_DONE && i < tokens->head_count; i++)
+        m->attention_mask |= (uint64_t)1 << tokens->heads[i].layer;
+    for (size_t l = 0; attention == WHISPER_ATTENTION_ALL && status == TOOL_DONE && l < m->layers; l++)
+        m->attention_mask |= (uint64_t)1 << l;
+    for (size_t l = 0; l < LAYERS_MOST; l++)
+        m->attention_layers += m->attention_mask >> l & 1;
+    if (status == TOOL_DONE)
+        status = load_model(m, file);
+    clattn_ctranslate2_close(&file);
+    if (status == TOOL_DONE)
+        status = make_plans(m);
+    if (status != TOOL_DONE) {
+        whisper_device_close(m);
+        return status;
+    }
+    *made = m;
+    return TOOL_DONE;
+}
+
+static clattn_status write_buffer(whisper_device *m, cl_mem buffer, const void *data, size_t bytes)
+{
+    cl_int code = clEnqueueWriteBuffer(m->device->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL);
+    return code == CL_SUCCESS ? CLATTN_SUCCESS
+                              : device_opencl_failed(m->device, "clEnqueueWriteBuffer", code);
+}
+
+static int encode(void *user, const float *window)
+{
+    whisper_device *m = user;
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    args.input = clattn_binding_buffer(m->window, 0);
+    args.output = clattn_binding_buffer(m->memory, 0);
+    clattn_status status = write_buffer(m, m->window, window, MEL_WINDOW * m->bins * sizeof *window);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_encoder_enqueue(m->encoder, m->device->queue, &args, 0, NULL, NULL);
+    m->encoded = true;
+    return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
+}
+
+/* One empty sequence about the window. */
+static clattn_status begin_one(whisper_device *m)
+{
+    clattn_decoder_begin_args args = CLATTN_DECODER_BEGIN_ARGS_INIT;
+    args.items = 1;
+    args.beams = 1;
+    /* What the state has of this window stays, where it has been begun before. */
+    if (m->encoded) {
+        args.memory = clattn_binding_buffer(m->memory, 0);
+        args.memory_length = WHISPER_POSITIONS;
+    }
+    m->encoded = false;
+    m->sequences = 1;
+    return clattn_decoder_begin(m->state, m->device->queue, &args, 0, NULL, NULL);
+}
+
+/* Appends `length` tokens to each sequence. */
+static clattn_status append(whisper_device *m, const int32_t *tokens, size_t length, bool logits,
+                            bool attention)
+{
+    clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
+    args.input = clattn_binding_buffer(m->ids, 0);
+    args.length = length;
+    if (logits)
+        args.logits = clattn_binding_buffer(m->logits, 0);
+    if (attention)
+        args.cross_probabilities = clattn_binding_buffer(m->attention, 0);
+    clattn_status status = write_buffer(m, m->ids, tokens, m->sequences * length * sizeof *tokens);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_decoder_enqueue(m->state, m->device->queue, &args, 0, NULL, NULL);
+    return status;
+}
+
+static clattn_status reorder(whisper_device *m, size_t sequences, const size_t *parents)
+{
+    m->sequences = sequences;
+    return clattn_decoder_reorder(m->state, m->device->queue, sequences, parents, 0, NULL, NULL);
+}
+
+static int begin(void *user, const int32_t *tokens, size_t count, size_t sequences, float *logits)
+{
+    static const size_t same[WHISPER_SEQUENCES] = {0};
+    whisper_device *m = user;
+    clattn_status status = begin_one(m);
+    /* The logits of the last are wanted alone. */
+    for (size_t at = 0; at + 1 < count && status == CLATTN_SUCCESS; at += CHUNK)
+        status = append(m, tokens + at, count - 1 - at < CHUNK ? count - 1 - at : CHUNK, false, false);
+    if (status == CLATTN_SUCCESS)
+        status = append(m, tokens + count - 1, 1, true, false);
+    if (status == CLATTN_SUCCESS)
+        status = device_download(m->device, m->logits, m->vocabulary * sizeof *logits, logits);
+    if (status == CLATTN_SUCCESS && sequences > 1)
+        status = reorder(m, sequences, same);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
+}
+
+static int step(void *user, const size_t *parents, const int32_t *tokens, float *logits)
+{
+    whisper_device *m = user;
+    clattn_status status = CLATTN_SUCCESS;
+    bool moved = false;
+    for (size_t s = 0; parents != NULL && s < m->sequences; s++)
+        moved |= parents[s] != s;
+    if (moved)
+        status = reorder(m, m->sequences, parents);
+    if (status == CLATTN_SUCCESS)
+        status = append(m, tokens, 1, true, false);
+    if (status == CLATTN_SUCCESS)
+        status = device_download(m->device, m->logits, m->sequences * m->vocabulary * sizeof *logits, logits);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
+}
+
+/* The place of a layer among those whose attention there is. */
+static size_t place_of(const whisper_device *m, int32_t layer)
+{
+    size_t place = 0;
+    for (int32_t l = 0; l < layer; l++)
+        place += m->attention_mask >> l & 1;
+    return place;
+}
+
+/* Copies the chosen heads' rows of a chunk, which is (layers, heads, CHUNK or 1, positions). */
+static void take_attention(const whisper_device *m, const whisper_head *heads, size_t head_count, size_t at,
+                           size_t length, size_t count, float *attention)
+{
+    size_t rows = length > 1 ? CHUNK : 1;
+    for (size_t h = 0; h < head_count; h++) {
+        size_t plane = place_of(m, heads[h].layer) * m->heads + (size_t)heads[h].head;
+        memcpy(attention + (h * count + at) * WHISPER_POSITIONS, m->shares + plane * rows * WHISPER_POSITIONS,
+               length * WHISPER_POSITIONS * sizeof *attention);
+    }
+}
+
+static double probability_among(const float *logits, int32_t words, int32_t token)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < words; i++)
+        sum += (double)expf(logits[i] - logits[token]);
+    return 1.0 / sum;
+}
+
+static int align(void *user, const int32_t *tokens, size_t count, int32_t words, const whisper_head *heads,
+                 size_t head_count, double *probabilities, float *attention)
+{
+    whisper_device *m = user;
+    float *logits = malloc(CHUNK * m->vocabulary * sizeof *logits);
+    clattn_status status = logits != NULL ? begin_one(m) : CLATTN_ERROR_OUT_OF_MEMORY;
+    for (size_t at = 0, length; at < count && status == CLATTN_SUCCESS; at += length) {
+        length = count - at < CHUNK ? count - at : CHUNK;
+        size_t shares = m->attention_layers * m->heads * (length > 1 ? CHUNK : 1) * WHISPER_POSITIONS;
+        status = append(m, tokens + at, length, true, true);
+        if (status == CLATTN_SUCCESS)
+            status = device_download(m->device, m->logits, length * m->vocabulary * sizeof *logits, logits);
+        if (status == CLATTN_SUCCESS)
+            status = device_download(m->device, m->attention, shares * sizeof *m->shares, m->shares);
+        if (status != CLATTN_SUCCESS)
+            break;
+        for (size_t i = 0; i < length && at + i + 1 < count; i++)
+            probabilities[at + i] = probability_among(logits + i * m->vocabulary, words, tokens[at + i + 1]);
+        take_attention(m, heads, head_count, at, length, count, attention);
+    }
+    free(logits);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
+}
+
+whisper_engine whisper_device_engine(whisper_device *m)
+{
+    return (whisper_engine){m, m->vocabulary, m->bins, m->layers, m->heads, encode, begin, step, align};
+}
+
+size_t whisper_device_weight_bytes(const whisper_device *m)
+{
+    return clattn_transformer_weight_bytes(m->transformer);
+}
+
+size_t whisper_device_work_bytes(const whisper_device *m)
+{
+    size_t encoder = clattn_plan_workspace_size(m->encoder), decoder = clattn_plan_workspace_size(m->decoder);
+    return m->buffers + clattn_decoder_state_bytes(m->state) + (encoder > decoder ? encoder : decoder);
+}
+
+void whisper_device_close(whisper_device *m)
+{
+    if (m == NULL)
+        return;
+    cl_mem buffers[] = {m->window, m->memory, m->ids, m->logits, m->attention};
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+        if (buffers[i] != NULL)
+            clReleaseMemObject(buffers[i]);
+    clattn_decoder_state_release(&m->state);
+    clattn_plan_release(&m->decoder);
+    clattn_plan_release(&m->encoder);
+    clattn_transformer_release(&m->transformer);
+    free(m->shares);
+    free(m);
+}

@@ -1,0 +1,408 @@
+#include "tool/transcribe/whisper.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "tool/tool.h"
+#include "tool/transcribe/dtw.h"
+#include "tool/transcribe/utf8.h"
+#include "tool/transcribe/decode.h"
+
+/* A window is silent above this probability, if its text is unlikely as well; */
+#define SILENT 0.6
+/* below this average logarithm, or above this ratio of lengths, it is tried again. */
+#define UNLIKELY (-1.0)
+#define REPETITIVE 2.4
+
+#define STEP 0.2      /* of the temperature, up to 1 */
+#define HOTTEST 5     /* steps */
+#define HOT 0.5       /* text found above this temperature is not shown to the next window */
+#define POSITION 0.02 /* seconds of a timestamp's step */
+#define FRAMES 2      /* spectrogram frames of a timestamp's step */
+#define PROMPT_MOST (WHISPER_LENGTH / 2 - 1)
+
+/* A window while it is worked on. */
+typedef struct window {
+    size_t seek, frames; /* of the spectrogram */
+    double offset;       /* seconds */
+    whisper_result result;
+    double temperature, compression;
+    size_t first; /* its first segment in the transcript */
+    bool closed;  /* it ended with one timestamp: there is no speech after it */
+} window;
+
+typedef struct work {
+    const whisper_engine *engine;
+    const whisper_tokens *tokens;
+    const mel_spectrogram *mel;
+    const whisper_options *options;
+    whisper_transcript *out;
+    int32_t *said;                           /* tokens of all segments that were kept, */
+    size_t said_count, said_room, said_from; /* and from where on they are shown to the next window */
+    double last_speech;
+} work;
+
+static int no_memory(void)
+{
+    return complain(TOOL_FAILED, "no memory for the text of a recording");
+}
+
+/* The text's part without white space around it. */
+static const char *strip(const char *text, size_t *length)
+{
+    size_t bytes = strlen(text), from = 0, to = 0;
+    for (size_t at = 0; at < bytes;) {
+        uint32_t character;
+        size_t step = utf8_next(text + at, bytes - at, &character);
+        if (!utf8_is_space(character))
+            to = at + step;
+        else if (to == 0)
+            from = at + step;
+        at += step;
+    }
+    *length = to > from ? to - from : 0;
+    return text + from;
+}
+
+/* Bytes for one byte of zlib's. */
+static int measure(const work *w, const whisper_result *result, double *ratio)
+{
+    size_t length;
+    char *text = whisper_text(w->tokens, result->tokens, result->count);
+    if (text == NULL)
+        return no_memory();
+    const char *stripped = strip(text, &length);
+    uLongf packed = compressBound((uLong)length);
+    Bytef *room = malloc(packed);
+    int done = room != NULL ? compress(room, &packed, (const Bytef *)stripped, (uLong)length) : Z_MEM_ERROR;
+    free(room);
+    free(text);
+    *ratio = (double)length / (double)packed;
+    return done == Z_OK ? TOOL_DONE : no_memory();
+}
+
+/* Text that was found before, then the start. */
+static size_t make_prompt(const work *w, int32_t *prompt)
+{
+    size_t there = w->said_count - w->said_from, kept = there < PROMPT_MOST ? there : PROMPT_MOST, count = 0;
+    if (kept > 0)
+        prompt[count++] = w->tokens->previous;
+    for (size_t i = w->said_count - kept; i < w->said_count; i++)
+        prompt[count++] = w->said[i];
+    prompt[count++] = w->tokens->start_of_transcript;
+    return count;
+}
+
+/* Decodes the window, again and hotter where its text is no good.  Of texts that were all bad, the likeliest
+ * that does not repeat itself, or the likeliest. */
+static int decode_window(work *w, window *win)
+{
+    int32_t prompt[PROMPT_MOST + 2];
+    size_t count = make_prompt(w, prompt);
+    whisper_result tried;
+    bool kept = false, kept_repeats = false;
+    for (int step = 0; step <= (w->options->fallback ? HOTTEST : 0); step++) {
+        double temperature = STEP * step, compression = 0.0;
+        whisper_decoding how = {w->options->beams, temperature, w->options->samples,
+                                w->options->seed + win->seek * 8 + (size_t)step};
+        int status = whisper_decode(w->engine, w->tokens, prompt, count, &how, &tried);
+        if (status == TOOL_DONE)
+            status = measure(w, &tried, &compression);
+        if (status != TOOL_DONE)
+            return status;
+        w->out->generated += tried.count;
+        bool repeats = compression > REPETITIVE, unlikely = tried.average < UNLIKELY;
+        bool good = !repeats && !unlikely;
+        if (unlikely && tried.no_speech > SILENT)
+            good = true;
+        if (!kept || good || (kept_repeats && !repeats) ||
+            (kept_repeats == repeats && tried.average > win->result.average)) {
+            win->result = tried;
+            win->compression = compression;
+            kept = true;
+            kept_repeats = repeats;
+        }
+        win->temperature = temperature;
+        if (good)
+            break;
+    }
+    return TOOL_DONE;
+}
+
+static int add_segment(work *w, const window *win, double start, double end, const int32_t *tokens,
+                       size_t count)
+{
+    whisper_transcript *out = w->out;
+    whisper_segment *more = realloc(out->segment, (out->count + 1) * sizeof *more);
+    if (more == NULL)
+        return no_memory();
+    out->segment = more;
+    whisper_segment *s = &more[out->count++];
+    *s = (whisper_segment){.start = start,
+                           .end = end,
+                           .text = whisper_text(w->tokens, tokens, count),
+                           .tokens = malloc((count + 1) * sizeof *tokens),
+                           .token_count = count,
+                           .average = win->result.average,
+                           .no_speech = win->result.no_speech,
+                           .temperature = win->temperature,
+                           .compression = win->compression};
+    if (s->text == NULL || s->tokens == NULL)
+        return no_memory();
+    memcpy(s->tokens, tokens, count * sizeof *tokens);
+    return TOOL_DONE;
+}
+
+/* Cuts the window's tokens between each pair of timestamps, and says where the next window begins. */
+static int cut(work *w, window *win, size_t *next)
+{
+    const int32_t *tokens = win->result.tokens, stamps = w->tokens->first_timestamp;
+    size_t count = win->result.count, from = 0;
+    int status = TOOL_DONE;
+    win->closed = count >= 2 && tokens[count - 2] < stamps && tokens[count - 1] >= stamps;
+    *next = win->seek + win->frames;
+    for (size_t i = 1; i <= count && status == TOOL_DONE; i++) {
+        bool pair = i < count && tokens[i] >= stamps && tokens[i - 1] >= stamps;
+        if (!pair && !(i == count && win->closed && from > 0))
+            continue;
+        status = add_segment(w, win, win->offset + (tokens[from] - stamps) * POSITION,
+                             win->offset + (tokens[i - 1] - stamps) * POSITION, tokens + from, i - from);
+        from = i;
+    }
+    if (from > 0) {
+        /* What was begun behind the last pair is left to the next window. */
+        if (!win->closed)
+            *next = win->seek + (size_t)(tokens[from - 1] - stamps) * FRAMES;
+        return status;
+    }
+    double seconds = (double)win->frames * MEL_SECONDS;
+    for (size_t i = count; i-- > 0;)
+        if (tokens[i] >= stamps) {
+            if (tokens[i] != stamps)
+                seconds = (tokens[i] - stamps) * POSITION;
+            break;
+        }
+    return add_segment(w, win, win->offset, win->offset + seconds, tokens, count);
+}
+
+/* The tokens of words of all the window's segments, between the start and the end of a prompt without
+ * timestamps. */
+static size_t alignment_tokens(const work *w, const window *win, int32_t *ids)
+{
+    size_t count = 0;
+    ids[count++] = w->tokens->start_of_transcript;
+    ids[count++] = w->tokens->no_timestamps;
+    for (size_t s = win->first; s < w->out->count; s++)
+        for (size_t i = 0; i < w->out->segment[s].token_count && count < WHISPER_LENGTH - 1; i++)
+            if (w->out->segment[s].tokens[i] < w->tokens->end_of_text)
+                ids[count++] = w->out->segment[s].tokens[i];
+    ids[count++] = w->tokens->end_of_text;
+    return count;
+}
+
+/* All words of the window with their times, relative to it.  None where there are no words, or no whole
+ * position. */
+static int time_words(work *w, const window *win, whisper_words *words)
+{
+    int32_t ids[WHISPER_LENGTH];
+    double probabilities[WHISPER_LENGTH];
+    size_t first[WHISPER_LENGTH], count = alignment_tokens(w, win, ids), text = count - 3,
+                                  positions = win->frames / FRAMES;
+    *words = (whisper_words){0};
+    if (text == 0 || positions == 0)
+        return TOOL_DONE;
+    float *attention = malloc(w->tokens->head_count * count * WHISPER_POSITIONS * sizeof *attention);
+    int status = attention != NULL ? TOOL_DONE : no_memory();
+    if (status == TOOL_DONE)
+        status = w->engine->align(w->engine->user, ids, count, w->tokens->end_of_text, w->tokens->heads,
+                                  w->tokens->head_count, probabilities, attention);
+    for (size_t i = 0; i + 1 < count && status == TOOL_DONE; i++)
+        if (!isfinite(probabilities[i]))
+            status = complain(TOOL_BAD_INPUT, "the model's probabilities of words are not all finite");
+    /* Row 1, of <|notimestamps|>, is where the first word is chosen; the last word's row is where the end is.
+     */
+    if (status == TOOL_DONE && !align_tokens(attention, w->tokens->head_count, count, WHISPER_POSITIONS,
+                                             positions, 1, text + 1, first))
+        status = no_memory();
+    free(attention);
+    if (status == TOOL_DONE && !whisper_words_split(w->tokens, ids + 2, text, words))
+        status = no_memory();
+    if (status == TOOL_DONE)
+        whisper_words_time(words, first, probabilities + 1);
+    return status;
+}
+
+/* Hands the segment its share of the window's words, from *at on. */
+static int give_words(whisper_segment *s, const whisper_tokens *tokens, whisper_words *all, size_t *at)
+{
+    size_t wanted = 0, got = 0;
+    for (size_t i = 0; i < s->token_count; i++)
+        wanted += s->tokens[i] < tokens->end_of_text;
+    s->words.word = calloc(all->count + 1, sizeof *s->words.word);
+    if (s->words.word == NULL)
+        return no_memory();
+    for (; *at < all->count && got < wanted; ++*at) {
+        whisper_word *word = &all->word[*at];
+        got += word->tokens;
+        if (word->text[0] == '\0')
+            continue;
+        s->words.word[s->words.count++] = *word;
+        word->text = NULL;
+    }
+    return TOOL_DONE;
+}
+
+/* When the last word of the window ends; of none, when its last segment does. */
+static double end_of_words(const work *w, const window *win)
+{
+    for (size_t s = w->out->count; s-- > win->first;)
+        if (w->out->segment[s].words.count > 0)
+            return w->out->segment[s].words.word[w->out->segment[s].words.count - 1].end;
+    return w->out->segment[w->out->count - 1].end;
+}
+
+static int add_words(work *w, window *win, size_t *next)
+{
+    whisper_words all;
+    double median = 0.0, last = w->last_speech;
+    size_t at = 0;
+    int status = time_words(w, win, &all);
+    if (status == TOOL_DONE && !whisper_words_polish(&all, &median))
+        status = no_memory();
+    for (size_t i = win->first; i < w->out->count && status == TOOL_DONE; i++) {
+        whisper_segment *s = &w->out->segment[i];
+        status = give_words(s, w->tokens, &all, &at);
+        if (status == TOOL_DONE)
+            whisper_words_place(s->words.word, s->words.count, win->offset, median, &s->start, &s->end,
+                                &last);
+    }
+    whisper_words_release(&all);
+    if (status == TOOL_DONE) {
+        w->last_speech = end_of_words(w, win);
+        if (!win->closed && w->last_speech > win->offset)
+            *next = (size_t)rint(w->last_speech / MEL_SECONDS);
+    }
+    return status;
+}
+
+static void release_segment(whisper_segment *s)
+{
+    free(s->text);
+    free(s->tokens);
+    whisper_words_release(&s->words);
+}
+
+/* Drops segments without time or text; the tokens of the others are what has been said. */
+static int keep_segments(work *w, const window *win)
+{
+    size_t kept = win->first, more = 0, length;
+    for (size_t i = win->first; i < w->out->count; i++)
+        more += w->out->segment[i].token_count;
+    if (w->said_count + more > w->said_room) {
+        size_t room = 2 * (w->said_count + more);
+        int32_t *said = realloc(w->said, room * sizeof *said);
+        if (said == NULL)
+            return no_memory();
+        w->said = said;
+        w->said_room = room;
+    }
+    for (size_t i = win->first; i < w->out->count; i++) {
+        whisper_segment *s = &w->out->segment[i];
+        strip(s->text, &length);
+        if (s->start == s->end || length == 0) {
+            release_segment(s);
+            continue;
+        }
+        memcpy(w->said + w->said_count, s->tokens, s->token_count * sizeof *s->tokens);
+        w->said_count += s->token_count;
+        w->out->segment[kept++] = *s;
+    }
+    w->out->count = kept;
+    if (w->options->independent || win->temperature > HOT)
+        w->said_from = w->said_count;
+    return TOOL_DONE;
+}
+
+/* Nothing to draw where there are no words, or no whole position. */
+static int map_window(work *w, const window *win)
+{
+    int32_t ids[WHISPER_LENGTH];
+    size_t count = alignment_tokens(w, win, ids), positions = win->frames / FRAMES;
+    if (w->options->map == NULL || count == 3 || positions == 0)
+        return TOOL_DONE;
+    return whisper_map_add(w->options->map, w->engine, w->tokens, ids, count, win->offset, positions);
+}
+
+/* The window from `win->seek` on. */
+static int transcribe_window(work *w, window *win, float *features, size_t *next)
+{
+    mel_window(w->mel, win->seek, win->frames, features);
+    *next = win->seek + win->frames;
+    int status = w->engine->encode(w->engine->user, features);
+    w->out->windows++;
+    if (status == TOOL_DONE)
+        status = decode_window(w, win);
+    if (status != TOOL_DONE || (win->result.no_speech > SILENT && !(win->result.average > UNLIKELY)))
+        return status;
+    status = cut(w, win, next);
+    if (status == TOOL_DONE && w->options->words)
+        status = add_words(w, win, next);
+    if (status == TOOL_DONE)
+        status = keep_segments(w, win);
+    return status == TOOL_DONE ? map_window(w, win) : status;
+}
+
+int whisper_transcribe(const whisper_engine *engine, const whisper_tokens *tokens, const mel_spectrogram *mel,
+                       const whisper_options *options, whisper_transcript *transcript)
+{
+    work w = {.engine = engine, .tokens = tokens, .mel = mel, .options = options, .out = transcript};
+    *transcript = (whisper_transcript){0};
+    if (options->words && tokens->head_count == 0)
+        return complain(TOOL_BAD_INPUT,
+                        "the model's config.json has no alignment_heads, so that words have no times");
+    float *features = malloc(MEL_WINDOW * mel->bins * sizeof *features);
+    int status = features != NULL ? TOOL_DONE : no_memory();
+    /* The last frame stands for no whole hop. */
+    for (size_t seek = 0, next, end = mel->frames - 1; seek < end && status == TOOL_DONE; seek = next) {
+        window win = {.seek = seek,
+                      .frames = end - seek < MEL_WINDOW ? end - seek : MEL_WINDOW,
+                      .offset = (double)seek * MEL_SECONDS,
+                      .first = transcript->count};
+        status = transcribe_window(&w, &win, features, &next);
+        if (next <= seek)
+            next = seek + win.frames;
+    }
+    free(features);
+    free(w.said);
+    return status;
+}
+
+char *whisper_transcript_text(const whisper_transcript *transcript)
+{
+    size_t bytes = 1, length;
+    for (size_t i = 0; i < transcript->count; i++)
+        bytes += strlen(transcript->segment[i].text);
+    char *text = calloc(bytes, 1);
+    if (text == NULL)
+        return NULL;
+    size_t used = 0;
+    for (size_t i = 0; i < transcript->count; i++) {
+        size_t more = strlen(transcript->segment[i].text);
+        memcpy(text + used, transcript->segment[i].text, more);
+        used += more;
+    }
+    const char *stripped = strip(text, &length);
+    memmove(text, stripped, length);
+    text[length] = '\0';
+    return text;
+}
+
+void whisper_transcript_release(whisper_transcript *transcript)
+{
+    for (size_t i = 0; i < transcript->count; i++)
+        release_segment(&transcript->segment[i]);
+    free(transcript->segment);
+    *transcript = (whisper_transcript){0};
+}

@@ -1,0 +1,393 @@
+/* clattn tune: measures what the solvers have to offer, and keeps the best as wisdom that later plans follow. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/cli/os_tool.h"
+#include "tool/cli/progress.h"
+#include "tool/cli/report.h"
+#include "tool/tune/tune.h"
+
+#define BUDGET 300.0         /* seconds, unless --budget says otherwise */
+#define SHAPE_SECONDS 30.0   /* that a shape may take, where there is so much left */
+#define WISDOM_LIMIT ((size_t)8 << 20)
+
+typedef struct tune_options {
+    const char *operators[TUNE_OPERATORS]; /* NULL: all */
+    option_list shapes;
+    option_float budget;
+    int32_t dtype;
+    bool causal, again, reset, json;
+    const char *export_file, *import_file, *device;
+} tune_options;
+
+#define FIELD(name) offsetof(tune_options, name)
+
+static const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};
+static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+
+static const option_row rows[] = {
+    {"--shape", OPTION_LIST, FIELD(shapes), "SIZES",
+     "of the one operator that is named, as 'clattn bench OPERATOR' takes them; may be repeated", false, 0, NULL},
+    {"--causal", OPTION_FLAG, FIELD(causal), NULL, "with --shape of attention: causal", false, 0, NULL},
+    {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "with --shape: f32 (default), f16 or bf16", false, 0, dtype_choices},
+    {"--budget", OPTION_FLOAT, FIELD(budget), "SECONDS", "stop after that time (default 300); a rerun goes on", false, 0,
+     NULL},
+    {"--again", OPTION_FLAG, FIELD(again), NULL, "measure what is known already too", false, 0, NULL},
+    {"--export", OPTION_TEXT, FIELD(export_file), "FILE", "write all wisdom to FILE", false, 0, NULL},
+    {"--import", OPTION_TEXT, FIELD(import_file), "FILE", "add the wisdom of FILE", false, 0, NULL},
+    {"--reset", OPTION_FLAG, FIELD(reset), NULL, "forget all wisdom first", false, 0, NULL},
+    OPTION_ROW_DEVICE(tune_options),
+    OPTION_ROW_JSON(tune_options),
+    OPTION_ROW_END,
+};
+
+static const option_table table = {
+    .command = "tune",
+    .summary = "Measures what the solvers have to offer on the shapes that users have, or on yours, and keeps the best as\n"
+               "wisdom, which later plans of the same class follow.  Each shape is kept as soon as it has been measured.\n"
+               "With --reset, --import or --export and no operator nothing is measured.",
+    .operands = "[attention|matmul|softmax|layernorm] ...",
+    .operand_offset = FIELD(operators),
+    .operand_count = TUNE_OPERATORS,
+    .operand_optional = true,
+    .rows = rows,
+};
+
+typedef struct tuning_run {
+    const tune_options *options;
+    tool_device *device;
+    double started, budget;
+    size_t measured, begun, known, left, skipped;
+    bool saves; /* there is a folder */
+    json_t *shapes;
+} tuning_run;
+
+/* ---- the command line ---- */
+
+static int find_operator(const char *name, tune_operator *found)
+{
+    for (int i = 0; i < TUNE_OPERATORS; i++)
+        if (strcmp(tune_operators[i].name, name) == 0) {
+            *found = (tune_operator)i;
+            return TOOL_DONE;
+        }
+    return complain(TOOL_BAD_INPUT, "tune: unknown operator '%s', expected attention, matmul, softmax or layernorm", name);
+}
+
+static int read_shape(const tune_options *options, tune_operator operator_index, const char *text, tune_shape *shape)
+{
+    const tune_operator_info *info = &tune_operators[operator_index];
+    const option_row row = {"--shape", OPTION_SIZES, 0, info->expected, NULL, false, info->sizes, NULL};
+    *shape = (tune_shape){operator_index, options->causal, dtypes[options->dtype], {0}};
+    int status = option_store(&table, &row, text, shape->size);
+    if (status == TOOL_DONE && operator_index == TUNE_ATTENTION &&
+        (shape->size[1] % shape->size[2] != 0 || shape->size[2] > shape->size[1]))
+        status = complain(TOOL_BAD_INPUT, "tune: --shape %s: %zu query heads are no multiple of %zu key heads", text,
+                          shape->size[1], shape->size[2]);
+    return status;
+}
+
+/* What is to be measured; the caller frees *shapes. */
+static int choose_shapes(const tune_options *options, tune_shape **shapes, size_t *count)
+{
+    tune_operator named[TUNE_OPERATORS];
+    size_t names = 0;
+    int status = TOOL_DONE;
+    *count = 0;
+    *shapes = calloc(tune_shape_count + OPTION_LIST_LIMIT, sizeof **shapes);
+    if (*shapes == NULL)
+        return complain(TOOL_FAILED, "out of memory for the shapes");
+    while (names < TUNE_OPERATORS && options->operators[names] != NULL && status == TOOL_DONE) {
+        status = find_operator(options->operators[names], &named[names]);
+        names++;
+    }
+    if (status == TOOL_DONE && options->shapes.count > 0 && names != 1)
+        status = complain(TOOL_BAD_INPUT,
+                          "tune: --shape needs one operator, as in 'clattn tune matmul --shape 512,512,512'");
+    if (status == TOOL_DONE && options->shapes.count == 0 && (options->causal || options->dtype != 0))
+        status = complain(TOOL_BAD_INPUT, "tune: --causal and --dtype belong to --shape");
+    if (status == TOOL_DONE && options->causal && named[0] != TUNE_ATTENTION)
+        status = complain(TOOL_BAD_INPUT, "tune: --causal is attention's");
+    for (size_t i = 0; i < options->shapes.count && status == TOOL_DONE; i++)
+        status = read_shape(options, named[0], options->shapes.item[i], &(*shapes)[(*count)++]);
+    bool acts = options->reset || options->export_file != NULL || options->import_file != NULL;
+    for (size_t i = 0; i < tune_shape_count && options->shapes.count == 0 && !(acts && names == 0); i++)
+        for (size_t j = 0; j < names || (names == 0 && j == 0); j++)
+            if (names == 0 || named[j] == tune_shapes[i].operator_index) {
+                (*shapes)[(*count)++] = tune_shapes[i];
+                break;
+            }
+    return status;
+}
+
+/* ---- files ---- */
+
+static int import_wisdom(tool_device *device, const char *file)
+{
+    FILE *from = fopen(file, "rb");
+    char *text = malloc(WISDOM_LIMIT + 1);
+    size_t bytes = from != NULL && text != NULL ? fread(text, 1, WISDOM_LIMIT + 1, from) : 0;
+    int status = TOOL_DONE;
+    if (text == NULL)
+        status = complain(TOOL_FAILED, "out of memory for wisdom");
+    else if (from == NULL || ferror(from))
+        status = complain(TOOL_BAD_INPUT, "%s: could not be read", file);
+    if (status == TOOL_DONE) {
+        clattn_status imported = clattn_wisdom_import(device->context, text, bytes, NULL);
+        if (imported != CLATTN_SUCCESS)
+            status = device_failed(device, imported, file);
+    }
+    if (from != NULL)
+        fclose(from);
+    free(text);
+    return status;
+}
+
+static int export_wisdom(tool_device *device, const char *file)
+{
+    size_t bytes = 0;
+    clattn_status status = clattn_wisdom_export(device->context, NULL, 0, &bytes);
+    char *text = malloc(bytes + 1);
+    if (text == NULL)
+        return complain(TOOL_FAILED, "out of memory for wisdom");
+    if (status == CLATTN_SUCCESS)
+        status = clattn_wisdom_export(device->context, text, bytes, &bytes);
+    if (status != CLATTN_SUCCESS) {
+        free(text);
+        return device_failed(device, status, NULL);
+    }
+    FILE *to = fopen(file, "wb");
+    bool written = to != NULL && fwrite(text, 1, bytes, to) == bytes;
+    written = to != NULL && fclose(to) == 0 && written;
+    free(text);
+    return written ? TOOL_DONE : complain(TOOL_FAILED, "%s: could not be written", file);
+}
+
+/* Keeps what is known; without a folder that is --export's business. */
+static int save(const tuning_run *run, clattn_wisdom_mode mode)
+{
+    if (!run->saves)
+        return TOOL_DONE;
+    clattn_status status = clattn_wisdom_save(run->device->context, mode);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(run->device, status, NULL);
+}
+
+/* ---- measuring ---- */
+
+static int learn(tuning_run *run, tune_outcome *outcome)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    /* The others by their medians, best[0] first whatever noise makes of it. */
+    for (size_t i = 1; i < outcome->count; i++)
+        for (size_t j = i; j > 1 && outcome->best[j].seconds < outcome->best[j - 1].seconds; j--) {
+            tune_best best = outcome->best[j];
+            outcome->best[j] = outcome->best[j - 1];
+            outcome->best[j - 1] = best;
+        }
+    for (size_t i = 0; i < outcome->count && status == CLATTN_SUCCESS; i++)
+        status = clattn_wisdom_learn(outcome->best[i].plan, (uint32_t)i, (uint64_t)(outcome->best[i].seconds * 1e9));
+    if (outcome->cut && status == CLATTN_SUCCESS)
+        status = clattn_wisdom_pause(outcome->best[0].plan, outcome->steps);
+    return status == CLATTN_SUCCESS ? save(run, CLATTN_WISDOM_MERGE) : device_failed(run->device, status, NULL);
+}
+
+static int tell(tuning_run *run, const char *name, const char *state, const tune_outcome *outcome, double seconds)
+{
+    progress_hide();
+    if (run->options->json) {
+        json_t *row = json_pack("{s:s, s:s}", "shape", name, "state", state);
+        if (row != NULL && outcome != NULL)
+            json_object_update_new(
+                row, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:I, s:b, s:f}", "untuned_solver", outcome->original,
+                               "solver", outcome->best[0].solver, "parameters", outcome->best[0].text,
+                               "untuned_seconds", outcome->original_seconds, "seconds_median", outcome->best[0].seconds,
+                               "gain", outcome->gain, "candidates", (json_int_t)outcome->candidates, "cut",
+                               outcome->cut ? 1 : 0, "spent", seconds));
+        return row != NULL && json_array_append_new(run->shapes, row) == 0 ? TOOL_DONE : print_json(NULL);
+    }
+    if (outcome == NULL)
+        printf("%-44s %s\n", name, state);
+    else if (outcome->gain > 0)
+        printf("%-44s %s %s: %.1f %% less time than untuned %s (%.4g ms, %zu candidates%s)\n", name,
+               outcome->best[0].solver, outcome->best[0].text[0] != '\0' ? outcome->best[0].text : "as it is",
+               outcome->gain * 100, outcome->original, outcome->best[0].seconds * 1e3, outcome->candidates,
+               outcome->cut ? ", to be continued" : "");
+    else
+        printf("%-44s %s as it is: nothing is better beyond noise (%.4g ms, %zu candidates%s)\n", name,
+               outcome->best[0].solver, outcome->best[0].seconds * 1e3, outcome->candidates,
+               outcome->cut ? ", to be continued" : "");
+    fflush(stdout);
+    return TOOL_DONE;
+}
+
+static int measure(tuning_run *run, const tune_shape *shape, const char *name, const tune_past *past, tool_job *job,
+                   size_t rest)
+{
+    tune_outcome outcome;
+    double before = os_seconds(), left = run->started + run->budget - before;
+    double share = left / (double)rest, limit = share > SHAPE_SECONDS ? share : SHAPE_SECONDS;
+    double deadline = before + (limit < left ? limit : left);
+    int status = tune_search(job, tune_operators[shape->operator_index].solvers, past, deadline, &outcome);
+    if (status == TOOL_DONE && outcome.count > 0) {
+        status = learn(run, &outcome);
+        *(outcome.cut ? &run->begun : &run->measured) += 1;
+        if (status == TOOL_DONE)
+            status = tell(run, name, outcome.cut ? "begun" : "measured", &outcome, os_seconds() - before);
+    }
+    tune_outcome_release(&outcome);
+    return status;
+}
+
+/* What an earlier run has found before its time was up. */
+static void recall(const tool_job *job, const char *const *solvers, tune_past *past)
+{
+    past->steps = clattn_wisdom_paused(job->plan);
+    for (size_t i = 0; i < TUNE_SOLVERS && solvers[i] != NULL && past->steps > 0; i++)
+        if (clattn_wisdom_recall(job->plan, solvers[i], past->text[i], TUNE_TEXT) != CLATTN_SUCCESS)
+            past->text[i][0] = '\0';
+}
+
+/* Makes the job's plan the untuned choice. */
+static int without_wisdom(tuning_run *run, tool_job *job)
+{
+    clattn_plan_options untuned = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+    clattn_status made = clattn_wisdom_forget(job->plan);
+    if (made == CLATTN_SUCCESS)
+        made = job->create(job, &untuned, &plan);
+    if (made != CLATTN_SUCCESS)
+        return device_failed(run->device, made, NULL);
+    clattn_plan_release(&job->plan);
+    job->plan = plan;
+    return TOOL_DONE;
+}
+
+/* One shape, of which `rest` are left with this one. */
+static int tune_one(tuning_run *run, const tune_shape *shape, size_t rest)
+{
+    char name[TUNE_NAME];
+    tool_job job = {0};
+    tune_past past = {0};
+    bool complained;
+    tune_shape_name(shape, name);
+    if (os_seconds() >= run->started + run->budget && run->measured + run->begun > 0) {
+        run->left++;
+        return tell(run, name, "left for the next run", NULL, 0);
+    }
+    clattn_status made = tune_job(run->device, shape, &job, &complained);
+    int status = complained ? TOOL_BAD_INPUT : TOOL_DONE;
+    if (complained) {
+        /* said already */
+    } else if (made == CLATTN_ERROR_UNSUPPORTED || made == CLATTN_ERROR_OUT_OF_MEMORY) {
+        run->skipped++;
+        status = tell(run, name, "skipped: not for this device", NULL, 0);
+    } else if (made != CLATTN_SUCCESS) {
+        status = device_failed(run->device, made, NULL);
+    } else if (clattn_wisdom_knows(job.plan) && clattn_wisdom_paused(job.plan) == 0 && !run->options->again) {
+        run->known++;
+        status = tell(run, name, "known already", NULL, 0);
+    } else {
+        if (!run->options->again)
+            recall(&job, tune_operators[shape->operator_index].solvers, &past);
+        if (clattn_wisdom_knows(job.plan))
+            status = without_wisdom(run, &job);
+        if (status == TOOL_DONE)
+            status = measure(run, shape, name, &past, &job, rest);
+    }
+    job_release(&job);
+    return status;
+}
+
+static int report(const tuning_run *run)
+{
+    tool_report report;
+    const char *reason, *folder = clattn_context_cache_dir(run->device->context, &reason);
+    if (!run->options->json) {
+        if (run->measured + run->begun + run->known + run->left + run->skipped > 0)
+            printf("%zu measured, %zu begun, %zu known already, %zu left for the next run, %zu skipped\n", run->measured,
+                   run->begun, run->known, run->left, run->skipped);
+        if (folder != NULL)
+            printf("wisdom: %s/wisdom\n", folder);
+        else
+            printf("wisdom: not kept, %s\n", reason);
+        return TOOL_DONE;
+    }
+    report_begin(&report);
+    report_text(&report, "device", run->device->info.name);
+    report_text(&report, "platform", run->device->info.platform);
+    if (report.object != NULL)
+        json_object_set(report.object, "shapes", run->shapes);
+    report_count(&report, "measured", run->measured);
+    report_count(&report, "begun", run->begun);
+    report_count(&report, "known", run->known);
+    report_count(&report, "left", run->left);
+    report_count(&report, "skipped", run->skipped);
+    report_number(&report, "seconds", os_seconds() - run->started);
+    if (folder != NULL) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/wisdom", folder);
+        report_text(&report, "wisdom", path);
+    } else if (report.object != NULL) {
+        json_object_set_new(report.object, "wisdom", json_null());
+    }
+    return report_finish(&report, true);
+}
+
+static int tune(tuning_run *run, const tune_shape *shapes, size_t count)
+{
+    const tune_options *options = run->options;
+    int status = TOOL_DONE;
+    if (options->reset) {
+        clattn_wisdom_clear(run->device->context);
+        status = save(run, CLATTN_WISDOM_REPLACE);
+    }
+    if (status == TOOL_DONE && options->import_file != NULL) {
+        status = import_wisdom(run->device, options->import_file);
+        if (status == TOOL_DONE)
+            status = save(run, CLATTN_WISDOM_MERGE);
+    }
+    progress_begin_within("tuning", run->budget);
+    for (size_t i = 0; i < count && status == TOOL_DONE; i++) {
+        status = tune_one(run, &shapes[i], count - i);
+        progress_show((double)(i + 1) / (double)count);
+    }
+    progress_end();
+    if (options->export_file != NULL && (status == TOOL_DONE || run->measured + run->begun > 0)) {
+        int exported = export_wisdom(run->device, options->export_file);
+        status = status == TOOL_DONE ? exported : status;
+    }
+    return status == TOOL_DONE ? report(run) : status;
+}
+
+int cmd_tune(int argc, char **argv)
+{
+    tune_options options = {0};
+    tool_device device = {0};
+    tune_shape *shapes = NULL;
+    size_t count = 0;
+    const char *reason;
+    option_outcome outcome = options_parse(&table, argc, argv, &options);
+    if (outcome != OPTIONS_RUN)
+        return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
+    tuning_run run = {.options = &options, .device = &device};
+    run.budget = options.budget.given ? options.budget.value : BUDGET;
+    int status = choose_shapes(&options, &shapes, &count);
+    if (status == TOOL_DONE && run.budget <= 0)
+        status = complain(TOOL_BAD_INPUT, "tune: --budget %g is not positive", run.budget);
+    if (status == TOOL_DONE)
+        status = device_open(options.device, &device);
+    if (status == TOOL_DONE) {
+        run.started = os_seconds();
+        run.shapes = json_array();
+        run.saves = clattn_context_cache_dir(device.context, &reason) != NULL;
+        if (!run.saves && count > 0 && options.export_file == NULL)
+            status = complain(TOOL_FAILED, "tune: there is no folder for wisdom (%s), and no --export", reason);
+        if (status == TOOL_DONE)
+            status = tune(&run, shapes, count);
+        json_decref(run.shapes);
+    }
+    free(shapes);
+    device_close(&device);
+    return status;
+}

@@ -1,0 +1,443 @@
+/* The search of `clattn tune`: one parameter at a time, each candidate in turn with the best so far.
+ *
+ * A candidate takes the place of the best so far if its median and its shortest time are lower by WORTH and at least, and
+ * it was the faster one in three rounds of four.  What a search has found is measured against the untuned choice once
+ * more, by the same rule and with more rounds, for the best of many noisy measurements is usually a lucky one.  A search
+ * that is cut says at which step, and another one goes on from there. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/cli/os_tool.h"
+#include "tool/cli/progress.h"
+#include "tool/tune/tune.h"
+
+#define WORTH 0.02        /* of the time */
+#define ROUNDS 9          /* of a candidate; of those that are far off, */
+#define ROUNDS_TO_SEE 3   /* so many */
+#define FAR 1.15
+#define ROUNDS_LAST 21    /* of what was found */
+#define ROUND_SECONDS 1e-3 /* that a round takes at least, of several runs if need be */
+#define MOST_RUNS 2000
+#define MOST_TRIED 512
+#define PASSES 2
+#define MOST_VALUES 32
+#define CLBLAST_PARAMETERS 8
+#define DISAGREEMENT 1e-3 /* of the largest element; between two ways to sum floats */
+
+/* A step is a candidate at its place in the search, whether it is measured or not: solvers in their order, of each its
+ * parameters' values.  A search that is cut goes on from its step another time. */
+#define STEPS_OF_SOLVER 65536
+
+typedef struct search {
+    tool_job *job;
+    const char *const *solvers;
+    const tune_past *past;
+    uint64_t steps; /* taken, */
+    bool stepped;   /* at least one of them in this search */
+    double deadline;
+    tune_outcome *outcome;
+    char (*tried)[TUNE_TEXT];
+    size_t tried_count;
+    int status; /* the first failure of a run */
+} search;
+
+/* One round: the seconds of a run. */
+static double run(search *s, clattn_plan *plan, size_t runs)
+{
+    clattn_plan *own = s->job->plan;
+    s->job->plan = plan;
+    double before = os_seconds();
+    for (size_t i = 0; i < runs && s->status == TOOL_DONE; i++) {
+        clattn_status status = job_run(s->job);
+        if (status != CLATTN_SUCCESS)
+            s->status = device_failed(s->job->device, status, NULL);
+    }
+    s->job->plan = own;
+    return (os_seconds() - before) / (double)runs;
+}
+
+/* Whether the plan's result is the untuned choice's, but for rounding: CLBlast has no self-check. */
+static bool agrees(search *s, clattn_plan *plan)
+{
+    size_t count = s->job->outputs[0].bytes / sizeof(float);
+    float *data = malloc(2 * count * sizeof *data);
+    double largest = 0, difference = 0;
+    bool read = data != NULL;
+    for (int i = 0; i < 2 && read; i++) {
+        run(s, i == 0 ? s->outcome->best[0].plan : plan, 1);
+        read = s->status == TOOL_DONE && job_read(s->job, 0, data + (size_t)i * count) == CLATTN_SUCCESS;
+    }
+    for (size_t i = 0; i < count && read; i++) {
+        double a = data[i], off = fabs(a - data[count + i]);
+        largest = fabs(a) > largest ? fabs(a) : largest;
+        if (!(off <= difference))
+            difference = isnan(off) ? HUGE_VAL : off;
+    }
+    free(data);
+    return read && difference <= DISAGREEMENT * largest;
+}
+
+typedef struct contest {
+    double a, b; /* medians */
+    bool better; /* b is, beyond noise */
+} contest;
+
+/* Runs two plans in turn. */
+static contest compete(search *s, clattn_plan *a, clattn_plan *b, size_t rounds)
+{
+    double times[2][ROUNDS_LAST];
+    size_t wins = 0, done = 0;
+    double once = run(s, a, 1);
+    run(s, b, 1);
+    size_t runs = once > 0 && once < ROUND_SECONDS ? (size_t)(ROUND_SECONDS / once) + 1 : 1;
+    double fastest[2] = {1e30, 1e30};
+    runs = runs > MOST_RUNS ? MOST_RUNS : runs;
+    while (done < rounds && s->status == TOOL_DONE && (done < ROUNDS_TO_SEE || os_seconds() < s->deadline)) {
+        /* Who comes first alternates too: the second one finds what the first has left in the caches. */
+        for (int i = 0; i < 2; i++) {
+            int which = (int)(done + (size_t)i) % 2;
+            times[which][done] = run(s, which ? b : a, runs);
+            if (times[which][done] < fastest[which])
+                fastest[which] = times[which][done];
+        }
+        wins += times[1][done] < times[0][done];
+        done++;
+        if (done == ROUNDS_TO_SEE && fastest[1] > FAR * fastest[0])
+            break;
+    }
+    if (s->status != TOOL_DONE)
+        return (contest){0};
+    timing first = timing_reduce(times[0], done), second = timing_reduce(times[1], done);
+    return (contest){first.median, second.median,
+                     second.median < first.median * (1 - WORTH) && second.min < first.min * (1 - WORTH) &&
+                         4 * wins >= 3 * done};
+}
+
+static clattn_status make(const search *s, const char *solver, const char *text, clattn_plan **plan)
+{
+    clattn_plan_options options = job_options(solver);
+    options.tuning = text;
+    return s->job->create(s->job, &options, plan);
+}
+
+/* Whether this combination has not been tried yet; it is from now on. */
+static bool is_new(search *s, const char *text)
+{
+    for (size_t i = 0; i < s->tried_count; i++)
+        if (strcmp(s->tried[i], text) == 0)
+            return false;
+    if (s->tried_count == MOST_TRIED)
+        return false;
+    snprintf(s->tried[s->tried_count++], TUNE_TEXT, "%s", text);
+    return true;
+}
+
+/* `from` with `name` set to `value`, in `to`; false where there is no room. */
+static bool change(const char *from, const char *name, int32_t value, char to[TUNE_TEXT])
+{
+    size_t length = strlen(name), put = 0;
+    to[0] = '\0';
+    for (const char *p = from; *p != '\0'; p += strcspn(p, " "), p += *p == ' ') {
+        size_t bytes = strcspn(p, " ");
+        if (strncmp(p, name, length) == 0 && p[length] == '=')
+            continue;
+        put += (size_t)snprintf(to + put, TUNE_TEXT - put, "%s%.*s", put > 0 ? " " : "", (int)bytes, p);
+        if (put >= TUNE_TEXT)
+            return false;
+    }
+    put += (size_t)snprintf(to + put, TUNE_TEXT - put, "%s%s=%d", put > 0 ? " " : "", name, (int)value);
+    return put < TUNE_TEXT;
+}
+
+/* Takes a step; true if its candidate, which may need so many seconds, is to be measured: not before, and in time, or the
+ * first one, so that no search ends where it began. */
+static bool step(search *s, double seconds)
+{
+    if (s->outcome->cut || s->status != TOOL_DONE || s->steps++ < s->past->steps)
+        return false;
+    if (!s->stepped || os_seconds() + seconds < s->deadline) {
+        s->stepped = true;
+        return true;
+    }
+    s->outcome->cut = true;
+    s->outcome->steps = s->steps - 1;
+    return false;
+}
+
+/* Measures one candidate against the best; true if it has taken its place. */
+static bool try_candidate(search *s, tune_best *best, const char *name, int32_t value)
+{
+    char text[TUNE_TEXT];
+    clattn_plan *plan = NULL;
+    if (!change(best->text, name, value, text) || !is_new(s, text))
+        return false;
+    if (make(s, best->solver, text, &plan) != CLATTN_SUCCESS)
+        return false; /* a combination that the solver does not take */
+    contest result = compete(s, best->plan, plan, ROUNDS);
+    s->outcome->candidates++;
+    if (s->status == TOOL_DONE && result.better) {
+        clattn_plan *old = best->plan;
+        best->plan = plan;
+        plan = old;
+        best->seconds = result.b;
+        snprintf(best->text, TUNE_TEXT, "%s", text);
+    }
+    clattn_plan_release(&plan);
+    return s->status == TOOL_DONE && result.better;
+}
+
+/* All values of all parameters, one after the other; what one of them has improved may move the others. */
+static void descend(search *s, tune_best *best)
+{
+    bool moved = true;
+    s->tried_count = 0;
+    is_new(s, "");
+    for (int pass = 0; pass < PASSES && moved; pass++) {
+        moved = s->steps < s->past->steps && best->text[0] != '\0';
+        for (size_t i = 0; i < clattn_plan_parameter_count(best->plan); i++) {
+            clattn_plan_parameter parameter = {.size = sizeof parameter};
+            char name[64];
+            int32_t allowed[MOST_VALUES], value;
+            size_t count = 0;
+            if (clattn_plan_parameter_info(best->plan, i, &parameter) != CLATTN_SUCCESS)
+                continue;
+            /* Copies: the plan that has them goes when a better one comes. */
+            snprintf(name, sizeof name, "%s", parameter.name);
+            value = parameter.value;
+            for (size_t j = 0; j < parameter.allowed_count && count < MOST_VALUES; j++)
+                allowed[count++] = parameter.allowed[j];
+            for (size_t j = 0; j < count; j++)
+                if (step(s, 0) && allowed[j] != value)
+                    moved = try_candidate(s, best, name, allowed[j]) || moved;
+        }
+    }
+}
+
+/* What an earlier search has found for a solver, "" for nothing. */
+static const char *past_text(const search *s, const char *solver)
+{
+    for (size_t i = 0; i < TUNE_SOLVERS && s->solvers[i] != NULL; i++)
+        if (strcmp(s->solvers[i], solver) == 0)
+            return s->past->text[i];
+    return "";
+}
+
+/* The solver with its own choice of parameters, or what an earlier search has found, if it takes the problem. */
+static bool begin_solver(search *s, const char *solver, const char *text)
+{
+    tune_best *best = &s->outcome->best[s->outcome->count];
+    *best = (tune_best){.solver = solver};
+    if (s->outcome->count == TUNE_SOLVERS)
+        return false;
+    if (text[0] != '\0' && make(s, solver, text, &best->plan) == CLATTN_SUCCESS)
+        snprintf(best->text, TUNE_TEXT, "%s", text);
+    else if (make(s, solver, "", &best->plan) != CLATTN_SUCCESS)
+        return false;
+    s->outcome->count++;
+    s->outcome->candidates++;
+    return true;
+}
+
+static void swap(tune_best *a, tune_best *b)
+{
+    tune_best c = *a;
+    *a = *b;
+    *b = c;
+}
+
+/* How much longer than the own best a plan takes. */
+static double ratio(search *s, clattn_plan *plan)
+{
+    contest result = compete(s, s->outcome->best[0].plan, plan, ROUNDS);
+    return s->status == TOOL_DONE && result.a > 0 ? result.b / result.a : 1e30;
+}
+
+/* One of CLBlast's sets, whose time, by the own best's, is `lowest` at least so far. */
+static void try_clblast(search *s, tune_best *best, const char *text, double *lowest)
+{
+    clattn_plan *plan = NULL;
+    if (make(s, best->solver, text, &plan) != CLATTN_SUCCESS)
+        return;
+    double times = agrees(s, plan) ? ratio(s, plan) : 1e30;
+    s->outcome->candidates++;
+    if (times < *lowest * (1 - WORTH)) {
+        *lowest = times;
+        snprintf(best->text, TUNE_TEXT, "%s", text);
+    }
+    clattn_plan_release(&plan);
+}
+
+/* CLBlast's parameters are the process's: two plans with different ones cannot be run in turn.  Each set is measured in turn
+ * with the own best instead, and the ratios are compared.  A set takes about as long as the last. */
+static void search_clblast(search *s, const char *solver)
+{
+    struct {
+        char name[64];
+        int32_t allowed[MOST_VALUES];
+        size_t count;
+    } parameter[CLBLAST_PARAMETERS];
+    tune_outcome *outcome = s->outcome;
+    bool original = strcmp(outcome->original, solver) == 0;
+    double cost = os_seconds(), lowest;
+    if (original && outcome->count < TUNE_SOLVERS) {
+        outcome->best[outcome->count++] = (tune_best){.solver = solver, .plan = s->job->plan};
+        outcome->candidates++;
+        s->job->plan = NULL;
+    } else if (!begin_solver(s, solver, "")) {
+        return;
+    }
+    tune_best *best = &outcome->best[outcome->count - 1];
+    lowest = outcome->untuned_ratio = ratio(s, best->plan);
+    cost = os_seconds() - cost;
+    size_t parameters = clattn_plan_parameter_count(best->plan);
+    parameters = parameters < CLBLAST_PARAMETERS ? parameters : CLBLAST_PARAMETERS;
+    for (size_t i = 0; i < parameters; i++) {
+        clattn_plan_parameter info = {.size = sizeof info};
+        clattn_plan_parameter_info(best->plan, i, &info);
+        snprintf(parameter[i].name, sizeof parameter[i].name, "%s", info.name);
+        parameter[i].count = 0;
+        for (size_t j = 0; j < info.allowed_count && parameter[i].count < MOST_VALUES; j++)
+            if (info.allowed[j] != 0)
+                parameter[i].allowed[parameter[i].count++] = info.allowed[j];
+    }
+    clattn_plan_release(&best->plan);
+    if (past_text(s, solver)[0] != '\0' && s->status == TOOL_DONE)
+        try_clblast(s, best, past_text(s, solver), &lowest);
+    for (size_t i = 0; i < parameters; i++)
+        for (size_t j = 0; j < parameter[i].count; j++) {
+            char text[TUNE_TEXT];
+            double before = os_seconds();
+            if (!step(s, cost) || !change(best->text, parameter[i].name, parameter[i].allowed[j], text))
+                continue;
+            try_clblast(s, best, text, &lowest);
+            cost = os_seconds() - before;
+        }
+    /* Without parameters it is what the last candidates left; a new process has CLBlast's own. */
+    if (s->status == TOOL_DONE && make(s, solver, best->text, &best->plan) != CLATTN_SUCCESS) {
+        outcome->count--;
+        return;
+    }
+    contest result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
+    best->seconds = result.a * lowest;
+    outcome->original_seconds = original ? result.a * outcome->untuned_ratio : 0;
+    if (s->status == TOOL_DONE && lowest < 1 - WORTH)
+        swap(&outcome->best[0], best);
+}
+
+/* One of the own solvers, if there is time for it or was. */
+static void search_own(search *s, const char *solver)
+{
+    tune_outcome *outcome = s->outcome;
+    bool original = strcmp(solver, outcome->original) == 0;
+    if (!original)
+        step(s, 0);
+    if (outcome->cut || s->status != TOOL_DONE || !begin_solver(s, solver, past_text(s, solver)))
+        return;
+    tune_best *best = &outcome->best[outcome->count - 1];
+    if (outcome->count == 1) {
+        descend(s, best);
+        return;
+    }
+    contest result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
+    best->seconds = result.b;
+    if (s->status == TOOL_DONE && result.b < 4 * result.a)
+        descend(s, best);
+    result = compete(s, outcome->best[0].plan, best->plan, ROUNDS);
+    if (s->status == TOOL_DONE && result.better)
+        swap(&outcome->best[0], best);
+}
+
+/* The untuned choice's solver first, then the others, each that is not far off with its parameters, then CLBlast. */
+static void search_all(search *s)
+{
+    const char *original = s->outcome->original;
+    uint64_t begun = 0;
+    if (strcmp(original, "clblast") != 0)
+        search_own(s, original);
+    for (size_t i = 0; s->solvers[i] != NULL; i++) {
+        s->steps = begun += STEPS_OF_SOLVER;
+        if (strcmp(s->solvers[i], original) != 0 && strcmp(s->solvers[i], "clblast") != 0)
+            search_own(s, s->solvers[i]);
+    }
+    s->steps = begun + STEPS_OF_SOLVER;
+    for (size_t i = 0; s->solvers[i] != NULL && s->outcome->count > 0; i++) {
+        if (strcmp(s->solvers[i], "clblast") != 0)
+            continue;
+        step(s, 0);
+        if (!s->outcome->cut && s->status == TOOL_DONE)
+            search_clblast(s, s->solvers[i]);
+    }
+}
+
+/* CLBlast was the untuned choice, with which everything was compared by way of the own best. */
+static void judge_clblast(search *s)
+{
+    tune_outcome *outcome = s->outcome;
+    double gain = 1 - outcome->best[0].seconds / outcome->original_seconds;
+    if (strcmp(outcome->best[0].solver, "clblast") != 0)
+        gain = 1 - 1 / outcome->untuned_ratio;
+    if (gain >= WORTH) {
+        outcome->gain = gain;
+        return;
+    }
+    for (size_t i = 1; i < outcome->count; i++)
+        if (strcmp(outcome->best[i].solver, "clblast") == 0)
+            swap(&outcome->best[i], &outcome->best[0]);
+}
+
+/* The last word: what was found against the untuned choice, which is kept unless that is beyond noise. */
+static void judge(search *s)
+{
+    tune_outcome *outcome = s->outcome;
+    tune_best *found = &outcome->best[0];
+    if (s->job->plan == NULL) { /* CLBlast's untuned choice cannot be had back in this process: the ratios decide */
+        judge_clblast(s);
+        return;
+    }
+    bool same = strcmp(found->solver, outcome->original) == 0 && found->text[0] == '\0';
+    s->deadline += 1e9; /* a search that was cut is judged all the same */
+    contest result = compete(s, s->job->plan, found->plan, ROUNDS_LAST);
+    if (s->status != TOOL_DONE)
+        return;
+    outcome->original_seconds = result.a;
+    found->seconds = result.b;
+    if (!same && result.better) {
+        outcome->gain = 1 - result.b / result.a;
+        return;
+    }
+    for (size_t i = 0; i < outcome->count; i++)
+        if (strcmp(outcome->best[i].solver, outcome->original) == 0) {
+            swap(&outcome->best[i], &outcome->best[0]);
+            break;
+        }
+    clattn_plan_release(&found->plan);
+    found->text[0] = '\0';
+    found->seconds = result.a;
+    clattn_status status = make(s, found->solver, "", &found->plan);
+    if (status != CLATTN_SUCCESS)
+        s->status = device_failed(s->job->device, status, NULL);
+}
+
+int tune_search(tool_job *job, const char *const *solvers, const tune_past *past, double deadline, tune_outcome *outcome)
+{
+    search s = {.job = job, .solvers = solvers, .past = past, .deadline = deadline, .outcome = outcome};
+    *outcome = (tune_outcome){0};
+    snprintf(outcome->original, sizeof outcome->original, "%s", clattn_plan_solver(job->plan));
+    s.tried = calloc(MOST_TRIED, sizeof *s.tried);
+    if (s.tried == NULL)
+        return complain(TOOL_FAILED, "out of memory for the candidates");
+    search_all(&s);
+    if (s.status == TOOL_DONE && outcome->count > 0)
+        judge(&s);
+    free(s.tried);
+    return s.status;
+}
+
+void tune_outcome_release(tune_outcome *outcome)
+{
+    for (size_t i = 0; i < outcome->count; i++)
+        clattn_plan_release(&outcome->best[i].plan);
+    outcome->count = 0;
+}
