@@ -65,7 +65,7 @@ if [ "$level" = test ] || [ "$level" = browser ]; then
     want python3-numpy /usr/bin/python3 -c 'import numpy'
 fi
 if [ "$level" = browser ]; then
-    want chromium-headless-shell /usr/bin/python3 -B "$(dirname "$0")/devtools.py"
+    want chromium-headless-shell /usr/bin/python3 -B "$(dirname "$0")/tool/devtools.py"
 fi
 
 # libFuzzer's package has clang's version in its name, so it can be told only once clang is there.  Nothing fails for want

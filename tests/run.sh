@@ -217,9 +217,9 @@ CC=gcc CXX=g++ build gcc --prefix="$work/prefix" --libdir=lib
 if wanted host; then
     CC=clang CXX=clang++ build clang
     group host
-    step host include-rule /usr/bin/python3 "$here/check_includes.py" "$root"
+    step host include-rule /usr/bin/python3 "$here/checks/check_includes.py" "$root"
     for each in gcc clang; do
-        step host "library-$each" /usr/bin/python3 "$here/check_library.py" "$work/$each/src/libclattn.so" \
+        step host "library-$each" /usr/bin/python3 "$here/checks/check_library.py" "$work/$each/src/libclattn.so" \
             "$(sed -n 's/.*CLATTN_VERSION_STRING "\(.*\)"/\1/p' "$root/include/clattn/version.h")" linked
         step host "no-platform-$each" isolated OCL_ICD_VENDORS="$work/cwd/" "$work/$each/tests/no_opencl"
         # Compiling the headers alone as C++17 is part of the build, where there is a C++ compiler.
@@ -317,7 +317,7 @@ if wanted variants; then
     group variants
     mkdir -p "$work/broken" && echo "not a library" > "$work/broken/libOpenCL.so.1"
     cp "$work/broken/libOpenCL.so.1" "$work/broken/libOpenCL.so"
-    step variants dlopen-library /usr/bin/python3 "$here/check_library.py" "$work/dlopen/src/libclattn.so" \
+    step variants dlopen-library /usr/bin/python3 "$here/checks/check_library.py" "$work/dlopen/src/libclattn.so" \
         "$(sed -n 's/.*CLATTN_VERSION_STRING "\(.*\)"/\1/p' "$root/include/clattn/version.h")" dlopen
     step variants dlopen-no-platform isolated OCL_ICD_VENDORS="$work/cwd/" "$work/dlopen/tests/no_opencl"
     step variants dlopen-no-loader isolated LD_LIBRARY_PATH="$work/broken" "$work/dlopen/tests/no_opencl"
@@ -325,12 +325,12 @@ if wanted variants; then
     rm -rf "$work/prefix-dlopen"
     step variants dlopen-install meson install --no-rebuild -C "$work/dlopen" &&
         step variants dlopen-application env PKG_CONFIG_PATH="$work/prefix-dlopen/lib/pkgconfig" sh -c '
-            gcc -o "$1/prefix-dlopen/application" "$2/no_opencl.c" $(pkg-config --cflags --libs clattn) &&
+            gcc -o "$1/prefix-dlopen/application" "$2/checks/no_opencl.c" $(pkg-config --cflags --libs clattn) &&
             readelf -d "$1/prefix-dlopen/application" && ! readelf -d "$1/prefix-dlopen/application" | grep -q libOpenCL' \
             - "$work" "$here" &&
         step variants dlopen-application-alone isolated LD_LIBRARY_PATH="$work/prefix-dlopen/lib:$work/broken" \
             "$work/prefix-dlopen/application"
-    step variants least-command isolated CLATTN="$work/least/src/clattn" /usr/bin/python3 "$here/test_without.py"
+    step variants least-command isolated CLATTN="$work/least/src/clattn" /usr/bin/python3 "$here/tool/test_without.py"
     for each in least dlopen; do
         step variants "$each-first" isolated "$pocl" "$work/$each/examples/first"
         step variants "$each-threads" isolated "$pocl" "$work/$each/examples/two_threads"
@@ -348,10 +348,10 @@ if wanted offline; then
     quick=--quick
     [ -n "$full" ] && quick=
     # Fetched in the caller's environment, which knows its proxies and package indexes.
-    if [ -z "$install" ] || step offline compilers sh "$here/offline.sh" --install --tools "$cache/tools"; then
+    if [ -z "$install" ] || step offline compilers sh "$here/offline/offline.sh" --install --tools "$cache/tools"; then
         # shellcheck disable=SC2086 # no word where there is no option
         isolated sh "$here/run.sh" --one offline kernels 900 \
-            sh "$here/offline.sh" --no-install --tools "$cache/tools" --build "$work/gcc" $quick
+            sh "$here/offline/offline.sh" --no-install --tools "$cache/tools" --build "$work/gcc" $quick
     fi
     finish offline
 fi
@@ -394,7 +394,7 @@ if wanted browser && [ -n "$full$only" ]; then
     # Screenshots stay beside the log.
     isolated "$pocl" CLATTN="$work/gcc/src/clattn" HEATMAP_SAMPLE="$work/gcc/tests/heatmap_sample" \
         SCREENSHOTS="$work/logs/browser" PYTHONDONTWRITEBYTECODE=1 \
-        sh "$here/run.sh" --one browser heatmap 1200 /usr/bin/python3 "$here/test_heatmap_browser.py"
+        sh "$here/run.sh" --one browser heatmap 1200 /usr/bin/python3 "$here/tool/test_heatmap_browser.py"
     finish browser
 fi
 
@@ -464,7 +464,7 @@ run_models()
     if fetch models minilm-files "$cache/models/minilm" "$root/examples/models.sh" minilm "$cache/models"; then
         minilm=$(tail -n 1 "$work/logs/models/minilm-files")
         isolated "$pocl" CLATTN="$work/gcc/src/clattn" CLATTN_MINILM="$minilm" \
-            sh "$here/run.sh" --one models minilm 600 /usr/bin/python3 "$here/test_command_embed.py" -k MiniLM
+            sh "$here/run.sh" --one models minilm 600 /usr/bin/python3 "$here/tool/test_command_embed.py" -k MiniLM
         if fetch models tokenizers-package "$cache/tokenizers" \
             "$here/packages.sh" "$cache/tokenizers" tokenizers==0.23.3; then
             read -r python < "$cache/tokenizers/python"
@@ -523,9 +523,9 @@ if wanted examples; then
         echo "0 0 1 0" > "$work/results/examples/denoise" # no libpng
     fi
     isolated "$pocl" PYTHONDONTWRITEBYTECODE=1 sh "$here/run.sh" --one examples lessons 1200 \
-        /usr/bin/python3 "$here/test_examples.py" "$work/gcc/examples"
+        /usr/bin/python3 "$here/examples/test_examples.py" "$work/gcc/examples"
     isolated "$pocl" CLATTN_MODELS="$cache/models" PYTHONDONTWRITEBYTECODE=1 \
-        sh "$here/run.sh" --one examples quickstart 1800 /usr/bin/python3 "$here/test_quickstart.py" "$work/gcc"
+        sh "$here/run.sh" --one examples quickstart 1800 /usr/bin/python3 "$here/examples/test_quickstart.py" "$work/gcc"
     finish examples
 fi
 

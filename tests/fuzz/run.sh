@@ -15,21 +15,21 @@ root=$(cd "$here/../.." && pwd)
 about()
 {
     io=$(echo "$root"/src/io/*.c)
-    parts=
+    parts= sources=
     case $1 in
     npy | safetensors | ctranslate2) sources=$io packages=jansson ;;
     wordpiece)
         sources=$io packages="jansson libutf8proc"
-        parts="wordpiece wordpiece_json wordpiece_load wordpiece_vocab bert_text model_file"
+        parts="embed/wordpiece embed/wordpiece_json embed/wordpiece_load embed/wordpiece_vocab embed/bert_text embed/model_file"
         ;;
-    audio) sources=$root/src/tool/os_tool.c packages="sndfile soxr fftw3" parts="audio mel" ;;
+    audio) packages="sndfile soxr fftw3" parts="cli/os_tool transcribe/sound/audio transcribe/sound/mel" ;;
     whisper_tokens)
-        sources=$root/src/tool/os_tool.c packages=jansson parts="whisper_tokens whisper_words whisper_rules utf8"
+        packages=jansson parts="cli/os_tool transcribe/tokens transcribe/words transcribe/rules transcribe/utf8"
         ;;
     *) return 1 ;;
     esac
     for part in $parts; do
-        sources="$sources $root/src/tool/models/$part.c"
+        sources="$sources $root/src/tool/$part.c"
     done
 }
 

@@ -2,7 +2,7 @@
 
     compile.py --list LIST_PROGRAM --kernels CL_FOLDER --work FOLDER [--quick] [--report FILE] [--jobs N]
 
-tests/offline.sh finds the compilers and says where they are in the environment: CLANG_NVIDIA, LIBCLC_NVIDIA, PTXAS,
+tests/offline/offline.sh finds the compilers and says where they are in the environment: CLANG_NVIDIA, LIBCLC_NVIDIA, PTXAS,
 NVDISASM, SPLICE, CLANG_AMD, LIBCLC_AMD, OCLOC.  Prints TAP: a test for each kernel on each GPU, that it compiles and, where
 it is the planner's choice, that nothing is spilled and that its hot loop does on NVIDIA what HOT says; of one with wgmma
 that nothing is spilled and its hot loop has HGMMA; and a test that no kernel of CL_FOLDER was left out.  Results are kept in
@@ -59,7 +59,7 @@ def tool(name):
     try:
         return os.environ[name]
     except KeyError:
-        sys.exit(f"compile.py: {name} is not set (run tests/offline.sh)")
+        sys.exit(f"compile.py: {name} is not set (run tests/offline/offline.sh)")
 
 
 def call(command):

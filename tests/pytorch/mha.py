@@ -8,7 +8,7 @@ import torch
 
 from judge import EXACT_ZERO, disagreement, naive_product, naive_weights
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tool"))
 from command_support import write_safetensors  # noqa: E402
 
 ALLOWED = 2e-5  # of any output, besides the rule

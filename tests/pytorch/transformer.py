@@ -14,7 +14,7 @@ import torch
 
 import property
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tool"))
 from command_support import write_safetensors  # noqa: E402
 
 KINDS = ("encoder_layer", "encoder", "decoder_layer", "decoder", "transformer")

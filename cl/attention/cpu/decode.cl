@@ -22,7 +22,7 @@
  *   AHEAD        keys from one to the one whose memory is asked for with it, a multiple of LANES; 0: none, for compilers
  *                that have no __builtin_prefetch   (0)
  * Tested: BLOCK 1 to 8, GROUPED, HEADS 1 to 4, AHEAD 0 and as planned, every feature; LANES 4, 16
- * (tests/test_attention_decode.c, tests/test_attention_decode_caches.c).
+ * (tests/ops/attention/decode.c, tests/ops/attention/decode_caches.c).
  *
  * NDRange: (ceil(rows / BLOCK), ceil(heads / HEADS), batch) work-groups of one item, rows being launch_queries and heads
  * launch_heads; with GROUPED launch_queries * a.group and the key heads that the launch touches.  A work-item owns its

@@ -9,7 +9,7 @@
  *                                    neighbouring columns lie side by side
  *
  * Barriers are the caller's.
- * Tested: by tests/test_matmul_matrix.c, through its two kernels. */
+ * Tested: by tests/ops/matmul_matrix.c, through its two kernels. */
 #ifndef CLATTN_CL_MATMUL_GPU_TILES_H
 #define CLATTN_CL_MATMUL_GPU_TILES_H
 

@@ -1,5 +1,5 @@
 /* Random shapes of operators, the same ones for the benchmarks and the tests: bench/random_shapes.py takes them from
- * `clattn bench random`, tests/test_random_shapes.c from here.
+ * `clattn bench random`, tests/ops/random_shapes.c from here.
  *
  * Shape `index` of a seed depends on these two numbers and the limits alone, on every machine: all arithmetic is of whole
  * numbers.  Operators take turns: attention, matmul, softmax, layernorm.  A size up to 2^b is log-uniform: b' is drawn

@@ -1,0 +1,357 @@
+/* Contexts: wrong parameters, what outlives what, log and messages, forks. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include "support/api.h"
+#include "support/core/inject.h"
+
+static void bad_params_are_refused(void **state)
+{
+    const size_t sizes[] = {0, 1, sizeof(size_t), sizeof(clattn_context_params) + 1, SIZE_MAX};
+    clattn_context *context = NULL;
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+        params.size = sizes[i];
+        assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_STRUCT);
+        assert_null(context);
+    }
+#define REFUSES(field, value)                                                                                \
+    {                                                                                                        \
+        clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;                                           \
+        params.field = (value);                                                                              \
+        assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);        \
+        assert_null(context);                                                                                \
+    }
+    REFUSES(cache_mode, 3)
+    REFUSES(cache_mode, -1)
+    REFUSES(cache_mode, INT32_MAX)
+    REFUSES(log_level, 5)
+    REFUSES(log_level, -2)
+    REFUSES(clblast, 3)
+    REFUSES(clblast, -1)
+    REFUSES(denied_solver_count, 1)
+    REFUSES(queue, (cl_command_queue)(void *)&context)
+    REFUSES(opencl_device, (cl_device_id)(void *)&context)
+#undef REFUSES
+}
+
+static void missing_kernel_folders_are_named(void **state)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    char folder[SUPPORT_PATH];
+    (void)state;
+    params.kernel_dir = "/nonexistent/kernels";
+    assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    assert_message_has(NULL, "/nonexistent/kernels");
+    assert_null(context);
+    support_folder(folder); /* there, but empty */
+    params.kernel_dir = folder;
+    assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    assert_message_has(NULL, folder);
+    assert_null(context);
+}
+
+/* A source that includes more files than the library counts is an error, not a source with a hole. */
+static void a_kernel_source_with_too_many_includes_is_refused(void **state)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    char folder[SUPPORT_PATH], path[SUPPORT_PATH + 64];
+    (void)state;
+    support_folder(folder);
+    params.kernel_dir = folder;
+    snprintf(path, sizeof path, "mkdir '%s/lib'", folder);
+    assert_int_equal(system(path), 0);
+    for (int count = 32; count <= 33; count++) {
+        snprintf(path, sizeof path, "%s/lib/args.h", folder);
+        FILE *args = fopen(path, "w");
+        assert_non_null(args);
+        for (int i = 0; i < count; i++) {
+            fprintf(args, "#include \"lib/%d.h\"\n", i);
+            snprintf(path, sizeof path, "%s/lib/%d.h", folder, i);
+            FILE *file = fopen(path, "w");
+            assert_non_null(file);
+            fclose(file);
+        }
+        fclose(args);
+        if (count == 32) {
+            context = support_context_with(&params);
+            support_release(&context);
+        } else {
+            assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INTERNAL);
+            assert_null(context);
+            assert_message_has(NULL, "lib/32.h");
+        }
+    }
+}
+
+static void *no_function(void *user, const char *name)
+{
+    (void)user;
+    (void)name;
+    return NULL;
+}
+
+static void a_table_without_functions_is_no_opencl(void **state)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    clattn_devices *none = NULL;
+    (void)state;
+    params.get_proc = no_function;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_NO_OPENCL);
+    assert_null(context);
+    assert_status(NULL, clattn_devices_create(&params, &none), CLATTN_ERROR_NO_OPENCL);
+    assert_null(none);
+}
+
+/* Rule: nothing is a global; contexts do not know of each other. */
+static void contexts_are_independent(void **state)
+{
+    struct small_attention problem;
+    clattn_context *first = support_context(), *second = support_context();
+    clattn_plan *plan = NULL;
+    (void)state;
+    assert_ptr_not_equal(clattn_context_opencl_context(first), clattn_context_opencl_context(second));
+    small_attention_prepare(&problem);
+    small_attention_buffers(&problem, clattn_context_opencl_context(second));
+    assert_status(second, clattn_attention_plan_create(second, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    support_release(&first);
+    assert_status(second, clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
+    small_attention_check(&problem, clattn_context_queue(second));
+    clattn_plan_release(&plan);
+    small_attention_release(&problem);
+    support_release(&second);
+}
+
+/* Rule: plans keep what they need of a context alive. */
+static void a_plan_outlives_its_context(void **state)
+{
+    struct small_attention problem;
+    clattn_context *context = support_context();
+    clattn_plan *plan = NULL;
+    (void)state;
+    cl_command_queue queue = clattn_context_queue(context);
+    assert_int_equal(clRetainCommandQueue(queue), CL_SUCCESS);
+    small_attention_prepare(&problem);
+    small_attention_buffers(&problem, clattn_context_opencl_context(context));
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    assert_non_null(plan);
+    support_release(&context);
+    assert_status(NULL, clattn_attention_enqueue(plan, queue, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
+    small_attention_check(&problem, queue);
+    assert_true(strlen(clattn_plan_explain(plan)) > 10);
+    assert_true(strlen(clattn_plan_solver(plan)) > 1);
+    assert_true(clattn_plan_kernel_count(plan) >= 1);
+    clattn_plan_release(&plan);
+    assert_null(plan);
+    small_attention_release(&problem);
+    assert_int_equal(clReleaseCommandQueue(queue), CL_SUCCESS);
+}
+
+struct log {
+    atomic_int lines, statistics_failures;
+    clattn_context *context;
+};
+
+/* Rule: no lock of the library's is held while a line is delivered, so asking it something is allowed. */
+static void log_line(void *user, clattn_log_level level, const char *line)
+{
+    struct log *log = user;
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    char message[64];
+    log->lines++;
+    if (level < CLATTN_LOG_ERROR || level > CLATTN_LOG_DEBUG || !line || strchr(line, '\n'))
+        log->statistics_failures++;
+    if (log->context && clattn_context_program_statistics(log->context, &statistics) != CLATTN_SUCCESS)
+        log->statistics_failures++;
+    clattn_context_message(log->context, message, sizeof message);
+}
+
+static void log_lines_come_with_no_lock_held(void **state)
+{
+    struct small_attention problem;
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    struct log log = {0};
+    char folder[SUPPORT_PATH];
+    clattn_plan *plan = NULL;
+    (void)state;
+    support_folder(folder);
+    params.log = log_line;
+    params.log_user = &log;
+    params.log_level = CLATTN_LOG_DEBUG;
+    params.cache_dir = folder;
+    small_attention_prepare(&problem);
+    clattn_context *context = support_context_with(&params);
+    log.context = context;
+    alarm(120); /* a lock held is a deadlock: end it, rather than hang */
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    problem.desc.query.dtype = 55;
+    assert_int_not_equal(clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    alarm(0);
+    assert_true(log.lines > 0);
+    assert_int_equal(log.statistics_failures, 0);
+    log.context = NULL;
+    support_release(&context);
+    small_attention_release(&problem);
+}
+
+/* Lines of a whole context's life at that level, with CLATTN_LOG set to `variable`. */
+static int lines_at(int32_t level, const char *variable)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    struct log log = {0};
+    if (variable)
+        setenv("CLATTN_LOG", variable, 1);
+    else
+        unsetenv("CLATTN_LOG");
+    params.log = log_line;
+    params.log_user = &log;
+    params.log_level = level;
+    params.cache_mode = CLATTN_CACHE_ON;
+    params.cache_dir = "relative"; /* a warning */
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    clattn_context_release(&context);
+    return log.lines;
+}
+
+/* Rule: each variable of the environment has a field that wins over it, silence included. */
+static void the_log_level_of_params_wins(void **state)
+{
+    const char *outside = getenv("CLATTN_LOG");
+    char *saved = outside ? strdup(outside) : NULL;
+    (void)state;
+    assert_true(lines_at(CLATTN_LOG_DEFAULT, NULL) == 1);
+    assert_true(lines_at(CLATTN_LOG_DEFAULT, "none") == 0);
+    assert_true(lines_at(CLATTN_LOG_DEFAULT, "error") == 0);
+    assert_true(lines_at(CLATTN_LOG_DEFAULT, "debug") > 1);
+    assert_true(lines_at(CLATTN_LOG_NONE, "debug") == 0);
+    assert_true(lines_at(CLATTN_LOG_ERROR, "debug") == 0);
+    assert_true(lines_at(CLATTN_LOG_DEBUG, "none") > 1);
+    if (saved)
+        setenv("CLATTN_LOG", saved, 1);
+    else
+        unsetenv("CLATTN_LOG");
+    free(saved);
+}
+
+/* Rule: after a fork the child gets a status, never a hang, and makes no OpenCL call. */
+static void the_child_of_a_fork_gets_a_status(void **state)
+{
+    struct small_attention problem;
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_plan *plan = NULL, *none = NULL;
+    clattn_mha_desc mha = CLATTN_MHA_DESC_INIT;
+    char message[256] = "", same[256] = "", folder[SUPPORT_PATH];
+    (void)state;
+    inject_start(0, 0);
+    support_folder(folder);
+    params.get_proc = inject_get_proc;
+    params.cache_mode = CLATTN_CACHE_ON; /* on PoCL, to be saved by the parent's release alone */
+    params.cache_dir = folder;
+    clattn_context *context = support_context_with(&params);
+    mha.batch = 1;
+    mha.query_length = 3;
+    mha.d_model = 8;
+    mha.heads = 2;
+    small_attention_prepare(&problem);
+    small_attention_buffers(&problem, clattn_context_opencl_context(context));
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
+    /* The plan cache, and a workspace in the pool, are given back too. */
+    assert_status(context, clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL),
+                  CLATTN_SUCCESS);
+    assert_status(context, clattn_mha_prewarm(context, &mha), CLATTN_SUCCESS);
+    clFinish(clattn_context_queue(context));
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        clattn_program_statistics statistics = {.size = sizeof statistics};
+        alarm(20);
+        inject_start(0, 0);
+        int wrong = 0;
+        wrong |= clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL) != CLATTN_ERROR_FORKED;
+        wrong |= (clattn_attention_plan_create(context, &problem.desc, NULL, &none) != CLATTN_ERROR_FORKED) << 1;
+        wrong |= (clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL) !=
+                  CLATTN_ERROR_FORKED) << 2;
+        wrong |= (clattn_context_program_statistics(context, &statistics) != CLATTN_ERROR_FORKED) << 4;
+        const int forked = clattn_context_save_programs(context) != CLATTN_ERROR_FORKED;
+        clattn_context_message(context, message, sizeof message);
+        clattn_context_message(NULL, same, sizeof same);
+        wrong |= (!strstr(message, "fork") || strcmp(message, same)) << 5;
+        clattn_plan_release(&plan);
+        clattn_context_release(&context);
+        wrong |= (plan || context) << 3;
+        wrong |= (inject_calls() != 0) << 6;
+        wrong |= forked << 7;
+        _exit(wrong);
+    }
+    int outcome = 0;
+    assert_int_equal(waitpid(child, &outcome, 0), child);
+    if (WIFSIGNALED(outcome))
+        fail_msg("the child ended by signal %d", WTERMSIG(outcome));
+    assert_int_equal(WEXITSTATUS(outcome), 0);
+    assert_status(context, clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
+    small_attention_check(&problem, clattn_context_queue(context));
+    clattn_plan_release(&plan);
+    small_attention_release(&problem);
+    support_release(&context);
+    enum inject_kind kind;
+    assert_true(inject_balanced(&kind));
+}
+
+static int thread_with_its_own_message(void *user)
+{
+    char message[256];
+    (void)user;
+    if (clattn_context_message(NULL, message, sizeof message) != 0)
+        return 1;
+    if (clattn_context_create(NULL, NULL) != CLATTN_ERROR_INVALID_ARGUMENT)
+        return 2;
+    return clattn_context_message(NULL, message, sizeof message) ? 0 : 3;
+}
+
+static void messages_without_a_context_belong_to_the_thread(void **state)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    char before[512], after[512];
+    thrd_t thread;
+    int result = -1;
+    (void)state;
+    params.device = "nonsense";
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_NO_DEVICE);
+    assert_null(context);
+    assert_message_has(NULL, "nonsense");
+    clattn_context_message(NULL, before, sizeof before);
+    assert_int_equal(thrd_create(&thread, thread_with_its_own_message, NULL), thrd_success);
+    assert_int_equal(thrd_join(thread, &result), thrd_success);
+    assert_int_equal(result, 0);
+    clattn_context_message(NULL, after, sizeof after);
+    assert_string_equal(before, after);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_params_are_refused),
+        cmocka_unit_test(missing_kernel_folders_are_named),
+        cmocka_unit_test(a_kernel_source_with_too_many_includes_is_refused),
+        cmocka_unit_test(a_table_without_functions_is_no_opencl),
+        cmocka_unit_test(contexts_are_independent),
+        cmocka_unit_test(a_plan_outlives_its_context),
+        cmocka_unit_test(log_lines_come_with_no_lock_held),
+        cmocka_unit_test(the_log_level_of_params_wins),
+        cmocka_unit_test(the_child_of_a_fork_gets_a_status),
+        cmocka_unit_test(messages_without_a_context_belong_to_the_thread),
+    };
+    return SUPPORT_RUN("context", tests);
+}

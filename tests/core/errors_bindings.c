@@ -1,0 +1,166 @@
+/* Every wrong binding, length and foreign object is refused at enqueue with a status, and leaves the output alone. */
+#include <math.h>
+
+#include "support/core/refusals.h"
+
+static void missing_and_strange_bindings_are_refused(void **state)
+{
+    (void)state;
+    ARGS_WITH(INVALID, a.query.buffer = NULL)
+    ARGS_WITH(INVALID, a.key.buffer = NULL)
+    ARGS_WITH(INVALID, a.value.buffer = NULL)
+    ARGS_WITH(INVALID, a.output.buffer = NULL)
+    ARGS_WITH(INVALID, a.query.kind = 2)
+    ARGS_WITH(INVALID, a.output.kind = -1)
+    ARGS_WITH(INVALID, (a.query.kind = CLATTN_BINDING_SVM, a.query.svm = NULL))
+    ARGS_WITH(INVALID, a.mask = a.query) /* the plan has no mask: a forgotten layout, not a mask to ignore */
+    ARGS_WITH(INVALID, a.lse = a.output)
+    ARGS_WITH(INVALID, a.explicit_lengths = 2)
+    ARGS_WITH(INVALID, a.bias = a.query) /* bound, but not described */
+    ARGS_WITH(INVALID, a.query.reserved = 1)
+    ARGS_WITH(INVALID, a.key.reserved = -1)
+    ARGS_WITH(INVALID, a.value.reserved = 1)
+    ARGS_WITH(INVALID, a.output.reserved = INT32_MIN)
+}
+
+/* Extents whose product does not fit 64 bits, and one that makes it 0. */
+static void empty_softmaxes_of_any_extents_do_nothing(void **state)
+{
+    static const size_t extents[][4] = {{(size_t)1 << 40, (size_t)1 << 40, 0, 5},
+                                        {0, (size_t)1 << 40, (size_t)1 << 40, 5},
+                                        {(size_t)1 << 40, (size_t)3 << 40, 1, 0},
+                                        {(size_t)1 << 40, 0, 7, (size_t)1 << 40}};
+    (void)state;
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
+        clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+        clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
+        desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 4, extents[i]);
+        assert_status(context, clattn_softmax_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    }
+}
+
+static void buffers_that_are_too_small_are_refused(void **state)
+{
+    const unsigned small = STATUS_BIT(CLATTN_ERROR_BUFFER_TOO_SMALL);
+    cl_context opencl = clattn_context_opencl_context(context);
+    (void)state;
+    ARGS_WITH(small, a.query.offset = 1)
+    ARGS_WITH(small, a.key.offset = 1)
+    ARGS_WITH(small, a.value.offset = 1)
+    ARGS_WITH(small, a.output.offset = 1)
+    ARGS_WITH(small, a.output.offset = -1)
+    ARGS_WITH(small, a.query.offset = -1)
+    ARGS_WITH(small | TOO_BIG, a.query.offset = INT64_MAX)
+    ARGS_WITH(small | TOO_BIG, a.output.offset = INT64_MAX / 4)
+    ARGS_WITH(small | TOO_BIG, a.key.offset = INT64_MIN)
+    cl_mem shorter = support_buffer(opencl, CL_MEM_READ_WRITE, problem.count * sizeof(float) - 1, NULL);
+    ARGS_WITH(small, a.output.buffer = shorter)
+    ARGS_WITH(small, a.query.buffer = shorter)
+    clReleaseMemObject(shorter);
+    assert_message_has(context, "query");
+}
+
+static void buffers_that_kernels_may_not_touch_are_refused(void **state)
+{
+    const unsigned access = STATUS_BIT(CLATTN_ERROR_BUFFER_ACCESS);
+    cl_context opencl = clattn_context_opencl_context(context);
+    cl_mem read_only = support_buffer(opencl, CL_MEM_READ_ONLY, 4096, NULL);
+    cl_mem write_only = support_buffer(opencl, CL_MEM_WRITE_ONLY, 4096, NULL);
+    (void)state;
+    ARGS_WITH(access, a.output.buffer = read_only)
+    ARGS_WITH(access, a.query.buffer = write_only)
+    ARGS_WITH(access, a.key.buffer = write_only)
+    ARGS_WITH(access, a.value.buffer = write_only)
+    clReleaseMemObject(read_only);
+    clReleaseMemObject(write_only);
+}
+
+static void foreign_objects_are_refused(void **state)
+{
+    const unsigned wrong = STATUS_BIT(CLATTN_ERROR_WRONG_CONTEXT);
+    cl_int code;
+    cl_device_id device = clattn_context_opencl_device(context);
+    (void)state;
+    cl_context foreign = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    cl_command_queue queue = clCreateCommandQueue(foreign, device, 0, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    cl_mem buffer = support_buffer(foreign, CL_MEM_READ_WRITE, 4096, NULL);
+    ARGS_WITH(wrong, a.query.buffer = buffer)
+    ARGS_WITH(wrong, a.output.buffer = buffer)
+    cl_event event = clCreateUserEvent(foreign, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    assert_status(context, clattn_attention_enqueue(plan, queue, &problem.args, 0, NULL, NULL),
+                  CLATTN_ERROR_WRONG_CONTEXT);
+    assert_status_in(context, clattn_attention_enqueue(plan, NULL, &problem.args, 1, &event, NULL),
+                     wrong | STATUS_BIT(CLATTN_ERROR_OPENCL));
+    assert_status_in(context, clattn_attention_enqueue(plan, NULL, &problem.args, 1, NULL, NULL),
+                     INVALID | STATUS_BIT(CLATTN_ERROR_OPENCL));
+    assert_status_in(context, clattn_attention_enqueue(plan, NULL, &problem.args, 0, &event, NULL),
+                     INVALID | STATUS_BIT(CLATTN_ERROR_OPENCL));
+    clSetUserEventStatus(event, CL_COMPLETE);
+    clReleaseEvent(event);
+    clReleaseMemObject(buffer);
+    clReleaseCommandQueue(queue);
+    clReleaseContext(foreign);
+}
+
+static void lengths_beyond_the_plan_are_refused(void **state)
+{
+    (void)state;
+#define LENGTHS(b, q, k) (a.explicit_lengths = 1, a.batch = (b), a.query_length = (q), a.key_length = (k))
+    ARGS_WITH(INVALID, LENGTHS(2, 5, 7))
+    ARGS_WITH(INVALID, LENGTHS(1, 6, 7))
+    ARGS_WITH(INVALID, LENGTHS(1, 5, 8))
+    ARGS_WITH(INVALID, LENGTHS(SIZE_MAX, SIZE_MAX, SIZE_MAX))
+    /* Zero batch or queries: success, nothing is touched, and the event completes. */
+    for (int i = 0; i < 2; i++) {
+        clattn_attention_args a = problem.args;
+        cl_event event = NULL;
+        float after[128];
+        LENGTHS(i == 0 ? 0 : 1, i == 1 ? 0 : 5, 7);
+        assert_status(context, clattn_attention_enqueue(plan, NULL, &a, 0, NULL, &event), CLATTN_SUCCESS);
+        assert_non_null(event);
+        assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+        clReleaseEvent(event);
+        support_read(clattn_context_queue(context), problem.output, problem.count * sizeof(float), after);
+        for (size_t j = 0; j < problem.count; j++)
+            assert_true(isnan(after[j]));
+    }
+    /* No keys: rows that attend nothing are exactly +0. */
+    clattn_attention_args a = problem.args;
+    LENGTHS(1, 5, 0);
+    float after[128];
+    assert_status(context, clattn_attention_enqueue(plan, NULL, &a, 0, NULL, NULL), CLATTN_SUCCESS);
+    support_read(clattn_context_queue(context), problem.output, problem.count * sizeof(float), after);
+    for (size_t j = 0; j < problem.count; j++)
+        assert_true(after[j] == 0.0f && !signbit(after[j]));
+#undef LENGTHS
+}
+
+static void plans_are_not_taken_for_another_operators(void **state)
+{
+    clattn_softmax_args softmax = CLATTN_SOFTMAX_ARGS_INIT;
+    clattn_matmul_args matmul = CLATTN_MATMUL_ARGS_INIT;
+    clattn_mha_args mha = CLATTN_MHA_ARGS_INIT;
+    (void)state;
+    assert_status(context, clattn_softmax_enqueue(plan, NULL, &softmax, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(context, clattn_matmul_enqueue(plan, NULL, &matmul, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(context, clattn_mha_enqueue(plan, NULL, &mha, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(missing_and_strange_bindings_are_refused, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(empty_softmaxes_of_any_extents_do_nothing, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(buffers_that_are_too_small_are_refused, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(buffers_that_kernels_may_not_touch_are_refused, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(foreign_objects_are_refused, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(lengths_beyond_the_plan_are_refused, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(plans_are_not_taken_for_another_operators, refusals_start, refusals_stop),
+    };
+    return SUPPORT_RUN("errors of bindings", tests);
+}

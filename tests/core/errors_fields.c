@@ -1,0 +1,255 @@
+/* Every wrong description of the other operators is refused, and the message names the field that is wrong. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/core/refusals.h"
+
+static void the_other_operators_check_their_descriptions(void **state)
+{
+    clattn_plan *none = NULL;
+    (void)state;
+    clattn_layout two = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 6});
+#define REFUSED(operator, set)                                                                               \
+    assert_status_in(context, clattn_##operator##_plan_create(context, &d, NULL, &none), (set));             \
+    assert_null(none);                                                                                       \
+    assert_status_in(context, clattn_##operator##_supports(context, &d, NULL), (set))
+    clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
+    softmax.x = softmax.y = two;
+#define SOFTMAX_WITH(set, change) { clattn_softmax_desc d = softmax; change; REFUSED(softmax, set); }
+    SOFTMAX_WITH(STRUCT, d.size = 1)
+    SOFTMAX_WITH(INVALID, d.direction = -1)
+    SOFTMAX_WITH(INVALID, d.reserved = 1)
+    SOFTMAX_WITH(LAYOUT | INVALID, d.y.extent[1] = 5)
+    SOFTMAX_WITH(LAYOUT | INVALID, d.y.rank = 1)
+    SOFTMAX_WITH(LAYOUT | INVALID, d.y.stride[0] = 0)
+    SOFTMAX_WITH(LAYOUT | INVALID, memset(&d.x, 0, sizeof d.x))
+    SOFTMAX_WITH(LAYOUT | INVALID, (d.mask = two, d.mask.extent[0] = 3))
+    SOFTMAX_WITH(LAYOUT | INVALID, (d.mask = two, d.mask.extent[1] = 7))
+    SOFTMAX_WITH(TOO_BIG | LAYOUT | UNSUPPORTED,
+                 d.x = d.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){1, SIZE_MAX / 4}))
+    SOFTMAX_WITH(TOO_BIG | LAYOUT | UNSUPPORTED,
+                 d.x = d.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){1, (size_t)1 << 31}))
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    matmul.a = two;
+    matmul.b = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){6, 5});
+    matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 5});
+#define MATMUL_WITH(set, change) { clattn_matmul_desc d = matmul; change; REFUSED(matmul, set); }
+    MATMUL_WITH(STRUCT, d.size = 1)
+    MATMUL_WITH(INVALID, d.direction = -1)
+    MATMUL_WITH(INVALID, d.reserved = 1)
+    MATMUL_WITH(LAYOUT | INVALID, d.b.extent[0] = 7)
+    MATMUL_WITH(LAYOUT | INVALID, d.c.extent[0] = 3)
+    MATMUL_WITH(LAYOUT | INVALID, d.c.extent[1] = 6)
+    MATMUL_WITH(LAYOUT | INVALID, d.c.stride[0] = 1)
+    MATMUL_WITH(LAYOUT | INVALID, d.a.rank = 1)
+    MATMUL_WITH(LAYOUT | INVALID, d.bias = two)
+    MATMUL_WITH(LAYOUT | INVALID, d.bias = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){4}))
+    MATMUL_WITH(TOO_BIG | LAYOUT | UNSUPPORTED,
+                (d.a = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){(size_t)1 << 33, 6}),
+                 d.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){(size_t)1 << 33, 5})))
+    clattn_mha_desc mha = CLATTN_MHA_DESC_INIT;
+    mha.batch = 1;
+    mha.query_length = 4;
+    mha.d_model = 8;
+    mha.heads = 2;
+    assert_status(context, clattn_mha_supports(context, &mha, NULL), CLATTN_SUCCESS);
+#define MHA_WITH(set, change) { clattn_mha_desc d = mha; change; REFUSED(mha, set); }
+    MHA_WITH(STRUCT, d.size = 1)
+    MHA_WITH(INVALID | LAYOUT, d.direction = -1)
+    MHA_WITH(INVALID | LAYOUT, d.reserved = 1)
+    MHA_WITH(INVALID | LAYOUT, d.cross = 2)
+    MHA_WITH(INVALID | LAYOUT, d.packed_weights = -1)
+    MHA_WITH(INVALID | LAYOUT, d.weights = 3)
+    MHA_WITH(INVALID | LAYOUT, d.alignment = 9)
+    MHA_WITH(INVALID | LAYOUT | UNSUPPORTED, d.dtype = 55)
+    MHA_WITH(INVALID | LAYOUT, d.heads = 0)
+    MHA_WITH(INVALID | LAYOUT, d.d_model = 0)
+    MHA_WITH(INVALID | LAYOUT, d.heads = 3)                            /* 8 / 3 is no head size */
+    MHA_WITH(INVALID | LAYOUT, (d.heads = 4, d.kv_heads = 3))
+    MHA_WITH(INVALID | LAYOUT, (d.packed_weights = 1, d.kv_heads = 1)) /* packed weights have as many K/V heads */
+    MHA_WITH(INVALID | LAYOUT, (d.scale_mode = CLATTN_SCALE_EXPLICIT, d.scale = (float)NAN))
+    MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.query_length = SIZE_MAX)
+    MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.d_model = d.heads = SIZE_MAX / 2)
+    MHA_WITH(INVALID | LAYOUT, d.mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, 4))
+}
+
+/* A layout that was forgotten, or is wrong in itself, is named: by `supports` and by the message. */
+static void wrong_layouts_are_named(void **state)
+{
+    clattn_plan *none = NULL;
+    const clattn_layout two = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 6}), empty = {0};
+    const clattn_layout four = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 8);
+    const clattn_layout five = clattn_layout_contiguous(CLATTN_F32, 5, (const size_t[]){1, 1, 2, 2, 4});
+    (void)state;
+#define NAMED(operator, set, begins)                                                                         \
+    {                                                                                                        \
+        const char *reason = NULL;                                                                           \
+        REFUSED(operator, set);                                                                              \
+        clattn_##operator##_supports(context, &d, &reason);                                                  \
+        assert_non_null(reason);                                                                             \
+        if (strncmp(reason, begins, strlen(begins)) != 0)                                                    \
+            fail_msg("\"%s\" does not begin with \"%s\"", reason, begins);                                   \
+        assert_int_not_equal(clattn_##operator##_plan_create(context, &d, NULL, &none), CLATTN_SUCCESS);     \
+        assert_message_has(context, begins);                                                                 \
+    }
+#define WITHOUT(operator, desc, field)                                                                       \
+    {                                                                                                        \
+        clattn_##operator##_desc d = desc;                                                                   \
+        d.field = empty;                                                                                     \
+        NAMED(operator, LAYOUT, #field ": the layout is missing")                                            \
+    }
+#define BROKEN(field, change, set, words)                                                                    \
+    {                                                                                                        \
+        clattn_attention_desc d = problem.desc;                                                              \
+        d.field = d.query;                                                                                   \
+        d.field.change;                                                                                      \
+        NAMED(attention, set, #field ": the " words)                                                         \
+    }
+    WITHOUT(attention, problem.desc, query)
+    WITHOUT(attention, problem.desc, key)
+    WITHOUT(attention, problem.desc, value)
+    WITHOUT(attention, problem.desc, output)
+    BROKEN(key, dtype = 99, LAYOUT, "layout has an unknown dtype")
+    BROKEN(mask, rank = 9, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(bias, extent[2] = SIZE_MAX / 4, TOO_BIG, "layout's extents overflow")
+    BROKEN(alibi, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(sinks, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(vector, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(query_lengths, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(key_lengths, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(positions, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(query_starts, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(key_starts, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(block_table, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(key_scale, stride[2] = INT64_MAX, TOO_BIG, "layout reaches beyond 63-bit addresses")
+    BROKEN(value_scale, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(lse, stride[2] = 0, LAYOUT, "output layout's elements overlap")
+    BROKEN(entropy, stride[2] = 0, LAYOUT, "output layout's elements overlap")
+    BROKEN(scores, stride[2] = 0, LAYOUT, "output layout's elements overlap")
+    const clattn_softmax_desc softmax = {.size = sizeof softmax, .x = two, .y = two};
+    WITHOUT(softmax, softmax, x)
+    WITHOUT(softmax, softmax, y)
+    const clattn_matmul_desc matmul = {.size = sizeof matmul, .a = two, .b = two, .c = two};
+    WITHOUT(matmul, matmul, a)
+    WITHOUT(matmul, matmul, b)
+    WITHOUT(matmul, matmul, c)
+    const clattn_norm_desc norm = {.size = sizeof norm, .x = two, .y = two};
+    WITHOUT(norm, norm, x)
+    WITHOUT(norm, norm, y)
+    const clattn_activation_desc activation = {.size = sizeof activation, .x = two, .y = two};
+    WITHOUT(activation, activation, x)
+    WITHOUT(activation, activation, y)
+    const clattn_embedding_desc embedding = {
+        .size = sizeof embedding,
+        .ids = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[]){4, 6}),
+        .table = two,
+        .y = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[]){4, 6, 6}),
+    };
+    WITHOUT(embedding, embedding, ids)
+    WITHOUT(embedding, embedding, table)
+    WITHOUT(embedding, embedding, y)
+    const clattn_rope_desc rope = {.size = sizeof rope, .x = four, .y = four};
+    WITHOUT(rope, rope, x)
+    WITHOUT(rope, rope, y)
+    const clattn_kv_append_desc append = {
+        .size = sizeof append, .key = four, .value = four, .key_cache = four, .value_cache = four};
+    WITHOUT(kv_append, append, key)
+    WITHOUT(kv_append, append, value)
+    WITHOUT(kv_append, append, key_cache)
+    WITHOUT(kv_append, append, value_cache)
+    const clattn_merge_desc merge = {.size = sizeof merge, .partial = five, .partial_lse = four, .output = four};
+    WITHOUT(merge, merge, partial)
+    WITHOUT(merge, merge, partial_lse)
+    WITHOUT(merge, merge, output)
+    clattn_neighbourhood_desc window = CLATTN_NEIGHBOURHOOD_DESC_INIT;
+    window.query = window.key = window.value = window.output = five;
+    window.window[0] = window.window[1] = 1;
+    WITHOUT(neighbourhood, window, query)
+    WITHOUT(neighbourhood, window, key)
+    WITHOUT(neighbourhood, window, value)
+    WITHOUT(neighbourhood, window, output)
+}
+
+/* Of several fields with one rule the message names the one that broke it. */
+static void the_field_is_named(void **state)
+{
+    const clattn_layout one = clattn_layout_contiguous(CLATTN_I32, 1, (const size_t[]){1});
+    const clattn_layout many = clattn_layout_contiguous(CLATTN_I32, 1, (const size_t[]){7});
+    const clattn_layout mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, 5, 999);
+    const char *const snippet = "int mask_mod(int b, int h, int i, int j, user_data u) { return 1; }";
+    char text[32];
+    clattn_plan *none = NULL;
+    (void)state;
+#define FIELD(change, set, begins)                                                                           \
+    {                                                                                                        \
+        clattn_attention_desc d = problem.desc;                                                              \
+        change;                                                                                              \
+        NAMED(attention, set, begins)                                                                        \
+    }
+    FIELD(d.query_lengths = many, LAYOUT, "query_lengths is (batch)")
+    FIELD(d.key_lengths = many, LAYOUT, "key_lengths is (batch)")
+    FIELD((d.positions = many, d.alignment = CLATTN_ALIGN_EXPLICIT), LAYOUT, "positions is (batch)")
+    FIELD((d.query_lengths = one, d.query_lengths.dtype = CLATTN_F32), LAYOUT, "query_lengths is (batch)")
+    FIELD(d.key_starts = many, LAYOUT, "key_starts is (batch + 1)")
+    FIELD(d.mask = mask, LAYOUT, "mask covers more keys")
+    FIELD(d.bias = mask, LAYOUT, "bias covers more keys")
+    FIELD(d.lse = mask, LAYOUT, "lse is (batch, heads, S_q)")
+    FIELD(d.entropy = mask, LAYOUT, "entropy is (batch, heads, S_q)")
+    FIELD(d.score_mod = "", INVALID, "score_mod is empty")
+    FIELD(d.mask_mod = "", INVALID, "mask_mod is empty")
+    for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
+        snprintf(text, sizeof text, "user_dtype[%d] is", i);
+        FIELD((d.mask_mod = snippet, d.user_dtype[i] = CLATTN_F64), INVALID, text)
+        snprintf(text, sizeof text, "user[%d]: bound", i);
+        ARGS_WITH(INVALID, a.user[i] = a.query)
+        assert_message_has(context, text);
+        assert_message_has(context, "no user_dtype");
+    }
+    ARGS_WITH(INVALID, a.cancel = a.query)
+    assert_message_has(context, "cancel: bound");
+    assert_message_has(context, "`cancellable`");
+    clattn_attention_desc with_user = problem.desc;
+    with_user.mask_mod = snippet;
+    with_user.user_dtype[2] = CLATTN_F32;
+    assert_status(context, clattn_attention_run(context, NULL, &with_user, &problem.args, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "user[2]: no buffer is bound");
+    clattn_matmul_desc product = CLATTN_MATMUL_DESC_INIT;
+    product.a = product.b = product.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 4});
+#define PRODUCT(change, set, begins)                                                                         \
+    {                                                                                                        \
+        clattn_matmul_desc d = product;                                                                      \
+        change;                                                                                              \
+        NAMED(matmul, set, begins)                                                                           \
+    }
+    PRODUCT(d.activation = 9, INVALID, "unknown activation")
+    PRODUCT(d.operand_use = 1, INVALID, "operand_use")
+    PRODUCT((d.operand = product.c, d.operand.rank = 9), LAYOUT, "operand: the layout's rank is not 1 to 5")
+    PRODUCT((d.operand = product.c, d.operand.extent[1] = 5), LAYOUT, "operand is (m, n)")
+    PRODUCT(d.b.dtype = CLATTN_I8, LAYOUT, "b_scale is missing")
+    PRODUCT(d.b_scale = many, LAYOUT, "b_scale, and b is not int8")
+    const clattn_kv_append_desc append = CLATTN_KV_APPEND_DESC_INIT;
+    clattn_kv_append_desc d = append;
+    d.direction = 1;
+    NAMED(kv_append, INVALID, "direction")
+    d = append;
+    d.cache = 3;
+    NAMED(kv_append, INVALID, "unknown cache")
+    d = append;
+    d.rotate = 2;
+    NAMED(kv_append, INVALID, "rotate is neither 0 nor 1")
+    d = append;
+    d.reserved = 1;
+    NAMED(kv_append, INVALID, "reserved is not 0")
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_other_operators_check_their_descriptions, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(wrong_layouts_are_named, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(the_field_is_named, refusals_start, refusals_stop),
+    };
+    return SUPPORT_RUN("errors of fields", tests);
+}

@@ -1,0 +1,329 @@
+/* Every OpenCL call is made to fail in turn.  Whatever fails, the library answers with a status whose message names
+ * the call or its code, gives back every reference, and works again afterwards. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/api.h"
+#include "support/core/inject.h"
+#include "support/core/inject_run.h"
+
+/* The result, if all went well. */
+static clattn_status read_back(cl_command_queue queue, cl_mem buffer, const float *expected, size_t count)
+{
+    float *got = malloc(count * sizeof *got);
+    assert_non_null(got);
+    support_read(queue, buffer, count * sizeof *got, got);
+    double difference = support_difference(got, expected, count);
+    free(got);
+    if (!(difference <= 1e-5))
+        fail_msg("%s failed, the status was success, and the result is off by %g",
+                 inject_failed() ? inject_failed() : "nothing", difference);
+    return CLATTN_SUCCESS;
+}
+
+/* Attention by the solver that is the default, with a queue of the test's own (never injected), twice. */
+static clattn_status use_attention(clattn_context *context)
+{
+    struct small_attention problem;
+    cl_int code;
+    clattn_plan *plan = NULL;
+    small_attention_prepare(&problem);
+    small_attention_buffers(&problem, clattn_context_opencl_context(context));
+    cl_command_queue queue = clCreateCommandQueue(clattn_context_opencl_context(context),
+                                                  clattn_context_opencl_device(context), 0, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    clattn_status status = clattn_attention_plan_create(context, &problem.desc, NULL, &plan);
+    assert_true((status == CLATTN_SUCCESS) == (plan != NULL));
+    for (int round = 0; round < 2 && status == CLATTN_SUCCESS; round++) {
+        cl_event event = NULL;
+        /* First on the context's queue and then, after its event, on ours. */
+        status = clattn_attention_enqueue(plan, round ? queue : NULL, &problem.args, 0, NULL, &event);
+        assert_true((status == CLATTN_SUCCESS) == (event != NULL));
+        if (event)
+            assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+        if (event) {
+            clReleaseEvent(event);
+            inject_event_taken();
+        }
+        if (status == CLATTN_SUCCESS)
+            small_attention_check(&problem, queue);
+    }
+    if (status == CLATTN_SUCCESS) {
+        status = clattn_attention_run(context, queue, &problem.desc, &problem.args, 0, NULL, NULL);
+        if (status == CLATTN_SUCCESS)
+            small_attention_check(&problem, queue);
+    }
+    clFinish(queue);
+    clFinish(clattn_context_queue(context));
+    clattn_plan_release(&plan);
+    clReleaseCommandQueue(queue);
+    small_attention_release(&problem);
+    return status;
+}
+
+/* Multi-head attention: several kernels chained by events and a leased workspace. */
+static clattn_status use_mha(clattn_context *context)
+{
+    enum { LENGTH = 3, MODEL = 8, HEADS = 2, SIZE = MODEL / HEADS };
+    float x[LENGTH * MODEL], w_in[3 * MODEL * MODEL], w_o[MODEL * MODEL], expected[LENGTH * MODEL];
+    float q[MODEL * LENGTH], k[MODEL * LENGTH], v[MODEL * LENGTH], mixed[MODEL * LENGTH];
+    cl_context opencl = clattn_context_opencl_context(context);
+    cl_command_queue queue = clattn_context_queue(context);
+    support_fill(x, LENGTH * MODEL, 21);
+    support_fill(w_in, 3 * MODEL * MODEL, 22);
+    support_fill(w_o, MODEL * MODEL, 23);
+    for (int part = 0; part < 3; part++)
+        for (int column = 0; column < MODEL; column++)
+            for (int i = 0; i < LENGTH; i++) {
+                double sum = 0;
+                for (int c = 0; c < MODEL; c++)
+                    sum += (double)x[i * MODEL + c] * (double)w_in[(part * MODEL + column) * MODEL + c];
+                (part == 0 ? q : part == 1 ? k : v)[(column / SIZE * LENGTH + i) * SIZE + column % SIZE] = (float)sum;
+            }
+    support_attention(HEADS, LENGTH, LENGTH, SIZE, SIZE, false, q, k, v, mixed);
+    for (int i = 0; i < LENGTH; i++)
+        for (int column = 0; column < MODEL; column++) {
+            double sum = 0;
+            for (int c = 0; c < MODEL; c++)
+                sum += (double)mixed[(c / SIZE * LENGTH + i) * SIZE + c % SIZE] * (double)w_o[column * MODEL + c];
+            expected[i * MODEL + column] = (float)sum;
+        }
+    clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
+    clattn_mha_args args = CLATTN_MHA_ARGS_INIT;
+    clattn_plan *plan = NULL;
+    desc.packed_weights = 1;
+    desc.batch = 1;
+    desc.query_length = LENGTH;
+    desc.d_model = MODEL;
+    desc.heads = HEADS;
+    cl_mem input = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x);
+    cl_mem weights_in = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof w_in, w_in);
+    cl_mem weights_out = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof w_o, w_o);
+    cl_mem output = support_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof expected, NULL);
+    args.x = clattn_binding_buffer(input, 0);
+    args.w_in = clattn_binding_buffer(weights_in, 0);
+    args.w_o = clattn_binding_buffer(weights_out, 0);
+    args.y = clattn_binding_buffer(output, 0);
+    clattn_status status = clattn_mha_plan_create(context, &desc, NULL, &plan);
+    for (int round = 0; round < 2 && status == CLATTN_SUCCESS; round++) {
+        status = clattn_mha_enqueue(plan, NULL, &args, 0, NULL, NULL);
+        if (status == CLATTN_SUCCESS)
+            status = read_back(queue, output, expected, LENGTH * MODEL);
+    }
+    clFinish(queue);
+    clattn_plan_release(&plan);
+    clReleaseMemObject(input);
+    clReleaseMemObject(weights_in);
+    clReleaseMemObject(weights_out);
+    clReleaseMemObject(output);
+    return status;
+}
+
+static clattn_status use_softmax_and_matmul(clattn_context *context)
+{
+    enum { ROWS = 3, COLUMNS = 5 };
+    float x[ROWS * COLUMNS], w[COLUMNS * COLUMNS], softmax_expected[ROWS * COLUMNS], product_expected[ROWS * COLUMNS];
+    cl_context opencl = clattn_context_opencl_context(context);
+    cl_command_queue queue = clattn_context_queue(context);
+    support_fill(x, ROWS * COLUMNS, 31);
+    support_fill(w, COLUMNS * COLUMNS, 32);
+    support_softmax(ROWS, COLUMNS, x, softmax_expected);
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < COLUMNS; j++) {
+            double sum = 0;
+            for (int c = 0; c < COLUMNS; c++)
+                sum += (double)x[i * COLUMNS + c] * (double)w[c * COLUMNS + j];
+            product_expected[i * COLUMNS + j] = (float)sum;
+        }
+    cl_mem input = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x);
+    cl_mem weights = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof w, w);
+    cl_mem output = support_buffer(opencl, CL_MEM_READ_WRITE, sizeof x, NULL);
+    clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_softmax_args softmax_args = CLATTN_SOFTMAX_ARGS_INIT;
+    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){ROWS, COLUMNS});
+    softmax_args.x = clattn_binding_buffer(input, 0);
+    softmax_args.y = clattn_binding_buffer(output, 0);
+    clattn_status status = clattn_softmax_run(context, NULL, &softmax, &softmax_args, 0, NULL, NULL);
+    if (status == CLATTN_SUCCESS)
+        status = read_back(queue, output, softmax_expected, ROWS * COLUMNS);
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_args matmul_args = CLATTN_MATMUL_ARGS_INIT;
+    matmul.a = matmul.c = softmax.x;
+    matmul.b = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){COLUMNS, COLUMNS});
+    matmul_args.a = clattn_binding_buffer(input, 0);
+    matmul_args.b = clattn_binding_buffer(weights, 0);
+    matmul_args.c = clattn_binding_buffer(output, 0);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_matmul_run(context, NULL, &matmul, &matmul_args, 0, NULL, NULL);
+    if (status == CLATTN_SUCCESS)
+        status = read_back(queue, output, product_expected, ROWS * COLUMNS);
+    clFinish(queue);
+    clReleaseMemObject(input);
+    clReleaseMemObject(weights);
+    clReleaseMemObject(output);
+    return status;
+}
+
+static void attention_from_source(void **state)
+{
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_OFF);
+    (void)state;
+    inject_run(&scenario);
+}
+
+static void attention_from_the_cache(void **state)
+{
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_ON);
+    char folder[SUPPORT_PATH];
+    (void)state;
+    support_folder(folder);
+    scenario.params.cache_dir = folder;
+    inject_run(&scenario);
+}
+
+static void attention_in_an_adopted_context(void **state)
+{
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_OFF);
+    cl_int code;
+    (void)state;
+    clattn_context *chooser = support_context();
+    cl_device_id device = clattn_context_opencl_device(chooser);
+    support_release(&chooser);
+    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    struct reference_counts before = support_references(context, queue);
+    scenario.params.opencl_context = context;
+    scenario.params.opencl_device = device;
+    scenario.params.queue = queue;
+    inject_run(&scenario);
+    assert_references(context, queue, before);
+    clReleaseCommandQueue(queue);
+    clReleaseContext(context);
+}
+
+static void multi_head_attention(void **state)
+{
+    inject_scenario scenario = inject_scenario_of(use_mha, CLATTN_CACHE_OFF);
+    (void)state;
+    inject_run(&scenario);
+}
+
+static void softmax_and_matmul(void **state)
+{
+    inject_scenario scenario = inject_scenario_of(use_softmax_and_matmul, CLATTN_CACHE_OFF);
+    (void)state;
+    inject_run(&scenario);
+}
+
+/* The list of devices: one broken query hides no other platform, and a failure is a status. */
+static void listing_devices(void **state)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_devices *devices = NULL;
+    enum inject_kind kind;
+    (void)state;
+    params.get_proc = inject_get_proc;
+    inject_start(0, 0);
+    assert_status(NULL, clattn_devices_create(&params, &devices), CLATTN_SUCCESS);
+    unsigned long calls = inject_calls();
+    size_t all = clattn_devices_count(devices) + clattn_devices_skipped_count(devices);
+    clattn_devices_release(&devices);
+    for (unsigned long n = 1; n <= calls; n++) {
+        inject_start(n, INJECT_CODE);
+        clattn_status status = clattn_devices_create(&params, &devices);
+        assert_non_null(inject_failed());
+        if (status != CLATTN_SUCCESS) {
+            assert_string_equal(inject_failed(), "clGetPlatformIDs");
+            assert_null(devices);
+            inject_check_message(NULL, status);
+        } else {
+            /* What is missing from the list is among the skipped ones, with its reason. */
+            assert_true(clattn_devices_count(devices) + clattn_devices_skipped_count(devices) >= all ||
+                        !strcmp(inject_failed(), "clGetDeviceIDs"));
+            clattn_devices_release(&devices);
+        }
+        assert_true(inject_balanced(&kind));
+    }
+}
+
+/* What makes a device unusable, in turn. */
+static cl_device_info missing_query;
+
+static cl_int CL_API_CALL device_info_without(cl_device_id device, cl_device_info query, size_t bytes, void *value,
+                                              size_t *size)
+{
+    const cl_bool no = CL_FALSE;
+    if (query != missing_query)
+        return clGetDeviceInfo(device, query, bytes, value, size);
+    if (query == CL_DEVICE_VERSION) {
+        static const char old[] = "OpenCL 1.1 of a museum";
+        if (value)
+            memcpy(value, old, bytes < sizeof old ? bytes : sizeof old);
+        if (size)
+            *size = sizeof old;
+    } else if (value) {
+        memcpy(value, &no, sizeof no);
+    }
+    return CL_SUCCESS;
+}
+
+static void *get_proc_without(void *user, const char *name)
+{
+    cl_int(CL_API_CALL * function)(cl_device_id, cl_device_info, size_t, void *, size_t *) = device_info_without;
+    void *pointer;
+    if (strcmp(name, "clGetDeviceInfo"))
+        return inject_get_proc(user, name);
+    memcpy(&pointer, &function, sizeof pointer);
+    return pointer;
+}
+
+/* A line for each device that was passed over: its platform, its name, and why. */
+static void skipped_devices_are_named(void **state)
+{
+    static const struct {
+        cl_device_info query;
+        const char *reason;
+    } ways[] = {{CL_DEVICE_AVAILABLE, "is not available"},
+                {CL_DEVICE_COMPILER_AVAILABLE, "has no compiler"},
+                {CL_DEVICE_VERSION, "OpenCL 1.2 is needed"}};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_devices *devices = NULL;
+    (void)state;
+    inject_start(0, 0);
+    assert_status(NULL, clattn_devices_create(NULL, &devices), CLATTN_SUCCESS);
+    clattn_device_info info = {.size = sizeof info};
+    assert_status(NULL, clattn_devices_info(devices, 0, &info), CLATTN_SUCCESS);
+    params.get_proc = get_proc_without;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        clattn_devices *none = NULL;
+        missing_query = ways[i].query;
+        assert_status(NULL, clattn_devices_create(&params, &none), CLATTN_SUCCESS);
+        assert_int_equal(clattn_devices_count(none), 0);
+        bool named = false;
+        for (size_t j = 0; j < clattn_devices_skipped_count(none); j++) {
+            const char *line = clattn_devices_skipped(none, j);
+            named = named || (strstr(line, info.platform) && strstr(line, info.name) && strstr(line, ways[i].reason));
+        }
+        if (!named)
+            fail_msg("no line names %s and says: %s", info.name, ways[i].reason);
+        clattn_devices_release(&none);
+    }
+    clattn_devices_release(&devices);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(listing_devices),
+        cmocka_unit_test(skipped_devices_are_named),
+        cmocka_unit_test(attention_from_source),
+        cmocka_unit_test(attention_from_the_cache),
+        cmocka_unit_test(attention_in_an_adopted_context),
+        cmocka_unit_test(softmax_and_matmul),
+        cmocka_unit_test(multi_head_attention),
+    };
+    return SUPPORT_RUN("inject", tests);
+}

@@ -1,0 +1,386 @@
+/* libclattn-io's .npy files: what the reader takes, what it refuses and with which status, that no file,
+ * however broken, does more than give a status, and that a written file appears whole or not at all.  Needs
+ * no device. */
+#define _GNU_SOURCE
+#include "io/files.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static image npy_image(int version, const char *dictionary, size_t data_bytes)
+{
+    image made = {{0}, 0};
+    unsigned char byte = (unsigned char)version;
+    add(&made, "\x93NUMPY", 6);
+    add(&made, &byte, 1);
+    add(&made, "", 1);
+    add_number(&made, strlen(dictionary), version == 1 ? 2 : 4);
+    add(&made, dictionary, strlen(dictionary));
+    for (size_t i = 0; i < data_bytes; i++)
+        add_number(&made, i, 1);
+    return made;
+}
+
+#define DICT(descr, order, shape) "{'descr': '" descr "', 'fortran_order': " order ", 'shape': " shape ", }\n"
+
+static void npy_round_trip_of_every_type_and_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        clattn_dtype dtype;
+        size_t size;
+    } types[] = {{CLATTN_F32, 4}, {CLATTN_F16, 2}, {CLATTN_BF16, 2}, {CLATTN_F64, 8}, {CLATTN_BOOL, 1},
+                 {CLATTN_I32, 4}, {CLATTN_I64, 8}, {CLATTN_U8, 1},   {CLATTN_I8, 1}};
+    static const size_t extents[][CLATTN_MAX_RANK] = {
+        {3, 2, 1, 4, 5}, {1, 1, 1, 1, 1}, {2, 0, 3, 1, 1}, {0, 7, 1, 1, 1}};
+    unsigned char data[960];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * 7 + 1);
+
+    for (size_t t = 0; t < COUNT_OF(types); t++)
+        for (size_t e = 0; e < COUNT_OF(extents); e++)
+            for (int rank = 0; rank <= CLATTN_MAX_RANK; rank++) {
+                clattn_io_error error;
+                clattn_npy *npy = NULL;
+                size_t bytes = types[t].size;
+                for (int i = 0; i < rank; i++)
+                    bytes *= extents[e][i];
+                const char *path = path_to("round.npy");
+                assert_int_equal(clattn_npy_write(path, types[t].dtype, rank, extents[e], data, &error),
+                                 CLATTN_SUCCESS);
+                assert_int_equal(clattn_npy_open(path, &npy, &error), CLATTN_SUCCESS);
+                clattn_host_tensor tensor = clattn_npy_tensor(npy);
+                assert_int_equal(tensor.dtype, types[t].dtype);
+                assert_int_equal(tensor.rank, rank);
+                assert_memory_equal(tensor.extent, extents[e], (size_t)rank * sizeof(size_t));
+                assert_int_equal(tensor.bytes, bytes);
+                assert_true((tensor.data == NULL) == (bytes == 0));
+                assert_int_equal((uintptr_t)tensor.data % 64, 0);
+                if (bytes > 0)
+                    assert_memory_equal(tensor.data, data, bytes);
+                clattn_npy_close(&npy);
+                assert_null(npy);
+            }
+}
+
+static void npy_written_bytes_are_numpys(void **state)
+{
+    (void)state;
+    static const char dictionary[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+    const size_t extent[] = {2, 3};
+    const float data[6] = {0.0f, 1.0f, -2.0f, 3.5f, 4.0f, 5.0f};
+    unsigned char found[128 + sizeof data + 1], wanted[128];
+    memset(wanted, ' ', sizeof wanted);
+    memcpy(wanted, "\x93NUMPY\x01\x00\x76\x00", 10);
+    memcpy(wanted + 10, dictionary, sizeof dictionary - 1);
+    wanted[127] = '\n';
+
+    const char *path = path_to("exact.npy");
+    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 2, extent, data, NULL), CLATTN_SUCCESS);
+    FILE *file = fopen(path, "rb");
+    assert_int_equal(fread(found, 1, sizeof found, file), sizeof found - 1);
+    fclose(file);
+    assert_memory_equal(found, wanted, sizeof wanted);
+    assert_memory_equal(found + 128, data, sizeof data);
+}
+
+static void npy_accepted_spellings(void **state)
+{
+    (void)state;
+    static const char *const dictionaries[] = {
+        DICT("<f4", "False", "(2, 3)"),
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}\n",
+        "{\"shape\":(2,3,),\"fortran_order\":False,\"descr\":\"<f4\"}        \n",
+        "{ 'fortran_order' : False , 'descr' : '<f4' , 'shape' : ( 2 , 3 ) , } \n",
+    };
+    for (size_t i = 0; i < COUNT_OF(dictionaries); i++)
+        for (int version = 1; version <= 3; version++) {
+            image file = npy_image(version, dictionaries[i], 24);
+            clattn_npy *npy;
+            clattn_io_error error = {""};
+            if (clattn_npy_open(store("spelling.npy", file.bytes, file.size), &npy, &error) != CLATTN_SUCCESS)
+                fail_msg("%s", error.message);
+            clattn_host_tensor tensor = clattn_npy_tensor(npy);
+            assert_int_equal(tensor.rank, 2);
+            assert_int_equal(tensor.extent[0], 2);
+            assert_int_equal(tensor.extent[1], 3);
+            assert_memory_equal(tensor.data, file.bytes + file.size - 24, 24);
+            clattn_npy_close(&npy);
+        }
+}
+
+static void npy_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dictionary;
+        clattn_status status;
+        const char *part;
+    } cases[] = {
+        {DICT(">f4", "False", "(2, 3)"), CLATTN_ERROR_UNSUPPORTED, "'>f4' is big-endian"},
+        {DICT("=f4", "False", "(2, 3)"), CLATTN_ERROR_UNSUPPORTED, "'=f4'"},
+        {DICT("|O", "False", "(2, 3)"), CLATTN_ERROR_UNSUPPORTED, "'|O'"},
+        {DICT("<c8", "False", "(3,)"), CLATTN_ERROR_UNSUPPORTED, "'<c8'"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }\n", CLATTN_ERROR_UNSUPPORTED,
+         "record"},
+        {DICT("<f4", "True", "(2, 3)"), CLATTN_ERROR_UNSUPPORTED, "Fortran"},
+        {DICT("<f4", "False", "(1, 1, 1, 1, 2, 3)"), CLATTN_ERROR_UNSUPPORTED, "rank 6"},
+        {DICT("<f4", "false", "(2, 3)"), CLATTN_ERROR_FORMAT, "True or False"},
+        {DICT("<f4", "False", "(6)"), CLATTN_ERROR_FORMAT, "comma"},
+        {DICT("<f4", "False", "(2 3)"), CLATTN_ERROR_FORMAT, "comma"},
+        {DICT("<f4", "False", "(,)"), CLATTN_ERROR_FORMAT, "extent"},
+        {DICT("<f4", "False", "(2, 3,,)"), CLATTN_ERROR_FORMAT, "extent"},
+        {DICT("<f4", "False", "(-2, -3)"), CLATTN_ERROR_FORMAT, "extent"},
+        {DICT("<f4", "False", "(02, 3)"), CLATTN_ERROR_FORMAT, "extent"},
+        {DICT("<f4", "False", "(2L, 3L)"), CLATTN_ERROR_FORMAT, "comma"},
+        {DICT("<f4", "False", "[2, 3]"), CLATTN_ERROR_FORMAT, "shape"},
+        {DICT("<f4", "False", "(2, 3"), CLATTN_ERROR_FORMAT, "extent"},
+        {DICT("<f4", "False", "(2, 4)"), CLATTN_ERROR_FORMAT, "24 bytes of data, expected 32"},
+        {DICT("<f4", "False", "(0, 4)"), CLATTN_ERROR_FORMAT, "24 bytes of data, expected 0"},
+        {DICT("<f4", "False", "()"), CLATTN_ERROR_FORMAT, "24 bytes of data, expected 4"},
+        {DICT("<f4", "False", "(4294967296, 4294967296)"), CLATTN_ERROR_OVERFLOW, "product"},
+        {DICT("<f4", "False", "(0, 4294967296, 4294967296)"), CLATTN_ERROR_OVERFLOW, "product"},
+        {DICT("<f4", "False", "(2305843009213693952,)"), CLATTN_ERROR_OVERFLOW, "product"},
+        {DICT("<f4", "False", "(18446744073709551616,)"), CLATTN_ERROR_OVERFLOW, "18446744073709551616"},
+        {DICT("<f4", "False", "(18446744073709551615,)"), CLATTN_ERROR_OVERFLOW, "product"},
+        {"{'descr': '<f4', 'shape': (2, 3), }\n", CLATTN_ERROR_FORMAT, "'fortran_order' is missing"},
+        {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", CLATTN_ERROR_FORMAT,
+         "'descr'"},
+        {"{'x': 1, 'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", CLATTN_ERROR_FORMAT, "'x'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", CLATTN_ERROR_FORMAT, "newline"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } x\n", CLATTN_ERROR_FORMAT, "newline"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n\n", CLATTN_ERROR_FORMAT, "newline"},
+        {" {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", CLATTN_ERROR_FORMAT, "dictionary"},
+        {"{'descr': '<f4' 'fortran_order': False, 'shape': (2, 3), }\n", CLATTN_ERROR_FORMAT, "comma"},
+        {"{'descr': '\\x3cf4', 'fortran_order': False, 'shape': (2, 3), }\n", CLATTN_ERROR_FORMAT, "type"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), \x1b[31m}\n", CLATTN_ERROR_FORMAT,
+         "?[31m"},
+        {"{", CLATTN_ERROR_FORMAT, "newline"},
+        {"\n", CLATTN_ERROR_FORMAT, "dictionary"},
+        {"{\n", CLATTN_ERROR_FORMAT, "key"},
+        {"", CLATTN_ERROR_FORMAT, "newline"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        image file = npy_image(1, cases[i].dictionary, 24);
+        clattn_npy *npy = (clattn_npy *)&file;
+        clattn_io_error error = {""};
+        clattn_status status = clattn_npy_open(store("refused.npy", file.bytes, file.size), &npy, &error);
+        assert_refusal(status, cases[i].status, &error, cases[i].part, cases[i].dictionary);
+        assert_non_null(strstr(error.message, "refused.npy: "));
+        assert_null(npy);
+    }
+}
+
+static void npy_hostile_prefixes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t size;
+        clattn_status status;
+        const char *part;
+    } cases[] = {
+        {"\x93NUMPY\x02\x00\xff\xff\xff\xff{}", 14, CLATTN_ERROR_FORMAT, "4294967295 bytes"},
+        {"\x93NUMPY\x01\x00\xff\xff{}", 12, CLATTN_ERROR_FORMAT, "65535 bytes"},
+        {"\x93NUMPY\x02\x00\x00\x00", 10, CLATTN_ERROR_FORMAT, "ends at byte 10"},
+        {"\x93NUMPY\x04\x00\x00\x00\x00\x00", 12, CLATTN_ERROR_UNSUPPORTED, "version 4.0"},
+        {"\x93NUMPY\x01\x01\x00\x00\x00\x00", 12, CLATTN_ERROR_UNSUPPORTED, "version 1.1"},
+        {"\x94NUMPY\x01\x00\x00\x00\x00\x00", 12, CLATTN_ERROR_FORMAT, "not a npy file"},
+        {"", 0, CLATTN_ERROR_FORMAT, "not a npy file (0 bytes)"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        clattn_npy *npy;
+        clattn_io_error error = {""};
+        clattn_status status =
+            clattn_npy_open(store("prefix.npy", cases[i].bytes, cases[i].size), &npy, &error);
+        assert_refusal(status, cases[i].status, &error, cases[i].part, cases[i].part);
+    }
+    /* A header that is really there, but larger than any that is taken. */
+    size_t length = 70000, size = 12 + length;
+    char *large = calloc(1, size);
+    clattn_npy *npy;
+    clattn_io_error error = {""};
+    memcpy(large, "\x93NUMPY\x02\x00\x70\x11\x01\x00", 12);
+    memset(large + 12, ' ', length);
+    large[size - 1] = '\n';
+    clattn_status status = clattn_npy_open(store("prefix.npy", large, size), &npy, &error);
+    assert_refusal(status, CLATTN_ERROR_UNSUPPORTED, &error, "70000 bytes", "large header");
+    free(large);
+}
+
+/* Either a failure with a message and nothing else, or an array that fills the file's rest exactly. */
+static void check_npy(const char *path, size_t file_size, bool *accepted)
+{
+    clattn_npy *npy;
+    clattn_io_error error = {""};
+    *accepted = clattn_npy_open(path, &npy, &error) == CLATTN_SUCCESS;
+    if (!*accepted) {
+        assert_null(npy);
+        assert_one_line(&error);
+        return;
+    }
+    clattn_host_tensor tensor = clattn_npy_tensor(npy);
+    size_t count = 1;
+    unsigned sum = 0;
+    assert_true(tensor.rank >= 0 && tensor.rank <= CLATTN_MAX_RANK && tensor.bytes < file_size);
+    for (int i = 0; i < tensor.rank; i++)
+        count *= tensor.extent[i];
+    assert_true(count == 0 ? tensor.bytes == 0 : tensor.bytes % count == 0);
+    for (size_t i = 0; i < tensor.bytes; i++)
+        sum += ((const unsigned char *)tensor.data)[i];
+    assert_true(sum <= 255 * tensor.bytes);
+    clattn_npy_close(&npy);
+}
+
+static void npy_truncated_at_every_byte(void **state)
+{
+    (void)state;
+    image file = npy_image(1, DICT("<f4", "False", "(2, 3)"), 24);
+    check_truncation(&file, check_npy);
+    file = npy_image(2, DICT("<i8", "False", "(3,)"), 24);
+    check_truncation(&file, check_npy);
+}
+
+static void npy_every_corruption_of_a_byte(void **state)
+{
+    (void)state;
+    image file = npy_image(1, DICT("<f4", "False", "(2, 3)"), 24);
+    check_corruption(&file, file.size - 24, check_npy);
+}
+
+static void npy_unopenable_things(void **state)
+{
+    (void)state;
+    clattn_npy *npy;
+    clattn_io_error error = {""};
+    const char *fifo = path_to("fifo");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_refusal(clattn_npy_open(fifo, &npy, &error), CLATTN_ERROR_IO, &error, "pipe or device", "fifo");
+    assert_refusal(clattn_npy_open(test_folder, &npy, &error), CLATTN_ERROR_IO, &error, "folder", "folder");
+    assert_refusal(clattn_npy_open("/dev/zero", &npy, &error), CLATTN_ERROR_IO, &error, "device", "device");
+    assert_refusal(clattn_npy_open(path_to("none"), &npy, &error), CLATTN_ERROR_IO, &error, "No such",
+                   "none");
+    assert_refusal(clattn_npy_open("", &npy, &error), CLATTN_ERROR_IO, &error, "No such", "empty path");
+    assert_refusal(clattn_npy_open(path_to("a\nb\x1b"), &npy, &error), CLATTN_ERROR_IO, &error, "a?b?",
+                   "newline");
+    assert_refusal(clattn_npy_open(NULL, &npy, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL",
+                   "NULL");
+    assert_refusal(clattn_npy_open("x", NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
+    assert_int_equal(clattn_npy_open("x", NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+
+    char longest[3000];
+    memset(longest, 'd', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    assert_refusal(clattn_npy_open(longest, &npy, &error), CLATTN_ERROR_IO, &error, "too long", "long name");
+
+    clattn_npy_close(NULL);
+    npy = NULL;
+    clattn_npy_close(&npy);
+    assert_int_equal(clattn_npy_tensor(NULL).dtype, CLATTN_DTYPE_NONE);
+    unlink(fifo);
+}
+
+static size_t files_in_folder(void)
+{
+    size_t count = 0;
+    DIR *stream = opendir(test_folder);
+    assert_non_null(stream);
+    while (readdir(stream) != NULL)
+        count++;
+    closedir(stream);
+    return count;
+}
+
+static void npy_write_replaces_whole_files(void **state)
+{
+    (void)state;
+    const size_t one = 1, many = 50000;
+    const float value = 2.0f;
+    float *values = calloc(many, sizeof *values);
+    clattn_io_error error = {""};
+    struct stat info;
+    const char *path = store("target.npy", "old", 3), *link = path_to("link.npy");
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_int_equal(symlink("target.npy", link), 0);
+    size_t files = files_in_folder();
+
+    /* A write that fails half-way leaves the old file and nothing else. */
+    struct rlimit limit, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 100000;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    clattn_status status = clattn_npy_write(path, CLATTN_F32, 1, &many, values, &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, handler);
+    assert_refusal(status, CLATTN_ERROR_IO, &error, "target.npy: cannot be written", "file size limit");
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_size, 3);
+    assert_int_equal(files_in_folder(), files);
+
+    /* Through a link, the file behind it is replaced and keeps its permissions. */
+    assert_int_equal(clattn_npy_write(link, CLATTN_F32, 1, &one, &value, &error), CLATTN_SUCCESS);
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0640);
+    assert_int_equal(info.st_size, 128 + 4);
+    assert_int_equal(files_in_folder(), files);
+    free(values);
+}
+
+static void npy_write_failures(void **state)
+{
+    (void)state;
+    const size_t one = 1, huge[2] = {SIZE_MAX / 2, 3};
+    const float value = 2.0f;
+    clattn_io_error error = {""};
+    struct stat info;
+    const char *path = path_to("never.npy");
+    assert_refusal(clattn_npy_write(path_to("no/such/x.npy"), CLATTN_F32, 1, &one, &value, &error),
+                   CLATTN_ERROR_IO, &error, "No such file", "missing folder");
+    assert_refusal(clattn_npy_write(test_folder, CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO,
+                   &error, "directory", "folder");
+    assert_refusal(clattn_npy_write("/dev/full", CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO,
+                   &error, "No space", "full device");
+    assert_int_equal(clattn_npy_write("/dev/null", CLATTN_F32, 1, &one, &value, &error), CLATTN_SUCCESS);
+    assert_int_equal(stat("/dev/null", &info), 0);
+    assert_true(S_ISCHR(info.st_mode)); /* written to, not replaced */
+
+    const clattn_status bad = CLATTN_ERROR_INVALID_ARGUMENT;
+    assert_int_equal(clattn_npy_write(NULL, CLATTN_F32, 1, &one, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_DTYPE_NONE, 1, &one, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(path, (clattn_dtype)99, 1, &one, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_F32, -1, &one, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_F32, CLATTN_MAX_RANK + 1, &one, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 1, NULL, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 1, &one, NULL, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 2, huge, &value, &error), CLATTN_ERROR_OVERFLOW);
+    assert_one_line(&error);
+    assert_int_not_equal(stat(path, &info), 0);
+    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 0, NULL, &value, NULL), CLATTN_SUCCESS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(npy_round_trip_of_every_type_and_rank),
+        cmocka_unit_test(npy_written_bytes_are_numpys),
+        cmocka_unit_test(npy_accepted_spellings),
+        cmocka_unit_test(npy_refusals),
+        cmocka_unit_test(npy_hostile_prefixes),
+        cmocka_unit_test(npy_truncated_at_every_byte),
+        cmocka_unit_test(npy_every_corruption_of_a_byte),
+        cmocka_unit_test(npy_unopenable_things),
+        cmocka_unit_test(npy_write_replaces_whole_files),
+        cmocka_unit_test(npy_write_failures),
+    };
+    return cmocka_run_group_tests_name("npy", tests, make_folder, remove_folder);
+}

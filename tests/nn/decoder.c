@@ -1,0 +1,196 @@
+/* Decoders against the same reference as encoders: whole texts at once, token by token, in pieces of different lengths,
+ * with cross-attention and without, caches of lengths of their own, beams, reordering.
+ *
+ * Holds: docs/transformer.md, "Decoders"; that cached and uncached decoding agree, and that the memory is read by a
+ * beginning and never again. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/api.h"
+#include "support/nn/decoder_case.h"
+#include "support/one_context.h"
+
+static cl_mem buffer_of(size_t bytes, const void *data)
+{
+    return support_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, bytes, data);
+}
+
+#define VOCABULARY NN_VOCABULARY
+
+/* All tokens at once, with all logits, vectors and probabilities. */
+static void at_once(const decoder_case *c)
+{
+    nn_world w;
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
+    const size_t layers = c->stack.layers, heads = c->stack.heads;
+    static float logits[ITEMS * LENGTH * VOCABULARY], self[2 * ITEMS * 4 * LENGTH * LENGTH],
+        cross[2 * ITEMS * 4 * LENGTH * MEMORY];
+    desc.length = LENGTH;
+    desc.logits = CLATTN_LOGITS_ALL;
+    desc.self_probabilities = (1u << layers) - 1;
+    desc.cross_probabilities = c->stack.cross ? desc.self_probabilities : 0;
+    decoder_case_open(&w, context, c, &desc);
+    nn_world_begin(&w, NULL, 1);
+    cl_mem ids = buffer_of(ITEMS * LENGTH * sizeof *w.ids, w.ids);
+    args.input = clattn_binding_buffer(ids, 0);
+    args.logits = clattn_binding_buffer(w.logits, 0);
+    args.output = clattn_binding_buffer(w.vectors, 0);
+    args.self_probabilities = clattn_binding_buffer(w.self, 0);
+    if (c->stack.cross)
+        args.cross_probabilities = clattn_binding_buffer(w.cross, 0);
+    args.length = LENGTH;
+    assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    assert_int_equal(clattn_decoder_length(w.state, 1), LENGTH);
+    support_read(clattn_context_queue(context), w.logits, sizeof logits, logits);
+    for (size_t row = 0; row < ITEMS * LENGTH; row++)
+        nn_check_logits(logits + row * VOCABULARY, w.expected + row * VOCABULARY, c->name);
+    support_read(clattn_context_queue(context), w.self, layers * ITEMS * heads * LENGTH * LENGTH * sizeof(float), self);
+    for (size_t i = 0; i < layers * ITEMS * heads * LENGTH * LENGTH; i++)
+        assert_true(fabs(self[i] - w.self_expected[i]) < 1e-5);
+    if (c->stack.cross) {
+        support_read(clattn_context_queue(context), w.cross, layers * ITEMS * heads * LENGTH * MEMORY * sizeof(float),
+                     cross);
+        for (size_t i = 0; i < layers * ITEMS * heads * LENGTH * MEMORY; i++)
+            assert_true(fabs(cross[i] - w.cross_expected[i]) < 1e-5);
+    }
+    /* One token more has no room; with what is forgotten it has. */
+    args.length = 1;
+    assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "room for 9");
+    assert_status(context, clattn_decoder_truncate(w.state, LENGTH - 1), CLATTN_SUCCESS);
+    nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){LENGTH - 1, LENGTH - 1}, 1, NULL, 1, logits, 1);
+    for (size_t s = 0; s < ITEMS; s++)
+        nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + LENGTH - 1) * VOCABULARY, "behind a truncation");
+    clReleaseMemObject(ids);
+    nn_world_close(&w);
+}
+
+/* The memory's buffer is the application's again once the beginning is done: keys and values have been made of it. */
+static void spoil_memory(nn_world *w)
+{
+    const clattn_stack_desc *d = w->d;
+    const float nan = NAN;
+    const size_t bytes = ITEMS * MEMORY * (d->d_memory ? d->d_memory : d->d_model) * sizeof nan;
+    assert_int_equal(clEnqueueFillBuffer(clattn_context_queue(context), w->memory_buffer, &nan, sizeof nan, 0, bytes, 0,
+                                         NULL, NULL), CL_SUCCESS);
+}
+
+/* With the memory that the state has. */
+static void begin_again(nn_world *w)
+{
+    clattn_decoder_begin_args args = CLATTN_DECODER_BEGIN_ARGS_INIT;
+    args.items = ITEMS;
+    assert_status(context, clattn_decoder_begin(w->state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+}
+
+/* Token by token, in unequal pieces, and right-shifted. */
+static void in_pieces(const decoder_case *c)
+{
+    static float logits[ITEMS * LENGTH * VOCABULARY];
+    nn_world w;
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    desc.length = 4;
+    desc.logits = CLATTN_LOGITS_LAST;
+    decoder_case_open(&w, context, c, &desc);
+    nn_world_begin(&w, NULL, 1);
+    spoil_memory(&w);
+    for (size_t i = 0; i < LENGTH; i++) {
+        nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){i, i}, 1, NULL, 1, logits, 1);
+        for (size_t s = 0; s < ITEMS; s++)
+            nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + i) * VOCABULARY, "token by token");
+    }
+    begin_again(&w);
+    size_t at[ITEMS] = {0};
+    static const int32_t pieces[][ITEMS] = {{4, 1}, {2, 3}, {0, 4}, {3, 1}};
+    for (size_t p = 0; p < sizeof pieces / sizeof pieces[0]; p++) {
+        nn_world_append(&w, ITEMS, w.ids, LENGTH, at, 4, pieces[p], 4, logits, 1);
+        for (size_t s = 0; s < ITEMS; s++) {
+            at[s] += (size_t)pieces[p][s];
+            assert_int_equal(clattn_decoder_length(w.state, s), at[s]);
+            if (pieces[p][s])
+                nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + at[s] - 1) * VOCABULARY, "in pieces");
+        }
+    }
+    /* Outputs shifted right behind a start token are what their own beginnings are. */
+    clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
+    int32_t outputs[ITEMS * 4] = {0};
+    begin_again(&w);
+    for (size_t s = 0; s < ITEMS; s++)
+        memcpy(outputs + s * 4, w.ids + s * LENGTH + 1, 3 * sizeof *outputs);
+    cl_mem shifted = buffer_of(sizeof outputs, outputs);
+    args.input = clattn_binding_buffer(shifted, 0);
+    args.logits = clattn_binding_buffer(w.logits, 0);
+    args.length = 4;
+    args.shift_right = 1;
+    args.start_token = w.ids[0];
+    assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    support_read(clattn_context_queue(context), w.logits, ITEMS * VOCABULARY * sizeof(float), logits);
+    nn_check_logits(logits, w.expected + 3 * VOCABULARY, "shifted right");
+    assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "shift_right: sequence 0 has tokens");
+    clReleaseMemObject(shifted);
+    nn_world_close(&w);
+}
+
+/* Three beams, each with a text of its own, exchanged on the way. */
+static void beams(const decoder_case *c)
+{
+    enum { BEAMS = 3, S = ITEMS * BEAMS };
+    static float logits[S * VOCABULARY];
+    static const size_t orders[][S] = {{0, 0, 0, 1, 1, 1}, {0, 1, 2, 3, 4, 5}, {2, 1, 2, 3, 4, 3}, {1, 0, 0, 5, 3, 4}};
+    nn_world w;
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    int32_t texts[S][LENGTH], other[S][LENGTH];
+    desc.length = 4;
+    desc.beams = BEAMS;
+    desc.logits = CLATTN_LOGITS_LAST;
+    decoder_case_open(&w, context, c, &desc);
+    nn_world_begin(&w, NULL, 1);
+    nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){0, 0}, 3, NULL, 4, logits, 1);
+    memcpy(texts[0], w.ids, sizeof texts[0]);
+    memcpy(texts[1], w.ids + LENGTH, sizeof texts[1]);
+    for (size_t round = 0; round < 4; round++) {
+        const size_t length = 3 + round;
+        assert_status(context, clattn_decoder_reorder(w.state, NULL, BEAMS, orders[round], 0, NULL, NULL), CLATTN_SUCCESS);
+        for (size_t s = 0; s < S; s++) {
+            memcpy(other[s], texts[orders[round][s]], sizeof other[s]);
+            other[s][length] = (int32_t)((s * 7 + round * 5) % VOCABULARY);
+        }
+        memcpy(texts, other, sizeof texts);
+        const size_t at[S] = {length, length, length, length, length, length};
+        nn_world_append(&w, S, texts[0], LENGTH, at, 1, NULL, 1, logits, 1);
+        for (size_t s = 0; s < S; s++) {
+            double *expected = nn_world_logits(&w, 1, length + 1, texts[s], s / BEAMS, false, NULL, NULL);
+            nn_check_logits(logits + s * VOCABULARY, expected + length * VOCABULARY, "beams");
+            free(expected);
+        }
+    }
+    assert_status(context, clattn_decoder_reorder(w.state, NULL, BEAMS, (const size_t[S]){0, 1, 3, 3, 4, 5}, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "parents[2] is 3, which is not of item 0");
+    nn_world_close(&w);
+}
+
+static void decoders(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < DECODER_CASES; i++) {
+        if (support_tiny() && !decoder_cases[i].tiny)
+            continue;
+        at_once(&decoder_cases[i]);
+        in_pieces(&decoder_cases[i]);
+        beams(&decoder_cases[i]);
+        print_message("# %s\n", decoder_cases[i].name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(decoders, set_up, tear_down),
+    };
+    return SUPPORT_RUN("decoder", tests);
+}

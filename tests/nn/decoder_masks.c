@@ -1,0 +1,173 @@
+/* Decoders with masks that do mask, of self-attention and of cross-attention, against the reference: boolean and float, of
+ * each item, head and query or of all alike, queries without any key among them.
+ *
+ * Holds: decoder.h, "mask" and "memory_mask"; that cached and uncached decoding agree with masks, too. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/api.h"
+#include "support/nn/decoder_case.h"
+#include "support/one_context.h"
+
+enum { PIECE = 4, HEADS = 4, BEAMS = 3 };
+
+/* Which of the extents are 1. */
+struct shape {
+    bool items, heads, queries;
+};
+
+static const struct mask_case {
+    const char *name;
+    int stack; /* of decoder_cases; few, as stacks that are alike share kernels */
+    int32_t dtype;
+    bool has_self, has_memory, tiny;
+    struct shape self, memory;
+} cases[] = {
+    {"keys of each item, and of the memory", CASE_PAPER, CLATTN_BOOL, true, true, true, {true, false, false},
+     {true, false, false}},
+    {"each head and query", CASE_PAPER, CLATTN_BOOL, true, true, false, {false, true, true}, {false, true, true}},
+    {"added for each item, head and query", CASE_PAPER, CLATTN_F32, true, true, true, {true, true, true},
+     {true, true, true}},
+    {"of the memory alone, added for each head", CASE_PAPER, CLATTN_F32, false, true, false, {0}, {false, true, false}},
+    {"added for each item and query, grouped heads", CASE_LLAMA, CLATTN_F32, true, false, false, {true, false, true}, {0}},
+};
+
+/* Every third key or so is masked; all of the fifth query's, and where queries are alike, an item's first keys, which leaves
+ * the first queries of self-attention none. */
+static nn_mask make_mask(int32_t dtype, struct shape shape, size_t keys)
+{
+    const nn_mask m = {NULL, shape.items ? ITEMS : 1, shape.heads ? HEADS : 1, shape.queries ? LENGTH : 1, keys};
+    const size_t count = m.batch * m.heads * m.queries * keys;
+    float *added = malloc(count * sizeof *added);
+    assert_non_null(added);
+    for (size_t i = 0; i < count; i++) {
+        const size_t key = i % keys, query = i / keys % m.queries, outer = i / keys / m.queries;
+        const size_t mixed = (outer * 5 + query * 7 + key * 11) % 13;
+        const bool masked = mixed < 4 || query == 4 || (m.queries == 1 && key <= outer / m.heads);
+        added[i] = masked ? -INFINITY : dtype == CLATTN_F32 ? ((float)mixed - 8) / 2 : 0;
+    }
+    return (nn_mask){added, m.batch, m.heads, m.queries, keys};
+}
+
+/* The texts' logits change without the mask. */
+static void assert_matters(nn_world *w, nn_mask *mask)
+{
+    const nn_mask kept = *mask;
+    double apart = 0;
+    *mask = (nn_mask){0};
+    double *without = nn_world_logits(w, w->items, LENGTH, w->ids, 0, false, NULL, NULL);
+    *mask = kept;
+    for (size_t i = 0; i < w->items * LENGTH * NN_VOCABULARY; i++)
+        apart = fmax(apart, fabs(without[i] - w->expected[i]));
+    assert_true(apart > 0.1);
+    free(without);
+}
+
+/* Pieces of the items' texts, each piece's lengths. */
+static void append_pieces(nn_world *w, size_t count, const int32_t pieces[][ITEMS], const char *what)
+{
+    static float logits[ITEMS * PIECE * NN_VOCABULARY];
+    size_t at[ITEMS] = {0};
+    nn_world_begin(w, NULL, 1);
+    for (size_t p = 0; p < count; p++) {
+        const bool one = pieces[p][0] == 1 && pieces[p][1] == 1;
+        const size_t row = one ? 1 : PIECE;
+        nn_world_append(w, ITEMS, w->ids, LENGTH, at, row, pieces[p], row, logits, row);
+        for (size_t s = 0; s < ITEMS; s++)
+            for (size_t t = 0; t < (size_t)pieces[p][s]; t++)
+                nn_check_logits(logits + (s * row + t) * NN_VOCABULARY,
+                                w->expected + (s * LENGTH + at[s]++) * NN_VOCABULARY, what);
+    }
+    for (size_t s = 0; s < ITEMS; s++)
+        assert_int_equal(at[s], LENGTH);
+}
+
+static void run_case(const struct mask_case *c)
+{
+    static const int32_t even[][ITEMS] = {{4, 4}, {1, 1}, {4, 4}}, uneven[][ITEMS] = {{4, 1}, {0, 4}, {1, 1}, {4, 3}},
+                         single[LENGTH][ITEMS] = {{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
+    const decoder_case *stack = &decoder_cases[c->stack];
+    nn_world w = {.context = context, .d = &stack->stack, .output = stack->output, .items = ITEMS, .length = LENGTH,
+                  .memory_length = MEMORY, .memory_lengths = memory_lengths, .mask_dtype = c->dtype};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    assert_int_equal(stack->stack.heads, HEADS);
+    desc.length = PIECE;
+    desc.logits = CLATTN_LOGITS_ALL;
+    if (c->has_self)
+        w.mask = make_mask(c->dtype, c->self, LENGTH);
+    if (c->has_memory)
+        w.memory_mask = make_mask(c->dtype, c->memory, MEMORY);
+    nn_world_open(&w, &desc);
+    if (c->has_self)
+        assert_matters(&w, &w.mask);
+    if (c->has_memory)
+        assert_matters(&w, &w.memory_mask);
+    append_pieces(&w, sizeof even / sizeof even[0], even, c->name);
+    append_pieces(&w, LENGTH, single, c->name);
+    /* A row of a mask that all items share is one place in all texts. */
+    if ((c->self.items || !c->self.queries) && (c->memory.items || !c->memory.queries))
+        append_pieces(&w, sizeof uneven / sizeof uneven[0], uneven, c->name);
+    free((float *)w.mask.added);
+    free((float *)w.memory_mask.added);
+    nn_world_close(&w);
+    print_message("# %s\n", c->name);
+}
+
+/* An item's beams read the same row of the memory's mask. */
+static void beams(void)
+{
+    enum { S = ITEMS * BEAMS };
+    static float logits[S * NN_VOCABULARY];
+    static const size_t spread[S] = {0, 0, 0, 1, 1, 1}, swapped[S] = {2, 0, 1, 4, 5, 3};
+    const decoder_case *stack = &decoder_cases[CASE_PAPER];
+    nn_world w = {.context = context, .d = &stack->stack, .output = stack->output, .items = ITEMS, .length = LENGTH,
+                  .memory_length = MEMORY, .mask_dtype = CLATTN_BOOL};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    int32_t texts[S][LENGTH] = {{0}}, other[S][LENGTH];
+    desc.length = 1;
+    desc.beams = BEAMS;
+    desc.logits = CLATTN_LOGITS_LAST;
+    w.memory_mask = make_mask(CLATTN_BOOL, (struct shape){true, true, false}, MEMORY);
+    nn_world_open(&w, &desc);
+    nn_world_begin(&w, NULL, 1);
+    nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[ITEMS]){0}, 1, NULL, 1, logits, 1);
+    for (size_t s = 0; s < S; s++)
+        texts[s][0] = w.ids[s / BEAMS * LENGTH];
+    for (size_t at = 1; at < 4; at++) {
+        const size_t *parents = at == 1 ? spread : swapped, places[S] = {at, at, at, at, at, at};
+        assert_status(context, clattn_decoder_reorder(w.state, NULL, BEAMS, parents, 0, NULL, NULL), CLATTN_SUCCESS);
+        memcpy(other, texts, sizeof other);
+        for (size_t s = 0; s < S; s++) {
+            memcpy(texts[s], other[at == 1 ? s : parents[s]], sizeof texts[s]);
+            texts[s][at] = (int32_t)((s * 7 + at * 5) % NN_VOCABULARY);
+        }
+        nn_world_append(&w, S, texts[0], LENGTH, places, 1, NULL, 1, logits, 1);
+        for (size_t s = 0; s < S; s++) {
+            double *expected = nn_world_logits(&w, 1, at + 1, texts[s], s / BEAMS, false, NULL, NULL);
+            nn_check_logits(logits + s * NN_VOCABULARY, expected + at * NN_VOCABULARY, "beams with a mask");
+            free(expected);
+        }
+    }
+    free((float *)w.memory_mask.added);
+    nn_world_close(&w);
+}
+
+/* One test, as programs are shared within a context. */
+static void masks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (cases[i].tiny || !support_tiny())
+            run_case(&cases[i]);
+    beams();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(masks, set_up, tear_down),
+    };
+    return SUPPORT_RUN("decoder_masks", tests);
+}

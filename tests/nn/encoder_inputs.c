@@ -1,0 +1,205 @@
+/* What encoders start from and end with, against the reference: features through convolutions, tokens with positions and
+ * segments, pooling.
+ *
+ * Holds: docs/transformer.md, "Meaning". */
+#include <math.h>
+#include <stdlib.h>
+
+#include "support/api.h"
+#include "support/nn/run.h"
+#include "support/one_context.h"
+
+static void features(void **state)
+{
+    static const struct {
+        clattn_stack_desc stack;
+        size_t batch, frames;
+    } inputs[] = {
+        /* Whisper's front end, and one without a table, with other kernels and one convolution more. */
+        {{SHAPE, .layers = 1, PRE, .final_norm = 1, .input = CLATTN_INPUT_FEATURES, .features = 10,
+          .positions = CLATTN_POSITIONS_TABLE, .position_count = 9, .convolutions = 2,
+          .convolution = {{3, 1, 1, CLATTN_MATMUL_GELU}, {3, 2, 1, CLATTN_MATMUL_GELU}}}, .batch = 1, .frames = 18},
+        {{SHAPE, .layers = 1, POST, .input = CLATTN_INPUT_FEATURES, .features = 5, .convolutions = 3,
+          .convolution = {{5, 2, 4, CLATTN_MATMUL_RELU}, {1, 1, 0, 0}, {4, 3, 2, CLATTN_MATMUL_SWISH}}}, .batch = 2,
+         .frames = 31},
+    };
+    const clattn_stack_desc vectors = {SHAPE, .layers = 2, POST};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        const clattn_stack_desc *d = &inputs[i].stack;
+        const size_t batch = inputs[i].batch, frames = inputs[i].frames, positions = clattn_stack_positions(d, frames);
+        nn_store store = {.seed = 5};
+        nn_store_add_stack(&store, "encoder", d);
+        float *x = nn_floats(batch * frames * d->features, 3);
+        const nn_encoder_run run = {.d = d, .store = &store, .desc = nn_encoder_desc(batch, frames), .input = x,
+                                    .input_bytes = batch * frames * d->features * sizeof *x};
+        float *y = nn_run_encoder(context, &run);
+        const nn_reference r = {.store = &store, .name = "encoder", .desc = d, .batch = batch, .length = positions};
+        double *expected = nn_reference_convolutions(&r, frames, x);
+        nn_reference_layers(&r, expected);
+        assert_true(nn_difference(y, expected, batch * positions, d->d_model, positions, NULL) < 1e-5);
+        nn_store_clear(&store);
+        free(x);
+        free(y);
+        free(expected);
+    }
+    assert_int_equal(clattn_stack_positions(&inputs[0].stack, 18), 9);
+    assert_int_equal(clattn_stack_positions(&inputs[1].stack, 31), 7);
+    assert_int_equal(clattn_stack_positions(&vectors, 31), 31);
+}
+
+static void tokens(void **state)
+{
+    static const clattn_stack_desc stacks[] = {
+        /* The paper's, BERT's and RoBERTa's. */
+        {SHAPE, .layers = 1, POST, .input = CLATTN_INPUT_TOKENS, .vocabulary = 50, .scaled = 1,
+         .positions = CLATTN_POSITIONS_SINUSOIDS},
+        {SHAPE, .layers = 2, POST, .input = CLATTN_INPUT_TOKENS, .vocabulary = 50, .positions = CLATTN_POSITIONS_TABLE,
+         .position_count = 12, .segments = 2, .input_norm = 1, .activation = CLATTN_ACTIVATION_GELU},
+        {SHAPE, .layers = 1, PRE, .input = CLATTN_INPUT_TOKENS, .vocabulary = 50, .positions = CLATTN_POSITIONS_TABLE,
+         .position_count = 14, .first_position = 2},
+        {SHAPE, .layers = 1, PRE, .input = CLATTN_INPUT_TOKENS, .vocabulary = 50, .rotary = CLATTN_ROTARY_HALVES},
+    };
+    const size_t batch = 2, length = 11;
+    const int32_t lengths[2] = {11, 4};
+    int32_t ids[22], segments[22];
+    (void)state;
+    for (size_t i = 0; i < 22; i++) {
+        ids[i] = (int32_t)(i * 31 % 50);
+        segments[i] = i % 11 > 5;
+    }
+    for (size_t i = 0; i < sizeof stacks / sizeof stacks[0] * 2; i++) {
+        const clattn_stack_desc *d = &stacks[i / 2];
+        nn_store store = {.seed = 5};
+        nn_store_add_stack(&store, "encoder", d);
+        const nn_encoder_run run = {.d = d, .store = &store, .desc = nn_encoder_desc(batch, length), .input = ids,
+                                    .input_bytes = sizeof ids, .lengths = lengths,
+                                    .segments = d->segments && i % 2 ? segments : NULL};
+        float *y = nn_run_encoder(context, &run);
+        const nn_reference r = {.store = &store, .name = "encoder", .desc = d, .batch = batch, .length = length,
+                                .lengths = lengths};
+        double *expected = nn_reference_tokens(&r, ids, run.segments);
+        nn_reference_layers(&r, expected);
+        assert_true(nn_difference(y, expected, batch * length, d->d_model, length, lengths) < 1e-5);
+        nn_store_clear(&store);
+        free(y);
+        free(expected);
+    }
+}
+
+static void pooling(void **state)
+{
+    static const clattn_stack_desc stack = {SHAPE, .layers = 1, POST};
+    const int32_t lengths[3] = {5, 9, 1};
+    const size_t n = stack.d_model;
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        nn_store store = {.seed = 5};
+        float pooled[3 * 32], *x = nn_floats(3 * 9 * n, 3);
+        nn_store_add_stack(&store, "encoder", &stack);
+        nn_encoder_run run = {.d = &stack, .store = &store, .desc = nn_encoder_desc(3, 9), .input = x,
+                              .input_bytes = 3 * 9 * n * sizeof *x, .lengths = lengths, .pooled = pooled};
+        run.desc.pooling = i / 2 ? CLATTN_POOLING_FIRST : CLATTN_POOLING_MEAN;
+        run.desc.pooled_unit = i % 2;
+        float *y = nn_run_encoder(context, &run);
+        for (size_t b = 0; b < 3; b++) {
+            double expected[32] = {0}, square = 0;
+            const size_t rows = i / 2 ? 1 : (size_t)lengths[b];
+            for (size_t c = 0; c < n; c++) {
+                for (size_t row = 0; row < rows; row++)
+                    expected[c] += y[(b * 9 + row) * n + c] / (double)rows;
+                square += expected[c] * expected[c];
+            }
+            for (size_t c = 0; c < n; c++)
+                assert_true(fabs(pooled[b * n + c] - expected[c] / (i % 2 ? sqrt(square) : 1)) < 2e-6);
+        }
+        nn_store_clear(&store);
+        free(x);
+        free(y);
+    }
+}
+
+/* An item without positions has a pooled vector of zeros, and probabilities of zeros, whichever way it comes to be empty:
+ * by its length, with another item or alone, or with all by the enqueue's. */
+static void empty_items(void **state)
+{
+    static const clattn_stack_desc stack = {SHAPE, .layers = 1, POST};
+    enum { FRAMES = 5, MOST = 2 };
+    static const struct {
+        size_t batch, length; /* length: explicit, but for FRAMES */
+        int32_t lengths[MOST];
+        bool has_lengths;
+    } ways[] = {
+        {1, FRAMES, {0}, true}, {2, FRAMES, {4, 0}, true}, {2, FRAMES, {0, 0}, true}, {1, 0, {0}, false}, {2, 0, {0}, false},
+        {1, FRAMES, {3}, true},
+    };
+    const size_t n = stack.d_model, shown = FRAMES * FRAMES * stack.heads;
+    const clattn_transformer_desc desc = {.size = sizeof desc, .encoder = &stack};
+    cl_command_queue queue = clattn_context_queue(context);
+    float pooled[MOST * 32 + 1], probabilities[MOST * FRAMES * FRAMES * 4], *x = nn_floats(MOST * FRAMES * n, 3);
+    nn_store store = {.seed = 5};
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &stack);
+    clattn_transformer *model = nn_transformer(context, &desc, &store);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0] * 8; i++) {
+        const size_t way = i / 8, batch = ways[way].batch;
+        const bool wants = i / 4 % 2;
+        clattn_encoder_desc encoder = nn_encoder_desc(batch, FRAMES);
+        clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+        clattn_plan *plan = NULL;
+        cl_event event = NULL;
+        encoder.pooling = i % 2 ? CLATTN_POOLING_FIRST : CLATTN_POOLING_MEAN;
+        encoder.pooled_unit = i / 2 % 2;
+        encoder.probabilities = wants;
+        assert_status(context, clattn_encoder_plan_create(model, &encoder, NULL, &plan), CLATTN_SUCCESS);
+        cl_mem in = nn_buffer(context, batch * FRAMES * n * sizeof *x, x);
+        cl_mem out = nn_buffer(context, (batch * n + 1) * sizeof *x, NULL);
+        cl_mem scores = nn_buffer(context, batch * shown * sizeof *x, NULL);
+        args.input = clattn_binding_buffer(in, 0);
+        args.lengths = ways[way].has_lengths ? ways[way].lengths : NULL;
+        args.explicit_lengths = ways[way].length != FRAMES;
+        args.batch = batch;
+        args.length = ways[way].length;
+        assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+        assert_message_has(context, "pooled: nothing is bound");
+        args.pooled = clattn_binding_buffer(out, 1);
+        if (wants)
+            args.probabilities = clattn_binding_buffer(scores, 0);
+        assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, &event), CLATTN_SUCCESS);
+        assert_non_null(event);
+        assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
+        clReleaseEvent(event);
+        support_read(queue, out, (batch * n + 1) * sizeof *x, pooled);
+        support_read(queue, scores, batch * shown * sizeof *x, probabilities);
+        assert_true(isnan(pooled[0]));
+        for (size_t b = 0; b < batch; b++) {
+            const size_t length = ways[way].length ? (size_t)ways[way].lengths[b] : 0;
+            for (size_t c = 0; c < n; c++)
+                assert_true(length ? !isnan(pooled[1 + b * n + c]) : pooled[1 + b * n + c] == 0);
+            for (size_t e = 0; e < shown; e++) {
+                const float value = probabilities[b * shown + e];
+                const bool attended = e / FRAMES % FRAMES < length && e % FRAMES < length;
+                /* Beyond the enqueue's length nothing is written. */
+                assert_true(!wants || !ways[way].length ? isnan(value) : attended ? value > 0 : value == 0);
+            }
+        }
+        clReleaseMemObject(in);
+        clReleaseMemObject(out);
+        clReleaseMemObject(scores);
+        clattn_plan_release(&plan);
+    }
+    clattn_transformer_release(&model);
+    nn_store_clear(&store);
+    free(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(features, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(tokens, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pooling, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(empty_items, set_up, tear_down),
+    };
+    return SUPPORT_RUN("encoder_inputs", tests);
+}

@@ -1,0 +1,276 @@
+/* Sampling: how often tokens come up, what top_k and top_p leave, and which token it is for a seed, by a generator and a
+ * rule written anew.
+ *
+ * Holds: docs/transformer.md, "Generation"; generate.h, `seed`. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/api.h"
+#include "support/nn/generate_case.h"
+#include "support/one_context.h"
+#include "support/philox.h"
+
+/* ---- how often ---- */
+
+static void sampled(void **state)
+{
+    nn_world w;
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
+    int32_t tokens[3][ITEMS * MOST];
+    size_t lengths[ITEMS], differ = 0, counts[VOCABULARY] = {0};
+    (void)state;
+    desc.length = 4;
+    desc.logits = CLATTN_LOGITS_ALL;
+    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
+    nn_world_begin(&w, NULL, 1);
+    how.method = CLATTN_GENERATE_SAMPLE;
+    how.max_tokens = MOST;
+    how.temperature = 2;
+    for (int i = 0; i < 3; i++) {
+        clattn_generated generated = results_of(tokens[i], lengths, NULL, NULL);
+        how.seed = i == 2 ? 2 : 1;
+        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+    }
+    assert_memory_equal(tokens[0], tokens[1], sizeof tokens[0]);
+    for (size_t i = 0; i < ITEMS * MOST; i++)
+        differ += tokens[0][i] != tokens[2][i];
+    assert_true(differ > 0);
+    /* First tokens of the first item, many seeds: as often as their probabilities say. */
+    double next[VOCABULARY], sum = 0;
+    const size_t rounds = support_tiny() ? 20 : 300;
+    logits_behind(&w, 0, prompts, prompt_lengths[0], next);
+    log_softmax(next);
+    for (size_t v = 0; v < VOCABULARY; v++)
+        sum += exp(next[v] / 2);
+    how.max_tokens = 1;
+    for (size_t i = 0; i < rounds; i++) {
+        int32_t first[ITEMS];
+        clattn_generated generated = results_of(first, lengths, NULL, NULL);
+        how.seed = 1000 + i;
+        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+        counts[first[0]]++;
+    }
+    for (size_t v = 0; v < VOCABULARY; v++) {
+        const double p = exp(next[v] / 2) / sum, expected = p * (double)rounds;
+        assert_true(fabs((double)counts[v] - expected) < 5 * sqrt(expected * (1 - p)) + 1.5);
+    }
+    /* One candidate, or hardly any probability, is the greedy choice. */
+    size_t best = 0;
+    for (size_t v = 1; v < VOCABULARY; v++)
+        best = next[v] > next[best] ? v : best;
+    for (int i = 0; i < 2; i++) {
+        int32_t first[ITEMS];
+        clattn_generated generated = results_of(first, lengths, NULL, NULL);
+        how.top_k = i == 0;
+        how.top_p = i == 0 ? 0 : 1e-6f;
+        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+        assert_int_equal(first[0], best);
+    }
+    nn_world_close(&w);
+}
+
+static clattn_status level(void *user, const clattn_logits_view *view)
+{
+    (void)user;
+    for (size_t v = 0; v < view->count; v++)
+        view->logits[v] = 0;
+    return CLATTN_SUCCESS;
+}
+
+/* All tokens are equally probable, so that those left are the first ones, and all of them come up: top_p is a share of what
+ * top_k leaves. */
+static void sampled_by_both(void **state)
+{
+    static const struct {
+        size_t top_k;
+        float top_p;
+        size_t left;
+    } limits[] = {{10, 0.5f, 5}, {10, 0, 10}, {10, 1, 10}, {0, 0.25f, 10}, {3, 0.01f, 1}, {VOCABULARY + 1, 0.125f, 5}};
+    nn_world w;
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
+    (void)state;
+    desc.length = 4;
+    desc.logits = CLATTN_LOGITS_LAST;
+    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
+    nn_world_begin(&w, NULL, 1);
+    how.method = CLATTN_GENERATE_SAMPLE;
+    how.max_tokens = MOST;
+    how.hook = level;
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        size_t counts[VOCABULARY] = {0};
+        how.top_k = limits[i].top_k;
+        how.top_p = limits[i].top_p;
+        for (how.seed = 0; how.seed < 12; how.seed++) {
+            int32_t tokens[ITEMS * MOST];
+            size_t lengths[ITEMS];
+            clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
+            assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                          CLATTN_SUCCESS);
+            for (size_t t = 0; t < ITEMS * MOST; t++)
+                counts[tokens[t]]++;
+        }
+        for (size_t v = 0; v < VOCABULARY; v++)
+            assert_true((counts[v] > 0) == (v < limits[i].left));
+    }
+    nn_world_close(&w);
+}
+
+/* ---- which token it is ---- */
+
+/* Logits that depend on the text alone, with equal ones among them; float32 holds them. */
+static float known_logit(const int32_t *text, size_t length, size_t token)
+{
+    const size_t mixed = (token + 3 * (size_t)text[length - 1] + 5 * length) * 29 % 23;
+    return 0.25f * (float)mixed;
+}
+
+static clattn_status say_known(void *user, const clattn_logits_view *view)
+{
+    (void)user;
+    for (size_t v = 0; v < view->count; v++)
+        view->logits[v] = known_logit(view->tokens, view->length, v);
+    return CLATTN_SUCCESS;
+}
+
+/* A number in [0, 1): the first two words as its binary digits. */
+static double number_of(uint64_t seed, size_t item, size_t place)
+{
+    const uint32_t counter[4] = {(uint32_t)place, (uint32_t)item, 0, 0};
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t words[4];
+    reference_philox(counter, key, words);
+    return ldexp(words[0], -32) + ldexp(words[1], -64);
+}
+
+/* The tokens from the most probable on, of equals the lowest first, of which so many are left, share `number` out. */
+static int32_t known_token(const clattn_generate_desc *how, const int32_t *text, size_t length, double number)
+{
+    size_t order[VOCABULARY], kept = how->top_k ? how->top_k : VOCABULARY;
+    double weight[VOCABULARY], all = 0, sum = 0;
+    for (size_t v = 0; v < VOCABULARY; v++) {
+        size_t at = v;
+        weight[v] = exp((double)known_logit(text, length, v) / (how->temperature ? (double)how->temperature : 1));
+        for (; at > 0 && weight[order[at - 1]] < weight[v]; at--)
+            order[at] = order[at - 1];
+        order[at] = v;
+    }
+    for (size_t i = 0; i < kept; i++)
+        all += weight[order[i]];
+    if (how->top_p) {
+        size_t enough = 0;
+        while (sum < (double)how->top_p * all)
+            sum += weight[order[enough++]];
+        kept = enough;
+        all = sum;
+    }
+    sum = 0;
+    for (size_t i = 0; i < kept; i++) {
+        sum += weight[order[i]];
+        if (sum > number * all)
+            return (int32_t)order[i];
+    }
+    fail_msg("%g of %g", number, sum);
+    return -1;
+}
+
+/* The same seed, item and place make the same token of the same logits: among four items, of which some have stopped, as
+ * alone. */
+static void token_of_a_seed(void **state)
+{
+    static const struct {
+        uint64_t seed;
+        float temperature, top_p;
+        size_t top_k;
+    } asked[] = {{0x123456789abcdef0, 0.7f, 0, 0}, {1ull << 32, 1.5f, 0.8f, 9}, {0, 0, 0, 0}, {UINT64_MAX, 2, 0.6f, 0}};
+    static const int32_t stops[] = {5, 12, 20, 31};
+    nn_world w = {.context = context, .d = &decoder_cases[CASE_PAPER].stack, .output = CLATTN_OUTPUT_TIED, .items = MANY,
+                  .length = LENGTH, .memory_length = MEMORY, .memory_lengths = many_memory_lengths};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
+    size_t stopped = 0;
+    (void)state;
+    desc.length = 4;
+    desc.logits = CLATTN_LOGITS_LAST;
+    nn_world_open(&w, &desc);
+    how.method = CLATTN_GENERATE_SAMPLE;
+    how.max_tokens = MOST;
+    how.stop_tokens = stops;
+    how.stop_count = sizeof stops / sizeof stops[0];
+    how.hook = say_known;
+    for (int alone = 0; alone < 2; alone++) {
+        w.items = alone ? 1 : MANY;
+        nn_world_begin(&w, NULL, 1);
+        for (size_t i = 0; i < (support_tiny() ? 2 : sizeof asked / sizeof asked[0]); i++) {
+            int32_t tokens[MANY * MOST];
+            size_t lengths[MANY];
+            clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
+            how.seed = asked[i].seed;
+            how.temperature = asked[i].temperature;
+            how.top_p = asked[i].top_p;
+            how.top_k = asked[i].top_k;
+            assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                          CLATTN_SUCCESS);
+            for (size_t item = 0; item < w.items; item++) {
+                int32_t text[LENGTH + 1];
+                bool stop = false;
+                size_t place = 0;
+                const size_t prompt = prompt_lengths[item];
+                memcpy(text, prompt_of(item), prompt * sizeof *text);
+                for (; place < MOST && !stop; place++) {
+                    const int32_t token = known_token(&how, text, prompt + place, number_of(how.seed, item, place));
+                    text[prompt + place] = token;
+                    for (size_t s = 0; s < how.stop_count; s++)
+                        stop = stop || token == stops[s];
+                }
+                assert_int_equal(lengths[item], place);
+                assert_memory_equal(tokens + item * MOST, text + prompt, place * sizeof *text);
+                stopped += place < MOST;
+            }
+        }
+    }
+    assert_true(stopped > 0);
+    w.items = MANY;
+    nn_world_close(&w);
+}
+
+/* The decoder's own logits. */
+static void alone_as_among_others(void **state)
+{
+    nn_world w;
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
+    int32_t tokens[2][ITEMS * MOST];
+    size_t lengths[ITEMS];
+    (void)state;
+    desc.length = 4;
+    desc.logits = CLATTN_LOGITS_LAST;
+    decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
+    how.method = CLATTN_GENERATE_SAMPLE;
+    how.max_tokens = MOST;
+    how.temperature = 2;
+    how.seed = 3;
+    for (int alone = 0; alone < 2; alone++) {
+        clattn_generated generated = results_of(tokens[alone], lengths, NULL, NULL);
+        w.items = alone ? 1 : ITEMS;
+        nn_world_begin(&w, NULL, 1);
+        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+        assert_int_equal(lengths[0], MOST);
+    }
+    assert_memory_equal(tokens[0], tokens[1], MOST * sizeof **tokens);
+    w.items = ITEMS;
+    nn_world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(sampled, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sampled_by_both, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(token_of_a_seed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(alone_as_among_others, set_up, tear_down),
+    };
+    return SUPPORT_RUN("generate_sampled", tests);
+}

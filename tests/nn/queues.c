@@ -1,0 +1,394 @@
+/* Encoders and decoders on queues that keep no order, and on several queues: what is enqueued on one state waits for what
+ * was enqueued before, whatever the queue; and what is chained by events by the caller is in order.
+ *
+ * Holds: docs/transformer.md, "Decoders"; decoder.h, "On an out-of-order queue, or when the queue changes"; and that an
+ * enqueue does not wait for the device. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/api.h"
+#include "support/core/gates.h"
+#include "support/core/inject.h"
+#include "support/nn/decode.h"
+#include "support/nn/run.h"
+#include "support/one_context.h"
+
+static cl_command_queue make_queue(bool out_of_order)
+{
+    return make_queue_of(context, out_of_order);
+}
+
+enum { ITEMS = 3, LENGTH = 9, MEMORY = 6, QUEUES = 2 };
+
+static const clattn_stack_desc decoder = {
+    SHAPE, NN_TOKENS, .layers = 2, .causal = 1, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS};
+
+/* All tokens' ids are on the device before the first is read, and all logits are read when the last is done: nothing on
+ * the host keeps the appends apart. */
+static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
+{
+    static float logits[LENGTH * ITEMS * NN_VOCABULARY];
+    int32_t tokens[LENGTH * ITEMS];
+    cl_event last = NULL;
+    for (size_t i = 0; i < LENGTH * ITEMS; i++)
+        tokens[i] = w->ids[i % ITEMS * LENGTH + i / ITEMS];
+    cl_mem ids = nn_buffer(context, sizeof tokens, tokens), out = nn_buffer(context, sizeof logits, NULL);
+    nn_world_begin(w, queues[0], 1);
+    for (size_t i = 0; i < LENGTH; i++) {
+        clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
+        cl_event done = NULL;
+        args.input = clattn_binding_buffer(ids, (int64_t)(i * ITEMS));
+        args.logits = clattn_binding_buffer(out, (int64_t)(i * ITEMS * NN_VOCABULARY));
+        args.length = 1;
+        assert_status(context, clattn_decoder_enqueue(w->state, queues[i % QUEUES], &args, last ? 1 : 0, last ? &last : NULL,
+                                                      events ? &done : NULL), CLATTN_SUCCESS);
+        /* OpenCL wants it where another queue's commands wait for these. */
+        assert_int_equal(clFlush(queues[i % QUEUES]), CL_SUCCESS);
+        if (last)
+            clReleaseEvent(last);
+        last = done;
+    }
+    for (size_t q = 0; q < QUEUES; q++)
+        assert_int_equal(clFinish(queues[q]), CL_SUCCESS);
+    if (last) {
+        cl_int done;
+        assert_int_equal(clGetEventInfo(last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof done, &done, NULL), CL_SUCCESS);
+        assert_int_equal(done, CL_COMPLETE);
+        clReleaseEvent(last);
+    }
+    support_read(clattn_context_queue(context), out, sizeof logits, logits);
+    for (size_t i = 0; i < LENGTH; i++)
+        for (size_t s = 0; s < ITEMS; s++)
+            nn_check_logits(logits + (i * ITEMS + s) * NN_VOCABULARY, w->expected + (s * LENGTH + i) * NN_VOCABULARY,
+                            "a queue");
+    clReleaseMemObject(ids);
+    clReleaseMemObject(out);
+}
+
+static void decoders(void **state)
+{
+    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2, 1};
+    nn_world w = {.context = context, .d = &decoder, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+                  .memory_length = MEMORY, .memory_lengths = memory_lengths};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    cl_command_queue first = make_queue(false), second = make_queue(false), loose = make_queue(true);
+    (void)state;
+    desc.logits = CLATTN_LOGITS_LAST;
+    desc.length = 1;
+    nn_world_open(&w, &desc);
+    append_all(&w, (const cl_command_queue[QUEUES]){first, second}, false);
+    if (loose) {
+        append_all(&w, (const cl_command_queue[QUEUES]){loose, loose}, false);
+        append_all(&w, (const cl_command_queue[QUEUES]){loose, loose}, true);
+        append_all(&w, (const cl_command_queue[QUEUES]){loose, first}, false);
+        clReleaseCommandQueue(loose);
+    } else {
+        print_message("# no queues out of order here\n");
+    }
+    nn_world_close(&w);
+    clReleaseCommandQueue(first);
+    clReleaseCommandQueue(second);
+}
+
+/* Appends `length` tokens, 1 or the plan's, of each item's text from `at` on; logits only if wanted; behind `gate`. */
+static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at, size_t length, bool logits,
+                                 cl_mem workspace, cl_event gate, cl_event *event)
+{
+    clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
+    int32_t tokens[ITEMS * LENGTH] = {0};
+    for (size_t i = 0; i < ITEMS * length; i++)
+        tokens[i] = w->ids[i / length * LENGTH + at + i % length];
+    assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(w->context), w->tokens, CL_TRUE,
+                                          at * ITEMS * sizeof *tokens, ITEMS * length * sizeof *tokens, tokens, 0, NULL,
+                                          NULL), CL_SUCCESS);
+    args.input = clattn_binding_buffer(w->tokens, (int64_t)(at * ITEMS));
+    args.logits = logits ? clattn_binding_buffer(w->logits, 0) : args.logits;
+    args.workspace = clattn_binding_buffer(workspace, 0);
+    args.length = length;
+    const clattn_status status = clattn_decoder_enqueue(w->state, queue, &args, gate ? 1 : 0, gate ? &gate : NULL, event);
+    clFlush(queue);
+    return status;
+}
+
+static void check_row(nn_world *w, size_t at, const char *what)
+{
+    static float logits[ITEMS * NN_VOCABULARY];
+    support_read(clattn_context_queue(w->context), w->logits, sizeof logits, logits);
+    for (size_t s = 0; s < ITEMS; s++)
+        nn_check_logits(logits + s * NN_VOCABULARY, w->expected + (s * LENGTH + at) * NN_VOCABULARY, what);
+}
+
+/* A prompt whose logits nobody wants ends like any other: with an event, and ahead of what another queue appends. */
+static void without_logits(void **state)
+{
+    enum { PROMPT = 3 };
+    nn_world w = {.context = context, .d = &decoder, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+                  .memory_length = MEMORY};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    cl_command_queue first = make_queue(false), second = make_queue(false);
+    cl_event prompt = NULL, next = NULL, gate;
+    (void)state;
+    desc.logits = CLATTN_LOGITS_LAST;
+    desc.length = PROMPT;
+    nn_world_open(&w, &desc);
+    nn_world_begin(&w, first, 1);
+    clFinish(first);
+    gate = make_gate(context);
+    const clattn_status status = append_some(&w, first, 0, PROMPT, false, NULL, gate, &prompt);
+    const clattn_status status_next = append_some(&w, second, PROMPT, 1, true, NULL, NULL, &next);
+    const bool waited = !gate || event_waits(next);
+    open_gate(gate);
+    assert_status(context, status, CLATTN_SUCCESS);
+    assert_status(context, status_next, CLATTN_SUCCESS);
+    assert_non_null(prompt);
+    assert_true(waited);
+    assert_int_equal(clWaitForEvents(1, &next), CL_SUCCESS);
+    check_row(&w, PROMPT, "behind a prompt without logits");
+    clReleaseEvent(prompt);
+    clReleaseEvent(next);
+    nn_world_close(&w);
+    clReleaseCommandQueue(first);
+    clReleaseCommandQueue(second);
+}
+
+/* An enqueue fails, at the first call of that name, on another queue than the one before: what comes next waits for the one
+ * before, and for what the failed one has begun, if it has begun anything. */
+static void behind_a_failure(bool out_of_order, const char *call, bool begun)
+{
+    static const clattn_stack_desc alone = {SHAPE, NN_TOKENS, .layers = 1, .causal = 1,
+                                            .positions = CLATTN_POSITIONS_SINUSOIDS};
+    clattn_context_params params;
+    clattn_context_params_init(&params);
+    params.get_proc = inject_get_proc;
+    params.clblast = CLATTN_CLBLAST_NEVER; /* it calls OpenCL by itself */
+    inject_start(0, 0);
+    clattn_context *own = support_context_with(&params);
+    nn_world w = {.context = own, .d = &alone, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+                  .memory_length = MEMORY};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    cl_command_queue first = make_queue_of(own, false), second = make_queue_of(own, out_of_order);
+    cl_event before = make_gate(own), within = make_gate(own), next = NULL;
+    if (!second) {
+        print_message("# no queues out of order here\n");
+        second = make_queue_of(own, false);
+    }
+    desc.logits = CLATTN_LOGITS_LAST;
+    desc.length = 1;
+    nn_world_open(&w, &desc);
+    /* Of the test's own, as looking for one that is free takes calls, more each time. */
+    cl_mem workspace = support_buffer(clattn_context_opencl_context(own), CL_MEM_READ_WRITE,
+                                      clattn_plan_workspace_size(w.plan), NULL);
+    clattn_status failed = CLATTN_SUCCESS;
+    for (unsigned long n = 1; n < 200 && (!inject_failed() || strcmp(inject_failed(), call)); n++) {
+        inject_start(0, 0);
+        clattn_decoder_state_release(&w.state);
+        assert_status(own, clattn_decoder_state_create(w.plan, &w.state), CLATTN_SUCCESS);
+        nn_world_begin(&w, first, 1);
+        assert_status(own, append_some(&w, first, 0, 1, false, workspace, before, NULL), CLATTN_SUCCESS);
+        nn_world_begin(&w, second, 1);
+        inject_start(n, CL_OUT_OF_RESOURCES);
+        failed = append_some(&w, second, 0, 1, false, workspace, within, NULL);
+    }
+    inject_start(0, 0);
+    nn_world_begin(&w, second, 1);
+    const clattn_status status = append_some(&w, second, 0, 1, true, workspace, NULL, &next);
+    open_gate(begun ? before : within);
+    const bool waited = support_tiny() || event_waits(next);
+    open_gate(begun ? within : before);
+    assert_status(own, failed, CLATTN_ERROR_OUT_OF_MEMORY);
+    assert_status(own, status, CLATTN_SUCCESS);
+    assert_true(waited);
+    assert_int_equal(clWaitForEvents(1, &next), CL_SUCCESS);
+    inject_event_taken();
+    check_row(&w, 0, "behind a failure");
+    clReleaseMemObject(workspace);
+    clReleaseEvent(next);
+    nn_world_close(&w);
+    clReleaseCommandQueue(first);
+    clReleaseCommandQueue(second);
+    support_release(&own);
+}
+
+static void failures(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        behind_a_failure(i, "clEnqueueFillBuffer", false);
+        behind_a_failure(i, "clEnqueueNDRangeKernel", true);
+    }
+}
+
+/* Sequences are exchanged between appends, out of order. */
+static void reordering(void **state)
+{
+    enum { BEAMS = 2, S = ITEMS * BEAMS, ROUNDS = 4 };
+    static const size_t spread[S] = {0, 0, 1, 1, 2, 2}, swapped[S] = {1, 0, 3, 2, 5, 4};
+    static float logits[S * NN_VOCABULARY];
+    nn_world w = {.context = context, .d = &decoder, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+                  .memory_length = MEMORY};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    int32_t texts[S][LENGTH], other[S][LENGTH], rows[(ROUNDS + 1) * S];
+    cl_command_queue queue = make_queue(true);
+    (void)state;
+    if (!queue)
+        skip();
+    desc.logits = CLATTN_LOGITS_LAST;
+    desc.length = 1;
+    desc.beams = BEAMS;
+    nn_world_open(&w, &desc);
+    /* A first token of each item, then of each sequence its own, sequences changing places before each. */
+    for (size_t s = 0; s < S; s++)
+        texts[s][0] = rows[s / BEAMS] = (int32_t)(s / BEAMS * 3 + 1);
+    for (size_t round = 1; round <= ROUNDS; round++) {
+        memcpy(other, texts, sizeof other);
+        for (size_t s = 0; s < S; s++) {
+            memcpy(texts[s], other[round == 1 ? s : swapped[s]], sizeof texts[s]);
+            texts[s][round] = rows[round * S + s] = (int32_t)((s * 7 + round * 5) % NN_VOCABULARY);
+        }
+    }
+    cl_mem ids = nn_buffer(context, sizeof rows, rows);
+    nn_world_begin(&w, queue, 1);
+    for (size_t round = 0; round <= ROUNDS; round++) {
+        clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
+        args.input = clattn_binding_buffer(ids, (int64_t)(round * S));
+        args.logits = round == ROUNDS ? clattn_binding_buffer(w.logits, 0) : args.logits;
+        args.length = 1;
+        assert_status(context, clattn_decoder_enqueue(w.state, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+        if (round < ROUNDS)
+            assert_status(context, clattn_decoder_reorder(w.state, queue, BEAMS, round ? swapped : spread, 0, NULL, NULL),
+                          CLATTN_SUCCESS);
+    }
+    support_read(queue, w.logits, sizeof logits, logits);
+    for (size_t s = 0; s < S; s++) {
+        double *expected = nn_world_logits(&w, 1, ROUNDS + 1, texts[s], s / BEAMS, false, NULL, NULL);
+        nn_check_logits(logits + s * NN_VOCABULARY, expected + ROUNDS * NN_VOCABULARY, "reordered");
+        free(expected);
+    }
+    clReleaseMemObject(ids);
+    nn_world_close(&w);
+    clReleaseCommandQueue(queue);
+}
+
+enum { BATCH = 2, FRAMES = 11 };
+static const clattn_stack_desc encoder = {SHAPE, .layers = 2, POST};
+
+/* An encoder's enqueue returns while what it waits for has yet to happen: nothing on the host waits for the device between
+ * its layers, and what the caller may change then, it may. */
+static void encoder_behind_a_gate(void **state)
+{
+    static const int32_t lengths[BATCH] = {FRAMES, 4};
+    const size_t count = BATCH * FRAMES * encoder.d_model;
+    const clattn_transformer_desc model = {.size = sizeof model, .encoder = &encoder};
+    const clattn_encoder_desc desc = nn_encoder_desc(BATCH, FRAMES);
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    nn_store store = {.seed = 3};
+    cl_command_queue queue = make_queue(false);
+    cl_event done = NULL;
+    clattn_plan *plan = NULL;
+    int32_t given[BATCH];
+    (void)state;
+    nn_store_add_stack(&store, "encoder", &encoder);
+    clattn_transformer *transformer = nn_transformer(context, &model, &store);
+    assert_status(context, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
+    float *x = nn_floats(count, 12), *y = nn_floats(count, 13);
+    double *expected = nn_doubles(x, count);
+    const nn_reference r = {.store = &store, .name = "encoder", .desc = &encoder, .batch = BATCH, .length = FRAMES,
+                            .lengths = lengths};
+    cl_event gate = make_gate(context);
+    cl_mem in = nn_buffer(context, count * sizeof *x, gate ? NULL : x), out = nn_buffer(context, count * sizeof *y, NULL);
+    nn_reference_layers(&r, expected);
+    args.input = clattn_binding_buffer(in, 0);
+    args.output = clattn_binding_buffer(out, 0);
+    args.lengths = given;
+    memcpy(given, lengths, sizeof given);
+    alarm(120); /* whoever waits for the device waits for the gate, too: end it, rather than hang */
+    const clattn_status status = clattn_encoder_enqueue(plan, queue, &args, gate ? 1 : 0, gate ? &gate : NULL, &done);
+    clFlush(queue);
+    memset(given, 0, sizeof given);
+    cl_int written = CL_SUCCESS;
+    if (gate)
+        written = clEnqueueWriteBuffer(clattn_context_queue(context), in, CL_TRUE, 0, count * sizeof *x, x, 0, NULL, NULL);
+    const bool waited = !gate || event_waits(done);
+    open_gate(gate);
+    alarm(0);
+    assert_status(context, status, CLATTN_SUCCESS);
+    assert_int_equal(written, CL_SUCCESS);
+    assert_true(waited);
+    assert_int_equal(clWaitForEvents(1, &done), CL_SUCCESS);
+    clReleaseEvent(done);
+    support_read(queue, out, count * sizeof *y, y);
+    assert_true(nn_difference(y, expected, BATCH * FRAMES, encoder.d_model, FRAMES, lengths) < 1e-5);
+    clReleaseMemObject(in);
+    clReleaseMemObject(out);
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&transformer);
+    clReleaseCommandQueue(queue);
+    nn_store_clear(&store);
+    free(x);
+    free(y);
+    free(expected);
+}
+
+/* An encoder three times one behind the other, chained by the caller's events alone. */
+static void encoders(void **state)
+{
+    enum { TIMES = 3 };
+    const size_t count = BATCH * FRAMES * encoder.d_model;
+    const clattn_transformer_desc model = {.size = sizeof model, .encoder = &encoder};
+    const clattn_encoder_desc desc = nn_encoder_desc(BATCH, FRAMES);
+    nn_store store = {.seed = 3};
+    cl_mem buffers[TIMES + 1];
+    cl_command_queue queue = make_queue(true);
+    cl_event last = NULL;
+    clattn_plan *plan = NULL;
+    (void)state;
+    if (!queue)
+        skip();
+    nn_store_add_stack(&store, "encoder", &encoder);
+    clattn_transformer *transformer = nn_transformer(context, &model, &store);
+    assert_status(context, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
+    float *x = nn_floats(count, 12), *y = nn_floats(count, 13);
+    double *expected = nn_doubles(x, count);
+    const nn_reference r = {.store = &store, .name = "encoder", .desc = &encoder, .batch = BATCH, .length = FRAMES};
+    for (size_t i = 0; i <= TIMES; i++)
+        buffers[i] = nn_buffer(context, count * sizeof *x, i ? NULL : x);
+    for (size_t i = 0; i < TIMES; i++) {
+        clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+        cl_event done = NULL;
+        args.input = clattn_binding_buffer(buffers[i], 0);
+        args.output = clattn_binding_buffer(buffers[i + 1], 0);
+        assert_status(context, clattn_encoder_enqueue(plan, queue, &args, last ? 1 : 0, last ? &last : NULL, &done),
+                      CLATTN_SUCCESS);
+        if (last)
+            clReleaseEvent(last);
+        last = done;
+        nn_reference_layers(&r, expected);
+    }
+    assert_int_equal(clWaitForEvents(1, &last), CL_SUCCESS);
+    clReleaseEvent(last);
+    support_read(queue, buffers[TIMES], count * sizeof *y, y);
+    assert_true(nn_difference(y, expected, BATCH * FRAMES, encoder.d_model, FRAMES, NULL) < 2e-5);
+    for (size_t i = 0; i <= TIMES; i++)
+        clReleaseMemObject(buffers[i]);
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&transformer);
+    clReleaseCommandQueue(queue);
+    nn_store_clear(&store);
+    free(x);
+    free(y);
+    free(expected);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(decoders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_logits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(failures, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(reordering, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(encoder_behind_a_gate, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(encoders, set_up, tear_down),
+    };
+    return SUPPORT_RUN("nn_queues", tests);
+}

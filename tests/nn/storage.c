@@ -1,0 +1,250 @@
+/* Stacks of 16 bits: encoders and decoders whose activations, weights and caches are float16 or bfloat16, against the
+ * reference in double precision by the rule of numerics.md, the naive computation being the same reference with everything
+ * rounded that lies between two operators.
+ *
+ * Holds: docs/transformer.md, "Meaning" and "Decoders", for the three dtypes of a model. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/api.h"
+#include "support/nn/decode.h"
+#include "support/nn/judge.h"
+#include "support/nn/run.h"
+#include "support/one_context.h"
+#include "support/storage.h"
+
+static const char *name_of(int32_t dtype)
+{
+    return dtype ? clattn_dtype_name((clattn_dtype)dtype) : "default";
+}
+
+/* ---- encoders ---- */
+
+enum { BATCH = 2, LONGEST = 21 };
+
+static const struct encoder_case {
+    const char *name;
+    clattn_stack_desc stack;
+    bool tiny;
+} encoders[] = {
+    {"post-norm", {SHAPE, .layers = 2, POST}, true},
+    {"pre-norm, gated, rotary, grouped heads, RMSNorm, causal",
+     {SHAPE, .layers = 3, PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS, .gated = 1, .activation = CLATTN_ACTIVATION_SWISH,
+      .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2, .causal = 1, .without_bias = CLATTN_WITHOUT_BIAS}, false},
+    {"tokens of BERT's kind",
+     {SHAPE, NN_TOKENS, .layers = 2, POST, .positions = CLATTN_POSITIONS_TABLE, .position_count = LONGEST, .segments = 2,
+      .input_norm = 1, .activation = CLATTN_ACTIVATION_GELU}, false},
+};
+
+/* What the encoder says of its input; of 16 bits, as its arrays are. */
+static uint16_t *run_encoder(const clattn_stack_desc *d, const clattn_transformer_desc *model, nn_store *store,
+                             const void *input, size_t bytes, const int32_t *lengths)
+{
+    const size_t count = BATCH * LONGEST * d->d_model;
+    const clattn_encoder_desc desc = nn_encoder_desc(BATCH, LONGEST);
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    clattn_transformer *transformer = nn_transformer(context, model, store);
+    clattn_plan *plan = NULL;
+    uint16_t *output = malloc(count * sizeof *output);
+    cl_mem in = nn_buffer(context, bytes, input), out = nn_buffer(context, count * sizeof *output, NULL);
+    assert_status(context, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
+    args.input = clattn_binding_buffer(in, 0);
+    args.output = clattn_binding_buffer(out, 0);
+    args.lengths = lengths;
+    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    support_read(clattn_context_queue(context), out, count * sizeof *output, output);
+    clReleaseMemObject(in);
+    clReleaseMemObject(out);
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&transformer);
+    return output;
+}
+
+static double *reference_of(const clattn_stack_desc *d, const nn_store *store, int32_t dtype, const int32_t *ids,
+                            const float *x, const int32_t *lengths)
+{
+    const nn_reference r = {.store = store, .name = "encoder", .desc = d, .batch = BATCH, .length = LONGEST,
+                            .lengths = lengths, .dtype = dtype};
+    double *y = d->input == CLATTN_INPUT_TOKENS ? nn_reference_tokens(&r, ids, NULL)
+                                                : nn_doubles(x, BATCH * LONGEST * d->d_model);
+    nn_reference_layers(&r, y);
+    return y;
+}
+
+static void encode(const struct encoder_case *c, int32_t dtype, int32_t weight_dtype)
+{
+    static const int32_t lengths[BATCH] = {LONGEST, 8};
+    const clattn_stack_desc *d = &c->stack;
+    const size_t row = d->d_model, count = BATCH * LONGEST * row;
+    const clattn_transformer_desc model = {.size = sizeof model, .encoder = d, .dtype = dtype, .weight_dtype = weight_dtype};
+    char what[160];
+    nn_judgement j = {0};
+    nn_store store = {.seed = 5};
+    int32_t ids[BATCH * LONGEST];
+    float *x = nn_floats(count, 7);
+    uint16_t *stored = malloc(count * sizeof *stored);
+    nn_store_add_stack(&store, "encoder", d);
+    for (size_t i = 0; i < nn_store_count(&store); i++)
+        nn_store_round(&store, i, 5);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = rintf(x[i] * 32) / 32;
+        storage_set((clattn_dtype)dtype, &stored[i], x[i]);
+    }
+    for (size_t i = 0; i < BATCH * LONGEST; i++)
+        ids[i] = (int32_t)(i * 11 % NN_VOCABULARY);
+    const bool tokens = d->input == CLATTN_INPUT_TOKENS;
+    uint16_t *output = run_encoder(d, &model, &store, tokens ? (const void *)ids : stored,
+                                   tokens ? sizeof ids : count * sizeof *stored, lengths);
+    if (weight_dtype == CLATTN_I8)
+        nn_store_quantise(&store);
+    double *expected = reference_of(d, &store, 0, ids, x, lengths);
+    double *naive = reference_of(d, &store, dtype, ids, x, lengths);
+    for (size_t i = 0; i < count; i++)
+        if (i / row % LONGEST < (size_t)lengths[i / row / LONGEST])
+            nn_judge(&j, dtype, storage_get((clattn_dtype)dtype, &output[i]), naive[i], expected[i]);
+    snprintf(what, sizeof what, "%s, %s, weights %s", c->name, name_of(dtype), name_of(weight_dtype));
+    nn_judgement_assert(&j, what);
+    nn_store_clear(&store);
+    free(x);
+    free(stored);
+    free(output);
+    free(expected);
+    free(naive);
+}
+
+static void encoders_of_16_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof encoders / sizeof encoders[0]; i++) {
+        if (support_tiny() && !encoders[i].tiny)
+            continue;
+        encode(&encoders[i], CLATTN_F16, 0);
+        encode(&encoders[i], CLATTN_BF16, 0);
+        if (!support_tiny() && i == 0) {
+            encode(&encoders[i], CLATTN_F16, CLATTN_F32);
+            encode(&encoders[i], CLATTN_BF16, CLATTN_F16);
+            encode(&encoders[i], CLATTN_F16, CLATTN_I8);
+        }
+    }
+}
+
+/* ---- decoders ---- */
+
+enum { ITEMS = 2, LENGTH = 9, MEMORY = 6 };
+
+static const struct decoder_case {
+    const char *name;
+    clattn_stack_desc stack;
+    int32_t output;
+} decoders[] = {
+    {"post-norm with cross-attention",
+     {SHAPE, NN_TOKENS, .layers = 2, .causal = 1, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS},
+     CLATTN_OUTPUT_TIED},
+    {"pre-norm, rotary, gated, grouped heads",
+     {SHAPE, NN_TOKENS, .layers = 2, .causal = 1, PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS, .gated = 1,
+      .activation = CLATTN_ACTIVATION_SWISH, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2,
+      .without_bias = CLATTN_WITHOUT_BIAS}, CLATTN_OUTPUT_OWN},
+};
+
+static void judge_row(nn_judgement *j, const float *logits, const double *naive, const double *expected)
+{
+    for (size_t v = 0; v < NN_VOCABULARY; v++)
+        nn_judge(j, CLATTN_F32, logits[v], naive[v], expected[v]);
+}
+
+/* Texts in pieces of several tokens, and then token by token: the cached numbers are the uncached ones' within the rule. */
+static void decode(const struct decoder_case *c, int32_t dtype, int32_t cache_dtype)
+{
+    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
+    static float logits[ITEMS * 4 * NN_VOCABULARY];
+    nn_world w = {.context = context, .d = &c->stack, .output = c->output, .items = ITEMS, .length = LENGTH,
+                  .memory_length = MEMORY, .memory_lengths = memory_lengths, .dtype = dtype,
+                  .weight_dtype = dtype ? 0 : CLATTN_BF16};
+    clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+    nn_judgement pieces = {0}, single = {0};
+    char what[160];
+    desc.length = 4;
+    desc.logits = CLATTN_LOGITS_ALL;
+    desc.cache_dtype = cache_dtype;
+    nn_world_open(&w, &desc);
+    double *naive = nn_world_logits(&w, ITEMS, LENGTH, w.ids, 0, true, NULL, NULL);
+    nn_world_begin(&w, NULL, 1);
+    for (size_t i = 0; i < LENGTH;) {
+        const size_t some = i < 8 ? 4 : 1;
+        nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){i, i}, some, NULL, some, logits, some);
+        for (size_t s = 0; s < ITEMS; s++)
+            for (size_t t = 0; t < some; t++) {
+                const size_t place = (s * LENGTH + i + t) * NN_VOCABULARY;
+                judge_row(&pieces, logits + (s * some + t) * NN_VOCABULARY, naive + place, w.expected + place);
+            }
+        i += some;
+    }
+    nn_world_begin(&w, NULL, 1);
+    for (size_t i = 0; i < LENGTH; i++) {
+        nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){i, i}, 1, NULL, 1, logits, 1);
+        for (size_t s = 0; s < ITEMS; s++)
+            judge_row(&single, logits + s * NN_VOCABULARY, naive + (s * LENGTH + i) * NN_VOCABULARY,
+                      w.expected + (s * LENGTH + i) * NN_VOCABULARY);
+    }
+    snprintf(what, sizeof what, "%s, %s, cache %s, in pieces", c->name, name_of(dtype), name_of(cache_dtype));
+    nn_judgement_assert(&pieces, what);
+    snprintf(what, sizeof what, "%s, %s, cache %s, token by token", c->name, name_of(dtype), name_of(cache_dtype));
+    nn_judgement_assert(&single, what);
+    free(naive);
+    nn_world_close(&w);
+}
+
+static void decoders_of_16_bits(void **state)
+{
+    (void)state;
+    decode(&decoders[0], CLATTN_F16, 0);
+    decode(&decoders[1], CLATTN_BF16, 0);
+    if (support_tiny())
+        return;
+    decode(&decoders[0], CLATTN_BF16, 0);
+}
+
+/* A cache of another type than the model's, narrower or wider. */
+static void caches_of_another_type(void **state)
+{
+    (void)state;
+    decode(&decoders[0], 0, CLATTN_F16);
+    decode(&decoders[1], 0, CLATTN_BF16);
+    if (support_tiny())
+        return;
+    decode(&decoders[0], CLATTN_F16, CLATTN_F32);
+    decode(&decoders[1], CLATTN_BF16, CLATTN_F16);
+}
+
+/* The bytes of a state are those of its caches. */
+static void narrow_caches_are_smaller(void **state)
+{
+    static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+    size_t bytes[3];
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        nn_world w = {.context = context, .d = &decoders[0].stack, .output = CLATTN_OUTPUT_TIED, .items = ITEMS,
+                      .length = LENGTH, .memory_length = MEMORY};
+        clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
+        desc.length = 4;
+        desc.cache_dtype = dtypes[i];
+        nn_world_open(&w, &desc);
+        bytes[i] = clattn_decoder_state_bytes(w.state);
+        nn_world_close(&w);
+    }
+    assert_int_equal(bytes[0], 2 * bytes[1]);
+    assert_int_equal(bytes[1], bytes[2]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(encoders_of_16_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(decoders_of_16_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(caches_of_another_type, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(narrow_caches_are_smaller, set_up, tear_down),
+    };
+    return SUPPORT_RUN("nn_storage", tests);
+}

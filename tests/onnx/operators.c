@@ -1,0 +1,198 @@
+/* ONNX's node tests of Softmax, LayerNormalization, RMSNormalization, RotaryEmbedding, Gelu and Swish, each case by every
+ * solver, with ONNX's tolerances.
+ *
+ * Holds: that these operators are ONNX's, attribute by attribute.  The tests are named after the cases. */
+#include "onnx/onnx.h"
+
+static void make_plan(test_job *job, clattn_status status, const char *solver)
+{
+    job_planned(job, status, solver, false);
+    job_run(job, NULL);
+}
+
+static int axis_of(const struct onnx_case *test, int rank, long missing)
+{
+    long axis = node_int(test, "axis", missing);
+    return (int)(axis < 0 ? axis + rank : axis);
+}
+
+/* The layout with dimension `axis` last. */
+static clattn_layout with_last(const clattn_layout *layout, int axis)
+{
+    clattn_layout turned = *layout;
+
+    for (int d = axis; d + 1 < layout->rank; d++) {
+        turned.extent[d] = layout->extent[d + 1];
+        turned.stride[d] = layout->stride[d + 1];
+    }
+    turned.extent[layout->rank - 1] = layout->extent[axis];
+    turned.stride[layout->rank - 1] = layout->stride[axis];
+    return turned;
+}
+
+static void check_softmax(const void *which, const char *solver)
+{
+    const struct onnx_case *test = which;
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_plan_options options = {.size = sizeof options, .solver = solver};
+    test_job job = {.enqueue = enqueue_softmax};
+    test_array x = node_input(&job, test, "input");
+
+    job.output[0] = node_output(&job, test, "output");
+    int axis = axis_of(test, x.layout.rank, -1);
+    desc.x = with_last(&x.layout, axis);
+    desc.y = with_last(&job.output[0].layout, axis);
+    clattn_softmax_args_init(&job.args.softmax);
+    job.args.softmax.x = array_binding(&x);
+    job.args.softmax.y = array_binding(&job.output[0]);
+    make_plan(&job, clattn_softmax_plan_create(device_context(), &desc, &options, &job.plan), solver);
+    node_compare(&job.output[0], test, "output");
+    job_release(&job);
+}
+
+static void check_norm(const void *which, const char *solver)
+{
+    const struct onnx_case *test = which;
+    bool rms = node_of(test, "RMSNormalization");
+    clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
+    clattn_plan_options options = {.size = sizeof options, .solver = solver};
+    test_job job = {.enqueue = enqueue_norm};
+    test_array x = node_input(&job, test, "X"), scale = node_input(&job, test, rms ? "scale" : "Scale");
+    test_array bias = node_input(&job, test, "B");
+
+    job.output[0] = node_output(&job, test, "Y");
+    job.output[1] = node_output(&job, test, "Mean");
+    job.output[2] = node_output(&job, test, "InvStdDev");
+    assert_true((job.output[1].memory && job.output[2].memory) || rms);
+    desc.kind = rms ? CLATTN_NORM_RMS : CLATTN_NORM_LAYER;
+    desc.axes = x.layout.rank - axis_of(test, x.layout.rank, -1);
+    desc.explicit_epsilon = 1;
+    desc.epsilon = (float)node_float(test, "epsilon", 1e-5);
+    desc.x = x.layout;
+    desc.scale = scale.layout;
+    desc.bias = bias.layout;
+    desc.y = job.output[0].layout;
+    desc.mean = job.output[1].layout;
+    desc.inv_std_dev = job.output[2].layout;
+    clattn_norm_args_init(&job.args.norm);
+    job.args.norm.x = array_binding(&x);
+    job.args.norm.scale = array_binding(&scale);
+    job.args.norm.bias = array_binding(&bias);
+    job.args.norm.y = array_binding(&job.output[0]);
+    job.args.norm.mean = array_binding(&job.output[1]);
+    job.args.norm.inv_std_dev = array_binding(&job.output[2]);
+    make_plan(&job, clattn_norm_plan_create(device_context(), &desc, &options, &job.plan), solver);
+    node_compare(&job.output[0], test, "Y");
+    node_compare(&job.output[1], test, "Mean");
+    node_compare(&job.output[2], test, "InvStdDev");
+    job_release(&job);
+}
+
+/* (batch, length, heads · size) as (batch, heads, length, size); what has four dimensions already stays. */
+static void split_heads(clattn_layout *layout, size_t heads)
+{
+    if (layout->rank == 3) {
+        size_t size = layout->extent[2] / heads;
+        *layout = clattn_layout_bshd((clattn_dtype)layout->dtype, layout->extent[0], heads, layout->extent[1], size);
+    }
+}
+
+static void check_rope(const void *which, const char *solver)
+{
+    const struct onnx_case *test = which;
+    clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
+    clattn_plan_options options = {.size = sizeof options, .solver = solver};
+    test_job job = {.enqueue = enqueue_rope};
+    test_array x = node_input(&job, test, "X"), positions = node_input(&job, test, "position_ids");
+    test_array cosines = node_input(&job, test, "cos_cache"), sines = node_input(&job, test, "sin_cache");
+    size_t heads = (size_t)node_int(test, "num_heads", 0);
+
+    job.output[0] = node_output(&job, test, "Y");
+    desc.pairing = node_int(test, "interleaved", 0) ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
+    desc.rotary_size = (size_t)node_int(test, "rotary_embedding_dim", 0);
+    desc.x = x.layout;
+    desc.y = job.output[0].layout;
+    split_heads(&desc.x, heads);
+    split_heads(&desc.y, heads);
+    desc.cos = cosines.layout;
+    desc.sin = sines.layout;
+    desc.positions = positions.layout;
+    clattn_rope_args_init(&job.args.rope);
+    job.args.rope.x = array_binding(&x);
+    job.args.rope.y = array_binding(&job.output[0]);
+    job.args.rope.cos = array_binding(&cosines);
+    job.args.rope.sin = array_binding(&sines);
+    job.args.rope.positions = array_binding(&positions);
+    make_plan(&job, clattn_rope_plan_create(device_context(), &desc, &options, &job.plan), solver);
+    node_compare(&job.output[0], test, "Y");
+    job_release(&job);
+}
+
+static void check_activation(const void *which, const char *solver)
+{
+    const struct onnx_case *test = which;
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_plan_options options = {.size = sizeof options, .solver = solver};
+    test_job job = {.enqueue = enqueue_activation};
+    test_array x = node_input(&job, test, "X");
+
+    job.output[0] = node_output(&job, test, "Y");
+    desc.function = node_of(test, "Swish") ? CLATTN_ACTIVATION_SWISH
+                  : node_is(test, "approximate", "tanh") ? CLATTN_ACTIVATION_GELU_TANH : CLATTN_ACTIVATION_GELU;
+    desc.explicit_alpha = 1;
+    desc.alpha = (float)node_float(test, "alpha", 1);
+    desc.x = x.layout;
+    desc.y = job.output[0].layout;
+    clattn_activation_args_init(&job.args.activation);
+    job.args.activation.x = array_binding(&x);
+    job.args.activation.y = array_binding(&job.output[0]);
+    make_plan(&job, clattn_activation_plan_create(device_context(), &desc, &options, &job.plan), solver);
+    node_compare(&job.output[0], test, "Y");
+    job_release(&job);
+}
+
+static const char *const with_tile[] = {"generic", "cpu", "tile"};
+
+static const struct operator_cases {
+    const char *op, *operator;
+    size_t expected; /* cases of the release */
+    case_check check;
+    size_t solvers;
+} operators[] = {
+    {"Softmax", "softmax", 7, check_softmax, 3},
+    {"LayerNormalization", "norm", 19, check_norm, 3},
+    {"RMSNormalization", "norm", 19, check_norm, 3},
+    {"RotaryEmbedding", "rope", 8, check_rope, 2},
+    {"Gelu", "activation", 4, check_activation, 2},
+    {"Swish", "activation", 1, check_activation, 2},
+};
+
+static void all_there(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < COUNT_OF(operators); o++) {
+        size_t count = 0;
+        for (size_t i = 0; i < node_count(); i++) {
+            count += node_of(node_at(i), operators[o].op);
+        }
+        assert_int_equal(count, operators[o].expected);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    suite_add(&suite, all_there, "onnx: every case of the release is there");
+    for (size_t o = 0; o < COUNT_OF(operators); o++) {
+        for (size_t i = 0; i < node_count() * operators[o].solvers; i++) {
+            const struct onnx_case *test = node_at(i / operators[o].solvers);
+            const char *solver = with_tile[i % operators[o].solvers];
+            if (node_of(test, operators[o].op)) {
+                suite_add_case(&suite, operators[o].check, test, solver, "%s %s: ONNX %s", operators[o].operator, solver,
+                               node_name(test));
+            }
+        }
+    }
+    return suite_run(&suite, "onnx", true, argc, argv);
+}

@@ -1,0 +1,185 @@
+/* Activation functions by every solver: all kinds of floats, storage types, ranks, strides, in place.
+ *
+ * Holds: what clattn/activation.h says about accuracy, relative to each element and in the tails, which is tighter than
+ * the accuracy rule of docs/numerics.md, and about NaN and infinities; guard bands; what is refused. */
+#include <math.h>
+
+#include "support/ops/activation_case.h"
+#include "support/operator.h"
+
+#define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
+#define RELU CLATTN_ACTIVATION_RELU
+#define GELU CLATTN_ACTIVATION_GELU
+#define GELU_TANH CLATTN_ACTIVATION_GELU_TANH
+#define SWISH CLATTN_ACTIVATION_SWISH
+#define ALPHA(a) .explicit_alpha = true, .alpha = (a)
+
+#define EACH_FUNCTION(at, ...) \
+    {__VA_ARGS__, .levels = (at), .function = RELU}, \
+        {__VA_ARGS__, .levels = (at), .function = GELU}, \
+        {__VA_ARGS__, .levels = (at), .function = GELU_TANH}, \
+        {__VA_ARGS__, .levels = (at), .function = SWISH}, \
+        {__VA_ARGS__, .levels = (at), .function = SWISH, ALPHA(1.702f)}, \
+        {__VA_ARGS__, .levels = (at), .function = SWISH, ALPHA(-0.3f)}
+
+static const activation_case values[] = {
+    EACH_FUNCTION(ALL, .rule = "uniform", DIMS(1, 61)),
+    EACH_FUNCTION(BIG, .rule = "uniform", DIMS(1, 20011)),
+    EACH_FUNCTION(BIG, .rule = "all floats", DIMS(2, 3, 5003), .values = VALUES_FLOATS),
+    EACH_FUNCTION(ALL, .rule = "tails", DIMS(1, 61), .values = VALUES_TAILS),
+    EACH_FUNCTION(BIG, .rule = "tails", DIMS(1, 20011), .values = VALUES_TAILS),
+    EACH_FUNCTION(ALL, .rule = "special", DIMS(1, 39), .values = VALUES_SPECIAL),
+    EACH_FUNCTION(BIG, .rule = "special", DIMS(1, 640), .values = VALUES_SPECIAL),
+    {"special", ALL, SWISH, ALPHA(0), DIMS(1, 39), .values = VALUES_SPECIAL},
+    {"all floats", BIG, SWISH, ALPHA(1e-38f), DIMS(1, 5003), .values = VALUES_FLOATS},
+    {"all floats", BIG, SWISH, ALPHA(3e38f), DIMS(1, 5003), .values = VALUES_FLOATS},
+};
+
+static const activation_case shapes[] = {
+    {"one element", ALL, GELU, DIMS(1, 1)},
+    {"a vector - 1", ALL, GELU, DIMS(1, 15)},
+    {"a vector", ALL, GELU, DIMS(1, 16)},
+    {"a vector + 1", ALL, GELU, DIMS(1, 17)},
+    {"pieces", BIG, GELU, DIMS(2, 3, 40009)},
+    {"short rows", BIG, GELU, DIMS(2, 10007, 3), .x = FORM_PADDED},
+    {"many", FULL, GELU, DIMS(1, 1000003)},
+    {"ranks", ALL, GELU, DIMS(3, 2, 3, 5)},
+    {"ranks", ALL, GELU, DIMS(5, 2, 3, 2, 3, 7)},
+    {"extents of one", ALL, GELU, DIMS(5, 1, 3, 1, 7, 1)},
+    {"nothing", ALL, GELU, DIMS(2, 0, 7)},
+    {"nothing", ALL, GELU, DIMS(2, 7, 0)},
+    {"nothing at enqueue", ALL, GELU, DIMS(2, 3, 7), .explicit_batch = true, .batch = 0},
+    {"beyond the batch", ALL, GELU, DIMS(2, 4, 19), .explicit_batch = true, .batch = 2},
+    {"beyond the batch", ALL, GELU, DIMS(1, 300), .explicit_batch = true, .batch = 1},
+    {"beyond the batch, columns outermost", ALL, GELU, DIMS(2, 19, 5), .explicit_batch = true, .batch = 7,
+     .x = FORM_TRANSPOSED, .y = FORM_TRANSPOSED},
+};
+
+static const activation_case forms[] = {
+    {"heads inside", ALL, SWISH, DIMS(4, 2, 3, 5, 7), .x = FORM_BSHD, .y = FORM_PLAIN},
+    {"gaps", ALL, SWISH, DIMS(3, 2, 3, 19), .x = FORM_PADDED, .y = FORM_PADDED},
+    {"columns apart", ALL, SWISH, DIMS(3, 2, 3, 19), .x = FORM_SPREAD, .y = FORM_SPREAD},
+    {"columns backwards", ALL, SWISH, DIMS(2, 5, 19), .x = FORM_MIRRORED, .y = FORM_MIRRORED},
+    {"rows backwards", ALL, SWISH, DIMS(2, 5, 19), .x = FORM_FLIPPED, .y = FORM_FLIPPED},
+    {"columns outermost", ALL, SWISH, DIMS(3, 2, 5, 19), .x = FORM_TRANSPOSED, .y = FORM_TRANSPOSED},
+    {"transposed", ALL, SWISH, DIMS(2, 67, 19), .x = FORM_TRANSPOSED, .y = FORM_PLAIN},
+    {"one row for all", ALL, SWISH, DIMS(3, 2, 3, 19), .x = FORM_SHARED_ROWS},
+    {"one batch item for all", ALL, SWISH, DIMS(3, 2, 3, 19), .x = FORM_SHARED_FIRST},
+    {"in place", ALL, SWISH, DIMS(2, 5, 19), .in_place = true},
+    {"in place", BIG, SWISH, DIMS(2, 5, 40009), .in_place = true},
+    {"in place, strided", ALL, SWISH, DIMS(3, 2, 5, 19), .x = FORM_SPREAD, .in_place = true},
+};
+
+static const activation_case types[] = {
+    {"float16", ALL, GELU, DIMS(1, 61), .x_type = CLATTN_F16, .y_type = CLATTN_F16},
+    {"float16", BIG, GELU, DIMS(1, 40009), .x_type = CLATTN_F16, .y_type = CLATTN_F16, .values = VALUES_FLOATS},
+    {"float16 special", BIG, GELU, DIMS(1, 39), .x_type = CLATTN_F16, .y_type = CLATTN_F16, .values = VALUES_SPECIAL},
+    {"bfloat16", ALL, SWISH, DIMS(1, 61), .x_type = CLATTN_BF16, .y_type = CLATTN_BF16},
+    {"bfloat16", BIG, SWISH, DIMS(1, 40009), .x_type = CLATTN_BF16, .y_type = CLATTN_BF16, .values = VALUES_FLOATS},
+    {"bfloat16 to float32", BIG, SWISH, DIMS(1, 1009), .x_type = CLATTN_BF16},
+    {"float32 to float16, strided", BIG, GELU_TANH, DIMS(2, 7, 131), .y_type = CLATTN_F16, .y = FORM_SPREAD,
+     .values = VALUES_FLOATS},
+    {"float16 to bfloat16", FULL, RELU, DIMS(1, 1009), .x_type = CLATTN_F16, .y_type = CLATTN_BF16},
+};
+
+OPERATOR(activation)
+
+static clattn_activation_desc good_desc(void)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+
+    desc.function = SWISH;
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 5});
+    return desc;
+}
+
+#define REFUSED(status, change) OPERATOR_REFUSES_DESC(activation, status, good_desc(), change)
+
+static void refused_descriptions(void **state)
+{
+    clattn_activation_desc twin, good = good_desc(), zeroed = CLATTN_ACTIVATION_DESC_INIT;
+
+    (void)state;
+    clattn_activation_desc_init(&twin);
+    assert_memory_equal(&twin, &zeroed, sizeof twin);
+    clattn_activation_desc_init(NULL);
+    operator_answers(&activation_operator, &good, CLATTN_SUCCESS);
+    good.alpha = NAN; /* does not count */
+    operator_answers(&activation_operator, &good, CLATTN_SUCCESS);
+    operator_answers(&activation_operator, NULL, CLATTN_ERROR_INVALID_ARGUMENT);
+    operator_answers(&activation_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
+    REFUSED(INVALID_STRUCT, size = 8);
+    REFUSED(INVALID_ARGUMENT, direction = 1);
+    REFUSED(INVALID_ARGUMENT, function = 4);
+    REFUSED(INVALID_ARGUMENT, function = -1);
+    REFUSED(INVALID_ARGUMENT, explicit_alpha = 2);
+    REFUSED(INVALID_ARGUMENT, alpha = (desc.explicit_alpha = 1, INFINITY));
+    REFUSED(INVALID_ARGUMENT, alpha = (desc.explicit_alpha = 1, NAN));
+    REFUSED(INVALID_LAYOUT, y.extent[1] = 4);
+    REFUSED(INVALID_LAYOUT, y.rank = 1);
+    REFUSED(INVALID_LAYOUT, y.stride[0] = 0);
+    REFUSED(UNSUPPORTED, x.dtype = CLATTN_F64);
+    REFUSED(UNSUPPORTED, y.dtype = CLATTN_I8);
+    REFUSED(OVERFLOW, x.extent[0] = desc.y.extent[0] = (size_t)1 << 31);
+}
+
+#define REFUSED_ARGS(status, change) OPERATOR_REFUSES_ARGS(activation, job.plan, status, good, change)
+
+static void refused_arguments(void **state)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args good = CLATTN_ACTIVATION_ARGS_INIT, twin;
+    test_job job = {0};
+
+    (void)state;
+    clattn_activation_args_init(&twin);
+    assert_memory_equal(&twin, &good, sizeof twin);
+    clattn_activation_args_init(NULL);
+    job_pair(&job, 2, (size_t[]){3, 19});
+    desc.x = job.input[0].layout;
+    desc.y = job.output[0].layout;
+    good.x = array_binding(&job.input[0]);
+    good.y = array_binding(&job.output[0]);
+    assert_status(CLATTN_SUCCESS, clattn_activation_plan_create(device_context(), &desc, NULL, &job.plan));
+    REFUSED_ARGS(INVALID_STRUCT, size = 8);
+    REFUSED_ARGS(INVALID_ARGUMENT, explicit_batch = 2);
+    REFUSED_ARGS(INVALID_ARGUMENT, batch = (args.explicit_batch = 1, 4));
+    REFUSED_ARGS(INVALID_ARGUMENT, reserved = 1);
+    REFUSED_ARGS(INVALID_ARGUMENT, x.buffer = NULL);
+    REFUSED_ARGS(BUFFER_TOO_SMALL, y.offset = 100);
+    REFUSED_ARGS(BUFFER_ACCESS, y = good.x);
+    operator_needs_both(&activation_operator, job.plan, &good);
+    job_release(&job);
+}
+
+/* prewarm makes the plan that run then finds, and run computes. */
+static void one_call(void **state)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    test_job job = {0};
+
+    (void)state;
+    job_two_elements(&job, 1, -3, 4.5);
+    desc.x = job.input[0].layout;
+    desc.y = job.output[0].layout;
+    args.x = array_binding(&job.input[0]);
+    args.y = array_binding(&job.output[0]);
+    operator_runs_prewarmed(&activation_operator, &desc, &args);
+    job_expect_two_elements(&job, 0, 4.5); /* ReLU is the default */
+    job_release(&job);
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    activation_add(&suite, values, COUNT_OF(values));
+    activation_add(&suite, shapes, COUNT_OF(shapes));
+    activation_add(&suite, forms, COUNT_OF(forms));
+    activation_add(&suite, types, COUNT_OF(types));
+    suite_add(&suite, refused_descriptions, "activation: descriptions that are refused");
+    suite_add(&suite, refused_arguments, "activation: arguments that are refused");
+    suite_add(&suite, one_call, "activation: prewarm and run");
+    return suite_run(&suite, "activation", true, argc, argv);
+}

@@ -1,0 +1,64 @@
+/* Attention of bfloat16 two by two (the solvers cpu-bf16 and cpu-amx): by the processor's instructions where it has them,
+ * otherwise by what they do in OpenCL C, which only tests ask for.
+ *
+ * Holds: the accuracy rule of 16-bit storage (P is rounded), NaN and Inf, what cannot leak, what is refused. */
+#include <string.h>
+
+#include "support/attention/engine_cases.h"
+
+#define PAIRS .type = FOUR(CLATTN_BF16)
+
+static const attention_case one_query = {"one query", ALL, .dim = {2, 2, 1, 1, 9, 8, 8}, PAIRS};
+
+/* The planner's own choice: pairs exactly where the processor has the instructions and the queries are more than a few. */
+static void chosen_where_it_pays(void **state)
+{
+    (void)state;
+    for (int few = 0; few < 2; few++) {
+        test_job job = {0};
+        clattn_attention_desc desc = attention_prepare(&job, few ? &one_query : &attention_engine_cases[0], 1);
+        assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+        device_check_pairs(job.plan, !few);
+        job_release(&job);
+    }
+}
+
+/* Where AMX is only imitated, and slowly, nobody gets it. */
+static bool emulates_too_slowly(void)
+{
+    return device_platform_contains("Oclgrind") || device_platform_contains("rusticl");
+}
+
+/* Where it is only imitated, AMX is for those who ask for it. */
+static void imitated_amx_must_be_asked_for(void **state)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &attention_engine_cases[0], 1);
+    const char *here = device_pairs_solver();
+    bool slow = emulates_too_slowly();
+
+    (void)state;
+    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_non_null(strstr(clattn_plan_explain(job.plan), slow ? "cpu-amx: refused, this device is too slow"
+                                                          : here && !strcmp(here, "cpu-amx") ? "cpu-amx: chosen"
+                                                          : "cpu-amx: refused, no AMX for bfloat16"));
+    clattn_plan_release(&job.plan);
+    options.solver = "cpu-amx";
+    assert_status(slow ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS,
+                  clattn_attention_plan_create(device_context(), &desc, &options, &job.plan));
+    job_release(&job);
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    attention_add_by(&suite, "cpu-bf16", attention_engine_cases, attention_engine_case_count);
+    if (!emulates_too_slowly()) {
+        attention_add_by(&suite, "cpu-amx", attention_engine_cases, attention_engine_case_count);
+    }
+    suite_add(&suite, chosen_where_it_pays, "attention cpu-bf16: chosen where it pays");
+    suite_add(&suite, imitated_amx_must_be_asked_for, "attention cpu-amx: must be asked for where it is imitated");
+    return suite_run(&suite, "attention_bf16", true, argc, argv);
+}

@@ -1,0 +1,89 @@
+/* Attention by matrix engines (attention/gpu/matrix.cl), NVIDIA's emulated, which runs everywhere: the whole kernel but the
+ * instructions themselves.  Sizes, lengths and strides around 8, 16 and a tile, what it adds to the products, what it
+ * refuses.
+ *
+ * Holds: the accuracy rule of 16-bit storage (P is rounded), NaN and Inf, what cannot leak. */
+#include <string.h>
+
+#include "support/attention/case.h"
+
+#define BF16 CLATTN_BF16
+#define F16 CLATTN_F16
+#define PAIRS .type = FOUR(BF16)
+#define HALVES .type = FOUR(F16)
+#define WIDE .type = TYPES(BF16, BF16, BF16, CLATTN_F32)
+#define NOT_TAKEN .refused_by = BY_EMULATED_MMA
+
+static const attention_case cases[] = {
+    {"bfloat16", ALL, LITTLE, PAIRS},
+    {"bfloat16", BIG, MEDIUM, PAIRS},
+    {"bfloat16, several tiles", BIG, LARGE, PAIRS},
+    {"float16", ALL, LITTLE, HALVES},
+    {"float16", BIG, LARGE, HALVES},
+    {"bfloat16 in, float32 out", ALL, LITTLE, WIDE},
+    {"one key", BIG, .dim = {2, 4, 2, 35, 1, 8, 8}, PAIRS},
+    {"one query", ALL, .dim = {2, 2, 1, 1, 9, 8, 8}, PAIRS},
+    {"sizes of 1", ALL, .dim = {1, 2, 1, 5, 9, 1, 1}, PAIRS},
+    {"odd sizes", ALL, .dim = {1, 2, 1, 5, 9, 7, 5}, PAIRS},
+    {"sizes of 16 and 24", BIG, .dim = {1, 2, 1, 35, 67, 16, 24}, WIDE},
+    {"head size 64", BIG, .dim = {1, 2, 1, 70, 131, 64, 64}, PAIRS},
+    /* rusticl (Mesa 22.3) counts local memory twice and has 32 KiB: not where that runs. */
+    {"head size 128", FULL, .dim = {1, 2, 1, 70, 67, 128, 128}, HALVES},
+    {"whole tiles", BIG, .dim = {1, 2, 2, 64, 128, 64, 64}, WIDE},
+    {"tiles and one more", BIG, .dim = {1, 2, 1, 65, 129, 64, 64}, PAIRS, .causal = true},
+    {"causal", ALL, LITTLE, PAIRS, .causal = true},
+    {"causal", BIG, LARGE, PAIRS, .causal = true, .inject = INJECT_MASKED},
+    {"causal at the end", BIG, LARGE, HALVES, .causal = true, AT(BOTTOM_RIGHT, 0)},
+    {"causal, before the first key", ALL, LITTLE, PAIRS, .causal = true, AT(EXPLICIT, -3)},
+    {"window", BIG, LARGE, PAIRS, WINDOW(9, 20)},
+    {"sinks", BIG, MEDIUM, PAIRS, .sinks = true},
+    {"lengths of each item", BIG, MEDIUM, PAIRS, .list = {.queries = LIST(20, 35), .keys = LIST(67, 33)},
+     .inject = INJECT_MASKED},
+    {"no keys, no queries", BIG, MEDIUM, PAIRS, .list = {.queries = LIST(0, 35), .keys = LIST(67, 0)}},
+    {"beyond the lengths", ALL, LITTLE, PAIRS, .shorter = true, .actual = {1, 3, 7}, .inject = INJECT_MASKED},
+    {"logits far apart", BIG, MEDIUM, PAIRS, .scaled = true, .scale = 1, .fill = FILL_WILD},
+    {"equal scores", BIG, MEDIUM, WIDE, .fill = FILL_ZERO_QUERY},
+    {"NaN key", BIG, MEDIUM, PAIRS, .inject = INJECT_KEY_NAN},
+    {"infinite key", ALL, LITTLE, PAIRS, .inject = INJECT_KEY_INF},
+    {"NaN value", BIG, MEDIUM, PAIRS, .inject = INJECT_VALUE_NAN},
+    {"NaN query", BIG, MEDIUM, PAIRS, .inject = INJECT_QUERY_NAN},
+    {"gaps", BIG, MEDIUM, PAIRS, .form = {FORM_PADDED, FORM_PADDED, FORM_PADDED, FORM_PADDED, FORM_PLAIN}},
+    {"(batch, length, heads, size)", BIG, MEDIUM, PAIRS, .form = {FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_PLAIN}},
+    {"columns apart, rows backwards", ALL, LITTLE, PAIRS,
+     .form = {FORM_SPREAD, FORM_FLIPPED, FORM_SPREAD, FORM_MIRRORED, FORM_PLAIN}},
+    {"float32", ALL, LITTLE, NOT_TAKEN},
+    {"float16 keys of bfloat16 queries", ALL, LITTLE, NOT_TAKEN, .type = TYPES(BF16, F16, BF16, BF16)},
+    {"head size 129", ALL, .dim = {1, 2, 1, 5, 9, 129, 8}, PAIRS, NOT_TAKEN},
+    {"boolean mask", ALL, LITTLE, PAIRS, NOT_TAKEN, .mask = MASK_BOOL},
+    {"softcap", ALL, LITTLE, PAIRS, NOT_TAKEN, .softcap = 3},
+    {"dropout", ALL, LITTLE, PAIRS, NOT_TAKEN, .dropout = 0.25f, .seed = 5},
+    {"a negative scale", ALL, LITTLE, PAIRS, NOT_TAKEN, .scaled = true, .scale = -0.5f},
+    {"entropy", ALL, LITTLE, PAIRS, NOT_TAKEN, .entropy = true},
+    {"pages", ALL, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5), PAIRS, NOT_TAKEN},
+};
+
+/* No device of the tests has an engine; nobody gets the emulation unasked. */
+static void without_an_engine(void **state)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &cases[0], 1);
+
+    (void)state;
+    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_non_null(strstr(clattn_plan_explain(job.plan), "  matrix: "));
+    assert_null(strstr(clattn_plan_explain(job.plan), "emulated"));
+    clattn_plan_release(&job.plan);
+    options.solver = "matrix";
+    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_attention_plan_create(device_context(), &desc, &options, &job.plan));
+    job_release(&job);
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    attention_add_by(&suite, "emulated-mma", cases, COUNT_OF(cases));
+    suite_add(&suite, without_an_engine, "attention matrix: not without an engine");
+    return suite_run(&suite, "attention_matrix", true, argc, argv);
+}

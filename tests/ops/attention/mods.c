@@ -1,0 +1,350 @@
+/* The user's score and mask functions: what they are told, what they may read, alone and with all else; their compile
+ * errors; and that no plan and no binary is ever taken for that of another text.
+ *
+ * Holds: score_mod, mask_mod, user_dtype of include/clattn/attention.h, against the same functions in C. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/attention/case.h"
+
+#define SCORE "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
+#define DROP "int mask_mod(int batch, int head, int query, int key, user_data user)\n"
+
+/* ---- functions, each in OpenCL C and in C ---- */
+
+static double indices_score(const mod_call *c, double score)
+{
+    return score + 0.5f * c->b - 0.25f * c->h + 0.125f * c->i - 0.0625f * c->j;
+}
+
+static const attention_mod indices = {
+    .score_source = SCORE "{ return score + 0.5f * batch - 0.25f * head + 0.125f * query - 0.0625f * key; }",
+    .score = indices_score};
+
+static bool checkered_mask(const mod_call *c)
+{
+    return (c->b + c->h + c->i + c->j) % 3 != 1;
+}
+
+static const attention_mod checkered = {
+    .mask_source = "/* a comment */\n" DROP
+                   "{\n    return (batch + head + query + key) % 3 != 1;\n} // no newline after this",
+    .mask = checkered_mask};
+
+static double item_score(const mod_call *c, double score)
+{
+    return score * (c->i + c->position >= c->j ? 1 : 0.5f) + 0.01f * c->queries;
+}
+
+static bool item_mask(const mod_call *c)
+{
+    return c->j != c->keys - 1 || c->i == 0;
+}
+
+static const attention_mod item = {
+    .score_source = "static float halved(float x) { return 0.5f * x; }\n" SCORE
+                    "{ return (query + user.position >= key ? score : halved(score)) + 0.01f * user.query_length; }\n",
+    .mask_source = DROP "{ return key != user.key_length - 1 || query == 0; }\n",
+    .score = item_score, .mask = item_mask};
+
+static double element(const mod_call *c, int buffer, int at)
+{
+    return array_get(&c->user[buffer], (size_t[]){(size_t)at});
+}
+
+static double buffers_score(const mod_call *c, double score)
+{
+    return score * c->scalar[0] + element(c, 0, c->j) * c->scalar[3] + element(c, 1, c->i)
+         - 0.5f * element(c, 2, c->h) + c->scalar[1] + c->scalar[2];
+}
+
+static bool buffers_mask(const mod_call *c)
+{
+    return element(c, 3, c->j % 5) <= 2;
+}
+
+static const attention_mod buffers = {
+    .score_source = SCORE "{\n"
+        "    return score * user.scalar0 + user.buffer0[key] * user.scalar3 + vload_half(query, user.buffer1)\n"
+        "         - 0.5f * as_float((uint)user.buffer2[head] << 16) + user.scalar1 + user.scalar2;\n}\n",
+    .mask_source = DROP "{ return user.buffer3[key % 5] <= 2; }",
+    .score = buffers_score, .mask = buffers_mask,
+    .user = {CLATTN_F32, CLATTN_F16, CLATTN_BF16, CLATTN_I64}, .elements = {67, 35, 4, 5},
+    .scalar = {1.5f, 0.25f, -0.5f, 0.125f}};
+
+static double integers_score(const mod_call *c, double score)
+{
+    return score + 0.5f * element(c, 1, c->j) + 0.25f * element(c, 2, c->j) - 0.125f * element(c, 3, c->i);
+}
+
+/* buffer0 is not there. */
+static const attention_mod integers = {
+    .score_source = SCORE "{ return score + 0.5f * user.buffer1[key] + 0.25f * user.buffer2[key]"
+                    " - 0.125f * user.buffer3[query]; }",
+    .score = integers_score, .user = {CLATTN_DTYPE_NONE, CLATTN_I8, CLATTN_U8, CLATTN_I32}, .elements = {0, 67, 67, 35}};
+
+static bool nothing_mask(const mod_call *c)
+{
+    return c->i % 2 == 0;
+}
+
+static const attention_mod every_other = {.mask_source = DROP "{ return query % 2 == 0 ? 0x100 : 0; }",
+                                          .mask = nothing_mask};
+
+static double special_score(const mod_call *c, double score)
+{
+    return c->i == 2 && c->j == 3 ? NAN : c->i == 3 && c->j == 1 ? INFINITY : c->j == 2 ? -INFINITY : score;
+}
+
+static const attention_mod special = {
+    .score_source = SCORE "{ return query == 2 && key == 3 ? NAN : query == 3 && key == 1 ? INFINITY\n"
+                    "       : key == 2 ? -INFINITY : score; }",
+    .score = special_score};
+
+static const attention_case cases[] = {
+    {"score by indices", ALL, LITTLE, .mod = &indices},
+    {"score by indices", BIG | TILE, MEDIUM, .mod = &indices},
+    {"score by indices, shorter", BIG, MEDIUM, .mod = &indices, .shorter = true, .actual = {1, 34, 33},
+     .inject = INJECT_MASKED},
+    {"mask by indices", ALL, LITTLE, .mod = &checkered, .inject = INJECT_MASKED},
+    {"mask by indices", BIG | TILE, MEDIUM, .mod = &checkered, .inject = INJECT_MASKED},
+    {"by the item, bottom-right", ALL, LITTLE, .mod = &item, AT(BOTTOM_RIGHT, 0),
+     .list = {.queries = LIST(3, 5), .keys = LIST(9, 4)}, .inject = INJECT_MASKED},
+    {"by the item, bottom-right", BIG, MEDIUM, .mod = &item, AT(BOTTOM_RIGHT, 0),
+     .list = {.queries = LIST(35, 20), .keys = LIST(30, 66)}, .inject = INJECT_MASKED},
+    {"buffers and scalars", ALL, LITTLE, .mod = &buffers, .inject = INJECT_MASKED},
+    {"buffers and scalars", BIG, MEDIUM, .mod = &buffers, .inject = INJECT_MASKED},
+    {"buffers of integers", BIG, MEDIUM, .mod = &integers},
+    {"mask of whole rows", ALL, LITTLE, .mod = &every_other},
+    {"mask of whole rows, sinks, entropy", BIG, MEDIUM, .mod = &every_other, .sinks = true, .entropy = true},
+    {"NaN and infinite scores", ALL, LITTLE, .mod = &special},
+    {"scores from a function, all else, biased", ALL, LITTLE, .mod = &item, .softcap = 2, .bias = MASK_FLOAT,
+     .alibi = 2, .mask = MASK_BOOL, .causal = true, AT(EXPLICIT, 4), .scores = SCORES_OF(BIASED),
+     .inject = INJECT_MASKED},
+    {"scores from a function, all else, biased", BIG, MEDIUM, .mod = &item, .softcap = 2, .bias = MASK_FLOAT,
+     .alibi = 2, .mask = MASK_BOOL, .causal = true, AT(EXPLICIT, 40), .scores = SCORES_OF(BIASED),
+     .inject = INJECT_MASKED},
+    {"float16, pages, probabilities", BIG, .dim = {2, 4, 2, 9, 40, 8, 8}, .mod = &indices,
+     .type = {.query = CLATTN_F16, .key = CLATTN_F16, .value = CLATTN_F16}, .cache = CLATTN_CACHE_PAGED, .pages = 41,
+     .page_size = 4, .list.keys = LIST(33, 40), .scores = SCORES_OF(PROBABILITIES)},
+    {"a ring, the keys' own numbers", BIG, .dim = {2, 4, 2, 3, 8, 8, 8}, .mod = &indices,
+     .cache = CLATTN_CACHE_RING, .shorter = true, .actual = {2, 3, 29}},
+    {"float64 by way of float", FULL, MEDIUM, .mod = &indices,
+     .type = {.query = CLATTN_F64, .key = CLATTN_F64, .value = CLATTN_F64, .output = CLATTN_F64}},
+};
+
+/* ---- compile errors ---- */
+
+static void compile_errors(const void *which, const char *solver)
+{
+    static const struct {
+        const char *score, *mask, *place;
+        bool read_here; /* by the library: the same on every platform */
+    } table[] = {
+        {SCORE "{\n    return score + no_such_name;\n}\n", NULL, "score_mod:3", false},
+        {"\n\n" SCORE "{ return score }", NULL, "score_mod:4", false},
+        {NULL, "/* one\n   two */ constant float other = 1;\n" DROP "{\n\n\n    return user.buffer0[key]; }",
+         "mask_mod:7", false},
+        {SCORE "{ return score; }", DROP "{ return user.no_such; }", "mask_mod:2", false},
+        {SCORE "{\n    if (key) {\n        return score;\n}\n", NULL, "score_mod:2: '{' without its '}'", true},
+        {SCORE "{\n    return score; /* } */\n", DROP "{ return 1; }", "score_mod:2: '{' without its '}'", true},
+        {SCORE "{ return score; }\n}", NULL, "score_mod:3", true},
+        {SCORE "{ return score; }\n/* more", NULL, "score_mod:3: a comment", true},
+        {NULL, "#ifdef OTHER\n#endif\n#if 1\n" DROP "{ return 1; }", "mask_mod:3: #if without #endif", true},
+        {"float scoremod(float score) { return score; }", NULL, "score_mod: defines no function of that name", true},
+        {"// " SCORE "{ return score; }", NULL, "score_mod:", true}, /* who finds it first, the compiler or the library */
+        {NULL, "int mask(int key) { return mask_mod(key); }", "mask_mod:", true},
+        {"\nfloat score_mod(float score, int batch, int head, int query, int key)\n{ return score; }", NULL,
+         "score_mod:2: has another result or other parameters, expected float score_mod(float score, int batch, int head, "
+         "int query, int key, user_data user)", true},
+        {NULL, "float halved(float x) { return x / 2; }\nvoid mask_mod(int batch, int head, int query, int key, "
+         "user_data user) {}", "mask_mod:2: has another result or other parameters, expected int mask_mod(int batch", true},
+    };
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    const attention_case test = {"", ALL, LITTLE};
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &test, 1);
+
+    (void)which;
+    options.solver = solver;
+    for (size_t n = 0; n < COUNT_OF(table); n++) {
+        char message[512] = ""; /* as in the examples: what to mend comes before all else */
+        clattn_plan *plan = NULL;
+
+        desc.score_mod = table[n].score;
+        desc.mask_mod = table[n].mask;
+        assert_status(CLATTN_SUCCESS, clattn_attention_supports(device_context(), &desc, NULL)); /* nothing is built */
+        assert_status(CLATTN_ERROR_BUILD, clattn_attention_plan_create(device_context(), &desc, &options, &plan));
+        assert_null(plan);
+        clattn_context_message(device_context(), message, sizeof message);
+        /* Oclgrind 21.10 takes no notice of #line: it shows the user's text, but counts lines from the top. */
+        bool lost = device_platform_contains("Oclgrind") && !table[n].read_here;
+        const char *place = lost ? "input.cl:" : table[n].place;
+        message[strcspn(message, "\n")] = '\0';
+        if (!strstr(message, place)) {
+            fail_msg("the message does not point at %s: %s", place, message);
+        }
+    }
+    desc.mask_mod = NULL; /* the context is none the worse */
+    desc.score_mod = SCORE "{ return score; }";
+    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, &options, &job.plan));
+    job_run(&job, NULL);
+    attention_judge(&job, &test);
+    job_release(&job);
+}
+
+/* ---- one text is not another ---- */
+
+static double first_output(test_job *job, const clattn_attention_desc *desc)
+{
+    assert_status(CLATTN_SUCCESS, clattn_attention_run(device_context(), NULL, desc, &job->args.attention, 0, NULL,
+                                                       NULL));
+    assert_cl(clFinish(clattn_context_queue(device_context())));
+    array_download(&job->output[OUTPUT]);
+    array_poison(&job->output[OUTPUT]);
+    return array_get(&job->output[OUTPUT], (size_t[]){0, 0, 0, 0});
+}
+
+static double first_value(const test_job *job, size_t key)
+{
+    return array_get(&job->input[VALUE], (size_t[]){0, 0, key, 0});
+}
+
+static unsigned long long programs(clattn_context *context, bool loaded)
+{
+    clattn_program_statistics s = {.size = sizeof s};
+    assert_int_equal(clattn_context_program_statistics(context, &s), CLATTN_SUCCESS);
+    return loaded ? s.loaded : s.built;
+}
+
+/* The one-call form: the text counts, not where it lies; a plan outlives it. */
+static void plan_cache(void **state)
+{
+    const attention_case test = {"", ALL, LITTLE, .no_lse = true};
+    char text[256];
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &test, 1);
+
+    (void)state;
+    desc.mask_mod = text;
+    snprintf(text, sizeof text, "%s", DROP "{ return key == 3; }");
+    assert_true(first_output(&job, &desc) == first_value(&job, 3));
+    unsigned long long before = programs(device_context(), false) + programs(device_context(), true);
+    text[strlen(text) - 4] = '4'; /* in place */
+    assert_true(first_output(&job, &desc) == first_value(&job, 4));
+    unsigned long long after = programs(device_context(), false) + programs(device_context(), true);
+    assert_true(after > before);
+    char copy[sizeof text];
+    memcpy(copy, text, sizeof text);
+    desc.mask_mod = copy;
+    memset(text, 'x', sizeof text - 1);
+    assert_true(first_output(&job, &desc) == first_value(&job, 4));
+    assert_true(programs(device_context(), false) + programs(device_context(), true) == after); /* the plan was kept */
+    desc.mask_mod = NULL;
+    desc.score_mod = SCORE "{ return key == 3 ? 1e4f : 0.0f; }";
+    assert_true(first_output(&job, &desc) == first_value(&job, 3));
+    desc.user_dtype[2] = CLATTN_F32; /* the buffers belong to the description, too */
+    assert_status(CLATTN_ERROR_INVALID_ARGUMENT,
+                  clattn_attention_run(device_context(), NULL, &desc, &job.args.attention, 0, NULL, NULL));
+    job_release(&job);
+}
+
+static void remove_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+
+    assert_non_null(folder);
+    for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+        char name[1024];
+        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        remove(name); /* not of "." and ".." */
+    }
+    closedir(folder);
+    assert_int_equal(rmdir(path), 0);
+}
+
+/* Makes a plan with that mask_mod on a new context; what was built and loaded for it. */
+static void fresh_plan(const char *folder, const clattn_attention_desc *like, const char *mask,
+                       unsigned long long built, unsigned long long loaded)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_attention_desc desc = *like;
+    clattn_context *context = NULL;
+    clattn_plan *plan = NULL;
+
+    params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
+    params.cache_mode = CLATTN_CACHE_ON;
+    params.cache_dir = folder;
+    options.solver = "generic";
+    desc.mask_mod = mask;
+    assert_int_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    assert_int_equal(clattn_attention_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
+    assert_int_equal(programs(context, false), built);
+    assert_int_equal(programs(context, true), loaded);
+    clattn_plan_release(&plan);
+    clattn_context_release(&context);
+}
+
+/* Binaries on the disk: found again for the same text, and for it alone. */
+static void binary_cache(void **state)
+{
+    const attention_case test = {"", ALL, LITTLE};
+    char folder[512], here[400];
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &test, 1);
+
+    (void)state;
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(folder, sizeof folder, "%s/mods-XXXXXX", here);
+    assert_non_null(mkdtemp(folder));
+    fresh_plan(folder, &desc, DROP "{ return key == 3; }", 1, 0);
+    fresh_plan(folder, &desc, DROP "{ return key == 4; }", 1, 0);
+    fresh_plan(folder, &desc, DROP "{ return key == 3; }", 0, 1);
+    fresh_plan(folder, &desc, NULL, 1, 0);
+    remove_folder(folder);
+    job_release(&job);
+}
+
+/* The longest text that is allowed, and one that is longer. */
+static void snippet_limit(void **state)
+{
+    static char text[CLATTN_SNIPPET_LIMIT + 1];
+    static const char function[] = DROP "{ return 1; }";
+    const attention_case test = {"", ALL, LITTLE};
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, &test, 1);
+
+    (void)state;
+    memset(text, ' ', CLATTN_SNIPPET_LIMIT);
+    memcpy(text, function, sizeof function - 1);
+    desc.mask_mod = text;
+    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_attention_supports(device_context(), &desc, NULL));
+    text[CLATTN_SNIPPET_LIMIT - 1] = '\0';
+    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+    job_run(&job, NULL);
+    attention_judge(&job, &test);
+    job_release(&job);
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    attention_add_frugal(&suite, cases, COUNT_OF(cases));
+    for (int n = 0; n < ATTENTION_SOLVERS; n++) {
+        if (!attention_refuses(&cases[0], attention_solvers[n])) {
+            suite_add_case(&suite, compile_errors, NULL, attention_solvers[n], "attention %s: compile errors",
+                           attention_solvers[n]);
+        }
+    }
+    suite_add_case(&suite, compile_errors, NULL, NULL, "attention: compile errors, any solver");
+    suite_add(&suite, plan_cache, "attention: two snippets are two plans");
+    suite_add(&suite, binary_cache, "attention: two snippets are two binaries");
+    suite_add(&suite, snippet_limit, "attention: the longest snippet");
+    return suite_run(&suite, "attention mods", true, argc, argv);
+}

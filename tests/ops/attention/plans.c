@@ -1,0 +1,240 @@
+/* Attention's plans: what they may cost, launches in slices, the flag that cancels them, and how many heads an item of
+ * decoding takes.
+ *
+ * Holds: that neither kernels nor workspace grow with S_q * S_k; max_launch_ms, with D1 of docs/numerics.md, and
+ * cancellable of include/clattn/attention.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/attention/case.h"
+#include "support/core/inject.h"
+
+/* ---- what a plan costs ---- */
+
+static const attention_case costs[] = {
+    {"cost of a plan", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}},
+    {"cost of many features", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .softcap = 2, .bias = MASK_FINITE, .alibi = 2,
+     .mask = MASK_BOOL, .sinks = true, .causal = true, AT(BOTTOM_RIGHT, 0), .windowed = true, .left = 30, .right = -1,
+     .dropout = 0.5f, .entropy = true, .list = {.queries = LIST(0, 0), .keys = LIST(0, 0)}},
+    {"cost of int8 pages", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .type = {.key = CLATTN_I8, .value = CLATTN_I8},
+     .key_groups = 2, .value_groups = 1, .cache = CLATTN_CACHE_PAGED, .pages = 9, .page_size = 16, .list.keys = LIST(0, 0)},
+    {"cost of packed queries", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .additive = true, .list.query_starts = LIST(0, 0, 0)},
+};
+
+/* A desc whose S_q and S_k are `times` as long; nothing is run, so that the layouts may reach anywhere. */
+static clattn_attention_desc lengthened(const clattn_attention_desc *desc, size_t times)
+{
+    clattn_attention_desc longer = *desc;
+    clattn_layout *const rows[] = {&longer.query, &longer.output, &longer.lse, &longer.entropy, &longer.scores};
+    clattn_layout *const pairs[] = {&longer.mask, &longer.bias, &longer.scores};
+    int64_t apart = 1 << 12;
+
+    for (size_t n = 0; n < COUNT_OF(rows); n++) {
+        rows[n]->extent[2] *= times;
+        for (int d = rows[n]->rank - 1; d >= 0; d--) {
+            rows[n]->stride[d] = d == 3 ? 1 : d == 2 ? apart : rows[n]->stride[d + 1] * (int64_t)rows[n]->extent[d + 1];
+        }
+    }
+    for (size_t n = 0; n < COUNT_OF(pairs); n++) {
+        pairs[n]->extent[3] *= times;
+        pairs[n]->extent[2] *= pairs[n] == &longer.scores ? 1 : times;
+    }
+    if (desc->cache == CLATTN_CACHE_PAGED) {
+        longer.block_table.extent[1] *= times;
+    } else {
+        longer.key.extent[2] *= times;
+        longer.value.extent[2] *= times;
+    }
+    return longer;
+}
+
+static void read_cost(const clattn_attention_desc *desc, const char *solver, size_t *kernels, size_t *workspace)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+
+    options.solver = solver;
+    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), desc, &options, &plan));
+    *kernels = clattn_plan_kernel_count(plan);
+    *workspace = clattn_plan_workspace_size(plan);
+    clattn_plan_release(&plan);
+}
+
+/* Neither launches nor workspace grow with S_q * S_k; the scores, asked for, add one launch and what a row needs. */
+static void plan_cost(const void *which, const char *solver)
+{
+    const attention_case *test = which;
+    const size_t times = 32, keys = test->dim.keys * times;
+    test_job job = {0};
+    clattn_attention_desc desc = attention_prepare(&job, test, 1);
+
+    for (int mode = CLATTN_SCORES_RAW - 1; mode <= CLATTN_SCORES_PROBABILITIES; mode += 2) {
+        size_t kernels[2], workspace[2];
+        bool given = mode >= CLATTN_SCORES_RAW;
+
+        if (attention_refuses(test, solver) || (given && (test->list.query_starts || level() == LEVEL_TINY))) {
+            break;
+        }
+        desc.scores = given ? clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){2, 4, 64, 64}) : (clattn_layout){0};
+        desc.scores_mode = given ? mode : 0;
+        desc.lse = (clattn_layout){0};
+        read_cost(&desc, solver, &kernels[0], &workspace[0]);
+        clattn_attention_desc longer = lengthened(&desc, times);
+        read_cost(&longer, solver, &kernels[1], &workspace[1]);
+        size_t rows = test->dim.batch * test->dim.heads * longer.query.extent[2];
+        assert_true(kernels[1] <= kernels[0] + 2);         /* of split keys: packing, merging */
+        assert_true(kernels[1] <= (given ? 5 : 4));
+        assert_true(workspace[1] <= workspace[0] * 2 * times + 65536); /* linear */
+        assert_true(workspace[1] < rows * keys * sizeof(float) / 4);
+    }
+    job_release(&job);
+}
+
+/* ---- slices ---- */
+
+static const attention_case sliced[] = {
+    {"slices, everything", LEVEL_SMALL | LEVEL_FULL, .dim = {3, 4, 2, 40, 512, 8, 8}, .causal = true, .entropy = true,
+     .scores = SCORES_OF(PROBABILITIES)},
+    {"slices", ALL, .dim = {3, 4, 2, 5, 64, 8, 8}},
+};
+
+/* Runs the job and counts its launches; they are as many as the plan says at most. */
+static unsigned char *run_counted(test_job *job, size_t *launches)
+{
+    for (size_t n = 0; n < COUNT_OF(job->output); n++) {
+        if (job->output[n].memory) {
+            array_poison(&job->output[n]);
+        }
+    }
+    inject_start(0, 0);
+    job_run(job, NULL);
+    *launches = inject_launches();
+    assert_int_equal(*launches, clattn_plan_kernel_count(job->plan));
+    return job_snapshot(job);
+}
+
+/* From one launch to many as the time gets shorter: along batch, heads and queries, always the same bits.  The lengths
+ * grow until a millisecond cuts queries, as far as the estimate for the device asks for. */
+static void slices(const void *which, const char *solver)
+{
+    attention_case test = *(const attention_case *)which;
+    size_t per_kernel = test.scores ? 2 : 1, most = 0, fewest = SIZE_MAX;
+    test_job whole = {0};
+
+    if (!attention_job(&whole, &test, solver, 1)) {
+        job_release(&whole);
+        return;
+    }
+    size_t launches;
+    unsigned char *expected = run_counted(&whole, &launches);
+    assert_int_equal(launches, per_kernel);
+    for (test.max_launch_ms = 1; test.max_launch_ms < 100000; test.max_launch_ms *= 4) {
+        test_job job = {0};
+
+        if (attention_job(&job, &test, solver, 1)) {
+            unsigned char *given = run_counted(&job, &launches);
+            assert_memory_equal(expected, given, job_bytes(&whole));
+            assert_true(launches <= (most ? fewest : launches)); /* never more when there is more time */
+            most = launches > most ? launches : most;
+            fewest = launches;
+            free(given);
+        }
+        job_release(&job);
+        if (launches == per_kernel) {
+            break;
+        }
+    }
+    assert_true(!most || fewest == per_kernel);
+    free(expected);
+    job_release(&whole);
+}
+
+/* ---- cancelling ---- */
+
+static const attention_case cancelled[] = {
+    {"cancel", ALL, .dim = {2, 2, 1, 5, 9, 8, 8}, .cancellable = true, .entropy = true,
+     .scores = SCORES_OF(PROBABILITIES)},
+};
+
+static void wait_for(const test_job *job)
+{
+    cl_event event = NULL;
+
+    assert_status(CLATTN_SUCCESS, job->enqueue(job, NULL, 0, NULL, &event));
+    assert_cl(clWaitForEvents(1, &event));
+    assert_cl(clReleaseEvent(event));
+}
+
+/* Any number but 0 lets the launches do nothing; back at 0 the same plan computes. */
+static void cancel(const void *which, const char *solver)
+{
+    static const double flags[] = {1, -1, INT32_MIN, 0x10000};
+    const attention_case *test = which;
+    test_job job = {0};
+
+    if (attention_job(&job, test, solver, 1)) {
+        for (size_t n = 0; n < COUNT_OF(flags); n++) {
+            array_set(&job.input[CANCEL], (size_t[]){0}, flags[n]);
+            array_upload(&job.input[CANCEL]);
+            wait_for(&job);
+        }
+        array_set(&job.input[CANCEL], (size_t[]){0}, 0);
+        array_upload(&job.input[CANCEL]);
+        job_run(&job, NULL);
+        attention_judge(&job, test);
+    }
+    job_release(&job);
+}
+
+/* ---- heads in turn ---- */
+
+/* A token of 8 heads by attention_cpu_decode; a cache of pages has the rows of all heads close together. */
+static const attention_case paged_token = {"pages", ALL, PAGED(8, 16), .dim = {1, 8, 8, 1, 128, 64, 64}};
+static const attention_case plain_token = {"plain cache", ALL, .dim = {1, 8, 8, 1, 128, 64, 64}};
+
+/* How many work-items share the 8 heads.  The plan is for so many batch items that some heads in turn leave no compute unit
+ * idle and no keys are split; the launch is for one. */
+static size_t items_for_heads(attention_case test, const char *solver)
+{
+    clattn_device_info info = {.size = sizeof info};
+    size_t grid[3];
+    test_job job = {0};
+
+    assert_status(CLATTN_SUCCESS, clattn_context_device_info(device_context(), &info));
+    test.dim.batch = 2 * (size_t)info.compute_units;
+    test.shorter = true;
+    test.actual.batch = test.actual.queries = 1;
+    test.actual.keys = test.dim.keys;
+    assert_true(attention_job(&job, &test, solver, 1));
+    inject_watch("attention_cpu_decode");
+    job_run(&job, NULL);
+    assert_true(inject_grid(grid));
+    inject_watch(NULL);
+    assert_int_equal(grid[2], 1); /* the keys are not split either */
+    attention_judge(&job, &test);
+    job_release(&job);
+    return grid[1];
+}
+
+static void heads_in_turn_of_pages(const void *test, const char *solver)
+{
+    assert_in_range(items_for_heads(*(const attention_case *)test, solver), 1, 7);
+}
+
+static void one_head_of_a_plain_cache(const void *test, const char *solver)
+{
+    assert_int_equal(items_for_heads(*(const attention_case *)test, solver), 8);
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    device_use_functions(inject_get_proc);
+    attention_add_check(&suite, plan_cost, costs, COUNT_OF(costs));
+    attention_add_check(&suite, slices, sliced, COUNT_OF(sliced));
+    attention_add_check(&suite, cancel, cancelled, COUNT_OF(cancelled));
+    suite_add_case(&suite, heads_in_turn_of_pages, &paged_token, "cpu", "attention cpu: several heads in turn from pages");
+    suite_add_case(&suite, one_head_of_a_plain_cache, &plain_token, "cpu", "attention cpu: one head from a plain cache");
+    return suite_run(&suite, "attention plans", true, argc, argv);
+}

@@ -1,0 +1,332 @@
+/* Images into arrays and back.
+ *
+ * Holds image.h's formulas and its rounding rules for every format, order, dtype and number of channels, clamping
+ * beyond the edges, patches and norms, regions, what is refused and why, and that operators follow each other on one
+ * queue without a host copy. */
+#include <math.h>
+#include <string.h>
+
+#include "support/ops/image_case.h"
+#include "support/core/inject.h"
+#include "support/operator.h"
+
+#define PACK(kind, c, ...) .operation = CLATTN_IMAGE_PACK, .type = (kind), .channels = (c), __VA_ARGS__
+#define UNPACK(kind, c, ...) .operation = CLATTN_IMAGE_UNPACK, .type = (kind), .channels = (c), __VA_ARGS__
+#define SIZE(w, h) .image = {w, h}, .region = {w, h}
+
+static const image_case cases[] = {
+    {"every byte", BIG, PACK(CL_UNORM_INT8, 4, SIZE(16, 16))},
+    {"three channels", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3))},
+    {"one channel", ALL, PACK(CL_UNORM_INT8, 1, SIZE(5, 3))},
+    {"two channels", BIG, PACK(CL_FLOAT, 2, SIZE(7, 5))},
+    {"one pixel", ALL, PACK(CL_FLOAT, 4, SIZE(1, 1))},
+    {"a work-group - 1", BIG, PACK(CL_FLOAT, 3, SIZE(31, 2))},
+    {"a work-group + 1", BIG, PACK(CL_FLOAT, 3, SIZE(33, 3))},
+    {"blue first", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .order = CL_BGRA},
+    {"float", ALL, PACK(CL_FLOAT, 4, SIZE(6, 5))},
+    {"half", ALL, PACK(CL_HALF_FLOAT, 4, SIZE(6, 5))},
+    {"16 bits", BIG, PACK(CL_UNORM_INT16, 4, SIZE(64, 9))},
+    {"float16", BIG, PACK(CL_UNORM_INT8, 4, SIZE(16, 16)), .dtype = CLATTN_F16},
+    {"float16", ALL, PACK(CL_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_F16},
+    {"float16", BIG, PACK(CL_HALF_FLOAT, 3, SIZE(11, 5)), .dtype = CLATTN_F16},
+    {"bfloat16", BIG, PACK(CL_UNORM_INT8, 4, SIZE(16, 16)), .dtype = CLATTN_BF16},
+    {"bfloat16", ALL, PACK(CL_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_BF16},
+    {"gaps", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_PADDED},
+    {"columns apart", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_SPREAD},
+    {"planes", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_TRANSPOSED},
+    {"backwards", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_FLIPPED},
+    {"a part", ALL, PACK(CL_UNORM_INT8, 3, .image = {9, 8}, .region = {4, 3}), .origin = {3, 2}},
+    {"a smaller part than planned", ALL, PACK(CL_UNORM_INT8, 3, .image = {9, 8}, .region = {6, 5}), .origin = {3, 4},
+     .explicit_region = true, .actual = {4, 3}},
+    {"nothing", ALL, PACK(CL_UNORM_INT8, 3, .image = {9, 8}, .region = {6, 5}), .explicit_region = true,
+     .actual = {0, 5}},
+    {"beyond every edge", ALL, PACK(CL_UNORM_INT8, 3, .image = {3, 2}, .region = {7, 6}), .origin = {-2, -2}},
+    {"wholly outside", BIG, PACK(CL_UNORM_INT8, 3, .image = {3, 2}, .region = {2, 2}), .origin = {1000000, -1000000}},
+    {"patch of 3", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 4)), .patch = 3},
+    {"patch of 3 with norm", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 4)), .patch = 3, .norm = 1},
+    {"patch of 5 with norm, a part", BIG, PACK(CL_UNORM_INT8, 3, .image = {13, 9}, .region = {17, 11}), .patch = 5,
+     .norm = 1, .origin = {-2, -1}},
+    {"patch of 7, one channel", BIG, PACK(CL_UNORM_INT8, 1, SIZE(9, 11)), .patch = 7, .norm = 1},
+    {"the largest patch", BIG, PACK(CL_UNORM_INT8, 4, SIZE(5, 3)), .patch = CLATTN_IMAGE_MAX_PATCH, .norm = 1},
+    {"norms of each component", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 4)), .patch = 3, .norm = 2},
+    {"norms of each component, gaps", BIG, PACK(CL_UNORM_INT8, 2, SIZE(7, 4)), .patch = 5, .norm = 2,
+     .form = FORM_PADDED},
+    {"colours", ALL, PACK(CL_UNORM_INT8, 4, SIZE(5, 4)), .transform = true},
+    {"colours of a patch", BIG, PACK(CL_UNORM_INT16, 3, SIZE(9, 4)), .patch = 3, .norm = 2, .transform = true},
+    {"grey of colours", BIG, PACK(CL_UNORM_INT8, 1, SIZE(9, 4)), .transform = true, .dtype = CLATTN_BF16},
+    {"norm of what is stored", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 4)), .patch = 3, .norm = 1,
+     .dtype = CLATTN_BF16, .form = FORM_PADDED},
+    {"norm of a pixel, overflow and NaN", BIG, PACK(CL_FLOAT, 4, SIZE(16, 4)), .norm = 1},
+
+    {"bytes", BIG, UNPACK(CL_UNORM_INT8, 4, SIZE(40, 20))},
+    {"bytes", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 6))},
+    {"one channel", ALL, UNPACK(CL_UNORM_INT8, 1, SIZE(5, 3))},
+    {"two channels", BIG, UNPACK(CL_FLOAT, 2, SIZE(7, 5))},
+    {"blue first", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .order = CL_BGRA},
+    {"16 bits", BIG, UNPACK(CL_UNORM_INT16, 4, SIZE(33, 20))},
+    {"half", ALL, UNPACK(CL_HALF_FLOAT, 4, SIZE(5, 5))},
+    {"half", BIG, UNPACK(CL_HALF_FLOAT, 4, SIZE(33, 20))},
+    {"float", ALL, UNPACK(CL_FLOAT, 4, SIZE(5, 5))},
+    {"colours", ALL, UNPACK(CL_FLOAT, 4, SIZE(6, 5)), .transform = true, .finite = true},
+    {"colours", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(16, 15)), .transform = true, .finite = true},
+    {"colours of two channels", BIG, UNPACK(CL_UNORM_INT16, 2, SIZE(6, 5)), .transform = true, .finite = true},
+    {"float16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_F16},
+    {"bfloat16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_BF16},
+    {"bfloat16 to half", BIG, UNPACK(CL_HALF_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_BF16},
+    {"gaps", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_PADDED},
+    {"planes", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_TRANSPOSED},
+    {"one row for all", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_SHARED_FIRST},
+    {"a part", ALL, UNPACK(CL_UNORM_INT8, 3, .image = {9, 8}, .region = {4, 3}), .origin = {3, 2}},
+    {"up to the last corner", ALL, UNPACK(CL_FLOAT, 3, .image = {9, 8}, .region = {6, 5}), .origin = {5, 5},
+     .explicit_region = true, .actual = {4, 3}},
+    {"nothing", ALL, UNPACK(CL_UNORM_INT8, 3, .image = {9, 8}, .region = {6, 5}), .explicit_region = true,
+     .actual = {3, 0}},
+};
+
+/* A description and arguments that work, and what they need. */
+typedef struct working {
+    test_image image;
+    test_job job;
+    clattn_image_desc desc;
+    clattn_image_args args;
+} working;
+
+static working make_working(clattn_image_operation operation, cl_image_format format, cl_mem_flags flags)
+{
+    working w = {.image = image_create(flags, format, 6, 5, 8)};
+
+    clattn_image_desc_init(&w.desc);
+    clattn_image_args_init(&w.args);
+    test_array array = job_array(&w.job, ROLE_IN_PLACE, CLATTN_F32, 3, (size_t[]){5, 6, 3}, FORM_PLAIN);
+    w.desc.operation = operation;
+    w.desc.array = array.layout;
+    w.args.image = clattn_binding_image(w.image.memory);
+    w.args.array = array_binding(&array);
+    return w;
+}
+
+static void release_working(working *w)
+{
+    job_release(&w->job);
+    image_release(&w->image);
+}
+
+static const cl_image_format bytes = {CL_RGBA, CL_UNORM_INT8};
+
+OPERATOR(image)
+
+static void refused_descriptions(void **state)
+{
+    working w = make_working(CLATTN_IMAGE_PACK, bytes, CL_MEM_READ_ONLY);
+    const clattn_layout norm = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){5, 6});
+    const struct {
+        clattn_status status;
+        clattn_image_desc desc;
+    } wrong[] = {
+#define WITH(status, ...) {CLATTN_ERROR_##status, ({ clattn_image_desc d = w.desc; __VA_ARGS__; d; })}
+        WITH(INVALID_STRUCT, d.size = 8),
+        WITH(INVALID_ARGUMENT, d.operation = 2),
+        WITH(INVALID_ARGUMENT, d.patch = 2),
+        WITH(INVALID_ARGUMENT, d.patch = -1),
+        WITH(INVALID_ARGUMENT, d.patch = 33),
+        WITH(INVALID_LAYOUT, d.patch = 3),
+        WITH(INVALID_ARGUMENT, d.operation = CLATTN_IMAGE_UNPACK; d.patch = 3),
+        WITH(INVALID_ARGUMENT, d.operation = CLATTN_IMAGE_UNPACK; d.norm = norm),
+        WITH(UNSUPPORTED, d.array.dtype = CLATTN_U8),
+        WITH(INVALID_LAYOUT, d.array.rank = 2),
+        WITH(INVALID_LAYOUT, d.array.extent[2] = 5; d.array.stride[1] = 5; d.array.stride[0] = 30),
+        WITH(INVALID_LAYOUT, d.array.extent[2] = 0),
+        WITH(INVALID_LAYOUT, d.array.stride[1] = 0),
+        WITH(UNSUPPORTED, d.norm = norm; d.norm.dtype = CLATTN_F16),
+        WITH(INVALID_LAYOUT, d.norm = norm; d.norm.extent[0] = 4),
+        WITH(INVALID_LAYOUT, d.norm = norm; d.norm.rank = 1),
+        WITH(INVALID_LAYOUT, d.norm = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){5, 6, 2})),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        print_message("# description %zu\n", i);
+        operator_answers(&image_operator, &wrong[i].desc, wrong[i].status);
+    }
+    release_working(&w);
+}
+
+static void refused_arguments(void **state)
+{
+    for (int operation = CLATTN_IMAGE_PACK; operation <= CLATTN_IMAGE_UNPACK; operation++) {
+        bool pack = operation == CLATTN_IMAGE_PACK;
+        working w = make_working((clattn_image_operation)operation, bytes, pack ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY);
+        test_image closed = image_create(pack ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY, bytes, 6, 5, 8);
+        clattn_binding buffer = w.args.array;
+        const struct {
+            clattn_status status;
+            clattn_image_args args;
+        } wrong[] = {
+#define ARGS_WITH(status, ...) {CLATTN_ERROR_##status, ({ clattn_image_args a = w.args; __VA_ARGS__; a; })}
+            ARGS_WITH(INVALID_STRUCT, a.size = 8),
+            ARGS_WITH(INVALID_ARGUMENT, a.image = (clattn_binding){0}),
+            ARGS_WITH(INVALID_ARGUMENT, a.image = buffer),
+            ARGS_WITH(INVALID_ARGUMENT, a.image = clattn_binding_image(buffer.buffer)),
+            ARGS_WITH(INVALID_ARGUMENT, a.image.offset = 1),
+            ARGS_WITH(INVALID_ARGUMENT, a.array = w.args.image),
+            ARGS_WITH(INVALID_ARGUMENT, a.array = clattn_binding_buffer(w.image.memory, 0)),
+            ARGS_WITH(INVALID_ARGUMENT, a.norm = buffer),
+            ARGS_WITH(BUFFER_TOO_SMALL, a.array.offset = 100000),
+            ARGS_WITH(BUFFER_ACCESS, a.image = clattn_binding_image(closed.memory)),
+            ARGS_WITH(INVALID_ARGUMENT, a.explicit_region = 2),
+            ARGS_WITH(INVALID_ARGUMENT, a.explicit_region = 1; a.width = 7; a.height = 1),
+            ARGS_WITH(INVALID_ARGUMENT, a.explicit_region = 1; a.width = 1; a.height = 6),
+            ARGS_WITH(INVALID_ARGUMENT, a.origin_x = INT64_C(1) << 31),
+            ARGS_WITH(INVALID_ARGUMENT, a.norm_factor = NAN),
+            ARGS_WITH(INVALID_ARGUMENT, a.transform = 2),
+            ARGS_WITH(INVALID_ARGUMENT, a.reserved = 1),
+            ARGS_WITH(INVALID_ARGUMENT, a.transform = 1; a.matrix[2][3] = INFINITY),
+            ARGS_WITH(INVALID_ARGUMENT, a.origin_y = INT64_MIN),
+            /* Where unpack may not go and pack may: last, see below. */
+            ARGS_WITH(INVALID_ARGUMENT, a.origin_x = 1),
+            ARGS_WITH(INVALID_ARGUMENT, a.origin_y = -1),
+        };
+
+        assert_status(CLATTN_SUCCESS, clattn_image_plan_create(device_context(), &w.desc, NULL, &w.job.plan));
+        for (size_t i = 0; i < COUNT_OF(wrong) - (pack ? 2 : 0); i++) {
+            print_message("# operation %d, arguments %zu\n", operation, i);
+            assert_status(wrong[i].status, clattn_image_enqueue(w.job.plan, NULL, &wrong[i].args, 0, NULL, NULL));
+        }
+        assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_image_enqueue(w.job.plan, NULL, NULL, 0, NULL, NULL));
+        image_release(&closed);
+        release_working(&w);
+    }
+    (void)state;
+}
+
+/* Formats that the device reads and this operator does not take, by name and not by a wrong answer. */
+static void refused_formats(void **state)
+{
+    static const cl_image_format formats[] = {{CL_RGBA, CL_SNORM_INT8}, {CL_RGBA, CL_UNSIGNED_INT8}, {CL_R, CL_FLOAT}};
+    working w = make_working(CLATTN_IMAGE_PACK, bytes, CL_MEM_READ_ONLY);
+    cl_context context = clattn_context_opencl_context(device_context());
+    int tried = 0;
+
+    (void)state;
+    assert_status(CLATTN_SUCCESS, clattn_image_plan_create(device_context(), &w.desc, NULL, &w.job.plan));
+    for (size_t i = 0; i < COUNT_OF(formats); i++) {
+        const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 6, .image_height = 5};
+        cl_int code;
+        cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &formats[i], &desc, NULL, &code);
+
+        if (image) {
+            w.args.image = clattn_binding_image(image);
+            assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_image_enqueue(w.job.plan, NULL, &w.args, 0, NULL, NULL));
+            device_release_buffer(image);
+            tried++;
+        }
+    }
+    const cl_image_desc line = {.image_type = CL_MEM_OBJECT_IMAGE1D, .image_width = 6};
+    cl_int code;
+    cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &bytes, &line, NULL, &code);
+    if (image) {
+        w.args.image = clattn_binding_image(image);
+        assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_image_enqueue(w.job.plan, NULL, &w.args, 0, NULL, NULL));
+        device_release_buffer(image);
+    }
+    assert_true(tried > 0);
+    release_working(&w);
+}
+
+/* An OpenCL without functions for images stands for a device without any. */
+static void without_images(void **state)
+{
+    working w = make_working(CLATTN_IMAGE_PACK, bytes, CL_MEM_READ_ONLY);
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    clattn_plan *plan = NULL;
+    const char *reason = NULL;
+
+    (void)state;
+    params.opencl_context = clattn_context_opencl_context(device_context());
+    params.opencl_device = clattn_context_opencl_device(device_context());
+    params.get_proc = inject_get_proc;
+    assert_status(CLATTN_SUCCESS, clattn_context_create(&params, &context));
+    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_image_supports(context, &w.desc, &reason));
+    assert_string_equal(reason, "the device has no images");
+    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_image_plan_create(context, &w.desc, NULL, &plan));
+    assert_null(plan);
+    clattn_context_release(&context);
+    release_working(&w);
+}
+
+/* Image, softmax over its components, image: chained by the queue or, on one without order, by events. */
+static void operators_in_a_row(cl_command_queue queue)
+{
+    working from = make_working(CLATTN_IMAGE_PACK, bytes, CL_MEM_READ_ONLY);
+    working to = make_working(CLATTN_IMAGE_UNPACK, bytes, CL_MEM_READ_WRITE);
+    clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
+    clattn_context *context = device_context();
+    cl_event events[3];
+
+    softmax.x = softmax.y = from.desc.array;
+    args.x = args.y = to.args.array = from.args.array;
+    assert_status(CLATTN_SUCCESS, clattn_image_prewarm(context, &from.desc));
+    assert_status(CLATTN_SUCCESS, clattn_image_run(context, queue, &from.desc, &from.args, 0, NULL, &events[0]));
+    assert_status(CLATTN_SUCCESS, clattn_softmax_run(context, queue, &softmax, &args, 1, &events[0], &events[1]));
+    assert_status(CLATTN_SUCCESS, clattn_image_run(context, queue, &to.desc, &to.args, 1, &events[1], &events[2]));
+    assert_cl(clWaitForEvents(1, &events[2]));
+    for (int i = 0; i < 3; i++) {
+        assert_cl(clReleaseEvent(events[i]));
+    }
+    image_download(&to.image);
+    for (size_t y = 0; y < 5; y++) {
+        for (size_t x = 0; x < 6; x++) {
+            double sum = 0;
+            for (int c = 0; c < 3; c++) {
+                sum += exp(image_stored(&from.image, x, y, c) / 255);
+            }
+            for (int c = 0; c < 3; c++) {
+                double exact = 255 * exp(image_stored(&from.image, x, y, c) / 255) / sum;
+                assert_true(fabs(image_stored(&to.image, x, y, c) - exact) <= 0.5001);
+            }
+            assert_true(image_stored(&to.image, x, y, 3) == 255);
+        }
+    }
+    assert_cl(clReleaseCommandQueue(queue));
+    release_working(&from);
+    release_working(&to);
+}
+
+static void in_order(void **state)
+{
+    (void)state;
+    operators_in_a_row(device_queue());
+}
+
+static void out_of_order(void **state)
+{
+    cl_command_queue queue = device_queue_out_of_order();
+
+    (void)state;
+    if (!queue) {
+        skip();
+    }
+    operators_in_a_row(queue);
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        if (cases[i].levels & level()) {
+            suite_add_case(&suite, image_check, &cases[i], "generic", "image %s: %s, type %x, %d channels",
+                           cases[i].operation == CLATTN_IMAGE_PACK ? "pack" : "unpack", cases[i].rule,
+                           (unsigned)cases[i].type, cases[i].channels);
+        }
+    }
+    suite_add(&suite, refused_descriptions, "image: wrong descriptions are refused");
+    suite_add(&suite, refused_arguments, "image: wrong arguments are refused");
+    suite_add(&suite, refused_formats, "image: formats that are not taken are refused");
+    suite_add(&suite, without_images, "image: a device without images is refused with that reason");
+    suite_add(&suite, in_order, "image: operators follow each other on a queue in order");
+    suite_add(&suite, out_of_order, "image: operators follow each other by events");
+    return suite_run(&suite, "image", true, argc, argv);
+}

@@ -1,0 +1,484 @@
+/* Matrix products by every solver: sizes of 1, around tiles, primes; transposes and other strides; batches that
+ * share B; biases; CLBlast where the library was built with it.
+ *
+ * Holds: the accuracy rule (with sum_k |a_ik b_kj| + |bias_j| for M), that NaN and Inf stay in their row or
+ * column (Meaning 5), nothing to do (Meaning 8), guard bands. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/core/inject.h"
+#include "support/ops/matmul_case.h"
+
+static const matmul_case sizes[] = {
+    {"one of everything", ALL, .m = 1, .n = 1, .k = 1},
+    {"one row", ALL, .m = 1, .n = 33, .k = 19},
+    {"one row", BIG, .m = 1, .n = 257, .k = 129},
+    {"one column", ALL, .m = 33, .n = 1, .k = 19},
+    {"one column", BIG, .m = 257, .n = 1, .k = 129},
+    {"inner size 1", ALL, .m = 17, .n = 33, .k = 1},
+    {"inner size 2", BIG, .m = 65, .n = 67, .k = 2},
+    {"primes", ALL, .m = 7, .n = 13, .k = 11},
+    {"primes", BIG, .m = 97, .n = 83, .k = 61},
+    {"primes", BIG, .m = 131, .n = 37, .k = 521},
+    {"tile", ALL, .m = 32, .n = 32, .k = 16},
+    {"tile", BIG, .m = 64, .n = 64, .k = 64},
+    {"tile", BIG, .m = 128, .n = 128, .k = 256},
+    {"tile - 1", ALL, .m = 31, .n = 31, .k = 15},
+    {"tile - 1", BIG, .m = 127, .n = 63, .k = 255},
+    {"tile + 1", ALL, .m = 33, .n = 33, .k = 17},
+    {"tile + 1", BIG, .m = 129, .n = 65, .k = 257},
+    {"large tiles", BIG, .m = 256, .n = 256, .k = 64},
+    {"large tiles - 1", BIG, .m = 255, .n = 255, .k = 63, .bias = true},
+    {"large tiles - 3", BIG, .m = 253, .n = 253, .k = 37, .a = FORM_TRANSPOSED, .b = FORM_TRANSPOSED, .bias = true},
+    {"wide", BIG, .m = 5, .n = 1031, .k = 64},
+    {"tall", BIG, .m = 1031, .n = 5, .k = 64},
+    {"deep", BIG, .m = 13, .n = 17, .k = 4099},
+    {"whole numbers, exact", ALL, .m = 19, .n = 35, .k = 23, .integers = true, .bias = true},
+    {"whole numbers, exact", BIG, .m = 97, .n = 131, .k = 67, .integers = true, .bias = true},
+    {"projection of the paper", BIG, .m = 67, .n = 512, .k = 512, .b = FORM_TRANSPOSED, .bias = true},
+    {"packed projection", FULL, .m = 35, .n = 1536, .k = 512, .b = FORM_TRANSPOSED, .bias = true},
+};
+
+static const matmul_case forms[] = {
+    {"B transposed", ALL, .m = 7, .n = 13, .k = 11, .b = FORM_TRANSPOSED},
+    {"B transposed", BIG, .m = 97, .n = 83, .k = 61, .b = FORM_TRANSPOSED},
+    {"A transposed", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_TRANSPOSED},
+    {"A transposed", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED},
+    {"both transposed", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED, .b = FORM_TRANSPOSED},
+    {"large tiles, C transposed", BIG, .m = 255, .n = 250, .k = 19, .a = FORM_PADDED, .c = FORM_TRANSPOSED, .bias = true},
+    {"C transposed", BIG, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED, .bias = true},
+    {"gaps", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED, .bias = true},
+    {"gaps", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED, .bias = true},
+    {"columns apart", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD},
+    {"columns apart", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD},
+    {"rows backwards", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED, .c = FORM_FLIPPED},
+    {"columns backwards", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
+     .c = FORM_MIRRORED},
+    {"columns backwards", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
+     .c = FORM_MIRRORED},
+    {"one row of A for all", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST},
+    {"one row of B for all", BIG, .m = 67, .n = 35, .k = 37, .b = FORM_SHARED_FIRST},
+    {"bias", ALL, .m = 7, .n = 13, .k = 11, .bias = true},
+    {"bias", BIG, .m = 97, .n = 83, .k = 61, .bias = true},
+    {"bias strided", ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_SPREAD},
+    {"bias backwards", ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
+};
+
+#define TYPES(x, y, z, w) .type = {.a = CLATTN_##x, .b = CLATTN_##y, .c = CLATTN_##z, .bias = CLATTN_##w}
+
+static const matmul_case stored[] = {
+    {"float16", ALL, TYPES(F16, F16, F16, F16), .m = 17, .n = 35, .k = 19, .bias = true},
+    {"float16", BIG, TYPES(F16, F16, F16, F16), .m = 97, .n = 83, .k = 61, .b = FORM_TRANSPOSED, .bias = true},
+    {"bfloat16", ALL, TYPES(BF16, BF16, BF16, BF16), .m = 17, .n = 35, .k = 19, .bias = true},
+    {"bfloat16", BIG, TYPES(BF16, BF16, BF16, BF16), .m = 97, .n = 83, .k = 61, .b = FORM_TRANSPOSED, .bias = true},
+    {"bfloat16 weights", ALL, TYPES(F32, BF16, F32, F32), .m = 17, .n = 35, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
+    {"float16 weights, few columns", BIG, TYPES(F32, F16, F32, F32), .m = 131, .n = 12, .k = 61, .b = FORM_TRANSPOSED},
+    {"each another", BIG, TYPES(F16, F32, BF16, F16), .m = 97, .n = 83, .k = 61, .bias = true},
+    {"each another, everything transposed", BIG, TYPES(BF16, F16, F32, BF16), .m = 97, .n = 83, .k = 61,
+     .a = FORM_TRANSPOSED, .b = FORM_TRANSPOSED, .c = FORM_TRANSPOSED, .bias = true},
+    {"columns apart", ALL, TYPES(F16, BF16, F16, F32), .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD,
+     .c = FORM_SPREAD, .bias = true},
+    {"float16 output, batch that shares B", BIG, TYPES(F32, F32, F16, F32), .batch = 5, .m = 67, .n = 35, .k = 37,
+     .flat_b = true},
+    {"a token by bfloat16 weights", ALL, TYPES(F32, BF16, F32, F32), .m = 1, .n = 37, .k = 35, .b = FORM_TRANSPOSED,
+     .bias = true},
+    {"a token by float16 weights", BIG, TYPES(F16, F16, F16, F16), .m = 1, .n = 515, .k = 1031, .b = FORM_TRANSPOSED,
+     .bias = true},
+    {"four tokens by bfloat16 weights, copied", BIG, TYPES(BF16, BF16, BF16, F32), .m = 4, .n = 67, .k = 2053,
+     .b = FORM_TRANSPOSED, .bias = true},
+    {"smaller at enqueue", BIG, TYPES(F16, BF16, F32, F16), .batch = 5, .m = 131, .n = 67, .k = 37, .shorter = true,
+     .actual_batch = 4, .actual_m = 66, .bias = true, .inject = MATMUL_BEYOND},
+    {"NaN in A: its row alone", ALL, TYPES(BF16, BF16, F16, F32), .m = 7, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
+    {"by CLBlast", FULL, TYPES(F16, F16, F16, F16), .solvers = MATMUL_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7,
+     .n = 13, .k = 11},
+};
+
+/* Few rows or columns, k side by side in both operands: up to eight the cpu solver streams the other operand, and of more,
+ * or of long ones, it packs the few and asks for the memory of the others. */
+static const matmul_case skinny[] = {
+    {"1 row", ALL, .m = 1, .n = 37, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
+    {"1 row", BIG, .m = 1, .n = 515, .k = 1031, .b = FORM_TRANSPOSED},
+    {"2 rows", ALL, .m = 2, .n = 37, .k = 16, .b = FORM_TRANSPOSED},
+    {"3 rows", BIG, .m = 3, .n = 131, .k = 67, .b = FORM_TRANSPOSED, .bias = true},
+    {"4 rows", BIG, .m = 4, .n = 1024, .k = 64, .b = FORM_TRANSPOSED},
+    {"5 rows", ALL, .m = 5, .n = 17, .k = 5, .b = FORM_TRANSPOSED, .bias = true, .bias_form = FORM_MIRRORED},
+    {"6 rows, C transposed", BIG, .m = 6, .n = 131, .k = 67, .b = FORM_TRANSPOSED, .c = FORM_TRANSPOSED, .bias = true},
+    {"7 rows", BIG, .m = 7, .n = 257, .k = 129, .b = FORM_TRANSPOSED},
+    {"8 rows", ALL, .m = 8, .n = 37, .k = 35, .b = FORM_TRANSPOSED, .c = FORM_SPREAD},
+    {"8 rows", BIG, .m = 8, .n = 259, .k = 512, .b = FORM_TRANSPOSED, .bias = true},
+    {"1 column", ALL, .m = 37, .n = 1, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
+    {"3 columns", ALL, .m = 35, .n = 3, .k = 17, .b = FORM_TRANSPOSED, .bias = true},
+    {"5 columns, C transposed", BIG, .m = 515, .n = 5, .k = 131, .b = FORM_TRANSPOSED, .c = FORM_TRANSPOSED},
+    {"8 rows, copied", BIG, .m = 8, .n = 67, .k = 2048, .b = FORM_TRANSPOSED, .bias = true},
+    {"3 rows, copied in three", BIG, .m = 3, .n = 131, .k = 4103, .b = FORM_TRANSPOSED},
+    {"5 columns, copied in two", BIG, .m = 259, .n = 5, .k = 2053, .b = FORM_TRANSPOSED, .bias = true},
+    {"8 columns", BIG, .m = 259, .n = 8, .k = 512, .b = FORM_TRANSPOSED, .bias = true},
+    {"7 rows, too long for that", BIG, .m = 7, .n = 67, .k = 2053, .b = FORM_TRANSPOSED},
+    {"12 rows", ALL, .m = 12, .n = 37, .k = 35, .b = FORM_TRANSPOSED, .bias = true},
+    {"12 rows, k in two blocks", BIG, .m = 12, .n = 67, .k = 4103, .b = FORM_TRANSPOSED, .bias = true},
+    {"16 rows of bfloat16", BIG, TYPES(BF16, BF16, BF16, F32), .m = 16, .n = 131, .k = 267, .b = FORM_TRANSPOSED},
+    {"16 rows, batch that shares B", BIG, .batch = 4, .m = 4, .n = 131, .k = 67, .flat_b = true, .b = FORM_TRANSPOSED},
+    {"whole numbers, exact", ALL, .m = 3, .n = 35, .k = 23, .b = FORM_TRANSPOSED, .integers = true, .bias = true},
+    {"gaps between rows", BIG, .m = 4, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_TRANSPOSED, .c = FORM_PADDED,
+     .bias = true},
+    {"one row of A for all", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST, .b = FORM_TRANSPOSED},
+    {"batch", ALL, .batch = 3, .m = 2, .n = 37, .k = 11, .b = FORM_TRANSPOSED, .bias = true},
+    {"batch of columns", BIG, .batch = 3, .m = 67, .n = 2, .k = 37, .b = FORM_TRANSPOSED, .bias = true},
+    {"batch that shares B, as rows", BIG, .batch = 4, .m = 2, .n = 67, .k = 37, .b = FORM_TRANSPOSED, .flat_b = true},
+    {"fewer rows at enqueue", ALL, .batch = 3, .m = 5, .n = 37, .k = 11, .b = FORM_TRANSPOSED, .shorter = true,
+     .actual_batch = 2, .actual_m = 3, .inject = MATMUL_BEYOND},
+    {"NaN in A: its row alone", ALL, .m = 3, .n = 37, .k = 11, .b = FORM_TRANSPOSED, .inject = MATMUL_A_NAN},
+    {"Inf in A: its row alone", BIG, .m = 8, .n = 83, .k = 61, .b = FORM_TRANSPOSED, .inject = MATMUL_A_INF},
+    {"NaN in B: its column alone", ALL, .m = 3, .n = 37, .k = 11, .b = FORM_TRANSPOSED, .inject = MATMUL_B_NAN},
+    {"NaN in B: its column alone", BIG, .m = 259, .n = 3, .k = 61, .b = FORM_TRANSPOSED, .inject = MATMUL_B_NAN},
+    {"no inner size: the bias", ALL, .m = 5, .n = 7, .k = 0, .b = FORM_TRANSPOSED, .bias = true},
+};
+
+static const matmul_case batches[] = {
+    {"batch", ALL, .batch = 3, .m = 5, .n = 7, .k = 11},
+    {"batch", BIG, .batch = 5, .m = 67, .n = 35, .k = 37, .bias = true},
+    {"batch of 1", ALL, .batch = 1, .m = 5, .n = 7, .k = 11, .bias = true},
+    {"B shared by extent", ALL, .batch = 3, .m = 5, .n = 7, .k = 11, .shared_b = true},
+    {"B shared by extent", BIG, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true, .bias = true},
+    {"B shared by stride", ALL, .batch = 3, .m = 5, .n = 7, .k = 11, .b = FORM_SHARED_FIRST},
+    {"B shared by rank", ALL, .batch = 3, .m = 5, .n = 7, .k = 11, .flat_b = true, .bias = true},
+    {"B shared, items apart", BIG, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true, .a = FORM_PADDED,
+     .c = FORM_PADDED},
+    {"A shared by stride", ALL, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_SHARED_FIRST},
+    {"batch transposed", BIG, .batch = 5, .m = 67, .n = 35, .k = 37, .a = FORM_TRANSPOSED, .b = FORM_TRANSPOSED,
+     .c = FORM_TRANSPOSED},
+    {"batch inside rows", ALL, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_BSHD, .b = FORM_BSHD,
+     .c = FORM_BSHD},
+    {"batch backwards", BIG, .batch = 5, .m = 67, .n = 35, .k = 37, .a = FORM_FLIPPED, .b = FORM_MIRRORED},
+    {"smaller at enqueue", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 2,
+     .actual_m = 5, .inject = MATMUL_BEYOND},
+    {"smaller at enqueue", BIG, .batch = 5, .m = 131, .n = 67, .k = 37, .shorter = true, .actual_batch = 4,
+     .actual_m = 66, .bias = true, .inject = MATMUL_BEYOND},
+    {"one row at enqueue", BIG, .batch = 5, .m = 131, .n = 67, .k = 37, .shorter = true, .actual_batch = 1,
+     .actual_m = 1, .inject = MATMUL_BEYOND},
+    {"smaller at enqueue, B shared", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shared_b = true, .shorter = true,
+     .actual_batch = 2, .actual_m = 5, .inject = MATMUL_BEYOND},
+    {"smaller at enqueue, B shared", BIG, .batch = 5, .m = 131, .n = 67, .k = 37, .flat_b = true, .shorter = true,
+     .actual_batch = 4, .actual_m = 66, .bias = true, .inject = MATMUL_BEYOND},
+    {"nothing at enqueue", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 0,
+     .actual_m = 5},
+    {"no rows at enqueue", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 2,
+     .actual_m = 0},
+    {"no rows", ALL, .m = 0, .n = 7, .k = 11},
+    {"no columns", ALL, .m = 5, .n = 0, .k = 11},
+    {"no inner size: the bias", ALL, .m = 5, .n = 7, .k = 0, .bias = true},
+    {"no inner size: zeros", ALL, .m = 5, .n = 7, .k = 0},
+};
+
+static const matmul_case values[] = {
+    {"NaN in A: its row alone", ALL, .m = 7, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
+    {"NaN in A: its row alone", BIG, .m = 97, .n = 83, .k = 61, .bias = true, .inject = MATMUL_A_NAN},
+    {"Inf in A: its row alone", BIG, .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF},
+    {"NaN in B: its column alone", ALL, .m = 7, .n = 13, .k = 11, .inject = MATMUL_B_NAN},
+    {"NaN in B: its column alone", BIG, .m = 97, .n = 83, .k = 61, .inject = MATMUL_B_NAN},
+    {"NaN in B, transposed: its column alone", BIG, .m = 97, .n = 83, .k = 61, .b = FORM_TRANSPOSED,
+     .inject = MATMUL_B_NAN},
+    {"-inf in the bias: its column alone", ALL, .m = 7, .n = 13, .k = 11, .bias = true,
+     .inject = MATMUL_BIAS_INF},
+};
+
+/* CLBlast compiles for seconds at a routine's first call on a CPU: few, and none on a simulator. */
+#define BY_CLBLAST .solvers = MATMUL_CLBLAST
+
+static const matmul_case clblast[] = {
+    {"projection", FULL, BY_CLBLAST, .m = 67, .n = 128, .k = 96, .b = FORM_TRANSPOSED, .bias = true},
+    {"primes", FULL, BY_CLBLAST, .m = 97, .n = 83, .k = 61},
+    {"A transposed, gaps", FULL, BY_CLBLAST, .m = 37, .n = 83, .k = 61, .a = FORM_TRANSPOSED, .c = FORM_PADDED},
+    {"one row", FULL, BY_CLBLAST, .m = 1, .n = 83, .k = 61, .bias = true},
+    {"batch", FULL, BY_CLBLAST, .batch = 3, .m = 35, .n = 83, .k = 61, .bias = true},
+    {"B shared, smaller at enqueue", FULL, BY_CLBLAST, .batch = 3, .m = 35, .n = 83, .k = 61, .flat_b = true,
+     .shorter = true, .actual_batch = 2, .actual_m = 17, .bias = true},
+    {"B shared, one item at enqueue", FULL, BY_CLBLAST, .batch = 3, .m = 35, .n = 83, .k = 61, .flat_b = true,
+     .shorter = true, .actual_batch = 1, .actual_m = 35},
+    {"columns apart", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD},
+    {"columns backwards", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11,
+     .b = FORM_MIRRORED},
+    {"C transposed", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11,
+     .c = FORM_TRANSPOSED},
+};
+
+/* On CPUs CLBlast is never the plan's own choice; without it in the build, its name is unknown. */
+static void clblast_is_a_choice(void **state)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan *plan = NULL;
+
+    (void)state;
+    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 11});
+    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){11, 13});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 13});
+    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
+    if (device_is_cpu()) {
+        assert_string_equal(clattn_plan_solver(plan), "cpu");
+    }
+    clattn_plan_release(&plan);
+    if (!matmul_has_clblast()) {
+        clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+        options.solver = "clblast";
+        assert_status(CLATTN_ERROR_INVALID_ARGUMENT,
+                      clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+        assert_null(plan);
+    }
+}
+
+/* Rows of A that overlap, or are all one.  The packed rows must fit the workspace whatever is folded into what; a
+ * workspace of exactly that size, with a band around it, tells. */
+typedef struct overlap {
+    size_t m;
+    int64_t item, row; /* strides */
+} overlap;
+
+static const overlap overlaps[] = {{8, 0, 0}, {1, 0, 0}, {1, 5, 5}, {3, 15, 5}, {3, 5, 5}};
+
+static void rows_overlap(const void *which, const char *solver)
+{
+    enum { LARGEST = 100, N = 65, K = 11, BAND = 64, A = 3 * 5 * LARGEST + K, MOST = LARGEST * 8 * N };
+    const size_t batch = level() == LEVEL_TINY ? 5 : LARGEST;
+    const overlap *o = which;
+    const size_t count = batch * o->m * N;
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+    static float a[A], c[MOST];
+    float b[K * N];
+    cl_context context = clattn_context_opencl_context(device_context());
+    cl_command_queue queue = device_queue();
+    cl_int code;
+
+    desc.a = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){batch, o->m, K});
+    desc.a.stride[0] = o->item;
+    desc.a.stride[1] = o->row;
+    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){K, N});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){batch, o->m, N});
+    options.solver = solver;
+    clattn_status status = clattn_matmul_plan_create(device_context(), &desc, &options, &plan);
+    if (strcmp(solver, "clblast") == 0 && o->m > 1) {
+        assert_status(CLATTN_ERROR_UNSUPPORTED, status);
+        assert_cl(clReleaseCommandQueue(queue));
+        return;
+    }
+    assert_status(CLATTN_SUCCESS, status);
+    for (int i = 0; i < A; i++) {
+        a[i] = (float)(i % 5) - 2;
+    }
+    for (int i = 0; i < K * N; i++) {
+        b[i] = (float)(i % 7) - 3;
+    }
+    size_t workspace = clattn_plan_workspace_size(plan), bytes = workspace + 2 * BAND * sizeof(float);
+    unsigned char *image = malloc(bytes);
+    assert_non_null(image);
+    memset(image, 0xa5, bytes);
+    cl_mem own = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, image, &code);
+    assert_cl(code);
+    cl_mem left = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof a, a, &code);
+    assert_cl(code);
+    cl_mem right = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof b, b, &code);
+    assert_cl(code);
+    cl_mem out = clCreateBuffer(context, CL_MEM_WRITE_ONLY, sizeof c, NULL, &code);
+    assert_cl(code);
+    args.a = clattn_binding_buffer(left, 0);
+    args.b = clattn_binding_buffer(right, 0);
+    args.c = clattn_binding_buffer(out, 0);
+    if (workspace) {
+        args.workspace = clattn_binding_buffer(own, BAND * sizeof(float));
+    }
+    assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan, queue, &args, 0, NULL, NULL));
+    assert_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
+    assert_cl(clEnqueueReadBuffer(queue, own, CL_TRUE, 0, bytes, image, 0, NULL, NULL));
+    for (size_t i = 0; i < BAND * sizeof(float); i++) {
+        assert_int_equal(image[i], 0xa5);
+        assert_int_equal(image[bytes - 1 - i], 0xa5);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const float *row = a + (int64_t)(i / N / o->m) * o->item + (int64_t)(i / N % o->m) * o->row;
+        float sum = 0; /* of whole numbers: exact */
+        for (size_t k = 0; k < K; k++) {
+            sum += row[k] * b[k * N + i % N];
+        }
+        assert_true(c[i] == sum);
+    }
+    device_release_buffer(own);
+    device_release_buffer(left);
+    device_release_buffer(right);
+    device_release_buffer(out);
+    assert_cl(clReleaseCommandQueue(queue));
+    free(image);
+    clattn_plan_release(&plan);
+}
+
+static clattn_matmul_desc small_product(bool bias)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+
+    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 11});
+    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){11, 13});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 13});
+    if (bias) {
+        desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, (size_t[]){13});
+    }
+    return desc;
+}
+
+/* CLBlast calls the loader that it was linked with, so it has no place where OpenCL comes from the application. */
+static void clblast_calls_no_other_opencl(void **state)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_matmul_desc desc = small_product(false);
+    clattn_context *context = NULL;
+    clattn_plan *plan = NULL;
+    char message[256];
+
+    (void)state;
+    inject_start(0, 0);
+    params.get_proc = inject_get_proc;
+    params.clblast = CLATTN_CLBLAST_PREFER;
+    params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
+    assert_status(CLATTN_SUCCESS, clattn_context_create(&params, &context));
+    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(context, &desc, NULL, &plan));
+    assert_string_not_equal(clattn_plan_solver(plan), "clblast");
+    clattn_plan_release(&plan);
+    options.solver = "clblast";
+    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_matmul_plan_create(context, &desc, &options, &plan));
+    clattn_context_message(context, message, sizeof message);
+    assert_non_null(strstr(message, "OpenCL functions of its own"));
+    clattn_context_release(&context);
+}
+
+/* With a bias it reads what is in C, so kernels must be able to. */
+static void clblast_reads_a_biased_c(void **state)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    cl_context context = clattn_context_opencl_context(device_context());
+
+    (void)state;
+    options.solver = "clblast";
+    for (int bias = 0; bias < 2; bias++) {
+        clattn_matmul_desc desc = small_product(bias);
+        clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+        clattn_plan *plan = NULL;
+        float zeros[11 * 13] = {0};
+        cl_mem in = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof zeros, zeros, NULL);
+        cl_mem out = clCreateBuffer(context, CL_MEM_WRITE_ONLY, sizeof zeros, NULL, NULL);
+
+        assert_true(in && out);
+        args.a = args.b = clattn_binding_buffer(in, 0);
+        args.bias = bias ? args.a : clattn_binding_buffer(NULL, 0);
+        args.c = clattn_binding_buffer(out, 0);
+        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+        assert_status(bias ? CLATTN_ERROR_BUFFER_ACCESS : CLATTN_SUCCESS,
+                      clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL));
+        assert_cl(clFinish(clattn_context_queue(device_context())));
+        clattn_plan_release(&plan);
+        device_release_buffer(in);
+        device_release_buffer(out);
+    }
+}
+
+static cl_uint context_references(cl_context context)
+{
+    cl_uint count;
+    assert_cl(clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof count, &count, NULL));
+    return count;
+}
+
+/* What CLBlast compiled for one context goes with the last plan of all, and is nothing to another context of the same
+ * device; nor to what the application asks CLBlast for, whose binaries are looked up by platform and device name. */
+static void clblast_in_two_contexts(void **state)
+{
+    enum { ROUNDS = 2, M = 7, N = 13, K = 11 };
+    clattn_matmul_desc desc = small_product(false);
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    cl_device_id device = clattn_context_opencl_device(device_context());
+    cl_context opencl[ROUNDS];
+    clattn_context *context[ROUNDS] = {NULL};
+    clattn_plan *plan[ROUNDS] = {NULL};
+    cl_uint before[ROUNDS];
+    float a[M * K], b[K * N], c[M * N];
+    cl_int code;
+
+    (void)state;
+    options.solver = "clblast";
+    for (int i = 0; i < M * K; i++) {
+        a[i] = (float)(i % 5) - 2;
+    }
+    for (int i = 0; i < K * N; i++) {
+        b[i] = (float)(i % 7) - 3;
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+        opencl[i] = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+        assert_cl(code);
+        before[i] = context_references(opencl[i]);
+        params.opencl_context = opencl[i];
+        params.opencl_device = device;
+        assert_status(CLATTN_SUCCESS, clattn_context_create(&params, &context[i]));
+        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(context[i], &desc, &options, &plan[i]));
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+        cl_command_queue queue = clattn_context_queue(context[i]);
+        cl_mem in = clCreateBuffer(opencl[i], CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof a, a, &code);
+        assert_cl(code);
+        cl_mem weights = clCreateBuffer(opencl[i], CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof b, b, &code);
+        assert_cl(code);
+        cl_mem out = clCreateBuffer(opencl[i], CL_MEM_READ_WRITE, sizeof c, NULL, &code);
+        assert_cl(code);
+        args.a = clattn_binding_buffer(in, 0);
+        args.b = clattn_binding_buffer(weights, 0);
+        args.c = clattn_binding_buffer(out, 0);
+        assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan[i], NULL, &args, 0, NULL, NULL));
+        assert_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
+        for (int j = 0; j < M * N; j++) {
+            float sum = 0; /* of whole numbers: exact */
+            for (int k = 0; k < K; k++) {
+                sum += a[j / N * K + k] * b[k * N + j % N];
+            }
+            assert_true(c[j] == sum);
+        }
+        device_release_buffer(in);
+        device_release_buffer(weights);
+        device_release_buffer(out);
+        clattn_plan_release(&plan[i]);
+        clattn_context_release(&context[i]);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        assert_int_equal(context_references(opencl[i]), before[i]);
+        assert_cl(clReleaseContext(opencl[i]));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    matmul_add(&suite, sizes, COUNT_OF(sizes));
+    matmul_add(&suite, forms, COUNT_OF(forms));
+    matmul_add(&suite, stored, COUNT_OF(stored));
+    matmul_add(&suite, skinny, COUNT_OF(skinny));
+    matmul_add(&suite, batches, COUNT_OF(batches));
+    matmul_add(&suite, values, COUNT_OF(values));
+    suite_add(&suite, clblast_is_a_choice, "matmul: CLBlast only where it pays");
+    for (int n = 0; n < MATMUL_SOLVERS - (matmul_has_clblast() ? 0 : 1); n++) {
+        for (size_t i = 0; i < COUNT_OF(overlaps) && (level() == LEVEL_FULL || n < MATMUL_SOLVERS - 1); i++) {
+            suite_add_case(&suite, rows_overlap, &overlaps[i], matmul_solvers[n],
+                           "matmul %s: A's rows overlap, %zu an item, strides %d, %d", matmul_solvers[n],
+                           overlaps[i].m, (int)overlaps[i].item, (int)overlaps[i].row);
+        }
+    }
+    if (matmul_has_clblast()) {
+        matmul_add(&suite, clblast, COUNT_OF(clblast));
+        suite_add(&suite, clblast_calls_no_other_opencl, "matmul: no CLBlast with the application's OpenCL");
+        if (level() == LEVEL_FULL) {
+            suite_add(&suite, clblast_reads_a_biased_c, "matmul clblast: a bias is read from C");
+            suite_add(&suite, clblast_in_two_contexts, "matmul clblast: two contexts, each gives back what it took");
+        }
+    }
+    return suite_run(&suite, "matmul", true, argc, argv);
+}

@@ -1,0 +1,452 @@
+/* Products by matrix engines: the whole kernel with each engine's fragments, emulated, and who may use an engine.
+ *
+ * Holds: what test_matmul.c holds, for float16 and bfloat16; of docs/kernels.md, "Matrix engines": nobody but a caller asks
+ * for an emulation, and an engine is used on its own vendor's GPUs alone and, unless it is asked for, only with a
+ * self-check.
+ * test_self_check.c holds that fragments in the wrong places are found out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "offline/offline.h"
+#include "support/ops/matmul_case.h"
+
+#define ENGINES .solvers = MATMUL_EMULATED
+/* One that copies ahead, one that loads through registers and the one whose product reads tiles: a kernel takes seconds to
+ * compile. */
+#define THREE .solvers = 5 * (MATMUL_EMULATED & -MATMUL_EMULATED) | MATMUL_WGMMA
+#define TYPES(x, y, z, w) .type = {.a = CLATTN_##x, .b = CLATTN_##y, .c = CLATTN_##z, .bias = CLATTN_##w}
+#define F16_ALL TYPES(F16, F16, F16, F16)
+/* Few kinds of kernels: with float16 there is always a bias, with bfloat16 never. */
+#define BF16_IN TYPES(BF16, BF16, F32, F32)
+/* Read 16 bytes at a time; B as a layer's weight, (n, k), or not. */
+#define EIGHTS .a = FORM_ALIGNED, .b = FORM_ALIGNED
+#define EIGHTS_WEIGHT .a = FORM_ALIGNED, .b = FORM_ALIGNED_TRANSPOSED
+
+static const matmul_case sizes[] = {
+    {"one of everything", ALL, ENGINES, BF16_IN, .m = 1, .n = 1, .k = 1},
+    {"a square - 1", ALL, ENGINES, F16_ALL, .m = 15, .n = 17, .k = 15, .bias = true},
+    {"a square, weight", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 16, .n = 16, .k = 16, .integers = true},
+    {"a square, eights", ALL, ENGINES, F16_ALL, EIGHTS, .m = 16, .n = 16, .k = 32, .bias = true},
+    {"a square + 1, weight", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 17, .n = 33, .k = 17},
+    {"a square + 1, eights", ALL, ENGINES, F16_ALL, EIGHTS, .m = 17, .n = 33, .k = 40, .bias = true},
+    {"steps in flight", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 7, .n = 9, .k = 168},
+    {"inner size 1", BIG, THREE, BF16_IN, EIGHTS, .m = 33, .n = 67, .k = 1},
+    {"32 x 32 tile", BIG, THREE, F16_ALL, EIGHTS, .m = 32, .n = 32, .k = 64, .integers = true, .bias = true},
+    {"64 x 64 tile", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 64, .n = 64, .k = 96},
+    {"64 x 64 tile + 1", BIG, THREE, F16_ALL, EIGHTS, .m = 65, .n = 67, .k = 104, .bias = true},
+    {"primes", BIG, THREE, BF16_IN, .m = 97, .n = 83, .k = 61},
+    {"primes, rows of 16 bytes", BIG, THREE, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .bias = true},
+    {"primes, rows of 16 bytes, weight", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 97, .n = 83, .k = 61},
+    {"128 x 128 tile", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 128, .n = 128, .k = 256},
+    {"128 x 128 tile + 8", BIG, THREE, F16_ALL, EIGHTS, .m = 136, .n = 136, .k = 168, .bias = true},
+    {"128 x 128 tile + 1", BIG, THREE, BF16_IN, EIGHTS, .m = 129, .n = 131, .k = 72, .integers = true},
+    /* By the planner's choice emulations have smaller tiles; on a GPU large products have these. */
+    {"a tile of 128 x 128", BIG, .solvers = MATMUL_EMULATED & -MATMUL_EMULATED, BF16_IN, EIGHTS_WEIGHT, .m = 131, .n = 137,
+     .k = 104, .tuning = "rows=128 columns=128"},
+    {"panels of A and B", BIG, .solvers = MATMUL_WGMMA, BF16_IN, .m = 136, .n = 136, .k = 40, .a = FORM_ALIGNED_TRANSPOSED,
+     .b = FORM_ALIGNED},
+    {"one panel of B, 64 wide", BIG, .solvers = MATMUL_WGMMA, F16_ALL, .m = 64, .n = 64, .k = 72,
+     .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED, .bias = true},
+    {"one panel of B, 32 wide", BIG, .solvers = MATMUL_WGMMA, BF16_IN, EIGHTS, .m = 40, .n = 32, .k = 136},
+    {"spans of 64 bytes", BIG, .solvers = MATMUL_WGMMA, BF16_IN, EIGHTS_WEIGHT, .m = 129, .n = 121, .k = 200},
+    {"spans of 128 bytes", BIG, .solvers = MATMUL_WGMMA, F16_ALL, EIGHTS_WEIGHT, .m = 64, .n = 64, .k = 200, .bias = true},
+    {"a tile of 64 rows", BIG, .solvers = MATMUL_WGMMA, BF16_IN, EIGHTS_WEIGHT, .m = 64, .n = 264, .k = 168},
+    {"deep", FULL, THREE, F16_ALL, EIGHTS_WEIGHT, .m = 13, .n = 17, .k = 4104, .bias = true},
+    {"tall", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 515, .n = 5, .k = 64},
+    {"wide", BIG, THREE, F16_ALL, EIGHTS, .m = 5, .n = 515, .k = 64, .bias = true},
+};
+
+static const matmul_case forms[] = {
+    {"A transposed", ALL, ENGINES, BF16_IN, .m = 17, .n = 16, .k = 40, .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED},
+    {"A transposed", BIG, THREE, F16_ALL, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED, .bias = true},
+    {"both transposed, eights", BIG, THREE, BF16_IN, .m = 97, .n = 88, .k = 72, .a = FORM_ALIGNED_TRANSPOSED,
+     .b = FORM_ALIGNED_TRANSPOSED},
+    {"one of two in eights", ALL, ENGINES, F16_ALL, .m = 17, .n = 19, .k = 24, .a = FORM_ALIGNED, .b = FORM_PADDED,
+     .bias = true},
+    {"C transposed", BIG, THREE, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED, .bias = true},
+    {"gaps", BIG, THREE, BF16_IN, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
+    {"columns apart", ALL, ENGINES, F16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD,
+     .bias = true, .bias_form = FORM_SPREAD},
+    {"rows backwards", BIG, THREE, BF16_IN, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED,
+     .c = FORM_FLIPPED},
+    {"columns backwards", ALL, ENGINES, BF16_IN, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
+     .c = FORM_MIRRORED},
+    {"one row of A for all", ALL, ENGINES, BF16_IN, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST},
+    {"two types", ALL, ENGINES, TYPES(F16, BF16, F32, F32), .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
+    {"float32", ALL, ENGINES, .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
+};
+
+static const matmul_case epilogues[] = {
+    {"GELU and operand", ALL, THREE, F16_ALL, EIGHTS, .m = 17, .n = 19, .k = 24, .bias = true,
+     .activation = CLATTN_MATMUL_GELU, .operand = OPERAND_ADD},
+    {"operand in place", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 65, .n = 67, .k = 40, .operand = OPERAND_ADD,
+     .in_place = true},
+    {"int8 weights", ALL, THREE, TYPES(BF16, I8, F32, F32), .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
+};
+
+static const matmul_case batches[] = {
+    {"batch", ALL, ENGINES, BF16_IN, EIGHTS, .batch = 3, .m = 5, .n = 8, .k = 16},
+    {"batch", BIG, THREE, F16_ALL, EIGHTS_WEIGHT, .batch = 5, .m = 67, .n = 35, .k = 40, .bias = true},
+    {"B shared by extent", BIG, THREE, F16_ALL, EIGHTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true,
+     .bias = true},
+    {"A shared by stride", ALL, ENGINES, BF16_IN, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_SHARED_FIRST},
+    {"smaller at enqueue", ALL, ENGINES, F16_ALL, EIGHTS, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true,
+     .actual_batch = 2, .actual_m = 5, .inject = MATMUL_BEYOND, .bias = true},
+    {"smaller at enqueue", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .batch = 5, .m = 131, .n = 67, .k = 40, .shorter = true,
+     .actual_batch = 4, .actual_m = 66, .inject = MATMUL_BEYOND},
+    {"no rows", ALL, ENGINES, BF16_IN, .m = 0, .n = 7, .k = 11},
+    {"no inner size: the bias", ALL, ENGINES, F16_ALL, .m = 5, .n = 7, .k = 0, .bias = true},
+    {"no inner size: zeros", ALL, ENGINES, BF16_IN, .m = 5, .n = 7, .k = 0},
+    {"NaN in A: its row alone", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 17, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
+    {"Inf in A: its row alone", BIG, THREE, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF,
+     .bias = true},
+    {"NaN in B: its column alone", ALL, ENGINES, F16_ALL, EIGHTS, .m = 7, .n = 17, .k = 11, .inject = MATMUL_B_NAN,
+     .bias = true},
+    {"NaN in B: its column alone", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 97, .n = 83, .k = 61,
+     .inject = MATMUL_B_NAN},
+};
+
+/* ---- who may ---- */
+
+static clattn_status plan_of(clattn_context *context, const char *solver, clattn_dtype dtype, size_t m, clattn_plan **plan)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    desc.a = clattn_layout_contiguous(dtype, 2, (size_t[]){m, 64});
+    desc.b = clattn_layout_contiguous(dtype, 2, (size_t[]){64, 64});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, 64});
+    options.solver = solver;
+    return clattn_matmul_plan_create(context, &desc, &options, plan);
+}
+
+/* On a device that is no GPU: a refusal with its reason, and not a word of emulations. */
+static void no_engine_here(void **state)
+{
+    clattn_plan *plan = NULL;
+    char message[512];
+
+    (void)state;
+    if (!device_is_cpu()) {
+        skip();
+    }
+    check_status(CLATTN_SUCCESS, plan_of(device_context(), NULL, CLATTN_BF16, 64, &plan), "plan", __FILE__, __LINE__);
+    assert_non_null(strstr(clattn_plan_explain(plan), "matrix: refused, the device is no GPU"));
+    assert_null(strstr(clattn_plan_explain(plan), "emulated"));
+    clattn_plan_release(&plan);
+    check_status(CLATTN_ERROR_UNSUPPORTED, plan_of(device_context(), "matrix", CLATTN_BF16, 64, &plan), "plan", __FILE__,
+                 __LINE__);
+    clattn_context_message(device_context(), message, sizeof message);
+    assert_non_null(strstr(message, "the device is no GPU"));
+}
+
+/* GPUs on paper: which of them has an engine, and what is said of the others.  Nothing is computed there, so that a
+ * self-check finds zeros: the engine is then refused for that, and tile's kernels too. */
+static const struct {
+    const char *target, *engine, *refusal;
+} known[] = {
+    {"sm_80", "NVIDIA's mma.sync", NULL},
+    {"sm_90", "NVIDIA's mma.sync", NULL},
+    {"gfx1030", NULL, "it has neither WMMA (gfx11) nor MFMA (gfx90a, gfx94x)"},
+    {"gfx90a", "AMD's MFMA", NULL},
+    {"gfx1100", "AMD's WMMA", NULL},
+    {"dg2", "Intel's dpas in sub-groups of 8", NULL},
+};
+
+static clattn_context *paper_context(const offline_target *target, bool checks)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_context *context = NULL;
+    platform_use(target);
+    params.device = "0";
+    params.get_proc = platform_get_proc;
+    params.cache_mode = CLATTN_CACHE_OFF;
+    params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
+    check_status(CLATTN_SUCCESS, clattn_context_create(&params, &context), "context", __FILE__, __LINE__);
+    return context;
+}
+
+static void assert_says(const char *text, const char *part)
+{
+    if (!strstr(text, part)) {
+        print_error("no \"%s\" in\n%s\n", part, text);
+        fail();
+    }
+}
+
+static void engines_of_gpus(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < target_count; i++) {
+        clattn_context *context = paper_context(&targets[i], false);
+        clattn_plan *plan = NULL;
+        char message[512], line[256];
+        assert_string_equal(targets[i].name, known[i].target);
+
+        /* Without a self-check, by name alone. */
+        clattn_status status = plan_of(context, "matrix", CLATTN_BF16, 64, &plan);
+        clattn_context_message(context, message, sizeof message);
+        assert_int_equal(status, known[i].engine ? CLATTN_SUCCESS : CLATTN_ERROR_UNSUPPORTED);
+        if (known[i].engine) {
+            snprintf(line, sizeof line, "    %s, tiles of ", known[i].engine);
+            assert_says(clattn_plan_explain(plan), line);
+            assert_says(clattn_plan_explain(plan), "this kernel has never run on real hardware");
+            clattn_plan_release(&plan);
+        } else {
+            assert_says(message, known[i].refusal);
+        }
+        assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_SUCCESS);
+        assert_string_equal(clattn_plan_solver(plan), "tile");
+        snprintf(line, sizeof line, "matrix: refused, %s",
+                 known[i].engine ? "it has never run on real hardware, and the self-check that would tell is off"
+                                 : known[i].refusal);
+        assert_says(clattn_plan_explain(plan), line);
+        assert_null(strstr(clattn_plan_explain(plan), "emulated"));
+        clattn_plan_release(&plan);
+        clattn_context_release(&context);
+
+        /* With one it is asked, and found out. */
+        context = paper_context(&targets[i], true);
+        status = plan_of(context, "matrix", CLATTN_BF16, 64, &plan);
+        clattn_context_message(context, message, sizeof message);
+        assert_says(message, known[i].engine ? "matmul_matrix disagrees with the reference on this device: c["
+                                             : known[i].refusal);
+        assert_int_equal(status, CLATTN_ERROR_UNSUPPORTED);
+        clattn_context_release(&context);
+    }
+}
+
+/* The same of wgmma: on Hopper alone, and what its program is made of. */
+static const char *const no_wgmma[] = {
+    "its compute capability is not 9.0, the only one with wgmma", NULL,
+    "it has neither WMMA (gfx11) nor MFMA (gfx90a, gfx94x)", "it is no GPU of NVIDIA's", "it is no GPU of NVIDIA's",
+    "it is no GPU of NVIDIA's",
+};
+
+static void of_one_kernel(void *user, const built_kernel *kernel)
+{
+    if (!strcmp(kernel->name, "matmul_wgmma")) {
+        *(bool *)user = true;
+        assert_non_null(kernel->binary);
+        assert_says(kernel->binary, ".target sm_90a, texmode_independent\n");
+        assert_says(kernel->binary, "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, %rd1, ");
+        assert_null(strstr(kernel->binary, "//clattn."));
+        assert_says(kernel->options, " -DPTX_SPLICE=1");
+    } else {
+        assert_null(kernel->binary);
+    }
+}
+
+static void wgmma_of_gpus(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < target_count; i++) {
+        clattn_context *context = paper_context(&targets[i], false);
+        clattn_plan *plan = NULL;
+        char text[512];
+        bool seen = false;
+        clattn_status status = plan_of(context, "wgmma", CLATTN_BF16, 64, &plan);
+        assert_int_equal(status, no_wgmma[i] ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS);
+        if (no_wgmma[i]) {
+            clattn_context_message(context, text, sizeof text);
+            assert_says(text, no_wgmma[i]);
+        } else {
+            assert_says(clattn_plan_explain(plan), "    NVIDIA's wgmma, tiles of 64 x ");
+            assert_says(clattn_plan_explain(plan), "this kernel has never run on real hardware");
+            platform_visit_kernels(of_one_kernel, &seen);
+            assert_true(seen);
+            clattn_plan_release(&plan);
+        }
+        assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_SUCCESS);
+        snprintf(text, sizeof text, "  wgmma: refused, %s",
+                 no_wgmma[i] ? no_wgmma[i] : "it has never run on real hardware, and the self-check that would tell is off");
+        assert_says(clattn_plan_explain(plan), text);
+        clattn_plan_release(&plan);
+        clattn_context_release(&context);
+    }
+    /* With a self-check it is asked, and found out. */
+    clattn_context *context = paper_context(&targets[1], true);
+    clattn_plan *plan = NULL;
+    char text[512];
+    assert_int_equal(plan_of(context, "wgmma", CLATTN_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
+    clattn_context_message(context, text, sizeof text);
+    assert_says(text, "matmul_wgmma disagrees with the reference on this device: c[");
+    clattn_context_release(&context);
+}
+
+/* A driver whose binary is not what was expected: the solver fails with the reason, and the next one is asked. */
+static const struct {
+    const char *binary, *reason;
+} binaries[] = {
+    {NULL, "the driver gives none"},
+    {"\x7f" "ELF", "it is no text"},
+    {"", "it does not begin with .version and .target"},
+    {".version 8.4\n.target sm_100\n.entry matmul_wgmma()\n{\n}\n", ".target is neither sm_90 nor sm_90a"},
+    {".version 8.4\n.target sm_90\n.entry matmul_wgmma()\n{\n\tret;\n}\n", "it has no markers"},
+};
+
+static void keep_log(void *user, clattn_log_level level, const char *message)
+{
+    char *log = user;
+    (void)level;
+    if (strlen(log) + strlen(message) < 4000)
+        strcat(strcat(log, message), "\n");
+}
+
+static void binaries_that_cannot_be_spliced(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(binaries); i++) {
+        clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+        clattn_context *context = NULL;
+        clattn_plan *plan = NULL;
+        char text[512], line[256], log[4096] = "";
+        platform_give_binary(binaries[i].binary);
+        platform_use(&targets[1]);
+        params.device = "0";
+        params.get_proc = platform_get_proc;
+        params.cache_mode = CLATTN_CACHE_OFF;
+        params.log = keep_log;
+        params.log_user = log;
+        check_status(CLATTN_SUCCESS, clattn_context_create(&params, &context), "context", __FILE__, __LINE__);
+        snprintf(line, sizeof line, "matmul/gpu/wgmma.cl: instructions cannot be put into the driver's binary: %s",
+                 binaries[i].reason);
+        /* The second time it is remembered. */
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(plan_of(context, "wgmma", CLATTN_BF16, 64, &plan), CLATTN_ERROR_BUILD);
+            assert_null(plan);
+            clattn_context_message(context, text, sizeof text);
+            assert_says(text, line);
+        }
+        /* On paper nothing is right, but each solver has its turn. */
+        assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_says(log, "matmul solver wgmma failed, trying the next: matmul/gpu/wgmma.cl: instructions cannot be put");
+        assert_says(log, "matmul solver matrix failed, trying the next: matmul_matrix disagrees");
+        clattn_context_release(&context);
+    }
+    platform_give_binary(platform_ptx);
+}
+
+static void older(offline_target *target)
+{
+    target->capability = 7;
+}
+
+static void newer(offline_target *target)
+{
+    target->capability_minor = 1;
+}
+
+static void much_newer(offline_target *target)
+{
+    target->capability = 10;
+}
+
+static void silent(offline_target *target)
+{
+    target->capability = 0;
+}
+
+static void of_another_driver(offline_target *target)
+{
+    target->platform = "rusticl";
+}
+
+static void of_another_width(offline_target *target)
+{
+    target->wavefront = 96 - target->wavefront;
+}
+
+static void without_the_extension(offline_target *target)
+{
+    target->extensions = "cl_khr_fp16 cl_intel_subgroups cl_intel_required_subgroup_size";
+}
+
+static void with_wide_sub_groups(offline_target *target)
+{
+    target->sub_groups[0] = 32;
+    target->sub_groups[1] = 0;
+}
+
+static void with_little_local_memory(offline_target *target)
+{
+    target->local_memory = 1024;
+}
+
+static void as_it_is(offline_target *target)
+{
+    (void)target;
+}
+
+#define DRIVERS "matrix engines are reached through NVIDIA's, AMD's and Intel's own drivers alone"
+
+/* What an older GPU, another driver and the like make of it, asked for by name (float16 on gfx90a apart, which a caller may
+ * have). */
+static const struct refusal {
+    const char *solver;
+    size_t target;
+    void (*change)(offline_target *target);
+    const char *reason;
+    clattn_dtype dtype;
+    size_t m;
+    bool forced;
+} refused[] = {
+    {"matrix", 0, older, "its compute capability is below 8.0", CLATTN_BF16, 64, true},
+    {"matrix", 1, silent, "the driver does not tell the compute capability", CLATTN_BF16, 64, true},
+    {"matrix", 0, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
+    {"matrix", 3, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
+    {"matrix", 3, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_BF16, 64, true},
+    {"matrix", 4, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_F16, 64, true},
+    {"matrix", 5, without_the_extension, "it has no cl_intel_subgroup_matrix_multiply_accumulate", CLATTN_F16, 64, true},
+    {"matrix", 5, with_wide_sub_groups, "its smallest sub-groups have neither 8 nor 16 items", CLATTN_F16, 64, true},
+    {"matrix", 0, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_F16, 64, true},
+    {"matrix", 1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_F32, 64, true},
+    {"matrix", 3, as_it_is, "this GPU's MFMA takes float16 below 2^-14 for 0", CLATTN_F16, 64, false},
+    {"matrix", 1, as_it_is, "most of a square of 16 x 16 would be idle", CLATTN_BF16, 4, false},
+    {"wgmma", 1, newer, "its compute capability is not 9.0, the only one with wgmma", CLATTN_BF16, 64, true},
+    {"wgmma", 1, much_newer, "its compute capability is not 9.0, the only one with wgmma", CLATTN_BF16, 64, true},
+    {"wgmma", 1, silent, "the driver does not tell the compute capability", CLATTN_BF16, 64, true},
+    {"wgmma", 1, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
+    {"wgmma", 1, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_F16, 64, true},
+    {"wgmma", 1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_F32, 64, true},
+    {"wgmma", 1, as_it_is, "some of a product's 64 rows and 16 columns would be idle", CLATTN_BF16, 63, false},
+};
+
+static void refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        const struct refusal *r = &refused[i];
+        offline_target target = targets[r->target];
+        clattn_plan *plan = NULL;
+        char text[512];
+        r->change(&target);
+        clattn_context *context = paper_context(&target, false);
+        if (r->forced) {
+            assert_int_equal(plan_of(context, r->solver, r->dtype, r->m, &plan), CLATTN_ERROR_UNSUPPORTED);
+            clattn_context_message(context, text, sizeof text);
+            assert_says(text, r->reason);
+        }
+        assert_int_equal(plan_of(context, NULL, r->dtype, r->m, &plan), CLATTN_SUCCESS);
+        assert_string_not_equal(clattn_plan_solver(plan), r->solver);
+        snprintf(text, sizeof text, "  %s: refused, %s", r->solver, r->reason);
+        assert_says(clattn_plan_explain(plan), text);
+        clattn_plan_release(&plan);
+        clattn_context_release(&context);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    matmul_add(&suite, sizes, COUNT_OF(sizes));
+    matmul_add(&suite, forms, COUNT_OF(forms));
+    matmul_add(&suite, batches, COUNT_OF(batches));
+    matmul_add(&suite, epilogues, COUNT_OF(epilogues));
+    suite_add(&suite, no_engine_here, "matmul matrix: no engine here");
+    suite_add(&suite, engines_of_gpus, "matmul matrix: engines of GPUs on paper");
+    suite_add(&suite, wgmma_of_gpus, "matmul matrix: wgmma of GPUs on paper");
+    suite_add(&suite, binaries_that_cannot_be_spliced, "matmul matrix: binaries that cannot be spliced");
+    suite_add(&suite, refusals, "matmul matrix: refusals");
+    return suite_run(&suite, "matmul_matrix", true, argc, argv);
+}

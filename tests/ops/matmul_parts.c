@@ -1,0 +1,297 @@
+/* Products of float32, float16 and mixtures by AMX (the solver cpu-amx), each element in up to three parts of bfloat16: by
+ * the processor's instructions where it has them, otherwise by what they do in OpenCL C, which only tests ask for.  Edges of panels and blocks of k, all
+ * geometries, either operand's every form, magnitudes that parts cannot hold.
+ *
+ * Holds what test_matmul.c does, and that elements beside such rows and columns keep every bit. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "support/ops/matmul_case.h"
+
+#define PARTS .solvers = MATMUL_CPU_AMX
+#define WEIGHTS .b = FORM_TRANSPOSED /* k side by side, as weights (n, k) have it */
+#define OUT(t) .type = {.c = (t), .bias = (t)}
+#define TYPES(ta, tb, tc) .type = {.a = CLATTN_##ta, .b = CLATTN_##tb, .c = CLATTN_##tc}
+
+static const matmul_case sizes[] = {
+    {"one of everything", ALL, PARTS, .m = 1, .n = 1, .k = 1, WEIGHTS},
+    {"inner size 1", ALL, PARTS, .m = 17, .n = 33, .k = 1},
+    {"inner size 2", BIG, PARTS, .m = 65, .n = 67, .k = 2, WEIGHTS},
+    {"inner size 16", ALL, PARTS, .m = 5, .n = 18, .k = 16, WEIGHTS},
+    {"inner size 17", ALL, PARTS, .m = 18, .n = 5, .k = 17, .bias = true},
+    {"one block", BIG, PARTS, .m = 32, .n = 32, .k = 32},
+    {"one block", ALL, PARTS, .m = 32, .n = 32, .k = 32, WEIGHTS, .bias = true},
+    {"block + 1", BIG, PARTS, .m = 33, .n = 33, .k = 33, WEIGHTS},
+    {"block - 1", BIG, PARTS, .m = 31, .n = 31, .k = 31, .bias = true},
+    {"primes", BIG, PARTS, .m = 97, .n = 83, .k = 61, .bias = true},
+    {"primes", BIG, PARTS, .m = 131, .n = 67, .k = 521, WEIGHTS},
+    {"several chunks of blocks", BIG, PARTS, .m = 49, .n = 65, .k = 1025, WEIGHTS, .bias = true},
+    {"several chunks of blocks", BIG, PARTS, .m = 47, .n = 63, .k = 1023},
+    {"one row", ALL, PARTS, .m = 1, .n = 37, .k = 19, WEIGHTS, .bias = true},
+    {"one column", BIG, PARTS, .m = 131, .n = 1, .k = 67},
+    {"whole numbers, exact", ALL, PARTS, .m = 19, .n = 35, .k = 23, WEIGHTS, .integers = true, .bias = true},
+    {"whole numbers, exact", BIG, PARTS, .m = 97, .n = 131, .k = 67, .integers = true, .bias = true},
+    {"float16 out", BIG, PARTS, OUT(CLATTN_F16), .m = 65, .n = 64, .k = 67, .bias = true},
+    {"bfloat16 out", BIG, PARTS, OUT(CLATTN_BF16), .m = 64, .n = 65, .k = 67, WEIGHTS, .bias = true},
+};
+
+/* float16 has two parts, bfloat16 one; by blocks of lanes and of rows. */
+static const matmul_case types[] = {
+    {"float16", ALL, PARTS, TYPES(F16, F16, F16), .m = 33, .n = 35, .k = 37, WEIGHTS, .bias = true},
+    {"float16", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 300},
+    {"float16, A across lanes", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, WEIGHTS, .tuning = "along_m=1"},
+    {"float16, whole numbers, exact", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, .integers = true},
+    {"float16, k in several pieces", BIG, PARTS, TYPES(F16, F16, F32), .m = 35, .n = 37, .k = 97,
+     .tuning = "tiles=1 group=1 depth=2"},
+    {"float16, columns apart", BIG, PARTS, TYPES(F16, F16, F16), .m = 97, .n = 83, .k = 61, .a = FORM_SPREAD,
+     .b = FORM_SPREAD, .c = FORM_SPREAD},
+    {"float16, all transposed", BIG, PARTS, TYPES(F16, F16, F16), .m = 37, .n = 35, .k = 33, .a = FORM_TRANSPOSED, WEIGHTS,
+     .c = FORM_TRANSPOSED},
+    {"float16, Inf in A", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF},
+    {"float16, NaN in B", BIG, PARTS, TYPES(F16, F16, F32), .m = 7, .n = 13, .k = 11, WEIGHTS, .inject = MATMUL_B_NAN},
+    {"float16 weights", BIG, PARTS, TYPES(F32, F16, F32), .m = 33, .n = 35, .k = 37, WEIGHTS},
+    {"float16 weights, A across lanes", BIG, PARTS, TYPES(F32, F16, F32), .m = 65, .n = 67, .k = 61, .tuning = "along_m=1",
+     .inject = MATMUL_A_INF},
+    {"float16 by float32", BIG, PARTS, TYPES(F16, F32, F16), .m = 65, .n = 67, .k = 61, .bias = true},
+    {"bfloat16 weights", BIG, PARTS, TYPES(F32, BF16, F32), .m = 65, .n = 67, .k = 61, WEIGHTS},
+    {"bfloat16 by float32", BIG, PARTS, TYPES(BF16, F32, BF16), .m = 33, .n = 35, .k = 37},
+    {"bfloat16 by float16", BIG, PARTS, TYPES(BF16, F16, F32), .m = 65, .n = 67, .k = 61, WEIGHTS, .inject = MATMUL_B_NAN},
+    {"int8 weights", ALL, PARTS, TYPES(F32, I8, F32), .refused_by = MATMUL_CPU_AMX, .m = 7, .n = 13, .k = 11, WEIGHTS},
+};
+
+/* In the order of matmul_parts.c: tiles and panels of an item, blocks of k at a time. */
+static const matmul_case geometries[] = {
+    {"geometry", ALL, PARTS, .m = 35, .n = 37, .k = 97, .tuning = "tiles=1 group=1 depth=2", .bias = true},
+    {"geometry", BIG, PARTS, .m = 200, .n = 133, .k = 97, .tuning = "tiles=2 group=4 depth=2"},
+    {"geometry", BIG, PARTS, .m = 200, .n = 133, .k = 97, .tuning = "tiles=4 group=2 depth=4", WEIGHTS},
+    {"geometry", BIG, PARTS, .m = 300, .n = 33, .k = 300, .tuning = "tiles=8 group=1 depth=4", WEIGHTS},
+    {"geometry", BIG, PARTS, .m = 33, .n = 600, .k = 300, .tuning = "tiles=1 group=16 depth=2"},
+    {"geometry, A across lanes", ALL, PARTS, .m = 35, .n = 37, .k = 97, .tuning = "along_m=1 tiles=1 group=1 depth=2"},
+    {"geometry, A across lanes", BIG, PARTS, .m = 133, .n = 200, .k = 97, .tuning = "along_m=1 tiles=2 group=4 depth=2",
+     .bias = true},
+};
+
+static const matmul_case forms[] = {
+    {"A transposed", ALL, PARTS, .m = 7, .n = 13, .k = 11, .a = FORM_TRANSPOSED, WEIGHTS},
+    {"A transposed", BIG, PARTS, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED, .bias = true},
+    {"C transposed", BIG, PARTS, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED, .bias = true},
+    {"all transposed", ALL, PARTS, .m = 37, .n = 35, .k = 33, .a = FORM_TRANSPOSED, WEIGHTS, .c = FORM_TRANSPOSED},
+    {"gaps", ALL, PARTS, .m = 7, .n = 13, .k = 11, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
+    {"gaps", BIG, PARTS, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
+    {"columns apart", BIG, PARTS, .m = 97, .n = 83, .k = 61, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD},
+    {"rows backwards", BIG, PARTS, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED, .c = FORM_FLIPPED},
+    {"columns backwards", ALL, PARTS, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED, .c = FORM_MIRRORED},
+    {"one row of A for all", ALL, PARTS, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST, WEIGHTS},
+    {"bias backwards", ALL, PARTS, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
+};
+
+static const matmul_case batches[] = {
+    {"batch", ALL, PARTS, .batch = 3, .m = 5, .n = 7, .k = 11},
+    {"batch", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, WEIGHTS, .bias = true},
+    {"batch, A across lanes", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, .tuning = "along_m=1"},
+    {"B shared by extent", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true, .bias = true},
+    {"B shared, A across lanes", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true, .tuning = "along_m=1"},
+    {"B shared, items apart", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true, .a = FORM_PADDED,
+     .c = FORM_PADDED},
+    {"A shared by stride", ALL, PARTS, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_SHARED_FIRST},
+    {"A shared by stride, across lanes", BIG, PARTS, .batch = 3, .m = 35, .n = 37, .k = 41, .a = FORM_SHARED_FIRST,
+     .tuning = "along_m=1"},
+    {"smaller at enqueue", ALL, PARTS, .batch = 3, .m = 9, .n = 7, .k = 11, WEIGHTS, .shorter = true, .actual_batch = 2,
+     .actual_m = 5, .inject = MATMUL_BEYOND},
+    {"smaller at enqueue", BIG, PARTS, .batch = 5, .m = 131, .n = 67, .k = 37, .shorter = true, .actual_batch = 4,
+     .actual_m = 66, .bias = true, .inject = MATMUL_BEYOND},
+    {"no rows", ALL, PARTS, .m = 0, .n = 7, .k = 11},
+    {"no inner size: the bias", ALL, PARTS, .m = 5, .n = 7, .k = 0, .bias = true},
+    {"no inner size: zeros", ALL, PARTS, .m = 5, .n = 7, .k = 0},
+};
+
+static const matmul_case magnitudes[] = {
+    {"NaN in A: its row alone", ALL, PARTS, .m = 7, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
+    {"NaN in A: its row alone", BIG, PARTS, .m = 97, .n = 83, .k = 61, WEIGHTS, .inject = MATMUL_A_NAN},
+    {"Inf in A: its row alone", ALL, PARTS, .m = 7, .n = 13, .k = 11, WEIGHTS, .inject = MATMUL_A_INF},
+    {"Inf in A: its row alone", BIG, PARTS, .m = 97, .n = 83, .k = 300, .inject = MATMUL_A_INF},
+    {"Inf in A, across lanes", BIG, PARTS, .m = 97, .n = 83, .k = 300, .inject = MATMUL_A_INF, .tuning = "along_m=1"},
+    {"Inf in A, k in several pieces", BIG, PARTS, .m = 97, .n = 83, .k = 300, .inject = MATMUL_A_INF, .tuning = "depth=2"},
+    {"NaN in B: its column alone", ALL, PARTS, .m = 7, .n = 13, .k = 11, WEIGHTS, .inject = MATMUL_B_NAN},
+    {"NaN in B: its column alone", BIG, PARTS, .m = 97, .n = 83, .k = 300, .inject = MATMUL_B_NAN},
+    {"-inf in the bias: its column alone", ALL, PARTS, .m = 7, .n = 13, .k = 11, .bias = true, .inject = MATMUL_BIAS_INF},
+    {"as small as parts may be", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p-79f},
+    {"smaller", ALL, PARTS, .m = 7, .n = 13, .k = 11, .spread = 0x1p-90f},
+    {"smaller", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p-100f, WEIGHTS},
+    {"as great as parts may be", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p95f},
+    {"greater", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p120f, WEIGHTS},
+    {"both great", ALL, PARTS, .m = 7, .n = 13, .k = 11, .spread = 0x1p60f, .spread_b = 0x1p60f},
+    {"both great", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p46f, .spread_b = 0x1p46f},
+    {"both great", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p58f, .spread_b = 0x1p62f},
+    {"both small", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p-40f, .spread_b = 0x1p-41f},
+    {"both small", ALL, PARTS, .m = 7, .n = 13, .k = 11, .spread = 0x1p-60f, .spread_b = 0x1p-55f},
+    {"both small", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p-60f, .spread_b = 0x1p-50f, WEIGHTS},
+    {"great and small", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p95f, .spread_b = 0x1p-79f},
+};
+
+static const matmul_case epilogues[] = {
+    {"GELU", ALL, PARTS, .m = 35, .n = 37, .k = 11, .activation = CLATTN_MATMUL_GELU, .bias = true},
+    {"ReLU", BIG, PARTS, .m = 65, .n = 64, .k = 67, .activation = CLATTN_MATMUL_RELU, WEIGHTS},
+    {"residual", ALL, PARTS, .m = 35, .n = 37, .k = 11, .operand = OPERAND_ADD, .bias = true},
+    {"residual in place", BIG, PARTS, .m = 65, .n = 67, .k = 67, .operand = OPERAND_ADD, .in_place = true, WEIGHTS},
+    {"SiLU, gate", BIG, PARTS, .m = 67, .n = 65, .k = 64, .activation = CLATTN_MATMUL_SWISH, .operand = OPERAND_MULTIPLY},
+    {"gate, C transposed", BIG, PARTS, .m = 67, .n = 65, .k = 64, .operand = OPERAND_MULTIPLY, .c = FORM_TRANSPOSED,
+     .operand_form = FORM_TRANSPOSED},
+};
+
+/* ---- what the tables cannot say ---- */
+
+/* Not where a compiler would take a minute for it. */
+static bool may_imitate_amx(void)
+{
+    return !device_platform_contains("rusticl");
+}
+
+/* C (m x n, rows side by side) of A (m x k) and B (k x n) by a solver. */
+static void product(const char *solver, size_t m, size_t n, size_t k, const float *a, const float *b, float *c)
+{
+    cl_context context = clattn_context_opencl_context(device_context());
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    clattn_plan *plan = NULL;
+
+    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, k});
+    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){k, n});
+    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
+    options.solver = solver;
+    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+    cl_mem left = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, m * k * sizeof *a, (void *)(uintptr_t)a, NULL);
+    cl_mem right = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, k * n * sizeof *b, (void *)(uintptr_t)b, NULL);
+    cl_mem out = clCreateBuffer(context, 0, m * n * sizeof *c, NULL, NULL);
+    assert_true(left && right && out);
+    args.a = clattn_binding_buffer(left, 0);
+    args.b = clattn_binding_buffer(right, 0);
+    args.c = clattn_binding_buffer(out, 0);
+    assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL));
+    assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), out, CL_TRUE, 0, m * n * sizeof *c, c, 0, NULL,
+                                  NULL));
+    device_release_buffer(left);
+    device_release_buffer(right);
+    device_release_buffer(out);
+    clattn_plan_release(&plan);
+}
+
+/* A row or a column that parts cannot hold is summed as the solver cpu does, bit by bit, and only it. */
+static void beyond_parts_as_cpu(void **state)
+{
+    enum { M = 40, N = 37, K = 330 };
+    static const float beyond[] = {INFINITY, 0x1p96f, -0x1.8p126f};
+    static float a[M * K], b[K * N], plain[M * N], by_parts[M * N], by_cpu[M * N];
+
+    (void)state;
+    for (size_t which = 0; which < COUNT_OF(beyond); which++) {
+        for (int i = 0; i < M * K; i++) {
+            a[i] = (float)(i * 37 % 101 - 50) / 64 + 0x1p-20f;
+        }
+        for (int i = 0; i < K * N; i++) {
+            b[i] = (float)(i * 53 % 97 - 48) / 128 + 0x1p-19f;
+        }
+        product("cpu-amx", M, N, K, a, b, plain);
+        a[35 * K + K - 1] = beyond[which];
+        b[(K - 2) * N + 36] = beyond[which] / 0x1p20f;
+        for (int i = 0; i < K; i++) {
+            a[2 * K + i] *= 0x1p-90f;
+        }
+        product("cpu-amx", M, N, K, a, b, by_parts);
+        product("cpu", M, N, K, a, b, by_cpu);
+        for (int i = 0; i < M; i++) {
+            for (int j = 0; j < N; j++) {
+                bool exact = i == 35 || i == 2 || (j == 36 && which != 1);
+                const float *want = exact ? by_cpu : plain;
+                const float *given = &by_parts[i * N + j], *other = &want[i * N + j];
+                if (j != 36 || exact) {
+                    assert_true(memcmp(given, other, sizeof *given) == 0 || (isnan(*given) && isnan(*other)));
+                }
+            }
+        }
+    }
+}
+
+/* What is lost of tiny elements beside greater ones: less than 2^-126 times the other factor for each. */
+static void tiny_beside_great(void **state)
+{
+    enum { M = 3, N = 3, K = 8 };
+    float a[M * K], b[K * N], c[M * N];
+
+    (void)state;
+    for (int i = 0; i < M * K; i++) {
+        a[i] = i % K == 0 ? 1 : ldexpf(1 + 0x1p-22f, -100 - 3 * (i % K));
+    }
+    for (int i = 0; i < K * N; i++) {
+        b[i] = i < N ? 0 : ldexpf(1 - 0x1p-23f, 40);
+    }
+    product("cpu-amx", M, N, K, a, b, c);
+    for (int i = 0; i < M * N; i++) {
+        double exact = 0, lost = 0;
+        for (int k = 0; k < K; k++) {
+            double x = (double)a[i / N * K + k], y = (double)b[k * N + i % N];
+            exact += x * y;
+            lost += y;
+        }
+        assert_true(exact > 0);
+        assert_true(fabs((double)c[i] - exact) <= ldexp(lost, -125) + 8 * (double)FLT_EPSILON * exact);
+    }
+}
+
+/* A program for few k is checked with more of them. */
+static void few_k_by_a_small_depth(void **state)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan *plan = NULL;
+
+    (void)state;
+    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){64, 64});
+    options.solver = "cpu-amx";
+    options.tuning = "depth=2";
+    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+    clattn_plan_release(&plan);
+}
+
+/* The planner's own choice: exactly where the processor has AMX, neither operand is thin, and k are more than a block. */
+static void chosen_where_it_pays(void **state)
+{
+    const char *pairs = device_pairs_solver();
+    bool here = pairs && !strcmp(pairs, "cpu-amx");
+
+    (void)state;
+    for (int thin = 0; thin < 4; thin++) {
+        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_plan *plan = NULL;
+        size_t m = thin == 1 ? 64 : 256, n = thin == 2 ? 64 : 256, k = thin == 3 ? 32 : 64;
+        desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, k});
+        desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){k, n});
+        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
+        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
+        bool taken = strstr(clattn_plan_explain(plan), "matmul_cpu_parts") != NULL;
+        assert_int_equal(taken, here && thin == 0);
+        clattn_plan_release(&plan);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_suite suite = {0};
+
+    matmul_add(&suite, sizes, COUNT_OF(sizes));
+    matmul_add(&suite, types, COUNT_OF(types));
+    matmul_add(&suite, geometries, COUNT_OF(geometries));
+    matmul_add(&suite, forms, COUNT_OF(forms));
+    matmul_add(&suite, batches, COUNT_OF(batches));
+    matmul_add(&suite, magnitudes, COUNT_OF(magnitudes));
+    matmul_add(&suite, epilogues, COUNT_OF(epilogues));
+    suite_add(&suite, chosen_where_it_pays, "matmul cpu-amx of float32: chosen where it pays");
+    if (may_imitate_amx()) {
+        suite_add(&suite, beyond_parts_as_cpu, "matmul cpu-amx of float32: beyond parts as cpu");
+        suite_add(&suite, few_k_by_a_small_depth, "matmul cpu-amx of float32: few k by a small depth");
+        suite_add(&suite, tiny_beside_great, "matmul cpu-amx of float32: tiny elements beside great ones");
+    }
+    return suite_run(&suite, "matmul_parts", true, argc, argv);
+}

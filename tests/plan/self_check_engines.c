@@ -1,0 +1,193 @@
+/* The self-check of kernels for the processors' and GPUs' engines of 16-bit products, damaged: as far as they run here, by what
+ * stands in for the instructions. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "support/plan/sources.h"
+
+/* Pairs of bfloat16, the halves of some in the wrong order: K's and a row's, and V's. */
+static void pairs_are_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *file, *from, *to, *attention, *matmul;
+    } cases[] = {
+        {"lib/bf16_pairs.h", "as_uint(vload2(0, p))", "as_uint(vload2(0, p).s10)", "attention_cpu disagrees with the reference",
+         "matmul_cpu disagrees with the reference"},
+        {"attention/cpu/bf16_pairs.h", "value_lanes(odd, d) << 16", "value_lanes(even, d) << 16",
+         "attention_cpu disagrees with the reference", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_plan_options options = {.size = sizeof options, .solver = "cpu-bf16"};
+        clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+        clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+        clattn_plan *plan;
+        attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
+        matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan),
+                      CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, cases[i].attention);
+        assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan),
+                      cases[i].matmul ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS);
+        if (cases[i].matmul)
+            assert_message_has(context, cases[i].matmul);
+        clattn_plan_release(&plan);
+        support_release(&context);
+    }
+}
+
+/* A matrix engine's fragments, each emulated: an element in a wrong place, or in a wrong lane. */
+static void matrix_fragments_are_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *solver, *file, *from, *to;
+    } cases[] = {
+        {"emulated-mma", "engine/nvidia/mma.h", "down = beside ? w >> 1 : w & 1", "down = beside ? w & 1 : w >> 1"},
+        {"emulated-wmma", "engine/amd/wmma.h", "row, k + 8), 1, word)", "row, k), 1, word)"},
+        {"emulated-mfma", "engine/amd/mfma.h", "tile, width, row, k, lane)", "tile, width, row, k, lane ^ 16)"},
+        {"emulated-dpas8", "engine/intel/dpas.h", "k + 2 * (w & 7)", "k + 2 * (w & 7 ^ 4)"},
+        {"emulated-dpas16", "engine/intel/dpas.h", "matrix_down(tile, width, row + 2 * w, k + lane)",
+         "matrix_down(tile, width, row + 2 * w, k + (lane ^ 1))"},
+        {"emulated-mma", "engine/copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
+        /* Of wgmma what the descriptors say, how they are read, and how the tiles lie. */
+        {"emulated-wgmma", "matmul/gpu/wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)"},
+        {"emulated-wgmma", "engine/nvidia/wgmma.h", "span == 128 ? 1 : span == 64 ? 2 : 3", "span == 128 ? 1 : span == 64 ? 3 : 2"},
+        {"emulated-wgmma", "engine/nvidia/wgmma.h", "at ^= (at >> 7 & turned) << 4;", ""},
+        {"emulated-wgmma", "matmul/gpu/tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_plan_options options = {.size = sizeof options, .solver = cases[i].solver};
+        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_plan *plan;
+        desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+        /* Symmetric as it stands, or B would have to be read like A: B as a weight. */
+        desc.b.stride[0] = 1;
+        desc.b.stride[1] = 9;
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        clattn_status status = clattn_matmul_plan_create(context, &desc, &options, &plan);
+        if (status == CLATTN_SUCCESS)
+            print_error("%s with a wrong %s passes\n", cases[i].solver, cases[i].file);
+        assert_message_has(context, strcmp(cases[i].solver, "emulated-wgmma")
+                                        ? "matmul_matrix disagrees with the reference on this device: c["
+                                        : "matmul_wgmma disagrees with the reference on this device: c[");
+        assert_status(context, status, CLATTN_ERROR_UNSUPPORTED);
+        assert_null(plan);
+        support_release(&context);
+    }
+}
+
+/* Sub-groups, emulated: a value from the wrong item, and a part that is left out. */
+static void sub_groups_are_checked(void **state)
+{
+    struct sources sources;
+    static const struct {
+        const char *file, *from, *to;
+    } cases[] = {
+        {"lib/sub_group.h", "return room[item ^ distance];", "return room[item];"},
+        {"lib/reduce.h", "part_ = 1; part_ < REDUCE_PARTS", "part_ = 2; part_ < REDUCE_PARTS"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_plan_options options = {.size = sizeof options, .solver = "emulated-sub-group"};
+        clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
+        clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
+        clattn_plan *plan;
+        softmax.x = softmax.y = norm.x = norm.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){7, 40});
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, "softmax_tile disagrees with the reference on this device: y[");
+        assert_status(context, clattn_norm_plan_create(context, &norm, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, "norm_tile disagrees with the reference on this device: y[");
+        if (!strcmp(cases[i].file, "lib/sub_group.h")) {
+            clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+            attention.query = attention.key = attention.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 33, 8);
+            attention.output = attention.query;
+            assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan),
+                          CLATTN_ERROR_UNSUPPORTED);
+            assert_message_has(context, "attention_tile disagrees with the reference on this device: ");
+        }
+        /* What reduces through local memory is another program. */
+        options.solver = "tile";
+        assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_SUCCESS);
+        clattn_plan_release(&plan);
+        support_release(&context);
+    }
+}
+
+/* Linux gives no tiles to a process with a signal stack that could not hold them: another solver takes over.  First, for what
+ * was permitted once stays so. */
+static void amx_may_be_refused(void **state)
+{
+    static char little[8192];
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan_options options = {.size = sizeof options, .solver = "cpu-amx"};
+    clattn_context *context = support_context();
+    clattn_plan *plan;
+    stack_t before, with = {.ss_sp = little, .ss_size = sizeof little};
+    (void)state;
+    assert_int_equal(sigaltstack(&with, &before), 0);
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+    assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_SUCCESS);
+    bool there = !strstr(clattn_plan_explain(plan), "cpu-amx: refused, no AMX");
+    if (there) {
+        assert_non_null(strstr(clattn_plan_explain(plan), "cpu-amx: failed, the system does not permit AMX"));
+        assert_string_equal(clattn_plan_solver(plan), "cpu");
+        clattn_plan_release(&plan);
+        assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, "the system does not permit AMX");
+    }
+    clattn_plan_release(&plan);
+    assert_int_equal(sigaltstack(&before, NULL), 0);
+    support_release(&context);
+    if (!there)
+        skip();
+}
+
+/* AMX's instructions, which this processor may not have, are at least assembled: by PoCL, in a launch with nothing to do. */
+static void amx_assembles(void **state)
+{
+    struct sources sources;
+    clattn_device_info info = {.size = sizeof info};
+    clattn_plan_options options = {.size = sizeof options, .solver = "cpu-amx"};
+    clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan *plan;
+    (void)state;
+#ifndef __x86_64__
+    skip();
+#endif
+    attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+    sources_damage(&sources, "engine/x86/amx.h", "#ifndef X86_AMX\n", "#undef X86_AMX\n#define X86_AMX 1\n#ifndef X86_AMX\n");
+    clattn_context *context = sources_context(&sources, NULL, false);
+    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
+    if (info.device_class != CLATTN_DEVICE_POCL) {
+        support_release(&context);
+        skip();
+    }
+    assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    support_release(&context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(amx_may_be_refused),
+        cmocka_unit_test(pairs_are_checked),
+        cmocka_unit_test(matrix_fragments_are_checked),
+        cmocka_unit_test(sub_groups_are_checked),
+        cmocka_unit_test(amx_assembles),
+    };
+    return SUPPORT_RUN("self-check of engines", tests);
+}

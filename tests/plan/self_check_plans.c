@@ -1,0 +1,329 @@
+/* The self-check judges a program by problems of its own, whatever the plan's sizes and scales are, leaves the caller's
+ * workspaces alone, blames the kernel that is wrong and no other, and tells what has been checked from what has not.
+ *
+ * Holds: of docs/design.md, "The self-check". */
+#include <string.h>
+
+#include "support/plan/sources.h"
+
+static clattn_attention_desc attention_of(size_t batch, size_t queries, size_t keys)
+{
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, batch, 2, queries, 8);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, batch, 2, keys, 8);
+    return desc;
+}
+
+/* One head: fewer work-groups than any device takes, so that the keys are split. */
+static clattn_attention_desc split_of(void)
+{
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 8);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 65536, 8);
+    return desc;
+}
+
+static clattn_attention_desc paged_of(size_t page, size_t blocks)
+{
+    clattn_attention_desc desc = attention_of(1, 1, page);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 4, 2, page, 8);
+    desc.cache = CLATTN_CACHE_PAGED;
+    desc.block_table = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[2]){1, blocks});
+    return desc;
+}
+
+static clattn_status attention_by(clattn_context *context, const char *solver, const clattn_attention_desc *desc)
+{
+    clattn_plan_options options = {.size = sizeof options, .solver = solver};
+    clattn_plan *plan;
+    clattn_status status = clattn_attention_plan_create(context, desc, &options, &plan);
+    clattn_plan_release(&plan);
+    return status;
+}
+
+#define SOFTMAX_EXP "softmax/softmax.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)"
+#define DISAGREES(kernel) kernel " disagrees with the reference on this device: "
+
+/* Where softmax is of one key, or of none, its exponential cannot be wrong. */
+static void a_short_problem_is_checked_like_a_long_one(void **state)
+{
+    struct sources sources;
+    (void)state;
+    sources_damage(&sources, VECTOR_EXP);
+    const struct {
+        clattn_attention_desc desc;
+        const char *message;
+    } cases[] = {
+        {attention_of(1, 1, 1), DISAGREES("attention_cpu_decode")}, {attention_of(1, 24, 1), DISAGREES("attention_cpu")},
+        {attention_of(1, 24, 0), DISAGREES("attention_cpu")},       {attention_of(0, 24, 9), DISAGREES("attention_cpu")},
+        {attention_of(1, 0, 9), DISAGREES("attention_cpu_decode")}, {paged_of(16, 0), DISAGREES("attention_cpu_decode")},
+        {paged_of(4096, 1), DISAGREES("attention_cpu_decode")},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_context *context = sources_context(&sources, NULL, true);
+        assert_status(context, attention_by(context, "cpu", &cases[i].desc), CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, cases[i].message);
+        support_release(&context);
+    }
+    /* A window of one key. */
+    clattn_attention_desc desc = attention_of(1, 24, 24);
+    desc.windowed = 1;
+    clattn_context *context = sources_context(&sources, NULL, true);
+    assert_status(context, attention_by(context, "cpu", &desc), CLATTN_ERROR_UNSUPPORTED);
+    support_release(&context);
+}
+
+enum { NORM, SOFTMAX, MATMUL, ROPE, NEIGHBOURHOOD };
+
+static clattn_status plan_of(clattn_context *context, int operator, const size_t sizes[3], const char *solver)
+{
+    clattn_plan_options options = {.size = sizeof options, .solver = solver};
+    clattn_plan *plan = NULL;
+    clattn_status status;
+    clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
+    clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
+    clattn_neighbourhood_desc map = CLATTN_NEIGHBOURHOOD_DESC_INIT;
+    switch (operator) {
+    case NORM:
+        norm.x = norm.y = clattn_layout_contiguous(CLATTN_F32, 2, sizes);
+        status = clattn_norm_plan_create(context, &norm, &options, &plan);
+        break;
+    case SOFTMAX:
+        softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, sizes);
+        status = clattn_softmax_plan_create(context, &softmax, &options, &plan);
+        break;
+    case MATMUL:
+        matmul.a = clattn_layout_contiguous(CLATTN_F32, 2, sizes);
+        matmul.b = clattn_layout_contiguous(CLATTN_F32, 2, sizes + 1);
+        matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){sizes[0], sizes[2]});
+        status = clattn_matmul_plan_create(context, &matmul, &options, &plan);
+        break;
+    case ROPE:
+        rope.x = rope.y = clattn_layout_bhsd(CLATTN_F32, 1, sizes[0], sizes[1], sizes[2]);
+        status = clattn_rope_plan_create(context, &rope, &options, &plan);
+        break;
+    default:
+        map.query = map.key = map.value = map.output =
+            clattn_layout_contiguous(CLATTN_F32, 5, (const size_t[5]){1, 1, sizes[0], sizes[1], 8});
+        map.window[0] = map.window[1] = (int32_t)sizes[2];
+        status = clattn_neighbourhood_plan_create(context, &map, &options, &plan);
+    }
+    clattn_plan_release(&plan);
+    return status;
+}
+
+static void other_operators_short_problems_too(void **state)
+{
+    struct sources sources;
+    static const struct {
+        int operator;
+        size_t sizes[3];
+        const char *solver, *file, *from, *to, *message;
+    } cases[] = {
+        {NORM, {7, 130}, "cpu", "norm/cpu.cl", "* m->factor", "* (m->factor * 1.001f)", DISAGREES("norm_cpu")},
+        {NORM, {7, 1}, "cpu", "norm/cpu_short.cl", "- drift) * *factor", "- drift) * (*factor * 1.001f)", DISAGREES("norm_cpu_short")},
+        {NORM, {7, 0}, "generic", "norm/norm.h", "? 1.0f / sqrt(", "? 1.001f / sqrt(", DISAGREES("norm_generic")},
+        {SOFTMAX, {7, 130}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu")},
+        {SOFTMAX, {7, 1}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu_short")},
+        {SOFTMAX, {7, 0}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu_short")},
+        {MATMUL, {9, 0, 9}, "cpu", "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
+         DISAGREES("matmul_cpu")},
+        {MATMUL, {9, 1, 9}, "cpu", "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
+         DISAGREES("matmul_cpu")},
+        {ROPE, {1, 1, 2}, "cpu", "rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", DISAGREES("rope_cpu")},
+        {ROPE, {0, 3, 8}, "generic", "rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", DISAGREES("rope_generic")},
+        {NEIGHBOURHOOD, {9, 9, 1}, "cpu", VECTOR_EXP, DISAGREES("neighbourhood_cpu")},
+        {NEIGHBOURHOOD, {0, 0, 3}, "cpu", VECTOR_EXP, DISAGREES("neighbourhood_cpu")},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
+        clattn_context *context = sources_context(&sources, NULL, true);
+        assert_status(context, plan_of(context, cases[i].operator, cases[i].sizes, cases[i].solver),
+                      CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, cases[i].message);
+        support_release(&context);
+    }
+}
+
+static clattn_context *plain_context(size_t workspace_limit)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    params.cache_mode = CLATTN_CACHE_OFF;
+    params.workspace_limit = workspace_limit;
+    return support_context_with(&params);
+}
+
+/* What is told at run time and drowns every result has nothing to say about the program. */
+static void an_extreme_scale_refuses_no_solver(void **state)
+{
+    clattn_context *context = plain_context(0);
+    static const float scales[] = {3e38f, -3e38f, 1e-44f, 0}, softcaps[] = {1e-44f, 3e38f, 0, 0},
+                       dropouts[] = {0, 0, 0.99999994f, 0};
+    static const size_t extent[2] = {7, 20};
+    clattn_plan *plan;
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        for (int explicit_scale = 0; explicit_scale < 2; explicit_scale++) {
+            clattn_attention_desc desc = attention_of(1, 24, 24);
+            desc.scale_mode = explicit_scale ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
+            desc.scale = explicit_scale ? scales[i] : 0;
+            desc.softcap = softcaps[i];
+            desc.dropout = dropouts[i];
+            assert_status(context, attention_by(context, "cpu", &desc), CLATTN_SUCCESS);
+            assert_status(context, attention_by(context, "generic", &desc), CLATTN_SUCCESS);
+        }
+    clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
+    clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
+    softmax.x = softmax.y = norm.x = norm.y = activation.x = activation.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+    softmax.scaled = norm.explicit_epsilon = activation.explicit_alpha = 1;
+    softmax.scale = norm.epsilon = activation.alpha = rope.base = 3e38f;
+    activation.function = CLATTN_ACTIVATION_SWISH;
+    rope.x = rope.y = clattn_layout_bhsd(CLATTN_F32, 1, 2, 3, 8);
+    assert_status(context, clattn_softmax_plan_create(context, &softmax, NULL, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    assert_status(context, clattn_norm_plan_create(context, &norm, NULL, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    assert_status(context, clattn_activation_plan_create(context, &activation, NULL, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    assert_status(context, clattn_rope_plan_create(context, &rope, NULL, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    support_release(&context);
+}
+
+/* Plans that want more than the pool may hold can be made; pages of any size too. */
+static void the_check_takes_no_workspace_of_the_callers(void **state)
+{
+    clattn_context *context = plain_context(1);
+    clattn_attention_desc scores = attention_of(2, 24, 24), split = split_of(), huge = paged_of(1 << 24, 1);
+    clattn_attention_desc empty = paged_of(16, 0), scored = paged_of(65536, 1);
+    (void)state;
+    scores.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){2, 2, 24, 24});
+    scored.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){1, 2, 1, 65536});
+    scores.scores_mode = scored.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    assert_status(context, attention_by(context, "cpu", &scores), CLATTN_SUCCESS);
+    assert_status(context, attention_by(context, "cpu", &split), CLATTN_SUCCESS);
+    assert_status(context, attention_by(context, "cpu", &scored), CLATTN_SUCCESS);
+    assert_status(context, attention_by(context, "cpu", &huge), CLATTN_SUCCESS);
+    assert_status(context, attention_by(context, NULL, &empty), CLATTN_SUCCESS);
+    assert_status(context, plan_of(context, MATMUL, (const size_t[3]){64, 64, 64}, "cpu"), CLATTN_SUCCESS);
+    assert_status(context, plan_of(context, NEIGHBOURHOOD, (const size_t[3]){9, 9, 3}, "cpu"), CLATTN_SUCCESS);
+    support_release(&context);
+}
+
+/* Of several kernels the wrong one is named, and solvers that share the others take over. */
+static void the_wrong_kernel_alone_is_blamed(void **state)
+{
+    struct sources sources;
+    clattn_attention_desc plain = attention_of(1, 24, 24), raw = plain, weights = plain, split = split_of();
+    clattn_attention_desc split_weights = split;
+    (void)state;
+    raw.scores = weights.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){1, 2, 24, 24});
+    split_weights.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){1, 1, 1, 65536});
+    weights.scores_mode = split_weights.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    /* The attention kernel. */
+    sources_damage(&sources, VECTOR_EXP);
+    clattn_context *context = sources_context(&sources, NULL, true);
+    const clattn_attention_desc *const shared[] = {&raw, &weights, &split, &split_weights};
+    for (size_t i = 0; i < 4; i++) {
+        assert_status(context, attention_by(context, "cpu", shared[i]), CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, i < 2 ? DISAGREES("attention_cpu") : DISAGREES("attention_cpu_decode"));
+        assert_status(context, attention_by(context, NULL, shared[i]), CLATTN_SUCCESS);
+    }
+    support_release(&context);
+    /* The log-sum-exp that nobody but the probabilities asked for. */
+    sources_damage(&sources, "attention/core.h", "top + log(total)", "top + log(total) * 1.01f");
+    context = sources_context(&sources, NULL, true);
+    assert_status(context, attention_by(context, "generic", &weights), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, DISAGREES("attention_generic") "lse[");
+    assert_status(context, attention_by(context, "generic", &raw), CLATTN_SUCCESS);
+    support_release(&context);
+    /* The scores'. */
+    sources_damage(&sources, "attention/scores.cl", "STORE(W_TYPE, scores, a.scores.offset",
+                   "STORE(W_TYPE, scores, (i == 0) + a.scores.offset");
+    context = sources_context(&sources, NULL, true);
+    assert_status(context, attention_by(context, "cpu", &weights), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, DISAGREES("attention_scores") "scores[");
+    assert_status(context, attention_by(context, "generic", &raw), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, DISAGREES("attention_scores") "scores[");
+    assert_status(context, attention_by(context, "cpu", &plain), CLATTN_SUCCESS);
+    support_release(&context);
+    /* The merging one. */
+    sources_damage(&sources, "merge/merge.cl", "total += weight;", "total += weight * 1.001f;");
+    context = sources_context(&sources, NULL, true);
+    assert_status(context, attention_by(context, "cpu", &split), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, DISAGREES("merge") "output[");
+    assert_status(context, attention_by(context, "cpu", &split_weights), CLATTN_ERROR_UNSUPPORTED);
+    assert_message_has(context, DISAGREES("merge") "output[");
+    assert_status(context, attention_by(context, "cpu", &plain), CLATTN_SUCCESS);
+    support_release(&context);
+}
+
+/* A user's snippet cannot be checked, and what its plan saves is no proof for plans that can be. */
+static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
+{
+    struct sources sources;
+    char cache[SUPPORT_PATH];
+    clattn_attention_desc modified = split_of(), split = modified;
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    (void)state;
+    modified.score_mod = "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
+                         "{ return score + 1.0f; }\n";
+    sources_damage(&sources, "merge/merge.cl", "total += weight;", "total += weight * 1.001f;");
+    support_folder(cache);
+    for (int round = 0; round < 2; round++) {
+        clattn_context *context = sources_context(&sources, cache, true);
+        assert_status(context, attention_by(context, "cpu", &modified), CLATTN_SUCCESS);
+        /* Before it is known to be wrong; then it would not be saved. */
+        assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+        assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
+        assert_int_equal(statistics.loaded, round ? 2 : 0);
+        assert_status(context, attention_by(context, "cpu", &split), CLATTN_ERROR_UNSUPPORTED);
+        assert_message_has(context, DISAGREES("merge") "output[");
+        support_release(&context);
+    }
+}
+
+/* A single row or column is a neighbourhood of both kinds, by which kernels are specialised. */
+static void thin_products_refuse_no_solver(void **state)
+{
+    static const size_t sizes[][3] = {{1, 1, 1}, {3, 5, 1}, {1, 5, 3}, {5, 1, 3}, {40, 1, 1}, {1, 1, 40}};
+    static const char *const solvers[] = {"cpu", "tile", "generic"};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    (void)state;
+    params.cache_mode = CLATTN_CACHE_OFF;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const size_t *n = sizes[i];
+        clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+        clattn_context *context;
+        assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
+        desc.a = clattn_layout_contiguous(CLATTN_F32, 2, n);
+        desc.b = clattn_layout_contiguous(CLATTN_F32, 2, n + 1);
+        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){n[0], n[2]});
+        for (size_t k = 0; k < sizeof solvers / sizeof solvers[0]; k++) {
+            clattn_plan_options options = {.size = sizeof options, .solver = solvers[k]};
+            clattn_plan *plan;
+            assert_status(context, clattn_matmul_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
+            clattn_plan_release(&plan);
+        }
+        support_release(&context);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(thin_products_refuse_no_solver),
+        cmocka_unit_test(a_short_problem_is_checked_like_a_long_one),
+        cmocka_unit_test(other_operators_short_problems_too),
+        cmocka_unit_test(an_extreme_scale_refuses_no_solver),
+        cmocka_unit_test(the_check_takes_no_workspace_of_the_callers),
+        cmocka_unit_test(the_wrong_kernel_alone_is_blamed),
+        cmocka_unit_test(what_was_saved_unchecked_is_checked_when_it_is_loaded),
+    };
+    return SUPPORT_RUN("self-check of plans", tests);
+}

@@ -1,0 +1,335 @@
+/* Wisdom's text and its file: whatever they hold, no plan fails, and no half of a text comes in.
+ *
+ * Holds: of include/clattn/tuning.h, the text, its file, and what threads may do. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include "support/plan/tuned_plan.h"
+
+static void malformed_text_is_refused_whole(void **state)
+{
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"", "line 1"},
+        {"clattn-wisdom 2\n", "another version"},
+        {"clattn-wisdom 1", "line 1"},
+        {"clattn-wisdom 1\r\n", "line 1"},
+        {"wisdom\n", "line 1"},
+        {TUNED_HEADING "\n", "line 2"},
+        {TUNED_HEADING "d v k o c s 0 1", "the last line has no end"},
+        {TUNED_HEADING "d v k o c s 0 1\nd v k o c s 0\n", "line 3"},
+        {TUNED_HEADING "d v k o c s 8 1\n", "rank"},
+        {TUNED_HEADING "d v k o c s -1 1\n", "rank"},
+        {TUNED_HEADING "d v k o c s 00 1\n", "rank"},
+        {TUNED_HEADING "d v k o c s 99999999999999999999999 1\n", "rank"},
+        {TUNED_HEADING "d v k o c s 0 99999999999999999999\n", "nanoseconds"},
+        {TUNED_HEADING "d v k o c s 0 0x10\n", "nanoseconds"},
+        {TUNED_HEADING "d v k o c s 0 1 \n", "blank"},
+        {TUNED_HEADING "d v k o c s 0 1  a=1\n", "parameters"},
+        {TUNED_HEADING " d v k o c s 0 1\n", "too few parts"},
+        {TUNED_HEADING "d v k o c  s 0 1\n", "too few parts"},
+        {TUNED_HEADING "d v k o c\ts 0 1\n", "too few parts"},
+        {TUNED_HEADING "d v k o c s 0 1 a\n", "parameters"},
+        {TUNED_HEADING "d v k o c s 0 1 a=\n", "parameters"},
+        {TUNED_HEADING "d v k o c s 0 1 =1\n", "parameters"},
+        {TUNED_HEADING "d v k o c s 0 1 a=-1\n", "parameters"},
+        {TUNED_HEADING "d v k o c s 0 1 a=1000000000\n", "parameters"},
+        {TUNED_HEADING "d v k o c s 0 1 a=1 a=2\n", "parameters"},
+        {TUNED_HEADING "d v k o c s 0 1 a=1,b=2\n", "parameters"},
+        {TUNED_HEADING "d v k o c s 0 1 1a=1\n", "parameters"},
+        {TUNED_HEADING "d v k o c s 0 1 aaaaaaaaaaaaaaaaaaaaaaaa=1\n", "parameters"},
+        {TUNED_HEADING "d v k o c \xc3\xa9 0 1\n", "too few parts"},
+        {TUNED_HEADING "d v k o c sssssssssssssssssssssssssssssssss 0 1\n", "solver"},
+    };
+    (void)state;
+    char *before = tuned_learnt(tuned.context);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        clattn_status status = tuned_import(tuned.context, cases[i].text);
+        if (status != CLATTN_ERROR_FORMAT)
+            fail_msg("case %zu gave %d", i, (int)status);
+        assert_message_has(tuned.context, cases[i].part);
+    }
+    /* A NUL, a line that is too long, too many parameters, too many records. */
+    assert_status(tuned.context, clattn_wisdom_import(tuned.context, TUNED_HEADING "d v k o c s 0 1\0\n", 33, NULL),
+                  CLATTN_ERROR_FORMAT);
+    static char big[2 * 1024 * 1024];
+    char *p = big + sprintf(big, TUNED_HEADING);
+    memset(p, 'd', 5000);
+    strcpy(p + 5000, " v k o c s 0 1\n");
+    assert_status(tuned.context, tuned_import(tuned.context, big), CLATTN_ERROR_FORMAT);
+    p += sprintf(p, "d v k o c s 0 1");
+    for (int i = 0; i < 49; i++)
+        p += sprintf(p, " p%d=1", i);
+    strcpy(p, "\n");
+    assert_status(tuned.context, tuned_import(tuned.context, big), CLATTN_ERROR_FORMAT);
+    p = big + sprintf(big, TUNED_HEADING);
+    for (int i = 0; i < 2049; i++)
+        p += sprintf(p, "d v k o c%d s 0 1\n", i);
+    assert_status(tuned.context, tuned_import(tuned.context, big), CLATTN_ERROR_FORMAT);
+    assert_message_has(tuned.context, "too many records");
+    assert_status(tuned.context, clattn_wisdom_import(tuned.context, NULL, 0, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    char *after = tuned_export(tuned.context);
+    assert_string_equal(after, before); /* and none of it came in */
+    free(before);
+    free(after);
+}
+
+/* Cut anywhere, and with any byte changed: refused, or something that is ignored or taken, and never a failure. */
+static void damaged_text_never_fails_a_plan(void **state)
+{
+    (void)state;
+    char *text = tuned_learnt(tuned.context), *longer;
+    longer = tuned_exchanged(text, TUNED_HEADING, TUNED_HEADING "d v k o c s 0 1 a=1\n");
+    size_t bytes = strlen(longer), step = support_tiny() ? 29 : 1;
+    for (size_t length = 0; length < bytes; length += step) {
+        clattn_status status = clattn_wisdom_import(tuned.context, longer, length, NULL);
+        bool whole = length >= strlen(TUNED_HEADING) && longer[length - 1] == '\n';
+        if (status != (whole ? CLATTN_SUCCESS : CLATTN_ERROR_FORMAT))
+            fail_msg("cut to %zu of %zu bytes: %d", length, bytes, (int)status);
+    }
+    size_t plans = 0;
+    for (size_t at = 0; at < strlen(text); at += support_tiny() ? 41 : 3) {
+        char *bad = strdup(text);
+        assert_non_null(bad);
+        bad[at] ^= (char)(1 << (at % 7));
+        assert_status(tuned.context, clattn_wisdom_clear(tuned.context), CLATTN_SUCCESS);
+        clattn_status status = clattn_wisdom_import(tuned.context, bad, strlen(text), NULL);
+        assert_status_in(tuned.context, status, STATUS_BIT(CLATTN_SUCCESS) | STATUS_BIT(CLATTN_ERROR_FORMAT));
+        /* The end of the line has what a solver reads. */
+        if (status == CLATTN_SUCCESS && at > strlen(text) - 60) {
+            clattn_plan *plan = tuned_plan(tuned.context, NULL, NULL);
+            tuned_check(tuned.context, plan);
+            clattn_plan_release(&plan);
+            plans++;
+        }
+        free(bad);
+    }
+    assert_true(plans > 0 || support_tiny());
+    free(text);
+    free(longer);
+}
+
+/* ---- the file ---- */
+
+static void path_of(char path[SUPPORT_PATH + 8])
+{
+    snprintf(path, SUPPORT_PATH + 8, "%s/wisdom", tuned.folder);
+}
+
+/* How a new context's plan came to be. */
+static bool new_context_is_wise(const clattn_context_params *with)
+{
+    clattn_context *other = support_context_with(with);
+    clattn_plan *plan = tuned_plan(other, NULL, NULL);
+    bool wise = tuned_says(plan, "geometry by wisdom:");
+    tuned_check(other, plan);
+    clattn_plan_release(&plan);
+    support_release(&other);
+    return wise;
+}
+
+static void put(const char *path, const char *text, mode_t mode)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static void the_file_serves_later_contexts(void **state)
+{
+    char path[SUPPORT_PATH + 8];
+    (void)state;
+    path_of(path);
+    char *text = tuned_learnt(tuned.context);
+    assert_false(new_context_is_wise(&tuned.params));
+    assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MERGE), CLATTN_SUCCESS);
+    assert_true(new_context_is_wise(&tuned.params));
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+
+    /* Records of others stay, unless they are to go. */
+    char *more = tuned_exchanged(text, TUNED_HEADING, TUNED_HEADING "d v k o c s 0 1 a=1\n"), *all;
+    put(path, more, 0600);
+    assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MERGE), CLATTN_SUCCESS);
+    clattn_context *other = support_context_with(&tuned.params);
+    all = tuned_export(other);
+    assert_non_null(strstr(all, "d v k o c s 0 1 a=1\n"));
+    assert_non_null(strstr(all, " cpu 0 1234567 "));
+    free(all);
+    support_release(&other);
+    assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_REPLACE), CLATTN_SUCCESS);
+    other = support_context_with(&tuned.params);
+    all = tuned_export(other);
+    assert_string_equal(all, text);
+    free(all);
+    support_release(&other);
+
+    /* Damaged, writable by others, a link: none. */
+    put(path, "clattn-wisdom 1\nd v\n", 0600);
+    assert_false(new_context_is_wise(&tuned.params));
+    put(path, text, 0622);
+    assert_false(new_context_is_wise(&tuned.params));
+    put(path, text, 0600);
+    assert_true(new_context_is_wise(&tuned.params));
+    char target[SUPPORT_PATH + 16];
+    snprintf(target, sizeof target, "%s/elsewhere", tuned.folder);
+    assert_int_equal(rename(path, target), 0);
+    assert_int_equal(symlink(target, path), 0);
+    assert_false(new_context_is_wise(&tuned.params));
+    assert_int_equal(remove(path), 0);
+
+    clattn_context_params off = tuned.params;
+    off.cache_mode = CLATTN_CACHE_OFF;
+    assert_false(new_context_is_wise(&off));
+    other = support_context_with(&off);
+    assert_status(other, clattn_wisdom_save(other, CLATTN_WISDOM_MERGE), CLATTN_ERROR_UNSUPPORTED);
+    /* By hand it goes all the same. */
+    assert_status(other, tuned_import(other, text), CLATTN_SUCCESS);
+    clattn_plan *plan = tuned_plan(other, NULL, NULL);
+    assert_says(plan, "geometry by wisdom:", true);
+    clattn_plan_release(&plan);
+    support_release(&other);
+    free(more);
+    free(text);
+}
+
+static void a_round_trip_is_exact(void **state)
+{
+    size_t records = 0, bytes = 0;
+    char few[4];
+    (void)state;
+    char *text = tuned_learnt(tuned.context);
+    assert_status(tuned.context, clattn_wisdom_clear(tuned.context), CLATTN_SUCCESS);
+    assert_status(tuned.context, clattn_wisdom_import(tuned.context, text, strlen(text), &records), CLATTN_SUCCESS);
+    assert_int_equal(records, 1);
+    char *again = tuned_export(tuned.context);
+    assert_string_equal(again, text);
+    assert_status(tuned.context, clattn_wisdom_export(tuned.context, few, sizeof few, &bytes),
+                  CLATTN_ERROR_BUFFER_TOO_SMALL);
+    assert_int_equal(bytes, strlen(text));
+    assert_status(tuned.context, clattn_wisdom_export(tuned.context, few, sizeof few, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(NULL, clattn_wisdom_export(NULL, NULL, 0, &bytes), CLATTN_ERROR_INVALID_ARGUMENT);
+    free(text);
+    free(again);
+}
+
+static void a_search_goes_on_where_it_was_left(void **state)
+{
+    char text[8];
+    (void)state;
+    assert_status(tuned.context, clattn_wisdom_clear(tuned.context), CLATTN_SUCCESS);
+    char *learnt = tuned_learnt(tuned.context);
+    clattn_plan *plan = tuned_plan(tuned.context, NULL, NULL);
+    assert_true(clattn_wisdom_paused(plan) == 0);
+    assert_status(tuned.context, clattn_wisdom_pause(plan, 12), CLATTN_SUCCESS);
+    assert_status(tuned.context, clattn_wisdom_pause(plan, 65537), CLATTN_SUCCESS);
+    assert_true(clattn_wisdom_paused(plan) == 65537);
+    /* The note goes with the text, and no plan heeds it. */
+    char *noted = tuned_export(tuned.context);
+    assert_non_null(strstr(noted, " - 0 65537\n"));
+    assert_null(strstr(noted, " - 0 12\n"));
+    assert_status(tuned.context, clattn_wisdom_clear(tuned.context), CLATTN_SUCCESS);
+    assert_true(clattn_wisdom_paused(plan) == 0);
+    assert_status(tuned.context, tuned_import(tuned.context, noted), CLATTN_SUCCESS);
+    assert_true(clattn_wisdom_paused(plan) == 65537);
+    clattn_plan *follows = tuned_plan(tuned.context, NULL, NULL);
+    assert_says(follows, "geometry by wisdom:", true);
+    assert_says(follows, "ignored", false);
+    clattn_plan_release(&follows);
+    /* What was found until then, by its solver. */
+    assert_status(tuned.context, clattn_wisdom_recall(plan, "cpu", text, sizeof text), CLATTN_ERROR_BUFFER_TOO_SMALL);
+    char all[1024];
+    assert_status(tuned.context, clattn_wisdom_recall(plan, "cpu", all, sizeof all), CLATTN_SUCCESS);
+    assert_int_equal(all[0] == ' ', 0);
+    assert_non_null(strstr(learnt, all));
+    assert_non_null(strstr(all, "tiles=1"));
+    assert_status(tuned.context, clattn_wisdom_recall(plan, "tile", text, sizeof text), CLATTN_SUCCESS);
+    assert_string_equal(text, "");
+    assert_status(tuned.context, clattn_wisdom_recall(plan, NULL, text, sizeof text), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(NULL, clattn_wisdom_recall(NULL, "cpu", text, sizeof text), CLATTN_ERROR_INVALID_ARGUMENT);
+    /* What is learnt anew is not half of a search. */
+    assert_status(tuned.context, clattn_wisdom_learn(plan, 0, 1), CLATTN_SUCCESS);
+    assert_true(clattn_wisdom_paused(plan) == 0);
+    assert_status(tuned.context, clattn_wisdom_pause(plan, 0), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(tuned.context, clattn_wisdom_pause(plan, UINT64_C(1) << 63), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(NULL, clattn_wisdom_pause(NULL, 1), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(tuned.context, clattn_wisdom_pause(plan, 3), CLATTN_SUCCESS);
+    assert_status(tuned.context, clattn_wisdom_forget(plan), CLATTN_SUCCESS);
+    assert_true(clattn_wisdom_paused(plan) == 0);
+    assert_true(clattn_wisdom_paused(NULL) == 0);
+    clattn_plan_release(&plan);
+    free(noted);
+    free(learnt);
+}
+
+/* ---- threads ---- */
+
+static const char *shared_text;
+static atomic_int rounds_left;
+
+static int change_wisdom(void *user)
+{
+    (void)user;
+    while (atomic_fetch_sub(&rounds_left, 1) > 0) {
+        size_t bytes;
+        clattn_wisdom_import(tuned.context, shared_text, strlen(shared_text), NULL);
+        clattn_wisdom_export(tuned.context, NULL, 0, &bytes);
+        clattn_wisdom_clear(tuned.context);
+    }
+    return 0;
+}
+
+static int make_plans(void *user)
+{
+    int *failures = user;
+    for (int i = 0; i < (support_tiny() ? 4 : 40); i++) {
+        clattn_plan *plan = NULL;
+        *failures += tuned_make(tuned.context, NULL, NULL, &plan) != CLATTN_SUCCESS;
+        /* One moment's wisdom: it is named if and only if it was followed. */
+        *failures += tuned_says(plan, "wisdom has ") != tuned_says(plan, "geometry by wisdom:");
+        *failures += clattn_matmul_prewarm(tuned.context, &tuned.desc) != CLATTN_SUCCESS;
+        clattn_plan_release(&plan);
+    }
+    return 0;
+}
+
+static void plans_are_made_while_wisdom_changes(void **state)
+{
+    thrd_t changing, making[2];
+    int failures[2] = {0, 0};
+    (void)state;
+    char *text = tuned_learnt(tuned.context);
+    shared_text = text;
+    atomic_store(&rounds_left, 1 << 30);
+    assert_int_equal(thrd_create(&changing, change_wisdom, NULL), thrd_success);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(thrd_create(&making[i], make_plans, &failures[i]), thrd_success);
+    for (int i = 0; i < 2; i++)
+        thrd_join(making[i], NULL);
+    atomic_store(&rounds_left, 0);
+    thrd_join(changing, NULL);
+    assert_int_equal(failures[0] + failures[1], 0);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TUNED_TEST(malformed_text_is_refused_whole),
+        TUNED_TEST(damaged_text_never_fails_a_plan),
+        TUNED_TEST(the_file_serves_later_contexts),
+        TUNED_TEST(a_round_trip_is_exact),
+        TUNED_TEST(a_search_goes_on_where_it_was_left),
+        TUNED_TEST(plans_are_made_while_wisdom_changes),
+    };
+    return SUPPORT_RUN("wisdom", tests);
+}

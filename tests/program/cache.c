@@ -1,0 +1,397 @@
+/* The on-disk cache: an entry that was tampered with never reaches the driver, and a folder that is not safe, or
+ * not there, turns the cache off and nothing else. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include "support/plan/cached_plan.h"
+
+#define HEADER_BYTES 88 /* of an entry: magic, format, length, key, digest; numerics.md says what they are for */
+
+static char folder[SUPPORT_PATH];
+static clattn_context_params params;
+
+static int new_folder(void **state)
+{
+    (void)state;
+    support_folder(folder);
+    clattn_context_params_init(&params);
+    params.cache_dir = folder;
+    params.cache_mode = CLATTN_CACHE_ON;
+    return 0;
+}
+
+static unsigned char *read_all(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *bytes = (size_t)ftell(file);
+    rewind(file);
+    unsigned char *data = malloc(*bytes + 1);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, *bytes, file), *bytes);
+    fclose(file);
+    return data;
+}
+
+static void write_all(const char *path, const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0600), 0);
+}
+
+static void entries_are_private_and_reused(void **state)
+{
+    char entry[SUPPORT_PATH];
+    struct stat about;
+    (void)state;
+    assert_programs(&params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(folder, entry), 1); /* and no temporary file beside it */
+    assert_int_equal(lstat(entry, &about), 0);
+    assert_true(S_ISREG(about.st_mode));
+    assert_int_equal(about.st_mode & 0777, 0600);
+    assert_programs(&params, 0, 0, 1, 0);
+    assert_programs(&params, 1, 1, 0, 0); /* another specialisation is another entry */
+    assert_programs(&params, 0, 0, 1, 0);
+    assert_programs(&params, 1, 0, 1, 0);
+    assert_int_equal(cached_files(folder, NULL), 2);
+}
+
+/* Every byte of the header, and bytes all through the payload. */
+static void corrupt_entries_are_refused_and_rebuilt(void **state)
+{
+    char entry[SUPPORT_PATH];
+    size_t bytes;
+    (void)state;
+    assert_programs(&params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(folder, entry), 1);
+    unsigned char *good = read_all(entry, &bytes), *bad = malloc(bytes);
+    assert_non_null(bad);
+    assert_true(bytes > HEADER_BYTES);
+    const size_t step = support_tiny() ? HEADER_BYTES / 4 : 1, payload_step = (bytes - HEADER_BYTES) / 24 + 1;
+    for (size_t at = 0; at < bytes; at += at < HEADER_BYTES ? step : payload_step) {
+        memcpy(bad, good, bytes);
+        bad[at] ^= (unsigned char)(1u << (at % 8));
+        write_all(entry, bad, bytes);
+        struct outcome outcome = cached_plan(&params, 0);
+        if (outcome.built != 1 || outcome.refused != 1 || outcome.loaded != 0)
+            fail_msg("byte %zu of %zu flipped: built %llu, loaded %llu, refused %llu", at, bytes, outcome.built,
+                     outcome.loaded, outcome.refused);
+        if (support_tiny() && at > HEADER_BYTES)
+            break;
+    }
+    memcpy(bad, good, bytes);
+    bad[bytes - 1] ^= 0x80;
+    write_all(entry, bad, bytes);
+    assert_programs(&params, 0, 1, 0, 1);
+    assert_programs(&params, 0, 0, 1, 0); /* the rebuilt entry has taken its place */
+    free(good);
+    free(bad);
+}
+
+static void truncated_and_extended_entries_are_refused(void **state)
+{
+    char entry[SUPPORT_PATH];
+    size_t bytes;
+    (void)state;
+    assert_programs(&params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(folder, entry), 1);
+    unsigned char *good = read_all(entry, &bytes), *longer = calloc(bytes + 4096, 1);
+    assert_non_null(longer);
+    const size_t step = support_tiny() ? HEADER_BYTES / 3 : 3, payload_step = (bytes - HEADER_BYTES) / 12 + 1;
+    for (size_t length = 0; length < bytes; length += length < HEADER_BYTES + 3 ? step : payload_step) {
+        write_all(entry, good, length);
+        struct outcome outcome = cached_plan(&params, 0);
+        /* An empty file may count as no entry at all. */
+        if (outcome.built != 1 || outcome.refused + (length == 0) < 1 || outcome.loaded != 0)
+            fail_msg("cut to %zu of %zu bytes: built %llu, loaded %llu, refused %llu", length, bytes,
+                     outcome.built, outcome.loaded, outcome.refused);
+        if (support_tiny() && length > HEADER_BYTES)
+            break;
+    }
+    memcpy(longer, good, bytes);
+    write_all(entry, longer, bytes + 1);
+    assert_programs(&params, 0, 1, 0, 1);
+    write_all(entry, longer, bytes + 4096);
+    assert_programs(&params, 0, 1, 0, 1);
+    free(good);
+    free(longer);
+}
+
+/* An entry under another one's name is a wrong program, not a damaged one. */
+static void exchanged_entries_are_refused(void **state)
+{
+    char first[SUPPORT_PATH], second[SUPPORT_PATH], moved[SUPPORT_PATH + 8];
+    (void)state;
+    assert_programs(&params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(folder, first), 1);
+    snprintf(moved, sizeof moved, "%s.moved", first);
+    assert_int_equal(rename(first, moved), 0);
+    assert_programs(&params, 1, 1, 0, 0);
+    for (DIR *stream = opendir(folder); stream; stream = NULL) {
+        for (struct dirent *item = readdir(stream); item; item = readdir(stream))
+            if (item->d_name[0] != '.' && !strstr(item->d_name, ".moved"))
+                snprintf(second, sizeof second, "%.*s/%.256s", SUPPORT_PATH - 300, folder, item->d_name);
+        closedir(stream);
+    }
+    assert_int_equal(rename(second, first), 0);
+    assert_int_equal(rename(moved, second), 0);
+    assert_programs(&params, 0, 1, 0, 1);
+    assert_programs(&params, 1, 1, 0, 1);
+    assert_programs(&params, 0, 0, 1, 0);
+    assert_programs(&params, 1, 0, 1, 0);
+}
+
+/* What lies in an entry's place and is no plain file of ours is not read, not followed, and does not hang us. */
+static void strange_things_in_an_entrys_place_are_not_read(void **state)
+{
+    char entry[SUPPORT_PATH], target[SUPPORT_PATH];
+    size_t bytes;
+    (void)state;
+    assert_programs(&params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(folder, entry), 1);
+    unsigned char *good = read_all(entry, &bytes);
+    alarm(120);
+    support_folder(target);
+    strncat(target, "/target", sizeof target - strlen(target) - 1);
+    write_all(target, good, bytes);
+    for (int round = 0; round < 4; round++) {
+        remove(entry);
+        if (round == 0)
+            assert_int_equal(symlink(target, entry), 0);
+        else if (round == 1)
+            assert_int_equal(mkfifo(entry, 0600), 0);
+        else if (round == 2)
+            assert_int_equal(mkdir(entry, 0700), 0);
+        else
+            assert_int_equal(symlink("/dev/zero", entry), 0);
+        struct outcome outcome = cached_plan(&params, 0);
+        assert_int_equal(outcome.built, 1);
+        assert_int_equal(outcome.loaded, 0);
+    }
+    remove(entry);
+    write_all(entry, good, bytes);
+    assert_int_equal(chmod(entry, 0666), 0); /* anybody may have written it */
+    struct outcome outcome = cached_plan(&params, 0);
+    assert_int_equal(outcome.built, 1);
+    assert_int_equal(outcome.loaded, 0);
+    size_t still;
+    unsigned char *kept = read_all(target, &still);
+    assert_int_equal(still, bytes); /* nothing was written through the link */
+    assert_memory_equal(kept, good, bytes);
+    alarm(0);
+    free(kept);
+    free(good);
+}
+
+/* The cache is off, the computation went on, and (`path` not NULL) nothing was written there. */
+static void expect_off(const char *path)
+{
+    struct outcome outcome = cached_plan(&params, 0);
+    assert_false(outcome.has_folder);
+    assert_int_equal(outcome.built, 1);
+    if (path)
+        assert_int_equal(cached_files(path, NULL), 0);
+}
+
+static void unsafe_folders_turn_the_cache_off(void **state)
+{
+    char link[SUPPORT_PATH + 16];
+    (void)state;
+    snprintf(link, sizeof link, "%s.link", folder);
+    assert_int_equal(symlink(folder, link), 0);
+    params.cache_dir = link;
+    expect_off(folder);
+    remove(link);
+    params.cache_dir = folder;
+    const mode_t writable[] = {0770, 0720, 0707, 0702, 0777, 01777};
+    for (size_t i = 0; i < sizeof writable / sizeof *writable; i++) {
+        assert_int_equal(chmod(folder, writable[i]), 0);
+        expect_off(folder);
+    }
+    const mode_t readable[] = {0755, 0750, 0711}; /* what matters is who may write */
+    for (size_t i = 0; i < sizeof readable / sizeof *readable; i++) {
+        assert_int_equal(chmod(folder, readable[i]), 0);
+        assert_true(cached_plan(&params, 0).has_folder);
+        char entry[SUPPORT_PATH];
+        assert_int_equal(cached_files(folder, entry), 1);
+        remove(entry);
+    }
+    assert_int_equal(chmod(folder, 0700), 0);
+    if (geteuid() == 0) { /* only root can make one that is somebody else's */
+        assert_int_equal(chown(folder, 65534, 65534), 0);
+        expect_off(folder);
+        assert_int_equal(chown(folder, geteuid(), getegid()), 0);
+    }
+    cached_plan(&params, 0);
+    assert_int_equal(cached_files(folder, NULL), 1); /* it was safe all along but for what we did to it */
+}
+
+static void folders_that_cannot_be_used_turn_the_cache_off(void **state)
+{
+    char file[SUPPORT_PATH + 16], inside[SUPPORT_PATH + 32];
+    (void)state;
+    snprintf(file, sizeof file, "%s/file", folder);
+    write_all(file, "x", 1);
+    const char *const places[] = {"/proc/clattn/cache", "relative/path", "", file, inside, "/dev/null"};
+    snprintf(inside, sizeof inside, "%s/below", file);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        params.cache_dir = places[i];
+        expect_off(NULL);
+    }
+    assert_int_equal(access("relative", F_OK), -1);
+    remove(file);
+    /* A folder that may only be read: root writes all the same, so only that it does no harm is certain. */
+    params.cache_dir = folder;
+    assert_int_equal(chmod(folder, 0500), 0);
+    struct outcome outcome = cached_plan(&params, 0);
+    assert_int_equal(outcome.built, 1);
+    assert_int_equal(chmod(folder, 0700), 0);
+    if (geteuid() != 0)
+        assert_int_equal(cached_files(folder, NULL), 0);
+}
+
+static void missing_folders_are_made_private(void **state)
+{
+    char path[SUPPORT_PATH + 16];
+    struct stat about;
+    mode_t mask = umask(0);
+    (void)state;
+    snprintf(path, sizeof path, "%s/a/b/c", folder);
+    params.cache_dir = path;
+    assert_programs(&params, 0, 1, 0, 0);
+    umask(mask);
+    assert_programs(&params, 0, 0, 1, 0);
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(about.st_mode & 0777, 0700);
+}
+
+struct saved {
+    const char *name;
+    char *value;
+};
+
+static void save(struct saved *saved, const char *name)
+{
+    const char *value = getenv(name);
+    saved->name = name;
+    saved->value = value ? strdup(value) : NULL;
+}
+
+static void restore(struct saved *saved)
+{
+    if (saved->value)
+        setenv(saved->name, saved->value, 1);
+    else
+        unsetenv(saved->name);
+    free(saved->value);
+}
+
+static void the_environment_chooses_where_params_leave_a_choice(void **state)
+{
+    struct saved saved[4];
+    char below[SUPPORT_PATH + 32];
+    (void)state;
+    save(&saved[0], "CLATTN_CACHE");
+    save(&saved[1], "CLATTN_CACHE_DIR");
+    save(&saved[2], "XDG_CACHE_HOME");
+    save(&saved[3], "HOME");
+    unsetenv("CLATTN_CACHE");
+    unsetenv("CLATTN_CACHE_DIR");
+    unsetenv("XDG_CACHE_HOME");
+    cached_plan(NULL, 0); /* the driver's own cache may live below HOME: warm it while there is one */
+
+    clattn_context_params_init(&params);
+    unsetenv("HOME");
+    assert_false(cached_plan(&params, 0).has_folder);
+    setenv("XDG_CACHE_HOME", "relative", 1); /* the XDG specification: to be ignored */
+    assert_false(cached_plan(&params, 0).has_folder);
+    setenv("XDG_CACHE_HOME", folder, 1);
+    snprintf(below, sizeof below, "%s/clattn", folder);
+    assert_true(cached_plan(&params, 0).has_folder);
+    assert_int_equal(cached_files(below, NULL), 1);
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", folder, 1);
+    snprintf(below, sizeof below, "%s/.cache/clattn", folder);
+    assert_true(cached_plan(&params, 0).has_folder);
+    assert_int_equal(cached_files(below, NULL), 1);
+    snprintf(below, sizeof below, "%s/own", folder);
+    setenv("CLATTN_CACHE_DIR", below, 1);
+    assert_true(cached_plan(&params, 0).has_folder);
+    assert_int_equal(cached_files(below, NULL), 1);
+
+    setenv("CLATTN_CACHE", "off", 1);
+    assert_false(cached_plan(&params, 1).has_folder);
+    assert_int_equal(cached_files(below, NULL), 1);
+    params.cache_mode = CLATTN_CACHE_ON; /* the field wins */
+    assert_true(cached_plan(&params, 1).has_folder);
+    assert_int_equal(cached_files(below, NULL), 2);
+    unsetenv("CLATTN_CACHE");
+    params.cache_mode = CLATTN_CACHE_OFF;
+    assert_false(cached_plan(&params, 2).has_folder);
+    assert_int_equal(cached_files(below, NULL), 2);
+    for (int i = 0; i < 4; i++)
+        restore(&saved[i]);
+}
+
+static int build_on_a_thread(void *user)
+{
+    clattn_context *context = NULL;
+    clattn_plan *plan = NULL;
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    options.solver = "generic";
+    desc.query = desc.output = desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, 20);
+    clattn_status status = clattn_context_create(user, &context);
+    if (status == CLATTN_SUCCESS)
+        status = clattn_attention_plan_create(context, &desc, &options, &plan);
+    clattn_plan_release(&plan);
+    clattn_context_release(&context);
+    return (int)status;
+}
+
+/* A reader sees the old entry, the new one or none, whoever writes at the same time. */
+static void contexts_may_share_a_folder(void **state)
+{
+    thrd_t threads[3];
+    int result;
+    (void)state;
+    /* A simulator has one thread run kernels at a time: there they follow one another. */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(thrd_create(&threads[i], build_on_a_thread, &params), thrd_success);
+        if (support_tiny()) {
+            assert_int_equal(thrd_join(threads[i], &result), thrd_success);
+            assert_int_equal(result, CLATTN_SUCCESS);
+        }
+    }
+    for (int i = 0; i < 3 && !support_tiny(); i++) {
+        assert_int_equal(thrd_join(threads[i], &result), thrd_success);
+        assert_int_equal(result, CLATTN_SUCCESS);
+    }
+    assert_int_equal(cached_files(folder, NULL), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(entries_are_private_and_reused, new_folder),
+        cmocka_unit_test_setup(corrupt_entries_are_refused_and_rebuilt, new_folder),
+        cmocka_unit_test_setup(truncated_and_extended_entries_are_refused, new_folder),
+        cmocka_unit_test_setup(exchanged_entries_are_refused, new_folder),
+        cmocka_unit_test_setup(strange_things_in_an_entrys_place_are_not_read, new_folder),
+        cmocka_unit_test_setup(unsafe_folders_turn_the_cache_off, new_folder),
+        cmocka_unit_test_setup(folders_that_cannot_be_used_turn_the_cache_off, new_folder),
+        cmocka_unit_test_setup(missing_folders_are_made_private, new_folder),
+        cmocka_unit_test_setup(the_environment_chooses_where_params_leave_a_choice, new_folder),
+        cmocka_unit_test_setup(contexts_may_share_a_folder, new_folder),
+    };
+    return SUPPORT_RUN("cache", tests);
+}

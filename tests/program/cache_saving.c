@@ -1,0 +1,242 @@
+/* When compiled programs reach the on-disk cache: at once, or on PoCL when the context is released or when asked for; what
+ * never does. */
+#include <stdatomic.h>
+#include <string.h>
+#include <threads.h>
+
+#include "support/plan/cached_plan.h"
+#include "support/core/inject.h"
+#include "support/nn/model.h"
+#include "support/nn/run.h"
+
+static char folder[SUPPORT_PATH];
+static clattn_context_params params;
+
+static int new_folder(void **state)
+{
+    (void)state;
+    support_folder(folder);
+    clattn_context_params_init(&params);
+    params.cache_dir = folder;
+    params.cache_mode = CLATTN_CACHE_ON;
+    return 0;
+}
+
+/* A softmax over `rows` rows of one column by the generic solver. */
+static clattn_plan *softmax_plan(clattn_context *context, size_t rows, const char *tuning)
+{
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+    options.solver = "generic";
+    options.tuning = tuning;
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){rows, 1});
+    assert_status(context, clattn_softmax_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
+    return plan;
+}
+
+static void softmax_built(clattn_context *context, size_t rows)
+{
+    clattn_plan *plan = softmax_plan(context, rows, NULL);
+    clattn_plan_release(&plan);
+}
+
+static bool saves_late(clattn_context *context)
+{
+    clattn_device_info info = {.size = sizeof info};
+    assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
+    return strstr(info.platform, "Portable Computing Language") != NULL;
+}
+
+/* PoCL compiles a kernel again for large grids, and serialises a program once: what a plan with large grids compiles
+ * has to come back in the next process, whether a small one was there first or not. */
+static void large_grids_are_kept_too(void **state)
+{
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    (void)state;
+    clattn_context *context = support_context_with(&params);
+    int entries = saves_late(context) ? 2 : 1;
+    softmax_built(context, 3);
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+    assert_int_equal(cached_files(folder, NULL), 1);
+    softmax_built(context, 70000);
+    softmax_built(context, 3);
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+    assert_int_equal(cached_files(folder, NULL), entries);
+    support_release(&context);
+    context = support_context_with(&params);
+    softmax_built(context, 70000);
+    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
+    assert_int_equal(statistics.built, 0);
+    assert_int_equal(statistics.loaded, entries);
+    support_release(&context);
+}
+
+/* PoCL compiles for its binaries, so that the first result does not wait for them: they are saved when asked for, or by the
+ * context's release, whatever plans are still there; and those of trials not at all.  Other drivers' are saved at once. */
+static void saving_does_not_keep_anybody_waiting(void **state)
+{
+    (void)state;
+    clattn_context *context = support_context_with(&params);
+    const bool late = saves_late(context);
+    clattn_plan *trial = softmax_plan(context, 3, "");
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+    assert_int_equal(cached_files(folder, NULL), !late);
+    clattn_plan *plan = softmax_plan(context, 3, NULL);
+    assert_int_equal(cached_files(folder, NULL), !late);
+    support_release(&context);
+    assert_null(context);
+    assert_int_equal(cached_files(folder, NULL), 1);
+    clattn_plan_release(&plan);
+    clattn_plan_release(&trial);
+    context = support_context_with(&params);
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    softmax_built(context, 3);
+    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
+    assert_true(statistics.built == 0 && statistics.loaded == 1);
+    assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+    assert_int_equal(cached_files(folder, NULL), 1);
+    support_release(&context);
+    assert_status(NULL, clattn_context_save_programs(NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+}
+
+/* As PoCL's answer is when its own cache has been emptied meanwhile: without the program's file. */
+static cl_int CL_API_CALL lossy_program_info(cl_program program, cl_program_info what, size_t size, void *value,
+                                             size_t *needed)
+{
+    static const char file[] = "/program.bc";
+    size_t bytes = 0;
+    cl_int code = clGetProgramInfo(program, what, size, value, needed);
+    if (what != CL_PROGRAM_BINARIES || code != CL_SUCCESS)
+        return code;
+    assert_int_equal(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL), CL_SUCCESS);
+    unsigned char *binary = *(unsigned char **)value;
+    for (size_t i = 0; i + sizeof file <= bytes; i++)
+        if (!memcmp(binary + i, file, sizeof file - 1))
+            memset(binary + i, '-', sizeof file - 1);
+    return code;
+}
+
+static void *lossy_get_proc(void *user, const char *name)
+{
+    cl_int(CL_API_CALL *function)(cl_program, cl_program_info, size_t, void *, size_t *) = lossy_program_info;
+    void *pointer;
+    memcpy(&pointer, &function, sizeof pointer);
+    return strcmp(name, "clGetProgramInfo") ? inject_get_proc(user, name) : pointer;
+}
+
+static void what_pocl_has_lost_is_not_kept(void **state)
+{
+    (void)state;
+    inject_start(0, 0);
+    params.get_proc = lossy_get_proc;
+    clattn_context *context = support_context_with(&params);
+    const bool late = saves_late(context);
+    softmax_built(context, 3);
+    support_release(&context);
+    assert_int_equal(cached_files(folder, NULL), !late);
+}
+
+/* Programs that a model makes when the application has released its context. */
+static void programs_made_after_the_release_are_saved_too(void **state)
+{
+    clattn_stack_desc encoder = CLATTN_STACK_DESC_INIT;
+    clattn_transformer_desc model = CLATTN_TRANSFORMER_DESC_INIT;
+    clattn_encoder_desc desc = CLATTN_ENCODER_DESC_INIT;
+    clattn_transformer *transformer = NULL;
+    clattn_plan *plan = NULL;
+    nn_store store = {.seed = 9};
+    (void)state;
+    encoder.d_model = 8;
+    encoder.heads = 2;
+    encoder.d_ff = 8;
+    encoder.layers = 1;
+    nn_store_add_stack(&store, "encoder", &encoder);
+    const clattn_weight_source source = nn_source(&store);
+    model.encoder = &encoder;
+    desc.batch = 1;
+    desc.length = 4;
+    clattn_context *context = support_context_with(&params);
+    assert_status(context, clattn_transformer_create(context, &model, &source, &transformer), CLATTN_SUCCESS);
+    clattn_context_release(&context);
+    const int before = cached_files(folder, NULL);
+    assert_status(NULL, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&transformer);
+    assert_true(cached_files(folder, NULL) > before);
+    nn_store_clear(&store);
+}
+
+static struct {
+    clattn_context *context;
+    atomic_bool ended;
+} saving;
+
+static int save_programs(void *unused)
+{
+    (void)unused;
+    clattn_status status = clattn_context_save_programs(saving.context);
+    saving.ended = true;
+    return (int)status;
+}
+
+/* PoCL before 6 aborts the process if a program that requires the size of its work-groups is asked for its binary while it
+ * runs. */
+static void programs_may_run_while_they_are_saved(void **state)
+{
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
+    clattn_plan *plan = NULL;
+    enum { N = 512 };
+    static float x[N * N], y[N * N];
+    (void)state;
+    clattn_context *context = support_context_with(&params);
+    if (!saves_late(context)) { /* and others may not have threads that share a queue */
+        support_release(&context);
+        skip();
+    }
+    cl_context opencl = clattn_context_opencl_context(context);
+    cl_command_queue queue = clattn_context_queue(context);
+    support_fill(x, N * N, 1);
+    cl_mem buffers[2] = {support_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x),
+                         support_buffer(opencl, CL_MEM_READ_WRITE, sizeof y, NULL)};
+    args.x = clattn_binding_buffer(buffers[0], 0);
+    args.y = clattn_binding_buffer(buffers[1], 0);
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){N, N});
+    assert_status(context, clattn_softmax_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
+    thrd_t thread;
+    int result;
+    saving.context = context;
+    saving.ended = false;
+    for (int i = 0; i < 100; i++)
+        assert_status(context, clattn_softmax_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    assert_int_equal(thrd_create(&thread, save_programs, NULL), thrd_success);
+    do {
+        assert_status(context, clattn_softmax_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+        assert_int_equal(clFinish(queue), CL_SUCCESS);
+    } while (!saving.ended);
+    assert_int_equal(thrd_join(thread, &result), thrd_success);
+    assert_int_equal(result, CLATTN_SUCCESS);
+    assert_true(cached_files(folder, NULL) > 0);
+    support_read(queue, buffers[1], sizeof y, y);
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += (double)y[i];
+    assert_true(sum > 0.9999 && sum < 1.0001);
+    clReleaseMemObject(buffers[0]);
+    clReleaseMemObject(buffers[1]);
+    clattn_plan_release(&plan);
+    support_release(&context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(large_grids_are_kept_too, new_folder),
+        cmocka_unit_test_setup(saving_does_not_keep_anybody_waiting, new_folder),
+        cmocka_unit_test_setup(what_pocl_has_lost_is_not_kept, new_folder),
+        cmocka_unit_test_setup(programs_made_after_the_release_are_saved_too, new_folder),
+        cmocka_unit_test_setup(programs_may_run_while_they_are_saved, new_folder),
+    };
+    return SUPPORT_RUN("cache_saving", tests);
+}

@@ -1,0 +1,376 @@
+/* Programs: built once, kept by the application if it wants to, and never with an option that changes results. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include "support/plan/cached_plan.h"
+#include "support/core/inject.h"
+
+/* An application's store: one entry a key. */
+struct store {
+    struct {
+        char key[65];
+        unsigned char *data;
+        size_t bytes;
+    } entries[8];
+    int count, loads, stores;
+    /* What the next load delivers in place of the entry. */
+    enum {
+        HONEST,
+        NOTHING,
+        NULL_DATA,
+        NO_BYTES,
+        ONE_BYTE,
+        HUGE_LENGTH_OF_NULL,
+        CUT,
+        NOISE,
+        TWICE_BAD_FIRST,
+        OTHER_ENTRY,
+        BEHAVIOURS
+    } behaviour;
+};
+
+static int find(struct store *store, const char *key)
+{
+    assert_int_equal(strlen(key), 64);
+    for (const char *c = key; *c; c++)
+        assert_true(isdigit((unsigned char)*c) || (*c >= 'a' && *c <= 'f'));
+    for (int i = 0; i < store->count; i++)
+        if (!strcmp(store->entries[i].key, key))
+            return i;
+    return -1;
+}
+
+static void store_entry(void *user, const char *key, const void *data, size_t bytes)
+{
+    struct store *store = user;
+    int at = find(store, key);
+    store->stores++;
+    if (at < 0) {
+        assert_true(store->count < 8);
+        at = store->count++;
+        snprintf(store->entries[at].key, 65, "%s", key);
+    }
+    free(store->entries[at].data);
+    store->entries[at].data = malloc(bytes);
+    assert_non_null(store->entries[at].data);
+    memcpy(store->entries[at].data, data, bytes);
+    store->entries[at].bytes = bytes;
+}
+
+static void load_entry(void *user, const char *key, clattn_cache_deliver deliver, void *sink)
+{
+    struct store *store = user;
+    int at = find(store, key);
+    store->loads++;
+    if (at < 0)
+        return;
+    unsigned char *data = store->entries[at].data, noise[512];
+    size_t bytes = store->entries[at].bytes;
+    memset(noise, 0xa5, sizeof noise);
+    switch (store->behaviour) {
+    case HONEST: deliver(sink, data, bytes); break;
+    case NOTHING: break;
+    case NULL_DATA: deliver(sink, NULL, 10); break;
+    case NO_BYTES: deliver(sink, data, 0); break;
+    case ONE_BYTE: deliver(sink, data, 1); break;
+    case HUGE_LENGTH_OF_NULL: deliver(sink, NULL, SIZE_MAX); break;
+    case CUT: deliver(sink, data, bytes - 1); break;
+    case NOISE: deliver(sink, noise, sizeof noise); break;
+    case TWICE_BAD_FIRST:
+        deliver(sink, noise, sizeof noise);
+        deliver(sink, data, bytes);
+        break;
+    case OTHER_ENTRY: deliver(sink, store->entries[1 - at].data, store->entries[1 - at].bytes); break;
+    case BEHAVIOURS: break;
+    }
+}
+
+static void forget(struct store *store)
+{
+    for (int i = 0; i < store->count; i++)
+        free(store->entries[i].data);
+    store->count = 0;
+}
+
+static clattn_context_params storing(struct store *store)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    params.cache_load = load_entry;
+    params.cache_store = store_entry;
+    params.cache_user = store;
+    return params;
+}
+
+static void an_application_keeps_the_entries(void **state)
+{
+    struct store store = {.behaviour = HONEST};
+    clattn_context_params params = storing(&store);
+    (void)state;
+    assert_programs(&params, 0, 1, 0, 0);
+    assert_int_equal(store.count, 1);
+    assert_int_equal(store.stores, 1);
+    struct outcome outcome = cached_plan(&params, 0);
+    assert_int_equal(outcome.loaded, 1);
+    assert_int_equal(outcome.built, 0);
+    assert_false(outcome.has_folder); /* no file is touched */
+    assert_int_equal(store.stores, 1);
+    params.cache_mode = CLATTN_CACHE_OFF;
+    int loads = store.loads;
+    assert_programs(&params, 0, 1, 0, 0);
+    assert_int_equal(store.loads, loads);
+    forget(&store);
+}
+
+/* Rule: an entry is verified after loading, so what comes back may be stale or damaged. */
+static void whatever_an_application_delivers_is_verified(void **state)
+{
+    struct store store = {.behaviour = HONEST};
+    clattn_context_params params = storing(&store);
+    (void)state;
+    assert_programs(&params, 0, 1, 0, 0);
+    assert_programs(&params, 1, 1, 0, 0);
+    for (int behaviour = NOTHING; behaviour < BEHAVIOURS; behaviour++) {
+        store.behaviour = behaviour;
+        struct outcome outcome = cached_plan(&params, 0);
+        if (outcome.built != 1 || outcome.loaded != 0)
+            fail_msg("behaviour %d: built %llu, loaded %llu, refused %llu", behaviour, outcome.built,
+                     outcome.loaded, outcome.refused);
+        if (behaviour >= CUT)
+            assert_int_equal(outcome.refused, 1);
+    }
+    store.behaviour = HONEST;
+    assert_programs(&params, 0, 0, 1, 0);
+    forget(&store);
+}
+
+/* Rule: the application's callbacks run with no lock held, so each may ask the library something; all of them, for an
+ * entry that is missing, whole and damaged.  With a lock this hangs until the alarm. */
+static struct {
+    struct store store;
+    clattn_context *context;
+    int lines;
+} curious;
+
+static void ask_library(void)
+{
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    char message[64];
+    assert_int_equal(clattn_context_program_statistics(curious.context, &statistics), CLATTN_SUCCESS);
+    clattn_context_message(curious.context, message, sizeof message);
+}
+
+static void curious_log(void *user, clattn_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    curious.lines += strstr(line, "damaged") != NULL;
+    if (curious.context)
+        ask_library();
+}
+
+static void curious_load(void *user, const char *key, clattn_cache_deliver deliver, void *sink)
+{
+    ask_library();
+    load_entry(user, key, deliver, sink);
+}
+
+static void curious_store(void *user, const char *key, const void *data, size_t bytes)
+{
+    ask_library();
+    store_entry(user, key, data, bytes);
+}
+
+static void callbacks_may_ask_the_library(void **state)
+{
+    static const int behaviours[] = {HONEST, HONEST, CUT, NOISE};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    (void)state;
+    params.cache_load = curious_load;
+    params.cache_store = curious_store;
+    params.cache_user = &curious.store;
+    params.log = curious_log;
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){5});
+    alarm(120);
+    for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++) {
+        clattn_plan *plan = NULL;
+        curious.store.behaviour = behaviours[i];
+        clattn_context *context = support_context_with(&params);
+        curious.context = context;
+        assert_status(context, clattn_softmax_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
+        clattn_plan_release(&plan);
+        assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
+        curious.context = NULL;
+        support_release(&context);
+    }
+    alarm(0);
+    assert_int_equal(curious.lines, 2);
+    assert_true(curious.store.loads >= 4 && curious.store.stores >= 3);
+    forget(&curious.store);
+}
+
+static void half_a_pair_of_callbacks_is_refused(void **state)
+{
+    struct store store = {.behaviour = HONEST};
+    clattn_context *context = NULL;
+    (void)state;
+    clattn_context_params params = storing(&store);
+    params.cache_load = NULL;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
+    params = storing(&store);
+    params.cache_store = NULL;
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_null(context);
+}
+
+static void a_context_builds_a_program_once(void **state)
+{
+    struct small_attention problem;
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_program_statistics first = {.size = sizeof first}, second = {.size = sizeof second};
+    clattn_plan *plans[3] = {NULL};
+    (void)state;
+    params.cache_mode = CLATTN_CACHE_OFF;
+    clattn_context *context = support_context_with(&params);
+    small_attention_prepare(&problem);
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[0]), CLATTN_SUCCESS);
+    assert_status(context, clattn_context_program_statistics(context, &first), CLATTN_SUCCESS);
+    assert_true(first.built >= 1 && first.loaded == 0 && first.refused == 0);
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[1]), CLATTN_SUCCESS);
+    clattn_plan_release(&plans[0]); /* the program stays with the context */
+    clattn_plan_release(&plans[1]);
+    assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[2]), CLATTN_SUCCESS);
+    assert_status(context, clattn_context_program_statistics(context, &second), CLATTN_SUCCESS);
+    assert_memory_equal(&first, &second, sizeof first);
+    clattn_plan_release(&plans[2]);
+    small_attention_release(&problem);
+    support_release(&context);
+}
+
+struct maker {
+    clattn_context *context;
+    size_t columns;
+};
+
+static int make_on_a_thread(void *user)
+{
+    struct maker *maker = user;
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+    options.solver = "tile"; /* its program depends on the columns */
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){maker->columns});
+    clattn_status status = clattn_softmax_plan_create(maker->context, &desc, &options, &plan);
+    clattn_plan_release(&plan);
+    return (int)status;
+}
+
+/* Threads that want one program wait for the one that builds it; others do not get in between. */
+static void threads_build_a_program_once(void **state)
+{
+    if (support_tiny())
+        skip(); /* Oclgrind 21.10 ends the process when kernels run on two threads at once */
+    enum { THREADS = 6, KINDS = 2 };
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    struct maker makers[THREADS];
+    thrd_t threads[THREADS];
+    int result;
+    (void)state;
+    params.cache_mode = CLATTN_CACHE_OFF;
+    clattn_context *context = support_context_with(&params);
+    for (int i = 0; i < THREADS; i++) {
+        makers[i] = (struct maker){context, i % KINDS ? 30 : 3};
+        assert_int_equal(thrd_create(&threads[i], make_on_a_thread, &makers[i]), thrd_success);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(thrd_join(threads[i], &result), thrd_success);
+        assert_int_equal(result, CLATTN_SUCCESS);
+    }
+    assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
+    assert_int_equal(statistics.built, KINDS);
+    support_release(&context);
+}
+
+static char options_seen[64][1024];
+static int options_count;
+
+static cl_int CL_API_CALL build_and_note(cl_program program, cl_uint count, const cl_device_id *devices,
+                                         const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
+                                         void *user)
+{
+    if (options_count < 64)
+        snprintf(options_seen[options_count++], sizeof options_seen[0], "%s", options ? options : "(null)");
+    return clBuildProgram(program, count, devices, options, notify, user);
+}
+
+static void *note_options(void *user, const char *name)
+{
+    cl_int(CL_API_CALL *build)(cl_program, cl_uint, const cl_device_id *, const char *,
+                               void(CL_CALLBACK *)(cl_program, void *), void *) = build_and_note;
+    void *pointer;
+    memcpy(&pointer, &build, sizeof pointer);
+    return strcmp(name, "clBuildProgram") ? inject_get_proc(user, name) : pointer;
+}
+
+/* Rule: never an option that lets a compiler assume there is no NaN or infinity: an all-NaN row would become zeros,
+ * silently.  Reads the final option strings of every solver's builds. */
+static void no_build_option_changes_results(void **state)
+{
+    static const char *const banned[] = {"fast-relaxed-math", "finite-math-only", "unsafe-math", "mad-enable",
+                                         "fast-math",         "denorms-are-zero", "native",      "no-signed-zeros",
+                                         "single-precision-constant"};
+    static const char *const solvers[] = {"generic", "cpu", "tile"};
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    struct small_attention problem;
+    (void)state;
+    params.get_proc = note_options;
+    params.cache_mode = CLATTN_CACHE_OFF;
+    options_count = 0;
+    inject_start(0, 0);
+    clattn_context *context = support_context_with(&params);
+    small_attention_prepare(&problem);
+    for (size_t i = 0; i < (support_tiny() ? 1 : 3); i++) {
+        clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+        clattn_plan *plan = NULL;
+        options.solver = solvers[i];
+        if (clattn_attention_plan_create(context, &problem.desc, &options, &plan) == CLATTN_SUCCESS)
+            clattn_plan_release(&plan);
+    }
+    clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
+    clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan *plan = NULL;
+    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){3, 5});
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){5, 5});
+    assert_status(context, clattn_softmax_plan_create(context, &softmax, NULL, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_SUCCESS);
+    clattn_plan_release(&plan);
+    small_attention_release(&problem);
+    support_release(&context);
+    assert_true(options_count >= 3);
+    for (int i = 0; i < options_count; i++) {
+        assert_non_null(strstr(options_seen[i], "-cl-std=CL1.2"));
+        for (size_t j = 0; j < sizeof banned / sizeof *banned; j++)
+            if (strstr(options_seen[i], banned[j]))
+                fail_msg("built with \"%s\"", options_seen[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_application_keeps_the_entries),
+        cmocka_unit_test(whatever_an_application_delivers_is_verified),
+        cmocka_unit_test(callbacks_may_ask_the_library),
+        cmocka_unit_test(half_a_pair_of_callbacks_is_refused),
+        cmocka_unit_test(a_context_builds_a_program_once),
+        cmocka_unit_test(threads_build_a_program_once),
+        cmocka_unit_test(no_build_option_changes_results),
+    };
+    return SUPPORT_RUN("program", tests);
+}

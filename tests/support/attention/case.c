@@ -1,0 +1,193 @@
+/* Attention problems: from a table row to a plan. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/attention/arrays.h"
+
+const char *const attention_solvers[ATTENTION_ALL_SOLVERS] = {"generic",  "cpu",     "tile",
+                                                              "cpu-bf16", "cpu-amx", "emulated-mma"};
+
+void attention_lengths(const attention_case *test, size_t *batch, size_t *queries, size_t *keys)
+{
+    *batch = test->shorter ? test->actual.batch : test->dim.batch;
+    *queries = test->shorter ? test->actual.queries : test->longest ? test->longest : test->dim.queries;
+    *keys = test->shorter ? test->actual.keys : test->dim.keys;
+    for (size_t b = 0; b < *batch && test->cache == CLATTN_CACHE_RING && test->list.keys; b++) {
+        *keys = test->list.keys[b] > (int64_t)*keys ? (size_t)test->list.keys[b] : *keys; /* as far as they say */
+    }
+}
+
+static clattn_attention_desc describe_arrays(const test_job *job)
+{
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    const test_array *input = job->input, *output = job->output;
+
+    desc.query = input[QUERY].layout;
+    desc.key = input[KEY].layout;
+    desc.value = input[VALUE].layout;
+    desc.mask = input[MASK].layout;
+    desc.bias = input[BIAS].layout;
+    desc.alibi = input[ALIBI].layout;
+    desc.sinks = input[SINKS].layout;
+    desc.vector = input[VECTOR].layout;
+    desc.query_lengths = input[QUERY_LENGTHS].layout;
+    desc.key_lengths = input[KEY_LENGTHS].layout;
+    desc.positions = input[POSITIONS].layout;
+    desc.query_starts = input[QUERY_STARTS].layout;
+    desc.key_starts = input[KEY_STARTS].layout;
+    desc.block_table = input[BLOCK_TABLE].layout;
+    desc.key_scale = input[KEY_SCALE].layout;
+    desc.value_scale = input[VALUE_SCALE].layout;
+    desc.output = output[OUTPUT].layout;
+    desc.lse = output[LSE].layout;
+    desc.entropy = output[ENTROPY].layout;
+    desc.scores = output[SCORES].layout;
+    return desc;
+}
+
+static void describe_rules(clattn_attention_desc *desc, const attention_case *test)
+{
+    desc->causal = test->causal;
+    desc->alignment = test->alignment;
+    desc->scale_mode = test->scaled ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
+    desc->scale = test->scale;
+    desc->score = test->additive ? CLATTN_SCORE_ADDITIVE : CLATTN_SCORE_DOT;
+    desc->softcap = test->softcap;
+    desc->windowed = test->windowed;
+    desc->window_left = test->left;
+    desc->window_right = test->right;
+    desc->longest_query = test->longest;
+    desc->cache = test->cache;
+    desc->scores_mode = test->scores ? test->scores - 1 : 0;
+    desc->dropout = test->dropout;
+    desc->max_launch_ms = test->max_launch_ms;
+    desc->cancellable = test->cancellable;
+    if (test->mod) {
+        desc->score_mod = test->mod->score_source;
+        desc->mask_mod = test->mod->mask_source;
+        for (int n = 0; n < CLATTN_USER_BUFFERS; n++) {
+            desc->user_dtype[n] = (int32_t)test->mod->user[n];
+        }
+    }
+}
+
+static clattn_attention_args bind(const test_job *job, const attention_case *test)
+{
+    clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
+    clattn_binding *const inputs[] = {
+        [QUERY] = &args.query, [KEY] = &args.key, [VALUE] = &args.value, [MASK] = &args.mask, [BIAS] = &args.bias,
+        [ALIBI] = &args.alibi, [SINKS] = &args.sinks, [VECTOR] = &args.vector,
+        [QUERY_LENGTHS] = &args.query_lengths, [KEY_LENGTHS] = &args.key_lengths, [POSITIONS] = &args.positions,
+        [QUERY_STARTS] = &args.query_starts, [KEY_STARTS] = &args.key_starts, [BLOCK_TABLE] = &args.block_table,
+        [KEY_SCALE] = &args.key_scale, [VALUE_SCALE] = &args.value_scale, [CANCEL] = &args.cancel,
+        [USER] = &args.user[0], &args.user[1], &args.user[2], &args.user[3]};
+    clattn_binding *const outputs[] = {
+        [OUTPUT] = &args.output, [LSE] = &args.lse, [ENTROPY] = &args.entropy, [SCORES] = &args.scores};
+
+    for (size_t n = 0; n < COUNT_OF(inputs); n++) {
+        *inputs[n] = array_binding(&job->input[n]);
+    }
+    for (size_t n = 0; n < COUNT_OF(outputs); n++) {
+        *outputs[n] = array_binding(&job->output[n]);
+    }
+    args.explicit_lengths = test->shorter;
+    args.batch = test->actual.batch;
+    args.query_length = test->actual.queries;
+    args.key_length = test->actual.keys;
+    args.position = test->position;
+    args.dropout_seed = test->seed;
+    args.dropout_offset = test->dropout_offset;
+    for (int n = 0; test->mod && n < CLATTN_USER_BUFFERS; n++) {
+        args.user_scalar[n] = test->mod->scalar[n];
+    }
+    return args;
+}
+
+clattn_attention_desc attention_prepare(test_job *job, const attention_case *test, uint64_t salt)
+{
+    attention_make_arrays(job, test, salt);
+    clattn_attention_desc desc = describe_arrays(job);
+    describe_rules(&desc, test);
+    job->args.attention = bind(job, test);
+    job->enqueue = enqueue_attention;
+    return desc;
+}
+
+bool attention_refuses(const attention_case *test, const char *solver)
+{
+    clattn_device_info info = {.size = sizeof info};
+    bool refused = (test->type.query == CLATTN_F64 && strcmp(solver, "generic") != 0) || job_refused_sub_groups(solver);
+
+    for (int n = 0; n < ATTENTION_ALL_SOLVERS; n++) {
+        refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, attention_solvers[n]) == 0);
+    }
+    if (test->type.query == CLATTN_F64) {
+        assert_status(CLATTN_SUCCESS, clattn_context_device_info(device_context(), &info));
+        refused = refused || !info.has_fp64;
+    }
+    return refused;
+}
+
+bool attention_job(test_job *job, const attention_case *test, const char *solver, uint64_t salt)
+{
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_attention_desc desc = attention_prepare(job, test, salt);
+    bool refused = attention_refuses(test, solver);
+
+    options.solver = solver;
+    clattn_status status = clattn_attention_plan_create(device_context(), &desc, &options, &job->plan);
+    refused = refused || (test->long_loops && job_refused_for_loops(status));
+    return job_planned(job, status, solver, refused);
+}
+
+void attention_describe(const attention_case *t, char *text, size_t size)
+{
+    snprintf(text, size, "%s, %zux%zu/%zu %zux%zu d %zu,%zu", t->rule, t->dim.batch, t->dim.heads, t->dim.kv_heads,
+             t->dim.queries, t->dim.keys, t->dim.d_k, t->dim.d_v);
+}
+
+static void add_case(test_suite *suite, case_check check, const attention_case *test, const char *solver)
+{
+    char text[256];
+
+    attention_describe(test, text, sizeof text);
+    if (test->levels & level()) {
+        suite_add_case(suite, check, test, solver, "attention %s: %s", solver, text);
+    }
+}
+
+static void add(test_suite *suite, case_check check, const attention_case *cases, size_t count, bool frugal)
+{
+    for (int n = 0; n < ATTENTION_SOLVERS; n++) {
+        for (size_t i = 0; i < count; i++) {
+            bool passed_by = frugal && level() == LEVEL_SMALL && !(cases[i].levels & LEVEL_TILE) && BY_TILE == 1 << n;
+
+            if (!passed_by) {
+                add_case(suite, check, &cases[i], attention_solvers[n]);
+            }
+        }
+    }
+}
+
+void attention_add_by(test_suite *suite, const char *solver, const attention_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        add_case(suite, attention_check, &cases[i], solver);
+    }
+}
+
+void attention_add(test_suite *suite, const attention_case *cases, size_t count)
+{
+    add(suite, attention_check, cases, count, false);
+}
+
+void attention_add_frugal(test_suite *suite, const attention_case *cases, size_t count)
+{
+    add(suite, attention_check, cases, count, true);
+}
+
+void attention_add_check(test_suite *suite, case_check check, const attention_case *cases, size_t count)
+{
+    add(suite, check, cases, count, true);
+}

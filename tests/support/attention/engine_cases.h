@@ -1,0 +1,11 @@
+/* The cases of attention that the solvers cpu-bf16 and cpu-amx share. */
+#ifndef TESTS_SUPPORT_ATTENTION_ENGINE_CASES_H
+#define TESTS_SUPPORT_ATTENTION_ENGINE_CASES_H
+
+#include "support/attention/case.h"
+
+/* Of bfloat16; those that the solvers refuse say so. */
+extern const attention_case attention_engine_cases[];
+extern const size_t attention_engine_case_count;
+
+#endif

@@ -1,0 +1,87 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "support/api.h"
+#include "support/core/inject.h"
+#include "support/core/inject_run.h"
+
+static const unsigned clean_statuses =
+    STATUS_BIT(CLATTN_ERROR_OPENCL) | STATUS_BIT(CLATTN_ERROR_OUT_OF_MEMORY) | STATUS_BIT(CLATTN_ERROR_BUILD) |
+    STATUS_BIT(CLATTN_ERROR_NO_OPENCL) | STATUS_BIT(CLATTN_ERROR_NO_DEVICE) | STATUS_BIT(CLATTN_ERROR_UNSUPPORTED) |
+    STATUS_BIT(CLATTN_ERROR_WRONG_CONTEXT);
+
+void inject_check_message(const clattn_context *context, clattn_status status)
+{
+    char message[2048] = "";
+    clattn_context_message(context, message, sizeof message);
+    if (!(clean_statuses & STATUS_BIT(status)))
+        fail_msg("%s failed and gave %d (%s): %s", inject_failed(), (int)status, clattn_status_string(status),
+                 message);
+    if (strlen(message) < 8)
+        fail_msg("%s failed without a message", inject_failed());
+    /* A query is named by what it asks for, every other call by itself. */
+    bool named = strstr(message, inject_failed()) || strstr(message, "querying CL_");
+    if (status == CLATTN_ERROR_OPENCL && !(named && strstr(message, INJECT_CODE_NAME)))
+        fail_msg("%s failed, but the message is: %s", inject_failed(), message);
+}
+
+/* One run with the n-th call failing. */
+static void attempt(const inject_scenario *scenario, unsigned long n)
+{
+    clattn_context *context = NULL;
+    enum inject_kind kind;
+    inject_start(n, INJECT_CODE);
+    clattn_status status = clattn_context_create(&scenario->params, &context);
+    if (status != CLATTN_SUCCESS) {
+        assert_null(context);
+        assert_non_null(inject_failed());
+        inject_check_message(NULL, status);
+    } else {
+        status = scenario->use(context);
+        if (status != CLATTN_SUCCESS) {
+            assert_non_null(inject_failed());
+            inject_check_message(context, status);
+            /* The failure was one of a kind: the same context works again. */
+            inject_start(0, 0);
+            assert_status(context, scenario->use(context), CLATTN_SUCCESS);
+        }
+    }
+    clattn_context_release(&context);
+    if (!inject_balanced(&kind))
+        fail_msg("call %lu failed: %ld %s reference(s) did not come back", n, inject_live(kind),
+                 inject_kind_name(kind));
+}
+
+void inject_run(const inject_scenario *scenario)
+{
+    enum inject_kind kind;
+    clattn_context *context = NULL;
+    /* Once to fill caches, once to count. */
+    for (int round = 0; round < 2; round++) {
+        inject_start(0, 0);
+        assert_status(NULL, clattn_context_create(&scenario->params, &context), CLATTN_SUCCESS);
+        assert_status(context, scenario->use(context), CLATTN_SUCCESS);
+        clattn_context_release(&context);
+        if (!inject_balanced(&kind))
+            fail_msg("without any failure: %ld %s reference(s) did not come back", inject_live(kind),
+                     inject_kind_name(kind));
+    }
+    unsigned long calls = inject_calls();
+    assert_true(calls > 20);
+    const unsigned long apart = (calls + scenario->attempts) / (scenario->attempts ? scenario->attempts : 1);
+    const unsigned long stride = scenario->attempts ? apart : scenario->stride;
+    for (unsigned long n = 1; n <= calls; n += stride)
+        attempt(scenario, n);
+    attempt(scenario, 0);
+    print_message("# %lu calls, every %lu made to fail\n", calls, stride);
+}
+
+inject_scenario inject_scenario_of(clattn_status (*use)(clattn_context *), int32_t cache_mode)
+{
+    inject_scenario scenario = {.use = use, .stride = support_tiny() ? 17 : 1};
+    clattn_context_params_init(&scenario.params);
+    scenario.params.get_proc = inject_get_proc;
+    scenario.params.cache_mode = cache_mode;
+    scenario.params.clblast = CLATTN_CLBLAST_NEVER; /* it calls OpenCL by itself */
+    return scenario;
+}

@@ -1,0 +1,24 @@
+/* Small decoders of several kinds, with texts for two items and memories of different lengths; for the tests of decoding and
+ * of generation.  cmocka first, then this. */
+#ifndef TESTS_SUPPORT_NN_DECODER_CASE_H
+#define TESTS_SUPPORT_NN_DECODER_CASE_H
+
+#include "support/nn/decode.h"
+
+enum { ITEMS = 2, LENGTH = 9, MEMORY = 6 };
+
+typedef struct decoder_case {
+    const char *name;
+    clattn_stack_desc stack;
+    int32_t output;
+    bool tiny;
+} decoder_case;
+
+/* The paper's, Whisper's, Llama's, and one with a memory of another size. */
+enum { CASE_PAPER, CASE_WHISPER, CASE_LLAMA, CASE_OTHER_MEMORY, DECODER_CASES };
+extern const decoder_case decoder_cases[DECODER_CASES];
+
+/* As nn_world_open, of a case's stack. */
+void decoder_case_open(nn_world *w, clattn_context *context, const decoder_case *c, clattn_decoder_desc *desc);
+
+#endif

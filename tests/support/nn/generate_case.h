@@ -1,0 +1,25 @@
+/* What the tests of generation share: prompts for the decoders of decoder_case.h, and what the reference says comes behind a
+ * text.  cmocka first, then this. */
+#ifndef TESTS_SUPPORT_NN_GENERATE_CASE_H
+#define TESTS_SUPPORT_NN_GENERATE_CASE_H
+
+#include "support/nn/decoder_case.h"
+
+#define VOCABULARY NN_VOCABULARY
+
+enum { MANY = 4, MOST = 6 };
+
+/* Of items, one behind the other, and memories of as many. */
+extern const int32_t prompts[8];
+extern const size_t prompt_lengths[MANY];
+extern const int32_t many_memory_lengths[MANY];
+
+const int32_t *prompt_of(size_t item);
+
+/* Logits of what comes behind a text, every time computed anew; and any row of logits as log-probabilities, in place. */
+void logits_behind(const nn_world *w, size_t item, const int32_t *text, size_t length, double *logits);
+void log_softmax(double *logits);
+
+clattn_generated results_of(int32_t *tokens, size_t *lengths, float *scores, float *each);
+
+#endif

@@ -1,0 +1,23 @@
+/* The rule of numerics.md for what a Transformer's operators make together: the library's errors against the naive ones. */
+#ifndef TESTS_SUPPORT_NN_JUDGE_H
+#define TESTS_SUPPORT_NN_JUDGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zeroed: nothing judged yet. */
+typedef struct nn_judgement {
+    struct nn_errors {
+        double largest, sum;
+    } ours, naive;
+    double rounding; /* the largest of the output's */
+    size_t count;
+} nn_judgement;
+
+/* One number of an output of type `dtype`; NaN is infinitely wrong. */
+void nn_judge(nn_judgement *j, int32_t dtype, double ours, double naive, double reference);
+
+/* Fails the test, which is about `what`, unless the largest and the mean error keep the rule; prints them. */
+void nn_judgement_assert(const nn_judgement *j, const char *what);
+
+#endif

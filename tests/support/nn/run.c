@@ -1,0 +1,92 @@
+#include "support/nn/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "support/api.h"
+
+cl_mem nn_buffer(clattn_context *context, size_t bytes, const void *data)
+{
+    return support_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, bytes, data);
+}
+
+clattn_weight_source nn_source(nn_store *store)
+{
+    clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
+    source.lookup = nn_store_lookup;
+    source.user = store;
+    return source;
+}
+
+clattn_transformer *nn_transformer(clattn_context *context, const clattn_transformer_desc *desc, nn_store *store)
+{
+    clattn_transformer *model = NULL;
+    const clattn_weight_source source = nn_source(store);
+    assert_status(context, clattn_transformer_create(context, desc, &source, &model), CLATTN_SUCCESS);
+    return model;
+}
+
+float *nn_floats(size_t count, uint32_t seed)
+{
+    float *values = malloc((count ? count : 1) * sizeof *values);
+    assert_non_null(values);
+    support_fill(values, count, seed);
+    return values;
+}
+
+double nn_difference(const float *got, const double *expected, size_t rows, size_t columns, size_t item,
+                     const int32_t *lengths)
+{
+    double largest = 0;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns && (!lengths || r % item < (size_t)lengths[r / item]); c++) {
+            const double apart = fabs(got[r * columns + c] - expected[r * columns + c]) /
+                                 fmax(1, fabs(expected[r * columns + c]));
+            largest = apart <= largest ? largest : isnan(apart) ? INFINITY : apart;
+        }
+    return largest;
+}
+
+float *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
+{
+    const size_t positions = clattn_stack_positions(run->d, run->desc.length);
+    const size_t count = run->desc.batch * positions * run->d->d_model;
+    clattn_transformer_desc desc = run->model;
+    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
+    clattn_plan *plan = NULL;
+    float *y = malloc(count * sizeof *y);
+    desc.size = sizeof desc;
+    desc.encoder = run->d;
+    clattn_transformer *model = nn_transformer(context, &desc, run->store);
+    cl_mem in = nn_buffer(context, run->input_bytes, run->input), out = nn_buffer(context, count * sizeof *y, NULL);
+    cl_mem pooled = nn_buffer(context, run->desc.batch * run->d->d_model * sizeof *y, NULL);
+    cl_mem segments = run->segments ? nn_buffer(context, run->input_bytes, run->segments) : NULL;
+    assert_status(context, clattn_encoder_plan_create(model, &run->desc, NULL, &plan), CLATTN_SUCCESS);
+    args.input = clattn_binding_buffer(in, 0);
+    args.output = clattn_binding_buffer(out, 0);
+    if (run->pooled)
+        args.pooled = clattn_binding_buffer(pooled, 0);
+    if (segments)
+        args.segments = clattn_binding_buffer(segments, 0);
+    args.lengths = run->lengths;
+    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
+    support_read(clattn_context_queue(context), out, count * sizeof *y, y);
+    if (run->pooled)
+        support_read(clattn_context_queue(context), pooled, run->desc.batch * run->d->d_model * sizeof *y, run->pooled);
+    clReleaseMemObject(in);
+    clReleaseMemObject(out);
+    clReleaseMemObject(pooled);
+    if (segments)
+        clReleaseMemObject(segments);
+    clattn_plan_release(&plan);
+    clattn_transformer_release(&model);
+    return y;
+}
+
+clattn_encoder_desc nn_encoder_desc(size_t batch, size_t length)
+{
+    clattn_encoder_desc desc = CLATTN_ENCODER_DESC_INIT;
+    desc.batch = batch;
+    desc.length = length;
+    return desc;
+}

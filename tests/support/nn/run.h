@@ -1,0 +1,43 @@
+/* Transformers that the tests run: models of what a store holds, encoders over one input.  cmocka first, then this. */
+#ifndef TESTS_SUPPORT_NN_RUN_H
+#define TESTS_SUPPORT_NN_RUN_H
+
+#include "clattn/clattn.h"
+#include "support/nn/model.h"
+
+/* The small stack that the tests begin with. */
+#define SHAPE .size = sizeof(clattn_stack_desc), .d_model = 32, .heads = 4, .d_ff = 48
+#define POST .norm_place = CLATTN_NORM_POST
+#define PRE .norm_place = CLATTN_NORM_PRE
+
+/* A buffer in the context, with `data` copied in (NULL: NaN). */
+cl_mem nn_buffer(clattn_context *context, size_t bytes, const void *data);
+
+/* Reproducible values in [-1, 1), to be freed. */
+float *nn_floats(size_t count, uint32_t seed);
+
+/* The store as the library is given it, and a model of what it holds. */
+clattn_weight_source nn_source(nn_store *store);
+clattn_transformer *nn_transformer(clattn_context *context, const clattn_transformer_desc *desc, nn_store *store);
+
+/* The largest difference of values that count, relative to 1 and more; NaN is infinite. */
+double nn_difference(const float *got, const double *expected, size_t rows, size_t columns, size_t item,
+                     const int32_t *lengths);
+
+/* A model whose encoder is `d`, run over one input; the output, positions * d_model a sequence, to be freed. */
+typedef struct nn_encoder_run {
+    const clattn_stack_desc *d;
+    nn_store *store;
+    clattn_transformer_desc model;
+    clattn_encoder_desc desc;
+    const void *input;
+    size_t input_bytes;
+    const int32_t *segments, *lengths;
+    float *pooled; /* NULL, or where they go */
+} nn_encoder_run;
+float *nn_run_encoder(clattn_context *context, const nn_encoder_run *run);
+
+/* A plan's description for inputs of that size. */
+clattn_encoder_desc nn_encoder_desc(size_t batch, size_t length);
+
+#endif

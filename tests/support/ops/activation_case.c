@@ -1,0 +1,150 @@
+/* Activations: from a table row to arrays, a plan, a reference and a verdict. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ops/activation_case.h"
+
+const char *const activation_solvers[ACTIVATION_SOLVERS] = {"generic", "cpu"};
+
+static clattn_dtype type_or_float(clattn_dtype dtype)
+{
+    return dtype == CLATTN_DTYPE_NONE ? CLATTN_F32 : dtype;
+}
+
+static void actual_extent(const activation_case *test, size_t *extent)
+{
+    memcpy(extent, test->extent, sizeof test->extent);
+    if (test->explicit_batch) {
+        extent[0] = test->batch;
+    }
+}
+
+typedef struct value_filler {
+    random_stream stream;
+    const activation_case *test;
+    size_t next;
+} value_filler;
+
+static double any_float(value_filler *f)
+{
+    clattn_dtype dtype = type_or_float(f->test->x_type);
+    uint32_t bits = (uint32_t)random_bits(&f->stream);
+    unsigned char element[4];
+
+    memcpy(element, &bits, sizeof element);
+    return storage_get(dtype, element);
+}
+
+static double fill_value(void *context, const size_t *index)
+{
+    static const double special[] = {0, -0.0, NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, FLT_TRUE_MIN, -FLT_TRUE_MIN,
+                                     FLT_MIN, -FLT_MIN, 1e-4, -1e-4, 16, -16, 16.000002, -16.000002, 13, -13, 14.2, -14.2,
+                                     87, -87, 88, -88, 89, -89, 103, -103, 104, -104, 200, -200, 201, -201, 65504, -65504,
+                                     1e19, -1e19};
+    value_filler *f = context;
+    float size;
+
+    (void)index;
+    switch (f->test->values) {
+    case VALUES_FLOATS: return any_float(f);
+    case VALUES_TAILS:
+        size = random_float(&f->stream, 1, 110);
+        return random_int(&f->stream, 0, 3) == 0 ? size : -size;
+    case VALUES_SPECIAL: return special[f->next++ % COUNT_OF(special)];
+    default: return random_float(&f->stream, -8, 8);
+    }
+}
+
+static bool make_job(test_job *job, const activation_case *test, const char *solver)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    size_t written[CLATTN_MAX_RANK];
+
+    job->input[0] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, type_or_float(test->x_type), test->rank,
+                              test->extent, test->x);
+    array_fill(&job->input[0], fill_value, &(value_filler){.stream = random_start(3), .test = test});
+    array_upload(&job->input[0]);
+    job->output[0] = test->in_place ? job->input[0]
+                                    : job_array(job, ROLE_OUTPUT, type_or_float(test->y_type), test->rank, test->extent,
+                                                test->y);
+    actual_extent(test, written);
+    array_own(&job->output[0], written);
+
+    desc.function = test->function;
+    desc.explicit_alpha = test->explicit_alpha;
+    desc.alpha = test->alpha;
+    desc.x = job->input[0].layout;
+    desc.y = job->output[0].layout;
+    args.x = array_binding(&job->input[0]);
+    args.y = array_binding(&job->output[0]);
+    args.explicit_batch = test->explicit_batch;
+    args.batch = test->batch;
+    job->args.activation = args;
+    job->enqueue = enqueue_activation;
+    options.solver = solver;
+    clattn_status status = clattn_activation_plan_create(device_context(), &desc, &options, &job->plan);
+    return job_planned(job, status, solver, false);
+}
+
+/* What the header promises is held, relative to each element: nothing is granted for a naive computation's error.  What
+ * is below 2^-126 may become 0, and so may numbers of that size in x. */
+static void run_and_judge(test_job *job, const activation_case *test)
+{
+    size_t extent[CLATTN_MAX_RANK], count = 1;
+
+    actual_extent(test, extent);
+    for (int d = 0; d < test->rank; d++) {
+        count *= extent[d];
+    }
+    double *x = array_dense(&job->input[0], test->rank, extent);
+    double *reference = malloc((count + 1) * sizeof *reference), *magnitude = malloc((count + 1) * sizeof *magnitude);
+    assert_true(reference && magnitude);
+    for (size_t i = 0; i < count; i++) {
+        reference[i] = reference_activation(test->function, test->explicit_alpha ? (double)test->alpha : 1, x[i]);
+        magnitude[i] = fabs(reference[i]) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
+        if (reference[i] != 0 && storage_round(CLATTN_F32, reference[i]) == INFINITY) {
+            reference[i] = copysign(INFINITY, reference[i]);
+        }
+    }
+    job_run(job, NULL);
+    double *given = array_dense(&job->output[0], test->rank, extent);
+    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, test->rank, extent, given, reference, reference,
+                          magnitude);
+    free(x);
+    free(reference);
+    free(magnitude);
+    free(given);
+}
+
+void activation_check(const void *which, const char *solver)
+{
+    const activation_case *test = which;
+    test_job job = {0};
+
+    if (make_job(&job, test, solver)) {
+        run_and_judge(&job, test);
+    }
+    job_release(&job);
+}
+
+void activation_add(test_suite *suite, const activation_case *cases, size_t count)
+{
+    static const char *const names[] = {"ReLU", "GELU", "GELU tanh", "Swish"};
+
+    for (int n = 0; n < ACTIVATION_SOLVERS; n++) {
+        for (size_t i = 0; i < count; i++) {
+            const activation_case *t = &cases[i];
+
+            if (t->levels & level()) {
+                suite_add_case(suite, activation_check, t, activation_solvers[n],
+                               "activation %s: %s, %s, alpha %g, rank %d, last %zu", activation_solvers[n],
+                               names[t->function], t->rule, t->explicit_alpha ? (double)t->alpha : 1, t->rank,
+                               t->extent[t->rank - 1]);
+            }
+        }
+    }
+}

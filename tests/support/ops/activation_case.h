@@ -1,0 +1,37 @@
+/* Activations as table rows. */
+#ifndef TESTS_SUPPORT_OPS_ACTIVATION_CASE_H
+#define TESTS_SUPPORT_OPS_ACTIVATION_CASE_H
+
+#include "support/job.h"
+
+#define ACTIVATION_SOLVERS 2
+extern const char *const activation_solvers[ACTIVATION_SOLVERS];
+
+/* What x holds. */
+typedef enum activation_values {
+    VALUES_UNIFORM, /* [−8, 8] */
+    VALUES_FLOATS,  /* bit patterns spread over all floats of x's type */
+    VALUES_TAILS,   /* [−110, −1] and, one in four, [1, 110] */
+    VALUES_SPECIAL  /* ±0, ±inf, NaN, the largest, the smallest, and neighbours of where formulas change */
+} activation_values;
+
+typedef struct activation_case {
+    const char *rule;
+    unsigned levels;
+    clattn_activation_function function;
+    bool explicit_alpha;
+    float alpha;
+    int rank;
+    size_t extent[CLATTN_MAX_RANK];
+    array_form x, y;
+    clattn_dtype x_type, y_type; /* 0: CLATTN_F32 */
+    activation_values values;
+    bool in_place;
+    bool explicit_batch;
+    size_t batch;
+} activation_case;
+
+void activation_check(const void *test, const char *solver);
+void activation_add(test_suite *suite, const activation_case *cases, size_t count);
+
+#endif

@@ -1,0 +1,48 @@
+/* Images: cases of pack and unpack as table rows, and images that know what they hold. */
+#ifndef TESTS_SUPPORT_OPS_IMAGE_CASE_H
+#define TESTS_SUPPORT_OPS_IMAGE_CASE_H
+
+#include "support/job.h"
+
+/* A 2D image with a host copy of its bytes. */
+typedef struct test_image {
+    cl_mem memory;
+    cl_image_format format;
+    size_t width, height, component; /* pixels, and bytes of one component */
+    unsigned char *host;
+} test_image;
+
+/* Makes an image and fills it with every kind of value that its format has: with unorm all integers in turn, otherwise
+ * numbers of either sign, infinities, NaN, subnormals. */
+test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width, size_t height, uint64_t salt);
+void image_release(test_image *image);
+
+/* Reads the image back into `host`. */
+void image_download(test_image *image);
+
+/* Component c (0 red … 3 alpha) of a pixel: what is stored, as a number before any division. */
+double image_stored(const test_image *image, size_t x, size_t y, int c);
+
+typedef struct image_case {
+    const char *rule;
+    unsigned levels;
+    clattn_image_operation operation;
+    cl_channel_type type;
+    size_t image[2];  /* width, height */
+    size_t region[2]; /* of the description */
+    int channels;
+    int patch;        /* 0: 1 */
+    cl_channel_order order; /* 0: CL_RGBA */
+    clattn_dtype dtype;     /* 0: CLATTN_F32 */
+    array_form form;
+    int norm;               /* 0: none, 1: of the row, 2: of each component */
+    bool transform;         /* by the matrix of image_case.c */
+    bool finite;            /* unpack: nothing but small numbers */
+    int origin[2];          /* x, y */
+    bool explicit_region;
+    size_t actual[2];       /* with explicit_region: width, height */
+} image_case;
+
+void image_check(const void *test, const char *solver);
+
+#endif

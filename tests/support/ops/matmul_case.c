@@ -1,0 +1,315 @@
+/* Matrix products: from a table row to arrays, a plan, a reference and a verdict. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ops/matmul_case.h"
+
+const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
+    "generic", "cpu", "tile", "clblast", "cpu-bf16", "cpu-amx", "matrix",
+    "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16", "emulated-wgmma"};
+
+enum { A, B, BIAS, SCALE, OPERAND, INPUTS }; /* of job.input */
+
+/* (batch, rows, columns) or, without a batch, (rows, columns). */
+static test_array matrix(test_job *job, array_role role, clattn_dtype type, size_t batch, size_t rows, size_t columns,
+                         array_form form)
+{
+    size_t extent[3] = {batch, rows, columns};
+
+    return batch ? job_array(job, role, type, 3, extent, form) : job_array(job, role, type, 2, extent + 1, form);
+}
+
+static clattn_dtype type_of(clattn_dtype given)
+{
+    return given == CLATTN_DTYPE_NONE ? CLATTN_F32 : given;
+}
+
+static size_t batch_of_operand(const matmul_case *test)
+{
+    return test->flat_operand ? 0 : test->shared_operand ? 1 : test->batch;
+}
+
+static size_t batch_of_b(const matmul_case *test)
+{
+    return test->flat_b ? 0 : test->shared_b ? 1 : test->batch;
+}
+
+/* What counts at enqueue; the batch as a count, 1 where there is no such dimension. */
+static void actual_extent(const matmul_case *test, size_t *batch, size_t *m)
+{
+    *batch = test->shorter ? test->actual_batch : test->batch ? test->batch : 1;
+    *m = test->shorter ? test->actual_m : test->m;
+}
+
+/* rusticl (Mesa 22.3 on llvmpipe) gives a kernel 32 items whatever the device claims: fewer than MFMA's wavefront of 64 and
+ * wgmma's four warps.  The tile that a case asks for and the room of its emulation take 48 KiB of local memory; it has 32.
+ * A kernel with imitated AMX would take its compiler a minute. */
+static bool is_too_large(const matmul_case *test, const char *solver)
+{
+    return device_platform_contains("rusticl") && (test->tuning || !strcmp(solver, "emulated-mfma") ||
+                                                   !strcmp(solver, "emulated-wgmma") || !strcmp(solver, "cpu-amx"));
+}
+
+bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    float limit = test->integers ? 3 : 1;
+    size_t written[3] = {0, 0, test->n};
+    bool refused = false;
+
+    job->input[A] = matrix(job, ROLE_INPUT, type_of(test->type.a), test->batch, test->m, test->k, test->a);
+    job->input[B] = matrix(job, ROLE_INPUT, type_of(test->type.b), batch_of_b(test), test->k, test->n, test->b);
+    if (test->bias) {
+        job->input[BIAS] = job_array(job, ROLE_INPUT, type_of(test->type.bias), 1, &test->n, test->bias_form);
+    }
+    if (test->type.b == CLATTN_I8) {
+        job->input[SCALE] = job_array(job, ROLE_INPUT, CLATTN_F32, 1, &test->n, test->scale_form);
+    }
+    if (test->operand && !test->in_place) {
+        job->input[OPERAND] = matrix(job, ROLE_INPUT, type_of(test->type.operand), batch_of_operand(test), test->m, test->n,
+                                     test->operand_form);
+    }
+    for (int which = A; which < INPUTS; which++) {
+        bool bytes = job->input[which].memory && job->input[which].layout.dtype == CLATTN_I8;
+        float spread = which == A ? test->spread : which == B ? test->spread_b : 0;
+        float most = bytes ? 127 : spread > 0 ? spread : limit;
+        if (job->input[which].memory) {
+            job_fill(&job->input[which], salt * 8 + (uint64_t)which, bytes ? -128 : -most, most, bytes || test->integers);
+        }
+    }
+    /* CLBlast adds to a bias that is already there. */
+    array_role role = test->bias && strcmp(solver, "clblast") == 0 ? ROLE_READABLE_OUTPUT : ROLE_OUTPUT;
+    role = test->in_place ? ROLE_IN_PLACE : role;
+    job->output[0] = matrix(job, role, type_of(test->type.c), test->batch, test->m, test->n, test->c);
+    actual_extent(test, &written[0], &written[1]);
+    array_own(&job->output[0], test->batch ? written : written + 1);
+    if (test->in_place) {
+        job_fill(&job->output[0], salt * 8 + OPERAND, -limit, limit, test->integers);
+        job->input[OPERAND] = job->output[0];
+    }
+
+    desc.a = job->input[A].layout;
+    desc.b = job->input[B].layout;
+    desc.bias = job->input[BIAS].layout;
+    desc.c = job->output[0].layout;
+    desc.b_scale = job->input[SCALE].layout;
+    desc.operand = job->input[OPERAND].layout;
+    desc.operand_use = test->operand == OPERAND_MULTIPLY ? CLATTN_MATMUL_MULTIPLY : CLATTN_MATMUL_ADD;
+    desc.activation = test->activation;
+    desc.explicit_alpha = test->alpha < 0 || test->alpha > 0;
+    desc.alpha = test->alpha;
+    args.a = array_binding(&job->input[A]);
+    args.b = array_binding(&job->input[B]);
+    args.bias = array_binding(&job->input[BIAS]);
+    args.c = array_binding(&job->output[0]);
+    args.b_scale = array_binding(&job->input[SCALE]);
+    args.operand = array_binding(&job->input[OPERAND]);
+    args.explicit_lengths = test->shorter;
+    args.batch = test->actual_batch;
+    args.m = test->actual_m;
+    job->args.matmul = args;
+    job->enqueue = enqueue_matmul;
+    for (int n = 0; n < MATMUL_ALL_SOLVERS; n++) {
+        refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, matmul_solvers[n]) == 0);
+    }
+    refused = refused || is_too_large(test, solver);
+    options.solver = solver;
+    options.tuning = test->tuning;
+    return job_planned(job, clattn_matmul_plan_create(device_context(), &desc, &options, &job->plan), solver,
+                       refused);
+}
+
+bool matmul_has_clblast(void)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    clattn_plan *plan = NULL;
+
+    /* It refuses these strides, and so builds nothing; its name is unknown where it is left out. */
+    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 3});
+    desc.a.stride[0] = 12;
+    desc.a.stride[1] = 2;
+    options.solver = "clblast";
+    clattn_status status = clattn_matmul_plan_create(device_context(), &desc, &options, &plan);
+    clattn_plan_release(&plan);
+    return status == CLATTN_ERROR_UNSUPPORTED;
+}
+
+/* ---- the verdict ---- */
+
+typedef struct verdict {
+    size_t count;
+    double *reference, *naive, *magnitude, *given;
+} verdict;
+
+static void verdict_release(verdict *v)
+{
+    free(v->reference);
+    free(v->naive);
+    free(v->magnitude);
+    free(v->given);
+}
+
+static double as_float(double x)
+{
+    return (double)(float)x;
+}
+
+/* What is made of the sums of item `item`, from clattn/matmul.h: exactly, and with every step rounded to float.  An error of
+ * a sum becomes at most 1.2 times as large by an activation, which adds one of its own. */
+static void finish(const test_job *job, const matmul_case *test, size_t item, verdict *v)
+{
+    size_t batch, m;
+
+    actual_extent(test, &batch, &m);
+    for (size_t i = 0; i < m * test->n; i++) {
+        size_t n = item * m * test->n + i, column = i % test->n;
+        double *exact = &v->reference[n], *naive = &v->naive[n], *size = &v->magnitude[n];
+        if (job->input[SCALE].memory) {
+            double scale = array_get(&job->input[SCALE], &column);
+            *exact *= scale;
+            *naive = as_float(*naive * scale);
+            *size *= fabs(scale);
+        }
+        if (test->bias) {
+            double bias = array_get(&job->input[BIAS], &column);
+            *exact += bias;
+            *naive = as_float(*naive + bias);
+            *size += fabs(bias);
+        }
+        if (test->activation) {
+            clattn_activation_function f = (clattn_activation_function)(test->activation - 1);
+            double alpha = test->alpha < 0 || test->alpha > 0 ? (double)test->alpha : 1;
+            *exact = reference_activation(f, alpha, *exact);
+            *naive = as_float(reference_activation(f, alpha, *naive));
+            *size = 1.2 * *size + fabs(*exact) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
+        }
+        if (test->operand) {
+            size_t index[3] = {test->shared_operand ? 0 : item, i / test->n, column};
+            double operand = array_get(&job->input[OPERAND], index + (3 - job->input[OPERAND].layout.rank));
+            *exact = test->operand == OPERAND_ADD ? *exact + operand : *exact * operand;
+            *naive = as_float(test->operand == OPERAND_ADD ? *naive + operand : *naive * operand);
+            *size = test->operand == OPERAND_ADD ? *size + fabs(operand) : *size * fabs(operand);
+        }
+    }
+}
+
+static verdict run_and_judge(test_job *job, const matmul_case *test)
+{
+    size_t batch, m, n = test->n, k = test->k;
+
+    actual_extent(test, &batch, &m);
+    verdict v = {.count = batch * m * n};
+    bool each = batch_of_b(test) > 1;
+    double *a = array_dense(&job->input[A], 3, (size_t[]){batch, m, k});
+    double *b = array_dense(&job->input[B], 3, (size_t[]){each ? batch : 1, k, n});
+
+    v.reference = calloc(v.count + 1, sizeof *v.reference);
+    v.naive = calloc(v.count + 1, sizeof *v.naive);
+    v.magnitude = calloc(v.count + 1, sizeof *v.magnitude);
+    assert_true(v.reference && v.naive && v.magnitude);
+    for (size_t item = 0; item < batch; item++) {
+        const double *left = a + item * m * k, *right = b + (each ? item : 0) * k * n;
+        size_t at = item * m * n;
+        reference_matmul(m, n, k, left, right, n, 1, NULL, false, v.reference + at, v.magnitude + at);
+        reference_matmul(m, n, k, left, right, n, 1, NULL, true, v.naive + at, NULL);
+        finish(job, test, item, &v);
+    }
+    job_run(job, NULL);
+    v.given = array_dense(&job->output[0], 3, (size_t[]){batch, m, n});
+    accuracy_check_stored("c", type_of(test->type.c), 3, (size_t[]){batch, m, n}, v.given, v.reference, v.naive,
+                          v.magnitude);
+    free(a);
+    free(b);
+    return v;
+}
+
+/* NaN into what lies beyond the actual batch and rows of A, or the actual batch of B. */
+static void spoil_beyond(test_array *array, size_t batch, size_t rows)
+{
+    const size_t *extent = array->layout.extent;
+    size_t index[3];
+
+    assert_int_equal(array->layout.rank, 3);
+    for (index[0] = 0; index[0] < extent[0]; index[0]++) {
+        for (index[1] = 0; index[1] < extent[1]; index[1]++) {
+            for (index[2] = 0; index[2] < extent[2]; index[2]++) {
+                if (index[0] >= batch || index[1] >= rows) {
+                    array_set(array, index, NAN);
+                }
+            }
+        }
+    }
+}
+
+static void inject(test_job *job, const matmul_case *test)
+{
+    size_t batch, m, index[3] = {0};
+    test_array *array = &job->input[A];
+
+    actual_extent(test, &batch, &m);
+    if (test->inject == MATMUL_BEYOND) {
+        spoil_beyond(array, batch, m);
+        array_upload(array);
+        array = &job->input[B];
+        if (batch_of_b(test) > 1) {
+            spoil_beyond(array, batch, test->k);
+        }
+    } else if (test->inject == MATMUL_OPERAND_NAN) {
+        array = &job->input[OPERAND];
+        array_set(array, index, NAN);
+    } else if (test->inject == MATMUL_BIAS_INF) {
+        array = &job->input[BIAS];
+        index[0] = test->n - 1;
+        array_set(array, index, -INFINITY);
+    } else {
+        bool of_b = test->inject == MATMUL_B_NAN;
+        size_t *last = index + (test->batch && !(of_b && test->flat_b) ? 1 : 0);
+        array = &job->input[of_b ? B : A];
+        last[0] = of_b ? test->k / 2 : 0;
+        last[1] = of_b ? test->n - 1 : test->k / 2;
+        array_set(array, index, test->inject == MATMUL_A_INF ? INFINITY : NAN);
+    }
+    array_upload(array);
+}
+
+void matmul_check(const void *which, const char *solver)
+{
+    const matmul_case *test = which;
+    test_job job = {0};
+
+    if (matmul_job(&job, test, solver, 1)) {
+        verdict before = run_and_judge(&job, test);
+        if (test->inject != MATMUL_NOTHING) {
+            inject(&job, test);
+            array_poison(&job.output[0]);
+            verdict after = run_and_judge(&job, test);
+            accuracy_unchanged("c", before.count, before.reference, before.given, after.reference, after.given);
+            verdict_release(&after);
+        }
+        for (size_t i = 0; i < before.count && test->integers; i++) {
+            assert_true(before.given[i] == before.reference[i]);
+        }
+        verdict_release(&before);
+    }
+    job_release(&job);
+}
+
+void matmul_add(test_suite *suite, const matmul_case *cases, size_t count)
+{
+    for (int n = 0; n < MATMUL_ALL_SOLVERS; n++) {
+        for (size_t i = 0; i < count; i++) {
+            const matmul_case *t = &cases[i];
+            unsigned solvers = t->solvers ? t->solvers : MATMUL_GENERIC | MATMUL_CPU | MATMUL_TILE;
+
+            if ((t->levels & level()) && (solvers >> n & 1)) {
+                suite_add_case(suite, matmul_check, t, matmul_solvers[n], "matmul %s: %s, %zu x %zux%zux%zu",
+                               matmul_solvers[n], t->rule, t->batch ? t->batch : 1, t->m, t->n, t->k);
+            }
+        }
+    }
+}

@@ -1,0 +1,322 @@
+/* Neighbourhood attention: from a table row to arrays, a plan, the reference of plain attention with everything outside the
+ * windows masked, and a verdict. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ops/neighbourhood_case.h"
+
+const char *const neighbourhood_solvers[NEIGHBOURHOOD_SOLVERS] = {"generic", "cpu"};
+
+enum { QUERY, KEY, VALUE, BIAS }; /* of job.input */
+enum { OUTPUT, LSE };             /* of job.output */
+
+/* What a case's zeros stand for. */
+typedef struct sizes {
+    size_t batch, heads, kv_heads, d_k, d_v;
+    size_t map[2], tile[2];               /* of the description */
+    size_t actual_batch, keys[2], queries[2]; /* of the call */
+    int dilation[2];
+} sizes;
+
+static size_t or_else(size_t given, size_t otherwise)
+{
+    return given ? given : otherwise;
+}
+
+static sizes sizes_of(const neighbourhood_case *t)
+{
+    sizes s = {.batch = or_else(t->batch, 1), .heads = or_else(t->heads, 1), .d_k = or_else(t->d_k, 4),
+               .d_v = or_else(t->d_v, 4)};
+
+    s.kv_heads = or_else(t->kv_heads, s.heads);
+    s.actual_batch = t->explicit_sizes ? t->actual_batch : s.batch;
+    for (int i = 0; i < 2; i++) {
+        s.map[i] = t->map[i];
+        s.tile[i] = or_else(t->tile[i], t->map[i]);
+        s.keys[i] = t->explicit_sizes ? t->actual_map[i] : s.map[i];
+        s.queries[i] = t->explicit_sizes ? t->actual_tile[i] : s.tile[i];
+        s.dilation[i] = t->dilation[i] ? t->dilation[i] : 1;
+    }
+    return s;
+}
+
+bool neighbourhood_attends(int p, int j, int length, int window, int dilation, bool clip)
+{
+    int members = 0, mine = 0, its = 0, best = 0;
+
+    if (j % dilation != p % dilation) {
+        return false;
+    }
+    for (int at = p % dilation; at < length; at += dilation, members++) {
+        mine = at == p ? members : mine;
+        its = at == j ? members : its;
+    }
+    if (clip) {
+        return abs(its - mine) <= window / 2;
+    }
+    /* Of all windows within the group, the one whose middle is nearest. */
+    for (int start = 0; start + window <= members; start++) {
+        best = abs(start + window / 2 - mine) < abs(best + window / 2 - mine) ? start : best;
+    }
+    return its >= best && its < best + window;
+}
+
+static clattn_dtype type_or_float(clattn_dtype dtype)
+{
+    return dtype ? dtype : CLATTN_F32;
+}
+
+typedef struct bias_filler {
+    random_stream stream;
+    bias_kind kind;
+} bias_filler;
+
+static double fill_bias(void *context, const size_t *index)
+{
+    bias_filler *f = context;
+    double addend = random_float(&f->stream, -2, 2);
+    bool dropped = (index[0] + index[1] + 2 * index[2] + index[3]) % 3 == 1;
+
+    return f->kind == BIAS_NOTHING || (f->kind == BIAS_DROPS && dropped) ? -INFINITY : addend;
+}
+
+static void fill_inputs(test_job *job, const neighbourhood_case *t, const sizes *s)
+{
+    const size_t query[5] = {s->batch, s->heads, s->tile[0], s->tile[1], s->d_k};
+    const size_t key[5] = {s->batch, s->kv_heads, s->map[0], s->map[1], s->d_k};
+    const size_t value[5] = {s->batch, s->kv_heads, s->map[0], s->map[1], s->d_v};
+    const size_t bias[4] = {or_else(t->bias_batch, 1), or_else(t->bias_heads, 1), s->map[0], s->map[1]};
+    float spread = t->spread > 0 ? t->spread : 1.5f;
+
+    job->input[QUERY] = job_array(job, ROLE_INPUT, type_or_float(t->q), 5, query, t->form);
+    job->input[KEY] = job_array(job, ROLE_INPUT, type_or_float(t->k), 5, key, t->form);
+    job->input[VALUE] = job_array(job, ROLE_INPUT, type_or_float(t->v), 5, value, t->form);
+    /* Large scores only mean something where they are exact. */
+    job_fill(&job->input[QUERY], 11, -spread, spread, spread >= 50);
+    job_fill(&job->input[KEY], 12, -spread, spread, spread >= 50);
+    job_fill(&job->input[VALUE], 13, -2, 2, false);
+    if (t->bias != BIAS_NONE) {
+        job->input[BIAS] = job_array(job, ROLE_INPUT, CLATTN_F32, 4, bias, t->form);
+        array_fill(&job->input[BIAS], fill_bias, &(bias_filler){random_start(14), t->bias});
+        array_upload(&job->input[BIAS]);
+    }
+}
+
+static bool make_job(test_job *job, const neighbourhood_case *t, const sizes *s, const char *solver)
+{
+    clattn_neighbourhood_desc desc = CLATTN_NEIGHBOURHOOD_DESC_INIT;
+    clattn_neighbourhood_args *args = &job->args.neighbourhood;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    array_form out = t->form >= FORM_SHARED_FIRST ? FORM_PLAIN : t->form;
+    const size_t output[5] = {s->batch, s->heads, s->tile[0], s->tile[1], s->d_v};
+    const size_t owned[5] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->d_v};
+
+    fill_inputs(job, t, s);
+    job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, type_or_float(t->o), 5, output, out);
+    array_own(&job->output[OUTPUT], owned);
+    if (t->lse) {
+        job->output[LSE] = job_array(job, ROLE_OUTPUT, CLATTN_F32, 4, output, out);
+        array_own(&job->output[LSE], owned);
+    }
+    desc.edge = t->clip ? CLATTN_EDGE_CLIP : CLATTN_EDGE_SHIFT;
+    memcpy(desc.window, t->window, sizeof desc.window);
+    memcpy(desc.dilation, t->dilation, sizeof desc.dilation);
+    desc.scale_mode = t->scaled ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
+    desc.scale = t->scale;
+    desc.query = job->input[QUERY].layout;
+    desc.key = job->input[KEY].layout;
+    desc.value = job->input[VALUE].layout;
+    desc.bias = job->input[BIAS].layout;
+    desc.output = job->output[OUTPUT].layout;
+    desc.lse = job->output[LSE].layout;
+    clattn_neighbourhood_args_init(args);
+    args->query = array_binding(&job->input[QUERY]);
+    args->key = array_binding(&job->input[KEY]);
+    args->value = array_binding(&job->input[VALUE]);
+    args->bias = array_binding(&job->input[BIAS]);
+    args->output = array_binding(&job->output[OUTPUT]);
+    args->lse = array_binding(&job->output[LSE]);
+    args->explicit_sizes = t->explicit_sizes;
+    args->batch = t->actual_batch;
+    args->query_height = t->actual_tile[0];
+    args->query_width = t->actual_tile[1];
+    args->key_height = t->actual_map[0];
+    args->key_width = t->actual_map[1];
+    args->query_y = t->tile_at[0];
+    args->query_x = t->tile_at[1];
+    job->enqueue = enqueue_neighbourhood;
+    options.solver = solver;
+    clattn_status status = clattn_neighbourhood_plan_create(device_context(), &desc, &options, &job->plan);
+    return job_planned(job, status, solver, t->long_loops && job_refused_for_loops(status));
+}
+
+/* ---- the verdict ---- */
+
+typedef struct verdict {
+    size_t count, rows;
+    double *addend, *output, *magnitude, *naive, *given;
+    double *lse, *naive_lse, *given_lse;
+} verdict;
+
+static void verdict_release(verdict *v)
+{
+    double *all[] = {v->addend, v->output, v->magnitude, v->naive, v->given, v->lse, v->naive_lse, v->given_lse};
+
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        free(all[i]);
+    }
+}
+
+static double *doubles(size_t count)
+{
+    double *made = calloc(count + 1, sizeof *made);
+
+    assert_non_null(made);
+    return made;
+}
+
+/* −inf for every pair outside of the windows, the bias elsewhere: (batch, heads, queries, keys). */
+static double *make_addend(const test_job *job, const neighbourhood_case *t, const sizes *s)
+{
+    double *addend = doubles(s->actual_batch * s->heads * s->queries[0] * s->queries[1] * s->keys[0] * s->keys[1]);
+    const test_array *bias = &job->input[BIAS];
+    size_t n = 0;
+
+    for (size_t b = 0; b < s->actual_batch; b++) {
+        for (size_t h = 0; h < s->heads; h++) {
+            for (size_t q = 0; q < s->queries[0] * s->queries[1]; q++) {
+                int y = (int)(t->tile_at[0] + q / s->queries[1]), x = (int)(t->tile_at[1] + q % s->queries[1]);
+
+                for (size_t k = 0; k < s->keys[0] * s->keys[1]; k++) {
+                    int i = (int)(k / s->keys[1]), j = (int)(k % s->keys[1]);
+                    bool inside =
+                        neighbourhood_attends(y, i, (int)s->keys[0], t->window[0], s->dilation[0], t->clip) &&
+                        neighbourhood_attends(x, j, (int)s->keys[1], t->window[1], s->dilation[1], t->clip);
+                    const size_t at[4] = {or_else(t->bias_batch, 1) == 1 ? 0 : b, or_else(t->bias_heads, 1) == 1 ? 0 : h,
+                                          (size_t)i, (size_t)j};
+
+                    addend[n++] = !inside ? -INFINITY : bias->memory ? array_get(bias, at) : 0;
+                }
+            }
+        }
+    }
+    return addend;
+}
+
+static verdict judge(const test_job *job, const neighbourhood_case *t, const sizes *s)
+{
+    const size_t queries[5] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->d_k};
+    const size_t keys[5] = {s->actual_batch, s->kv_heads, s->keys[0], s->keys[1], s->d_k};
+    const size_t values[5] = {s->actual_batch, s->kv_heads, s->keys[0], s->keys[1], s->d_v};
+    const size_t outputs[5] = {s->actual_batch, s->heads, s->queries[0], s->queries[1], s->d_v};
+    double *query = array_dense(&job->input[QUERY], 5, queries), *key = array_dense(&job->input[KEY], 5, keys),
+           *value = array_dense(&job->input[VALUE], 5, values);
+    verdict v = {.rows = s->actual_batch * s->heads * s->queries[0] * s->queries[1]};
+    reference_problem p = {.batch = s->actual_batch, .heads = s->heads, .kv_heads = s->kv_heads,
+                           .queries = s->queries[0] * s->queries[1], .keys = s->keys[0] * s->keys[1], .d_k = s->d_k,
+                           .d_v = s->d_v, .scale = t->scaled ? (double)t->scale : 1 / sqrt((double)s->d_k),
+                           .query = query, .key = key, .value = value};
+
+    v.count = v.rows * s->d_v;
+    p.addend = v.addend = make_addend(job, t, s);
+    v.output = doubles(v.count);
+    v.magnitude = doubles(v.count);
+    v.naive = doubles(v.count);
+    v.lse = doubles(v.rows);
+    v.naive_lse = doubles(v.rows);
+    reference_attention(&p, false, &(reference_result){.output = v.output, .magnitude = v.magnitude, .lse = v.lse});
+    reference_attention(&p, true, &(reference_result){.output = v.naive, .lse = v.naive_lse});
+    v.given = array_dense(&job->output[OUTPUT], 5, outputs);
+    accuracy_check_stored("output", type_or_float(t->o), 5, outputs, v.given, v.output, v.naive, v.magnitude);
+    if (t->lse) {
+        double *magnitude = doubles(v.rows);
+
+        for (size_t i = 0; i < v.rows; i++) {
+            magnitude[i] = fmax(1, fabs(v.lse[i]));
+        }
+        v.given_lse = array_dense(&job->output[LSE], 4, outputs);
+        accuracy_check("lse", 4, outputs, v.given_lse, v.lse, v.naive_lse, magnitude);
+        free(magnitude);
+    }
+    free(query);
+    free(key);
+    free(value);
+    return v;
+}
+
+/* Puts `value` into all of a key. */
+static void set_key(test_array *array, size_t b, size_t h, size_t y, size_t x, double value)
+{
+    for (size_t d = 0; d < array->layout.extent[4]; d++) {
+        array_set(array, (size_t[]){b, h, y, x, d}, value);
+    }
+}
+
+static void inject(test_job *job, const neighbourhood_case *t, const sizes *s)
+{
+    static const double bad[] = {NAN, INFINITY, -INFINITY, FLT_MAX};
+    bool corner = t->inject == NEIGHBOURHOOD_CORNER;
+    size_t y = corner ? s->keys[0] - 1 : s->keys[0] / 2, x = corner ? s->keys[1] - 1 : s->keys[1] / 2;
+
+    for (size_t b = 0; b < s->actual_batch && t->inject == NEIGHBOURHOOD_DROPPED; b++) {
+        for (size_t n = 0; n < s->keys[0] * s->keys[1]; n++) {
+            const size_t at[4] = {0, 0, n / s->keys[1], n % s->keys[1]};
+
+            if (array_get(&job->input[BIAS], at) == -INFINITY) {
+                for (size_t h = 0; h < s->kv_heads; h++) {
+                    set_key(&job->input[KEY], b, h, at[2], at[3], bad[n % 4]);
+                }
+            }
+        }
+    }
+    if (t->inject == NEIGHBOURHOOD_NAN || corner) {
+        set_key(&job->input[KEY], 0, 0, y, x, NAN);
+        set_key(&job->input[VALUE], 0, 0, y, x, NAN);
+    } else if (t->inject == NEIGHBOURHOOD_INF) {
+        set_key(&job->input[VALUE], 0, 0, y, x, INFINITY);
+    }
+    array_upload(&job->input[KEY]);
+    array_upload(&job->input[VALUE]);
+}
+
+void neighbourhood_check(const void *which, const char *solver)
+{
+    const neighbourhood_case *t = which;
+    const sizes s = sizes_of(t);
+    test_job job = {0};
+
+    if (make_job(&job, t, &s, solver)) {
+        job_run(&job, NULL);
+        verdict before = judge(&job, t, &s);
+        if (t->inject != NEIGHBOURHOOD_NOTHING) {
+            inject(&job, t, &s);
+            array_poison(&job.output[OUTPUT]);
+            if (t->lse) {
+                array_poison(&job.output[LSE]);
+            }
+            job_run(&job, NULL);
+            verdict after = judge(&job, t, &s);
+            accuracy_unchanged("output", before.count, before.output, before.given, after.output, after.given);
+            verdict_release(&after);
+        }
+        verdict_release(&before);
+    }
+    job_release(&job);
+}
+
+void neighbourhood_add(test_suite *suite, const neighbourhood_case *cases, size_t count)
+{
+    for (int n = 0; n < NEIGHBOURHOOD_SOLVERS; n++) {
+        for (size_t i = 0; i < count; i++) {
+            const neighbourhood_case *t = &cases[i];
+
+            if (t->levels & level()) {
+                suite_add_case(suite, neighbourhood_check, t, neighbourhood_solvers[n],
+                               "neighbourhood %s: %s, %zux%zu, window %dx%d", neighbourhood_solvers[n], t->rule,
+                               t->map[0], t->map[1], t->window[0], t->window[1]);
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+/* Neighbourhood attention: problems as table rows. */
+#ifndef TESTS_SUPPORT_OPS_NEIGHBOURHOOD_CASE_H
+#define TESTS_SUPPORT_OPS_NEIGHBOURHOOD_CASE_H
+
+#include "support/job.h"
+
+#define NEIGHBOURHOOD_SOLVERS 2
+extern const char *const neighbourhood_solvers[NEIGHBOURHOOD_SOLVERS];
+
+typedef enum bias_kind {
+    BIAS_NONE,
+    BIAS_FINITE, /* addends in [−2, 2] */
+    BIAS_DROPS,  /* the same, and −inf at every third key */
+    BIAS_NOTHING /* −inf at all of them */
+} bias_kind;
+
+/* What is put into the keys for a second run: queries whose windows do not have it must not change in any bit. */
+typedef enum neighbourhood_inject {
+    NEIGHBOURHOOD_NOTHING,
+    NEIGHBOURHOOD_NAN,    /* NaN in K and V of one key in the middle */
+    NEIGHBOURHOOD_INF,    /* +inf in V of that key */
+    NEIGHBOURHOOD_CORNER, /* NaN in K and V of the last key */
+    NEIGHBOURHOOD_DROPPED /* NaN and large numbers in K wherever the bias drops the key */
+} neighbourhood_inject;
+
+typedef struct neighbourhood_case {
+    const char *rule;
+    unsigned levels;
+    size_t map[2]; /* height and width of the keys */
+    int window[2];
+    int dilation[2];         /* 0: 1 */
+    bool clip;
+    size_t batch, heads, kv_heads; /* 0: 1; kv_heads 0: heads */
+    size_t d_k, d_v;               /* 0: 4 */
+    size_t tile[2], tile_at[2];    /* of the queries; tile 0: all of the map */
+    bool explicit_sizes;           /* the call's own: */
+    size_t actual_map[2], actual_tile[2], actual_batch;
+    bias_kind bias;
+    size_t bias_batch, bias_heads; /* 0: 1 */
+    bool lse;
+    clattn_dtype q, k, v, o; /* 0: CLATTN_F32 */
+    array_form form;
+    bool scaled;
+    float scale;
+    float spread; /* of the queries and keys; 0: 1.5 */
+    bool long_loops;
+    neighbourhood_inject inject;
+} neighbourhood_case;
+
+void neighbourhood_check(const void *test, const char *solver);
+void neighbourhood_add(test_suite *suite, const neighbourhood_case *cases, size_t count);
+
+/* Whether position p of a line of `length` attends position j, by the header's definition and nothing clever. */
+bool neighbourhood_attends(int p, int j, int length, int window, int dilation, bool clip);
+
+#endif

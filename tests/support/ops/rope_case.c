@@ -1,0 +1,248 @@
+/* Rotary position embedding: from a table row to arrays, a plan, a reference and a verdict. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ops/rope_case.h"
+
+const char *const rope_solvers[ROPE_SOLVERS] = {"generic", "cpu"};
+
+#define TABLE_ROWS 97
+
+enum { X, COS, SIN, POSITIONS, OFFSETS }; /* of job.input */
+
+static clattn_dtype type_or(clattn_dtype dtype, clattn_dtype otherwise)
+{
+    return dtype == CLATTN_DTYPE_NONE ? otherwise : dtype;
+}
+
+static size_t rotary_of(const rope_case *test)
+{
+    return test->rotary ? test->rotary : test->size;
+}
+
+static size_t batch_of(const rope_case *test)
+{
+    return test->explicit_lengths ? test->actual_batch : test->batch;
+}
+
+static size_t length_of(const rope_case *test)
+{
+    return test->explicit_lengths ? test->actual_length : test->length;
+}
+
+static void make_caches(test_job *job, const rope_case *test)
+{
+    size_t by_position[] = {TABLE_ROWS, rotary_of(test) / 2};
+    size_t by_place[] = {test->angles == ANGLES_SHARED ? 1 : test->batch, test->length, rotary_of(test) / 2};
+    bool table = test->angles == ANGLES_TABLE;
+
+    for (int which = COS; which <= SIN; which++) {
+        job->input[which] = job_array(job, ROLE_INPUT, type_or(test->cache_type, CLATTN_F32), table ? 2 : 3,
+                                      table ? by_position : by_place, test->cache);
+        job_fill(&job->input[which], (uint64_t)which, -1, 1, false);
+    }
+}
+
+typedef struct integer_filler {
+    random_stream stream;
+    int64_t low, high;
+} integer_filler;
+
+/* The bounds first, then anything between. */
+static double fill_integer(void *context, const size_t *index)
+{
+    integer_filler *f = context;
+    size_t which = index[0] + index[1];
+    uint64_t random = random_bits(&f->stream) % (uint64_t)(f->high - f->low + 1);
+
+    return which == 0 ? (double)f->high : which == 1 ? (double)f->low : (double)(f->low + (int64_t)random);
+}
+
+static void make_indices(test_job *job, const rope_case *test)
+{
+    bool offsets = test->where == WHERE_OFFSETS, given = test->low || test->high;
+    size_t extent[] = {test->where == WHERE_SHARED_POSITIONS ? 1 : test->batch, test->length};
+    test_array *made = &job->input[offsets ? OFFSETS : POSITIONS];
+    int64_t high = offsets ? TABLE_ROWS - (int64_t)test->length : TABLE_ROWS - 1;
+
+    *made = job_array(job, ROLE_INPUT, type_or(test->index_type, CLATTN_I32), offsets ? 1 : 2, extent,
+                      offsets ? FORM_PLAIN : FORM_PADDED);
+    array_fill(made, fill_integer,
+               &(integer_filler){random_start(7), given ? test->low : 0, given ? test->high : high});
+    array_upload(made);
+}
+
+static bool make_job(test_job *job, const rope_case *test, const char *solver)
+{
+    clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
+    clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    size_t extent[] = {test->batch, test->heads, test->length, test->size};
+    size_t written[] = {batch_of(test), test->heads, length_of(test), test->size};
+
+    job->input[X] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, type_or(test->x_type, CLATTN_F32), 4,
+                              extent, test->x);
+    job_fill(&job->input[X], 5, -4, 4, false);
+    if (test->angles != ANGLES_COMPUTED) {
+        make_caches(job, test);
+    }
+    if (test->where != WHERE_COUNTED) {
+        make_indices(job, test);
+    }
+    job->output[0] = test->in_place ? job->input[X]
+                                    : job_array(job, ROLE_OUTPUT, type_or(test->y_type, CLATTN_F32), 4, extent, test->y);
+    array_own(&job->output[0], written);
+
+    desc.pairing = test->interleaved ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
+    desc.base = test->base;
+    desc.rotary_size = test->rotary;
+    desc.x = job->input[X].layout;
+    desc.y = job->output[0].layout;
+    desc.cos = job->input[COS].layout;
+    desc.sin = job->input[SIN].layout;
+    desc.positions = job->input[POSITIONS].layout;
+    desc.offsets = job->input[OFFSETS].layout;
+    args.x = array_binding(&job->input[X]);
+    args.y = array_binding(&job->output[0]);
+    args.cos = array_binding(&job->input[COS]);
+    args.sin = array_binding(&job->input[SIN]);
+    args.positions = array_binding(&job->input[POSITIONS]);
+    args.offsets = array_binding(&job->input[OFFSETS]);
+    args.explicit_lengths = test->explicit_lengths;
+    args.batch = test->actual_batch;
+    args.length = test->actual_length;
+    args.position = test->position;
+    job->args.rope = args;
+    job->enqueue = enqueue_rope;
+    options.solver = solver;
+    clattn_status status = clattn_rope_plan_create(device_context(), &desc, &options, &job->plan);
+    return job_planned(job, status, solver, false);
+}
+
+/* ---- the verdict ---- */
+
+static double position_of(const test_job *job, const rope_case *test, size_t b, size_t s)
+{
+    size_t first = job->input[POSITIONS].layout.extent[0] == 1 ? 0 : b;
+    double start = (double)test->position;
+
+    switch (test->where) {
+    case WHERE_POSITIONS:
+    case WHERE_SHARED_POSITIONS: return start + array_get(&job->input[POSITIONS], (size_t[]){first, s});
+    case WHERE_OFFSETS: return start + array_get(&job->input[OFFSETS], &b) + (double)s;
+    default: return start + (double)s;
+    }
+}
+
+/* The cosines or sines of place (b, s); `room` holds them. */
+static const double *given(const test_job *job, const rope_case *test, int which, size_t b, size_t s, double *room)
+{
+    const test_array *cache = &job->input[which];
+    double position = position_of(job, test, b, s);
+
+    for (size_t i = 0; i < rotary_of(test) / 2; i++) {
+        if (test->angles != ANGLES_TABLE) {
+            room[i] = array_get(cache, (size_t[]){cache->layout.extent[0] == 1 ? 0 : b, s, i});
+        } else if (position >= 0 && position < TABLE_ROWS) {
+            room[i] = array_get(cache, (size_t[]){(size_t)position, i});
+        } else {
+            room[i] = NAN;
+        }
+    }
+    return test->angles == ANGLES_COMPUTED ? NULL : room;
+}
+
+typedef struct verdict {
+    size_t count;
+    double *reference, *given;
+} verdict;
+
+/* The reference of what x holds, then the run, then the comparison: in place, x is gone afterwards.  What the header
+ * promises is held, which is more than the accuracy rule: nothing is granted for a naive computation's error. */
+static verdict run_and_judge(test_job *job, const rope_case *test)
+{
+    size_t extent[] = {batch_of(test), test->heads, length_of(test), test->size};
+    verdict v = {.count = extent[0] * extent[1] * extent[2] * extent[3]};
+    double *x = array_dense(&job->input[X], 4, extent), *room = malloc((test->size + 1) * sizeof *room);
+    double *magnitude = malloc((v.count + 1) * sizeof *magnitude);
+    double *other = malloc((test->size + 1) * sizeof *other);
+
+    v.reference = malloc((v.count + 1) * sizeof *v.reference);
+    assert_true(room && other && magnitude && v.reference);
+    for (size_t at = 0, row = 0; at < v.count; at += test->size, row++) {
+        size_t s = row % extent[2], b = row / extent[2] / extent[1];
+        const double *cosines = test->angles ? given(job, test, COS, b, s, room) : NULL;
+        const double *sines = test->angles ? given(job, test, SIN, b, s, other) : NULL;
+        reference_rope(test->size, rotary_of(test), test->interleaved, test->base > 0 ? (double)test->base : 10000, cosines,
+                       sines, position_of(job, test, b, s), x + at, v.reference + at, magnitude + at);
+    }
+    job_run(job, NULL);
+    v.given = array_dense(&job->output[0], 4, extent);
+    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, 4, extent, v.given, v.reference, v.reference,
+                          magnitude);
+    free(x);
+    free(room);
+    free(other);
+    free(magnitude);
+    return v;
+}
+
+static void verdict_release(verdict *v)
+{
+    free(v->reference);
+    free(v->given);
+}
+
+static void inject(test_job *job, const rope_case *test)
+{
+    size_t index[4];
+
+    for (index[0] = 0; index[0] < test->batch; index[0]++) {
+        for (index[1] = 0; index[1] < test->heads; index[1]++) {
+            for (index[2] = 0; index[2] < test->length; index[2]++) {
+                for (index[3] = 0; index[3] < test->size; index[3]++) {
+                    bool beyond = index[0] >= batch_of(test) || index[2] >= length_of(test);
+                    bool first = !index[0] && !index[1] && !index[2] && index[3] == 1;
+                    if (beyond || first) {
+                        array_set(&job->input[X], index, first || index[3] % 2 ? NAN : INFINITY);
+                    }
+                }
+            }
+        }
+    }
+    array_upload(&job->input[X]);
+}
+
+void rope_check(const void *which, const char *solver)
+{
+    const rope_case *test = which;
+    test_job job = {0};
+
+    if (make_job(&job, test, solver)) {
+        verdict before = run_and_judge(&job, test);
+        if (test->inject) {
+            inject(&job, test);
+            array_poison(&job.output[0]);
+            verdict after = run_and_judge(&job, test);
+            accuracy_unchanged("y", before.count, before.reference, before.given, after.reference, after.given);
+            verdict_release(&after);
+        }
+        verdict_release(&before);
+    }
+    job_release(&job);
+}
+
+void rope_add(test_suite *suite, const rope_case *cases, size_t count)
+{
+    for (int n = 0; n < ROPE_SOLVERS; n++) {
+        for (size_t i = 0; i < count; i++) {
+            const rope_case *t = &cases[i];
+
+            if (t->levels & level()) {
+                suite_add_case(suite, rope_check, t, rope_solvers[n], "rope %s: %s, %s, %zux%zux%zux%zu", rope_solvers[n],
+                               t->rule, t->interleaved ? "interleaved" : "halves", t->batch, t->heads, t->length, t->size);
+            }
+        }
+    }
+}

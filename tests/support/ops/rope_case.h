@@ -1,0 +1,47 @@
+/* Rotary position embedding as table rows. */
+#ifndef TESTS_SUPPORT_OPS_ROPE_CASE_H
+#define TESTS_SUPPORT_OPS_ROPE_CASE_H
+
+#include "support/job.h"
+
+#define ROPE_SOLVERS 2
+extern const char *const rope_solvers[ROPE_SOLVERS];
+
+typedef enum rope_angles {
+    ANGLES_COMPUTED,
+    ANGLES_TABLE,  /* caches of 97 rows, by position */
+    ANGLES_PLACE,  /* caches with a row for each (b, s) */
+    ANGLES_SHARED  /* the same with a batch of 1 */
+} rope_angles;
+
+typedef enum rope_where {
+    WHERE_COUNTED,          /* 0, 1, 2, … and the enqueue's position */
+    WHERE_POSITIONS,        /* (batch, length) */
+    WHERE_SHARED_POSITIONS, /* (1, length) */
+    WHERE_OFFSETS           /* (batch) */
+} rope_where;
+
+typedef struct rope_case {
+    const char *rule;
+    unsigned levels;
+    size_t batch, heads, length, size;
+    bool interleaved;
+    size_t rotary; /* 0: all */
+    float base;    /* 0: 10000 */
+    rope_angles angles;
+    rope_where where;
+    int64_t position;  /* the enqueue's */
+    int64_t low, high; /* of what positions or offsets hold; both 0: 0 … 96 − length */
+    clattn_dtype x_type, y_type, cache_type; /* 0: CLATTN_F32 */
+    clattn_dtype index_type;                 /* 0: CLATTN_I32 */
+    array_form x, y, cache;
+    bool in_place;
+    bool explicit_lengths;
+    size_t actual_batch, actual_length;
+    bool inject; /* then once more, with NaN in one element and NaN, Inf beyond the actual lengths */
+} rope_case;
+
+void rope_check(const void *test, const char *solver);
+void rope_add(test_suite *suite, const rope_case *cases, size_t count);
+
+#endif

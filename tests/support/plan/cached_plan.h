@@ -1,0 +1,26 @@
+/* One small plan, made and run, and what the program cache did for it: shared by the tests of the cache. */
+#ifndef TESTS_SUPPORT_PLAN_CACHED_PLAN_H
+#define TESTS_SUPPORT_PLAN_CACHED_PLAN_H
+
+#include "support/api.h"
+
+struct outcome {
+    unsigned long long built, loaded, refused;
+    bool has_folder; /* the disk cache is on */
+};
+
+/* Makes a context from `params`, an attention plan by the generic solver (its head size varies with `variant`: each
+ * is a program of its own), runs it, and fails the test if the result is wrong, if the enqueue compiled anything, or
+ * if a cache that is off has no reason. */
+struct outcome cached_plan(const clattn_context_params *params, int variant);
+
+/* Fails unless that gave these counts. */
+void cached_plan_gives(const clattn_context_params *params, int variant, unsigned long long built,
+                       unsigned long long loaded, unsigned long long refused, const char *file, int line);
+#define assert_programs(params, variant, built, loaded, refused)                                             \
+    cached_plan_gives((params), (variant), (built), (loaded), (refused), __FILE__, __LINE__)
+
+/* The number of files in a folder, and the path of the last one (NULL: not wanted). */
+int cached_files(const char *path, char name[SUPPORT_PATH]);
+
+#endif

@@ -1,0 +1,55 @@
+#include "support/plan/sources.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(file);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static void write_replaced(FILE *out, const char *text, const char *from, const char *to)
+{
+    const char *found;
+    int count = 0;
+    while ((found = strstr(text, from))) {
+        assert_true(fwrite(text, 1, (size_t)(found - text), out) == (size_t)(found - text));
+        fputs(to, out);
+        text = found + strlen(from);
+        count++;
+    }
+    assert_true(count);
+    fputs(text, out);
+}
+
+void sources_damage(struct sources *sources, const char *file, const char *from, const char *to)
+{
+    char command[3 * SUPPORT_PATH], path[2 * SUPPORT_PATH];
+    support_folder(sources->folder);
+    snprintf(command, sizeof command, "cp -R '%s/.' '%s'", KERNEL_DIR, sources->folder);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof path, "%s/%s", sources->folder, file);
+    char *text = read_text(path);
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    write_replaced(out, text, from, to);
+    assert_int_equal(fclose(out), 0);
+    free(text);
+}
+
+clattn_context *sources_context(const struct sources *sources, const char *cache, bool checks)
+{
+    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
+    params.kernel_dir = sources->folder;
+    params.cache_mode = cache ? CLATTN_CACHE_ON : CLATTN_CACHE_OFF;
+    params.cache_dir = cache;
+    params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
+    return support_context_with(&params);
+}
