@@ -93,8 +93,9 @@ static int by_size(const void *a, const void *b)
 
 static void make_copy(void)
 {
-    const char *text = "kernel void copy(global const float16 *x, global float16 *y, int piece) {"
-                       " size_t at = get_global_id(0) * piece; for (int i = 0; i < piece; i++) y[at + i] = x[at + i]; }";
+    const char *text =
+        "kernel void copy(global const float16 *x, global float16 *y, int piece) {"
+        " size_t at = get_global_id(0) * piece; for (int i = 0; i < piece; i++) y[at + i] = x[at + i]; }";
     const cl_int piece = PIECE;
     cl_context opencl = clattn_context_opencl_context(context);
     cl_program program = clCreateProgramWithSource(opencl, 1, &text, NULL, NULL);
@@ -113,7 +114,8 @@ static double copied(void)
 {
     const size_t items = COPIED / 64 / PIECE, one = 1;
     double begun = now();
-    if (clEnqueueNDRangeKernel(clattn_context_queue(context), copy, 1, NULL, &items, &one, 0, NULL, NULL) != CL_SUCCESS ||
+    if (clEnqueueNDRangeKernel(clattn_context_queue(context), copy, 1, NULL, &items, &one, 0, NULL, NULL) !=
+            CL_SUCCESS ||
         clFinish(clattn_context_queue(context)) != CL_SUCCESS)
         exit(1);
     return now() - begun;
@@ -245,7 +247,8 @@ static void image(const char *name, int32_t operation)
     check(clattn_image_plan_create(context, &desc, NULL, &mover.plan), name);
     clattn_image_args_init(&mover.args.image);
     mover.args.image.array = array(&mover, &desc.array);
-    cl_mem picture = clCreateImage(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, &format, &about, NULL, NULL);
+    cl_mem picture =
+        clCreateImage(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, &format, &about, NULL, NULL);
     mover.buffers[mover.count++] = picture;
     mover.bytes += 4.0 * SIDE * SIDE;
     mover.args.image.image = clattn_binding_image(picture);

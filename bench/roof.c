@@ -54,7 +54,7 @@ struct worker {
     size_t stamp_count; /* 0: it was sent home */
     unsigned char *from, *to;
     size_t position;
-    size_t streams, piece; /* read_streams: places at once, and bytes of each in turn; both powers of two */
+    size_t streams, piece;  /* read_streams: places at once, and bytes of each in turn; both powers of two */
     volatile uint64_t sink; /* keeps the compiler from dropping the work */
 };
 
@@ -164,7 +164,10 @@ static double bf16_amx(worker *w)
     __asm__ volatile("ldtilecfg %0" : : "m"(config));
     for (int round = 0; round < FMA_ROUNDS / 10; round++)
         __asm__ volatile("tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
-                         "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3" : : : "memory");
+                         "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3"
+                         :
+                         :
+                         : "memory");
     __asm__ volatile("tilerelease" : : : "memory");
     w->sink += 1;
     return 2.0 * 4.0 * 16.0 * 16.0 * 32.0 * (FMA_ROUNDS / 10);
@@ -436,9 +439,9 @@ double roof_streams_gbps(int threads, double seconds, size_t streams, size_t pie
 #if ROOF_X86
     __builtin_cpu_init();
 #endif
-    return measure(threads, seconds,
-                   &(probe){.step = read_streams, .buffers = 1, .together = ALL_AT_ONCE, .streams = streams,
-                            .piece = piece});
+    return measure(
+        threads, seconds,
+        &(probe){.step = read_streams, .buffers = 1, .together = ALL_AT_ONCE, .streams = streams, .piece = piece});
 }
 
 double roof_read_gbps(int threads, double seconds)

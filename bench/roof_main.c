@@ -66,7 +66,8 @@ int main(int argc, char **argv)
     double seconds = argc > 1 ? atof(argv[1]) : 0.3;
     long threads = argc > 2 ? atol(argv[2]) : sysconf(_SC_NPROCESSORS_ONLN);
     long streams = argc > 3 ? atol(argv[3]) : 2;
-    if (argc > 5 || !(seconds > 0 && seconds <= 60) || threads < 1 || threads > 1024 || !is_power(streams) || streams > 64)
+    if (argc > 5 || !(seconds > 0 && seconds <= 60) || threads < 1 || threads > 1024 || !is_power(streams) ||
+        streams > 64)
         return usage();
     long most = BLOCK / streams, piece = argc > 4 ? atol(argv[4]) : most < 131072 ? most : 131072;
     if (!is_power(piece) || piece < 128 || piece > most)

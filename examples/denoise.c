@@ -63,7 +63,9 @@ static unsigned char *read_png(const char *path, size_t *width, size_t *height)
 
 static void write_png(const char *path, size_t width, size_t height, const unsigned char *pixels)
 {
-    png_image image = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)width, .height = (png_uint_32)height,
+    png_image image = {.version = PNG_IMAGE_VERSION,
+                       .width = (png_uint_32)width,
+                       .height = (png_uint_32)height,
                        .format = PNG_FORMAT_RGBA};
     check(png_image_write_to_file(&image, path, 0, pixels, 0, NULL), path);
 }
@@ -93,8 +95,8 @@ static cl_mem make_image(size_t width, size_t height, unsigned char *pixels)
 {
     const cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
     const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = height};
-    cl_mem image = clCreateImage(opencl, pixels ? CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR : CL_MEM_WRITE_ONLY,
-                                 &format, &desc, pixels, NULL);
+    cl_mem image = clCreateImage(opencl, pixels ? CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR : CL_MEM_WRITE_ONLY, &format,
+                                 &desc, pixels, NULL);
     check(image != NULL, "clCreateImage");
     return image;
 }

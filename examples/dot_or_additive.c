@@ -155,7 +155,8 @@ int main(void)
     for (int n = 64; n <= MOST; n *= 2) {
         struct outcome dot = attend(0, n), additive = attend(1, n);
         printf("%6d %7.2f %9.2f %7.1f %7.3f %9.3f %7.3f %8.0e %9.0e\n", n, dot.milliseconds, additive.milliseconds,
-               additive.milliseconds / dot.milliseconds, dot.entropy, additive.entropy, log(n), dot.error, additive.error);
+               additive.milliseconds / dot.milliseconds, dot.entropy, additive.entropy, log(n), dot.error,
+               additive.error);
         right = right && dot.error < 1e-5 && additive.error < 1e-5;
     }
     clattn_context_release(&context);

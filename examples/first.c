@@ -5,9 +5,9 @@
 #include <clattn/clattn.h>
 
 static float data[10][4] = {
-    {1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0},    /* three keys, */
-    {1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}, /* their values, */
-    {0, 60, 0, 0}, {0, 0, 60, 0},                /* queries like keys 1 and 2, and room for what they find */
+    {1, 0, 0, 0},  {0, 1, 0, 0},  {0, 0, 1, 0},    /* three keys, */
+    {1, 2, 3, 4},  {5, 6, 7, 8},  {9, 10, 11, 12}, /* their values, */
+    {0, 60, 0, 0}, {0, 0, 60, 0},                  /* queries like keys 1 and 2, and room for what they find */
 };
 
 static void check(const clattn_context *context, clattn_status status)

@@ -211,13 +211,14 @@ int main(int argc, char **argv)
     check(clattn_mha_plan_create(context, &desc, NULL, &observed), context);
     check(clattn_mha_enqueue(observed, NULL, &args, 0, NULL, NULL), context);
     check_cl(clEnqueueReadBuffer(queue, args.weights.buffer, CL_TRUE, 0, length * length * sizeof(float), weights, 0,
-                                 NULL, NULL), "clEnqueueReadBuffer");
+                                 NULL, NULL),
+             "clEnqueueReadBuffer");
 
     printf("device         %s (%s)\n", device.name, device.platform);
     printf("solver         %s\n", clattn_plan_solver(layer));
     printf("layer          %zu tokens, d_model %zu, %d heads of %zu\n", length, d_model, HEADS, d_model / HEADS);
-    printf("time           %.3f ms (median of %d); first result after %.0f ms\n",
-           times[REPEATS / 2] * 1e3, REPEATS, first * 1e3);
+    printf("time           %.3f ms (median of %d); first result after %.0f ms\n", times[REPEATS / 2] * 1e3, REPEATS,
+           first * 1e3);
     printf("maximum error  %.2e against PyTorch in float64\n", worst);
     printf("attention, averaged over the heads:\n");
     for (size_t w = 0; w < sizeof shown_words / sizeof *shown_words; w++)

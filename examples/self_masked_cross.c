@@ -20,10 +20,10 @@ struct sentence {
     const char *word[WORDS];
     float vector[WORDS][SIZE];
 };
-static const struct sentence english = {
-    {"the", "black", "cat", "sleeps"}, {{3, 1, 0, 0}, {0, 1, 3, 0}, {1, 3, 1, 1}, {0, 1, 0, 3}}};
-static const struct sentence french = {
-    {"le", "chat", "noir", "dort"}, {{3, 1, 0, 0}, {1, 3, 1, 1}, {0, 1, 3, 0}, {0, 1, 0, 3}}};
+static const struct sentence english = {{"the", "black", "cat", "sleeps"},
+                                        {{3, 1, 0, 0}, {0, 1, 3, 0}, {1, 3, 1, 1}, {0, 1, 0, 3}}};
+static const struct sentence french = {{"le", "chat", "noir", "dort"},
+                                       {{3, 1, 0, 0}, {1, 3, 1, 1}, {0, 1, 3, 0}, {0, 1, 0, 3}}};
 
 static clattn_context *context;
 

@@ -10,15 +10,14 @@
 
 enum { HEADS = 2, LENGTH = 40, SIZE = 16, COUNT = HEADS * LENGTH * SIZE };
 
-static const char *source =
-    "kernel void make_queries(global const float *x, global float *q) {\n"
-    "    size_t i = get_global_id(0);\n"
-    "    q[i] = 3.0f * x[i];\n"
-    "}\n"
-    "kernel void add_residual(global const float *x, global float *y) {\n"
-    "    size_t i = get_global_id(0);\n"
-    "    y[i] += x[i];\n"
-    "}\n";
+static const char *source = "kernel void make_queries(global const float *x, global float *q) {\n"
+                            "    size_t i = get_global_id(0);\n"
+                            "    q[i] = 3.0f * x[i];\n"
+                            "}\n"
+                            "kernel void add_residual(global const float *x, global float *y) {\n"
+                            "    size_t i = get_global_id(0);\n"
+                            "    y[i] += x[i];\n"
+                            "}\n";
 
 static void check(cl_int code, const char *what)
 {
@@ -91,9 +90,11 @@ int main(void)
     cl_program program = clCreateProgramWithSource(opencl, 1, &source, NULL, &code);
     check(code, "clCreateProgramWithSource");
     check(clBuildProgram(program, 1, &device, "", NULL, NULL), "clBuildProgram");
-    cl_kernel before = clCreateKernel(program, "make_queries", NULL), after = clCreateKernel(program, "add_residual", NULL);
+    cl_kernel before = clCreateKernel(program, "make_queries", NULL),
+              after = clCreateKernel(program, "add_residual", NULL);
     cl_mem input = clCreateBuffer(opencl, CL_MEM_COPY_HOST_PTR, sizeof x, x, NULL);
-    cl_mem query = clCreateBuffer(opencl, 0, sizeof x, NULL, NULL), output = clCreateBuffer(opencl, 0, sizeof y, NULL, NULL);
+    cl_mem query = clCreateBuffer(opencl, 0, sizeof x, NULL, NULL),
+           output = clCreateBuffer(opencl, 0, sizeof y, NULL, NULL);
     check(before && after && input && query && output ? CL_SUCCESS : CL_OUT_OF_RESOURCES, "creating objects");
 
     /* clattn on the same objects: it retains them and gives them back. */

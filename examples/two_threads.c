@@ -89,7 +89,8 @@ int main(void)
     clattn_status status = clattn_context_create(NULL, &context);
 
     clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
-    attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_F32, 1, 1, ROWS, SIZE);
+    attention.query = attention.key = attention.value = attention.output =
+        clattn_layout_bhsd(CLATTN_F32, 1, 1, ROWS, SIZE);
     attention.causal = 1;
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){ROWS, SIZE});

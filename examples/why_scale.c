@@ -136,11 +136,11 @@ static void draw(FILE *file, int place, const char *title, size_t member, double
     fprintf(file, "<text x='%g' y='%g' text-anchor='end'>%g</text>\n", left - 6, bottom - height + 5, top);
     fprintf(file, "<text x='%g' y='%g' text-anchor='end'>%d</text>\n", left - 6, bottom + 4, logarithmic);
     for (int i = 0; i < SIZES; i++)
-        fprintf(file, "<text x='%g' y='%g' text-anchor='middle'>%d</text>\n", left + width * i / (SIZES - 1), bottom + 18,
-                rows[i].d_k);
+        fprintf(file, "<text x='%g' y='%g' text-anchor='middle'>%d</text>\n", left + width * i / (SIZES - 1),
+                bottom + 18, rows[i].d_k);
     for (int divided = 0; divided < 2; divided++) {
-        fprintf(file, "<polyline fill='none' stroke-width='2.5' stroke='%s' stroke-dasharray='%s' points='", colour[divided],
-                dash[divided]);
+        fprintf(file, "<polyline fill='none' stroke-width='2.5' stroke='%s' stroke-dasharray='%s' points='",
+                colour[divided], dash[divided]);
         for (int i = 0; i < SIZES; i++) {
             double value = *(const double *)((const char *)&rows[i].with[divided] + member);
             double part = logarithmic ? log(fmax(value, 1)) / log(top) : value / top;
@@ -153,11 +153,12 @@ static void draw(FILE *file, int place, const char *title, size_t member, double
 /* Draws it all and closes the file; whether that went well. */
 static int plot(FILE *file, const struct row *rows)
 {
-    fprintf(file, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 760 560' font-family='sans-serif' font-size='13'>\n"
-                  "<title>Softmax with and without dividing scores by the square root of d_k</title>\n"
-                  "<rect width='760' height='560' fill='white'/>\n"
-                  "<text x='60' y='24'>Against d_k: <tspan fill='#c2410c'>q · k (dashed)</tspan> and "
-                  "<tspan fill='#1d4ed8'>q · k / √d_k</tspan></text>\n");
+    fprintf(file,
+            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 760 560' font-family='sans-serif' font-size='13'>\n"
+            "<title>Softmax with and without dividing scores by the square root of d_k</title>\n"
+            "<rect width='760' height='560' fill='white'/>\n"
+            "<text x='60' y='24'>Against d_k: <tspan fill='#c2410c'>q · k (dashed)</tspan> and "
+            "<tspan fill='#1d4ed8'>q · k / √d_k</tspan></text>\n");
     draw(file, 0, "variance of the scores", offsetof(struct result, variance), MOST, 1, rows);
     draw(file, 1, "largest probability", offsetof(struct result, largest), 1, 0, rows);
     draw(file, 2, "entropy in nats", offsetof(struct result, entropy), 5, 0, rows);

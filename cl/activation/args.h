@@ -8,7 +8,7 @@
  * neighbouring columns (the last may be shorter). */
 typedef struct activation_args {
     array5 x, y;
-    args_long pieces;        /* rows * chunks; 0: nothing to do, return at once */
+    args_long pieces; /* rows * chunks; 0: nothing to do, return at once */
     int extent[4];
     int columns, chunk, chunks;
     float alpha;

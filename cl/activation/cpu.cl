@@ -4,8 +4,8 @@
  * Local memory: none.  Barriers: none.  Needs OpenCL C 1.2.  activation_generic takes over where a device limits loops. */
 #include "activation/rows.h"
 
-kernel GROUP_SIZE(1, 1, 1)
-void activation_cpu(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, activation_args a)
+GROUP_SIZE(1, 1, 1)
+kernel void activation_cpu(const global ELEMENT(X_TYPE) *x, global ELEMENT(Y_TYPE) *y, activation_args a)
 {
     if (a.pieces == 0)
         return;

@@ -76,7 +76,8 @@ typedef struct attention_item {
 } attention_item;
 
 /* No struct as a result: inlining one leaves LLVM's noalias.scope.decl behind, which Oclgrind 21.10 does not know. */
-static inline void attention_item_of(attention_item *item, int b, int h, const attention_args *a, const attention_side *side)
+static inline void attention_item_of(attention_item *item, int b, int h, const attention_args *a,
+                                     const attention_side *side)
 {
 #if SPLIT
     const int part = b / a->items;
@@ -95,10 +96,11 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
 #if GIVEN(QUERY_STARTS)
     {
         const long rows = a->packed_queries;
-        const long first = clamp(LOAD_INT(QUERY_STARTS, side->query_starts,
-                                          a->query_starts.offset + b * a->query_starts.stride), 0L, rows);
-        const long end = clamp(LOAD_INT(QUERY_STARTS, side->query_starts,
-                                        a->query_starts.offset + (b + 1) * a->query_starts.stride), first, rows);
+        const long first = clamp(
+            LOAD_INT(QUERY_STARTS, side->query_starts, a->query_starts.offset + b * a->query_starts.stride), 0L, rows);
+        const long end =
+            clamp(LOAD_INT(QUERY_STARTS, side->query_starts, a->query_starts.offset + (b + 1) * a->query_starts.stride),
+                  first, rows);
         item->query_row = first;
         item->rows = item->queries = (int)min(end - first, (long)a->query_length);
     }
@@ -106,23 +108,22 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
 #if GIVEN(KEY_STARTS)
     {
         const long rows = a->capacity;
-        const long first = clamp(LOAD_INT(KEY_STARTS, side->key_starts,
-                                          a->key_starts.offset + b * a->key_starts.stride), 0L, rows);
-        const long end = clamp(LOAD_INT(KEY_STARTS, side->key_starts,
-                                        a->key_starts.offset + (b + 1) * a->key_starts.stride), first, rows);
+        const long first =
+            clamp(LOAD_INT(KEY_STARTS, side->key_starts, a->key_starts.offset + b * a->key_starts.stride), 0L, rows);
+        const long end = clamp(
+            LOAD_INT(KEY_STARTS, side->key_starts, a->key_starts.offset + (b + 1) * a->key_starts.stride), first, rows);
         item->key_row = first;
         item->keys = (int)min(end - first, (long)a->key_length);
     }
 #endif
 #if GIVEN(QUERY_LENGTHS)
-    item->queries = (int)clamp(LOAD_INT(QUERY_LENGTHS, side->query_lengths,
-                                       a->query_lengths.offset + b * a->query_lengths.stride),
-                              0L, (long)item->queries);
+    item->queries =
+        (int)clamp(LOAD_INT(QUERY_LENGTHS, side->query_lengths, a->query_lengths.offset + b * a->query_lengths.stride),
+                   0L, (long)item->queries);
 #endif
 #if GIVEN(KEY_LENGTHS)
-    item->keys = (int)clamp(LOAD_INT(KEY_LENGTHS, side->key_lengths,
-                                    a->key_lengths.offset + b * a->key_lengths.stride),
-                           0L, (long)item->keys);
+    item->keys = (int)clamp(LOAD_INT(KEY_LENGTHS, side->key_lengths, a->key_lengths.offset + b * a->key_lengths.stride),
+                            0L, (long)item->keys);
 #endif
 #if RING
     item->first_key = max(item->keys - a->capacity, 0);
@@ -133,7 +134,7 @@ static inline void attention_item_of(attention_item *item, int b, int h, const a
 #elif GIVEN(POSITIONS)
     /* Where any length makes no difference any more, so that sums stay in range. */
     item->position += clamp(LOAD_INT(POSITIONS, side->positions, a->positions.offset + b * a->positions.stride),
-                           -(1L << 40), 1L << 40);
+                            -(1L << 40), 1L << 40);
 #endif
 #if SPLIT
     {
@@ -205,13 +206,13 @@ static inline long attention_head(const array4 *array, const attention_item *ite
 }
 
 /* Where its row j begins, from there. */
-static inline long attention_row_of_head(const array4 *array, const attention_item *item, long j, const attention_args *a,
-                                         const attention_side *side)
+static inline long attention_row_of_head(const array4 *array, const attention_item *item, long j,
+                                         const attention_args *a, const attention_side *side)
 {
 #if GIVEN(PAGED)
     const long block = j / PAGE_SIZE;
-    const long page = LOAD_INT(PAGED, side->block_table, a->block_table.offset + item->b * a->block_table.batch
-                                                             + block * a->block_table.col);
+    const long page = LOAD_INT(PAGED, side->block_table,
+                               a->block_table.offset + item->b * a->block_table.batch + block * a->block_table.col);
     return clamp(page, 0L, (long)a->capacity - 1) * array->batch + (j - block * PAGE_SIZE) * array->row;
 #elif RING
     return j % a->capacity * array->row;
@@ -243,9 +244,13 @@ static inline long attention_result_row(const array4 *array, const attention_ite
 
 static inline user_data attention_user(const attention_item *item, const attention_args *a, const attention_side *side)
 {
-    user_data user = {USER0_SET(side, a) USER1_SET(side, a) USER2_SET(side, a) USER3_SET(side, a)
-                      .scalar0 = a->user_scalar[0], .scalar1 = a->user_scalar[1], .scalar2 = a->user_scalar[2],
-                      .scalar3 = a->user_scalar[3], .position = item->position, .query_length = item->queries,
+    user_data user = {USER0_SET(side, a) USER1_SET(side, a) USER2_SET(side, a) USER3_SET(side, a).scalar0 =
+                          a->user_scalar[0],
+                      .scalar1 = a->user_scalar[1],
+                      .scalar2 = a->user_scalar[2],
+                      .scalar3 = a->user_scalar[3],
+                      .position = item->position,
+                      .query_length = item->queries,
                       .key_length = item->keys};
     return user;
 }
@@ -265,13 +270,15 @@ static inline bool attention_deselects(const attention_item *item, long i, long 
                                        const attention_side *side)
 {
 #if MASK
-    if (LOAD(MASK_TYPE, side->mask, a->mask.offset + item->b * a->mask.batch + item->h * a->mask.head
-                                        + i * a->mask.row + j * a->mask.col) == (BOOL_MASK ? 0.0f : -INFINITY))
+    if (LOAD(MASK_TYPE, side->mask,
+             a->mask.offset + item->b * a->mask.batch + item->h * a->mask.head + i * a->mask.row + j * a->mask.col) ==
+        (BOOL_MASK ? 0.0f : -INFINITY))
         return true;
 #endif
 #if BIAS
-    if (LOAD(BIAS_TYPE, side->bias, a->bias.offset + item->b * a->bias.batch + item->h * a->bias.head
-                                        + i * a->bias.row + j * a->bias.col) == -INFINITY)
+    if (LOAD(BIAS_TYPE, side->bias,
+             a->bias.offset + item->b * a->bias.batch + item->h * a->bias.head + i * a->bias.row + j * a->bias.col) ==
+        -INFINITY)
         return true;
 #endif
 #if MASK_MOD
@@ -296,19 +303,19 @@ static inline state attention_biased(state s, const attention_item *item, long i
     s = score_mod((float)s, item->b, item->h, (int)i, (int)j, attention_user(item, a, side));
 #endif
 #if BIAS
-    s += LOAD(BIAS_TYPE, side->bias, a->bias.offset + item->b * a->bias.batch + item->h * a->bias.head
-                                         + i * a->bias.row + j * a->bias.col);
+    s += LOAD(BIAS_TYPE, side->bias,
+              a->bias.offset + item->b * a->bias.batch + item->h * a->bias.head + i * a->bias.row + j * a->bias.col);
 #endif
 #if ALIBI
     {
         const long distance = i + item->position - j;
-        s -= (state)side->alibi[a->alibi.offset + item->b * a->alibi.batch + item->h * a->alibi.head]
-             * fabs((state)distance);
+        s -= (state)side->alibi[a->alibi.offset + item->b * a->alibi.batch + item->h * a->alibi.head] *
+             fabs((state)distance);
     }
 #endif
 #if FLOAT_MASK
-    s += LOAD(MASK_TYPE, side->mask, a->mask.offset + item->b * a->mask.batch + item->h * a->mask.head
-                                         + i * a->mask.row + j * a->mask.col);
+    s += LOAD(MASK_TYPE, side->mask,
+              a->mask.offset + item->b * a->mask.batch + item->h * a->mask.head + i * a->mask.row + j * a->mask.col);
 #endif
     return s;
 }

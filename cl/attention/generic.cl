@@ -30,15 +30,15 @@
 #define VALUE_GROUP (VALUE_GROUPS ? D_V / (VALUE_GROUPS ? VALUE_GROUPS : 1) : D_V)
 
 /* o += p * V[j, first ... first + columns - 1] */
-static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *value, const attention_item *item,
-                             long j, int first, int columns, const attention_args *a, const attention_side *side)
+static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *value, const attention_item *item, long j,
+                             int first, int columns, const attention_args *a, const attention_side *side)
 {
     const long row = attention_row(&a->value, item, j, a, side) + first * a->value.col;
 #if VALUE_GROUPS
     const long scales = attention_row(&a->value_scale, item, j, a, side);
     for (int c = 0; c < columns; c++) {
-        const state scale = LOAD(VALUE_SCALE_TYPE, side->value_scale,
-                                 scales + (first + c) / VALUE_GROUP * a->value_scale.col);
+        const state scale =
+            LOAD(VALUE_SCALE_TYPE, side->value_scale, scales + (first + c) / VALUE_GROUP * a->value_scale.col);
         o[c] = STATE_FMA(p, scale * LOAD(V_TYPE, value, row + c * a->value.col), o[c]);
     }
 #else
@@ -48,8 +48,9 @@ static inline void add_value(state *o, state p, const global ELEMENT(V_TYPE) *va
 }
 
 kernel void attention_generic(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                              const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
-                              global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+                              const global ELEMENT(V_TYPE) *value,
+                              ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
+                              ATTENTION_RESULT_PARAMETERS attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))

@@ -71,8 +71,7 @@ static inline float element(const global ELEMENT(Q_TYPE) *query, const global EL
 }
 
 kernel void attention_scores(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                             ATTENTION_SIDE_PARAMETERS ROW_PARAMETER
-                             global ELEMENT(W_TYPE) *scores, attention_args a)
+                             ATTENTION_SIDE_PARAMETERS ROW_PARAMETER global ELEMENT(W_TYPE) *scores, attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))
@@ -93,7 +92,7 @@ kernel void attention_scores(const global ELEMENT(Q_TYPE) *query, const global E
         attention_item_of(&item, b, h, &a, &side);
         total += element(query, key, ROW_VALUE(item, i), &item, i, j, &a, &side);
     }
-    STORE(W_TYPE, scores, a.scores.offset + b * a.scores.batch + first * a.scores.head + i * a.scores.row
-                              + j * a.scores.col,
+    STORE(W_TYPE, scores,
+          a.scores.offset + b * a.scores.batch + first * a.scores.head + i * a.scores.row + j * a.scores.col,
           AVERAGE ? total / (float)a.heads : total);
 }

@@ -29,8 +29,8 @@ typedef struct user_data {
     const global USER3 *buffer3;
 #endif
     float scalar0, scalar1, scalar2, scalar3;
-    long position;                 /* the key position of the item's query 0 */
-    int query_length, key_length;  /* the item's own */
+    long position;                /* the key position of the item's query 0 */
+    int query_length, key_length; /* the item's own */
 } user_data;
 
 #if SCORE_MOD

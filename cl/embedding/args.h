@@ -6,13 +6,13 @@
 
 typedef struct embedding_args {
     array4 table, position_table, segment_table; /* (row, col) */
-    array4 y;                /* (batch, -, length, col) */
+    array4 y;                                    /* (batch, -, length, col) */
     args_long ids_offset, ids_batch, ids_row;
     args_long segments_offset, segments_batch, segments_row;
     args_long offsets_offset, offsets_batch;
-    args_long position;      /* of the first element of each item */
-    rope_args rope;          /* its turns; the rest of it is unused */
-    int batch;               /* 0: nothing to do, return at once */
+    args_long position; /* of the first element of each item */
+    rope_args rope;     /* its turns; the rest of it is unused */
+    int batch;          /* 0: nothing to do, return at once */
     int length, size;
     int rows, position_rows, segment_rows; /* of the tables */
     int has_offsets;

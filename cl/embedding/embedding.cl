@@ -127,7 +127,8 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
             there &= segment_row == segment;
 #endif
             if (have_rows) {
-                v = gather_table(table + a.table.offset + row * a.table.row, c, COL(a.table), UNIT_STRIDE, count) * a.scale;
+                v = gather_table(table + a.table.offset + row * a.table.row, c, COL(a.table), UNIT_STRIDE, count) *
+                    a.scale;
 #if POSITIONS == 1
                 v += gather_position(position_table + a.position_table.offset + position_row * a.position_table.row, c,
                                      COL(a.position_table), UNIT_STRIDE, count);

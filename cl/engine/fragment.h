@@ -86,10 +86,10 @@
 #endif
 
 /* Rows that share 128 bytes, the banks' width, and the eights of columns of one row take turns. */
-#define MATRIX_TURN(row, width)                                                                                          \
-    (((width) & 63) == 0 ? ((row) & 7) << 3                                                                              \
-     : (width) == 32     ? ((row) >> 1 & 3) << 3                                                                         \
-     : (width) == 16     ? ((row) >> 2 & 1) << 3                                                                         \
+#define MATRIX_TURN(row, width) \
+    (((width) & 63) == 0 ? ((row) & 7) << 3 \
+     : (width) == 32     ? ((row) >> 1 & 3) << 3 \
+     : (width) == 16     ? ((row) >> 2 & 1) << 3 \
                          : 0)
 #define MATRIX_AT(row, column, width) ((row) * (width) + ((column) ^ MATRIX_TURN(row, width)))
 
@@ -233,8 +233,8 @@ static inline int matrix_sub_group(void)
 
 #if MATRIX_EMULATED
 /* The sub-group's fragments become dense matrices in its room, from which each item takes what its own floats need. */
-static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, const matrix_b *b, int b_count, int lane,
-                                   local uint *room)
+static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, const matrix_b *b, int b_count,
+                                   int lane, local uint *room)
 {
     local ushort *of_a = (local ushort *)room, *of_b = of_a + a_count * MATRIX_SIDE * MATRIX_SIDE;
 
@@ -263,14 +263,14 @@ static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, 
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 #else
-static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, const matrix_b *b, int b_count, int lane,
-                                   local uint *room)
+static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, const matrix_b *b, int b_count,
+                                   int lane, local uint *room)
 {
     MATRIX_UNROLL
     for (int i = 0; i < a_count; i++)
         MATRIX_UNROLL
-        for (int j = 0; j < b_count; j++)
-            matrix_one(&c[i * b_count + j], &a[i], &b[j]);
+    for (int j = 0; j < b_count; j++)
+        matrix_one(&c[i * b_count + j], &a[i], &b[j]);
 }
 #endif
 

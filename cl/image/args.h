@@ -7,17 +7,17 @@
 typedef struct image_args {
     args_long array_offset, array_row, array_col, array_channel; /* element (y, x, c) */
     args_long norm_offset, norm_row, norm_col, norm_channel;
-    int batch;                     /* 0: nothing to do, return at once */
-    int width, height;             /* of the region */
-    int origin_x, origin_y;        /* its first pixel in the image */
+    int batch;              /* 0: nothing to do, return at once */
+    int width, height;      /* of the region */
+    int origin_x, origin_y; /* its first pixel in the image */
     int image_width, image_height;
-    int channels;                  /* 1 ... 4 */
-    int patch;                     /* odd; 1: the pixel alone */
-    int store;                     /* how unpack rounds: IMAGE_STORE_* */
-    int transform;                 /* 1: colours are multiplied by the matrix */
-    float levels;                  /* with IMAGE_STORE_UNORM: 255 or 65535 */
+    int channels;  /* 1 ... 4 */
+    int patch;     /* odd; 1: the pixel alone */
+    int store;     /* how unpack rounds: IMAGE_STORE_* */
+    int transform; /* 1: colours are multiplied by the matrix */
+    float levels;  /* with IMAGE_STORE_UNORM: 255 or 65535 */
     float norm_factor;
-    float matrix[12];              /* three rows of four */
+    float matrix[12]; /* three rows of four */
     int reserved;
 } image_args;
 

@@ -84,13 +84,13 @@
 /* A unit's storing.  I4's columns are neighbours: the two elements of a byte are one item's. */
 #define STORE_UNIT_I8(p, at, col, x, n, scale) \
     for (int c_ = 0; c_ < (n); c_++) \
-        (p)[(at) + c_ * (col)] = (char)level((x)[c_], scale, 127)
+    (p)[(at) + c_ * (col)] = (char)level((x)[c_], scale, 127)
 #define STORE_UNIT_I4(p, at, col, x, n, scale) \
     for (int c_ = 0; c_ < (n); c_ += 2) \
-        (p)[((at) + c_) >> 1] = (uchar)((level((x)[c_], scale, 7) & 15) | (level((x)[c_ + 1], scale, 7) & 15) << 4)
+    (p)[((at) + c_) >> 1] = (uchar)((level((x)[c_], scale, 7) & 15) | (level((x)[c_ + 1], scale, 7) & 15) << 4)
 #define STORE_UNIT_AS(TYPE, p, at, col, x, n) \
     for (int c_ = 0; c_ < (n); c_++) \
-        STORE(TYPE, p, (at) + c_ * (col), (x)[c_])
+    STORE(TYPE, p, (at) + c_ * (col), (x)[c_])
 #define STORE_UNIT_F32(p, at, col, x, n, scale) STORE_UNIT_AS(F32, p, at, col, x, n)
 #define STORE_UNIT_F16(p, at, col, x, n, scale) STORE_UNIT_AS(F16, p, at, col, x, n)
 #define STORE_UNIT_BF16(p, at, col, x, n, scale) STORE_UNIT_AS(BF16, p, at, col, x, n)
@@ -130,7 +130,8 @@ static inline float key_element(const global ELEMENT(K_TYPE) *key, long row, int
         const int second = a->rope.step == 2 ? d & 1 : d >= a->rope.pairs;
         const int pair = a->rope.step == 2 ? d >> 1 : d - second * a->rope.pairs;
         const float2 r = rope_rotation(position, rope_turn(pair, &a->rope));
-        const float other = LOAD(K_TYPE, key, row + (second ? d - a->rope.distance : d + a->rope.distance) * a->key.col);
+        const float other =
+            LOAD(K_TYPE, key, row + (second ? d - a->rope.distance : d + a->rope.distance) * a->key.col);
         return second ? FMA(other, r.y, x * r.x) : FMA(x, r.x, -(other * r.y));
     }
 #endif
@@ -189,8 +190,8 @@ kernel void kv_append(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_
 #if GIVEN(PAGED)
     if (j / a.capacity >= a.blocks)
         return;
-    page = LOAD_INT(PAGED, block_table, a.block_table.offset + b * a.block_table.batch
-                                            + j / a.capacity * a.block_table.col);
+    page = LOAD_INT(PAGED, block_table,
+                    a.block_table.offset + b * a.block_table.batch + j / a.capacity * a.block_table.col);
     if (page < 0 || page >= a.pages)
         return;
 #elif RING

@@ -82,10 +82,10 @@ static inline floatv times(floatv v, const scaled_float *e)
 /* x / (1 + e^-(high + low)) */
 static inline floatv times_sigmoid(floatv x, floatv high, floatv low)
 {
-    const intv negative = high < (floatv)(0.0f), saturated = fabs(high) > (floatv)(200.0f);
+    const intv negative = high<(floatv)(0.0f), saturated = fabs(high)>(floatv)(200.0f);
     const floatv towards = select(-low, low, negative);
-    const scaled_float e = exponential(select(-fabs(high), (floatv)(-200.0f), saturated),
-                                       select(towards, (floatv)(0.0f), saturated));
+    const scaled_float e =
+        exponential(select(-fabs(high), (floatv)(-200.0f), saturated), select(towards, (floatv)(0.0f), saturated));
     const floatv left = select(x, copysign((floatv)(0.0f), x), saturated); /* not inf * 0 */
 
     return select(x, times(left, &e), negative) / (1.0f + times((floatv)(1.0f), &e));
@@ -138,7 +138,7 @@ static inline floatv act_GELU_TANH(floatv x, float alpha)
 
 static inline floatv act_GELU(floatv x, float alpha)
 {
-    const intv negative = x < (floatv)(0.0f), far = fabs(x) > (floatv)(16.0f);
+    const intv negative = x<(floatv)(0.0f), far = fabs(x)>(floatv)(16.0f);
     const floatv a = select(fabs(x), (floatv)(16.0f), far);
     const floatv high = -0.5f * a * a, low = lost_in(-0.5f * a, a, high);
     const floatv rising = a + 4.0f, bend = FMA((floatv)(1.25f), a, (floatv)(1.0f)), inverse = 1.0f / (rising * bend);

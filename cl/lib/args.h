@@ -59,28 +59,28 @@ typedef struct attention_args {
     array1 query_lengths, key_lengths, positions, query_starts, key_starts; /* (b) */
     args_long user_offset[4];
     args_long cancel_offset;
-    args_long position;     /* key position of query 0, but for ALIGN_BOTTOM_RIGHT */
+    args_long position;                  /* key position of query 0, but for ALIGN_BOTTOM_RIGHT */
     args_long window_left, window_right; /* ATTENTION_UNBOUNDED: no end */
     args_long dropout_seed;
-    args_long scale_bits;   /* of `scale` as a double, for DOUBLE */
-    int batch;              /* items of this launch; 0: nothing to do, return at once */
-    int heads;              /* query heads, of all launches */
-    int group;              /* query heads for each key/value head */
-    int query_length, key_length; /* the most that an item has */
-    int mask_keys, bias_keys; /* keys that they cover; those beyond are not attended */
+    args_long scale_bits;                     /* of `scale` as a double, for DOUBLE */
+    int batch;                                /* items of this launch; 0: nothing to do, return at once */
+    int heads;                                /* query heads, of all launches */
+    int group;                                /* query heads for each key/value head */
+    int query_length, key_length;             /* the most that an item has */
+    int mask_keys, bias_keys;                 /* keys that they cover; those beyond are not attended */
     int first_batch, first_head, first_query; /* of this launch */
-    int launch_heads, launch_queries; /* of this launch */
-    int capacity;           /* rows of a ring or of packed keys; pages of a paged cache */
-    int packed_queries;     /* rows of packed queries */
+    int launch_heads, launch_queries;         /* of this launch */
+    int capacity;                             /* rows of a ring or of packed keys; pages of a paged cache */
+    int packed_queries;                       /* rows of packed queries */
     args_uint dropout_offset;
     args_uint dropout_threshold; /* a word below it drops */
-    float dropout_scale;    /* 1 / (1 - dropout) */
+    float dropout_scale;         /* 1 / (1 - dropout) */
     float scale;
     float softcap;
     float user_scalar[4];
-    float dropout;          /* the probability, for DOUBLE */
-    int splits;             /* parts of each item's keys; the launch's `batch` is items * splits, part by part */
-    int items;              /* batch items, with `splits` */
+    float dropout; /* the probability, for DOUBLE */
+    int splits;    /* parts of each item's keys; the launch's `batch` is items * splits, part by part */
+    int items;     /* batch items, with `splits` */
 } attention_args;
 
 /* Matrix product: C[b] = A[b] (m x k) B[b] (k x n) + bias.  `head` is unused (0).  Kernels that do nothing more than this to
@@ -89,13 +89,13 @@ typedef struct attention_args {
 #define MATMUL_EPILOGUE 0
 #endif
 typedef struct matmul_args {
-    array4 a, b, c;          /* (batch, -, row, col) */
+    array4 a, b, c; /* (batch, -, row, col) */
     args_long bias_offset, bias_col;
     args_long packed_offset; /* where matmul_cpu's packed panels start in the workspace, in floats */
     int batch;               /* 0: nothing to do, return at once */
     int m, n, k;
 #if MATMUL_EPILOGUE || !defined(ARGS_ON_DEVICE)
-    array4 operand;          /* as c; a broadcast dimension has stride 0 */
+    array4 operand; /* as c; a broadcast dimension has stride 0 */
     args_long scale_offset, scale_col;
     float alpha;
     int reserved;
@@ -110,10 +110,10 @@ typedef array5 softmax_array;
 
 typedef struct softmax_args {
     softmax_array x, y, mask;
-    args_long rows;          /* 0: nothing to do, return at once */
+    args_long rows; /* 0: nothing to do, return at once */
     int extent[4];
     int columns;
-    int mask_columns;        /* columns that the mask covers; those beyond it are not attended */
+    int mask_columns; /* columns that the mask covers; those beyond it are not attended */
     float scale;
     int reserved;
 } softmax_args;
@@ -132,10 +132,10 @@ typedef struct norm_args {
     int row_extent[4], segment_extent[4];
     int segments, columns;
     int has_scale, has_bias, has_mean, has_inverse;
-    int centred;              /* LayerNorm; 0: RMSNorm, whose deviations are from 0 */
+    int centred; /* LayerNorm; 0: RMSNorm, whose deviations are from 0 */
     float epsilon;
 #if NORM_RESIDUAL || !defined(ARGS_ON_DEVICE)
-    array5 residual, sum;     /* residual broadcasts by stride 0 */
+    array5 residual, sum; /* residual broadcasts by stride 0 */
     int has_sum, reserved;
 #endif
 } norm_args;

@@ -53,14 +53,14 @@ INLINE floatv greater_magnitude(floatv x, floatv y)
 #define IS_BEYOND_ALONE(x) ((x) >= as_uint(0x1p96f) || ((x) > 0 && (x) < as_uint(0x1p-80f)))
 #define EXPONENTS(x, y) (((x) >> 23) + ((y) >> 23)) /* added up, and 254 */
 #define IS_BEYOND(x, y) \
-    (IS_BEYOND_ALONE(x) || IS_BEYOND_ALONE(y) || EXPONENTS(x, y) >= 254u + 92 \
-     || ((x) > 0 && (y) > 0 && EXPONENTS(x, y) < 254u - 80))
+    (IS_BEYOND_ALONE(x) || IS_BEYOND_ALONE(y) || EXPONENTS(x, y) >= 254u + 92 || \
+     ((x) > 0 && (y) > 0 && EXPONENTS(x, y) < 254u - 80))
 
 typedef struct peaks {
     uint most, least;
 } peaks;
 
-#define NO_PEAKS ((peaks){ 0, 0x7fffffff })
+#define NO_PEAKS ((peaks){0, 0x7fffffff})
 
 INLINE peaks with_peak(peaks all, uint x)
 {

@@ -40,11 +40,11 @@
 /* Even lanes of x and then of y, and odd ones: what undoes ZIP_LOW and ZIP_HIGH. */
 #if LANES == 16
 #define EVEN_OF(x, y) \
-    ((floatv)((x).s0, (x).s2, (x).s4, (x).s6, (x).s8, (x).sa, (x).sc, (x).se, \
-              (y).s0, (y).s2, (y).s4, (y).s6, (y).s8, (y).sa, (y).sc, (y).se))
+    ((floatv)((x).s0, (x).s2, (x).s4, (x).s6, (x).s8, (x).sa, (x).sc, (x).se, (y).s0, (y).s2, (y).s4, (y).s6, (y).s8, \
+              (y).sa, (y).sc, (y).se))
 #define ODD_OF(x, y) \
-    ((floatv)((x).s1, (x).s3, (x).s5, (x).s7, (x).s9, (x).sb, (x).sd, (x).sf, \
-              (y).s1, (y).s3, (y).s5, (y).s7, (y).s9, (y).sb, (y).sd, (y).sf))
+    ((floatv)((x).s1, (x).s3, (x).s5, (x).s7, (x).s9, (x).sb, (x).sd, (x).sf, (y).s1, (y).s3, (y).s5, (y).s7, (y).s9, \
+              (y).sb, (y).sd, (y).sf))
 #elif LANES == 8
 #define EVEN_OF(x, y) ((floatv)((x).s0, (x).s2, (x).s4, (x).s6, (y).s0, (y).s2, (y).s4, (y).s6))
 #define ODD_OF(x, y) ((floatv)((x).s1, (x).s3, (x).s5, (x).s7, (y).s1, (y).s3, (y).s5, (y).s7))
@@ -163,12 +163,12 @@ typedef JOIN(ushort, WINDOW) piece_BF16 __attribute__((aligned(2)));
         if ((columns) == WINDOW && (row) == WINDOW) { \
             _Pragma("unroll") \
             for (int i_ = 0; i_ < WINDOW; i_++) \
-                STOREV(TYPE, p, i_ * LANES, (x)[i_]); \
+                STOREV(TYPE, p, i_ *LANES, (x)[i_]); \
         } else { \
             _Pragma("unroll") \
             for (int i_ = 0; i_ < WINDOW; i_++) { \
                 const RAWV(TYPE) raw_ = TO_RAW(TYPE, (x)[i_]); \
-                PUT_PIECES(TYPE, p, i_ * EACH * (row), row, raw_); \
+                PUT_PIECES(TYPE, p, i_ *EACH *(row), row, raw_); \
             } \
         } \
     } while (0)
@@ -211,7 +211,7 @@ typedef JOIN(ushort, WINDOW) piece_BF16 __attribute__((aligned(2)));
     { \
         if (row == 1 && count >= LANES) { \
             for (int c = 0; c < columns; c++) \
-                STOREV(TYPE, p, c * col, x[c]); \
+                STOREV(TYPE, p, c *col, x[c]); \
         } else if (BY_WINDOWS(col, columns, count)) { \
             for (int c = 0; c < columns; c += WINDOW) { \
                 const int at = min(c, columns - WINDOW); \
@@ -225,7 +225,7 @@ typedef JOIN(ushort, WINDOW) piece_BF16 __attribute__((aligned(2)));
                 float lane[LANES]; \
                 VSTORE(x[c], 0, lane); \
                 for (int l = 0; l < min(count, LANES); l++) \
-                    STORE(TYPE, p, l * row + c * col, lane[l]); \
+                    STORE(TYPE, p, l *row + c * col, lane[l]); \
             } \
         } \
     }

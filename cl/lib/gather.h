@@ -10,28 +10,28 @@
 
 #include "lib/vector.h"
 
-#define DEFINE_GATHER(NAME, TYPE)                                                                           \
+#define DEFINE_GATHER(NAME, TYPE) \
     static inline floatv NAME(const global ELEMENT(TYPE) *p, args_long c, args_long col, bool unit, int count) \
-    {                                                                                                       \
-        float lane[LANES];                                                                                  \
-        if (unit && count >= LANES)                                                                         \
-            return LOADV(TYPE, p, c);                                                                       \
-        for (int l = 0; l < LANES; l++)                                                                     \
-            lane[l] = l < count ? LOAD(TYPE, p, (c + l) * col) : 0.0f;                                      \
-        return VLOAD(0, lane);                                                                              \
+    { \
+        float lane[LANES]; \
+        if (unit && count >= LANES) \
+            return LOADV(TYPE, p, c); \
+        for (int l = 0; l < LANES; l++) \
+            lane[l] = l < count ? LOAD(TYPE, p, (c + l) * col) : 0.0f; \
+        return VLOAD(0, lane); \
     }
 
-#define DEFINE_SCATTER(NAME, TYPE)                                                                          \
+#define DEFINE_SCATTER(NAME, TYPE) \
     static inline void NAME(global ELEMENT(TYPE) *p, args_long c, args_long col, bool unit, int count, floatv v) \
-    {                                                                                                       \
-        float lane[LANES];                                                                                  \
-        if (unit && count >= LANES) {                                                                       \
-            STOREV(TYPE, p, c, v);                                                                          \
-        } else {                                                                                            \
-            VSTORE(v, 0, lane);                                                                             \
-            for (int l = 0; l < min(count, LANES); l++)                                                     \
-                STORE(TYPE, p, (c + l) * col, lane[l]);                                                     \
-        }                                                                                                   \
+    { \
+        float lane[LANES]; \
+        if (unit && count >= LANES) { \
+            STOREV(TYPE, p, c, v); \
+        } else { \
+            VSTORE(v, 0, lane); \
+            for (int l = 0; l < min(count, LANES); l++) \
+                STORE(TYPE, p, (c + l) * col, lane[l]); \
+        } \
     }
 
 /* The neighbouring ones of `count` pieces of work that this work-group does: from what it returns to *end, less 1. */

@@ -15,11 +15,11 @@
 /* Lanes of x and y in turn: of their lower halves, and of their upper halves. */
 #if LANES == 16
 #define ZIP_LOW(x, y) \
-    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3, \
-              (x).s4, (y).s4, (x).s5, (y).s5, (x).s6, (y).s6, (x).s7, (y).s7))
+    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3, (x).s4, (y).s4, (x).s5, (y).s5, (x).s6, \
+              (y).s6, (x).s7, (y).s7))
 #define ZIP_HIGH(x, y) \
-    ((floatv)((x).s8, (y).s8, (x).s9, (y).s9, (x).sa, (y).sa, (x).sb, (y).sb, \
-              (x).sc, (y).sc, (x).sd, (y).sd, (x).se, (y).se, (x).sf, (y).sf))
+    ((floatv)((x).s8, (y).s8, (x).s9, (y).s9, (x).sa, (y).sa, (x).sb, (y).sb, (x).sc, (y).sc, (x).sd, (y).sd, (x).se, \
+              (y).se, (x).sf, (y).sf))
 #define LOG2_LANES 4
 #elif LANES == 8
 #define ZIP_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3))

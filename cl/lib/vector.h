@@ -42,8 +42,7 @@ typedef JOIN(ushort, LANES) ushortv;
 #define LOADV_BF16(p, i) AS_FLOATV(JOIN(convert_int, LANES)(VLOAD(0, (p) + (i))) << 16)
 #define LOADV_I8(p, i) JOIN(convert_float, LANES)(VLOAD(0, (p) + (i)))
 #define LOADV_I4(p, i) i4_floatv(JOIN(vload, LANES_HALF)((long)0, (p) + ((i) >> 1)))
-#define LOADV_BOOL(p, i) \
-    select((floatv)(0.0f), (floatv)(1.0f), JOIN(convert_int, LANES)(VLOAD(0, (p) + (i))) != 0)
+#define LOADV_BOOL(p, i) select((floatv)(0.0f), (floatv)(1.0f), JOIN(convert_int, LANES)(VLOAD(0, (p) + (i))) != 0)
 #define LOADV(TYPE, p, i) JOIN(LOADV_, TYPE)(p, i)
 
 /* Stores x at p as one vector.  `type` is one of those below, with the address space; p is aligned as an element is.

@@ -65,8 +65,8 @@ kernel void matmul_generic(const global ELEMENT(A_TYPE) *a_data, const global EL
 #endif
     sum = ACTIVATED_ONE(sum, a);
 #if OPERAND
-    sum = WITH_OPERAND(sum, LOAD(OPERAND_TYPE, operand, a.operand.offset + batch * a.operand.batch + i * a.operand.row
-                                                            + j * a.operand.col));
+    sum = WITH_OPERAND(sum, LOAD(OPERAND_TYPE, operand,
+                                 a.operand.offset + batch * a.operand.batch + i * a.operand.row + j * a.operand.col));
 #endif
     STORE(C_TYPE, c_data, a.c.offset + batch * a.c.batch + i * a.c.row + j * a.c.col, sum);
 }

@@ -12,20 +12,20 @@ typedef struct map5 {
 
 typedef struct neighbourhood_args {
     map5 query, key, value, output;
-    map5 bias;               /* (b, h, y, x); a broadcast dimension has stride 0 */
-    map5 lse;                /* (b, h, y, x) */
-    args_long packed_offset; /* where the workspace starts, in floats */
+    map5 bias;                                                  /* (b, h, y, x); a broadcast dimension has stride 0 */
+    map5 lse;                                                   /* (b, h, y, x) */
+    args_long packed_offset;                                    /* where the workspace starts, in floats */
     args_long packed_bias, packed_bias_batch, packed_bias_head; /* the bias' rows, from there; 0: broadcast */
-    int batch;               /* 0: nothing to do, return at once */
-    int heads;               /* query heads */
-    int group;               /* query heads for each key/value head */
+    int batch;                                                  /* 0: nothing to do, return at once */
+    int heads;                                                  /* query heads */
+    int group;                                                  /* query heads for each key/value head */
     int query_height, query_width;
-    int height, width;       /* of the keys */
-    int query_y, query_x;    /* where query (0, 0) stands */
-    int window_y, window_x;  /* odd */
+    int height, width;      /* of the keys */
+    int query_y, query_x;   /* where query (0, 0) stands */
+    int window_y, window_x; /* odd */
     int dilation_y, dilation_x;
-    int clip;                /* 1: CLATTN_EDGE_CLIP */
-    int packed_width;        /* floats of a packed row */
+    int clip;                   /* 1: CLATTN_EDGE_CLIP */
+    int packed_width;           /* floats of a packed row */
     int bias_batch, bias_heads; /* extents of the bias, 1: broadcast */
     float scale;
 } neighbourhood_args;

@@ -81,7 +81,7 @@
             floatv x_[LANES]; \
             for (int r_ = 0; r_ < LANES; r_++) { \
                 if (r_ < (columns)) \
-                    LOAD_ROW(TYPE, x_[r_], map, r_ * (m).col + d_ * (m).size, (m).size, (size_count) - d_, 0.0f); \
+                    LOAD_ROW(TYPE, x_[r_], map, r_ *(m).col + d_ * (m).size, (m).size, (size_count) - d_, 0.0f); \
                 else \
                     x_[r_] = (floatv)(0.0f); \
             } \
@@ -91,12 +91,12 @@
         } \
     } while (0)
 
-kernel GROUP_SIZE(1, 1, 1)
-void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value,
+GROUP_SIZE(1, 1, 1)
+kernel void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value,
 #if BIAS
-                        const global float *bias,
+                               const global float *bias,
 #endif
-                        global float *packed, neighbourhood_args a)
+                               global float *packed, neighbourhood_args a)
 {
     if (a.batch == 0)
         return;
@@ -117,8 +117,8 @@ void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global ELEMENT(
 #if BIAS
     if (item < a.bias_batch * a.bias_heads) {
         const long b = item / a.bias_heads, h = item - b * a.bias_heads;
-        global float *line = packed + a.packed_bias + b * a.packed_bias_batch + h * a.packed_bias_head
-                             + y * (long)a.packed_width + line_x;
+        global float *line = packed + a.packed_bias + b * a.packed_bias_batch + h * a.packed_bias_head +
+                             y * (long)a.packed_width + line_x;
         bias += a.bias.offset + b * a.bias.batch + h * a.bias.head + y * a.bias.row + x * a.bias.col;
         float lane[LANES];
         for (int l = 0; l < LANES; l++)
@@ -128,13 +128,13 @@ void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global ELEMENT(
 #endif
 }
 
-kernel GROUP_SIZE(1, 1, 1)
-void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global float *packed,
-                       global ELEMENT(O_TYPE) *output,
+GROUP_SIZE(1, 1, 1)
+kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global float *packed,
+                              global ELEMENT(O_TYPE) *output,
 #if LSE
-                       global float *lse,
+                              global float *lse,
 #endif
-                       neighbourhood_args a)
+                              neighbourhood_args a)
 {
     if (a.batch == 0)
         return;
@@ -175,13 +175,13 @@ void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global float *
         high[n] = member + min(n, rows - 1) + window_high(y, a.height, a.window_y, a.dilation_y, a.clip);
     }
     const long line_step = (long)a.dilation_y * LINES * a.packed_width;
-    const global float *lines = packed + a.packed_offset
-                                + ((b * kv_heads + h / a.group) * a.height + remainder) * LINES * a.packed_width + LANES
-                                + a.query_x + x0;
+    const global float *lines = packed + a.packed_offset +
+                                ((b * kv_heads + h / a.group) * a.height + remainder) * LINES * a.packed_width + LANES +
+                                a.query_x + x0;
 #if BIAS
     const long bias_step = (long)a.dilation_y * a.packed_width;
-    const global float *bias = packed + a.packed_offset + a.packed_bias + b * a.packed_bias_batch
-                               + h * a.packed_bias_head + (long)remainder * a.packed_width + LANES + a.query_x + x0;
+    const global float *bias = packed + a.packed_offset + a.packed_bias + b * a.packed_bias_batch +
+                               h * a.packed_bias_head + (long)remainder * a.packed_width + LANES + a.query_x + x0;
 #else
     const long bias_step = 0;
     const global float *bias = packed;

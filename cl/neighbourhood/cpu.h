@@ -14,9 +14,9 @@
 
 /* What a work-item knows of its columns: where each lane's window lies, and all of them together. */
 typedef struct columns_of {
-    intv low, high;    /* each lane's first and last distance */
-    int first, last;   /* the lanes' together */
-    int mixed;         /* lanes differ */
+    intv low, high;  /* each lane's first and last distance */
+    int first, last; /* the lanes' together */
+    int mixed;       /* lanes differ */
 } columns_of;
 
 /* The queries beyond the last have the last one's window: what they compute is not stored. */
@@ -49,9 +49,8 @@ INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, int row
         for (int d = 0; d < D_K; d += LANES) {
             floatv x[LANES];
             for (int r = 0; r < LANES; r++)
-                LOAD_ROW(Q_TYPE, x[r], query,
-                         min(n, rows - 1) * row_step + min(r, columns - 1) * m->col + d * m->size, m->size, D_K - d,
-                         0.0f);
+                LOAD_ROW(Q_TYPE, x[r], query, min(n, rows - 1) * row_step + min(r, columns - 1) * m->col + d * m->size,
+                         m->size, D_K - d, 0.0f);
             transpose(x);
             for (int c = 0; c < LANES && d + c < D_K; c++)
                 q[(d + c) * ROWS + n] = x[c];
@@ -93,8 +92,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const int rows, const global 
             for (int n = 0; n < rows; n++) {
 #if BIAS
                 /* A dropped key's score is -inf even where the product is NaN. */
-                s[(j + r) * ROWS + n] =
-                    select(acc[r][n] * a->scale + addend, (floatv)(-INFINITY), addend == -INFINITY);
+                s[(j + r) * ROWS + n] = select(acc[r][n] * a->scale + addend, (floatv)(-INFINITY), addend == -INFINITY);
 #else
                 s[(j + r) * ROWS + n] = acc[r][n] * a->scale;
 #endif
@@ -152,8 +150,9 @@ INLINE void softmax_keys(floatv *s, const int rows, int count, floatv *highest, 
 
 /* o = shrink * o + P V for `columns` <= COLUMN_STEP lines of V from `line` (both literals, as `rows`), over `lines` rows of
  * keys, line_step apart, of `count` keys each.  With `mixed` lanes, what a lane has no weight for is not looked at. */
-INLINE void value_keys(floatv *o, const int columns, const int rows, const floatv *s, const global float *line, int lines,
-                       long line_step, int count, int dilation, const int mixed, const floatv *shrink, int width)
+INLINE void value_keys(floatv *o, const int columns, const int rows, const floatv *s, const global float *line,
+                       int lines, long line_step, int count, int dilation, const int mixed, const floatv *shrink,
+                       int width)
 {
     floatv acc[COLUMN_STEP][ROWS];
 
@@ -195,8 +194,8 @@ INLINE void all_values(floatv *o, const int rows, const floatv *s, const global 
                    shrink, width);
 #if COLUMN_REST > 0
     const int rest = D_V - COLUMN_REST;
-    value_keys(o + rest * ROWS, COLUMN_REST, rows, s, line + (long)rest * width, lines, line_step, count, dilation, mixed,
-               shrink, width);
+    value_keys(o + rest * ROWS, COLUMN_REST, rows, s, line + (long)rest * width, lines, line_step, count, dilation,
+               mixed, shrink, width);
 #endif
 }
 

@@ -35,8 +35,8 @@
 #define CHUNKS ((D_V + D_V_CHUNK - 1) / D_V_CHUNK)
 
 /* In two chains so that neither latency nor rounding doubles up. */
-static float dot_product(const global ELEMENT(Q_TYPE) *query, long query_step,
-                         const global ELEMENT(K_TYPE) *key, long key_step)
+static float dot_product(const global ELEMENT(Q_TYPE) *query, long query_step, const global ELEMENT(K_TYPE) *key,
+                         long key_step)
 {
     float even = 0.0f;
     float odd = 0.0f;
@@ -80,8 +80,8 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
     query += a.query.offset + b * a.query.batch + h * a.query.head + y * a.query.row + x * a.query.col;
     key += a.key.offset + b * a.key.batch + h / a.group * a.key.head;
     value += a.value.offset + b * a.value.batch + h / a.group * a.value.head + first * a.value.size;
-    output += a.output.offset + b * a.output.batch + h * a.output.head + y * a.output.row + x * a.output.col
-              + first * a.output.size;
+    output += a.output.offset + b * a.output.batch + h * a.output.head + y * a.output.row + x * a.output.col +
+              first * a.output.size;
 #if BIAS
     bias += a.bias.offset + b * a.bias.batch + h * a.bias.head;
 #endif
@@ -103,8 +103,7 @@ kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const glo
             const float addend = 0.0f;
 #endif
             const float s =
-                a.scale * dot_product(query, a.query.size, key + i * a.key.row + j * a.key.col, a.key.size)
-                + addend;
+                a.scale * dot_product(query, a.query.size, key + i * a.key.row + j * a.key.col, a.key.size) + addend;
 
             /* `highest` takes no NaN: the comparison is false, and s - highest then carries it to the sum.
              * Where every score so far is -inf, subtract 0 instead of making a NaN. */

@@ -26,8 +26,8 @@ DEFINE_SCATTER(scatter_y, Y_TYPE)
 #if NORM_RESIDUAL
 DEFINE_GATHER(gather_residual, RESIDUAL_TYPE)
 DEFINE_SCATTER(scatter_sum, SUM_TYPE)
-#define GATHER(at, c, count)                                          \
-    (gather_x((at)->x, c, a->x.col, UNIT_STRIDE, count) +             \
+#define GATHER(at, c, count) \
+    (gather_x((at)->x, c, a->x.col, UNIT_STRIDE, count) + \
      gather_residual((at)->residual, c, a->residual.col, UNIT_STRIDE, count))
 #else
 #define GATHER(at, c, count) gather_x((at)->x, c, a->x.col, UNIT_STRIDE, count)
@@ -38,11 +38,11 @@ DEFINE_SCATTER(scatter_sum, SUM_TYPE)
 #define CHAINS 4
 #define RUN (8 * CHAINS)
 
-#define ADDV(sum, lost, term)                                                                               \
-    do {                                                                                                    \
-        const floatv part_ = (term) - (lost), next_ = (sum) + part_;                                        \
-        (lost) = (next_ - (sum)) - part_;                                                                   \
-        (sum) = next_;                                                                                      \
+#define ADDV(sum, lost, term) \
+    do { \
+        const floatv part_ = (term) - (lost), next_ = (sum) + part_; \
+        (lost) = (next_ - (sum)) - part_; \
+        (sum) = next_; \
     } while (0)
 
 static inline float row_mean(const place *row, const norm_args *a)
@@ -148,8 +148,8 @@ static inline void write_row(const place *row, const place *ahead, const moments
     }
 }
 
-kernel GROUP_SIZE(1, 1, 1)
-void norm_cpu(NORM_PARAMETERS)
+GROUP_SIZE(1, 1, 1)
+kernel void norm_cpu(NORM_PARAMETERS)
 {
     if (a.rows == 0)
         return;

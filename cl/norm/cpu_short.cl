@@ -48,8 +48,8 @@ DEFINE_STORE_COLUMNS(store_sum, SUM_TYPE)
         int c = 0; \
         for (; c + CHAINS <= columns; c += CHAINS) \
             _Pragma("unroll") \
-            for (int n = 0; n < CHAINS; n++) \
-                chain_[n] = term(chain_[n], x[c + n]); \
+        for (int n = 0; n < CHAINS; n++) \
+            chain_[n] = term(chain_[n], x[c + n]); \
         for (; c < columns; c++) \
             chain_[0] = term(chain_[0], x[c]); \
         sum = (chain_[0] + chain_[1]) + (chain_[2] + chain_[3]); \
@@ -91,8 +91,8 @@ INLINE void store_each(global float *p, args_long at, args_long step, int count,
         p[at + l * step] = lane[l];
 }
 
-kernel GROUP_SIZE(1, 1, 1)
-void norm_cpu_short(NORM_PARAMETERS)
+GROUP_SIZE(1, 1, 1)
+kernel void norm_cpu_short(NORM_PARAMETERS)
 {
     if (a.rows == 0)
         return;

@@ -69,10 +69,9 @@
 #else
 #define RESIDUAL_PARAMETERS
 #endif
-#define NORM_PARAMETERS                                                                                     \
-    const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,                               \
-        const global ELEMENT(BIAS_TYPE) *bias, global ELEMENT(Y_TYPE) *y, global float *mean,               \
-        global float *inverse, RESIDUAL_PARAMETERS norm_args a
+#define NORM_PARAMETERS \
+    const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale, const global ELEMENT(BIAS_TYPE) *bias, \
+        global ELEMENT(Y_TYPE) *y, global float *mean, global float *inverse, RESIDUAL_PARAMETERS norm_args a
 
 /* Where a row or a segment begins in each array. */
 typedef struct place {
@@ -168,11 +167,11 @@ static inline void store_moments(int row, const moments *m, global float *mean, 
 }
 
 /* sum += term, with what rounding has taken off kept in `lost`. */
-#define ADD(sum, lost, term)                                                                                \
-    do {                                                                                                    \
-        const float part_ = (term) - (lost), next_ = (sum) + part_;                                         \
-        (lost) = (next_ - (sum)) - part_;                                                                   \
-        (sum) = next_;                                                                                      \
+#define ADD(sum, lost, term) \
+    do { \
+        const float part_ = (term) - (lost), next_ = (sum) + part_; \
+        (lost) = (next_ - (sum)) - part_; \
+        (sum) = next_; \
     } while (0)
 
 static inline void write_one(const place *at, args_long c, float v, const moments *m, const norm_args *a)

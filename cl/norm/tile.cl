@@ -49,8 +49,9 @@ static inline float load_one(const place *row, int e, const norm_args *a)
     return load_x(&at, c, a);
 }
 
-kernel SUB_GROUP_KERNEL GROUP_SIZE(WORK_GROUP, 1, 1)
-void norm_tile(NORM_PARAMETERS)
+SUB_GROUP_KERNEL
+GROUP_SIZE(WORK_GROUP, 1, 1)
+kernel void norm_tile(NORM_PARAMETERS)
 {
     local float shared[REDUCE_ROOM(3)];
     if (a.rows == 0)

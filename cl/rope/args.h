@@ -7,25 +7,25 @@
 #define ROPE_RATIOS 16
 
 typedef struct rope_args {
-    array4 x, y;             /* (batch, heads, length, size) */
-    array4 cos, sin;         /* (batch, -, row, pair); head unused */
+    array4 x, y;     /* (batch, heads, length, size) */
+    array4 cos, sin; /* (batch, -, row, pair); head unused */
     args_long positions_offset, positions_batch, positions_row;
     args_long offsets_offset, offsets_batch;
-    args_long position;      /* added to all */
-    args_ulong turn;         /* of computed angles: what pair 0 turns from one position to the next, as a fraction
+    args_long position;            /* added to all */
+    args_ulong turn;               /* of computed angles: what pair 0 turns from one position to the next, as a fraction
                               * of a turn in units of 2^-64 */
     args_ulong ratio[ROPE_RATIOS]; /* [k]: a pair's turn over that of the pair 2^k earlier, in units of 2^-64 */
-    int batch;               /* 0: nothing to do, return at once */
+    int batch;                     /* 0: nothing to do, return at once */
     int heads, length, size, pairs;
-    int step, distance;      /* pair i: elements i * step and i * step + distance */
-    int table;               /* where cos and sin are from: ROPE_COMPUTED, ... */
-    int table_rows;          /* with ROPE_BY_POSITION */
+    int step, distance; /* pair i: elements i * step and i * step + distance */
+    int table;          /* where cos and sin are from: ROPE_COMPUTED, ... */
+    int table_rows;     /* with ROPE_BY_POSITION */
     int has_positions, has_offsets;
-    int chunk;               /* heads of an item of rope_generic */
+    int chunk; /* heads of an item of rope_generic */
 } rope_args;
 
 #define ROPE_COMPUTED 0
-#define ROPE_BY_POSITION 1   /* row p of the caches */
-#define ROPE_BY_PLACE 2      /* row (b, s) */
+#define ROPE_BY_POSITION 1 /* row p of the caches */
+#define ROPE_BY_PLACE 2    /* row (b, s) */
 
 #endif

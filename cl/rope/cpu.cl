@@ -27,18 +27,18 @@ typedef JOIN(ulong, LANES) ulongv;
 
 /* Neighbours from vectors of first and of second ones, and back. */
 #if LANES == 16
-#define EVEN(a, b)                                                                                          \
-    ((floatv)((a).s0, (a).s2, (a).s4, (a).s6, (a).s8, (a).sa, (a).sc, (a).se,                               \
-              (b).s0, (b).s2, (b).s4, (b).s6, (b).s8, (b).sa, (b).sc, (b).se))
-#define ODD(a, b)                                                                                           \
-    ((floatv)((a).s1, (a).s3, (a).s5, (a).s7, (a).s9, (a).sb, (a).sd, (a).sf,                               \
-              (b).s1, (b).s3, (b).s5, (b).s7, (b).s9, (b).sb, (b).sd, (b).sf))
-#define LOW(a, b)                                                                                           \
-    ((floatv)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3,                               \
-              (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7))
-#define HIGH(a, b)                                                                                          \
-    ((floatv)((a).s8, (b).s8, (a).s9, (b).s9, (a).sa, (b).sa, (a).sb, (b).sb,                               \
-              (a).sc, (b).sc, (a).sd, (b).sd, (a).se, (b).se, (a).sf, (b).sf))
+#define EVEN(a, b) \
+    ((floatv)((a).s0, (a).s2, (a).s4, (a).s6, (a).s8, (a).sa, (a).sc, (a).se, (b).s0, (b).s2, (b).s4, (b).s6, (b).s8, \
+              (b).sa, (b).sc, (b).se))
+#define ODD(a, b) \
+    ((floatv)((a).s1, (a).s3, (a).s5, (a).s7, (a).s9, (a).sb, (a).sd, (a).sf, (b).s1, (b).s3, (b).s5, (b).s7, (b).s9, \
+              (b).sb, (b).sd, (b).sf))
+#define LOW(a, b) \
+    ((floatv)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, \
+              (b).s6, (a).s7, (b).s7))
+#define HIGH(a, b) \
+    ((floatv)((a).s8, (b).s8, (a).s9, (b).s9, (a).sa, (b).sa, (a).sb, (b).sb, (a).sc, (b).sc, (a).sd, (b).sd, (a).se, \
+              (b).se, (a).sf, (b).sf))
 #elif LANES == 8
 #define EVEN(a, b) ((floatv)((a).s0, (a).s2, (a).s4, (a).s6, (b).s0, (b).s2, (b).s4, (b).s6))
 #define ODD(a, b) ((floatv)((a).s1, (a).s3, (a).s5, (a).s7, (b).s1, (b).s3, (b).s5, (b).s7))
@@ -88,7 +88,8 @@ static inline rotations given(int i, int b, int s, args_long position, const glo
     result.cosines = result.sines = (floatv)(NAN);
     if (rope_misses(position, a))
         return result;
-    result.cosines = gather_cache(cosines + rope_row(&a->cos, b, s, position, a), i, a->cos.col, a->cos.col == 1, count);
+    result.cosines =
+        gather_cache(cosines + rope_row(&a->cos, b, s, position, a), i, a->cos.col, a->cos.col == 1, count);
     result.sines = gather_cache(sines + rope_row(&a->sin, b, s, position, a), i, a->sin.col, a->sin.col == 1, count);
     return result;
 }
@@ -118,8 +119,8 @@ static inline void rotate(const global ELEMENT(X_TYPE) *from, global ELEMENT(Y_T
     scatter_y(to + two * a->y.col, 0, a->step * a->y.col, unit, count, FMA(x1, r->sines, x2 * r->cosines));
 }
 
-kernel GROUP_SIZE(1, 1, 1)
-void rope_cpu(ROPE_PARAMETERS)
+GROUP_SIZE(1, 1, 1)
+kernel void rope_cpu(ROPE_PARAMETERS)
 {
     if (a.batch == 0)
         return;
@@ -135,8 +136,8 @@ void rope_cpu(ROPE_PARAMETERS)
         int b = first_item, s = first_place;
         for (args_long r = first; r < end; r++) {
             const args_long position = rope_position(b, s, positions, offsets, &a);
-            const rotations rotation = a.table == ROPE_COMPUTED ? computed(position, turns)
-                                                                : given(i, b, s, position, cosines, sines, &a);
+            const rotations rotation =
+                a.table == ROPE_COMPUTED ? computed(position, turns) : given(i, b, s, position, cosines, sines, &a);
             for (int h = 0; h < a.heads; h++)
                 rotate(x + a.x.offset + b * a.x.batch + h * a.x.head + s * a.x.row,
                        y + a.y.offset + b * a.y.batch + h * a.y.head + s * a.y.row, i, a.pairs - i, &rotation, &a);
@@ -149,7 +150,8 @@ void rope_cpu(ROPE_PARAMETERS)
     for (args_long r = first; r < end && a.size > 2 * a.pairs; r++) {
         for (int h = 0; h < a.heads; h++)
             for (int d = 2 * a.pairs; d < a.size; d += LANES)
-                scatter_y(y + a.y.offset + b * a.y.batch + h * a.y.head + s * a.y.row, d, a.y.col, UNIT_STRIDE, a.size - d,
+                scatter_y(y + a.y.offset + b * a.y.batch + h * a.y.head + s * a.y.row, d, a.y.col, UNIT_STRIDE,
+                          a.size - d,
                           gather_x(x + a.x.offset + b * a.x.batch + h * a.x.head + s * a.x.row, d, a.x.col, UNIT_STRIDE,
                                    a.size - d));
         s++;

@@ -44,10 +44,10 @@
 #define INTEGER_I64 long
 #define INTEGER(TYPE) JOIN(INTEGER_, TYPE)
 
-#define ROPE_PARAMETERS                                                                                     \
-    const global ELEMENT(X_TYPE) *x, const global ELEMENT(CACHE_TYPE) *cosines,                             \
-        const global ELEMENT(CACHE_TYPE) *sines, const global INTEGER(POSITION_TYPE) *positions,            \
-        const global INTEGER(OFFSET_TYPE) *offsets, global ELEMENT(Y_TYPE) *y, rope_args a
+#define ROPE_PARAMETERS \
+    const global ELEMENT(X_TYPE) *x, const global ELEMENT(CACHE_TYPE) *cosines, \
+        const global ELEMENT(CACHE_TYPE) *sines, const global INTEGER(POSITION_TYPE) * positions, \
+        const global INTEGER(OFFSET_TYPE) * offsets, global ELEMENT(Y_TYPE) *y, rope_args a
 
 #define RADIANS 0x1.921fb6p-30f /* in 2^-32 of a turn */
 #define SIN_3 -1.6666654611e-1f
@@ -64,8 +64,8 @@ static inline ulong rope_turn(int pair, const rope_args *a)
 {
     ulong turn = a->turn;
 
-    TURN(0) TURN(1) TURN(2) TURN(3) TURN(4) TURN(5) TURN(6) TURN(7)
-    if (pair >> 8) {
+    TURN(0) TURN(1) TURN(2) TURN(3) TURN(4) TURN(5) TURN(6) TURN(7) if (pair >> 8)
+    {
         TURN(8) TURN(9) TURN(10) TURN(11) TURN(12) TURN(13) TURN(14) TURN(15)
     }
     return turn;
@@ -84,8 +84,8 @@ static inline float2 rope_rotation(args_long position, ulong turn)
     return (float2)((quarter + 1) & 2 ? -cosine : cosine, quarter & 2 ? -sine : sine);
 }
 
-static inline args_long rope_position(int b, int s, const global INTEGER(POSITION_TYPE) *positions,
-                                      const global INTEGER(OFFSET_TYPE) *offsets, const rope_args *a)
+static inline args_long rope_position(int b, int s, const global INTEGER(POSITION_TYPE) * positions,
+                                      const global INTEGER(OFFSET_TYPE) * offsets, const rope_args *a)
 {
     args_long position = a->position;
 

@@ -92,8 +92,8 @@ INLINE void weigh_rows(floatv *s, floatv highest, int columns)
         s[c] *= factor;
 }
 
-kernel GROUP_SIZE(1, 1, 1)
-void softmax_cpu_short(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
+GROUP_SIZE(1, 1, 1)
+kernel void softmax_cpu_short(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
 {
     if (a.rows == 0)
         return;

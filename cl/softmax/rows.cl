@@ -89,8 +89,7 @@ static inline float score(const row_place *row, int c, float lowest, const softm
 /* A row with nothing attended: terms and output must be 0. */
 #define NOTHING(highest) (MASK && (highest) == -INFINITY)
 
-kernel void softmax_generic(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y,
-                            softmax_args a)
+kernel void softmax_generic(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
 {
     const args_long r = (args_long)get_global_id(0);
     if (r >= a.rows)
@@ -218,8 +217,8 @@ static inline void softmax_row(const row_place *row, const softmax_args *a)
 #endif
 }
 
-kernel GROUP_SIZE(1, 1, 1)
-void softmax_cpu(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
+GROUP_SIZE(1, 1, 1)
+kernel void softmax_cpu(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
 {
     if (a.rows == 0)
         return;
@@ -231,8 +230,9 @@ void softmax_cpu(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(
     }
 }
 
-kernel SUB_GROUP_KERNEL GROUP_SIZE(WORK_GROUP, 1, 1)
-void softmax_tile(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
+SUB_GROUP_KERNEL
+GROUP_SIZE(WORK_GROUP, 1, 1)
+kernel void softmax_tile(const global ELEMENT(X_TYPE) *x, MASK_PARAMETER global ELEMENT(Y_TYPE) *y, softmax_args a)
 {
     local float shared[REDUCE_ROOM(2)];
     if (a.rows == 0)

@@ -46,9 +46,8 @@ typedef struct row_place {
     global ELEMENT(Y_TYPE) *y;
 } row_place;
 
-static inline row_place find_row(args_long row, const global ELEMENT(X_TYPE) *x,
-                                 const global ELEMENT(MASK_TYPE) *mask, global ELEMENT(Y_TYPE) *y,
-                                 const softmax_args *a)
+static inline row_place find_row(args_long row, const global ELEMENT(X_TYPE) *x, const global ELEMENT(MASK_TYPE) *mask,
+                                 global ELEMENT(Y_TYPE) *y, const softmax_args *a)
 {
     row_place place = {x + a->x.offset, mask, y + a->y.offset};
 

@@ -59,21 +59,17 @@ CLATTN_API void clattn_activation_args_init(clattn_activation_args *args);
 
 /* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  enqueue
  * and run also return UNSUPPORTED, for a shared-virtual-memory binding on a device that has none. */
-CLATTN_API clattn_status clattn_activation_supports(clattn_context *context,
-                                                    const clattn_activation_desc *desc, const char **reason);
-CLATTN_API clattn_status clattn_activation_plan_create(clattn_context *context,
-                                                       const clattn_activation_desc *desc,
-                                                       const clattn_plan_options *options,
-                                                       clattn_plan **plan);
+CLATTN_API clattn_status clattn_activation_supports(clattn_context *context, const clattn_activation_desc *desc,
+                                                    const char **reason);
+CLATTN_API clattn_status clattn_activation_plan_create(clattn_context *context, const clattn_activation_desc *desc,
+                                                       const clattn_plan_options *options, clattn_plan **plan);
 CLATTN_API clattn_status clattn_activation_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                    const clattn_activation_args *args, cl_uint wait_count,
                                                    const cl_event *wait_list, cl_event *event);
-CLATTN_API clattn_status clattn_activation_prewarm(clattn_context *context,
-                                                   const clattn_activation_desc *desc);
+CLATTN_API clattn_status clattn_activation_prewarm(clattn_context *context, const clattn_activation_desc *desc);
 CLATTN_API clattn_status clattn_activation_run(clattn_context *context, cl_command_queue queue,
-                                               const clattn_activation_desc *desc,
-                                               const clattn_activation_args *args, cl_uint wait_count,
-                                               const cl_event *wait_list, cl_event *event);
+                                               const clattn_activation_desc *desc, const clattn_activation_args *args,
+                                               cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 
 CLATTN_END_DECLS
 

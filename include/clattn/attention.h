@@ -28,10 +28,7 @@
 
 CLATTN_BEGIN_DECLS
 
-typedef enum clattn_direction {
-    CLATTN_FORWARD = 0,
-    CLATTN_DIRECTION_FORCE_32BIT = 0x7fffffff
-} clattn_direction;
+typedef enum clattn_direction { CLATTN_FORWARD = 0, CLATTN_DIRECTION_FORCE_32BIT = 0x7fffffff } clattn_direction;
 
 typedef enum clattn_scale_mode {
     CLATTN_SCALE_DEFAULT = 0,  /* 1/sqrt(d_k) for dot products, 1 for additive attention */
@@ -88,35 +85,35 @@ typedef enum clattn_cache_kind {
  * Integer arrays (lengths, positions, starts, block_table) are int32 or int64 on the device, each its own; values
  * out of range are clamped into it, never trusted with an address. */
 typedef struct clattn_attention_desc {
-    size_t size;            /* sizeof(clattn_attention_desc) */
-    int32_t direction;      /* clattn_direction */
-    int32_t causal;         /* 1: query i attends keys j <= p; 0 (default): all keys */
-    int32_t alignment;      /* clattn_alignment; matters with `causal`, `windowed` and `alibi` */
-    int32_t scale_mode;     /* clattn_scale_mode */
-    float scale;            /* with CLATTN_SCALE_EXPLICIT */
-    int32_t score;          /* clattn_score */
-    clattn_layout query;    /* (batch, heads, S_q, d_k) */
-    clattn_layout key;      /* (batch, kv_heads, S_k, d_k); heads is a multiple of kv_heads */
-    clattn_layout value;    /* (batch, kv_heads, S_k, d_v) */
-    clattn_layout output;   /* (batch, heads, S_q, d_v) */
-    clattn_layout mask;     /* none, or rank <= 4, lower ranks get leading 1s: (batch or 1, heads or 1, S_q or 1,
+    size_t size;          /* sizeof(clattn_attention_desc) */
+    int32_t direction;    /* clattn_direction */
+    int32_t causal;       /* 1: query i attends keys j <= p; 0 (default): all keys */
+    int32_t alignment;    /* clattn_alignment; matters with `causal`, `windowed` and `alibi` */
+    int32_t scale_mode;   /* clattn_scale_mode */
+    float scale;          /* with CLATTN_SCALE_EXPLICIT */
+    int32_t score;        /* clattn_score */
+    clattn_layout query;  /* (batch, heads, S_q, d_k) */
+    clattn_layout key;    /* (batch, kv_heads, S_k, d_k); heads is a multiple of kv_heads */
+    clattn_layout value;  /* (batch, kv_heads, S_k, d_v) */
+    clattn_layout output; /* (batch, heads, S_q, d_v) */
+    clattn_layout mask;   /* none, or rank <= 4, lower ranks get leading 1s: (batch or 1, heads or 1, S_q or 1,
                              * keys): CLATTN_BOOL (true = attend) or float32, float16, bfloat16 (added), with float64
                              * query, key, value and output also float64.  Extent 1
                              * broadcasts; 2 ... S_k - 1 keys: those beyond are not attended.  A 1 where S_k is 1 is
                              * both. */
-    clattn_layout lse;      /* none, or (batch, heads, S_q) CLATTN_F32: natural logarithm of the row's sum of
+    clattn_layout lse;    /* none, or (batch, heads, S_q) CLATTN_F32: natural logarithm of the row's sum of
                              * exp(s) over the attended keys, and of its sink's.  With CLATTN_SCORES_PROBABILITIES
                              * kernels read it, too */
     /* Scores. */
-    float softcap;          /* 0 (default): none; otherwise positive and finite */
-    int32_t windowed;       /* 1: the two fields below count: p - window_left <= j <= p + window_right */
-    int64_t window_left;    /* -1: unbounded */
-    int64_t window_right;   /* -1: unbounded */
-    clattn_layout bias;     /* none, or as a float mask, added besides the mask */
-    clattn_layout alibi;    /* none, or (heads) or (batch or 1, heads) CLATTN_F32 slopes */
-    clattn_layout sinks;    /* none, or (heads) CLATTN_F32: one more logit in each row's softmax, without a value */
-    clattn_layout vector;   /* with CLATTN_SCORE_ADDITIVE: (heads or 1, d_k) CLATTN_F32 */
-    const char *score_mod;  /* NULL, or OpenCL C that defines
+    float softcap;         /* 0 (default): none; otherwise positive and finite */
+    int32_t windowed;      /* 1: the two fields below count: p - window_left <= j <= p + window_right */
+    int64_t window_left;   /* -1: unbounded */
+    int64_t window_right;  /* -1: unbounded */
+    clattn_layout bias;    /* none, or as a float mask, added besides the mask */
+    clattn_layout alibi;   /* none, or (heads) or (batch or 1, heads) CLATTN_F32 slopes */
+    clattn_layout sinks;   /* none, or (heads) CLATTN_F32: one more logit in each row's softmax, without a value */
+    clattn_layout vector;  /* with CLATTN_SCORE_ADDITIVE: (heads or 1, d_k) CLATTN_F32 */
+    const char *score_mod; /* NULL, or OpenCL C that defines
                              *   float score_mod(float score, int batch, int head, int query, int key,
                              *                   user_data user)
                              * Trusted code: it runs on the device with the kernel's rights and can read and write
@@ -125,7 +122,7 @@ typedef struct clattn_attention_desc {
                              * item's own indices.  The first line of a build's message says what is wrong with
                              * the text as "score_mod:LINE: ...", or as "score_mod: ..." where no function of that
                              * name is defined. */
-    const char *mask_mod;   /* NULL, or the same for
+    const char *mask_mod;  /* NULL, or the same for
                              *   int mask_mod(int batch, int head, int query, int key, user_data user)
                              * where 0 is "do not attend" */
     /* `user_data user`, which the two functions get, is a struct with the members
@@ -147,28 +144,28 @@ typedef struct clattn_attention_desc {
     clattn_layout key_starts;    /* the same for key and value; not with a ring or pages */
     size_t longest_query;        /* with query_starts: no item has more rows; 0 (default): S_q */
     /* The cache of keys and values. */
-    int32_t cache;               /* clattn_cache_kind */
-    int32_t scores_mode;         /* clattn_scores_mode */
-    clattn_layout block_table;   /* with CLATTN_CACHE_PAGED: (batch, blocks); S_k is blocks * page_size */
-    clattn_layout key_scale;     /* with int8 or int4 keys: (batch, kv_heads, S_k, groups) float32 or float16, indexed
+    int32_t cache;             /* clattn_cache_kind */
+    int32_t scores_mode;       /* clattn_scores_mode */
+    clattn_layout block_table; /* with CLATTN_CACHE_PAGED: (batch, blocks); S_k is blocks * page_size */
+    clattn_layout key_scale;   /* with int8 or int4 keys: (batch, kv_heads, S_k, groups) float32 or float16, indexed
                                   * as the keys are (pages included): key = integer * scale[.., d / (d_k / groups)],
                                   * groups a divisor of d_k.  A stride of 0 shares scales */
-    clattn_layout value_scale;   /* the same for the values, groups a divisor of d_v */
+    clattn_layout value_scale; /* the same for the values, groups a divisor of d_v */
     /* More outputs. */
-    clattn_layout scores;        /* none, or (batch, heads, S_q, S_k) float32, float16 or bfloat16, by `scores_mode`;
+    clattn_layout scores;  /* none, or (batch, heads, S_q, S_k) float32, float16 or bfloat16, by `scores_mode`;
                                   * for looking at: a second kernel computes them.  Not with packed sequences or a ring */
-    clattn_layout entropy;       /* none, or as lse: -sum_j P ln P in nats, P before dropout; 0 where nothing is
+    clattn_layout entropy; /* none, or as lse: -sum_j P ln P in nats, P before dropout; 0 where nothing is
                                   * attended */
     /* Dropout: P becomes 0 with this probability and P / (1 - dropout) otherwise, by clattn_dropout_keep. */
-    float dropout;               /* 0 (default) <= dropout < 1 */
+    float dropout; /* 0 (default) <= dropout < 1 */
     /* Long launches are cut along batch, heads and queries into pieces of about this many milliseconds, by an
      * estimate from the device's capabilities that errs on the short side; 0 (default): one launch. */
     uint32_t max_launch_ms;
-    int32_t cancellable;         /* 1: args.cancel is bound: a buffer with one int32.  Each launch that finds it other
+    int32_t cancellable; /* 1: args.cancel is bound: a buffer with one int32.  Each launch that finds it other
                                   * than 0 when it starts does nothing; the outputs are then unspecified.  Write it
                                   * through another queue than the attention's, whose in-order write would wait for
                                   * the work to end, and set max_launch_ms, or there is but one launch to skip */
-    int32_t reserved;            /* 0 */
+    int32_t reserved;    /* 0 */
 } clattn_attention_desc;
 
 #define CLATTN_ATTENTION_DESC_INIT CLATTN_INIT(clattn_attention_desc)
@@ -191,7 +188,7 @@ typedef struct clattn_attention_args {
                                * `offset` in bytes and a multiple of 128; none (default): leased from the context */
     clattn_binding bias, alibi, sinks, vector, query_lengths, key_lengths, positions, query_starts, key_starts,
         block_table, key_scale, value_scale, scores, entropy;
-    clattn_binding cancel; /* with `cancellable` */
+    clattn_binding cancel;                    /* with `cancellable` */
     clattn_binding user[CLATTN_USER_BUFFERS]; /* what the user's functions read; sizes are not checked */
     float user_scalar[CLATTN_USER_BUFFERS];   /* user.scalar0 ... user.scalar3 */
     uint64_t dropout_seed;                    /* with dropout */
@@ -211,8 +208,7 @@ CLATTN_API clattn_status clattn_attention_supports(clattn_context *context, cons
 /* Chooses a solver for `desc`, builds its kernels and runs each once with nothing to do.  Blocks: from a
  * millisecond (everything cached) to seconds (compiling).  `options` may be NULL.
  * After failure *plan is NULL.  Returns what supports does, and OUT_OF_MEMORY, OPENCL, BUILD, FORKED. */
-CLATTN_API clattn_status clattn_attention_plan_create(clattn_context *context,
-                                                      const clattn_attention_desc *desc,
+CLATTN_API clattn_status clattn_attention_plan_create(clattn_context *context, const clattn_attention_desc *desc,
                                                       const clattn_plan_options *options, clattn_plan **plan);
 
 /* Enqueues the plan on `queue` (NULL: the context's), after `wait_count` events of `wait_list`; *event (may
@@ -234,9 +230,8 @@ CLATTN_API clattn_status clattn_attention_prewarm(clattn_context *context, const
 /* plan_create (through the context's plan cache) and enqueue in one call.  Blocks the first time a
  * description is seen, while it compiles, and is asynchronous from then on. */
 CLATTN_API clattn_status clattn_attention_run(clattn_context *context, cl_command_queue queue,
-                                              const clattn_attention_desc *desc,
-                                              const clattn_attention_args *args, cl_uint wait_count,
-                                              const cl_event *wait_list, cl_event *event);
+                                              const clattn_attention_desc *desc, const clattn_attention_args *args,
+                                              cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 
 /* Whether dropout keeps the probability of batch item `batch`, head `head`, query `query` and key `key` (the item's
  * own indices): the same on every device and for every solver.  Philox4x32-10 (Salmon et al. 2011) with the

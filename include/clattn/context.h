@@ -104,7 +104,7 @@ typedef struct clattn_context_params {
     clattn_cache_store cache_store;
     void *cache_user;
 
-    const char *kernel_dir; /* kernel sources from a folder; NULL: CLATTN_KERNEL_DIR, then the built-in */
+    const char *kernel_dir;            /* kernel sources from a folder; NULL: CLATTN_KERNEL_DIR, then the built-in */
     const char *const *denied_solvers; /* solvers that no plan may choose: "operator/solver" or "solver" */
     size_t denied_solver_count;
     int32_t clblast;        /* clattn_clblast_mode */
@@ -212,8 +212,7 @@ CLATTN_API void clattn_devices_release(clattn_devices **devices);
 CLATTN_API size_t clattn_devices_count(const clattn_devices *devices);
 
 /* Device `index` in rank order.  Returns INVALID_ARGUMENT or INVALID_STRUCT. */
-CLATTN_API clattn_status clattn_devices_info(const clattn_devices *devices, size_t index,
-                                             clattn_device_info *info);
+CLATTN_API clattn_status clattn_devices_info(const clattn_devices *devices, size_t index, clattn_device_info *info);
 
 /* How many platforms or devices were passed over, and for one of them a line that names it and the reason;
  * NULL for an index outside. */

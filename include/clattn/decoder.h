@@ -36,7 +36,7 @@ typedef struct clattn_decoder_desc {
     size_t memory_length; /* with cross-attention: most positions of a memory */
     int32_t logits;       /* clattn_logits; NONE (default) where the model has no output */
     int32_t cache_dtype;  /* CLATTN_F32, CLATTN_F16 or CLATTN_BF16 of both caches; 0: the model's dtype */
-    uint64_t self_probabilities;  /* layers whose attention probabilities are an output, bit l for layer l */
+    uint64_t self_probabilities; /* layers whose attention probabilities are an output, bit l for layer l */
     uint64_t cross_probabilities;
     clattn_layout mask;        /* none, or of self-attention, besides causality: (items or 1, heads or 1, length or 1,
                                 * cache_length); as in clattn_encoder_desc.  Not with beams */
@@ -72,12 +72,12 @@ CLATTN_API size_t clattn_decoder_state_bytes(const clattn_decoder_state *state);
 
 /* A new beginning.  Set it up with CLATTN_DECODER_BEGIN_ARGS_INIT. */
 typedef struct clattn_decoder_begin_args {
-    size_t size;             /* sizeof(clattn_decoder_begin_args) */
-    clattn_binding memory;   /* with cross-attention: (items, memory_length, d_memory) of the plan's largest sizes, the
+    size_t size;           /* sizeof(clattn_decoder_begin_args) */
+    clattn_binding memory; /* with cross-attention: (items, memory_length, d_memory) of the plan's largest sizes, the
                               * model's dtype; none: what the state has stays */
-    size_t items;            /* <= the plan's */
-    size_t beams;            /* 1 or the plan's; 0: 1 */
-    size_t memory_length;    /* positions of every memory that count */
+    size_t items;          /* <= the plan's */
+    size_t beams;          /* 1 or the plan's; 0: 1 */
+    size_t memory_length;  /* positions of every memory that count */
     const int32_t *memory_lengths; /* NULL, or in host memory each item's own, <= memory_length; read during the call */
     clattn_binding workspace;      /* as in clattn_encoder_args */
 } clattn_decoder_begin_args;
@@ -97,8 +97,8 @@ CLATTN_API clattn_status clattn_decoder_begin(clattn_decoder_state *state, cl_co
 /* Where the arrays are; contiguous, row-major.  S is the number of sequences that there are, C the plan's cache_length, M
  * its memory_length, and L the plan's length, but 1 in an enqueue of one token. */
 typedef struct clattn_decoder_args {
-    size_t size;           /* sizeof(clattn_decoder_args) */
-    clattn_binding input;  /* TOKENS (S, L) CLATTN_I32; VECTORS (S, L, d_model) */
+    size_t size;             /* sizeof(clattn_decoder_args) */
+    clattn_binding input;    /* TOKENS (S, L) CLATTN_I32; VECTORS (S, L, d_model) */
     clattn_binding segments; /* (S, L) CLATTN_I32, if the stack has segments; none: all are 0 */
     clattn_binding mask, memory_mask;
     clattn_binding output; /* none, or (S, L, d_model) of the model's dtype: the last layer's, normed, vectors.  Kernels
@@ -107,10 +107,12 @@ typedef struct clattn_decoder_args {
                             * computes them and there is a bias, kernels must be able to read them (BUFFER_ACCESS) */
     clattn_binding self_probabilities;  /* none, or (chosen layers, S, heads, L, C) CLATTN_F32 */
     clattn_binding cross_probabilities; /* none, or (chosen layers, S, heads, L, M) CLATTN_F32 */
-    size_t length;         /* new tokens, 1 ... the plan's length; 1 with more than one beam */
-    const int32_t *lengths; /* NULL, or in host memory each sequence's own, 0 ... length; read during the call.  What lies behind
+    size_t length;                      /* new tokens, 1 ... the plan's length; 1 with more than one beam */
+    const int32_t
+        *lengths; /* NULL, or in host memory each sequence's own, 0 ... length; read during the call.  What lies behind
                              * is not appended, and outputs there mean nothing */
-    int32_t shift_right;   /* TOKENS: 1: the input is the outputs, and what is appended is these shifted right by one, with
+    int32_t
+        shift_right; /* TOKENS: 1: the input is the outputs, and what is appended is these shifted right by one, with
                             * `start_token` in front: the paper's "outputs (shifted right)".  Empty sequences only */
     int32_t start_token;
     clattn_binding workspace; /* as in clattn_encoder_args */

@@ -25,17 +25,14 @@
 
 /* An initialiser for a struct whose first member is its own size: that, and zeros. */
 #ifdef __cplusplus
-#define CLATTN_INIT(type)           \
-    ([] {                           \
-        type value_{};              \
+#define CLATTN_INIT(type) \
+    ([] { \
+        type value_{}; \
         value_.size = sizeof(type); \
-        return value_;              \
+        return value_; \
     }())
 #else
-#define CLATTN_INIT(type)    \
-    {                        \
-        .size = sizeof(type) \
-    }
+#define CLATTN_INIT(type) {.size = sizeof(type)}
 #endif
 
 #endif

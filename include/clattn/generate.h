@@ -31,8 +31,8 @@ typedef struct clattn_logits_view {
     size_t beam;           /* and which of its sequences */
     const int32_t *tokens; /* all so far, the prompt first */
     size_t prompt_length;
-    size_t length;         /* of tokens; length - prompt_length are generated */
-    float *logits;         /* `count` of them; the hook may write: -INFINITY forbids a token, +x makes it likelier */
+    size_t length; /* of tokens; length - prompt_length are generated */
+    float *logits; /* `count` of them; the hook may write: -INFINITY forbids a token, +x makes it likelier */
     size_t count;
 } clattn_logits_view;
 
@@ -44,10 +44,10 @@ typedef clattn_status (*clattn_logits_hook)(void *user, const clattn_logits_view
 
 /* How to generate.  Set it up with CLATTN_GENERATE_DESC_INIT. */
 typedef struct clattn_generate_desc {
-    size_t size;          /* sizeof(clattn_generate_desc) */
-    int32_t method;       /* clattn_generate_method */
-    int32_t length_rule;  /* clattn_length_rule */
-    size_t max_tokens;    /* most tokens to generate of each sequence; it stops earlier where its cache or its table of
+    size_t size;         /* sizeof(clattn_generate_desc) */
+    int32_t method;      /* clattn_generate_method */
+    int32_t length_rule; /* clattn_length_rule */
+    size_t max_tokens;   /* most tokens to generate of each sequence; it stops earlier where its cache or its table of
                            * positions ends */
     const int32_t *stop_tokens; /* a sequence that gets one of them has finished; the token is its last */
     size_t stop_count;
@@ -73,11 +73,12 @@ CLATTN_API void clattn_generate_desc_init(clattn_generate_desc *desc);
 
 /* Where results go: the caller's host memory.  R is the desc's results, T its max_tokens. */
 typedef struct clattn_generated {
-    size_t size;      /* sizeof(clattn_generated) */
-    int32_t *tokens;  /* (items, R, T): what was generated, without the prompt; the stop token is the last if there was one */
-    size_t *lengths;  /* (items, R): how many; 0 also where BEAM has found fewer than R,
+    size_t size; /* sizeof(clattn_generated) */
+    int32_t *
+        tokens; /* (items, R, T): what was generated, without the prompt; the stop token is the last if there was one */
+    size_t *lengths; /* (items, R): how many; 0 also where BEAM has found fewer than R,
                            * whose scores then are -INFINITY */
-    float *scores;    /* NULL, or (items, R): the sum of the tokens' log-probabilities, by the length rule for BEAM, which
+    float *scores; /* NULL, or (items, R): the sum of the tokens' log-probabilities, by the length rule for BEAM, which
                        * returns the highest first */
     float *log_probabilities; /* NULL, or (items, R, T): each token's */
 } clattn_generated;

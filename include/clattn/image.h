@@ -87,9 +87,8 @@ CLATTN_API clattn_status clattn_image_supports(clattn_context *context, const cl
                                                const char **reason);
 CLATTN_API clattn_status clattn_image_plan_create(clattn_context *context, const clattn_image_desc *desc,
                                                   const clattn_plan_options *options, clattn_plan **plan);
-CLATTN_API clattn_status clattn_image_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                              const clattn_image_args *args, cl_uint wait_count,
-                                              const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_image_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_image_args *args,
+                                              cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 CLATTN_API clattn_status clattn_image_prewarm(clattn_context *context, const clattn_image_desc *desc);
 CLATTN_API clattn_status clattn_image_run(clattn_context *context, cl_command_queue queue,
                                           const clattn_image_desc *desc, const clattn_image_args *args,

@@ -63,8 +63,8 @@ CLATTN_API void clattn_npy_close(clattn_npy **npy);
  * CLATTN_SUCCESS; CLATTN_ERROR_INVALID_ARGUMENT: a NULL, or a dtype or rank outside the above;
  * CLATTN_ERROR_OVERFLOW: the extents' product; CLATTN_ERROR_IO: the folder or file can't be written (the
  * message has the system's reason); CLATTN_ERROR_OUT_OF_MEMORY. */
-CLATTN_API clattn_status clattn_npy_write(const char *path, clattn_dtype dtype, int32_t rank,
-                                          const size_t *extent, const void *data, clattn_io_error *error);
+CLATTN_API clattn_status clattn_npy_write(const char *path, clattn_dtype dtype, int32_t rank, const size_t *extent,
+                                          const void *data, clattn_io_error *error);
 
 /* ---- safetensors ---- */
 
@@ -100,8 +100,7 @@ typedef struct clattn_safetensors_entry {
  * readable, not a regular file, can't be mapped, or shorter by the time it was read; CLATTN_ERROR_FORMAT: the
  * contents are not what the above says; CLATTN_ERROR_UNSUPPORTED: a limit is exceeded; CLATTN_ERROR_OVERFLOW:
  * the product of a shape; CLATTN_ERROR_OUT_OF_MEMORY. */
-CLATTN_API clattn_status clattn_safetensors_open(const char *path, clattn_safetensors **file,
-                                                 clattn_io_error *error);
+CLATTN_API clattn_status clattn_safetensors_open(const char *path, clattn_safetensors **file, clattn_io_error *error);
 
 /* How many tensors the file has; 0 for NULL.  Never fails, does not block. */
 CLATTN_API size_t clattn_safetensors_count(const clattn_safetensors *file);
@@ -153,8 +152,7 @@ typedef struct clattn_ctranslate2_entry {
  * readable, not a regular file, or can't be mapped; CLATTN_ERROR_FORMAT: the contents are not what the above
  * says; CLATTN_ERROR_UNSUPPORTED: another version, an element type that is not known, or a rank over
  * CLATTN_MAX_RANK or another limit; CLATTN_ERROR_OVERFLOW: the product of a shape; CLATTN_ERROR_OUT_OF_MEMORY. */
-CLATTN_API clattn_status clattn_ctranslate2_open(const char *path, clattn_ctranslate2 **file,
-                                                 clattn_io_error *error);
+CLATTN_API clattn_status clattn_ctranslate2_open(const char *path, clattn_ctranslate2 **file, clattn_io_error *error);
 
 /* What kind of model it is, as "WhisperSpec", and the revision of that; "" and 0 for NULL.  Never fail. */
 CLATTN_API const char *clattn_ctranslate2_spec(const clattn_ctranslate2 *file);

@@ -33,13 +33,11 @@ typedef struct clattn_layout {
 CLATTN_API clattn_layout clattn_layout_contiguous(clattn_dtype dtype, int32_t rank, const size_t *extent);
 
 /* (batch, heads, length, size), contiguous in that order: what ONNX calls 4D attention inputs. */
-CLATTN_API clattn_layout clattn_layout_bhsd(clattn_dtype dtype, size_t batch, size_t heads, size_t length,
-                                            size_t size);
+CLATTN_API clattn_layout clattn_layout_bhsd(clattn_dtype dtype, size_t batch, size_t heads, size_t length, size_t size);
 
 /* The same four dimensions over memory in the order (batch, length, heads, size), the layout that a
  * projection to (batch, length, heads * size) leaves behind. */
-CLATTN_API clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, size_t heads, size_t length,
-                                            size_t size);
+CLATTN_API clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, size_t heads, size_t length, size_t size);
 
 typedef enum clattn_binding_kind {
     CLATTN_BINDING_BUFFER = 0, /* cl_mem; a zeroed binding is a NULL buffer: "none" */

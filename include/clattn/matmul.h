@@ -40,14 +40,14 @@ typedef enum clattn_matmul_operand_use {
 
 /* What to compute.  Set it up with CLATTN_MATMUL_DESC_INIT. */
 typedef struct clattn_matmul_desc {
-    size_t size;       /* sizeof(clattn_matmul_desc) */
-    int32_t direction; /* clattn_direction */
-    int32_t reserved;  /* 0 */
-    clattn_layout a;   /* (m, k) or (batch, m, k) */
-    clattn_layout b; /* (k, n) or (batch, k, n); batch may be 1, or stride 0, for one that all items share;
+    size_t size;            /* sizeof(clattn_matmul_desc) */
+    int32_t direction;      /* clattn_direction */
+    int32_t reserved;       /* 0 */
+    clattn_layout a;        /* (m, k) or (batch, m, k) */
+    clattn_layout b;        /* (k, n) or (batch, k, n); batch may be 1, or stride 0, for one that all items share;
                       * also CLATTN_I8 */
-    clattn_layout c; /* (m, n) or (batch, m, n) */
-    clattn_layout bias; /* none, or (n) */
+    clattn_layout c;        /* (m, n) or (batch, m, n) */
+    clattn_layout bias;     /* none, or (n) */
     int32_t activation;     /* clattn_matmul_activation; 0 (default): none */
     int32_t explicit_alpha; /* 1: `alpha` counts; 0 (default): 1 */
     float alpha;            /* CLATTN_MATMUL_SWISH's: any finite value */

@@ -100,17 +100,15 @@ CLATTN_API void clattn_mha_args_init(clattn_mha_args *args);
  * the first of them may have been enqueued, `weights` and `y` written by then or later, wholly or in part.
  * After any other failure nothing that writes the caller's outputs has been.  `y` must be readable by kernels
  * where CLBlast computes the output and there is a bias: BUFFER_ACCESS otherwise. */
-CLATTN_API clattn_status clattn_mha_supports(clattn_context *context, const clattn_mha_desc *desc,
-                                             const char **reason);
+CLATTN_API clattn_status clattn_mha_supports(clattn_context *context, const clattn_mha_desc *desc, const char **reason);
 CLATTN_API clattn_status clattn_mha_plan_create(clattn_context *context, const clattn_mha_desc *desc,
                                                 const clattn_plan_options *options, clattn_plan **plan);
-CLATTN_API clattn_status clattn_mha_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                            const clattn_mha_args *args, cl_uint wait_count,
-                                            const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_mha_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_mha_args *args,
+                                            cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 CLATTN_API clattn_status clattn_mha_prewarm(clattn_context *context, const clattn_mha_desc *desc);
-CLATTN_API clattn_status clattn_mha_run(clattn_context *context, cl_command_queue queue,
-                                        const clattn_mha_desc *desc, const clattn_mha_args *args,
-                                        cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_mha_run(clattn_context *context, cl_command_queue queue, const clattn_mha_desc *desc,
+                                        const clattn_mha_args *args, cl_uint wait_count, const cl_event *wait_list,
+                                        cl_event *event);
 
 CLATTN_END_DECLS
 

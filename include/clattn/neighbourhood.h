@@ -48,9 +48,9 @@ typedef struct clattn_neighbourhood_desc {
     clattn_layout key;    /* (batch, kv_heads, height, width, d_k); heads is a multiple of kv_heads */
     clattn_layout value;  /* (batch, kv_heads, height, width, d_v) */
     clattn_layout output; /* (batch, heads, query height, query width, d_v) */
-    clattn_layout bias; /* none, or (batch or 1, heads or 1, height, width) CLATTN_F32: added to the scores of
+    clattn_layout bias;   /* none, or (batch or 1, heads or 1, height, width) CLATTN_F32: added to the scores of
                          * a key, whichever query asks */
-    clattn_layout lse;  /* none, or (batch, heads, query height, query width) CLATTN_F32: natural logarithm of
+    clattn_layout lse;    /* none, or (batch, heads, query height, query width) CLATTN_F32: natural logarithm of
                          * the sum of exp(S) over the window */
 } clattn_neighbourhood_desc;
 
@@ -86,19 +86,15 @@ typedef struct clattn_neighbourhood_args {
 CLATTN_API void clattn_neighbourhood_args_init(clattn_neighbourhood_args *args);
 
 /* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
-CLATTN_API clattn_status clattn_neighbourhood_supports(clattn_context *context,
-                                                       const clattn_neighbourhood_desc *desc,
+CLATTN_API clattn_status clattn_neighbourhood_supports(clattn_context *context, const clattn_neighbourhood_desc *desc,
                                                        const char **reason);
 CLATTN_API clattn_status clattn_neighbourhood_plan_create(clattn_context *context,
                                                           const clattn_neighbourhood_desc *desc,
-                                                          const clattn_plan_options *options,
-                                                          clattn_plan **plan);
+                                                          const clattn_plan_options *options, clattn_plan **plan);
 CLATTN_API clattn_status clattn_neighbourhood_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                                      const clattn_neighbourhood_args *args,
-                                                      cl_uint wait_count, const cl_event *wait_list,
-                                                      cl_event *event);
-CLATTN_API clattn_status clattn_neighbourhood_prewarm(clattn_context *context,
-                                                      const clattn_neighbourhood_desc *desc);
+                                                      const clattn_neighbourhood_args *args, cl_uint wait_count,
+                                                      const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_neighbourhood_prewarm(clattn_context *context, const clattn_neighbourhood_desc *desc);
 CLATTN_API clattn_status clattn_neighbourhood_run(clattn_context *context, cl_command_queue queue,
                                                   const clattn_neighbourhood_desc *desc,
                                                   const clattn_neighbourhood_args *args, cl_uint wait_count,

@@ -34,23 +34,22 @@ typedef enum clattn_norm_kind {
 /* What to compute.  Set it up with CLATTN_NORM_DESC_INIT.  x, y, scale, bias, residual and sum are each CLATTN_F32,
  * CLATTN_F16 or CLATTN_BF16, independently of each other. */
 typedef struct clattn_norm_desc {
-    size_t size;              /* sizeof(clattn_norm_desc) */
-    int32_t direction;        /* clattn_direction */
-    int32_t kind;             /* clattn_norm_kind */
-    int32_t axes;             /* how many trailing axes are normalised together, 1 … rank; 0 (default): 1.
+    size_t size;               /* sizeof(clattn_norm_desc) */
+    int32_t direction;         /* clattn_direction */
+    int32_t kind;              /* clattn_norm_kind */
+    int32_t axes;              /* how many trailing axes are normalised together, 1 … rank; 0 (default): 1.
                                * An `axis` as ONNX counts it is rank − axes, or −axes. */
-    int32_t explicit_epsilon; /* 1: `epsilon` counts; 0 (default): 1e-5 */
-    float epsilon;            /* finite, >= 0 */
-    int32_t reserved;         /* 0 */
-    clattn_layout x;          /* rank 1 … 5; at most 2^31 − 65537 rows of as many elements */
-    clattn_layout y;          /* the same extents */
-    clattn_layout scale; /* none: 1.  Rank up to x's, lower ranks get leading 1s; each extent 1 or x's: */
-    clattn_layout bias;  /* none: 0.  also one for each row, as adaptive normalisation has it */
-    clattn_layout mean;  /* none, or CLATTN_F32: x's extents, 1 for each normalised axis.  LAYER only */
-    clattn_layout
-        inv_std_dev; /* none, or the same: 1 / sqrt(mean((X − mean)²) + epsilon); RMS: of mean(X²) */
-    clattn_layout residual; /* none, or what is added to x: extents as scale's */
-    clattn_layout sum;      /* none, or x's extents: an output, x + residual.  With a residual only */
+    int32_t explicit_epsilon;  /* 1: `epsilon` counts; 0 (default): 1e-5 */
+    float epsilon;             /* finite, >= 0 */
+    int32_t reserved;          /* 0 */
+    clattn_layout x;           /* rank 1 … 5; at most 2^31 − 65537 rows of as many elements */
+    clattn_layout y;           /* the same extents */
+    clattn_layout scale;       /* none: 1.  Rank up to x's, lower ranks get leading 1s; each extent 1 or x's: */
+    clattn_layout bias;        /* none: 0.  also one for each row, as adaptive normalisation has it */
+    clattn_layout mean;        /* none, or CLATTN_F32: x's extents, 1 for each normalised axis.  LAYER only */
+    clattn_layout inv_std_dev; /* none, or the same: 1 / sqrt(mean((X − mean)²) + epsilon); RMS: of mean(X²) */
+    clattn_layout residual;    /* none, or what is added to x: extents as scale's */
+    clattn_layout sum;         /* none, or x's extents: an output, x + residual.  With a residual only */
 } clattn_norm_desc;
 
 #define CLATTN_NORM_DESC_INIT CLATTN_INIT(clattn_norm_desc)
@@ -81,13 +80,12 @@ CLATTN_API clattn_status clattn_norm_supports(clattn_context *context, const cla
                                               const char **reason);
 CLATTN_API clattn_status clattn_norm_plan_create(clattn_context *context, const clattn_norm_desc *desc,
                                                  const clattn_plan_options *options, clattn_plan **plan);
-CLATTN_API clattn_status clattn_norm_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                             const clattn_norm_args *args, cl_uint wait_count,
-                                             const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_norm_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_norm_args *args,
+                                             cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 CLATTN_API clattn_status clattn_norm_prewarm(clattn_context *context, const clattn_norm_desc *desc);
-CLATTN_API clattn_status clattn_norm_run(clattn_context *context, cl_command_queue queue,
-                                         const clattn_norm_desc *desc, const clattn_norm_args *args,
-                                         cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_norm_run(clattn_context *context, cl_command_queue queue, const clattn_norm_desc *desc,
+                                         const clattn_norm_args *args, cl_uint wait_count, const cl_event *wait_list,
+                                         cl_event *event);
 
 CLATTN_END_DECLS
 

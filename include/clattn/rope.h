@@ -30,14 +30,13 @@ typedef enum clattn_rope_pairing {
  * The position of element s of batch item b is clattn_rope_args.position plus positions[b,s] or, without
  * them, plus offsets[b] (or 0) plus s. */
 typedef struct clattn_rope_desc {
-    size_t size;        /* sizeof(clattn_rope_desc) */
-    int32_t direction;  /* clattn_direction */
-    int32_t pairing;    /* clattn_rope_pairing */
-    float base;         /* of computed angles: finite, > 1; 0 (default): 10000 */
-    int32_t reserved;   /* 0 */
-    size_t rotary_size; /* even, <= the head size and 131072; 0 (default): the head size */
-    clattn_layout
-        x; /* (batch, heads, length, size); of (batch, length, heads · size) see clattn_layout_bshd */
+    size_t size;             /* sizeof(clattn_rope_desc) */
+    int32_t direction;       /* clattn_direction */
+    int32_t pairing;         /* clattn_rope_pairing */
+    float base;              /* of computed angles: finite, > 1; 0 (default): 10000 */
+    int32_t reserved;        /* 0 */
+    size_t rotary_size;      /* even, <= the head size and 131072; 0 (default): the head size */
+    clattn_layout x;         /* (batch, heads, length, size); of (batch, length, heads · size) see clattn_layout_bshd */
     clattn_layout y;         /* the same extents */
     clattn_layout cos;       /* none: angles are computed.  (table, n): row p for position p; an element whose
                               * position is not in the table becomes NaN.  Or (batch or 1, length, n): row (b, s)
@@ -74,13 +73,12 @@ CLATTN_API clattn_status clattn_rope_supports(clattn_context *context, const cla
                                               const char **reason);
 CLATTN_API clattn_status clattn_rope_plan_create(clattn_context *context, const clattn_rope_desc *desc,
                                                  const clattn_plan_options *options, clattn_plan **plan);
-CLATTN_API clattn_status clattn_rope_enqueue(clattn_plan *plan, cl_command_queue queue,
-                                             const clattn_rope_args *args, cl_uint wait_count,
-                                             const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_rope_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_rope_args *args,
+                                             cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 CLATTN_API clattn_status clattn_rope_prewarm(clattn_context *context, const clattn_rope_desc *desc);
-CLATTN_API clattn_status clattn_rope_run(clattn_context *context, cl_command_queue queue,
-                                         const clattn_rope_desc *desc, const clattn_rope_args *args,
-                                         cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+CLATTN_API clattn_status clattn_rope_run(clattn_context *context, cl_command_queue queue, const clattn_rope_desc *desc,
+                                         const clattn_rope_args *args, cl_uint wait_count, const cl_event *wait_list,
+                                         cl_event *event);
 
 CLATTN_END_DECLS
 

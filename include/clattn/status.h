@@ -12,25 +12,25 @@ CLATTN_BEGIN_DECLS
  * call that gave them, in the message (clattn_context_message).  Values are stable between versions. */
 typedef enum clattn_status {
     CLATTN_SUCCESS = 0,
-    CLATTN_ERROR_INVALID_ARGUMENT = 1, /* a NULL, an enum or a value that the function's contract excludes */
-    CLATTN_ERROR_INVALID_STRUCT = 2,   /* a struct's `size` is none that any version of it ever had */
-    CLATTN_ERROR_INVALID_LAYOUT = 3,   /* extents or strides that contradict each other or the operator */
-    CLATTN_ERROR_OVERFLOW = 4,         /* a size that does not fit its type or the kernels' index range */
-    CLATTN_ERROR_UNSUPPORTED = 5,      /* well formed, but no solver takes it here; the message says why */
-    CLATTN_ERROR_OUT_OF_MEMORY = 6,    /* host or device memory */
-    CLATTN_ERROR_NO_OPENCL = 7,        /* no OpenCL loader or no platform; the message says what to install */
-    CLATTN_ERROR_NO_DEVICE = 8,        /* nothing matches the asked-for device */
-    CLATTN_ERROR_OPENCL = 9,           /* an OpenCL call failed; the message has its name and code */
-    CLATTN_ERROR_BUILD = 10,           /* a kernel did not build; the message has the build log */
-    CLATTN_ERROR_WRONG_CONTEXT = 11,   /* a buffer, queue or event of another OpenCL context */
+    CLATTN_ERROR_INVALID_ARGUMENT = 1,  /* a NULL, an enum or a value that the function's contract excludes */
+    CLATTN_ERROR_INVALID_STRUCT = 2,    /* a struct's `size` is none that any version of it ever had */
+    CLATTN_ERROR_INVALID_LAYOUT = 3,    /* extents or strides that contradict each other or the operator */
+    CLATTN_ERROR_OVERFLOW = 4,          /* a size that does not fit its type or the kernels' index range */
+    CLATTN_ERROR_UNSUPPORTED = 5,       /* well formed, but no solver takes it here; the message says why */
+    CLATTN_ERROR_OUT_OF_MEMORY = 6,     /* host or device memory */
+    CLATTN_ERROR_NO_OPENCL = 7,         /* no OpenCL loader or no platform; the message says what to install */
+    CLATTN_ERROR_NO_DEVICE = 8,         /* nothing matches the asked-for device */
+    CLATTN_ERROR_OPENCL = 9,            /* an OpenCL call failed; the message has its name and code */
+    CLATTN_ERROR_BUILD = 10,            /* a kernel did not build; the message has the build log */
+    CLATTN_ERROR_WRONG_CONTEXT = 11,    /* a buffer, queue or event of another OpenCL context */
     CLATTN_ERROR_BUFFER_TOO_SMALL = 12, /* a layout reaches outside its buffer, or a workspace is too small */
-    CLATTN_ERROR_BUFFER_ACCESS = 13, /* an output that kernels may not write, or an input they may not read */
-    CLATTN_ERROR_BUSY = 14,   /* the context's workspace pool is full: wait for earlier work, try again */
-    CLATTN_ERROR_FORKED = 15, /* the context was made before a fork, in another process */
-    CLATTN_ERROR_IO = 16,     /* a file could not be opened, read or written */
-    CLATTN_ERROR_FORMAT = 17, /* a file's contents are not what its format allows */
-    CLATTN_ERROR_MISCOMPILED = 18, /* a solver's self-check on this device disagreed with the reference */
-    CLATTN_ERROR_INTERNAL = 19,    /* a broken promise of the library's own: please report it */
+    CLATTN_ERROR_BUFFER_ACCESS = 13,    /* an output that kernels may not write, or an input they may not read */
+    CLATTN_ERROR_BUSY = 14,             /* the context's workspace pool is full: wait for earlier work, try again */
+    CLATTN_ERROR_FORKED = 15,           /* the context was made before a fork, in another process */
+    CLATTN_ERROR_IO = 16,               /* a file could not be opened, read or written */
+    CLATTN_ERROR_FORMAT = 17,           /* a file's contents are not what its format allows */
+    CLATTN_ERROR_MISCOMPILED = 18,      /* a solver's self-check on this device disagreed with the reference */
+    CLATTN_ERROR_INTERNAL = 19,         /* a broken promise of the library's own: please report it */
     CLATTN_STATUS_FORCE_32BIT = 0x7fffffff
 } clattn_status;
 

@@ -59,14 +59,14 @@ typedef enum clattn_rotary {
 } clattn_rotary;
 
 /* Biases that a stack has not. */
-#define CLATTN_WITHOUT_QUERY_BIAS 1       /* of attention's linear layers, self and cross */
-#define CLATTN_WITHOUT_KEY_BIAS 2         /* Whisper */
+#define CLATTN_WITHOUT_QUERY_BIAS 1 /* of attention's linear layers, self and cross */
+#define CLATTN_WITHOUT_KEY_BIAS 2   /* Whisper */
 #define CLATTN_WITHOUT_VALUE_BIAS 4
 #define CLATTN_WITHOUT_OUTPUT_BIAS 8
-#define CLATTN_WITHOUT_ATTENTION_BIAS 15  /* all four */
+#define CLATTN_WITHOUT_ATTENTION_BIAS 15 /* all four */
 #define CLATTN_WITHOUT_FEED_FORWARD_BIAS 16
 #define CLATTN_WITHOUT_NORM_BIAS 32
-#define CLATTN_WITHOUT_BIAS 63            /* PyTorch's bias=False */
+#define CLATTN_WITHOUT_BIAS 63 /* PyTorch's bias=False */
 
 /* A convolution over time of a front end, with bias:
  *   y[t] = act(b + sum_{j < kernel} W[:,:,j] x[t * stride + j - padding])      x being 0 outside
@@ -80,43 +80,43 @@ typedef struct clattn_convolution {
 
 /* A stack.  Set it up with CLATTN_STACK_DESC_INIT, or a preset below. */
 typedef struct clattn_stack_desc {
-    size_t size;            /* sizeof(clattn_stack_desc) */
+    size_t size; /* sizeof(clattn_stack_desc) */
 
     /* The layers. */
-    size_t layers;          /* L >= 1 */
+    size_t layers; /* L >= 1 */
     size_t d_model;
     size_t heads;
-    size_t kv_heads;        /* 0: heads; otherwise a divisor of heads */
-    size_t head_size;       /* d_k = d_v; 0: d_model / heads, which must then be whole */
-    size_t d_ff;            /* the feed-forward network's hidden size */
-    int32_t activation;     /* its clattn_activation_function; ReLU by default */
-    int32_t gated;          /* 1: gated, see feed_forward.h; 0 (default): plain */
-    int32_t norm;           /* clattn_norm_kind */
-    int32_t norm_place;     /* clattn_norm_place */
-    float epsilon;          /* of all norms, >= 0 */
+    size_t kv_heads;          /* 0: heads; otherwise a divisor of heads */
+    size_t head_size;         /* d_k = d_v; 0: d_model / heads, which must then be whole */
+    size_t d_ff;              /* the feed-forward network's hidden size */
+    int32_t activation;       /* its clattn_activation_function; ReLU by default */
+    int32_t gated;            /* 1: gated, see feed_forward.h; 0 (default): plain */
+    int32_t norm;             /* clattn_norm_kind */
+    int32_t norm_place;       /* clattn_norm_place */
+    float epsilon;            /* of all norms, >= 0 */
     int32_t explicit_epsilon; /* 1: `epsilon` counts; 0 (default): 1e-5 */
-    uint32_t without_bias;  /* CLATTN_WITHOUT_… added up; 0 (default): all biases are there */
-    int32_t final_norm;     /* 1: a norm behind the last layer */
-    int32_t causal;         /* 1: a position attends to itself and those before; what a decoder has */
-    int32_t cross;          /* 1: each layer attends to a memory, the encoder's output.  Decoders only */
-    size_t d_memory;        /* columns of that memory; 0: d_model */
-    int32_t scale_mode;     /* as in clattn_attention_desc, for all attentions */
+    uint32_t without_bias;    /* CLATTN_WITHOUT_… added up; 0 (default): all biases are there */
+    int32_t final_norm;       /* 1: a norm behind the last layer */
+    int32_t causal;           /* 1: a position attends to itself and those before; what a decoder has */
+    int32_t cross;            /* 1: each layer attends to a memory, the encoder's output.  Decoders only */
+    size_t d_memory;          /* columns of that memory; 0: d_model */
+    int32_t scale_mode;       /* as in clattn_attention_desc, for all attentions */
     float scale;
-    int32_t rotary;         /* clattn_rotary, of self-attention's queries and keys */
-    float rotary_base;      /* 0: 10000 */
-    size_t rotary_size;     /* 0: head_size */
+    int32_t rotary;     /* clattn_rotary, of self-attention's queries and keys */
+    float rotary_base;  /* 0: 10000 */
+    size_t rotary_size; /* 0: head_size */
 
     /* The input. */
-    int32_t input;          /* clattn_stack_input */
-    int32_t positions;      /* clattn_positions */
-    size_t vocabulary;      /* TOKENS: rows of the embedding */
-    size_t position_count;  /* POSITIONS_TABLE: rows of the table: no position is beyond */
-    size_t first_position;  /* what the first position counts as; 2 for RoBERTa; 0 otherwise */
-    size_t segments;        /* TOKENS: rows of the segments' table (BERT's token types); 0: none */
-    int32_t scaled;         /* TOKENS: 1: embeddings times sqrt(d_model), as in the paper */
-    int32_t input_norm;     /* TOKENS: 1: a norm of what was added up, as BERT has */
-    size_t features;        /* FEATURES: columns of the input */
-    size_t convolutions;    /* FEATURES: 1 ... CLATTN_MAX_CONVOLUTIONS; the first has `features` channels in, all others
+    int32_t input;         /* clattn_stack_input */
+    int32_t positions;     /* clattn_positions */
+    size_t vocabulary;     /* TOKENS: rows of the embedding */
+    size_t position_count; /* POSITIONS_TABLE: rows of the table: no position is beyond */
+    size_t first_position; /* what the first position counts as; 2 for RoBERTa; 0 otherwise */
+    size_t segments;       /* TOKENS: rows of the segments' table (BERT's token types); 0: none */
+    int32_t scaled;        /* TOKENS: 1: embeddings times sqrt(d_model), as in the paper */
+    int32_t input_norm;    /* TOKENS: 1: a norm of what was added up, as BERT has */
+    size_t features;       /* FEATURES: columns of the input */
+    size_t convolutions;   /* FEATURES: 1 ... CLATTN_MAX_CONVOLUTIONS; the first has `features` channels in, all others
                              * d_model, and all d_model out */
     clattn_convolution convolution[CLATTN_MAX_CONVOLUTIONS];
 } clattn_stack_desc;
@@ -141,17 +141,18 @@ typedef enum clattn_model_output {
 typedef struct clattn_transformer_desc {
     size_t size;                      /* sizeof(clattn_transformer_desc) */
     const clattn_stack_desc *encoder; /* NULL: none */
-    const clattn_stack_desc *decoder; /* NULL: none; a decoder without an encoder may have `cross` if the application brings
+    const clattn_stack_desc
+        *decoder;         /* NULL: none; a decoder without an encoder may have `cross` if the application brings
                                        * the memory */
-    int32_t dtype;                    /* clattn_dtype of all activations: CLATTN_F32 (0 too), CLATTN_F16 or CLATTN_BF16 */
-    int32_t weight_dtype;             /* of weights: CLATTN_F32, CLATTN_F16 or CLATTN_BF16, 0: as dtype.  CLATTN_I8:
+    int32_t dtype;        /* clattn_dtype of all activations: CLATTN_F32 (0 too), CLATTN_F16 or CLATTN_BF16 */
+    int32_t weight_dtype; /* of weights: CLATTN_F32, CLATTN_F16 or CLATTN_BF16, 0: as dtype.  CLATTN_I8:
                                        * layers' matrices and output.weight, with a float32 scale per row, its largest
                                        * magnitude / 127: an element is the nearest integer to its quotient by that, of
                                        * equally near ones the even one.  The rest is as dtype: convolutions, and tables,
                                        * also where tied outputs are products by one */
-    int32_t output;                   /* clattn_model_output: decoders only */
-    int32_t output_bias;              /* 1: with an own output, a bias */
-    size_t output_size;               /* columns of the logits; 0: the decoder's vocabulary */
+    int32_t output;       /* clattn_model_output: decoders only */
+    int32_t output_bias;  /* 1: with an own output, a bias */
+    size_t output_size;   /* columns of the logits; 0: the decoder's vocabulary */
 } clattn_transformer_desc;
 
 #define CLATTN_TRANSFORMER_DESC_INIT CLATTN_INIT(clattn_transformer_desc)
@@ -161,12 +162,13 @@ CLATTN_API void clattn_transformer_desc_init(clattn_transformer_desc *desc);
 
 /* Published models' shapes. */
 typedef enum clattn_preset {
-    CLATTN_PRESET_PAPER_BASE = 0,  /* the paper's base model: L 6, d_model 512, 8 heads, d_ff 2048, ReLU, post-norm,
+    CLATTN_PRESET_PAPER_BASE = 0, /* the paper's base model: L 6, d_model 512, 8 heads, d_ff 2048, ReLU, post-norm,
                                     * sinusoids, scaled embeddings; `vocabulary` is to be set, and outputs are tied */
-    CLATTN_PRESET_PAPER_BIG = 1,   /* L 6, d_model 1024, 16 heads, d_ff 4096 */
-    CLATTN_PRESET_BERT_BASE = 2,   /* L 12, d_model 768, 12 heads, d_ff 3072, GELU, vocabulary 30522; encoder only */
-    CLATTN_PRESET_MINILM_L6 = 3,   /* all-MiniLM-L6-v2: L 6, d_model 384, 12 heads, d_ff 1536; encoder only */
-    CLATTN_PRESET_WHISPER_TINY_EN = 4, /* encoder of 80 features, and decoder: L 4, d_model 384, 6 heads, vocabulary 51864,
+    CLATTN_PRESET_PAPER_BIG = 1,  /* L 6, d_model 1024, 16 heads, d_ff 4096 */
+    CLATTN_PRESET_BERT_BASE = 2,  /* L 12, d_model 768, 12 heads, d_ff 3072, GELU, vocabulary 30522; encoder only */
+    CLATTN_PRESET_MINILM_L6 = 3,  /* all-MiniLM-L6-v2: L 6, d_model 384, 12 heads, d_ff 1536; encoder only */
+    CLATTN_PRESET_WHISPER_TINY_EN =
+        4, /* encoder of 80 features, and decoder: L 4, d_model 384, 6 heads, vocabulary 51864,
                                         * at most 3000 frames (1500 positions) and 448 tokens */
     CLATTN_PRESET_FORCE_32BIT = 0x7fffffff
 } clattn_preset;
@@ -192,7 +194,8 @@ typedef struct clattn_transformer clattn_transformer;
  * callback comes back as it is, its message taken over.  Otherwise INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT (sizes
  * that contradict each other), OVERFLOW, UNSUPPORTED, OUT_OF_MEMORY, OPENCL, FORKED. */
 CLATTN_API clattn_status clattn_transformer_create(clattn_context *context, const clattn_transformer_desc *desc,
-                                                   const clattn_weight_source *source, clattn_transformer **transformer);
+                                                   const clattn_weight_source *source,
+                                                   clattn_transformer **transformer);
 
 /* Releases and nulls; NULL and a NULL handle are accepted.  Does not wait for enqueued work. */
 CLATTN_API void clattn_transformer_release(clattn_transformer **transformer);
@@ -219,7 +222,7 @@ typedef struct clattn_encoder_desc {
     int32_t pooling;        /* clattn_pooling: another output, `pooled` */
     int32_t pooled_unit;    /* 1: pooled vectors are divided by their Euclidean length (a vector of zeros stays) */
     uint64_t probabilities; /* layers whose attention probabilities are an output: bit l (value 2^l) is layer l's */
-    clattn_layout mask;     /* none, or as in clattn_attention_desc: (batch or 1, heads or 1, positions or 1, positions),
+    clattn_layout mask; /* none, or as in clattn_attention_desc: (batch or 1, heads or 1, positions or 1, positions),
                              * CLATTN_BOOL (true = attend) or float (added).  PyTorch's boolean masks are the opposite:
                              * there true means "do not attend"; clattn_mask_from_pytorch */
 } clattn_encoder_desc;
@@ -236,15 +239,17 @@ typedef struct clattn_encoder_args {
     clattn_binding input;    /* VECTORS (B, L, d_model), TOKENS (B, L) CLATTN_I32, FEATURES (B, L, features) */
     clattn_binding segments; /* (B, L) CLATTN_I32, if the stack has segments; none: all are 0 */
     clattn_binding mask;     /* with the desc's */
-    clattn_binding output;   /* (B, P, d_model); none: not wanted, where there is pooling or probabilities.  Kernels read it
+    clattn_binding
+        output; /* (B, P, d_model); none: not wanted, where there is pooling or probabilities.  Kernels read it
                               * and `pooled`, too: no CL_MEM_WRITE_ONLY (BUFFER_ACCESS) */
-    clattn_binding pooled;   /* (B, d_model) CLATTN_F32, with pooling; +0 of an item without positions */
+    clattn_binding pooled;        /* (B, d_model) CLATTN_F32, with pooling; +0 of an item without positions */
     clattn_binding probabilities; /* (chosen layers, B, heads, P, P) CLATTN_F32; +0 where nothing is attended */
     int32_t explicit_lengths;     /* 1: `batch` and `length` count; 0 (default): the desc's */
     int32_t reserved;             /* 0 */
-    size_t batch;            /* <= the desc's; 0 is allowed and does nothing */
-    size_t length;           /* <= the desc's, of every item: what lies beyond in the arrays is neither read nor written */
-    const int32_t *lengths;  /* NULL, or in host memory each item's own number of positions (of VECTORS and TOKENS that is
+    size_t batch;                 /* <= the desc's; 0 is allowed and does nothing */
+    size_t length; /* <= the desc's, of every item: what lies beyond in the arrays is neither read nor written */
+    const int32_t
+        *lengths; /* NULL, or in host memory each item's own number of positions (of VECTORS and TOKENS that is
                               * their length), 0 ... positions of `length`; read during the call.  Positions beyond are not
                               * attended, and what the output has there means nothing */
     clattn_binding workspace; /* as in clattn_attention_args, but not shared virtual memory */

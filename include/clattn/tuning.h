@@ -20,7 +20,7 @@ typedef struct clattn_plan_parameter {
     const char *name; /* "rows" */
     int32_t value;    /* the plan's */
     int32_t reserved;
-    size_t allowed_count; /* of what clattn_plan_options.tuning may give, */
+    size_t allowed_count;   /* of what clattn_plan_options.tuning may give, */
     const int32_t *allowed; /* in no order; not every combination is one that the solver takes */
 } clattn_plan_parameter;
 

@@ -64,10 +64,11 @@ typedef struct clattn_weight_source {
     clattn_tensor_lookup lookup; /* asked once or more for each tensor, in no order that is promised */
     void *user;                  /* its first argument */
     const char *prefix;          /* what every name of the rules begins with, as "bert." in some files; NULL: nothing */
-    const clattn_name_rule *rules; /* the caller's own, tried before the format's; NULL: none.  Names without the prefix */
+    const clattn_name_rule
+        *rules; /* the caller's own, tried before the format's; NULL: none.  Names without the prefix */
     size_t rule_count;
-    int32_t format;              /* clattn_name_format */
-    int32_t reserved;            /* 0 */
+    int32_t format;   /* clattn_name_format */
+    int32_t reserved; /* 0 */
 } clattn_weight_source;
 
 #define CLATTN_WEIGHT_SOURCE_INIT CLATTN_INIT(clattn_weight_source)
@@ -79,8 +80,8 @@ CLATTN_API void clattn_weight_source_init(clattn_weight_source *source);
  * as snprintf does, truncated and always terminated, and returns its full length; 0 if a rule says that there is none.
  * `buffer` may be NULL when `bytes` is 0.  *share and *shares (may be NULL) are i and m of [i/m], 0 and 1 without;
  * *transposed (may be NULL) is 1 with ^T.  For messages, and for writing rules.  Thread-safe; does not block. */
-CLATTN_API size_t clattn_weight_name(const clattn_weight_source *source, const char *canonical, char *buffer, size_t bytes,
-                                     size_t *share, size_t *shares, int32_t *transposed);
+CLATTN_API size_t clattn_weight_name(const clattn_weight_source *source, const char *canonical, char *buffer,
+                                     size_t bytes, size_t *share, size_t *shares, int32_t *transposed);
 
 CLATTN_END_DECLS
 

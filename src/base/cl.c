@@ -10,13 +10,13 @@
 static clattn_status fill_by_name(struct cl_table *table, clattn_get_proc get_proc, void *user)
 {
     void *found;
-#define FETCH_REQUIRED(name)                                                                      \
-    found = get_proc(user, #name);                                                                \
-    if (!found)                                                                                   \
-        return report_error(NULL, CLATTN_ERROR_NO_OPENCL,                                         \
+#define FETCH_REQUIRED(name) \
+    found = get_proc(user, #name); \
+    if (!found) \
+        return report_error(NULL, CLATTN_ERROR_NO_OPENCL, \
                             "the OpenCL loader has no %s: OpenCL 1.2 or later is needed", #name); \
     STORE_FUNCTION(table->name, found);
-#define FETCH_OPTIONAL(name)       \
+#define FETCH_OPTIONAL(name) \
     found = get_proc(user, #name); \
     STORE_FUNCTION(table->name, found);
     CL_FUNCTIONS(FETCH_REQUIRED, FETCH_OPTIONAL)
@@ -38,10 +38,9 @@ static clattn_status fill_from_loader(struct cl_table *table)
     if (!library)
         library = os_library_open("libOpenCL.so");
     if (!library)
-        return report_error(
-            NULL, CLATTN_ERROR_NO_OPENCL,
-            "no OpenCL loader (libOpenCL.so.1): install ocl-icd-libopencl1 and a platform such "
-            "as pocl-opencl-icd");
+        return report_error(NULL, CLATTN_ERROR_NO_OPENCL,
+                            "no OpenCL loader (libOpenCL.so.1): install ocl-icd-libopencl1 and a platform such "
+                            "as pocl-opencl-icd");
     return fill_by_name(table, symbol_of_library, library);
 }
 
@@ -62,11 +61,11 @@ clattn_status cl_table_fill(struct cl_table *table, clattn_get_proc get_proc, vo
     return get_proc ? fill_by_name(table, get_proc, user) : fill_from_loader(table);
 }
 
-#define RELEASE_NOTHING(name, type)               \
+#define RELEASE_NOTHING(name, type) \
     static cl_int CL_API_CALL keep_##name(type o) \
-    {                                             \
-        (void)o;                                  \
-        return CL_SUCCESS;                        \
+    { \
+        (void)o; \
+        return CL_SUCCESS; \
     }
 RELEASE_NOTHING(clReleaseDevice, cl_device_id)
 RELEASE_NOTHING(clReleaseContext, cl_context)

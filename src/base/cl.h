@@ -7,49 +7,49 @@
 #include "clattn/context.h"
 
 /* REQUIRED(f): OpenCL 1.2; without it there is no table.  OPTIONAL(f): NULL where it is missing. */
-#define CL_FUNCTIONS(REQUIRED, OPTIONAL)   \
-    REQUIRED(clGetPlatformIDs)             \
-    REQUIRED(clGetPlatformInfo)            \
-    REQUIRED(clGetDeviceIDs)               \
-    REQUIRED(clGetDeviceInfo)              \
-    REQUIRED(clRetainDevice)               \
-    REQUIRED(clReleaseDevice)              \
-    REQUIRED(clCreateContext)              \
-    REQUIRED(clRetainContext)              \
-    REQUIRED(clReleaseContext)             \
-    REQUIRED(clGetContextInfo)             \
-    REQUIRED(clCreateCommandQueue)         \
-    REQUIRED(clRetainCommandQueue)         \
-    REQUIRED(clReleaseCommandQueue)        \
-    REQUIRED(clGetCommandQueueInfo)        \
-    REQUIRED(clCreateBuffer)               \
-    REQUIRED(clEnqueueReadBuffer)          \
-    REQUIRED(clEnqueueWriteBuffer)         \
-    REQUIRED(clEnqueueFillBuffer)          \
-    REQUIRED(clEnqueueCopyBuffer)          \
-    REQUIRED(clEnqueueCopyBufferRect)      \
-    REQUIRED(clReleaseMemObject)           \
-    REQUIRED(clGetMemObjectInfo)           \
-    REQUIRED(clCreateProgramWithSource)    \
-    REQUIRED(clCreateProgramWithBinary)    \
-    REQUIRED(clBuildProgram)               \
-    REQUIRED(clGetProgramInfo)             \
-    REQUIRED(clGetProgramBuildInfo)        \
-    REQUIRED(clReleaseProgram)             \
-    REQUIRED(clCreateKernel)               \
-    REQUIRED(clReleaseKernel)              \
-    REQUIRED(clSetKernelArg)               \
-    REQUIRED(clGetKernelWorkGroupInfo)     \
-    REQUIRED(clEnqueueNDRangeKernel)       \
-    REQUIRED(clEnqueueMarkerWithWaitList)  \
+#define CL_FUNCTIONS(REQUIRED, OPTIONAL) \
+    REQUIRED(clGetPlatformIDs) \
+    REQUIRED(clGetPlatformInfo) \
+    REQUIRED(clGetDeviceIDs) \
+    REQUIRED(clGetDeviceInfo) \
+    REQUIRED(clRetainDevice) \
+    REQUIRED(clReleaseDevice) \
+    REQUIRED(clCreateContext) \
+    REQUIRED(clRetainContext) \
+    REQUIRED(clReleaseContext) \
+    REQUIRED(clGetContextInfo) \
+    REQUIRED(clCreateCommandQueue) \
+    REQUIRED(clRetainCommandQueue) \
+    REQUIRED(clReleaseCommandQueue) \
+    REQUIRED(clGetCommandQueueInfo) \
+    REQUIRED(clCreateBuffer) \
+    REQUIRED(clEnqueueReadBuffer) \
+    REQUIRED(clEnqueueWriteBuffer) \
+    REQUIRED(clEnqueueFillBuffer) \
+    REQUIRED(clEnqueueCopyBuffer) \
+    REQUIRED(clEnqueueCopyBufferRect) \
+    REQUIRED(clReleaseMemObject) \
+    REQUIRED(clGetMemObjectInfo) \
+    REQUIRED(clCreateProgramWithSource) \
+    REQUIRED(clCreateProgramWithBinary) \
+    REQUIRED(clBuildProgram) \
+    REQUIRED(clGetProgramInfo) \
+    REQUIRED(clGetProgramBuildInfo) \
+    REQUIRED(clReleaseProgram) \
+    REQUIRED(clCreateKernel) \
+    REQUIRED(clReleaseKernel) \
+    REQUIRED(clSetKernelArg) \
+    REQUIRED(clGetKernelWorkGroupInfo) \
+    REQUIRED(clEnqueueNDRangeKernel) \
+    REQUIRED(clEnqueueMarkerWithWaitList) \
     REQUIRED(clEnqueueBarrierWithWaitList) \
-    REQUIRED(clRetainEvent)                \
-    REQUIRED(clReleaseEvent)               \
-    REQUIRED(clGetEventInfo)               \
-    REQUIRED(clFinish)                     \
-    OPTIONAL(clSetKernelArgSVMPointer)     \
-    OPTIONAL(clCreateImage)                \
-    OPTIONAL(clGetImageInfo)               \
+    REQUIRED(clRetainEvent) \
+    REQUIRED(clReleaseEvent) \
+    REQUIRED(clGetEventInfo) \
+    REQUIRED(clFinish) \
+    OPTIONAL(clSetKernelArgSVMPointer) \
+    OPTIONAL(clCreateImage) \
+    OPTIONAL(clGetImageInfo) \
     OPTIONAL(clEnqueueReadImage)
 
 struct cl_table {

@@ -143,14 +143,12 @@ clattn_status layouts_read(const struct layout_rule *rules, size_t count, const 
     return CLATTN_SUCCESS;
 }
 
-bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t offset, int64_t *lowest,
-                  int64_t *highest)
+bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t offset, int64_t *lowest, int64_t *highest)
 {
     int64_t low = offset, high = offset;
     for (int32_t i = 0; i < layout->rank; i++) {
         int64_t span;
-        if (extent[i] == 0 || extent[i] > INT64_MAX ||
-            !int64_mul((int64_t)extent[i] - 1, layout->stride[i], &span) ||
+        if (extent[i] == 0 || extent[i] > INT64_MAX || !int64_mul((int64_t)extent[i] - 1, layout->stride[i], &span) ||
             !(span < 0 ? int64_add(low, span, &low) : int64_add(high, span, &high)))
             return false;
     }
@@ -168,8 +166,7 @@ static bool nests(const clattn_layout *layout)
     for (int32_t i = 0; i < layout->rank; i++) {
         if (layout->extent[i] <= 1)
             continue;
-        uint64_t magnitude =
-            layout->stride[i] < 0 ? -(uint64_t)layout->stride[i] : (uint64_t)layout->stride[i];
+        uint64_t magnitude = layout->stride[i] < 0 ? -(uint64_t)layout->stride[i] : (uint64_t)layout->stride[i];
         int at = count++;
         for (; at > 0 && stride[at - 1] > magnitude; at--) {
             stride[at] = stride[at - 1];

@@ -21,12 +21,13 @@ struct layout_words {
     const char *missing, *dtype, *rank, *extents, *reach, *overlap;
 };
 
-#define LAYOUT_WORDS(name)                                                                                           \
-    {                                                                                                                \
-        name ": the layout is missing", name ": the layout has an unknown dtype",                                    \
-            name ": the layout's rank is not 1 to 5", name ": the layout's extents overflow",                        \
-            name ": the layout reaches beyond 63-bit addresses", name ": the output layout's elements overlap"       \
-    }
+#define LAYOUT_WORDS(name) \
+    {name ": the layout is missing", \
+     name ": the layout has an unknown dtype", \
+     name ": the layout's rank is not 1 to 5", \
+     name ": the layout's extents overflow", \
+     name ": the layout reaches beyond 63-bit addresses", \
+     name ": the output layout's elements overlap"}
 
 /* The words as an argument, good for the block that it stands in. */
 #define LAYOUT_OF(name) (&(const struct layout_words)LAYOUT_WORDS(name))
@@ -51,7 +52,6 @@ clattn_status layouts_read(const struct layout_rule *rules, size_t count, const 
 
 /* The lowest and the highest element index that the first extent[i] elements of each dimension reach, all
  * extents being at least 1.  False on overflow. */
-bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t offset, int64_t *lowest,
-                  int64_t *highest);
+bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t offset, int64_t *lowest, int64_t *highest);
 
 #endif

@@ -15,8 +15,7 @@ static bool read_and_close(int file, size_t limit, char **data, size_t *bytes)
 {
     struct stat info;
     char *content = NULL;
-    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < 0 ||
-        (uintmax_t)info.st_size > limit)
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < 0 || (uintmax_t)info.st_size > limit)
         goto fail;
     size_t size = (size_t)info.st_size, done = 0;
     content = malloc(size + 1);

@@ -159,8 +159,7 @@ size_t report_copy(struct report *report, char *buffer, size_t bytes)
 clattn_status report_opencl(struct report *report, const char *call, int code)
 {
     clattn_status status = CLATTN_ERROR_OPENCL;
-    if (code == CL_OUT_OF_HOST_MEMORY || code == CL_OUT_OF_RESOURCES ||
-        code == CL_MEM_OBJECT_ALLOCATION_FAILURE)
+    if (code == CL_OUT_OF_HOST_MEMORY || code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE)
         status = CLATTN_ERROR_OUT_OF_MEMORY;
     report_error(report, status, "%s failed: %s (%d)", call, opencl_code_name(code), code);
     thread_report.host_memory = code == CL_OUT_OF_HOST_MEMORY;

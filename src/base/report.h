@@ -28,8 +28,7 @@ clattn_status report_init(struct report *report, clattn_log_callback log, void *
 void report_clear(struct report *report);
 
 /* Keeps the message (report NULL: as the thread's), logs it, and returns `status`. */
-clattn_status report_error(struct report *report, clattn_status status, const char *format, ...)
-    PRINTF_LIKE(3, 4);
+clattn_status report_error(struct report *report, clattn_status status, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* The same for a failed OpenCL call: OUT_OF_MEMORY for the codes that mean it, otherwise OPENCL. */
 clattn_status report_opencl(struct report *report, const char *call, int code);

@@ -5,21 +5,21 @@
 #include "clattn/status.h"
 
 /* Evaluates a clattn_status; on failure stores it in the local `status` and jumps to `fail`. */
-#define TRY(expression)               \
-    do {                              \
-        status = (expression);        \
+#define TRY(expression) \
+    do { \
+        status = (expression); \
         if (status != CLATTN_SUCCESS) \
-            goto fail;                \
+            goto fail; \
     } while (0)
 
 /* Evaluates an OpenCL call that returns its code; on failure reports `name` with it and jumps to `fail`. */
-#define TRY_CL(report, name, expression)                     \
-    do {                                                     \
-        cl_int code_ = (expression);                         \
-        if (code_ != CL_SUCCESS) {                           \
+#define TRY_CL(report, name, expression) \
+    do { \
+        cl_int code_ = (expression); \
+        if (code_ != CL_SUCCESS) { \
             status = report_opencl((report), (name), code_); \
-            goto fail;                                       \
-        }                                                    \
+            goto fail; \
+        } \
     } while (0)
 
 #endif

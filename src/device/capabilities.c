@@ -15,8 +15,8 @@
 #define WARP_QUERY 0x4003            /* CL_DEVICE_WARP_SIZE_NV of cl_nv_device_attribute_query */
 #define WAVEFRONT_QUERY 0x4043       /* CL_DEVICE_WAVEFRONT_WIDTH_AMD of cl_amd_device_attribute_query */
 
-static clattn_status read_value(const struct cl_table *cl, cl_device_id device, cl_device_info query,
-                                const char *name, void *value, size_t bytes)
+static clattn_status read_value(const struct cl_table *cl, cl_device_id device, cl_device_info query, const char *name,
+                                void *value, size_t bytes)
 {
     cl_int code = cl->clGetDeviceInfo(device, query, bytes, value, NULL);
     if (code != CL_SUCCESS)
@@ -25,8 +25,8 @@ static clattn_status read_value(const struct cl_table *cl, cl_device_id device, 
     return CLATTN_SUCCESS;
 }
 
-static clattn_status read_text(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
-                               cl_uint query, const char *name, const char **text)
+static clattn_status read_text(const struct cl_table *cl, cl_platform_id platform, cl_device_id device, cl_uint query,
+                               const char *name, const char **text)
 {
     size_t bytes = 0;
     cl_int code = device ? cl->clGetDeviceInfo(device, query, 0, NULL, &bytes)
@@ -39,8 +39,8 @@ static clattn_status read_text(const struct cl_table *cl, cl_platform_id platfor
         free(copy);
         if (code == CL_SUCCESS)
             return report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for %s", name);
-        return report_error(NULL, CLATTN_ERROR_OPENCL, "querying %s failed: %s (%d)", name,
-                            opencl_code_name(code), code);
+        return report_error(NULL, CLATTN_ERROR_OPENCL, "querying %s failed: %s (%d)", name, opencl_code_name(code),
+                            code);
     }
     /* Drivers pad names with blanks. */
     size_t start = strspn(copy, " "), end = strlen(copy);
@@ -70,14 +70,13 @@ static bool contains(const char *text, const char *part)
 
 static clattn_device_class classify(const clattn_device_info *info)
 {
-    if (contains(info->platform, "Oclgrind") || contains(info->name, "llvmpipe") ||
-        contains(info->name, "softpipe") || contains(info->name, "swrast"))
+    if (contains(info->platform, "Oclgrind") || contains(info->name, "llvmpipe") || contains(info->name, "softpipe") ||
+        contains(info->name, "swrast"))
         return CLATTN_DEVICE_SOFTWARE;
     if (info->type & CL_DEVICE_TYPE_GPU)
         return CLATTN_DEVICE_GPU;
     if (info->type & CL_DEVICE_TYPE_CPU)
-        return contains(info->platform, "Portable Computing Language") ? CLATTN_DEVICE_POCL
-                                                                       : CLATTN_DEVICE_CPU;
+        return contains(info->platform, "Portable Computing Language") ? CLATTN_DEVICE_POCL : CLATTN_DEVICE_CPU;
     return CLATTN_DEVICE_ACCELERATOR;
 }
 
@@ -103,8 +102,7 @@ static bool have_sub_groups(const struct cl_table *cl, cl_device_id device, cons
         return true;
     /* Optional again since OpenCL 3.0: 0 there says no. */
     return caps->info.opencl_version >= 210 &&
-           cl->clGetDeviceInfo(device, CL_DEVICE_MAX_NUM_SUB_GROUPS, sizeof most, &most, NULL) ==
-               CL_SUCCESS &&
+           cl->clGetDeviceInfo(device, CL_DEVICE_MAX_NUM_SUB_GROUPS, sizeof most, &most, NULL) == CL_SUCCESS &&
            most > 0;
 }
 
@@ -195,8 +193,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     TRY_VALUE(CL_DEVICE_MAX_WORK_GROUP_SIZE, max_group);
     TRY_VALUE(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, dimensions);
     if (dimensions < 3 || dimensions > 8) {
-        status = report_error(NULL, CLATTN_ERROR_OPENCL, "%s claims %u work-item dimensions", info->name,
-                              dimensions);
+        status = report_error(NULL, CLATTN_ERROR_OPENCL, "%s claims %u work-item dimensions", info->name, dimensions);
         goto fail;
     }
     TRY(read_value(cl, device, CL_DEVICE_MAX_WORK_ITEM_SIZES, "CL_DEVICE_MAX_WORK_ITEM_SIZES", max_item,
@@ -207,8 +204,7 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     if (cl->clGetDeviceInfo(device, CL_DEVICE_IMAGE_SUPPORT, sizeof images, &images, NULL) != CL_SUCCESS)
         images = CL_FALSE;
     /* These two are answered with an error by some drivers and matter only as hints. */
-    if (cl->clGetDeviceInfo(device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) !=
-        CL_SUCCESS)
+    if (cl->clGetDeviceInfo(device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL) != CL_SUCCESS)
         unified = CL_FALSE;
     if (cl->clGetDeviceInfo(device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof fp64, &fp64, NULL) != CL_SUCCESS)
         fp64 = 0;

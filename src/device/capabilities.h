@@ -21,10 +21,10 @@ struct capabilities {
     clattn_device_info info; /* its strings are owned by this record */
     cl_platform_id platform;
     cl_device_id device;
-    unsigned quirks;    /* enum quirk */
-    uint32_t lanes;     /* floats in the widest vector that pays: 4, 8 or 16 */
-    bool fused;         /* fma() is an instruction, not an emulation */
-    uint32_t registers; /* of 32 bits, that a GPU's work-item has at the most; 0: unknown, or a CPU, whose
+    unsigned quirks;     /* enum quirk */
+    uint32_t lanes;      /* floats in the widest vector that pays: 4, 8 or 16 */
+    bool fused;          /* fma() is an instruction, not an emulation */
+    uint32_t registers;  /* of 32 bits, that a GPU's work-item has at the most; 0: unknown, or a CPU, whose
                          * stack lies in its cache */
     bool takes_assembly; /* kernels may hold x86 instructions as inline assembly, */
     bool fast_bf16;      /* and vdpbf16ps is there and pays, */
@@ -36,7 +36,7 @@ struct capabilities {
     enum sub_group_means sub_groups;
     uint32_t sub_group_sizes;  /* that a kernel may have: powers of two, each a bit */
     const char *no_sub_groups; /* why it is SUB_GROUPS_NONE */
-    bool images;        /* kernels can read and write images, and there are functions to make them */
+    bool images;               /* kernels can read and write images, and there are functions to make them */
 };
 
 /* Reads everything; on failure the thread's message names the query.  `caps` then needs no clearing. */

@@ -46,12 +46,9 @@ static clattn_status add(struct clattn_devices *devices, const struct capabiliti
 static const char *unusable(const struct clattn_devices *devices, cl_device_id device)
 {
     cl_bool yes = CL_FALSE;
-    if (devices->cl.clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof yes, &yes, NULL) != CL_SUCCESS ||
-        !yes)
+    if (devices->cl.clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof yes, &yes, NULL) != CL_SUCCESS || !yes)
         return "is not available";
-    if (devices->cl.clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof yes, &yes, NULL) !=
-            CL_SUCCESS ||
-        !yes)
+    if (devices->cl.clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof yes, &yes, NULL) != CL_SUCCESS || !yes)
         return "has no compiler";
     return NULL;
 }
@@ -65,8 +62,8 @@ static void device_name(const struct clattn_devices *devices, cl_device_id devic
     name[bytes - 1] = '\0';
 }
 
-static clattn_status consider(struct clattn_devices *devices, cl_platform_id platform,
-                              const char *platform_name, cl_device_id device)
+static clattn_status consider(struct clattn_devices *devices, cl_platform_id platform, const char *platform_name,
+                              cl_device_id device)
 {
     struct capabilities caps;
     struct strbuf line = {0};
@@ -157,11 +154,10 @@ clattn_status devices_enumerate(struct clattn_devices *devices)
     cl_uint count = 0;
     cl_int code = devices->cl.clGetPlatformIDs(0, NULL, &count);
     if (code != CL_SUCCESS || !count)
-        return report_error(
-            NULL, CLATTN_ERROR_NO_OPENCL,
-            "no OpenCL platform (%s, %d): install one, such as pocl-opencl-icd for CPUs or the "
-            "GPU vendor's driver",
-            opencl_code_name(code), code);
+        return report_error(NULL, CLATTN_ERROR_NO_OPENCL,
+                            "no OpenCL platform (%s, %d): install one, such as pocl-opencl-icd for CPUs or the "
+                            "GPU vendor's driver",
+                            opencl_code_name(code), code);
     platforms = calloc(count, sizeof *platforms);
     if (!platforms)
         return report_error(NULL, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for the list of platforms");

@@ -27,8 +27,8 @@ static const struct {
     uint32_t size;
     int32_t dtype;
 } types[] = {
-    {"float32", 4, CLATTN_F32},        {"int8", 1, CLATTN_I8},     {"int16", 2, CLATTN_DTYPE_NONE},
-    {"int32", 4, CLATTN_I32},          {"float16", 2, CLATTN_F16}, {"bfloat16", 2, CLATTN_BF16},
+    {"float32", 4, CLATTN_F32}, {"int8", 1, CLATTN_I8},     {"int16", 2, CLATTN_DTYPE_NONE},
+    {"int32", 4, CLATTN_I32},   {"float16", 2, CLATTN_F16}, {"bfloat16", 2, CLATTN_BF16},
 };
 #define TYPES (sizeof types / sizeof types[0])
 
@@ -98,8 +98,8 @@ static const char *take_text(cursor *from, const char *what)
         return "";
     if (length < 2 || memchr(text, '\0', length) != text + length - 1) {
         from->status = io_fail(from->error, CLATTN_ERROR_FORMAT, from->file->path,
-                               "is not a CTranslate2 model: %s at byte %zu is empty, or does not end with its only NUL", what,
-                               start);
+                               "is not a CTranslate2 model: %s at byte %zu is empty, or does not end with its only NUL",
+                               what, start);
         return "";
     }
     return text;
@@ -110,8 +110,8 @@ static size_t take_count(cursor *from, size_t least, const char *what)
 {
     size_t count = take_number(from, 4, what);
     if (from->status == CLATTN_SUCCESS && count > RECORDS_MOST)
-        from->status = io_fail(from->error, CLATTN_ERROR_UNSUPPORTED, from->file->path, "has %zu %s, expected at most %d",
-                               count, what, RECORDS_MOST);
+        from->status = io_fail(from->error, CLATTN_ERROR_UNSUPPORTED, from->file->path,
+                               "has %zu %s, expected at most %d", count, what, RECORDS_MOST);
     else if (from->status == CLATTN_SUCCESS && count > left_of(from) / least)
         from->status = io_fail(from->error, CLATTN_ERROR_FORMAT, from->file->path,
                                "is not a CTranslate2 model, or is cut short: %zu %s do not fit its %zu bytes", count,
@@ -136,8 +136,9 @@ static void take_variable(cursor *from, variable *v)
     if (from->status != CLATTN_SUCCESS)
         return;
     if (type >= TYPES) {
-        from->status = io_fail(from->error, CLATTN_ERROR_UNSUPPORTED, from->file->path,
-                               "variable '%.100s' has element type %u, expected 0 to %d", v->name, type, (int)TYPES - 1);
+        from->status =
+            io_fail(from->error, CLATTN_ERROR_UNSUPPORTED, from->file->path,
+                    "variable '%.100s' has element type %u, expected 0 to %d", v->name, type, (int)TYPES - 1);
         return;
     }
     if (!io_shape_bytes(rank, v->extent, types[type].size, &bytes)) {
@@ -147,8 +148,8 @@ static void take_variable(cursor *from, variable *v)
     }
     if (bytes != said) {
         from->status = io_fail(from->error, CLATTN_ERROR_FORMAT, from->file->path,
-                               "variable '%.100s' has %zu bytes, expected %zu by its shape and %s", v->name, said, bytes,
-                               types[type].name);
+                               "variable '%.100s' has %zu bytes, expected %zu by its shape and %s", v->name, said,
+                               bytes, types[type].name);
         return;
     }
     v->type = (uint8_t)type;
@@ -181,8 +182,8 @@ static void sort(cursor *from, variable *all, size_t count)
     qsort(all, count, sizeof *all, by_name);
     for (size_t i = 1; i < count && from->status == CLATTN_SUCCESS; i++)
         if (strcmp(all[i - 1].name, all[i].name) == 0)
-            from->status = io_fail(from->error, CLATTN_ERROR_FORMAT, from->file->path, "variable '%.100s' is there twice",
-                                   all[i].name);
+            from->status = io_fail(from->error, CLATTN_ERROR_FORMAT, from->file->path,
+                                   "variable '%.100s' is there twice", all[i].name);
 }
 
 static bool grow(cursor *from, clattn_ctranslate2 *file, size_t count)
@@ -338,8 +339,8 @@ clattn_status clattn_ctranslate2_find(const clattn_ctranslate2 *file, const char
         return CLATTN_SUCCESS;
     if (types[found->type].dtype == CLATTN_DTYPE_NONE)
         return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path,
-                       "variable '%.100s' has element type %s, expected float32, float16, bfloat16, int32 or int8", name,
-                       types[found->type].name);
+                       "variable '%.100s' has element type %s, expected float32, float16, bfloat16, int32 or int8",
+                       name, types[found->type].name);
     *tensor = make_tensor(found);
     return CLATTN_SUCCESS;
 }

@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-void json_stream_init(json_stream *stream, const os_file *file, size_t begin, size_t end,
-                      clattn_io_error *error)
+void json_stream_init(json_stream *stream, const os_file *file, size_t begin, size_t end, clattn_io_error *error)
 {
     stream->file = file;
     stream->error = error;
@@ -117,24 +116,22 @@ static json_t *parse(json_stream *stream, char first, const char *what)
         return NULL;
     }
     if (length == 0) {
-        stream->status =
-            has < JSON_TOKEN_BYTES
-                ? io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
-                          "its safetensors header ends within what begins at byte %zu", position(stream))
-                : io_fail(stream->error, CLATTN_ERROR_UNSUPPORTED, stream->file->path,
-                          "%s at byte %zu of its safetensors header is over %d bytes", what, position(stream),
-                          JSON_TOKEN_BYTES);
+        stream->status = has < JSON_TOKEN_BYTES
+                             ? io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
+                                       "its safetensors header ends within what begins at byte %zu", position(stream))
+                             : io_fail(stream->error, CLATTN_ERROR_UNSUPPORTED, stream->file->path,
+                                       "%s at byte %zu of its safetensors header is over %d bytes", what,
+                                       position(stream), JSON_TOKEN_BYTES);
         return NULL;
     }
     json_t *value = json_loadb(text, length, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &problem);
     if (value == NULL) {
         /* jansson 2.14 has an error code for this, but mostly leaves the text empty instead. */
         bool memory = problem.text[0] == '\0' || json_error_code(&problem) == json_error_out_of_memory;
-        stream->status = memory ? io_fail(stream->error, CLATTN_ERROR_OUT_OF_MEMORY, stream->file->path,
-                                          "no memory for %s", what)
-                                : io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
-                                          "its safetensors header, %s at byte %zu: %s", what,
-                                          position(stream), problem.text);
+        stream->status =
+            memory ? io_fail(stream->error, CLATTN_ERROR_OUT_OF_MEMORY, stream->file->path, "no memory for %s", what)
+                   : io_fail(stream->error, CLATTN_ERROR_FORMAT, stream->file->path,
+                             "its safetensors header, %s at byte %zu: %s", what, position(stream), problem.text);
         return NULL;
     }
     stream->at += length;

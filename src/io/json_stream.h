@@ -21,8 +21,7 @@ typedef struct json_stream {
     char window[4 * JSON_TOKEN_BYTES];
 } json_stream;
 
-void json_stream_init(json_stream *stream, const os_file *file, size_t begin, size_t end,
-                      clattn_io_error *error);
+void json_stream_init(json_stream *stream, const os_file *file, size_t begin, size_t end, clattn_io_error *error);
 
 /* The next byte, which is not taken; -1 at the end and after a failure. */
 int json_stream_peek(json_stream *stream);

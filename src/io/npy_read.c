@@ -75,8 +75,8 @@ static bool take_word(cursor *c, const char *word)
 
 static clattn_status malformed(const cursor *c, const char *what)
 {
-    return io_fail(c->error, CLATTN_ERROR_FORMAT, c->path,
-                   "its npy header is malformed, expected %s: \"%.60s\"", what, c->at == c->end ? "" : c->at);
+    return io_fail(c->error, CLATTN_ERROR_FORMAT, c->path, "its npy header is malformed, expected %s: \"%.60s\"", what,
+                   c->at == c->end ? "" : c->at);
 }
 
 static clattn_status parse_descr(cursor *c, const io_dtype **type)
@@ -84,8 +84,7 @@ static clattn_status parse_descr(cursor *c, const io_dtype **type)
     char descr[32];
     skip_spaces(c);
     if (*c->at == '[')
-        return io_fail(c->error, CLATTN_ERROR_UNSUPPORTED, c->path,
-                       "has a record type, expected plain numbers");
+        return io_fail(c->error, CLATTN_ERROR_UNSUPPORTED, c->path, "has a record type, expected plain numbers");
     if (!take_string(c, descr, sizeof descr))
         return malformed(c, "an element type as in '<f4'");
     *type = io_dtype_find_npy(descr);
@@ -172,8 +171,7 @@ static clattn_status parse_header(cursor *c, clattn_host_tensor *tensor, const i
             which++;
         if (which == KEYS || seen[which])
             return io_fail(c->error, CLATTN_ERROR_FORMAT, c->path,
-                           "key '%s' in its npy header, expected descr, fortran_order and shape once each",
-                           key);
+                           "key '%s' in its npy header, expected descr, fortran_order and shape once each", key);
         seen[which] = true;
         if (!take(c, ':'))
             return malformed(c, "a colon");
@@ -186,8 +184,7 @@ static clattn_status parse_header(cursor *c, clattn_host_tensor *tensor, const i
     }
     for (int i = 0; i < KEYS; i++)
         if (!seen[i])
-            return io_fail(c->error, CLATTN_ERROR_FORMAT, c->path, "key '%s' is missing in its npy header",
-                           names[i]);
+            return io_fail(c->error, CLATTN_ERROR_FORMAT, c->path, "key '%s' is missing in its npy header", names[i]);
     skip_spaces(c);
     if (c->at != c->end)
         return malformed(c, "spaces and a newline");
@@ -206,8 +203,8 @@ static clattn_status read_prefix(const os_file *file, size_t *offset, size_t *le
     if (had < VERSION_BYTES + 2 || memcmp(bytes, "\x93NUMPY", 6) != 0)
         return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "is not a npy file (%zu bytes)", file->size);
     if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
-        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path,
-                       "npy version %d.%d, expected 1.0, 2.0 or 3.0", bytes[6], bytes[7]);
+        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path, "npy version %d.%d, expected 1.0, 2.0 or 3.0",
+                       bytes[6], bytes[7]);
     *offset = bytes[6] == 1 ? VERSION_BYTES + 2 : VERSION_BYTES + 4;
     *length = bytes[8] | (size_t)bytes[9] << 8;
     if (bytes[6] != 1)
@@ -216,8 +213,8 @@ static clattn_status read_prefix(const os_file *file, size_t *offset, size_t *le
         return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
                        "its npy header has %zu bytes, but the file ends at byte %zu", *length, file->size);
     if (*length > HEADER_MOST)
-        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path,
-                       "its npy header has %zu bytes, expected at most %d", *length, HEADER_MOST);
+        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path, "its npy header has %zu bytes, expected at most %d",
+                       *length, HEADER_MOST);
     return CLATTN_SUCCESS;
 }
 
@@ -236,9 +233,9 @@ static clattn_status read_header(const os_file *file, clattn_host_tensor *tensor
     status = os_file_read(file, offset, text, length, error);
     if (status == CLATTN_SUCCESS) {
         cursor c = {text, text + length - (length > 0), file->path, error};
-        status = length > 0 && *c.end == '\n' ? parse_header(&c, tensor, &type)
-                                              : io_fail(error, CLATTN_ERROR_FORMAT, file->path,
-                                                        "its npy header does not end with a newline");
+        status = length > 0 && *c.end == '\n'
+                     ? parse_header(&c, tensor, &type)
+                     : io_fail(error, CLATTN_ERROR_FORMAT, file->path, "its npy header does not end with a newline");
     }
     free(text);
     if (status != CLATTN_SUCCESS)
@@ -247,9 +244,8 @@ static clattn_status read_header(const os_file *file, clattn_host_tensor *tensor
         return io_fail(error, CLATTN_ERROR_OVERFLOW, file->path, "the product of its extents overflows");
     *data_offset = offset + length;
     if (tensor->bytes != file->size - *data_offset)
-        return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
-                       "has %zu bytes of data, expected %zu for its shape", file->size - *data_offset,
-                       tensor->bytes);
+        return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "has %zu bytes of data, expected %zu for its shape",
+                       file->size - *data_offset, tensor->bytes);
     return CLATTN_SUCCESS;
 }
 
@@ -262,8 +258,7 @@ clattn_status clattn_npy_open(const char *path, clattn_npy **npy, clattn_io_erro
     if (npy != NULL)
         *npy = NULL;
     if (path == NULL || npy == NULL)
-        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "npy file",
-                       "its path or the result's place is NULL");
+        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "npy file", "its path or the result's place is NULL");
     clattn_status status = os_file_open(&file, path, error);
     if (status != CLATTN_SUCCESS)
         goto done;
@@ -277,8 +272,7 @@ clattn_status clattn_npy_open(const char *path, clattn_npy **npy, clattn_io_erro
         goto done;
     made->data = os_alloc_aligned(made->tensor.bytes);
     if (made->data == NULL) {
-        status = io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its %zu bytes",
-                         made->tensor.bytes);
+        status = io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its %zu bytes", made->tensor.bytes);
         goto done;
     }
     made->tensor.data = made->data;

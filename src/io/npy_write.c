@@ -48,17 +48,15 @@ clattn_status clattn_npy_write(const char *path, clattn_dtype dtype, int32_t ran
         return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "npy file", "its path is NULL");
     const io_dtype *type = io_dtype_find((int32_t)dtype);
     if (type == NULL)
-        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "dtype %d is none that can be written",
-                       (int)dtype);
+        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "dtype %d is none that can be written", (int)dtype);
     if (rank < 0 || rank > CLATTN_MAX_RANK || (rank > 0 && extent == NULL))
-        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "rank %d %s, expected 0 to %d extents",
-                       (int)rank, extent == NULL ? "without extents" : "", CLATTN_MAX_RANK);
+        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "rank %d %s, expected 0 to %d extents", (int)rank,
+                       extent == NULL ? "without extents" : "", CLATTN_MAX_RANK);
     size_t bytes;
     if (!io_shape_bytes((size_t)rank, extent, type->size, &bytes))
         return io_fail(error, CLATTN_ERROR_OVERFLOW, path, "the product of its extents overflows");
     if (bytes > 0 && data == NULL)
-        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "no data given, expected %zu bytes",
-                       bytes);
+        return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "no data given, expected %zu bytes", bytes);
 
     char header[HEADER_CAPACITY];
     os_part parts[2] = {{header, make_header(header, type, (size_t)rank, extent)}, {data, bytes}};

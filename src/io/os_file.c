@@ -51,8 +51,7 @@ clattn_status os_file_open(os_file *file, const char *path, clattn_io_error *err
     return status;
 }
 
-clattn_status os_file_read(const os_file *file, size_t offset, void *target, size_t bytes,
-                           clattn_io_error *error)
+clattn_status os_file_read(const os_file *file, size_t offset, void *target, size_t bytes, clattn_io_error *error)
 {
     char *to = target;
     while (bytes > 0) {
@@ -63,8 +62,7 @@ clattn_status os_file_read(const os_file *file, size_t offset, void *target, siz
             return fail_errno(error, file->path, "cannot be read", errno);
         if (done == 0)
             return io_fail(error, CLATTN_ERROR_IO, file->path,
-                           "ends at byte %zu, expected %zu: it was shortened while being read", offset,
-                           file->size);
+                           "ends at byte %zu, expected %zu: it was shortened while being read", offset, file->size);
         to += done;
         offset += (size_t)done;
         bytes -= (size_t)done;
@@ -137,8 +135,7 @@ static int create_neighbour(const char *target, char *name, size_t capacity)
 }
 
 /* Something that is not a regular file is written to as it is: renaming over /dev/null would replace it. */
-static clattn_status write_direct(const char *path, const os_part *parts, size_t count,
-                                  clattn_io_error *error)
+static clattn_status write_direct(const char *path, const os_part *parts, size_t count, clattn_io_error *error)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)

@@ -11,18 +11,14 @@ typedef struct os_file {
     const char *path; /* borrowed, for messages */
 } os_file;
 
-#define OS_FILE_INIT                                                                                         \
-    {                                                                                                        \
-        -1, 0, NULL                                                                                          \
-    }
+#define OS_FILE_INIT {-1, 0, NULL}
 
 /* Opens `path` for reading and takes its size.  CLATTN_ERROR_IO for whatever is not a regular file (a pipe is
  * refused, never waited for), CLATTN_ERROR_OVERFLOW for one larger than the address space. */
 clattn_status os_file_open(os_file *file, const char *path, clattn_io_error *error);
 
 /* Reads exactly `bytes` at `offset`.  CLATTN_ERROR_IO also when the file has become shorter. */
-clattn_status os_file_read(const os_file *file, size_t offset, void *target, size_t bytes,
-                           clattn_io_error *error);
+clattn_status os_file_read(const os_file *file, size_t offset, void *target, size_t bytes, clattn_io_error *error);
 
 /* Maps the first `file->size` bytes (not 0) read-only.  The mapping outlives the file's handle. */
 clattn_status os_file_map(const os_file *file, const void **address, clattn_io_error *error);

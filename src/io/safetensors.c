@@ -19,8 +19,7 @@ static clattn_status read_length(const os_file *file, size_t *length, clattn_io_
 {
     unsigned char bytes[LENGTH_BYTES];
     if (file->size < LENGTH_BYTES)
-        return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "is not a safetensors file (%zu bytes)",
-                       file->size);
+        return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "is not a safetensors file (%zu bytes)", file->size);
     clattn_status status = os_file_read(file, 0, bytes, sizeof bytes, error);
     if (status != CLATTN_SUCCESS)
         return status;
@@ -28,15 +27,14 @@ static clattn_status read_length(const os_file *file, size_t *length, clattn_io_
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         value = value << 8 | bytes[i];
     if (value > file->size - LENGTH_BYTES)
-        return io_fail(
-            error, CLATTN_ERROR_FORMAT, file->path,
-            "is not a safetensors file, or is cut short: its header would have %llu bytes, the file "
-            "has %zu",
-            (unsigned long long)value, file->size);
+        return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
+                       "is not a safetensors file, or is cut short: its header would have %llu bytes, the file "
+                       "has %zu",
+                       (unsigned long long)value, file->size);
     if (value > HEADER_MOST)
         return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path,
-                       "its safetensors header has %llu bytes, expected at most %d",
-                       (unsigned long long)value, HEADER_MOST);
+                       "its safetensors header has %llu bytes, expected at most %d", (unsigned long long)value,
+                       HEADER_MOST);
     *length = (size_t)value;
     return CLATTN_SUCCESS;
 }
@@ -101,8 +99,7 @@ static clattn_host_tensor make_tensor(const clattn_safetensors *file, const tens
     return tensor;
 }
 
-clattn_status clattn_safetensors_at(const clattn_safetensors *file, size_t index,
-                                    clattn_safetensors_entry *entry)
+clattn_status clattn_safetensors_at(const clattn_safetensors *file, size_t index, clattn_safetensors_entry *entry)
 {
     if (entry == NULL)
         return CLATTN_ERROR_INVALID_ARGUMENT;
@@ -121,8 +118,8 @@ static int name_against(const void *name, const void *element)
     return strcmp(name, tensor_record_name(*(tensor_record *const *)element));
 }
 
-clattn_status clattn_safetensors_find(const clattn_safetensors *file, const char *name,
-                                      clattn_host_tensor *tensor, clattn_io_error *error)
+clattn_status clattn_safetensors_find(const clattn_safetensors *file, const char *name, clattn_host_tensor *tensor,
+                                      clattn_io_error *error)
 {
     if (tensor != NULL)
         *tensor = (clattn_host_tensor){0};
@@ -134,11 +131,10 @@ clattn_status clattn_safetensors_find(const clattn_safetensors *file, const char
     if (found == NULL)
         return CLATTN_SUCCESS;
     if (!usable(*found))
-        return io_fail(
-            error, CLATTN_ERROR_UNSUPPORTED, file->path,
-            "tensor '%.100s' has element type %s and rank %d, expected F32 F16 BF16 F64 BOOL I32 I64 U8 or "
-            "I8 and rank at most %d",
-            name, tensor_record_dtype_name(*found), (*found)->rank, CLATTN_MAX_RANK);
+        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path,
+                       "tensor '%.100s' has element type %s and rank %d, expected F32 F16 BF16 F64 BOOL I32 I64 U8 or "
+                       "I8 and rank at most %d",
+                       name, tensor_record_dtype_name(*found), (*found)->rank, CLATTN_MAX_RANK);
     *tensor = make_tensor(file, *found);
     return CLATTN_SUCCESS;
 }

@@ -32,8 +32,8 @@ const char *tensor_record_dtype_name(const tensor_record *record);
 
 /* Reads the header, bytes [8, 8 + header_bytes) of the file, into *table (zeroed before) and checks it
  * against the `data_bytes` that follow.  After a failure too the table must be released. */
-clattn_status tensor_table_read(tensor_table *table, const os_file *file, size_t header_bytes,
-                                size_t data_bytes, clattn_io_error *error);
+clattn_status tensor_table_read(tensor_table *table, const os_file *file, size_t header_bytes, size_t data_bytes,
+                                clattn_io_error *error);
 
 void tensor_table_release(tensor_table *table);
 

@@ -36,8 +36,8 @@ const char *tensor_record_dtype_name(const tensor_record *record)
 
 /* Appends a record with room for `bytes`, which a token's limit keeps far below a block.  Each record also
  * needs a pointer in the index, and qsort may copy that. */
-static tensor_record *append_record(tensor_table *table, size_t bytes, const os_file *file,
-                                    clattn_status *status, clattn_io_error *error)
+static tensor_record *append_record(tensor_table *table, size_t bytes, const os_file *file, clattn_status *status,
+                                    clattn_io_error *error)
 {
     table_block *block = table->blocks;
     bytes = (bytes + sizeof(size_t) - 1) / sizeof(size_t) * sizeof(size_t);
@@ -85,8 +85,8 @@ static size_t read_sizes(const json_t *array, size_t *values, size_t capacity)
 }
 
 /* Checks one tensor's description and appends it to the table. */
-static clattn_status add_tensor(tensor_table *table, const char *name, const json_t *description,
-                                const os_file *file, size_t data_bytes, clattn_io_error *error)
+static clattn_status add_tensor(tensor_table *table, const char *name, const json_t *description, const os_file *file,
+                                size_t data_bytes, clattn_io_error *error)
 {
     const json_t *shape = json_object_get(description, "shape");
     const char *dtype_name = json_string_value(json_object_get(description, "dtype"));
@@ -96,27 +96,26 @@ static clattn_status add_tensor(tensor_table *table, const char *name, const jso
         return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
                        "the description of '%.100s', expected exactly dtype, shape and data_offsets", name);
     if (json_array_size(shape) > RANK_MOST)
-        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path,
-                       "'%.100s' has rank %zu, expected at most %d", name, json_array_size(shape), RANK_MOST);
+        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, file->path, "'%.100s' has rank %zu, expected at most %d", name,
+                       json_array_size(shape), RANK_MOST);
     size_t rank = read_sizes(shape, extent, RANK_MOST);
     if (rank == SIZE_MAX)
         return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "the shape of '%.100s', expected sizes", name);
     if (read_sizes(json_object_get(description, "data_offsets"), offset, 2) != 2)
-        return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
-                       "the data_offsets of '%.100s', expected two sizes", name);
+        return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "the data_offsets of '%.100s', expected two sizes",
+                       name);
     if (offset[0] > offset[1] || offset[1] > data_bytes)
         return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
-                       "the data_offsets of '%.100s' are %zu and %zu, expected a range within %zu bytes",
-                       name, offset[0], offset[1], data_bytes);
+                       "the data_offsets of '%.100s' are %zu and %zu, expected a range within %zu bytes", name,
+                       offset[0], offset[1], data_bytes);
 
     const io_dtype *type = io_dtype_find_safetensors(dtype_name);
     if (!io_shape_bytes(rank, extent, type != NULL ? type->size : 1, &bytes))
-        return io_fail(error, CLATTN_ERROR_OVERFLOW, file->path,
-                       "the product of the shape of '%.100s' overflows", name);
+        return io_fail(error, CLATTN_ERROR_OVERFLOW, file->path, "the product of the shape of '%.100s' overflows",
+                       name);
     if (type != NULL && bytes != offset[1] - offset[0])
-        return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
-                       "'%.100s' has %zu bytes, expected %zu for its shape", name, offset[1] - offset[0],
-                       bytes);
+        return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "'%.100s' has %zu bytes, expected %zu for its shape",
+                       name, offset[1] - offset[0], bytes);
 
     clattn_status status = CLATTN_SUCCESS;
     size_t extents = rank <= CLATTN_MAX_RANK ? rank : 0;
@@ -190,13 +189,11 @@ static int by_place(const void *a, const void *b)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(tensor_record_name(*(tensor_record *const *)a),
-                  tensor_record_name(*(tensor_record *const *)b));
+    return strcmp(tensor_record_name(*(tensor_record *const *)a), tensor_record_name(*(tensor_record *const *)b));
 }
 
 /* Overlaps, holes and duplicates show between neighbours in the right order. */
-static clattn_status check_table(tensor_table *table, const os_file *file, size_t data_bytes,
-                                 clattn_io_error *error)
+static clattn_status check_table(tensor_table *table, const os_file *file, size_t data_bytes, clattn_io_error *error)
 {
     size_t end = 0;
     qsort(table->index, table->count, sizeof *table->index, by_place);
@@ -209,8 +206,8 @@ static clattn_status check_table(tensor_table *table, const os_file *file, size_
         end += record->bytes;
     }
     if (end != data_bytes)
-        return io_fail(error, CLATTN_ERROR_FORMAT, file->path,
-                       "has %zu bytes of data, expected %zu for its tensors", data_bytes, end);
+        return io_fail(error, CLATTN_ERROR_FORMAT, file->path, "has %zu bytes of data, expected %zu for its tensors",
+                       data_bytes, end);
     qsort(table->index, table->count, sizeof *table->index, by_name);
     for (size_t i = 1; i < table->count; i++)
         if (by_name(&table->index[i - 1], &table->index[i]) == 0)
@@ -219,8 +216,8 @@ static clattn_status check_table(tensor_table *table, const os_file *file, size_
     return CLATTN_SUCCESS;
 }
 
-clattn_status tensor_table_read(tensor_table *table, const os_file *file, size_t header_bytes,
-                                size_t data_bytes, clattn_io_error *error)
+clattn_status tensor_table_read(tensor_table *table, const os_file *file, size_t header_bytes, size_t data_bytes,
+                                clattn_io_error *error)
 {
     json_stream stream;
     json_stream_init(&stream, file, 8, 8 + header_bytes, error);

@@ -28,8 +28,9 @@ static bool is_hidden(const struct solver *solver)
 
 const char *refuse_slow_bf16(const clattn_context *context)
 {
-    return context->device.caps.fast_bf16 ? NULL
-                                          : "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
+    return context->device.caps.fast_bf16
+               ? NULL
+               : "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
 }
 
 const char *refuse_emulated_amx(const clattn_context *context)
@@ -47,12 +48,13 @@ clattn_status choose_amx(clattn_plan *plan, bool *has)
     *has = plan->context->device.caps.amx_bf16;
     return !*has || os_processor_permit_amx_bf16()
                ? CLATTN_SUCCESS
-               : report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED, "the system does not permit AMX");
+               : report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED,
+                              "the system does not permit AMX");
 }
 
 /* Why `solver` may not even be asked, or NULL. */
-static const char *excluded(const clattn_context *context, const char *operator_name,
-                            const struct solver *solver, const char *forced)
+static const char *excluded(const clattn_context *context, const char *operator_name, const struct solver *solver,
+                            const char *forced)
 {
     if (forced && strcmp(forced, solver->name) != 0)
         return "another solver was asked for";
@@ -66,9 +68,8 @@ static const char *held_back(const clattn_context *context, const struct solver 
     return forced || !solver->only_named ? NULL : solver->only_named(context);
 }
 
-clattn_status plan_supports(const clattn_context *context, const char *operator_name,
-                            const struct solver *const *table, size_t count, const void *problem,
-                            const char **reason)
+clattn_status plan_supports(const clattn_context *context, const char *operator_name, const struct solver *const *table,
+                            size_t count, const void *problem, const char **reason)
 {
     const char *why = "the operator has no solver";
     for (size_t i = 0; i < count; i++) {
@@ -134,8 +135,8 @@ static void explain_failure(clattn_plan *plan, const char *operator_name, const 
     char message[512];
     report_copy(report, message, sizeof message);
     message[strcspn(message, "\n")] = '\0';
-    report_log(report, CLATTN_LOG_WARNING, "%s solver %s failed, trying the next: %s", operator_name,
-               solver->name, message);
+    report_log(report, CLATTN_LOG_WARNING, "%s solver %s failed, trying the next: %s", operator_name, solver->name,
+               message);
     strbuf_printf(&plan->explain, "  %s: failed, %s\n", solver->name, message);
 }
 
@@ -244,8 +245,8 @@ static void explain_solver(clattn_plan *plan, const char *solver, const char *ve
     strbuf_printf(&plan->explain, "  %s: %s, %s\n", solver, verdict, why);
 }
 
-clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table,
-                          size_t count, clattn_status (*check)(clattn_plan *plan), const void *problem,
+clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table, size_t count,
+                          clattn_status (*check)(clattn_plan *plan), const void *problem,
                           const clattn_plan_options *options)
 {
     clattn_context *context = plan->context;
@@ -297,8 +298,7 @@ clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const st
     if (plan->explain.failed)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     if (!known)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\"", operator_name,
-                            forced);
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\"", operator_name, forced);
     if (!plan->solver && failure != CLATTN_SUCCESS)
         return failure; /* the last failure's message stands, build log and all */
     if (!plan->solver)

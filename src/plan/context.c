@@ -49,8 +49,7 @@ static clattn_status read_params(const clattn_context_params *given, clattn_cont
         params->clblast > CLATTN_CLBLAST_PREFER || params->self_check < CLATTN_SELF_CHECK_ON ||
         params->self_check > CLATTN_SELF_CHECK_OFF || params->reserved || params->log_level < CLATTN_LOG_NONE ||
         params->log_level > CLATTN_LOG_DEBUG || (params->denied_solver_count && !params->denied_solvers))
-        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "a field of clattn_context_params is out of range");
+        return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "a field of clattn_context_params is out of range");
     return CLATTN_SUCCESS;
 }
 
@@ -66,8 +65,7 @@ static clattn_status check_adopted(const struct cl_table *cl, const clattn_conte
     for (size_t i = 0; i < bytes / sizeof devices[0]; i++)
         found = found || devices[i] == params->opencl_device;
     if (!found)
-        return report_error(NULL, CLATTN_ERROR_WRONG_CONTEXT,
-                            "the adopted device is not of the adopted context");
+        return report_error(NULL, CLATTN_ERROR_WRONG_CONTEXT, "the adopted device is not of the adopted context");
     if (params->queue) {
         cl_context context;
         cl_device_id device;
@@ -76,8 +74,7 @@ static clattn_status check_adopted(const struct cl_table *cl, const clattn_conte
         TRY_CL(NULL, "clGetCommandQueueInfo",
                cl->clGetCommandQueueInfo(params->queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
         if (context != params->opencl_context || device != params->opencl_device)
-            return report_error(NULL, CLATTN_ERROR_WRONG_CONTEXT,
-                                "the adopted queue is of another context or device");
+            return report_error(NULL, CLATTN_ERROR_WRONG_CONTEXT, "the adopted queue is of another context or device");
     }
 fail:
     return status;
@@ -114,8 +111,7 @@ static clattn_status choose_and_create(clattn_context *context, const clattn_con
     TRY(devices_enumerate(&devices));
     TRY(devices_choose(&devices, spec, &index));
     struct capabilities *chosen = &devices.caps[index];
-    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
-                                          (cl_context_properties)(uintptr_t)chosen->platform, 0};
+    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)(uintptr_t)chosen->platform, 0};
     cl_int code;
     TRY_CL(NULL, "clRetainDevice", context->device.cl.clRetainDevice(chosen->device));
     context->device.caps = *chosen;
@@ -231,8 +227,8 @@ clattn_status clattn_context_create(const clattn_context_params *given, clattn_c
     TRY(copy_denied(context, &params));
     TRY(params.opencl_context ? adopt(context, &params) : choose_and_create(context, &params));
     if (!context->queue) {
-        context->queue = context->device.cl.clCreateCommandQueue(context->device.context,
-                                                                 context->device.caps.device, 0, &code);
+        context->queue =
+            context->device.cl.clCreateCommandQueue(context->device.context, context->device.caps.device, 0, &code);
         if (!context->queue) {
             status = report_opencl(NULL, "clCreateCommandQueue", code);
             goto fail;
@@ -308,8 +304,8 @@ bool context_denies(const clattn_context *context, const char *operator_name, co
     size_t length = strlen(operator_name);
     for (size_t i = 0; i < context->denied_count; i++) {
         const char *denied = context->denied[i];
-        if (!strcmp(denied, solver) || (!strncmp(denied, operator_name, length) && denied[length] == '/' &&
-                                        !strcmp(denied + length + 1, solver)))
+        if (!strcmp(denied, solver) ||
+            (!strncmp(denied, operator_name, length) && denied[length] == '/' && !strcmp(denied + length + 1, solver)))
             return true;
     }
     return false;
@@ -320,14 +316,12 @@ clattn_status context_warm_objects(clattn_context *context)
     const struct cl_table *cl = &context->device.cl;
     cl_int code;
     if (!context->warm_queue) {
-        context->warm_queue =
-            cl->clCreateCommandQueue(context->device.context, context->device.caps.device, 0, &code);
+        context->warm_queue = cl->clCreateCommandQueue(context->device.context, context->device.caps.device, 0, &code);
         if (!context->warm_queue)
             return report_opencl(&context->device.report, "clCreateCommandQueue", code);
     }
     if (!context->warm_buffer) {
-        context->warm_buffer =
-            cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE, WARM_BYTES, NULL, &code);
+        context->warm_buffer = cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE, WARM_BYTES, NULL, &code);
         if (!context->warm_buffer)
             return report_opencl(&context->device.report, "clCreateBuffer", code);
     }
@@ -341,8 +335,8 @@ clattn_status context_warm_image(clattn_context *context)
     const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 1, .image_height = 1};
     cl_int code;
     if (!context->warm_image) {
-        context->warm_image = context->device.cl.clCreateImage(context->device.context, CL_MEM_READ_WRITE,
-                                                               &format, &desc, NULL, &code);
+        context->warm_image =
+            context->device.cl.clCreateImage(context->device.context, CL_MEM_READ_WRITE, &format, &desc, NULL, &code);
         if (!context->warm_image)
             return report_opencl(&context->device.report, "clCreateImage", code);
     }
@@ -367,9 +361,8 @@ cl_command_queue clattn_context_queue(const clattn_context *context)
 size_t clattn_context_message(const clattn_context *context, char *buffer, size_t bytes)
 {
     /* The report locks itself; only its const-ness is in the way. */
-    struct report *report = context && !device_is_foreign(&context->device)
-                                ? &((clattn_context *)(uintptr_t)context)->device.report
-                                : NULL;
+    struct report *report =
+        context && !device_is_foreign(&context->device) ? &((clattn_context *)(uintptr_t)context)->device.report : NULL;
     return report_copy(report, buffer, bytes);
 }
 
@@ -392,15 +385,13 @@ clattn_status clattn_context_save_programs(clattn_context *context)
     return status;
 }
 
-clattn_status clattn_context_program_statistics(const clattn_context *context,
-                                                clattn_program_statistics *statistics)
+clattn_status clattn_context_program_statistics(const clattn_context *context, clattn_program_statistics *statistics)
 {
     if (!context || !statistics)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "context or statistics is NULL");
     if (statistics->size != sizeof *statistics)
-        return report_error(NULL, CLATTN_ERROR_INVALID_STRUCT,
-                            "clattn_program_statistics.size is %zu, expected %zu", statistics->size,
-                            sizeof *statistics);
+        return report_error(NULL, CLATTN_ERROR_INVALID_STRUCT, "clattn_program_statistics.size is %zu, expected %zu",
+                            statistics->size, sizeof *statistics);
     clattn_status status = context_check((clattn_context *)(uintptr_t)context);
     if (status != CLATTN_SUCCESS)
         return status;

@@ -23,7 +23,8 @@ clattn_status binding_absent(clattn_context *context, const clattn_binding *bind
     return binding_absent_field(context, binding, name, "layout");
 }
 
-clattn_status args_read(struct report *report, const char *name, void *copy, size_t current, size_t first, const void *given)
+clattn_status args_read(struct report *report, const char *name, void *copy, size_t current, size_t first,
+                        const void *given)
 {
     clattn_status status = struct_read(copy, current, first, given);
     if (status == CLATTN_SUCCESS)
@@ -58,47 +59,38 @@ clattn_status binding_check_memory(clattn_context *context, cl_mem buffer, cl_me
     cl_context owner;
     cl_mem_flags flags;
     cl_mem_object_type type;
-    TRY_CL(report, "clGetMemObjectInfo",
-           cl->clGetMemObjectInfo(buffer, CL_MEM_TYPE, sizeof type, &type, NULL));
+    TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_TYPE, sizeof type, &type, NULL));
     if (type != expected)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             expected == CL_MEM_OBJECT_BUFFER ? "%s: a buffer is expected, not an image"
                                                              : "%s: a 2D image is expected",
                             name);
-    TRY_CL(report, "clGetMemObjectInfo",
-           cl->clGetMemObjectInfo(buffer, CL_MEM_CONTEXT, sizeof owner, &owner, NULL));
-    TRY_CL(report, "clGetMemObjectInfo",
-           cl->clGetMemObjectInfo(buffer, CL_MEM_SIZE, sizeof *bytes, bytes, NULL));
-    TRY_CL(report, "clGetMemObjectInfo",
-           cl->clGetMemObjectInfo(buffer, CL_MEM_FLAGS, sizeof flags, &flags, NULL));
+    TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_CONTEXT, sizeof owner, &owner, NULL));
+    TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_SIZE, sizeof *bytes, bytes, NULL));
+    TRY_CL(report, "clGetMemObjectInfo", cl->clGetMemObjectInfo(buffer, CL_MEM_FLAGS, sizeof flags, &flags, NULL));
     if (owner != context->device.context)
-        return report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "%s: the buffer is of another OpenCL context",
-                            name);
+        return report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "%s: the buffer is of another OpenCL context", name);
     if ((access & BINDING_WRITE) && (flags & CL_MEM_READ_ONLY))
-        return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not write this buffer",
-                            name);
+        return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not write this buffer", name);
     if ((access & BINDING_READ) && (flags & CL_MEM_WRITE_ONLY))
         return report_error(report, CLATTN_ERROR_BUFFER_ACCESS, "%s: kernels may not read this buffer", name);
 fail:
     return status;
 }
 
-clattn_status binding_check(clattn_context *context, const clattn_binding *binding,
-                            const clattn_layout *layout, const size_t *extent, enum binding_access access,
-                            const char *name)
+clattn_status binding_check(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
+                            const size_t *extent, enum binding_access access, const char *name)
 {
     struct report *report = &context->device.report;
     size_t bytes = 0, bits = clattn_dtype_bits((clattn_dtype)layout->dtype), elements;
     int64_t lowest, highest;
     if (binding->reserved != 0)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the binding's reserved is not 0",
-                            name);
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the binding's reserved is not 0", name);
     if (binding->kind == CLATTN_BINDING_SVM) {
         if (!binding->svm)
             return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the SVM pointer is NULL", name);
         if (!context->device.cl.clSetKernelArgSVMPointer || context->device.caps.info.opencl_version < 200)
-            return report_error(report, CLATTN_ERROR_UNSUPPORTED,
-                                "%s: the device has no shared virtual memory", name);
+            return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: the device has no shared virtual memory", name);
     } else if (binding->kind == CLATTN_BINDING_IMAGE) {
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "%s: an image; clattn_image packs images into buffers", name);
@@ -115,15 +107,14 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
         return report_error(report, CLATTN_ERROR_OVERFLOW, "%s: the offset overflows", name);
     if (binding->kind == CLATTN_BINDING_SVM)
         return CLATTN_SUCCESS;
-    clattn_status status =
-        binding_check_memory(context, binding->buffer, CL_MEM_OBJECT_BUFFER, access, name, &bytes);
+    clattn_status status = binding_check_memory(context, binding->buffer, CL_MEM_OBJECT_BUFFER, access, name, &bytes);
     if (status != CLATTN_SUCCESS)
         return status;
     elements = bits < 8 ? bytes * (8 / bits) : bytes / (bits / 8);
     if (lowest < 0 || (uint64_t)highest >= elements)
         return report_error(report, CLATTN_ERROR_BUFFER_TOO_SMALL,
-                            "%s: elements %lld to %lld are addressed, the buffer holds %zu", name,
-                            (long long)lowest, (long long)highest, elements);
+                            "%s: elements %lld to %lld are addressed, the buffer holds %zu", name, (long long)lowest,
+                            (long long)highest, elements);
     return CLATTN_SUCCESS;
 }
 
@@ -136,9 +127,8 @@ static clattn_status check_queue(struct chain *chain)
     cl_context owner;
     cl_device_id device;
     cl_command_queue_properties properties;
-    TRY_CL(
-        report, "clGetCommandQueueInfo",
-        cl->clGetCommandQueueInfo(chain->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
+    TRY_CL(report, "clGetCommandQueueInfo",
+           cl->clGetCommandQueueInfo(chain->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
     chain->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     if (chain->queue == context->queue)
         return CLATTN_SUCCESS;
@@ -147,8 +137,7 @@ static clattn_status check_queue(struct chain *chain)
     TRY_CL(report, "clGetCommandQueueInfo",
            cl->clGetCommandQueueInfo(chain->queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
     if (owner != context->device.context || device != context->device.caps.device)
-        status = report_error(report, CLATTN_ERROR_WRONG_CONTEXT,
-                              "the queue is of another OpenCL context or device");
+        status = report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "the queue is of another OpenCL context or device");
 fail:
     return status;
 }
@@ -158,26 +147,24 @@ static clattn_status check_waits(struct chain *chain)
     clattn_status status = CLATTN_SUCCESS;
     struct report *report = &chain->context->device.report;
     if (!chain->wait_count != !chain->wait_list)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "wait_count and wait_list contradict each other");
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "wait_count and wait_list contradict each other");
     for (cl_uint i = 0; i < chain->wait_count; i++) {
         cl_context owner;
         if (!chain->wait_list[i])
             return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "wait_list[%u] is NULL", i);
         TRY_CL(report, "clGetEventInfo",
-               chain->context->device.cl.clGetEventInfo(chain->wait_list[i], CL_EVENT_CONTEXT, sizeof owner,
-                                                        &owner, NULL));
+               chain->context->device.cl.clGetEventInfo(chain->wait_list[i], CL_EVENT_CONTEXT, sizeof owner, &owner,
+                                                        NULL));
         if (owner != chain->context->device.context)
-            return report_error(report, CLATTN_ERROR_WRONG_CONTEXT,
-                                "wait_list[%u] is of another OpenCL context", i);
+            return report_error(report, CLATTN_ERROR_WRONG_CONTEXT, "wait_list[%u] is of another OpenCL context", i);
     }
 fail:
     return status;
 }
 
-clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue,
-                          cl_uint wait_count, const cl_event *wait_list, const cl_event *event,
-                          size_t workspace, const clattn_binding *given)
+clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue, cl_uint wait_count,
+                          const cl_event *wait_list, const cl_event *event, size_t workspace,
+                          const clattn_binding *given)
 {
     clattn_status status;
     *chain = (struct chain){.context = context,
@@ -195,8 +182,7 @@ clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_comma
         TRY(binding_check(context, given, &bytes, &workspace, BINDING_READ_WRITE, "workspace"));
         if (given->offset % 128)
             return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
-                                "workspace: the offset %lld is no multiple of 128 bytes",
-                                (long long)given->offset);
+                                "workspace: the offset %lld is no multiple of 128 bytes", (long long)given->offset);
         chain->workspace = *given;
         return CLATTN_SUCCESS;
     }
@@ -232,17 +218,14 @@ void chain_failed(struct chain *chain, struct step *step)
     chain->uncertain = true;
 }
 
-static cl_int bind_pointer(const struct cl_table *cl, cl_kernel kernel, cl_uint index,
-                           const clattn_binding *binding)
+static cl_int bind_pointer(const struct cl_table *cl, cl_kernel kernel, cl_uint index, const clattn_binding *binding)
 {
-    return binding->kind == CLATTN_BINDING_SVM
-               ? cl->clSetKernelArgSVMPointer(kernel, index, binding->svm)
-               : cl->clSetKernelArg(kernel, index, sizeof(cl_mem), &binding->buffer);
+    return binding->kind == CLATTN_BINDING_SVM ? cl->clSetKernelArgSVMPointer(kernel, index, binding->svm)
+                                               : cl->clSetKernelArg(kernel, index, sizeof(cl_mem), &binding->buffer);
 }
 
-clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel,
-                           const clattn_binding *const *bindings, const void *args, const size_t groups[3],
-                           bool last)
+clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel, const clattn_binding *const *bindings,
+                           const void *args, const size_t groups[3], bool last)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct report *report = &chain->context->device.report;
@@ -254,12 +237,11 @@ clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel
             return report_error(report, CLATTN_ERROR_OVERFLOW, "%s: too many work-items", kernel->name);
     for (cl_uint i = 0; i < kernel->pointers; i++)
         TRY_CL(report, "clSetKernelArg", bind_pointer(cl, kernel->handle, i, bindings[i]));
-    TRY_CL(report, "clSetKernelArg",
-           cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, args));
+    TRY_CL(report, "clSetKernelArg", cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, args));
     chain_step(chain, last, &step);
     TRY_CL(report, "clEnqueueNDRangeKernel",
-           cl->clEnqueueNDRangeKernel(chain->queue, kernel->handle, 3, NULL, global, kernel->local,
-                                      step.wait_count, step.wait_list, step.event));
+           cl->clEnqueueNDRangeKernel(chain->queue, kernel->handle, 3, NULL, global, kernel->local, step.wait_count,
+                                      step.wait_list, step.event));
     chain_stepped(chain, &step);
 fail:
     return status;
@@ -308,8 +290,8 @@ clattn_status chain_mark(struct chain *chain)
     if (!step.event)
         return CLATTN_SUCCESS;
     TRY_CL(&chain->context->device.report, "clEnqueueMarkerWithWaitList",
-           chain->context->device.cl.clEnqueueMarkerWithWaitList(chain->queue, step.wait_count,
-                                                                 step.wait_list, step.event));
+           chain->context->device.cl.clEnqueueMarkerWithWaitList(chain->queue, step.wait_count, step.wait_list,
+                                                                 step.event));
     chain_stepped(chain, &step);
 fail:
     return status;
@@ -325,10 +307,9 @@ clattn_status plan_enqueue_nothing(clattn_plan *plan, cl_command_queue queue, cl
     return chain_end(&chain, status, event);
 }
 
-clattn_status plan_enqueue_kernel(clattn_plan *plan, cl_command_queue queue,
-                                  const clattn_binding *const *bindings, const void *args,
-                                  const size_t groups[3], cl_uint wait_count, const cl_event *wait_list,
-                                  cl_event *event)
+clattn_status plan_enqueue_kernel(clattn_plan *plan, cl_command_queue queue, const clattn_binding *const *bindings,
+                                  const void *args, const size_t groups[3], cl_uint wait_count,
+                                  const cl_event *wait_list, cl_event *event)
 {
     struct chain chain;
     clattn_status status = chain_begin(&chain, plan->context, queue, wait_count, wait_list, event, 0, NULL);

@@ -8,9 +8,8 @@ enum binding_access { BINDING_READ = 1, BINDING_WRITE = 2, BINDING_READ_WRITE = 
 
 /* Whether `binding` is memory of the plan's OpenCL context that the device may access so, and holds all
  * elements that the first extent[i] of each dimension of `layout` reach.  `name` goes into the message. */
-clattn_status binding_check(clattn_context *context, const clattn_binding *binding,
-                            const clattn_layout *layout, const size_t *extent, enum binding_access access,
-                            const char *name);
+clattn_status binding_check(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
+                            const size_t *extent, enum binding_access access, const char *name);
 
 /* Whether `buffer` is memory of that type, of the plan's OpenCL context, that the device may access so; then
  * its size. */
@@ -32,7 +31,8 @@ clattn_status binding_absent_field(clattn_context *context, const clattn_binding
 clattn_status binding_absent(clattn_context *context, const clattn_binding *binding, const char *name);
 
 /* struct_read of an enqueue's arguments, whose type is `name`; reported. */
-clattn_status args_read(struct report *report, const char *name, void *copy, size_t current, size_t first, const void *given);
+clattn_status args_read(struct report *report, const char *name, void *copy, size_t current, size_t first,
+                        const void *given);
 
 /* INVALID_ARGUMENT if an enqueue's flag, `name`, is neither 0 nor 1, or its `reserved` not 0. */
 clattn_status args_check(struct report *report, const char *name, int32_t flag, int32_t reserved);
@@ -59,9 +59,9 @@ struct chain {
 /* Checks the queue and the wait list, and leases `workspace` bytes if the caller brings none: what else can
  * be wrong with the call is best found before.  `event` is where chain_end will put the last step's event, or
  * NULL.  Log lines are kept back until chain_end, so that locks may be held between. */
-clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue,
-                          cl_uint wait_count, const cl_event *wait_list, const cl_event *event,
-                          size_t workspace, const clattn_binding *given);
+clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue, cl_uint wait_count,
+                          const cl_event *wait_list, const cl_event *event, size_t workspace,
+                          const clattn_binding *given);
 
 /* What one step, a launch or another plan's enqueue, is to be given. */
 struct step {
@@ -79,9 +79,8 @@ void chain_failed(struct chain *chain, struct step *step);
 
 /* Sets the kernel's arguments (its buffers, then the struct) and launches it.  The plan's lock must be held.
  * `groups` are counts of work-groups. */
-clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel,
-                           const clattn_binding *const *bindings, const void *args, const size_t groups[3],
-                           bool last);
+clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel, const clattn_binding *const *bindings,
+                           const void *args, const size_t groups[3], bool last);
 
 /* A marker as the last step, where somebody wants its event. */
 clattn_status chain_mark(struct chain *chain);
@@ -96,9 +95,8 @@ clattn_status plan_enqueue_nothing(clattn_plan *plan, cl_command_queue queue, cl
                                    const cl_event *wait_list, cl_event *event);
 
 /* Of a plan that launches its first kernel, once and without a workspace; see chain_launch. */
-clattn_status plan_enqueue_kernel(clattn_plan *plan, cl_command_queue queue,
-                                  const clattn_binding *const *bindings, const void *args,
-                                  const size_t groups[3], cl_uint wait_count, const cl_event *wait_list,
-                                  cl_event *event);
+clattn_status plan_enqueue_kernel(clattn_plan *plan, cl_command_queue queue, const clattn_binding *const *bindings,
+                                  const void *args, const size_t groups[3], cl_uint wait_count,
+                                  const cl_event *wait_list, cl_event *event);
 
 #endif

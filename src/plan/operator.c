@@ -6,32 +6,29 @@
 #include "base/try.h"
 
 /* An allocated problem that the caller frees, or NULL with the status and reason why not. */
-static void *read_problem(const struct operator_class *operator, const void * desc, clattn_status *status,
+static void *read_problem(const struct operator_type *type, const void *desc, clattn_status *status,
                           const char **reason)
 {
-    void *problem = malloc(operator->problem_bytes);
+    void *problem = malloc(type->problem_bytes);
     *status = CLATTN_ERROR_OUT_OF_MEMORY;
     *reason = "no memory for a description";
     if (problem)
-        *status = operator->read(desc, problem, reason);
+        *status = type->read(desc, problem, reason);
     if (*status == CLATTN_SUCCESS)
         return problem;
     free(problem);
     return NULL;
 }
 
-clattn_status operator_supports(const struct operator_class *operator, clattn_context * context,
-                                const void *desc, const char **reason)
+clattn_status operator_supports(const struct operator_type *type, clattn_context *context, const void *desc,
+                                const char **reason)
 {
     const char *why = "context is NULL";
     clattn_status status = CLATTN_ERROR_INVALID_ARGUMENT;
-    void *problem = context ? read_problem(operator, desc, &status, &why) : NULL;
+    void *problem = context ? read_problem(type, desc, &status, &why) : NULL;
     if (problem)
-        status = operator->solvers
-                     ? plan_supports(context, operator->name, operator->solvers, operator->solver_count,
-                                     problem, &why)
-                     :
-                     operator->supports(context, problem, &why);
+        status = type->solvers ? plan_supports(context, type->name, type->solvers, type->solver_count, problem, &why)
+                               : type->supports(context, problem, &why);
     free(problem);
     if (reason)
         *reason = status == CLATTN_SUCCESS ? NULL : why;
@@ -39,32 +36,31 @@ clattn_status operator_supports(const struct operator_class *operator, clattn_co
 }
 
 /* The class of the plan's problem, as wisdom has it. */
-static clattn_status find_class(const struct operator_class *operator, clattn_plan * plan)
+static clattn_status find_class(const struct operator_type *type, clattn_plan *plan)
 {
     struct strbuf text = {0};
-    operator->classify(operator_problem(plan), &text);
+    type->classify(operator_problem(plan), &text);
     if (!text.failed && text.length <= CLASS_BYTES)
-        plan->wisdom_key = context_wisdom_key(plan->context, operator->name, text.text);
+        plan->wisdom_key = context_wisdom_key(plan->context, type->name, text.text);
     strbuf_clear(&text);
-    return plan->wisdom_key ? CLATTN_SUCCESS
-                            : report_error(&plan->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
-                                           "no memory for a plan");
+    return plan->wisdom_key
+               ? CLATTN_SUCCESS
+               : report_error(&plan->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
 }
 
-static clattn_status make_plan(const struct operator_class *operator, clattn_context * context,
-                               const void *problem, const clattn_plan_options *options, clattn_plan **plan)
+static clattn_status make_plan(const struct operator_type *type, clattn_context *context, const void *problem,
+                               const clattn_plan_options *options, clattn_plan **plan)
 {
     clattn_status status;
     clattn_plan *made = NULL;
-    TRY(plan_new(context, operator->number, operator->plan_bytes, &made));
-    made->operator = operator;
-    memcpy(operator_problem(made), problem, operator->problem_bytes);
-    if (operator->classify)
-        TRY(find_class(operator, made));
-    TRY(operator->solvers ? plan_choose(made, operator->name, operator->solvers, operator->solver_count,
-                                        operator->check, operator_problem(made), options)
-                          :
-                          operator->make(made, options));
+    TRY(plan_new(context, type->number, type->plan_bytes, &made));
+    made->type = type;
+    memcpy(operator_problem(made), problem, type->problem_bytes);
+    if (type->classify)
+        TRY(find_class(type, made));
+    TRY(type->solvers ? plan_choose(made, type->name, type->solvers, type->solver_count, type->check,
+                                    operator_problem(made), options)
+                      : type->make(made, options));
     *plan = made;
     return CLATTN_SUCCESS;
 fail:
@@ -73,19 +69,19 @@ fail:
 }
 
 /* read_problem, reported on the context. */
-static clattn_status read_reported(const struct operator_class *operator, clattn_context * context,
-                                   const void *desc, void **problem)
+static clattn_status read_reported(const struct operator_type *type, clattn_context *context, const void *desc,
+                                   void **problem)
 {
     clattn_status status;
     const char *reason;
-    *problem = read_problem(operator, desc, &status, &reason);
+    *problem = read_problem(type, desc, &status, &reason);
     if (!*problem)
-        report_error(&context->device.report, status, "%s: %s", operator->name, reason);
+        report_error(&context->device.report, status, "%s: %s", type->name, reason);
     return status;
 }
 
-clattn_status operator_plan_create(const struct operator_class *operator, clattn_context * context,
-                                   const void *desc, const clattn_plan_options *options, clattn_plan **plan)
+clattn_status operator_plan_create(const struct operator_type *type, clattn_context *context, const void *desc,
+                                   const clattn_plan_options *options, clattn_plan **plan)
 {
     clattn_status status;
     clattn_plan_options own;
@@ -96,59 +92,57 @@ clattn_status operator_plan_create(const struct operator_class *operator, clattn
     if (!plan)
         return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
     TRY(plan_options_read(context, options, &own));
-    TRY(read_reported(operator, context, desc, &problem));
-    TRY(make_plan(operator, context, problem, &own, plan));
+    TRY(read_reported(type, context, desc, &problem));
+    TRY(make_plan(type, context, problem, &own, plan));
 fail:
     free(problem);
     return status;
 }
 
-clattn_status operator_plan_find(const struct operator_class *operator, clattn_context * context,
-                                 const void *desc, clattn_plan **plan)
+clattn_status operator_plan_find(const struct operator_type *type, clattn_context *context, const void *desc,
+                                 clattn_plan **plan)
 {
     clattn_status status;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     void *problem = NULL;
     *plan = NULL;
     TRY(context_check(context));
-    TRY(read_reported(operator, context, desc, &problem));
-    *plan = plan_cache_find(&context->plans, operator->number, problem, operator->desc_bytes);
+    TRY(read_reported(type, context, desc, &problem));
+    *plan = plan_cache_find(&context->plans, type->number, problem, type->desc_bytes);
     if (!*plan) {
-        TRY(make_plan(operator, context, problem, &options, plan));
-        plan_cache_add(&context->plans, operator->number, problem, operator->desc_bytes, *plan);
+        TRY(make_plan(type, context, problem, &options, plan));
+        plan_cache_add(&context->plans, type->number, problem, type->desc_bytes, *plan);
     }
 fail:
     free(problem);
     return status;
 }
 
-clattn_status operator_prewarm(const struct operator_class *operator, clattn_context * context,
-                               const void *desc)
+clattn_status operator_prewarm(const struct operator_type *type, clattn_context *context, const void *desc)
 {
     clattn_plan *plan;
-    clattn_status status = operator_plan_find(operator, context, desc, &plan);
+    clattn_status status = operator_plan_find(type, context, desc, &plan);
     clattn_plan_release(&plan);
     return status;
 }
 
-clattn_status operator_enqueue(const struct operator_class *operator, clattn_plan * plan,
-                               cl_command_queue queue, const void *args, cl_uint wait_count,
-                               const cl_event *wait_list, cl_event *event)
+clattn_status operator_enqueue(const struct operator_type *type, clattn_plan *plan, cl_command_queue queue,
+                               const void *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status = plan_check(plan, operator->number);
+    clattn_status status = plan_check(plan, type->number);
     if (status == CLATTN_SUCCESS)
-        status = operator->enqueue(plan, queue, args, wait_count, wait_list, event);
+        status = type->enqueue(plan, queue, args, wait_count, wait_list, event);
     return status;
 }
 
-clattn_status operator_run(const struct operator_class *operator, clattn_context * context,
-                           cl_command_queue queue, const void *desc, const void *args, cl_uint wait_count,
-                           const cl_event *wait_list, cl_event *event)
+clattn_status operator_run(const struct operator_type *type, clattn_context *context, cl_command_queue queue,
+                           const void *desc, const void *args, cl_uint wait_count, const cl_event *wait_list,
+                           cl_event *event)
 {
     clattn_plan *plan;
-    clattn_status status = operator_plan_find(operator, context, desc, &plan);
+    clattn_status status = operator_plan_find(type, context, desc, &plan);
     if (status == CLATTN_SUCCESS)
-        status = operator_enqueue(operator, plan, queue, args, wait_count, wait_list, event);
+        status = operator_enqueue(type, plan, queue, args, wait_count, wait_list, event);
     clattn_plan_release(&plan);
     return status;
 }

@@ -9,7 +9,7 @@
 
 /* An operator.  Its plan struct begins with a clattn_plan; its problem struct, a member of the plan struct,
  * begins with the normalised description. */
-struct operator_class {
+struct operator_type {
     const char *name;
     enum operator_number number;
     size_t plan_bytes, problem_offset, problem_bytes, desc_bytes;
@@ -18,8 +18,7 @@ struct operator_class {
     /* Enqueues one of its plans with the operator's own struct of arguments. */
     clattn_status (*enqueue)(clattn_plan *plan, cl_command_queue queue, const void *args, cl_uint wait_count,
                              const cl_event *wait_list, cl_event *event);
-    const struct solver *const
-        *solvers; /* best first; NULL: the operator is made of others, by the two below */
+    const struct solver *const *solvers; /* best first; NULL: the operator is made of others, by the two below */
     size_t solver_count;
     clattn_status (*check)(clattn_plan *plan); /* the solvers' self-check, for plan_self_check; or NULL */
     /* The problem's class, for wisdom: one token of at most CLASS_BYTES, of letters, digits and -_.:,+ alone; NULL: the
@@ -41,66 +40,63 @@ static inline size_t class_length(size_t length)
 /* The plan's problem struct, of the operator that made it. */
 static inline void *operator_problem(clattn_plan *plan)
 {
-    return (unsigned char *)plan + plan->operator->problem_offset;
+    return (unsigned char *)plan + plan->type->problem_offset;
 }
 
-clattn_status operator_supports(const struct operator_class *operator, clattn_context * context,
-                                const void *desc, const char **reason);
-clattn_status operator_plan_create(const struct operator_class *operator, clattn_context * context,
-                                   const void *desc, const clattn_plan_options *options, clattn_plan **plan);
+clattn_status operator_supports(const struct operator_type *type, clattn_context *context, const void *desc,
+                                const char **reason);
+clattn_status operator_plan_create(const struct operator_type *type, clattn_context *context, const void *desc,
+                                   const clattn_plan_options *options, clattn_plan **plan);
 
 /* The context's cached plan for `desc`, or a new one that is then kept there; the caller releases it. */
-clattn_status operator_plan_find(const struct operator_class *operator, clattn_context * context,
-                                 const void *desc, clattn_plan **plan);
+clattn_status operator_plan_find(const struct operator_type *type, clattn_context *context, const void *desc,
+                                 clattn_plan **plan);
 
 /* operator_plan_find, for its effect on the cache alone. */
-clattn_status operator_prewarm(const struct operator_class *operator, clattn_context * context,
-                               const void *desc);
+clattn_status operator_prewarm(const struct operator_type *type, clattn_context *context, const void *desc);
 
 /* The operator's enqueue, if `plan` is one of its plans and of this process. */
-clattn_status operator_enqueue(const struct operator_class *operator, clattn_plan * plan,
-                               cl_command_queue queue, const void *args, cl_uint wait_count,
-                               const cl_event *wait_list, cl_event *event);
+clattn_status operator_enqueue(const struct operator_type *type, clattn_plan *plan, cl_command_queue queue,
+                               const void *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 
 /* The one-call form: operator_plan_find, then operator_enqueue. */
-clattn_status operator_run(const struct operator_class *operator, clattn_context * context,
-                           cl_command_queue queue, const void *desc, const void *args, cl_uint wait_count,
-                           const cl_event *wait_list, cl_event *event);
+clattn_status operator_run(const struct operator_type *type, clattn_context *context, cl_command_queue queue,
+                           const void *desc, const void *args, cl_uint wait_count, const cl_event *wait_list,
+                           cl_event *event);
 
-/* The public functions of an operator NAME, by its NAME_class: clattn_NAME_desc_init and _args_init, clattn_NAME_supports,
- * _plan_create, _enqueue, _prewarm and _run. */
-#define OPERATOR_CALLS(name) \
-    void clattn_##name##_desc_init(clattn_##name##_desc *desc) \
+/* Defines the public functions of an operator, whose operator_type is NAME_operator, under the names given. */
+#define OPERATOR_CALLS(name, desc_init, args_init, supports, plan_create, enqueue, prewarm, run) \
+    void desc_init(clattn_##name##_desc *desc) \
     { \
         struct_init(desc, sizeof *desc); \
     } \
-    void clattn_##name##_args_init(clattn_##name##_args *args) \
+    void args_init(clattn_##name##_args *args) \
     { \
         struct_init(args, sizeof *args); \
     } \
-    clattn_status clattn_##name##_supports(clattn_context *context, const clattn_##name##_desc *desc, const char **reason) \
+    clattn_status supports(clattn_context *context, const clattn_##name##_desc *desc, const char **reason) \
     { \
-        return operator_supports(&name##_class, context, desc, reason); \
+        return operator_supports(&name##_operator, context, desc, reason); \
     } \
-    clattn_status clattn_##name##_plan_create(clattn_context *context, const clattn_##name##_desc *desc, \
-                                              const clattn_plan_options *options, clattn_plan **plan) \
+    clattn_status plan_create(clattn_context *context, const clattn_##name##_desc *desc, \
+                              const clattn_plan_options *options, clattn_plan **plan) \
     { \
-        return operator_plan_create(&name##_class, context, desc, options, plan); \
+        return operator_plan_create(&name##_operator, context, desc, options, plan); \
     } \
-    clattn_status clattn_##name##_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_##name##_args *args, \
-                                          cl_uint wait_count, const cl_event *wait_list, cl_event *event) \
+    clattn_status enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_##name##_args *args, \
+                          cl_uint wait_count, const cl_event *wait_list, cl_event *event) \
     { \
-        return operator_enqueue(&name##_class, plan, queue, args, wait_count, wait_list, event); \
+        return operator_enqueue(&name##_operator, plan, queue, args, wait_count, wait_list, event); \
     } \
-    clattn_status clattn_##name##_prewarm(clattn_context *context, const clattn_##name##_desc *desc) \
+    clattn_status prewarm(clattn_context *context, const clattn_##name##_desc *desc) \
     { \
-        return operator_prewarm(&name##_class, context, desc); \
+        return operator_prewarm(&name##_operator, context, desc); \
     } \
-    clattn_status clattn_##name##_run(clattn_context *context, cl_command_queue queue, const clattn_##name##_desc *desc, \
-                                      const clattn_##name##_args *args, cl_uint wait_count, const cl_event *wait_list, \
-                                      cl_event *event) \
+    clattn_status run(clattn_context *context, cl_command_queue queue, const clattn_##name##_desc *desc, \
+                      const clattn_##name##_args *args, cl_uint wait_count, const cl_event *wait_list, \
+                      cl_event *event) \
     { \
-        return operator_run(&name##_class, context, queue, desc, args, wait_count, wait_list, event); \
+        return operator_run(&name##_operator, context, queue, desc, args, wait_count, wait_list, event); \
     }
 
 #endif

@@ -19,21 +19,19 @@ void clattn_plan_options_init(clattn_plan_options *options)
     struct_init(options, sizeof *options);
 }
 
-clattn_status plan_options_read(clattn_context *context, const clattn_plan_options *given,
-                                clattn_plan_options *options)
+clattn_status plan_options_read(clattn_context *context, const clattn_plan_options *given, clattn_plan_options *options)
 {
     clattn_plan_options_init(options);
     if (!given)
         return CLATTN_SUCCESS;
     clattn_status status = struct_read(options, sizeof *options, sizeof *options, given);
     if (status != CLATTN_SUCCESS)
-        report_error(&context->device.report, status, "clattn_plan_options.size is %zu, expected %zu",
-                     given->size, sizeof *options);
+        report_error(&context->device.report, status, "clattn_plan_options.size is %zu, expected %zu", given->size,
+                     sizeof *options);
     return status;
 }
 
-clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes,
-                       clattn_plan **result)
+clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes, clattn_plan **result)
 {
     clattn_plan *plan = calloc(1, bytes);
     *result = NULL;
@@ -97,27 +95,23 @@ static clattn_status check_resources(struct device *device, struct plan_kernel *
     clattn_status status = CLATTN_SUCCESS;
     const struct cl_table *cl = &device->cl;
     cl_device_id id = device->caps.device;
-    size_t limit, items = kernel->local[0] * kernel->local[1] * kernel->local[2];
+    size_t limit, items = kernel->local[0] *kernel->local[1] *kernel->local[2];
     TRY_CL(&device->report, "clGetKernelWorkGroupInfo",
-           cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_WORK_GROUP_SIZE, sizeof limit, &limit,
-                                        NULL));
+           cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_WORK_GROUP_SIZE, sizeof limit, &limit, NULL));
     /* These two are worth no failure: without an answer the launch that warms the kernel tells. */
-    if (cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof kernel->local_bytes,
-                                     &kernel->local_bytes, NULL) != CL_SUCCESS)
-        kernel->local_bytes = 0;
+    if (cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_LOCAL_MEM_SIZE,
+                                     sizeof kernel->local_bytes, &kernel->local_bytes, NULL) != CL_SUCCESS) kernel
+        ->local_bytes = 0;
     if (cl->clGetKernelWorkGroupInfo(kernel->handle, id, CL_KERNEL_PRIVATE_MEM_SIZE,
-                                     sizeof kernel->private_bytes, &kernel->private_bytes,
-                                     NULL) != CL_SUCCESS)
-        kernel->private_bytes = 0;
+                                     sizeof kernel->private_bytes, &kernel->private_bytes, NULL) != CL_SUCCESS) kernel
+        ->private_bytes = 0;
     if (items > limit)
         return report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
-                            "%s needs work-groups of %zu items, this device gives it %zu", kernel->name,
-                            items, limit);
+                            "%s needs work-groups of %zu items, this device gives it %zu", kernel->name, items, limit);
     if (kernel->local_bytes > device->caps.info.local_memory)
-        return report_error(&device->report, CLATTN_ERROR_UNSUPPORTED,
-                            "%s takes %llu bytes of local memory, this device has %llu", kernel->name,
-                            (unsigned long long)kernel->local_bytes,
-                            (unsigned long long)device->caps.info.local_memory);
+        return report_error(
+            &device->report, CLATTN_ERROR_UNSUPPORTED, "%s takes %llu bytes of local memory, this device has %llu",
+            kernel->name, (unsigned long long)kernel->local_bytes, (unsigned long long)device->caps.info.local_memory);
 fail:
     return status;
 }
@@ -132,9 +126,8 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
     define_int(options, "X86_F16", device->caps.takes_assembly);
     char *text = strbuf_take(options);
     if (!text || plan->kernel_count == PLAN_KERNELS || args_bytes > MAX_ARGS_BYTES) {
-        status =
-            text ? report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow")
-                 : report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
+        status = text ? report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow")
+                      : report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for build options");
         free(text);
         return status;
     }
@@ -155,9 +148,8 @@ fail:
 void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3])
 {
     for (int i = 0; i < 3; i++)
-        if (groups[i] > kernel->widest / kernel->local[i])
-            kernel->widest =
-                groups[i] > SIZE_MAX / kernel->local[i] ? SIZE_MAX : groups[i] * kernel->local[i];
+        if (groups[i] > kernel->widest / kernel->local[i]) kernel
+            ->widest = groups[i] > SIZE_MAX / kernel->local[i] ? SIZE_MAX : groups[i] *kernel->local[i];
 }
 
 /* One kernel's need is that of all: a saved program then always holds the same code of all its kernels. */
@@ -199,17 +191,15 @@ static clattn_status warm_kernel(clattn_plan *plan, const struct plan_kernel *ke
         TRY_CL(report, "clSetKernelArg",
                cl->clSetKernelArg(kernel->handle, i, sizeof(cl_mem),
                                   i < kernel->images ? &context->warm_image : &context->warm_buffer));
-    TRY_CL(report, "clSetKernelArg",
-           cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, zeros));
+    TRY_CL(report, "clSetKernelArg", cl->clSetKernelArg(kernel->handle, kernel->pointers, kernel->args_bytes, zeros));
     TRY_CL(report, "clEnqueueNDRangeKernel",
-           cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, kernel->local,
-                                      kernel->local, 0, NULL, NULL));
+           cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, kernel->local, kernel->local, 0,
+                                      NULL, NULL));
     if (needs_large_grid(plan)) {
-        const size_t large[3] = {round_up(SMALL_GRID + 1, kernel->local[0]), kernel->local[1],
-                                 kernel->local[2]};
+        const size_t large[3] = {round_up(SMALL_GRID + 1, kernel->local[0]), kernel->local[1], kernel->local[2]};
         TRY_CL(report, "clEnqueueNDRangeKernel",
-               cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, large, kernel->local,
-                                          0, NULL, NULL));
+               cl->clEnqueueNDRangeKernel(context->warm_queue, kernel->handle, 3, NULL, large, kernel->local, 0, NULL,
+                                          NULL));
     }
 fail:
     return status;
@@ -285,15 +275,13 @@ void plan_explain_workspace(clattn_plan *plan)
     size_t limit = plan->context->workspaces.limit;
     if (plan->workspace <= limit)
         return;
-    strbuf_printf(
-        &plan->explain,
-        "  its workspace is over the context's workspace_limit of %zu bytes: each enqueue must bring one\n",
-        limit);
-    report_log(
-        &plan->context->device.report, CLATTN_LOG_WARNING,
-        "a plan's workspace of %zu bytes is over the context's workspace_limit of %zu: each enqueue must "
-        "bring one",
-        plan->workspace, limit);
+    strbuf_printf(&plan->explain,
+                  "  its workspace is over the context's workspace_limit of %zu bytes: each enqueue must bring one\n",
+                  limit);
+    report_log(&plan->context->device.report, CLATTN_LOG_WARNING,
+               "a plan's workspace of %zu bytes is over the context's workspace_limit of %zu: each enqueue must "
+               "bring one",
+               plan->workspace, limit);
 }
 
 clattn_status plan_check(clattn_plan *plan, enum operator_number number)

@@ -24,7 +24,7 @@ enum operator_number {
     OPERATOR_DECODER,
 };
 
-struct operator_class;
+struct operator_type;
 
 #define PLAN_KERNELS 4
 
@@ -47,9 +47,9 @@ struct plan_kernel {
 struct clattn_plan {
     atomic_int references;
     enum operator_number number;
-    const struct operator_class *operator; /* by which plan/operator.h made it; otherwise NULL */
-    clattn_context *context;               /* retained */
-    mtx_t lock;              /* over setting kernel arguments and enqueueing */
+    const struct operator_type *type; /* by which plan/operator.h made it; otherwise NULL */
+    clattn_context *context;          /* retained */
+    mtx_t lock;                       /* over setting kernel arguments and enqueueing */
     struct plan_kernel kernels[PLAN_KERNELS];
     size_t kernel_count; /* filled entries of `kernels` */
     size_t launches;     /* kernels one enqueue launches at the most */
@@ -60,14 +60,13 @@ struct clattn_plan {
     const char *solver;
     struct source_snippets snippets; /* what the user adds to its kernels; the texts are the operator's */
     struct strbuf explain;
-    struct tuning tuning; /* the solver's parameters */
-    char *wisdom_key;     /* of its class; NULL: the operator is not tuned */
+    struct tuning tuning;             /* the solver's parameters */
+    char *wisdom_key;                 /* of its class; NULL: the operator is not tuned */
     void (*clear)(clattn_plan *plan); /* what the operator added, or NULL */
 };
 
 /* A zeroed plan of `bytes` bytes (an operator's struct that begins with a clattn_plan), one reference. */
-clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes,
-                       clattn_plan **plan);
+clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes, clattn_plan **plan);
 void plan_retain(clattn_plan *plan);
 
 /* Builds `file` with `options` (taken over and cleared), creates kernel `name` and checks that a work-group
@@ -103,7 +102,8 @@ clattn_status plan_check(clattn_plan *plan, enum operator_number number);
  * tuning_parameter(&plan->tuning, ...), which exchanges its own choice for what wisdom or the caller gives, and returns
  * UNSUPPORTED for a combination that it does not take: everything it is given may be hostile. */
 struct solver {
-    const char *name; /* one that begins with "emulated-" is for tests: only by name, and otherwise not even mentioned */
+    const char
+        *name; /* one that begins with "emulated-" is for tests: only by name, and otherwise not even mentioned */
     /* Why it does not take the problem, a static string, or NULL.  Capabilities alone decide; with `forced`
      * (asked for by name) mere preference does not count. */
     const char *(*refuse)(const clattn_context *context, const void *problem, bool forced);
@@ -134,14 +134,13 @@ clattn_status choose_amx(clattn_plan *plan, bool *has);
 
 /* The first solver of the table that takes the problem, prepared and warmed; fills plan->solver and
  * ->explain. */
-clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table,
-                          size_t count, clattn_status (*check)(clattn_plan *plan), const void *problem,
+clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table, size_t count,
+                          clattn_status (*check)(clattn_plan *plan), const void *problem,
                           const clattn_plan_options *options);
 
 /* SUCCESS if some solver of the table takes the problem; otherwise UNSUPPORTED and the last one's reason. */
-clattn_status plan_supports(const clattn_context *context, const char *operator_name,
-                            const struct solver *const *table, size_t count, const void *problem,
-                            const char **reason);
+clattn_status plan_supports(const clattn_context *context, const char *operator_name, const struct solver *const *table,
+                            size_t count, const void *problem, const char **reason);
 
 /* A copy of the caller's options with what is missing defaulted; the status is reported on the context. */
 clattn_status plan_options_read(clattn_context *context, const clattn_plan_options *given,

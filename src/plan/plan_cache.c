@@ -88,8 +88,7 @@ static struct plan_cache_entry *take_oldest(struct plan_cache *cache)
     return oldest;
 }
 
-void plan_cache_add(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes,
-                    clattn_plan *plan)
+void plan_cache_add(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes, clattn_plan *plan)
 {
     struct plan_cache_entry *entry = malloc(sizeof *entry + bytes), *dropped = NULL;
     if (!entry)

@@ -25,7 +25,6 @@ void plan_cache_clear(struct plan_cache *cache);
 clattn_plan *plan_cache_find(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes);
 
 /* Keeps the plan, dropping the least recently used one above capacity.  Out of memory keeps nothing. */
-void plan_cache_add(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes,
-                    clattn_plan *plan);
+void plan_cache_add(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes, clattn_plan *plan);
 
 #endif

@@ -80,8 +80,8 @@ void check_array_count(struct check_array *array, int32_t dtype, int64_t step, i
 clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding)
 {
     cl_int code;
-    array->buffer = context->device.cl.clCreateBuffer(
-        context->device.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, array->bytes, array->host, &code);
+    array->buffer = context->device.cl.clCreateBuffer(context->device.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                                      array->bytes, array->host, &code);
     if (!array->buffer)
         return report_opencl(&context->device.report, "clCreateBuffer", code);
     *binding = clattn_binding_buffer(array->buffer, 0);
@@ -182,10 +182,10 @@ static void exchange(void *a, void *b, size_t bytes)
 
 clattn_status check_enqueue(clattn_plan *plan, void *small, const void *args)
 {
-    const struct operator_class *operator = plan->operator;
-    exchange(operator_problem(plan), small, operator->problem_bytes);
-    clattn_status status = operator->enqueue(plan, plan->context->warm_queue, args, 0, NULL, NULL);
-    exchange(operator_problem(plan), small, operator->problem_bytes);
+    const struct operator_type *type = plan->type;
+    exchange(operator_problem(plan), small, type->problem_bytes);
+    clattn_status status = type->enqueue(plan, plan->context->warm_queue, args, 0, NULL, NULL);
+    exchange(operator_problem(plan), small, type->problem_bytes);
     return status;
 }
 
@@ -213,8 +213,7 @@ static bool agrees(double value, double exact, double slack)
 double check_slack(double exact, double plain, double magnitude, double state_unit, double unit)
 {
     double naive = isfinite(plain) && isfinite(exact) && state_unit >= FLT_EPSILON ? fabs(plain - exact) : 0;
-    return 16 * naive + 256 * state_unit * magnitude + unit * fabs(exact) + 1e-30 +
-           (unit > FLT_EPSILON ? 0x1p-20 : 0);
+    return 16 * naive + 256 * state_unit * magnitude + unit * fabs(exact) + 1e-30 + (unit > FLT_EPSILON ? 0x1p-20 : 0);
 }
 
 clattn_status check_element(struct report *report, const char *kernel, const char *what, const int64_t index[4],

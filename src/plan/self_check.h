@@ -31,7 +31,8 @@ void check_array_count(struct check_array *array, int32_t dtype, int64_t step, i
 clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding);
 
 /* A buffer of `bytes` bytes, bound; none for 0.  A check has a workspace of its own: the pool is the caller's. */
-clattn_status check_workspace(clattn_context *context, size_t bytes, struct check_array *array, clattn_binding *binding);
+clattn_status check_workspace(clattn_context *context, size_t bytes, struct check_array *array,
+                              clattn_binding *binding);
 
 /* Waits for the context's private queue and reads the buffer back. */
 clattn_status check_array_read(clattn_context *context, struct check_array *array);
@@ -87,7 +88,8 @@ struct check_course {
     const void *args; /* the arguments, as `make` leaves them */
     struct check_array *arrays;
     size_t count, output, outputs; /* all of the arrays, the first one that is read back, and how many are */
-    clattn_status (*make)(void *check, clattn_context *context); /* describes the problem, fills and uploads the arrays */
+    clattn_status (*make)(void *check,
+                          clattn_context *context); /* describes the problem, fills and uploads the arrays */
     /* Compares them with the reference; `kernel` is the plan's last one. */
     clattn_status (*judge)(void *check, struct report *report, const char *kernel);
 };

@@ -60,8 +60,8 @@ static bool is_free(struct workspace_pool *pool, struct workspace *workspace)
         return false;
     if (!workspace->event)
         return true;
-    if (pool->device->cl.clGetEventInfo(workspace->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
-                                        &state, NULL) != CL_SUCCESS ||
+    if (pool->device->cl.clGetEventInfo(workspace->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                                        NULL) != CL_SUCCESS ||
         state > CL_COMPLETE)
         return false;
     forget_event(pool, workspace);
@@ -87,12 +87,11 @@ static clattn_status grow(struct workspace_pool *pool, size_t bytes, struct work
     struct report *report = &pool->device->report;
     cl_int code;
     if (bytes > pool->limit)
-        return report_error(
-            report, CLATTN_ERROR_OUT_OF_MEMORY,
-            "a workspace of %zu bytes is over the context's workspace_limit of %zu, now and "
-            "always: bind a buffer of clattn_plan_workspace_size bytes as the workspace, or raise "
-            "the limit",
-            bytes, pool->limit);
+        return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY,
+                            "a workspace of %zu bytes is over the context's workspace_limit of %zu, now and "
+                            "always: bind a buffer of clattn_plan_workspace_size bytes as the workspace, or raise "
+                            "the limit",
+                            bytes, pool->limit);
     make_room(pool, bytes);
     if (pool->held > pool->limit - bytes)
         return report_error(report, CLATTN_ERROR_BUSY,
@@ -102,8 +101,7 @@ static clattn_status grow(struct workspace_pool *pool, size_t bytes, struct work
     struct workspace *workspace = calloc(1, sizeof *workspace);
     if (!workspace)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a workspace");
-    workspace->buffer =
-        pool->device->cl.clCreateBuffer(pool->device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    workspace->buffer = pool->device->cl.clCreateBuffer(pool->device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
     if (!workspace->buffer) {
         free(workspace);
         return report_opencl(report, "clCreateBuffer", code);
@@ -116,8 +114,8 @@ static clattn_status grow(struct workspace_pool *pool, size_t bytes, struct work
     return CLATTN_SUCCESS;
 }
 
-clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_command_queue queue,
-                              bool in_order, struct workspace_lease *lease)
+clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_command_queue queue, bool in_order,
+                              struct workspace_lease *lease)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct workspace *best = NULL;

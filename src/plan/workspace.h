@@ -27,8 +27,8 @@ void workspace_pool_clear(struct workspace_pool *pool);
  * completed, and at once for further work on the same in-order queue, which runs after that event anyway.
  * Never waits: BUSY when earlier work leaves no room under the limit.  Other statuses: OUT_OF_MEMORY (also
  * for more than the limit, which no waiting mends), OPENCL. */
-clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_command_queue queue,
-                              bool in_order, struct workspace_lease *lease);
+clattn_status workspace_lease(struct workspace_pool *pool, size_t bytes, cl_command_queue queue, bool in_order,
+                              struct workspace_lease *lease);
 
 /* Gives back, once all work that uses it is enqueued on `queue`: the buffer is free when `event` has
  * completed.  NULL: nothing was enqueued, and it is free when it would have been without the lease.  The pool

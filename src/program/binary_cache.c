@@ -91,8 +91,7 @@ static clattn_status default_path(const clattn_context_params *params, char **pa
     return *path ? CLATTN_SUCCESS : CLATTN_ERROR_OUT_OF_MEMORY;
 }
 
-clattn_status binary_cache_open(struct binary_cache *cache, struct report *report,
-                                const clattn_context_params *params)
+clattn_status binary_cache_open(struct binary_cache *cache, struct report *report, const clattn_context_params *params)
 {
     clattn_status status = CLATTN_SUCCESS;
     memset(cache, 0, sizeof *cache);
@@ -151,8 +150,8 @@ static void take_delivery(void *sink, const void *data, size_t bytes)
     }
 }
 
-bool binary_cache_load(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], uint8_t **payload,
-                       size_t *bytes, bool *refused)
+bool binary_cache_load(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], uint8_t **payload, size_t *bytes,
+                       bool *refused)
 {
     struct entry_name name = name_of(key);
     struct delivery entry = {0};
@@ -175,8 +174,7 @@ bool binary_cache_load(struct binary_cache *cache, const uint8_t key[SHA256_BYTE
     return true;
 }
 
-bool binary_cache_store(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], const void *payload,
-                        size_t bytes)
+bool binary_cache_store(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], const void *payload, size_t bytes)
 {
     struct entry_name name = name_of(key);
     bool stored = true;

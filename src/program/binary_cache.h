@@ -28,18 +28,16 @@ struct binary_cache {
 /* Sets up the cache: callbacks if the params have them, else the folder, else off with a reason.  The
  * environment is read only where the params leave a choice.  Returns INVALID_ARGUMENT or OUT_OF_MEMORY only.
  */
-clattn_status binary_cache_open(struct binary_cache *cache, struct report *report,
-                                const clattn_context_params *params);
+clattn_status binary_cache_open(struct binary_cache *cache, struct report *report, const clattn_context_params *params);
 void binary_cache_close(struct binary_cache *cache);
 
 /* The payload of the entry for `key`, verified; the caller frees it.  False if there is none; *refused says
  * whether there was one that did not verify. */
-bool binary_cache_load(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], uint8_t **payload,
-                       size_t *bytes, bool *refused);
+bool binary_cache_load(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], uint8_t **payload, size_t *bytes,
+                       bool *refused);
 
 /* Keeps a payload; false if it could not (an application's callback does not say), which is of no consequence. */
-bool binary_cache_store(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], const void *payload,
-                        size_t bytes);
+bool binary_cache_store(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], const void *payload, size_t bytes);
 
 /* Drops an entry that the driver would not take. */
 void binary_cache_drop(struct binary_cache *cache, const uint8_t key[SHA256_BYTES]);

@@ -10,8 +10,8 @@ static char *build_log(const struct device *device, cl_program handle)
 {
     size_t bytes = 0;
     char *log = NULL;
-    if (device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, 0, NULL,
-                                         &bytes) == CL_SUCCESS)
+    if (device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) ==
+        CL_SUCCESS)
         log = calloc(bytes + 1, 1);
     if (log && bytes)
         device->cl.clGetProgramBuildInfo(handle, device->caps.device, CL_PROGRAM_BUILD_LOG, bytes, log, NULL);
@@ -73,8 +73,8 @@ static cl_program from_binary(struct device *device, const uint8_t *binary, size
 {
     cl_int binary_status = CL_SUCCESS;
     const unsigned char *data = binary;
-    cl_program handle = device->cl.clCreateProgramWithBinary(device->context, 1, &device->caps.device, &bytes,
-                                                             &data, &binary_status, code);
+    cl_program handle = device->cl.clCreateProgramWithBinary(device->context, 1, &device->caps.device, &bytes, &data,
+                                                             &binary_status, code);
     if (*code == CL_SUCCESS)
         *code = handle ? binary_status : CL_INVALID_BINARY;
     if (*code != CL_SUCCESS && handle) {
@@ -94,13 +94,11 @@ clattn_status driver_rebuild(struct device *device, const char *file, const uint
     return build(device, file, handle, options, NULL, made, failure);
 }
 
-bool driver_load(struct device *device, const uint8_t *binary, size_t bytes, const char *options,
-                 cl_program *made)
+bool driver_load(struct device *device, const uint8_t *binary, size_t bytes, const char *options, cl_program *made)
 {
     cl_int code;
     cl_program handle = from_binary(device, binary, bytes, &code);
-    if (handle &&
-        device->cl.clBuildProgram(handle, 1, &device->caps.device, options, NULL, NULL) == CL_SUCCESS) {
+    if (handle && device->cl.clBuildProgram(handle, 1, &device->caps.device, options, NULL, NULL) == CL_SUCCESS) {
         *made = handle;
         return true;
     }
@@ -118,23 +116,20 @@ uint8_t *driver_read_binary(struct device *device, cl_program handle, size_t *by
     size_t *sizes = NULL;
     unsigned char **binaries = NULL;
     uint8_t *ours = NULL;
-    if (cl->clGetProgramInfo(handle, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL) != CL_SUCCESS ||
-        !count)
+    if (cl->clGetProgramInfo(handle, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, NULL) != CL_SUCCESS || !count)
         return NULL;
     devices = calloc(count, sizeof *devices);
     sizes = calloc(count, sizeof *sizes);
     binaries = calloc(count, sizeof *binaries);
     if (!devices || !sizes || !binaries ||
-        cl->clGetProgramInfo(handle, CL_PROGRAM_DEVICES, count * sizeof *devices, devices, NULL) !=
-            CL_SUCCESS ||
-        cl->clGetProgramInfo(handle, CL_PROGRAM_BINARY_SIZES, count * sizeof *sizes, sizes, NULL) !=
-            CL_SUCCESS)
+        cl->clGetProgramInfo(handle, CL_PROGRAM_DEVICES, count * sizeof *devices, devices, NULL) != CL_SUCCESS ||
+        cl->clGetProgramInfo(handle, CL_PROGRAM_BINARY_SIZES, count * sizeof *sizes, sizes, NULL) != CL_SUCCESS)
         goto done;
     for (cl_uint i = 0; i < count; i++)
         if (devices[i] == device->caps.device && sizes[i]) {
             binaries[i] = malloc(sizes[i]);
-            if (binaries[i] && cl->clGetProgramInfo(handle, CL_PROGRAM_BINARIES, count * sizeof *binaries,
-                                                    binaries, NULL) == CL_SUCCESS) {
+            if (binaries[i] && cl->clGetProgramInfo(handle, CL_PROGRAM_BINARIES, count * sizeof *binaries, binaries,
+                                                    NULL) == CL_SUCCESS) {
                 ours = binaries[i];
                 *bytes = sizes[i];
             } else {

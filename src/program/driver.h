@@ -16,8 +16,7 @@ clattn_status driver_rebuild(struct device *device, const char *file, const uint
                              const char *options, cl_program *made, char **failure);
 
 /* Whether the driver takes the binary. */
-bool driver_load(struct device *device, const uint8_t *binary, size_t bytes, const char *options,
-                 cl_program *made);
+bool driver_load(struct device *device, const uint8_t *binary, size_t bytes, const char *options, cl_program *made);
 
 /* The program's binary for the device, which the caller frees; NULL if there is none. */
 uint8_t *driver_read_binary(struct device *device, cl_program program, size_t *bytes);

@@ -112,8 +112,8 @@ static void hash_text(struct sha256 *hash, const char *text)
 
 /* All that a binary depends on: text, options, device, driver, and this library's version; and what it holds.
  */
-static void make_key(const struct program_cache *cache, const char *source, const char *options,
-                     enum grid_class grid, uint8_t key[SHA256_BYTES])
+static void make_key(const struct program_cache *cache, const char *source, const char *options, enum grid_class grid,
+                     uint8_t key[SHA256_BYTES])
 {
     const struct device *device = cache->device;
     const clattn_device_info *info = &device->caps.info;
@@ -266,8 +266,8 @@ static clattn_status splice(struct program_cache *cache, const char *file, const
 
 /* Loads or builds, without the lock on the list; *outcome counts what it was. */
 static clattn_status load_or_build(struct program_cache *cache, const char *file, const char *source,
-                                   const char *options, const struct source_snippets *snippets,
-                                   struct program *program, clattn_program_statistics *outcome)
+                                   const char *options, const struct source_snippets *snippets, struct program *program,
+                                   clattn_program_statistics *outcome)
 {
     if (load(cache, options, program, SAVED_CHECKED, outcome) ||
         load(cache, options, program, SAVED_UNCHECKED, outcome))
@@ -286,9 +286,9 @@ static clattn_status load_or_build(struct program_cache *cache, const char *file
 
 /* Adds the program, with a reference for the caller.  The lock is held at the call and at the return, and not
  * in between. */
-static clattn_status make(struct program_cache *cache, const char *file, const char *source,
-                          const char *options, const struct source_snippets *snippets,
-                          const uint8_t key[SHA256_BYTES], struct program **made)
+static clattn_status make(struct program_cache *cache, const char *file, const char *source, const char *options,
+                          const struct source_snippets *snippets, const uint8_t key[SHA256_BYTES],
+                          struct program **made)
 {
     clattn_program_statistics outcome = {0};
     struct program *program = calloc(1, sizeof *program);
@@ -317,9 +317,9 @@ static clattn_status make(struct program_cache *cache, const char *file, const c
     return CLATTN_SUCCESS;
 }
 
-static clattn_status get_locked(struct program_cache *cache, const char *file, const char *source,
-                                const char *options, const struct source_snippets *snippets,
-                                const uint8_t key[SHA256_BYTES], struct program **program)
+static clattn_status get_locked(struct program_cache *cache, const char *file, const char *source, const char *options,
+                                const struct source_snippets *snippets, const uint8_t key[SHA256_BYTES],
+                                struct program **program)
 {
     clattn_status status = CLATTN_SUCCESS;
     struct program *found = find_made(cache, key);
@@ -338,8 +338,7 @@ static clattn_status get_locked(struct program_cache *cache, const char *file, c
 }
 
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
-                          const struct source_snippets *snippets, enum grid_class grid,
-                          struct program **program)
+                          const struct source_snippets *snippets, enum grid_class grid, struct program **program)
 {
     clattn_status status;
     struct report *report = &cache->device->report;
@@ -378,8 +377,7 @@ void program_release(struct program_cache *cache, struct program **program)
     *program = NULL;
 }
 
-clattn_status program_kernel(struct program_cache *cache, struct program *program, const char *name,
-                             cl_kernel *kernel)
+clattn_status program_kernel(struct program_cache *cache, struct program *program, const char *name, cl_kernel *kernel)
 {
     cl_int code;
     *kernel = cache->device->cl.clCreateKernel(program->handle, name, &code);

@@ -40,13 +40,11 @@ void program_cache_clear(struct program_cache *cache);
  * remembered and fails again at once with its log.  No lock may be held.  Returns BUILD, OPENCL, OUT_OF_MEMORY, IO,
  * INTERNAL. */
 clattn_status program_get(struct program_cache *cache, const char *file, const char *options,
-                          const struct source_snippets *snippets, enum grid_class grid,
-                          struct program **program);
+                          const struct source_snippets *snippets, enum grid_class grid, struct program **program);
 void program_release(struct program_cache *cache, struct program **program);
 
 /* A new kernel of the program; the caller releases it. */
-clattn_status program_kernel(struct program_cache *cache, struct program *program, const char *name,
-                             cl_kernel *kernel);
+clattn_status program_kernel(struct program_cache *cache, struct program *program, const char *name, cl_kernel *kernel);
 
 /* Whether the program's kernels have agreed with the reference on this device: in this process, or in the one that
  * saved the binary among the trusted ones; program_trust takes note of it. */

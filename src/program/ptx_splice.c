@@ -134,7 +134,8 @@ static const char *multiply(struct splice *s, struct span rest)
     }
     if (rest.length)
         return "a marker has more words than it should";
-    print_text(s, "\t{\n\t.reg .pred clattn_add;\n\tsetp.ne.b32 clattn_add, 1, 0;\n\twgmma.mma_async.sync.aligned.m64n");
+    print_text(s,
+               "\t{\n\t.reg .pred clattn_add;\n\tsetp.ne.b32 clattn_add, 1, 0;\n\twgmma.mma_async.sync.aligned.m64n");
     print(s, n_word);
     print_text(s, "k16.f32.");
     print(s, type);

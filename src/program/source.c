@@ -46,8 +46,7 @@ static clattn_status find_text(struct expansion *expansion, const char *name, co
                 *text = embedded_sources[i].text;
                 return CLATTN_SUCCESS;
             }
-        return report_error(expansion->report, CLATTN_ERROR_INTERNAL, "no embedded kernel source \"%s\"",
-                            name);
+        return report_error(expansion->report, CLATTN_ERROR_INTERNAL, "no embedded kernel source \"%s\"", name);
     }
     struct strbuf path = {0};
     size_t bytes;
@@ -58,8 +57,7 @@ static clattn_status find_text(struct expansion *expansion, const char *name, co
     if (os_read_file(path.text, SOURCE_LIMIT, owned, &bytes))
         *text = *owned;
     else
-        status = report_error(expansion->report, CLATTN_ERROR_IO, "cannot read the kernel source \"%s\"",
-                              path.text);
+        status = report_error(expansion->report, CLATTN_ERROR_IO, "cannot read the kernel source \"%s\"", path.text);
     strbuf_clear(&path);
     return status;
 }
@@ -96,8 +94,8 @@ static clattn_status include(struct expansion *expansion, const char *name)
         return CLATTN_SUCCESS;
     if (expansion->seen_count == MAX_INCLUDES)
         return report_error(expansion->report, CLATTN_ERROR_INTERNAL,
-                            "a kernel source includes \"%s\" after %d other files, the most there may be",
-                            name, MAX_INCLUDES);
+                            "a kernel source includes \"%s\" after %d other files, the most there may be", name,
+                            MAX_INCLUDES);
     snprintf(expansion->seen[expansion->seen_count++], MAX_NAME, "%s", name);
     return expand(expansion, name);
 }

@@ -73,7 +73,7 @@ static double rounded(const reference_attention *r, double x)
 
 static int64_t clamped(double x, int64_t low, int64_t high)
 {
-    return x < (double)low ? low : x > (double)high ? high : (int64_t)x;
+    return x<(double)low ? low : x>(double) high ? high : (int64_t)x;
 }
 
 /* ---- where things are ---- */
@@ -101,8 +101,8 @@ reference_item reference_item_of(const reference_attention *r, int64_t batch)
         packed(r->data.query_starts, &desc->query_starts, &args->query_starts, batch, desc->query.extent[2],
                args->query_length, &item.query_row, &item.queries);
     if (r->data.key_starts)
-        packed(r->data.key_starts, &desc->key_starts, &args->key_starts, batch, desc->key.extent[2],
-               args->key_length, &item.key_row, &item.keys);
+        packed(r->data.key_starts, &desc->key_starts, &args->key_starts, batch, desc->key.extent[2], args->key_length,
+               &item.key_row, &item.keys);
     if (r->data.query_lengths)
         item.queries = clamped(per_item(r->data.query_lengths, &desc->query_lengths, &args->query_lengths, batch), 0,
                                item.queries);
@@ -114,9 +114,9 @@ reference_item reference_item_of(const reference_attention *r, int64_t batch)
     if (desc->alignment == CLATTN_ALIGN_BOTTOM_RIGHT)
         item.position = item.keys - item.queries;
     else if (desc->alignment == CLATTN_ALIGN_EXPLICIT)
-        item.position = args->position + (r->data.positions ? (int64_t)per_item(r->data.positions, &desc->positions,
-                                                                                &args->positions, batch)
-                                                            : 0);
+        item.position =
+            args->position +
+            (r->data.positions ? (int64_t)per_item(r->data.positions, &desc->positions, &args->positions, batch) : 0);
     return item;
 }
 
@@ -136,8 +136,8 @@ static int64_t key_row(const reference_attention *r, const reference_item *item,
     int64_t group = (int64_t)(desc->query.extent[1] / desc->key.extent[1]);
     int64_t rows = (int64_t)layout->extent[2], first = batch;
     if (desc->cache == CLATTN_CACHE_PAGED) {
-        int64_t at = r->args->block_table.offset + batch * desc->block_table.stride[0] +
-                     j / rows * desc->block_table.stride[1];
+        int64_t at =
+            r->args->block_table.offset + batch * desc->block_table.stride[0] + j / rows * desc->block_table.stride[1];
         first = clamped(reference_element(r->data.block_table, desc->block_table.dtype, at), 0,
                         (int64_t)layout->extent[0] - 1);
         j %= rows;
@@ -245,8 +245,8 @@ static double raw_score(const reference_attention *r, const reference_item *item
         if (additive) {
             int64_t head = desc->vector.extent[0] == 1 ? 0 : index[1];
             x = rounded(r, tanh(rounded(r, x + y)));
-            y = reference_element(r->data.vector, CLATTN_F32, r->args->vector.offset + head * desc->vector.stride[0] +
-                                                                  d * desc->vector.stride[1]);
+            y = reference_element(r->data.vector, CLATTN_F32,
+                                  r->args->vector.offset + head * desc->vector.stride[0] + d * desc->vector.stride[1]);
         }
         sum = rounded(r, sum + rounded(r, x * y));
     }
@@ -275,8 +275,8 @@ static double biased_score(const reference_attention *r, const reference_item *i
     return s;
 }
 
-double reference_attention_score(const reference_attention *r, int32_t mode, int64_t batch, int64_t head,
-                                 int64_t query, int64_t key)
+double reference_attention_score(const reference_attention *r, int32_t mode, int64_t batch, int64_t head, int64_t query,
+                                 int64_t key)
 {
     const int64_t index[4] = {batch, head, query, key};
     const reference_item item = reference_item_of(r, batch);
@@ -358,8 +358,7 @@ void reference_attention_row(const reference_attention *r, int64_t batch, int64_
         if (!attended(r, &item, index, &added))
             continue;
         row->attends = true;
-        row->probabilities[j] =
-            biased_score(r, &item, index, capped_score(r, raw_score(r, &item, index)), added);
+        row->probabilities[j] = biased_score(r, &item, index, capped_score(r, raw_score(r, &item, index)), added);
     }
     if (r->data.sinks)
         sink = reference_element(r->data.sinks, CLATTN_F32, r->args->sinks.offset + head * desc->sinks.stride[0]);

@@ -53,8 +53,8 @@ void reference_attention_row(const reference_attention *r, int64_t batch, int64_
                              reference_row *row);
 
 /* What `scores` holds at (batch, head, query, key) in a mode but CLATTN_SCORES_PROBABILITIES. */
-double reference_attention_score(const reference_attention *r, int32_t mode, int64_t batch, int64_t head,
-                                 int64_t query, int64_t key);
+double reference_attention_score(const reference_attention *r, int32_t mode, int64_t batch, int64_t head, int64_t query,
+                                 int64_t key);
 
 /* Element `index` of an array of `dtype`, as a double; int32 and int64 alike. */
 double reference_element(const void *data, int32_t dtype, int64_t index);

@@ -24,8 +24,7 @@ static int64_t place(const ref_norm_problem *p, int64_t row, int64_t element, co
     return at;
 }
 
-void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *magnitude, double *mean,
-                  double *factor)
+void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *magnitude, double *mean, double *factor)
 {
     int64_t count = elements_of(p);
     double centre = 0.0, square = 0.0, deviation = 0.0;

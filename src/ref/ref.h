@@ -15,8 +15,8 @@
 
 typedef enum ref_mask_kind {
     REF_MASK_NONE,
-    REF_MASK_BOOL,           /* uint8_t elements, nonzero: attend */
-    REF_MASK_FLOAT           /* float elements, added; -inf selects as a boolean does */
+    REF_MASK_BOOL, /* uint8_t elements, nonzero: attend */
+    REF_MASK_FLOAT /* float elements, added; -inf selects as a boolean does */
 } ref_mask_kind;
 
 /* Element (b, h, i, j) lies at data[b*batch + h*head + i*row + j*col]. */
@@ -26,13 +26,13 @@ typedef struct ref_view {
 } ref_view;
 
 typedef struct ref_softmax_problem {
-    int64_t extent[4], columns;           /* rows = product of the extents, the last one fastest */
+    int64_t extent[4], columns; /* rows = product of the extents, the last one fastest */
     const float *x;
     int64_t stride[4], col;
     ref_mask_kind mask_kind;
     const void *mask;
     int64_t mask_stride[4], mask_col;
-    int64_t mask_columns;                 /* columns from here on are not attended, where there is a mask */
+    int64_t mask_columns; /* columns from here on are not attended, where there is a mask */
     float scale;
 } ref_softmax_problem;
 
@@ -47,16 +47,16 @@ double ref_activate(ref_activation function, double alpha, double x);
 
 typedef struct ref_matmul_problem {
     int64_t batch, m, n, k;
-    ref_view a, b;                        /* `head` is unused */
-    const float *bias;                    /* n elements, bias_col apart; or NULL */
+    ref_view a, b;     /* `head` is unused */
+    const float *bias; /* n elements, bias_col apart; or NULL */
     int64_t bias_col;
-    const float *b_scale;                 /* n elements, scale_col apart; or NULL */
+    const float *b_scale; /* n elements, scale_col apart; or NULL */
     int64_t scale_col;
     bool activated;
     ref_activation activation;
     double alpha;
-    bool multiply;                        /* operand is; otherwise added */
-    ref_view operand;                     /* data NULL: none */
+    bool multiply;    /* operand is; otherwise added */
+    ref_view operand; /* data NULL: none */
 } ref_matmul_problem;
 
 /* Row i of C = act(A B * b_scale + bias) with the operand: c[n] and, unless NULL, magnitude[n], which an error of the sum and
@@ -66,24 +66,23 @@ void ref_matmul_row(const ref_matmul_problem *p, int64_t batch, int64_t i, doubl
 void ref_matmul_naive_row(const ref_matmul_problem *p, int64_t batch, int64_t i, float *c);
 
 typedef struct ref_norm_problem {
-    int64_t extent[5], axes;              /* the last `axes` dimensions are normalised together */
+    int64_t extent[5], axes; /* the last `axes` dimensions are normalised together */
     bool rms;
     double epsilon;
-    const float *x, *scale, *bias;        /* scale and bias may be NULL: 1 and 0 */
+    const float *x, *scale, *bias; /* scale and bias may be NULL: 1 and 0 */
     int64_t stride[5], scale_stride[5], bias_stride[5];
 } ref_norm_problem;
 
 /* Row `row` (over the leading dimensions, the last one fastest): y, its elements in the dimensions' order, and unless
  * NULL magnitude ((|x - mean| + mean |x - mean|) |factor scale| + |bias|), *mean (RMS: 0) and *factor. */
-void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *magnitude, double *mean,
-                  double *factor);
+void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *magnitude, double *mean, double *factor);
 void ref_norm_naive_row(const ref_norm_problem *p, int64_t row, float *y);
 
 typedef struct ref_rope_problem {
-    int64_t size, rotary;                 /* of a head, and how much of it is rotated */
+    int64_t size, rotary; /* of a head, and how much of it is rotated */
     bool interleaved;
     double base;
-    const float *cosines, *sines;         /* rotary / 2 of each, in place of computed ones; or NULL */
+    const float *cosines, *sines; /* rotary / 2 of each, in place of computed ones; or NULL */
 } ref_rope_problem;
 
 /* One head at one position: y[size] and, unless NULL, magnitude[size] (|x1| + |x2|; of what is copied |x|). */
@@ -94,7 +93,7 @@ typedef struct ref_embedding_problem {
     double scale;
     const float *row, *position_row, *segment_row; /* row NULL: not in the table; the others NULL: none */
     bool sinusoids;
-    int64_t position;                     /* of the sinusoids */
+    int64_t position; /* of the sinusoids */
 } ref_embedding_problem;
 
 /* One place: y[size] and, unless NULL, magnitude[size] (the absolute terms; of a sinusoid 1). */
@@ -102,9 +101,9 @@ void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnit
 
 typedef struct ref_merge_problem {
     int64_t parts, columns;
-    const float *partial, *lse;           /* element (n, c) at n*part + c*col, of lse at n*part_lse */
+    const float *partial, *lse; /* element (n, c) at n*part + c*col, of lse at n*part_lse */
     int64_t part, col, part_lse;
-    const float *sink;                    /* one logit, or NULL */
+    const float *sink; /* one logit, or NULL */
 } ref_merge_problem;
 
 /* One row of partial attentions merged: y[columns] and, unless NULL, magnitude[columns] (weighted |partial|) and *lse. */
@@ -114,8 +113,8 @@ void ref_merge_naive_row(const ref_merge_problem *p, float *y, float *lse);
 /* The cache of one batch item, to which rows are appended. */
 typedef struct ref_cache {
     bool ring;
-    int64_t capacity;                     /* rows of the cache or of a page */
-    const int64_t *table;                 /* a paged cache's page numbers, `blocks` of them; or NULL */
+    int64_t capacity;     /* rows of the cache or of a page */
+    const int64_t *table; /* a paged cache's page numbers, `blocks` of them; or NULL */
     int64_t blocks, pages;
 } ref_cache;
 

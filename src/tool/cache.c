@@ -69,8 +69,8 @@ static void list_entry(cache_walk *walk, const char *name, uint64_t bytes, int64
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", parts);
     if (!walk->json)
         printf("%s  %10llu  %s\n", when, (unsigned long long)bytes, name);
-    else if (json_array_append_new(walk->entries, json_pack("{s:s, s:I, s:s}", "name", name, "bytes",
-                                                            (json_int_t)bytes, "changed", when)) != 0)
+    else if (json_array_append_new(walk->entries, json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)bytes,
+                                                            "changed", when)) != 0)
         walk->failed = true;
 }
 
@@ -106,8 +106,7 @@ static int walk_folder(const cache_options *options, const char *folder)
     if (!os_list_folder(folder, visit, &walk))
         complain(TOOL_FAILED, "%s: cannot be read, expected the folder of the cache", folder);
     else if (walk.failed)
-        complain(TOOL_FAILED, walk.clear ? "%s: not every entry could be removed" : "%s: out of memory",
-                 folder);
+        complain(TOOL_FAILED, walk.clear ? "%s: not every entry could be removed" : "%s: out of memory", folder);
     else {
         report_begin(&report);
         report_text(&report, "path", folder);
@@ -141,8 +140,7 @@ int cmd_cache(int argc, char **argv)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     if (options.action != NULL && !action_is(&options, "path") && !action_is(&options, "list") &&
         !action_is(&options, "clear"))
-        return complain(TOOL_BAD_INPUT, "cache: unknown action '%s', expected path, list or clear",
-                        options.action);
+        return complain(TOOL_BAD_INPUT, "cache: unknown action '%s', expected path, list or clear", options.action);
     if (binary_cache_open(&cache, NULL, &params) != CLATTN_SUCCESS)
         return complain(TOOL_FAILED, "out of memory");
     if (cache.folder < 0)

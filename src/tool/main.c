@@ -64,8 +64,8 @@ static int dispatch(int argc, char **argv)
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].run(argc - 2, argv + 2);
-    return complain(TOOL_BAD_INPUT, "unknown %s '%s', see 'clattn --help'",
-                    name[0] == '-' ? "option" : "command", name);
+    return complain(TOOL_BAD_INPUT, "unknown %s '%s', see 'clattn --help'", name[0] == '-' ? "option" : "command",
+                    name);
 }
 
 int main(int argc, char **argv)

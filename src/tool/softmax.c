@@ -16,8 +16,8 @@ typedef struct softmax_options {
 static const option_row rows[] = {
     {"-o", OPTION_TEXT, FIELD(output), "Y.npy", "result, of the shape of X", true, 0, NULL},
     {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply X by S first; default 1", false, 0, NULL},
-    {"--mask", OPTION_TEXT, FIELD(mask), "M.npy",
-     "each extent 1 or X's: bool (true = attend) or float32 (added)", false, 0, NULL},
+    {"--mask", OPTION_TEXT, FIELD(mask), "M.npy", "each extent 1 or X's: bool (true = attend) or float32 (added)",
+     false, 0, NULL},
     OPTION_ROW_SOLVER(softmax_options),
     OPTION_ROW_DEVICE(softmax_options),
     OPTION_ROW_REPEAT(softmax_options),
@@ -78,8 +78,7 @@ int cmd_softmax(int argc, char **argv)
     if (status == TOOL_DONE)
         status = softmax_check(&problem);
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, problem.x.tensor.rank, problem.x.tensor.extent, options.output,
-                               &output);
+        status = host_allocate(CLATTN_F32, problem.x.tensor.rank, problem.x.tensor.extent, options.output, &output);
     if (status == TOOL_DONE)
         status = device_open(options.device, &device);
     if (status != TOOL_DONE)

@@ -86,8 +86,9 @@ static void references_come_back_after_work(void **state)
         assert_non_null(event);
         small_attention_check(&problem, application.queue);
         assert_int_equal(clReleaseEvent(event), CL_SUCCESS);
-        assert_status(context, clattn_attention_run(context, application.queue, &problem.desc, &problem.args, 0,
-                                                    NULL, NULL), CLATTN_SUCCESS);
+        assert_status(context,
+                      clattn_attention_run(context, application.queue, &problem.desc, &problem.args, 0, NULL, NULL),
+                      CLATTN_SUCCESS);
         small_attention_check(&problem, application.queue);
         if (order == 0)
             clattn_plan_release(&plan);
@@ -195,8 +196,8 @@ static void out_of_order_queues_are_ordered_by_events(void **state)
     struct application application = application_start(0);
     cl_int code;
     (void)state;
-    cl_command_queue queue = clCreateCommandQueue(application.context, application.device,
-                                                  CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
+    cl_command_queue queue =
+        clCreateCommandQueue(application.context, application.device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
     if (code != CL_SUCCESS) { /* a device may have none */
         application_end(&application);
         skip();
@@ -214,8 +215,7 @@ static void out_of_order_queues_are_ordered_by_events(void **state)
     for (int round = 0; round < (support_tiny() ? 2 : 50); round++) {
         cl_event gate = clCreateUserEvent(application.context, &code), done = NULL, read = NULL;
         assert_int_equal(code, CL_SUCCESS);
-        assert_status(context, clattn_attention_enqueue(plan, queue, &problem.args, 1, &gate, &done),
-                      CLATTN_SUCCESS);
+        assert_status(context, clattn_attention_enqueue(plan, queue, &problem.args, 1, &gate, &done), CLATTN_SUCCESS);
         assert_int_equal(clEnqueueReadBuffer(queue, problem.output, CL_FALSE, 0, bytes, result, 1, &done, &read),
                          CL_SUCCESS);
         assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
@@ -235,7 +235,7 @@ static void out_of_order_queues_are_ordered_by_events(void **state)
 
 struct worker {
     clattn_context *context;
-    clattn_plan *plan; /* NULL: use the one-call form */
+    clattn_plan *plan;              /* NULL: use the one-call form */
     struct small_attention problem; /* its own buffers */
     cl_command_queue queue;
     int rounds;
@@ -252,9 +252,9 @@ static int work(void *user)
     for (int round = 0; round < worker->rounds && !worker->trouble; round++) {
         cl_event done = NULL;
         clattn_status status =
-            worker->plan ? clattn_attention_enqueue(worker->plan, worker->queue, &problem->args, 0, NULL, &done)
-                         : clattn_attention_run(worker->context, worker->queue, &problem->desc, &problem->args, 0,
-                                                NULL, &done);
+            worker->plan
+                ? clattn_attention_enqueue(worker->plan, worker->queue, &problem->args, 0, NULL, &done)
+                : clattn_attention_run(worker->context, worker->queue, &problem->desc, &problem->args, 0, NULL, &done);
         if (status != CLATTN_SUCCESS)
             worker->trouble = clattn_status_string(status);
         else if (clEnqueueReadBuffer(worker->queue, problem->output, CL_TRUE, 0, bytes, result, 1, &done, NULL))

@@ -81,15 +81,15 @@ static clattn_binding *mha_workspace(test_job *job)
     return &job->args.mha.workspace;
 }
 
-typedef struct operator {
+typedef struct operator_case {
     const char *name;
     const char *const *solvers;
     int solver_count;
     void (*make)(test_job *job, const char *solver, uint64_t salt);
     clattn_binding *(*workspace)(test_job *job);
-} operator;
+} operator_case;
 
-static const operator operators[] = {
+static const operator_case operators[] = {
     {"attention", attention_solvers, ATTENTION_SOLVERS, make_attention, attention_workspace},
     {"softmax", softmax_solvers, SOFTMAX_SOLVERS, make_softmax, no_workspace},
     {"matmul", matmul_solvers, MATMUL_SOLVERS - 1, make_matmul, matmul_workspace},
@@ -114,8 +114,9 @@ static bool matches(const test_job *job, cl_command_queue queue, const unsigned 
         size_t bytes = memory ? memory->count * memory->element_size : 0;
         unsigned char *found = malloc(bytes + 1);
 
-        same = same && found && (!bytes || clEnqueueReadBuffer(queue, memory->buffer, CL_TRUE, 0, bytes, found, 0,
-                                                               NULL, NULL) == CL_SUCCESS);
+        same = same && found &&
+               (!bytes ||
+                clEnqueueReadBuffer(queue, memory->buffer, CL_TRUE, 0, bytes, found, 0, NULL, NULL) == CL_SUCCESS);
         same = same && memcmp(found, expected, bytes) == 0;
         expected += bytes;
         free(found);
@@ -132,7 +133,7 @@ static void repoison(const test_job *job)
     }
 }
 
-static void team_make(test_team *team, const operator *op, const char *solver)
+static void team_make(test_team *team, const operator_case *op, const char *solver)
 {
     memset(team, 0, sizeof *team);
     for (size_t i = 0; i < THREADS; i++) {
@@ -164,7 +165,7 @@ static void team_release(test_team *team)
 
 static void same_bits(const void *which, const char *solver)
 {
-    const operator *op = which;
+    const operator_case *op = which;
     int runs = level() == LEVEL_TINY ? 20 : level() == LEVEL_SMALL ? 200 : 1000;
     test_job job = {0};
 
@@ -185,7 +186,7 @@ static void same_bits(const void *which, const char *solver)
 
 /* Gives the job a workspace of its own, `band` bytes into a buffer that goes as far beyond it; NULL where it needs
  * none. */
-static cl_mem bring_workspace(const operator *op, test_job *job, size_t band, const void *image)
+static cl_mem bring_workspace(const operator_case *op, test_job *job, size_t band, const void *image)
 {
     size_t needed = clattn_plan_workspace_size(job->plan);
     cl_int code = CL_SUCCESS;
@@ -193,9 +194,9 @@ static cl_mem bring_workspace(const operator *op, test_job *job, size_t band, co
     if (!needed) {
         return NULL;
     }
-    cl_mem buffer = clCreateBuffer(clattn_context_opencl_context(device_context()),
-                                   CL_MEM_READ_WRITE | (image ? CL_MEM_COPY_HOST_PTR : 0), needed + 2 * band,
-                                   (void *)image, &code);
+    cl_mem buffer =
+        clCreateBuffer(clattn_context_opencl_context(device_context()),
+                       CL_MEM_READ_WRITE | (image ? CL_MEM_COPY_HOST_PTR : 0), needed + 2 * band, (void *)image, &code);
     assert_cl(code);
     assert_non_null(op->workspace(job));
     *op->workspace(job) = clattn_binding_buffer(buffer, (int64_t)band);
@@ -292,7 +293,7 @@ static cl_int state_of(cl_event event)
 }
 
 /* Everything is enqueued behind a gate; had enqueue waited for it, this would never end. */
-static void behind_a_gate(const operator *op, const char *solver, cl_command_queue queue)
+static void behind_a_gate(const operator_case *op, const char *solver, cl_command_queue queue)
 {
     test_team team;
     cl_event done[THREADS] = {0}, gate = user_event();
@@ -338,7 +339,7 @@ static void out_of_order(const void *op, const char *solver)
 static void own_workspace(const void *which, const char *solver)
 {
     enum { BAND = 128 };
-    const operator *op = which;
+    const operator_case *op = which;
     test_job job = {0};
 
     op->make(&job, solver, 4);
@@ -354,8 +355,8 @@ static void own_workspace(const void *which, const char *solver)
         repoison(&job);
         job_run(&job, NULL);
         assert_true(matches(&job, clattn_context_queue(device_context()), expected));
-        assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), buffer, CL_TRUE, 0, bytes, image, 0,
-                                      NULL, NULL));
+        assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), buffer, CL_TRUE, 0, bytes, image, 0, NULL,
+                                      NULL));
         for (size_t i = 0; i < BAND; i++) {
             assert_int_equal(image[i], 0xa5);
             assert_int_equal(image[BAND + needed + i], 0xa5);

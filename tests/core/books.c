@@ -79,7 +79,8 @@ OPERATOR(matmul)
 OPERATOR(mha)
 
 /* A whole life with `solver` (NULL: the choice).  `bad` are arguments that are refused. */
-static void live(const struct operator *op, const char *solver, const void *desc, const void *args, const void *bad)
+static void live(const struct operator_calls *op, const char *solver, const void *desc, const void *args,
+                 const void *bad)
 {
     clattn_plan_options options = {.size = sizeof options, .solver = solver};
     clattn_plan *plan = NULL, *unwanted = NULL;

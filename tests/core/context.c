@@ -21,12 +21,12 @@ static void bad_params_are_refused(void **state)
         assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_STRUCT);
         assert_null(context);
     }
-#define REFUSES(field, value)                                                                                \
-    {                                                                                                        \
-        clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;                                           \
-        params.field = (value);                                                                              \
-        assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);        \
-        assert_null(context);                                                                                \
+#define REFUSES(field, value) \
+    { \
+        clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT; \
+        params.field = (value); \
+        assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT); \
+        assert_null(context); \
     }
     REFUSES(cache_mode, 3)
     REFUSES(cache_mode, -1)
@@ -280,8 +280,9 @@ static void the_child_of_a_fork_gets_a_status(void **state)
         int wrong = 0;
         wrong |= clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL) != CLATTN_ERROR_FORKED;
         wrong |= (clattn_attention_plan_create(context, &problem.desc, NULL, &none) != CLATTN_ERROR_FORKED) << 1;
-        wrong |= (clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL) !=
-                  CLATTN_ERROR_FORKED) << 2;
+        wrong |=
+            (clattn_attention_run(context, NULL, &problem.desc, &problem.args, 0, NULL, NULL) != CLATTN_ERROR_FORKED)
+            << 2;
         wrong |= (clattn_context_program_statistics(context, &statistics) != CLATTN_ERROR_FORKED) << 4;
         const int forked = clattn_context_save_programs(context) != CLATTN_ERROR_FORKED;
         clattn_context_message(context, message, sizeof message);

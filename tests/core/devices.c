@@ -97,7 +97,7 @@ static cl_int CL_API_CALL fake_device_info(cl_device_id device, cl_device_info w
 
 static void *fake_proc(void *user, const char *name)
 {
-    cl_int(CL_API_CALL *function)(cl_device_id, cl_device_info, size_t, void *, size_t *) = fake_device_info;
+    cl_int(CL_API_CALL * function)(cl_device_id, cl_device_info, size_t, void *, size_t *) = fake_device_info;
     void *pointer = inject_get_proc(user, name);
     if (!strcmp(name, "clGetDeviceInfo"))
         memcpy(&pointer, &function, sizeof pointer);
@@ -114,12 +114,27 @@ static void extensions_and_sub_groups_are_read_exactly(void **state)
         int32_t has_sub_groups, has_fp16;
     } cases[] = {
         {"cl_khr_fp16_more cl_intel_subgroups_char a_cl_khr_fp16",
-         "cl_khr_fp16_more cl_intel_subgroups_char a_cl_khr_fp16", {0}, 0, 0, 0, 0},
+         "cl_khr_fp16_more cl_intel_subgroups_char a_cl_khr_fp16",
+         {0},
+         0,
+         0,
+         0,
+         0},
         {"  cl_khr_subgroups\t cl_khr_fp16 ", "cl_khr_subgroups cl_khr_fp16", {0}, 0, 0, 1, 1},
-        {"cl_intel_required_subgroup_size  cl_intel_subgroups", "cl_intel_required_subgroup_size cl_intel_subgroups",
-         {16}, 1, 16, 1, 0},
-        {"cl_intel_subgroups cl_intel_required_subgroup_size", "cl_intel_subgroups cl_intel_required_subgroup_size",
-         {8, 16, 32}, 3, 0, 1, 0},
+        {"cl_intel_required_subgroup_size  cl_intel_subgroups",
+         "cl_intel_required_subgroup_size cl_intel_subgroups",
+         {16},
+         1,
+         16,
+         1,
+         0},
+        {"cl_intel_subgroups cl_intel_required_subgroup_size",
+         "cl_intel_subgroups cl_intel_required_subgroup_size",
+         {8, 16, 32},
+         3,
+         0,
+         1,
+         0},
         {"cl_nv_device_attribute_query", "cl_nv_device_attribute_query", {0}, 0, 32, -1, 0},
         {"cl_khr_fp16 cl_amd_device_attribute_query", "cl_khr_fp16 cl_amd_device_attribute_query", {0}, 0, 64, -1, 1},
         {"cl_amd_device_attribute_query_not", "cl_amd_device_attribute_query_not", {0}, 0, 0, -1, 0},
@@ -193,8 +208,8 @@ static void expect_no_device(const char *spec)
 static bool has_class(int32_t low, int32_t high)
 {
     for (size_t i = 0; i < clattn_devices_count(devices); i++) {
-        int32_t class = device_info(i).device_class;
-        if (class >= low && class <= high)
+        int32_t kind = device_info(i).device_class;
+        if (kind >= low && kind <= high)
             return true;
     }
     return false;
@@ -242,8 +257,8 @@ static void a_device_is_chosen_by_every_form(void **state)
 
 static void a_request_that_nothing_matches_is_no_device(void **state)
 {
-    static const char *const specs[] = {"nonsense", "nonsense:", ":nonsense", "Portable:nonsense", "-1", "+0",
-                                        "0x0", "1e0", "99999", "99999999999999999999999", "gpuu", " "};
+    static const char *const specs[] = {"nonsense", "nonsense:", ":nonsense", "Portable:nonsense",       "-1",   "+0",
+                                        "0x0",      "1e0",       "99999",     "99999999999999999999999", "gpuu", " "};
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
         expect_no_device(specs[i]);

@@ -22,11 +22,9 @@ static void struct_sizes_are_checked(void **state)
                   CLATTN_ERROR_INVALID_STRUCT);
     clattn_attention_args args = problem.args;
     args.size = 0;
-    assert_status(context, clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL),
-                  CLATTN_ERROR_INVALID_STRUCT);
+    assert_status(context, clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_STRUCT);
     args.size = sizeof args + 8;
-    assert_status(context, clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL),
-                  CLATTN_ERROR_INVALID_STRUCT);
+    assert_status(context, clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_STRUCT);
     clattn_device_info info = {.size = 1};
     clattn_program_statistics statistics = {.size = 1};
     assert_status(NULL, clattn_context_device_info(context, &info), CLATTN_ERROR_INVALID_STRUCT);
@@ -114,19 +112,19 @@ static void layouts_that_contradict_are_refused(void **state)
     ATTENTION_WITH(wrong | UNSUPPORTED, d.query.dtype = -1)
     ATTENTION_WITH(wrong | UNSUPPORTED, d.query.dtype = CLATTN_I64)
     ATTENTION_WITH(wrong | UNSUPPORTED, d.key.dtype = CLATTN_F64)
-    ATTENTION_WITH(wrong, d.key.extent[0] = 2)             /* batch */
+    ATTENTION_WITH(wrong, d.key.extent[0] = 2) /* batch */
     ATTENTION_WITH(wrong, d.value.extent[0] = 2)
     ATTENTION_WITH(wrong, d.output.extent[0] = 2)
     ATTENTION_WITH(wrong, (d.key.extent[1] = 3, d.value.extent[1] = 3)) /* heads */
     ATTENTION_WITH(wrong, d.key.extent[1] = 1)
     ATTENTION_WITH(wrong, (d.key.extent[1] = 0, d.value.extent[1] = 0))
     ATTENTION_WITH(wrong, d.output.extent[1] = 1)
-    ATTENTION_WITH(wrong, d.value.extent[2] = 6)           /* lengths */
+    ATTENTION_WITH(wrong, d.value.extent[2] = 6) /* lengths */
     ATTENTION_WITH(wrong, d.output.extent[2] = 6)
-    ATTENTION_WITH(wrong, d.key.extent[3] = 7)             /* sizes */
+    ATTENTION_WITH(wrong, d.key.extent[3] = 7) /* sizes */
     ATTENTION_WITH(wrong, d.output.extent[3] = 7)
     ATTENTION_WITH(wrong, (d.query.extent[3] = 0, d.key.extent[3] = 0))
-    ATTENTION_WITH(wrong, d.output.stride[3] = 0)          /* an output's elements may not share a place */
+    ATTENTION_WITH(wrong, d.output.stride[3] = 0) /* an output's elements may not share a place */
     ATTENTION_WITH(wrong, d.output.stride[2] = 1)
     ATTENTION_WITH(wrong, d.output.stride[1] = 0)
     clattn_layout mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, 5, 7);
@@ -147,8 +145,7 @@ static void layouts_that_contradict_are_refused(void **state)
 static void sizes_that_overflow_are_refused(void **state)
 {
     const unsigned wrong = TOO_BIG | LAYOUT | UNSUPPORTED;
-    const size_t huge[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 62, (size_t)1 << 61, (size_t)1 << 48,
-                           (size_t)1 << 33};
+    const size_t huge[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 62, (size_t)1 << 61, (size_t)1 << 48, (size_t)1 << 33};
     const size_t items = ((size_t)1 << 32) + 1;
     (void)state;
     for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {

@@ -144,10 +144,8 @@ static void plans_are_not_taken_for_another_operators(void **state)
     clattn_matmul_args matmul = CLATTN_MATMUL_ARGS_INIT;
     clattn_mha_args mha = CLATTN_MHA_ARGS_INIT;
     (void)state;
-    assert_status(context, clattn_softmax_enqueue(plan, NULL, &softmax, 0, NULL, NULL),
-                  CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_status(context, clattn_matmul_enqueue(plan, NULL, &matmul, 0, NULL, NULL),
-                  CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(context, clattn_softmax_enqueue(plan, NULL, &softmax, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(context, clattn_matmul_enqueue(plan, NULL, &matmul, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_status(context, clattn_mha_enqueue(plan, NULL, &mha, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 

@@ -10,13 +10,18 @@ static void the_other_operators_check_their_descriptions(void **state)
     clattn_plan *none = NULL;
     (void)state;
     clattn_layout two = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 6});
-#define REFUSED(operator, set)                                                                               \
-    assert_status_in(context, clattn_##operator##_plan_create(context, &d, NULL, &none), (set));             \
-    assert_null(none);                                                                                       \
-    assert_status_in(context, clattn_##operator##_supports(context, &d, NULL), (set))
+#define REFUSED(name, set) \
+    assert_status_in(context, clattn_##name##_plan_create(context, &d, NULL, &none), (set)); \
+    assert_null(none); \
+    assert_status_in(context, clattn_##name##_supports(context, &d, NULL), (set))
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     softmax.x = softmax.y = two;
-#define SOFTMAX_WITH(set, change) { clattn_softmax_desc d = softmax; change; REFUSED(softmax, set); }
+#define SOFTMAX_WITH(set, change) \
+    { \
+        clattn_softmax_desc d = softmax; \
+        change; \
+        REFUSED(softmax, set); \
+    }
     SOFTMAX_WITH(STRUCT, d.size = 1)
     SOFTMAX_WITH(INVALID, d.direction = -1)
     SOFTMAX_WITH(INVALID, d.reserved = 1)
@@ -34,7 +39,12 @@ static void the_other_operators_check_their_descriptions(void **state)
     matmul.a = two;
     matmul.b = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){6, 5});
     matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 5});
-#define MATMUL_WITH(set, change) { clattn_matmul_desc d = matmul; change; REFUSED(matmul, set); }
+#define MATMUL_WITH(set, change) \
+    { \
+        clattn_matmul_desc d = matmul; \
+        change; \
+        REFUSED(matmul, set); \
+    }
     MATMUL_WITH(STRUCT, d.size = 1)
     MATMUL_WITH(INVALID, d.direction = -1)
     MATMUL_WITH(INVALID, d.reserved = 1)
@@ -54,7 +64,12 @@ static void the_other_operators_check_their_descriptions(void **state)
     mha.d_model = 8;
     mha.heads = 2;
     assert_status(context, clattn_mha_supports(context, &mha, NULL), CLATTN_SUCCESS);
-#define MHA_WITH(set, change) { clattn_mha_desc d = mha; change; REFUSED(mha, set); }
+#define MHA_WITH(set, change) \
+    { \
+        clattn_mha_desc d = mha; \
+        change; \
+        REFUSED(mha, set); \
+    }
     MHA_WITH(STRUCT, d.size = 1)
     MHA_WITH(INVALID | LAYOUT, d.direction = -1)
     MHA_WITH(INVALID | LAYOUT, d.reserved = 1)
@@ -65,7 +80,7 @@ static void the_other_operators_check_their_descriptions(void **state)
     MHA_WITH(INVALID | LAYOUT | UNSUPPORTED, d.dtype = 55)
     MHA_WITH(INVALID | LAYOUT, d.heads = 0)
     MHA_WITH(INVALID | LAYOUT, d.d_model = 0)
-    MHA_WITH(INVALID | LAYOUT, d.heads = 3)                            /* 8 / 3 is no head size */
+    MHA_WITH(INVALID | LAYOUT, d.heads = 3) /* 8 / 3 is no head size */
     MHA_WITH(INVALID | LAYOUT, (d.heads = 4, d.kv_heads = 3))
     MHA_WITH(INVALID | LAYOUT, (d.packed_weights = 1, d.kv_heads = 1)) /* packed weights have as many K/V heads */
     MHA_WITH(INVALID | LAYOUT, (d.scale_mode = CLATTN_SCALE_EXPLICIT, d.scale = (float)NAN))
@@ -82,29 +97,29 @@ static void wrong_layouts_are_named(void **state)
     const clattn_layout four = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 8);
     const clattn_layout five = clattn_layout_contiguous(CLATTN_F32, 5, (const size_t[]){1, 1, 2, 2, 4});
     (void)state;
-#define NAMED(operator, set, begins)                                                                         \
-    {                                                                                                        \
-        const char *reason = NULL;                                                                           \
-        REFUSED(operator, set);                                                                              \
-        clattn_##operator##_supports(context, &d, &reason);                                                  \
-        assert_non_null(reason);                                                                             \
-        if (strncmp(reason, begins, strlen(begins)) != 0)                                                    \
-            fail_msg("\"%s\" does not begin with \"%s\"", reason, begins);                                   \
-        assert_int_not_equal(clattn_##operator##_plan_create(context, &d, NULL, &none), CLATTN_SUCCESS);     \
-        assert_message_has(context, begins);                                                                 \
+#define NAMED(name, set, begins) \
+    { \
+        const char *reason = NULL; \
+        REFUSED(name, set); \
+        clattn_##name##_supports(context, &d, &reason); \
+        assert_non_null(reason); \
+        if (strncmp(reason, begins, strlen(begins)) != 0) \
+            fail_msg("\"%s\" does not begin with \"%s\"", reason, begins); \
+        assert_int_not_equal(clattn_##name##_plan_create(context, &d, NULL, &none), CLATTN_SUCCESS); \
+        assert_message_has(context, begins); \
     }
-#define WITHOUT(operator, desc, field)                                                                       \
-    {                                                                                                        \
-        clattn_##operator##_desc d = desc;                                                                   \
-        d.field = empty;                                                                                     \
-        NAMED(operator, LAYOUT, #field ": the layout is missing")                                            \
+#define WITHOUT(name, desc, field) \
+    { \
+        clattn_##name##_desc d = desc; \
+        d.field = empty; \
+        NAMED(name, LAYOUT, #field ": the layout is missing") \
     }
-#define BROKEN(field, change, set, words)                                                                    \
-    {                                                                                                        \
-        clattn_attention_desc d = problem.desc;                                                              \
-        d.field = d.query;                                                                                   \
-        d.field.change;                                                                                      \
-        NAMED(attention, set, #field ": the " words)                                                         \
+#define BROKEN(field, change, set, words) \
+    { \
+        clattn_attention_desc d = problem.desc; \
+        d.field = d.query; \
+        d.field.change; \
+        NAMED(attention, set, #field ": the " words) \
     }
     WITHOUT(attention, problem.desc, query)
     WITHOUT(attention, problem.desc, key)
@@ -181,11 +196,11 @@ static void the_field_is_named(void **state)
     char text[32];
     clattn_plan *none = NULL;
     (void)state;
-#define FIELD(change, set, begins)                                                                           \
-    {                                                                                                        \
-        clattn_attention_desc d = problem.desc;                                                              \
-        change;                                                                                              \
-        NAMED(attention, set, begins)                                                                        \
+#define FIELD(change, set, begins) \
+    { \
+        clattn_attention_desc d = problem.desc; \
+        change; \
+        NAMED(attention, set, begins) \
     }
     FIELD(d.query_lengths = many, LAYOUT, "query_lengths is (batch)")
     FIELD(d.key_lengths = many, LAYOUT, "key_lengths is (batch)")
@@ -217,11 +232,11 @@ static void the_field_is_named(void **state)
     assert_message_has(context, "user[2]: no buffer is bound");
     clattn_matmul_desc product = CLATTN_MATMUL_DESC_INIT;
     product.a = product.b = product.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 4});
-#define PRODUCT(change, set, begins)                                                                         \
-    {                                                                                                        \
-        clattn_matmul_desc d = product;                                                                      \
-        change;                                                                                              \
-        NAMED(matmul, set, begins)                                                                           \
+#define PRODUCT(change, set, begins) \
+    { \
+        clattn_matmul_desc d = product; \
+        change; \
+        NAMED(matmul, set, begins) \
     }
     PRODUCT(d.activation = 9, INVALID, "unknown activation")
     PRODUCT(d.operand_use = 1, INVALID, "operand_use")

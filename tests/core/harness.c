@@ -16,10 +16,19 @@ static void attention_by_hand(void **state)
 {
     double query[] = {1}, key[] = {0, log(3)}, value[] = {1, -2, 5, 6};
     double output[2], magnitude[2], lse[1], weights[2], bound[2];
-    reference_problem p = {.batch = 1, .heads = 1, .kv_heads = 1, .queries = 1, .keys = 2, .d_k = 1, .d_v = 2,
-                           .scale = 1, .query = query, .key = key, .value = value};
-    const reference_result all = {.output = output, .magnitude = magnitude, .lse = lse, .weights = weights,
-                                  .weights_magnitude = bound};
+    reference_problem p = {.batch = 1,
+                           .heads = 1,
+                           .kv_heads = 1,
+                           .queries = 1,
+                           .keys = 2,
+                           .d_k = 1,
+                           .d_v = 2,
+                           .scale = 1,
+                           .query = query,
+                           .key = key,
+                           .value = value};
+    const reference_result all = {
+        .output = output, .magnitude = magnitude, .lse = lse, .weights = weights, .weights_magnitude = bound};
 
     (void)state;
     reference_attention(&p, false, &all);
@@ -59,8 +68,17 @@ static void attention_by_hand(void **state)
 static void groups_of_heads(void **state)
 {
     double query[4] = {1, 1, 1, 1}, key[2] = {1, 1}, value[2] = {10, 20}, output[4];
-    reference_problem p = {.batch = 1, .heads = 4, .kv_heads = 2, .queries = 1, .keys = 1, .d_k = 1, .d_v = 1,
-                           .scale = 1, .query = query, .key = key, .value = value};
+    reference_problem p = {.batch = 1,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .queries = 1,
+                           .keys = 1,
+                           .d_k = 1,
+                           .d_v = 1,
+                           .scale = 1,
+                           .query = query,
+                           .key = key,
+                           .value = value};
 
     (void)state;
     reference_attention(&p, false, &(reference_result){.output = output});
@@ -166,8 +184,8 @@ static void the_rule(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(table); i++) {
-        size_t found = accuracy_find(1, &table[i].value, &table[i].reference, &table[i].naive,
-                                     &table[i].magnitude, NULL);
+        size_t found =
+            accuracy_find(1, &table[i].value, &table[i].reference, &table[i].naive, &table[i].magnitude, NULL);
         if (found != (table[i].good ? 1u : 0u)) {
             fail_msg("row %zu of the table was %s", i, table[i].good ? "refused" : "let through");
         }
@@ -221,20 +239,21 @@ static void accuracy_of_stored(void **state)
         double value, reference;
         bool good;
     } table[] = {
-        {CLATTN_F16, 1, 1 + 0x1p-11, true},      {CLATTN_F16, 1 + 0x1p-10, 1 + 0x1p-11, true},
-        {CLATTN_F16, 1, 1 + 0x1.1p-11, false},   {CLATTN_F16, 0, 0x1p-25, true},
-        {CLATTN_F16, 0x1p-24, 0x1p-27, false},   {CLATTN_F16, inf, 65520, true},
-        {CLATTN_F16, inf, 65503, false},         {CLATTN_F16, 65504, 65519, true},
-        {CLATTN_F16, 65504, 65536, false},       {CLATTN_F16, -inf, 70000, false},
-        {CLATTN_F16, NAN, 70000, false},         {CLATTN_BF16, 1, 1 + 0x1p-8, true},
-        {CLATTN_BF16, 1, 1 + 0x1.1p-8, false},   {CLATTN_BF16, inf, 1e38, false},
-        {CLATTN_F32, inf, 1e38, false},          {CLATTN_F32, 1, 1 + 0x1p-11, false},
+        {CLATTN_F16, 1, 1 + 0x1p-11, true},    {CLATTN_F16, 1 + 0x1p-10, 1 + 0x1p-11, true},
+        {CLATTN_F16, 1, 1 + 0x1.1p-11, false}, {CLATTN_F16, 0, 0x1p-25, true},
+        {CLATTN_F16, 0x1p-24, 0x1p-27, false}, {CLATTN_F16, inf, 65520, true},
+        {CLATTN_F16, inf, 65503, false},       {CLATTN_F16, 65504, 65519, true},
+        {CLATTN_F16, 65504, 65536, false},     {CLATTN_F16, -inf, 70000, false},
+        {CLATTN_F16, NAN, 70000, false},       {CLATTN_BF16, 1, 1 + 0x1p-8, true},
+        {CLATTN_BF16, 1, 1 + 0x1.1p-8, false}, {CLATTN_BF16, inf, 1e38, false},
+        {CLATTN_F32, inf, 1e38, false},        {CLATTN_F32, 1, 1 + 0x1p-11, false},
     };
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(table); i++) {
         double reference = table[i].reference, magnitude = fabs(reference);
-        size_t found = accuracy_find_stored(table[i].dtype, 1, &table[i].value, &reference, &reference, &magnitude, NULL);
+        size_t found =
+            accuracy_find_stored(table[i].dtype, 1, &table[i].value, &reference, &reference, &magnitude, NULL);
         if (found != (table[i].good ? 1u : 0u)) {
             fail_msg("row %zu of the table was %s", i, table[i].good ? "refused" : "let through");
         }

@@ -30,8 +30,8 @@ static clattn_status use_attention(clattn_context *context)
     clattn_plan *plan = NULL;
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, clattn_context_opencl_context(context));
-    cl_command_queue queue = clCreateCommandQueue(clattn_context_opencl_context(context),
-                                                  clattn_context_opencl_device(context), 0, &code);
+    cl_command_queue queue =
+        clCreateCommandQueue(clattn_context_opencl_context(context), clattn_context_opencl_device(context), 0, &code);
     assert_int_equal(code, CL_SUCCESS);
     clattn_status status = clattn_attention_plan_create(context, &problem.desc, NULL, &plan);
     assert_true((status == CLATTN_SUCCESS) == (plan != NULL));

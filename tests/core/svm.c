@@ -10,7 +10,8 @@
 /* The headers' clSVMAlloc is OpenCL 2.0's, and all else here is 1.2's. */
 #define SVM_CAPABILITIES 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */
 #define SVM_COARSE 1            /* CL_DEVICE_SVM_COARSE_GRAIN_BUFFER */
-extern CL_API_ENTRY void *CL_API_CALL clSVMAlloc(cl_context context, cl_bitfield flags, size_t bytes, cl_uint alignment);
+extern CL_API_ENTRY void *CL_API_CALL clSVMAlloc(cl_context context, cl_bitfield flags, size_t bytes,
+                                                 cl_uint alignment);
 extern CL_API_ENTRY void CL_API_CALL clSVMFree(cl_context context, void *pointer);
 extern CL_API_ENTRY cl_int CL_API_CALL clEnqueueSVMMap(cl_command_queue queue, cl_bool blocking, cl_map_flags flags,
                                                        void *pointer, size_t bytes, cl_uint waits,
@@ -42,8 +43,8 @@ static int open_context(void **state)
     clattn_device_info info = {.size = sizeof info};
     assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
     has_svm = info.opencl_version >= 200 &&
-              clGetDeviceInfo(clattn_context_opencl_device(context), SVM_CAPABILITIES, sizeof capabilities, &capabilities,
-                              NULL) == CL_SUCCESS &&
+              clGetDeviceInfo(clattn_context_opencl_device(context), SVM_CAPABILITIES, sizeof capabilities,
+                              &capabilities, NULL) == CL_SUCCESS &&
               (capabilities & SVM_COARSE);
     return 0;
 }
@@ -329,9 +330,13 @@ int main(void)
 {
 #define SVM_TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
     const struct CMUnitTest tests[] = {
-        SVM_TEST(attention_in_shared_memory), SVM_TEST(both_kinds_in_one_call), SVM_TEST(softmax_in_shared_memory),
-        SVM_TEST(matmul_in_shared_memory),    SVM_TEST(clblast_refuses_shared_memory),
-        SVM_TEST(mha_in_shared_memory),       SVM_TEST(what_is_refused),
+        SVM_TEST(attention_in_shared_memory),
+        SVM_TEST(both_kinds_in_one_call),
+        SVM_TEST(softmax_in_shared_memory),
+        SVM_TEST(matmul_in_shared_memory),
+        SVM_TEST(clblast_refuses_shared_memory),
+        SVM_TEST(mha_in_shared_memory),
+        SVM_TEST(what_is_refused),
     };
     return SUPPORT_RUN("svm", tests);
 }

@@ -34,9 +34,9 @@ static void element_types_have_sizes_and_names(void **state)
         clattn_dtype dtype;
         size_t size;
         const char *name;
-    } types[] = {{CLATTN_F32, 4, "float32"}, {CLATTN_F16, 2, "float16"}, {CLATTN_BF16, 2, "bfloat16"},
-                 {CLATTN_F64, 8, "float64"}, {CLATTN_BOOL, 1, "bool"},   {CLATTN_I32, 4, "int32"},
-                 {CLATTN_I64, 8, "int64"},   {CLATTN_U8, 1, "uint8"},    {CLATTN_I8, 1, "int8"},
+    } types[] = {{CLATTN_F32, 4, "float32"},     {CLATTN_F16, 2, "float16"},      {CLATTN_BF16, 2, "bfloat16"},
+                 {CLATTN_F64, 8, "float64"},     {CLATTN_BOOL, 1, "bool"},        {CLATTN_I32, 4, "int32"},
+                 {CLATTN_I64, 8, "int64"},       {CLATTN_U8, 1, "uint8"},         {CLATTN_I8, 1, "int8"},
                  {CLATTN_DTYPE_NONE, 0, "none"}, {(clattn_dtype)77, 0, "unknown"}};
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -97,14 +97,14 @@ static void bindings_keep_what_they_are_given(void **state)
 static void init_functions_do_what_their_macros_do(void **state)
 {
     (void)state;
-#define TWINS(type, macro, function)                                                                         \
-    {                                                                                                        \
-        type by_macro = macro, by_function;                                                                  \
-        memset(&by_function, 0xa5, sizeof by_function);                                                      \
-        function(&by_function);                                                                              \
-        function(NULL);                                                                                      \
-        assert_int_equal(by_function.size, sizeof(type));                                                    \
-        assert_memory_equal(&by_macro, &by_function, sizeof(type));                                          \
+#define TWINS(type, macro, function) \
+    { \
+        type by_macro = macro, by_function; \
+        memset(&by_function, 0xa5, sizeof by_function); \
+        function(&by_function); \
+        function(NULL); \
+        assert_int_equal(by_function.size, sizeof(type)); \
+        assert_memory_equal(&by_macro, &by_function, sizeof(type)); \
     }
     TWINS(clattn_context_params, CLATTN_CONTEXT_PARAMS_INIT, clattn_context_params_init)
     TWINS(clattn_plan_options, CLATTN_PLAN_OPTIONS_INIT, clattn_plan_options_init)

@@ -11,7 +11,12 @@
 #include "support/api.h"
 #include "support/plan/sources.h"
 
-enum { LENGTH = 11, MODEL = 12, HEADS = 2, KEEP_ALL = 0 }; /* products of two launches: more than eight rows and columns */
+enum {
+    LENGTH = 11,
+    MODEL = 12,
+    HEADS = 2,
+    KEEP_ALL = 0
+}; /* products of two launches: more than eight rows and columns */
 
 /* ---- launches and markers that fail when told to ---- */
 

@@ -142,8 +142,9 @@ int main(void)
     clattn_context_release(&context);
 
     /* A driver may drop its own references to finished commands a moment later. */
-    for (int tries = 0; tries < 200 && (context_references(opencl) != contexts_before ||
-                                        queue_references(queue) != queues_before); tries++)
+    for (int tries = 0;
+         tries < 200 && (context_references(opencl) != contexts_before || queue_references(queue) != queues_before);
+         tries++)
         thrd_sleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     cl_uint contexts_after = context_references(opencl), queues_after = queue_references(queue);
     printf("%d wrong values, references: context %u -> %u, queue %u -> %u\n", failures, contexts_before, contexts_after,

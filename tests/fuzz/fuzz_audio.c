@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status != TOOL_DONE)
         return 0;
     for (size_t i = 0; i < a.count; i++)
-        REQUIRE(a.samples[i] >= -1.0f && a.samples[i] < 1.0f && a.samples[i] * 32768.0f == rintf(a.samples[i] * 32768.0f));
+        REQUIRE(a.samples[i] >= -1.0f && a.samples[i] < 1.0f &&
+                a.samples[i] * 32768.0f == rintf(a.samples[i] * 32768.0f));
     mel_spectrogram mel;
     if (a.count < 20000) {
         REQUIRE(mel_compute(a.samples, a.count, 80, &mel) && mel.frames == a.count / MEL_HOP + 1);

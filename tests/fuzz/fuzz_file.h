@@ -47,7 +47,8 @@ static inline const char *fuzz_folder(void)
 {
     if (fuzz_made[0] == '\0') {
         const char *parent = getenv("TMPDIR");
-        snprintf(fuzz_made, sizeof fuzz_made, "%s/clattn-fuzz-XXXXXX", parent != NULL && *parent != '\0' ? parent : ".");
+        snprintf(fuzz_made, sizeof fuzz_made, "%s/clattn-fuzz-XXXXXX",
+                 parent != NULL && *parent != '\0' ? parent : ".");
         REQUIRE(mkdtemp(fuzz_made) != NULL && atexit(fuzz_remove_folder) == 0);
     }
     return fuzz_made;

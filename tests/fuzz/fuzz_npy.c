@@ -17,8 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     clattn_status status = clattn_npy_open(fuzz_file(data, size), &npy, &error);
     if (status != CLATTN_SUCCESS) {
         REQUIRE(npy == NULL && memchr(error.message, '\0', sizeof error.message) != NULL);
-        REQUIRE(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED ||
-                status == CLATTN_ERROR_OVERFLOW);
+        REQUIRE(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_OVERFLOW);
         return 0;
     }
     clattn_host_tensor tensor = clattn_npy_tensor(npy), copy;
@@ -26,8 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_touch(tensor.data, tensor.bytes);
 
     const char *path = fuzz_path("again.npy");
-    REQUIRE(clattn_npy_write(path, (clattn_dtype)tensor.dtype, tensor.rank, tensor.extent, tensor.data,
-                             &error) == CLATTN_SUCCESS);
+    REQUIRE(clattn_npy_write(path, (clattn_dtype)tensor.dtype, tensor.rank, tensor.extent, tensor.data, &error) ==
+            CLATTN_SUCCESS);
     REQUIRE(clattn_npy_open(path, &again, &error) == CLATTN_SUCCESS);
     unlink(path);
     copy = clattn_npy_tensor(again);

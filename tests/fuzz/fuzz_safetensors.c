@@ -20,8 +20,7 @@ static void check(const uint8_t *data, size_t size)
     clattn_status status = clattn_safetensors_open(fuzz_file(data, size), &file, &error);
     if (status != CLATTN_SUCCESS) {
         REQUIRE(file == NULL && memchr(error.message, '\0', sizeof error.message) != NULL);
-        REQUIRE(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED ||
-                status == CLATTN_ERROR_OVERFLOW);
+        REQUIRE(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_OVERFLOW);
         return;
     }
     size_t total = 0;

@@ -12,8 +12,9 @@
 #include "tool/transcribe/rules.h"
 #include "tool/transcribe/words.h"
 
-static const char specials[] = "<|endoftext|>\n<|startoftranscript|>\n<|startofprev|>\n<|nocaptions|>\n<|notimestamps|>\n"
-                               "<|0.00|>\n<|0.02|>\n<|0.04|>\n";
+static const char specials[] =
+    "<|endoftext|>\n<|startoftranscript|>\n<|startofprev|>\n<|nocaptions|>\n<|notimestamps|>\n"
+    "<|0.00|>\n<|0.02|>\n<|0.04|>\n";
 static const char config[] = "{\"suppress_ids\": [0], \"suppress_ids_begin\": [1], \"alignment_heads\": [[0, 1]]}";
 
 enum { LINES, ARRAY, CONFIG, FILES };

@@ -38,8 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *path = text          ? fuzz_file((const uint8_t *)own, strlen(own))
                        : kind == '{' ? fuzz_file(data, size)
                                      : fuzz_file(data + 1, size - 1);
-    clattn_status status = kind == '{' ? wordpiece_open_json(path, &tokenizer, &error)
-                                       : wordpiece_open_vocab(path, &tokenizer, &error);
+    clattn_status status =
+        kind == '{' ? wordpiece_open_json(path, &tokenizer, &error) : wordpiece_open_vocab(path, &tokenizer, &error);
     if (status == CLATTN_SUCCESS) {
         encode(tokenizer, data + text, size - text);
     } else {

@@ -189,7 +189,8 @@ static void refusals(void **state)
 
     clattn_ctranslate2 *file;
     clattn_io_error error = {""};
-    assert_refusal(clattn_ctranslate2_open(path_to("none"), &file, &error), CLATTN_ERROR_IO, &error, "opened", "no file");
+    assert_refusal(clattn_ctranslate2_open(path_to("none"), &file, &error), CLATTN_ERROR_IO, &error, "opened",
+                   "no file");
     assert_refusal(clattn_ctranslate2_open(test_folder, &file, &error), CLATTN_ERROR_IO, &error, "folder", "a folder");
     assert_refusal(clattn_ctranslate2_open(store("nil", "", 0), &file, &error), CLATTN_ERROR_FORMAT, &error, "0 bytes",
                    "nil");
@@ -210,7 +211,8 @@ static void check(const char *path, size_t size, bool *accepted)
     *accepted = status == CLATTN_SUCCESS;
     if (status != CLATTN_SUCCESS) {
         assert_null(file);
-        assert_true(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_OVERFLOW);
+        assert_true(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED ||
+                    status == CLATTN_ERROR_OVERFLOW);
         assert_one_line(&error);
         return;
     }

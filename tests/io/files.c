@@ -119,6 +119,6 @@ void check_corruption(const image *file, size_t header_bytes, file_check check)
         }
         overwrite(path, at, file->bytes[at]);
     }
-    print_message("           %zu of %zu corrupted headers are still consistent files\n",
-                  taken - header_bytes, tried - header_bytes);
+    print_message("           %zu of %zu corrupted headers are still consistent files\n", taken - header_bytes,
+                  tried - header_bytes);
 }

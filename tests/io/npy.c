@@ -127,8 +127,7 @@ static void npy_refusals(void **state)
         {DICT("=f4", "False", "(2, 3)"), CLATTN_ERROR_UNSUPPORTED, "'=f4'"},
         {DICT("|O", "False", "(2, 3)"), CLATTN_ERROR_UNSUPPORTED, "'|O'"},
         {DICT("<c8", "False", "(3,)"), CLATTN_ERROR_UNSUPPORTED, "'<c8'"},
-        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }\n", CLATTN_ERROR_UNSUPPORTED,
-         "record"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }\n", CLATTN_ERROR_UNSUPPORTED, "record"},
         {DICT("<f4", "True", "(2, 3)"), CLATTN_ERROR_UNSUPPORTED, "Fortran"},
         {DICT("<f4", "False", "(1, 1, 1, 1, 2, 3)"), CLATTN_ERROR_UNSUPPORTED, "rank 6"},
         {DICT("<f4", "false", "(2, 3)"), CLATTN_ERROR_FORMAT, "True or False"},
@@ -159,8 +158,7 @@ static void npy_refusals(void **state)
         {" {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", CLATTN_ERROR_FORMAT, "dictionary"},
         {"{'descr': '<f4' 'fortran_order': False, 'shape': (2, 3), }\n", CLATTN_ERROR_FORMAT, "comma"},
         {"{'descr': '\\x3cf4', 'fortran_order': False, 'shape': (2, 3), }\n", CLATTN_ERROR_FORMAT, "type"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), \x1b[31m}\n", CLATTN_ERROR_FORMAT,
-         "?[31m"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), \x1b[31m}\n", CLATTN_ERROR_FORMAT, "?[31m"},
         {"{", CLATTN_ERROR_FORMAT, "newline"},
         {"\n", CLATTN_ERROR_FORMAT, "dictionary"},
         {"{\n", CLATTN_ERROR_FORMAT, "key"},
@@ -197,8 +195,7 @@ static void npy_hostile_prefixes(void **state)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_npy *npy;
         clattn_io_error error = {""};
-        clattn_status status =
-            clattn_npy_open(store("prefix.npy", cases[i].bytes, cases[i].size), &npy, &error);
+        clattn_status status = clattn_npy_open(store("prefix.npy", cases[i].bytes, cases[i].size), &npy, &error);
         assert_refusal(status, cases[i].status, &error, cases[i].part, cases[i].part);
     }
     /* A header that is really there, but larger than any that is taken. */
@@ -264,13 +261,10 @@ static void npy_unopenable_things(void **state)
     assert_refusal(clattn_npy_open(fifo, &npy, &error), CLATTN_ERROR_IO, &error, "pipe or device", "fifo");
     assert_refusal(clattn_npy_open(test_folder, &npy, &error), CLATTN_ERROR_IO, &error, "folder", "folder");
     assert_refusal(clattn_npy_open("/dev/zero", &npy, &error), CLATTN_ERROR_IO, &error, "device", "device");
-    assert_refusal(clattn_npy_open(path_to("none"), &npy, &error), CLATTN_ERROR_IO, &error, "No such",
-                   "none");
+    assert_refusal(clattn_npy_open(path_to("none"), &npy, &error), CLATTN_ERROR_IO, &error, "No such", "none");
     assert_refusal(clattn_npy_open("", &npy, &error), CLATTN_ERROR_IO, &error, "No such", "empty path");
-    assert_refusal(clattn_npy_open(path_to("a\nb\x1b"), &npy, &error), CLATTN_ERROR_IO, &error, "a?b?",
-                   "newline");
-    assert_refusal(clattn_npy_open(NULL, &npy, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL",
-                   "NULL");
+    assert_refusal(clattn_npy_open(path_to("a\nb\x1b"), &npy, &error), CLATTN_ERROR_IO, &error, "a?b?", "newline");
+    assert_refusal(clattn_npy_open(NULL, &npy, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
     assert_refusal(clattn_npy_open("x", NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
     assert_int_equal(clattn_npy_open("x", NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 
@@ -344,12 +338,12 @@ static void npy_write_failures(void **state)
     clattn_io_error error = {""};
     struct stat info;
     const char *path = path_to("never.npy");
-    assert_refusal(clattn_npy_write(path_to("no/such/x.npy"), CLATTN_F32, 1, &one, &value, &error),
-                   CLATTN_ERROR_IO, &error, "No such file", "missing folder");
-    assert_refusal(clattn_npy_write(test_folder, CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO,
-                   &error, "directory", "folder");
-    assert_refusal(clattn_npy_write("/dev/full", CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO,
-                   &error, "No space", "full device");
+    assert_refusal(clattn_npy_write(path_to("no/such/x.npy"), CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO,
+                   &error, "No such file", "missing folder");
+    assert_refusal(clattn_npy_write(test_folder, CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO, &error,
+                   "directory", "folder");
+    assert_refusal(clattn_npy_write("/dev/full", CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO, &error,
+                   "No space", "full device");
     assert_int_equal(clattn_npy_write("/dev/null", CLATTN_F32, 1, &one, &value, &error), CLATTN_SUCCESS);
     assert_int_equal(stat("/dev/null", &info), 0);
     assert_true(S_ISCHR(info.st_mode)); /* written to, not replaced */

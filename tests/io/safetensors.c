@@ -94,8 +94,7 @@ static void safetensors_lookup_and_listing(void **state)
     assert_refusal(lookup(file, "six", &tensor, &error), CLATTN_ERROR_UNSUPPORTED, &error, "rank 6", "six");
     assert_int_equal(tensor.dtype, CLATTN_DTYPE_NONE);
     assert_refusal(lookup(NULL, "w", &tensor, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
-    assert_refusal(lookup(file, NULL, &tensor, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL",
-                   "NULL");
+    assert_refusal(lookup(file, NULL, &tensor, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
     assert_refusal(lookup(file, "w", NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
     clattn_safetensors_close(&file);
     assert_null(file);
@@ -107,8 +106,7 @@ static void safetensors_lookup_and_listing(void **state)
 static void safetensors_smallest_files(void **state)
 {
     (void)state;
-    static const char *const headers[] = {"{}", "{ }   ", "{\"__metadata__\":{}}",
-                                          "{\n\"__metadata__\" : { } }"};
+    static const char *const headers[] = {"{}", "{ }   ", "{\"__metadata__\":{}}", "{\n\"__metadata__\" : { } }"};
     for (size_t i = 0; i < COUNT_OF(headers); i++) {
         image bytes = safetensors_image(headers[i], 0);
         clattn_safetensors *file;
@@ -122,7 +120,7 @@ static void safetensors_smallest_files(void **state)
     }
 }
 
-#define TENSOR(name, dtype, shape, offsets)                                                                  \
+#define TENSOR(name, dtype, shape, offsets) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
 static void safetensors_refusals(void **state)
@@ -154,8 +152,8 @@ static void safetensors_refusals(void **state)
          "overlap"},
         {"{" TENSOR("a", "U8", "[4]", "[0,4]") "," TENSOR("a", "U8", "[4]", "[4,8]") "}", CLATTN_ERROR_FORMAT,
          "more than once"},
-        {"{" TENSOR("a", "U8", "[4]", "[0,4]") "," TENSOR("\\u0061", "U8", "[4]", "[4,8]") "}",
-         CLATTN_ERROR_FORMAT, "more than once"},
+        {"{" TENSOR("a", "U8", "[4]", "[0,4]") "," TENSOR("\\u0061", "U8", "[4]", "[4,8]") "}", CLATTN_ERROR_FORMAT,
+         "more than once"},
         {"{" TENSOR("a", "U8", "[8]", "[0,8]") "," TENSOR("b", "U8", "[0]", "[4,4]") "}", CLATTN_ERROR_FORMAT,
          "overlap"},
         {"{" TENSOR("a", "U8", "[8]", "[8,0]") "}", CLATTN_ERROR_FORMAT, "8 and 0"},
@@ -174,10 +172,9 @@ static void safetensors_refusals(void **state)
         {"{" TENSOR("a", "F64 is my type", "[8]", "[0,9]") "}", CLATTN_ERROR_FORMAT, "within 8"},
         {"{" TENSOR("a", "a type name too long", "[8]", "[0,8]") "}", CLATTN_ERROR_FORMAT, "exactly"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8]}}", CLATTN_ERROR_FORMAT, "exactly"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8],\"x\":1}}", CLATTN_ERROR_FORMAT,
-         "exactly"},
-        {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}",
-         CLATTN_ERROR_FORMAT, "duplicate"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8],\"x\":1}}", CLATTN_ERROR_FORMAT, "exactly"},
+        {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", CLATTN_ERROR_FORMAT,
+         "duplicate"},
         {"{\"a\":{\"dtype\":8,\"shape\":[8],\"data_offsets\":[0,8]}}", CLATTN_ERROR_FORMAT, "exactly"},
         {"{\"a\":[]}", CLATTN_ERROR_FORMAT, "description"},
         {"{\"a\":{]}", CLATTN_ERROR_FORMAT, "a description at byte 13"},
@@ -209,8 +206,7 @@ static void safetensors_refusals(void **state)
             bytes.size -= 8;
         clattn_safetensors *file = (clattn_safetensors *)&bytes;
         clattn_io_error error = {""};
-        clattn_status status =
-            clattn_safetensors_open(store("refused", bytes.bytes, bytes.size), &file, &error);
+        clattn_status status = clattn_safetensors_open(store("refused", bytes.bytes, bytes.size), &file, &error);
         assert_refusal(status, cases[i].status, &error, cases[i].part, cases[i].header);
         assert_non_null(strstr(error.message, "refused: "));
         assert_null(file);
@@ -260,16 +256,14 @@ static void safetensors_every_corruption_of_a_byte(void **state)
 static void safetensors_hostile_lengths(void **state)
 {
     (void)state;
-    static const uint64_t lengths[] = {
-        3, 7, 1000, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX, UINT64_MAX - 7};
+    static const uint64_t lengths[] = {3, 7, 1000, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < COUNT_OF(lengths); i++) {
         image bytes = {{0}, 0};
         clattn_safetensors *file;
         clattn_io_error error = {""};
         add_number(&bytes, lengths[i], 8);
         add(&bytes, "{}", 2);
-        clattn_status status =
-            clattn_safetensors_open(store("length", bytes.bytes, bytes.size), &file, &error);
+        clattn_status status = clattn_safetensors_open(store("length", bytes.bytes, bytes.size), &file, &error);
         assert_refusal(status, CLATTN_ERROR_FORMAT, &error, "the file has 10", "length");
     }
     /* A sparse file may well be that long. */
@@ -283,8 +277,7 @@ static void safetensors_hostile_lengths(void **state)
     assert_refusal(clattn_safetensors_open(path, &file, &error), CLATTN_ERROR_UNSUPPORTED, &error,
                    "expected at most 100000000", "sparse");
     unlink(path);
-    assert_refusal(clattn_safetensors_open(test_folder, &file, &error), CLATTN_ERROR_IO, &error, "folder",
-                   "folder");
+    assert_refusal(clattn_safetensors_open(test_folder, &file, &error), CLATTN_ERROR_IO, &error, "folder", "folder");
     assert_refusal(clattn_safetensors_open(path, &file, &error), CLATTN_ERROR_IO, &error, "No such", "none");
     assert_int_equal(clattn_safetensors_open(NULL, &file, &error), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(clattn_safetensors_open(path, NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT);
@@ -364,8 +357,8 @@ static void safetensors_hostile_headers_cost_a_megabyte(void **state)
         {"{\"", "x", "\":{}}", 2000, CLATTN_ERROR_FORMAT, "exactly"},
         {"{\"a\":{", " ", "}}", MEMORY_HEADER, CLATTN_ERROR_UNSUPPORTED, "over 2048 bytes"},
         {"{\"a\":{\"shape\":[0", ",0", "]}}", MEMORY_HEADER, CLATTN_ERROR_UNSUPPORTED, "over 2048 bytes"},
-        {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,0],\"shape\":[0", ",0", "]}}", 1800,
-         CLATTN_ERROR_UNSUPPORTED, "rank"},
+        {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,0],\"shape\":[0", ",0", "]}}", 1800, CLATTN_ERROR_UNSUPPORTED,
+         "rank"},
         {"{\"a\":", "[", "}", MEMORY_HEADER, CLATTN_ERROR_FORMAT, "description"},
         {"{\"a\":{\"b\":", "[", "}", MEMORY_HEADER, CLATTN_ERROR_FORMAT, "nesting"},
         {"{\"a\":{\"b\":", "{\"a\":", "}", MEMORY_HEADER, CLATTN_ERROR_FORMAT, "nesting"},

@@ -63,7 +63,8 @@ static void at_once(const decoder_case *c)
     assert_status(context, clattn_decoder_truncate(w.state, LENGTH - 1), CLATTN_SUCCESS);
     nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[]){LENGTH - 1, LENGTH - 1}, 1, NULL, 1, logits, 1);
     for (size_t s = 0; s < ITEMS; s++)
-        nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + LENGTH - 1) * VOCABULARY, "behind a truncation");
+        nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + LENGTH - 1) * VOCABULARY,
+                        "behind a truncation");
     clReleaseMemObject(ids);
     nn_world_close(&w);
 }
@@ -74,8 +75,9 @@ static void spoil_memory(nn_world *w)
     const clattn_stack_desc *d = w->d;
     const float nan = NAN;
     const size_t bytes = ITEMS * MEMORY * (d->d_memory ? d->d_memory : d->d_model) * sizeof nan;
-    assert_int_equal(clEnqueueFillBuffer(clattn_context_queue(context), w->memory_buffer, &nan, sizeof nan, 0, bytes, 0,
-                                         NULL, NULL), CL_SUCCESS);
+    assert_int_equal(
+        clEnqueueFillBuffer(clattn_context_queue(context), w->memory_buffer, &nan, sizeof nan, 0, bytes, 0, NULL, NULL),
+        CL_SUCCESS);
 }
 
 /* With the memory that the state has. */
@@ -111,7 +113,8 @@ static void in_pieces(const decoder_case *c)
             at[s] += (size_t)pieces[p][s];
             assert_int_equal(clattn_decoder_length(w.state, s), at[s]);
             if (pieces[p][s])
-                nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + at[s] - 1) * VOCABULARY, "in pieces");
+                nn_check_logits(logits + s * VOCABULARY, w.expected + (s * LENGTH + at[s] - 1) * VOCABULARY,
+                                "in pieces");
         }
     }
     /* Outputs shifted right behind a start token are what their own beginnings are. */
@@ -154,7 +157,8 @@ static void beams(const decoder_case *c)
     memcpy(texts[1], w.ids + LENGTH, sizeof texts[1]);
     for (size_t round = 0; round < 4; round++) {
         const size_t length = 3 + round;
-        assert_status(context, clattn_decoder_reorder(w.state, NULL, BEAMS, orders[round], 0, NULL, NULL), CLATTN_SUCCESS);
+        assert_status(context, clattn_decoder_reorder(w.state, NULL, BEAMS, orders[round], 0, NULL, NULL),
+                      CLATTN_SUCCESS);
         for (size_t s = 0; s < S; s++) {
             memcpy(other[s], texts[orders[round][s]], sizeof other[s]);
             other[s][length] = (int32_t)((s * 7 + round * 5) % VOCABULARY);
@@ -168,7 +172,8 @@ static void beams(const decoder_case *c)
             free(expected);
         }
     }
-    assert_status(context, clattn_decoder_reorder(w.state, NULL, BEAMS, (const size_t[S]){0, 1, 3, 3, 4, 5}, 0, NULL, NULL),
+    assert_status(context,
+                  clattn_decoder_reorder(w.state, NULL, BEAMS, (const size_t[S]){0, 1, 3, 3, 4, 5}, 0, NULL, NULL),
                   CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "parents[2] is 3, which is not of item 0");
     nn_world_close(&w);

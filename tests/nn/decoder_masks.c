@@ -24,13 +24,32 @@ static const struct mask_case {
     bool has_self, has_memory, tiny;
     struct shape self, memory;
 } cases[] = {
-    {"keys of each item, and of the memory", CASE_PAPER, CLATTN_BOOL, true, true, true, {true, false, false},
+    {"keys of each item, and of the memory",
+     CASE_PAPER,
+     CLATTN_BOOL,
+     true,
+     true,
+     true,
+     {true, false, false},
      {true, false, false}},
     {"each head and query", CASE_PAPER, CLATTN_BOOL, true, true, false, {false, true, true}, {false, true, true}},
-    {"added for each item, head and query", CASE_PAPER, CLATTN_F32, true, true, true, {true, true, true},
+    {"added for each item, head and query",
+     CASE_PAPER,
+     CLATTN_F32,
+     true,
+     true,
+     true,
+     {true, true, true},
      {true, true, true}},
     {"of the memory alone, added for each head", CASE_PAPER, CLATTN_F32, false, true, false, {0}, {false, true, false}},
-    {"added for each item and query, grouped heads", CASE_LLAMA, CLATTN_F32, true, false, false, {true, false, true}, {0}},
+    {"added for each item and query, grouped heads",
+     CASE_LLAMA,
+     CLATTN_F32,
+     true,
+     false,
+     false,
+     {true, false, true},
+     {0}},
 };
 
 /* Every third key or so is masked; all of the fifth query's, and where queries are alike, an item's first keys, which leaves
@@ -86,11 +105,18 @@ static void append_pieces(nn_world *w, size_t count, const int32_t pieces[][ITEM
 static void run_case(const struct mask_case *c)
 {
     static const int32_t even[][ITEMS] = {{4, 4}, {1, 1}, {4, 4}}, uneven[][ITEMS] = {{4, 1}, {0, 4}, {1, 1}, {4, 3}},
-                         single[LENGTH][ITEMS] = {{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+                         single[LENGTH][ITEMS] = {{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1},
+                                                  {1, 1}, {1, 1}, {1, 1}, {1, 1}};
     static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
     const decoder_case *stack = &decoder_cases[c->stack];
-    nn_world w = {.context = context, .d = &stack->stack, .output = stack->output, .items = ITEMS, .length = LENGTH,
-                  .memory_length = MEMORY, .memory_lengths = memory_lengths, .mask_dtype = c->dtype};
+    nn_world w = {.context = context,
+                  .d = &stack->stack,
+                  .output = stack->output,
+                  .items = ITEMS,
+                  .length = LENGTH,
+                  .memory_length = MEMORY,
+                  .memory_lengths = memory_lengths,
+                  .mask_dtype = c->dtype};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     assert_int_equal(stack->stack.heads, HEADS);
     desc.length = PIECE;
@@ -122,8 +148,13 @@ static void beams(void)
     static float logits[S * NN_VOCABULARY];
     static const size_t spread[S] = {0, 0, 0, 1, 1, 1}, swapped[S] = {2, 0, 1, 4, 5, 3};
     const decoder_case *stack = &decoder_cases[CASE_PAPER];
-    nn_world w = {.context = context, .d = &stack->stack, .output = stack->output, .items = ITEMS, .length = LENGTH,
-                  .memory_length = MEMORY, .mask_dtype = CLATTN_BOOL};
+    nn_world w = {.context = context,
+                  .d = &stack->stack,
+                  .output = stack->output,
+                  .items = ITEMS,
+                  .length = LENGTH,
+                  .memory_length = MEMORY,
+                  .mask_dtype = CLATTN_BOOL};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     int32_t texts[S][LENGTH] = {{0}}, other[S][LENGTH];
     desc.length = 1;

@@ -18,9 +18,12 @@ static void features(void **state)
         /* Whisper's front end, and one without a table, with other kernels and one convolution more. */
         {{SHAPE, .layers = 1, PRE, .final_norm = 1, .input = CLATTN_INPUT_FEATURES, .features = 10,
           .positions = CLATTN_POSITIONS_TABLE, .position_count = 9, .convolutions = 2,
-          .convolution = {{3, 1, 1, CLATTN_MATMUL_GELU}, {3, 2, 1, CLATTN_MATMUL_GELU}}}, .batch = 1, .frames = 18},
+          .convolution = {{3, 1, 1, CLATTN_MATMUL_GELU}, {3, 2, 1, CLATTN_MATMUL_GELU}}},
+         .batch = 1,
+         .frames = 18},
         {{SHAPE, .layers = 1, POST, .input = CLATTN_INPUT_FEATURES, .features = 5, .convolutions = 3,
-          .convolution = {{5, 2, 4, CLATTN_MATMUL_RELU}, {1, 1, 0, 0}, {4, 3, 2, CLATTN_MATMUL_SWISH}}}, .batch = 2,
+          .convolution = {{5, 2, 4, CLATTN_MATMUL_RELU}, {1, 1, 0, 0}, {4, 3, 2, CLATTN_MATMUL_SWISH}}},
+         .batch = 2,
          .frames = 31},
     };
     const clattn_stack_desc vectors = {SHAPE, .layers = 2, POST};
@@ -31,7 +34,10 @@ static void features(void **state)
         nn_store store = {.seed = 5};
         nn_store_add_stack(&store, "encoder", d);
         float *x = nn_floats(batch * frames * d->features, 3);
-        const nn_encoder_run run = {.d = d, .store = &store, .desc = nn_encoder_desc(batch, frames), .input = x,
+        const nn_encoder_run run = {.d = d,
+                                    .store = &store,
+                                    .desc = nn_encoder_desc(batch, frames),
+                                    .input = x,
                                     .input_bytes = batch * frames * d->features * sizeof *x};
         float *y = nn_run_encoder(context, &run);
         const nn_reference r = {.store = &store, .name = "encoder", .desc = d, .batch = batch, .length = positions};
@@ -72,12 +78,16 @@ static void tokens(void **state)
         const clattn_stack_desc *d = &stacks[i / 2];
         nn_store store = {.seed = 5};
         nn_store_add_stack(&store, "encoder", d);
-        const nn_encoder_run run = {.d = d, .store = &store, .desc = nn_encoder_desc(batch, length), .input = ids,
-                                    .input_bytes = sizeof ids, .lengths = lengths,
+        const nn_encoder_run run = {.d = d,
+                                    .store = &store,
+                                    .desc = nn_encoder_desc(batch, length),
+                                    .input = ids,
+                                    .input_bytes = sizeof ids,
+                                    .lengths = lengths,
                                     .segments = d->segments && i % 2 ? segments : NULL};
         float *y = nn_run_encoder(context, &run);
-        const nn_reference r = {.store = &store, .name = "encoder", .desc = d, .batch = batch, .length = length,
-                                .lengths = lengths};
+        const nn_reference r = {
+            .store = &store, .name = "encoder", .desc = d, .batch = batch, .length = length, .lengths = lengths};
         double *expected = nn_reference_tokens(&r, ids, run.segments);
         nn_reference_layers(&r, expected);
         assert_true(nn_difference(y, expected, batch * length, d->d_model, length, lengths) < 1e-5);
@@ -97,8 +107,13 @@ static void pooling(void **state)
         nn_store store = {.seed = 5};
         float pooled[3 * 32], *x = nn_floats(3 * 9 * n, 3);
         nn_store_add_stack(&store, "encoder", &stack);
-        nn_encoder_run run = {.d = &stack, .store = &store, .desc = nn_encoder_desc(3, 9), .input = x,
-                              .input_bytes = 3 * 9 * n * sizeof *x, .lengths = lengths, .pooled = pooled};
+        nn_encoder_run run = {.d = &stack,
+                              .store = &store,
+                              .desc = nn_encoder_desc(3, 9),
+                              .input = x,
+                              .input_bytes = 3 * 9 * n * sizeof *x,
+                              .lengths = lengths,
+                              .pooled = pooled};
         run.desc.pooling = i / 2 ? CLATTN_POOLING_FIRST : CLATTN_POOLING_MEAN;
         run.desc.pooled_unit = i % 2;
         float *y = nn_run_encoder(context, &run);
@@ -130,8 +145,8 @@ static void empty_items(void **state)
         int32_t lengths[MOST];
         bool has_lengths;
     } ways[] = {
-        {1, FRAMES, {0}, true}, {2, FRAMES, {4, 0}, true}, {2, FRAMES, {0, 0}, true}, {1, 0, {0}, false}, {2, 0, {0}, false},
-        {1, FRAMES, {3}, true},
+        {1, FRAMES, {0}, true}, {2, FRAMES, {4, 0}, true}, {2, FRAMES, {0, 0}, true},
+        {1, 0, {0}, false},     {2, 0, {0}, false},        {1, FRAMES, {3}, true},
     };
     const size_t n = stack.d_model, shown = FRAMES * FRAMES * stack.heads;
     const clattn_transformer_desc desc = {.size = sizeof desc, .encoder = &stack};

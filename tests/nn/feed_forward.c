@@ -16,7 +16,7 @@ enum { ROWS = 9, FEW = 5, D = 20, F = 28 };
 enum { X, W_IN, B_IN, W_GATE, B_GATE, W_OUT, B_OUT, Y, ARRAYS };
 
 static const char *const names[ARRAYS] = {"x", "w_in", "b_in", "w_gate", "b_gate", "w_out", "b_out", "y"};
-static const size_t counts[ARRAYS] = {ROWS * D, F * D, F, F * D, F, D * F, D, ROWS * D};
+static const size_t counts[ARRAYS] = {ROWS * D, F *D, F, F *D, F, D *F, D, ROWS *D};
 
 /* A problem: its arguments have those arrays that the description has. */
 typedef struct block {
@@ -183,8 +183,8 @@ static void float16_and_bfloat16(void **state)
                  {CLATTN_BF16, CLATTN_ACTIVATION_SWISH, false, true, true, false, ROWS}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const clattn_feed_forward_desc desc = describe(cases[i].dtype, cases[i].activation, cases[i].gated, cases[i].bias_in,
-                                                       cases[i].bias_out, cases[i].residual);
+        const clattn_feed_forward_desc desc = describe(cases[i].dtype, cases[i].activation, cases[i].gated,
+                                                       cases[i].bias_in, cases[i].bias_out, cases[i].residual);
         compute(&desc, cases[i].rows, false);
     }
 }
@@ -214,11 +214,11 @@ static void descriptions_that_are_refused(void **state)
     const clattn_feed_forward_desc good = describe(CLATTN_F32, CLATTN_ACTIVATION_RELU, false, false, false, false);
     (void)state;
     refuse_desc(NULL, CLATTN_ERROR_INVALID_ARGUMENT, unknown);
-#define REFUSE(field, value, status, saying)                                                                 \
-    do {                                                                                                     \
-        clattn_feed_forward_desc desc = good;                                                                \
-        desc.field = (value);                                                                                \
-        refuse_desc(&desc, (status), (saying));                                                              \
+#define REFUSE(field, value, status, saying) \
+    do { \
+        clattn_feed_forward_desc desc = good; \
+        desc.field = (value); \
+        refuse_desc(&desc, (status), (saying)); \
     } while (0)
     REFUSE(size, 0, CLATTN_ERROR_INVALID_STRUCT, unknown);
     REFUSE(direction, 1, CLATTN_ERROR_INVALID_ARGUMENT, "direction: only CLATTN_FORWARD is known");
@@ -240,7 +240,8 @@ static void descriptions_that_are_refused(void **state)
 #undef REFUSE
 }
 
-static void refuse_args(clattn_plan *plan, const clattn_feed_forward_args *args, clattn_status status, const char *saying)
+static void refuse_args(clattn_plan *plan, const clattn_feed_forward_args *args, clattn_status status,
+                        const char *saying)
 {
     cl_event event = NULL;
     assert_status(context, clattn_feed_forward_enqueue(plan, NULL, args, 0, NULL, &event), status);
@@ -249,12 +250,12 @@ static void refuse_args(clattn_plan *plan, const clattn_feed_forward_args *args,
 }
 
 /* Changes one thing in a copy of arguments that work. */
-#define REFUSE(change, status, ...)                                                                          \
-    do {                                                                                                     \
-        clattn_feed_forward_args args = b.args;                                                              \
-        snprintf(saying, sizeof saying, __VA_ARGS__);                                                        \
-        change;                                                                                              \
-        refuse_args(plan, &args, (status), saying);                                                          \
+#define REFUSE(change, status, ...) \
+    do { \
+        clattn_feed_forward_args args = b.args; \
+        snprintf(saying, sizeof saying, __VA_ARGS__); \
+        change; \
+        refuse_args(plan, &args, (status), saying); \
     } while (0)
 
 /* Arrays that a plan has, and those that it has not. */

@@ -91,8 +91,13 @@ static void greedy(void **state)
 /* A token that has logits and no embedding could be chosen and not be read. */
 static void only_embedded_tokens(void **state)
 {
-    nn_world w = {.context = context, .d = &decoder_cases[CASE_LLAMA].stack, .output = CLATTN_OUTPUT_OWN,
-                  .output_size = VOCABULARY + 1, .items = ITEMS, .length = LENGTH, .memory_length = MEMORY};
+    nn_world w = {.context = context,
+                  .d = &decoder_cases[CASE_LLAMA].stack,
+                  .output = CLATTN_OUTPUT_OWN,
+                  .output_size = VOCABULARY + 1,
+                  .items = ITEMS,
+                  .length = LENGTH,
+                  .memory_length = MEMORY};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     int32_t tokens[ITEMS * MOST];
@@ -191,11 +196,16 @@ static size_t search(nn_world *w, size_t item, const struct beam_rule *rule, str
 static void search_beams(const decoder_case *c, size_t items)
 {
     static const struct beam_rule rules[] = {
-        {CLATTN_LENGTH_GNMT, 0, 0}, {CLATTN_LENGTH_GNMT, 0.6f, 0}, {CLATTN_LENGTH_POWER, 1.5f, 2},
+        {CLATTN_LENGTH_GNMT, 0, 0},     {CLATTN_LENGTH_GNMT, 0.6f, 0},        {CLATTN_LENGTH_POWER, 1.5f, 2},
         {CLATTN_LENGTH_POWER, 0.6f, 0}, {CLATTN_LENGTH_GNMT, 0.6f, 1 / 3.0f},
     };
-    nn_world w = {.context = context, .d = &c->stack, .output = c->output, .items = items, .length = LENGTH,
-                  .memory_length = MEMORY, .memory_lengths = many_memory_lengths};
+    nn_world w = {.context = context,
+                  .d = &c->stack,
+                  .output = c->output,
+                  .items = items,
+                  .length = LENGTH,
+                  .memory_length = MEMORY,
+                  .memory_lengths = many_memory_lengths};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     const int32_t stop = STOP;
@@ -219,7 +229,8 @@ static void search_beams(const decoder_case *c, size_t items)
         how.length_rule = rules[i].length_rule;
         how.length_penalty = rules[i].penalty;
         how.patience = rules[i].patience;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                      CLATTN_SUCCESS);
         for (size_t item = 0; item < items; item++) {
             struct beginning finished[FINISHED];
             const size_t count = search(&w, item, &rules[i], finished), prompt = prompt_lengths[item];

@@ -44,8 +44,13 @@ static void continue_text(const nn_world *w, size_t item, size_t prompt, int32_t
 static void stop_tokens(void **state)
 {
     const size_t items = support_tiny() ? ITEMS : MANY;
-    nn_world w = {.context = context, .d = &decoder_cases[CASE_PAPER].stack, .output = CLATTN_OUTPUT_TIED, .items = items,
-                  .length = LENGTH, .memory_length = MEMORY, .memory_lengths = many_memory_lengths};
+    nn_world w = {.context = context,
+                  .d = &decoder_cases[CASE_PAPER].stack,
+                  .output = CLATTN_OUTPUT_TIED,
+                  .items = items,
+                  .length = LENGTH,
+                  .memory_length = MEMORY,
+                  .memory_lengths = many_memory_lengths};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     int32_t text[MANY][LENGTH + 1], tokens[MANY * MOST];
@@ -117,7 +122,8 @@ static void fill_up(nn_world *w, size_t capacity)
             how.max_tokens = ROOM;
             how.hook = nothing_twice;
             how.hook_user = calls;
-            assert_status(context, clattn_generate(w->state, NULL, &how, own, own_lengths[p], &generated), CLATTN_SUCCESS);
+            assert_status(context, clattn_generate(w->state, NULL, &how, own, own_lengths[p], &generated),
+                          CLATTN_SUCCESS);
             for (size_t i = 0; i < ITEMS; i++) {
                 assert_int_equal(lengths[i], capacity + 1 - own_lengths[p][i]);
                 assert_memory_equal(tokens + i * ROOM, text[i] + own_lengths[p][i], lengths[i] * sizeof *tokens);
@@ -148,7 +154,11 @@ static void end_of_the_table(void **state)
     stack.positions = CLATTN_POSITIONS_TABLE;
     stack.position_count = ROWS;
     stack.first_position = FIRST;
-    nn_world w = {.context = context, .d = &stack, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = ROWS - FIRST,
+    nn_world w = {.context = context,
+                  .d = &stack,
+                  .output = CLATTN_OUTPUT_TIED,
+                  .items = ITEMS,
+                  .length = ROWS - FIRST,
                   .memory_length = MEMORY};
     (void)state;
     desc.length = 4;

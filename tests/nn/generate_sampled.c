@@ -31,7 +31,8 @@ static void sampled(void **state)
     for (int i = 0; i < 3; i++) {
         clattn_generated generated = results_of(tokens[i], lengths, NULL, NULL);
         how.seed = i == 2 ? 2 : 1;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                      CLATTN_SUCCESS);
     }
     assert_memory_equal(tokens[0], tokens[1], sizeof tokens[0]);
     for (size_t i = 0; i < ITEMS * MOST; i++)
@@ -49,7 +50,8 @@ static void sampled(void **state)
         int32_t first[ITEMS];
         clattn_generated generated = results_of(first, lengths, NULL, NULL);
         how.seed = 1000 + i;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                      CLATTN_SUCCESS);
         counts[first[0]]++;
     }
     for (size_t v = 0; v < VOCABULARY; v++) {
@@ -65,7 +67,8 @@ static void sampled(void **state)
         clattn_generated generated = results_of(first, lengths, NULL, NULL);
         how.top_k = i == 0;
         how.top_p = i == 0 ? 0 : 1e-6f;
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                      CLATTN_SUCCESS);
         assert_int_equal(first[0], best);
     }
     nn_world_close(&w);
@@ -186,8 +189,13 @@ static void token_of_a_seed(void **state)
         size_t top_k;
     } asked[] = {{0x123456789abcdef0, 0.7f, 0, 0}, {1ull << 32, 1.5f, 0.8f, 9}, {0, 0, 0, 0}, {UINT64_MAX, 2, 0.6f, 0}};
     static const int32_t stops[] = {5, 12, 20, 31};
-    nn_world w = {.context = context, .d = &decoder_cases[CASE_PAPER].stack, .output = CLATTN_OUTPUT_TIED, .items = MANY,
-                  .length = LENGTH, .memory_length = MEMORY, .memory_lengths = many_memory_lengths};
+    nn_world w = {.context = context,
+                  .d = &decoder_cases[CASE_PAPER].stack,
+                  .output = CLATTN_OUTPUT_TIED,
+                  .items = MANY,
+                  .length = LENGTH,
+                  .memory_length = MEMORY,
+                  .memory_lengths = many_memory_lengths};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     size_t stopped = 0;
@@ -256,7 +264,8 @@ static void alone_as_among_others(void **state)
         clattn_generated generated = results_of(tokens[alone], lengths, NULL, NULL);
         w.items = alone ? 1 : ITEMS;
         nn_world_begin(&w, NULL, 1);
-        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated), CLATTN_SUCCESS);
+        assert_status(context, clattn_generate(w.state, NULL, &how, prompts, prompt_lengths, &generated),
+                      CLATTN_SUCCESS);
         assert_int_equal(lengths[0], MOST);
     }
     assert_memory_equal(tokens[0], tokens[1], MOST * sizeof **tokens);

@@ -16,8 +16,8 @@
 enum { ITEMS = 2, LENGTH = 5, MEMORY = 3, BEAMS = 2 };
 
 static const clattn_stack_desc encoder = {SHAPE, .layers = 1, POST};
-static const clattn_stack_desc decoder = {SHAPE, NN_TOKENS, .layers = 1, .causal = 1, .cross = 1,
-                                          .positions = CLATTN_POSITIONS_SINUSOIDS};
+static const clattn_stack_desc decoder = {SHAPE,       NN_TOKENS,  .layers = 1,
+                                          .causal = 1, .cross = 1, .positions = CLATTN_POSITIONS_SINUSOIDS};
 
 static const char *failed_call(void)
 {
@@ -117,8 +117,9 @@ static clattn_status append(decoding *d, size_t at, size_t length, size_t beams)
     int32_t ids[ITEMS * BEAMS * 2];
     for (size_t i = 0; i < sequences * length; i++)
         ids[i] = d->w.ids[i / length / beams * LENGTH + at + i % length];
-    assert_int_equal(clEnqueueWriteBuffer(queue, d->ids, CL_TRUE, 0, sequences * length * sizeof *ids, ids, 0, NULL, NULL),
-                     CL_SUCCESS);
+    assert_int_equal(
+        clEnqueueWriteBuffer(queue, d->ids, CL_TRUE, 0, sequences * length * sizeof *ids, ids, 0, NULL, NULL),
+        CL_SUCCESS);
     args.input = clattn_binding_buffer(d->ids, 0);
     args.logits = clattn_binding_buffer(d->logits, 0);
     args.length = length;
@@ -127,8 +128,8 @@ static clattn_status append(decoding *d, size_t at, size_t length, size_t beams)
         return status;
     support_read(queue, d->logits, sequences * NN_VOCABULARY * sizeof *logits, logits);
     for (size_t s = 0; s < sequences; s++)
-        assert_close(logits + s * NN_VOCABULARY,
-                     d->w.expected + (s / beams * LENGTH + at + length - 1) * NN_VOCABULARY, NN_VOCABULARY);
+        assert_close(logits + s * NN_VOCABULARY, d->w.expected + (s / beams * LENGTH + at + length - 1) * NN_VOCABULARY,
+                     NN_VOCABULARY);
     return CLATTN_SUCCESS;
 }
 
@@ -175,8 +176,15 @@ static clattn_status use_decoder(clattn_context *context)
     static int32_t ids[ITEMS * LENGTH] = {1, 18, 35, 15, 32, 12, 29, 9, 26, 6};
     const clattn_transformer_desc model = {.size = sizeof model, .decoder = &decoder, .output = CLATTN_OUTPUT_TIED};
     const size_t count = ITEMS * MEMORY * decoder.d_model;
-    decoding d = {.context = context, .w = {.context = context, .d = &decoder, .output = CLATTN_OUTPUT_TIED, .items = ITEMS,
-                                            .length = LENGTH, .memory_length = MEMORY, .store = {.seed = 4}, .ids = ids}};
+    decoding d = {.context = context,
+                  .w = {.context = context,
+                        .d = &decoder,
+                        .output = CLATTN_OUTPUT_TIED,
+                        .items = ITEMS,
+                        .length = LENGTH,
+                        .memory_length = MEMORY,
+                        .store = {.seed = 4},
+                        .ids = ids}};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     nn_store_add_stack(&d.w.store, "decoder", &decoder);
     d.w.head = nn_store_get(&d.w.store, "decoder.tokens.weight");

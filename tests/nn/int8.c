@@ -27,7 +27,8 @@ static const struct encoder_case {
     /* Convolutions and the table of positions are no integers. */
     {"post-norm behind convolutions",
      {SHAPE, .layers = 1, POST, .input = CLATTN_INPUT_FEATURES, .features = 20, .convolutions = 1,
-      .convolution = {{3, 2, 1, 0}}, .positions = CLATTN_POSITIONS_TABLE, .position_count = POSITIONS}, FRAMES},
+      .convolution = {{3, 2, 1, 0}}, .positions = CLATTN_POSITIONS_TABLE, .position_count = POSITIONS},
+     FRAMES},
 };
 
 static void encode(const struct encoder_case *c)
@@ -39,8 +40,12 @@ static void encode(const struct encoder_case *c)
     float *x = nn_floats(count, 3);
     nn_store_add_stack(&store, "encoder", d);
     nn_store_vary_rows(&store);
-    const nn_encoder_run run = {.d = d, .store = &store, .desc = nn_encoder_desc(BATCH, c->length), .input = x,
-                                .input_bytes = count * sizeof *x, .model = {.weight_dtype = CLATTN_I8}};
+    const nn_encoder_run run = {.d = d,
+                                .store = &store,
+                                .desc = nn_encoder_desc(BATCH, c->length),
+                                .input = x,
+                                .input_bytes = count * sizeof *x,
+                                .model = {.weight_dtype = CLATTN_I8}};
     float *y = nn_run_encoder(context, &run);
     nn_store_quantise(&store);
     const nn_reference r = {.store = &store, .name = "encoder", .desc = d, .batch = BATCH, .length = POSITIONS};
@@ -72,8 +77,12 @@ static void a_nan_is_not_rounded(void **state)
     (void)state;
     nn_store_add_stack(&store, "encoder", d);
     nn_store_add(&store, "encoder.layers.1.feed_forward.out.weight", 2, extent, 0.1f, 0)[3 * d->d_ff + 1] = NAN;
-    const nn_encoder_run run = {.d = d, .store = &store, .desc = nn_encoder_desc(BATCH, POSITIONS), .input = x,
-                                .input_bytes = count * sizeof *x, .model = {.weight_dtype = CLATTN_I8}};
+    const nn_encoder_run run = {.d = d,
+                                .store = &store,
+                                .desc = nn_encoder_desc(BATCH, POSITIONS),
+                                .input = x,
+                                .input_bytes = count * sizeof *x,
+                                .model = {.weight_dtype = CLATTN_I8}};
     float *y = nn_run_encoder(context, &run);
     for (size_t i = 0; i < count; i++) /* the norm behind the last layer spreads it over each position */
         assert_true(isnan(y[i]));
@@ -89,8 +98,14 @@ static void decode(const decoder_case *c)
 {
     static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
     static float logits[ITEMS * 4 * NN_VOCABULARY];
-    nn_world w = {.context = context, .d = &c->stack, .output = c->output, .items = ITEMS, .length = LENGTH,
-                  .memory_length = MEMORY, .memory_lengths = memory_lengths, .weight_dtype = CLATTN_I8};
+    nn_world w = {.context = context,
+                  .d = &c->stack,
+                  .output = c->output,
+                  .items = ITEMS,
+                  .length = LENGTH,
+                  .memory_length = MEMORY,
+                  .memory_lengths = memory_lengths,
+                  .weight_dtype = CLATTN_I8};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_ALL;
@@ -119,8 +134,8 @@ static void decoders_of_int8(void **state)
 
 static size_t bytes_of(const clattn_stack_desc *d, int32_t output, int32_t dtype, int32_t weight_dtype)
 {
-    const clattn_transformer_desc desc = {.size = sizeof desc, .decoder = d, .output = output, .dtype = dtype,
-                                          .weight_dtype = weight_dtype};
+    const clattn_transformer_desc desc = {
+        .size = sizeof desc, .decoder = d, .output = output, .dtype = dtype, .weight_dtype = weight_dtype};
     nn_store store = {0};
     nn_store_add_stack(&store, "decoder", d);
     nn_store_add(&store, "output.weight", 2, (const size_t[2]){d->vocabulary, d->d_model}, 1, 0);
@@ -135,10 +150,18 @@ static size_t bytes_of(const clattn_stack_desc *d, int32_t output, int32_t dtype
  * padded. */
 static void what_is_int8(void **state)
 {
-    static const clattn_stack_desc d = {.size = sizeof d, .d_model = 64, .heads = 4, .d_ff = 128, .layers = 1, .causal = 1,
-                                        .norm = CLATTN_NORM_RMS, .without_bias = CLATTN_WITHOUT_BIAS,
-                                        .input = CLATTN_INPUT_TOKENS, .vocabulary = 128,
-                                        .positions = CLATTN_POSITIONS_TABLE, .position_count = 16};
+    static const clattn_stack_desc d = {.size = sizeof d,
+                                        .d_model = 64,
+                                        .heads = 4,
+                                        .d_ff = 128,
+                                        .layers = 1,
+                                        .causal = 1,
+                                        .norm = CLATTN_NORM_RMS,
+                                        .without_bias = CLATTN_WITHOUT_BIAS,
+                                        .input = CLATTN_INPUT_TOKENS,
+                                        .vocabulary = 128,
+                                        .positions = CLATTN_POSITIONS_TABLE,
+                                        .position_count = 16};
     const size_t n = d.d_model, rest = (d.vocabulary + d.position_count + 2) * n; /* tables and two norms */
     const size_t rows = 5 * n + d.d_ff, matrices = 4 * n * n + 2 * n * d.d_ff;
     (void)state;

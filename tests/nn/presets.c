@@ -64,7 +64,8 @@ static void fields(void **state)
     }
     assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_MINILM_L6, &desc, &encoder, &decoder), CLATTN_SUCCESS);
     assert_null(desc.decoder);
-    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder), CLATTN_SUCCESS);
+    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder),
+                  CLATTN_SUCCESS);
     assert_int_equal(clattn_stack_positions(&encoder, 3000), 1500);
     assert_status(NULL, clattn_transformer_preset((clattn_preset)99, &desc, &encoder, &decoder),
                   CLATTN_ERROR_INVALID_ARGUMENT);
@@ -101,8 +102,14 @@ static void paper(void **state)
     nn_store_add_stack(&store, "decoder", &decoder);
     const clattn_weight_source source = nn_source(&store);
     /* Sums of 512 products make logits of about 13, of which 1e-4 are some 60 roundings. */
-    nn_pair_check(&(nn_pair){.context = context, .desc = &desc, .store = &store, .source = &source, .batch = 1, .input = 5,
-                             .length = 4, .tolerance = 1e-4});
+    nn_pair_check(&(nn_pair){.context = context,
+                             .desc = &desc,
+                             .store = &store,
+                             .source = &source,
+                             .batch = 1,
+                             .input = 5,
+                             .length = 4,
+                             .tolerance = 1e-4});
     nn_store_clear(&store);
 }
 
@@ -113,15 +120,24 @@ static void paper(void **state)
 typedef struct pair {
     const char *ours, *theirs;
 } pair;
-static const pair stack_names[] = {{"convolutions.0", "conv1"}, {"convolutions.1", "conv2"}, {"tokens", "embed_tokens"},
-                                   {"positions", "embed_positions"}, {"norm", "layer_norm"}};
-static const pair layer_names[] = {{"self.norm", "self_attn_layer_norm"}, {"cross.norm", "encoder_attn_layer_norm"},
-                                   {"feed_forward.in", "fc1"}, {"feed_forward.out", "fc2"},
+static const pair stack_names[] = {{"convolutions.0", "conv1"},
+                                   {"convolutions.1", "conv2"},
+                                   {"tokens", "embed_tokens"},
+                                   {"positions", "embed_positions"},
+                                   {"norm", "layer_norm"}};
+static const pair layer_names[] = {{"self.norm", "self_attn_layer_norm"},
+                                   {"cross.norm", "encoder_attn_layer_norm"},
+                                   {"feed_forward.in", "fc1"},
+                                   {"feed_forward.out", "fc2"},
                                    {"feed_forward.norm", "final_layer_norm"},
-                                   {"self.query", "self_attn.q_proj"}, {"self.key", "self_attn.k_proj"},
-                                   {"self.value", "self_attn.v_proj"}, {"self.output", "self_attn.out_proj"},
-                                   {"cross.query", "encoder_attn.q_proj"}, {"cross.key", "encoder_attn.k_proj"},
-                                   {"cross.value", "encoder_attn.v_proj"}, {"cross.output", "encoder_attn.out_proj"}};
+                                   {"self.query", "self_attn.q_proj"},
+                                   {"self.key", "self_attn.k_proj"},
+                                   {"self.value", "self_attn.v_proj"},
+                                   {"self.output", "self_attn.out_proj"},
+                                   {"cross.query", "encoder_attn.q_proj"},
+                                   {"cross.key", "encoder_attn.k_proj"},
+                                   {"cross.value", "encoder_attn.v_proj"},
+                                   {"cross.output", "encoder_attn.out_proj"}};
 
 static void hugging_face_name(const char *ours, char theirs[96])
 {
@@ -155,7 +171,8 @@ static void whisper(void **state)
     nn_store *const stores[] = {&store, &file};
     char name[96];
     (void)state;
-    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder), CLATTN_SUCCESS);
+    assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder),
+                  CLATTN_SUCCESS);
     shrink(&encoder, 2);
     shrink(&decoder, 2);
     encoder.features = 10;
@@ -172,8 +189,15 @@ static void whisper(void **state)
     }
     clattn_weight_source source = nn_source(&file);
     source.format = CLATTN_NAMES_WHISPER;
-    nn_pair_check(&(nn_pair){.context = context, .desc = &desc, .store = &store, .source = &source, .batch = 1, .input = 18,
-                             .length = 3, .cached_only = true, .tolerance = 1e-5});
+    nn_pair_check(&(nn_pair){.context = context,
+                             .desc = &desc,
+                             .store = &store,
+                             .source = &source,
+                             .batch = 1,
+                             .input = 18,
+                             .length = 3,
+                             .cached_only = true,
+                             .tolerance = 1e-5});
     for (size_t i = 0; i < nn_store_count(&file); i++) {
         char message[256];
         hugging_face_name(nn_store_name(&store, i), name);

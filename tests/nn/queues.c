@@ -41,8 +41,10 @@ static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
         args.input = clattn_binding_buffer(ids, (int64_t)(i * ITEMS));
         args.logits = clattn_binding_buffer(out, (int64_t)(i * ITEMS * NN_VOCABULARY));
         args.length = 1;
-        assert_status(context, clattn_decoder_enqueue(w->state, queues[i % QUEUES], &args, last ? 1 : 0, last ? &last : NULL,
-                                                      events ? &done : NULL), CLATTN_SUCCESS);
+        assert_status(context,
+                      clattn_decoder_enqueue(w->state, queues[i % QUEUES], &args, last ? 1 : 0, last ? &last : NULL,
+                                             events ? &done : NULL),
+                      CLATTN_SUCCESS);
         /* OpenCL wants it where another queue's commands wait for these. */
         assert_int_equal(clFlush(queues[i % QUEUES]), CL_SUCCESS);
         if (last)
@@ -69,8 +71,13 @@ static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
 static void decoders(void **state)
 {
     static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2, 1};
-    nn_world w = {.context = context, .d = &decoder, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
-                  .memory_length = MEMORY, .memory_lengths = memory_lengths};
+    nn_world w = {.context = context,
+                  .d = &decoder,
+                  .output = CLATTN_OUTPUT_TIED,
+                  .items = ITEMS,
+                  .length = LENGTH,
+                  .memory_length = MEMORY,
+                  .memory_lengths = memory_lengths};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     cl_command_queue first = make_queue(false), second = make_queue(false), loose = make_queue(true);
     (void)state;
@@ -101,12 +108,14 @@ static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at,
         tokens[i] = w->ids[i / length * LENGTH + at + i % length];
     assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(w->context), w->tokens, CL_TRUE,
                                           at * ITEMS * sizeof *tokens, ITEMS * length * sizeof *tokens, tokens, 0, NULL,
-                                          NULL), CL_SUCCESS);
+                                          NULL),
+                     CL_SUCCESS);
     args.input = clattn_binding_buffer(w->tokens, (int64_t)(at * ITEMS));
     args.logits = logits ? clattn_binding_buffer(w->logits, 0) : args.logits;
     args.workspace = clattn_binding_buffer(workspace, 0);
     args.length = length;
-    const clattn_status status = clattn_decoder_enqueue(w->state, queue, &args, gate ? 1 : 0, gate ? &gate : NULL, event);
+    const clattn_status status =
+        clattn_decoder_enqueue(w->state, queue, &args, gate ? 1 : 0, gate ? &gate : NULL, event);
     clFlush(queue);
     return status;
 }
@@ -123,7 +132,11 @@ static void check_row(nn_world *w, size_t at, const char *what)
 static void without_logits(void **state)
 {
     enum { PROMPT = 3 };
-    nn_world w = {.context = context, .d = &decoder, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+    nn_world w = {.context = context,
+                  .d = &decoder,
+                  .output = CLATTN_OUTPUT_TIED,
+                  .items = ITEMS,
+                  .length = LENGTH,
                   .memory_length = MEMORY};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     cl_command_queue first = make_queue(false), second = make_queue(false);
@@ -164,7 +177,11 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     params.clblast = CLATTN_CLBLAST_NEVER; /* it calls OpenCL by itself */
     inject_start(0, 0);
     clattn_context *own = support_context_with(&params);
-    nn_world w = {.context = own, .d = &alone, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+    nn_world w = {.context = own,
+                  .d = &alone,
+                  .output = CLATTN_OUTPUT_TIED,
+                  .items = ITEMS,
+                  .length = LENGTH,
                   .memory_length = MEMORY};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     cl_command_queue first = make_queue_of(own, false), second = make_queue_of(own, out_of_order);
@@ -177,8 +194,8 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     desc.length = 1;
     nn_world_open(&w, &desc);
     /* Of the test's own, as looking for one that is free takes calls, more each time. */
-    cl_mem workspace = support_buffer(clattn_context_opencl_context(own), CL_MEM_READ_WRITE,
-                                      clattn_plan_workspace_size(w.plan), NULL);
+    cl_mem workspace =
+        support_buffer(clattn_context_opencl_context(own), CL_MEM_READ_WRITE, clattn_plan_workspace_size(w.plan), NULL);
     clattn_status failed = CLATTN_SUCCESS;
     for (unsigned long n = 1; n < 200 && (!inject_failed() || strcmp(inject_failed(), call)); n++) {
         inject_start(0, 0);
@@ -225,7 +242,11 @@ static void reordering(void **state)
     enum { BEAMS = 2, S = ITEMS * BEAMS, ROUNDS = 4 };
     static const size_t spread[S] = {0, 0, 1, 1, 2, 2}, swapped[S] = {1, 0, 3, 2, 5, 4};
     static float logits[S * NN_VOCABULARY];
-    nn_world w = {.context = context, .d = &decoder, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+    nn_world w = {.context = context,
+                  .d = &decoder,
+                  .output = CLATTN_OUTPUT_TIED,
+                  .items = ITEMS,
+                  .length = LENGTH,
                   .memory_length = MEMORY};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     int32_t texts[S][LENGTH], other[S][LENGTH], rows[(ROUNDS + 1) * S];
@@ -256,7 +277,8 @@ static void reordering(void **state)
         args.length = 1;
         assert_status(context, clattn_decoder_enqueue(w.state, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
         if (round < ROUNDS)
-            assert_status(context, clattn_decoder_reorder(w.state, queue, BEAMS, round ? swapped : spread, 0, NULL, NULL),
+            assert_status(context,
+                          clattn_decoder_reorder(w.state, queue, BEAMS, round ? swapped : spread, 0, NULL, NULL),
                           CLATTN_SUCCESS);
     }
     support_read(queue, w.logits, sizeof logits, logits);
@@ -293,10 +315,11 @@ static void encoder_behind_a_gate(void **state)
     assert_status(context, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
     float *x = nn_floats(count, 12), *y = nn_floats(count, 13);
     double *expected = nn_doubles(x, count);
-    const nn_reference r = {.store = &store, .name = "encoder", .desc = &encoder, .batch = BATCH, .length = FRAMES,
-                            .lengths = lengths};
+    const nn_reference r = {
+        .store = &store, .name = "encoder", .desc = &encoder, .batch = BATCH, .length = FRAMES, .lengths = lengths};
     cl_event gate = make_gate(context);
-    cl_mem in = nn_buffer(context, count * sizeof *x, gate ? NULL : x), out = nn_buffer(context, count * sizeof *y, NULL);
+    cl_mem in = nn_buffer(context, count * sizeof *x, gate ? NULL : x),
+           out = nn_buffer(context, count * sizeof *y, NULL);
     nn_reference_layers(&r, expected);
     args.input = clattn_binding_buffer(in, 0);
     args.output = clattn_binding_buffer(out, 0);
@@ -308,7 +331,8 @@ static void encoder_behind_a_gate(void **state)
     memset(given, 0, sizeof given);
     cl_int written = CL_SUCCESS;
     if (gate)
-        written = clEnqueueWriteBuffer(clattn_context_queue(context), in, CL_TRUE, 0, count * sizeof *x, x, 0, NULL, NULL);
+        written =
+            clEnqueueWriteBuffer(clattn_context_queue(context), in, CL_TRUE, 0, count * sizeof *x, x, 0, NULL, NULL);
     const bool waited = !gate || event_waits(done);
     open_gate(gate);
     alarm(0);

@@ -16,22 +16,26 @@ static const clattn_stack_desc decoder = {
     SHAPE, NN_TOKENS, .layers = 2, .causal = 1, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS};
 
 /* `call`, an enqueue on `queue` behind `gate`, is refused with `expected`, and nothing of it is on the queue. */
-#define assert_refused(of, call, expected)                                                                             \
-    do {                                                                                                               \
-        cl_event gate = make_gate(of);                                                                                 \
-        const cl_uint gates = gate ? 1 : 0;                                                                            \
-        const clattn_status refusal = (call);                                                                          \
-        const bool empty = !gate || queue_is_empty(queue);                                                             \
-        open_gate(gate);                                                                                               \
-        assert_status(of, refusal, expected);                                                                          \
-        assert_true(empty);                                                                                            \
+#define assert_refused(of, call, expected) \
+    do { \
+        cl_event gate = make_gate(of); \
+        const cl_uint gates = gate ? 1 : 0; \
+        const clattn_status refusal = (call); \
+        const bool empty = !gate || queue_is_empty(queue); \
+        open_gate(gate); \
+        assert_status(of, refusal, expected); \
+        assert_true(empty); \
     } while (0)
 
 /* Masks that are one element too short, and then not. */
 static void short_decoder_masks(void **state)
 {
     enum { PROMPT = 3 };
-    nn_world w = {.context = context, .d = &decoder, .output = CLATTN_OUTPUT_TIED, .items = ITEMS, .length = LENGTH,
+    nn_world w = {.context = context,
+                  .d = &decoder,
+                  .output = CLATTN_OUTPUT_TIED,
+                  .items = ITEMS,
+                  .length = LENGTH,
                   .memory_length = MEMORY};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     static float logits[ITEMS * NN_VOCABULARY];
@@ -57,7 +61,8 @@ static void short_decoder_masks(void **state)
         for (size_t i = 0; i < ITEMS * length; i++)
             tokens[i] = w.ids[i / length * LENGTH + at + i % length];
         assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(context), w.tokens, CL_TRUE, 0,
-                                              ITEMS * length * sizeof *tokens, tokens, 0, NULL, NULL), CL_SUCCESS);
+                                              ITEMS * length * sizeof *tokens, tokens, 0, NULL, NULL),
+                         CL_SUCCESS);
         args.input = clattn_binding_buffer(w.tokens, 0);
         args.logits = clattn_binding_buffer(w.logits, 0);
         args.length = length;
@@ -75,7 +80,8 @@ static void short_decoder_masks(void **state)
         assert_status(context, clattn_decoder_enqueue(w.state, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
         support_read(queue, w.logits, sizeof logits, logits);
         for (size_t s = 0; s < ITEMS; s++)
-            nn_check_logits(logits + s * NN_VOCABULARY, w.expected + (s * LENGTH + keys - 1) * NN_VOCABULARY, "with masks");
+            nn_check_logits(logits + s * NN_VOCABULARY, w.expected + (s * LENGTH + keys - 1) * NN_VOCABULARY,
+                            "with masks");
         clReleaseMemObject(exact);
         clReleaseMemObject(shorter);
         clReleaseMemObject(memory);
@@ -181,7 +187,8 @@ static void write_only_result(void **state)
     if (strstr(clattn_plan_solver(plan), "+clblast")) {
         cl_command_queue queue = make_queue_of(own, false);
         cl_mem all = nn_buffer(own, F * D * sizeof(float), NULL);
-        cl_mem y = support_buffer(clattn_context_opencl_context(own), CL_MEM_WRITE_ONLY, ROWS * D * sizeof(float), NULL);
+        cl_mem y =
+            support_buffer(clattn_context_opencl_context(own), CL_MEM_WRITE_ONLY, ROWS * D * sizeof(float), NULL);
         args.x = args.w_in = args.w_out = args.b_out = clattn_binding_buffer(all, 0);
         args.y = clattn_binding_buffer(y, 0);
         assert_refused(own, clattn_feed_forward_enqueue(plan, queue, &args, gates, gates ? &gate : NULL, NULL),

@@ -31,11 +31,14 @@ static const struct encoder_case {
 } encoders[] = {
     {"post-norm", {SHAPE, .layers = 2, POST}, true},
     {"pre-norm, gated, rotary, grouped heads, RMSNorm, causal",
-     {SHAPE, .layers = 3, PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS, .gated = 1, .activation = CLATTN_ACTIVATION_SWISH,
-      .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2, .causal = 1, .without_bias = CLATTN_WITHOUT_BIAS}, false},
+     {SHAPE, .layers = 3, PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS, .gated = 1,
+      .activation = CLATTN_ACTIVATION_SWISH, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2, .causal = 1,
+      .without_bias = CLATTN_WITHOUT_BIAS},
+     false},
     {"tokens of BERT's kind",
-     {SHAPE, NN_TOKENS, .layers = 2, POST, .positions = CLATTN_POSITIONS_TABLE, .position_count = LONGEST, .segments = 2,
-      .input_norm = 1, .activation = CLATTN_ACTIVATION_GELU}, false},
+     {SHAPE, NN_TOKENS, .layers = 2, POST, .positions = CLATTN_POSITIONS_TABLE, .position_count = LONGEST,
+      .segments = 2, .input_norm = 1, .activation = CLATTN_ACTIVATION_GELU},
+     false},
 };
 
 /* What the encoder says of its input; of 16 bits, as its arrays are. */
@@ -65,8 +68,13 @@ static uint16_t *run_encoder(const clattn_stack_desc *d, const clattn_transforme
 static double *reference_of(const clattn_stack_desc *d, const nn_store *store, int32_t dtype, const int32_t *ids,
                             const float *x, const int32_t *lengths)
 {
-    const nn_reference r = {.store = store, .name = "encoder", .desc = d, .batch = BATCH, .length = LONGEST,
-                            .lengths = lengths, .dtype = dtype};
+    const nn_reference r = {.store = store,
+                            .name = "encoder",
+                            .desc = d,
+                            .batch = BATCH,
+                            .length = LONGEST,
+                            .lengths = lengths,
+                            .dtype = dtype};
     double *y = d->input == CLATTN_INPUT_TOKENS ? nn_reference_tokens(&r, ids, NULL)
                                                 : nn_doubles(x, BATCH * LONGEST * d->d_model);
     nn_reference_layers(&r, y);
@@ -78,7 +86,8 @@ static void encode(const struct encoder_case *c, int32_t dtype, int32_t weight_d
     static const int32_t lengths[BATCH] = {LONGEST, 8};
     const clattn_stack_desc *d = &c->stack;
     const size_t row = d->d_model, count = BATCH * LONGEST * row;
-    const clattn_transformer_desc model = {.size = sizeof model, .encoder = d, .dtype = dtype, .weight_dtype = weight_dtype};
+    const clattn_transformer_desc model = {
+        .size = sizeof model, .encoder = d, .dtype = dtype, .weight_dtype = weight_dtype};
     char what[160];
     nn_judgement j = {0};
     nn_store store = {.seed = 5};
@@ -145,7 +154,8 @@ static const struct decoder_case {
     {"pre-norm, rotary, gated, grouped heads",
      {SHAPE, NN_TOKENS, .layers = 2, .causal = 1, PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS, .gated = 1,
       .activation = CLATTN_ACTIVATION_SWISH, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2,
-      .without_bias = CLATTN_WITHOUT_BIAS}, CLATTN_OUTPUT_OWN},
+      .without_bias = CLATTN_WITHOUT_BIAS},
+     CLATTN_OUTPUT_OWN},
 };
 
 static void judge_row(nn_judgement *j, const float *logits, const double *naive, const double *expected)
@@ -159,8 +169,14 @@ static void decode(const struct decoder_case *c, int32_t dtype, int32_t cache_dt
 {
     static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
     static float logits[ITEMS * 4 * NN_VOCABULARY];
-    nn_world w = {.context = context, .d = &c->stack, .output = c->output, .items = ITEMS, .length = LENGTH,
-                  .memory_length = MEMORY, .memory_lengths = memory_lengths, .dtype = dtype,
+    nn_world w = {.context = context,
+                  .d = &c->stack,
+                  .output = c->output,
+                  .items = ITEMS,
+                  .length = LENGTH,
+                  .memory_length = MEMORY,
+                  .memory_lengths = memory_lengths,
+                  .dtype = dtype,
                   .weight_dtype = dtype ? 0 : CLATTN_BF16};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     nn_judgement pieces = {0}, single = {0};
@@ -225,8 +241,12 @@ static void narrow_caches_are_smaller(void **state)
     size_t bytes[3];
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        nn_world w = {.context = context, .d = &decoders[0].stack, .output = CLATTN_OUTPUT_TIED, .items = ITEMS,
-                      .length = LENGTH, .memory_length = MEMORY};
+        nn_world w = {.context = context,
+                      .d = &decoders[0].stack,
+                      .output = CLATTN_OUTPUT_TIED,
+                      .items = ITEMS,
+                      .length = LENGTH,
+                      .memory_length = MEMORY};
         clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
         desc.length = 4;
         desc.cache_dtype = dtypes[i];

@@ -21,7 +21,7 @@ static void weight_types(void **state)
         int32_t source, weight, dtype;
         double tolerance;
     } types[] = {
-        {CLATTN_F16, 0, 0, 1e-5},        {CLATTN_BF16, 0, 0, 1e-5},     {CLATTN_F32, CLATTN_F16, 0, 4e-3},
+        {CLATTN_F16, 0, 0, 1e-5},           {CLATTN_BF16, 0, 0, 1e-5},         {CLATTN_F32, CLATTN_F16, 0, 4e-3},
         {CLATTN_F32, CLATTN_BF16, 0, 3e-2}, {CLATTN_F16, CLATTN_F16, 0, 1e-5},
     };
     static const clattn_stack_desc stack = {SHAPE, .layers = 2, PRE, .final_norm = 1, .gated = 1};
@@ -34,7 +34,10 @@ static void weight_types(void **state)
         /* What both 16-bit types hold exactly: five significant bits. */
         for (size_t t = 0; types[i].source != CLATTN_F32 && t < nn_store_count(&store); t++)
             nn_store_round(&store, t, 5);
-        const nn_encoder_run run = {.d = &stack, .store = &store, .desc = nn_encoder_desc(2, 7), .input = x,
+        const nn_encoder_run run = {.d = &stack,
+                                    .store = &store,
+                                    .desc = nn_encoder_desc(2, 7),
+                                    .input = x,
                                     .input_bytes = count * sizeof *x,
                                     .model = {.weight_dtype = types[i].weight, .dtype = types[i].dtype}};
         float *y = nn_run_encoder(context, &run);
@@ -137,8 +140,9 @@ static void refusals(void **state)
     nn_store_remove(&store, "encoder.layers.1.feed_forward.in.weight");
     assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_ERROR_FORMAT);
     assert_null(model);
-    assert_message_has(context, "no tensor encoder.layers.1.feed_forward.in.weight (encoder.layers.1.feed_forward.in.weight)"
-                                ", which should be 48 x 32");
+    assert_message_has(context,
+                       "no tensor encoder.layers.1.feed_forward.in.weight (encoder.layers.1.feed_forward.in.weight)"
+                       ", which should be 48 x 32");
     nn_store_add(&store, "encoder.layers.1.feed_forward.in.weight", 2, (const size_t[2]){32, 48}, 1, 0);
     assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_ERROR_FORMAT);
     assert_message_has(context, "is float32 32 x 48, not 48 x 32");
@@ -156,11 +160,13 @@ static void refusals(void **state)
     source.rules = none;
     source.rule_count = 1;
     assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_ERROR_FORMAT);
-    assert_int_equal(clattn_weight_name(&source, "encoder.layers.1.self.norm.bias", name, sizeof name, NULL, NULL, NULL), 0);
+    assert_int_equal(
+        clattn_weight_name(&source, "encoder.layers.1.self.norm.bias", name, sizeof name, NULL, NULL, NULL), 0);
     source.rules = other;
     source.prefix = "x.";
-    assert_int_equal(clattn_weight_name(&source, "encoder.layers.12.self.key.bias", name, sizeof name, &share, &shares,
-                                        &transposed), strlen("x.h.12.bias"));
+    assert_int_equal(
+        clattn_weight_name(&source, "encoder.layers.12.self.key.bias", name, sizeof name, &share, &shares, &transposed),
+        strlen("x.h.12.bias"));
     assert_string_equal(name, "x.h.12.bias");
     assert_int_equal(share * 100 + shares * 10 + (size_t)transposed, 131);
     source.rule_count = 0;
@@ -240,8 +246,9 @@ static banded banded_make(size_t size)
 static clattn_binding banded_binding(const banded *b)
 {
     const uint8_t poison = POISON;
-    assert_int_equal(clEnqueueFillBuffer(clattn_context_queue(context), b->buffer, &poison, 1, 0, b->size + 2 * BAND, 0,
-                                         NULL, NULL), CL_SUCCESS);
+    assert_int_equal(
+        clEnqueueFillBuffer(clattn_context_queue(context), b->buffer, &poison, 1, 0, b->size + 2 * BAND, 0, NULL, NULL),
+        CL_SUCCESS);
     return clattn_binding_buffer(b->buffer, BAND);
 }
 
@@ -276,7 +283,8 @@ static void encode_in_bands(clattn_plan *plan, size_t floats)
     const size_t size = clattn_plan_workspace_size(plan);
     const banded b = banded_make(size);
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
-    cl_mem in = nn_buffer(context, floats * sizeof(float), NULL), out = nn_buffer(context, floats * sizeof(float), NULL);
+    cl_mem in = nn_buffer(context, floats * sizeof(float), NULL),
+           out = nn_buffer(context, floats * sizeof(float), NULL);
     cl_mem exact = nn_buffer(context, size, NULL), shorter = nn_buffer(context, size - 1, NULL);
     args.input = clattn_binding_buffer(in, 0);
     args.output = clattn_binding_buffer(out, 0);
@@ -337,8 +345,9 @@ static void decode_in_bands(nn_world *w, const size_t *peaks)
     const int32_t tokens[ITEMS * PIECE] = {3, 1, 4, 1, 5, 9};
     clattn_decoder_begin_args begin = CLATTN_DECODER_BEGIN_ARGS_INIT;
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
-    assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(context), w->tokens, CL_TRUE, 0, sizeof tokens, tokens, 0,
-                                          NULL, NULL), CL_SUCCESS);
+    assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(context), w->tokens, CL_TRUE, 0, sizeof tokens, tokens,
+                                          0, NULL, NULL),
+                     CL_SUCCESS);
     begin.items = ITEMS;
     begin.memory = clattn_binding_buffer(w->memory_buffer, 0);
     begin.memory_length = MEMORY;
@@ -353,7 +362,8 @@ static void decode_in_bands(nn_world *w, const size_t *peaks)
     for (int which = MANY; which <= EACH_BEAM; which++) {
         args.length = which == MANY ? PIECE : 1;
         if (which == EACH_BEAM)
-            assert_status(context, clattn_decoder_reorder(w->state, NULL, BEAMS, spread, 0, NULL, NULL), CLATTN_SUCCESS);
+            assert_status(context, clattn_decoder_reorder(w->state, NULL, BEAMS, spread, 0, NULL, NULL),
+                          CLATTN_SUCCESS);
         args.workspace = banded_binding(&b);
         assert_status(context, clattn_decoder_enqueue(w->state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
         banded_check(&b, peaks[which]);

@@ -16,11 +16,11 @@ typedef struct offline_target {
     cl_uint compute_units, clock_mhz;
     cl_ulong global_memory, max_allocation, local_memory;
     size_t max_work_group, max_work_item[3];
-    cl_uint capability;            /* NVIDIA's compute capability, the major number; 0: the driver does not know the query, */
-    cl_uint capability_minor;      /* and the minor one */
-    cl_uint warp, wavefront;       /* of the vendor's own query; 0: the driver does not know the query */
-    size_t sub_groups[3];          /* Intel's list of sub-group sizes, then 0 */
-    cl_uint sub_groups_per_group;  /* CL_DEVICE_MAX_NUM_SUB_GROUPS; 0: none, or no such query */
+    cl_uint capability; /* NVIDIA's compute capability, the major number; 0: the driver does not know the query, */
+    cl_uint capability_minor;     /* and the minor one */
+    cl_uint warp, wavefront;      /* of the vendor's own query; 0: the driver does not know the query */
+    size_t sub_groups[3];         /* Intel's list of sub-group sizes, then 0 */
+    cl_uint sub_groups_per_group; /* CL_DEVICE_MAX_NUM_SUB_GROUPS; 0: none, or no such query */
     bool fp64;
 } offline_target;
 
@@ -33,7 +33,7 @@ extern const size_t target_count;
 typedef struct built_kernel {
     const char *name, *source, *options;
     const char *binary; /* that its program was made of, which is of the source's; or NULL */
-    size_t local[3]; /* of its last launch; zeros: never launched */
+    size_t local[3];    /* of its last launch; zeros: never launched */
 } built_kernel;
 
 /* For clattn_context_params.get_proc; every call then answers as the device that platform_use chose last.  Builds

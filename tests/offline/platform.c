@@ -22,8 +22,8 @@ typedef struct object {
     struct object *program; /* a kernel's */
     char *name;
     size_t local[3];
-    cl_context context;     /* a buffer's or queue's */
-    size_t bytes;           /* a buffer's */
+    cl_context context;  /* a buffer's or queue's */
+    size_t bytes;        /* a buffer's */
     struct object *next; /* in the list of kernels */
 } object;
 
@@ -49,7 +49,10 @@ void platform_use(const offline_target *chosen)
 void platform_visit_kernels(void (*visit)(void *user, const built_kernel *kernel), void *user)
 {
     for (const object *k = kernels; k; k = k->next) {
-        built_kernel kernel = {k->name, k->program->source, k->program->options, k->program->binary,
+        built_kernel kernel = {k->name,
+                               k->program->source,
+                               k->program->options,
+                               k->program->binary,
                                {k->local[0], k->local[1], k->local[2]}};
         visit(user, &kernel);
     }
@@ -209,16 +212,16 @@ static cl_int CL_API_CALL RetainDevice(cl_device_id id)
     return CL_SUCCESS;
 }
 
-#define RETAIN_RELEASE(Kind, type)                     \
-    static cl_int CL_API_CALL Retain##Kind(type o)     \
-    {                                                  \
-        ((object *)(void *)o)->references++;           \
-        return CL_SUCCESS;                             \
-    }                                                  \
-    static cl_int CL_API_CALL Release##Kind(type o)    \
-    {                                                  \
-        drop((object *)(void *)o);                     \
-        return CL_SUCCESS;                             \
+#define RETAIN_RELEASE(Kind, type) \
+    static cl_int CL_API_CALL Retain##Kind(type o) \
+    { \
+        ((object *)(void *)o)->references++; \
+        return CL_SUCCESS; \
+    } \
+    static cl_int CL_API_CALL Release##Kind(type o) \
+    { \
+        drop((object *)(void *)o); \
+        return CL_SUCCESS; \
     }
 RETAIN_RELEASE(Context, cl_context)
 RETAIN_RELEASE(CommandQueue, cl_command_queue)
@@ -415,7 +418,7 @@ static cl_int CL_API_CALL EnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, 
 {
     (void)q, (void)offset, (void)global, (void)n, (void)waits;
     for (cl_uint i = 0; i < 3; i++)
-        ((object *)(void *)k)->local[i] = i < dimensions && local ? local[i] : 1;
+        ((object *)(void *)k)->local[i] = i < dimensions &&local ? local[i] : 1;
     return finished(event);
 }
 
@@ -443,8 +446,9 @@ static cl_int CL_API_CALL EnqueueReadImage(cl_command_queue q, cl_mem m, cl_bool
     return finished(event);
 }
 
-static cl_int CL_API_CALL EnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t offset, size_t bytes,
-                                             const void *data, cl_uint n, const cl_event *waits, cl_event *event)
+static cl_int CL_API_CALL EnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, size_t offset,
+                                             size_t bytes, const void *data, cl_uint n, const cl_event *waits,
+                                             cl_event *event)
 {
     (void)q, (void)m, (void)blocking, (void)offset, (void)bytes, (void)data, (void)n, (void)waits;
     return finished(event);
@@ -495,19 +499,52 @@ static const struct {
     void (*function)(void);
 } table[] = {
 #define ENTRY(name) {"cl" #name, (void (*)(void))name}
-    ENTRY(GetPlatformIDs), ENTRY(GetPlatformInfo), ENTRY(GetDeviceIDs), ENTRY(GetDeviceInfo), ENTRY(RetainDevice),
-    {"clReleaseDevice", (void (*)(void))RetainDevice}, ENTRY(CreateContext), ENTRY(RetainContext),
-    ENTRY(ReleaseContext), ENTRY(GetContextInfo), ENTRY(CreateCommandQueue), ENTRY(RetainCommandQueue),
-    ENTRY(ReleaseCommandQueue), ENTRY(GetCommandQueueInfo), ENTRY(CreateBuffer), ENTRY(RetainMemObject),
-    ENTRY(ReleaseMemObject), ENTRY(GetMemObjectInfo), ENTRY(CreateImage),
-    ENTRY(GetImageInfo), ENTRY(CreateProgramWithSource),
-    ENTRY(CreateProgramWithBinary), ENTRY(RetainProgram), ENTRY(ReleaseProgram), ENTRY(BuildProgram),
-    ENTRY(GetProgramInfo), ENTRY(GetProgramBuildInfo), ENTRY(CreateKernel), ENTRY(RetainKernel),
-    ENTRY(ReleaseKernel), ENTRY(SetKernelArg), ENTRY(GetKernelWorkGroupInfo), ENTRY(EnqueueNDRangeKernel),
-    ENTRY(EnqueueMarkerWithWaitList), {"clEnqueueBarrierWithWaitList", (void (*)(void))EnqueueMarkerWithWaitList},
-    ENTRY(EnqueueWriteBuffer), ENTRY(EnqueueFillBuffer), ENTRY(EnqueueCopyBuffer), ENTRY(EnqueueCopyBufferRect),
-    ENTRY(EnqueueReadBuffer), ENTRY(EnqueueReadImage), ENTRY(RetainEvent), ENTRY(ReleaseEvent), ENTRY(GetEventInfo),
-    ENTRY(Finish), {"clFlush", (void (*)(void))Finish},
+    ENTRY(GetPlatformIDs),
+    ENTRY(GetPlatformInfo),
+    ENTRY(GetDeviceIDs),
+    ENTRY(GetDeviceInfo),
+    ENTRY(RetainDevice),
+    {"clReleaseDevice", (void (*)(void))RetainDevice},
+    ENTRY(CreateContext),
+    ENTRY(RetainContext),
+    ENTRY(ReleaseContext),
+    ENTRY(GetContextInfo),
+    ENTRY(CreateCommandQueue),
+    ENTRY(RetainCommandQueue),
+    ENTRY(ReleaseCommandQueue),
+    ENTRY(GetCommandQueueInfo),
+    ENTRY(CreateBuffer),
+    ENTRY(RetainMemObject),
+    ENTRY(ReleaseMemObject),
+    ENTRY(GetMemObjectInfo),
+    ENTRY(CreateImage),
+    ENTRY(GetImageInfo),
+    ENTRY(CreateProgramWithSource),
+    ENTRY(CreateProgramWithBinary),
+    ENTRY(RetainProgram),
+    ENTRY(ReleaseProgram),
+    ENTRY(BuildProgram),
+    ENTRY(GetProgramInfo),
+    ENTRY(GetProgramBuildInfo),
+    ENTRY(CreateKernel),
+    ENTRY(RetainKernel),
+    ENTRY(ReleaseKernel),
+    ENTRY(SetKernelArg),
+    ENTRY(GetKernelWorkGroupInfo),
+    ENTRY(EnqueueNDRangeKernel),
+    ENTRY(EnqueueMarkerWithWaitList),
+    {"clEnqueueBarrierWithWaitList", (void (*)(void))EnqueueMarkerWithWaitList},
+    ENTRY(EnqueueWriteBuffer),
+    ENTRY(EnqueueFillBuffer),
+    ENTRY(EnqueueCopyBuffer),
+    ENTRY(EnqueueCopyBufferRect),
+    ENTRY(EnqueueReadBuffer),
+    ENTRY(EnqueueReadImage),
+    ENTRY(RetainEvent),
+    ENTRY(ReleaseEvent),
+    ENTRY(GetEventInfo),
+    ENTRY(Finish),
+    {"clFlush", (void (*)(void))Finish},
 };
 
 void *platform_get_proc(void *user, const char *name)

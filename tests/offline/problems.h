@@ -9,18 +9,18 @@
 enum { NOT_QUICK, QUICK };
 
 /* The plan of a problem, by the solver that it asks for. */
-#define CREATE(operator, problem, desc, plan)                                      \
-    do {                                                                           \
-        clattn_plan_options options_ = CLATTN_PLAN_OPTIONS_INIT;                   \
-        options_.solver = (problem)->solver;                                       \
-        return clattn_##operator##_plan_create(context, &(desc), &options_, plan); \
+#define CREATE(name, problem, desc, plan) \
+    do { \
+        clattn_plan_options options_ = CLATTN_PLAN_OPTIONS_INIT; \
+        options_.solver = (problem)->solver; \
+        return clattn_##name##_plan_create(context, &(desc), &options_, plan); \
     } while (0)
 
 /* Visits the rows of NAME_rows, whose plans NAME_plan makes. */
-#define VISIT_ROWS(name)                                                                              \
-    for (size_t i = 0; i < COUNT_OF(name##_rows); i++)                                                \
-        visit(user, &(offline_problem){name##_rows[i].about, name##_rows[i].quick, name##_rows[i].solver, \
-                                       name##_plan, &name##_rows[i]});
+#define VISIT_ROWS(name) \
+    for (size_t i = 0; i < COUNT_OF(name##_rows); i++) \
+        visit(user, &(offline_problem){name##_rows[i].about, name##_rows[i].quick, name##_rows[i].solver, name##_plan, \
+                                       &name##_rows[i]});
 
 /* Attention and what belongs to it alone (problems_attention.c). */
 void attention_problems_visit(void (*visit)(void *user, const offline_problem *problem), void *user);

@@ -85,8 +85,8 @@ static const attention_row attention_rows[] = {
     {"d 64 by matrix, float16, causal, log-sum-exp", NOT_QUICK, "matrix", .dim = LONG(64), .dtype = CLATTN_F16,
      .with = CAUSAL | LSE},
     {"d 128 by matrix, float16", NOT_QUICK, "matrix", .dim = LONG(128), .dtype = CLATTN_F16},
-    {"d 128 by matrix, bfloat16, causal, window, sinks, lengths", NOT_QUICK, "matrix", .dim = LONG(128), .dtype = CLATTN_BF16,
-     .with = CAUSAL | WINDOW | SINKS | LENGTHS},
+    {"d 128 by matrix, bfloat16, causal, window, sinks, lengths", NOT_QUICK, "matrix", .dim = LONG(128),
+     .dtype = CLATTN_BF16, .with = CAUSAL | WINDOW | SINKS | LENGTHS},
     {"d 80 by matrix, float16, grouped heads", NOT_QUICK, "matrix", .dim = {1, 32, 8, 2048, 2048, 80, 80},
      .dtype = CLATTN_F16},
     {"d 64 float16, boolean mask", NOT_QUICK, .dim = LONG(64), .dtype = CLATTN_F16, .with = BOOL_MASK},
@@ -241,7 +241,7 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
     }
     if (dtype == CLATTN_F64 && !has_double(context)) /* refused there, and so it should be: nothing to compile */
         return clattn_attention_supports(context, &desc, NULL) == CLATTN_ERROR_UNSUPPORTED ? CLATTN_SUCCESS
-                                                                                      : CLATTN_ERROR_INTERNAL;
+                                                                                           : CLATTN_ERROR_INTERNAL;
     CREATE(attention, problem, desc, plan);
 }
 

@@ -156,7 +156,8 @@ void node_compare(const test_array *output, const struct onnx_case *test, const 
     if (!output->memory) {
         return;
     }
-    whole.layout = clattn_layout_contiguous((clattn_dtype)reader.tensor.dtype, reader.tensor.rank, reader.tensor.extent);
+    whole.layout =
+        clattn_layout_contiguous((clattn_dtype)reader.tensor.dtype, reader.tensor.rank, reader.tensor.extent);
     double *given = array_dense(&whole, reader.tensor.rank, reader.tensor.extent);
     for (int d = 0; d < reader.tensor.rank; d++) {
         count *= reader.tensor.extent[d];
@@ -164,7 +165,8 @@ void node_compare(const test_array *output, const struct onnx_case *test, const 
     for (size_t i = 0; i < count; i++) {
         double expected = next_element(&reader), value = given[i];
         bool same = isfinite(expected) ? fabs(value - expected) <= test->atol + rtol * fabs(expected)
-                                       : isnan(expected) ? isnan(value) : value == expected;
+                    : isnan(expected)  ? isnan(value)
+                                       : value == expected;
         if (!same) {
             fail_msg("%s: element %zu of %s is %.9g, expected %.9g", test->name, i, formal, value, expected);
         }

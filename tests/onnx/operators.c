@@ -137,8 +137,9 @@ static void check_activation(const void *which, const char *solver)
     test_array x = node_input(&job, test, "X");
 
     job.output[0] = node_output(&job, test, "Y");
-    desc.function = node_of(test, "Swish") ? CLATTN_ACTIVATION_SWISH
-                  : node_is(test, "approximate", "tanh") ? CLATTN_ACTIVATION_GELU_TANH : CLATTN_ACTIVATION_GELU;
+    desc.function = node_of(test, "Swish")                 ? CLATTN_ACTIVATION_SWISH
+                    : node_is(test, "approximate", "tanh") ? CLATTN_ACTIVATION_GELU_TANH
+                                                           : CLATTN_ACTIVATION_GELU;
     desc.explicit_alpha = 1;
     desc.alpha = (float)node_float(test, "alpha", 1);
     desc.x = x.layout;
@@ -154,17 +155,14 @@ static void check_activation(const void *which, const char *solver)
 static const char *const with_tile[] = {"generic", "cpu", "tile"};
 
 static const struct operator_cases {
-    const char *op, *operator;
+    const char *op, *name;
     size_t expected; /* cases of the release */
     case_check check;
     size_t solvers;
 } operators[] = {
-    {"Softmax", "softmax", 7, check_softmax, 3},
-    {"LayerNormalization", "norm", 19, check_norm, 3},
-    {"RMSNormalization", "norm", 19, check_norm, 3},
-    {"RotaryEmbedding", "rope", 8, check_rope, 2},
-    {"Gelu", "activation", 4, check_activation, 2},
-    {"Swish", "activation", 1, check_activation, 2},
+    {"Softmax", "softmax", 7, check_softmax, 3},     {"LayerNormalization", "norm", 19, check_norm, 3},
+    {"RMSNormalization", "norm", 19, check_norm, 3}, {"RotaryEmbedding", "rope", 8, check_rope, 2},
+    {"Gelu", "activation", 4, check_activation, 2},  {"Swish", "activation", 1, check_activation, 2},
 };
 
 static void all_there(void **state)
@@ -189,7 +187,7 @@ int main(int argc, char **argv)
             const struct onnx_case *test = node_at(i / operators[o].solvers);
             const char *solver = with_tile[i % operators[o].solvers];
             if (node_of(test, operators[o].op)) {
-                suite_add_case(&suite, operators[o].check, test, solver, "%s %s: ONNX %s", operators[o].operator, solver,
+                suite_add_case(&suite, operators[o].check, test, solver, "%s %s: ONNX %s", operators[o].name, solver,
                                node_name(test));
             }
         }

@@ -15,12 +15,12 @@
 #define ALPHA(a) .explicit_alpha = true, .alpha = (a)
 
 #define EACH_FUNCTION(at, ...) \
-    {__VA_ARGS__, .levels = (at), .function = RELU}, \
-        {__VA_ARGS__, .levels = (at), .function = GELU}, \
-        {__VA_ARGS__, .levels = (at), .function = GELU_TANH}, \
-        {__VA_ARGS__, .levels = (at), .function = SWISH}, \
+    {__VA_ARGS__, .levels = (at), .function = RELU}, {__VA_ARGS__, .levels = (at), .function = GELU}, \
+        {__VA_ARGS__, .levels = (at), .function = GELU_TANH}, {__VA_ARGS__, .levels = (at), .function = SWISH}, \
         {__VA_ARGS__, .levels = (at), .function = SWISH, ALPHA(1.702f)}, \
-        {__VA_ARGS__, .levels = (at), .function = SWISH, ALPHA(-0.3f)}
+    { \
+        __VA_ARGS__, .levels = (at), .function = SWISH, ALPHA(-0.3f) \
+    }
 
 static const activation_case values[] = {
     EACH_FUNCTION(ALL, .rule = "uniform", DIMS(1, 61)),

@@ -16,9 +16,9 @@ typedef struct embedding_case {
     size_t batch, length, size;
     clattn_embedding_positions positions;
     bool offsets, segments, shared_segments;
-    bool scaled;          /* by 22.6 */
-    bool no_rows;         /* of the table */
-    bool wrong;           /* one id in five is in no table, and so are positions and segments */
+    bool scaled;  /* by 22.6 */
+    bool no_rows; /* of the table */
+    bool wrong;   /* one id in five is in no table, and so are positions and segments */
     int64_t position;
     array_form ids_form, table_form, y_form;
     clattn_dtype table_type, position_type, segment_type, y_type; /* 0: float32 */
@@ -42,7 +42,8 @@ static const embedding_case cases[] = {
     {"positions", ALL, .batch = 2, .length = 7, .size = 35, TABLE, .scaled = true},
     {"positions, a token", ALL, .batch = 1, .length = 1, .size = 64, TABLE, .position = 41},
     {"positions and segments", BIG, .batch = 2, .length = 31, .size = 384, TABLE, .segments = true},
-    {"segments shared by all items", ALL, .batch = 3, .length = 5, .size = 20, .segments = true, .shared_segments = true},
+    {"segments shared by all items", ALL, .batch = 3, .length = 5, .size = 20, .segments = true,
+     .shared_segments = true},
     {"offsets", ALL, .batch = 3, .length = 5, .size = 20, TABLE, .offsets = true, .position = 2},
     {"sinusoids", ALL, .batch = 2, .length = 7, .size = 38, SINUSOIDS, .scaled = true},
     {"sinusoids", BIG, .batch = 1, .length = 1031, .size = 512, SINUSOIDS, .scaled = true},
@@ -55,7 +56,8 @@ static const embedding_case cases[] = {
     {"wrong ids", ALL, .batch = 2, .length = 9, .size = 19, .wrong = true},
     {"wrong positions and segments", ALL, .batch = 2, .length = 9, .size = 37, TABLE, .segments = true, .offsets = true,
      .position = -3, .wrong = true},
-    {"columns apart", ALL, .batch = 2, .length = 5, .size = 19, TABLE, .table_form = FORM_SPREAD, .y_form = FORM_SPREAD},
+    {"columns apart", ALL, .batch = 2, .length = 5, .size = 19, TABLE, .table_form = FORM_SPREAD,
+     .y_form = FORM_SPREAD},
     {"columns backwards", ALL, .batch = 2, .length = 5, .size = 34, SINUSOIDS, .table_form = FORM_MIRRORED,
      .y_form = FORM_MIRRORED},
     {"transposed", BIG, .batch = 2, .length = 5, .size = 35, .segments = true, .table_form = FORM_TRANSPOSED,
@@ -72,7 +74,8 @@ static const embedding_case cases[] = {
      .position_type = CLATTN_F32, .segment_type = CLATTN_BF16, .y_type = CLATTN_F16},
     {"smaller at enqueue", ALL, .batch = 3, .length = 9, .size = 19, TABLE, .segments = true, .offsets = true,
      .shorter = true, .actual_batch = 2, .actual_length = 5},
-    {"nothing at enqueue", ALL, .batch = 3, .length = 9, .size = 19, .shorter = true, .actual_batch = 0, .actual_length = 5},
+    {"nothing at enqueue", ALL, .batch = 3, .length = 9, .size = 19, .shorter = true, .actual_batch = 0,
+     .actual_length = 5},
     {"a table of no rows: NaN", ALL, .batch = 2, .length = 3, .size = 19, .no_rows = true},
     {"no places", ALL, .batch = 0, .length = 9, .size = 19},
     {"no elements", ALL, .batch = 2, .length = 9, .size = 0},
@@ -256,7 +259,8 @@ static embedding_case drawn[MOST_RANDOM];
 static void draw(size_t count)
 {
     static const clattn_dtype kinds[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
-    static const array_form forms[] = {FORM_PLAIN, FORM_PLAIN, FORM_PADDED, FORM_SPREAD, FORM_MIRRORED, FORM_TRANSPOSED};
+    static const array_form forms[] = {FORM_PLAIN,  FORM_PLAIN,    FORM_PADDED,
+                                       FORM_SPREAD, FORM_MIRRORED, FORM_TRANSPOSED};
     random_stream r = random_start(123);
 
     for (size_t i = 0; i < count; i++) {
@@ -322,7 +326,7 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_ARGUMENT, direction = 1);
     REFUSED(INVALID_ARGUMENT, positions = 3);
     REFUSED(INVALID_ARGUMENT, positions = -1);
-    REFUSED(INVALID_ARGUMENT, positions = 0); /* and there are a table and offsets */
+    REFUSED(INVALID_ARGUMENT, positions = 0);                          /* and there are a table and offsets */
     REFUSED(INVALID_ARGUMENT, positions = CLATTN_EMBEDDING_SINUSOIDS); /* and there is a table */
     REFUSED(INVALID_ARGUMENT, explicit_scale = 2);
     REFUSED(INVALID_ARGUMENT, scale = (desc.explicit_scale = 1, INFINITY));
@@ -417,8 +421,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < COUNT_OF(cases) + count; i++) {
         const embedding_case *t = i < COUNT_OF(cases) ? &cases[i] : &drawn[i - COUNT_OF(cases)];
         if (t->levels & level()) {
-            suite_add_case(&suite, check, t, "generic", "embedding generic: %s, %zux%zux%zu", t->rule, t->batch, t->length,
-                           t->size);
+            suite_add_case(&suite, check, t, "generic", "embedding generic: %s, %zux%zux%zu", t->rule, t->batch,
+                           t->length, t->size);
         }
     }
     suite_add(&suite, refused_descriptions, "embedding: descriptions that are refused");

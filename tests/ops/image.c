@@ -54,8 +54,8 @@ static const image_case cases[] = {
     {"colours", ALL, PACK(CL_UNORM_INT8, 4, SIZE(5, 4)), .transform = true},
     {"colours of a patch", BIG, PACK(CL_UNORM_INT16, 3, SIZE(9, 4)), .patch = 3, .norm = 2, .transform = true},
     {"grey of colours", BIG, PACK(CL_UNORM_INT8, 1, SIZE(9, 4)), .transform = true, .dtype = CLATTN_BF16},
-    {"norm of what is stored", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 4)), .patch = 3, .norm = 1,
-     .dtype = CLATTN_BF16, .form = FORM_PADDED},
+    {"norm of what is stored", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 4)), .patch = 3, .norm = 1, .dtype = CLATTN_BF16,
+     .form = FORM_PADDED},
     {"norm of a pixel, overflow and NaN", BIG, PACK(CL_FLOAT, 4, SIZE(16, 4)), .norm = 1},
 
     {"bytes", BIG, UNPACK(CL_UNORM_INT8, 4, SIZE(40, 20))},
@@ -123,7 +123,12 @@ static void refused_descriptions(void **state)
         clattn_status status;
         clattn_image_desc desc;
     } wrong[] = {
-#define WITH(status, ...) {CLATTN_ERROR_##status, ({ clattn_image_desc d = w.desc; __VA_ARGS__; d; })}
+#define WITH(status, ...) \
+    {CLATTN_ERROR_##status, ({ \
+         clattn_image_desc d = w.desc; \
+         __VA_ARGS__; \
+         d; \
+     })}
         WITH(INVALID_STRUCT, d.size = 8),
         WITH(INVALID_ARGUMENT, d.operation = 2),
         WITH(INVALID_ARGUMENT, d.patch = 2),
@@ -162,7 +167,12 @@ static void refused_arguments(void **state)
             clattn_status status;
             clattn_image_args args;
         } wrong[] = {
-#define ARGS_WITH(status, ...) {CLATTN_ERROR_##status, ({ clattn_image_args a = w.args; __VA_ARGS__; a; })}
+#define ARGS_WITH(status, ...) \
+    {CLATTN_ERROR_##status, ({ \
+         clattn_image_args a = w.args; \
+         __VA_ARGS__; \
+         a; \
+     })}
             ARGS_WITH(INVALID_STRUCT, a.size = 8),
             ARGS_WITH(INVALID_ARGUMENT, a.image = (clattn_binding){0}),
             ARGS_WITH(INVALID_ARGUMENT, a.image = buffer),

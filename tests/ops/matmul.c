@@ -45,17 +45,16 @@ static const matmul_case forms[] = {
     {"A transposed", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_TRANSPOSED},
     {"A transposed", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED},
     {"both transposed", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED, .b = FORM_TRANSPOSED},
-    {"large tiles, C transposed", BIG, .m = 255, .n = 250, .k = 19, .a = FORM_PADDED, .c = FORM_TRANSPOSED, .bias = true},
+    {"large tiles, C transposed", BIG, .m = 255, .n = 250, .k = 19, .a = FORM_PADDED, .c = FORM_TRANSPOSED,
+     .bias = true},
     {"C transposed", BIG, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED, .bias = true},
     {"gaps", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED, .bias = true},
     {"gaps", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED, .bias = true},
     {"columns apart", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD},
     {"columns apart", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD},
     {"rows backwards", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED, .c = FORM_FLIPPED},
-    {"columns backwards", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
-     .c = FORM_MIRRORED},
-    {"columns backwards", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
-     .c = FORM_MIRRORED},
+    {"columns backwards", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED, .c = FORM_MIRRORED},
+    {"columns backwards", BIG, .m = 97, .n = 83, .k = 61, .a = FORM_MIRRORED, .b = FORM_MIRRORED, .c = FORM_MIRRORED},
     {"one row of A for all", ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST},
     {"one row of B for all", BIG, .m = 67, .n = 35, .k = 37, .b = FORM_SHARED_FIRST},
     {"bias", ALL, .m = 7, .n = 13, .k = 11, .bias = true},
@@ -71,7 +70,8 @@ static const matmul_case stored[] = {
     {"float16", BIG, TYPES(F16, F16, F16, F16), .m = 97, .n = 83, .k = 61, .b = FORM_TRANSPOSED, .bias = true},
     {"bfloat16", ALL, TYPES(BF16, BF16, BF16, BF16), .m = 17, .n = 35, .k = 19, .bias = true},
     {"bfloat16", BIG, TYPES(BF16, BF16, BF16, BF16), .m = 97, .n = 83, .k = 61, .b = FORM_TRANSPOSED, .bias = true},
-    {"bfloat16 weights", ALL, TYPES(F32, BF16, F32, F32), .m = 17, .n = 35, .k = 19, .b = FORM_TRANSPOSED, .bias = true},
+    {"bfloat16 weights", ALL, TYPES(F32, BF16, F32, F32), .m = 17, .n = 35, .k = 19, .b = FORM_TRANSPOSED,
+     .bias = true},
     {"float16 weights, few columns", BIG, TYPES(F32, F16, F32, F32), .m = 131, .n = 12, .k = 61, .b = FORM_TRANSPOSED},
     {"each another", BIG, TYPES(F16, F32, BF16, F16), .m = 97, .n = 83, .k = 61, .bias = true},
     {"each another, everything transposed", BIG, TYPES(BF16, F16, F32, BF16), .m = 97, .n = 83, .k = 61,
@@ -147,11 +147,10 @@ static const matmul_case batches[] = {
     {"A shared by stride", ALL, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_SHARED_FIRST},
     {"batch transposed", BIG, .batch = 5, .m = 67, .n = 35, .k = 37, .a = FORM_TRANSPOSED, .b = FORM_TRANSPOSED,
      .c = FORM_TRANSPOSED},
-    {"batch inside rows", ALL, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_BSHD, .b = FORM_BSHD,
-     .c = FORM_BSHD},
+    {"batch inside rows", ALL, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_BSHD, .b = FORM_BSHD, .c = FORM_BSHD},
     {"batch backwards", BIG, .batch = 5, .m = 67, .n = 35, .k = 37, .a = FORM_FLIPPED, .b = FORM_MIRRORED},
-    {"smaller at enqueue", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 2,
-     .actual_m = 5, .inject = MATMUL_BEYOND},
+    {"smaller at enqueue", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 2, .actual_m = 5,
+     .inject = MATMUL_BEYOND},
     {"smaller at enqueue", BIG, .batch = 5, .m = 131, .n = 67, .k = 37, .shorter = true, .actual_batch = 4,
      .actual_m = 66, .bias = true, .inject = MATMUL_BEYOND},
     {"one row at enqueue", BIG, .batch = 5, .m = 131, .n = 67, .k = 37, .shorter = true, .actual_batch = 1,
@@ -160,10 +159,8 @@ static const matmul_case batches[] = {
      .actual_batch = 2, .actual_m = 5, .inject = MATMUL_BEYOND},
     {"smaller at enqueue, B shared", BIG, .batch = 5, .m = 131, .n = 67, .k = 37, .flat_b = true, .shorter = true,
      .actual_batch = 4, .actual_m = 66, .bias = true, .inject = MATMUL_BEYOND},
-    {"nothing at enqueue", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 0,
-     .actual_m = 5},
-    {"no rows at enqueue", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 2,
-     .actual_m = 0},
+    {"nothing at enqueue", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 0, .actual_m = 5},
+    {"no rows at enqueue", ALL, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 2, .actual_m = 0},
     {"no rows", ALL, .m = 0, .n = 7, .k = 11},
     {"no columns", ALL, .m = 5, .n = 0, .k = 11},
     {"no inner size: the bias", ALL, .m = 5, .n = 7, .k = 0, .bias = true},
@@ -178,8 +175,7 @@ static const matmul_case values[] = {
     {"NaN in B: its column alone", BIG, .m = 97, .n = 83, .k = 61, .inject = MATMUL_B_NAN},
     {"NaN in B, transposed: its column alone", BIG, .m = 97, .n = 83, .k = 61, .b = FORM_TRANSPOSED,
      .inject = MATMUL_B_NAN},
-    {"-inf in the bias: its column alone", ALL, .m = 7, .n = 13, .k = 11, .bias = true,
-     .inject = MATMUL_BIAS_INF},
+    {"-inf in the bias: its column alone", ALL, .m = 7, .n = 13, .k = 11, .bias = true, .inject = MATMUL_BIAS_INF},
 };
 
 /* CLBlast compiles for seconds at a routine's first call on a CPU: few, and none on a simulator. */
@@ -196,10 +192,8 @@ static const matmul_case clblast[] = {
     {"B shared, one item at enqueue", FULL, BY_CLBLAST, .batch = 3, .m = 35, .n = 83, .k = 61, .flat_b = true,
      .shorter = true, .actual_batch = 1, .actual_m = 35},
     {"columns apart", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD},
-    {"columns backwards", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11,
-     .b = FORM_MIRRORED},
-    {"C transposed", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11,
-     .c = FORM_TRANSPOSED},
+    {"columns backwards", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11, .b = FORM_MIRRORED},
+    {"C transposed", FULL, BY_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11, .c = FORM_TRANSPOSED},
 };
 
 /* On CPUs CLBlast is never the plan's own choice; without it in the build, its name is unknown. */
@@ -468,8 +462,8 @@ int main(int argc, char **argv)
     for (int n = 0; n < MATMUL_SOLVERS - (matmul_has_clblast() ? 0 : 1); n++) {
         for (size_t i = 0; i < COUNT_OF(overlaps) && (level() == LEVEL_FULL || n < MATMUL_SOLVERS - 1); i++) {
             suite_add_case(&suite, rows_overlap, &overlaps[i], matmul_solvers[n],
-                           "matmul %s: A's rows overlap, %zu an item, strides %d, %d", matmul_solvers[n],
-                           overlaps[i].m, (int)overlaps[i].item, (int)overlaps[i].row);
+                           "matmul %s: A's rows overlap, %zu an item, strides %d, %d", matmul_solvers[n], overlaps[i].m,
+                           (int)overlaps[i].item, (int)overlaps[i].row);
         }
     }
     if (matmul_has_clblast()) {

@@ -57,10 +57,10 @@ static const matmul_case forms[] = {
     {"columns backwards", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .b = FORM_MIRRORED, .c = FORM_MIRRORED},
     {"one row of A for all", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST, WEIGHTS},
     {"bias backwards", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
-    {"another type in A", ALL, NOT_IN_PAIRS, .type = {.a = CLATTN_F32, .b = CLATTN_BF16, .c = CLATTN_BF16, .bias = CLATTN_BF16}, .m = 7, .n = 13,
-     .k = 11},
-    {"another type in B", ALL, NOT_IN_PAIRS, .type = {.a = CLATTN_BF16, .b = CLATTN_F16, .c = CLATTN_BF16, .bias = CLATTN_BF16}, .m = 7, .n = 13,
-     .k = 11},
+    {"another type in A", ALL, NOT_IN_PAIRS,
+     .type = {.a = CLATTN_F32, .b = CLATTN_BF16, .c = CLATTN_BF16, .bias = CLATTN_BF16}, .m = 7, .n = 13, .k = 11},
+    {"another type in B", ALL, NOT_IN_PAIRS,
+     .type = {.a = CLATTN_BF16, .b = CLATTN_F16, .c = CLATTN_BF16, .bias = CLATTN_BF16}, .m = 7, .n = 13, .k = 11},
 };
 
 static const matmul_case batches[] = {
@@ -124,7 +124,8 @@ static void wisdom_does_not_choose_it(void **state)
         desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){40, 20});
         options.solver = names[n];
         if (n == 0 && !may_imitate_amx()) {
-            assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+            assert_status(CLATTN_ERROR_UNSUPPORTED,
+                          clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
             continue;
         }
         assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));

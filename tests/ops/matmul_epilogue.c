@@ -80,10 +80,12 @@ static const matmul_case operands[] = {
     {"batch, B shared, operand's items apart", BIG, ADD, .batch = 5, .m = 67, .n = 35, .k = 37, .flat_b = true,
      .operand_form = FORM_PADDED},
     {"batch, operand shared by extent", ALL, MULTIPLY, .batch = 3, .m = 5, .n = 7, .k = 11, .shared_operand = true},
-    {"batch, operand shared by rank", ALL, ADD, .batch = 3, .m = 5, .n = 7, .k = 11, .flat_b = true, .flat_operand = true},
-    {"batch, operand shared by stride", BIG, ADD, .batch = 5, .m = 67, .n = 35, .k = 37, .operand_form = FORM_SHARED_FIRST},
-    {"smaller at enqueue", ALL, ADD, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 2, .actual_m = 5,
-     .inject = MATMUL_BEYOND},
+    {"batch, operand shared by rank", ALL, ADD, .batch = 3, .m = 5, .n = 7, .k = 11, .flat_b = true,
+     .flat_operand = true},
+    {"batch, operand shared by stride", BIG, ADD, .batch = 5, .m = 67, .n = 35, .k = 37,
+     .operand_form = FORM_SHARED_FIRST},
+    {"smaller at enqueue", ALL, ADD, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true, .actual_batch = 2,
+     .actual_m = 5, .inject = MATMUL_BEYOND},
     {"smaller at enqueue, B shared", BIG, ADD, .batch = 5, .m = 131, .n = 67, .k = 37, .flat_b = true, .shorter = true,
      .actual_batch = 4, .actual_m = 66, .inject = MATMUL_BEYOND},
     {"in place", ALL, IN_PLACE, .m = 19, .n = 35, .k = 11},
@@ -91,8 +93,8 @@ static const matmul_case operands[] = {
     {"in place, C transposed", BIG, IN_PLACE, .m = 97, .n = 131, .k = 61, .c = FORM_TRANSPOSED},
     {"in place, columns apart", ALL, IN_PLACE, .m = 19, .n = 35, .k = 11, .c = FORM_SPREAD},
     {"in place, batch", ALL, IN_PLACE, .batch = 3, .m = 5, .n = 7, .k = 11},
-    {"in place, smaller at enqueue", BIG, IN_PLACE, .batch = 5, .m = 67, .n = 35, .k = 37, .flat_b = true, .shorter = true,
-     .actual_batch = 4, .actual_m = 33},
+    {"in place, smaller at enqueue", BIG, IN_PLACE, .batch = 5, .m = 67, .n = 35, .k = 37, .flat_b = true,
+     .shorter = true, .actual_batch = 4, .actual_m = 33},
     {"in place, multiplied", BIG, .operand = OPERAND_MULTIPLY, .in_place = true, GELU, .m = 97, .n = 131, .k = 61},
     {"no inner size: the operand", ALL, ADD, .m = 5, .n = 7, .k = 0},
     {"no rows", ALL, ADD, .m = 0, .n = 7, .k = 11},
@@ -114,7 +116,8 @@ static const matmul_case integers[] = {
      .scale_form = FORM_MIRRORED},
     {"int8 weights, scales apart", ALL, TYPES(F32, I8, F32, F32, F32), .m = 2, .n = 35, .k = 11, WEIGHTS,
      .scale_form = FORM_SPREAD},
-    {"int8 weights, float16", ALL, TYPES(F16, I8, F16, F32, F16), ADD, .m = 17, .n = 35, .k = 19, WEIGHTS, .bias = true},
+    {"int8 weights, float16", ALL, TYPES(F16, I8, F16, F32, F16), ADD, .m = 17, .n = 35, .k = 19, WEIGHTS,
+     .bias = true},
     {"int8 weights, bfloat16, gate", BIG, TYPES(BF16, I8, BF16, BF16, BF16), SWISH, MULTIPLY, .m = 97, .n = 83, .k = 61,
      WEIGHTS, .bias = true},
     {"int8 weights, apart", BIG, TYPES(F32, I8, F32, F32, F32), .m = 35, .n = 67, .k = 37, .b = FORM_SPREAD},
@@ -127,8 +130,10 @@ static const matmul_case integers[] = {
      .inject = MATMUL_A_NAN},
     {"by CLBlast", FULL, TYPES(F32, I8, F32, F32, F32), .solvers = MATMUL_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7,
      .n = 13, .k = 11},
-    {"activation by CLBlast", FULL, GELU, .solvers = MATMUL_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11},
-    {"operand by CLBlast", FULL, ADD, .solvers = MATMUL_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13, .k = 11},
+    {"activation by CLBlast", FULL, GELU, .solvers = MATMUL_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13,
+     .k = 11},
+    {"operand by CLBlast", FULL, ADD, .solvers = MATMUL_CLBLAST, .refused_by = MATMUL_CLBLAST, .m = 7, .n = 13,
+     .k = 11},
 };
 
 static const matmul_case stored[] = {
@@ -150,8 +155,8 @@ static const matmul_case pairs[] = {
      .bias = true},
     {"operand by pairs", BIG, PAIRS, TYPES(BF16, BF16, F32, F32, F32), SWISH, ADD, .m = 97, .n = 83, .k = 61, WEIGHTS},
     {"in place by pairs", BIG, PAIRS, TYPES(BF16, BF16, BF16, F32, F32), IN_PLACE, .m = 49, .n = 65, .k = 61, WEIGHTS},
-    {"int8 weights by pairs", ALL, PAIRS, TYPES(BF16, I8, F32, F32, F32), .refused_by = MATMUL_CPU_BF16 | MATMUL_CPU_AMX,
-     .m = 7, .n = 13, .k = 11},
+    {"int8 weights by pairs", ALL, PAIRS, TYPES(BF16, I8, F32, F32, F32),
+     .refused_by = MATMUL_CPU_BF16 | MATMUL_CPU_AMX, .m = 7, .n = 13, .k = 11},
 };
 
 /* ---- at random ---- */
@@ -168,7 +173,8 @@ static clattn_dtype any_type(random_stream *r)
 
 static array_form any_form(random_stream *r)
 {
-    static const array_form forms[] = {FORM_PLAIN, FORM_PADDED, FORM_SPREAD, FORM_FLIPPED, FORM_MIRRORED, FORM_TRANSPOSED};
+    static const array_form forms[] = {FORM_PLAIN,   FORM_PADDED,   FORM_SPREAD,
+                                       FORM_FLIPPED, FORM_MIRRORED, FORM_TRANSPOSED};
     return forms[random_int(r, 0, 5)];
 }
 
@@ -177,8 +183,12 @@ static void draw(size_t count, int most)
     random_stream r = random_start(77);
 
     for (size_t i = 0; i < count; i++) {
-        matmul_case c = {"random", ALL, .batch = (size_t)random_int(&r, 0, 3), .m = (size_t)random_int(&r, 1, most),
-                         .n = (size_t)random_int(&r, 1, most), .k = (size_t)random_int(&r, 0, most)};
+        matmul_case c = {"random",
+                         ALL,
+                         .batch = (size_t)random_int(&r, 0, 3),
+                         .m = (size_t)random_int(&r, 1, most),
+                         .n = (size_t)random_int(&r, 1, most),
+                         .k = (size_t)random_int(&r, 0, most)};
         c.m = random_int(&r, 0, 2) == 0 ? (size_t)random_int(&r, 1, 9) : c.m;
         c.type.a = any_type(&r);
         c.type.b = random_int(&r, 0, 2) == 0 ? CLATTN_I8 : any_type(&r);

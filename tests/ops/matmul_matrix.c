@@ -41,15 +41,16 @@ static const matmul_case sizes[] = {
     {"128 x 128 tile + 8", BIG, THREE, F16_ALL, EIGHTS, .m = 136, .n = 136, .k = 168, .bias = true},
     {"128 x 128 tile + 1", BIG, THREE, BF16_IN, EIGHTS, .m = 129, .n = 131, .k = 72, .integers = true},
     /* By the planner's choice emulations have smaller tiles; on a GPU large products have these. */
-    {"a tile of 128 x 128", BIG, .solvers = MATMUL_EMULATED & -MATMUL_EMULATED, BF16_IN, EIGHTS_WEIGHT, .m = 131, .n = 137,
-     .k = 104, .tuning = "rows=128 columns=128"},
-    {"panels of A and B", BIG, .solvers = MATMUL_WGMMA, BF16_IN, .m = 136, .n = 136, .k = 40, .a = FORM_ALIGNED_TRANSPOSED,
-     .b = FORM_ALIGNED},
+    {"a tile of 128 x 128", BIG, .solvers = MATMUL_EMULATED & -MATMUL_EMULATED, BF16_IN, EIGHTS_WEIGHT, .m = 131,
+     .n = 137, .k = 104, .tuning = "rows=128 columns=128"},
+    {"panels of A and B", BIG, .solvers = MATMUL_WGMMA, BF16_IN, .m = 136, .n = 136, .k = 40,
+     .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED},
     {"one panel of B, 64 wide", BIG, .solvers = MATMUL_WGMMA, F16_ALL, .m = 64, .n = 64, .k = 72,
      .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED, .bias = true},
     {"one panel of B, 32 wide", BIG, .solvers = MATMUL_WGMMA, BF16_IN, EIGHTS, .m = 40, .n = 32, .k = 136},
     {"spans of 64 bytes", BIG, .solvers = MATMUL_WGMMA, BF16_IN, EIGHTS_WEIGHT, .m = 129, .n = 121, .k = 200},
-    {"spans of 128 bytes", BIG, .solvers = MATMUL_WGMMA, F16_ALL, EIGHTS_WEIGHT, .m = 64, .n = 64, .k = 200, .bias = true},
+    {"spans of 128 bytes", BIG, .solvers = MATMUL_WGMMA, F16_ALL, EIGHTS_WEIGHT, .m = 64, .n = 64, .k = 200,
+     .bias = true},
     {"a tile of 64 rows", BIG, .solvers = MATMUL_WGMMA, BF16_IN, EIGHTS_WEIGHT, .m = 64, .n = 264, .k = 168},
     {"deep", FULL, THREE, F16_ALL, EIGHTS_WEIGHT, .m = 13, .n = 17, .k = 4104, .bias = true},
     {"tall", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 515, .n = 5, .k = 64},
@@ -65,8 +66,8 @@ static const matmul_case forms[] = {
      .bias = true},
     {"C transposed", BIG, THREE, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED, .bias = true},
     {"gaps", BIG, THREE, BF16_IN, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
-    {"columns apart", ALL, ENGINES, F16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD,
-     .bias = true, .bias_form = FORM_SPREAD},
+    {"columns apart", ALL, ENGINES, F16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD,
+     .c = FORM_SPREAD, .bias = true, .bias_form = FORM_SPREAD},
     {"rows backwards", BIG, THREE, BF16_IN, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED,
      .c = FORM_FLIPPED},
     {"columns backwards", ALL, ENGINES, BF16_IN, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
@@ -97,7 +98,8 @@ static const matmul_case batches[] = {
     {"no rows", ALL, ENGINES, BF16_IN, .m = 0, .n = 7, .k = 11},
     {"no inner size: the bias", ALL, ENGINES, F16_ALL, .m = 5, .n = 7, .k = 0, .bias = true},
     {"no inner size: zeros", ALL, ENGINES, BF16_IN, .m = 5, .n = 7, .k = 0},
-    {"NaN in A: its row alone", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 17, .n = 13, .k = 11, .inject = MATMUL_A_NAN},
+    {"NaN in A: its row alone", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 17, .n = 13, .k = 11,
+     .inject = MATMUL_A_NAN},
     {"Inf in A: its row alone", BIG, THREE, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF,
      .bias = true},
     {"NaN in B: its column alone", ALL, ENGINES, F16_ALL, EIGHTS, .m = 7, .n = 17, .k = 11, .inject = MATMUL_B_NAN,
@@ -108,7 +110,8 @@ static const matmul_case batches[] = {
 
 /* ---- who may ---- */
 
-static clattn_status plan_of(clattn_context *context, const char *solver, clattn_dtype dtype, size_t m, clattn_plan **plan)
+static clattn_status plan_of(clattn_context *context, const char *solver, clattn_dtype dtype, size_t m,
+                             clattn_plan **plan)
 {
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
@@ -133,8 +136,8 @@ static void no_engine_here(void **state)
     assert_non_null(strstr(clattn_plan_explain(plan), "matrix: refused, the device is no GPU"));
     assert_null(strstr(clattn_plan_explain(plan), "emulated"));
     clattn_plan_release(&plan);
-    check_status(CLATTN_ERROR_UNSUPPORTED, plan_of(device_context(), "matrix", CLATTN_BF16, 64, &plan), "plan", __FILE__,
-                 __LINE__);
+    check_status(CLATTN_ERROR_UNSUPPORTED, plan_of(device_context(), "matrix", CLATTN_BF16, 64, &plan), "plan",
+                 __FILE__, __LINE__);
     clattn_context_message(device_context(), message, sizeof message);
     assert_non_null(strstr(message, "the device is no GPU"));
 }
@@ -217,8 +220,11 @@ static void engines_of_gpus(void **state)
 
 /* The same of wgmma: on Hopper alone, and what its program is made of. */
 static const char *const no_wgmma[] = {
-    "its compute capability is not 9.0, the only one with wgmma", NULL,
-    "it has neither WMMA (gfx11) nor MFMA (gfx90a, gfx94x)", "it is no GPU of NVIDIA's", "it is no GPU of NVIDIA's",
+    "its compute capability is not 9.0, the only one with wgmma",
+    NULL,
+    "it has neither WMMA (gfx11) nor MFMA (gfx90a, gfx94x)",
+    "it is no GPU of NVIDIA's",
+    "it is no GPU of NVIDIA's",
     "it is no GPU of NVIDIA's",
 };
 
@@ -258,7 +264,8 @@ static void wgmma_of_gpus(void **state)
         }
         assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_SUCCESS);
         snprintf(text, sizeof text, "  wgmma: refused, %s",
-                 no_wgmma[i] ? no_wgmma[i] : "it has never run on real hardware, and the self-check that would tell is off");
+                 no_wgmma[i] ? no_wgmma[i]
+                             : "it has never run on real hardware, and the self-check that would tell is off");
         assert_says(clattn_plan_explain(plan), text);
         clattn_plan_release(&plan);
         clattn_context_release(&context);
@@ -278,7 +285,9 @@ static const struct {
     const char *binary, *reason;
 } binaries[] = {
     {NULL, "the driver gives none"},
-    {"\x7f" "ELF", "it is no text"},
+    {"\x7f"
+     "ELF",
+     "it is no text"},
     {"", "it does not begin with .version and .target"},
     {".version 8.4\n.target sm_100\n.entry matmul_wgmma()\n{\n}\n", ".target is neither sm_90 nor sm_90a"},
     {".version 8.4\n.target sm_90\n.entry matmul_wgmma()\n{\n\tret;\n}\n", "it has no markers"},
@@ -319,7 +328,8 @@ static void binaries_that_cannot_be_spliced(void **state)
         }
         /* On paper nothing is right, but each solver has its turn. */
         assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
-        assert_says(log, "matmul solver wgmma failed, trying the next: matmul/gpu/wgmma.cl: instructions cannot be put");
+        assert_says(log,
+                    "matmul solver wgmma failed, trying the next: matmul/gpu/wgmma.cl: instructions cannot be put");
         assert_says(log, "matmul solver matrix failed, trying the next: matmul_matrix disagrees");
         clattn_context_release(&context);
     }
@@ -396,9 +406,11 @@ static const struct refusal {
     {"matrix", 3, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
     {"matrix", 3, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_BF16, 64, true},
     {"matrix", 4, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_F16, 64, true},
-    {"matrix", 5, without_the_extension, "it has no cl_intel_subgroup_matrix_multiply_accumulate", CLATTN_F16, 64, true},
+    {"matrix", 5, without_the_extension, "it has no cl_intel_subgroup_matrix_multiply_accumulate", CLATTN_F16, 64,
+     true},
     {"matrix", 5, with_wide_sub_groups, "its smallest sub-groups have neither 8 nor 16 items", CLATTN_F16, 64, true},
-    {"matrix", 0, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_F16, 64, true},
+    {"matrix", 0, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_F16, 64,
+     true},
     {"matrix", 1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_F32, 64, true},
     {"matrix", 3, as_it_is, "this GPU's MFMA takes float16 below 2^-14 for 0", CLATTN_F16, 64, false},
     {"matrix", 1, as_it_is, "most of a square of 16 x 16 would be idle", CLATTN_BF16, 4, false},
@@ -406,7 +418,8 @@ static const struct refusal {
     {"wgmma", 1, much_newer, "its compute capability is not 9.0, the only one with wgmma", CLATTN_BF16, 64, true},
     {"wgmma", 1, silent, "the driver does not tell the compute capability", CLATTN_BF16, 64, true},
     {"wgmma", 1, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
-    {"wgmma", 1, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_F16, 64, true},
+    {"wgmma", 1, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_F16, 64,
+     true},
     {"wgmma", 1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_F32, 64, true},
     {"wgmma", 1, as_it_is, "some of a product's 64 rows and 16 columns would be idle", CLATTN_BF16, 63, false},
 };

@@ -40,23 +40,25 @@ static const matmul_case sizes[] = {
 static const matmul_case types[] = {
     {"float16", ALL, PARTS, TYPES(F16, F16, F16), .m = 33, .n = 35, .k = 37, WEIGHTS, .bias = true},
     {"float16", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 300},
-    {"float16, A across lanes", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, WEIGHTS, .tuning = "along_m=1"},
+    {"float16, A across lanes", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, WEIGHTS,
+     .tuning = "along_m=1"},
     {"float16, whole numbers, exact", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, .integers = true},
     {"float16, k in several pieces", BIG, PARTS, TYPES(F16, F16, F32), .m = 35, .n = 37, .k = 97,
      .tuning = "tiles=1 group=1 depth=2"},
     {"float16, columns apart", BIG, PARTS, TYPES(F16, F16, F16), .m = 97, .n = 83, .k = 61, .a = FORM_SPREAD,
      .b = FORM_SPREAD, .c = FORM_SPREAD},
-    {"float16, all transposed", BIG, PARTS, TYPES(F16, F16, F16), .m = 37, .n = 35, .k = 33, .a = FORM_TRANSPOSED, WEIGHTS,
-     .c = FORM_TRANSPOSED},
+    {"float16, all transposed", BIG, PARTS, TYPES(F16, F16, F16), .m = 37, .n = 35, .k = 33, .a = FORM_TRANSPOSED,
+     WEIGHTS, .c = FORM_TRANSPOSED},
     {"float16, Inf in A", BIG, PARTS, TYPES(F16, F16, F32), .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF},
     {"float16, NaN in B", BIG, PARTS, TYPES(F16, F16, F32), .m = 7, .n = 13, .k = 11, WEIGHTS, .inject = MATMUL_B_NAN},
     {"float16 weights", BIG, PARTS, TYPES(F32, F16, F32), .m = 33, .n = 35, .k = 37, WEIGHTS},
-    {"float16 weights, A across lanes", BIG, PARTS, TYPES(F32, F16, F32), .m = 65, .n = 67, .k = 61, .tuning = "along_m=1",
-     .inject = MATMUL_A_INF},
+    {"float16 weights, A across lanes", BIG, PARTS, TYPES(F32, F16, F32), .m = 65, .n = 67, .k = 61,
+     .tuning = "along_m=1", .inject = MATMUL_A_INF},
     {"float16 by float32", BIG, PARTS, TYPES(F16, F32, F16), .m = 65, .n = 67, .k = 61, .bias = true},
     {"bfloat16 weights", BIG, PARTS, TYPES(F32, BF16, F32), .m = 65, .n = 67, .k = 61, WEIGHTS},
     {"bfloat16 by float32", BIG, PARTS, TYPES(BF16, F32, BF16), .m = 33, .n = 35, .k = 37},
-    {"bfloat16 by float16", BIG, PARTS, TYPES(BF16, F16, F32), .m = 65, .n = 67, .k = 61, WEIGHTS, .inject = MATMUL_B_NAN},
+    {"bfloat16 by float16", BIG, PARTS, TYPES(BF16, F16, F32), .m = 65, .n = 67, .k = 61, WEIGHTS,
+     .inject = MATMUL_B_NAN},
     {"int8 weights", ALL, PARTS, TYPES(F32, I8, F32), .refused_by = MATMUL_CPU_AMX, .m = 7, .n = 13, .k = 11, WEIGHTS},
 };
 
@@ -81,7 +83,8 @@ static const matmul_case forms[] = {
     {"gaps", BIG, PARTS, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
     {"columns apart", BIG, PARTS, .m = 97, .n = 83, .k = 61, .a = FORM_SPREAD, .b = FORM_SPREAD, .c = FORM_SPREAD},
     {"rows backwards", BIG, PARTS, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED, .c = FORM_FLIPPED},
-    {"columns backwards", ALL, PARTS, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED, .c = FORM_MIRRORED},
+    {"columns backwards", ALL, PARTS, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
+     .c = FORM_MIRRORED},
     {"one row of A for all", ALL, PARTS, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST, WEIGHTS},
     {"bias backwards", ALL, PARTS, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
 };
@@ -91,7 +94,8 @@ static const matmul_case batches[] = {
     {"batch", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, WEIGHTS, .bias = true},
     {"batch, A across lanes", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, .tuning = "along_m=1"},
     {"B shared by extent", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true, .bias = true},
-    {"B shared, A across lanes", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true, .tuning = "along_m=1"},
+    {"B shared, A across lanes", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true,
+     .tuning = "along_m=1"},
     {"B shared, items apart", BIG, PARTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true, .a = FORM_PADDED,
      .c = FORM_PADDED},
     {"A shared by stride", ALL, PARTS, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_SHARED_FIRST},
@@ -112,10 +116,12 @@ static const matmul_case magnitudes[] = {
     {"Inf in A: its row alone", ALL, PARTS, .m = 7, .n = 13, .k = 11, WEIGHTS, .inject = MATMUL_A_INF},
     {"Inf in A: its row alone", BIG, PARTS, .m = 97, .n = 83, .k = 300, .inject = MATMUL_A_INF},
     {"Inf in A, across lanes", BIG, PARTS, .m = 97, .n = 83, .k = 300, .inject = MATMUL_A_INF, .tuning = "along_m=1"},
-    {"Inf in A, k in several pieces", BIG, PARTS, .m = 97, .n = 83, .k = 300, .inject = MATMUL_A_INF, .tuning = "depth=2"},
+    {"Inf in A, k in several pieces", BIG, PARTS, .m = 97, .n = 83, .k = 300, .inject = MATMUL_A_INF,
+     .tuning = "depth=2"},
     {"NaN in B: its column alone", ALL, PARTS, .m = 7, .n = 13, .k = 11, WEIGHTS, .inject = MATMUL_B_NAN},
     {"NaN in B: its column alone", BIG, PARTS, .m = 97, .n = 83, .k = 300, .inject = MATMUL_B_NAN},
-    {"-inf in the bias: its column alone", ALL, PARTS, .m = 7, .n = 13, .k = 11, .bias = true, .inject = MATMUL_BIAS_INF},
+    {"-inf in the bias: its column alone", ALL, PARTS, .m = 7, .n = 13, .k = 11, .bias = true,
+     .inject = MATMUL_BIAS_INF},
     {"as small as parts may be", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p-79f},
     {"smaller", ALL, PARTS, .m = 7, .n = 13, .k = 11, .spread = 0x1p-90f},
     {"smaller", BIG, PARTS, .m = 37, .n = 35, .k = 67, .spread = 0x1p-100f, WEIGHTS},
@@ -135,7 +141,8 @@ static const matmul_case epilogues[] = {
     {"ReLU", BIG, PARTS, .m = 65, .n = 64, .k = 67, .activation = CLATTN_MATMUL_RELU, WEIGHTS},
     {"residual", ALL, PARTS, .m = 35, .n = 37, .k = 11, .operand = OPERAND_ADD, .bias = true},
     {"residual in place", BIG, PARTS, .m = 65, .n = 67, .k = 67, .operand = OPERAND_ADD, .in_place = true, WEIGHTS},
-    {"SiLU, gate", BIG, PARTS, .m = 67, .n = 65, .k = 64, .activation = CLATTN_MATMUL_SWISH, .operand = OPERAND_MULTIPLY},
+    {"SiLU, gate", BIG, PARTS, .m = 67, .n = 65, .k = 64, .activation = CLATTN_MATMUL_SWISH,
+     .operand = OPERAND_MULTIPLY},
     {"gate, C transposed", BIG, PARTS, .m = 67, .n = 65, .k = 64, .operand = OPERAND_MULTIPLY, .c = FORM_TRANSPOSED,
      .operand_form = FORM_TRANSPOSED},
 };
@@ -170,8 +177,8 @@ static void product(const char *solver, size_t m, size_t n, size_t k, const floa
     args.b = clattn_binding_buffer(right, 0);
     args.c = clattn_binding_buffer(out, 0);
     assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL));
-    assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), out, CL_TRUE, 0, m * n * sizeof *c, c, 0, NULL,
-                                  NULL));
+    assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), out, CL_TRUE, 0, m * n * sizeof *c, c, 0,
+                                  NULL, NULL));
     device_release_buffer(left);
     device_release_buffer(right);
     device_release_buffer(out);

@@ -189,7 +189,8 @@ typedef struct fragments_case {
     int swap;
 } fragments_case;
 
-static const fragments_case shapes[] = {{16, 0, 0, 1}, {32, 16, 16, 2}, {64, 0, 32, 4}, {128, 32, 112, 2}, {40, 32, 16, 1}};
+static const fragments_case shapes[] = {
+    {16, 0, 0, 1}, {32, 16, 16, 2}, {64, 0, 32, 4}, {128, 32, 112, 2}, {40, 32, 16, 1}};
 
 /* Bits of numbers of magnitude 1 to 4 with eight significant bits, all different and of both signs: products are exact. */
 static uint16_t bits_of(bool bf16, int n)
@@ -219,15 +220,16 @@ static void run(const engine *e, bool bf16, bool across, const fragments_case *s
     cl_program program;
     const size_t items = (size_t)e->lanes;
     void *host[BUFFERS] = {r->a, r->b, r->words, r->c, r->places, r->chained, r->swapped, r->copied};
-    const size_t bytes[BUFFERS] = {sizeof r->a, sizeof r->b, sizeof r->words, sizeof r->c, sizeof r->places,
-                                   sizeof r->chained, sizeof r->swapped, sizeof r->copied};
+    const size_t bytes[BUFFERS] = {sizeof r->a,      sizeof r->b,       sizeof r->words,   sizeof r->c,
+                                   sizeof r->places, sizeof r->chained, sizeof r->swapped, sizeof r->copied};
     cl_mem buffer[BUFFERS];
     cl_int code;
 
-    snprintf(options, sizeof options,
-             "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=%d -DMATRIX_BF16=%d -DACROSS=%d -DWIDTH=%d -DAT_ROW=%d "
-             "-DAT_COLUMN=%d -DSWAP=%d",
-             e->number, bf16, across, shape->width, shape->row, shape->column, shape->swap);
+    snprintf(
+        options, sizeof options,
+        "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=%d -DMATRIX_BF16=%d -DACROSS=%d -DWIDTH=%d -DAT_ROW=%d "
+        "-DAT_COLUMN=%d -DSWAP=%d",
+        e->number, bf16, across, shape->width, shape->row, shape->column, shape->swap);
     cl_kernel kernel = build("fragments.cl", options, "fragments", &program);
     for (cl_uint i = 0; i < BUFFERS; i++) {
         buffer[i] = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes[i], host[i], &code);
@@ -399,7 +401,8 @@ static void wgmma_places(const void *which, const char *type)
     assert_true(descriptors[1] == ((t->descriptor & ~UINT64_C(0x3fff)) | 2048 / 16));
     for (int i = 0; i < t->columns; i++) {
         for (int k = 0; k < 16; k++) {
-            assert_int_equal(elements[i * 16 + k], wgmma_byte(t->across, t->at, t->leading, t->stride, t->span, i, k) / 2);
+            assert_int_equal(elements[i * 16 + k],
+                             wgmma_byte(t->across, t->at, t->leading, t->stride, t->span, i, k) / 2);
         }
     }
     assert_cl(clReleaseKernel(kernel));
@@ -417,8 +420,8 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < COUNT_OF(wgmma_tiles); i++) {
         const wgmma_tile *t = &wgmma_tiles[i];
-        suite_add_case(&suite, wgmma_places, t, "", "matrix wgmma: %d columns, rows of %d bytes%s at %d", t->columns, t->span,
-                       t->across ? " along n" : "", t->at);
+        suite_add_case(&suite, wgmma_places, t, "", "matrix wgmma: %d columns, rows of %d bytes%s at %d", t->columns,
+                       t->span, t->across ? " along n" : "", t->at);
     }
     return suite_run(&suite, "matrix", true, argc, argv);
 }

@@ -232,13 +232,13 @@ static void parts_of_the_keys_merge_to_the_whole(void **state)
     support_release(&context);
 }
 
-#define REFUSED(status, change)                                                              \
-    do {                                                                                     \
-        clattn_merge_desc d = good;                                                          \
-        const char *reason = NULL;                                                           \
-        change;                                                                              \
+#define REFUSED(status, change) \
+    do { \
+        clattn_merge_desc d = good; \
+        const char *reason = NULL; \
+        change; \
         assert_int_equal(clattn_merge_supports(context, &d, &reason), CLATTN_ERROR_##status); \
-        assert_non_null(reason);                                                             \
+        assert_non_null(reason); \
     } while (0)
 
 static void what_does_not_fit_is_refused(void **state)

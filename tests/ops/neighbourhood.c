@@ -199,7 +199,12 @@ static void refused_descriptions(void **state)
         clattn_status status;
         clattn_neighbourhood_desc desc;
     } wrong[] = {
-#define WITH(status, ...) {CLATTN_ERROR_##status, ({ clattn_neighbourhood_desc d = plain(); __VA_ARGS__; d; })}
+#define WITH(status, ...) \
+    {CLATTN_ERROR_##status, ({ \
+         clattn_neighbourhood_desc d = plain(); \
+         __VA_ARGS__; \
+         d; \
+     })}
         WITH(INVALID_STRUCT, d.size = 8),
         WITH(INVALID_ARGUMENT, d.direction = 1),
         WITH(INVALID_ARGUMENT, d.edge = 2),
@@ -250,7 +255,12 @@ static void refused_arguments(void **state)
         clattn_status status;
         clattn_neighbourhood_args args;
     } wrong[] = {
-#define ARGS_WITH(status, ...) {CLATTN_ERROR_##status, ({ clattn_neighbourhood_args a = good; __VA_ARGS__; a; })}
+#define ARGS_WITH(status, ...) \
+    {CLATTN_ERROR_##status, ({ \
+         clattn_neighbourhood_args a = good; \
+         __VA_ARGS__; \
+         a; \
+     })}
         ARGS_WITH(INVALID_STRUCT, a.size = 8),
         ARGS_WITH(INVALID_ARGUMENT, a.explicit_sizes = 2),
         ARGS_WITH(INVALID_ARGUMENT, a.reserved = 1),
@@ -269,8 +279,7 @@ static void refused_arguments(void **state)
     assert_status(CLATTN_SUCCESS, clattn_neighbourhood_plan_create(device_context(), &desc, NULL, &job.plan));
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         print_message("# arguments %zu\n", i);
-        assert_status(wrong[i].status,
-                      clattn_neighbourhood_enqueue(job.plan, NULL, &wrong[i].args, 0, NULL, NULL));
+        assert_status(wrong[i].status, clattn_neighbourhood_enqueue(job.plan, NULL, &wrong[i].args, 0, NULL, NULL));
     }
     job_release(&job);
 }
@@ -287,7 +296,8 @@ int main(int argc, char **argv)
     neighbourhood_add(&suite, values, COUNT_OF(values));
     neighbourhood_add(&suite, storage, COUNT_OF(storage));
     suite_add(&suite, windows_are_nattens, "neighbourhood: windows are NATTEN's");
-    suite_add(&suite, cost_is_not_in_the_map_squared, "neighbourhood: workspace and kernels do not grow with the window");
+    suite_add(&suite, cost_is_not_in_the_map_squared,
+              "neighbourhood: workspace and kernels do not grow with the window");
     suite_add(&suite, refused_descriptions, "neighbourhood: wrong descriptions are refused");
     suite_add(&suite, refused_arguments, "neighbourhood: wrong arguments are refused");
     return suite_run(&suite, "neighbourhood", true, argc, argv);

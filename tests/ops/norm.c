@@ -11,7 +11,10 @@
 #include "support/operator.h"
 
 #define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
-#define FACTOR(n, ...) {.rank = (n), .extent = {__VA_ARGS__}}
+#define FACTOR(n, ...) \
+    { \
+        .rank = (n), .extent = { __VA_ARGS__ } \
+    }
 #define BOTH(n, ...) .scale = FACTOR(n, __VA_ARGS__), .bias = FACTOR(n, __VA_ARGS__)
 #define RMS .rms = true
 
@@ -52,7 +55,8 @@ static const norm_case rows[] = {
     {"side by side, scale for each row", BIG, DIMS(2, 37, 19), .scale = FACTOR(2, 37, 1), .bias = FACTOR(1, 1)},
     {"side by side, float16", BIG, DIMS(2, 37, 13), .x_type = CLATTN_F16, .y_type = CLATTN_F16},
     {"side by side, bfloat16 to float32", ALL, DIMS(2, 21, 13), RMS, .x_type = CLATTN_BF16},
-    {"side by side, offset 1e4", BIG, DIMS(2, 37, 35), .offset = 1e4f, .spread = 1, .outputs = NORM_MEAN | NORM_INVERSE},
+    {"side by side, offset 1e4", BIG, DIMS(2, 37, 35), .offset = 1e4f, .spread = 1,
+     .outputs = NORM_MEAN | NORM_INVERSE},
     {"side by side, NaN", ALL, DIMS(2, 37, 5), .inject = NORM_NAN, .outputs = NORM_MEAN | NORM_INVERSE},
     {"side by side, overflow", BIG, DIMS(2, 37, 11), .inject = NORM_OVERFLOW},
     {"side by side, constant", BIG, DIMS(2, 37, 11), .inject = NORM_CONSTANT, BOTH(1, 11)},
@@ -96,7 +100,8 @@ static const norm_case factors[] = {
     {"bias alone", BIG, DIMS(2, 3, 19), .bias = FACTOR(1, 19)},
     {"RMS with a bias", BIG, DIMS(2, 3, 19), RMS, BOTH(1, 19)},
     {"scale and bias everywhere", ALL, DIMS(3, 2, 3, 19), BOTH(3, 2, 3, 19)},
-    {"scale and bias for each batch item", ALL, DIMS(3, 2, 3, 19), .scale = FACTOR(3, 2, 1, 19), .bias = FACTOR(3, 2, 1, 1)},
+    {"scale and bias for each batch item", ALL, DIMS(3, 2, 3, 19), .scale = FACTOR(3, 2, 1, 19),
+     .bias = FACTOR(3, 2, 1, 1)},
     {"scale for each row", BIG, DIMS(4, 2, 3, 5, 19), .axes = 2, .scale = FACTOR(3, 3, 1, 1), .bias = FACTOR(1, 1)},
     {"scale broadcast within axes", BIG, DIMS(3, 2, 5, 19), .axes = 2, .scale = FACTOR(2, 5, 1), .bias = FACTOR(1, 19)},
     {"scale backwards", BIG, DIMS(2, 3, 19), .scale = {.rank = 1, .extent = {19}, .form = FORM_MIRRORED},
@@ -122,8 +127,10 @@ static const norm_case types[] = {
 
 static const norm_case accuracy[] = {
     {"offset 1e4", ALL, DIMS(2, 3, 35), .offset = 1e4f, .spread = 1},
-    {"offset 1e6", BIG, DIMS(2, 3, 1031), .offset = 1e6f, .spread = 1, BOTH(1, 1031), .outputs = NORM_MEAN | NORM_INVERSE},
-    {"offset -1e6, long rows", BIG, DIMS(2, 3, 8209), .offset = -1e6f, .spread = 10, .outputs = NORM_MEAN | NORM_INVERSE},
+    {"offset 1e6", BIG, DIMS(2, 3, 1031), .offset = 1e6f, .spread = 1, BOTH(1, 1031),
+     .outputs = NORM_MEAN | NORM_INVERSE},
+    {"offset -1e6, long rows", BIG, DIMS(2, 3, 8209), .offset = -1e6f, .spread = 10,
+     .outputs = NORM_MEAN | NORM_INVERSE},
     {"offset 1e4", BIG, DIMS(2, 3, 1031), RMS, .offset = 1e4f, .spread = 1, .outputs = NORM_INVERSE},
     {"large", ALL, DIMS(2, 3, 35), .spread = 1e16f, .outputs = NORM_MEAN | NORM_INVERSE},
     {"small, epsilon 0", ALL, DIMS(2, 3, 35), .spread = 1e-12f, .explicit_epsilon = true, .epsilon = 0,
@@ -146,8 +153,8 @@ static const norm_case residuals[] = {
     {"residual", BIG, DIMS(2, 5, 259), RMS, RESIDUAL(2, 5, 259), SUM, .scale = FACTOR(1, 259), .outputs = NORM_INVERSE},
     {"residual, side by side", ALL, DIMS(2, 37, 5), RESIDUAL(2, 37, 5), SUM, BOTH(1, 5)},
     {"residual of one row, side by side", BIG, DIMS(2, 37, 24), RESIDUAL(1, 24), SUM},
-    {"residual, sum in its place, y in x's, side by side", BIG, DIMS(2, 37, 24), .in_place = true, RESIDUAL(2, 37, 24), SUM,
-     .sum_in_place = true},
+    {"residual, sum in its place, y in x's, side by side", BIG, DIMS(2, 37, 24), .in_place = true, RESIDUAL(2, 37, 24),
+     SUM, .sum_in_place = true},
     {"residual, no sum", ALL, DIMS(2, 3, 35), RESIDUAL(2, 3, 35), BOTH(1, 35)},
     {"residual, RMS", ALL, DIMS(2, 3, 35), RMS, RESIDUAL(2, 3, 35), SUM},
     {"residual of one row", ALL, DIMS(3, 2, 3, 19), RESIDUAL(1, 19), SUM},
@@ -155,8 +162,8 @@ static const norm_case residuals[] = {
     {"residual of each batch item", BIG, DIMS(3, 2, 3, 19), RESIDUAL(3, 2, 1, 19), SUM},
     {"residual, strided", ALL, DIMS(3, 2, 3, 19), .x = FORM_PADDED, .y = FORM_SPREAD,
      .residual = {3, {2, 3, 19}, FORM_MIRRORED, 0}, SUM, .sum_form = FORM_BSHD},
-    {"residual, columns outermost", BIG, DIMS(3, 2, 67, 31), .axes = 2, .x = FORM_TRANSPOSED, RESIDUAL(3, 2, 67, 31), SUM,
-     .sum_form = FORM_PADDED},
+    {"residual, columns outermost", BIG, DIMS(3, 2, 67, 31), .axes = 2, .x = FORM_TRANSPOSED, RESIDUAL(3, 2, 67, 31),
+     SUM, .sum_form = FORM_PADDED},
     {"residual, axes with gaps", ALL, DIMS(3, 2, 3, 5), .axes = 2, RESIDUAL(3, 2, 3, 5), SUM, .sum_form = FORM_PADDED},
     {"residual, sum in its place", ALL, DIMS(2, 5, 19), RESIDUAL(2, 5, 19), SUM, .sum_in_place = true, BOTH(1, 19)},
     {"residual, sum in its place, y in x's", ALL, DIMS(2, 5, 19), .in_place = true, RESIDUAL(2, 5, 19), SUM,
@@ -165,8 +172,8 @@ static const norm_case residuals[] = {
      .sum_in_place = true, BOTH(1, 8209)},
     {"residual, sum in its place, strided", BIG, DIMS(3, 2, 5, 19), .axes = 2, .x = FORM_SPREAD, .in_place = true,
      .residual = {3, {2, 5, 19}, FORM_TRANSPOSED, 0}, SUM, .sum_in_place = true},
-    {"residual, float16", ALL, DIMS(2, 5, 35), .x_type = CLATTN_F16, .y_type = CLATTN_F16, .residual = STORED(F16, 2, 5, 35),
-     SUM, .sum_type = CLATTN_F16, BOTH(1, 35)},
+    {"residual, float16", ALL, DIMS(2, 5, 35), .x_type = CLATTN_F16, .y_type = CLATTN_F16,
+     .residual = STORED(F16, 2, 5, 35), SUM, .sum_type = CLATTN_F16, BOTH(1, 35)},
     {"residual, bfloat16 to float32", BIG, DIMS(2, 5, 259), RMS, .x_type = CLATTN_BF16, .y_type = CLATTN_BF16, SUM,
      .residual = STORED(F32, 2, 5, 259), .scale = FACTOR(1, 259)},
     {"residual, each another", BIG, DIMS(2, 5, 259), .x_type = CLATTN_F16, .y_type = CLATTN_F32, SUM,
@@ -188,7 +195,8 @@ static norm_case drawn[MOST_RANDOM];
 static void draw(size_t count)
 {
     static const clattn_dtype kind[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
-    static const array_form any[] = {FORM_PLAIN, FORM_PADDED, FORM_SPREAD, FORM_FLIPPED, FORM_MIRRORED, FORM_TRANSPOSED};
+    static const array_form any[] = {FORM_PLAIN,   FORM_PADDED,   FORM_SPREAD,
+                                     FORM_FLIPPED, FORM_MIRRORED, FORM_TRANSPOSED};
     random_stream r = random_start(99);
 
     for (size_t i = 0; i < count; i++) {
@@ -204,7 +212,8 @@ static void draw(size_t count)
         c.x_type = kind[random_int(&r, 0, 2)];
         c.y_type = kind[random_int(&r, 0, 2)];
         c.sum_type = kind[random_int(&r, 0, 2)];
-        c.residual = (norm_factor){.rank = c.rank, .form = any[random_int(&r, 0, 5)], .dtype = kind[random_int(&r, 0, 2)]};
+        c.residual =
+            (norm_factor){.rank = c.rank, .form = any[random_int(&r, 0, 5)], .dtype = kind[random_int(&r, 0, 2)]};
         for (int d = 0; d < c.rank; d++) {
             c.residual.extent[d] = random_int(&r, 0, 4) ? c.extent[d] : 1;
         }
@@ -225,8 +234,8 @@ static const norm_case values[] = {
     {"constant", BIG, DIMS(2, 3, 4099), .inject = NORM_CONSTANT, BOTH(1, 4099)},
     {"beyond the batch", ALL, DIMS(3, 4, 3, 19), .inject = NORM_BEYOND, .explicit_batch = true, .batch = 2,
      .scale = FACTOR(3, 4, 1, 19), .outputs = NORM_MEAN | NORM_INVERSE},
-    {"beyond the batch", BIG, DIMS(4, 4, 3, 5, 19), .axes = 2, .inject = NORM_BEYOND, .explicit_batch = true, .batch = 1,
-     .scale = FACTOR(4, 4, 1, 5, 19), .bias = FACTOR(4, 1, 3, 5, 19)},
+    {"beyond the batch", BIG, DIMS(4, 4, 3, 5, 19), .axes = 2, .inject = NORM_BEYOND, .explicit_batch = true,
+     .batch = 1, .scale = FACTOR(4, 4, 1, 5, 19), .bias = FACTOR(4, 1, 3, 5, 19)},
     {"no rows", ALL, DIMS(2, 0, 19), BOTH(1, 19)},
     {"no rows at enqueue", ALL, DIMS(2, 3, 19), .explicit_batch = true, .batch = 0, .outputs = NORM_MEAN},
     {"no elements", ALL, DIMS(2, 3, 0)},
@@ -287,7 +296,8 @@ static void refused_descriptions(void **state)
     wide.dtype = CLATTN_F64;
     REFUSED(INVALID_LAYOUT, sum = (desc.residual = good.x, overlapping));
     REFUSED(UNSUPPORTED, sum = (desc.residual = good.x, wide));
-    REFUSED(OVERFLOW, x.extent[0] = desc.y.extent[0] = desc.mean.extent[0] = desc.inv_std_dev.extent[0] = (size_t)1 << 31);
+    REFUSED(OVERFLOW,
+            x.extent[0] = desc.y.extent[0] = desc.mean.extent[0] = desc.inv_std_dev.extent[0] = (size_t)1 << 31);
 }
 
 static void refused_epsilons(void **state)

@@ -39,8 +39,13 @@ static void draw(size_t count, const random_limits *limits)
             softmaxes[n] = (softmax_case){"random", ALL, .rank = 2, .extent = {s[0], s[1]}, .long_loops = true};
             break;
         case RANDOM_LAYERNORM:
-            norms[n] = (norm_case){"random", ALL, .rank = 2, .extent = {s[0], s[1]}, .long_loops = true,
-                                   .scale = {1, {s[1]}, FORM_PLAIN, 0}, .bias = {1, {s[1]}, FORM_PLAIN, 0}};
+            norms[n] = (norm_case){"random",
+                                   ALL,
+                                   .rank = 2,
+                                   .extent = {s[0], s[1]},
+                                   .long_loops = true,
+                                   .scale = {1, {s[1]}, FORM_PLAIN, 0},
+                                   .bias = {1, {s[1]}, FORM_PLAIN, 0}};
             break;
         }
     }
@@ -70,8 +75,9 @@ static void a_seed_and_an_index_give_one_shape(void **state)
 
 static void sizes_are_what_the_header_says(void **state)
 {
-    static const random_limits limits[] = {
-        {1, RANDOM_LEAST_MOST}, {(uint64_t)1 << 25, (uint64_t)1 << 33}, {RANDOM_MOST_MOST / RANDOM_SPAN, RANDOM_MOST_MOST}};
+    static const random_limits limits[] = {{1, RANDOM_LEAST_MOST},
+                                           {(uint64_t)1 << 25, (uint64_t)1 << 33},
+                                           {RANDOM_MOST_MOST / RANDOM_SPAN, RANDOM_MOST_MOST}};
     size_t causal = 0, odd = 0, longer = 0, one = 0;
 
     (void)state;

@@ -15,7 +15,10 @@
 #include "support/ops/softmax_case.h"
 
 #define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
-#define FACTOR(n, ...) {.rank = (n), .extent = {__VA_ARGS__}}
+#define FACTOR(n, ...) \
+    { \
+        .rank = (n), .extent = { __VA_ARGS__ } \
+    }
 #define BOTH(n, ...) .scale = FACTOR(n, __VA_ARGS__), .bias = FACTOR(n, __VA_ARGS__)
 
 static const softmax_case softmax_cases[] = {
@@ -69,9 +72,9 @@ static const norm_case norm_cases[] = {
 static const struct {
     const char *target, *means;
 } known[] = {
-    {"sm_80", "sub-groups of 32 by NVIDIA's shfl.sync"},     {"sm_90", "sub-groups of 32 by NVIDIA's shfl.sync"},
-    {"gfx1030", "sub-groups of 32 by AMD's ds_bpermute"},    {"gfx90a", "sub-groups of 64 by AMD's ds_bpermute"},
-    {"gfx1100", "sub-groups of 32 by AMD's ds_bpermute"},    {"dg2", "sub-groups of 16 by cl_intel_subgroups"},
+    {"sm_80", "sub-groups of 32 by NVIDIA's shfl.sync"},  {"sm_90", "sub-groups of 32 by NVIDIA's shfl.sync"},
+    {"gfx1030", "sub-groups of 32 by AMD's ds_bpermute"}, {"gfx90a", "sub-groups of 64 by AMD's ds_bpermute"},
+    {"gfx1100", "sub-groups of 32 by AMD's ds_bpermute"}, {"dg2", "sub-groups of 16 by cl_intel_subgroups"},
 };
 
 static void keep_log(void *user, clattn_log_level level, const char *message)
@@ -136,7 +139,8 @@ static void gpus(void **state)
             clattn_plan_release(&plan);
             assert_int_equal(plan_of(context, which, NULL, &plan), CLATTN_SUCCESS);
             assert_string_equal(clattn_plan_solver(plan), "tile");
-            assert_says(clattn_plan_explain(plan), "sub-group: refused, shuffles have never run on a GPU, and the self-check");
+            assert_says(clattn_plan_explain(plan),
+                        "sub-group: refused, shuffles have never run on a GPU, and the self-check");
             assert_says(clattn_plan_explain(plan), "it reduces through local memory");
             assert_null(strstr(clattn_plan_explain(plan), "emulated"));
             clattn_plan_release(&plan);

@@ -148,9 +148,12 @@ static void any_failure_sends_the_choice_on(void **state)
         cl_int code;
         const char *reason;
     } cases[] = {
-        {KERNEL, CL_INVALID_KERNEL_DEFINITION, "clCreateKernel"}, {KERNEL, CL_OUT_OF_RESOURCES, "clCreateKernel"},
-        {LAUNCH, CL_OUT_OF_RESOURCES, "clEnqueueNDRangeKernel"},  {LAUNCH, CL_INVALID_WORK_GROUP_SIZE, "WORK_GROUP"},
-        {LOCAL_MEMORY, 0, "local memory"},                        {BUILD, CL_OUT_OF_RESOURCES, "OUT_OF_RESOURCES"},
+        {KERNEL, CL_INVALID_KERNEL_DEFINITION, "clCreateKernel"},
+        {KERNEL, CL_OUT_OF_RESOURCES, "clCreateKernel"},
+        {LAUNCH, CL_OUT_OF_RESOURCES, "clEnqueueNDRangeKernel"},
+        {LAUNCH, CL_INVALID_WORK_GROUP_SIZE, "WORK_GROUP"},
+        {LOCAL_MEMORY, 0, "local memory"},
+        {BUILD, CL_OUT_OF_RESOURCES, "OUT_OF_RESOURCES"},
     };
     char first[64], failed[128];
     (void)state;

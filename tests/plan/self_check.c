@@ -73,7 +73,8 @@ static void other_operators_are_checked(void **state)
     support_release(&context);
 
     /* Not fma.h, of which a device that does not fuse has the other half. */
-    sources_damage(&sources, "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)");
+    sources_damage(&sources, "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])",
+                   "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)");
     context = sources_context(&sources, NULL, true);
     assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "matmul_cpu disagrees with the reference on this device: c[");
@@ -87,7 +88,7 @@ static void small_operators_are_checked(void **state)
     static const size_t extent[2] = {7, 20};
     static const struct {
         const char *solver, *file, *from, *to, *message;
-        int operator;
+        int kind;
     } cases[] = {
         {"cpu", "norm/cpu_short.cl", "- drift) * *factor", "- drift) * (*factor * 1.001f)",
          "norm_cpu_short disagrees with the reference on this device: y[", 0},
@@ -127,7 +128,7 @@ static void small_operators_are_checked(void **state)
         embedding.y = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){1, 3, 8});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
-        switch (cases[i].operator) {
+        switch (cases[i].kind) {
         case 0: status = clattn_norm_plan_create(context, &norm, &options, &plan); break;
         case 1: status = clattn_rope_plan_create(context, &rope, &options, &plan); break;
         case 3: status = clattn_embedding_plan_create(context, &embedding, &options, &plan); break;
@@ -150,7 +151,8 @@ static void merging_is_checked(void **state)
         {"total += weight;", "total += weight * 1.001f;", "merge disagrees with the reference on this device: output["},
         {"sinks[a.sinks_offset + h * a.sinks_stride]", "sinks[a.sinks_offset]",
          "merge disagrees with the reference on this device: output["},
-        {"top + log(total)", "top + native_log(total) * 1.01f", "merge disagrees with the reference on this device: lse["},
+        {"top + log(total)", "top + native_log(total) * 1.01f",
+         "merge disagrees with the reference on this device: lse["},
         {"if (x == -INFINITY)", "if (isnan(x))", "merge disagrees with the reference on this device: output["},
     };
     (void)state;
@@ -182,20 +184,23 @@ static void appending_is_checked(void **state)
     } cases[] = {
         {"kv_append/kv_append.cl", "VALUE_UNIT + c) * a.value.col", "VALUE_UNIT) * a.value.col", WRONG("value_cache"),
          CLATTN_CACHE_PLAIN, CLATTN_F32},
-        {"kv_append/kv_append.cl", "if (j >= a.capacity)", "if (j >= a.capacity - 1)", WRONG("key_cache"), CLATTN_CACHE_PLAIN,
-         CLATTN_BF16},
+        {"kv_append/kv_append.cl", "if (j >= a.capacity)", "if (j >= a.capacity - 1)", WRONG("key_cache"),
+         CLATTN_CACHE_PLAIN, CLATTN_BF16},
         {"lib/storage.h", "bf16_bits(x)", "bf16_bits((x) * 0.998f)", WRONG("value_cache"), CLATTN_CACHE_PLAIN,
          CLATTN_BF16},
         {"kv_append/kv_append.cl", "count = min(count, LOAD_INT", "count = max(count, LOAD_INT",
          WRONG("a row that is not appended to"), CLATTN_CACHE_PLAIN, CLATTN_F16},
         {"kv_append/kv_append.cl", "if (i < count - a.capacity)", "if (i < count - a.capacity + 1)", WRONG("key_cache"),
          CLATTN_CACHE_RING, CLATTN_F32},
-        {"kv_append/kv_append.cl", "+ j / a.capacity * a.block_table.col", "", WRONG("key_cache"), CLATTN_CACHE_PAGED, CLATTN_F32},
-        {"kv_append/kv_append.cl", "level((x)[c_], scale, 127)", "level((x)[c_] * 0.98f, scale, 127)", WRONG("key_cache"),
-         CLATTN_CACHE_PAGED, CLATTN_I8},
-        {"kv_append/kv_append.cl", "return finite ?", "return levels ?", WRONG("key_scale"), CLATTN_CACHE_PLAIN, CLATTN_I8},
+        {"kv_append/kv_append.cl", "+ j / a.capacity * a.block_table.col", "", WRONG("key_cache"), CLATTN_CACHE_PAGED,
+         CLATTN_F32},
+        {"kv_append/kv_append.cl", "level((x)[c_], scale, 127)", "level((x)[c_] * 0.98f, scale, 127)",
+         WRONG("key_cache"), CLATTN_CACHE_PAGED, CLATTN_I8},
+        {"kv_append/kv_append.cl", "return finite ?", "return levels ?", WRONG("key_scale"), CLATTN_CACHE_PLAIN,
+         CLATTN_I8},
         {"kv_append/kv_append.cl", "15) << 4)", "15) << 3)", WRONG("key_cache"), CLATTN_CACHE_RING, CLATTN_I4},
-        {"rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", WRONG("key_cache"), CLATTN_CACHE_PLAIN, CLATTN_F32},
+        {"rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", WRONG("key_cache"), CLATTN_CACHE_PLAIN,
+         CLATTN_F32},
     };
 #undef WRONG
     (void)state;

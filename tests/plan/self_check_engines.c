@@ -13,8 +13,8 @@ static void pairs_are_checked(void **state)
     static const struct {
         const char *file, *from, *to, *attention, *matmul;
     } cases[] = {
-        {"lib/bf16_pairs.h", "as_uint(vload2(0, p))", "as_uint(vload2(0, p).s10)", "attention_cpu disagrees with the reference",
-         "matmul_cpu disagrees with the reference"},
+        {"lib/bf16_pairs.h", "as_uint(vload2(0, p))", "as_uint(vload2(0, p).s10)",
+         "attention_cpu disagrees with the reference", "matmul_cpu disagrees with the reference"},
         {"attention/cpu/bf16_pairs.h", "value_lanes(odd, d) << 16", "value_lanes(even, d) << 16",
          "attention_cpu disagrees with the reference", NULL},
     };
@@ -24,7 +24,8 @@ static void pairs_are_checked(void **state)
         clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
         clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan;
-        attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
+        attention.query = attention.key = attention.value = attention.output =
+            clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
         matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
@@ -56,7 +57,8 @@ static void matrix_fragments_are_checked(void **state)
         {"emulated-mma", "engine/copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
         /* Of wgmma what the descriptors say, how they are read, and how the tiles lie. */
         {"emulated-wgmma", "matmul/gpu/wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)"},
-        {"emulated-wgmma", "engine/nvidia/wgmma.h", "span == 128 ? 1 : span == 64 ? 2 : 3", "span == 128 ? 1 : span == 64 ? 3 : 2"},
+        {"emulated-wgmma", "engine/nvidia/wgmma.h", "span == 128 ? 1 : span == 64 ? 2 : 3",
+         "span == 128 ? 1 : span == 64 ? 3 : 2"},
         {"emulated-wgmma", "engine/nvidia/wgmma.h", "at ^= (at >> 7 & turned) << 4;", ""},
         {"emulated-wgmma", "matmul/gpu/tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)"},
     };
@@ -102,7 +104,8 @@ static void sub_groups_are_checked(void **state)
         softmax.x = softmax.y = norm.x = norm.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){7, 40});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
-        assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan),
+                      CLATTN_ERROR_UNSUPPORTED);
         assert_message_has(context, "softmax_tile disagrees with the reference on this device: y[");
         assert_status(context, clattn_norm_plan_create(context, &norm, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_message_has(context, "norm_tile disagrees with the reference on this device: y[");
@@ -166,7 +169,8 @@ static void amx_assembles(void **state)
 #endif
     attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
     matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
-    sources_damage(&sources, "engine/x86/amx.h", "#ifndef X86_AMX\n", "#undef X86_AMX\n#define X86_AMX 1\n#ifndef X86_AMX\n");
+    sources_damage(&sources, "engine/x86/amx.h", "#ifndef X86_AMX\n",
+                   "#undef X86_AMX\n#define X86_AMX 1\n#ifndef X86_AMX\n");
     clattn_context *context = sources_context(&sources, NULL, false);
     assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
     if (info.device_class != CLATTN_DEVICE_POCL) {

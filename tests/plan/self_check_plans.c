@@ -54,9 +54,12 @@ static void a_short_problem_is_checked_like_a_long_one(void **state)
         clattn_attention_desc desc;
         const char *message;
     } cases[] = {
-        {attention_of(1, 1, 1), DISAGREES("attention_cpu_decode")}, {attention_of(1, 24, 1), DISAGREES("attention_cpu")},
-        {attention_of(1, 24, 0), DISAGREES("attention_cpu")},       {attention_of(0, 24, 9), DISAGREES("attention_cpu")},
-        {attention_of(1, 0, 9), DISAGREES("attention_cpu_decode")}, {paged_of(16, 0), DISAGREES("attention_cpu_decode")},
+        {attention_of(1, 1, 1), DISAGREES("attention_cpu_decode")},
+        {attention_of(1, 24, 1), DISAGREES("attention_cpu")},
+        {attention_of(1, 24, 0), DISAGREES("attention_cpu")},
+        {attention_of(0, 24, 9), DISAGREES("attention_cpu")},
+        {attention_of(1, 0, 9), DISAGREES("attention_cpu_decode")},
+        {paged_of(16, 0), DISAGREES("attention_cpu_decode")},
         {paged_of(4096, 1), DISAGREES("attention_cpu_decode")},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -75,7 +78,7 @@ static void a_short_problem_is_checked_like_a_long_one(void **state)
 
 enum { NORM, SOFTMAX, MATMUL, ROPE, NEIGHBOURHOOD };
 
-static clattn_status plan_of(clattn_context *context, int operator, const size_t sizes[3], const char *solver)
+static clattn_status plan_of(clattn_context *context, int kind, const size_t sizes[3], const char *solver)
 {
     clattn_plan_options options = {.size = sizeof options, .solver = solver};
     clattn_plan *plan = NULL;
@@ -85,7 +88,7 @@ static clattn_status plan_of(clattn_context *context, int operator, const size_t
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
     clattn_neighbourhood_desc map = CLATTN_NEIGHBOURHOOD_DESC_INIT;
-    switch (operator) {
+    switch (kind) {
     case NORM:
         norm.x = norm.y = clattn_layout_contiguous(CLATTN_F32, 2, sizes);
         status = clattn_norm_plan_create(context, &norm, &options, &plan);
@@ -118,22 +121,44 @@ static void other_operators_short_problems_too(void **state)
 {
     struct sources sources;
     static const struct {
-        int operator;
+        int kind;
         size_t sizes[3];
         const char *solver, *file, *from, *to, *message;
     } cases[] = {
         {NORM, {7, 130}, "cpu", "norm/cpu.cl", "* m->factor", "* (m->factor * 1.001f)", DISAGREES("norm_cpu")},
-        {NORM, {7, 1}, "cpu", "norm/cpu_short.cl", "- drift) * *factor", "- drift) * (*factor * 1.001f)", DISAGREES("norm_cpu_short")},
+        {NORM,
+         {7, 1},
+         "cpu",
+         "norm/cpu_short.cl",
+         "- drift) * *factor",
+         "- drift) * (*factor * 1.001f)",
+         DISAGREES("norm_cpu_short")},
         {NORM, {7, 0}, "generic", "norm/norm.h", "? 1.0f / sqrt(", "? 1.001f / sqrt(", DISAGREES("norm_generic")},
         {SOFTMAX, {7, 130}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu")},
         {SOFTMAX, {7, 1}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu_short")},
         {SOFTMAX, {7, 0}, "cpu", SOFTMAX_EXP, DISAGREES("softmax_cpu_short")},
-        {MATMUL, {9, 0, 9}, "cpu", "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
+        {MATMUL,
+         {9, 0, 9},
+         "cpu",
+         "matmul/cpu/packed.cl",
+         "ADD_PRODUCT(x, y[v], acc[r][v])",
+         "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
          DISAGREES("matmul_cpu")},
-        {MATMUL, {9, 1, 9}, "cpu", "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])", "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
+        {MATMUL,
+         {9, 1, 9},
+         "cpu",
+         "matmul/cpu/packed.cl",
+         "ADD_PRODUCT(x, y[v], acc[r][v])",
+         "ADD_PRODUCT(x, y[v], acc[r][v] * 1.001f)",
          DISAGREES("matmul_cpu")},
         {ROPE, {1, 1, 2}, "cpu", "rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", DISAGREES("rope_cpu")},
-        {ROPE, {0, 3, 8}, "generic", "rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", DISAGREES("rope_generic")},
+        {ROPE,
+         {0, 3, 8},
+         "generic",
+         "rope/rope.h",
+         "#define SIN_3 -1.66",
+         "#define SIN_3 -1.65",
+         DISAGREES("rope_generic")},
         {NEIGHBOURHOOD, {9, 9, 1}, "cpu", VECTOR_EXP, DISAGREES("neighbourhood_cpu")},
         {NEIGHBOURHOOD, {0, 0, 3}, "cpu", VECTOR_EXP, DISAGREES("neighbourhood_cpu")},
     };
@@ -141,7 +166,7 @@ static void other_operators_short_problems_too(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
-        assert_status(context, plan_of(context, cases[i].operator, cases[i].sizes, cases[i].solver),
+        assert_status(context, plan_of(context, cases[i].kind, cases[i].sizes, cases[i].solver),
                       CLATTN_ERROR_UNSUPPORTED);
         assert_message_has(context, cases[i].message);
         support_release(&context);
@@ -179,7 +204,8 @@ static void an_extreme_scale_refuses_no_solver(void **state)
     clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
     clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
-    softmax.x = softmax.y = norm.x = norm.y = activation.x = activation.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+    softmax.x = softmax.y = norm.x = norm.y = activation.x = activation.y =
+        clattn_layout_contiguous(CLATTN_F32, 2, extent);
     softmax.scaled = norm.explicit_epsilon = activation.explicit_alpha = 1;
     softmax.scale = norm.epsilon = activation.alpha = rope.base = 3e38f;
     activation.function = CLATTN_ACTIVATION_SWISH;

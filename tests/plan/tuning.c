@@ -47,7 +47,8 @@ static void wisdom_changes_the_geometry(void **state)
 static void wisdom_chooses_among_solvers(void **state)
 {
     (void)state;
-    clattn_plan *generic = tuned_plan(tuned.context, "generic", NULL), *cpu = tuned_plan(tuned.context, "cpu", "tiles=1");
+    clattn_plan *generic = tuned_plan(tuned.context, "generic", NULL),
+                *cpu = tuned_plan(tuned.context, "cpu", "tiles=1");
     assert_status(tuned.context, clattn_wisdom_learn(generic, 0, 5), CLATTN_SUCCESS);
     assert_status(tuned.context, clattn_wisdom_learn(cpu, 1, 7), CLATTN_SUCCESS);
     clattn_plan *plan = tuned_plan(tuned.context, NULL, NULL);
@@ -211,7 +212,8 @@ static void given_parameters_are_taken_or_refused(void **state)
     (void)state;
     assert_status(tuned.context, tuned_make(tuned.context, NULL, "tiles=1", &plan), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_status(tuned.context, tuned_make(tuned.context, "cpu", "tiles", &plan), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_status(tuned.context, tuned_make(tuned.context, "cpu", "tiles=1 tiles=2", &plan), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(tuned.context, tuned_make(tuned.context, "cpu", "tiles=1 tiles=2", &plan),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
     assert_status(tuned.context, tuned_make(tuned.context, "cpu", "tiles=3", &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(tuned.context, "tiles=3");
     assert_status(tuned.context, tuned_make(tuned.context, "generic", "tiles=1", &plan), CLATTN_ERROR_UNSUPPORTED);
@@ -221,7 +223,8 @@ static void given_parameters_are_taken_or_refused(void **state)
 /* CLBlast's parameters are the process's: set while nobody else uses CLBlast, and right whatever they are. */
 static void clblast_takes_sets_of_parameters(void **state)
 {
-    static const char *const sets[] = {"xgemm=1", "xgemm=9 direct=2", "direct=1 pad=2 transpose=3 padtranspose=1 copy=4"};
+    static const char *const sets[] = {"xgemm=1", "xgemm=9 direct=2",
+                                       "direct=1 pad=2 transpose=3 padtranspose=1 copy=4"};
     clattn_plan *plan = NULL, *other = NULL;
     (void)state;
     if (support_tiny()) /* a simulator, which would report what CLBlast computes of nothing while a plan is made */

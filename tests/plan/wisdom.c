@@ -216,7 +216,8 @@ static void a_round_trip_is_exact(void **state)
     assert_status(tuned.context, clattn_wisdom_export(tuned.context, few, sizeof few, &bytes),
                   CLATTN_ERROR_BUFFER_TOO_SMALL);
     assert_int_equal(bytes, strlen(text));
-    assert_status(tuned.context, clattn_wisdom_export(tuned.context, few, sizeof few, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(tuned.context, clattn_wisdom_export(tuned.context, few, sizeof few, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
     assert_status(NULL, clattn_wisdom_export(NULL, NULL, 0, &bytes), CLATTN_ERROR_INVALID_ARGUMENT);
     free(text);
     free(again);
@@ -324,12 +325,9 @@ static void plans_are_made_while_wisdom_changes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TUNED_TEST(malformed_text_is_refused_whole),
-        TUNED_TEST(damaged_text_never_fails_a_plan),
-        TUNED_TEST(the_file_serves_later_contexts),
-        TUNED_TEST(a_round_trip_is_exact),
-        TUNED_TEST(a_search_goes_on_where_it_was_left),
-        TUNED_TEST(plans_are_made_while_wisdom_changes),
+        TUNED_TEST(malformed_text_is_refused_whole),    TUNED_TEST(damaged_text_never_fails_a_plan),
+        TUNED_TEST(the_file_serves_later_contexts),     TUNED_TEST(a_round_trip_is_exact),
+        TUNED_TEST(a_search_goes_on_where_it_was_left), TUNED_TEST(plans_are_made_while_wisdom_changes),
     };
     return SUPPORT_RUN("wisdom", tests);
 }

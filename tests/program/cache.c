@@ -112,8 +112,8 @@ static void truncated_and_extended_entries_are_refused(void **state)
         struct outcome outcome = cached_plan(&params, 0);
         /* An empty file may count as no entry at all. */
         if (outcome.built != 1 || outcome.refused + (length == 0) < 1 || outcome.loaded != 0)
-            fail_msg("cut to %zu of %zu bytes: built %llu, loaded %llu, refused %llu", length, bytes,
-                     outcome.built, outcome.loaded, outcome.refused);
+            fail_msg("cut to %zu of %zu bytes: built %llu, loaded %llu, refused %llu", length, bytes, outcome.built,
+                     outcome.loaded, outcome.refused);
         if (support_tiny() && length > HEADER_BYTES)
             break;
     }

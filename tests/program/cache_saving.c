@@ -119,7 +119,7 @@ static cl_int CL_API_CALL lossy_program_info(cl_program program, cl_program_info
 
 static void *lossy_get_proc(void *user, const char *name)
 {
-    cl_int(CL_API_CALL *function)(cl_program, cl_program_info, size_t, void *, size_t *) = lossy_program_info;
+    cl_int(CL_API_CALL * function)(cl_program, cl_program_info, size_t, void *, size_t *) = lossy_program_info;
     void *pointer;
     memcpy(&pointer, &function, sizeof pointer);
     return strcmp(name, "clGetProgramInfo") ? inject_get_proc(user, name) : pointer;

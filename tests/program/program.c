@@ -137,8 +137,8 @@ static void whatever_an_application_delivers_is_verified(void **state)
         store.behaviour = behaviour;
         struct outcome outcome = cached_plan(&params, 0);
         if (outcome.built != 1 || outcome.loaded != 0)
-            fail_msg("behaviour %d: built %llu, loaded %llu, refused %llu", behaviour, outcome.built,
-                     outcome.loaded, outcome.refused);
+            fail_msg("behaviour %d: built %llu, loaded %llu, refused %llu", behaviour, outcome.built, outcome.loaded,
+                     outcome.refused);
         if (behaviour >= CUT)
             assert_int_equal(outcome.refused, 1);
     }
@@ -300,8 +300,7 @@ static char options_seen[64][1024];
 static int options_count;
 
 static cl_int CL_API_CALL build_and_note(cl_program program, cl_uint count, const cl_device_id *devices,
-                                         const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
-                                         void *user)
+                                         const char *options, void(CL_CALLBACK *notify)(cl_program, void *), void *user)
 {
     if (options_count < 64)
         snprintf(options_seen[options_count++], sizeof options_seen[0], "%s", options ? options : "(null)");
@@ -310,8 +309,8 @@ static cl_int CL_API_CALL build_and_note(cl_program program, cl_uint count, cons
 
 static void *note_options(void *user, const char *name)
 {
-    cl_int(CL_API_CALL *build)(cl_program, cl_uint, const cl_device_id *, const char *,
-                               void(CL_CALLBACK *)(cl_program, void *), void *) = build_and_note;
+    cl_int(CL_API_CALL * build)(cl_program, cl_uint, const cl_device_id *, const char *,
+                                void(CL_CALLBACK *)(cl_program, void *), void *) = build_and_note;
     void *pointer;
     memcpy(&pointer, &build, sizeof pointer);
     return strcmp(name, "clBuildProgram") ? inject_get_proc(user, name) : pointer;
@@ -321,8 +320,14 @@ static void *note_options(void *user, const char *name)
  * silently.  Reads the final option strings of every solver's builds. */
 static void no_build_option_changes_results(void **state)
 {
-    static const char *const banned[] = {"fast-relaxed-math", "finite-math-only", "unsafe-math", "mad-enable",
-                                         "fast-math",         "denorms-are-zero", "native",      "no-signed-zeros",
+    static const char *const banned[] = {"fast-relaxed-math",
+                                         "finite-math-only",
+                                         "unsafe-math",
+                                         "mad-enable",
+                                         "fast-math",
+                                         "denorms-are-zero",
+                                         "native",
+                                         "no-signed-zeros",
                                          "single-precision-constant"};
     static const char *const solvers[] = {"generic", "cpu", "tile"};
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;

@@ -31,23 +31,18 @@
     "\t.reg .b64 \t%rd<3>;\n" \
     "$L__BB0_1:\n" \
     "\t.pragma \"nounroll\";\n" \
-    "\t// begin inline asm\n" \
-    proxy \
-    "\t// end inline asm\n" \
-    "\tbar.sync \t0;\n" \
-    products \
-    "\tbra \t$L__BB0_1;\n" \
+    "\t// begin inline asm\n" proxy "\t// end inline asm\n" \
+    "\tbar.sync \t0;\n" products "\tbra \t$L__BB0_1;\n" \
     "}\n"
 
-static const char good[] = PROGRAM("sm_90",
-    "\t//clattn.wgmma proxy\n",
-    "\t//clattn.wgmma fence\n"
-    "\t//clattn.wgmma multiply 16 bf16 0 1 %rd1 %rd2 %f1 %f2 %f3 %f4 %f5 %f6 %f7 %f8\n"
-    "\t//clattn.wgmma commit\n"
-    "\t//clattn.wgmma wait 0\n");
+static const char good[] = PROGRAM("sm_90", "\t//clattn.wgmma proxy\n",
+                                   "\t//clattn.wgmma fence\n"
+                                   "\t//clattn.wgmma multiply 16 bf16 0 1 %rd1 %rd2 %f1 %f2 %f3 %f4 %f5 %f6 %f7 %f8\n"
+                                   "\t//clattn.wgmma commit\n"
+                                   "\t//clattn.wgmma wait 0\n");
 
-static const char spliced_good[] = PROGRAM("sm_90a",
-    "\tfence.proxy.async.shared::cta;\n",
+static const char spliced_good[] = PROGRAM(
+    "sm_90a", "\tfence.proxy.async.shared::cta;\n",
     "\twgmma.fence.sync.aligned;\n"
     "\t{\n"
     "\t.reg .pred clattn_add;\n"
@@ -113,7 +108,8 @@ static const struct {
     {".version 8.4", ".version 8.0", ".version 8.4", ".version 8.0"},
     {".version 8.4", ".version\t9.1", ".version 8.4", ".version 9.1"},
     {"sm_90, texmode_independent", "sm_90", "sm_90a, texmode_independent", "sm_90a"},
-    {"sm_90, texmode_independent", " sm_90a , texmode_unified\t", "sm_90a, texmode_independent", "sm_90a, texmode_unified"},
+    {"sm_90, texmode_independent", " sm_90a , texmode_unified\t", "sm_90a, texmode_independent",
+     "sm_90a, texmode_unified"},
     /* Floats in registers of any 32 bits; other types and sides. */
     {"%f", "%r", "%f", "%r"},
     {"bf16 0 1", "f16 1 0", "f32.bf16.bf16", "f32.f16.f16"},
@@ -149,8 +145,9 @@ static void every_number_of_columns(void **state)
     (void)state;
     for (int n = 8; n <= 256; n += 8) {
         struct strbuf text = {0}, spliced = {0}, list = {0};
-        strbuf_printf(&text, ".version 8.3\n.target sm_90\n{\n//clattn.wgmma fence\n//clattn.wgmma proxy\n"
-                             "//clattn.wgmma commit\n//clattn.wgmma wait 1\n//clattn.wgmma multiply %d f16 0 0 %%rd7 %%rd8",
+        strbuf_printf(&text,
+                      ".version 8.3\n.target sm_90\n{\n//clattn.wgmma fence\n//clattn.wgmma proxy\n"
+                      "//clattn.wgmma commit\n//clattn.wgmma wait 1\n//clattn.wgmma multiply %d f16 0 0 %%rd7 %%rd8",
                       n);
         for (int i = 0; i < n / 2; i++) {
             strbuf_printf(&text, " %%f%d", 1000 - i);
@@ -306,8 +303,12 @@ static unsigned count_of(const char *text, const char *part)
 /* Any byte anything: what is taken is still for sm_90a, has no marker and has each instruction once. */
 static void any_byte_anything(void **state)
 {
-    static const char *const once[] = {".version ", ".target sm_90a", "wgmma.fence.sync.aligned;", "wgmma.mma_async.",
-                                       "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned ",
+    static const char *const once[] = {".version ",
+                                       ".target sm_90a",
+                                       "wgmma.fence.sync.aligned;",
+                                       "wgmma.mma_async.",
+                                       "wgmma.commit_group.sync.aligned;",
+                                       "wgmma.wait_group.sync.aligned ",
                                        "fence.proxy.async.shared::cta;"};
     (void)state;
     for (size_t at = 0; at < strlen(good); at++)
@@ -333,7 +334,9 @@ static void nothing_at_all(void **state)
     assert_non_null(ptx_splice("", 0, &spliced));
     assert_non_null(ptx_splice("\0\0\0\0", 4, &spliced));
     assert_non_null(ptx_splice("\n", 1, &spliced));
-    assert_non_null(ptx_splice("\x7f" "ELF\2\1\1", 7, &spliced));
+    assert_non_null(ptx_splice("\x7f"
+                               "ELF\2\1\1",
+                               7, &spliced));
     strbuf_clear(&spliced);
 }
 

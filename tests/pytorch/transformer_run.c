@@ -101,9 +101,9 @@ static clattn_host_tensor array(const char *what, const char *kind)
 static cl_mem buffer(size_t bytes, const void *data)
 {
     cl_int code;
-    cl_mem memory = clCreateBuffer(clattn_context_opencl_context(context),
-                                   CL_MEM_READ_WRITE | (data ? CL_MEM_COPY_HOST_PTR : 0), bytes ? bytes : 1,
-                                   (void *)(uintptr_t)data, &code);
+    cl_mem memory =
+        clCreateBuffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE | (data ? CL_MEM_COPY_HOST_PTR : 0),
+                       bytes ? bytes : 1, (void *)(uintptr_t)data, &code);
     if (code != CL_SUCCESS)
         complain("clCreateBuffer", "failed");
     return memory;
@@ -111,7 +111,8 @@ static cl_mem buffer(size_t bytes, const void *data)
 
 static void read_buffer(cl_mem memory, size_t bytes, void *data)
 {
-    if (clEnqueueReadBuffer(clattn_context_queue(context), memory, CL_TRUE, 0, bytes, data, 0, NULL, NULL) != CL_SUCCESS)
+    if (clEnqueueReadBuffer(clattn_context_queue(context), memory, CL_TRUE, 0, bytes, data, 0, NULL, NULL) !=
+        CL_SUCCESS)
         complain("clEnqueueReadBuffer", "failed");
 }
 
@@ -271,8 +272,8 @@ static cl_mem encode(clattn_transformer *model, const clattn_host_tensor *source
 }
 
 /* Rows [from, from + count) of each item, of arrays with `to_length` and `from_length` rows an item. */
-static void copy_rows(float *to, size_t to_length, size_t to_row, const float *from, size_t from_length, size_t from_row,
-                      size_t batch, size_t count, size_t columns)
+static void copy_rows(float *to, size_t to_length, size_t to_row, const float *from, size_t from_length,
+                      size_t from_row, size_t batch, size_t count, size_t columns)
 {
     for (size_t b = 0; b < batch; b++)
         memcpy(to + (b * to_length + to_row) * columns, from + (b * from_length + from_row) * columns,
@@ -316,7 +317,7 @@ static float *decode(clattn_transformer *model, cl_mem memory, size_t memory_len
         cl_mem input = buffer(batch * piece * columns * sizeof *rows, rows);
         for (size_t b = 0; lengths && b < batch; b++) {
             const int32_t left = lengths[b] - (int32_t)at;
-            rest[b] = left < 0 ? 0 : left > (int32_t)count ? (int32_t)count : left;
+            rest[b] = left<0 ? 0 : left>(int32_t) count ? (int32_t)count : left;
         }
         args.input = clattn_binding_buffer(input, 0);
         args.mask = mask.binding;

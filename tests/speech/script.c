@@ -53,8 +53,8 @@ int script_step(void *user, const size_t *parents, const int32_t *tokens, float 
     return TOOL_DONE;
 }
 
-int script_align(void *user, const int32_t *tokens, size_t count, int32_t end, const whisper_head *heads, size_t head_count,
-                 double *p, float *attention)
+int script_align(void *user, const int32_t *tokens, size_t count, int32_t end, const whisper_head *heads,
+                 size_t head_count, double *p, float *attention)
 {
     (void)user;
     (void)heads;
@@ -67,8 +67,7 @@ int script_align(void *user, const int32_t *tokens, size_t count, int32_t end, c
     for (size_t h = 0; h < head_count; h++)
         for (size_t i = 0; i < count; i++)
             for (size_t f = 0; f < WHISPER_POSITIONS; f++)
-                attention[(h * count + i) * WHISPER_POSITIONS + f] =
-                    i > 0 && f / 30 == i - 1 ? 0.03f : 0.0001f;
+                attention[(h * count + i) * WHISPER_POSITIONS + f] = i > 0 && f / 30 == i - 1 ? 0.03f : 0.0001f;
     return TOOL_DONE;
 }
 
@@ -85,7 +84,8 @@ mel_spectrogram silence(size_t frames)
     return mel;
 }
 
-void script_transcribe(script *s, const whisper_tokens *t, size_t frames, whisper_options options, whisper_transcript *out)
+void script_transcribe(script *s, const whisper_tokens *t, size_t frames, whisper_options options,
+                       whisper_transcript *out)
 {
     whisper_engine engine = script_engine(s);
     mel_spectrogram mel = silence(frames);

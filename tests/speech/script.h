@@ -26,13 +26,14 @@ int script_encode(void *user, const float *window);
 int script_begin(void *user, const int32_t *tokens, size_t count, size_t sequences, float *to);
 int script_step(void *user, const size_t *parents, const int32_t *tokens, float *to);
 /* Token i looks at frames 30 i to 30 i + 30. */
-int script_align(void *user, const int32_t *tokens, size_t count, int32_t end, const whisper_head *heads, size_t head_count,
-                 double *p, float *attention);
+int script_align(void *user, const int32_t *tokens, size_t count, int32_t end, const whisper_head *heads,
+                 size_t head_count, double *p, float *attention);
 
 /* To be released by mel_release. */
 mel_spectrogram silence(size_t frames);
 
 /* What the script says of so much silence; a failure fails the test. */
-void script_transcribe(script *s, const whisper_tokens *t, size_t frames, whisper_options options, whisper_transcript *out);
+void script_transcribe(script *s, const whisper_tokens *t, size_t frames, whisper_options options,
+                       whisper_transcript *out);
 
 #endif

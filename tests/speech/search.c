@@ -94,8 +94,7 @@ static void beams(void **state)
         whisper_result again;
         assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &result), TOOL_DONE);
         assert_int_equal(whisper_decode(&engine, &t, &prompt, 1, &how, &again), TOOL_DONE);
-        assert_true(again.count == result.count &&
-                    memcmp(again.tokens, result.tokens, 4 * result.count) == 0);
+        assert_true(again.count == result.count && memcmp(again.tokens, result.tokens, 4 * result.count) == 0);
         first += result.tokens[1] == 0;
     }
     assert_true(first > 200 && first < 280);
@@ -260,7 +259,8 @@ static void not_finite(void **state)
         broken b = {{.says = says, .windows = 1, .window = -1, .confidence = 20}, 100, 0.0f, (double)values[v]};
         whisper_engine engine = {&b, VOCABULARY, 80, 2, 3, broken_encode, broken_begin, broken_step, broken_align};
         whisper_options options = {.beams = 1, .words = true};
-        assert_complaint(whisper_transcribe(&engine, &t, &mel, &options, &out), "probabilities of words are not all finite");
+        assert_complaint(whisper_transcribe(&engine, &t, &mel, &options, &out),
+                         "probabilities of words are not all finite");
         whisper_transcript_release(&out);
     }
     mel_release(&mel);

@@ -73,8 +73,7 @@ static void samples_of_every_kind(void **state)
     for (int i = 0; i < 3; i++)
         put(&file_, (uint64_t)(int[]){0, 128, 255}[i], 1);
     load(&a);
-    assert_true(a.count == 3 && a.samples[0] == -1.0f && a.samples[1] == 0.0f &&
-                a.samples[2] == 127.0f / 128.0f);
+    assert_true(a.count == 3 && a.samples[0] == -1.0f && a.samples[1] == 0.0f && a.samples[2] == 127.0f / 128.0f);
     audio_release(&a);
 
     /* 24 bits lose their last eight, and are never rounded up. */
@@ -91,8 +90,8 @@ static void samples_of_every_kind(void **state)
     for (int i = 0; i < 4; i++)
         put(&file_, float_bits((float[]){1.6f / 32768.0f, -9.0f, 9.0f, 0.5f}[i]), 4);
     load(&a);
-    assert_true(a.samples[0] == 2.0f / 32768.0f && a.samples[1] == -1.0f &&
-                a.samples[2] == 32767.0f / 32768.0f && a.samples[3] == 0.5f);
+    assert_true(a.samples[0] == 2.0f / 32768.0f && a.samples[1] == -1.0f && a.samples[2] == 32767.0f / 32768.0f &&
+                a.samples[3] == 0.5f);
     audio_release(&a);
 
     /* Two channels: their mean. */
@@ -130,8 +129,7 @@ static void resampling(void **state)
         size_t count = (size_t)rates[r] / 4;
         begin_wave(&file_, 1, 1, rates[r], 16, 2 * count);
         for (size_t i = 0; i < count; i++)
-            put(&file_, (uint64_t)(int64_t)lrint(16000.0 * sin(2.0 * M_PI * 440.0 * (double)i / rates[r])),
-                2);
+            put(&file_, (uint64_t)(int64_t)lrint(16000.0 * sin(2.0 * M_PI * 440.0 * (double)i / rates[r])), 2);
         load(&a);
         assert_true(a.count >= 3999 && a.count <= 4001);
         assert_close(a.seconds, 0.25, 1e-3);

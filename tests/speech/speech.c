@@ -32,11 +32,10 @@ void assert_close(double actual, double expected, double tolerance)
         fail_msg("%.9g, expected %.9g within %.3g", actual, expected, tolerance);
 }
 
-static const char *const words[WORDS] = {
-    "\xc4\xa0hello", "\xc4\xa0wor",         "ld",       ".",           ",",
-    "\xc4\xa0\"",    "\304\240caf\303\203", "\xc2\xa9", "\xc4\xa0the", "s"};
-const char *const special[SPECIAL] = {"<|endoftext|>", "<|startoftranscript|>", "<|startofprev|>",
-                                      "<|nocaptions|>", "<|notimestamps|>"};
+static const char *const words[WORDS] = {"\xc4\xa0hello", "\xc4\xa0wor",         "ld",       ".",           ",",
+                                         "\xc4\xa0\"",    "\304\240caf\303\203", "\xc2\xa9", "\xc4\xa0the", "s"};
+const char *const special[SPECIAL] = {"<|endoftext|>", "<|startoftranscript|>", "<|startofprev|>", "<|nocaptions|>",
+                                      "<|notimestamps|>"};
 const char good_config[] =
     "{\"suppress_ids\": [9, 11], \"suppress_ids_begin\": [10], \"alignment_heads\": [[0, 1], [1, 0]]}";
 

@@ -25,7 +25,7 @@ enum {
     VOCABULARY = STAMP + 1501,
     SPECIAL = STAMP - WORDS
 };
-#define AT(seconds) (STAMP + (int32_t)((seconds)*50 + 0.5))
+#define AT(seconds) (STAMP + (int32_t)((seconds) * 50 + 0.5))
 extern const char *const special[SPECIAL];
 
 /* A config.json that belongs to it. */

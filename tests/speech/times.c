@@ -57,8 +57,7 @@ static void warping(void **state)
         for (unsigned corner = 0; corner < 1u << (rows - 1); corner++) {
             double all = 0.0;
             for (size_t r = 0; r < rows; r++) {
-                size_t last =
-                    r + 1 < rows ? first[r + 1] - (corner >> r & 1 && first[r + 1] > first[r]) : columns - 1;
+                size_t last = r + 1 < rows ? first[r + 1] - (corner >> r & 1 && first[r + 1] > first[r]) : columns - 1;
                 for (size_t c = first[r]; c <= last; c++)
                     all += (double)m[r * columns + c];
             }
@@ -96,8 +95,7 @@ static void alignment(void **state)
         assert_close((double)first[t], 20.0 * (double)(t + 1), 2.0);
 }
 
-static void assert_words(const whisper_words *all, size_t count, const char *const *texts,
-                         const size_t *counts)
+static void assert_words(const whisper_words *all, size_t count, const char *const *texts, const size_t *counts)
 {
     assert_int_equal(all->count, count);
     for (size_t i = 0; i < count; i++) {
@@ -161,11 +159,8 @@ static void placing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(medians),
-        cmocka_unit_test(warping),
-        cmocka_unit_test(alignment),
-        cmocka_unit_test(grouping),
-        cmocka_unit_test(placing),
+        cmocka_unit_test(medians),  cmocka_unit_test(warping), cmocka_unit_test(alignment),
+        cmocka_unit_test(grouping), cmocka_unit_test(placing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -38,8 +38,7 @@ static void tokens_and_text(void **state)
     assert_int_equal(t.previous, PREVIOUS);
     assert_int_equal(t.no_speech, NO_SPEECH);
     assert_int_equal(t.first_timestamp, STAMP);
-    assert_true(t.suppressed_count == 2 && t.suppressed[1] == 11 && t.suppressed_first_count == 1 &&
-                t.head_count == 2);
+    assert_true(t.suppressed_count == 2 && t.suppressed[1] == 11 && t.suppressed_first_count == 1 && t.head_count == 2);
     assert_true(t.heads[1].layer == 1 && t.heads[1].head == 0);
     assert_text(&t, " hello world.", 6, STAMP, 0, 1, 2, 3, END);
     assert_text(&t, " caf\xc3\xa9", 2, 6, 7);
@@ -79,9 +78,8 @@ static void tokens_refused(void **state)
     refuse_config("{\"suppress_ids\": [\"1\"]}", "number 0 of suppress_ids");
     refuse_config("{\"suppress_ids\": [1516]}", "expected a whole one below 1516");
     refuse_config("{\"suppress_ids\": [], \"suppress_ids_begin\": [], \"alignment_heads\": [[1]]}", "pair 0");
-    refuse_config(
-        "{\"suppress_ids\": [], \"suppress_ids_begin\": [], \"alignment_heads\": [[0, 0], [-1, 2]]}",
-        "pair 1");
+    refuse_config("{\"suppress_ids\": [], \"suppress_ids_begin\": [], \"alignment_heads\": [[0, 0], [-1, 2]]}",
+                  "pair 1");
     refuse_config("{\"suppress_ids\": [], \"suppress_ids_begin\": [], "
                   "\"alignment_heads\": [[0, 0], [63, 1023], [1, 0], [63, 1023]]}",
                   "pair 3 of alignment_heads has been there before");
@@ -108,8 +106,7 @@ static void broken_characters(void **state)
         uint32_t characters[8];
     } cases[] = {
         {"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", {'a', 0xe9, 0x20ac, 0x1f600}},
-        {"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82",
-         {0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd}},
+        {"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82", {0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd}},
         {"\xed\xa0\x80\xed\xbf\xbf", {0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd}},
         {"\xf4\x91\x92\x93\xff\x41\x80\xbf", {0xfffd, 0xfffd, 0xfffd, 0xfffd, 0xfffd, 0x41, 0xfffd, 0xfffd}},
         {"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf", {0xfffd, 0xfffd, 0xfffd, 0xfffd}},
@@ -217,11 +214,8 @@ static void probabilities(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_and_text),
-        cmocka_unit_test(tokens_refused),
-        cmocka_unit_test(broken_characters),
-        cmocka_unit_test(rules),
-        cmocka_unit_test(probabilities),
+        cmocka_unit_test(tokens_and_text), cmocka_unit_test(tokens_refused), cmocka_unit_test(broken_characters),
+        cmocka_unit_test(rules),           cmocka_unit_test(probabilities),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -200,13 +200,14 @@ static void json(void **state)
         json_t *object = whisper_transcript_json(&transcript, words);
         char *line = json_dumps(object, JSON_COMPACT);
         assert_non_null(line);
-        assert_string_equal(line, words ? "{\"text\":\"hello\",\"segments\":[{\"start\":0.0,\"end\":4.0,\"text\":\" hello\","
-                                          "\"tokens\":[15,0,215],\"avg_logprob\":-0.25,\"no_speech_prob\":0.125,"
-                                          "\"temperature\":0.5,\"compression_ratio\":1.5,\"words\":[{\"start\":0.5,"
-                                          "\"end\":1.25,\"word\":\" hello\",\"probability\":0.75}]}],\"windows\":1}"
-                                        : "{\"text\":\"hello\",\"segments\":[{\"start\":0.0,\"end\":4.0,\"text\":\" hello\","
-                                          "\"tokens\":[15,0,215],\"avg_logprob\":-0.25,\"no_speech_prob\":0.125,"
-                                          "\"temperature\":0.5,\"compression_ratio\":1.5}],\"windows\":1}");
+        assert_string_equal(line,
+                            words ? "{\"text\":\"hello\",\"segments\":[{\"start\":0.0,\"end\":4.0,\"text\":\" hello\","
+                                    "\"tokens\":[15,0,215],\"avg_logprob\":-0.25,\"no_speech_prob\":0.125,"
+                                    "\"temperature\":0.5,\"compression_ratio\":1.5,\"words\":[{\"start\":0.5,"
+                                    "\"end\":1.25,\"word\":\" hello\",\"probability\":0.75}]}],\"windows\":1}"
+                                  : "{\"text\":\"hello\",\"segments\":[{\"start\":0.0,\"end\":4.0,\"text\":\" hello\","
+                                    "\"tokens\":[15,0,215],\"avg_logprob\":-0.25,\"no_speech_prob\":0.125,"
+                                    "\"temperature\":0.5,\"compression_ratio\":1.5}],\"windows\":1}");
         free(line);
         json_decref(object);
     }

@@ -70,8 +70,7 @@ static float *load(const whisper_host *h, const char *scope, const char *name, s
     snprintf(whole, sizeof whole, "%s/%s", scope, name);
     clattn_status status = clattn_ctranslate2_find(h->file, whole, &t, &error);
     size_t size = t.dtype == CLATTN_F16 ? 2 : 4;
-    if (status != CLATTN_SUCCESS || (t.dtype != CLATTN_F16 && t.dtype != CLATTN_F32) ||
-        t.bytes != count * size) {
+    if (status != CLATTN_SUCCESS || (t.dtype != CLATTN_F16 && t.dtype != CLATTN_F32) || t.bytes != count * size) {
         fprintf(stderr, "whisper_host: no %s of %zu numbers\n", whole, count);
         exit(3);
     }
@@ -88,8 +87,7 @@ static float *load(const whisper_host *h, const char *scope, const char *name, s
     return to;
 }
 
-static linear load_linear(const whisper_host *h, const char *scope, const char *name, size_t in, size_t out,
-                          bool bias)
+static linear load_linear(const whisper_host *h, const char *scope, const char *name, size_t in, size_t out, bool bias)
 {
     char part[160];
     linear made = {in, out, floats(in * out), NULL};
@@ -190,8 +188,7 @@ static void normalise(const norm *n, const float *x, size_t rows, size_t d, floa
             squares += ((double)x[r * d + i] - sum / (double)d) * ((double)x[r * d + i] - sum / (double)d);
         double scale = 1.0 / sqrt(squares / (double)d + 1e-5);
         for (size_t i = 0; i < d; i++)
-            y[r * d + i] =
-                (float)(((double)x[r * d + i] - sum / (double)d) * scale) * n->gamma[i] + n->beta[i];
+            y[r * d + i] = (float)(((double)x[r * d + i] - sum / (double)d) * scale) * n->gamma[i] + n->beta[i];
     }
 }
 
@@ -211,8 +208,7 @@ static void add(float *x, const float *y, size_t count)
  * first + r, or all if `first` is SIZE_MAX.  `shares`, if not NULL, (rows, keys) receives the probabilities.
  */
 static void attend(const float *query, size_t stride_q, size_t rows, const float *key, const float *value,
-                   size_t stride_k, size_t keys, size_t size, size_t first, float *shares, float *out,
-                   size_t stride_o)
+                   size_t stride_k, size_t keys, size_t size, size_t first, float *shares, float *out, size_t stride_o)
 {
     float *turned = floats(size * keys), *scores = floats(rows * keys);
     for (size_t k = 0; k < keys; k++)
@@ -303,16 +299,15 @@ static int encode(void *user, const float *window)
 
 /* Appends `count` tokens to a sequence of `length`: logits (count, vocabulary), and the shares of chosen
  * heads (head, count, positions), if they are wanted. */
-static void append(whisper_host *h, float *cache, size_t length, const int32_t *tokens, size_t count,
-                   float *logits, const whisper_head *wanted, size_t wanted_count, float *shares)
+static void append(whisper_host *h, float *cache, size_t length, const int32_t *tokens, size_t count, float *logits,
+                   const whisper_head *wanted, size_t wanted_count, float *shares)
 {
     size_t d = h->d, size = h->head_size;
     float *x = floats(count * d), *normed = floats(count * d), *packed = floats(count * 3 * d),
           *out = floats(count * d);
     for (size_t t = 0; t < count; t++)
         for (size_t i = 0; i < d; i++)
-            x[t * d + i] =
-                h->embedding[(size_t)tokens[t] * d + i] + h->decoder_positions[(length + t) * d + i];
+            x[t * d + i] = h->embedding[(size_t)tokens[t] * d + i] + h->decoder_positions[(length + t) * d + i];
     for (size_t n = 0; n < h->layers; n++) {
         const layer *l = &h->decoder[n];
         float *own = cache + n * WHISPER_LENGTH * 2 * d;
@@ -322,8 +317,8 @@ static void append(whisper_host *h, float *cache, size_t length, const int32_t *
         for (size_t t = 0; t < count; t++)
             memcpy(own + (length + t) * 2 * d, packed + t * 3 * d + d, 2 * d * sizeof *own);
         for (size_t head = 0; head < h->heads; head++)
-            attend(packed + head * size, 3 * d, count, own + head * size, own + d + head * size, 2 * d,
-                   length + count, size, length, NULL, out + head * size, d);
+            attend(packed + head * size, 3 * d, count, own + head * size, own + d + head * size, 2 * d, length + count,
+                   size, length, NULL, out + head * size, d);
         apply(&l->self_out, out, count, normed);
         add(x, normed, count * d);
         normalise(&l->cross_norm, x, count, d, normed);
@@ -333,8 +328,8 @@ static void append(whisper_host *h, float *cache, size_t length, const int32_t *
             for (size_t i = 0; i < wanted_count; i++)
                 if ((size_t)wanted[i].layer == n && (size_t)wanted[i].head == head)
                     to = shares + i * count * POSITIONS;
-            attend(packed + head * size, d, count, memory + head * size, memory + d + head * size, 2 * d,
-                   POSITIONS, size, SIZE_MAX, to, out + head * size, d);
+            attend(packed + head * size, d, count, memory + head * size, memory + d + head * size, 2 * d, POSITIONS,
+                   size, SIZE_MAX, to, out + head * size, d);
         }
         apply(&l->cross_out, out, count, normed);
         add(x, normed, count * d);
@@ -415,8 +410,7 @@ whisper_host *whisper_host_open(const char *folder)
     }
     int32_t heads;
     if (!clattn_ctranslate2_integer(h->file, "decoder/num_heads", &heads) ||
-        clattn_ctranslate2_find(h->file, "decoder/embeddings/weight", &t, &error) != CLATTN_SUCCESS ||
-        t.rank != 2) {
+        clattn_ctranslate2_find(h->file, "decoder/embeddings/weight", &t, &error) != CLATTN_SUCCESS || t.rank != 2) {
         fprintf(stderr, "whisper_host: %s has no heads or no embedding\n", path);
         whisper_host_close(h);
         return NULL;

@@ -81,8 +81,8 @@ size_t accuracy_find_stored(clattn_dtype dtype, size_t count, const double *valu
     return accuracy_find_by(&rule, count, value, reference, naive, magnitude, limit);
 }
 
-void accuracy_check(const char *what, int rank, const size_t *extent, const double *value,
-                    const double *reference, const double *naive, const double *magnitude)
+void accuracy_check(const char *what, int rank, const size_t *extent, const double *value, const double *reference,
+                    const double *naive, const double *magnitude)
 {
     accuracy_check_stored(what, CLATTN_F32, rank, extent, value, reference, naive, magnitude);
 }
@@ -106,8 +106,8 @@ static void check_mean(const accuracy_rule *rule, const char *what, size_t count
     }
 }
 
-void accuracy_check_by(const accuracy_rule *rule, const char *what, int rank, const size_t *extent,
-                       const double *value, const double *reference, const double *naive, const double *magnitude)
+void accuracy_check_by(const accuracy_rule *rule, const char *what, int rank, const size_t *extent, const double *value,
+                       const double *reference, const double *naive, const double *magnitude)
 {
     size_t count = 1;
     double limit = 0;
@@ -129,8 +129,8 @@ void accuracy_check_by(const accuracy_rule *rule, const char *what, int rank, co
         for (int inner = d + 1; inner < rank; inner++) {
             below *= extent[inner];
         }
-        length += snprintf(where + length, sizeof where - (size_t)length, "%s%zu", d ? ", " : "",
-                           bad / below % extent[d]);
+        length +=
+            snprintf(where + length, sizeof where - (size_t)length, "%s%zu", d ? ", " : "", bad / below % extent[d]);
     }
     fail_msg("%s[%s] is %.9g, expected %.17g (naive %.9g); off by %.3g, allowed %.3g%s", what, where, value[bad],
              reference[bad], naive[bad], fabs(value[bad] - reference[bad]), limit,

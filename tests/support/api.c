@@ -117,8 +117,8 @@ double support_difference(const float *got, const float *expected, size_t count)
     return worst;
 }
 
-void support_attention(size_t heads, size_t queries, size_t keys, size_t d_k, size_t d_v, bool causal,
-                       const float *q, const float *k, const float *v, float *out)
+void support_attention(size_t heads, size_t queries, size_t keys, size_t d_k, size_t d_v, bool causal, const float *q,
+                       const float *k, const float *v, float *out)
 {
     double *p = malloc((keys ? keys : 1) * sizeof *p);
     assert_non_null(p);
@@ -179,8 +179,8 @@ void small_attention_prepare(struct small_attention *problem)
     support_fill(small_q, sizeof small_q / sizeof(float), 1);
     support_fill(small_k, sizeof small_k / sizeof(float), 2);
     support_fill(small_v, sizeof small_v / sizeof(float), 3);
-    support_attention(SMALL_HEADS, SMALL_QUERIES, SMALL_KEYS, SMALL_D_K, SMALL_D_V, false, small_q, small_k,
-                      small_v, problem->expected);
+    support_attention(SMALL_HEADS, SMALL_QUERIES, SMALL_KEYS, SMALL_D_K, SMALL_D_V, false, small_q, small_k, small_v,
+                      problem->expected);
 }
 
 void small_attention_buffers(struct small_attention *problem, cl_context context)
@@ -215,8 +215,8 @@ void small_attention_check(struct small_attention *problem, cl_command_queue que
     if (!(difference <= 2e-6))
         fail_msg("attention is off by %g", difference);
     memset(poison, 0xff, sizeof poison);
-    assert_int_equal(clEnqueueWriteBuffer(queue, problem->output, CL_TRUE, 0, sizeof poison, poison, 0, NULL,
-                                          NULL), CL_SUCCESS);
+    assert_int_equal(clEnqueueWriteBuffer(queue, problem->output, CL_TRUE, 0, sizeof poison, poison, 0, NULL, NULL),
+                     CL_SUCCESS);
 }
 
 /* PoCL keeps the latest command of a queue, and of each buffer, with a reference to the queue, and drops finished ones
@@ -253,8 +253,9 @@ static void pause_a_moment(void)
 static struct reference_counts read_references(cl_context context, cl_command_queue queue)
 {
     struct reference_counts counts = {0, 0};
-    assert_int_equal(clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof counts.context, &counts.context,
-                                      NULL), CL_SUCCESS);
+    assert_int_equal(
+        clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof counts.context, &counts.context, NULL),
+        CL_SUCCESS);
     assert_int_equal(clGetCommandQueueInfo(queue, CL_QUEUE_REFERENCE_COUNT, sizeof counts.queue, &counts.queue, NULL),
                      CL_SUCCESS);
     return counts;

@@ -33,15 +33,14 @@ int support_run(const char *name, const struct CMUnitTest *tests, size_t count);
 /* Fails the test unless `got` is `expected`; shows both and the message of `context` (NULL: the thread's). */
 void support_status_at(const clattn_context *context, clattn_status got, clattn_status expected, const char *what,
                        const char *file, int line);
-#define assert_status(context, call, expected)                                                               \
+#define assert_status(context, call, expected) \
     support_status_at((context), (call), (expected), #call, __FILE__, __LINE__)
 
 /* The same, but any status is right that `set` has; `set` is a bit set of 1 << status. */
 void support_status_in_at(const clattn_context *context, clattn_status got, unsigned set, const char *what,
                           const char *file, int line);
 #define STATUS_BIT(status) (1u << (unsigned)(status))
-#define assert_status_in(context, call, set)                                                                 \
-    support_status_in_at((context), (call), (set), #call, __FILE__, __LINE__)
+#define assert_status_in(context, call, set) support_status_in_at((context), (call), (set), #call, __FILE__, __LINE__)
 
 /* Fails unless the message of `context` (NULL: the thread's) holds `part`. */
 void support_message_has_at(const clattn_context *context, const char *part, const char *file, int line);
@@ -60,8 +59,8 @@ void support_fill(float *values, size_t count, uint32_t seed);
 double support_difference(const float *got, const float *expected, size_t count);
 
 /* Attention on contiguous (batch*heads, length, size) arrays in double precision, scale 1/sqrt(d_k). */
-void support_attention(size_t heads, size_t queries, size_t keys, size_t d_k, size_t d_v, bool causal,
-                       const float *q, const float *k, const float *v, float *out);
+void support_attention(size_t heads, size_t queries, size_t keys, size_t d_k, size_t d_v, bool causal, const float *q,
+                       const float *k, const float *v, float *out);
 
 /* Softmax of contiguous rows in double precision. */
 void support_softmax(size_t rows, size_t columns, const float *x, float *y);
@@ -94,7 +93,7 @@ struct reference_counts support_references(cl_context context, cl_command_queue 
 /* Fails unless they are `expected` within two seconds: an event's callback may return a reference late. */
 void support_references_are_at(cl_context context, cl_command_queue queue, struct reference_counts expected,
                                const char *file, int line);
-#define assert_references(context, queue, expected)                                                          \
+#define assert_references(context, queue, expected) \
     support_references_are_at((context), (queue), (expected), __FILE__, __LINE__)
 
 /* Makes a new empty folder, mode 0700, in the current directory and puts its absolute name into `path`.

@@ -34,9 +34,10 @@ static void poison(const test_memory *memory)
 
 test_memory *memory_create(array_role role, clattn_dtype dtype, size_t elements)
 {
-    static const cl_mem_flags flags[] = {
-        [ROLE_INPUT] = CL_MEM_READ_ONLY, [ROLE_OUTPUT] = CL_MEM_WRITE_ONLY,
-        [ROLE_READABLE_OUTPUT] = CL_MEM_READ_WRITE, [ROLE_IN_PLACE] = CL_MEM_READ_WRITE};
+    static const cl_mem_flags flags[] = {[ROLE_INPUT] = CL_MEM_READ_ONLY,
+                                         [ROLE_OUTPUT] = CL_MEM_WRITE_ONLY,
+                                         [ROLE_READABLE_OUTPUT] = CL_MEM_READ_WRITE,
+                                         [ROLE_IN_PLACE] = CL_MEM_READ_WRITE};
     test_memory *made = calloc(1, sizeof *made);
 
     assert_non_null(made);
@@ -50,9 +51,8 @@ test_memory *memory_create(array_role role, clattn_dtype dtype, size_t elements)
     poison(made);
     memcpy(made->original, made->host, made->count * made->element_size);
     cl_int code = CL_SUCCESS;
-    made->buffer = clCreateBuffer(clattn_context_opencl_context(device_context()),
-                                  flags[role] | CL_MEM_COPY_HOST_PTR, made->count * made->element_size,
-                                  made->host, &code);
+    made->buffer = clCreateBuffer(clattn_context_opencl_context(device_context()), flags[role] | CL_MEM_COPY_HOST_PTR,
+                                  made->count * made->element_size, made->host, &code);
     assert_cl(code);
     return made;
 }
@@ -96,8 +96,8 @@ test_array array_create(array_role role, clattn_dtype dtype, int rank, const siz
     }
     for (int i = 0; i < rank; i++) {
         int d = order[i];
-        bool shared = (form == FORM_SHARED_FIRST && d == 0) || (form == FORM_SHARED_SECOND && d == 1)
-                   || (form == FORM_SHARED_ROWS && d == row);
+        bool shared = (form == FORM_SHARED_FIRST && d == 0) || (form == FORM_SHARED_SECOND && d == 1) ||
+                      (form == FORM_SHARED_ROWS && d == row);
         layout.stride[d] = shared ? 0 : step;
         step *= shared ? 1 : (int64_t)extent[d];
         step += form == FORM_PADDED ? 3 + 2 * i : 0;
@@ -263,8 +263,8 @@ void array_download(test_array *array)
         bool same = memcmp(memory->host + i * size, memory->original + i * size, size) == 0;
 
         if (!memory->owned[i] && !same) {
-            fail_msg("element %zd of the buffer was overwritten; element 0 of the array is at %zd of %zu",
-                     (ptrdiff_t)i, (ptrdiff_t)array->offset, memory->count);
+            fail_msg("element %zd of the buffer was overwritten; element 0 of the array is at %zd of %zu", (ptrdiff_t)i,
+                     (ptrdiff_t)array->offset, memory->count);
         }
         if (memory->owned[i] && same && is_output(memory)) {
             fail_msg("element %zd of the buffer was never written; element 0 of the array is at %zd of %zu",

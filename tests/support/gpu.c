@@ -54,8 +54,8 @@ int device_close(void **state)
     if (clattn_context_program_statistics(context, &statistics) != CLATTN_SUCCESS) {
         return 1;
     }
-    printf("%s, %s: level %s, programs built %llu, loaded %llu, refused %llu\n", platform_name, name,
-           names[level()], (unsigned long long)statistics.built, (unsigned long long)statistics.loaded,
+    printf("%s, %s: level %s, programs built %llu, loaded %llu, refused %llu\n", platform_name, name, names[level()],
+           (unsigned long long)statistics.built, (unsigned long long)statistics.loaded,
            (unsigned long long)statistics.refused);
     clattn_context_release(&context);
     return context != NULL;
@@ -151,11 +151,10 @@ cl_command_queue device_queue_out_of_order(void)
 {
     cl_command_queue_properties properties = 0;
 
-    clGetDeviceInfo(clattn_context_opencl_device(device_context()), CL_DEVICE_QUEUE_PROPERTIES,
-                    sizeof properties, &properties, NULL);
-    return properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE
-               ? make_queue(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
-               : NULL;
+    clGetDeviceInfo(clattn_context_opencl_device(device_context()), CL_DEVICE_QUEUE_PROPERTIES, sizeof properties,
+                    &properties, NULL);
+    return properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE ? make_queue(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+                                                               : NULL;
 }
 
 void check_status(clattn_status expected, clattn_status actual, const char *what, const char *file, int line)
@@ -164,8 +163,8 @@ void check_status(clattn_status expected, clattn_status actual, const char *what
         char message[4096] = "";
 
         clattn_context_message(context, message, sizeof message);
-        print_error("%s\n    gave '%s' (%d), expected '%s'\n    %s\n", what, clattn_status_string(actual),
-                    (int)actual, clattn_status_string(expected), message);
+        print_error("%s\n    gave '%s' (%d), expected '%s'\n    %s\n", what, clattn_status_string(actual), (int)actual,
+                    clattn_status_string(expected), message);
         _fail(file, line);
     }
 }

@@ -50,8 +50,8 @@ typedef struct test_suite {
 typedef void (*case_check)(const void *test, const char *solver);
 void suite_add(test_suite *suite, CMUnitTestFunction function, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void suite_add_case(test_suite *suite, case_check check, const void *test, const char *solver, const char *format,
-                    ...) __attribute__((format(printf, 5, 6)));
+void suite_add_case(test_suite *suite, case_check check, const void *test, const char *solver, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* Runs and frees the suite; argv[1], if given, is a pattern with * and ? that names must match.  With `device` the
  * context under test is made first, and what it is and how many kernels it built is printed at the end.
@@ -118,16 +118,16 @@ void check_status(clattn_status expected, clattn_status actual, const char *what
 
 /* How an array's elements are spread over its memory.  Rows and columns are the last two dimensions. */
 typedef enum array_form {
-    FORM_PLAIN,        /* row-major */
-    FORM_BSHD,         /* dimension 1 (heads) inside dimension 2 (length) */
-    FORM_PADDED,       /* gaps between rows, and between the matrices */
-    FORM_SPREAD,       /* two places from one column to the next */
-    FORM_FLIPPED,      /* negative stride along rows */
-    FORM_MIRRORED,     /* negative stride along columns */
-    FORM_TRANSPOSED,   /* rows contiguous, columns strided */
-    FORM_ALIGNED,      /* row-major, each row from a multiple of 8 elements of the memory on */
+    FORM_PLAIN,              /* row-major */
+    FORM_BSHD,               /* dimension 1 (heads) inside dimension 2 (length) */
+    FORM_PADDED,             /* gaps between rows, and between the matrices */
+    FORM_SPREAD,             /* two places from one column to the next */
+    FORM_FLIPPED,            /* negative stride along rows */
+    FORM_MIRRORED,           /* negative stride along columns */
+    FORM_TRANSPOSED,         /* rows contiguous, columns strided */
+    FORM_ALIGNED,            /* row-major, each row from a multiple of 8 elements of the memory on */
     FORM_ALIGNED_TRANSPOSED, /* transposed, each column likewise */
-    FORM_SHARED_FIRST, /* stride 0 in dimension 0 (inputs only, as the rest) */
+    FORM_SHARED_FIRST,       /* stride 0 in dimension 0 (inputs only, as the rest) */
     FORM_SHARED_SECOND,
     FORM_SHARED_ROWS
 } array_form;
@@ -146,9 +146,9 @@ typedef struct test_memory {
     cl_mem buffer;
     size_t element_size, count; /* of elements, guards included; int4, an input only: of bytes that hold two */
     array_role role;
-    unsigned char *host;        /* what the host has put there, or what download has brought */
-    unsigned char *original;    /* outputs: what it held before */
-    unsigned char *owned;       /* outputs: 1 for each element that must be written */
+    unsigned char *host;     /* what the host has put there, or what download has brought */
+    unsigned char *original; /* outputs: what it held before */
+    unsigned char *owned;    /* outputs: 1 for each element that must be written */
 } test_memory;
 
 typedef struct test_array {
@@ -225,10 +225,10 @@ typedef struct reference_problem {
     double softcap;
     double (*modify)(void *context, double score, const reference_pair *pair); /* after the softcap */
     void *context;
-    const double *bias;   /* as addend, added before it */
-    const double *alibi;  /* (batch, heads, queries, keys): subtracted after the bias */
-    const double *sinks;  /* (heads) */
-    const bool *kept;     /* (batch, heads, queries, keys): the keys whose probabilities dropout leaves */
+    const double *bias;  /* as addend, added before it */
+    const double *alibi; /* (batch, heads, queries, keys): subtracted after the bias */
+    const double *sinks; /* (heads) */
+    const bool *kept;    /* (batch, heads, queries, keys): the keys whose probabilities dropout leaves */
     double dropout;
     clattn_dtype weights; /* what the naive computation rounds the probabilities to before the product with V */
     bool wide;            /* float64 arrays: narrow is double */
@@ -256,26 +256,26 @@ double *reference_addend(const test_array *mask, bool causal, int64_t position, 
 
 /* C = A B + bias, A (m, k), B (k, n) with element (x, j) at b[x*b_row + j*b_col]; bias (n) or NULL; magnitude, sum |a||b| +
  * |bias|, may be NULL. */
-void reference_matmul(size_t m, size_t n, size_t k, const double *a, const double *b, size_t b_row,
-                      size_t b_col, const double *bias, bool narrow, double *c, double *magnitude);
+void reference_matmul(size_t m, size_t n, size_t k, const double *a, const double *b, size_t b_row, size_t b_col,
+                      const double *bias, bool narrow, double *c, double *magnitude);
 
 /* One row; addend as above or NULL.  With an addend a row that attends nothing is +0; without one it is NaN. */
-void reference_softmax(size_t columns, double scale, const double *x, const double *addend, bool narrow,
-                       double *y, double *magnitude);
+void reference_softmax(size_t columns, double scale, const double *x, const double *addend, bool narrow, double *y,
+                       double *magnitude);
 
 /* ---- references of the small operators (reference_small.c), in double only ---- */
 
 /* One row of LayerNorm or RMSNorm; scale and bias (as many elements as x) may be NULL.  magnitude is
  * (|x − mean| + mean |x − mean|) · |factor · scale| + |bias|; *factor is 1 / sqrt(mean((x − mean)²) + epsilon).  A
  * row whose sum of squares float32 does not hold is NaN. */
-void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale,
-                    const double *bias, double *y, double *magnitude, double *mean, double *factor);
+void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale, const double *bias,
+                    double *y, double *magnitude, double *mean, double *factor);
 
 /* One head of rotary position embedding; cosines and sines (rotary / 2 each) may be NULL: computed in long double, of
  * position · base^(−2i/rotary).  magnitude is (|x1| + |x2|) / 2, half of what a rotated element is made of, so that the
  * rule grants 4 u of it; 0 where x is only copied. */
-void reference_rope(size_t size, size_t rotary, bool interleaved, double base, const double *cosines, const double *sines,
-                    double position, const double *x, double *y, double *magnitude);
+void reference_rope(size_t size, size_t rotary, bool interleaved, double base, const double *cosines,
+                    const double *sines, double position, const double *x, double *y, double *magnitude);
 
 /* One element of an activation; alpha is CLATTN_ACTIVATION_SWISH's. */
 double reference_activation(clattn_activation_function function, double alpha, double x);
@@ -295,8 +295,8 @@ size_t accuracy_find_stored(clattn_dtype dtype, size_t count, const double *valu
                             const double *naive, const double *magnitude, double *limit);
 
 /* Asserts it; `what` and the index in terms of `extent` are printed if it fails. */
-void accuracy_check(const char *what, int rank, const size_t *extent, const double *value,
-                    const double *reference, const double *naive, const double *magnitude);
+void accuracy_check(const char *what, int rank, const size_t *extent, const double *value, const double *reference,
+                    const double *naive, const double *magnitude);
 void accuracy_check_stored(const char *what, clattn_dtype dtype, int rank, const size_t *extent, const double *value,
                            const double *reference, const double *naive, const double *magnitude);
 
@@ -311,8 +311,8 @@ typedef struct accuracy_rule {
 
 size_t accuracy_find_by(const accuracy_rule *rule, size_t count, const double *value, const double *reference,
                         const double *naive, const double *magnitude, double *limit);
-void accuracy_check_by(const accuracy_rule *rule, const char *what, int rank, const size_t *extent,
-                       const double *value, const double *reference, const double *naive, const double *magnitude);
+void accuracy_check_by(const accuracy_rule *rule, const char *what, int rank, const size_t *extent, const double *value,
+                       const double *reference, const double *naive, const double *magnitude);
 
 /* Asserts that of two runs every value whose reference is the same number in both is the same in every bit. */
 void accuracy_unchanged(const char *what, size_t count, const double *reference, const double *value,

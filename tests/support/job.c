@@ -7,11 +7,11 @@
 
 #include "job.h"
 
-#define ENQUEUE(operator)                                                                                        \
-    clattn_status enqueue_##operator(const test_job *job, cl_command_queue queue, cl_uint wait_count,              \
-                                     const cl_event *wait_list, cl_event *event)                                   \
-    {                                                                                                              \
-        return clattn_##operator##_enqueue(job->plan, queue, &job->args.operator, wait_count, wait_list, event);   \
+#define ENQUEUE(name) \
+    clattn_status enqueue_##name(const test_job *job, cl_command_queue queue, cl_uint wait_count, \
+                                 const cl_event *wait_list, cl_event *event) \
+    { \
+        return clattn_##name##_enqueue(job->plan, queue, &job->args.name, wait_count, wait_list, event); \
     }
 
 ENQUEUE(attention)
@@ -149,8 +149,7 @@ static double fill_number(void *context, const size_t *index)
     number_filler *f = context;
 
     (void)index;
-    return f->integers ? random_int(&f->stream, (int)f->low, (int)f->high)
-                       : random_float(&f->stream, f->low, f->high);
+    return f->integers ? random_int(&f->stream, (int)f->low, (int)f->high) : random_float(&f->stream, f->low, f->high);
 }
 
 void job_fill(test_array *array, uint64_t salt, float low, float high, bool integers)

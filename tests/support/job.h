@@ -6,13 +6,13 @@
 
 typedef enum mask_kind {
     MASK_NONE,
-    MASK_BOOL,       /* keys j % 3 == 1 never, others mostly, where the mask has several keys; otherwise random */
-    MASK_FLOAT,      /* the same with −inf, and addends in [−2, 2] elsewhere */
-    MASK_FINITE,     /* addends in [−2, 2] */
-    MASK_FALSE,      /* boolean, nothing attended */
-    MASK_INF,        /* float, all −inf */
-    MASK_MINUS_1E4,  /* float, all −1e4 */
-    MASK_LOWEST      /* float, all −FLT_MAX */
+    MASK_BOOL,      /* keys j % 3 == 1 never, others mostly, where the mask has several keys; otherwise random */
+    MASK_FLOAT,     /* the same with −inf, and addends in [−2, 2] elsewhere */
+    MASK_FINITE,    /* addends in [−2, 2] */
+    MASK_FALSE,     /* boolean, nothing attended */
+    MASK_INF,       /* float, all −inf */
+    MASK_MINUS_1E4, /* float, all −1e4 */
+    MASK_LOWEST     /* float, all −FLT_MAX */
 } mask_kind;
 
 typedef struct test_job {

@@ -3,7 +3,7 @@
 
 #include "harness.h"
 
-void operator_answers(const struct operator *op, const void *desc, clattn_status expected)
+void operator_answers(const struct operator_calls *op, const void *desc, clattn_status expected)
 {
     const char *reason = NULL;
     clattn_plan *plan = NULL;
@@ -16,19 +16,19 @@ void operator_answers(const struct operator *op, const void *desc, clattn_status
     }
 }
 
-void operator_refuses(const struct operator *op, clattn_plan *plan, const void *args, clattn_status expected)
+void operator_refuses(const struct operator_calls *op, clattn_plan *plan, const void *args, clattn_status expected)
 {
     assert_true(expected != CLATTN_SUCCESS);
     assert_status(expected, op->enqueue(plan, NULL, args, 0, NULL, NULL));
 }
 
-void operator_needs_both(const struct operator *op, clattn_plan *plan, const void *good)
+void operator_needs_both(const struct operator_calls *op, clattn_plan *plan, const void *good)
 {
     assert_status(CLATTN_ERROR_INVALID_ARGUMENT, op->enqueue(plan, NULL, NULL, 0, NULL, NULL));
     assert_status(CLATTN_ERROR_INVALID_ARGUMENT, op->enqueue(NULL, NULL, good, 0, NULL, NULL));
 }
 
-void operator_runs_prewarmed(const struct operator *op, const void *desc, const void *args)
+void operator_runs_prewarmed(const struct operator_calls *op, const void *desc, const void *args)
 {
     clattn_program_statistics before = {.size = sizeof before}, after = {.size = sizeof after};
 

@@ -83,8 +83,8 @@ double *reference_addend(const test_array *mask, bool causal, int64_t position, 
     return addend;
 }
 
-void reference_matmul(size_t m, size_t n, size_t k, const double *a, const double *b, size_t b_row,
-                      size_t b_col, const double *bias, bool narrow, double *c, double *magnitude)
+void reference_matmul(size_t m, size_t n, size_t k, const double *a, const double *b, size_t b_row, size_t b_col,
+                      const double *bias, bool narrow, double *c, double *magnitude)
 {
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < n; j++) {
@@ -101,8 +101,8 @@ void reference_matmul(size_t m, size_t n, size_t k, const double *a, const doubl
     }
 }
 
-void reference_softmax(size_t columns, double scale, const double *x, const double *addend, bool narrow,
-                       double *y, double *magnitude)
+void reference_softmax(size_t columns, double scale, const double *x, const double *addend, bool narrow, double *y,
+                       double *magnitude)
 {
     double *score = malloc(columns * sizeof *score);
     double maximum;

@@ -4,8 +4,8 @@
 
 #include "harness.h"
 
-void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale,
-                    const double *bias, double *y, double *magnitude, double *mean, double *factor)
+void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale, const double *bias,
+                    double *y, double *magnitude, double *mean, double *factor)
 {
     double n = (double)elements, sum = 0, lost = 0, square = 0, spread = 0;
 
@@ -30,8 +30,8 @@ void reference_norm(size_t elements, bool rms, double epsilon, const double *x, 
     }
 }
 
-void reference_rope(size_t size, size_t rotary, bool interleaved, double base, const double *cosines, const double *sines,
-                    double position, const double *x, double *y, double *magnitude)
+void reference_rope(size_t size, size_t rotary, bool interleaved, double base, const double *cosines,
+                    const double *sines, double position, const double *x, double *y, double *magnitude)
 {
     size_t half = rotary / 2;
 
@@ -43,7 +43,8 @@ void reference_rope(size_t size, size_t rotary, bool interleaved, double base, c
         bool second = interleaved ? d % 2 : d >= half;
         size_t i = interleaved ? d / 2 : d % half;
         size_t partner = interleaved ? d ^ 1 : second ? d - half : d + half;
-        long double angle = (long double)position * powl((long double)base, -2.0L * (long double)i / (long double)rotary);
+        long double angle =
+            (long double)position * powl((long double)base, -2.0L * (long double)i / (long double)rotary);
         double c = cosines ? cosines[i] : (double)cosl(angle), s = sines ? sines[i] : (double)sinl(angle);
         y[d] = x[d] * c + (second ? x[partner] : -x[partner]) * s;
         magnitude[d] = (fabs(x[d]) + fabs(x[partner])) / 2;

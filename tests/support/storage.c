@@ -114,12 +114,30 @@ void storage_set(clattn_dtype dtype, void *element, double value)
     case CLATTN_F32: memcpy(element, &f32, sizeof f32); return;
     case CLATTN_F64: memcpy(element, &value, sizeof value); return;
     case CLATTN_F16:
-    case CLATTN_BF16: bits = bits_of(format_of(dtype), value); memcpy(element, &bits, sizeof bits); return;
-    case CLATTN_BOOL: u8 = value != 0; memcpy(element, &u8, sizeof u8); return;
-    case CLATTN_U8: u8 = (uint8_t)value; memcpy(element, &u8, sizeof u8); return;
-    case CLATTN_I8: i8 = (int8_t)value; memcpy(element, &i8, sizeof i8); return;
-    case CLATTN_I32: i32 = (int32_t)value; memcpy(element, &i32, sizeof i32); return;
-    case CLATTN_I64: i64 = (int64_t)value; memcpy(element, &i64, sizeof i64); return;
+    case CLATTN_BF16:
+        bits = bits_of(format_of(dtype), value);
+        memcpy(element, &bits, sizeof bits);
+        return;
+    case CLATTN_BOOL:
+        u8 = value != 0;
+        memcpy(element, &u8, sizeof u8);
+        return;
+    case CLATTN_U8:
+        u8 = (uint8_t)value;
+        memcpy(element, &u8, sizeof u8);
+        return;
+    case CLATTN_I8:
+        i8 = (int8_t)value;
+        memcpy(element, &i8, sizeof i8);
+        return;
+    case CLATTN_I32:
+        i32 = (int32_t)value;
+        memcpy(element, &i32, sizeof i32);
+        return;
+    case CLATTN_I64:
+        i64 = (int64_t)value;
+        memcpy(element, &i64, sizeof i64);
+        return;
     default: fail_msg("no such element type: %d", (int)dtype);
     }
 }

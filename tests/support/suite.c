@@ -15,8 +15,9 @@ test_level level(void)
         return known;
     }
     if (!text) {
-        known = device_platform_contains("Oclgrind") ? LEVEL_TINY
-              : device_platform_contains("rusticl") ? LEVEL_SMALL : LEVEL_FULL;
+        known = device_platform_contains("Oclgrind")  ? LEVEL_TINY
+                : device_platform_contains("rusticl") ? LEVEL_SMALL
+                                                      : LEVEL_FULL;
     } else if (strcmp(text, "full") == 0) {
         known = LEVEL_FULL;
     } else if (strcmp(text, "small") == 0) {
@@ -77,8 +78,7 @@ void suite_add(test_suite *suite, CMUnitTestFunction function, const char *forma
     va_end(arguments);
 }
 
-void suite_add_case(test_suite *suite, case_check check, const void *test, const char *solver, const char *format,
-                    ...)
+void suite_add_case(test_suite *suite, case_check check, const void *test, const char *solver, const char *format, ...)
 {
     va_list arguments;
 

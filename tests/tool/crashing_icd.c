@@ -22,7 +22,7 @@ CL_API_ENTRY void *CL_API_CALL clGetExtensionFunctionAddress(const char *name)
 {
     void *found = NULL;
     if (!strcmp(name, "clIcdGetPlatformIDsKHR")) {
-        cl_int(CL_API_CALL *function)(cl_uint, cl_platform_id *, cl_uint *) = clIcdGetPlatformIDsKHR;
+        cl_int(CL_API_CALL * function)(cl_uint, cl_platform_id *, cl_uint *) = clIcdGetPlatformIDsKHR;
         memcpy(&found, &function, sizeof found);
     }
     return found;

@@ -15,7 +15,8 @@ static float probability(int part, int layer, int head, int query, int key)
 
 int main(int argc, char **argv)
 {
-    static const char *const words[WORDS] = {"to", "be", "</script><script>document.title='run'</script>", "\xff\xfe", ""};
+    static const char *const words[WORDS] = {"to", "be", "</script><script>document.title='run'</script>", "\xff\xfe",
+                                             ""};
     for (int i = 0; i < HEADS * HEAD; i++)
         cross[i] = NAN; /* the room between */
     for (int head = 0; head < HEADS; head++)
@@ -31,10 +32,22 @@ int main(int argc, char **argv)
     const heatmap_axis word = {.name = "word", .count = WORDS, .labels = words};
     const heatmap_axis time = {.name = "time", .count = TIMES, .first = 0.5, .step = 0.02, .unit = " s"};
     const heatmap_part parts[2] = {
-        {.name = "self", .layer_name = "layer", .layers = LAYERS, .heads = HEADS, .query = word, .key = word,
+        {.name = "self",
+         .layer_name = "layer",
+         .layers = LAYERS,
+         .heads = HEADS,
+         .query = word,
+         .key = word,
          .layer = self_layers},
-        {.name = "cross", .layer_name = "layer", .layers = 1, .heads = HEADS, .query = word, .key = time,
-         .layer = cross_layers, .head_stride = HEAD, .row_stride = ROW},
+        {.name = "cross",
+         .layer_name = "layer",
+         .layers = 1,
+         .heads = HEADS,
+         .query = word,
+         .key = time,
+         .layer = cross_layers,
+         .head_stride = HEAD,
+         .row_stride = ROW},
     };
     const heatmap map = {"A sample <b>of two parts</b>", 2, parts};
     int status = argc == 2 ? heatmap_check(&map, argv[1]) : 2;

@@ -94,8 +94,7 @@ static void the_rules(void **state)
     char wanted[1024];
     wordpiece *tokenizer = open_lines(lines, strlen(lines));
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        snprintf(wanted, sizeof wanted, "[CLS] %s%s[SEP]", cases[i].tokens,
-                 cases[i].tokens[0] != '\0' ? " " : "");
+        snprintf(wanted, sizeof wanted, "[CLS] %s%s[SEP]", cases[i].tokens, cases[i].tokens[0] != '\0' ? " " : "");
         assert_string_equal(encoded(tokenizer, cases[i].text, strlen(cases[i].text), 1000), wanted);
     }
     assert_string_equal(encoded(tokenizer, "hel\0lo", 6, 1000), "[CLS] hello [SEP]");
@@ -188,21 +187,20 @@ static void strings_as_pypi_tokenizers_has_them(void **state)
 #define SPECIAL(id, text, rest) "{\"id\":" #id ",\"special\":true,\"content\":\"" text "\"," rest "}"
 #define AS_IS "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false"
 #define ADDED "\"added_tokens\":[" SPECIAL(0, "[CLS]", AS_IS) "," SPECIAL(1, "[SEP]", AS_IS) "],"
-#define RULES                                                                                                \
+#define RULES \
     "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,\"strip_" \
     "accents\":null,\"lowercase\":true},"
 #define CUTS "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
-#define FRAME                                                                                                \
-    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"[CLS]\","   \
-    "\"type_id\":0}},"                                                                                       \
-    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"[SEP]\",\"type_id\":0}}],"      \
+#define FRAME \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"[CLS]\"," \
+    "\"type_id\":0}}," \
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"[SEP]\",\"type_id\":0}}]," \
     "\"special_tokens\":{\"[CLS]\":{\"id\":\"[CLS]\",\"ids\":[0]},\"[SEP]\":{\"id\":\"[SEP]\",\"ids\":[1]}}" \
     "},"
-#define OLD_FRAME \
-    "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",1],\"cls\":[\"[CLS]\",0]},"
-#define MODEL_OF(vocab)                                                                                      \
+#define OLD_FRAME "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",1],\"cls\":[\"[CLS]\",0]},"
+#define MODEL_OF(vocab) \
     "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"-\",\"max_input_" \
-    "chars_per_word\":6,"                                                                                    \
+    "chars_per_word\":6," \
     "\"vocab\":{" vocab "}}"
 #define MODEL MODEL_OF("\"[CLS]\":0,\"[SEP]\":1,\"?\":2,\"Caf\":5,\"-\\u00e9\":6,\"caf\":7,\"-e\":8")
 
@@ -210,8 +208,7 @@ static wordpiece *open_json(const char *text)
 {
     wordpiece *tokenizer;
     clattn_io_error error = {""};
-    if (wordpiece_open_json(store("tokenizer.json", text, strlen(text)), &tokenizer, &error) !=
-        CLATTN_SUCCESS)
+    if (wordpiece_open_json(store("tokenizer.json", text, strlen(text)), &tokenizer, &error) != CLATTN_SUCCESS)
         fail_msg("%s", error.message);
     return tokenizer;
 }
@@ -262,31 +259,26 @@ static void what_the_readers_refuse(void **state)
         {"{" ADDED CUTS FRAME MODEL "}", CLATTN_ERROR_UNSUPPORTED, "its normalizer is not one"},
         {"{" ADDED "\"normalizer\":{\"type\":\"NFC\"}," CUTS FRAME MODEL "}", CLATTN_ERROR_UNSUPPORTED,
          "expected BertNormalizer"},
-        {"{" ADDED "\"normalizer\":{\"type\":\"BertNormalizer\",\"strip_accents\":1," FLAGS
-         "}," CUTS FRAME MODEL "}",
+        {"{" ADDED "\"normalizer\":{\"type\":\"BertNormalizer\",\"strip_accents\":1," FLAGS "}," CUTS FRAME MODEL "}",
          CLATTN_ERROR_UNSUPPORTED, "expected BertNormalizer"},
         {"{" ADDED RULES FRAME MODEL "}", CLATTN_ERROR_UNSUPPORTED, "expected BertPreTokenizer"},
         {"{" ADDED RULES CUTS MODEL "}", CLATTN_ERROR_UNSUPPORTED, "its post_processor is not one"},
         {"{" RULES CUTS
-         "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",9],\"cls\":[\"[CLS]\",0]}," MODEL
-         "}",
+         "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",9],\"cls\":[\"[CLS]\",0]}," MODEL "}",
          CLATTN_ERROR_UNSUPPORTED, "its post_processor is not one"},
-        {"{\"added_tokens\":[" SPECIAL(1, "[CLS]", AS_IS) "]," RULES CUTS FRAME MODEL "}",
-         CLATTN_ERROR_FORMAT, "added_tokens[0] has another number than the vocabulary, where it has 0"},
+        {"{\"added_tokens\":[" SPECIAL(1, "[CLS]", AS_IS) "]," RULES CUTS FRAME MODEL "}", CLATTN_ERROR_FORMAT,
+         "added_tokens[0] has another number than the vocabulary, where it has 0"},
         {"{\"added_tokens\":[" SPECIAL(
              0, "[CLS]",
-             "\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":false") "]," RULES CUTS
-             FRAME MODEL "}",
+             "\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":false") "]," RULES CUTS FRAME MODEL
+                                                                                            "}",
          CLATTN_ERROR_UNSUPPORTED, "its added_tokens is not one"},
         {"{" ADDED RULES CUTS FRAME MODEL_OF("\"[CLS]\":0") "}", CLATTN_ERROR_FORMAT,
          "its vocabulary lacks the token '?'"},
-        {"{" ADDED RULES CUTS FRAME MODEL_OF("\"?\":2,\"b\":2") "}", CLATTN_ERROR_FORMAT,
-         "expected one token"},
-        {"{" ADDED RULES CUTS FRAME MODEL_OF("\"?\":-1") "}", CLATTN_ERROR_FORMAT,
-         "the token '?' has no number"},
+        {"{" ADDED RULES CUTS FRAME MODEL_OF("\"?\":2,\"b\":2") "}", CLATTN_ERROR_FORMAT, "expected one token"},
+        {"{" ADDED RULES CUTS FRAME MODEL_OF("\"?\":-1") "}", CLATTN_ERROR_FORMAT, "the token '?' has no number"},
         {"{" ADDED RULES CUTS FRAME MODEL_OF("\"?\":1048576") "}", CLATTN_ERROR_FORMAT, "from 0 to 1048575"},
-        {"{" ADDED RULES CUTS FRAME MODEL_OF("\"?\":2.0") "}", CLATTN_ERROR_FORMAT,
-         "the token '?' has no number"},
+        {"{" ADDED RULES CUTS FRAME MODEL_OF("\"?\":2.0") "}", CLATTN_ERROR_FORMAT, "the token '?' has no number"},
         {"{" ADDED RULES CUTS FRAME MODEL_OF("\"\":2") "}", CLATTN_ERROR_FORMAT, "has 0 bytes"},
     };
     static const struct {
@@ -299,15 +291,14 @@ static void what_the_readers_refuse(void **state)
         {"[UNK]\n[CLS]\n", 12, CLATTN_ERROR_FORMAT, "its vocabulary lacks the token '[SEP]'"},
         {"[UNK]\n\n[CLS]\n[SEP]", 19, CLATTN_ERROR_FORMAT, "token 1, on line 2, is empty"},
         {"[UNK]\na\0b\n[CLS]\n[SEP]", 21, CLATTN_ERROR_FORMAT, "token 1, on line 2, holds a NUL"},
-        {"[UNK]\n[CLS]\n[SEP]\n[CLS]\n", 24, CLATTN_ERROR_FORMAT,
-         "the token '[CLS]' is number 1 and 3, expected once"},
+        {"[UNK]\n[CLS]\n[SEP]\n[CLS]\n", 24, CLATTN_ERROR_FORMAT, "the token '[CLS]' is number 1 and 3, expected once"},
         {"[UNK]\n\xff\n[CLS]\n[SEP]", 19, CLATTN_ERROR_FORMAT, "is not UTF-8"},
     };
     wordpiece *tokenizer;
     clattn_io_error error;
     for (size_t i = 0; i < COUNT_OF(in_json); i++) {
-        clattn_status status = wordpiece_open_json(
-            store("bad.json", in_json[i].text, strlen(in_json[i].text)), &tokenizer, &error);
+        clattn_status status =
+            wordpiece_open_json(store("bad.json", in_json[i].text, strlen(in_json[i].text)), &tokenizer, &error);
         assert_refusal(status, in_json[i].status, &error, in_json[i].part, in_json[i].part);
         assert_null(tokenizer);
     }
@@ -319,8 +310,8 @@ static void what_the_readers_refuse(void **state)
     }
     assert_refusal(wordpiece_open_vocab(path_to("none"), &tokenizer, &error), CLATTN_ERROR_IO, &error,
                    "cannot be opened", "none");
-    assert_refusal(wordpiece_open_json(path_to("."), &tokenizer, &error), CLATTN_ERROR_IO, &error,
-                   "is a folder", "folder");
+    assert_refusal(wordpiece_open_json(path_to("."), &tokenizer, &error), CLATTN_ERROR_IO, &error, "is a folder",
+                   "folder");
 }
 
 static void limits_of_the_vocabulary(void **state)
@@ -333,15 +324,14 @@ static void limits_of_the_vocabulary(void **state)
     char *text = malloc(room);
     assert_non_null(text);
     memset(text, 'a', room);
-    assert_refusal(wordpiece_open_vocab(store("large", text, room), &tokenizer, &error),
-                   CLATTN_ERROR_UNSUPPORTED, &error, "expected at most 16777216", "16 MiB and a byte");
-    assert_refusal(wordpiece_open_vocab(store("long", text, 1025), &tokenizer, &error),
-                   CLATTN_ERROR_UNSUPPORTED, &error, "has 1025 bytes, expected at most 1024", "a long token");
+    assert_refusal(wordpiece_open_vocab(store("large", text, room), &tokenizer, &error), CLATTN_ERROR_UNSUPPORTED,
+                   &error, "expected at most 16777216", "16 MiB and a byte");
+    assert_refusal(wordpiece_open_vocab(store("long", text, 1025), &tokenizer, &error), CLATTN_ERROR_UNSUPPORTED,
+                   &error, "has 1025 bytes, expected at most 1024", "a long token");
     for (size_t i = 0; i <= 1 << 20; i++)
         bytes += (size_t)sprintf(text + bytes, "%zx\n", i);
-    assert_refusal(wordpiece_open_vocab(store("many", text, bytes), &tokenizer, &error),
-                   CLATTN_ERROR_UNSUPPORTED, &error, "has 1048577 lines, expected at most 1048576",
-                   "many tokens");
+    assert_refusal(wordpiece_open_vocab(store("many", text, bytes), &tokenizer, &error), CLATTN_ERROR_UNSUPPORTED,
+                   &error, "has 1048577 lines, expected at most 1048576", "many tokens");
     /* The most there may be, of which none is slow to find. */
     bytes = (size_t)sprintf(text, "[UNK]\n[CLS]\n[SEP]\n");
     for (size_t i = 3; i < 1 << 20; i++)

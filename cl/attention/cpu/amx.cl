@@ -165,9 +165,9 @@ INLINE void take_values(amx_block *block, amx_state *amx, const amx_keys *keys, 
 
 #if BY_PARTS
 /* S^T of n keys becomes weights and these O^T's share. */
-INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start, int n,
-                           float factor, const floatv *top, const floatv *shrink, const global ELEMENT(V_TYPE) *value,
-                           const attention_args *a, const attention_side *side)
+INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start,
+                           int n, float factor, const floatv *top, const floatv *shrink,
+                           const global ELEMENT(V_TYPE) *value, const attention_args *a, const attention_side *side)
 {
     floatv word[WEIGHT_WORDS], exact[VALUE_COLUMNS * QUERY_VECTORS];
 
@@ -187,9 +187,9 @@ INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const am
                 block->o[c * QUERY_VECTORS + v] = exact[c * QUERY_VECTORS + v];
 }
 #else
-INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start, int n,
-                           float factor, const floatv *top, const floatv *shrink, const global ELEMENT(V_TYPE) *value,
-                           const attention_args *a, const attention_side *side)
+INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, int start,
+                           int n, float factor, const floatv *top, const floatv *shrink,
+                           const global ELEMENT(V_TYPE) *value, const attention_args *a, const attention_side *side)
 {
 #if DROPOUT
     weigh_tile(s, n, factor, top, block->sum, block->moment, shrink);
@@ -203,9 +203,10 @@ INLINE void weigh_and_take(amx_block *block, floatv *s, amx_state *amx, const am
 #endif
 
 /* Of the keys that lie in `keys`, those from number `first` on, n of them: keys start ... start + n - 1. */
-INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, bool open, int start,
-                      int n, float factor, const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                      const global ELEMENT(V_TYPE) *value, const attention_args *a, const attention_side *side)
+INLINE void take_tile(amx_block *block, floatv *s, amx_state *amx, const amx_keys *keys, int first, bool open,
+                      int start, int n, float factor, const global ELEMENT(Q_TYPE) *query,
+                      const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value, const attention_args *a,
+                      const attention_side *side)
 {
     floatv top[QUERY_VECTORS], shrink[QUERY_VECTORS];
     intv shrinks = (intv)(0);
@@ -258,19 +259,20 @@ INLINE void take_keys(amx_block *block, floatv *s, amx_state *amx, const amx_key
         if (j + m <= block->begin)
             continue;
 #if MASK
-        const int class = mask_class(side->mask, j, m, &block->rows, a);
-        open = class == TILE_OPEN;
-        if (class == TILE_CLOSED)
+        const int kind = mask_class(side->mask, j, m, &block->rows, a);
+        open = kind == TILE_OPEN;
+        if (kind == TILE_CLOSED)
             continue;
 #endif
         take_tile(block, s, amx, keys, j - start, open, j, m, factor, query, key, value, a, side);
     }
 }
 
-kernel GROUP_SIZE(1, 1, 1)
-void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                       const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
-                       ATTENTION_RESULT_PARAMETERS attention_args a)
+GROUP_SIZE(1, 1, 1)
+kernel void attention_cpu_amx(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                              const global ELEMENT(V_TYPE) *value,
+                              ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
+                              ATTENTION_RESULT_PARAMETERS attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))

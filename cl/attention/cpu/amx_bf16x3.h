@@ -19,14 +19,14 @@ typedef struct amx_keys {
     uint value[GATHERED / 32 * (VALUE_COLUMNS / 32) * BLOCK_WORDS];
     uint key_peak[GATHERED], value_peak[VALUE_COLUMNS];
     peaks key_peaks;
-    bool value_beyond; /* a column is beyond parts */
+    bool value_beyond;                   /* a column is beyond parts */
 } __attribute__((aligned(64))) amx_keys; /* as lines of the cache */
 
 #define KEY_TILES(j) ((j) / 32 * KEY_STEPS * BLOCK_WORDS)
 #define VALUE_TILES(c, j) \
     ((((j) / KEY_TILE * (VALUE_COLUMNS / 32) + (c) / 32) * (KEY_TILE / 32) + (j) % KEY_TILE / 32) * BLOCK_WORDS)
 
-#define QUERY_WORDS (KEY_STEPS * PARTS * HALF_BLOCK * QUERY_VECTORS)    /* vectors of Q^T's parts, */
+#define QUERY_WORDS (KEY_STEPS * PARTS * HALF_BLOCK * QUERY_VECTORS)      /* vectors of Q^T's parts, */
 #define WEIGHT_WORDS (KEY_TILE / 32 * PARTS * HALF_BLOCK * QUERY_VECTORS) /* and of P^T's of a tile */
 
 /* The greatest lane of a vector of magnitudes, as bits; a NaN counts as infinity. */

@@ -21,8 +21,8 @@ typedef struct amx_keys {
 } __attribute__((aligned(64))) amx_keys; /* as lines of the cache */
 
 #define IN_TILES(row, word, steps) \
-    ((((row) / 32 * (steps) + (word) / AMX_WORDS) * 2 + (row) / AMX_ROWS % 2) * TILE + (row) % AMX_ROWS * AMX_WORDS \
-     + (word) % AMX_WORDS)
+    ((((row) / 32 * (steps) + (word) / AMX_WORDS) * 2 + (row) / AMX_ROWS % 2) * TILE + (row) % AMX_ROWS * AMX_WORDS + \
+     (word) % AMX_WORDS)
 #define KEY_AT(j, c) IN_TILES(j, c, KEY_STEPS)
 #define VALUE_AT(c, i) \
     ((i) / (KEY_TILE / 2) * (VALUE_COLUMNS * KEY_TILE / 2) + IN_TILES(c, (i) % (KEY_TILE / 2), KEY_TILE / 32))

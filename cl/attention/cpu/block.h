@@ -54,8 +54,8 @@ INLINE void block_of(attention_block *block, int b, int y, int index, const atte
 
     attention_item_of(&block->item, a->first_batch + b, head, a, side);
     block->first = (long)a->first_query + first_query;
-    block->rows = (int)clamp((long)min(a->launch_queries, block->item.rows - a->first_query) * heads - first, 0L,
-                             (long)BLOCK);
+    block->rows =
+        (int)clamp((long)min(a->launch_queries, block->item.rows - a->first_query) * heads - first, 0L, (long)BLOCK);
     block->live = (int)clamp((long)(block->item.queries - a->first_query) * heads - first, 0L, (long)block->rows);
     block->last = (first + max(block->live - 1, 0)) / heads - first_query;
 #if GROUPED

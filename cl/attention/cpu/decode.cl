@@ -119,7 +119,8 @@ INLINE void store_output(global ELEMENT(O_TYPE) *output, const floatv *o, const 
     for (int r = 0; r < block->rows; r++)
         for (int d = 0; d < D_V; d += LANES) {
             const long at = start + ROW_OFFSET(block, &a->output, r) + d * col;
-            const floatv x = select(o[r * V_VECTORS + d / LANES] * factor[r], (floatv)(0.0f), (floatv)(factor[r]) == 0.0f);
+            const floatv x =
+                select(o[r * V_VECTORS + d / LANES] * factor[r], (floatv)(0.0f), (floatv)(factor[r]) == 0.0f);
             if (D_V - d >= LANES && col == 1) {
                 STOREV(O_TYPE, output, at, x);
             } else {
@@ -245,7 +246,8 @@ typedef struct head_work {
     row_state row[BLOCK];
 } head_work;
 
-INLINE bool opens_tile(const attention_block *block, int start, int n, const attention_args *a, const attention_side *side)
+INLINE bool opens_tile(const attention_block *block, int start, int n, const attention_args *a,
+                       const attention_side *side)
 {
 #if MASK
     if (block->live > 0 && mask_class(side->mask, start, n, block, a) == TILE_CLOSED)
@@ -334,8 +336,8 @@ INLINE void take_tile_in_turn(head_work *work, int heads, const global ELEMENT(K
 }
 #endif
 
-INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS
-                     const attention_args *a, const attention_side *side)
+INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output,
+                     ATTENTION_RESULT_PARAMETERS const attention_args *a, const attention_side *side)
 {
     const attention_block *block = &w->block;
     attention_item item = block->item;
@@ -357,10 +359,11 @@ INLINE void end_head(const head_work *w, global ELEMENT(O_TYPE) *output, ATTENTI
     store_output(output, w->o, factor, block, a);
 }
 
-kernel GROUP_SIZE(1, 1, 1)
-void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                          const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
-                          global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+GROUP_SIZE(1, 1, 1)
+kernel void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                                 const global ELEMENT(V_TYPE) *value,
+                                 ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
+                                 ATTENTION_RESULT_PARAMETERS attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))
@@ -383,5 +386,5 @@ void attention_cpu_decode(const global ELEMENT(Q_TYPE) *query, const global ELEM
 #endif
     }
     for (int h = 0; h < heads; h++)
-        end_head(&work[h], output, ATTENTION_RESULT_ARGUMENTS &a, &side);
+        end_head(&work[h], output, ATTENTION_RESULT_ARGUMENTS & a, &side);
 }

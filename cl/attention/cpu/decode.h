@@ -20,7 +20,7 @@
     long row_at[KEY_TILE], scales[KEY_TILE]; \
     find_rows(row_at, &a->array, start, n, item, a, side); \
     if (GROUPS) \
-        find_rows(scales, &a->scale, start, n, item, a, side)
+    find_rows(scales, &a->scale, start, n, item, a, side)
 #define FIND_VECTOR(TYPE, array, scale, GROUPS) const global ELEMENT(TYPE) *rows = array
 #define ROW_AT(c) row_at[j + (c)]
 #define SCALES_AT(c) scales[j + (c)]
@@ -60,23 +60,23 @@
  * such; sum_fours adds up the fours of lanes.  Lane l of the result is the sum of vector l. */
 #if LANES == 16
 #define PAIR_LOW(x, y) \
-    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s4, (y).s4, (x).s5, (y).s5, \
-              (x).s8, (y).s8, (x).s9, (y).s9, (x).sc, (y).sc, (x).sd, (y).sd))
+    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s4, (y).s4, (x).s5, (y).s5, (x).s8, (y).s8, (x).s9, (y).s9, (x).sc, \
+              (y).sc, (x).sd, (y).sd))
 #define PAIR_HIGH(x, y) \
-    ((floatv)((x).s2, (y).s2, (x).s3, (y).s3, (x).s6, (y).s6, (x).s7, (y).s7, \
-              (x).sa, (y).sa, (x).sb, (y).sb, (x).se, (y).se, (x).sf, (y).sf))
+    ((floatv)((x).s2, (y).s2, (x).s3, (y).s3, (x).s6, (y).s6, (x).s7, (y).s7, (x).sa, (y).sa, (x).sb, (y).sb, (x).se, \
+              (y).se, (x).sf, (y).sf))
 #define FOUR_LOW(x, y) \
-    ((floatv)((x).s0, (x).s1, (y).s0, (y).s1, (x).s4, (x).s5, (y).s4, (y).s5, \
-              (x).s8, (x).s9, (y).s8, (y).s9, (x).sc, (x).sd, (y).sc, (y).sd))
+    ((floatv)((x).s0, (x).s1, (y).s0, (y).s1, (x).s4, (x).s5, (y).s4, (y).s5, (x).s8, (x).s9, (y).s8, (y).s9, (x).sc, \
+              (x).sd, (y).sc, (y).sd))
 #define FOUR_HIGH(x, y) \
-    ((floatv)((x).s2, (x).s3, (y).s2, (y).s3, (x).s6, (x).s7, (y).s6, (y).s7, \
-              (x).sa, (x).sb, (y).sa, (y).sb, (x).se, (x).sf, (y).se, (y).sf))
+    ((floatv)((x).s2, (x).s3, (y).s2, (y).s3, (x).s6, (x).s7, (y).s6, (y).s7, (x).sa, (x).sb, (y).sa, (y).sb, (x).se, \
+              (x).sf, (y).se, (y).sf))
 #define EVEN_FOURS(x, y) \
-    ((floatv)((x).s0, (x).s1, (x).s2, (x).s3, (x).s8, (x).s9, (x).sa, (x).sb, \
-              (y).s0, (y).s1, (y).s2, (y).s3, (y).s8, (y).s9, (y).sa, (y).sb))
+    ((floatv)((x).s0, (x).s1, (x).s2, (x).s3, (x).s8, (x).s9, (x).sa, (x).sb, (y).s0, (y).s1, (y).s2, (y).s3, (y).s8, \
+              (y).s9, (y).sa, (y).sb))
 #define ODD_FOURS(x, y) \
-    ((floatv)((x).s4, (x).s5, (x).s6, (x).s7, (x).sc, (x).sd, (x).se, (x).sf, \
-              (y).s4, (y).s5, (y).s6, (y).s7, (y).sc, (y).sd, (y).se, (y).sf))
+    ((floatv)((x).s4, (x).s5, (x).s6, (x).s7, (x).sc, (x).sd, (x).se, (x).sf, (y).s4, (y).s5, (y).s6, (y).s7, (y).sc, \
+              (y).sd, (y).se, (y).sf))
 #elif LANES == 8
 #define PAIR_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s4, (y).s4, (x).s5, (y).s5))
 #define PAIR_HIGH(x, y) ((floatv)((x).s2, (y).s2, (x).s3, (y).s3, (x).s6, (y).s6, (x).s7, (y).s7))
@@ -177,7 +177,7 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
             for (int k = 0; k < (count); k++) { \
                 ASK_AHEAD(V_TYPE, c + k, v); \
                 LOAD_ROW(V_TYPE, x[k], rows, ROW_AT(c + k) + v * LANES * col, col, D_V - v * LANES, 0.0f); \
-                SCALE_VALUE(x[k], SCALES_AT(c + k), v * LANES); \
+                SCALE_VALUE(x[k], SCALES_AT(c + k), v *LANES); \
             } \
             _Pragma("unroll") \
             for (int r = 0; r < BLOCK; r++) { \

@@ -111,10 +111,10 @@
 #include "attention/cpu/tile.h"
 #endif
 
-kernel GROUP_SIZE(1, 1, 1)
-void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                   const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
-                   global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+GROUP_SIZE(1, 1, 1)
+kernel void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                          const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
+                          ATTENTION_RESULT_PARAMETERS attention_args a)
 {
     const attention_side side = ATTENTION_SIDE;
     if (attention_idle(&a, &side))
@@ -159,9 +159,9 @@ void attention_cpu(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_T
         bool open = true;
         n = tile_length(KEY_TILE, start, end, &a);
 #if MASK
-        const int class = mask_class(side.mask, start, n, &block, &a);
-        open = class == TILE_OPEN;
-        if (class == TILE_CLOSED)
+        const int kind = mask_class(side.mask, start, n, &block, &a);
+        open = kind == TILE_OPEN;
+        if (kind == TILE_CLOSED)
             continue;
 #endif
         scores_of(s, q, weight, key, scratch, start, n, factor, &block.item, &a, &side);

@@ -24,7 +24,8 @@ INLINE intv block_queries(const attention_block *block, int v)
 }
 
 /* Sums to come of `columns` columns of O^T, a literal: shrink * O^T, or 0 of one that is `fresh`; and their way back. */
-INLINE void begin_columns(floatv (*acc)[QUERY_VECTORS], const floatv *o, const int columns, const floatv *shrink, bool fresh)
+INLINE void begin_columns(floatv (*acc)[QUERY_VECTORS], const floatv *o, const int columns, const floatv *shrink,
+                          bool fresh)
 {
 #pragma unroll
     for (int c = 0; c < columns; c++)
@@ -64,8 +65,8 @@ INLINE void end_columns(floatv *o, floatv (*acc)[QUERY_VECTORS], const int colum
 #endif
 
 /* Vector v of Q^T from rows of neighbouring columns, of which the next vector's are asked for. */
-INLINE void load_wide(floatv *q, const int v, const global ELEMENT(Q_TYPE) *query, long start, const attention_block *block,
-                      const array4 *array)
+INLINE void load_wide(floatv *q, const int v, const global ELEMENT(Q_TYPE) *query, long start,
+                      const attention_block *block, const array4 *array)
 {
     floatv x[WIDE(D_K) ? STEPS(D_K) : 1][LANES];
 
@@ -101,8 +102,8 @@ INLINE void load_queries(floatv *q, const global ELEMENT(Q_TYPE) *query, const a
             const int d = STEP_AT(D_K, step);
             floatv x[LANES];
             for (int r = 0; r < LANES; r++)
-                LOAD_ROW(Q_TYPE, x[r], query, start + LIVE_OFFSET(block, &a->query, v * LANES + r) + d * col, col, D_K - d,
-                         0.0f);
+                LOAD_ROW(Q_TYPE, x[r], query, start + LIVE_OFFSET(block, &a->query, v * LANES + r) + d * col, col,
+                         D_K - d, 0.0f);
             transpose(x);
             for (int c = 0; c < LANES; c++)
                 q[(d + c) * QUERY_VECTORS + v] = x[c];
@@ -141,7 +142,8 @@ INLINE void store_output(global ELEMENT(O_TYPE) *output, const floatv *o, const 
                 part[c] = select(o[(d + c) * QUERY_VECTORS + v] * factor[v], (floatv)(0.0f), factor[v] == 0.0f);
             transpose(part);
             for (int r = 0; !WIDE(D_V) && r < LANES && v * LANES + r < block->rows; r++)
-                store_step(output, start + ROW_OFFSET(block, &a->output, v * LANES + r) + d * col, col, D_V - d, part[r]);
+                store_step(output, start + ROW_OFFSET(block, &a->output, v * LANES + r) + d * col, col, D_V - d,
+                           part[r]);
         }
         for (int r = 0; WIDE(D_V) && r < LANES && v * LANES + r < block->rows; r++) {
             const long row = start + ROW_OFFSET(block, &a->output, v * LANES + r);

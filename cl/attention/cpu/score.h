@@ -24,7 +24,8 @@ INLINE void cap_scores(floatv *s, int count, float cap)
 
 #define SAME_ROWS(array) ((array)->row == 0 && (!GROUPED || (array)->head == 0))
 #define ARRAY_START(array, block) \
-    ((array)->offset + (block)->item.b * (array)->batch + (block)->item.h * (array)->head + (block)->first * (array)->row)
+    ((array)->offset + (block)->item.b * (array)->batch + (block)->item.h * (array)->head + \
+     (block)->first * (array)->row)
 
 #define MASK_EXCLUDED (BOOL_MASK ? 0.0f : -INFINITY)
 

@@ -43,7 +43,8 @@ INLINE void raise_highest(floatv *top, float factor, floatv *highest, const floa
         const floatv down = RAW_SCORES ? highest[v] * factor - safe * factor : (highest[v] - safe) * LOG2E;
         shrink[v] = exp2v(down);
 #if ENTROPY
-        moment[v] = select(shrink[v] * FMA(down, sum[v], moment[v]), (floatv)(0.0f), sum[v] == 0.0f || shrink[v] == 0.0f);
+        moment[v] =
+            select(shrink[v] * FMA(down, sum[v], moment[v]), (floatv)(0.0f), sum[v] == 0.0f || shrink[v] == 0.0f);
 #endif
         highest[v] = top[v];
         top[v] = RAW_SCORES ? safe * factor : safe;
@@ -57,7 +58,8 @@ INLINE floatv exponent_of(floatv s, float factor, floatv top)
 }
 
 /* S^T becomes P^T for keys j < n, which `sum` takes in; `top` is what raise_highest has made of it. */
-INLINE void weigh_tile(floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment, const floatv *shrink)
+INLINE void weigh_tile(floatv *s, int n, float factor, const floatv *top, floatv *sum, floatv *moment,
+                       const floatv *shrink)
 {
     floatv total[QUERY_VECTORS];
 
@@ -116,7 +118,8 @@ INLINE void finish_rows(floatv *factor, floatv *lse, floatv *entropy, const floa
 #if SINKS && !SPLIT
         float lane[LANES];
         for (int l = 0; l < LANES; l++)
-            lane[l] = side->sinks[a->sinks.offset + ROW_HEAD(block, min(v * LANES + l, block->rows - 1)) * a->sinks.stride];
+            lane[l] =
+                side->sinks[a->sinks.offset + ROW_HEAD(block, min(v * LANES + l, block->rows - 1)) * a->sinks.stride];
         const floatv sink = VLOAD(0, lane);
         top = select(own, sink, sink > own);
         const floatv safe = select(top, (floatv)(0.0f), top == -INFINITY);
@@ -146,8 +149,10 @@ typedef JOIN(ulong, LANES) ulongv;
 INLINE void philoxv(uintv *c, uint2 key)
 {
     for (int round = 0; round < 10; round++) {
-        const ulongv p = JOIN(convert_ulong, LANES)(c[0]) * 0xD2511F53u, q = JOIN(convert_ulong, LANES)(c[2]) * 0xCD9E8D57u;
-        const uintv low0 = JOIN(convert_uint, LANES)(p & 0xffffffffu), low1 = JOIN(convert_uint, LANES)(q & 0xffffffffu);
+        const ulongv p = JOIN(convert_ulong, LANES)(c[0]) * 0xD2511F53u,
+                     q = JOIN(convert_ulong, LANES)(c[2]) * 0xCD9E8D57u;
+        const uintv low0 = JOIN(convert_uint, LANES)(p & 0xffffffffu),
+                    low1 = JOIN(convert_uint, LANES)(q & 0xffffffffu);
         const uintv high0 = JOIN(convert_uint, LANES)(p >> 32), high1 = JOIN(convert_uint, LANES)(q >> 32);
         c[0] = high1 ^ c[1] ^ key.x;
         c[1] = low1;
@@ -176,8 +181,8 @@ INLINE void drop_tile(floatv *p, int start, int n, const attention_block *block,
             for (int w = 0; w < 4; w++) {
                 const int j = four * 4 + w - start;
                 if (j >= 0 && j < n)
-                    p[j * QUERY_VECTORS + v] = select(p[j * QUERY_VECTORS + v], (floatv)(0.0f),
-                                                      word[w] < (uintv)(a->dropout_threshold));
+                    p[j * QUERY_VECTORS + v] =
+                        select(p[j * QUERY_VECTORS + v], (floatv)(0.0f), word[w] < (uintv)(a->dropout_threshold));
             }
         }
     }

@@ -12,7 +12,6 @@
 #include "attention/cpu/lanes.h"
 #include "lib/tanh.h"
 
-
 #ifndef PACK
 #define PACK (!(UNIT_STRIDE && IS_F32(K_TYPE) && IS_F32(V_TYPE)))
 #endif
@@ -88,8 +87,9 @@ INLINE void load_weights(floatv *weight, const attention_block *block, const att
         for (int d = 0; d < D_K; d++) {
             float lane[LANES];
             for (int l = 0; l < LANES; l++)
-                lane[l] = side->vector[a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->vector.head
-                                       + d * a->vector.col];
+                lane[l] =
+                    side->vector[a->vector.offset + ROW_HEAD(block, LIVE_ROW(block, v * LANES + l)) * a->vector.head +
+                                 d * a->vector.col];
             weight[d * QUERY_VECTORS + v] = VLOAD(0, lane);
         }
 }
@@ -103,13 +103,14 @@ INLINE void additive_tile(floatv *s, const floatv *q, const floatv *weight, KEY_
         for (int v = 0; v < QUERY_VECTORS; v++) {
             floatv acc = (floatv)(0.0f);
             for (int d = 0; d < D_K; d++)
-                acc = FMA(weight[d * QUERY_VECTORS + v],
-                          tanhv(q[d * QUERY_VECTORS + v] + LOAD_KEY(key, at + d * col)), acc);
+                acc = FMA(weight[d * QUERY_VECTORS + v], tanhv(q[d * QUERY_VECTORS + v] + LOAD_KEY(key, at + d * col)),
+                          acc);
             s[j * QUERY_VECTORS + v] = RAW_SCORES ? acc : acc * factor;
         }
     }
 }
-#define SCORE_TILE(s, q, weight, key, rows, n, row, col, factor) additive_tile(s, q, weight, key, rows, n, row, col, factor)
+#define SCORE_TILE(s, q, weight, key, rows, n, row, col, factor) \
+    additive_tile(s, q, weight, key, rows, n, row, col, factor)
 #else
 #define SCORE_TILE(s, q, weight, key, rows, n, row, col, factor) score_tile(s, q, key, rows, n, row, col, factor)
 /* S^T of a tile: s[j * QUERY_VECTORS + v] = factor * dot product, for keys j < n; the rows up to the next

@@ -25,8 +25,8 @@
 #define SCRATCH (HALF(KEY_TILE) * VALUE_ROW / LANES)
 
 /* The products of columns 2c and 2c + 1, or of 2c alone, of KEY_STEP keys. */
-INLINE void add_pairs(floatv acc[KEY_STEP][QUERY_VECTORS], const floatv *q, const global ushort *key, const long at[KEY_STEP],
-                      int c, int whole)
+INLINE void add_pairs(floatv acc[KEY_STEP][QUERY_VECTORS], const floatv *q, const global ushort *key,
+                      const long at[KEY_STEP], int c, int whole)
 {
 #pragma unroll
     for (int r = 0; r < KEY_STEP; r++) {
@@ -91,8 +91,8 @@ INLINE void zip_values(uintv *scratch, const global ushort *value, int start, in
 }
 
 /* O^T = shrink * O^T + V^T P^T for `columns` <= COLUMN_STEP columns of V, a literal, and `count` pairs of keys. */
-INLINE void value_columns(floatv *o, const int columns, const floatv *p, const uint *value, int count, const floatv *shrink,
-                          bool fresh)
+INLINE void value_columns(floatv *o, const int columns, const floatv *p, const uint *value, int count,
+                          const floatv *shrink, bool fresh)
 {
     floatv acc[COLUMN_STEP][QUERY_VECTORS];
 

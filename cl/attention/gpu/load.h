@@ -87,7 +87,7 @@ static inline void tile_stage_key(local float *to, const global ELEMENT(K_TYPE) 
                                   uint item, int k0, int d0, const tile_rows *t, const attention_args *a,
                                   const attention_side *side)
 {
-    #pragma unroll 4
+#pragma unroll 4
     for (int m = 0; m < TILE_K * 8 / ITEMS; m++) {
         const int i = (int)(item / 8) + m * (ITEMS / 8), j = k0 + i;
         const bool inside = j >= t->begin && j < t->end;

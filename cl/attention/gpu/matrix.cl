@@ -48,8 +48,8 @@
 #if WIDTH < D_K || WIDTH < D_V || WIDTH % 64 || TILE_K % 16 || 16 * WARPS > 2 * TILE_K
 #error "WIDTH must be a multiple of 64 and hold a row, TILE_K a multiple of 16, and Q must fit where K lies"
 #endif
-#if MASK || BIAS || ALIBI || SOFTCAP || SCORE_MOD || MASK_MOD || ADDITIVE || DROPOUT || ENTROPY || RING || SPLIT \
-    || GIVEN(PAGED)
+#if MASK || BIAS || ALIBI || SOFTCAP || SCORE_MOD || MASK_MOD || ADDITIVE || DROPOUT || ENTROPY || RING || SPLIT || \
+    GIVEN(PAGED)
 #error "this kernel has scaled products and ranges of keys only"
 #endif
 
@@ -64,9 +64,11 @@
 
 /* What an engine does is a chain of instructions with everything in registers; its emulation is loops with barriers. */
 #if MATRIX_EMULATED
-#define FOR_ALL _Pragma("unroll 1") for
+#define FOR_ALL \
+    _Pragma("unroll 1") for
 #else
-#define FOR_ALL _Pragma("unroll") for
+#define FOR_ALL \
+    _Pragma("unroll") for
 #endif
 
 /* Whether rows that begin at `from` consist of aligned pieces of 16 bytes. */
@@ -84,7 +86,8 @@ static inline void stage_rows(local ushort *tile, const global ushort *from, con
     const int own_row = item / (WIDTH / 8), turns = rows * (WIDTH / 8) / LANES_ALL;
     from += count ? column * array->col : 0;
     if (aligned) {
-        FOR_ALL (int m = 0; m < turns; m++) {
+        FOR_ALL(int m = 0; m < turns; m++)
+        {
             const int row = own_row + m * (LANES_ALL / (WIDTH / 8)), j = first + row;
             const bool inside = j >= begin && j < end;
             matrix_copy((local uint4 *)(tile + MATRIX_AT(row, column, WIDTH)), inside ? from + j * array->row : from,
@@ -92,7 +95,8 @@ static inline void stage_rows(local ushort *tile, const global ushort *from, con
         }
         return;
     }
-    _Pragma("unroll 1") for (int n = 0; n < turns * 8; n++) {
+    _Pragma("unroll 1")
+    for (int n = 0; n < turns * 8; n++) {
         const int row = own_row + (n >> 3) * (LANES_ALL / (WIDTH / 8)), j = first + row;
         ushort x = 0;
         if (j >= begin && j < end && (n & 7) < count)
@@ -114,10 +118,11 @@ static inline float row_sum(float x, int lane, local uint *room)
     return x + matrix_swap(x, 2, lane, room);
 }
 
-kernel GROUP_SIZE(MATRIX_LANES, WARPS, 1)
-void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                      const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
-                      global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+GROUP_SIZE(MATRIX_LANES, WARPS, 1)
+kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                             const global ELEMENT(V_TYPE) *value,
+                             ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
+                             ATTENTION_RESULT_PARAMETERS attention_args a)
 {
     local uint4 key_room[2 * TILE_K * WIDTH / 8], value_room[2 * TILE_K * WIDTH / 8];
     local uint exchange[WARPS * ROOM + 1];
@@ -164,17 +169,18 @@ void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(
     matrix_wait(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     matrix_a of_q[DEPTHS];
-    FOR_ALL (int d = 0; d < DEPTHS; d++)
-        matrix_load_a(&of_q[d], key_tile, WIDTH, warp * 16, d * 16, lane);
+    FOR_ALL(int d = 0; d < DEPTHS; d++)
+    matrix_load_a(&of_q[d], key_tile, WIDTH, warp * 16, d * 16, lane);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     matrix_c out[COLUMNS];
     float top[2] = {-INFINITY, -INFINITY}, shift[2] = {0.0f, 0.0f}, sum[2] = {0.0f, 0.0f};
     int row_begin[2], row_end[2];
-    FOR_ALL (int c = 0; c < COLUMNS; c++)
-        FOR_ALL (int n = 0; n < MATRIX_C; n++)
-            out[c].sum[n] = 0.0f;
-    FOR_ALL (int r = 0; r < 2; r++) {
+    FOR_ALL(int c = 0; c < COLUMNS; c++)
+    FOR_ALL(int n = 0; n < MATRIX_C; n++)
+    out[c].sum[n] = 0.0f;
+    FOR_ALL(int r = 0; r < 2; r++)
+    {
         const int i = warp * 16 + matrix_c_row(lane, 2 * r);
         row_begin[r] = row_end[r] = 0;
         if (i < attending)
@@ -193,14 +199,17 @@ void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(
         matrix_wait(0);
         barrier(CLK_LOCAL_MEM_FENCE);
         stage_rows(key_tile + half_tile, of_key, &a.key, k0 + TILE_K, TILE_K, begin, end, D_K, item, key_aligned);
-        stage_rows(value_tile + half_tile, of_value, &a.value, k0 + TILE_K, TILE_K, begin, end, D_V, item, value_aligned);
+        stage_rows(value_tile + half_tile, of_value, &a.value, k0 + TILE_K, TILE_K, begin, end, D_V, item,
+                   value_aligned);
         matrix_commit();
 
         matrix_c s[SQUARES];
-        FOR_ALL (int j = 0; j < SQUARES; j++) {
-            FOR_ALL (int n = 0; n < MATRIX_C; n++)
-                s[j].sum[n] = 0.0f;
-            FOR_ALL (int d = 0; d < DEPTHS; d++) {
+        FOR_ALL(int j = 0; j < SQUARES; j++)
+        {
+            FOR_ALL(int n = 0; n < MATRIX_C; n++)
+            s[j].sum[n] = 0.0f;
+            FOR_ALL(int d = 0; d < DEPTHS; d++)
+            {
                 matrix_b of_k;
                 matrix_load_b(&of_k, keys, WIDTH, j * 16, d * 16, lane);
                 matrix_multiply(&s[j], &of_q[d], 1, &of_k, 1, lane, room);
@@ -210,16 +219,18 @@ void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(
         float highest[2] = {top[0], top[1]}, share[2] = {0.0f, 0.0f}, factor[2];
         /* Tiles that all rows attend whole pay for no comparison. */
         if (k0 < all_begin || k0 + TILE_K > all_end)
-            FOR_ALL (int j = 0; j < SQUARES; j++)
-                FOR_ALL (int n = 0; n < MATRIX_C; n++) {
-                    const int r = n >> 1 & 1, at = k0 + j * 16 + matrix_c_column(lane, n);
-                    if (at < row_begin[r] || at >= row_end[r])
-                        s[j].sum[n] = -INFINITY;
-                }
-        FOR_ALL (int j = 0; j < SQUARES; j++)
-            FOR_ALL (int n = 0; n < MATRIX_C; n++)
-                highest[n >> 1 & 1] = fmax(highest[n >> 1 & 1], s[j].sum[n]);
-        FOR_ALL (int r = 0; r < 2; r++) {
+            FOR_ALL(int j = 0; j < SQUARES; j++)
+        FOR_ALL(int n = 0; n < MATRIX_C; n++)
+        {
+            const int r = n >> 1 & 1, at = k0 + j * 16 + matrix_c_column(lane, n);
+            if (at < row_begin[r] || at >= row_end[r])
+                s[j].sum[n] = -INFINITY;
+        }
+        FOR_ALL(int j = 0; j < SQUARES; j++)
+        FOR_ALL(int n = 0; n < MATRIX_C; n++)
+        highest[n >> 1 & 1] = fmax(highest[n >> 1 & 1], s[j].sum[n]);
+        FOR_ALL(int r = 0; r < 2; r++)
+        {
             highest[r] = row_max(highest[r], lane, room);
             /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN.  What is
              * subtracted is the rounded product in both places, so that its rounding cancels. */
@@ -228,21 +239,24 @@ void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(
             top[r] = highest[r];
             shift[r] = safe;
         }
-        FOR_ALL (int j = 0; j < SQUARES; j++)
-            FOR_ALL (int n = 0; n < MATRIX_C; n++) {
-                const int r = n >> 1 & 1;
-                s[j].sum[n] = exp2s(fma(s[j].sum[n], exponent, -shift[r]));
-                share[r] += s[j].sum[n];
-            }
-        FOR_ALL (int r = 0; r < 2; r++)
-            sum[r] = fma(sum[r], factor[r], share[r]);
-        FOR_ALL (int c = 0; c < COLUMNS; c++)
-            FOR_ALL (int n = 0; n < MATRIX_C; n++)
-                out[c].sum[n] *= factor[n >> 1 & 1];
-        FOR_ALL (int j = 0; j < SQUARES; j++) {
+        FOR_ALL(int j = 0; j < SQUARES; j++)
+        FOR_ALL(int n = 0; n < MATRIX_C; n++)
+        {
+            const int r = n >> 1 & 1;
+            s[j].sum[n] = exp2s(fma(s[j].sum[n], exponent, -shift[r]));
+            share[r] += s[j].sum[n];
+        }
+        FOR_ALL(int r = 0; r < 2; r++)
+        sum[r] = fma(sum[r], factor[r], share[r]);
+        FOR_ALL(int c = 0; c < COLUMNS; c++)
+        FOR_ALL(int n = 0; n < MATRIX_C; n++)
+        out[c].sum[n] *= factor[n >> 1 & 1];
+        FOR_ALL(int j = 0; j < SQUARES; j++)
+        {
             matrix_a of_p;
             matrix_chain(&of_p, &s[j], lane, room);
-            FOR_ALL (int c = 0; c < COLUMNS; c++) {
+            FOR_ALL(int c = 0; c < COLUMNS; c++)
+            {
                 matrix_b of_v;
                 matrix_load_b_across(&of_v, values, WIDTH, j * 16, c * 16, lane);
                 matrix_multiply(&out[c], &of_p, 1, &of_v, 1, lane, room);
@@ -251,14 +265,15 @@ void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(
     }
     matrix_wait(0);
 
-    FOR_ALL (int r = 0; r < 2; r++)
-        sum[r] = row_sum(sum[r], lane, room);
-    FOR_ALL (int r = 0; r < 2; r++) {
+    FOR_ALL(int r = 0; r < 2; r++)
+    sum[r] = row_sum(sum[r], lane, room);
+    FOR_ALL(int r = 0; r < 2; r++)
+    {
         const int i = warp * 16 + matrix_c_row(lane, 2 * r);
         const bool any = i < attending && sum[r] != 0.0f;
         float row_lse;
-        const float scaled = attention_finish(any ? top[r] * a.scale : -INFINITY, any ? sum[r] : 0.0f, &of, &a, &side,
-                                              &row_lse);
+        const float scaled =
+            attention_finish(any ? top[r] * a.scale : -INFINITY, any ? sum[r] : 0.0f, &of, &a, &side, &row_lse);
         if (i >= rows)
             continue;
 #if LSE
@@ -266,11 +281,12 @@ void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(
             lse[attention_result_row(&a.lse, &of, q0 + i)] = row_lse;
 #endif
         global ELEMENT(O_TYPE) *to = output + attention_result_row(&a.output, &of, q0 + i);
-        FOR_ALL (int c = 0; c < COLUMNS; c++)
-            FOR_ALL (int n = 0; n < MATRIX_C; n++) {
-                const int e = c * 16 + matrix_c_column(lane, n);
-                if ((n >> 1 & 1) == r && e < D_V)
-                    STORE(O_TYPE, to, e * a.output.col, scaled == 0.0f ? 0.0f : out[c].sum[n] * scaled);
-            }
+        FOR_ALL(int c = 0; c < COLUMNS; c++)
+        FOR_ALL(int n = 0; n < MATRIX_C; n++)
+        {
+            const int e = c * 16 + matrix_c_column(lane, n);
+            if ((n >> 1 & 1) == r && e < D_V)
+                STORE(O_TYPE, to, e * a.output.col, scaled == 0.0f ? 0.0f : out[c].sum[n] * scaled);
+        }
     }
 }

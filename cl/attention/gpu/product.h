@@ -8,7 +8,7 @@
 /* The four components of a float4 of neighbouring keys or columns, each times an item's rows. */
 static inline void tile_add_products(float4 to[4][QUADS], const float4 rows[QUADS], float4 b)
 {
-    #pragma unroll
+#pragma unroll
     for (int r = 0; r < QUADS; r++) {
         to[0][r] = FMA(rows[r], b.xxxx, to[0][r]);
         to[1][r] = FMA(rows[r], b.yyyy, to[1][r]);
@@ -18,16 +18,16 @@ static inline void tile_add_products(float4 to[4][QUADS], const float4 rows[QUAD
 }
 
 /* to[4g + c][r] += a[k][y*QUADS + r] * b[k][x + g*ITEMS_X].c for every row k < depth; strides in float4s. */
-#define ADD_TILE(to, a, a_stride, b, b_stride, depth, groups)                                               \
-    _Pragma("unroll 4")                                                                                     \
-    for (int k_ = 0; k_ < (depth); k_++) {                                                                  \
-        float4 rows_[QUADS];                                                                                \
-        _Pragma("unroll")                                                                                   \
-        for (int r_ = 0; r_ < QUADS; r_++)                                                                  \
-            rows_[r_] = (a)[k_ * (a_stride) + y * QUADS + r_];                                              \
-        _Pragma("unroll")                                                                                   \
-        for (int g_ = 0; g_ < (groups); g_++)                                                               \
-            tile_add_products(&(to)[4 * g_], rows_, (b)[k_ * (b_stride) + x + g_ * ITEMS_X]);               \
+#define ADD_TILE(to, a, a_stride, b, b_stride, depth, groups) \
+    _Pragma("unroll 4") \
+    for (int k_ = 0; k_ < (depth); k_++) { \
+        float4 rows_[QUADS]; \
+        _Pragma("unroll") \
+        for (int r_ = 0; r_ < QUADS; r_++) \
+            rows_[r_] = (a)[k_ * (a_stride) + y * QUADS + r_]; \
+        _Pragma("unroll") \
+        for (int g_ = 0; g_ < (groups); g_++) \
+            tile_add_products(&(to)[4 * g_], rows_, (b)[k_ * (b_stride) + x + g_ * ITEMS_X]); \
     }
 
 #if ADDITIVE
@@ -36,12 +36,12 @@ static inline void tile_add_products(float4 to[4][QUADS], const float4 rows[QUAD
 static inline void tile_add_tanh(float4 s[KEYS][QUADS], const local float4 *query, const local float4 *key,
                                  const local float *weight, int x, int y)
 {
-    #pragma unroll 1
+#pragma unroll 1
     for (int k = 0; k < CHUNK; k++) {
         const local float *keys = (const local float *)(key + k * (K_STRIDE / 4) + x);
-        #pragma unroll
+#pragma unroll
         for (int c = 0; c < KEYS; c++) {
-            #pragma unroll
+#pragma unroll
             for (int r = 0; r < QUADS; r++) {
                 const float4 sum = query[k * Q_QUADS + y * QUADS + r] + keys[(c >> 2) * BLOCK + (c & 3)];
                 s[c][r] = FMA((float4)(weight[k]), tanhv(sum), s[c][r]);

@@ -5,17 +5,17 @@
 #include "attention/gpu/shape.h"
 
 typedef struct tile_rows {
-    attention_item item;      /* h: the head; with PACK_HEADS the first of its key/value head's */
-    int first_row, rows;      /* the launch's first row here, and how many rows the launch has from there on */
-    int begin, end;           /* the keys that some row attends, as far as lengths, causality and windows tell */
-    int all_begin, all_end;   /* those that all rows attend, as far as the same tell */
-    bool partial;             /* some rows of the tile are none: they attend nothing and are not stored */
+    attention_item item;    /* h: the head; with PACK_HEADS the first of its key/value head's */
+    int first_row, rows;    /* the launch's first row here, and how many rows the launch has from there on */
+    int begin, end;         /* the keys that some row attends, as far as lengths, causality and windows tell */
+    int all_begin, all_end; /* those that all rows attend, as far as the same tell */
+    bool partial;           /* some rows of the tile are none: they attend nothing and are not stored */
 } tile_rows;
 
 typedef struct tile_row {
-    attention_item item;      /* with the row's own head */
-    int i;                    /* its query */
-    bool stored, attends;     /* whether it has an output; whether it is within the item's length too */
+    attention_item item;  /* with the row's own head */
+    int i;                /* its query */
+    bool stored, attends; /* whether it has an output; whether it is within the item's length too */
 } tile_row;
 
 /* Of the launch's queries.  Unsigned: a quotient's sign takes registers that the loops need. */
@@ -65,8 +65,8 @@ static inline void tile_find_rows(tile_rows *t, int tile, const attention_args *
     attention_keys(&t->item, first, last, a, &t->begin, &t->end);
     attention_keys(&t->item, last, last, a, &t->all_begin, &unused);
     attention_keys(&t->item, first, first, a, &unused, &t->all_end);
-    t->partial = t->rows < TILE_Q || tile_query(t->first_row + TILE_Q - 1, a) > last
-                 || (PACK_HEADS && (h < a->first_head || h + a->group > a->first_head + a->launch_heads));
+    t->partial = t->rows < TILE_Q || tile_query(t->first_row + TILE_Q - 1, a) > last ||
+                 (PACK_HEADS && (h < a->first_head || h + a->group > a->first_head + a->launch_heads));
 }
 
 /* Where the results of a tile's item begin, and without PACK_HEADS of its head.  They lie in local memory from the
@@ -77,8 +77,8 @@ typedef struct tile_results {
 
 static inline long tile_result_base(const array4 *array, const tile_rows *t)
 {
-    return array->offset + t->item.result * array->batch + (PACK_HEADS ? 0 : t->item.h * array->head)
-           + t->item.query_row * array->row;
+    return array->offset + t->item.result * array->batch + (PACK_HEADS ? 0 : t->item.h * array->head) +
+           t->item.query_row * array->row;
 }
 
 static inline long tile_result_row(const array4 *array, const tile_row *row)
@@ -124,8 +124,8 @@ static inline uint tile_attended(const local tile_ranges *ranges, const tile_row
                                  const attention_args *a, const attention_side *side)
 {
     uint bits = 0;
-    /* Two rows at a time: each branch takes two scalar registers on AMD's waves of 64. */
-    #pragma unroll 2
+/* Two rows at a time: each branch takes two scalar registers on AMD's waves of 64. */
+#pragma unroll 2
     for (int n = 0; n < ROWS; n++) {
         const int begin = ranges->begin[y * ROWS + n], end = ranges->end[y * ROWS + n];
 #if SELECTIVE

@@ -49,9 +49,9 @@
 
 #define ITEMS (ITEMS_X * ITEMS_Y)
 #define ROWS (TILE_Q / ITEMS_Y)
-#define QUADS (ROWS / 4)      /* float4s of rows that an item owns */
+#define QUADS (ROWS / 4) /* float4s of rows that an item owns */
 #define KEYS (TILE_K / ITEMS_X)
-#define BLOCK (4 * ITEMS_X)   /* columns or keys that a row of items covers at once */
+#define BLOCK (4 * ITEMS_X) /* columns or keys that a row of items covers at once */
 #define COLUMN_QUADS ((D_V + BLOCK - 1) / BLOCK)
 #define COLUMNS (4 * COLUMN_QUADS)
 #define VALUE_STRIDE (COLUMNS * ITEMS_X)
@@ -65,7 +65,7 @@
 #define PARTS (ITEMS_X / TOGETHER)
 /* Where in `stage` the parts are: behind the room of emulated sub-groups. */
 #define PARTS_AT (SUB_GROUPS == 4 ? ITEMS : 0)
-#define STAGE_FLOATS LARGER(CHUNK * (K_STRIDE + Q_STRIDE), LARGER(VALUE_ROWS * VALUE_STRIDE, ITEMS_X * Q_STRIDE))
+#define STAGE_FLOATS LARGER(CHUNK *(K_STRIDE + Q_STRIDE), LARGER(VALUE_ROWS *VALUE_STRIDE, ITEMS_X *Q_STRIDE))
 
 /* The tile's key that an item's own key k is. */
 #define OWN_KEY(x, k) (4 * (x) + ((k) >> 2) * BLOCK + ((k) & 3))

@@ -40,12 +40,12 @@ static inline void tile_scores(local float4 *prob, float4 products[KEYS][QUADS],
                                uint bits, const tile_rows *t, int x, int y, int k0, const attention_args *a,
                                const attention_side *side)
 {
-    #pragma unroll
+#pragma unroll
     for (int r = 0; r < QUADS; r++)
         highest[r] = (float4)(-INFINITY);
-    #pragma unroll
+#pragma unroll
     for (int k = 0; k < KEYS; k++) {
-        #pragma unroll
+#pragma unroll
         for (int r = 0; r < QUADS; r++) {
             float4 s = RAW_SCORES ? products[k][r] : products[k][r] * a->scale;
             if (!MODIFIED && mixed)
@@ -56,7 +56,7 @@ static inline void tile_scores(local float4 *prob, float4 products[KEYS][QUADS],
     }
 #if MODIFIED
     tile_modify((local float *)prob, bits, t, x, y, k0, a, side);
-    #pragma unroll
+#pragma unroll
     for (int r = 0; r < QUADS; r++) {
         highest[r] = (float4)(-INFINITY);
         for (int k = 0; k < KEYS; k++)
@@ -87,12 +87,13 @@ static inline float4 tile_sum(float4 v, int item, local float4 *stage)
 /* Own scores to probabilities; `parts` has the parts of the rows' maxima, or, where there is but one, `highest`.  The
  * rescaling goes into `factor`. */
 static inline void tile_softmax(local float4 *prob, const local float4 *parts, const float4 highest[QUADS],
-                                tile_state *state, float4 factor[QUADS], uint kept, int x, int y, const attention_args *a)
+                                tile_state *state, float4 factor[QUADS], uint kept, int x, int y,
+                                const attention_args *a)
 {
     /* Subtracted first: the maximum times log2(e) alone would overflow for masks like -FLT_MAX, and lose the score's
      * low bits on devices that do not fuse. */
     const float exponent = TILE_UNIT * LOG2E;
-    #pragma unroll
+#pragma unroll
     for (int r = 0; r < QUADS; r++) {
         float4 m = state->top[r];
         if (PARTS == 1)
@@ -136,7 +137,7 @@ static inline void tile_share(local float4 *stage, local float4 *prob, const til
 {
     const int item = y * ITEMS_X + x, part = x / TOGETHER;
     const bool first = part * TOGETHER == x;
-    #pragma unroll
+#pragma unroll
     for (int r = 0; r < QUADS; r++) {
         const float4 sum = tile_sum(state->sum[r], item, stage);
         if (first)
@@ -152,8 +153,8 @@ static inline void tile_share(local float4 *stage, local float4 *prob, const til
 }
 
 /* Row `item` of the tile: its log-sum-exp and entropy, and into stage[item] what its output is multiplied by. */
-static inline void tile_finish(local float *stage, const local float *prob, const local tile_results *results, uint item,
-                               const tile_rows *t, ATTENTION_RESULT_PARAMETERS const attention_args *a,
+static inline void tile_finish(local float *stage, const local float *prob, const local tile_results *results,
+                               uint item, const tile_rows *t, ATTENTION_RESULT_PARAMETERS const attention_args *a,
                                const attention_side *side)
 {
     tile_row row;
@@ -177,8 +178,8 @@ static inline void tile_finish(local float *stage, const local float *prob, cons
     lse[results->lse + tile_result_row(&a->lse, &row)] = total;
 #endif
 #if ENTROPY
-    entropy[results->entropy + tile_result_row(&a->entropy, &row)] = attention_entropy(highest, sum, moment, &row.item, a,
-                                                                                      side);
+    entropy[results->entropy + tile_result_row(&a->entropy, &row)] =
+        attention_entropy(highest, sum, moment, &row.item, a, side);
 #endif
 }
 

@@ -50,10 +50,12 @@
 #include "attention/gpu/product.h"
 #include "attention/gpu/softmax.h"
 
-kernel SUB_GROUP_KERNEL GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
-void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                    const global ELEMENT(V_TYPE) *value, ATTENTION_SIDE_PARAMETERS
-                    global ELEMENT(O_TYPE) *output, ATTENTION_RESULT_PARAMETERS attention_args a)
+SUB_GROUP_KERNEL
+GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
+kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
+                           const global ELEMENT(V_TYPE) *value,
+                           ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
+                           ATTENTION_RESULT_PARAMETERS attention_args a)
 {
     local float4 stage[STAGE_FLOATS / 4];
     local float4 prob[TILE_K * Q_QUADS];
@@ -92,14 +94,14 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
     local float *stage_query = stage_key + CHUNK * K_STRIDE;
     tile_state state;
     float4 out[COLUMNS][QUADS];
-    #pragma unroll
+#pragma unroll
     for (int r = 0; r < QUADS; r++) {
         state.top[r] = (float4)(-INFINITY);
         state.sum[r] = (float4)(0.0f);
 #if ENTROPY
         state.moment[r] = (float4)(0.0f);
 #endif
-        #pragma unroll
+#pragma unroll
         for (int c = 0; c < COLUMNS; c++)
             out[c][r] = (float4)(0.0f);
     }
@@ -139,7 +141,7 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
 #endif
 
         float4 s[KEYS][QUADS], highest[QUADS], factor[QUADS];
-        #pragma unroll
+#pragma unroll
         for (int k = 0; k < KEYS; k++)
             for (int r = 0; r < QUADS; r++)
                 s[k][r] = (float4)(0.0f);
@@ -148,8 +150,10 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
             tile_stage_query(stage_query, query, item, d0, &t, &a);
 #if ADDITIVE
             if (item < CHUNK)
-                weight[item] = d0 + (int)item < D_K ? side.vector[a.vector.offset + t.item.h * a.vector.head
-                                                                  + (d0 + (int)item) * a.vector.col] : 0.0f;
+                weight[item] =
+                    d0 + (int)item < D_K
+                        ? side.vector[a.vector.offset + t.item.h * a.vector.head + (d0 + (int)item) * a.vector.col]
+                        : 0.0f;
 #endif
             barrier(CLK_LOCAL_MEM_FENCE);
 #if ADDITIVE
@@ -162,12 +166,12 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
         }
 
         tile_scores(prob, s, highest, mixed, bits, &t, x, y, k0, &a, &side);
-        /* The row maximum over the tile: each item's own, a sub-group's, then all parts of the row, in the same order. */
-        #pragma unroll
+/* The row maximum over the tile: each item's own, a sub-group's, then all parts of the row, in the same order. */
+#pragma unroll
         for (int r = 0; r < QUADS; r++)
             highest[r] = tile_highest(highest[r], (int)item, stage);
 #if PARTS > 1
-        #pragma unroll
+#pragma unroll
         for (int r = 0; r < QUADS; r++)
             if (part * TOGETHER == x)
                 stage[PARTS_AT + part * Q_QUADS + y * QUADS + r] = highest[r];
@@ -179,9 +183,9 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
         const uint kept = ~0u;
 #endif
         tile_softmax(prob, stage + PARTS_AT, highest, &state, factor, kept, x, y, &a);
-        #pragma unroll
+#pragma unroll
         for (int r = 0; r < QUADS; r++) {
-            #pragma unroll
+#pragma unroll
             for (int c = 0; c < COLUMNS; c++)
                 out[c][r] *= factor[r];
         }
@@ -198,21 +202,21 @@ void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_
     tile_share(stage, prob, &state, x, y);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < TILE_Q)
-        tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, ATTENTION_RESULT_ARGUMENTS &a,
+        tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, ATTENTION_RESULT_ARGUMENTS & a,
                     &side);
     barrier(CLK_LOCAL_MEM_FENCE);
-    #pragma unroll
+#pragma unroll
     for (int r = 0; r < QUADS; r++) {
         const float4 factor = stage[y * QUADS + r];
-        #pragma unroll
+#pragma unroll
         for (int c = 0; c < COLUMNS; c++)
             out[c][r] = select(out[c][r] * factor, (float4)(0.0f), factor == (float4)(0.0f));
     }
 
-    /* The output leaves through `prob`, so that neighbouring items store neighbouring columns. */
-    #pragma unroll
+/* The output leaves through `prob`, so that neighbouring items store neighbouring columns. */
+#pragma unroll
     for (int c4 = 0; c4 < COLUMN_QUADS; c4++) {
-        #pragma unroll
+#pragma unroll
         for (int c = 0; c < 4; c++)
             for (int r = 0; r < QUADS; r++)
                 prob[(c * ITEMS_X + x) * Q_QUADS + y * QUADS + r] = out[4 * c4 + c][r];

@@ -51,7 +51,8 @@ static inline void matrix_one(matrix_c *c, const matrix_a *a, const matrix_b *b)
 {
     const uint8 left = vload8(0, a->word), right = vload8(0, b->word);
 #if MATRIX_BF16
-    const float8 sum = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(as_short16(left), as_short16(right), vload8(0, c->sum));
+    const float8 sum =
+        __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(as_short16(left), as_short16(right), vload8(0, c->sum));
 #else
     const float8 sum = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(as_half16(left), as_half16(right), vload8(0, c->sum));
 #endif

@@ -59,8 +59,8 @@ static inline void matrix_ldmatrix(uint *word, const local ushort *tile, int wid
     }
 }
 
-static inline void matrix_ldmatrix_trans(uint *word, const local ushort *tile, int width, int row, int column, int beside,
-                                         int lane)
+static inline void matrix_ldmatrix_trans(uint *word, const local ushort *tile, int width, int row, int column,
+                                         int beside, int lane)
 {
     for (int w = 0; w < 4; w++) {
         int down = beside ? w >> 1 : w & 1, right = beside ? w & 1 : w >> 1;
@@ -98,8 +98,8 @@ static inline void matrix_ldmatrix(uint *word, const local ushort *tile, int wid
                      : "memory");
 }
 
-static inline void matrix_ldmatrix_trans(uint *word, const local ushort *tile, int width, int row, int column, int beside,
-                                         int lane)
+static inline void matrix_ldmatrix_trans(uint *word, const local ushort *tile, int width, int row, int column,
+                                         int beside, int lane)
 {
     __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])

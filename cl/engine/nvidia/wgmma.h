@@ -77,7 +77,10 @@ static inline int wgmma_c_column(int lane, int n)
 static inline ulong wgmma_descriptor(uint address, uint leading, uint stride, uint span)
 {
     return (ulong)((address & 0x3ffff) >> 4) | (ulong)(leading >> 4) << 16 | (ulong)(stride >> 4) << 32 |
-           (ulong)(span == 128 ? 1 : span == 64 ? 2 : 3) << 62;
+           (ulong)(span == 128  ? 1
+                   : span == 64 ? 2
+                                : 3)
+               << 62;
 }
 
 #if MATRIX_EMULATED
@@ -95,7 +98,8 @@ static inline float wgmma_element(const local uint4 *memory, ulong descriptor, i
     uint at = (uint)(descriptor & 0x3fff) << 4;
 
     if (across)
-        at += (i >> (7 - mode)) * leading + ((i & ((128u >> mode) - 1)) << 1) + ((k & 7) << (8 - mode)) + (k >> 3) * stride;
+        at += (i >> (7 - mode)) * leading + ((i & ((128u >> mode) - 1)) << 1) + ((k & 7) << (8 - mode)) +
+              (k >> 3) * stride;
     else
         at += (i >> 3) * stride + ((i & 7) << (8 - mode)) + (k << 1);
     at ^= (at >> 7 & turned) << 4;
@@ -110,8 +114,8 @@ static inline void wgmma_multiply(wgmma_c *c, ulong a, ulong b, const local uint
         float sum = c->sum[n];
 
         for (uint k = 0; k < WGMMA_DEPTH; k++)
-            sum = fma(wgmma_element(memory, a, WGMMA_A_ACROSS, row, k), wgmma_element(memory, b, WGMMA_B_ACROSS, column, k),
-                      sum);
+            sum = fma(wgmma_element(memory, a, WGMMA_A_ACROSS, row, k),
+                      wgmma_element(memory, b, WGMMA_B_ACROSS, column, k), sum);
         c->sum[n] = sum;
     }
 }
@@ -129,8 +133,8 @@ static inline uint wgmma_address(const local uint4 *memory, const local uint4 *t
 }
 
 /* The floats as operands that are read and written, and their names in the text. */
-#define WGMMA_FLOATS_8(c, i)                                                                                             \
-    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]),          \
+#define WGMMA_FLOATS_8(c, i) \
+    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), \
         "+f"(c[i + 7])
 #define WGMMA_FLOATS_16(c, i) WGMMA_FLOATS_8(c, i), WGMMA_FLOATS_8(c, i + 8)
 #define WGMMA_FLOATS_32(c, i) WGMMA_FLOATS_16(c, i), WGMMA_FLOATS_16(c, i + 16)
@@ -138,8 +142,8 @@ static inline uint wgmma_address(const local uint4 *memory, const local uint4 *t
 #define WGMMA_NAMES_8 "%0 %1 %2 %3 %4 %5 %6 %7"
 #define WGMMA_NAMES_16 WGMMA_NAMES_8 " %8 %9 %10 %11 %12 %13 %14 %15"
 #define WGMMA_NAMES_32 WGMMA_NAMES_16 " %16 %17 %18 %19 %20 %21 %22 %23 %24 %25 %26 %27 %28 %29 %30 %31"
-#define WGMMA_NAMES_64                                                                                                   \
-    WGMMA_NAMES_32 " %32 %33 %34 %35 %36 %37 %38 %39 %40 %41 %42 %43 %44 %45 %46 %47"                                    \
+#define WGMMA_NAMES_64 \
+    WGMMA_NAMES_32 " %32 %33 %34 %35 %36 %37 %38 %39 %40 %41 %42 %43 %44 %45 %46 %47" \
                    " %48 %49 %50 %51 %52 %53 %54 %55 %56 %57 %58 %59 %60 %61 %62 %63"
 
 #if WGMMA_N == 16
@@ -177,8 +181,8 @@ static inline void wgmma_wait(wgmma_c *c)
 
 static inline void wgmma_multiply(wgmma_c *c, ulong a, ulong b, const local uint4 *memory, int lane)
 {
-    __asm__ volatile("//clattn.wgmma multiply " WGMMA_QUOTE(WGMMA_N) " " WGMMA_TYPE " " WGMMA_QUOTE(WGMMA_A_ACROSS) " "
-                     WGMMA_QUOTE(WGMMA_B_ACROSS) " " WGMMA_OPERANDS
+    __asm__ volatile("//clattn.wgmma multiply " WGMMA_QUOTE(WGMMA_N) " " WGMMA_TYPE " " WGMMA_QUOTE(
+                         WGMMA_A_ACROSS) " " WGMMA_QUOTE(WGMMA_B_ACROSS) " " WGMMA_OPERANDS
                      : WGMMA_FLOATS(c->sum)
                      : "l"(a), "l"(b)
                      : "memory");

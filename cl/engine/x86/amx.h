@@ -42,7 +42,10 @@ typedef struct amx_state {
 #define AMX_BEGIN(state) \
     do { \
         for (int i_ = 0; i_ < 64; i_++) \
-            (state)->config[i_] = i_ == 0 ? 1 : i_ >= 16 && i_ < 32 && (i_ & 1) == 0 ? 64 : i_ >= 48 && i_ < 56 ? AMX_ROWS : 0; \
+            (state)->config[i_] = i_ == 0                                ? 1 \
+                                  : i_ >= 16 && i_ < 32 && (i_ & 1) == 0 ? 64 \
+                                  : i_ >= 48 && i_ < 56                  ? AMX_ROWS \
+                                                                         : 0; \
         __asm__ volatile("ldtilecfg (%0)" : : "r"((state)->config) : "memory"); \
     } while (0)
 #define AMX_END(state) __asm__ volatile("tilerelease" : : : "memory")

@@ -117,7 +117,9 @@ static inline split_shape shape_of(const private matmul_args *a, side lanes)
     INLINE void name##_square(floatv *x, const global ELEMENT(TYPE) *p, long row, long col, int rows, int columns) \
     { \
         if (rows >= LANES && columns >= LANES && col == 1) { \
-            _Pragma("unroll") for (int l = 0; l < LANES; l++) x[l] = LOADV(TYPE, p, l * row); \
+            _Pragma("unroll") \
+            for (int l = 0; l < LANES; l++) \
+                x[l] = LOADV(TYPE, p, l * row); \
         } else { \
             for (int l = 0; l < LANES; l++) { \
                 float lane[LANES]; \
@@ -139,7 +141,9 @@ static inline split_shape shape_of(const private matmul_args *a, side lanes)
             name##_square(y, p, row, col, along_k ? count : ks, along_k ? ks : count); \
             if (along_k != of_rows) \
                 transpose(y); \
-            _Pragma("unroll") for (int l = 0; l < LANES; l++) x[i][l] = y[l]; \
+            _Pragma("unroll") \
+            for (int l = 0; l < LANES; l++) \
+                x[i][l] = y[l]; \
             p += BLOCK_K / 2 * s.k_stride; \
             ks -= BLOCK_K / 2; \
         } \
@@ -188,7 +192,8 @@ kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *p
 }
 
 /* The blocks of `count` rows from p on, k of them; `peak` has each row's so far. */
-static void split_rows(local uint *tile, const global ELEMENT(ROW_TYPE) *p, side s, int count, int k, private uint *peak)
+static void split_rows(local uint *tile, const global ELEMENT(ROW_TYPE) *p, side s, int count, int k,
+                       private uint *peak)
 {
     for (int i = 0; i < PANEL; i += LANES) {
         floatv most[LANES];
@@ -241,12 +246,12 @@ static void sum_exactly(private floatv *sum, const private uint *row_peak, const
         for (int v = 0; v < LANE_VECTORS; v++) {
             floatv y;
 
-            LOAD_ROW(LANE_TYPE, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride, lane_count - v * LANES,
-                     0.0f);
+            LOAD_ROW(LANE_TYPE, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride,
+                     lane_count - v * LANES, 0.0f);
             for (int r = 0; r < row_count; r++)
                 if (row_beyond[r])
-                    exact[r * LANE_VECTORS + v] =
-                        FMA((floatv)LOAD(ROW_TYPE, p, r * rows.stride + i * rows.k_stride), y, exact[r * LANE_VECTORS + v]);
+                    exact[r * LANE_VECTORS + v] = FMA((floatv)LOAD(ROW_TYPE, p, r * rows.stride + i * rows.k_stride), y,
+                                                      exact[r * LANE_VECTORS + v]);
         }
     for (int i = 0; i < row_count * LANE_VECTORS; i++)
         sum[i] = select(sum[i], exact[i], beyond[i]);
@@ -258,8 +263,9 @@ static void sum_exactly(private floatv *sum, const private uint *row_peak, const
 
 /* The products of `blocks` blocks of rows from p and of lanes from q on;
  * meanwhile the processor has time for what is late. */
-INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q, size_t onward, int blocks, late_rows *late,
-                       BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, const private matmul_args *a)
+INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q, size_t onward, int blocks,
+                       late_rows *late, BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c,
+                       const private matmul_args *a)
 {
     for (int i = 0; i < blocks; i++, p += BLOCK_WORDS, q += BLOCK_WORDS, onward += ONWARD_BYTES) {
 #if ONWARD
@@ -299,7 +305,7 @@ kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const globa
     uint row_peak[TILES][ROWS];
     peaks row_peaks[TILES];
     amx_state amx;
-    late_rows late = { 0 };
+    late_rows late = {0};
 
     for (int t = 0; t < TILES; t++)
         for (int r = 0; r < ROWS; r++)
@@ -342,8 +348,8 @@ kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const globa
                 AMX_SUMS_BEGIN(&amx, (float *)sum, PANEL, ROWS, 1);
 #endif
                 add_blocks(&amx, row_parts + t * DEPTH * BLOCK_WORDS, q,
-                           (size_t)(q + (long)shape.blocks * BLOCK_WORDS) + (size_t)t * depth * ONWARD_BYTES, depth, &late,
-                           BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
+                           (size_t)(q + (long)shape.blocks * BLOCK_WORDS) + (size_t)t * depth * ONWARD_BYTES, depth,
+                           &late, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
 #if DEEP
                 if (!last) {
                     AMX_SUMS_END(&amx, before, PANEL, ROWS);
@@ -355,10 +361,10 @@ kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const globa
                     sum_exactly(sum, row_peak[t], lane_peak, in + t * ROWS * rows.stride, rows, count,
                                 lane_in + lane0 * lanes.stride, lanes, lane_count, a.k);
 
-                const place at = { batch, row0 + t * ROWS, count, lane0, lane_count };
+                const place at = {batch, row0 + t * ROWS, count, lane0, lane_count};
 
                 if (C_LANE_STEP(a) == 1)
-                    late = (late_rows){ (private floatv(*)[LANE_VECTORS])sum, at };
+                    late = (late_rows){(private floatv(*)[LANE_VECTORS])sum, at};
                 else
                     finish(sum, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a, at);
             }

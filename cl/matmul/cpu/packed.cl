@@ -172,7 +172,8 @@ kernel void matmul_pack(const global ELEMENT(LANE_TYPE) *source, global packed_e
         for (; i < to; i++)
             for (int l = 0; l < LANES; l++)
                 out[(long)i * PANEL + l] =
-                    l < lanes ? STEP_OF(LANE_TYPE, in + l * s.stride + i * K_STEP * s.k_stride, s.k_stride, i < whole) : 0;
+                    l < lanes ? STEP_OF(LANE_TYPE, in + l * s.stride + i * K_STEP * s.k_stride, s.k_stride, i < whole)
+                              : 0;
     }
 }
 
@@ -201,8 +202,8 @@ typedef const global ELEMENT(ROW_TYPE) *row_steps;
 #endif
 
 /* The products of steps from <= i < to, taken into acc; the last one is half a pair where `whole` is 0. */
-INLINE void add_products(floatv acc[ROWS][LANE_VECTORS], const row_steps p[ROWS], const global packed_element *q, int from,
-                         int to, long row_k, int whole)
+INLINE void add_products(floatv acc[ROWS][LANE_VECTORS], const row_steps p[ROWS], const global packed_element *q,
+                         int from, int to, long row_k, int whole)
 {
     for (int i = from; i < to; i++) {
         packedv y[LANE_VECTORS];
@@ -274,7 +275,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 #if AMX
     amx_state amx;
     amx_copy copy;
-    late_rows late = { 0 };
+    late_rows late = {0};
     AMX_BEGIN(&amx);
 #else
     floatv zeros[ROWS * LANE_VECTORS];
@@ -290,7 +291,8 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
         const int in_turn = AMX && by_rows && last && i0 == 0;
 
         for (int t = 0; t < row_count; t += ROWS) {
-            private floatv *sum = state + (in_turn ? t % (2 * ROWS) : t) * LANE_VECTORS;
+          private
+            floatv *sum = state + (in_turn ? t % (2 * ROWS) : t) * LANE_VECTORS;
 #if AMX
             tile_products(&amx, &copy, (float *)sum, in + (row0 + t) * rows.stride + (long)i0 * K_STEP, rows.stride,
                           row_count - t, lane_panel + (long)i0 * PANEL, depth, whole == depth, i0 == 0, &late,
@@ -356,13 +358,13 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 #endif
 #if AMX
             if (last && by_rows) {
-                late = (late_rows){ (private floatv(*)[LANE_VECTORS])sum,
-                                    { batch, row0 + t, min(ROWS, row_count - t), lane0, lane_count } };
+                late = (late_rows){(private floatv(*)[LANE_VECTORS])sum,
+                                   {batch, row0 + t, min(ROWS, row_count - t), lane0, lane_count}};
                 continue;
             }
 #elif PLAIN_SUMS
             if (last && by_rows && lane_count == PANEL) {
-                store_sums(acc, BIAS_ARGUMENT c, &a, (place){ batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL });
+                store_sums(acc, BIAS_ARGUMENT c, &a, (place){batch, row0 + t, min(ROWS, row_count - t), lane0, PANEL});
                 continue;
             }
 #endif
@@ -377,7 +379,7 @@ kernel void matmul_cpu(const global ELEMENT(ROW_TYPE) *source, const global pack
 
             if (last && (by_rows || t + ROWS >= row_count))
                 finish(by_rows ? sum : state, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a,
-                       (place){ batch, row0 + ended, min(t + ROWS, row_count) - ended, lane0, lane_count });
+                       (place){batch, row0 + ended, min(t + ROWS, row_count) - ended, lane0, lane_count});
         }
         i0 += DEPTH;
     } while (i0 < steps);

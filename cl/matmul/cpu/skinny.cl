@@ -97,8 +97,8 @@ INLINE void copy_rows(few_data *few, int k0, int depth)
 #endif
 
 /* The products of `columns` elements from k0 + k on, at most a vector, taken into acc. */
-INLINE void add_products(floatv acc[STEP][ROWS], const global ELEMENT(STREAM_TYPE) *const stream[STEP], const few_data *few,
-                         int k0, int k, int columns)
+INLINE void add_products(floatv acc[STEP][ROWS], const global ELEMENT(STREAM_TYPE) *const stream[STEP],
+                         const few_data *few, int k0, int k, int columns)
 {
     floatv x[STEP];
 
@@ -166,12 +166,12 @@ INLINE void add_block(floatv *state, const global ELEMENT(STREAM_TYPE) *streamed
         state[r] += sum_each(part + r * LANES);
 }
 
-kernel GROUP_SIZE(1, 1, 1)
-void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
+GROUP_SIZE(1, 1, 1)
+kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
-                       const global ELEMENT(BIAS_TYPE) *bias,
+                              const global ELEMENT(BIAS_TYPE) *bias,
 #endif
-                       EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
+                              EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
     if (a.batch == 0)
         return;
@@ -236,8 +236,10 @@ void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMEN
 #if OPERAND
             const long operand_step = STREAM_A ? a.operand.row : a.operand.col;
             floatv other;
-            LOAD_ROW(OPERAND_TYPE, other, operand, a.operand.offset + batch * a.operand.batch
-                     + (few0 + r) * (STREAM_A ? a.operand.col : a.operand.row) + j * operand_step, operand_step, rest, 0.0f);
+            LOAD_ROW(OPERAND_TYPE, other, operand,
+                     a.operand.offset + batch * a.operand.batch +
+                         (few0 + r) * (STREAM_A ? a.operand.col : a.operand.row) + j * operand_step,
+                     operand_step, rest, 0.0f);
             sum = WITH_OPERAND(sum, other);
 #endif
             if (stream_step == 1 && rest >= LANES) {

@@ -45,9 +45,9 @@ typedef struct side {
 static inline side lane_side(const private matmul_args *a)
 {
 #if LANES_ALONG_M
-    side s = { a->a.offset, a->a.batch, a->a.row, a->a.col, a->m };
+    side s = {a->a.offset, a->a.batch, a->a.row, a->a.col, a->m};
 #else
-    side s = { a->b.offset, a->b.batch, a->b.col, a->b.row, a->n };
+    side s = {a->b.offset, a->b.batch, a->b.col, a->b.row, a->n};
 #endif
     return s;
 }
@@ -55,9 +55,9 @@ static inline side lane_side(const private matmul_args *a)
 static inline side row_side(const private matmul_args *a)
 {
 #if LANES_ALONG_M
-    side s = { a->b.offset, a->b.batch, a->b.col, a->b.row, a->n };
+    side s = {a->b.offset, a->b.batch, a->b.col, a->b.row, a->n};
 #else
-    side s = { a->a.offset, a->a.batch, a->a.row, a->a.col, a->m };
+    side s = {a->a.offset, a->a.batch, a->a.row, a->a.col, a->m};
 #endif
     return s;
 }
@@ -81,8 +81,8 @@ static void store_rows(const private floatv *state, global ELEMENT(C_TYPE) *out,
 
 /* Stores a square of up to LANES rows of one vector each, the vectors LANE_VECTORS apart in `state`: transposed where C runs
  * along the rows, else one by one. */
-static void store_square(const private floatv *state, global ELEMENT(C_TYPE) *out, long row_step, long lane_step, int rows,
-                         int lanes)
+static void store_square(const private floatv *state, global ELEMENT(C_TYPE) *out, long row_step, long lane_step,
+                         int rows, int lanes)
 {
     if (row_step == 1 && rows == LANES) {
         floatv t[LANES];
@@ -139,8 +139,8 @@ INLINE floatv lane_bias(const global ELEMENT(BIAS_TYPE) *bias, const private mat
 {
     floatv x;
 
-    LOAD_ROW(BIAS_TYPE, x, bias, a->bias_offset + (at.lane + v * LANES) * a->bias_col, a->bias_col, at.lanes - v * LANES,
-             0.0f);
+    LOAD_ROW(BIAS_TYPE, x, bias, a->bias_offset + (at.lane + v * LANES) * a->bias_col, a->bias_col,
+             at.lanes - v * LANES, 0.0f);
     return x;
 }
 #endif
@@ -201,14 +201,14 @@ static void finish(private floatv *state, BIAS_PARAMETER EPILOGUE_PARAMETERS glo
     else
         for (int r = 0; r < at.rows; r += LANES)
             for (int v = 0; v < LANE_VECTORS; v++)
-                store_square(state + r * LANE_VECTORS + v, out + r * row_step + v * LANES * lane_step, row_step, lane_step,
-                             min(LANES, at.rows - r), min(LANES, at.lanes - v * LANES));
+                store_square(state + r * LANE_VECTORS + v, out + r * row_step + v * LANES * lane_step, row_step,
+                             lane_step, min(LANES, at.rows - r), min(LANES, at.lanes - v * LANES));
 }
 
 #if PLAIN_SUMS
 /* A tile of whole vectors, from where its products were summed. */
 INLINE void store_sums(const private floatv acc[ROWS][LANE_VECTORS], BIAS_PARAMETER global ELEMENT(C_TYPE) *c,
-                            const private matmul_args *a, place at)
+                       const private matmul_args *a, place at)
 {
     global ELEMENT(C_TYPE) *out = c + a->c.offset + at.batch * a->c.batch + at.row * a->c.row + at.lane;
 #if BIAS
@@ -236,7 +236,8 @@ INLINE void store_sums(const private floatv acc[ROWS][LANE_VECTORS], BIAS_PARAME
 
 /* What a tile leaves to the next one's steps: rows of sums that are not in C yet, where lanes are neighbours there. */
 typedef struct late_rows {
-    private floatv (*sum)[LANE_VECTORS];
+  private
+    floatv (*sum)[LANE_VECTORS];
     place at;
 } late_rows;
 

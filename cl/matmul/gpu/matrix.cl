@@ -105,8 +105,8 @@
 #define TILE_AT(row, column, width, height) MATRIX_AT(row, column, width)
 #include "matmul/gpu/tiles.h"
 
-static inline void multiply_tiles(matrix_c *sum, const local uint4 *a_tile, const local uint4 *b_tile, int row, int column,
-                                  int lane, local uint *room)
+static inline void multiply_tiles(matrix_c *sum, const local uint4 *a_tile, const local uint4 *b_tile, int row,
+                                  int column, int lane, local uint *room)
 {
     const local ushort *a = (const local ushort *)a_tile, *b = (const local ushort *)b_tile;
 
@@ -133,12 +133,13 @@ static inline void multiply_tiles(matrix_c *sum, const local uint4 *a_tile, cons
     }
 }
 
-kernel MATRIX_SUB_GROUP GROUP_SIZE(MATRIX_LANES, GROUPS_M * GROUPS_N, 1)
-void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
+MATRIX_SUB_GROUP
+GROUP_SIZE(MATRIX_LANES, GROUPS_M *GROUPS_N, 1)
+kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
-                   const global ELEMENT(BIAS_TYPE) *bias,
+                          const global ELEMENT(BIAS_TYPE) *bias,
 #endif
-                   EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
+                          EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     local uint4 a_tile[STAGES * A_PIECES];
     local uint4 b_tile[STAGES * B_PIECES];
@@ -166,8 +167,8 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
     MATRIX_UNROLL
     for (int i = 0; i < SIDES_M * SIDES_N; i++)
         MATRIX_UNROLL
-        for (int n = 0; n < MATRIX_C; n++)
-            sum[i].sum[n] = 0.0f;
+    for (int n = 0; n < MATRIX_C; n++)
+        sum[i].sum[n] = 0.0f;
 
     if (aligned(&a_source, A_ACROSS ? rows : a.k) && aligned(&b_source, B_ACROSS ? cols : a.k)) {
 #if COPIES
@@ -239,8 +240,8 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
     MATRIX_UNROLL
     for (int i = 0; i < SIDES_M * SIDES_N; i++)
         MATRIX_UNROLL
-        for (int n = 0; n < MATRIX_C; n++)
-            kept[i * MATRIX_C + n] = sum[i].sum[n];
+    for (int n = 0; n < MATRIX_C; n++)
+        kept[i * MATRIX_C + n] = sum[i].sum[n];
 #pragma nounroll
     for (int e = 0; e < SIDES_M * SIDES_N * MATRIX_C; e++) {
         const int square = e / MATRIX_C, n = e - square * MATRIX_C, i = square / SIDES_N, j = square - i * SIDES_N;
@@ -259,21 +260,21 @@ void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_
     MATRIX_UNROLL
     for (int j = 0; j < SIDES_N; j++)
         MATRIX_UNROLL
-        for (int n = 0; n < MATRIX_C; n++) {
-            const int to = column + 16 * j + matrix_c_column(lane, n);
-            float add = 0.0f;
+    for (int n = 0; n < MATRIX_C; n++) {
+        const int to = column + 16 * j + matrix_c_column(lane, n);
+        float add = 0.0f;
 
 #if BIAS
-            if (to < cols)
-                add = LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
+        if (to < cols)
+            add = LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
 #endif
-            MATRIX_UNROLL
-            for (int i = 0; i < SIDES_M; i++) {
-                const int at = row + 16 * i + matrix_c_row(lane, n);
+        MATRIX_UNROLL
+        for (int i = 0; i < SIDES_M; i++) {
+            const int at = row + 16 * i + matrix_c_row(lane, n);
 
-                if (at < rows && to < cols)
-                    STORE_RESULT(out, in, at, to, sum[i * SIDES_N + j].sum[n] + add, a);
-            }
+            if (at < rows && to < cols)
+                STORE_RESULT(out, in, at, to, sum[i * SIDES_N + j].sum[n] + add, a);
         }
+    }
 #endif
 }

@@ -118,7 +118,8 @@ static inline int place_deep(uint item, int l, int size, int along_k)
 }
 
 /* An item's elements of the next step, 0 where `left` ends k before them; `at` moves on to the step behind it. */
-static inline void load_a(float next[LOADS_A], const global ELEMENT(A_TYPE) *at[LOADS_A], uint item, int left, long move)
+static inline void load_a(float next[LOADS_A], const global ELEMENT(A_TYPE) *at[LOADS_A], uint item, int left,
+                          long move)
 {
 #pragma unroll
     for (int l = 0; l < LOADS_A; l++) {
@@ -129,7 +130,8 @@ static inline void load_a(float next[LOADS_A], const global ELEMENT(A_TYPE) *at[
     }
 }
 
-static inline void load_b(float next[LOADS_B], const global ELEMENT(B_TYPE) *at[LOADS_B], uint item, int left, long move)
+static inline void load_b(float next[LOADS_B], const global ELEMENT(B_TYPE) *at[LOADS_B], uint item, int left,
+                          long move)
 {
 #pragma unroll
     for (int l = 0; l < LOADS_B; l++) {
@@ -188,12 +190,12 @@ static inline float4 load_quad(const global ELEMENT(OPERAND_TYPE) *from, int lef
 }
 #endif
 
-kernel GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
-void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
+GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
+kernel void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
-                 const global ELEMENT(BIAS_TYPE) *bias,
+                        const global ELEMENT(BIAS_TYPE) *bias,
 #endif
-                 EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
+                        EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     local float4 a_tile[2 * TILE_K * QUADS_A];
     local float4 b_tile[2 * TILE_K * QUADS_B];
@@ -218,14 +220,14 @@ void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TY
 
 #pragma unroll
     for (int l = 0; l < LOADS_A; l++)
-        a_at[l] = a_data + a.a.offset + batch * a.a.batch
-                  + (row0 + min(place_along(item, l, TILE_M, A_ALONG_K), rows - 1)) * a.a.row
-                  + place_deep(item, l, TILE_M, A_ALONG_K) * a.a.col;
+        a_at[l] = a_data + a.a.offset + batch * a.a.batch +
+                  (row0 + min(place_along(item, l, TILE_M, A_ALONG_K), rows - 1)) * a.a.row +
+                  place_deep(item, l, TILE_M, A_ALONG_K) * a.a.col;
 #pragma unroll
     for (int l = 0; l < LOADS_B; l++)
-        b_at[l] = b_data + a.b.offset + batch * a.b.batch
-                  + (col0 + min(place_along(item, l, TILE_N, B_ALONG_K), cols - 1)) * a.b.col
-                  + place_deep(item, l, TILE_N, B_ALONG_K) * a.b.row;
+        b_at[l] = b_data + a.b.offset + batch * a.b.batch +
+                  (col0 + min(place_along(item, l, TILE_N, B_ALONG_K), cols - 1)) * a.b.col +
+                  place_deep(item, l, TILE_N, B_ALONG_K) * a.b.row;
 #pragma unroll
     for (int i = 0; i < ITEM_M; i++)
 #pragma unroll
@@ -272,15 +274,17 @@ void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TY
                 }
             }
         }
-        put((local float *)(a_tile + (1 - now) * (TILE_K * QUADS_A)), a_next, item, LOADS_A, TILE_M, A_ALONG_K, QUADS_A);
-        put((local float *)(b_tile + (1 - now) * (TILE_K * QUADS_B)), b_next, item, LOADS_B, TILE_N, B_ALONG_K, QUADS_B);
+        put((local float *)(a_tile + (1 - now) * (TILE_K * QUADS_A)), a_next, item, LOADS_A, TILE_M, A_ALONG_K,
+            QUADS_A);
+        put((local float *)(b_tile + (1 - now) * (TILE_K * QUADS_B)), b_next, item, LOADS_B, TILE_N, B_ALONG_K,
+            QUADS_B);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 
     global ELEMENT(C_TYPE) *out = c_data + a.c.offset + batch * a.c.batch + row0 * a.c.row + col0 * a.c.col;
 #if OPERAND
-    const global ELEMENT(OPERAND_TYPE) *in = operand + a.operand.offset + batch * a.operand.batch + row0 * a.operand.row
-                                             + col0 * a.operand.col;
+    const global ELEMENT(OPERAND_TYPE) *in =
+        operand + a.operand.offset + batch * a.operand.batch + row0 * a.operand.row + col0 * a.operand.col;
 #endif
 
 #pragma unroll
@@ -323,8 +327,8 @@ void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TY
 #endif
                 result = ACTIVATED_SUM(result + add, a);
 #if OPERAND
-                result = WITH_OPERAND(result, load_quad(in + row * a.operand.row + col * a.operand.col, cols - col,
-                                                        a.operand.col));
+                result = WITH_OPERAND(
+                    result, load_quad(in + row * a.operand.row + col * a.operand.col, cols - col, a.operand.col));
 #endif
                 store_quad(out + row * a.c.row + col * a.c.col, result, cols - col, a.c.col);
             }

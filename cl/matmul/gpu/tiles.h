@@ -80,8 +80,8 @@ typedef struct source {
 /* ---- any strides: one element at a time ---- */
 
 /* Elements beyond `rows` and `columns` are 0.  The loops stay loops: nobody waits for this one. */
-static inline void gather_tile(local uint4 *tile, const source *s, int step, int rows, int columns, int width, int height,
-                               int item)
+static inline void gather_tile(local uint4 *tile, const source *s, int step, int rows, int columns, int width,
+                               int height, int item)
 {
     const global ushort *from = s->from + step * s->step;
 

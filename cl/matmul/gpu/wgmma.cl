@@ -84,8 +84,8 @@
 #define ITEMS (WGMMA_LANES * WARPGROUPS)
 #define COPIES 1
 /* Tiles wider than 64 are panels of 64 columns, one behind the other. */
-#define TILE_AT(row, column, width, height)                                                                              \
-    ((width) > 64 ? ((column) >> 6) * (height)*64 + MATRIX_AT(row, (column) & 63, 64) : MATRIX_AT(row, column, width))
+#define TILE_AT(row, column, width, height) \
+    ((width) > 64 ? ((column) >> 6) * (height) * 64 + MATRIX_AT(row, (column) & 63, 64) : MATRIX_AT(row, column, width))
 
 #if WARPGROUPS < 1 || WARPGROUPS > 2
 #error "WARPGROUPS must be 1 or 2"
@@ -108,15 +108,15 @@
 
 /* Puts a step's tiles into a stage: at once, or one element at a time.  Both in one loop: with a loop that has barriers in
  * each branch of a condition PoCL 3.1 lets items read tiles that others have not written yet. */
-#define FETCH(step, stage)                                                                                               \
-    do {                                                                                                                 \
-        if (whole) {                                                                                                     \
-            copy_tile(a_tile + (stage)*A_PIECES, &a_source, A_PART(step), !A_ACROSS, item);                              \
-            copy_tile(b_tile + (stage)*B_PIECES, &b_source, B_PART(step), !B_ACROSS, item);                              \
-        } else {                                                                                                         \
-            gather_tile(a_tile + (stage)*A_PIECES, &a_source, A_PART(step), item);                                       \
-            gather_tile(b_tile + (stage)*B_PIECES, &b_source, B_PART(step), item);                                       \
-        }                                                                                                                \
+#define FETCH(step, stage) \
+    do { \
+        if (whole) { \
+            copy_tile(a_tile + (stage) * A_PIECES, &a_source, A_PART(step), !A_ACROSS, item); \
+            copy_tile(b_tile + (stage) * B_PIECES, &b_source, B_PART(step), !B_ACROSS, item); \
+        } else { \
+            gather_tile(a_tile + (stage) * A_PIECES, &a_source, A_PART(step), item); \
+            gather_tile(b_tile + (stage) * B_PIECES, &b_source, B_PART(step), item); \
+        } \
     } while (0)
 
 /* Begins a step's products; addresses are its tiles'. */
@@ -134,12 +134,12 @@ static inline void multiply_tiles(wgmma_c *sum, uint a_tile, uint b_tile, const 
     wgmma_end();
 }
 
-kernel GROUP_SIZE(WGMMA_LANES, WARPGROUPS, 1)
-void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
+GROUP_SIZE(WGMMA_LANES, WARPGROUPS, 1)
+kernel void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
 #if BIAS
-                  const global ELEMENT(BIAS_TYPE) *bias,
+                         const global ELEMENT(BIAS_TYPE) *bias,
 #endif
-                  EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
+                         EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     local uint4 tiles[STAGES * (A_PIECES + B_PIECES)] __attribute__((aligned(1024)));
     local uint4 *a_tile = tiles, *b_tile = tiles + STAGES * A_PIECES;

@@ -34,8 +34,7 @@ static clattn_status check_method(const struct generation *g)
 {
     const clattn_generate_desc *d = &g->desc;
     const bool beam = d->method == CLATTN_GENERATE_BEAM, sample = d->method == CLATTN_GENERATE_SAMPLE;
-    if (d->method < 0 || d->method > CLATTN_GENERATE_BEAM || d->length_rule < 0 ||
-        d->length_rule > CLATTN_LENGTH_POWER)
+    if (d->method < 0 || d->method > CLATTN_GENERATE_BEAM || d->length_rule < 0 || d->length_rule > CLATTN_LENGTH_POWER)
         return refuse(g, "unknown method or length_rule");
     if (!d->max_tokens || d->max_tokens > INT32_MAX)
         return refuse(g, "max_tokens is 1 to 2^31 - 1");
@@ -67,7 +66,8 @@ static clattn_status check_prompts(const struct generation *g, const int32_t *pr
         if (length > g->capacity)
             return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                                 "generate: prompt %zu has %zu tokens, more than the %zu of the cache or the table of "
-                                "positions", i, length, g->capacity);
+                                "positions",
+                                i, length, g->capacity);
         for (size_t j = 0; j < length; j++)
             if (prompts[j] < 0 || (size_t)prompts[j] >= vocabulary)
                 return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
@@ -131,11 +131,9 @@ void generation_result(struct generation *g, size_t item, size_t rank, const str
     const size_t count = sequence ? generated(sequence) : 0;
     g->results->lengths[place] = count;
     if (count)
-        memcpy(g->results->tokens + place * g->stride, sequence->tokens + sequence->prompt,
-               count * sizeof(int32_t));
+        memcpy(g->results->tokens + place * g->stride, sequence->tokens + sequence->prompt, count * sizeof(int32_t));
     if (count && g->results->log_probabilities)
-        memcpy(g->results->log_probabilities + place * g->stride, sequence->log_probabilities,
-               count * sizeof(float));
+        memcpy(g->results->log_probabilities + place * g->stride, sequence->log_probabilities, count * sizeof(float));
     if (g->results->scores)
         g->results->scores[place] = (float)score;
 }

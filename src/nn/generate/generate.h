@@ -19,13 +19,13 @@ struct generation {
     clattn_generate_desc desc;
     clattn_generated *results;
     size_t items, vocabulary;
-    size_t capacity;                          /* tokens of a sequence that the decoder takes */
-    size_t most;                              /* tokens of a sequence, the generated ones included */
-    size_t stride;                            /* tokens from a result to the next */
-    struct sequence *sequences;               /* items * beams, and as many again to reorder into */
-    cl_mem tokens, logits;                    /* on the device */
-    float *host;                              /* logits of all sequences */
-    int32_t *next, *fresh;                    /* each sequence's next token, and whether it has one */
+    size_t capacity;            /* tokens of a sequence that the decoder takes */
+    size_t most;                /* tokens of a sequence, the generated ones included */
+    size_t stride;              /* tokens from a result to the next */
+    struct sequence *sequences; /* items * beams, and as many again to reorder into */
+    cl_mem tokens, logits;      /* on the device */
+    float *host;                /* logits of all sequences */
+    int32_t *next, *fresh;      /* each sequence's next token, and whether it has one */
 };
 
 static inline size_t generated(const struct sequence *sequence)

@@ -73,8 +73,8 @@ int graph_arena_array(struct graph *graph, int32_t dtype, size_t elements)
 
 int graph_bound_array(struct graph *graph, int32_t dtype, int slot, int fallback)
 {
-    return add_array(graph, &(struct graph_array){.place = GRAPH_BOUND, .dtype = dtype, .slot = slot,
-                                                  .fallback = fallback});
+    return add_array(graph,
+                     &(struct graph_array){.place = GRAPH_BOUND, .dtype = dtype, .slot = slot, .fallback = fallback});
 }
 
 int graph_fixed_array(struct graph *graph, clattn_binding binding)
@@ -139,16 +139,16 @@ static clattn_status keep_plan(struct graph *graph, int number, const void *desc
 }
 
 /* The body of the functions below: the plan there is for `desc`, or the one that `create` makes. */
-#define FIND_OR_MAKE(number, desc, create)                                                      \
-    clattn_status status;                                                                       \
-    *plan = find_plan(graph, (number), (desc), sizeof *(desc));                                 \
-    if (*plan)                                                                                  \
-        return CLATTN_SUCCESS;                                                                  \
-    TRY(create);                                                                                \
-    status = keep_plan(graph, (number), (desc), sizeof *(desc), *plan);                         \
-fail:                                                                                           \
-    if (status != CLATTN_SUCCESS)                                                               \
-        *plan = NULL;                                                                           \
+#define FIND_OR_MAKE(number, desc, create) \
+    clattn_status status; \
+    *plan = find_plan(graph, (number), (desc), sizeof *(desc)); \
+    if (*plan) \
+        return CLATTN_SUCCESS; \
+    TRY(create); \
+    status = keep_plan(graph, (number), (desc), sizeof *(desc), *plan); \
+    fail: \
+    if (status != CLATTN_SUCCESS) \
+        *plan = NULL; \
     return status
 
 clattn_status graph_matmul(struct graph *graph, const clattn_matmul_desc *desc, const clattn_plan_options *options,

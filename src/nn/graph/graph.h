@@ -36,13 +36,37 @@ enum graph_op {
 
 /* What a step's uses are, by operator. */
 enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_C, PRODUCT_OPERAND, PRODUCT_B_SCALE };
-enum { HEADS_QUERY, HEADS_KEY, HEADS_VALUE, HEADS_MASK, HEADS_OUTPUT, HEADS_LSE,
-       HEADS_QUERY_LENGTHS, HEADS_KEY_LENGTHS, HEADS_POSITIONS, HEADS_WEIGHTS };
+enum {
+    HEADS_QUERY,
+    HEADS_KEY,
+    HEADS_VALUE,
+    HEADS_MASK,
+    HEADS_OUTPUT,
+    HEADS_LSE,
+    HEADS_QUERY_LENGTHS,
+    HEADS_KEY_LENGTHS,
+    HEADS_POSITIONS,
+    HEADS_WEIGHTS
+};
 enum { NORMED_X, NORMED_Y, NORMED_SCALE, NORMED_BIAS };
-enum { EMBEDDED_IDS, EMBEDDED_TABLE, EMBEDDED_Y, EMBEDDED_POSITION_TABLE, EMBEDDED_OFFSETS, EMBEDDED_SEGMENTS,
-       EMBEDDED_SEGMENT_TABLE };
+enum {
+    EMBEDDED_IDS,
+    EMBEDDED_TABLE,
+    EMBEDDED_Y,
+    EMBEDDED_POSITION_TABLE,
+    EMBEDDED_OFFSETS,
+    EMBEDDED_SEGMENTS,
+    EMBEDDED_SEGMENT_TABLE
+};
 enum { ROTATED_X, ROTATED_Y, ROTATED_OFFSETS };
-enum { APPENDED_KEY, APPENDED_VALUE, APPENDED_KEY_CACHE, APPENDED_VALUE_CACHE, APPENDED_PAST_LENGTHS, APPENDED_NEW_LENGTHS };
+enum {
+    APPENDED_KEY,
+    APPENDED_VALUE,
+    APPENDED_KEY_CACHE,
+    APPENDED_VALUE_CACHE,
+    APPENDED_PAST_LENGTHS,
+    APPENDED_NEW_LENGTHS
+};
 enum { MOVE_TO, MOVE_FROM };
 #define GRAPH_USES 10
 
@@ -54,12 +78,12 @@ struct graph_step {
     clattn_plan *plan; /* the graph's; NULL of those that are no operator */
     struct graph_use use[GRAPH_USES];
     int batch, length, keys, position; /* graph_number: as the operator's args have them.  position 0: position 0 */
-    int condition;                     /* the slot of a binding without which the step is left out; negative: with which;
+    int condition;             /* the slot of a binding without which the step is left out; negative: with which;
                                         * 0: none */
-    int workspace;                     /* an array, or 0 */
-    int integers;                      /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's; 0: none */
-    size_t rows, row_bytes;            /* PAD: rows to zero at each end.  FILL: rows.  COPY, PAD, FILL: bytes of a row */
-    size_t to_item, from_item;         /* bytes from an item to the next */
+    int workspace;             /* an array, or 0 */
+    int integers;              /* GRAPH_INTEGERS, GRAPH_FILL: which of the enqueue's; 0: none */
+    size_t rows, row_bytes;    /* PAD: rows to zero at each end.  FILL: rows.  COPY, PAD, FILL: bytes of a row */
+    size_t to_item, from_item; /* bytes from an item to the next */
 };
 
 enum graph_place { GRAPH_NOWHERE, GRAPH_ARENA, GRAPH_BOUND, GRAPH_FIXED };
@@ -67,7 +91,7 @@ enum graph_place { GRAPH_NOWHERE, GRAPH_ARENA, GRAPH_BOUND, GRAPH_FIXED };
 struct graph_array {
     enum graph_place place;
     int32_t dtype;
-    int slot;             /* BOUND: which of the enqueue's bindings; where that is none, array `fallback` */
+    int slot; /* BOUND: which of the enqueue's bindings; where that is none, array `fallback` */
     int fallback;
     clattn_binding fixed; /* FIXED */
     size_t bytes;         /* ARENA */
@@ -143,9 +167,9 @@ void graph_explain(const struct graph *graph, struct strbuf *text);
 /* ---- running it ---- */
 
 struct graph_run {
-    const clattn_binding *bound;     /* by slot; slot 0 is not used */
-    size_t number[GRAPH_NUMBERS];    /* number[NUMBER_ONE] is 1 */
-    const int32_t *const *integers;  /* by step.integers, from 1; `batch` values each; read at once */
+    const clattn_binding *bound;    /* by slot; slot 0 is not used */
+    size_t number[GRAPH_NUMBERS];   /* number[NUMBER_ONE] is 1 */
+    const int32_t *const *integers; /* by step.integers, from 1; `batch` values each; read at once */
 };
 
 /* Enqueues all steps whose condition is met, in a workspace of graph->arena bytes at least: a whole enqueue, see chain_begin

@@ -27,12 +27,10 @@ static clattn_binding resolve(const struct runner *r, int index)
     clattn_binding binding = r->chain->workspace;
     switch (array->place) {
     case GRAPH_BOUND:
-        return is_bound(r, array->slot) || !array->fallback ? r->run->bound[array->slot]
-                                                            : resolve(r, array->fallback);
+        return is_bound(r, array->slot) || !array->fallback ? r->run->bound[array->slot] : resolve(r, array->fallback);
     case GRAPH_FIXED: return array->fixed;
     case GRAPH_ARENA:
-        binding.offset =
-            (binding.offset + (int64_t)array->at) / (int64_t)clattn_dtype_size((clattn_dtype)array->dtype);
+        binding.offset = (binding.offset + (int64_t)array->at) / (int64_t)clattn_dtype_size((clattn_dtype)array->dtype);
         return binding;
     default: return (clattn_binding){0};
     }
@@ -74,9 +72,13 @@ static clattn_binding workspace(const struct runner *r, const struct graph_step 
 static clattn_status matmul(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
-    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
-        [PRODUCT_A] = &args.a, [PRODUCT_B] = &args.b, [PRODUCT_BIAS] = &args.bias, [PRODUCT_C] = &args.c,
-        [PRODUCT_OPERAND] = &args.operand, [PRODUCT_B_SCALE] = &args.b_scale});
+    bind_all(r, s,
+             (clattn_binding *const[GRAPH_USES]){[PRODUCT_A] = &args.a,
+                                                 [PRODUCT_B] = &args.b,
+                                                 [PRODUCT_BIAS] = &args.bias,
+                                                 [PRODUCT_C] = &args.c,
+                                                 [PRODUCT_OPERAND] = &args.operand,
+                                                 [PRODUCT_B_SCALE] = &args.b_scale});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.m = number(r, s->length);
@@ -87,10 +89,16 @@ static clattn_status matmul(const struct runner *r, const struct graph_step *s, 
 static clattn_status attention(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
-    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
-        [HEADS_QUERY] = &args.query, [HEADS_KEY] = &args.key, [HEADS_VALUE] = &args.value, [HEADS_MASK] = &args.mask,
-        [HEADS_OUTPUT] = &args.output, [HEADS_LSE] = &args.lse, [HEADS_QUERY_LENGTHS] = &args.query_lengths,
-        [HEADS_KEY_LENGTHS] = &args.key_lengths, [HEADS_POSITIONS] = &args.positions});
+    bind_all(r, s,
+             (clattn_binding *const[GRAPH_USES]){[HEADS_QUERY] = &args.query,
+                                                 [HEADS_KEY] = &args.key,
+                                                 [HEADS_VALUE] = &args.value,
+                                                 [HEADS_MASK] = &args.mask,
+                                                 [HEADS_OUTPUT] = &args.output,
+                                                 [HEADS_LSE] = &args.lse,
+                                                 [HEADS_QUERY_LENGTHS] = &args.query_lengths,
+                                                 [HEADS_KEY_LENGTHS] = &args.key_lengths,
+                                                 [HEADS_POSITIONS] = &args.positions});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.query_length = number(r, s->length);
@@ -99,18 +107,18 @@ static clattn_status attention(const struct runner *r, const struct graph_step *
     args.workspace = workspace(r, s);
     if (s->op == GRAPH_WEIGHTS) {
         clattn_binding weights = bind(r, s, HEADS_WEIGHTS);
-        return attention_weights_enqueue(s->plan, r->chain->queue, &args, &weights, step->wait_count,
-                                         step->wait_list, step->event);
+        return attention_weights_enqueue(s->plan, r->chain->queue, &args, &weights, step->wait_count, step->wait_list,
+                                         step->event);
     }
-    return clattn_attention_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
-                                    step->event);
+    return clattn_attention_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
 static clattn_status norm(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
-    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
-        [NORMED_X] = &args.x, [NORMED_Y] = &args.y, [NORMED_SCALE] = &args.scale, [NORMED_BIAS] = &args.bias});
+    bind_all(r, s,
+             (clattn_binding *const[GRAPH_USES]){
+                 [NORMED_X] = &args.x, [NORMED_Y] = &args.y, [NORMED_SCALE] = &args.scale, [NORMED_BIAS] = &args.bias});
     args.explicit_batch = 1;
     args.batch = number(r, s->batch);
     return clattn_norm_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
@@ -119,23 +127,27 @@ static clattn_status norm(const struct runner *r, const struct graph_step *s, st
 static clattn_status embedding(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
-    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
-        [EMBEDDED_IDS] = &args.ids, [EMBEDDED_TABLE] = &args.table, [EMBEDDED_Y] = &args.y,
-        [EMBEDDED_POSITION_TABLE] = &args.position_table, [EMBEDDED_OFFSETS] = &args.offsets,
-        [EMBEDDED_SEGMENTS] = &args.segments, [EMBEDDED_SEGMENT_TABLE] = &args.segment_table});
+    bind_all(r, s,
+             (clattn_binding *const[GRAPH_USES]){[EMBEDDED_IDS] = &args.ids,
+                                                 [EMBEDDED_TABLE] = &args.table,
+                                                 [EMBEDDED_Y] = &args.y,
+                                                 [EMBEDDED_POSITION_TABLE] = &args.position_table,
+                                                 [EMBEDDED_OFFSETS] = &args.offsets,
+                                                 [EMBEDDED_SEGMENTS] = &args.segments,
+                                                 [EMBEDDED_SEGMENT_TABLE] = &args.segment_table});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
     args.position = position(r, s);
-    return clattn_embedding_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
-                                    step->event);
+    return clattn_embedding_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
 static clattn_status rope(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
-    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
-        [ROTATED_X] = &args.x, [ROTATED_Y] = &args.y, [ROTATED_OFFSETS] = &args.offsets});
+    bind_all(r, s,
+             (clattn_binding *const[GRAPH_USES]){
+                 [ROTATED_X] = &args.x, [ROTATED_Y] = &args.y, [ROTATED_OFFSETS] = &args.offsets});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
@@ -146,16 +158,18 @@ static clattn_status rope(const struct runner *r, const struct graph_step *s, st
 static clattn_status append(const struct runner *r, const struct graph_step *s, struct step *step)
 {
     clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
-    bind_all(r, s, (clattn_binding *const[GRAPH_USES]){
-        [APPENDED_KEY] = &args.key, [APPENDED_VALUE] = &args.value, [APPENDED_KEY_CACHE] = &args.key_cache,
-        [APPENDED_VALUE_CACHE] = &args.value_cache, [APPENDED_PAST_LENGTHS] = &args.past_lengths,
-        [APPENDED_NEW_LENGTHS] = &args.new_lengths});
+    bind_all(r, s,
+             (clattn_binding *const[GRAPH_USES]){[APPENDED_KEY] = &args.key,
+                                                 [APPENDED_VALUE] = &args.value,
+                                                 [APPENDED_KEY_CACHE] = &args.key_cache,
+                                                 [APPENDED_VALUE_CACHE] = &args.value_cache,
+                                                 [APPENDED_PAST_LENGTHS] = &args.past_lengths,
+                                                 [APPENDED_NEW_LENGTHS] = &args.new_lengths});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
     args.past_length = s->use[APPENDED_PAST_LENGTHS].array ? 0 : position(r, s);
-    return clattn_kv_append_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list,
-                                    step->event);
+    return clattn_kv_append_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
 /* A part that fails may have enqueued some of its kernels. */
@@ -251,10 +265,9 @@ static clattn_status copy(const struct runner *r, const struct graph_step *s)
         struct step step;
         chain_step(r->chain, false, &step);
         TRY_CL(&r->chain->context->device.report, "clEnqueueCopyBuffer",
-               cl->clEnqueueCopyBuffer(r->chain->queue, from.buffer, to.buffer,
-                                       (size_t)from.offset * element + i * s->from_item,
-                                       (size_t)to.offset * element + i * s->to_item, bytes, step.wait_count,
-                                       step.wait_list, step.event));
+               cl->clEnqueueCopyBuffer(
+                   r->chain->queue, from.buffer, to.buffer, (size_t)from.offset * element + i * s->from_item,
+                   (size_t)to.offset * element + i * s->to_item, bytes, step.wait_count, step.wait_list, step.event));
         chain_stepped(r->chain, &step);
     }
 fail:
@@ -294,8 +307,7 @@ clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, 
                             const cl_event *wait_list, cl_event *event)
 {
     struct chain chain;
-    clattn_status status =
-        chain_begin(&chain, context, queue, wait_count, wait_list, event, graph->arena, workspace);
+    clattn_status status = chain_begin(&chain, context, queue, wait_count, wait_list, event, graph->arena, workspace);
     if (status == CLATTN_SUCCESS)
         status = enqueue_steps(graph, &chain, run);
     /* Commands of OpenCL's own have no event on a queue in order; should one be the last, a marker has it. */

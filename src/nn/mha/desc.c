@@ -72,8 +72,8 @@ static clattn_status complete(struct mha_problem *problem, const char **reason)
     problem->separate_values = desc->d_context_value != 0;
     problem->d_values = problem->separate_values ? desc->d_context_value : desc->d_context;
     *reason = "packed weights need kv_heads = heads and d_context = d_context_value = d_model";
-    if (desc->packed_weights && (desc->kv_heads != desc->heads || desc->d_context != desc->d_model ||
-                                 problem->d_values != desc->d_model))
+    if (desc->packed_weights &&
+        (desc->kv_heads != desc->heads || desc->d_context != desc->d_model || problem->d_values != desc->d_model))
         return CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "a size is 2^31 or more";
     size_t inner;
@@ -160,9 +160,7 @@ static void compose_projections(struct mha_problem *problem, size_t query_stride
     p->desc = linear(x, rows_of(d, d->query_length, problem->inner, query_stride), d->bias_in);
     bool together = d->packed_weights && !problem->separate_values;
     p = add(problem, key_source, d->packed_weights ? WEIGHT_IN : WEIGHT_K, problem->key);
-    p->desc =
-        linear(context, rows_of(d, d->key_length, (together ? 2 : 1) * problem->inner_kv, kv_stride),
-               d->bias_in);
+    p->desc = linear(context, rows_of(d, d->key_length, (together ? 2 : 1) * problem->inner_kv, kv_stride), d->bias_in);
     if (d->packed_weights) {
         p->weight_offset = problem->inner * d->d_model;
         p->bias_offset = problem->inner;
@@ -170,8 +168,7 @@ static void compose_projections(struct mha_problem *problem, size_t query_stride
     if (together)
         return;
     p = add(problem, value_source, d->packed_weights ? WEIGHT_IN : WEIGHT_V, problem->value);
-    p->desc =
-        linear(context_value, rows_of(d, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
+    p->desc = linear(context_value, rows_of(d, d->key_length, problem->inner_kv, kv_stride), d->bias_in);
     if (d->packed_weights) {
         p->weight_offset = 2 * problem->inner * d->d_model;
         p->bias_offset = 2 * problem->inner;
@@ -194,9 +191,8 @@ static void compose_attention(struct mha_problem *problem, size_t query_stride, 
     if (d->weights) {
         const size_t lse[3] = {d->batch, d->heads, d->query_length};
         a->lse = clattn_layout_contiguous(CLATTN_F32, 3, lse);
-        problem->weights =
-            clattn_layout_bhsd(CLATTN_F32, d->batch, d->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : d->heads,
-                               d->query_length, d->key_length);
+        problem->weights = clattn_layout_bhsd(CLATTN_F32, d->batch, d->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : d->heads,
+                                              d->query_length, d->key_length);
     }
 }
 

@@ -14,8 +14,7 @@ struct mha_plan {
     clattn_plan base;
     struct mha_problem problem;
     clattn_plan *projection[MHA_PROJECTIONS], *attention, *weights, *output;
-    size_t
-        part_workspace; /* bytes from the start of ours: where the parts have theirs, one after the other */
+    size_t part_workspace; /* bytes from the start of ours: where the parts have theirs, one after the other */
     char solver_names[64];
 };
 
@@ -104,12 +103,11 @@ static clattn_status read_lengths(struct report *report, const clattn_mha_desc *
     }
     if (!desc->cross)
         args->key_length = args->query_length;
-    if (args->batch > desc->batch || args->query_length > desc->query_length ||
-        args->key_length > desc->key_length)
+    if (args->batch > desc->batch || args->query_length > desc->query_length || args->key_length > desc->key_length)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "batch %zu, query length %zu or key length %zu is above the plan's %zu, %zu, %zu",
-                            args->batch, args->query_length, args->key_length, desc->batch,
-                            desc->query_length, desc->key_length);
+                            args->batch, args->query_length, args->key_length, desc->batch, desc->query_length,
+                            desc->key_length);
     return CLATTN_SUCCESS;
 }
 
@@ -140,8 +138,8 @@ static size_t rows_of_source(const clattn_mha_args *args, enum mha_source source
     return source == SOURCE_X ? args->query_length : args->key_length;
 }
 
-static void bind_weight(const clattn_mha_args *args, const struct mha_projection *projection,
-                        clattn_binding *weight, clattn_binding *bias)
+static void bind_weight(const clattn_mha_args *args, const struct mha_projection *projection, clattn_binding *weight,
+                        clattn_binding *bias)
 {
     switch (projection->weight) {
     case WEIGHT_Q: *weight = args->w_q, *bias = args->b_q; break;
@@ -179,12 +177,11 @@ static clattn_status enqueue_projection(struct mha_plan *plan, struct chain *cha
     product.workspace = part_workspace(plan, chain);
     chain_step(chain, false, &step);
     return part_enqueued(chain, &step,
-                         clattn_matmul_enqueue(plan->projection[index], chain->queue, &product,
-                                               step.wait_count, step.wait_list, step.event));
+                         clattn_matmul_enqueue(plan->projection[index], chain->queue, &product, step.wait_count,
+                                               step.wait_list, step.event));
 }
 
-static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chain,
-                                       const clattn_mha_args *args)
+static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
 {
     clattn_status status;
     const struct mha_problem *problem = &plan->problem;
@@ -205,9 +202,9 @@ static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chai
     heads.position = args->position;
     heads.workspace = part_workspace(plan, chain);
     chain_step(chain, false, &step);
-    TRY(part_enqueued(chain, &step,
-                      clattn_attention_enqueue(plan->attention, chain->queue, &heads, step.wait_count,
-                                               step.wait_list, step.event)));
+    TRY(part_enqueued(
+        chain, &step,
+        clattn_attention_enqueue(plan->attention, chain->queue, &heads, step.wait_count, step.wait_list, step.event)));
     if (problem->desc.weights) {
         chain_step(chain, false, &step);
         TRY(part_enqueued(chain, &step,
@@ -236,8 +233,7 @@ static clattn_status check_projection(clattn_context *context, const struct mha_
                       sources[projection->source]));
     TRY(binding_check(context, &weight, &desc->b, desc->b.extent, BINDING_READ, weights[projection->weight]));
     if (desc->bias.rank)
-        TRY(binding_check(context, &bias, &desc->bias, desc->bias.extent, BINDING_READ,
-                          biases[projection->weight]));
+        TRY(binding_check(context, &bias, &desc->bias, desc->bias.extent, BINDING_READ, biases[projection->weight]));
 fail:
     return status;
 }
@@ -260,15 +256,13 @@ static clattn_status check_outputs(struct mha_plan *plan, const clattn_mha_args 
     clattn_context *context = plan->base.context;
     const clattn_matmul_desc *desc = &plan->problem.output;
     const size_t y[3] = {args->batch, args->query_length, plan->problem.desc.d_model};
-    const size_t weights[4] = {args->batch, plan->problem.weights.extent[1], args->query_length,
-                               args->key_length};
+    const size_t weights[4] = {args->batch, plan->problem.weights.extent[1], args->query_length, args->key_length};
     TRY(binding_check(context, &args->w_o, &desc->b, desc->b.extent, BINDING_READ, "w_o"));
     if (desc->bias.rank)
         TRY(binding_check(context, &args->b_o, &desc->bias, desc->bias.extent, BINDING_READ, "b_o"));
     TRY(binding_check(context, &args->y, &desc->c, y, access_of_output(plan->output), "y"));
     if (plan->problem.desc.weights)
-        TRY(binding_check(context, &args->weights, &plan->problem.weights, weights, BINDING_WRITE,
-                          "weights"));
+        TRY(binding_check(context, &args->weights, &plan->problem.weights, weights, BINDING_WRITE, "weights"));
 fail:
     return status;
 }
@@ -322,9 +316,9 @@ static clattn_status enqueue_output(struct mha_plan *plan, struct chain *chain, 
     product.m = args->query_length;
     product.workspace = part_workspace(plan, chain);
     chain_step(chain, true, &step);
-    return part_enqueued(chain, &step,
-                         clattn_matmul_enqueue(plan->output, chain->queue, &product, step.wait_count,
-                                               step.wait_list, step.event));
+    return part_enqueued(
+        chain, &step,
+        clattn_matmul_enqueue(plan->output, chain->queue, &product, step.wait_count, step.wait_list, step.event));
 }
 
 static clattn_status enqueue_all(struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
@@ -338,8 +332,8 @@ fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct mha_plan *plan = (struct mha_plan *)handle;
@@ -351,8 +345,8 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     if (!args.batch || !args.query_length)
         return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     TRY(check_bindings(plan, &args));
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
-                         &args.workspace);
+    status =
+        chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace, &args.workspace);
     if (status == CLATTN_SUCCESS)
         status = enqueue_all(plan, &chain, &args);
     return chain_end(&chain, status, event);
@@ -360,7 +354,7 @@ fail:
     return status;
 }
 
-static const struct operator_class mha_class = {
+static const struct operator_type mha_operator = {
     .name = "mha",
     .number = OPERATOR_MHA,
     .plan_bytes = sizeof(struct mha_plan),
@@ -373,4 +367,5 @@ static const struct operator_class mha_class = {
     .make = make,
 };
 
-OPERATOR_CALLS(mha)
+OPERATOR_CALLS(mha, clattn_mha_desc_init, clattn_mha_args_init, clattn_mha_supports, clattn_mha_plan_create,
+               clattn_mha_enqueue, clattn_mha_prewarm, clattn_mha_run)

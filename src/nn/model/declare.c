@@ -73,8 +73,8 @@ static int32_t plain_dtype(const clattn_transformer *model)
     return model->weight_dtype == CLATTN_I8 ? model->dtype : model->weight_dtype;
 }
 
-static void add_vector(struct loader *loader, weight_id id, size_t first, size_t rows, bool there,
-                       const char *prefix, const char *name)
+static void add_vector(struct loader *loader, weight_id id, size_t first, size_t rows, bool there, const char *prefix,
+                       const char *name)
 {
     struct part *part = add_part(loader, id, first, rows, 1, "%s%s", prefix, name);
     part->vector = true;

@@ -22,8 +22,7 @@ static clattn_status give_buffer(clattn_transformer *model, size_t bytes)
     if (!buffers)
         return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a model");
     model->buffers = buffers;
-    buffers[model->buffer_count] =
-        device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+    buffers[model->buffer_count] = device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
     if (!buffers[model->buffer_count])
         return report_opencl(&device->report, "clCreateBuffer", code);
     model->buffer_count++;
@@ -36,8 +35,8 @@ static clattn_status place(clattn_transformer *model)
 {
     clattn_status status;
     struct device *device = &model->context->device;
-    const size_t limit = (size_t)(device->caps.info.max_allocation < SIZE_MAX / 4 ? device->caps.info.max_allocation
-                                                                                  : SIZE_MAX / 4);
+    const size_t limit =
+        (size_t)(device->caps.info.max_allocation < SIZE_MAX / 4 ? device->caps.info.max_allocation : SIZE_MAX / 4);
     size_t filled = 0, buffer = 0;
     for (size_t i = 1; i < model->weight_count; i++) {
         struct weight *weight = &model->weights[i];
@@ -124,10 +123,10 @@ static clattn_status find(struct loader *loader, const struct part *part, struct
         return report_error(report, CLATTN_ERROR_FORMAT,
                             "the model's tensor %s (%s) is %s, where float32, float16 or bfloat16 is expected", name,
                             part->name, found);
-    if (!tensor->data || tensor->bytes != part->rows * origin->shares * part->columns *
-                                              clattn_dtype_size((clattn_dtype)tensor->dtype))
-        return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) has %zu bytes, not those of %s", name,
-                            part->name, tensor->bytes, found);
+    if (!tensor->data ||
+        tensor->bytes != part->rows * origin->shares * part->columns * clattn_dtype_size((clattn_dtype)tensor->dtype))
+        return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) has %zu bytes, not those of %s",
+                            name, part->name, tensor->bytes, found);
     return CLATTN_SUCCESS;
 }
 
@@ -236,8 +235,8 @@ static clattn_status load_part(struct loader *loader, cl_command_queue queue, co
     if (block.values && block.rows && block.scales)
         status = copy_part(loader, queue, part, &origin, &block);
     else
-        status = report_error(&loader->model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
-                              "no memory for a model");
+        status =
+            report_error(&loader->model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a model");
     free(block.values);
     free(block.rows);
     free(block.scales);
@@ -279,9 +278,9 @@ clattn_status model_load(clattn_transformer *model, const clattn_weight_source *
     clattn_status status;
     struct loader loader = {.model = model, .source = source};
     loader_declare(&loader);
-    status = loader.failed ? report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
-                                          "no memory for a model")
-                           : check_parts(&loader);
+    status = loader.failed
+                 ? report_error(&model->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a model")
+                 : check_parts(&loader);
     if (status == CLATTN_SUCCESS)
         status = place(model);
     if (status == CLATTN_SUCCESS)

@@ -76,8 +76,8 @@ static void whisper_input(clattn_stack_desc *encoder, clattn_stack_desc *decoder
     decoder->position_count = 448;
 }
 
-clattn_status clattn_transformer_preset(clattn_preset preset, clattn_transformer_desc *desc,
-                                        clattn_stack_desc *encoder, clattn_stack_desc *decoder)
+clattn_status clattn_transformer_preset(clattn_preset preset, clattn_transformer_desc *desc, clattn_stack_desc *encoder,
+                                        clattn_stack_desc *decoder)
 {
     if (!desc || !encoder || !decoder)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "desc, encoder or decoder is NULL");
@@ -160,7 +160,7 @@ static const char *wrong_size(const struct stack *stack)
         return "d_model is no multiple of heads; give head_size";
     if (d->rotary && (d->rotary_size % 2 || d->rotary_size > d->head_size))
         return "rotary_size is odd or above head_size";
-    const size_t sizes[] = {d->d_model, d->heads,          d->head_size, d->d_ff,    d->d_memory,
+    const size_t sizes[] = {d->d_model,    d->heads,          d->head_size, d->d_ff,     d->d_memory,
                             d->vocabulary, d->position_count, d->segments,  d->features, d->first_position};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i] >= SIZE_LIMIT)
@@ -245,7 +245,8 @@ static clattn_status read_output(clattn_transformer *model, const clattn_transfo
     model->output_size = desc->output_size ? desc->output_size : decoder->desc.vocabulary;
     if (!desc->output)
         return CLATTN_SUCCESS;
-    if (desc->output == CLATTN_OUTPUT_TIED && (!decoder->desc.vocabulary || model->output_size != decoder->desc.vocabulary))
+    if (desc->output == CLATTN_OUTPUT_TIED &&
+        (!decoder->desc.vocabulary || model->output_size != decoder->desc.vocabulary))
         return refuse(model, CLATTN_ERROR_INVALID_LAYOUT, "", "a tied output is as large as the decoder's vocabulary");
     if (!model->output_size || model->output_size >= SIZE_LIMIT)
         return refuse(model, CLATTN_ERROR_INVALID_LAYOUT, "", "output_size is 0 or 2^31 and more");

@@ -8,23 +8,23 @@
 #include "base/size.h"
 
 /* PyTorch's layers: the same names behind different beginnings, `C` of ours and `F` of the file's. */
-#define PYTORCH_ATTENTION(C, F, ours, theirs)                                   \
-    {C ours ".query.{kind}", F theirs ".in_proj_{kind}[0/3]"},                  \
-        {C ours ".key.{kind}", F theirs ".in_proj_{kind}[1/3]"},                \
-        {C ours ".value.{kind}", F theirs ".in_proj_{kind}[2/3]"},              \
+#define PYTORCH_ATTENTION(C, F, ours, theirs) \
+    {C ours ".query.{kind}", F theirs ".in_proj_{kind}[0/3]"}, \
+        {C ours ".key.{kind}", F theirs ".in_proj_{kind}[1/3]"}, \
+        {C ours ".value.{kind}", F theirs ".in_proj_{kind}[2/3]"}, \
         {C ours ".output.{kind}", F theirs ".out_proj.{kind}"}
-#define PYTORCH_FEED_FORWARD(C, F, norm)                                        \
-    {C "feed_forward.in.{kind}", F "linear1.{kind}"},                           \
-        {C "feed_forward.out.{kind}", F "linear2.{kind}"}, {C "feed_forward.norm.{kind}", F norm ".{kind}"}
-#define PYTORCH_ENCODER_LAYER(F)                                                \
-    PYTORCH_ATTENTION("encoder.layers.{n}.", F, "self", "self_attn"),           \
-        {"encoder.layers.{n}.self.norm.{kind}", F "norm1.{kind}"},              \
+#define PYTORCH_FEED_FORWARD(C, F, norm) \
+    {C "feed_forward.in.{kind}", F "linear1.{kind}"}, {C "feed_forward.out.{kind}", F "linear2.{kind}"}, \
+        {C "feed_forward.norm.{kind}", F norm ".{kind}"}
+#define PYTORCH_ENCODER_LAYER(F) \
+    PYTORCH_ATTENTION("encoder.layers.{n}.", F, "self", "self_attn"), \
+        {"encoder.layers.{n}.self.norm.{kind}", F "norm1.{kind}"}, \
         PYTORCH_FEED_FORWARD("encoder.layers.{n}.", F, "norm2")
-#define PYTORCH_DECODER_LAYER(F)                                                \
-    PYTORCH_ATTENTION("decoder.layers.{n}.", F, "self", "self_attn"),           \
-        {"decoder.layers.{n}.self.norm.{kind}", F "norm1.{kind}"},              \
+#define PYTORCH_DECODER_LAYER(F) \
+    PYTORCH_ATTENTION("decoder.layers.{n}.", F, "self", "self_attn"), \
+        {"decoder.layers.{n}.self.norm.{kind}", F "norm1.{kind}"}, \
         PYTORCH_ATTENTION("decoder.layers.{n}.", F, "cross", "multihead_attn"), \
-        {"decoder.layers.{n}.cross.norm.{kind}", F "norm2.{kind}"},             \
+        {"decoder.layers.{n}.cross.norm.{kind}", F "norm2.{kind}"}, \
         PYTORCH_FEED_FORWARD("decoder.layers.{n}.", F, "norm3")
 
 static const clattn_name_rule pytorch_transformer[] = {
@@ -60,17 +60,16 @@ static const clattn_name_rule bert[] = {
     {"encoder.layers.{n}.feed_forward.norm.{kind}", BERT_LAYER "output.LayerNorm.{kind}"},
 };
 
-#define WHISPER_LAYERS(S, F)                                                       \
-    {S ".layers.{n}.self.query.{kind}", F ".layers.{n}.self_attn.q_proj.{kind}"},  \
-        {S ".layers.{n}.self.key.{kind}", F ".layers.{n}.self_attn.k_proj.{kind}"},    \
-        {S ".layers.{n}.self.value.{kind}", F ".layers.{n}.self_attn.v_proj.{kind}"},  \
+#define WHISPER_LAYERS(S, F) \
+    {S ".layers.{n}.self.query.{kind}", F ".layers.{n}.self_attn.q_proj.{kind}"}, \
+        {S ".layers.{n}.self.key.{kind}", F ".layers.{n}.self_attn.k_proj.{kind}"}, \
+        {S ".layers.{n}.self.value.{kind}", F ".layers.{n}.self_attn.v_proj.{kind}"}, \
         {S ".layers.{n}.self.output.{kind}", F ".layers.{n}.self_attn.out_proj.{kind}"}, \
         {S ".layers.{n}.self.norm.{kind}", F ".layers.{n}.self_attn_layer_norm.{kind}"}, \
-        {S ".layers.{n}.feed_forward.in.{kind}", F ".layers.{n}.fc1.{kind}"},          \
-        {S ".layers.{n}.feed_forward.out.{kind}", F ".layers.{n}.fc2.{kind}"},         \
+        {S ".layers.{n}.feed_forward.in.{kind}", F ".layers.{n}.fc1.{kind}"}, \
+        {S ".layers.{n}.feed_forward.out.{kind}", F ".layers.{n}.fc2.{kind}"}, \
         {S ".layers.{n}.feed_forward.norm.{kind}", F ".layers.{n}.final_layer_norm.{kind}"}, \
-        {S ".norm.{kind}", F ".layer_norm.{kind}"},                                    \
-        {S ".positions.weight", F ".embed_positions.weight"}
+        {S ".norm.{kind}", F ".layer_norm.{kind}"}, {S ".positions.weight", F ".embed_positions.weight"}
 static const clattn_name_rule whisper[] = {
     {"encoder.convolutions.0.{kind}", "model.encoder.conv1.{kind}"},
     {"encoder.convolutions.1.{kind}", "model.encoder.conv2.{kind}"},
@@ -87,15 +86,15 @@ static const clattn_name_rule whisper[] = {
 
 /* CTranslate2 fuses the linear layers that read the same input, and calls a norm's weight gamma. */
 #define CT2_NORM(ours, theirs) {ours ".weight", theirs "/gamma"}, {ours ".bias", theirs "/beta"}
-#define CT2_LAYERS(S)                                                                       \
-    {S ".layers.{n}.self.query.{kind}", S "/layer_{n}/self_attention/linear_0/{kind}[0/3]"},    \
-        {S ".layers.{n}.self.key.{kind}", S "/layer_{n}/self_attention/linear_0/{kind}[1/3]"},  \
+#define CT2_LAYERS(S) \
+    {S ".layers.{n}.self.query.{kind}", S "/layer_{n}/self_attention/linear_0/{kind}[0/3]"}, \
+        {S ".layers.{n}.self.key.{kind}", S "/layer_{n}/self_attention/linear_0/{kind}[1/3]"}, \
         {S ".layers.{n}.self.value.{kind}", S "/layer_{n}/self_attention/linear_0/{kind}[2/3]"}, \
-        {S ".layers.{n}.self.output.{kind}", S "/layer_{n}/self_attention/linear_1/{kind}"},    \
-        CT2_NORM(S ".layers.{n}.self.norm", S "/layer_{n}/self_attention/layer_norm"),      \
-        {S ".layers.{n}.feed_forward.in.{kind}", S "/layer_{n}/ffn/linear_0/{kind}"},           \
-        {S ".layers.{n}.feed_forward.out.{kind}", S "/layer_{n}/ffn/linear_1/{kind}"},          \
-        CT2_NORM(S ".layers.{n}.feed_forward.norm", S "/layer_{n}/ffn/layer_norm"),         \
+        {S ".layers.{n}.self.output.{kind}", S "/layer_{n}/self_attention/linear_1/{kind}"}, \
+        CT2_NORM(S ".layers.{n}.self.norm", S "/layer_{n}/self_attention/layer_norm"), \
+        {S ".layers.{n}.feed_forward.in.{kind}", S "/layer_{n}/ffn/linear_0/{kind}"}, \
+        {S ".layers.{n}.feed_forward.out.{kind}", S "/layer_{n}/ffn/linear_1/{kind}"}, \
+        CT2_NORM(S ".layers.{n}.feed_forward.norm", S "/layer_{n}/ffn/layer_norm"), \
         CT2_NORM(S ".norm", S "/layer_norm"), {S ".positions.weight", S "/position_encodings/encodings"}
 static const clattn_name_rule whisper_ctranslate2[] = {
     {"encoder.convolutions.0.{kind}", "encoder/conv1/{kind}"},

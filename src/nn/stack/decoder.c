@@ -68,8 +68,7 @@ static clattn_status make(struct decoder_plan *plan, const clattn_plan_options *
     const struct graph *graphs[DECODER_GRAPHS];
     size_t count = 0;
     plan->sequences = plan->desc.items * plan->desc.beams;
-    plan->self_cache =
-        clattn_layout_bhsd(dtype, plan->sequences, d->kv_heads, plan->desc.cache_length, d->head_size);
+    plan->self_cache = clattn_layout_bhsd(dtype, plan->sequences, d->kv_heads, plan->desc.cache_length, d->head_size);
     plan->cross_cache =
         clattn_layout_bhsd(dtype, plan->desc.items, d->kv_heads, plan->desc.memory_length, d->head_size);
     TRY(decoder_make_graphs(plan, options));
@@ -134,8 +133,7 @@ clattn_status decoder_state_check(const clattn_decoder_state *state)
 }
 
 /* The caller's waits, and the state's own where the queue does not keep the order by itself. */
-clattn_status decoder_waits(clattn_decoder_state *state, cl_command_queue *queue, cl_uint *count,
-                            const cl_event **list)
+clattn_status decoder_waits(clattn_decoder_state *state, cl_command_queue *queue, cl_uint *count, const cl_event **list)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = state->plan->base.context;
@@ -200,8 +198,8 @@ static clattn_status run_graph(clattn_decoder_state *state, enum decoder_graph w
     struct decoder_plan *plan = state->plan;
     cl_event made = NULL;
     TRY(decoder_waits(state, &queue, &wait_count, &wait_list));
-    status = graph_enqueue(&plan->graph[which], plan->base.context, queue, run, workspace, wait_count, wait_list,
-                           &made);
+    status =
+        graph_enqueue(&plan->graph[which], plan->base.context, queue, run, workspace, wait_count, wait_list, &made);
     decoder_enqueued(state, queue, status, made, event);
 fail:
     return status;
@@ -222,7 +220,8 @@ static clattn_status check_begin(const clattn_decoder_state *state, const clattn
                             args->beams, plan->desc.beams);
     if (!cross && (args->memory_length || args->memory_lengths))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "a memory's length without cross-attention");
-    if (cross && !memory && (!state->begun || args->items != state->items || args->memory_length || args->memory_lengths))
+    if (cross && !memory &&
+        (!state->begun || args->items != state->items || args->memory_length || args->memory_lengths))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "no memory is bound, and the state has none of so many items, or another length is given");
     if (memory && (!args->memory_length || args->memory_length > plan->desc.memory_length))
@@ -314,8 +313,7 @@ static clattn_status check_tokens(const clattn_decoder_state *state, const clatt
     if (!args->length || args->length > plan->desc.length || (args->length > 1 && state->beams > 1))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "length is %zu, not 1 to %zu", args->length,
                             state->beams > 1 ? (size_t)1 : plan->desc.length);
-    if ((args->shift_right != 0 && args->shift_right != 1) ||
-        (args->shift_right && d->input != CLATTN_INPUT_TOKENS))
+    if ((args->shift_right != 0 && args->shift_right != 1) || (args->shift_right && d->input != CLATTN_INPUT_TOKENS))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "shift_right is neither 0 nor 1, or the input is not tokens");
     growth->which = state->beams > 1 ? DECODER_BEAMS : args->length > 1 ? DECODER_MANY : DECODER_ONE;
@@ -358,7 +356,8 @@ static void count_tokens(const clattn_decoder_state *state, const clattn_decoder
     run->number[DECODER_KEYS] = growth->longest;
     run->number[DECODER_ITEMS] = state->items;
     run->number[DECODER_ITEM_QUERIES] = beams ? state->beams : run->number[DECODER_LENGTH];
-    run->number[DECODER_MEMORY_LENGTH] = plan->desc.items == 1 ? (size_t)state->memory_lengths[0] : state->memory_length;
+    run->number[DECODER_MEMORY_LENGTH] =
+        plan->desc.items == 1 ? (size_t)state->memory_lengths[0] : state->memory_length;
     run->number[DECODER_PAST] = (size_t)growth->past[0];
     run->number[DECODER_POSITION] = one ? first + (size_t)growth->past[0] : first;
 }
@@ -378,10 +377,9 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
     /* Logits are what the graph ends with, where there are any. */
     const enum binding_access logits_access = graph_result_access(&plan->graph[growth->which]);
     const bool every = many && p->logits == CLATTN_LOGITS_ALL;
-    const size_t self[5] = {(size_t)__builtin_popcountll(p->self_probabilities), growth->which == DECODER_BEAMS
-                                ? plan->sequences
-                                : p->items,
-                            d->heads, row, p->cache_length};
+    const size_t self[5] = {(size_t)__builtin_popcountll(p->self_probabilities),
+                            growth->which == DECODER_BEAMS ? plan->sequences : p->items, d->heads, row,
+                            p->cache_length};
     const size_t cross[5] = {(size_t)__builtin_popcountll(p->cross_probabilities), self[1], d->heads, row, m};
     const size_t self_scores[4] = {s, d->heads, run->number[DECODER_LENGTH], run->number[DECODER_KEYS]};
     const size_t cross_scores[4] = {run->number[DECODER_ITEMS], d->heads, run->number[DECODER_ITEM_QUERIES],
@@ -440,9 +438,12 @@ static clattn_status enqueue(clattn_decoder_state *state, cl_command_queue queue
         [DECODER_CROSS_CACHE] = clattn_binding_buffer(state->cross, 0),
     };
     const int32_t *const integers[DECODER_INTEGERS] = {
-        [DECODER_PAST_LENGTHS] = growth.past,           [DECODER_NEW_LENGTHS] = growth.fresh,
-        [DECODER_TOTAL_LENGTHS] = growth.total,         [DECODER_LAST_ROWS] = growth.last_row,
-        [DECODER_MEMORY_LENGTHS] = state->memory_lengths, [DECODER_START_TOKEN] = &args->start_token,
+        [DECODER_PAST_LENGTHS] = growth.past,
+        [DECODER_NEW_LENGTHS] = growth.fresh,
+        [DECODER_TOTAL_LENGTHS] = growth.total,
+        [DECODER_LAST_ROWS] = growth.last_row,
+        [DECODER_MEMORY_LENGTHS] = state->memory_lengths,
+        [DECODER_START_TOKEN] = &args->start_token,
     };
     struct graph_run run = {.bound = bound, .integers = integers};
     count_tokens(state, args, &growth, &run);

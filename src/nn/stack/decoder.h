@@ -12,10 +12,10 @@ enum decoder_graph { DECODER_MANY, DECODER_ONE, DECODER_BEAMS, DECODER_MEMORY, D
 
 struct decoder_plan {
     clattn_plan base;
-    clattn_transformer *model; /* retained */
-    clattn_decoder_desc desc;  /* zeros replaced by what they mean */
-    size_t sequences;          /* items * beams */
-    struct graph graph[DECODER_GRAPHS]; /* without steps: there is no such enqueue */
+    clattn_transformer *model;             /* retained */
+    clattn_decoder_desc desc;              /* zeros replaced by what they mean */
+    size_t sequences;                      /* items * beams */
+    struct graph graph[DECODER_GRAPHS];    /* without steps: there is no such enqueue */
     clattn_layout self_cache, cross_cache; /* of one layer's keys or values: (sequences or items, kv_heads, length, head
                                             * size); a cache has layers times keys and values of them, one behind the
                                             * other */
@@ -32,10 +32,10 @@ struct clattn_decoder_state {
     size_t memory_length; /* the longest */
     int32_t *lengths;     /* of the sequences */
     int32_t *memory_lengths;
-    int32_t *scratch;     /* for an enqueue's arrays: STATE_SCRATCH times the sequences */
-    cl_event *waits;      /* room for an enqueue's wait list and `last` */
+    int32_t *scratch; /* for an enqueue's arrays: STATE_SCRATCH times the sequences */
+    cl_event *waits;  /* room for an enqueue's wait list and `last` */
     size_t waits_room;
-    cl_event last; /* the end of the work enqueued so far; NULL: none */
+    cl_event last;          /* the end of the work enqueued so far; NULL: none */
     cl_command_queue queue; /* where that is; not retained, only compared */
 };
 #define STATE_SCRATCH 4
@@ -62,12 +62,40 @@ clattn_status decoder_make_graphs(struct decoder_plan *plan, const clattn_plan_o
 clattn_layout decoder_mask(const clattn_layout *mask, enum decoder_graph which);
 
 /* What an enqueue binds, brings and says, by the numbers that the graphs have for them. */
-enum { DECODER_INPUT = 1, DECODER_IDS, DECODER_SEGMENTS, DECODER_MASK, DECODER_MEMORY_MASK, DECODER_OUTPUT,
-       DECODER_LOGITS, DECODER_SELF_PROBABILITIES, DECODER_CROSS_PROBABILITIES, DECODER_SELF_CACHE, DECODER_CROSS_CACHE,
-       DECODER_MEMORY_ARRAY, DECODER_SLOTS };
-enum { DECODER_SEQUENCES = 1, DECODER_LENGTH, DECODER_KEYS, DECODER_ITEMS, DECODER_ITEM_QUERIES, DECODER_MEMORY_LENGTH,
-       DECODER_PAST, DECODER_POSITION, DECODER_SHIFTED };
-enum { DECODER_PAST_LENGTHS = 1, DECODER_NEW_LENGTHS, DECODER_TOTAL_LENGTHS, DECODER_LAST_ROWS, DECODER_MEMORY_LENGTHS,
-       DECODER_START_TOKEN, DECODER_INTEGERS };
+enum {
+    DECODER_INPUT = 1,
+    DECODER_IDS,
+    DECODER_SEGMENTS,
+    DECODER_MASK,
+    DECODER_MEMORY_MASK,
+    DECODER_OUTPUT,
+    DECODER_LOGITS,
+    DECODER_SELF_PROBABILITIES,
+    DECODER_CROSS_PROBABILITIES,
+    DECODER_SELF_CACHE,
+    DECODER_CROSS_CACHE,
+    DECODER_MEMORY_ARRAY,
+    DECODER_SLOTS
+};
+enum {
+    DECODER_SEQUENCES = 1,
+    DECODER_LENGTH,
+    DECODER_KEYS,
+    DECODER_ITEMS,
+    DECODER_ITEM_QUERIES,
+    DECODER_MEMORY_LENGTH,
+    DECODER_PAST,
+    DECODER_POSITION,
+    DECODER_SHIFTED
+};
+enum {
+    DECODER_PAST_LENGTHS = 1,
+    DECODER_NEW_LENGTHS,
+    DECODER_TOTAL_LENGTHS,
+    DECODER_LAST_ROWS,
+    DECODER_MEMORY_LENGTHS,
+    DECODER_START_TOKEN,
+    DECODER_INTEGERS
+};
 
 #endif

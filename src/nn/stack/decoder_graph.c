@@ -10,11 +10,11 @@ struct making {
     struct builder b;
     const struct decoder_plan *plan;
     enum decoder_graph which;
-    struct rows rows;      /* of tokens: (sequences, length) */
+    struct rows rows; /* of tokens: (sequences, length) */
     struct rows flat;
     struct rows item_rows; /* the same as (items, queries) for cross-attention */
     struct stream stream;
-    int past, fresh, total, memory_lengths; /* arrays of lengths; 0: none */
+    int past, fresh, total, memory_lengths;         /* arrays of lengths; 0: none */
     size_t self_probabilities, cross_probabilities; /* layers so far that have them as an output */
 };
 
@@ -220,10 +220,8 @@ static clattn_status add_cross_attention(struct making *m, size_t layer)
     const bool output = is_among(m->plan->desc.cross_probabilities, layer);
     struct heads heads;
     clattn_attention_desc desc = stack_attention(stack);
-    struct graph_step step = {.op = GRAPH_ATTENTION,
-                              .batch = DECODER_ITEMS,
-                              .length = DECODER_ITEM_QUERIES,
-                              .keys = DECODER_MEMORY_LENGTH};
+    struct graph_step step = {
+        .op = GRAPH_ATTENTION, .batch = DECODER_ITEMS, .length = DECODER_ITEM_QUERIES, .keys = DECODER_MEMORY_LENGTH};
     TRY(add_projections(&m->b, m->rows, &m->stream, &weights->cross, false, &heads));
     desc.mask = decoder_mask(&m->plan->desc.memory_mask, m->which);
     desc.query = heads_layout(stack, m->item_rows, &heads.query, d->heads);
@@ -352,14 +350,12 @@ static struct making making_of(struct decoder_plan *plan, enum decoder_graph whi
 {
     const clattn_decoder_desc *d = &plan->desc;
     const size_t beams = which == DECODER_BEAMS ? d->beams : 1, length = which == DECODER_MANY ? d->length : 1;
-    struct making m = {.b = {.graph = &plan->graph[which],
-                             .model = plan->model,
-                             .stack = &plan->model->decoder,
-                             .options = options},
-                       .plan = plan,
-                       .which = which,
-                       .rows = {d->items * beams, length, DECODER_SEQUENCES, DECODER_LENGTH},
-                       .item_rows = {d->items, beams * length, DECODER_ITEMS, DECODER_ITEM_QUERIES}};
+    struct making m = {
+        .b = {.graph = &plan->graph[which], .model = plan->model, .stack = &plan->model->decoder, .options = options},
+        .plan = plan,
+        .which = which,
+        .rows = {d->items * beams, length, DECODER_SEQUENCES, DECODER_LENGTH},
+        .item_rows = {d->items, beams * length, DECODER_ITEMS, DECODER_ITEM_QUERIES}};
     if (which == DECODER_MEMORY)
         m.rows = (struct rows){d->items, d->memory_length, DECODER_ITEMS, DECODER_MEMORY_LENGTH};
     m.flat = rows_flat(m.rows);

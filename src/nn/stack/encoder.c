@@ -167,7 +167,8 @@ static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_
         {&args->output, "output", &plan->output, output, BINDING_READ_WRITE, true,
          !plan->desc.pooling && !plan->desc.probabilities},
         {&args->pooled, "pooled", &plan->pooled, pooled, BINDING_READ_WRITE, plan->desc.pooling != 0, true},
-        {&args->probabilities, "probabilities", all, probabilities, BINDING_WRITE, plan->desc.probabilities != 0, false},
+        {&args->probabilities, "probabilities", all, probabilities, BINDING_WRITE, plan->desc.probabilities != 0,
+         false},
         {&args->workspace, "workspace", NULL, NULL, BINDING_READ_WRITE, true, false},
     };
     status = whole_check_arrays(context, arrays, sizeof arrays / sizeof arrays[0]);
@@ -182,7 +183,7 @@ static clattn_status enqueue_empty(struct encoder_plan *plan, cl_command_queue q
     clattn_status status;
     clattn_context *context = plan->base.context;
     const size_t extent[2] = {batch, plan->pooled.extent[1]};
-    const struct whole_array pooled = {&args->pooled, "pooled", &plan->pooled, extent, BINDING_WRITE,
+    const struct whole_array pooled = {&args->pooled,           "pooled", &plan->pooled, extent, BINDING_WRITE,
                                        plan->desc.pooling != 0, true};
     struct chain chain;
     struct step step;
@@ -194,10 +195,9 @@ static clattn_status enqueue_empty(struct encoder_plan *plan, cl_command_queue q
     TRY(chain_begin(&chain, context, queue, wait_count, wait_list, event, 0, NULL));
     chain_step(&chain, true, &step);
     TRY_CL(&context->device.report, "clEnqueueFillBuffer",
-           context->device.cl.clEnqueueFillBuffer(chain.queue, args->pooled.buffer, &zero, sizeof zero,
-                                                  (size_t)args->pooled.offset * sizeof zero,
-                                                  extent[0] * extent[1] * sizeof zero, step.wait_count, step.wait_list,
-                                                  step.event));
+           context->device.cl.clEnqueueFillBuffer(
+               chain.queue, args->pooled.buffer, &zero, sizeof zero, (size_t)args->pooled.offset * sizeof zero,
+               extent[0] * extent[1] * sizeof zero, step.wait_count, step.wait_list, step.event));
     chain_stepped(&chain, &step);
 fail:
     return chain_end(&chain, status, event);
@@ -219,8 +219,8 @@ static clattn_status enqueue(struct encoder_plan *plan, cl_command_queue queue, 
     if (!run.number[NUMBER_BATCH] || !run.number[NUMBER_POSITIONS])
         return enqueue_empty(plan, queue, args, run.number[NUMBER_BATCH], wait_count, wait_list, event);
     TRY(check_arrays(plan, args, &run));
-    status = graph_enqueue(&plan->graph, plan->base.context, queue, &run, &args->workspace, wait_count, wait_list,
-                           event);
+    status =
+        graph_enqueue(&plan->graph, plan->base.context, queue, &run, &args->workspace, wait_count, wait_list, event);
 fail:
     return status;
 }

@@ -21,8 +21,13 @@ clattn_status encoder_make_graph(struct encoder_plan *plan, const clattn_plan_op
 
 /* What an enqueue binds, says and brings, by the numbers that the graph has for them. */
 enum { SLOT_INPUT = 1, SLOT_SEGMENTS, SLOT_MASK, SLOT_OUTPUT, SLOT_POOLED, SLOT_PROBABILITIES, SLOTS };
-enum { NUMBER_BATCH = 1, NUMBER_LENGTH, NUMBER_POSITIONS, NUMBER_FIRST,
-       NUMBER_FRAMES /* behind each convolution but the last */ };
+enum {
+    NUMBER_BATCH = 1,
+    NUMBER_LENGTH,
+    NUMBER_POSITIONS,
+    NUMBER_FIRST,
+    NUMBER_FRAMES /* behind each convolution but the last */
+};
 enum { INTEGERS_LENGTHS = 1, INTEGERS_UNIT, INTEGERS };
 
 #endif

@@ -6,8 +6,8 @@
 struct making {
     struct builder b;
     struct encoder_plan *plan;
-    struct rows rows;     /* of positions */
-    struct rows flat;     /* the same, for operators that do not look at items */
+    struct rows rows; /* of positions */
+    struct rows flat; /* the same, for operators that do not look at items */
     struct stream stream;
     int lengths;          /* array; 0: none */
     size_t probabilities; /* layers so far that have them as an output */
@@ -55,9 +55,11 @@ static clattn_status add_convolutions(struct making *m)
                                  .to_item = padded.item * element};
         pad.use[MOVE_TO] = padded.use;
         graph_add(graph, &pad);
-        const struct matrix windows = {
-            .use = padded.use, .dtype = dtype, .columns = c->kernel * channels, .stride = c->stride * channels,
-            .item = padded.item};
+        const struct matrix windows = {.use = padded.use,
+                                       .dtype = dtype,
+                                       .columns = c->kernel * channels,
+                                       .stride = c->stride * channels,
+                                       .item = padded.item};
         frames = stack_frames(d, i + 1, m->plan->desc.length);
         frames_number = last ? NUMBER_POSITIONS : NUMBER_FRAMES + (int)i;
         const struct rows rows = {batch, frames, NUMBER_BATCH, frames_number};
@@ -99,8 +101,8 @@ static clattn_status add_tokens(struct making *m)
         zero.use[MOVE_TO] = use_of(zeros);
         graph_add(graph, &zero);
     }
-    return add_embedding(&m->b, m->rows, graph_bound_array(graph, CLATTN_I32, SLOT_INPUT, 0), segments, NUMBER_FIRST,
-                         0, &m->stream);
+    return add_embedding(&m->b, m->rows, graph_bound_array(graph, CLATTN_I32, SLOT_INPUT, 0), segments, NUMBER_FIRST, 0,
+                         &m->stream);
 }
 
 static clattn_status add_input(struct making *m)
@@ -145,11 +147,11 @@ static clattn_status add_pooling(struct making *m, const struct matrix *result)
                               .keys = mean ? NUMBER_POSITIONS : NUMBER_ONE};
     clattn_attention_desc_init(&desc);
     desc.scale_mode = CLATTN_SCALE_EXPLICIT;
-    desc.query = desc.key = (clattn_layout){.dtype = result->dtype,
-                                            .rank = 4,
-                                            .extent = {batch, heads, plan->positions, size},
-                                            .stride = {(int64_t)(plan->positions * d_model), (int64_t)size,
-                                                       (int64_t)d_model, 1}};
+    desc.query = desc.key =
+        (clattn_layout){.dtype = result->dtype,
+                        .rank = 4,
+                        .extent = {batch, heads, plan->positions, size},
+                        .stride = {(int64_t)(plan->positions * d_model), (int64_t)size, (int64_t)d_model, 1}};
     desc.query.extent[2] = 1;
     desc.value = desc.key;
     desc.output = clattn_layout_bhsd(CLATTN_F32, batch, heads, 1, size);
@@ -200,10 +202,8 @@ static clattn_status add_self_attention(struct making *m, size_t layer)
     const size_t batch = m->rows.batch;
     struct heads heads;
     clattn_attention_desc desc = stack_attention(stack);
-    struct graph_step step = {.op = GRAPH_ATTENTION,
-                              .batch = NUMBER_BATCH,
-                              .length = NUMBER_POSITIONS,
-                              .keys = NUMBER_POSITIONS};
+    struct graph_step step = {
+        .op = GRAPH_ATTENTION, .batch = NUMBER_BATCH, .length = NUMBER_POSITIONS, .keys = NUMBER_POSITIONS};
     TRY(add_projections(&m->b, m->rows, &m->stream, &weights->self, true, &heads));
     if (d->rotary) {
         TRY(add_rope(&m->b, m->rows, &heads.query, d->heads, 0, 0));
@@ -253,13 +253,11 @@ clattn_status encoder_make_graph(struct encoder_plan *plan, const clattn_plan_op
 {
     clattn_status status;
     const struct rows rows = {plan->desc.batch, plan->positions, NUMBER_BATCH, NUMBER_POSITIONS};
-    struct making m = {.b = {.graph = &plan->graph,
-                             .model = plan->model,
-                             .stack = &plan->model->encoder,
-                             .options = options},
-                       .plan = plan,
-                       .rows = rows,
-                       .flat = rows_flat(rows)};
+    struct making m = {
+        .b = {.graph = &plan->graph, .model = plan->model, .stack = &plan->model->encoder, .options = options},
+        .plan = plan,
+        .rows = rows,
+        .flat = rows_flat(rows)};
     TRY(graph_begin(&plan->graph, plan->base.context));
     status = add_all(&m);
 fail:

@@ -77,8 +77,7 @@ static clattn_status add_all(struct feed_forward_plan *plan, const clattn_plan_o
     struct graph *graph = &plan->graph;
     const struct builder b = {.graph = graph};
     const struct rows rows = {1, d->rows, NUMBER_ONE, NUMBER_ROWS};
-    const struct linear_use in =
-        caller_linear(graph, d, SLOT_W_IN, d->bias_in ? SLOT_B_IN : 0, d->d_ff, d->d_model);
+    const struct linear_use in = caller_linear(graph, d, SLOT_W_IN, d->bias_in ? SLOT_B_IN : 0, d->d_ff, d->d_model);
     const struct linear_use gate =
         caller_linear(graph, d, SLOT_W_GATE, d->bias_in ? SLOT_B_GATE : 0, d->d_ff, d->d_model);
     const struct linear_use out =
@@ -106,8 +105,10 @@ static clattn_status supports(clattn_context *context, const void *data, const c
     const clattn_dtype dtype = (clattn_dtype)d->dtype;
     in.a = out.c = clattn_layout_contiguous(dtype, 2, (const size_t[2]){d->rows, d->d_model});
     in.c = out.a = clattn_layout_contiguous(dtype, 2, (const size_t[2]){d->rows, d->d_ff});
-    in.b = (clattn_layout){.dtype = d->dtype, .rank = 2, .extent = {d->d_model, d->d_ff}, .stride = {1, (int64_t)d->d_model}};
-    out.b = (clattn_layout){.dtype = d->dtype, .rank = 2, .extent = {d->d_ff, d->d_model}, .stride = {1, (int64_t)d->d_ff}};
+    in.b = (clattn_layout){
+        .dtype = d->dtype, .rank = 2, .extent = {d->d_model, d->d_ff}, .stride = {1, (int64_t)d->d_model}};
+    out.b =
+        (clattn_layout){.dtype = d->dtype, .rank = 2, .extent = {d->d_ff, d->d_model}, .stride = {1, (int64_t)d->d_ff}};
     in.activation = d->activation + 1;
     if (d->residual)
         out.operand = out.c;
@@ -142,8 +143,8 @@ static clattn_status check_arrays(const struct feed_forward_plan *plan, const cl
     const clattn_dtype dtype = (clattn_dtype)d->dtype;
     const size_t rows[2] = {args->rows, d->d_model}, in[2] = {d->d_ff, d->d_model}, out[2] = {d->d_model, d->d_ff};
     const clattn_layout x = clattn_layout_contiguous(dtype, 2, rows), w_in = clattn_layout_contiguous(dtype, 2, in),
-                        w_out = clattn_layout_contiguous(dtype, 2, out),
-                        b_in = clattn_layout_contiguous(dtype, 1, in), b_out = clattn_layout_contiguous(dtype, 1, out);
+                        w_out = clattn_layout_contiguous(dtype, 2, out), b_in = clattn_layout_contiguous(dtype, 1, in),
+                        b_out = clattn_layout_contiguous(dtype, 1, out);
     const struct whole_array arrays[] = {
         {&args->x, "x", &x, rows, BINDING_READ, true, true},
         {&args->w_in, "w_in", &w_in, in, BINDING_READ, true, true},
@@ -180,7 +181,7 @@ fail:
     return status;
 }
 
-static const struct operator_class feed_forward_class = {
+static const struct operator_type feed_forward_operator = {
     .name = "feed_forward",
     .number = OPERATOR_FEED_FORWARD,
     .plan_bytes = sizeof(struct feed_forward_plan),
@@ -193,4 +194,6 @@ static const struct operator_class feed_forward_class = {
     .make = make,
 };
 
-OPERATOR_CALLS(feed_forward)
+OPERATOR_CALLS(feed_forward, clattn_feed_forward_desc_init, clattn_feed_forward_args_init, clattn_feed_forward_supports,
+               clattn_feed_forward_plan_create, clattn_feed_forward_enqueue, clattn_feed_forward_prewarm,
+               clattn_feed_forward_run)

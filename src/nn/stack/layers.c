@@ -125,8 +125,7 @@ clattn_status add_norm(const struct builder *b, struct rows rows, const struct n
     clattn_norm_desc desc;
     const struct weight *all = b->model->weights;
     const size_t columns = x.columns;
-    struct graph_step step = {.op = GRAPH_NORM,
-                              .batch = rows.batch == 1 ? rows.length_number : rows.batch_number};
+    struct graph_step step = {.op = GRAPH_NORM, .batch = rows.batch == 1 ? rows.length_number : rows.batch_number};
     clattn_norm_desc_init(&desc);
     desc.kind = b->stack->desc.norm;
     desc.explicit_epsilon = 1;
@@ -167,7 +166,7 @@ clattn_status stream_write(const struct builder *b, struct rows rows, struct str
     const struct matrix x = stream->x;
     const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_ADD};
     /* The sum takes x's place where that is ours; each element is read before its successor is written. */
-    const struct matrix sum = pre && result    ? *result
+    const struct matrix sum = pre && result ? *result
                               : stream->own ? x
                                             : matrix_new(b->graph, rows, x.dtype, x.columns);
     TRY(add_product(b, rows, made, w, sum, &plus, NULL));
@@ -292,10 +291,8 @@ clattn_status add_rope(const struct builder *b, struct rows rows, const struct m
     clattn_status status;
     const clattn_stack_desc *d = &b->stack->desc;
     clattn_rope_desc desc;
-    struct graph_step step = {.op = GRAPH_ROPE,
-                              .batch = rows.batch_number,
-                              .length = rows.length_number,
-                              .position = position_number};
+    struct graph_step step = {
+        .op = GRAPH_ROPE, .batch = rows.batch_number, .length = rows.length_number, .position = position_number};
     const size_t batch = rows.batch;
     clattn_rope_desc_init(&desc);
     desc.pairing = d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
@@ -323,10 +320,8 @@ clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, 
     const size_t id_extent[2] = {rows.batch, rows.length}, batch = rows.batch;
     const size_t y_extent[3] = {rows.batch, rows.length, d->d_model};
     clattn_embedding_desc desc;
-    struct graph_step step = {.op = GRAPH_EMBEDDING,
-                              .batch = rows.batch_number,
-                              .length = rows.length_number,
-                              .position = position_number};
+    struct graph_step step = {
+        .op = GRAPH_EMBEDDING, .batch = rows.batch_number, .length = rows.length_number, .position = position_number};
     clattn_embedding_desc_init(&desc);
     stream->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
     stream->own = true;
@@ -336,8 +331,8 @@ clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, 
     desc.explicit_scale = d->scaled;
     desc.scale = d->scaled ? (float)sqrt((double)d->d_model) : 0;
     if (d->positions) {
-        desc.positions = d->positions == CLATTN_POSITIONS_TABLE ? CLATTN_EMBEDDING_POSITION_TABLE
-                                                                : CLATTN_EMBEDDING_SINUSOIDS;
+        desc.positions =
+            d->positions == CLATTN_POSITIONS_TABLE ? CLATTN_EMBEDDING_POSITION_TABLE : CLATTN_EMBEDDING_SINUSOIDS;
         if (offsets)
             desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
     }

@@ -21,7 +21,7 @@ struct whole_array {
     const clattn_layout *layout; /* NULL: of the workspace, which chain_begin checks */
     const size_t *extent;
     enum binding_access access;
-    bool known;    /* the plan has such an array; otherwise none may be bound */
+    bool known; /* the plan has such an array; otherwise none may be bound */
     bool required;
 };
 clattn_status whole_check_arrays(clattn_context *context, const struct whole_array *arrays, size_t count);

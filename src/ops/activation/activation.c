@@ -23,8 +23,8 @@ static size_t groups_of(const struct activation_plan *plan, const activation_arg
     return divide_up((size_t)walk->pieces, plan->pieces_per_group);
 }
 
-clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name,
-                                    uint32_t lanes, const size_t local[3])
+clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name, uint32_t lanes,
+                                    const size_t local[3])
 {
     static const char *const functions[] = {"RELU", "GELU", "GELU_TANH", "SWISH"};
     clattn_status status;
@@ -45,8 +45,8 @@ fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct activation_plan *plan = (struct activation_plan *)handle;
@@ -65,7 +65,7 @@ fail:
     return status;
 }
 
-static const struct operator_class activation_class = {
+static const struct operator_type activation_operator = {
     .name = "activation",
     .number = OPERATOR_ACTIVATION,
     .plan_bytes = sizeof(struct activation_plan),
@@ -79,4 +79,6 @@ static const struct operator_class activation_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-OPERATOR_CALLS(activation)
+OPERATOR_CALLS(activation, clattn_activation_desc_init, clattn_activation_args_init, clattn_activation_supports,
+               clattn_activation_plan_create, clattn_activation_enqueue, clattn_activation_prewarm,
+               clattn_activation_run)

@@ -29,12 +29,11 @@ activation_args activation_walk(const struct activation_problem *problem, size_t
 
 /* A copy of the caller's args, all bindings checked; *batch is what there is to do. */
 clattn_status activation_args_read(clattn_context *context, const struct activation_problem *problem,
-                                   const clattn_activation_args *given, clattn_activation_args *args,
-                                   size_t *batch);
+                                   const clattn_activation_args *given, clattn_activation_args *args, size_t *batch);
 
 /* Adds the plan's one kernel, with `lanes`. */
-clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name,
-                                    uint32_t lanes, const size_t local[3]);
+clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name, uint32_t lanes,
+                                    const size_t local[3]);
 
 /* For plan_self_check. */
 clattn_status activation_self_check(clattn_plan *plan);

@@ -45,9 +45,8 @@ static int join(struct dimension *dimension, int count)
     for (int i = count - 1; i > 0; i--) {
         struct dimension *outer = &dimension[i - 1], *inner = &dimension[i];
         int64_t x, y;
-        if (!int64_mul(inner->x, (int64_t)inner->extent, &x) ||
-            !int64_mul(inner->y, (int64_t)inner->extent, &y) || x != outer->x || y != outer->y ||
-            inner->extent > LENGTH_LIMIT / outer->extent)
+        if (!int64_mul(inner->x, (int64_t)inner->extent, &x) || !int64_mul(inner->y, (int64_t)inner->extent, &y) ||
+            x != outer->x || y != outer->y || inner->extent > LENGTH_LIMIT / outer->extent)
             continue;
         inner->extent *= outer->extent;
         memmove(outer, inner, (size_t)(count - i) * sizeof *inner);
@@ -58,8 +57,7 @@ static int join(struct dimension *dimension, int count)
 
 activation_args activation_walk(const struct activation_problem *problem, size_t batch, int chunk)
 {
-    activation_args walk = {
-        .extent = {1, 1, 1, 1}, .columns = 1, .chunk = chunk, .alpha = problem->desc.alpha};
+    activation_args walk = {.extent = {1, 1, 1, 1}, .columns = 1, .chunk = chunk, .alpha = problem->desc.alpha};
     struct dimension dimension[CLATTN_MAX_RANK];
     int count = join(dimension, arrange(&problem->desc, batch, dimension));
     walk.pieces = 1;
@@ -124,8 +122,7 @@ fail:
 }
 
 clattn_status activation_args_read(clattn_context *context, const struct activation_problem *problem,
-                                   const clattn_activation_args *given, clattn_activation_args *args,
-                                   size_t *batch)
+                                   const clattn_activation_args *given, clattn_activation_args *args, size_t *batch)
 {
     clattn_status status;
     struct report *report = &context->device.report;

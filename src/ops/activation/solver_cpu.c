@@ -37,9 +37,8 @@ static clattn_status prepare(clattn_plan *base)
     double columns = (double)size_max(1, size_min((size_t)plan->problem.columns, (size_t)plan->chunk));
     plan->pieces_per_group = size_max(1, (size_t)(GROUP_ELEMENTS / columns));
     while (plan->pieces_per_group > 1 &&
-           !capabilities_allow_loops(caps,
-                                     iterations(caps, columns * (double)plan->pieces_per_group,
-                                                (double)plan->pieces_per_group, plan->problem.unit_columns)))
+           !capabilities_allow_loops(caps, iterations(caps, columns * (double)plan->pieces_per_group,
+                                                      (double)plan->pieces_per_group, plan->problem.unit_columns)))
         plan->pieces_per_group /= 2;
     return activation_add_kernel(plan, "activation/cpu.cl", "activation_cpu", caps->lanes, one);
 }

@@ -19,8 +19,8 @@ static clattn_status prepare(clattn_plan *base)
     size_t limit = size_min(MAX_ITEMS, caps->info.max_work_item[0]), local[3] = {1, 1, 1};
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         limit = size_min(limit, 32);
-    while (local[0] * 2 <= limit && local[0] * LANES < (size_t)plan->problem.columns)
-        local[0] *= 2;
+    while (local[0] * 2 <= limit && local[0] * LANES < (size_t)plan->problem.columns) local
+        [0] *= 2;
     plan->chunk = (int)local[0] * LANES * VECTORS;
     plan->pieces_per_group = 1;
     return activation_add_kernel(plan, "activation/generic.cl", "activation_generic", LANES, local);

@@ -15,10 +15,9 @@ _Static_assert(sizeof(attention_args) + (ATTENTION_POINTERS - 2) * 8 <= 1024, "t
 
 #define ARGS(field) offsetof(clattn_attention_args, field)
 const size_t attention_binding_offset[ATTENTION_ARRAYS] = {
-    ARGS(mask),          ARGS(bias),        ARGS(alibi),     ARGS(sinks),        ARGS(vector),
-    ARGS(query_lengths), ARGS(key_lengths), ARGS(positions), ARGS(query_starts), ARGS(key_starts),
-    ARGS(block_table),   ARGS(key_scale),   ARGS(value_scale), ARGS(lse),        ARGS(entropy),
-    ARGS(scores),
+    ARGS(mask),        ARGS(bias),      ARGS(alibi),        ARGS(sinks),      ARGS(vector),      ARGS(query_lengths),
+    ARGS(key_lengths), ARGS(positions), ARGS(query_starts), ARGS(key_starts), ARGS(block_table), ARGS(key_scale),
+    ARGS(value_scale), ARGS(lse),       ARGS(entropy),      ARGS(scores),
 };
 
 /* ---- the struct ---- */
@@ -63,8 +62,7 @@ static int64_t position_of(const struct attention_problem *problem, const clattn
     return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
 }
 
-static void fill_side(const struct attention_problem *problem, const clattn_attention_args *args,
-                      attention_args *a)
+static void fill_side(const struct attention_problem *problem, const clattn_attention_args *args, attention_args *a)
 {
     const clattn_attention_desc *desc = &problem->desc;
     a->mask = problem->mask;
@@ -88,8 +86,7 @@ static void fill_side(const struct attention_problem *problem, const clattn_atte
     else
         a->alibi = (array4){args->alibi.offset, desc->alibi.extent[0] == 1 ? 0 : desc->alibi.stride[0],
                             desc->alibi.stride[1], 0, 0};
-    a->block_table = (array4){args->block_table.offset, desc->block_table.stride[0], 0, 0,
-                              desc->block_table.stride[1]};
+    a->block_table = (array4){args->block_table.offset, desc->block_table.stride[0], 0, 0, desc->block_table.stride[1]};
     a->sinks = array1_of(&desc->sinks, args->sinks.offset);
     a->query_lengths = array1_of(&desc->query_lengths, args->query_lengths.offset);
     a->key_lengths = array1_of(&desc->key_lengths, args->key_lengths.offset);
@@ -108,8 +105,7 @@ static args_long window_side(int64_t keys)
     return keys < 0 || keys > ATTENTION_UNBOUNDED ? ATTENTION_UNBOUNDED : keys;
 }
 
-void attention_fill_args(const struct attention_problem *problem, const clattn_attention_args *args,
-                         attention_args *a)
+void attention_fill_args(const struct attention_problem *problem, const clattn_attention_args *args, attention_args *a)
 {
     const clattn_attention_desc *desc = &problem->desc;
     memset(a, 0, sizeof *a);
@@ -159,8 +155,8 @@ static clattn_status read_lengths(struct report *report, const struct attention_
     if (args->batch > problem->batch || args->query_length > problem->query_length || args->key_length > most_keys)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "batch %zu, query length %zu or key length %zu is above the plan's %zu, %zu, %zu",
-                            args->batch, args->query_length, args->key_length, problem->batch,
-                            problem->query_length, most_keys);
+                            args->batch, args->query_length, args->key_length, problem->batch, problem->query_length,
+                            most_keys);
     return CLATTN_SUCCESS;
 }
 

@@ -9,15 +9,9 @@
 
 /* Best first. */
 static const struct solver *const solvers[] = {
-    &attention_cpu_amx_solver,
-    &attention_cpu_bf16_solver,
-    &attention_cpu_solver,
-    &attention_matrix_solver,
-    &attention_sub_group_solver,
-    &attention_tile_solver,
-    &attention_generic_solver,
-    &attention_emulated_mma_solver,
-    &attention_emulated_sub_group_solver,
+    &attention_cpu_amx_solver, &attention_cpu_bf16_solver,     &attention_cpu_solver,
+    &attention_matrix_solver,  &attention_sub_group_solver,    &attention_tile_solver,
+    &attention_generic_solver, &attention_emulated_mma_solver, &attention_emulated_sub_group_solver,
 };
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)
@@ -25,8 +19,8 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return attention_problem_read(desc, problem, reason);
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct attention_plan *plan = (struct attention_plan *)handle;
@@ -35,8 +29,8 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     TRY(attention_args_read(handle->context, &plan->problem, given, &args));
     if (!args.batch || !plan->problem.heads || !args.query_length)
         return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
-                         &args.workspace);
+    status =
+        chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace, &args.workspace);
     if (status == CLATTN_SUCCESS) {
         mtx_lock(&handle->lock);
         status = attention_launch(plan, &chain, &args);
@@ -91,7 +85,7 @@ static void classify(const void *data, struct strbuf *text)
     strbuf_printf(text, "-x%x.%x", arrays, flags_of(problem));
 }
 
-static const struct operator_class attention_class = {
+static const struct operator_type attention_operator = {
     .name = "attention",
     .number = OPERATOR_ATTENTION,
     .plan_bytes = sizeof(struct attention_plan),
@@ -106,4 +100,5 @@ static const struct operator_class attention_class = {
     .classify = classify,
 };
 
-OPERATOR_CALLS(attention)
+OPERATOR_CALLS(attention, clattn_attention_desc_init, clattn_attention_args_init, clattn_attention_supports,
+               clattn_attention_plan_create, clattn_attention_enqueue, clattn_attention_prewarm, clattn_attention_run)

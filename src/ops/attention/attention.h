@@ -137,8 +137,7 @@ struct attention_slices {
 };
 
 /* Into what pieces a launch for the given lengths is cut. */
-struct attention_slices attention_slice(const struct attention_plan *plan, size_t batch, size_t queries,
-                                        size_t keys);
+struct attention_slices attention_slice(const struct attention_plan *plan, size_t batch, size_t queries, size_t keys);
 
 /* The next launch's range in `kernel_args`, which attention_fill_args filled for `whole`; false when there is none.
  * *position starts at 0. */

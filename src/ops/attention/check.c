@@ -8,14 +8,13 @@
 #include "base/try.h"
 #include "ops/attention/check.h"
 
-
 /* ---- the small problem ---- */
 
 /* Its sizes follow from the program alone, which serves problems of all lengths. */
 #define BATCH 2
 #define QUERIES 37
-#define KEYS 99     /* at least, */
-#define KEYS_MORE 3 /* and more than a tile, so that a state is rescaled */
+#define KEYS 99                        /* at least, */
+#define KEYS_MORE 3                    /* and more than a tile, so that a state is rescaled */
 #define ARRAY_LIMIT ((size_t)64 << 20) /* bytes; a cache of larger pages is left unchecked */
 
 /* Row-major over the first extents, with gaps between columns where the original has some: kernels are built for

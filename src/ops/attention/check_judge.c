@@ -70,7 +70,8 @@ static double lent_lse(const struct attention_check *check, const struct attenti
                        int64_t i)
 {
     size_t parts = plan->splits > 1 ? plan->splits : 0;
-    return *workspace_of(check, row_count(check) * parts * (check->small.d_v + 1) + attention_check_row(check, b, h, i));
+    return *workspace_of(check,
+                         row_count(check) * parts * (check->small.d_v + 1) + attention_check_row(check, b, h, i));
 }
 
 /* A merged row against the partials that it was made from. */
@@ -128,7 +129,8 @@ static clattn_status judge_row(const struct attention_check *check, const struct
     for (int64_t e = 0; e < (int64_t)check->small.d_v; e++) {
         double value = read_at(check, CHECK_OUTPUT, &desc->output, at_b, h, at_i, e), exact = rows->exact.output[e];
         double slack = check_slack(exact, rows->plain.output[e], rows->exact.magnitude[e] + fabs(exact), state_unit,
-                                unit_of(desc->output.dtype)) + plan->weight_unit * rows->exact.magnitude[e];
+                                   unit_of(desc->output.dtype)) +
+                       plan->weight_unit * rows->exact.magnitude[e];
         TRY(check_element(report, kernel, "output", (const int64_t[4]){b, h, i, e}, value, exact, slack));
     }
     const struct {

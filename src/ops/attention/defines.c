@@ -36,8 +36,7 @@ static bool maximum_fits(const struct attention_problem *problem)
     return 1.5 * fabs(problem->exact_scale) * (double)problem->d_k * largest * largest < limit;
 }
 
-void attention_defines(const struct attention_problem *problem, const struct capabilities *caps,
-                       struct strbuf *options)
+void attention_defines(const struct attention_problem *problem, const struct capabilities *caps, struct strbuf *options)
 {
     const clattn_attention_desc *desc = &problem->desc;
     const struct {

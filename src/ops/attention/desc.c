@@ -10,25 +10,22 @@
 
 #define DESC(field) offsetof(clattn_attention_desc, field)
 const size_t attention_layout_offset[ATTENTION_ARRAYS] = {
-    DESC(mask),          DESC(bias),        DESC(alibi),     DESC(sinks),        DESC(vector),
-    DESC(query_lengths), DESC(key_lengths), DESC(positions), DESC(query_starts), DESC(key_starts),
-    DESC(block_table),   DESC(key_scale),   DESC(value_scale), DESC(lse),        DESC(entropy),
-    DESC(scores),
+    DESC(mask),        DESC(bias),      DESC(alibi),        DESC(sinks),      DESC(vector),      DESC(query_lengths),
+    DESC(key_lengths), DESC(positions), DESC(query_starts), DESC(key_starts), DESC(block_table), DESC(key_scale),
+    DESC(value_scale), DESC(lse),       DESC(entropy),      DESC(scores),
 };
 
 const char *const attention_array_name[ATTENTION_ARRAYS] = {
-    "mask",      "bias",         "alibi",      "sinks",       "vector",    "query_lengths", "key_lengths",
-    "positions", "query_starts", "key_starts", "block_table", "key_scale", "value_scale",   "lse",
-    "entropy",   "scores",
+    "mask",        "bias",      "alibi",        "sinks",      "vector",      "query_lengths",
+    "key_lengths", "positions", "query_starts", "key_starts", "block_table", "key_scale",
+    "value_scale", "lse",       "entropy",      "scores",
 };
 
 static const struct layout_words layout_words[ATTENTION_ARRAYS] = {
-    LAYOUT_WORDS("mask"),          LAYOUT_WORDS("bias"),        LAYOUT_WORDS("alibi"),
-    LAYOUT_WORDS("sinks"),         LAYOUT_WORDS("vector"),      LAYOUT_WORDS("query_lengths"),
-    LAYOUT_WORDS("key_lengths"),   LAYOUT_WORDS("positions"),   LAYOUT_WORDS("query_starts"),
-    LAYOUT_WORDS("key_starts"),    LAYOUT_WORDS("block_table"), LAYOUT_WORDS("key_scale"),
-    LAYOUT_WORDS("value_scale"),   LAYOUT_WORDS("lse"),         LAYOUT_WORDS("entropy"),
-    LAYOUT_WORDS("scores"),
+    LAYOUT_WORDS("mask"),         LAYOUT_WORDS("bias"),          LAYOUT_WORDS("alibi"),       LAYOUT_WORDS("sinks"),
+    LAYOUT_WORDS("vector"),       LAYOUT_WORDS("query_lengths"), LAYOUT_WORDS("key_lengths"), LAYOUT_WORDS("positions"),
+    LAYOUT_WORDS("query_starts"), LAYOUT_WORDS("key_starts"),    LAYOUT_WORDS("block_table"), LAYOUT_WORDS("key_scale"),
+    LAYOUT_WORDS("value_scale"),  LAYOUT_WORDS("lse"),           LAYOUT_WORDS("entropy"),     LAYOUT_WORDS("scores"),
 };
 
 static clattn_status fail(const char **reason, clattn_status status, const char *why)
@@ -144,10 +141,10 @@ static clattn_status check_dtypes(struct attention_problem *problem, const char 
     const clattn_attention_desc *desc = &problem->desc;
     const int32_t q = desc->query.dtype, k = desc->key.dtype, v = desc->value.dtype, o = desc->output.dtype;
     problem->is_double = q == CLATTN_F64;
-    if (problem->is_double ? k != q || v != q || o != q
-                           : !dtype_is_storage(q) || !dtype_is_storage(o) ||
-                                 (!dtype_is_storage(k) && !dtype_is_quantised(k)) ||
-                                 (!dtype_is_storage(v) && !dtype_is_quantised(v)))
+    if (problem->is_double
+            ? k != q || v != q || o != q
+            : !dtype_is_storage(q) || !dtype_is_storage(o) || (!dtype_is_storage(k) && !dtype_is_quantised(k)) ||
+                  (!dtype_is_storage(v) && !dtype_is_quantised(v)))
         UNSUPPORTED("query, key, value and output are float32, float16 or bfloat16, key and value also int8 or "
                     "int4, or all four float64");
     if (problem->has[ATTENTION_KEY_SCALE] != dtype_is_quantised(k) ||
@@ -185,8 +182,7 @@ static clattn_status check_sizes(struct attention_problem *problem, const char *
         INVALID("a ring has no key_starts");
     if (paged != problem->has[ATTENTION_BLOCK_TABLE])
         INVALID("block_table comes with CLATTN_CACHE_PAGED and with nothing else");
-    problem->batch = problem->packed_queries ? desc->query_starts.extent[0] - (desc->query_starts.extent[0] > 0)
-                                             : q[0];
+    problem->batch = problem->packed_queries ? desc->query_starts.extent[0] - (desc->query_starts.extent[0] > 0) : q[0];
     if (problem->batch > LENGTH_LIMIT)
         return fail(reason, CLATTN_ERROR_OVERFLOW, "query_starts names more than 2^31 - 65537 items");
     problem->heads = q[1];
@@ -207,8 +203,7 @@ static clattn_status check_sizes(struct attention_problem *problem, const char *
         if (!k[0] || !k[2])
             LAYOUT("a paged cache without pages");
         problem->page_size = k[2];
-        if (!size_mul(desc->block_table.extent[1], k[2], &problem->key_length) ||
-            problem->key_length > LENGTH_LIMIT)
+        if (!size_mul(desc->block_table.extent[1], k[2], &problem->key_length) || problem->key_length > LENGTH_LIMIT)
             return fail(reason, CLATTN_ERROR_OVERFLOW, "a paged cache has more than 2^31 - 65537 keys an item");
     }
     return CLATTN_SUCCESS;
@@ -235,7 +230,8 @@ static clattn_status check_mask(const struct attention_problem *problem, const c
     if (mask_extent[3] > problem->key_length && mask_extent[3] != 1)
         LAYOUT(is_bias ? "bias covers more keys than there are" : "mask covers more keys than there are");
     if (problem->desc.cache == CLATTN_CACHE_RING && mask_extent[3] != 1)
-        UNSUPPORTED(is_bias ? "a ring takes no bias with more than one key" : "a ring takes no mask with more than one key");
+        UNSUPPORTED(is_bias ? "a ring takes no bias with more than one key"
+                            : "a ring takes no mask with more than one key");
     *strides = (array4){0, stride[0], stride[1], stride[2], stride[3]};
     return CLATTN_SUCCESS;
 }

@@ -6,8 +6,7 @@
 #include "ops/merge/merge.h"
 #include "program/defines.h"
 
-void attention_groups_by_queries(const struct attention_plan *plan, const attention_args *kernel_args,
-                                 size_t groups[3])
+void attention_groups_by_queries(const struct attention_plan *plan, const attention_args *kernel_args, size_t groups[3])
 {
     groups[0] = divide_up((size_t)kernel_args->launch_queries, plan->queries_per_group);
     groups[1] = (size_t)kernel_args->launch_heads;
@@ -20,9 +19,8 @@ static void take_snippets(struct attention_plan *plan)
     snippet[0] = (struct source_snippet){
         "score_mod", plan->problem.score_mod,
         "float score_mod(float score, int batch, int head, int query, int key, user_data user)"};
-    snippet[1] = (struct source_snippet){
-        "mask_mod", plan->problem.mask_mod,
-        "int mask_mod(int batch, int head, int query, int key, user_data user)"};
+    snippet[1] = (struct source_snippet){"mask_mod", plan->problem.mask_mod,
+                                         "int mask_mod(int batch, int head, int query, int key, user_data user)"};
 }
 
 /* ---- split keys ---- */
@@ -116,8 +114,8 @@ static clattn_status add_scores(struct attention_plan *plan)
 {
     const struct attention_problem *problem = &plan->problem;
     size_t launches = plan->base.launches, sliced = plan->splits > 1 ? 1 : launches;
-    clattn_status status = attention_scores_add_kernel(&plan->base, problem, &problem->desc.scores,
-                                                       problem->desc.scores_mode, false);
+    clattn_status status =
+        attention_scores_add_kernel(&plan->base, problem, &problem->desc.scores, problem->desc.scores_mode, false);
     plan->base.launches = launches + sliced;
     return status;
 }
@@ -129,15 +127,15 @@ clattn_status attention_add_kernel(struct attention_plan *plan, const char *file
     const struct attention_problem *problem = &plan->problem;
     bool has_lse = problem->has[ATTENTION_LSE], is_split = plan->splits > 1;
     plan->splits = size_max(1, plan->splits);
-    plan->lends_lse = !has_lse && problem->has[ATTENTION_SCORES] &&
-                      problem->desc.scores_mode == CLATTN_SCORES_PROBABILITIES;
+    plan->lends_lse =
+        !has_lse && problem->has[ATTENTION_SCORES] && problem->desc.scores_mode == CLATTN_SCORES_PROBABILITIES;
     has_lse = has_lse || plan->lends_lse;
     take_snippets(plan);
     define_int(options, "LSE", has_lse || is_split);
     if (is_split)
         define_int(options, "SPLIT", 1);
-    cl_uint pointers = 4u + (cl_uint)attention_side_count(problem) + (has_lse || is_split) +
-                       problem->has[ATTENTION_ENTROPY];
+    cl_uint pointers =
+        4u + (cl_uint)attention_side_count(problem) + (has_lse || is_split) + problem->has[ATTENTION_ENTROPY];
     TRY(plan_add_kernel(&plan->base, file, options, name, pointers, sizeof(attention_args), local));
     note_launches(plan);
     if (is_split)
@@ -232,8 +230,7 @@ static clattn_status launch_whole(struct attention_plan *plan, struct chain *cha
 {
     const struct attention_problem *problem = &plan->problem;
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key, &args->value};
-    const struct attention_slices slices =
-        attention_slice(plan, args->batch, args->query_length, args->key_length);
+    const struct attention_slices slices = attention_slice(plan, args->batch, args->query_length, args->key_length);
     size_t count = attention_side_bindings(problem, args, bindings, 3);
     bindings[count++] = &args->output;
     if (problem->has[ATTENTION_LSE] || plan->lends_lse)
@@ -248,8 +245,7 @@ static clattn_status launch_scores(struct attention_plan *plan, struct chain *ch
 {
     const struct attention_problem *problem = &plan->problem;
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key};
-    const struct attention_slices slices =
-        attention_slice(plan, args->batch, args->query_length, args->key_length);
+    const struct attention_slices slices = attention_slice(plan, args->batch, args->query_length, args->key_length);
     size_t count = attention_side_bindings(problem, args, bindings, 2);
     if (problem->desc.scores_mode == CLATTN_SCORES_PROBABILITIES)
         bindings[count++] = &args->lse;

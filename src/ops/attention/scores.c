@@ -15,8 +15,8 @@ struct weights_plan {
     bool average;
 };
 
-static clattn_status read_weights(const clattn_attention_desc *attention, const clattn_layout *weights,
-                                  bool average, struct attention_problem *problem, const char **reason)
+static clattn_status read_weights(const clattn_attention_desc *attention, const clattn_layout *weights, bool average,
+                                  struct attention_problem *problem, const char **reason)
 {
     clattn_status status;
     TRY(attention_problem_read(attention, problem, reason));
@@ -104,9 +104,9 @@ fail:
     return status;
 }
 
-clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue queue,
-                                        const clattn_attention_args *given, const clattn_binding *weights,
-                                        cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_attention_args *given,
+                                        const clattn_binding *weights, cl_uint wait_count, const cl_event *wait_list,
+                                        cl_event *event)
 {
     clattn_status status;
     TRY(plan_check(handle, OPERATOR_ATTENTION_WEIGHTS));

@@ -24,8 +24,7 @@ static double attended(const struct attention_problem *problem, size_t keys)
     return count;
 }
 
-struct attention_slices attention_slice(const struct attention_plan *plan, size_t batch, size_t queries,
-                                        size_t keys)
+struct attention_slices attention_slice(const struct attention_plan *plan, size_t batch, size_t queries, size_t keys)
 {
     const struct attention_problem *problem = &plan->problem;
     struct attention_slices slices = {batch, problem->heads, queries};
@@ -53,8 +52,7 @@ struct attention_slices attention_slice(const struct attention_plan *plan, size_
 
 size_t attention_slice_count(const struct attention_slices *slices, const attention_args *whole)
 {
-    return divide_up((size_t)whole->batch, slices->batch) *
-           divide_up((size_t)whole->launch_heads, slices->heads) *
+    return divide_up((size_t)whole->batch, slices->batch) * divide_up((size_t)whole->launch_heads, slices->heads) *
            divide_up((size_t)whole->launch_queries, slices->queries);
 }
 

@@ -7,29 +7,29 @@
 
 #define MAX_SIZE 512
 #define BLOCK_BYTES 393216 /* of a work-item's rows, at the most */
-#define STATE_BYTES 16384 /* of the heads that a work-item of attention_cpu_decode takes in turn */
-#define SHORT_RUN 32768   /* bytes of a head's keys, below which it takes several */
-#define DECODE_TILE 256   /* its keys for each rescaling, */
-#define AHEAD_BYTES 8192  /* of K or V, from what is read to what is asked for */
-#define MASKED_TILE 64    /* and with a mask, whose closed tiles it leaves out */
-#define AMX_BYTES 1048576 /* of a work-item of attention_cpu_amx: half of the second-level cache beside AMX */
+#define STATE_BYTES 16384  /* of the heads that a work-item of attention_cpu_decode takes in turn */
+#define SHORT_RUN 32768    /* bytes of a head's keys, below which it takes several */
+#define DECODE_TILE 256    /* its keys for each rescaling, */
+#define AHEAD_BYTES 8192   /* of K or V, from what is read to what is asked for */
+#define MASKED_TILE 64     /* and with a mask, whose closed tiles it leaves out */
+#define AMX_BYTES 1048576  /* of a work-item of attention_cpu_amx: half of the second-level cache beside AMX */
 #define PARTS_BYTES 655360 /* and of these its blocks in parts */
-#define AMX_BLOCK 32      /* attention_cpu_amx's rows of a block */
-#define PARTS_ROWS 128    /* of a key head, for which splitting its keys in parts begins to pay, */
-#define PARTS_KEYS 96     /* and how many of these, */
-#define PARTS_SIZES 48    /* and columns of K and V together: each is filled up to 32 */
-#define DECODE_ROWS 8     /* of attention_cpu_decode, with which it beats lanes of which half are full */
+#define AMX_BLOCK 32       /* attention_cpu_amx's rows of a block */
+#define PARTS_ROWS 128     /* of a key head, for which splitting its keys in parts begins to pay, */
+#define PARTS_KEYS 96      /* and how many of these, */
+#define PARTS_SIZES 48     /* and columns of K and V together: each is filled up to 32 */
+#define DECODE_ROWS 8      /* of attention_cpu_decode, with which it beats lanes of which half are full */
 
 /* `vectors` of queries an item, `step` keys or output columns of a register tile, `tile` keys for each rescaling. */
 struct geometry {
     size_t lanes, vectors, step, tile;
-    bool grouped; /* all query heads of a key head are rows of one block */
-    bool decode;  /* few rows: attention_cpu_decode */
-    size_t rows;  /* of a work-item */
+    bool grouped;            /* all query heads of a key head are rows of one block */
+    bool decode;             /* few rows: attention_cpu_decode */
+    size_t rows;             /* of a work-item */
     size_t blocks, gathered; /* attention_cpu_amx's blocks of AMX_BLOCK rows, and its keys in tiles */
-    size_t heads; /* that a work-item takes in turn, key heads with `grouped`; more than 1 with `decode` alone */
-    size_t turn;  /* keys of a turn */
-    size_t ahead; /* keys from one to the one whose memory is asked for with it; 0: none */
+    size_t heads;  /* that a work-item takes in turn, key heads with `grouped`; more than 1 with `decode` alone */
+    size_t turn;   /* keys of a turn */
+    size_t ahead;  /* keys from one to the one whose memory is asked for with it; 0: none */
     size_t unroll; /* steps of the innermost loops that are one turn */
 };
 
@@ -75,7 +75,8 @@ static size_t heads_in_turn(const struct geometry *g, const struct attention_pro
 
 /* A turn at the most: behind it lie other heads' rows, which have asked for themselves.  One row leaves the processor time
  * enough to look ahead by itself. */
-static size_t keys_ahead(const struct geometry *g, const struct attention_problem *problem, const struct capabilities *caps)
+static size_t keys_ahead(const struct geometry *g, const struct attention_problem *problem,
+                         const struct capabilities *caps)
 {
     size_t row = problem->d_k * clattn_dtype_bits((clattn_dtype)problem->desc.key.dtype) / 8;
     if (g->rows == 1 || !capabilities_prefetch(caps))
@@ -120,7 +121,8 @@ static struct geometry geometry_of(const clattn_context *context, const struct a
         g.heads = heads_in_turn(&g, problem, caps);
         g.tile = problem->has[ATTENTION_MASK] ? MASKED_TILE : DECODE_TILE;
         tuning_parameter(tuning, "tile", decode_tiles, &g.tile);
-        g.turn = g.heads == 1 || problem->page_size % lanes ? g.tile : size_min(g.tile, size_max(lanes, problem->page_size));
+        g.turn =
+            g.heads == 1 || problem->page_size % lanes ? g.tile : size_min(g.tile, size_max(lanes, problem->page_size));
         g.ahead = keys_ahead(&g, problem, caps);
         if (capabilities_prefetch(caps))
             tuning_parameter(tuning, "ahead", aheads, &g.ahead);
@@ -288,8 +290,9 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     static const size_t one[3] = {1, 1, 1};
     struct attention_plan *plan = (struct attention_plan *)base;
     const struct attention_problem *problem = &plan->problem;
-    struct geometry g = is_amx(products) ? geometry_of_amx(base->context, problem, &base->tuning)
-                                         : geometry_of(base->context, problem, products != PRODUCTS_FLOAT, &base->tuning);
+    struct geometry g = is_amx(products)
+                            ? geometry_of_amx(base->context, problem, &base->tuning)
+                            : geometry_of(base->context, problem, products != PRODUCTS_FLOAT, &base->tuning);
     const char *reason = products != PRODUCTS_FLOAT && g.decode ? "few queries are not multiplied by pairs"
                                                                 : mismatch(&g, problem, &base->context->device.caps);
     struct strbuf options = {0};
@@ -319,8 +322,7 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     }
     define_int(&options, "KEY_TILE", (long long)g.tile);
     define_int(&options, "GROUPED", g.grouped);
-    define_int(&options, "UNIT_STRIDE",
-               problem->desc.key.stride[3] == 1 && problem->desc.value.stride[3] == 1);
+    define_int(&options, "UNIT_STRIDE", problem->desc.key.stride[3] == 1 && problem->desc.value.stride[3] == 1);
     plan->rows_per_group = plan->queries_per_group = g.rows;
     plan->heads_per_group = g.heads;
     plan->key_tile = g.tile;
@@ -341,8 +343,8 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     }
     plan->splits = attention_splits(problem, attention_group_count(plan), wanted);
     return is_amx(products) ? attention_add_kernel(plan, "attention/cpu/amx.cl", "attention_cpu_amx", &options, one)
-           : g.decode       ? attention_add_kernel(plan, "attention/cpu/decode.cl", "attention_cpu_decode", &options, one)
-                            : attention_add_kernel(plan, "attention/cpu/lanes.cl", "attention_cpu", &options, one);
+           : g.decode ? attention_add_kernel(plan, "attention/cpu/decode.cl", "attention_cpu_decode", &options, one)
+                      : attention_add_kernel(plan, "attention/cpu/lanes.cl", "attention_cpu", &options, one);
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -383,8 +385,8 @@ static clattn_status prepare_pairs(clattn_plan *base)
     return prepare_by(base, base->context->device.caps.fast_bf16 ? PRODUCTS_PAIRS_X86 : PRODUCTS_PAIRS);
 }
 
-const struct solver attention_cpu_bf16_solver = {.name = "cpu-bf16", .refuse = refuse_pairs,
-                                                 .prepare = prepare_pairs, .only_named = refuse_slow_bf16};
+const struct solver attention_cpu_bf16_solver = {
+    .name = "cpu-bf16", .refuse = refuse_pairs, .prepare = prepare_pairs, .only_named = refuse_slow_bf16};
 
 /* ---- the same by AMX ---- */
 
@@ -415,5 +417,5 @@ fail:
     return status;
 }
 
-const struct solver attention_cpu_amx_solver = {.name = "cpu-amx", .refuse = refuse_amx,
-                                                .prepare = prepare_amx, .only_named = refuse_emulated_amx};
+const struct solver attention_cpu_amx_solver = {
+    .name = "cpu-amx", .refuse = refuse_amx, .prepare = prepare_amx, .only_named = refuse_emulated_amx};

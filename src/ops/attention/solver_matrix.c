@@ -51,8 +51,9 @@ static const char *refuse_problem(const clattn_context *context, const struct at
     const clattn_attention_desc *desc = &problem->desc;
     const struct capabilities *caps = &context->device.caps;
     const char *reason = attention_refuse(caps, problem);
-    static const enum attention_array foreign[] = {ATTENTION_MASK, ATTENTION_BIAS, ATTENTION_ALIBI, ATTENTION_ENTROPY,
-                                                   ATTENTION_SCORES, ATTENTION_QUERY_STARTS, ATTENTION_KEY_STARTS};
+    static const enum attention_array foreign[] = {ATTENTION_MASK,      ATTENTION_BIAS,   ATTENTION_ALIBI,
+                                                   ATTENTION_ENTROPY,   ATTENTION_SCORES, ATTENTION_QUERY_STARTS,
+                                                   ATTENTION_KEY_STARTS};
     if (reason)
         return reason;
     if (desc->query.dtype != desc->key.dtype || desc->query.dtype != desc->value.dtype ||
@@ -145,8 +146,8 @@ const struct solver attention_matrix_solver = {.name = "matrix", .refuse = refus
 static double iterations(const struct attention_problem *problem, const struct geometry *g)
 {
     double width = (double)width_of(problem), tiles = (double)divide_up(problem->key_length, g->tile_k) + 1;
-    double squares = (double)(g->tile_k / SIDE), depths = (double)(divide_up(problem->d_k, SIDE) +
-                                                                    divide_up(problem->d_v, SIDE));
+    double squares = (double)(g->tile_k / SIDE),
+           depths = (double)(divide_up(problem->d_k, SIDE) + divide_up(problem->d_v, SIDE));
     double staged = 2 * (double)g->tile_k * width / 8 / (double)(LANES * g->warps) * 9;
     return tiles * (squares * (depths * 180 + 32) + staged) + 1000;
 }
@@ -165,5 +166,5 @@ static clattn_status prepare_emulation(clattn_plan *base)
     return prepare_engine(base, true);
 }
 
-const struct solver attention_emulated_mma_solver = {.name = "emulated-mma",
-                                                     .refuse = refuse_emulation, .prepare = prepare_emulation};
+const struct solver attention_emulated_mma_solver = {
+    .name = "emulated-mma", .refuse = refuse_emulation, .prepare = prepare_emulation};

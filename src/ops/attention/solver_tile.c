@@ -6,14 +6,14 @@
 #include "program/defines.h"
 
 #define MAX_SIZE 512
-#define SUB_GROUP 8 /* where there is a choice: what accumulates in registers leaves none for an item more */
+#define SUB_GROUP 8    /* where there is a choice: what accumulates in registers leaves none for an item more */
 #define FEW_QUERIES 16 /* up to which the query heads of a key/value head share a work-group */
 
 /* Largest first; attention_tile_shape.h says what the members are. */
 static const struct geometry {
     size_t tile_q, tile_k, items_x, items_y, chunk, value_rows;
 } geometries[] = {
-    {128, 64, 16, 16, 16, 8}, {64, 64, 16, 16, 16, 8},   {32, 128, 32, 8, 16, 4},
+    {128, 64, 16, 16, 16, 8}, {64, 64, 16, 16, 16, 8}, {32, 128, 32, 8, 16, 4},
     {32, 64, 16, 8, 16, 8},   {16, 128, 32, 4, 16, 4}, {16, 32, 8, 4, 16, 8},
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
@@ -50,8 +50,8 @@ static size_t kept_floats(const struct geometry *g, const struct attention_probl
     return g->tile_q / g->items_y * (columns + g->tile_k / g->items_x + 3 + (addressed ? 2 : 0));
 }
 
-static bool fits(const clattn_device_info *info, const struct attention_problem *problem, const struct sub_groups *groups,
-                 const struct geometry *g)
+static bool fits(const clattn_device_info *info, const struct attention_problem *problem,
+                 const struct sub_groups *groups, const struct geometry *g)
 {
     size_t items = g->items_x * g->items_y;
     return items % groups->size == 0 && items <= info->max_work_group && g->items_x <= info->max_work_item[0] &&
@@ -72,14 +72,15 @@ static bool beats(const clattn_context *context, const struct attention_problem 
 }
 
 /* The first geometry from `from` on that the device's limits allow and none behind it beats, or GEOMETRIES. */
-static size_t choose(const clattn_context *context, const struct attention_problem *problem, const struct sub_groups *groups,
-                     size_t from)
+static size_t choose(const clattn_context *context, const struct attention_problem *problem,
+                     const struct sub_groups *groups, size_t from)
 {
     const clattn_device_info *info = &context->device.caps.info;
     for (size_t i = from; i < GEOMETRIES; i++) {
         bool best = fits(info, problem, groups, &geometries[i]);
         for (size_t j = i + 1; j < GEOMETRIES && best; j++)
-            best = !fits(info, problem, groups, &geometries[j]) || !beats(context, problem, &geometries[j], &geometries[i]);
+            best = !fits(info, problem, groups, &geometries[j]) ||
+                   !beats(context, problem, &geometries[j], &geometries[i]);
         if (best)
             return i;
     }
@@ -128,7 +129,8 @@ static void packed_groups(const struct attention_plan *plan, const attention_arg
     groups[2] = (size_t)kernel_args->batch;
 }
 
-static clattn_status prepare_geometry(struct attention_plan *plan, const struct geometry *g, const struct sub_groups *groups)
+static clattn_status prepare_geometry(struct attention_plan *plan, const struct geometry *g,
+                                      const struct sub_groups *groups)
 {
     const size_t local[3] = {g->items_x, g->items_y, 1};
     const bool packed = packs_heads(&plan->problem);
@@ -233,7 +235,8 @@ static clattn_status prepare_device(clattn_plan *base)
     return prepare_reduction(base, &groups);
 }
 
-const struct solver attention_sub_group_solver = {.name = "sub-group", .refuse = refuse_device, .prepare = prepare_device};
+const struct solver attention_sub_group_solver = {
+    .name = "sub-group", .refuse = refuse_device, .prepare = prepare_device};
 
 static const char *refuse_emulation(const clattn_context *context, const void *problem, bool forced)
 {

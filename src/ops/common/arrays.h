@@ -47,8 +47,7 @@ static inline double storage_epsilon(int32_t dtype)
 /* What storing `value` in that type may round off: half a unit in its last place, and none of float32. */
 static inline double storage_rounding(int32_t dtype, double value)
 {
-    return dtype == CLATTN_F32 ? 0
-                               : storage_epsilon(dtype) / 2 * fabs(value) + (dtype == CLATTN_F16 ? 0x1p-25 : 0);
+    return dtype == CLATTN_F32 ? 0 : storage_epsilon(dtype) / 2 * fabs(value) + (dtype == CLATTN_F16 ? 0x1p-25 : 0);
 }
 
 /* A storage type as the kernels' macros name it. */

@@ -88,7 +88,8 @@ static double iterations(const struct tile_rows *rows, size_t items)
     return rows->loops * (double)rows->elements / (double)items + 64;
 }
 
-const char *tile_rows_refuse(const clattn_context *context, const struct tile_rows *rows, size_t local_bytes, bool forced)
+const char *tile_rows_refuse(const clattn_context *context, const struct tile_rows *rows, size_t local_bytes,
+                             bool forced)
 {
     const struct capabilities *caps = &context->device.caps;
     const char *reason = refuse_loops(caps, iterations(rows, items_of(context, rows)));

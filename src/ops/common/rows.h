@@ -40,7 +40,8 @@ struct tile_rows {
 };
 
 /* That a row takes too many loops, or the work-groups' `local_bytes` an item are too many, or the device is a CPU. */
-const char *tile_rows_refuse(const clattn_context *context, const struct tile_rows *rows, size_t local_bytes, bool forced);
+const char *tile_rows_refuse(const clattn_context *context, const struct tile_rows *rows, size_t local_bytes,
+                             bool forced);
 
 /* A work-group's items; UNSUPPORTED, reported, if a tuning gives a number that the device does not take or that is no
  * multiple of a sub-group's. */

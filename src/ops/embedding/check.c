@@ -11,10 +11,10 @@
 
 #define BATCH 2
 #define LENGTH 3
-#define SIZE 70        /* no whole vectors */
-#define WHOLE_SIZE 80  /* whole ones */
-#define ROWS 9 /* of each table */
-#define FAR 900000 /* where sinusoids have lost whole turns */
+#define SIZE 70       /* no whole vectors */
+#define WHOLE_SIZE 80 /* whole ones */
+#define ROWS 9        /* of each table */
+#define FAR 900000    /* where sinusoids have lost whole turns */
 
 enum { IDS, TABLE, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE, Y, ARRAYS };
 
@@ -115,8 +115,9 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
         ref_embedding_row(&reference, exact, magnitude);
         for (int64_t c = 0; c < size; c++) {
             double value = reference_element(check->arrays[Y].host, desc->y.dtype, place * size + c);
-            TRY(check_element(report, kernel, "y", (const int64_t[4]){0, b, s, c}, value, exact[c],
-                              check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(desc->y.dtype))));
+            TRY(check_element(
+                report, kernel, "y", (const int64_t[4]){0, b, s, c}, value, exact[c],
+                check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(desc->y.dtype))));
         }
     }
 fail:
@@ -127,7 +128,9 @@ clattn_status embedding_self_check(clattn_plan *base)
 {
     const struct embedding_plan *plan = (struct embedding_plan *)base;
     struct embedding_check check = {
-        .original = plan->problem, .size = plan->whole_vectors ? WHOLE_SIZE : SIZE, .args = CLATTN_EMBEDDING_ARGS_INIT,
+        .original = plan->problem,
+        .size = plan->whole_vectors ? WHOLE_SIZE : SIZE,
+        .args = CLATTN_EMBEDDING_ARGS_INIT,
     };
     const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge};
     base->unchecked = check.original.empty;

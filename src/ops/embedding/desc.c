@@ -37,7 +37,7 @@ static clattn_status read_options(clattn_embedding_desc *desc, const char **reas
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "there is one of segments and segment_table";
     return layout_is_none(&desc->segments) != layout_is_none(&desc->segment_table) ? CLATTN_ERROR_INVALID_ARGUMENT
-                                                                                    : CLATTN_SUCCESS;
+                                                                                   : CLATTN_SUCCESS;
 }
 
 static clattn_status read_y(clattn_embedding_desc *desc, const char **reason)
@@ -59,7 +59,8 @@ fail:
 }
 
 /* (rows, size) of y's size. */
-static clattn_status read_table(clattn_layout *layout, const struct layout_words *words, size_t size, const char **reason)
+static clattn_status read_table(clattn_layout *layout, const struct layout_words *words, size_t size,
+                                const char **reason)
 {
     clattn_status status;
     TRY(layout_check(layout, LAYOUT_INPUT, words, reason));

@@ -38,7 +38,8 @@ static size_t items_of(const struct capabilities *caps, const struct embedding_p
 
 static size_t places_of(const struct capabilities *caps, const struct embedding_problem *problem)
 {
-    size_t places = capabilities_on_cpu(caps) ? size_max(1, GROUP_ELEMENTS / size_max(1, (size_t)problem->kernel.size)) : 1;
+    size_t places =
+        capabilities_on_cpu(caps) ? size_max(1, GROUP_ELEMENTS / size_max(1, (size_t)problem->kernel.size)) : 1;
     while (places > 1 && !capabilities_allow_loops(caps, iterations(caps, problem, places, 1)))
         places /= 2;
     return places;
@@ -75,7 +76,8 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     define_int(&options, "WHOLE_VECTORS", plan->whole_vectors);
     define_int(&options, "LANES", lanes_of(caps));
-    TRY(plan_add_kernel(base, "embedding/embedding.cl", &options, "embedding", POINTERS, sizeof(embedding_args), local));
+    TRY(plan_add_kernel(base, "embedding/embedding.cl", &options, "embedding", POINTERS, sizeof(embedding_args),
+                        local));
     if (!plan->problem.empty)
         plan_kernel_largest(&base->kernels[0],
                             (const size_t[3]){groups_of(plan, desc->y.extent[0], desc->y.extent[1]), 1, 1});
@@ -94,8 +96,8 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
 
 /* ---- the calls ---- */
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct embedding_plan *plan = (struct embedding_plan *)handle;
@@ -122,7 +124,7 @@ fail:
     return status;
 }
 
-static const struct operator_class embedding_class = {
+static const struct operator_type embedding_operator = {
     .name = "embedding",
     .number = OPERATOR_EMBEDDING,
     .plan_bytes = sizeof(struct embedding_plan),
@@ -136,4 +138,5 @@ static const struct operator_class embedding_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-OPERATOR_CALLS(embedding)
+OPERATOR_CALLS(embedding, clattn_embedding_desc_init, clattn_embedding_args_init, clattn_embedding_supports,
+               clattn_embedding_plan_create, clattn_embedding_enqueue, clattn_embedding_prewarm, clattn_embedding_run)

@@ -27,7 +27,8 @@ static const struct format {
     {{CL_RGBA, CL_FLOAT}, CLATTN_F32, 0, false},
 };
 
-static const float matrix[3][4] = {{0.75f, -0.5f, 0.25f, 0.125f}, {-0.375f, 1.25f, 0.5f, 0}, {0.5f, 0.25f, 1.5f, -0.25f}};
+static const float matrix[3][4] = {
+    {0.75f, -0.5f, 0.25f, 0.125f}, {-0.375f, 1.25f, 0.5f, 0}, {0.5f, 0.25f, 1.5f, -0.25f}};
 
 enum { ARRAY, NORM, IMAGE, ARRAYS }; /* of the image the host's bytes; the buffer is the image */
 
@@ -92,8 +93,7 @@ static clattn_status make_image(struct image_check *check, clattn_context *conte
     clattn_status status;
     const size_t extent[3] = {HEIGHT, WIDTH, 4};
     const clattn_layout layout = clattn_layout_contiguous((clattn_dtype)check->format->dtype, 3, extent);
-    const cl_image_desc desc = {
-        .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
+    const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
     struct check_array *image = &check->arrays[IMAGE];
     uint32_t random = 0x2545f491;
     cl_int code;
@@ -132,8 +132,8 @@ static int clamped(int value, int size)
     return value < 0 ? 0 : value >= size ? size - 1 : value;
 }
 
-static clattn_status judge_norm(const struct image_check *check, struct report *report, const char *kernel, int64_t pixel,
-                                const double *sums)
+static clattn_status judge_norm(const struct image_check *check, struct report *report, const char *kernel,
+                                int64_t pixel, const double *sums)
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_layout *norm = &check->small.desc.norm;
@@ -147,7 +147,8 @@ fail:
     return status;
 }
 
-static clattn_status judge_packed(const struct image_check *check, struct report *report, const char *kernel, int64_t pixel)
+static clattn_status judge_packed(const struct image_check *check, struct report *report, const char *kernel,
+                                  int64_t pixel)
 {
     clattn_status status;
     const clattn_layout *array = &check->small.desc.array;
@@ -173,7 +174,8 @@ fail:
 }
 
 /* Pixels that the region has not keep their bits. */
-static clattn_status judge_unpacked(const struct image_check *check, struct report *report, const char *kernel, int x, int y)
+static clattn_status judge_unpacked(const struct image_check *check, struct report *report, const char *kernel, int x,
+                                    int y)
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_layout *array = &check->small.desc.array;
@@ -214,7 +216,8 @@ static clattn_status judge(struct image_check *check, clattn_context *context, c
     const struct check_array *image = &check->arrays[IMAGE];
     TRY_CL(report, "clEnqueueReadImage",
            context->device.cl.clEnqueueReadImage(context->warm_queue, image->buffer, CL_TRUE, (const size_t[3]){0},
-                                                 (const size_t[3]){WIDTH, HEIGHT, 1}, 0, 0, image->host, 0, NULL, NULL));
+                                                 (const size_t[3]){WIDTH, HEIGHT, 1}, 0, 0, image->host, 0, NULL,
+                                                 NULL));
     for (int i = 0; i < WIDTH * HEIGHT; i++)
         TRY(judge_unpacked(check, report, kernel, i % WIDTH, i / WIDTH));
 fail:

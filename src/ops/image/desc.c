@@ -64,16 +64,15 @@ static clattn_status check_norm(struct image_problem *problem, const char **reas
     layout_normalise(norm);
     if (norm->dtype != CLATTN_F32)
         return fail(reason, CLATTN_ERROR_UNSUPPORTED, "the norm is not float32");
-    if (norm->rank < 2 || norm->rank > 3 || norm->extent[0] != problem->height ||
-        norm->extent[1] != problem->width || (norm->rank == 3 && norm->extent[2] != problem->channels))
+    if (norm->rank < 2 || norm->rank > 3 || norm->extent[0] != problem->height || norm->extent[1] != problem->width ||
+        (norm->rank == 3 && norm->extent[2] != problem->channels))
         return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
                     "the norm is neither (height, width) nor (height, width, channels)");
 fail:
     return status;
 }
 
-clattn_status image_problem_read(const clattn_image_desc *given, struct image_problem *problem,
-                                 const char **reason)
+clattn_status image_problem_read(const clattn_image_desc *given, struct image_problem *problem, const char **reason)
 {
     clattn_status status;
     clattn_image_desc *desc = &problem->desc;
@@ -98,8 +97,7 @@ static bool matrix_is_finite(const clattn_image_args *args)
     return finite;
 }
 
-static clattn_status read_region(struct report *report, const struct image_problem *problem,
-                                 clattn_image_args *args)
+static clattn_status read_region(struct report *report, const struct image_problem *problem, clattn_image_args *args)
 {
     clattn_status status = args_check(report, "explicit_region", args->explicit_region, args->reserved);
     if (status == CLATTN_SUCCESS)
@@ -116,8 +114,8 @@ static clattn_status read_region(struct report *report, const struct image_probl
     }
     if (args->width > problem->width || args->height > problem->height)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "a region of %zu x %zu pixels is above the plan's %zu x %zu", args->width,
-                            args->height, problem->width, problem->height);
+                            "a region of %zu x %zu pixels is above the plan's %zu x %zu", args->width, args->height,
+                            problem->width, problem->height);
     if (args->origin_x < -ORIGIN_LIMIT || args->origin_x > ORIGIN_LIMIT || args->origin_y < -ORIGIN_LIMIT ||
         args->origin_y > ORIGIN_LIMIT)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "the origin (%lld, %lld) is beyond 2^30",
@@ -126,8 +124,7 @@ static clattn_status read_region(struct report *report, const struct image_probl
 }
 
 /* How unpack rounds for the image's format, or UNSUPPORTED. */
-static clattn_status read_format(struct report *report, const cl_image_format *format,
-                                 image_args *kernel_args)
+static clattn_status read_format(struct report *report, const cl_image_format *format, image_args *kernel_args)
 {
     bool known = format->image_channel_order == CL_RGBA || format->image_channel_order == CL_BGRA;
     switch (format->image_channel_data_type) {
@@ -158,25 +155,20 @@ static clattn_status read_image(clattn_context *context, const struct image_prob
     bool pack = problem->desc.operation == CLATTN_IMAGE_PACK;
     cl_image_format format;
     size_t bytes, width, height;
-    if (image->kind != CLATTN_BINDING_IMAGE || !image->buffer || image->svm || image->offset ||
-        image->reserved)
+    if (image->kind != CLATTN_BINDING_IMAGE || !image->buffer || image->svm || image->offset || image->reserved)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "image: no image is bound; clattn_binding_image makes a binding");
-    TRY(binding_check_memory(context, image->buffer, CL_MEM_OBJECT_IMAGE2D,
-                             pack ? BINDING_READ : BINDING_WRITE, "image", &bytes));
-    TRY_CL(report, "clGetImageInfo",
-           cl->clGetImageInfo(image->buffer, CL_IMAGE_FORMAT, sizeof format, &format, NULL));
-    TRY_CL(report, "clGetImageInfo",
-           cl->clGetImageInfo(image->buffer, CL_IMAGE_WIDTH, sizeof width, &width, NULL));
-    TRY_CL(report, "clGetImageInfo",
-           cl->clGetImageInfo(image->buffer, CL_IMAGE_HEIGHT, sizeof height, &height, NULL));
+    TRY(binding_check_memory(context, image->buffer, CL_MEM_OBJECT_IMAGE2D, pack ? BINDING_READ : BINDING_WRITE,
+                             "image", &bytes));
+    TRY_CL(report, "clGetImageInfo", cl->clGetImageInfo(image->buffer, CL_IMAGE_FORMAT, sizeof format, &format, NULL));
+    TRY_CL(report, "clGetImageInfo", cl->clGetImageInfo(image->buffer, CL_IMAGE_WIDTH, sizeof width, &width, NULL));
+    TRY_CL(report, "clGetImageInfo", cl->clGetImageInfo(image->buffer, CL_IMAGE_HEIGHT, sizeof height, &height, NULL));
     TRY(read_format(report, &format, kernel_args));
     if (!pack && (args->origin_x < 0 || args->origin_y < 0 || (size_t)args->origin_x + args->width > width ||
                   (size_t)args->origin_y + args->height > height))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "%zu x %zu pixels from (%lld, %lld) are not all in the image of %zu x %zu",
-                            args->width, args->height, (long long)args->origin_x, (long long)args->origin_y,
-                            width, height);
+                            "%zu x %zu pixels from (%lld, %lld) are not all in the image of %zu x %zu", args->width,
+                            args->height, (long long)args->origin_x, (long long)args->origin_y, width, height);
     kernel_args->image_width = (int)size_min(width, INT32_MAX);
     kernel_args->image_height = (int)size_min(height, INT32_MAX);
 fail:
@@ -184,8 +176,7 @@ fail:
 }
 
 clattn_status image_args_read(clattn_context *context, const struct image_problem *problem,
-                              const clattn_image_args *given, clattn_image_args *args,
-                              image_args *kernel_args)
+                              const clattn_image_args *given, clattn_image_args *args, image_args *kernel_args)
 {
     clattn_status status;
     const clattn_layout *array = &problem->desc.array, *norm = &problem->desc.norm;

@@ -34,12 +34,11 @@ static clattn_status prepare(clattn_plan *base)
     struct strbuf options = {0};
     size_t groups[3];
     /* Neighbours along x share cache lines of both the image and the array. */
-    const size_t local[3] = {size_min(caps->quirks & QUIRK_SIMULATOR ? 4 : 32, caps->info.max_work_item[0]),
-                             1, 1};
+    const size_t local[3] = {size_min(caps->quirks & QUIRK_SIMULATOR ? 4 : 32, caps->info.max_work_item[0]), 1, 1};
     define_token(&options, "A_TYPE", storage_token(problem->desc.array.dtype));
     define_int(&options, "NORM", problem->has_norm ? problem->desc.norm.rank - 1 : 0);
-    TRY(plan_add_kernel(base, "image/image.cl", &options, pack ? "image_pack" : "image_unpack",
-                        2u + problem->has_norm, sizeof(image_args), local));
+    TRY(plan_add_kernel(base, "image/image.cl", &options, pack ? "image_pack" : "image_unpack", 2u + problem->has_norm,
+                        sizeof(image_args), local));
     base->kernels[0].images = 1;
     groups_of(&base->kernels[0], problem->width, problem->height, groups);
     plan_kernel_largest(&base->kernels[0], groups);
@@ -56,8 +55,8 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return image_problem_read(desc, problem, reason);
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct image_plan *plan = (struct image_plan *)handle;
@@ -74,7 +73,7 @@ fail:
     return status;
 }
 
-static const struct operator_class image_class = {
+static const struct operator_type image_operator = {
     .name = "image",
     .number = OPERATOR_IMAGE,
     .plan_bytes = sizeof(struct image_plan),
@@ -88,4 +87,5 @@ static const struct operator_class image_class = {
     .check = image_self_check,
 };
 
-OPERATOR_CALLS(image)
+OPERATOR_CALLS(image, clattn_image_desc_init, clattn_image_args_init, clattn_image_supports, clattn_image_plan_create,
+               clattn_image_enqueue, clattn_image_prewarm, clattn_image_run)

@@ -17,14 +17,12 @@ struct image_plan {
     struct image_problem problem;
 };
 
-clattn_status image_problem_read(const clattn_image_desc *desc, struct image_problem *problem,
-                                 const char **reason);
+clattn_status image_problem_read(const clattn_image_desc *desc, struct image_problem *problem, const char **reason);
 
 /* A copy of the caller's args, all bindings checked, and what the kernel is told; its batch stays 0 where
  * there is nothing to do. */
 clattn_status image_args_read(clattn_context *context, const struct image_problem *problem,
-                              const clattn_image_args *given, clattn_image_args *args,
-                              image_args *kernel_args);
+                              const clattn_image_args *given, clattn_image_args *args, image_args *kernel_args);
 
 /* For plan_self_check. */
 clattn_status image_self_check(clattn_plan *plan);

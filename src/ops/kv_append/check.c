@@ -19,7 +19,7 @@
 #define LENGTH 5
 #define PAGES 4
 #define BLOCKS 2
-#define WIDE 1024 /* sizes from which on one head and fewer rows do */
+#define WIDE 1024  /* sizes from which on one head and fewer rows do */
 #define FAR 900000 /* where angles have lost whole turns */
 
 enum { KEY, VALUE, KEY_CACHE, VALUE_CACHE, KEY_SCALE, VALUE_SCALE, TABLE, PAST, NEW, ARRAYS };
@@ -60,8 +60,10 @@ static clattn_status describe(struct kv_append_check *check)
     const char *reason;
     for (int i = KEY; i <= VALUE_SCALE; i++) {
         clattn_layout *layout = all[i].layout;
-        const size_t extent[4] = {all[i].outer ? all[i].outer : paged ? PAGES : BATCH, heads, all[i].rows,
-                                  layout->extent[3]};
+        const size_t extent[4] = {all[i].outer ? all[i].outer
+                                  : paged      ? PAGES
+                                               : BATCH,
+                                  heads, all[i].rows, layout->extent[3]};
         if (layout->rank)
             *layout = clattn_layout_contiguous((clattn_dtype)layout->dtype, 4, extent);
     }
@@ -150,8 +152,8 @@ static int64_t row_in(const struct kv_append_check *check, int64_t outer, int64_
     for (*batch = paged ? 0 : outer; *batch < (paged ? BATCH : outer + 1); ++*batch) {
         ref_cache cache = {desc->cache == CLATTN_CACHE_RING, rows, paged ? table[*batch] : NULL, BLOCKS, PAGES};
         for (int64_t i = 0; i < LENGTH; i++)
-            if (ref_cache_row(&cache, check->small.has_past ? past[*batch] : 2, check->small.has_new ? new[*batch] : LENGTH,
-                              i) == to + (paged ? outer * rows : 0))
+            if (ref_cache_row(&cache, check->small.has_past ? past[*batch] : 2,
+                              check->small.has_new ? new[*batch] : LENGTH, i) == to + (paged ? outer * rows : 0))
                 return i;
     }
     return -1;
@@ -201,15 +203,16 @@ static clattn_status judge_group(const struct kv_append_check *check, struct rep
     const int levels = cache->dtype == CLATTN_I4 ? 7 : 127;
     const double *exact = check->room + group * unit, *magnitude = exact + size;
     double right = ref_group_scale(exact, unit, levels), most = 0, unit_of_type = storage_epsilon(scale->dtype);
-    double stored = reference_element(check->arrays[KEY_SCALE + which].host, scale->dtype,
-                                      row * (int64_t)scale->extent[3] + group);
+    double stored =
+        reference_element(check->arrays[KEY_SCALE + which].host, scale->dtype, row * (int64_t)scale->extent[3] + group);
     for (int64_t c = 0; c < unit; c++)
         most = fmax(most, magnitude[c]);
     TRY(check_element(report, "kv_append", which == KV_KEY ? "key_scale" : "value_scale",
                       (const int64_t[4]){index[0], index[1], index[2], group}, stored, right,
                       FLT_EPSILON * (2 * right + 256 * most / levels) + unit_of_type / 2 * right));
     for (int64_t c = 0; c < unit && !isnan(right); c++) {
-        double value = reference_element(check->arrays[KEY_CACHE + which].host, cache->dtype, row * size + group * unit + c);
+        double value =
+            reference_element(check->arrays[KEY_CACHE + which].host, cache->dtype, row * size + group * unit + c);
         double level = stored == 0 ? 0 : fmin(fmax(exact[c] / stored, -levels), levels);
         double slack = stored == 0 ? 0 : 0.5 + FLT_EPSILON * (4 * levels + 256 * magnitude[c] / stored);
         TRY(check_element(report, "kv_append", which == KV_KEY ? "key_cache" : "value_cache",
@@ -240,8 +243,8 @@ fail:
 }
 
 /* A row that nothing was appended to. */
-static clattn_status judge_untouched(const struct kv_append_check *check, struct report *report, int array, int32_t dtype,
-                                     int64_t row, int64_t columns, const int64_t index[3])
+static clattn_status judge_untouched(const struct kv_append_check *check, struct report *report, int array,
+                                     int32_t dtype, int64_t row, int64_t columns, const int64_t index[3])
 {
     clattn_status status = CLATTN_SUCCESS;
     for (int64_t d = 0; d < columns; d++) {
@@ -260,7 +263,8 @@ static clattn_status judge_caches(struct kv_append_check *check, struct report *
     const clattn_kv_append_desc *desc = &check->small.desc;
     const clattn_layout *cache = which == KV_KEY ? &desc->key_cache : &desc->value_cache;
     const clattn_layout *scale = which == KV_KEY ? &desc->key_scale : &desc->value_scale;
-    const int64_t outers = (int64_t)cache->extent[0], heads = (int64_t)cache->extent[1], rows = (int64_t)cache->extent[2];
+    const int64_t outers = (int64_t)cache->extent[0], heads = (int64_t)cache->extent[1],
+                  rows = (int64_t)cache->extent[2];
     for (int64_t n = 0; n < outers * heads * rows; n++) {
         const int64_t index[3] = {n / rows / heads, n / rows % heads, n % rows};
         int64_t batch, i = row_in(check, index[0], index[2], &batch);
@@ -291,8 +295,8 @@ clattn_status kv_append_self_check(clattn_plan *base)
 {
     const struct kv_append_plan *plan = (struct kv_append_plan *)base;
     struct kv_append_check check = {.original = plan->problem, .args = CLATTN_KV_APPEND_ARGS_INIT};
-    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, KEY_CACHE, TABLE - KEY_CACHE,
-                                        make, judge};
+    const struct check_course course = {&check.small, &check.args,       check.arrays, ARRAYS,
+                                        KEY_CACHE,    TABLE - KEY_CACHE, make,         judge};
     clattn_status status = check_run(base, &course, &check);
     for (int i = 0; i < ARRAYS; i++)
         free(check.before[i]);

@@ -65,8 +65,7 @@ static clattn_status check_cache(struct kv_append_problem *problem, enum kv_whic
     if (scale->dtype != CLATTN_F32 && scale->dtype != CLATTN_F16)
         return CLATTN_ERROR_UNSUPPORTED;
     *reason = "scales have their cache's first three extents, and groups that divide the size";
-    if (memcmp(scale->extent, cache->extent, 3 * sizeof *scale->extent) || !scale->extent[3] ||
-        size % scale->extent[3])
+    if (memcmp(scale->extent, cache->extent, 3 * sizeof *scale->extent) || !scale->extent[3] || size % scale->extent[3])
         return CLATTN_ERROR_INVALID_LAYOUT;
     problem->unit[which] = size / scale->extent[3];
     *reason = "an int4 cache has groups of even size, columns side by side and even strides";
@@ -183,8 +182,7 @@ static clattn_status check_bindings(clattn_context *context, const struct kv_app
     const size_t table[2] = {args->batch, desc->block_table.extent[1]};
     TRY(binding_check(context, &args->key, &desc->key, k, BINDING_READ, "key"));
     TRY(binding_check(context, &args->value, &desc->value, v, BINDING_READ, "value"));
-    TRY(binding_check(context, &args->key_cache, &desc->key_cache, desc->key_cache.extent, BINDING_WRITE,
-                      "key_cache"));
+    TRY(binding_check(context, &args->key_cache, &desc->key_cache, desc->key_cache.extent, BINDING_WRITE, "key_cache"));
     TRY(binding_check(context, &args->value_cache, &desc->value_cache, desc->value_cache.extent, BINDING_WRITE,
                       "value_cache"));
     /* What has been stored is read again: the integers are those of the rounded scale. */

@@ -65,7 +65,8 @@ static clattn_status prepare(clattn_plan *base)
     cl_uint pointers = 4u + problem->has_scale[KV_KEY] + problem->has_scale[KV_VALUE] + problem->has_past +
                        problem->has_new + (problem->desc.cache == CLATTN_CACHE_PAGED);
     defines(problem, &options);
-    TRY(plan_add_kernel(base, "kv_append/kv_append.cl", &options, "kv_append", pointers, sizeof(kv_append_args), local));
+    TRY(plan_add_kernel(base, "kv_append/kv_append.cl", &options, "kv_append", pointers, sizeof(kv_append_args),
+                        local));
     plan_kernel_largest(&base->kernels[0], (const size_t[3]){divide_up(units(problem), items),
                                                              problem->batch * problem->heads * problem->length, 2});
     base->launches = 1;
@@ -97,8 +98,8 @@ static void bind(const struct kv_append_problem *problem, const clattn_kv_append
     bindings[count++] = &args->value_cache;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     const struct kv_append_problem *problem = &((struct kv_append_plan *)handle)->problem;
@@ -117,7 +118,7 @@ fail:
     return status;
 }
 
-static const struct operator_class kv_append_class = {
+static const struct operator_type kv_append_operator = {
     .name = "kv_append",
     .number = OPERATOR_KV_APPEND,
     .plan_bytes = sizeof(struct kv_append_plan),
@@ -131,4 +132,5 @@ static const struct operator_class kv_append_class = {
     .check = kv_append_self_check,
 };
 
-OPERATOR_CALLS(kv_append)
+OPERATOR_CALLS(kv_append, clattn_kv_append_desc_init, clattn_kv_append_args_init, clattn_kv_append_supports,
+               clattn_kv_append_plan_create, clattn_kv_append_enqueue, clattn_kv_append_prewarm, clattn_kv_append_run)

@@ -100,13 +100,15 @@ static size_t local_bytes(const struct geometry *g)
 #define TIME_ITEM 2000.0
 
 /* The time that all items take if the threads share them evenly, or as evenly as they can. */
-static double time_of(const struct geometry *g, size_t panels, size_t row_tiles, size_t items, size_t blocks, size_t threads)
+static double time_of(const struct geometry *g, size_t panels, size_t row_tiles, size_t items, size_t blocks,
+                      size_t threads)
 {
     double split = (double)g->tiles * TIME_SPLIT;
     double products = (double)(g->tiles * g->group) * TIME_PRODUCTS;
     double lanes = panels * blocks * BLOCK_BYTES > NEAR_BYTES ? (double)g->group * TIME_LANES : 0;
     size_t count = divide_up(panels, g->group) * divide_up(row_tiles, g->tiles) * items;
-    double each = (double)size_max(blocks, 1) * (split + fmax(products, lanes) + 0.3 * fmin(products, lanes)) + TIME_ITEM;
+    double each =
+        (double)size_max(blocks, 1) * (split + fmax(products, lanes) + 0.3 * fmin(products, lanes)) + TIME_ITEM;
     return (double)divide_up(count, threads) * each;
 }
 
@@ -133,7 +135,8 @@ static struct geometry choose_geometry(const struct capabilities *caps, size_t p
 clattn_status matmul_parts_prepare(struct matmul_plan *plan, bool instructions)
 {
     static const size_t one[3] = {1, 1, 1};
-    static const int32_t tiles[] = {1, 2, 4, 8, -1}, groups[] = {1, 2, 4, 8, 16, 32, 64, -1}, depths[] = {2, 4, 8, 16, -1};
+    static const int32_t tiles[] = {1, 2, 4, 8, -1}, groups[] = {1, 2, 4, 8, 16, 32, 64, -1},
+                         depths[] = {2, 4, 8, 16, -1};
     clattn_plan *base = &plan->base;
     const struct matmul_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
@@ -151,8 +154,8 @@ clattn_status matmul_parts_prepare(struct matmul_plan *plan, bool instructions)
     g.deep = size_max(blocks, CHECK_BLOCKS) > g.depth;
     status = CLATTN_ERROR_UNSUPPORTED;
     if (local_bytes(&g) > caps->info.local_memory) {
-        report_error(&base->context->device.report, status, "tiles=%zu, group=%zu and depth=%zu do not fit the local memory",
-                     g.tiles, g.group, g.depth);
+        report_error(&base->context->device.report, status,
+                     "tiles=%zu, group=%zu and depth=%zu do not fit the local memory", g.tiles, g.group, g.depth);
         goto fail;
     }
     plan->tile_rows = PANEL * g.tiles;

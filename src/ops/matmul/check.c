@@ -39,8 +39,7 @@ struct matmul_check {
 static clattn_layout small_matrix(const clattn_layout *full, bool is_operand, size_t rows, size_t columns)
 {
     int last = full->rank - 1;
-    clattn_layout layout =
-        clattn_layout_contiguous((clattn_dtype)full->dtype, 2, (const size_t[2]){rows, columns});
+    clattn_layout layout = clattn_layout_contiguous((clattn_dtype)full->dtype, 2, (const size_t[2]){rows, columns});
     if (full->stride[last] == 1 && full->stride[last - 1] == 1 && is_operand)
         layout.stride[0] = 1;
     if (full->stride[last] == 1)
@@ -136,8 +135,8 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
         ref_matmul_row(&reference, 0, i, exact, exact + check->n);
         ref_matmul_naive_row(&reference, 0, i, plain);
         for (int64_t j = 0; j < reference.n; j++) {
-            double value = reference_element(check->arrays[C].host, desc->c.dtype,
-                                             i * desc->c.stride[0] + j * desc->c.stride[1]);
+            double value =
+                reference_element(check->arrays[C].host, desc->c.dtype, i * desc->c.stride[0] + j * desc->c.stride[1]);
             double slack = check_slack(exact[j], plain[j], exact[check->n + (size_t)j], FLT_EPSILON, unit);
             TRY(check_element(report, kernel, "c", (const int64_t[4]){0, 0, i, j}, value, exact[j], slack));
         }
@@ -149,8 +148,8 @@ fail:
 
 static clattn_status check_small(struct matmul_plan *plan, size_t m, size_t n, size_t k, bool subnormal)
 {
-    struct matmul_check check = {.original = plan->problem, .m = m, .n = n, .k = k, .subnormal = subnormal,
-                                 .args = CLATTN_MATMUL_ARGS_INIT};
+    struct matmul_check check = {
+        .original = plan->problem, .m = m, .n = n, .k = k, .subnormal = subnormal, .args = CLATTN_MATMUL_ARGS_INIT};
     const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, C, 1, make, judge};
     size_t workspace = plan->base.workspace;
     plan->base.workspace = WORKSPACE_BYTES;

@@ -16,8 +16,8 @@ _Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 2 * 
 static array4 strides_of(const clattn_layout *layout)
 {
     int last = layout->rank - 1;
-    array4 array = {0, layout->rank == 3 && layout->extent[0] != 1 ? layout->stride[0] : 0, 0,
-                    layout->stride[last - 1], layout->stride[last]};
+    array4 array = {0, layout->rank == 3 && layout->extent[0] != 1 ? layout->stride[0] : 0, 0, layout->stride[last - 1],
+                    layout->stride[last]};
     return array;
 }
 
@@ -96,8 +96,7 @@ fail:
     return status;
 }
 
-clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul_problem *problem,
-                                  const char **reason)
+clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul_problem *problem, const char **reason)
 {
     clattn_status status;
     clattn_matmul_desc *desc = &problem->desc;
@@ -131,8 +130,7 @@ clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul
         goto fail;
     problem->batch = batch_of(&desc->c);
     *reason = "batch: a's and c's are equal, b's too or 1";
-    if (batch_of(&desc->a) != problem->batch ||
-        (batch_of(&desc->b) != problem->batch && batch_of(&desc->b) != 1))
+    if (batch_of(&desc->a) != problem->batch || (batch_of(&desc->b) != problem->batch && batch_of(&desc->b) != 1))
         goto fail;
     *reason = "bias is not (n)";
     if (problem->has_bias && (desc->bias.rank != 1 || desc->bias.extent[0] != c[1]))
@@ -190,8 +188,7 @@ fail:
     return status;
 }
 
-void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args,
-                      matmul_args *kernel_args)
+void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args, matmul_args *kernel_args)
 {
     memset(kernel_args, 0, sizeof *kernel_args);
     kernel_args->a = problem->a;

@@ -11,18 +11,10 @@ static const struct solver *const solvers[] = {
 #ifdef CLATTN_CLBLAST
     &matmul_clblast_solver,
 #endif
-    &matmul_wgmma_solver,
-    &matmul_matrix_solver,
-    &matmul_cpu_amx_solver,
-    &matmul_cpu_bf16_solver,
-    &matmul_cpu_solver,
-    &matmul_tile_solver,
-    &matmul_generic_solver,
-    &matmul_matrix_emulations[0],
-    &matmul_matrix_emulations[1],
-    &matmul_matrix_emulations[2],
-    &matmul_matrix_emulations[3],
-    &matmul_matrix_emulations[4],
+    &matmul_wgmma_solver,         &matmul_matrix_solver,        &matmul_cpu_amx_solver,
+    &matmul_cpu_bf16_solver,      &matmul_cpu_solver,           &matmul_tile_solver,
+    &matmul_generic_solver,       &matmul_matrix_emulations[0], &matmul_matrix_emulations[1],
+    &matmul_matrix_emulations[2], &matmul_matrix_emulations[3], &matmul_matrix_emulations[4],
     &matmul_wgmma_emulation,
 };
 
@@ -31,8 +23,8 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return matmul_problem_read(desc, problem, reason);
 }
 
-clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
-                                  const clattn_matmul_args *args, const matmul_args *kernel_args)
+clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                                  const matmul_args *kernel_args)
 {
     const clattn_binding *bindings[MATMUL_POINTERS] = {&args->a, &args->b};
     matmul_bind(&plan->problem, args, bindings);
@@ -71,8 +63,8 @@ clattn_status matmul_launch_packed(struct matmul_plan *plan, struct chain *chain
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct matmul_plan *plan = (struct matmul_plan *)handle;
@@ -83,8 +75,8 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     if (!args.batch || !args.m || !plan->problem.n)
         return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     matmul_fill_args(&plan->problem, &args, &kernel_args);
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
-                         &args.workspace);
+    status =
+        chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace, &args.workspace);
     if (status == CLATTN_SUCCESS) {
         mtx_lock(&handle->lock);
         status = plan->launch(plan, &chain, &args, &kernel_args);
@@ -108,7 +100,8 @@ static void classify(const void *data, struct strbuf *text)
     strbuf_printf(text, "b%zu-m%zu-n%zu-k%zu", class_length(problem->batch), class_length(problem->m),
                   class_length(problem->n), class_length(problem->k));
     strbuf_printf(text, "-%s.%c-%s.%c-%s.%c", storage_token(desc->a.dtype), side_of(&problem->a),
-                  storage_token(desc->b.dtype), side_of(&problem->b), storage_token(desc->c.dtype), side_of(&problem->c));
+                  storage_token(desc->b.dtype), side_of(&problem->b), storage_token(desc->c.dtype),
+                  side_of(&problem->c));
     if (problem->batch > 1 && !problem->b.batch)
         strbuf_printf(text, "-shared");
     if (problem->has_bias)
@@ -120,7 +113,7 @@ static void classify(const void *data, struct strbuf *text)
                       storage_token(desc->operand.dtype), side_of(&problem->operand));
 }
 
-static const struct operator_class matmul_class = {
+static const struct operator_type matmul_operator = {
     .name = "matmul",
     .number = OPERATOR_MATMUL,
     .plan_bytes = sizeof(struct matmul_plan),
@@ -135,4 +128,5 @@ static const struct operator_class matmul_class = {
     .classify = classify,
 };
 
-OPERATOR_CALLS(matmul)
+OPERATOR_CALLS(matmul, clattn_matmul_desc_init, clattn_matmul_args_init, clattn_matmul_supports,
+               clattn_matmul_plan_create, clattn_matmul_enqueue, clattn_matmul_prewarm, clattn_matmul_run)

@@ -34,16 +34,14 @@ static inline size_t matmul_rows(const struct matmul_problem *problem)
     return problem->m * (problem->b.batch || !problem->batch ? 1 : problem->batch);
 }
 
-clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem,
-                                  const char **reason);
+clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem, const char **reason);
 
 /* A copy of the caller's args with lengths filled in and all bindings checked. */
 clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matmul_args *given,
                                clattn_matmul_args *args);
 
 /* What the kernels are told. */
-void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args,
-                      matmul_args *kernel_args);
+void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args, matmul_args *kernel_args);
 
 /* The -D options that all matmul kernels share. */
 void matmul_defines(const struct matmul_problem *problem, struct strbuf *options);
@@ -64,8 +62,8 @@ size_t matmul_args_bytes(const struct matmul_problem *problem);
 /* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C:
  * its `launch`, and adding the kernel, whose arguments are a, b, [bias], [b_scale], [operand], c; `options` is taken over
  * and cleared. */
-clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain,
-                                  const clattn_matmul_args *args, const matmul_args *kernel_args);
+clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
+                                  const matmul_args *kernel_args);
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 

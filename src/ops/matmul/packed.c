@@ -6,18 +6,18 @@
 #include "ops/matmul/packed.h"
 #include "program/defines.h"
 
-#define FEW_ROWS 4            /* by pairs wait for memory rather than for arithmetic */
-#define MOST_SUMS 30          /* vectors of a register tile */
-#define ITEM_BYTES (1 << 20)  /* of rows that an item multiplies by AMX: they stay in the second-level cache for the next */
-#define NEAR_BYTES (1 << 20)  /* of panels, that stay in an Intel core's second-level cache beside the other operand */
-#define AHEAD 256             /* steps: 1 KiB of float32 */
-#define PACK_DEPTH 256        /* steps of k, that a work-group of matmul_pack owns */
+#define FEW_ROWS 4   /* by pairs wait for memory rather than for arithmetic */
+#define MOST_SUMS 30 /* vectors of a register tile */
+#define ITEM_BYTES \
+    (1 << 20) /* of rows that an item multiplies by AMX: they stay in the second-level cache for the next */
+#define NEAR_BYTES (1 << 20) /* of panels, that stay in an Intel core's second-level cache beside the other operand */
+#define AHEAD 256            /* steps: 1 KiB of float32 */
+#define PACK_DEPTH 256       /* steps of k, that a work-group of matmul_pack owns */
 
 const char *matmul_packed_refuse(const clattn_context *context, const struct matmul_problem *problem)
 {
     size_t packed;
-    if (!size_mul(round_up(size_max(problem->m, problem->n), 64), size_max(problem->k, 1) * sizeof(float),
-                  &packed) ||
+    if (!size_mul(round_up(size_max(problem->m, problem->n), 64), size_max(problem->k, 1) * sizeof(float), &packed) ||
         !size_mul(packed, size_max(problem->batch, 1), &packed))
         return "the packed operand overflows";
     return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
@@ -72,7 +72,7 @@ struct geometry {
 
 /* The tile and its operands fit the vector registers: 32 of them with 16 lanes, 16 otherwise. */
 static struct geometry vector_geometry(const struct capabilities *caps, const struct matmul_problem *problem,
-                                   bool lanes_along_m)
+                                       bool lanes_along_m)
 {
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         return (struct geometry){4, 4, 1, 2, 64, false, false};
@@ -226,8 +226,8 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
     strbuf_printf(&again, "%s", options.text ? options.text : "");
     TRY(plan_add_kernel(base, "matmul/cpu/packed.cl", &options, "matmul_pack", 2, matmul_args_bytes(problem), one));
-    TRY(plan_add_kernel(base, "matmul/cpu/packed.cl", &again, "matmul_cpu", matmul_pointers(problem), matmul_args_bytes(problem),
-                        one));
+    TRY(plan_add_kernel(base, "matmul/cpu/packed.cl", &again, "matmul_cpu", matmul_pointers(problem),
+                        matmul_args_bytes(problem), one));
 
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
     size_t row_count = plan->lanes_along_m ? problem->n : problem->m;
@@ -235,12 +235,10 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     size_t items = packed_items(plan, problem->batch), panels = divide_up(lane_count, plan->panel);
     size_t steps = divide_up(problem->k, plan->k_step);
     base->workspace = items * panels * plan->panel * steps * 4;
-    plan_kernel_largest(&base->kernels[0],
-                        (const size_t[3]){items * panels, divide_up(steps, PACK_DEPTH), items});
-    plan_kernel_largest(&base->kernels[1],
-                        (const size_t[3]){items * panels,
-                                          problem->batch * divide_up(row_count, plan->tile_rows),
-                                          problem->batch});
+    plan_kernel_largest(&base->kernels[0], (const size_t[3]){items * panels, divide_up(steps, PACK_DEPTH), items});
+    plan_kernel_largest(
+        &base->kernels[1],
+        (const size_t[3]){items * panels, problem->batch * divide_up(row_count, plan->tile_rows), problem->batch});
     plan->launch = launch;
     base->launches = 2;
 fail:

@@ -8,7 +8,8 @@
 /* Why the kernels cannot take the problem on this device at all, or NULL; and the same of pairs of bfloat16, or, unless
  * `forced`, why they should not. */
 const char *matmul_packed_refuse(const clattn_context *context, const struct matmul_problem *problem);
-const char *matmul_packed_refuse_pairs(const clattn_context *context, const struct matmul_problem *problem, bool forced);
+const char *matmul_packed_refuse_pairs(const clattn_context *context, const struct matmul_problem *problem,
+                                       bool forced);
 
 /* How products are made: of floats, or of two bfloat16 by an instruction or by what it does in OpenCL C; the instruction
  * is vdpbf16ps or AMX's. */

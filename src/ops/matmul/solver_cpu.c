@@ -9,9 +9,9 @@
 #define FEW_MOST 8        /* rows or columns */
 #define FEW_ELEMENTS 8192 /* of them, if they are more than FEW_LONG: more do not stay in the first-level cache */
 #define FEW_LONG 4
-#define FEW_BYTES 16384   /* that the first-level cache holds even where their strides are alike; else they are copied, */
-#define FEW_DEPTH 1024    /* so much of k at a time; */
-#define FEW_AHEAD 512     /* then the streamed rows are left so often that the processor's prefetcher does not keep up */
+#define FEW_BYTES 16384 /* that the first-level cache holds even where their strides are alike; else they are copied, */
+#define FEW_DEPTH 1024  /* so much of k at a time; */
+#define FEW_AHEAD 512   /* then the streamed rows are left so often that the processor's prefetcher does not keep up */
 
 static bool is_few(size_t rows, size_t k)
 {
@@ -38,8 +38,8 @@ static clattn_status prepare_skinny(struct matmul_plan *plan)
     bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), few_a = matmul_rows(problem) <= problem->n;
     bool stream_a = !is_few(matmul_rows(problem), problem->k) && (is_few(problem->n, problem->k) || !few_a);
     size_t few = size_max(1, stream_a ? problem->n : matmul_rows(problem));
-    size_t streamed = stream_a ? problem->m * size_max(problem->batch, 1)
-                               : problem->n * (problem->b.batch ? problem->batch : 1);
+    size_t streamed =
+        stream_a ? problem->m * size_max(problem->batch, 1) : problem->n * (problem->b.batch ? problem->batch : 1);
     size_t lanes = small ? 4 : caps->lanes, rows = small ? size_min(few, 2) : few;
     size_t tiles = streamed / (lanes * 8 * size_max(caps->info.compute_units, 1));
     struct strbuf options = {0};

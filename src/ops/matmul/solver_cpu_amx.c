@@ -11,8 +11,8 @@ static bool is_bf16(const struct matmul_problem *problem)
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
 {
-    const char *reason = is_bf16(data) ? matmul_packed_refuse_pairs(context, data, forced)
-                                       : matmul_parts_refuse(context, data, forced);
+    const char *reason =
+        is_bf16(data) ? matmul_packed_refuse_pairs(context, data, forced) : matmul_parts_refuse(context, data, forced);
     if (!reason && (context->device.caps.quirks & QUIRK_SLOW_COMPILER))
         reason = "this device's compiler is too slow for what stands in for AMX";
     return reason;
@@ -30,5 +30,5 @@ fail:
     return status;
 }
 
-const struct solver matmul_cpu_amx_solver = {.name = "cpu-amx", .refuse = refuse,
-                                             .prepare = prepare, .only_named = refuse_emulated_amx};
+const struct solver matmul_cpu_amx_solver = {
+    .name = "cpu-amx", .refuse = refuse, .prepare = prepare, .only_named = refuse_emulated_amx};

@@ -12,5 +12,5 @@ static clattn_status prepare(clattn_plan *base)
     return matmul_packed_prepare((struct matmul_plan *)base, has ? FACTORS_PAIRS_X86 : FACTORS_PAIRS);
 }
 
-const struct solver matmul_cpu_bf16_solver = {.name = "cpu-bf16", .refuse = refuse,
-                                              .prepare = prepare, .only_named = refuse_slow_bf16};
+const struct solver matmul_cpu_bf16_solver = {
+    .name = "cpu-bf16", .refuse = refuse, .prepare = prepare, .only_named = refuse_slow_bf16};

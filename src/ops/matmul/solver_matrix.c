@@ -49,7 +49,8 @@ static size_t room_bytes(const struct geometry *g, bool emulated)
 }
 
 /* How many steps' tiles local memory holds; below 2 it is too small. */
-static size_t stages_of(const clattn_device_info *info, enum matrix_engine engine, const struct geometry *g, bool emulated)
+static size_t stages_of(const clattn_device_info *info, enum matrix_engine engine, const struct geometry *g,
+                        bool emulated)
 {
     size_t room = room_bytes(g, emulated);
     size_t most = info->local_memory > room ? (size_t)(info->local_memory - room) / stage_bytes(g) : 0;
@@ -59,8 +60,8 @@ static size_t stages_of(const clattn_device_info *info, enum matrix_engine engin
 static bool fits(const clattn_device_info *info, enum matrix_engine engine, const struct geometry *g, bool emulated)
 {
     size_t lanes = matrix_engine_lanes(engine), groups = g->groups_m * g->groups_n;
-    return lanes * groups <= info->max_work_group && lanes <= info->max_work_item[0] && groups <= info->max_work_item[1] &&
-           stages_of(info, engine, g, emulated) >= 2;
+    return lanes * groups <= info->max_work_group && lanes <= info->max_work_item[0] &&
+           groups <= info->max_work_item[1] && stages_of(info, engine, g, emulated) >= 2;
 }
 
 /* The first geometry from `from` on that the device's limits allow and that leaves no compute unit idle for want of
@@ -205,15 +206,15 @@ static const char *refuse_emulation(const clattn_context *context, const void *d
     return refuse_loops(&context->device.caps, ((double)problem->k / SIDE + 1) * squares * floats * 24 + 1000);
 }
 
-#define EMULATION(number, engine)                                                                                        \
-    static const char *refuse_##number(const clattn_context *context, const void *data, bool forced)                     \
-    {                                                                                                                    \
-        (void)forced;                                                                                                    \
-        return refuse_emulation(context, data, engine);                                                                  \
-    }                                                                                                                    \
-    static clattn_status prepare_##number(clattn_plan *base)                                                             \
-    {                                                                                                                    \
-        return prepare_engine(base, engine, true);                                                                       \
+#define EMULATION(number, engine) \
+    static const char *refuse_##number(const clattn_context *context, const void *data, bool forced) \
+    { \
+        (void)forced; \
+        return refuse_emulation(context, data, engine); \
+    } \
+    static clattn_status prepare_##number(clattn_plan *base) \
+    { \
+        return prepare_engine(base, engine, true); \
     }
 EMULATION(1, MATRIX_MMA)
 EMULATION(2, MATRIX_WMMA)

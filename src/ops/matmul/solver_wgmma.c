@@ -49,9 +49,8 @@ static size_t choose(const clattn_context *context, const struct matmul_problem 
         double groups = (double)divide_up(problem->m, rows_of(g)) * (double)divide_up(problem->n, g->columns) *
                         (double)problem->batch;
         bool last = i + 1 == GEOMETRIES;
-        if (!fits(info, g) ||
-            (!last && (smallest || (problem->m <= rows_of(next) && problem->n <= next->columns) ||
-                       (!emulated && groups < info->compute_units))))
+        if (!fits(info, g) || (!last && (smallest || (problem->m <= rows_of(next) && problem->n <= next->columns) ||
+                                         (!emulated && groups < info->compute_units))))
             continue;
         return i;
     }
@@ -139,7 +138,8 @@ static clattn_status prepare_either(clattn_plan *base, bool emulated)
         plan_drop_kernels(base);
     }
     if (status == CLATTN_SUCCESS)
-        strbuf_printf(&base->explain, "    NVIDIA's wgmma%s, tiles of %zu x %zu; this kernel has never run on real hardware\n",
+        strbuf_printf(&base->explain,
+                      "    NVIDIA's wgmma%s, tiles of %zu x %zu; this kernel has never run on real hardware\n",
                       emulated ? ", emulated" : "", plan->tile_rows, plan->tile_columns);
     return status;
 }

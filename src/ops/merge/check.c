@@ -96,8 +96,8 @@ static clattn_status judge_row(const struct merge_check *check, struct report *r
     for (int64_t c = 0; c < columns; c++) {
         double value = reference_element(check->arrays[OUTPUT].host, dtype, row * columns + c);
         double slack = check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(dtype));
-        TRY(check_element(report, kernel, "output", (const int64_t[4]){index[0], index[1], index[2], c}, value, exact[c],
-                          slack));
+        TRY(check_element(report, kernel, "output", (const int64_t[4]){index[0], index[1], index[2], c}, value,
+                          exact[c], slack));
     }
     if (check->small.has_lse)
         TRY(check_element(report, kernel, "lse", (const int64_t[4]){index[0], index[1], index[2], 0},
@@ -120,7 +120,7 @@ clattn_status merge_self_check(clattn_plan *base)
 {
     const struct merge_plan *plan = (struct merge_plan *)base;
     struct merge_check check = {.original = plan->problem, .args = CLATTN_MERGE_ARGS_INIT};
-    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, OUTPUT, ARRAYS - OUTPUT,
-                                        make, judge};
+    const struct check_course course = {&check.small, &check.args,     check.arrays, ARRAYS,
+                                        OUTPUT,       ARRAYS - OUTPUT, make,         judge};
     return check_run(base, &course, &check);
 }

@@ -26,7 +26,8 @@ static clattn_status read_layouts(struct merge_problem *problem, const char **re
         {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, 3, true},
     };
     TRY(layouts_read(all, sizeof all / sizeof all[0],
-                     "partial is (parts, batch, heads, S_q, d_v), partial_lse lacks d_v, output parts, lse both", reason));
+                     "partial is (parts, batch, heads, S_q, d_v), partial_lse lacks d_v, output parts, lse both",
+                     reason));
     problem->has_sinks = !layout_is_none(&desc->sinks);
     problem->has_lse = !layout_is_none(&desc->lse);
     *reason = "partials, log-sum-exps and sinks are float32";
@@ -141,8 +142,9 @@ clattn_status merge_add_kernel(clattn_plan *plan, int32_t output_dtype, bool sin
     define_int(&options, "LSE", lse);
     define_int(&options, "CHUNK", (long long)merge_chunk(caps, columns));
     TRY(plan_add_kernel(plan, "merge/merge.cl", &options, "merge", 3u + sinks + lse, sizeof(merge_args), local));
-    plan_kernel_largest(&plan->kernels[plan->kernel_count - 1],
-                        (const size_t[3]){divide_up(columns, merge_chunk(caps, columns)), divide_up(rows, local[1]), 1});
+    plan_kernel_largest(
+        &plan->kernels[plan->kernel_count - 1],
+        (const size_t[3]){divide_up(columns, merge_chunk(caps, columns)), divide_up(rows, local[1]), 1});
     plan->launches++;
 fail:
     return status;
@@ -183,8 +185,8 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
 
 /* ---- the calls ---- */
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     const struct merge_problem *problem = &((struct merge_plan *)handle)->problem;
@@ -207,7 +209,7 @@ fail:
     return status;
 }
 
-static const struct operator_class merge_class = {
+static const struct operator_type merge_operator = {
     .name = "merge",
     .number = OPERATOR_MERGE,
     .plan_bytes = sizeof(struct merge_plan),
@@ -221,4 +223,5 @@ static const struct operator_class merge_class = {
     .check = merge_self_check,
 };
 
-OPERATOR_CALLS(merge)
+OPERATOR_CALLS(merge, clattn_merge_desc_init, clattn_merge_args_init, clattn_merge_supports, clattn_merge_plan_create,
+               clattn_merge_enqueue, clattn_merge_prewarm, clattn_merge_run)

@@ -31,8 +31,7 @@ static clattn_status make(struct neighbourhood_check *check, clattn_context *con
     const struct neighbourhood_problem *full = &check->original;
     clattn_neighbourhood_desc desc = full->desc;
     const size_t q[5] = {1, 1, HEIGHT, WIDTH, full->d_k}, v[5] = {1, 1, HEIGHT, WIDTH, full->d_v};
-    clattn_layout *layouts[WORKSPACE] = {&desc.query, &desc.key,    &desc.value,
-                                         &desc.bias,  &desc.output, &desc.lse};
+    clattn_layout *layouts[WORKSPACE] = {&desc.query, &desc.key, &desc.value, &desc.bias, &desc.output, &desc.lse};
     const struct check_place places[WORKSPACE] = {
         [QUERY] = {&desc.query, &check->args.query, CHECK_NUMBERS},
         [KEY] = {&desc.key, &check->args.key, CHECK_NUMBERS},
@@ -49,9 +48,8 @@ static clattn_status make(struct neighbourhood_check *check, clattn_context *con
     desc.scale_mode = CLATTN_SCALE_DEFAULT;
     for (int i = 0; i < WORKSPACE; i++)
         if (layouts[i]->dtype != CLATTN_DTYPE_NONE)
-            *layouts[i] =
-                clattn_layout_contiguous((clattn_dtype)layouts[i]->dtype, i == BIAS || i == LSE ? 4 : 5,
-                                         i == VALUE || i == OUTPUT ? v : q);
+            *layouts[i] = clattn_layout_contiguous((clattn_dtype)layouts[i]->dtype, i == BIAS || i == LSE ? 4 : 5,
+                                                   i == VALUE || i == OUTPUT ? v : q);
     TRY(neighbourhood_problem_read(&desc, &check->small, &reason));
     TRY(check_arrays_make(context, places, WORKSPACE, check->arrays));
     TRY(check_arrays_upload(context, places, WORKSPACE, check->arrays));
@@ -74,9 +72,8 @@ static void fill_mask(struct neighbourhood_check *check)
         }
 }
 
-static clattn_status judge_row(const struct neighbourhood_check *check, struct report *report,
-                               const char *kernel, int64_t i, const reference_row *exact,
-                               const reference_row *plain)
+static clattn_status judge_row(const struct neighbourhood_check *check, struct report *report, const char *kernel,
+                               int64_t i, const reference_row *exact, const reference_row *plain)
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct neighbourhood_problem *small = &check->small;
@@ -85,9 +82,9 @@ static clattn_status judge_row(const struct neighbourhood_check *check, struct r
     for (int64_t e = 0; e < (int64_t)small->d_v; e++) {
         double value = reference_element(check->arrays[OUTPUT].host, dtype, i * (int64_t)small->d_v + e);
         double magnitude = exact->magnitude[e] + fabs(exact->output[e]);
-        TRY(check_element(report, kernel, "output", (const int64_t[4]){0, y, x, e}, value, exact->output[e],
-                          check_slack(exact->output[e], plain->output[e], magnitude, FLT_EPSILON,
-                                      storage_epsilon(dtype))));
+        TRY(check_element(
+            report, kernel, "output", (const int64_t[4]){0, y, x, e}, value, exact->output[e],
+            check_slack(exact->output[e], plain->output[e], magnitude, FLT_EPSILON, storage_epsilon(dtype))));
     }
     if (small->has_lse)
         TRY(check_element(report, kernel, "lse", (const int64_t[4]){0, y, x, 0},
@@ -146,8 +143,7 @@ static clattn_status enqueue_small(struct neighbourhood_plan *plan, struct neigh
     if (plan->size_workspace)
         TRY(plan->size_workspace(plan));
     TRY(check_workspace(plan->base.context, plan->base.workspace, &check->arrays[WORKSPACE], &check->args.workspace));
-    status = clattn_neighbourhood_enqueue(&plan->base, plan->base.context->warm_queue, &check->args, 0, NULL,
-                                          NULL);
+    status = clattn_neighbourhood_enqueue(&plan->base, plan->base.context->warm_queue, &check->args, 0, NULL, NULL);
 fail:
     plan->problem = check->original;
     plan->base.workspace = workspace;

@@ -61,9 +61,8 @@ static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char *
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const int32_t dtype = all[i].layout->dtype;
         if (all[i].optional ? dtype != CLATTN_F32 && dtype != CLATTN_DTYPE_NONE : !dtype_is_storage(dtype))
-            return fail(
-                reason, CLATTN_ERROR_UNSUPPORTED,
-                "query, key, value and output are float32, float16 or bfloat16, bias and lse float32");
+            return fail(reason, CLATTN_ERROR_UNSUPPORTED,
+                        "query, key, value and output are float32, float16 or bfloat16, bias and lse float32");
     }
 fail:
     return status;
@@ -72,20 +71,17 @@ fail:
 static clattn_status check_sizes(struct neighbourhood_problem *problem, const char **reason)
 {
     const clattn_neighbourhood_desc *desc = &problem->desc;
-    const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent,
-                 *o = desc->output.extent;
+    const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent, *o = desc->output.extent;
     if (q[0] != k[0] || memcmp(k, v, 4 * sizeof *k) != 0 || memcmp(q, o, 4 * sizeof *q) != 0)
-        return fail(
-            reason, CLATTN_ERROR_INVALID_LAYOUT,
-            "query and output, and key and value, agree in batch, heads, height and width, and all in batch");
+        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
+                    "query and output, and key and value, agree in batch, heads, height and width, and all in batch");
     if (q[1] && (!k[1] || q[1] % k[1]))
         return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "query's heads are no multiple of key's");
     if (q[3 + 1] != k[4] || v[4] != o[4] || !q[4] || !v[4])
         return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
                     "size: query and key are equal, value and output are equal, and none is 0");
     if (q[2] > k[2] || q[3] > k[3])
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "there are more rows or columns of queries than of keys");
+        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "there are more rows or columns of queries than of keys");
     for (int i = 0; i < 5; i++)
         if (q[i] > SIDE_LIMIT || k[i] > SIDE_LIMIT || v[i] > SIDE_LIMIT)
             return fail(reason, CLATTN_ERROR_OVERFLOW, "an extent is above 2^29");
@@ -110,14 +106,12 @@ static clattn_status check_optional(struct neighbourhood_problem *problem, const
         problem->bias_batch = bias->extent[0];
         problem->bias_heads = bias->extent[1];
         if ((bias->extent[0] != 1 && bias->extent[0] != problem->batch) ||
-            (bias->extent[1] != 1 && bias->extent[1] != problem->heads) ||
-            bias->extent[2] != problem->height || bias->extent[3] != problem->width)
-            return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                        "the bias is not (batch or 1, heads or 1, height, width)");
+            (bias->extent[1] != 1 && bias->extent[1] != problem->heads) || bias->extent[2] != problem->height ||
+            bias->extent[3] != problem->width)
+            return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "the bias is not (batch or 1, heads or 1, height, width)");
     }
     if (problem->has_lse && memcmp(lse->extent, problem->desc.query.extent, 4 * sizeof lse->extent[0]) != 0)
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "lse is not (batch, heads, query height, query width)");
+        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "lse is not (batch, heads, query height, query width)");
     return CLATTN_SUCCESS;
 }
 
@@ -133,8 +127,8 @@ static bool windows_fit(const clattn_neighbourhood_desc *desc, size_t height, si
     return desc->edge == CLATTN_EDGE_CLIP || (needed(desc, 0) <= height && needed(desc, 1) <= width);
 }
 
-clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *given,
-                                         struct neighbourhood_problem *problem, const char **reason)
+clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *given, struct neighbourhood_problem *problem,
+                                         const char **reason)
 {
     clattn_status status;
     clattn_neighbourhood_desc *desc = &problem->desc;
@@ -146,9 +140,8 @@ clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *given,
     TRY(check_sizes(problem, reason));
     TRY(check_optional(problem, reason));
     if (problem->query_height && problem->query_width && !windows_fit(desc, problem->height, problem->width))
-        return fail(
-            reason, CLATTN_ERROR_INVALID_LAYOUT,
-            "with CLATTN_EDGE_SHIFT a window times its dilation is at most the map's height or width");
+        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
+                    "with CLATTN_EDGE_SHIFT a window times its dilation is at most the map's height or width");
     problem->scale =
         desc->scale_mode == CLATTN_SCALE_EXPLICIT ? desc->scale : (float)(1.0 / sqrt((double)problem->d_k));
     /* What does not count must not tell two equal descriptions apart. */
@@ -197,17 +190,16 @@ static clattn_status read_sizes(struct report *report, const struct neighbourhoo
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "batch %zu, %zu x %zu queries or %zu x %zu keys are above the plan's %zu, %zu x "
                             "%zu, %zu x %zu",
-                            args->batch, args->query_height, args->query_width, args->key_height,
-                            args->key_width, problem->batch, problem->query_height, problem->query_width,
-                            problem->height, problem->width);
+                            args->batch, args->query_height, args->query_width, args->key_height, args->key_width,
+                            problem->batch, problem->query_height, problem->query_width, problem->height,
+                            problem->width);
     if (!args->batch || !problem->heads || !args->query_height || !args->query_width)
         return CLATTN_SUCCESS;
     if (args->query_y > args->key_height || args->query_height > args->key_height - args->query_y ||
         args->query_x > args->key_width || args->query_width > args->key_width - args->query_x)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "%zu x %zu queries from (%zu, %zu) are not all within %zu x %zu keys",
-                            args->query_height, args->query_width, args->query_y, args->query_x,
-                            args->key_height, args->key_width);
+                            "%zu x %zu queries from (%zu, %zu) are not all within %zu x %zu keys", args->query_height,
+                            args->query_width, args->query_y, args->query_x, args->key_height, args->key_width);
     if (!windows_fit(&problem->desc, args->key_height, args->key_width))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "%zu x %zu keys are fewer than a window times its dilation, %zu x %zu, which "
@@ -249,13 +241,12 @@ fail:
 
 static map5 map5_of(const clattn_layout *layout, int64_t offset)
 {
-    map5 map = {offset,           layout->stride[0], layout->stride[1], layout->stride[2], layout->stride[3],
-                layout->stride[4]};
+    map5 map = {offset, layout->stride[0], layout->stride[1], layout->stride[2], layout->stride[3], layout->stride[4]};
     return map;
 }
 
-void neighbourhood_fill_args(const struct neighbourhood_problem *problem,
-                             const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
+void neighbourhood_fill_args(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args,
+                             neighbourhood_args *kernel_args)
 {
     const clattn_neighbourhood_desc *desc = &problem->desc;
     memset(kernel_args, 0, sizeof *kernel_args);

@@ -15,8 +15,8 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return neighbourhood_problem_read(desc, problem, reason);
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct neighbourhood_plan *plan = (struct neighbourhood_plan *)handle;
@@ -28,8 +28,8 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     if (!args.batch || !problem->heads || !args.query_height || !args.query_width)
         return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     neighbourhood_fill_args(problem, &args, &kernel_args);
-    status = chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace,
-                         &args.workspace);
+    status =
+        chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace, &args.workspace);
     if (status == CLATTN_SUCCESS) {
         mtx_lock(&handle->lock);
         status = plan->launch(plan, &chain, &args, &kernel_args);
@@ -40,7 +40,7 @@ fail:
     return status;
 }
 
-static const struct operator_class neighbourhood_class = {
+static const struct operator_type neighbourhood_operator = {
     .name = "neighbourhood",
     .number = OPERATOR_NEIGHBOURHOOD,
     .plan_bytes = sizeof(struct neighbourhood_plan),
@@ -54,4 +54,6 @@ static const struct operator_class neighbourhood_class = {
     .check = neighbourhood_self_check,
 };
 
-OPERATOR_CALLS(neighbourhood)
+OPERATOR_CALLS(neighbourhood, clattn_neighbourhood_desc_init, clattn_neighbourhood_args_init,
+               clattn_neighbourhood_supports, clattn_neighbourhood_plan_create, clattn_neighbourhood_enqueue,
+               clattn_neighbourhood_prewarm, clattn_neighbourhood_run)

@@ -19,25 +19,24 @@ struct neighbourhood_plan {
     clattn_plan base;
     struct neighbourhood_problem problem;
     /* Enqueues the kernels; `args` and its sizes have been checked, and `kernel_args` is filled. */
-    clattn_status (*launch)(struct neighbourhood_plan *plan, struct chain *chain,
-                            const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args);
+    clattn_status (*launch)(struct neighbourhood_plan *plan, struct chain *chain, const clattn_neighbourhood_args *args,
+                            neighbourhood_args *kernel_args);
     /* Sets packed_width and the workspace's size for the problem; NULL without a workspace. */
     clattn_status (*size_workspace)(struct neighbourhood_plan *plan);
     /* Geometry, filled by the solver. */
     size_t lanes, rows, chunk, packed_width;
 };
 
-clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *desc,
-                                         struct neighbourhood_problem *problem, const char **reason);
+clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *desc, struct neighbourhood_problem *problem,
+                                         const char **reason);
 
 /* A copy of the caller's args with sizes filled in, all bindings checked. */
 clattn_status neighbourhood_args_read(clattn_context *context, const struct neighbourhood_problem *problem,
-                                      const clattn_neighbourhood_args *given,
-                                      clattn_neighbourhood_args *args);
+                                      const clattn_neighbourhood_args *given, clattn_neighbourhood_args *args);
 
 /* What the kernels are told, but for the workspace. */
-void neighbourhood_fill_args(const struct neighbourhood_problem *problem,
-                             const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args);
+void neighbourhood_fill_args(const struct neighbourhood_problem *problem, const clattn_neighbourhood_args *args,
+                             neighbourhood_args *kernel_args);
 
 /* The -D options that all kernels share. */
 void neighbourhood_defines(const struct neighbourhood_problem *problem, struct strbuf *options);

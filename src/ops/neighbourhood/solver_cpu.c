@@ -72,22 +72,22 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
 }
 
-static void groups_of(const struct neighbourhood_plan *plan, const clattn_neighbourhood_args *args,
-                      size_t pack[3], size_t attend[3])
+static void groups_of(const struct neighbourhood_plan *plan, const clattn_neighbourhood_args *args, size_t pack[3],
+                      size_t attend[3])
 {
     const struct neighbourhood_problem *problem = &plan->problem;
     size_t dilation = (size_t)problem->desc.dilation[0];
     pack[0] = divide_up(args->key_width, plan->lanes) + 2;
     pack[1] = args->key_height;
-    pack[2] = size_max(args->batch * problem->kv_heads,
-                       size_min(problem->bias_batch, args->batch) * problem->bias_heads);
+    pack[2] =
+        size_max(args->batch * problem->kv_heads, size_min(problem->bias_batch, args->batch) * problem->bias_heads);
     attend[0] = divide_up(args->query_width, plan->lanes);
     attend[1] = dilation * divide_up(divide_up(args->query_height, dilation), plan->rows);
     attend[2] = args->batch * problem->heads;
 }
 
-static clattn_status launch(struct neighbourhood_plan *plan, struct chain *chain,
-                            const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
+static clattn_status launch(struct neighbourhood_plan *plan, struct chain *chain, const clattn_neighbourhood_args *args,
+                            neighbourhood_args *kernel_args)
 {
     clattn_status status;
     const struct neighbourhood_problem *problem = &plan->problem;
@@ -162,8 +162,8 @@ static clattn_status prepare(clattn_plan *base)
         define_int(&options, "KEY_STEP", (long long)g.key_step);
         define_int(&options, "COLUMN_STEP", (long long)g.column_step);
         define_int(&options, "SCORE_TILE", (long long)score_tile(&g));
-        TRY(plan_add_kernel(base, "neighbourhood/cpu.cl", &options, names[i], pointers[i],
-                            sizeof(neighbourhood_args), one));
+        TRY(plan_add_kernel(base, "neighbourhood/cpu.cl", &options, names[i], pointers[i], sizeof(neighbourhood_args),
+                            one));
         plan_kernel_largest(&base->kernels[i], groups[i]);
     }
     base->launches = 2;

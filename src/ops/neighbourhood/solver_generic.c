@@ -17,8 +17,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     double chunk = (double)chunk_of(&context->device.caps, problem);
     double keys = (double)neighbourhood_keys(problem, 0) * (double)neighbourhood_keys(problem, 1);
     (void)forced;
-    return refuse_loops(&context->device.caps,
-                        keys * ((double)problem->d_k / 2 + 2 * chunk + 3) + 4 * chunk);
+    return refuse_loops(&context->device.caps, keys * ((double)problem->d_k / 2 + 2 * chunk + 3) + 4 * chunk);
 }
 
 static clattn_status groups_of(const struct neighbourhood_plan *plan, size_t batch, size_t query_height,
@@ -32,8 +31,8 @@ static clattn_status groups_of(const struct neighbourhood_plan *plan, size_t bat
     return report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW, "too many work-groups");
 }
 
-static clattn_status launch(struct neighbourhood_plan *plan, struct chain *chain,
-                            const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
+static clattn_status launch(struct neighbourhood_plan *plan, struct chain *chain, const clattn_neighbourhood_args *args,
+                            neighbourhood_args *kernel_args)
 {
     const clattn_binding *bindings[6] = {&args->query, &args->key, &args->value};
     size_t count = 3, groups[3];
@@ -43,9 +42,8 @@ static clattn_status launch(struct neighbourhood_plan *plan, struct chain *chain
     if (plan->problem.has_lse)
         bindings[count++] = &args->lse;
     clattn_status status = groups_of(plan, args->batch, args->query_height, args->query_width, groups);
-    return status != CLATTN_SUCCESS
-               ? status
-               : chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
+    return status != CLATTN_SUCCESS ? status
+                                    : chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
 }
 
 static clattn_status prepare(clattn_plan *base)

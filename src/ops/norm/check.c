@@ -130,9 +130,9 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
             double right = which == MEAN ? mean : factor;
             if (!check->arrays[which].host)
                 continue;
-            TRY(check_element(report, kernel, which == MEAN ? "mean" : "inv_std_dev",
-                              (const int64_t[4]){0, 0, 0, row}, ((const float *)check->arrays[which].host)[row],
-                              right, check_slack(right, right, which == MEAN ? 1 : factor, FLT_EPSILON, 0)));
+            TRY(check_element(report, kernel, which == MEAN ? "mean" : "inv_std_dev", (const int64_t[4]){0, 0, 0, row},
+                              ((const float *)check->arrays[which].host)[row], right,
+                              check_slack(right, right, which == MEAN ? 1 : factor, FLT_EPSILON, 0)));
         }
     }
 fail:

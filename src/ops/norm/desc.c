@@ -175,8 +175,7 @@ static int arrange(const clattn_norm_desc *desc, struct dimension *dimension)
         bool one = true;
         for (int n = 0; n < STRIDES; n++) {
             int64_t span;
-            one =
-                one && int64_mul(inner->stride[n], (int64_t)inner->extent, &span) && span == outer->stride[n];
+            one = one && int64_mul(inner->stride[n], (int64_t)inner->extent, &span) && span == outer->stride[n];
         }
         if (!one)
             continue;
@@ -266,8 +265,7 @@ static void lay_out(struct norm_problem *problem)
     }
 }
 
-clattn_status norm_problem_read(const clattn_norm_desc *given, struct norm_problem *problem,
-                                const char **reason)
+clattn_status norm_problem_read(const clattn_norm_desc *given, struct norm_problem *problem, const char **reason)
 {
     clattn_status status;
     clattn_norm_desc *desc = &problem->desc;
@@ -295,8 +293,7 @@ clattn_status norm_problem_read(const clattn_norm_desc *given, struct norm_probl
     if (problem->rows > LENGTH_LIMIT || problem->elements > LENGTH_LIMIT)
         goto fail;
     lay_out(problem);
-    problem->unit_columns = walk->x.col == 1 && walk->y.col == 1 &&
-                            (!walk->has_scale || walk->scale.col == 1) &&
+    problem->unit_columns = walk->x.col == 1 && walk->y.col == 1 && (!walk->has_scale || walk->scale.col == 1) &&
                             (!walk->has_bias || walk->bias.col == 1) &&
                             (!problem->has_residual || walk->residual.col == 1) &&
                             (!walk->has_sum || walk->sum.col == 1);
@@ -306,9 +303,9 @@ fail:
 }
 
 /* Checks one binding, and takes its offset. */
-static clattn_status read_binding(clattn_context *context, const clattn_binding *binding,
-                                  const clattn_layout *layout, bool batched, size_t batch,
-                                  enum binding_access access, const char *name, array5 *array)
+static clattn_status read_binding(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
+                                  bool batched, size_t batch, enum binding_access access, const char *name,
+                                  array5 *array)
 {
     size_t extent[CLATTN_MAX_RANK];
     if (layout_is_none(layout))
@@ -320,8 +317,8 @@ static clattn_status read_binding(clattn_context *context, const clattn_binding 
     return binding_check(context, binding, layout, extent, access, name);
 }
 
-clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem,
-                             const clattn_norm_args *given, clattn_norm_args *args, norm_args *kernel_args)
+clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem, const clattn_norm_args *given,
+                             clattn_norm_args *args, norm_args *kernel_args)
 {
     clattn_status status;
     struct report *report = &context->device.report;

@@ -7,11 +7,7 @@
 
 /* Best first. */
 static const struct solver *const solvers[] = {
-    &norm_cpu_solver,
-    &norm_sub_group_solver,
-    &norm_tile_solver,
-    &norm_generic_solver,
-    &norm_emulated_sub_group_solver,
+    &norm_cpu_solver, &norm_sub_group_solver, &norm_tile_solver, &norm_generic_solver, &norm_emulated_sub_group_solver,
 };
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)
@@ -19,8 +15,8 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return norm_problem_read(desc, problem, reason);
 }
 
-clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const char *name,
-                              struct strbuf *options, const size_t local[3])
+clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const char *name, struct strbuf *options,
+                              const size_t local[3])
 {
     clattn_status status;
     bool residual = plan->problem.has_residual;
@@ -33,8 +29,8 @@ fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct norm_plan *plan = (struct norm_plan *)handle;
@@ -46,8 +42,8 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
         return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     /* In the place of an array that is not there, one that the kernel has anyway. */
     const clattn_binding *bindings[8] = {
-        &args.x, walk->has_scale ? &args.scale : &args.x, walk->has_bias ? &args.bias : &args.x,
-        &args.y, walk->has_mean ? &args.mean : &args.y,   walk->has_inverse ? &args.inv_std_dev : &args.y,
+        &args.x,        walk->has_scale ? &args.scale : &args.x, walk->has_bias ? &args.bias : &args.x,
+        &args.y,        walk->has_mean ? &args.mean : &args.y,   walk->has_inverse ? &args.inv_std_dev : &args.y,
         &args.residual, walk->has_sum ? &args.sum : &args.y,
     };
     const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
@@ -72,7 +68,7 @@ static void classify(const void *data, struct strbuf *text)
         strbuf_printf(text, "-sum.%s", clattn_dtype_name((clattn_dtype)desc->sum.dtype));
 }
 
-static const struct operator_class norm_class = {
+static const struct operator_type norm_operator = {
     .name = "norm",
     .number = OPERATOR_NORM,
     .plan_bytes = sizeof(struct norm_plan),
@@ -87,4 +83,5 @@ static const struct operator_class norm_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-OPERATOR_CALLS(norm)
+OPERATOR_CALLS(norm, clattn_norm_desc_init, clattn_norm_args_init, clattn_norm_supports, clattn_norm_plan_create,
+               clattn_norm_enqueue, clattn_norm_prewarm, clattn_norm_run)

@@ -14,7 +14,7 @@ struct norm_problem {
     norm_args walk;
     size_t rows, elements; /* of a row; 0 where x has no elements */
     bool has_residual;
-    bool unit_columns;     /* all arrays that are there have their columns next to each other */
+    bool unit_columns; /* all arrays that are there have their columns next to each other */
 };
 
 struct norm_plan {
@@ -24,12 +24,11 @@ struct norm_plan {
     size_t longest_row; /* that its build takes */
 };
 
-clattn_status norm_problem_read(const clattn_norm_desc *desc, struct norm_problem *problem,
-                                const char **reason);
+clattn_status norm_problem_read(const clattn_norm_desc *desc, struct norm_problem *problem, const char **reason);
 
 /* A copy of the caller's args, all bindings checked; kernel_args->rows is what there is to do. */
-clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem,
-                             const clattn_norm_args *given, clattn_norm_args *args, norm_args *kernel_args);
+clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem, const clattn_norm_args *given,
+                             clattn_norm_args *args, norm_args *kernel_args);
 
 /* Rows that one index tells apart, each in one piece. */
 bool norm_rows_are_plain(const norm_args *walk);
@@ -38,8 +37,8 @@ bool norm_rows_are_plain(const norm_args *walk);
 void norm_defines(const struct norm_problem *problem, struct strbuf *options);
 
 /* Adds the plan's one kernel; `options` is taken over and cleared. */
-clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const char *name,
-                              struct strbuf *options, const size_t local[3]);
+clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const char *name, struct strbuf *options,
+                              const size_t local[3]);
 
 /* For plan_self_check. */
 clattn_status norm_self_check(clattn_plan *plan);

@@ -113,10 +113,9 @@ static clattn_status judge_head(const struct rope_check *check, struct report *r
     ref_rope_row(&reference, x, position, exact, magnitude);
     for (int64_t d = 0; d < reference.size; d++) {
         double value = reference_element(check->arrays[Y].host, desc->y.dtype, to + d);
-        double slack =
-            check_slack(exact[d], exact[d], magnitude[d], FLT_EPSILON, storage_epsilon(desc->y.dtype));
-        TRY(check_element(report, kernel, "y", (const int64_t[4]){index[0], index[1], index[2], d}, value,
-                          exact[d], slack));
+        double slack = check_slack(exact[d], exact[d], magnitude[d], FLT_EPSILON, storage_epsilon(desc->y.dtype));
+        TRY(check_element(report, kernel, "y", (const int64_t[4]){index[0], index[1], index[2], d}, value, exact[d],
+                          slack));
     }
 fail:
     return status;

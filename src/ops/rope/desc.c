@@ -130,8 +130,8 @@ static void set_turns(const clattn_rope_desc *desc, rope_args *kernel)
 {
     long double pairs = (long double)(desc->rotary_size / 2), exponent = log2l((long double)desc->base);
     kernel->turn = 0x28be60db9391054a;
-    for (int k = 0; k < ROPE_RATIOS && (size_t)1 << k < desc->rotary_size / 2; k++)
-        kernel->ratio[k] = (uint64_t)ldexpl(exp2l(-exponent * (long double)(1L << k) / pairs), 64);
+    for (int k = 0; k < ROPE_RATIOS && (size_t)1 << k < desc->rotary_size / 2; k++) kernel
+        ->ratio[k] = (uint64_t)ldexpl(exp2l(-exponent * (long double)(1L << k) / pairs), 64);
 }
 
 /* A stride that an extent of 1 makes a broadcast. */
@@ -145,10 +145,10 @@ static void set_strides(const clattn_rope_desc *desc, rope_args *kernel)
     kernel->x = array4_of(&desc->x, 0);
     kernel->y = array4_of(&desc->y, 0);
     if (desc->cos.rank == 3) {
-        kernel->cos = (array4){
-            .batch = batch_stride(&desc->cos), .row = desc->cos.stride[1], .col = desc->cos.stride[2]};
-        kernel->sin = (array4){
-            .batch = batch_stride(&desc->sin), .row = desc->sin.stride[1], .col = desc->sin.stride[2]};
+        kernel->cos =
+            (array4){.batch = batch_stride(&desc->cos), .row = desc->cos.stride[1], .col = desc->cos.stride[2]};
+        kernel->sin =
+            (array4){.batch = batch_stride(&desc->sin), .row = desc->sin.stride[1], .col = desc->sin.stride[2]};
     } else {
         kernel->cos = (array4){.row = desc->cos.stride[0], .col = desc->cos.stride[1]};
         kernel->sin = (array4){.row = desc->sin.stride[0], .col = desc->sin.stride[1]};
@@ -158,8 +158,7 @@ static void set_strides(const clattn_rope_desc *desc, rope_args *kernel)
     kernel->offsets_batch = desc->offsets.stride[0];
 }
 
-clattn_status rope_problem_read(const clattn_rope_desc *given, struct rope_problem *problem,
-                                const char **reason)
+clattn_status rope_problem_read(const clattn_rope_desc *given, struct rope_problem *problem, const char **reason)
 {
     clattn_status status;
     clattn_rope_desc *desc = &problem->desc;
@@ -189,9 +188,7 @@ clattn_status rope_problem_read(const clattn_rope_desc *given, struct rope_probl
     kernel->pairs = (int)(desc->rotary_size / 2);
     kernel->step = interleaved ? 2 : 1;
     kernel->distance = interleaved ? 1 : kernel->pairs;
-    kernel->table = desc->cos.rank == 0   ? ROPE_COMPUTED
-                    : desc->cos.rank == 2 ? ROPE_BY_POSITION
-                                          : ROPE_BY_PLACE;
+    kernel->table = desc->cos.rank == 0 ? ROPE_COMPUTED : desc->cos.rank == 2 ? ROPE_BY_POSITION : ROPE_BY_PLACE;
     kernel->table_rows = desc->cos.rank == 2 ? (int)desc->cos.extent[0] : 0;
     kernel->has_positions = !layout_is_none(&desc->positions);
     kernel->has_offsets = !layout_is_none(&desc->offsets);
@@ -204,8 +201,8 @@ fail:
 
 /* The extents that count of an array whose first dimension is the batch, or 1, and whose second the length.
  */
-static clattn_status check(clattn_context *context, const clattn_binding *binding,
-                           const clattn_layout *layout, size_t batch, size_t length, const char *name)
+static clattn_status check(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
+                           size_t batch, size_t length, const char *name)
 {
     size_t extent[CLATTN_MAX_RANK];
     if (layout_is_none(layout))
@@ -219,8 +216,8 @@ static clattn_status check(clattn_context *context, const clattn_binding *bindin
     return binding_check(context, binding, layout, extent, BINDING_READ, name);
 }
 
-clattn_status rope_args_read(clattn_context *context, const struct rope_problem *problem,
-                             const clattn_rope_args *given, clattn_rope_args *args, rope_args *kernel_args)
+clattn_status rope_args_read(clattn_context *context, const struct rope_problem *problem, const clattn_rope_args *given,
+                             clattn_rope_args *args, rope_args *kernel_args)
 {
     clattn_status status;
     struct report *report = &context->device.report;

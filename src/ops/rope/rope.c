@@ -26,22 +26,21 @@ size_t rope_groups(const struct rope_plan *plan, size_t batch, size_t length)
            divide_up((size_t)(kernel->size - kernel->pairs), plan->base.kernels[0].local[0]);
 }
 
-clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const char *name,
-                              struct strbuf *options, const size_t local[3])
+clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const char *name, struct strbuf *options,
+                              const size_t local[3])
 {
     clattn_status status;
     const size_t *extent = plan->problem.desc.x.extent;
     TRY(plan_add_kernel(&plan->base, file, options, name, 6, sizeof(rope_args), local));
     if (!plan->problem.empty)
-        plan_kernel_largest(&plan->base.kernels[0],
-                            (const size_t[3]){rope_groups(plan, extent[0], extent[2]), 1, 1});
+        plan_kernel_largest(&plan->base.kernels[0], (const size_t[3]){rope_groups(plan, extent[0], extent[2]), 1, 1});
     plan->base.launches = 1;
 fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct rope_plan *plan = (struct rope_plan *)handle;
@@ -66,7 +65,7 @@ fail:
     return status;
 }
 
-static const struct operator_class rope_class = {
+static const struct operator_type rope_operator = {
     .name = "rope",
     .number = OPERATOR_ROPE,
     .plan_bytes = sizeof(struct rope_plan),
@@ -80,4 +79,5 @@ static const struct operator_class rope_class = {
     .solver_count = sizeof solvers / sizeof solvers[0],
 };
 
-OPERATOR_CALLS(rope)
+OPERATOR_CALLS(rope, clattn_rope_desc_init, clattn_rope_args_init, clattn_rope_supports, clattn_rope_plan_create,
+               clattn_rope_enqueue, clattn_rope_prewarm, clattn_rope_run)

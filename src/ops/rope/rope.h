@@ -19,12 +19,11 @@ struct rope_plan {
     size_t places_per_group; /* 0: rope_generic, whose groups are parts of a place */
 };
 
-clattn_status rope_problem_read(const clattn_rope_desc *desc, struct rope_problem *problem,
-                                const char **reason);
+clattn_status rope_problem_read(const clattn_rope_desc *desc, struct rope_problem *problem, const char **reason);
 
 /* A copy of the caller's args, all bindings checked; kernel_args->batch is 0 where there is nothing to do. */
-clattn_status rope_args_read(clattn_context *context, const struct rope_problem *problem,
-                             const clattn_rope_args *given, clattn_rope_args *args, rope_args *kernel_args);
+clattn_status rope_args_read(clattn_context *context, const struct rope_problem *problem, const clattn_rope_args *given,
+                             clattn_rope_args *args, rope_args *kernel_args);
 
 /* The -D options that all kernels share. */
 void rope_defines(const struct rope_problem *problem, struct strbuf *options);
@@ -33,8 +32,8 @@ void rope_defines(const struct rope_problem *problem, struct strbuf *options);
 size_t rope_groups(const struct rope_plan *plan, size_t batch, size_t length);
 
 /* Adds the plan's one kernel; `options` is taken over and cleared. */
-clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const char *name,
-                              struct strbuf *options, const size_t local[3]);
+clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const char *name, struct strbuf *options,
+                              const size_t local[3]);
 
 /* For plan_self_check. */
 clattn_status rope_self_check(clattn_plan *plan);

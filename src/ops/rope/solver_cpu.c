@@ -14,8 +14,7 @@ static double iterations(const struct capabilities *caps, const struct rope_prob
     double lanes = caps->lanes, heads = problem->kernel.heads;
     double vectors = problem->kernel.pairs / lanes + 1,
            tail = (problem->kernel.size - 2.0 * problem->kernel.pairs) / lanes + 1;
-    double each =
-        1 + 4 * lanes; /* of a vector that is moved element by element: every row's last one may be */
+    double each = 1 + 4 * lanes; /* of a vector that is moved element by element: every row's last one may be */
     return vectors * (lanes * (ROPE_RATIOS + 1) + (double)places * (1 + 2 * lanes + heads * each)) +
            (double)places * heads * tail * (1 + 2 * lanes);
 }

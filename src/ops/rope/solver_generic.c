@@ -20,8 +20,8 @@ static clattn_status prepare(clattn_plan *base)
     struct strbuf options = {0};
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         limit = size_min(limit, 32);
-    while (local[0] * 2 <= limit && local[0] < slots)
-        local[0] *= 2;
+    while (local[0] * 2 <= limit && local[0] < slots) local
+        [0] *= 2;
     plan->places_per_group = 0; /* another solver may have been tried */
     rope_defines(&plan->problem, &options);
     return rope_add_kernel(plan, "rope/generic.cl", "rope_generic", &options, local);

@@ -83,8 +83,8 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
         ref_softmax_row(&reference, row, exact);
         ref_softmax_naive_row(&reference, row, plain);
         for (int64_t j = 0; j < reference.columns; j++) {
-            double value = reference_element(check->arrays[Y].host, small->desc.y.dtype,
-                                             row * small->desc.y.stride[0] + j);
+            double value =
+                reference_element(check->arrays[Y].host, small->desc.y.dtype, row * small->desc.y.stride[0] + j);
             TRY(check_element(report, kernel, "y", (const int64_t[4]){0, 0, row, j}, value, exact[j],
                               check_slack(exact[j], plain[j], exact[j], FLT_EPSILON, unit)));
         }

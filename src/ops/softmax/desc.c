@@ -134,8 +134,7 @@ static void join_dimensions(softmax_args *a)
 }
 
 clattn_status softmax_args_read(clattn_context *context, const struct softmax_problem *problem,
-                                const clattn_softmax_args *given, clattn_softmax_args *args,
-                                softmax_args *kernel_args)
+                                const clattn_softmax_args *given, clattn_softmax_args *args, softmax_args *kernel_args)
 {
     clattn_status status;
     struct report *report = &context->device.report;

@@ -7,11 +7,8 @@
 
 /* Best first. */
 static const struct solver *const solvers[] = {
-    &softmax_cpu_solver,
-    &softmax_sub_group_solver,
-    &softmax_tile_solver,
-    &softmax_generic_solver,
-    &softmax_emulated_sub_group_solver,
+    &softmax_cpu_solver,     &softmax_sub_group_solver,          &softmax_tile_solver,
+    &softmax_generic_solver, &softmax_emulated_sub_group_solver,
 };
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)
@@ -19,12 +16,11 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return softmax_problem_read(desc, problem, reason);
 }
 
-clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *file, const char *name,
-                                 struct strbuf *options, const size_t local[3])
+clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *file, const char *name, struct strbuf *options,
+                                 const size_t local[3])
 {
     clattn_status status;
-    TRY(plan_add_kernel(&plan->base, file, options, name, 2u + plan->problem.has_mask,
-                        sizeof(softmax_args), local));
+    TRY(plan_add_kernel(&plan->base, file, options, name, 2u + plan->problem.has_mask, sizeof(softmax_args), local));
     plan_kernel_largest(&plan->base.kernels[0],
                         (const size_t[3]){divide_up(softmax_rows(&plan->problem), plan->rows_per_group), 1, 1});
     plan->base.launches = 1;
@@ -32,8 +28,8 @@ fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
+                             const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
     struct softmax_plan *plan = (struct softmax_plan *)handle;
@@ -62,7 +58,7 @@ static void classify(const void *data, struct strbuf *text)
         strbuf_printf(text, "-mask.%s", clattn_dtype_name((clattn_dtype)problem->desc.mask.dtype));
 }
 
-static const struct operator_class softmax_class = {
+static const struct operator_type softmax_operator = {
     .name = "softmax",
     .number = OPERATOR_SOFTMAX,
     .plan_bytes = sizeof(struct softmax_plan),
@@ -77,4 +73,5 @@ static const struct operator_class softmax_class = {
     .classify = classify,
 };
 
-OPERATOR_CALLS(softmax)
+OPERATOR_CALLS(softmax, clattn_softmax_desc_init, clattn_softmax_args_init, clattn_softmax_supports,
+               clattn_softmax_plan_create, clattn_softmax_enqueue, clattn_softmax_prewarm, clattn_softmax_run)

@@ -32,8 +32,7 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *desc, struct softm
 
 /* A copy of the caller's args, all bindings checked; *rows is what there is to do. */
 clattn_status softmax_args_read(clattn_context *context, const struct softmax_problem *problem,
-                                const clattn_softmax_args *given, clattn_softmax_args *args,
-                                softmax_args *kernel_args);
+                                const clattn_softmax_args *given, clattn_softmax_args *args, softmax_args *kernel_args);
 
 /* All rows of the problem. */
 size_t softmax_rows(const struct softmax_problem *problem);
@@ -42,8 +41,8 @@ size_t softmax_rows(const struct softmax_problem *problem);
 void softmax_defines(const struct softmax_problem *problem, struct strbuf *options);
 
 /* Adds the plan's one kernel; `options` is taken over and cleared. */
-clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *file, const char *name,
-                                 struct strbuf *options, const size_t local[3]);
+clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *file, const char *name, struct strbuf *options,
+                                 const size_t local[3]);
 
 /* Compares the plan's kernel with the reference on some rows (plan_self_check). */
 clattn_status softmax_self_check(clattn_plan *plan);

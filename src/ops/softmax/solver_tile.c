@@ -5,8 +5,8 @@
 
 static struct tile_rows rows_of(const struct softmax_problem *problem, struct sub_groups groups)
 {
-    return (struct tile_rows){.elements = problem->columns, .loops = 3.2, .least_items = 1, .keep_step = 2,
-                              .groups = groups};
+    return (struct tile_rows){
+        .elements = problem->columns, .loops = 3.2, .least_items = 1, .keep_step = 2, .groups = groups};
 }
 
 static clattn_status prepare_reduction(clattn_plan *base, struct sub_groups groups)
@@ -53,7 +53,8 @@ static clattn_status prepare_device(clattn_plan *base)
     return prepare_reduction(base, sub_groups_of(base->context, TILE_ROWS_SUB_GROUP));
 }
 
-const struct solver softmax_sub_group_solver = {.name = "sub-group", .refuse = refuse_device, .prepare = prepare_device};
+const struct solver softmax_sub_group_solver = {
+    .name = "sub-group", .refuse = refuse_device, .prepare = prepare_device};
 
 /* Hidden from who does not ask by name. */
 static const char *refuse_emulation(const clattn_context *context, const void *problem, bool forced)

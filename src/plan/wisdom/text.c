@@ -95,9 +95,8 @@ clattn_status wisdom_parse(const char *text, size_t bytes, struct wisdom_list *l
     if (bytes > WISDOM_BYTES)
         return CLATTN_ERROR_FORMAT;
     if (bytes < strlen(HEADING) || memcmp(text, HEADING, strlen(HEADING)) != 0) {
-        *reason = bytes > strlen(FAMILY) && !memcmp(text, FAMILY, strlen(FAMILY))
-                      ? "it is wisdom of another version"
-                      : "it does not begin as wisdom does";
+        *reason = bytes > strlen(FAMILY) && !memcmp(text, FAMILY, strlen(FAMILY)) ? "it is wisdom of another version"
+                                                                                  : "it does not begin as wisdom does";
         return CLATTN_ERROR_FORMAT;
     }
     for (*line = 2; p < end; ++*line) {

@@ -8,8 +8,8 @@
 
 #include "base/strbuf.h"
 
-#define TUNING_MOST 48   /* parameters */
-#define TUNING_NAME 24   /* bytes of a name, terminator included */
+#define TUNING_MOST 48 /* parameters */
+#define TUNING_NAME 24 /* bytes of a name, terminator included */
 #define TUNING_VALUE 999999999
 
 /* What is given: names and values that nobody has checked. */

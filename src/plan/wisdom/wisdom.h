@@ -19,13 +19,13 @@ struct clattn_context;
 #define WISDOM_BYTES ((size_t)8 << 20) /* of a whole text */
 #define WISDOM_RANKS 8
 #define WISDOM_KERNELS 40
-#define WISDOM_SOLVER 32 /* bytes of a solver's name, terminator included */
+#define WISDOM_SOLVER 32  /* bytes of a solver's name, terminator included */
 #define WISDOM_PAUSED "-" /* in the place of a solver: the nanoseconds are steps of a search that is to go on */
 
 /* A line, checked, without its end. */
 struct wisdom_record {
     char *line;
-    size_t key; /* bytes of the key, */
+    size_t key;    /* bytes of the key, */
     size_t solver; /* of the solver's name behind it and a blank */
     uint32_t rank;
 };
@@ -77,7 +77,8 @@ bool wisdom_list_add(struct wisdom_list *list, struct wisdom_record record);
 const struct wisdom_record *wisdom_list_find(const struct wisdom_list *list, const char *key, uint32_t rank);
 
 /* The record of that key and solver, or NULL. */
-const struct wisdom_record *wisdom_list_find_solver(const struct wisdom_list *list, const char *key, const char *solver);
+const struct wisdom_record *wisdom_list_find_solver(const struct wisdom_list *list, const char *key,
+                                                    const char *solver);
 
 /* Drops what has that key. */
 void wisdom_list_forget(struct wisdom_list *list, const char *key);

@@ -11,8 +11,7 @@ bool order_valid(const char *order, bool fused)
     for (const char *c = order; *c != '\0'; c++)
         if (strchr(fused ? "bhsde3" : "bhsde", *c) == NULL || seen[(unsigned char)*c]++ > 0)
             return false;
-    bool split = seen['d'] == 1 && seen['e'] == 0,
-         joined = seen['e'] == 1 && seen['d'] == 0 && seen['h'] == 0;
+    bool split = seen['d'] == 1 && seen['e'] == 0, joined = seen['e'] == 1 && seen['d'] == 0 && seen['h'] == 0;
     return seen['s'] == 1 && (split || joined) && (!fused || seen['3'] == 1 || joined);
 }
 
@@ -47,24 +46,20 @@ static int check_shape(const host_array *array, const char *order, const order_p
     if (status != TOOL_DONE)
         return status;
     if (third >= 0 && array->tensor.extent[third] != 3)
-        return complain(TOOL_BAD_INPUT,
-                        "%s: shape %s, dimension %d is %zu, expected 3: queries, keys and values",
+        return complain(TOOL_BAD_INPUT, "%s: shape %s, dimension %d is %zu, expected 3: queries, keys and values",
                         array->name, shape_of(&array->tensor).text, third, array->tensor.extent[third]);
     if (joined >= 0 && array->tensor.extent[joined] % part->all != 0)
-        return complain(
-            TOOL_BAD_INPUT, "%s: shape %s, dimension %d is %zu, expected a multiple of the %zu heads",
-            array->name, shape_of(&array->tensor).text, joined, array->tensor.extent[joined], part->all);
+        return complain(TOOL_BAD_INPUT, "%s: shape %s, dimension %d is %zu, expected a multiple of the %zu heads",
+                        array->name, shape_of(&array->tensor).text, joined, array->tensor.extent[joined], part->all);
     return TOOL_DONE;
 }
 
-int order_view(const host_array *array, const char *order, const order_part *part, clattn_layout *view,
-               int64_t *offset)
+int order_view(const host_array *array, const char *order, const order_part *part, clattn_layout *view, int64_t *offset)
 {
     int status = check_shape(array, order, part);
     if (status != TOOL_DONE)
         return status;
-    uint64_t stride = 1,
-             first = 0; /* wrap on overflow: the library then finds extents that no memory holds */
+    uint64_t stride = 1, first = 0; /* wrap on overflow: the library then finds extents that no memory holds */
     *view = (clattn_layout){.dtype = array->tensor.dtype, .rank = 4, .extent = {1, 1, 1, 1}};
     for (int dimension = (int)strlen(order) - 1; dimension >= 0; dimension--) {
         size_t extent = array->tensor.extent[dimension];

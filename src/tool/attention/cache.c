@@ -24,8 +24,7 @@ typedef struct cache_part {
 } cache_part;
 
 /* Where key j of item b lies in an array of the cache. */
-static int64_t cache_row(const attention_problem *problem, const clattn_layout *to, int64_t b, int64_t h,
-                         int64_t j)
+static int64_t cache_row(const attention_problem *problem, const clattn_layout *to, int64_t b, int64_t h, int64_t j)
 {
     int64_t page_size = (int64_t)problem->page_size;
     const int32_t *table = problem->input[INPUT_BLOCK_TABLE].tensor.data;
@@ -64,11 +63,9 @@ static void quantise_group(const cache_part *part, int64_t from, int64_t to, flo
     }
 }
 
-static void copy_row(const attention_problem *problem, const cache_part *part, int64_t b, int64_t h,
-                     int64_t j)
+static void copy_row(const attention_problem *problem, const cache_part *part, int64_t b, int64_t h, int64_t j)
 {
-    int64_t from =
-        part->offset + b * part->from.stride[0] + h * part->from.stride[1] + j * part->from.stride[2];
+    int64_t from = part->offset + b * part->from.stride[0] + h * part->from.stride[1] + j * part->from.stride[2];
     int64_t to = cache_row(problem, &part->to, b, h, j);
     if (part->scales != NULL) {
         float *scale = (float *)part->scales + cache_row(problem, &part->scale, b, h, j);
@@ -106,8 +103,8 @@ static int make_table(attention_problem *problem)
 }
 
 /* Memory for an array of the cache, all of it NaN. */
-static int make_room(attention_problem *problem, attention_input input, const clattn_layout *layout,
-                     bool planning, host_array *array)
+static int make_room(attention_problem *problem, attention_input input, const clattn_layout *layout, bool planning,
+                     host_array *array)
 {
     const char *name = problem->input[problem->fused ? INPUT_QUERY : input].name;
     if (planning) {
@@ -128,10 +125,8 @@ static int store(attention_problem *problem, attention_input input, attention_in
     clattn_layout *layout = attention_input_layout(&problem->desc, input);
     clattn_binding *binding = attention_input_binding(&problem->args, input);
     host_array *given = &problem->input[problem->fused ? INPUT_QUERY : input], stored, scales = {0};
-    cache_part part = {.data = given->tensor.data,
-                       .from = *layout,
-                       .offset = binding->offset,
-                       .columns = (int64_t)layout->extent[3]};
+    cache_part part = {
+        .data = given->tensor.data, .from = *layout, .offset = binding->offset, .columns = (int64_t)layout->extent[3]};
     size_t group = problem->kv_group > 0 ? problem->kv_group : layout->extent[3];
     size_t extent[4] = {layout->extent[0], layout->extent[1], layout->extent[2], layout->extent[3]};
     if (problem->page_size > 0) {
@@ -140,8 +135,7 @@ static int store(attention_problem *problem, attention_input input, attention_in
     }
     part.group = (int64_t)group;
     part.to = clattn_layout_contiguous(
-        (clattn_dtype)(problem->kv_dtype != CLATTN_DTYPE_NONE ? problem->kv_dtype : layout->dtype), 4,
-        extent);
+        (clattn_dtype)(problem->kv_dtype != CLATTN_DTYPE_NONE ? problem->kv_dtype : layout->dtype), 4, extent);
     int status = make_room(problem, input, &part.to, part.data == NULL, &stored);
     if (status == TOOL_DONE && problem->kv_dtype != CLATTN_DTYPE_NONE) {
         extent[3] /= group;
@@ -169,8 +163,8 @@ static int check_group(const attention_problem *problem, attention_input input, 
     size_t group = problem->kv_group;
     if (problem->kv_dtype == CLATTN_DTYPE_NONE || group == 0 || columns % group == 0)
         return TOOL_DONE;
-    return complain(TOOL_BAD_INPUT, "--kv-group %zu: expected a divisor of %zu, the head size of %s", group,
-                    columns, problem->input[problem->fused ? INPUT_QUERY : input].name);
+    return complain(TOOL_BAD_INPUT, "--kv-group %zu: expected a divisor of %zu, the head size of %s", group, columns,
+                    problem->input[problem->fused ? INPUT_QUERY : input].name);
 }
 
 int attention_complete_cache(attention_problem *problem)

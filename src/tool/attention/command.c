@@ -19,8 +19,7 @@ static void crop_scores(const attention_problem *problem, host_array *scores)
     for (int i = 0; i < 3; i++)
         rows *= tensor->extent[i];
     for (size_t i = 0; i < rows; i++)
-        memmove((float *)scores->memory + i * keys, (float *)scores->memory + i * padded,
-                keys * sizeof(float));
+        memmove((float *)scores->memory + i * keys, (float *)scores->memory + i * padded, keys * sizeof(float));
     tensor->extent[3] = keys;
     tensor->bytes = rows * keys * sizeof(float);
 }
@@ -75,8 +74,8 @@ static int deliver(const attention_options *options, const attention_problem *pr
     status = report_finish(&report, options->json);
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
         if (!verdict_holds(&verdicts[i]))
-            status = complain(TOOL_FAILED, "%s: differs from the reference, see %smax_error",
-                              file_of(options, i), attention_results[i].name);
+            status = complain(TOOL_FAILED, "%s: differs from the reference, see %smax_error", file_of(options, i),
+                              attention_results[i].name);
     return status;
 }
 
@@ -88,8 +87,7 @@ static int run(const attention_options *options, const attention_problem *proble
     int status = TOOL_DONE;
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
         if (problem->wants[i])
-            status =
-                attention_result_allocate(problem, (attention_result)i, file_of(options, i), &results[i]);
+            status = attention_result_allocate(problem, (attention_result)i, file_of(options, i), &results[i]);
     if (status == TOOL_DONE)
         status = device_open(options->device, device);
     if (status != TOOL_DONE)

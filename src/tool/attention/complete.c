@@ -17,13 +17,12 @@ static int check_dtype(const attention_problem *problem, const host_array *array
                         "%s: element type uint16, expected float32 or float16 (bfloat16 with --dtype bf16)",
                         array->name);
     if (dtype == CLATTN_F64 && wanted != CLATTN_F64)
-        return complain(
-            TOOL_BAD_INPUT,
-            "%s: element type float64, expected float32 (in NumPy: .astype(\"float32\"), or --dtype f64)",
-            array->name);
+        return complain(TOOL_BAD_INPUT,
+                        "%s: element type float64, expected float32 (in NumPy: .astype(\"float32\"), or --dtype f64)",
+                        array->name);
     if (wanted == CLATTN_F64 && dtype != CLATTN_F64)
-        return complain(TOOL_BAD_INPUT, "%s: element type %s, expected float64, as --dtype f64 says",
-                        array->name, clattn_dtype_name((clattn_dtype)dtype));
+        return complain(TOOL_BAD_INPUT, "%s: element type %s, expected float64, as --dtype f64 says", array->name,
+                        clattn_dtype_name((clattn_dtype)dtype));
     if (dtype != CLATTN_F32 && dtype != CLATTN_F16 && dtype != CLATTN_BF16 && dtype != CLATTN_F64)
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected float32 or float16", array->name,
                         clattn_dtype_name((clattn_dtype)dtype));
@@ -51,11 +50,7 @@ static int expect(const attention_problem *problem, const char *order, attention
 {
     const host_array *array = &problem->input[problem->fused ? INPUT_QUERY : input];
     const char *words[] = {"batch", "number of heads", "length", "head size"};
-    int place = letter == 'b'   ? 0
-                : letter == 'h' ? 1
-                : letter == 's' ? 2
-                                : 3,
-        dimension = order_find(order, letter);
+    int place = letter == 'b' ? 0 : letter == 'h' ? 1 : letter == 's' ? 2 : 3, dimension = order_find(order, letter);
     size_t found = attention_input_layout((clattn_attention_desc *)&problem->desc, input)->extent[place];
     if (found == expected)
         return TOOL_DONE;
@@ -68,19 +63,17 @@ static int expect(const attention_problem *problem, const char *order, attention
 
 static int check_sizes(attention_problem *problem, const char *order)
 {
-    const size_t *q = problem->desc.query.extent, *k = problem->desc.key.extent,
-                 *v = problem->desc.value.extent;
+    const size_t *q = problem->desc.query.extent, *k = problem->desc.key.extent, *v = problem->desc.value.extent;
     const host_array *key = &problem->input[problem->fused ? INPUT_QUERY : INPUT_KEY];
     for (int i = INPUT_QUERY; i <= INPUT_VALUE; i++) {
         const host_array *array = &problem->input[problem->fused ? INPUT_QUERY : i];
         if (attention_input_layout(&problem->desc, (attention_input)i)->extent[3] == 0)
-            return complain(TOOL_BAD_INPUT, "%s: shape %s, the head size is 0, expected at least 1",
-                            array->name, shape_of(&array->tensor).text);
+            return complain(TOOL_BAD_INPUT, "%s: shape %s, the head size is 0, expected at least 1", array->name,
+                            shape_of(&array->tensor).text);
     }
     if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0)
-        return complain(TOOL_BAD_INPUT,
-                        "%s: shape %s has %zu key heads, expected a divisor of the query's %zu", key->name,
-                        shape_of(&key->tensor).text, k[1], q[1]);
+        return complain(TOOL_BAD_INPUT, "%s: shape %s has %zu key heads, expected a divisor of the query's %zu",
+                        key->name, shape_of(&key->tensor).text, k[1], q[1]);
     int status = expect(problem, order, INPUT_KEY, 'd', q[3], "the query's head size");
     if (status == TOOL_DONE)
         status = expect(problem, order, INPUT_VALUE, 'h', k[1], "the key's heads");
@@ -107,13 +100,11 @@ static int check_batch(attention_problem *problem, const char *order)
     if (host_present(query_starts))
         status = expect(problem, order, INPUT_QUERY, 'b', 1, "all items' queries are packed into one");
     else
-        status =
-            expect(problem, order, INPUT_QUERY, 'b', problem->sizes.batch, "as many as --key-starts has");
+        status = expect(problem, order, INPUT_QUERY, 'b', problem->sizes.batch, "as many as --key-starts has");
     if (status == TOOL_DONE && host_present(key_starts))
         status = expect(problem, order, INPUT_KEY, 'b', 1, "all items' keys are packed into one");
     else if (status == TOOL_DONE)
-        status =
-            expect(problem, order, INPUT_KEY, 'b', problem->sizes.batch, "as many as --query-starts has");
+        status = expect(problem, order, INPUT_KEY, 'b', problem->sizes.batch, "as many as --query-starts has");
     return status;
 }
 
@@ -133,8 +124,7 @@ static void describe_results(attention_problem *problem, const char *order)
         if (*c != '3')
             plain[length++] = *c;
     plain[length] = '\0';
-    output.tensor.rank =
-        order_extents(plain, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
+    output.tensor.rank = order_extents(plain, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
     for (int32_t i = 0; i < output.tensor.rank; i++)
         output.tensor.extent[i] = extent[i];
     order_view(&output, plain, &part, &desc->output, &offset); /* made to fit */

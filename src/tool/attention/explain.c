@@ -14,8 +14,7 @@ static void append(json_t *solvers, const char *name, int name_length, const cha
     char solver[64], verdict[1024];
     snprintf(solver, sizeof solver, "%.*s", name_length, name);
     snprintf(verdict, sizeof verdict, "%.*s", length, text);
-    json_array_append_new(
-        solvers, json_pack("{s:o, s:o}", "solver", json_text(solver), "verdict", json_text(verdict)));
+    json_array_append_new(solvers, json_pack("{s:o, s:o}", "solver", json_text(solver), "verdict", json_text(verdict)));
 }
 
 /* The library's lines "  NAME: verdict" as objects; others go on where the last one ended. */
@@ -24,8 +23,7 @@ static void split_lines(const char *text, json_t *solvers)
     for (const char *line = text; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
         const char *name = line + strspn(line, " "), *colon = strchr(name, ':');
         int length = (int)strcspn(line, "\n");
-        if (name == line + 2 && colon != NULL && colon < line + length &&
-            strcspn(name, " ") > (size_t)(colon - name))
+        if (name == line + 2 && colon != NULL && colon < line + length && strcspn(name, " ") > (size_t)(colon - name))
             append(solvers, name, (int)(colon - name), colon + 2, (int)(line + length - colon - 2));
     }
 }
@@ -53,8 +51,7 @@ static void ask_each(const attention_problem *problem, tool_device *device, json
             clattn_plan *plan = NULL;
             char message[1024];
             options.solver = op->solvers[j];
-            clattn_status status =
-                clattn_attention_plan_create(device->context, &problem->desc, &options, &plan);
+            clattn_status status = clattn_attention_plan_create(device->context, &problem->desc, &options, &plan);
             device_message(device, status, message, sizeof message);
             clattn_plan_release(&plan);
             if (status == CLATTN_SUCCESS)
@@ -92,8 +89,8 @@ static void ask_the_others(const attention_problem *problem, tool_device *device
     json_decref(rows);
 }
 
-static int tell_refusals(const attention_options *options, const attention_problem *problem,
-                         tool_device *device, clattn_status refused)
+static int tell_refusals(const attention_options *options, const attention_problem *problem, tool_device *device,
+                         clattn_status refused)
 {
     tool_report report;
     char reason[1024];

@@ -4,8 +4,7 @@
 JOB_ENQUEUE(attention)
 
 /* The offset that attention_complete found stays. */
-static clattn_status bind(tool_job *job, clattn_status status, const attention_problem *problem,
-                          attention_input input)
+static clattn_status bind(tool_job *job, clattn_status status, const attention_problem *problem, attention_input input)
 {
     clattn_binding *binding = attention_input_binding(&job->args.attention, input);
     int64_t offset = binding->offset;
@@ -23,8 +22,7 @@ static void share(tool_job *job, attention_input input)
 
 JOB_CREATE(attention)
 
-clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver,
-                            tool_job *job)
+clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver, tool_job *job)
 {
     clattn_plan_options options = job_options(solver);
     clattn_attention_desc desc = problem->desc;
@@ -35,8 +33,7 @@ clattn_status job_attention(tool_device *device, const attention_problem *proble
     clattn_status status = create_attention(job, &options, &job->plan);
     for (attention_input i = 0; i < INPUT_COUNT; i++) {
         status = bind(job, status, problem, i);
-        if (status == CLATTN_SUCCESS && (i == INPUT_KEY || i == INPUT_VALUE) &&
-            !host_present(&problem->input[i]))
+        if (status == CLATTN_SUCCESS && (i == INPUT_KEY || i == INPUT_VALUE) && !host_present(&problem->input[i]))
             share(job, i);
     }
     for (attention_result i = 0; i < RESULT_COUNT; i++)

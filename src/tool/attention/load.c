@@ -10,8 +10,7 @@ static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16, CLATTN_F64
 /* "raw:OUT.npy" */
 static int split_scores(attention_options *options, attention_problem *problem)
 {
-    static const char *const modes[] = {"raw", "softcap", "bias",
-                                        "probabilities"}; /* as clattn_scores_mode */
+    static const char *const modes[] = {"raw", "softcap", "bias", "probabilities"}; /* as clattn_scores_mode */
     const char *text = options->result[RESULT_SCORES], *colon = strchr(text, ':');
     for (int32_t i = 0; i < 4 && colon != NULL && colon[1] != '\0'; i++) {
         if (strlen(modes[i]) != (size_t)(colon - text) || memcmp(modes[i], text, strlen(modes[i])) != 0)
@@ -20,9 +19,9 @@ static int split_scores(attention_options *options, attention_problem *problem)
         options->result[RESULT_SCORES] = colon + 1;
         return TOOL_DONE;
     }
-    return complain(
-        TOOL_BAD_INPUT,
-        "--scores '%s' is not valid, expected raw, softcap, bias or probabilities, a colon and a file", text);
+    return complain(TOOL_BAD_INPUT,
+                    "--scores '%s' is not valid, expected raw, softcap, bias or probabilities, a colon and a file",
+                    text);
 }
 
 int attention_take_results(attention_options *options, attention_problem *problem)
@@ -47,14 +46,13 @@ int attention_take_results(attention_options *options, attention_problem *proble
 int attention_check_output(const attention_options *o, const char *path)
 {
     const char *const inputs[] = {
-        o->query,        o->key,        o->value,     o->fused,         o->mask,       o->bias,
-        o->alibi,        o->sinks,      o->vector,    o->query_lengths, o->kv_lengths, o->query_offset,
+        o->query,        o->key,        o->value,     o->fused,         o->mask,        o->bias,
+        o->alibi,        o->sinks,      o->vector,    o->query_lengths, o->kv_lengths,  o->query_offset,
         o->query_starts, o->key_starts, o->score_mod, o->mask_mod,      o->heat.labels, o->heat.key_labels,
     };
     int status = host_check_output(path, inputs, sizeof inputs / sizeof inputs[0]);
     for (size_t i = 0; i < o->user.count && status == TOOL_DONE && path != NULL; i++) {
-        const char *colon = strchr(o->user.item[i], ':'),
-                   *file = colon != NULL ? colon + 1 : NULL; /* N:FILE.npy */
+        const char *colon = strchr(o->user.item[i], ':'), *file = colon != NULL ? colon + 1 : NULL; /* N:FILE.npy */
         status = host_check_output(path, &file, 1);
     }
     return status;
@@ -66,8 +64,7 @@ static int shape_array(const attention_options *o, size_t heads, size_t length, 
 {
     size_t extent[CLATTN_MAX_RANK];
     int32_t dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_F32;
-    int32_t rank =
-        order_extents(o->layout != NULL ? o->layout : "bhsd", o->shape[0], heads, length, size, extent);
+    int32_t rank = order_extents(o->layout != NULL ? o->layout : "bhsd", o->shape[0], heads, length, size, extent);
     if (o->mode == ATTENTION_BENCH) {
         int status = host_allocate(dtype, rank, extent, "--shape", array);
         if (status == TOOL_DONE)

@@ -4,8 +4,7 @@
 
 static clattn_layout contiguous(const host_array *array)
 {
-    return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank,
-                                    array->tensor.extent);
+    return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank, array->tensor.extent);
 }
 
 /* Element `index` of an int32 or int64 array; 0 of a shape without data. */
@@ -28,16 +27,16 @@ static int take_mask(attention_problem *problem, attention_input input)
                 (dtype == CLATTN_BF16 && problem->output_dtype == CLATTN_BF16) ||
                 (dtype == CLATTN_F64 && problem->output_dtype == CLATTN_F64);
     if (!selects && !adds)
-        return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %sfloat32 or float16 (added)",
-                        mask->name, dtype == CLATTN_BF16 ? "uint16" : clattn_dtype_name((clattn_dtype)dtype),
+        return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %sfloat32 or float16 (added)", mask->name,
+                        dtype == CLATTN_BF16 ? "uint16" : clattn_dtype_name((clattn_dtype)dtype),
                         input == INPUT_MASK ? "bool (true = attend), " : "");
     const size_t whole[4] = {sizes->batch, sizes->heads, problem->args.query_length, sizes->keys};
     int status = host_expect_broadcast(mask, 4, whole);
     if (status != TOOL_DONE)
         return status;
     if (problem->desc.cache == CLATTN_CACHE_RING && mask->tensor.extent[mask->tensor.rank - 1] != 1)
-        return complain(TOOL_BAD_INPUT, "%s: shape %s, expected a last dimension of 1, as --ring needs",
-                        mask->name, shape_of(&mask->tensor).text);
+        return complain(TOOL_BAD_INPUT, "%s: shape %s, expected a last dimension of 1, as --ring needs", mask->name,
+                        shape_of(&mask->tensor).text);
     *attention_input_layout(&problem->desc, input) = contiguous(mask);
     return TOOL_DONE;
 }
@@ -54,9 +53,8 @@ static int take_per_head(attention_problem *problem, attention_input input)
     bool by_item = input == INPUT_ALIBI && tensor->rank == 2;
     if ((tensor->rank != 1 && !by_item) || tensor->extent[tensor->rank - 1] != heads ||
         (by_item && tensor->extent[0] != 1 && tensor->extent[0] != batch))
-        return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (%zu,)%s: a number for each query head",
-                        array->name, shape_of(tensor).text, heads,
-                        input == INPUT_ALIBI ? " or (batch or 1, heads)" : "");
+        return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (%zu,)%s: a number for each query head", array->name,
+                        shape_of(tensor).text, heads, input == INPUT_ALIBI ? " or (batch or 1, heads)" : "");
     *attention_input_layout(&problem->desc, input) = contiguous(array);
     return TOOL_DONE;
 }
@@ -71,10 +69,9 @@ static int take_vector(attention_problem *problem)
     if (status != TOOL_DONE)
         return status;
     size_t rows = tensor->rank == 2 ? tensor->extent[0] : 1;
-    if (tensor->rank < 1 || tensor->rank > 2 || tensor->extent[tensor->rank - 1] != d_k ||
-        (rows != 1 && rows != heads))
-        return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (%zu,) or (%zu, %zu): (heads, head size)",
-                        array->name, shape_of(tensor).text, d_k, heads, d_k);
+    if (tensor->rank < 1 || tensor->rank > 2 || tensor->extent[tensor->rank - 1] != d_k || (rows != 1 && rows != heads))
+        return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (%zu,) or (%zu, %zu): (heads, head size)", array->name,
+                        shape_of(tensor).text, d_k, heads, d_k);
     problem->desc.vector = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){rows, d_k});
     return TOOL_DONE;
 }
@@ -89,8 +86,8 @@ static int take_integers(attention_problem *problem, attention_input input, int6
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected int32 or int64", array->name,
                         clattn_dtype_name((clattn_dtype)array->tensor.dtype));
     if (array->tensor.rank != 1 || array->tensor.extent[0] != count)
-        return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (%zu,): one for each batch item%s",
-                        array->name, shape_of(&array->tensor).text, count, starts ? " and the end" : "");
+        return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (%zu,): one for each batch item%s", array->name,
+                        shape_of(&array->tensor).text, count, starts ? " and the end" : "");
     for (size_t i = 0; i < count && array->tensor.data != NULL; i++) {
         int64_t value = integer_at(array, i);
         if (value < low || value > high)
@@ -135,9 +132,8 @@ static int take_lengths(attention_problem *problem)
     };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         attention_input input = arrays[i].input;
-        int status = host_present(&problem->input[input])
-                         ? take_integers(problem, input, arrays[i].low, arrays[i].high)
-                         : TOOL_DONE;
+        int status = host_present(&problem->input[input]) ? take_integers(problem, input, arrays[i].low, arrays[i].high)
+                                                          : TOOL_DONE;
         if (status != TOOL_DONE)
             return status;
     }
@@ -150,8 +146,7 @@ static int take_lengths(attention_problem *problem)
         args->key_length = longest(problem, INPUT_KEY_STARTS);
     /* A ring's lengths count all keys that were ever appended. */
     for (size_t b = 0; ring && host_present(&problem->input[INPUT_KEY_LENGTHS]) && b < sizes->batch; b++)
-        args->key_length =
-            size_max(args->key_length, (size_t)integer_at(&problem->input[INPUT_KEY_LENGTHS], b));
+        args->key_length = size_max(args->key_length, (size_t)integer_at(&problem->input[INPUT_KEY_LENGTHS], b));
     return TOOL_DONE;
 }
 

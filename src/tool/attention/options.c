@@ -3,54 +3,40 @@
 #include "tool/attention/array_order.h"
 
 #define FIELD(name) offsetof(attention_options, name)
-#define FILE_ROW(name, field, value, help)                           \
-    {                                                                \
-        name, OPTION_TEXT, FIELD(field), value, help, false, 0, NULL \
-    }
-#define ROW(name, kind, field, value, help)                   \
-    {                                                         \
-        name, kind, FIELD(field), value, help, false, 0, NULL \
-    }
-#define CHOICE(name, field, value, help, choices)                         \
-    {                                                                     \
-        name, OPTION_CHOICE, FIELD(field), value, help, false, 0, choices \
-    }
+#define FILE_ROW(name, field, value, help) {name, OPTION_TEXT, FIELD(field), value, help, false, 0, NULL}
+#define ROW(name, kind, field, value, help) {name, kind, FIELD(field), value, help, false, 0, NULL}
+#define CHOICE(name, field, value, help, choices) {name, OPTION_CHOICE, FIELD(field), value, help, false, 0, choices}
 
 static const char *const dtypes[] = {"f32", "f16", "bf16", "f64", NULL};
 static const char *const score_kinds[] = {"dot", "additive", NULL};
 
 /* The first row is not attention's. */
 static const option_row rows[] = {
-    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "the sizes, instead of -q, -k and -v",
-     false, 7, NULL},
+    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "the sizes, instead of -q, -k and -v", false, 7,
+     NULL},
     FILE_ROW("-q", query, "Q.npy", "queries (batch, heads, S_q, d_k)"),
     FILE_ROW("-k", key, "K.npy", "keys (batch, key heads, S_k, d_k)"),
     FILE_ROW("-v", value, "V.npy", "values (batch, key heads, S_k, d_v)"),
-    FILE_ROW("--qkv", fused, "QKV.npy",
-             "instead of these three: one array with a dimension of 3, see --layout"),
+    FILE_ROW("--qkv", fused, "QKV.npy", "instead of these three: one array with a dimension of 3, see --layout"),
     FILE_ROW("-o", result[RESULT_OUTPUT], "OUT.npy", "result (batch, heads, S_q, d_v)"),
-    FILE_ROW("--layout", layout, "ORDER",
-             "of Q, K, V and OUT: bhsd (default), bshd, sbhd, shd, bse, bs3hd, ..."),
-    {"--heads", OPTION_SIZES, FIELD(heads), "H,KEY_HEADS", "how many, where the layout has e: heads * size",
-     false, 2, NULL},
+    FILE_ROW("--layout", layout, "ORDER", "of Q, K, V and OUT: bhsd (default), bshd, sbhd, shd, bse, bs3hd, ..."),
+    {"--heads", OPTION_SIZES, FIELD(heads), "H,KEY_HEADS", "how many, where the layout has e: heads * size", false, 2,
+     NULL},
     FILE_ROW("--mask", mask, "M.npy",
              "(batch, heads, S_q, S_k), each may be 1: bool (true = attend) or a float type (added)"),
     FILE_ROW("--bias", bias, "B.npy", "added besides the mask, with the same shapes: a float type"),
     OPTION_ROW_CAUSAL(attention_options),
     OPTION_ROW_ALIGN(attention_options),
-    FILE_ROW("--query-offset", query_offset, "O.npy",
-             "(batch) integers: the key position of each item's query 0"),
+    FILE_ROW("--query-offset", query_offset, "O.npy", "(batch) integers: the key position of each item's query 0"),
     {"--window", OPTION_LIMITS, FIELD(window), "LEFT,RIGHT",
      "attend so many keys before and after the query's position; -1 for all", false, 2, NULL},
     ROW("--scale", OPTION_FLOAT, scale, "X", "multiply scores by X; default 1/sqrt(d_k), additive 1"),
     ROW("--softcap", OPTION_FLOAT, softcap, "X", "bend scores to X * tanh(score / X)"),
     CHOICE("--score", score, "KIND", "dot (default) or additive: sum of vector * tanh(q + k)", score_kinds),
     FILE_ROW("--vector", vector, "V.npy", "float32 (heads or 1, d_k): additive attention's weights"),
-    FILE_ROW("--score-mod", score_mod, "FILE.cl",
-             "OpenCL C with: float score_mod(float score, int batch, ...)"),
+    FILE_ROW("--score-mod", score_mod, "FILE.cl", "OpenCL C with: float score_mod(float score, int batch, ...)"),
     FILE_ROW("--mask-mod", mask_mod, "FILE.cl", "OpenCL C with: int mask_mod(int batch, int head, ...)"),
-    ROW("--user", OPTION_LIST, user, "N:FILE.npy",
-        "what user.bufferN of these functions points to, N from 0 to 3"),
+    ROW("--user", OPTION_LIST, user, "N:FILE.npy", "what user.bufferN of these functions points to, N from 0 to 3"),
     ROW("--user-scalar", OPTION_LIST, user_scalar, "N:X", "user.scalarN"),
     FILE_ROW("--alibi", alibi, "S.npy", "float32 (heads): subtract slope * |distance| from the scores"),
     FILE_ROW("--sinks", sinks, "S.npy", "float32 (heads): one more logit in each row, without a value"),
@@ -62,21 +48,18 @@ static const option_row rows[] = {
     ROW("--kv-int4", OPTION_FLAG, kv_int4, NULL, "quantise K and V to int4 first"),
     ROW("--kv-group", OPTION_COUNT, kv_group, "N", "elements that share a scale; default: a whole head"),
     ROW("--page-size", OPTION_COUNT, page_size, "N", "put K and V into shuffled pages of N keys first"),
-    ROW("--ring", OPTION_FLAG, ring, NULL,
-        "K and V are rings: key j in row j mod S_k, --kv-lengths counts all ever"),
+    ROW("--ring", OPTION_FLAG, ring, NULL, "K and V are rings: key j in row j mod S_k, --kv-lengths counts all ever"),
     ROW("--dropout", OPTION_FLOAT, dropout, "P", "drop probabilities with probability P"),
     ROW("--seed", OPTION_WHOLE, seed, "N", "dropout's seed; default 0"),
     ROW("--dropout-offset", OPTION_WHOLE, dropout_offset, "N", "which of the seed's masks; default 0"),
     FILE_ROW("--lse", result[RESULT_LSE], "OUT.npy", "write the log-sum-exp (batch, heads, S_q) too"),
-    FILE_ROW("--entropy", result[RESULT_ENTROPY], "OUT.npy",
-             "write each query's entropy (batch, heads, S_q) too"),
+    FILE_ROW("--entropy", result[RESULT_ENTROPY], "OUT.npy", "write each query's entropy (batch, heads, S_q) too"),
     FILE_ROW("--scores", result[RESULT_SCORES], "MODE:OUT.npy",
              "write all scores too; MODE is raw, softcap, bias or probabilities"),
     HEATMAP_OPTION_ROWS(attention_options, heat),
-    CHOICE("--dtype", dtype, "TYPE",
-           "of the result: f32, f16, bf16 (as uint16, in files too) or f64; default Q's", dtypes),
-    ROW("--max-launch-ms", OPTION_COUNT, max_launch_ms, "N",
-        "cut the work into launches of about N milliseconds"),
+    CHOICE("--dtype", dtype, "TYPE", "of the result: f32, f16, bf16 (as uint16, in files too) or f64; default Q's",
+           dtypes),
+    ROW("--max-launch-ms", OPTION_COUNT, max_launch_ms, "N", "cut the work into launches of about N milliseconds"),
     OPTION_ROW_SOLVER(attention_options),
     OPTION_ROW_DEVICE(attention_options),
     OPTION_ROW_REPEAT(attention_options),
@@ -92,10 +75,9 @@ static const option_table tables[] = {
                        .rows = rows + 1},
     [ATTENTION_EXPLAIN] =
         {.command = "explain",
-         .summary =
-             "Which solver takes an attention, with which kernels, and why the others do not.  Takes the "
-             "options of\n"
-             "'clattn attention' and computes nothing; -o and the other outputs say what would be asked for.",
+         .summary = "Which solver takes an attention, with which kernels, and why the others do not.  Takes the "
+                    "options of\n"
+                    "'clattn attention' and computes nothing; -o and the other outputs say what would be asked for.",
          .rows = rows},
     [ATTENTION_BENCH] = {.command = "bench attention",
                          .summary = "Times attention on random data.  Counts 2 HQ (D + DV) operations for "
@@ -142,8 +124,7 @@ static int check_sources(const char *command, const attention_options *o)
                         "one of them, or s and e, with b "
                         "unless there is only one, in any order%s",
                         command, o->layout,
-                        o->fused != NULL ? ", and a 3, which may be missing beside an e"
-                                         : "; a 3 is for --qkv");
+                        o->fused != NULL ? ", and a 3, which may be missing beside an e" : "; a 3 is for --qkv");
     bool joined = o->layout != NULL && order_find(o->layout, 'e') >= 0;
     if (joined && o->heads[0] == 0)
         return missing(command, "--heads, which a layout with e needs,");
@@ -151,8 +132,8 @@ static int check_sources(const char *command, const attention_options *o)
         return complain(TOOL_BAD_INPUT, "%s: --heads is for a --layout with e, found %s", command,
                         o->layout != NULL ? o->layout : "bhsd");
     if (joined && o->heads[0] % o->heads[1] != 0)
-        return complain(TOOL_BAD_INPUT, "%s: --heads %zu,%zu: expected a divisor of %zu for the key heads",
-                        command, o->heads[0], o->heads[1], o->heads[0]);
+        return complain(TOOL_BAD_INPUT, "%s: --heads %zu,%zu: expected a divisor of %zu for the key heads", command,
+                        o->heads[0], o->heads[1], o->heads[0]);
     return TOOL_DONE;
 }
 
@@ -162,11 +143,11 @@ static int check_numbers(const char *command, const attention_options *o)
         return complain(TOOL_BAD_INPUT, "%s: --softcap %g is not valid, expected a positive number", command,
                         (double)o->softcap.value);
     if (o->dropout.given && !(o->dropout.value >= 0 && o->dropout.value < 1))
-        return complain(TOOL_BAD_INPUT, "%s: --dropout %g is not valid, expected at least 0 and below 1",
-                        command, (double)o->dropout.value);
+        return complain(TOOL_BAD_INPUT, "%s: --dropout %g is not valid, expected at least 0 and below 1", command,
+                        (double)o->dropout.value);
     if (o->dropout_offset.value > UINT32_MAX)
-        return complain(TOOL_BAD_INPUT, "%s: --dropout-offset %llu is not valid, expected 0 to 4294967295",
-                        command, (unsigned long long)o->dropout_offset.value);
+        return complain(TOOL_BAD_INPUT, "%s: --dropout-offset %llu is not valid, expected 0 to 4294967295", command,
+                        (unsigned long long)o->dropout_offset.value);
     if (o->max_launch_ms > UINT32_MAX)
         return complain(TOOL_BAD_INPUT, "%s: --max-launch-ms is too large", command);
     return TOOL_DONE;
@@ -203,8 +184,7 @@ static int check_company(const char *command, const attention_options *o)
     if (o->kv_group > 0 && !o->kv_int8 && !o->kv_int4)
         return complain(TOOL_BAD_INPUT, "%s: --kv-group is for --kv-int8 and --kv-int4", command);
     if ((o->user.count > 0 || o->user_scalar.count > 0) && o->score_mod == NULL && o->mask_mod == NULL)
-        return complain(TOOL_BAD_INPUT, "%s: --user and --user-scalar are for --score-mod and --mask-mod",
-                        command);
+        return complain(TOOL_BAD_INPUT, "%s: --user and --user-scalar are for --score-mod and --mask-mod", command);
     return TOOL_DONE;
 }
 

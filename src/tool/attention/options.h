@@ -15,8 +15,8 @@ typedef enum attention_mode { ATTENTION_RUN, ATTENTION_EXPLAIN, ATTENTION_BENCH 
 typedef struct attention_options {
     attention_mode mode;
     const char *query, *key, *value, *fused, *layout, *result[RESULT_COUNT];
-    const char *mask, *bias, *alibi, *sinks, *vector, *kv_lengths, *query_lengths, *query_offset,
-        *query_starts, *key_starts, *score_mod, *mask_mod, *solver, *device;
+    const char *mask, *bias, *alibi, *sinks, *vector, *kv_lengths, *query_lengths, *query_offset, *query_starts,
+        *key_starts, *score_mod, *mask_mod, *solver, *device;
     option_list user, user_scalar;
     heatmap_options heat;
     bool causal, ring, kv_int8, kv_int4, verify, json;
@@ -28,8 +28,7 @@ typedef struct attention_options {
 } attention_options;
 
 /* Parses, and says what does not go together. */
-option_outcome attention_options_parse(attention_mode mode, int argc, char **argv,
-                                       attention_options *options);
+option_outcome attention_options_parse(attention_mode mode, int argc, char **argv, attention_options *options);
 
 /* Which results are wanted, and what MODE:FILE means; refuses two in one file.  Heat maps want the scores. */
 int attention_take_results(attention_options *options, attention_problem *problem);

@@ -55,8 +55,7 @@ int attention_result_allocate(const attention_problem *problem, attention_result
         return host_allocate(CLATTN_F32, 3, desc->query.extent, name, array);
     size_t extent[CLATTN_MAX_RANK];
     const char *order = problem->order != NULL ? problem->order : "bhsd";
-    int32_t rank =
-        order_extents(order, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
+    int32_t rank = order_extents(order, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
     return host_allocate(desc->output.dtype, rank, extent, name, array);
 }
 

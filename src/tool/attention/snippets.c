@@ -56,8 +56,8 @@ static clattn_status failed(snippets *s, const char *call, cl_int code)
 {
     if (code == CL_SUCCESS || s->status != CLATTN_SUCCESS)
         return s->status;
-    snprintf(s->device->message, sizeof s->device->message,
-             "%s of the user's functions failed with OpenCL error %d", call, (int)code);
+    snprintf(s->device->message, sizeof s->device->message, "%s of the user's functions failed with OpenCL error %d",
+             call, (int)code);
     return s->status = CLATTN_ERROR_OPENCL;
 }
 
@@ -69,8 +69,8 @@ static clattn_status build(snippets *s)
                           problem->mask_mod ? problem->mask_mod : "", after};
     char options[256];
     cl_int code;
-    int used = snprintf(options, sizeof options, "-cl-std=CL1.2 -w%s%s",
-                        problem->score_mod ? " -DSCORE_MOD" : "", problem->mask_mod ? " -DMASK_MOD" : "");
+    int used = snprintf(options, sizeof options, "-cl-std=CL1.2 -w%s%s", problem->score_mod ? " -DSCORE_MOD" : "",
+                        problem->mask_mod ? " -DMASK_MOD" : "");
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
         if (problem->desc.user_dtype[i] != CLATTN_DTYPE_NONE)
             used += snprintf(options + used, sizeof options - (size_t)used, " -DUSER%d=%s", i,
@@ -148,12 +148,9 @@ static void launch(snippets *s, const reference_item *item, int64_t batch, int64
         failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + 5 + i, sizeof lengths[i], &lengths[i]));
     failed(s, "clEnqueueWriteBuffer",
            clEnqueueWriteBuffer(queue, s->scores, CL_TRUE, 0, bytes, s->score, 0, NULL, NULL));
-    failed(s, "clEnqueueNDRangeKernel",
-           clEnqueueNDRangeKernel(queue, s->kernel, 1, NULL, &keys, NULL, 0, NULL, NULL));
-    failed(s, "clEnqueueReadBuffer",
-           clEnqueueReadBuffer(queue, s->scores, CL_TRUE, 0, bytes, s->score, 0, NULL, NULL));
-    failed(s, "clEnqueueReadBuffer",
-           clEnqueueReadBuffer(queue, s->kept, CL_TRUE, 0, bytes, s->keep, 0, NULL, NULL));
+    failed(s, "clEnqueueNDRangeKernel", clEnqueueNDRangeKernel(queue, s->kernel, 1, NULL, &keys, NULL, 0, NULL, NULL));
+    failed(s, "clEnqueueReadBuffer", clEnqueueReadBuffer(queue, s->scores, CL_TRUE, 0, bytes, s->score, 0, NULL, NULL));
+    failed(s, "clEnqueueReadBuffer", clEnqueueReadBuffer(queue, s->kept, CL_TRUE, 0, bytes, s->keep, 0, NULL, NULL));
 }
 
 static double score_of(void *user, double score, int64_t batch, int64_t head, int64_t query, int64_t key)

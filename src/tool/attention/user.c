@@ -27,21 +27,19 @@ static int load_snippet(const char *path, char **text)
         return complain(TOOL_BAD_INPUT, "%s: has %d bytes or more, expected at most %d of OpenCL C", path,
                         CLATTN_SNIPPET_LIMIT, CLATTN_SNIPPET_LIMIT - 1);
     if (length == 0 || memchr(source, '\0', length) != NULL)
-        return complain(TOOL_BAD_INPUT, "%s: is %s, expected OpenCL C", path,
-                        length == 0 ? "empty" : "no text");
+        return complain(TOOL_BAD_INPUT, "%s: is %s, expected OpenCL C", path, length == 0 ? "empty" : "no text");
     return TOOL_DONE;
 }
 
 /* "2:rest" */
-static int split(const char *option, const char *expected, const char *text, const char **rest,
-                 size_t *number)
+static int split(const char *option, const char *expected, const char *text, const char **rest, size_t *number)
 {
     *number = (size_t)(text[0] - '0');
     *rest = text + 2;
     if (text[0] >= '0' && *number < CLATTN_USER_BUFFERS && text[1] == ':' && text[2] != '\0')
         return TOOL_DONE;
-    return complain(TOOL_BAD_INPUT, "%s '%s' is not valid, expected %s with N from 0 to %d", option, text,
-                    expected, CLATTN_USER_BUFFERS - 1);
+    return complain(TOOL_BAD_INPUT, "%s '%s' is not valid, expected %s with N from 0 to %d", option, text, expected,
+                    CLATTN_USER_BUFFERS - 1);
 }
 
 static int load_buffer(const char *text, attention_problem *problem)
@@ -56,8 +54,8 @@ static int load_buffer(const char *text, attention_problem *problem)
         return complain(TOOL_BAD_INPUT, "--user %zu is given twice", number);
     status = host_load(path, array);
     if (status == TOOL_DONE && array->tensor.dtype == CLATTN_F64)
-        status = complain(TOOL_BAD_INPUT,
-                          "%s: element type float64, expected float32, float16 or an integer type", path);
+        status =
+            complain(TOOL_BAD_INPUT, "%s: element type float64, expected float32, float16 or an integer type", path);
     return status;
 }
 
@@ -72,8 +70,7 @@ static int take_scalar(const char *text, bool *given, attention_problem *problem
         return complain(TOOL_BAD_INPUT, "--user-scalar %zu is given twice", number);
     given[number] = true;
     if (!option_parse_float(value, &problem->args.user_scalar[number]))
-        return complain(TOOL_BAD_INPUT, "--user-scalar '%s' is not valid, expected a finite float32 number",
-                        text);
+        return complain(TOOL_BAD_INPUT, "--user-scalar '%s' is not valid, expected a finite float32 number", text);
     return TOOL_DONE;
 }
 
@@ -100,8 +97,8 @@ static int snippets_do_not_fit(const attention_options *options, const char *log
     if (found == NULL)
         found = log;
     return complain(TOOL_BAD_INPUT, "%s%s%s: does not compile together with the kernels: %.*s",
-                    score != NULL ? score : "", score != NULL && mask != NULL ? " or " : "",
-                    mask != NULL ? mask : "", (int)strcspn(found, "\n"), found);
+                    score != NULL ? score : "", score != NULL && mask != NULL ? " or " : "", mask != NULL ? mask : "",
+                    (int)strcspn(found, "\n"), found);
 }
 
 int attention_plan_failed(const attention_options *options, const tool_device *device, clattn_status made)
@@ -112,8 +109,8 @@ int attention_plan_failed(const attention_options *options, const tool_device *d
     for (int i = 0; i < 2 && made == CLATTN_ERROR_BUILD; i++) {
         const char *found = files[i] != NULL ? strstr(text, names[i]) : NULL;
         if (found != NULL)
-            return complain(TOOL_BAD_INPUT, "%s:%.*s", files[i],
-                            (int)strcspn(found, "\n") - (int)strlen(names[i]), found + strlen(names[i]));
+            return complain(TOOL_BAD_INPUT, "%s:%.*s", files[i], (int)strcspn(found, "\n") - (int)strlen(names[i]),
+                            found + strlen(names[i]));
     }
     if (made == CLATTN_ERROR_BUILD && (files[0] != NULL || files[1] != NULL))
         return snippets_do_not_fit(options, text);

@@ -67,11 +67,11 @@ static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
     }
     const int64_t index[4] = {b, h, at, 0};
     if (c->problem->wants[RESULT_LSE])
-        verdict_add_stored(&c->verdicts[RESULT_LSE], CLATTN_F32, result_at(c, RESULT_LSE, index), row->lse,
-                           naive->lse, 1.0 + fabs(row->lse));
+        verdict_add_stored(&c->verdicts[RESULT_LSE], CLATTN_F32, result_at(c, RESULT_LSE, index), row->lse, naive->lse,
+                           1.0 + fabs(row->lse));
     if (c->problem->wants[RESULT_ENTROPY])
-        verdict_add_stored(&c->verdicts[RESULT_ENTROPY], CLATTN_F32, result_at(c, RESULT_ENTROPY, index),
-                           row->entropy, naive->entropy, 1.0 + fabs(row->lse));
+        verdict_add_stored(&c->verdicts[RESULT_ENTROPY], CLATTN_F32, result_at(c, RESULT_ENTROPY, index), row->entropy,
+                           naive->entropy, 1.0 + fabs(row->lse));
 }
 
 /* Scores are not of packed items. */
@@ -81,8 +81,8 @@ static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
     const clattn_host_tensor *scores = &c->results[RESULT_SCORES].tensor;
     int32_t mode = c->problem->desc.scores_mode;
     int64_t keys = (int64_t)scores->extent[3];
-    const float *found = (const float *)scores->data +
-                         ((b * (int64_t)scores->extent[1] + h) * (int64_t)scores->extent[2] + i) * keys;
+    const float *found =
+        (const float *)scores->data + ((b * (int64_t)scores->extent[1] + h) * (int64_t)scores->extent[2] + i) * keys;
     for (int64_t j = 0; j < keys; j++) {
         double exact, plain, magnitude;
         if (mode == CLATTN_SCORES_PROBABILITIES) {
@@ -139,8 +139,8 @@ static void compare_all(comparison *c)
     }
 }
 
-int verify_attention(const attention_problem *problem, const tool_job *job,
-                     const host_array results[RESULT_COUNT], tool_verdict verdicts[RESULT_COUNT])
+int verify_attention(const attention_problem *problem, const tool_job *job, const host_array results[RESULT_COUNT],
+                     tool_verdict verdicts[RESULT_COUNT])
 {
     size_t d_v = problem->sizes.d_v, keys = problem->args.key_length;
     double *room;

@@ -12,7 +12,8 @@ int bench_attention_arrays(const size_t s[7], int32_t dtype, uint64_t seed, floa
     if (status == TOOL_DONE)
         status = bench_array(&input[INPUT_KEY], "key", dtype, 4, (size_t[]){s[0], s[2], s[4], s[5]}, seed + 1, limit);
     if (status == TOOL_DONE)
-        status = bench_array(&input[INPUT_VALUE], "value", dtype, 4, (size_t[]){s[0], s[2], s[4], s[6]}, seed + 2, 1.0f);
+        status =
+            bench_array(&input[INPUT_VALUE], "value", dtype, 4, (size_t[]){s[0], s[2], s[4], s[6]}, seed + 2, 1.0f);
     return status;
 }
 
@@ -79,8 +80,7 @@ int bench_attention(int argc, char **argv)
         };
         clattn_status made = job_attention(&device, &problem, options.solver, &job);
         if (made == CLATTN_SUCCESS || made != CLATTN_ERROR_BUILD)
-            status =
-                bench_finish(&device, made, &job, "attention", 7, s, &work, options.repeat, options.json);
+            status = bench_finish(&device, made, &job, "attention", 7, s, &work, options.repeat, options.json);
         else
             status = attention_plan_failed(&options, &device, made);
     }

@@ -22,15 +22,16 @@ typedef struct bench_work {
 } bench_work;
 
 /* Times a job that has just been made with status `made` and reports it; releases the job. */
-int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name,
-                 int32_t shape_rank, const size_t *shape, const bench_work *work, size_t repeat, bool json);
+int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name, int32_t shape_rank,
+                 const size_t *shape, const bench_work *work, size_t repeat, bool json);
 
 /* An array of random numbers. */
-int bench_array(host_array *array, const char *name, int32_t dtype, int32_t rank, const size_t *extent,
-                uint64_t seed, float limit);
+int bench_array(host_array *array, const char *name, int32_t dtype, int32_t rank, const size_t *extent, uint64_t seed,
+                float limit);
 
 /* Begins an attention of these sizes, B,HQ,HKV,SQ,SKV,D,DV, on random numbers: queries and keys up to
  * `limit`, values up to 1.  Options may then be set; attention_complete is the caller's. */
-int bench_attention_arrays(const size_t shape[7], int32_t dtype, uint64_t seed, float limit, attention_problem *problem);
+int bench_attention_arrays(const size_t shape[7], int32_t dtype, uint64_t seed, float limit,
+                           attention_problem *problem);
 
 #endif

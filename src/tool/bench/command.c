@@ -46,8 +46,8 @@ int cmd_bench(int argc, char **argv)
     return complain(TOOL_BAD_INPUT, "bench: unknown operator '%s', " EXPECTED, argv[0]);
 }
 
-int bench_array(host_array *array, const char *name, int32_t dtype, int32_t rank, const size_t *extent,
-                uint64_t seed, float limit)
+int bench_array(host_array *array, const char *name, int32_t dtype, int32_t rank, const size_t *extent, uint64_t seed,
+                float limit)
 {
     int status = host_allocate(dtype, rank, extent, name, array);
     if (status == TOOL_DONE)
@@ -69,14 +69,14 @@ static void report_model(tool_report *report, const bench_model *model, const cl
         fputs(clattn_plan_explain(plan), stdout);
 }
 
-int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name,
-                 int32_t shape_rank, const size_t *shape, const bench_work *work, size_t repeat, bool json)
+int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name, int32_t shape_rank,
+                 const size_t *shape, const bench_work *work, size_t repeat, bool json)
 {
     timing times = {0};
     const timing_rule rule = timing_rule_bench(repeat);
     tool_report report;
-    int status = made == CLATTN_SUCCESS ? job_time(job, &rule, operator_name, &times)
-                                        : device_failed(device, made, NULL);
+    int status =
+        made == CLATTN_SUCCESS ? job_time(job, &rule, operator_name, &times) : device_failed(device, made, NULL);
     if (status == TOOL_DONE) {
         report_begin(&report);
         report_text(&report, "operator", operator_name);

@@ -25,13 +25,13 @@ static const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};
 static const char *const activation_choices[] = {"relu", "gelu", "gelu-tanh", "silu", NULL};
 
 static const option_row rows[] = {
-    {"--shape", OPTION_SIZES, FIELD(shape), "B,S,D_MODEL,HEADS,D_FF", "the sizes; default 1,512,512,8,2048, the paper's",
-     false, 5, NULL},
+    {"--shape", OPTION_SIZES, FIELD(shape), "B,S,D_MODEL,HEADS,D_FF",
+     "the sizes; default 1,512,512,8,2048, the paper's", false, 5, NULL},
     {"--layers", OPTION_COUNT, FIELD(layers), "N", "identical layers, each with weights of its own; default 1", false,
      MOST_LAYERS, NULL},
     OPTION_ROW_CAUSAL(encoder_options),
-    {"--pre-norm", OPTION_FLAG, FIELD(pre_norm), NULL, "norms ahead of attention and feed-forward, not behind them", false,
-     0, NULL},
+    {"--pre-norm", OPTION_FLAG, FIELD(pre_norm), NULL, "norms ahead of attention and feed-forward, not behind them",
+     false, 0, NULL},
     {"--activation", OPTION_CHOICE, FIELD(activation), "NAME",
      "of the feed-forward network: relu (default), gelu, gelu-tanh or silu", false, 0, activation_choices},
     {"--gated", OPTION_FLAG, FIELD(gated), NULL, "a gated feed-forward network, of three matrices", false, 0, NULL},
@@ -48,8 +48,9 @@ static const option_row rows[] = {
 
 static const option_table table = {
     .command = "bench encoder",
-    .summary = "Times encoder layers with random weights.  Counts the products and the attention, 2 operations for each\n"
-               "multiplication with its addition.",
+    .summary =
+        "Times encoder layers with random weights.  Counts the products and the attention, 2 operations for each\n"
+        "multiplication with its addition.",
     .rows = rows,
 };
 
@@ -136,12 +137,11 @@ static clattn_status create_encoder(tool_job *job, const encoder_options *option
     return status;
 }
 
-static clattn_status job_encoder(tool_device *device, const encoder_options *options, const host_array *x, tool_job *job,
-                                 bench_model *model)
+static clattn_status job_encoder(tool_device *device, const encoder_options *options, const host_array *x,
+                                 tool_job *job, bench_model *model)
 {
     clattn_encoder_args *args = &job->args.encoder;
-    const clattn_layout y =
-        clattn_layout_contiguous((clattn_dtype)x->tensor.dtype, x->tensor.rank, x->tensor.extent);
+    const clattn_layout y = clattn_layout_contiguous((clattn_dtype)x->tensor.dtype, x->tensor.rank, x->tensor.extent);
     job_begin(job, device, enqueue_encoder);
     clattn_encoder_args_init(args);
     clattn_status status = create_encoder(job, options, model);
@@ -171,7 +171,8 @@ int bench_encoder(int argc, char **argv)
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     if (s[D_MODEL] % s[HEADS] != 0)
-        return complain(TOOL_BAD_INPUT, "bench encoder: D_MODEL %zu is not a multiple of HEADS %zu", s[D_MODEL], s[HEADS]);
+        return complain(TOOL_BAD_INPUT, "bench encoder: D_MODEL %zu is not a multiple of HEADS %zu", s[D_MODEL],
+                        s[HEADS]);
     int status = device_open(options.device, &device);
     if (status == TOOL_DONE)
         status = bench_array(&x, "x", dtypes[options.dtype], 3, s, 1, 1.0f);

@@ -26,8 +26,8 @@ typedef struct enqueue_options {
 #define QUERIES_A_GROUP 64
 
 static const option_row rows[] = {
-    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "the sizes; default 1,8,8,64,64,64,64", false,
-     7, NULL},
+    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "the sizes; default 1,8,8,64,64,64,64", false, 7,
+     NULL},
     OPTION_ROW_SOLVER(enqueue_options),
     OPTION_ROW_DEVICE(enqueue_options),
     {"--repeat", OPTION_COUNT, FIELD(repeat), "N", "rounds of 8 enqueues; default 200, at most 10000", false, 0, NULL},
@@ -77,8 +77,7 @@ static clattn_status bare_make(tool_device *device, const tool_job *job, const s
     cl_device_id id = clattn_context_opencl_device(device->context);
     cl_int code;
     device->message[0] = '\0';
-    bare->program =
-        clCreateProgramWithSource(clattn_context_opencl_context(device->context), 1, &text, NULL, &code);
+    bare->program = clCreateProgramWithSource(clattn_context_opencl_context(device->context), 1, &text, NULL, &code);
     if (bare->program == NULL)
         return device_opencl_failed(device, "clCreateProgramWithSource", code);
     code = clBuildProgram(bare->program, 1, &id, "", NULL, NULL);
@@ -104,8 +103,8 @@ static clattn_status bare_make(tool_device *device, const tool_job *job, const s
 static clattn_status bare_enqueue(tool_device *device, const bare_launch *bare)
 {
     for (size_t i = 0; i < bare->count; i++) {
-        cl_int code = clEnqueueNDRangeKernel(device->queue, bare->kernel, 3, NULL, bare->global, bare->local, 0,
-                                             NULL, NULL);
+        cl_int code =
+            clEnqueueNDRangeKernel(device->queue, bare->kernel, 3, NULL, bare->global, bare->local, 0, NULL, NULL);
         if (code != CL_SUCCESS)
             return device_opencl_failed(device, "clEnqueueNDRangeKernel", code);
     }
@@ -128,8 +127,7 @@ static clattn_status time_row(const tool_job *job, const bare_launch *bare, bool
 }
 
 /* Both in turns, each first in every other round.  The first rounds' times are written over. */
-static clattn_status time_both(const tool_job *job, const bare_launch *bare, size_t repeat, double *ours,
-                               double *bares)
+static clattn_status time_both(const tool_job *job, const bare_launch *bare, size_t repeat, double *ours, double *bares)
 {
     clattn_status status = CLATTN_SUCCESS;
     progress_begin("enqueue");
@@ -189,8 +187,8 @@ int bench_enqueue(int argc, char **argv)
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     if (options.repeat > MOST_REPEATS)
-        return complain(TOOL_BAD_INPUT, "bench enqueue: --repeat %zu is not valid, expected at most %d",
-                        options.repeat, MOST_REPEATS);
+        return complain(TOOL_BAD_INPUT, "bench enqueue: --repeat %zu is not valid, expected at most %d", options.repeat,
+                        MOST_REPEATS);
 
     int status = bench_attention_arrays(options.shape, CLATTN_F32, 1, 1.0f, &problem);
     if (status == TOOL_DONE)

@@ -9,18 +9,13 @@ typedef struct bench_options {
 } bench_options;
 
 #define FIELD(name) offsetof(bench_options, name)
-#define SHAPE_ROW(numbers, text)                                                      \
-    {                                                                                 \
-        "--shape", OPTION_SIZES, FIELD(shape), text, "the sizes", true, numbers, NULL \
-    }
-#define STORAGE_ROW                                                                                                  \
-    {                                                                                                                \
-        "--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "of every array: f32 (default), f16 or bf16", false, 0, \
-            storage_choices                                                                                          \
-    }
-#define COMMON_ROWS                                                         \
-    OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options),     \
-        OPTION_ROW_REPEAT(bench_options), OPTION_ROW_JSON(bench_options), OPTION_ROW_END
+#define SHAPE_ROW(numbers, text) {"--shape", OPTION_SIZES, FIELD(shape), text, "the sizes", true, numbers, NULL}
+#define STORAGE_ROW \
+    {"--dtype", OPTION_CHOICE,  FIELD(dtype), "TYPE", "of every array: f32 (default), f16 or bf16", false, \
+     0,         storage_choices}
+#define COMMON_ROWS \
+    OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options), OPTION_ROW_REPEAT(bench_options), \
+        OPTION_ROW_JSON(bench_options), OPTION_ROW_END
 
 static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
 static const char *const storage_choices[] = {"f32", "f16", "bf16", NULL};
@@ -79,11 +74,12 @@ int bench_matmul(int argc, char **argv)
     static const option_row rows[] = {
         SHAPE_ROW(3, "M,N,K"),
         {"--bias", OPTION_FLAG, FIELD(bias), NULL, "add a bias (N)", false, 0, NULL},
-        {"--activation", OPTION_CHOICE, FIELD(activation), "NAME", "relu, gelu, gelu-tanh or silu of each sum", false, 0,
-         activation_choices},
+        {"--activation", OPTION_CHOICE, FIELD(activation), "NAME", "relu, gelu, gelu-tanh or silu of each sum", false,
+         0, activation_choices},
         {"--operand", OPTION_CHOICE, FIELD(operand), "USE", "an (M, N) array behind it: add or multiply", false, 0,
          operand_choices},
-        {"--int8", OPTION_FLAG, FIELD(int8), NULL, "weights of int8 with a float32 scale for each of N", false, 0, NULL},
+        {"--int8", OPTION_FLAG, FIELD(int8), NULL, "weights of int8 with a float32 scale for each of N", false, 0,
+         NULL},
         STORAGE_ROW,
         COMMON_ROWS,
     };
@@ -127,9 +123,8 @@ int bench_softmax(int argc, char **argv)
     static const option_row rows[] = {SHAPE_ROW(2, "R,C"), STORAGE_ROW, COMMON_ROWS};
     static const option_table table = {
         .command = "bench softmax",
-        .summary =
-            "Times softmax over the last dimension of (R, C).  Counts 5 R C operations: scale, maximum, "
-            "difference, sum, quotient.",
+        .summary = "Times softmax over the last dimension of (R, C).  Counts 5 R C operations: scale, maximum, "
+                   "difference, sum, quotient.",
         .rows = rows,
     };
     bench b = {0};
@@ -187,8 +182,7 @@ int bench_mha(int argc, char **argv)
     };
     static const option_table table = {
         .command = "bench mha",
-        .summary =
-            "Times multi-head self-attention with biases: four projections and the attention between them.",
+        .summary = "Times multi-head self-attention with biases: four projections and the attention between them.",
         .rows = rows,
     };
     bench b = {0};
@@ -210,7 +204,8 @@ int bench_mha(int argc, char **argv)
         b.status = complain(TOOL_BAD_INPUT, "bench mha: D_MODEL %zu is not a multiple of H %zu", d, s[3]);
     if (b.status == TOOL_DONE) {
         double pairs = attention_pairs(s[1], s[1], b.options.causal, b.options.align);
-        double flops = 8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d + 4.0 * (double)s[0] * pairs * (double)d;
+        double flops =
+            8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d + 4.0 * (double)s[0] * pairs * (double)d;
         double bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.w_in) + bytes_of(&problem.b_in) +
                        bytes_of(&problem.w_o) + bytes_of(&problem.b_o);
         clattn_status made = job_mha(&b.device, &problem, b.options.solver, &b.job);

@@ -20,8 +20,8 @@ static const option_row rows[] = {
     {"--seed", OPTION_WHOLE, FIELD(seed), "N", "which sequence; default 0", false, 0, NULL},
     {"--count", OPTION_COUNT, FIELD(count), "N", "how many, 40 by default", false, MOST_COUNT, NULL},
     {"--least", OPTION_WHOLE, FIELD(least), "N", "operations of each at least, 2^25 by default", false, 0, NULL},
-    {"--most", OPTION_WHOLE, FIELD(most), "N", "and at most, 2^33 by default; 2^16 to 2^40, 64 times the least", false, 0,
-     NULL},
+    {"--most", OPTION_WHOLE, FIELD(most), "N", "and at most, 2^33 by default; 2^16 to 2^40, 64 times the least", false,
+     0, NULL},
     OPTION_ROW_JSON(random_options),
     OPTION_ROW_END,
 };
@@ -29,7 +29,8 @@ static const option_row rows[] = {
 static const option_table table = {
     .command = "bench random",
     .summary =
-        "Names random shapes of attention, matmul, softmax and layernorm in turn, as arguments of clattn bench, and times "
+        "Names random shapes of attention, matmul, softmax and layernorm in turn, as arguments of clattn bench, and "
+        "times "
         "nothing.\nThe same seed gives the same shapes everywhere.  An array's element counts as 16 operations for the "
         "least, 256 for the most.",
     .rows = rows,
@@ -54,14 +55,16 @@ static void print_shape(const random_shape *shape)
 
 int bench_random(int argc, char **argv)
 {
-    random_options options = {.least.value = (uint64_t)1 << 25, .most.value = (uint64_t)1 << 33, .count = DEFAULT_COUNT};
+    random_options options = {
+        .least.value = (uint64_t)1 << 25, .most.value = (uint64_t)1 << 33, .count = DEFAULT_COUNT};
     option_outcome outcome = options_parse(&table, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     const random_limits limits = {options.least.value, options.most.value};
     if (limits.most < RANDOM_LEAST_MOST || limits.most > RANDOM_MOST_MOST)
-        return complain(TOOL_BAD_INPUT, "bench random: --most %" PRIu64 " is not valid, expected %" PRIu64 " to %" PRIu64,
-                        limits.most, RANDOM_LEAST_MOST, RANDOM_MOST_MOST);
+        return complain(TOOL_BAD_INPUT,
+                        "bench random: --most %" PRIu64 " is not valid, expected %" PRIu64 " to %" PRIu64, limits.most,
+                        RANDOM_LEAST_MOST, RANDOM_MOST_MOST);
     if (limits.least > limits.most / RANDOM_SPAN)
         return complain(TOOL_BAD_INPUT,
                         "bench random: --least %" PRIu64 " is not valid, expected at most a %dth of --most %" PRIu64,
@@ -74,7 +77,8 @@ int bench_random(int argc, char **argv)
         else
             print_shape(&shape);
     }
-    return options.json ? print_json(json_pack("{s:I, s:I, s:I, s:o}", "seed", (json_int_t)options.seed.value, "least",
-                                               (json_int_t)limits.least, "most", (json_int_t)limits.most, "shapes", shapes))
-                        : TOOL_DONE;
+    return options.json
+               ? print_json(json_pack("{s:I, s:I, s:I, s:o}", "seed", (json_int_t)options.seed.value, "least",
+                                      (json_int_t)limits.least, "most", (json_int_t)limits.most, "shapes", shapes))
+               : TOOL_DONE;
 }

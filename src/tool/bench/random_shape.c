@@ -78,7 +78,8 @@ static void fit(random_shape *shape, bool smaller, uint64_t *state)
     static const size_t all[] = {0, 1, 2}, of_attention[] = {SQ, SKV, HKV, B};
     const bool has_heads = shape->of == RANDOM_ATTENTION;
     const size_t *index = has_heads ? of_attention : all;
-    size_t *s = shape->size, count = has_heads ? 4 : shape->rank, best = index[0], group = has_heads ? s[HQ] / s[HKV] : 1;
+    size_t *s = shape->size, count = has_heads ? 4 : shape->rank, best = index[0],
+           group = has_heads ? s[HQ] / s[HKV] : 1;
     for (size_t i = 1; i < count; i++)
         if (smaller ? s[index[i]] > s[best] : s[index[i]] < s[best])
             best = index[i];

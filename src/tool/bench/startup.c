@@ -24,16 +24,15 @@ typedef struct startup_options {
 #define FOLDER_BYTES 64
 
 static const option_row rows[] = {
-    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "an attention; default 1,8,8,128,128,64,64",
-     false, 7, NULL},
+    {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "an attention; default 1,8,8,128,128,64,64", false,
+     7, NULL},
     {"--matmul", OPTION_SIZES, FIELD(matmul), "M,N,K", "a projection, as of 'bench matmul', in its place", false, 3,
      NULL},
     {"--mha", OPTION_SIZES, FIELD(mha), "B,S,D_MODEL,H", "multi-head attention, as of 'bench mha', in its place", false,
      4, NULL},
     OPTION_ROW_SOLVER(startup_options),
     OPTION_ROW_DEVICE(startup_options),
-    {"--repeat", OPTION_COUNT, FIELD(repeat), "N", "processes of each kind; default 3, at most 100", false, 0,
-     NULL},
+    {"--repeat", OPTION_COUNT, FIELD(repeat), "N", "processes of each kind; default 3, at most 100", false, 0, NULL},
     OPTION_ROW_JSON(startup_options),
     {"--child", OPTION_FLAG, FIELD(child), NULL, NULL, false, 0, NULL},
     OPTION_ROW_END,
@@ -43,7 +42,8 @@ static const option_table table = {
     .command = "bench startup",
     .summary =
         "Times the first attention of a new process, or the first product or multi-head attention, from creating the\n"
-        "context to the result on the host, with empty caches and with warm ones, and both processes from start to end.",
+        "context to the result on the host, with empty caches and with warm ones, and both processes from start to "
+        "end.",
     .rows = rows,
 };
 
@@ -65,20 +65,24 @@ static void choose_work(const startup_options *options, startup_work *work)
     if (options->matmul[0]) {
         s = options->matmul;
         double m = (double)s[0], n = (double)s[1], k = (double)s[2];
-        *work = (startup_work){.name = "matmul", .rank = 3, .shape = s, .flops = 2.0 * m * n * k,
-                               .bytes = 4.0 * (m * k + n * k + m * n)};
+        *work = (startup_work){
+            .name = "matmul", .rank = 3, .shape = s, .flops = 2.0 * m * n * k, .bytes = 4.0 * (m * k + n * k + m * n)};
     } else if (options->mha[0]) {
         s = options->mha;
         double tokens = (double)s[0] * (double)s[1], d = (double)s[2];
-        *work = (startup_work){.name = "mha", .rank = 4, .shape = s,
+        *work = (startup_work){.name = "mha",
+                               .rank = 4,
+                               .shape = s,
                                .flops = 8.0 * tokens * d * d + 4.0 * tokens * (double)s[1] * d,
                                .bytes = 4.0 * (2.0 * tokens * d + 4.0 * d * d + 4.0 * d)};
     } else {
         double pairs = attention_pairs(s[3], s[4], false, CLATTN_ALIGN_TOP_LEFT);
         double heads = (double)s[0] * (double)s[1], kv_heads = (double)s[0] * (double)s[2];
-        *work = (startup_work){
-            .name = "attention", .rank = 7, .shape = s, .flops = 2.0 * heads * pairs * (double)(s[5] + s[6]),
-            .bytes = 4.0 * (double)(s[5] + s[6]) * (heads * (double)s[3] + kv_heads * (double)s[4])};
+        *work = (startup_work){.name = "attention",
+                               .rank = 7,
+                               .shape = s,
+                               .flops = 2.0 * heads * pairs * (double)(s[5] + s[6]),
+                               .bytes = 4.0 * (double)(s[5] + s[6]) * (heads * (double)s[3] + kv_heads * (double)s[4])};
     }
 }
 
@@ -114,9 +118,8 @@ static int make_arrays(startup_work *work, host_array *output)
     status = bench_attention_arrays(s, CLATTN_F32, 1, 1.0f, &work->attention);
     if (status == TOOL_DONE)
         status = attention_complete(&work->attention);
-    return status == TOOL_DONE
-               ? host_allocate(CLATTN_F32, 4, (size_t[]){s[0], s[1], s[3], s[6]}, "output", output)
-               : status;
+    return status == TOOL_DONE ? host_allocate(CLATTN_F32, 4, (size_t[]){s[0], s[1], s[3], s[6]}, "output", output)
+                               : status;
 }
 
 static clattn_status make_job(tool_device *device, const startup_work *work, const char *solver, tool_job *job)
@@ -207,8 +210,7 @@ static int start_child(const startup_options *options, const char *folder, child
         arguments[count++] = "--device";
         arguments[count++] = options->device;
     }
-    if (!os_run_self(arguments, settings, false, output, sizeof output, &exit_status,
-                     &result->process_seconds))
+    if (!os_run_self(arguments, settings, false, output, sizeof output, &exit_status, &result->process_seconds))
         return complain(TOOL_FAILED, "bench startup: this program could not be run anew");
     if (exit_status != TOOL_DONE) {
         /* A child that exits by itself has told why on stderr, which is the error line of this process, too.
@@ -252,8 +254,7 @@ static int measure_pair(const startup_options *options, size_t i, startup_times 
     return status;
 }
 
-static int print_times(const startup_options *options, startup_times *times, size_t count,
-                       const json_t *child)
+static int print_times(const startup_options *options, startup_times *times, size_t count, const json_t *child)
 {
     timing empty = timing_reduce(times->empty, count), warm = timing_reduce(times->warm, count);
     timing empty_process = timing_reduce(times->empty_process, count);
@@ -292,8 +293,8 @@ int bench_startup(int argc, char **argv)
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     if (options.repeat > MOST_REPEATS)
-        return complain(TOOL_BAD_INPUT, "bench startup: --repeat %zu is not valid, expected at most %d",
-                        options.repeat, MOST_REPEATS);
+        return complain(TOOL_BAD_INPUT, "bench startup: --repeat %zu is not valid, expected at most %d", options.repeat,
+                        MOST_REPEATS);
     if (options.matmul[0] && options.mha[0])
         return complain(TOOL_BAD_INPUT, "bench startup: --matmul and --mha exclude each other");
     if (options.child)

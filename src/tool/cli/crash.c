@@ -95,28 +95,25 @@ static int recover(int signal_number)
     list_drivers(names, sizeof names);
     for (size_t i = 0; i < crash.count; i++) {
         if (!probe(&crash.drivers[i], signal_number))
-            return complain(
-                TOOL_NO_DEVICE,
-                "OpenCL ended the process with signal %d while its devices were listed, one of %s; "
-                "choose one that works with OCL_ICD_VENDORS",
-                signal_number, names);
+            return complain(TOOL_NO_DEVICE,
+                            "OpenCL ended the process with signal %d while its devices were listed, one of %s; "
+                            "choose one that works with OCL_ICD_VENDORS",
+                            signal_number, names);
         if (crash.drivers[i].signal_number == 0)
             good++;
         else if (!remember(&crash.drivers[i]))
             return complain(TOOL_FAILED, "out of memory");
     }
     if (crash.skipped_count == 0)
-        return complain(
-            TOOL_NO_DEVICE,
-            "OpenCL ended the process with signal %d while a device was looked for, though each of its "
-            "drivers lists its devices when alone (%s): choose one with OCL_ICD_VENDORS",
-            signal_number, names);
+        return complain(TOOL_NO_DEVICE,
+                        "OpenCL ended the process with signal %d while a device was looked for, though each of its "
+                        "drivers lists its devices when alone (%s): choose one with OCL_ICD_VENDORS",
+                        signal_number, names);
     if (good == 0)
-        return complain(
-            TOOL_NO_DEVICE,
-            "no usable OpenCL driver: %s %s the process with signal %d; repair or remove it, or choose "
-            "another with OCL_ICD_VENDORS",
-            names, crash.count == 1 ? "ends" : "end", crash.drivers[0].signal_number);
+        return complain(TOOL_NO_DEVICE,
+                        "no usable OpenCL driver: %s %s the process with signal %d; repair or remove it, or choose "
+                        "another with OCL_ICD_VENDORS",
+                        names, crash.count == 1 ? "ends" : "end", crash.drivers[0].signal_number);
     if (!os_temporary_folder(crash.folder, sizeof crash.folder))
         return complain(TOOL_FAILED, "no folder for the list of OpenCL drivers could be made in " OS_TEMPORARY);
     for (size_t i = 0; i < crash.count; i++)
@@ -160,10 +157,9 @@ int crash_start(int *argc, char ***argv, bool *finished)
 
 void crash_guard_begin(void)
 {
-    os_crash_begin(
-        crash.recovered ? NULL : crash.again,
-        "clattn: OpenCL ends the process whichever driver is left out: choose one with OCL_ICD_VENDORS\n",
-        TOOL_NO_DEVICE);
+    os_crash_begin(crash.recovered ? NULL : crash.again,
+                   "clattn: OpenCL ends the process whichever driver is left out: choose one with OCL_ICD_VENDORS\n",
+                   TOOL_NO_DEVICE);
 }
 
 void crash_guard_end(void)

@@ -111,16 +111,13 @@ static int parse_choice(const option_table *table, const option_row *row, const 
         }
     }
     list_choices(row, expected, sizeof expected);
-    return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected %s", table->command, row->name, text,
-                    expected);
+    return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected %s", table->command, row->name, text, expected);
 }
 
-static int store_in_list(const option_table *table, const option_row *row, const char *text,
-                         option_list *list)
+static int store_in_list(const option_table *table, const option_row *row, const char *text, option_list *list)
 {
     if (*text == '\0')
-        return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name,
-                        row->value);
+        return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name, row->value);
     if (list->count == OPTION_LIST_LIMIT)
         return complain(TOOL_BAD_INPUT, "%s: %s is given more than %d times", table->command, row->name,
                         OPTION_LIST_LIMIT);
@@ -135,8 +132,7 @@ int option_store(const option_table *table, const option_row *row, const char *t
     case OPTION_FLAG: *(bool *)field = true; return TOOL_DONE;
     case OPTION_TEXT:
         if (*text == '\0')
-            return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name,
-                            row->value);
+            return complain(TOOL_BAD_INPUT, "%s: %s is empty, expected %s", table->command, row->name, row->value);
         *(const char **)field = text;
         return TOOL_DONE;
     case OPTION_FLOAT:
@@ -158,13 +154,11 @@ int option_store(const option_table *table, const option_row *row, const char *t
             return complain(
                 TOOL_BAD_INPUT,
                 "%s: %s '%s' is not valid, expected %s: %zu whole number%s from 1 to %u, separated by commas",
-                table->command, row->name, text, row->value, row->count, row->count == 1 ? "" : "s",
-                COUNT_LIMIT);
+                table->command, row->name, text, row->value, row->count, row->count == 1 ? "" : "s", COUNT_LIMIT);
         return TOOL_DONE;
     case OPTION_WHOLE:
         if (!parse_whole(text, &((option_whole *)field)->value))
-            return complain(TOOL_BAD_INPUT,
-                            "%s: %s '%s' is not valid, expected a whole number from 0 to %llu",
+            return complain(TOOL_BAD_INPUT, "%s: %s '%s' is not valid, expected a whole number from 0 to %llu",
                             table->command, row->name, text, (unsigned long long)UINT64_MAX);
         ((option_whole *)field)->given = true;
         return TOOL_DONE;

@@ -45,14 +45,12 @@ static int parse_option(const option_table *table, int argc, char **argv, int *n
     const char *value = NULL;
     if (row->kind == OPTION_FLAG) {
         if (equals != NULL)
-            return complain(TOOL_BAD_INPUT, "%s: %s takes no value, found '%s'", table->command, row->name,
-                            equals + 1);
+            return complain(TOOL_BAD_INPUT, "%s: %s takes no value, found '%s'", table->command, row->name, equals + 1);
     } else if (equals != NULL) {
         value = equals + 1;
     } else {
         if (*next == argc || !looks_like_value(row, argv[*next]))
-            return complain(TOOL_BAD_INPUT, "%s: %s needs a value, %s", table->command, row->name,
-                            row->value);
+            return complain(TOOL_BAD_INPUT, "%s: %s needs a value, %s", table->command, row->name, row->value);
         value = argv[(*next)++];
     }
     return option_store(table, row, value, fields);
@@ -80,8 +78,8 @@ option_outcome options_parse(const option_table *table, int argc, char **argv, v
             if (parse_option(table, argc, argv, &next, seen, fields) != TOOL_DONE)
                 return OPTIONS_BAD;
         } else if (operand_count == table->operand_count) {
-            complain(TOOL_BAD_INPUT, "%s: unexpected argument '%s', see 'clattn %s --help'", table->command,
-                     argument, table->command);
+            complain(TOOL_BAD_INPUT, "%s: unexpected argument '%s', see 'clattn %s --help'", table->command, argument,
+                     table->command);
             return OPTIONS_BAD;
         } else {
             operands[operand_count++] = argument;

@@ -55,12 +55,12 @@ typedef struct option_row {
 } option_row;
 
 typedef struct option_table {
-    const char *command;    /* "attention", "bench matmul" */
-    const char *summary;    /* one line */
-    const char *operands;   /* their names in --help and errors, or NULL */
-    size_t operand_offset;  /* of a const char *[operand_count] field */
-    size_t operand_count;   /* at most so many, and */
-    bool operand_optional;  /* as few as operand_least; false: exactly so many */
+    const char *command;   /* "attention", "bench matmul" */
+    const char *summary;   /* one line */
+    const char *operands;  /* their names in --help and errors, or NULL */
+    size_t operand_offset; /* of a const char *[operand_count] field */
+    size_t operand_count;  /* at most so many, and */
+    bool operand_optional; /* as few as operand_least; false: exactly so many */
     size_t operand_least;
     const option_row *rows; /* ended by a NULL name */
 } option_table;
@@ -84,45 +84,43 @@ int option_store(const option_table *table, const option_row *row, const char *t
 bool option_parse_float(const char *text, float *value);
 
 /* Rows that several commands share. */
-#define OPTION_ROW_DEVICE(type)                                                                             \
-    {                                                                                                       \
-        "--device", OPTION_TEXT, offsetof(type, device), "SPEC",                                            \
-            "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings", false, 0, NULL \
-    }
-#define OPTION_ROW_SOLVER(type)                                                                        \
-    {                                                                                                  \
-        "--solver", OPTION_TEXT, offsetof(type, solver), "NAME", "this solver or none", false, 0, NULL \
-    }
-#define OPTION_ROW_REPEAT(type)                                                              \
-    {                                                                                        \
-        "--repeat", OPTION_COUNT, offsetof(type, repeat), "N", "time N runs", false, 0, NULL \
-    }
-#define OPTION_ROW_VERIFY(type)                                                     \
-    {                                                                               \
-        "--verify", OPTION_FLAG, offsetof(type, verify), NULL,                      \
-            "compare with a double-precision reference on the host", false, 0, NULL \
-    }
-#define OPTION_ROW_JSON(type)                                                                            \
-    {                                                                                                    \
-        "--json", OPTION_FLAG, offsetof(type, json), NULL, "report as one line of JSON, last on stdout", \
-            false, 0, NULL                                                                               \
-    }
-#define OPTION_ROW_CAUSAL(type)                                           \
-    {                                                                     \
-        "--causal", OPTION_FLAG, offsetof(type, causal), NULL,            \
-            "query i attends keys up to its own position", false, 0, NULL \
-    }
-#define OPTION_ROW_ALIGN(type)                                                                             \
-    {                                                                                                      \
-        "--align", OPTION_CHOICE, offsetof(type, align), "WHERE",                                          \
-            "where query 0 stands: top-left (key 0, default) or bottom-right (the last query at the last " \
-            "key)",                                                                                        \
-            false, 0, option_align_choices                                                                 \
-    }
-#define OPTION_ROW_END                                   \
-    {                                                    \
-        NULL, OPTION_FLAG, 0, NULL, NULL, false, 0, NULL \
-    }
+#define OPTION_ROW_DEVICE(type) \
+    {"--device", \
+     OPTION_TEXT, \
+     offsetof(type, device), \
+     "SPEC", \
+     "gpu, cpu, pocl, an index from 'clattn devices', or PLATFORM:DEVICE substrings", \
+     false, \
+     0, \
+     NULL}
+#define OPTION_ROW_SOLVER(type) \
+    {"--solver", OPTION_TEXT, offsetof(type, solver), "NAME", "this solver or none", false, 0, NULL}
+#define OPTION_ROW_REPEAT(type) {"--repeat", OPTION_COUNT, offsetof(type, repeat), "N", "time N runs", false, 0, NULL}
+#define OPTION_ROW_VERIFY(type) \
+    {"--verify", \
+     OPTION_FLAG, \
+     offsetof(type, verify), \
+     NULL, \
+     "compare with a double-precision reference on the host", \
+     false, \
+     0, \
+     NULL}
+#define OPTION_ROW_JSON(type) \
+    {"--json", OPTION_FLAG, offsetof(type, json), NULL, "report as one line of JSON, last on stdout", false, 0, NULL}
+#define OPTION_ROW_CAUSAL(type) \
+    {"--causal", OPTION_FLAG, offsetof(type, causal), NULL, "query i attends keys up to its own position", false, \
+     0,          NULL}
+#define OPTION_ROW_ALIGN(type) \
+    {"--align", \
+     OPTION_CHOICE, \
+     offsetof(type, align), \
+     "WHERE", \
+     "where query 0 stands: top-left (key 0, default) or bottom-right (the last query at the last " \
+     "key)", \
+     false, \
+     0, \
+     option_align_choices}
+#define OPTION_ROW_END {NULL, OPTION_FLAG, 0, NULL, NULL, false, 0, NULL}
 
 /* In the order of clattn_alignment's first two values. */
 extern const char *const option_align_choices[];

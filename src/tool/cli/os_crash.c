@@ -83,8 +83,7 @@ static bool ends_in_icd(const char *name)
     return length > 4 && strcmp(name + length - 4, ".icd") == 0;
 }
 
-static bool list_folder(const char *folder, bool (*each)(void *user, const char *path, bool library),
-                        void *user)
+static bool list_folder(const char *folder, bool (*each)(void *user, const char *path, bool library), void *user)
 {
     char joined[PATH_BYTES];
     DIR *directory = opendir(folder);
@@ -92,9 +91,8 @@ static bool list_folder(const char *folder, bool (*each)(void *user, const char 
         return false;
     for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
         int length = snprintf(joined, sizeof joined, "%s/%s", folder, entry->d_name);
-        char *path = ends_in_icd(entry->d_name) && length > 0 && (size_t)length < sizeof joined
-                         ? realpath(joined, NULL)
-                         : NULL;
+        char *path =
+            ends_in_icd(entry->d_name) && length > 0 && (size_t)length < sizeof joined ? realpath(joined, NULL) : NULL;
         bool more = path == NULL || each(user, path, false);
         free(path);
         if (!more)
@@ -105,8 +103,7 @@ static bool list_folder(const char *folder, bool (*each)(void *user, const char 
 }
 
 /* The Khronos loader's list of libraries, with colons between. */
-static void list_libraries(const char *names, bool (*each)(void *user, const char *path, bool library),
-                           void *user)
+static void list_libraries(const char *names, bool (*each)(void *user, const char *path, bool library), void *user)
 {
     char name[PATH_BYTES];
     while (*names != '\0') {

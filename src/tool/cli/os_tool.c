@@ -85,8 +85,7 @@ bool os_same_file(const char *first, const char *second)
     if (!missing) /* what a terminal or /dev/null is written does not harm what it reads */
         return a.st_dev == b.st_dev && a.st_ino == b.st_ino && !S_ISCHR(a.st_mode);
     const char *first_slash = strrchr(first, '/'), *second_slash = strrchr(second, '/');
-    if (strcmp(first_slash != NULL ? first_slash + 1 : first,
-               second_slash != NULL ? second_slash + 1 : second) != 0)
+    if (strcmp(first_slash != NULL ? first_slash + 1 : first, second_slash != NULL ? second_slash + 1 : second) != 0)
         return false;
     char *first_folder = folder_of(first), *second_folder = folder_of(second);
     bool same = first_folder != NULL && second_folder != NULL && stat(first_folder, &a) == 0 &&
@@ -127,16 +126,15 @@ bool os_remove_folder(const char *path)
     return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0;
 }
 
-bool os_list_folder(const char *folder,
-                    bool (*each)(void *user, const char *name, uint64_t bytes, int64_t changed), void *user)
+bool os_list_folder(const char *folder, bool (*each)(void *user, const char *name, uint64_t bytes, int64_t changed),
+                    void *user)
 {
     DIR *directory = opendir(folder);
     if (directory == NULL)
         return false;
     for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
         struct stat status;
-        if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
-            !S_ISREG(status.st_mode))
+        if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode))
             continue;
         if (!each(user, entry->d_name, (uint64_t)status.st_size, (int64_t)status.st_mtime))
             break;
@@ -230,8 +228,7 @@ static void read_all(int descriptor, char *output, size_t bytes)
     size_t used = 0;
     for (;;) {
         size_t room = bytes - 1 - used;
-        ssize_t got =
-            room > 0 ? read(descriptor, output + used, room) : read(descriptor, spare, sizeof spare);
+        ssize_t got = room > 0 ? read(descriptor, output + used, room) : read(descriptor, spare, sizeof spare);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
@@ -242,15 +239,14 @@ static void read_all(int descriptor, char *output, size_t bytes)
     output[used] = '\0';
 }
 
-bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output,
-                 size_t bytes, int *exit_status, double *seconds)
+bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output, size_t bytes,
+                 int *exit_status, double *seconds)
 {
     char **whole = whole_command_line("clattn", arguments);
     char **environment = changed_environment(settings);
     pid_t child = -1;
     double before = os_seconds();
-    int descriptor =
-        whole != NULL && environment != NULL ? start_self(whole, environment, quiet, &child) : -1;
+    int descriptor = whole != NULL && environment != NULL ? start_self(whole, environment, quiet, &child) : -1;
     free(whole);
     free(environment);
     if (descriptor < 0)
@@ -262,7 +258,6 @@ bool os_run_self(const char *const *arguments, const char *const *settings, bool
         if (errno != EINTR)
             return false;
     *seconds = os_seconds() - before;
-    *exit_status =
-        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + (WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    *exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + (WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     return true;
 }

@@ -41,8 +41,8 @@ bool os_remove_folder(const char *path);
 
 /* Calls `each` for every regular file in `folder` (links are not followed), in no order, with its size and
  * the seconds since 1970 of its last change, until it returns false.  False if the folder cannot be read. */
-bool os_list_folder(const char *folder,
-                    bool (*each)(void *user, const char *name, uint64_t bytes, int64_t changed), void *user);
+bool os_list_folder(const char *folder, bool (*each)(void *user, const char *name, uint64_t bytes, int64_t changed),
+                    void *user);
 
 bool os_remove_file(const char *folder, const char *name);
 
@@ -51,7 +51,7 @@ bool os_remove_file(const char *folder, const char *name);
  * it is over.  What it writes to stdout comes back in `output`, truncated and terminated; with `quiet`, what
  * it writes to stderr is dropped.  *exit_status is its own status, or 128 + the signal that ended it.
  * *seconds: from just before it is started until it is gone.  False if it could not be started. */
-bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output,
-                 size_t bytes, int *exit_status, double *seconds);
+bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output, size_t bytes,
+                 int *exit_status, double *seconds);
 
 #endif

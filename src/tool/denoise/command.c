@@ -29,14 +29,12 @@ typedef struct denoise_options {
 
 static const option_row rows[] = {
     {"--strength", OPTION_FLOAT, FIELD(strength), "S",
-     "how much of 255 levels patches may differ, about the noise's standard deviation; default 10", false, 0,
+     "how much of 255 levels patches may differ, about the noise's standard deviation; default 10", false, 0, NULL},
+    {"--patch", OPTION_COUNT, FIELD(patch), "P", "compare P x P pixels, odd, 1 to 15; default 5", false, MOST_PATCH,
      NULL},
-    {"--patch", OPTION_COUNT, FIELD(patch), "P", "compare P x P pixels, odd, 1 to 15; default 5", false,
-     MOST_PATCH, NULL},
-    {"--radius", OPTION_COUNT, FIELD(radius), "R", "look R pixels around, 1 to 64; default 7", false,
-     MOST_RADIUS, NULL},
-    {"--memory", OPTION_COUNT, FIELD(memory), "MIB", "device memory at the most; default 256", false, 0,
+    {"--radius", OPTION_COUNT, FIELD(radius), "R", "look R pixels around, 1 to 64; default 7", false, MOST_RADIUS,
      NULL},
+    {"--memory", OPTION_COUNT, FIELD(memory), "MIB", "device memory at the most; default 256", false, 0, NULL},
     OPTION_ROW_SOLVER(denoise_options),
     OPTION_ROW_DEVICE(denoise_options),
     OPTION_ROW_JSON(denoise_options),
@@ -55,8 +53,7 @@ static const option_table table = {
 static int check_rule(const denoise_rule *rule)
 {
     if (!(rule->strength >= 0.001f && rule->strength <= 255.0f))
-        return complain(TOOL_BAD_INPUT,
-                        "denoise: --strength %g is not valid, expected a number from 0.001 to 255",
+        return complain(TOOL_BAD_INPUT, "denoise: --strength %g is not valid, expected a number from 0.001 to 255",
                         (double)rule->strength);
     if (rule->patch % 2 == 0)
         return complain(TOOL_BAD_INPUT, "denoise: --patch %zu is not valid, expected an odd number up to %d",

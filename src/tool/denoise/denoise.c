@@ -56,8 +56,7 @@ typedef struct part {
 /* Bytes on the device for tiles of that size; as floats are counted, no size of a picture overflows it. */
 static double memory_for(const denoiser *d, size_t height, size_t width)
 {
-    double map_height = (double)(height + 2 * d->rule->radius),
-           map_width = (double)(width + 2 * d->rule->radius);
+    double map_height = (double)(height + 2 * d->rule->radius), map_width = (double)(width + 2 * d->rule->radius);
     double planes = (double)d->planes, size = (double)d->size;
     double patches = map_height * map_width * planes * (size + 1);
     double packed = map_height * (map_width + 64) * planes * (size + 2);
@@ -85,10 +84,9 @@ static int choose_tile(denoiser *d)
             (most == 0 || need / 2 <= (double)most))
             return TOOL_DONE;
         if (height <= 8 && width <= 8)
-            return complain(
-                TOOL_BAD_INPUT,
-                "--memory: %zu MiB are too little for this patch and radius, expected at least %.0f",
-                d->rule->memory >> 20, ceil(need / 1048576));
+            return complain(TOOL_BAD_INPUT,
+                            "--memory: %zu MiB are too little for this patch and radius, expected at least %.0f",
+                            d->rule->memory >> 20, ceil(need / 1048576));
         if (width > height)
             columns++;
         else
@@ -123,8 +121,7 @@ static clattn_status make_plans(denoiser *d)
     attend.window[0] = attend.window[1] = (int32_t)(2 * d->rule->radius + 1);
     attend.scale_mode = CLATTN_SCALE_EXPLICIT;
     attend.scale = 2 / d->h2;
-    attend.query =
-        layout_of(planes, d->tile[0], d->tile[1], size, width * size * planes, size * planes, planes);
+    attend.query = layout_of(planes, d->tile[0], d->tile[1], size, width * size * planes, size * planes, planes);
     attend.key = layout_of(planes, height, width, size, width * size * planes, size * planes, planes);
     attend.value = layout_of(planes, height, width, 1, width * size * planes, size * planes, 1);
     attend.bias = layout_of(planes, height, width, 1, width * planes, planes, 1);
@@ -144,9 +141,8 @@ static clattn_status opencl_status(tool_device *device, const char *call, cl_int
     if (code == CL_SUCCESS)
         return CLATTN_SUCCESS;
     snprintf(device->message, sizeof device->message, "%s failed with OpenCL error %d", call, (int)code);
-    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES
-               ? CLATTN_ERROR_OUT_OF_MEMORY
-               : CLATTN_ERROR_OPENCL;
+    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES ? CLATTN_ERROR_OUT_OF_MEMORY
+                                                                                   : CLATTN_ERROR_OPENCL;
 }
 
 static clattn_status make_memory(denoiser *d)
@@ -160,9 +156,8 @@ static clattn_status make_memory(denoiser *d)
     const struct {
         cl_mem *memory;
         size_t floats;
-    } buffers[] = {{&d->patches, map * d->size * d->planes},
-                   {&d->norms, map * d->planes},
-                   {&d->cleaned, tile * d->planes}};
+    } buffers[] = {
+        {&d->patches, map * d->size * d->planes}, {&d->norms, map * d->planes}, {&d->cleaned, tile * d->planes}};
     cl_int code = CL_SUCCESS;
     d->staging = malloc(desc.image_width * desc.image_height * 4 * (size_t)(d->picture->bits / 8));
     if (d->staging == NULL)
@@ -173,8 +168,7 @@ static clattn_status make_memory(denoiser *d)
     if (code != CL_SUCCESS)
         return opencl_status(d->device, "clCreateImage", code);
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
-        *buffers[i].memory =
-            clCreateBuffer(context, CL_MEM_READ_WRITE, buffers[i].floats * sizeof(float), NULL, &code);
+        *buffers[i].memory = clCreateBuffer(context, CL_MEM_READ_WRITE, buffers[i].floats * sizeof(float), NULL, &code);
         if (code != CL_SUCCESS)
             return opencl_status(d->device, "clCreateBuffer", code);
     }
@@ -204,13 +198,12 @@ static clattn_status upload(denoiser *d, const part *tile)
     memset(d->staging, 0, height * width * bytes);
     for (size_t y = 0; y < height; y++)
         for (size_t x = 0; x < width; x++)
-            move_pixel(p, clamped(tile->y + y, d->margin, p->height),
-                       clamped(tile->x + x, d->margin, p->width), d->staging + (y * width + x) * bytes,
-                       false);
+            move_pixel(p, clamped(tile->y + y, d->margin, p->height), clamped(tile->x + x, d->margin, p->width),
+                       d->staging + (y * width + x) * bytes, false);
     const size_t origin[3] = {0, 0, 0}, region[3] = {width, height, 1};
     return opencl_status(d->device, "clEnqueueWriteImage",
-                         clEnqueueWriteImage(d->device->queue, d->in, CL_TRUE, origin, region, width * bytes,
-                                             0, d->staging, 0, NULL, NULL));
+                         clEnqueueWriteImage(d->device->queue, d->in, CL_TRUE, origin, region, width * bytes, 0,
+                                             d->staging, 0, NULL, NULL));
 }
 
 /* The means go where no later tile looks: into `clean`. */
@@ -218,8 +211,8 @@ static clattn_status download(denoiser *d, const part *tile, const picture *clea
 {
     size_t bytes = 4 * (size_t)(clean->bits / 8);
     const size_t origin[3] = {0, 0, 0}, region[3] = {tile->width, tile->height, 1};
-    cl_int code = clEnqueueReadImage(d->device->queue, d->out, CL_TRUE, origin, region, tile->width * bytes,
-                                     0, d->staging, 0, NULL, NULL);
+    cl_int code = clEnqueueReadImage(d->device->queue, d->out, CL_TRUE, origin, region, tile->width * bytes, 0,
+                                     d->staging, 0, NULL, NULL);
     for (size_t y = 0; y < tile->height && code == CL_SUCCESS; y++)
         for (size_t x = 0; x < tile->width; x++)
             move_pixel(clean, tile->y + y, tile->x + x, d->staging + (y * tile->width + x) * bytes, true);
@@ -256,8 +249,7 @@ static clattn_status enqueue_tile(denoiser *d, const part *tile)
     attend.query_x = back_x;
     attend.query = clattn_binding_buffer(d->patches, (int64_t)(back_y * row + back_x * col));
     attend.key = clattn_binding_buffer(d->patches, 0);
-    attend.value =
-        clattn_binding_buffer(d->patches, (int64_t)(d->size / 2 * d->planes)); /* the pixel itself */
+    attend.value = clattn_binding_buffer(d->patches, (int64_t)(d->size / 2 * d->planes)); /* the pixel itself */
     attend.bias = clattn_binding_buffer(d->norms, 0);
     attend.output = clattn_binding_buffer(d->cleaned, 0);
     pack.image = clattn_binding_image(d->in);

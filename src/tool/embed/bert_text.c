@@ -43,8 +43,7 @@ static const character_range newer[] = {
 /* Those among them that have a place in the canonical order all the same: for decomposition the tables are of
  * Unicode 9. */
 static const character_range ordered[] = {
-    {0x8d4, 0x8e1},     {0x1dfb, 0x1dfb},   {0x11442, 0x11446},
-    {0x11c3f, 0x11c3f}, {0x1e000, 0x1e02a}, {0x1e944, 0x1e94a},
+    {0x8d4, 0x8e1}, {0x1dfb, 0x1dfb}, {0x11442, 0x11446}, {0x11c3f, 0x11c3f}, {0x1e000, 0x1e02a}, {0x1e944, 0x1e94a},
 };
 
 static bool is_among(int32_t c, const character_range *ranges, size_t count)
@@ -65,29 +64,24 @@ static bool is_newer(int32_t c)
     return is_among(c, newer, sizeof newer / sizeof newer[0]);
 }
 
-typedef enum character_class {
-    CLASS_LETTER,
-    CLASS_CONTROL,
-    CLASS_NONSPACING,
-    CLASS_PUNCTUATION
-} character_class;
+typedef enum character_class { CLASS_LETTER, CLASS_CONTROL, CLASS_NONSPACING, CLASS_PUNCTUATION } character_class;
 
 static character_class class_of(int32_t c)
 {
-    character_class class = CLASS_LETTER;
+    character_class kind = CLASS_LETTER;
     switch (utf8proc_category(c)) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO: class = CLASS_CONTROL; break;
-    case UTF8PROC_CATEGORY_MN: class = CLASS_NONSPACING; break;
+    case UTF8PROC_CATEGORY_CO: kind = CLASS_CONTROL; break;
+    case UTF8PROC_CATEGORY_MN: kind = CLASS_NONSPACING; break;
     case UTF8PROC_CATEGORY_PC:
     case UTF8PROC_CATEGORY_PD:
     case UTF8PROC_CATEGORY_PS:
     case UTF8PROC_CATEGORY_PE:
     case UTF8PROC_CATEGORY_PI:
     case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO: class = CLASS_PUNCTUATION; break;
+    case UTF8PROC_CATEGORY_PO: kind = CLASS_PUNCTUATION; break;
     default: break;
     }
     /* Three that have changed since. */
@@ -95,15 +89,14 @@ static character_class class_of(int32_t c)
         return CLASS_NONSPACING;
     if (c == 0x166d || c == 0x111c9)
         return CLASS_PUNCTUATION;
-    return class != CLASS_LETTER && is_newer(c) ? CLASS_LETTER : class;
+    return kind != CLASS_LETTER && is_newer(c) ? CLASS_LETTER : kind;
 }
 
 /* What Unicode calls White_Space; utf8proc has categories only. */
 static bool is_space(int32_t c)
 {
     return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-           c == 0x3000;
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 static bool is_control(int32_t c)
@@ -124,8 +117,8 @@ static bool is_mark(int32_t c)
 static bool is_chinese(int32_t c)
 {
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) ||
-           (c >= 0x2a700 && c <= 0x2b73f) || (c >= 0x2b740 && c <= 0x2b81f) ||
-           (c >= 0x2b920 && c <= 0x2ceaf) || (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
+           (c >= 0x2a700 && c <= 0x2b73f) || (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
+           (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
 static bool give(text_pass *pass, int32_t c)
@@ -252,8 +245,7 @@ bool bert_text_is_utf8(const char *text, size_t bytes)
     for (size_t at = 0; at < bytes;) {
         utf8proc_int32_t c;
         size_t left = bytes - at < 4 ? bytes - at : 4;
-        utf8proc_ssize_t used =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)left, &c);
+        utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)left, &c);
         if (used <= 0)
             return false;
         at += (size_t)used;

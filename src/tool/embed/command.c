@@ -45,8 +45,7 @@ static const option_row rows[] = {
 static option_table table_of(size_t arguments)
 {
     return (option_table){.command = "embed",
-                          .summary =
-                              "A unit vector a line for each TEXT, or for each line of standard input.",
+                          .summary = "A unit vector a line for each TEXT, or for each line of standard input.",
                           .operands = "MODEL_DIR [TEXT ...]",
                           .operand_offset = offsetof(embed_options, operands),
                           .operand_count = arguments,
@@ -89,8 +88,7 @@ static int encode_again(void *user)
 {
     portion *p = user;
     sentence_counts ignored = {0};
-    return sentence_encode(&p->embedding->model, p->embedding->texts, p->count, p->embedding->vectors,
-                           &ignored);
+    return sentence_encode(&p->embedding->model, p->embedding->texts, p->count, p->embedding->vectors, &ignored);
 }
 
 /* e->texts to e->vectors; timed again if that is wanted. */
@@ -321,8 +319,8 @@ static void warn_of_cuts(const embedding *e)
     if (counts->cut == 0)
         return;
     snprintf(line, sizeof line,
-             "%zu of %zu texts have more than %zu tokens (text %zu has %zu): only their beginnings count",
-             counts->cut, counts->texts, e->model.most_tokens, counts->first_cut + 1, counts->first_whole);
+             "%zu of %zu texts have more than %zu tokens (text %zu has %zu): only their beginnings count", counts->cut,
+             counts->texts, e->model.most_tokens, counts->first_cut + 1, counts->first_whole);
     device_log(NULL, CLATTN_LOG_WARNING, line);
 }
 
@@ -343,8 +341,7 @@ static int write_report(embedding *e)
     report_count(&report, "cut_texts", e->counts.cut);
     if (e->times.runs > 0)
         report_timing(&report, &e->times);
-    if (json_object_set_new(report.object, e->options->search != NULL ? "lines" : "embeddings", result) !=
-        0) {
+    if (json_object_set_new(report.object, e->options->search != NULL ? "lines" : "embeddings", result) != 0) {
         json_decref(report.object);
         report.object = NULL;
     }

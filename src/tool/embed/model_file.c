@@ -4,20 +4,17 @@
 
 #include "io/os_file.h"
 
-clattn_status model_file_read(const char *path, size_t most, char **text, size_t *bytes,
-                              clattn_io_error *error)
+clattn_status model_file_read(const char *path, size_t most, char **text, size_t *bytes, clattn_io_error *error)
 {
     os_file file = OS_FILE_INIT;
     *text = NULL;
     clattn_status status = os_file_open(&file, path, error);
     if (status == CLATTN_SUCCESS && file.size > most)
-        status = io_fail(error, CLATTN_ERROR_UNSUPPORTED, path, "has %zu bytes, expected at most %zu",
-                         file.size, most);
+        status = io_fail(error, CLATTN_ERROR_UNSUPPORTED, path, "has %zu bytes, expected at most %zu", file.size, most);
     if (status == CLATTN_SUCCESS) {
         *text = malloc(file.size + 1);
-        status = *text != NULL
-                     ? os_file_read(&file, 0, *text, file.size, error)
-                     : io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its contents");
+        status = *text != NULL ? os_file_read(&file, 0, *text, file.size, error)
+                               : io_fail(error, CLATTN_ERROR_OUT_OF_MEMORY, path, "no memory for its contents");
     }
     if (status == CLATTN_SUCCESS) {
         (*text)[file.size] = '\0';
@@ -42,6 +39,6 @@ clattn_status model_file_json(const char *path, size_t most, json_t **root, clat
     *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
     free(text);
     return *root != NULL ? CLATTN_SUCCESS
-                         : io_fail(error, CLATTN_ERROR_FORMAT, path, "is not JSON, at byte %d: %s",
-                                   problem.position, problem.text);
+                         : io_fail(error, CLATTN_ERROR_FORMAT, path, "is not JSON, at byte %d: %s", problem.position,
+                                   problem.text);
 }

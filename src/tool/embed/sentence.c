@@ -129,8 +129,7 @@ static clattn_status read_shape(config *c, clattn_stack_desc *stack)
         return wrong(c, "max_position_embeddings", "2 or more");
     if (!json_is_number(epsilon) || !(json_number_value(epsilon) >= 0.0 && json_number_value(epsilon) <= 1.0))
         return wrong(c, "layer_norm_eps", "a number from 0 to 1");
-    if (positions != NULL &&
-        (!json_is_string(positions) || strcmp(json_string_value(positions), "absolute") != 0))
+    if (positions != NULL && (!json_is_string(positions) || strcmp(json_string_value(positions), "absolute") != 0))
         return wrong(c, "position_embedding_type", "\"absolute\"");
     stack->epsilon = (float)json_number_value(epsilon);
     stack->explicit_epsilon = 1;
@@ -162,8 +161,7 @@ static clattn_status read_pooling(config *c, int32_t *pooling)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (json_is_true(json_object_get(c->root, others[i])))
             return io_fail(&c->error, CLATTN_ERROR_UNSUPPORTED, c->path,
-                           "%s is true, expected pooling_mode_mean_tokens or pooling_mode_cls_token",
-                           others[i]);
+                           "%s is true, expected pooling_mode_mean_tokens or pooling_mode_cls_token", others[i]);
     *pooling = mean ? CLATTN_POOLING_MEAN : CLATTN_POOLING_FIRST;
     return mean != first ? CLATTN_SUCCESS
                          : io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path,
@@ -207,8 +205,8 @@ static int open_tokenizer(sentence_model *model)
         return fail(status, &error);
     if (wordpiece_size(model->tokenizer) > model->stack.vocabulary)
         return complain(TOOL_BAD_INPUT,
-                        "%s: has tokens up to number %zu, expected fewer than config.json's vocab_size, %zu",
-                        path.text, wordpiece_size(model->tokenizer) - 1, model->stack.vocabulary);
+                        "%s: has tokens up to number %zu, expected fewer than config.json's vocab_size, %zu", path.text,
+                        wordpiece_size(model->tokenizer) - 1, model->stack.vocabulary);
     return TOOL_DONE;
 }
 
@@ -226,8 +224,8 @@ int sentence_open(const char *folder, size_t most_tokens, sentence_model *model)
     *model = (sentence_model){.folder = folder, .pooling = CLATTN_POOLING_MEAN};
     clattn_stack_desc_init(&model->stack);
     if (os_look_at(folder) != OS_PATH_FOLDER)
-        return complain(TOOL_BAD_INPUT,
-                        "%s: is no folder, expected one with config.json and model.safetensors", folder);
+        return complain(TOOL_BAD_INPUT, "%s: is no folder, expected one with config.json and model.safetensors",
+                        folder);
     int status = read_config(model, "config.json", false, READ_SHAPE);
     model->most_tokens = model->stack.position_count;
     if (status == TOOL_DONE)
@@ -235,8 +233,7 @@ int sentence_open(const char *folder, size_t most_tokens, sentence_model *model)
     if (status == TOOL_DONE)
         status = read_config(model, "1_Pooling/config.json", true, READ_POOLING);
     if (status == TOOL_DONE && most_tokens > model->stack.position_count)
-        status = complain(TOOL_BAD_INPUT,
-                          "--max-tokens %zu is not valid, expected at most the model's %zu positions",
+        status = complain(TOOL_BAD_INPUT, "--max-tokens %zu is not valid, expected at most the model's %zu positions",
                           most_tokens, model->stack.position_count);
     if (most_tokens != 0)
         model->most_tokens = most_tokens;

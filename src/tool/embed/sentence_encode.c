@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define BATCH_TOKENS 2048 /* of a plan: its memory, and what it takes to keep a device busy */
-#define LEAST_CLASS 4     /* 16 tokens */
+#define LEAST_BUCKET 4    /* 16 tokens */
 
 typedef struct item {
     size_t text;  /* which */
@@ -33,12 +33,12 @@ static int no_memory(size_t count)
 }
 
 /* The smallest i with `length` <= 2^i. */
-static size_t class_of(size_t length)
+static size_t bucket_of(size_t length)
 {
-    size_t class = LEAST_CLASS;
-    while (((size_t)1 << class) < length)
-        class ++;
-    return class;
+    size_t bucket = LEAST_BUCKET;
+    while (((size_t)1 << bucket) < length)
+        bucket++;
+    return bucket;
 }
 
 static bool keep(work *w, const wordpiece_ids *ids)
@@ -91,12 +91,12 @@ static int longer_first(const void *left, const void *right)
 }
 
 /* An encoder for texts of that class, `wanted` of which are at hand. */
-static clattn_status plan_of(sentence_model *model, size_t class, size_t wanted, sentence_plan **result)
+static clattn_status plan_of(sentence_model *model, size_t bucket, size_t wanted, sentence_plan **result)
 {
-    sentence_plan *plan = &model->plans[class];
+    sentence_plan *plan = &model->plans[bucket];
     clattn_encoder_desc desc = CLATTN_ENCODER_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    size_t most = BATCH_TOKENS >> class, batch = 1;
+    size_t most = BATCH_TOKENS >> bucket, batch = 1;
     most = most == 0 ? 1 : most;
     while (batch < wanted && batch < most)
         batch *= 2;
@@ -106,8 +106,7 @@ static clattn_status plan_of(sentence_model *model, size_t class, size_t wanted,
         return CLATTN_SUCCESS;
     clattn_plan_release(&plan->plan);
     plan->batch = desc.batch = batch;
-    plan->length = desc.length =
-        (size_t)1 << class < model->most_tokens ? (size_t)1 << class : model->most_tokens;
+    plan->length = desc.length = (size_t)1 << bucket < model->most_tokens ? (size_t)1 << bucket : model->most_tokens;
     desc.pooling = model->pooling;
     desc.pooled_unit = 1;
     options.solver = model->solver;
@@ -115,17 +114,16 @@ static clattn_status plan_of(sentence_model *model, size_t class, size_t wanted,
 }
 
 /* How many of the items from `first` on are one batch, at most the plan's: those of one class. */
-static size_t batch_from(const work *w, size_t first, size_t class)
+static size_t batch_from(const work *w, size_t first, size_t bucket)
 {
     size_t count = 0;
-    while (first + count < w->count && class_of(w->items[first + count].tokens) == class)
+    while (first + count < w->count && bucket_of(w->items[first + count].tokens) == bucket)
         count++;
     return count;
 }
 
 /* Enqueues items first … first + count, whose padded rows begin at `offset`. */
-static clattn_status enqueue(const work *w, const sentence_plan *plan, size_t first, size_t count,
-                             size_t offset)
+static clattn_status enqueue(const work *w, const sentence_plan *plan, size_t first, size_t count, size_t offset)
 {
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     args.input = clattn_binding_buffer(w->input, (int64_t)offset);
@@ -144,9 +142,9 @@ static clattn_status batches(work *w, bool run, size_t *padded)
     size_t offset = 0;
     for (size_t first = 0, count; status == CLATTN_SUCCESS && first < w->count; first += count) {
         sentence_plan *plan;
-        size_t class = class_of(w->items[first].tokens);
-        count = batch_from(w, first, class);
-        status = plan_of(w->model, class, count, &plan);
+        size_t bucket = bucket_of(w->items[first].tokens);
+        count = batch_from(w, first, bucket);
+        status = plan_of(w->model, bucket, count, &plan);
         if (status != CLATTN_SUCCESS)
             break;
         count = count < plan->batch ? count : plan->batch;
@@ -154,8 +152,7 @@ static clattn_status batches(work *w, bool run, size_t *padded)
             status = enqueue(w, plan, first, count, offset);
         for (size_t i = 0; !run && w->padded != NULL && i < count; i++) {
             const item *each = &w->items[first + i];
-            memcpy(w->padded + offset + i * plan->length, w->ids + each->begin,
-                   each->tokens * sizeof *w->ids);
+            memcpy(w->padded + offset + i * plan->length, w->ids + each->begin, each->tokens * sizeof *w->ids);
             w->lengths[first + i] = (int32_t)each->tokens;
         }
         offset += count * plan->length;
@@ -203,8 +200,7 @@ int sentence_encode(sentence_model *model, const sentence_text *texts, size_t co
     w.items = malloc(count * sizeof *w.items);
     w.lengths = malloc(count * sizeof *w.lengths);
     w.rows = malloc(count * d_model * sizeof *w.rows);
-    int status =
-        w.items != NULL && w.lengths != NULL && w.rows != NULL ? tokenize(&w, counts) : no_memory(count);
+    int status = w.items != NULL && w.lengths != NULL && w.rows != NULL ? tokenize(&w, counts) : no_memory(count);
     if (status == TOOL_DONE) {
         qsort(w.items, count, sizeof *w.items, longer_first);
         clattn_status computed = compute(&w, &host_memory);

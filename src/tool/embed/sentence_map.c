@@ -95,8 +95,8 @@ static clattn_status compute_text(const work *w, const wordpiece_ids *ids)
 {
     tool_device *device = w->model->device;
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
-    cl_int code = clEnqueueWriteBuffer(device->queue, w->input, CL_TRUE, 0, ids->count * sizeof *ids->id, ids->id, 0,
-                                       NULL, NULL);
+    cl_int code =
+        clEnqueueWriteBuffer(device->queue, w->input, CL_TRUE, 0, ids->count * sizeof *ids->id, ids->id, 0, NULL, NULL);
     if (code != CL_SUCCESS)
         return device_opencl_failed(device, "clEnqueueWriteBuffer", code);
     args.input = clattn_binding_buffer(w->input, 0);

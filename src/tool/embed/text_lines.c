@@ -30,8 +30,8 @@ static int read_line(text_lines *lines, bool *end)
     *end = c == EOF;
     for (; c != EOF && c != '\n'; c = getc(lines->file)) {
         if (lines->used - begin == MOST_LINE)
-            return complain(TOOL_BAD_INPUT, "%s: line %zu has more than %zu bytes", lines->name,
-                            lines->read + 1, MOST_LINE);
+            return complain(TOOL_BAD_INPUT, "%s: line %zu has more than %zu bytes", lines->name, lines->read + 1,
+                            MOST_LINE);
         void *text = lines->text;
         if (!grow(&text, &lines->capacity, lines->used + 1, 1))
             return complain(TOOL_FAILED, "%s: out of memory for line %zu", lines->name, lines->read + 1);

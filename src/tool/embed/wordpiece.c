@@ -46,13 +46,12 @@ static int32_t longest_piece(const encoder *e, size_t from, size_t *to)
     size_t last = from;
     hash[from] = vocab_hash(VOCAB_HASH_EMPTY, prefix, prefix_bytes);
     while (last < e->characters && prefix_bytes + e->end[last + 1] - begin <= t->vocab.longest) {
-        hash[last + 1] =
-            vocab_hash(hash[last], e->word + e->end[last], (size_t)(e->end[last + 1] - e->end[last]));
+        hash[last + 1] = vocab_hash(hash[last], e->word + e->end[last], (size_t)(e->end[last + 1] - e->end[last]));
         last++;
     }
     for (; last > from; last--) {
-        int32_t id = vocab_find_hashed(&t->vocab, hash[last], prefix, prefix_bytes, e->word + begin,
-                                       e->end[last] - begin);
+        int32_t id =
+            vocab_find_hashed(&t->vocab, hash[last], prefix, prefix_bytes, e->word + begin, e->end[last] - begin);
         if (id >= 0) {
             *to = last;
             return id;
@@ -93,8 +92,7 @@ static bool take(void *user, int32_t character, bert_kind kind)
         return !e->failed;
     if (e->characters < e->tokenizer->most_characters) {
         size_t at = e->end[e->characters];
-        e->end[e->characters + 1] =
-            (uint16_t)(at + bert_text_encode(character, (unsigned char *)e->word + at));
+        e->end[e->characters + 1] = (uint16_t)(at + bert_text_encode(character, (unsigned char *)e->word + at));
     }
     if (e->characters <= e->tokenizer->most_characters)
         e->characters++;
@@ -124,8 +122,7 @@ static void pass_text(encoder *e, const char *text, size_t bytes)
         end_word(e);
 }
 
-clattn_status wordpiece_encode(const wordpiece *t, const char *text, size_t bytes, size_t most,
-                               wordpiece_ids *ids)
+clattn_status wordpiece_encode(const wordpiece *t, const char *text, size_t bytes, size_t most, wordpiece_ids *ids)
 {
     encoder e = {.tokenizer = t, .ids = ids, .most = most - 1};
     bool first[256] = {false};
@@ -135,8 +132,7 @@ clattn_status wordpiece_encode(const wordpiece *t, const char *text, size_t byte
         first[(unsigned char)t->special[i].text[0]] = true;
     add(&e, t->first);
     for (size_t at = 0; !e.failed && at < bytes;) {
-        const special_token *special =
-            first[(unsigned char)text[at]] ? special_at(t, text + at, bytes - at) : NULL;
+        const special_token *special = first[(unsigned char)text[at]] ? special_at(t, text + at, bytes - at) : NULL;
         if (special == NULL) {
             at++;
             continue;

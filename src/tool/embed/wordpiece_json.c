@@ -13,8 +13,8 @@ typedef struct json_file {
 
 static clattn_status unsupported(const json_file *file, const char *what, const char *expected)
 {
-    return io_fail(file->error, CLATTN_ERROR_UNSUPPORTED, file->path,
-                   "its %s is not one that clattn has, expected %s", what, expected);
+    return io_fail(file->error, CLATTN_ERROR_UNSUPPORTED, file->path, "its %s is not one that clattn has, expected %s",
+                   what, expected);
 }
 
 static bool has_type(const json_t *object, const char *type)
@@ -49,9 +49,8 @@ static clattn_status read_vocab(wordpiece *t, const json_file *file, json_t *tok
                            "the token '%.*s' has no number, expected one from 0 to %zu", shown, key,
                            VOCAB_MOST_TOKENS - 1);
         if (length == 0 || length > VOCAB_MOST_BYTES)
-            return io_fail(file->error, length == 0 ? CLATTN_ERROR_FORMAT : CLATTN_ERROR_UNSUPPORTED,
-                           file->path, "token %zu has %zu bytes, expected 1 to %d", number, length,
-                           VOCAB_MOST_BYTES);
+            return io_fail(file->error, length == 0 ? CLATTN_ERROR_FORMAT : CLATTN_ERROR_UNSUPPORTED, file->path,
+                           "token %zu has %zu bytes, expected 1 to %d", number, length, VOCAB_MOST_BYTES);
         size = number >= size ? number + 1 : size;
         bytes += length;
     }
@@ -59,8 +58,7 @@ static clattn_status read_vocab(wordpiece *t, const json_file *file, json_t *tok
         return wordpiece_no_memory(file->path, file->error);
     json_object_foreach(tokens, key, value)
     {
-        status =
-            wordpiece_add(t, (size_t)json_integer_value(value), key, strlen(key), file->path, file->error);
+        status = wordpiece_add(t, (size_t)json_integer_value(value), key, strlen(key), file->path, file->error);
         if (status != CLATTN_SUCCESS)
             break;
     }
@@ -84,8 +82,8 @@ static clattn_status read_model(wordpiece *t, const json_file *file, const json_
     memcpy(t->prefix, json_string_value(prefix), t->prefix_bytes);
     clattn_status status = read_vocab(t, file, json_object_get(model, "vocab"));
     if (status == CLATTN_SUCCESS)
-        status = wordpiece_find(t, json_string_value(unknown), json_string_length(unknown), file->path,
-                                &t->unknown, file->error);
+        status = wordpiece_find(t, json_string_value(unknown), json_string_length(unknown), file->path, &t->unknown,
+                                file->error);
     return status;
 }
 
@@ -151,8 +149,7 @@ static clattn_status read_frame(wordpiece *t, const json_file *file, const json_
                read_pair(json_object_get(processor, "sep"), t, &t->last);
     }
     return read ? CLATTN_SUCCESS
-                : unsupported(file, "post_processor",
-                              "a token of the vocabulary, the text, and another token");
+                : unsupported(file, "post_processor", "a token of the vocabulary, the text, and another token");
 }
 
 static clattn_status read_special(wordpiece *t, const json_file *file, const json_t *list)
@@ -171,8 +168,7 @@ static clattn_status read_special(wordpiece *t, const json_file *file, const jso
             !read_flag(each, "normalized", &normalized) || normalized)
             return unsupported(file, "added_tokens", "tokens that the text holds as they are");
         int32_t known = vocab_find(&t->vocab, json_string_value(content), bytes);
-        if (!read_number(json_object_get(each, "id"), 0, (json_int_t)t->vocab.size - 1, &id) ||
-            known != (int32_t)id)
+        if (!read_number(json_object_get(each, "id"), 0, (json_int_t)t->vocab.size - 1, &id) || known != (int32_t)id)
             return io_fail(file->error, CLATTN_ERROR_FORMAT, file->path,
                            "added_tokens[%zu] has another number than the vocabulary, where it has %d", index,
                            (int)known);

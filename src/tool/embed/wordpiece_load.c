@@ -18,21 +18,21 @@ clattn_status wordpiece_add(wordpiece *t, size_t number, const char *text, size_
     const int shown = (int)(bytes < WORDPIECE_SHOWN ? bytes : WORDPIECE_SHOWN);
     switch (vocab_add(&t->vocab, number, text, bytes, &other)) {
     case VOCAB_SAME_TEXT:
-        return io_fail(error, CLATTN_ERROR_FORMAT, path,
-                       "the token '%.*s' is number %zu and %zu, expected once", shown, text, other, number);
+        return io_fail(error, CLATTN_ERROR_FORMAT, path, "the token '%.*s' is number %zu and %zu, expected once", shown,
+                       text, other, number);
     case VOCAB_SAME_NUMBER:
-        return io_fail(error, CLATTN_ERROR_FORMAT, path, "number %zu is '%s' and '%.*s', expected one token",
-                       number, wordpiece_token(t, (int32_t)number), shown, text);
+        return io_fail(error, CLATTN_ERROR_FORMAT, path, "number %zu is '%s' and '%.*s', expected one token", number,
+                       wordpiece_token(t, (int32_t)number), shown, text);
     case VOCAB_ALIKE:
-        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, path,
-                       "too many of its tokens have one hash, '%.*s' among them", shown, text);
+        return io_fail(error, CLATTN_ERROR_UNSUPPORTED, path, "too many of its tokens have one hash, '%.*s' among them",
+                       shown, text);
     case VOCAB_ADDED: break;
     }
     return CLATTN_SUCCESS;
 }
 
-clattn_status wordpiece_find(const wordpiece *t, const char *text, size_t bytes, const char *path,
-                             int32_t *id, clattn_io_error *error)
+clattn_status wordpiece_find(const wordpiece *t, const char *text, size_t bytes, const char *path, int32_t *id,
+                             clattn_io_error *error)
 {
     *id = vocab_find(&t->vocab, text, bytes);
     return *id >= 0 ? CLATTN_SUCCESS
@@ -49,8 +49,7 @@ static size_t line_length(const char *text, size_t bytes, size_t at, size_t *nex
     return length > 0 && text[at + length - 1] == '\r' ? length - 1 : length;
 }
 
-static clattn_status read_lines(wordpiece *t, const char *path, const char *text, size_t bytes,
-                                clattn_io_error *error)
+static clattn_status read_lines(wordpiece *t, const char *path, const char *text, size_t bytes, clattn_io_error *error)
 {
     clattn_status status = CLATTN_SUCCESS;
     size_t lines = 0, next;
@@ -66,13 +65,12 @@ static clattn_status read_lines(wordpiece *t, const char *path, const char *text
     for (size_t at = 0, line = 0; status == CLATTN_SUCCESS && line < lines; at = next, line++) {
         size_t length = line_length(text, bytes, at, &next);
         if (length == 0 || memchr(text + at, '\0', length) != NULL)
-            status = io_fail(error, CLATTN_ERROR_FORMAT, path,
-                             "token %zu, on line %zu, %s, expected a token a line", line, line + 1,
-                             length == 0 ? "is empty" : "holds a NUL");
+            status = io_fail(error, CLATTN_ERROR_FORMAT, path, "token %zu, on line %zu, %s, expected a token a line",
+                             line, line + 1, length == 0 ? "is empty" : "holds a NUL");
         else if (length > VOCAB_MOST_BYTES)
             status = io_fail(error, CLATTN_ERROR_UNSUPPORTED, path,
-                             "token %zu, on line %zu, has %zu bytes, expected at most %d", line, line + 1,
-                             length, VOCAB_MOST_BYTES);
+                             "token %zu, on line %zu, has %zu bytes, expected at most %d", line, line + 1, length,
+                             VOCAB_MOST_BYTES);
         else
             status = wordpiece_add(t, line, text + at, length, path, error);
     }

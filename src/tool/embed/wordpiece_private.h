@@ -33,10 +33,10 @@ bool wordpiece_add_special(wordpiece *tokenizer, const char *text, size_t bytes,
 
 /* For the readers of both files: a token into the vocabulary, the number of one that must be there, and what
  * is said when memory runs out. */
-clattn_status wordpiece_add(wordpiece *tokenizer, size_t number, const char *text, size_t bytes,
-                            const char *path, clattn_io_error *error);
-clattn_status wordpiece_find(const wordpiece *tokenizer, const char *text, size_t bytes, const char *path,
-                             int32_t *id, clattn_io_error *error);
+clattn_status wordpiece_add(wordpiece *tokenizer, size_t number, const char *text, size_t bytes, const char *path,
+                            clattn_io_error *error);
+clattn_status wordpiece_find(const wordpiece *tokenizer, const char *text, size_t bytes, const char *path, int32_t *id,
+                             clattn_io_error *error);
 clattn_status wordpiece_no_memory(const char *path, clattn_io_error *error);
 
 #endif

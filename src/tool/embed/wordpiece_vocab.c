@@ -42,8 +42,7 @@ static size_t first_slot(const wordpiece_vocab *vocab, uint64_t hash)
 int32_t vocab_find_hashed(const wordpiece_vocab *vocab, uint64_t hash, const char *first, size_t first_bytes,
                           const char *rest, size_t rest_bytes)
 {
-    for (size_t slot = first_slot(vocab, hash); vocab->slots[slot] != 0;
-         slot = (slot + 1) & vocab->slot_mask) {
+    for (size_t slot = first_slot(vocab, hash); vocab->slots[slot] != 0; slot = (slot + 1) & vocab->slot_mask) {
         const vocab_entry *entry = &vocab->entry[vocab->slots[slot] - 1];
         const char *text = vocab->text + entry->offset;
         if (entry->bytes == first_bytes + rest_bytes && memcmp(text, first, first_bytes) == 0 &&

@@ -29,7 +29,7 @@ typedef enum vocab_outcome {
     VOCAB_ADDED,
     VOCAB_SAME_TEXT,   /* it has a number already, *other */
     VOCAB_SAME_NUMBER, /* the number has a text already */
-    VOCAB_ALIKE /* its hash is that of too many others: no vocabulary that was not made to be so has this */
+    VOCAB_ALIKE        /* its hash is that of too many others: no vocabulary that was not made to be so has this */
 } vocab_outcome;
 
 /* Room for numbers below `size` and `bytes` bytes of text in all, without the NULs; false when memory runs

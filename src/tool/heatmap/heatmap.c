@@ -17,8 +17,7 @@ int heatmap_check(const heatmap *map, const char *path)
     bool png = ends_with(path, ".png");
     size_t total = 0;
     if (!png && !ends_with(path, ".html"))
-        return complain(TOOL_BAD_INPUT, "%s: is no name for a heat map, expected one that ends in .html or .png",
-                        path);
+        return complain(TOOL_BAD_INPUT, "%s: is no name for a heat map, expected one that ends in .html or .png", path);
     for (size_t i = 0; i < map->part_count; i++) {
         const heatmap_part *part = &map->parts[i];
         size_t cells = part->layers;
@@ -30,9 +29,8 @@ int heatmap_check(const heatmap *map, const char *path)
                             "probabilities in one file",
                             path, part->layers, part->heads, part->query.count, part->key.count, HEATMAP_CELLS);
         if (cells == 0)
-            return complain(TOOL_BAD_INPUT,
-                            "%s: %zu x %zu matrices of %zu x %zu probabilities, expected at least one", path,
-                            part->layers, part->heads, part->query.count, part->key.count);
+            return complain(TOOL_BAD_INPUT, "%s: %zu x %zu matrices of %zu x %zu probabilities, expected at least one",
+                            path, part->layers, part->heads, part->query.count, part->key.count);
         total += cells;
     }
     return png ? heatmap_check_png(map, path) : TOOL_DONE;

@@ -28,8 +28,8 @@ static void append_base64(struct strbuf *out, const uint8_t *bytes, size_t count
     size_t used = 0;
     for (size_t i = 0; i < count; i += 3) {
         size_t left = count - i;
-        uint32_t three = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                         (left > 2 ? bytes[i + 2] : 0);
+        uint32_t three =
+            (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) | (left > 2 ? bytes[i + 2] : 0);
         text[used++] = digits[three >> 18];
         text[used++] = digits[three >> 12 & 63];
         text[used++] = left > 1 ? digits[three >> 6 & 63] : '=';
@@ -87,10 +87,10 @@ static json_t *about_json(const heatmap *map)
     json_t *parts = json_array();
     for (size_t i = 0; i < map->part_count; i++) {
         const heatmap_part *part = &map->parts[i];
-        json_t *each = json_pack("{s:o, s:o, s:I, s:I, s:o, s:o}", "name", json_text(part->name), "layerName",
-                                 json_text(part->layer_name), "layers", (json_int_t)part->layers, "heads",
-                                 (json_int_t)part->heads, "query", axis_json(&part->query), "key",
-                                 axis_json(&part->key));
+        json_t *each =
+            json_pack("{s:o, s:o, s:I, s:I, s:o, s:o}", "name", json_text(part->name), "layerName",
+                      json_text(part->layer_name), "layers", (json_int_t)part->layers, "heads", (json_int_t)part->heads,
+                      "query", axis_json(&part->query), "key", axis_json(&part->key));
         if (each == NULL || json_array_append_new(parts, each) != 0) {
             json_decref(parts);
             return NULL;
@@ -142,8 +142,7 @@ static bool append_data(struct strbuf *out, const heatmap *map)
     for (size_t p = 0; p < map->part_count; p++)
         for (size_t layer = 0; layer < map->parts[p].layers; layer++)
             for (size_t head = 0; head < map->parts[p].heads; head++) {
-                strbuf_printf(out,
-                              "<script type=\"text/plain\" id=\"cells-%zu-%zu-%zu\" data-largest=\"%.9g\">", p,
+                strbuf_printf(out, "<script type=\"text/plain\" id=\"cells-%zu-%zu-%zu\" data-largest=\"%.9g\">", p,
                               layer, head, (double)heatmap_largest(&map->parts[p], layer, head));
                 append_matrix(out, &map->parts[p], layer, head);
                 strbuf_printf(out, "</script>\n");

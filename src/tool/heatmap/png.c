@@ -12,13 +12,12 @@
 
 #include "tool/cli/png_file.h"
 
-#define RULE 2          /* pixels of the lines around and between matrices */
-#define SIDE 384        /* cells are so large that no matrix has more pixels in a row or column, if it can be */
-#define MOST_PIXELS 24  /* in a row of a cell */
+#define RULE 2            /* pixels of the lines around and between matrices */
+#define SIDE 384          /* cells are so large that no matrix has more pixels in a row or column, if it can be */
+#define MOST_PIXELS 24    /* in a row of a cell */
 #define MOST_SIDE 1048575 /* libpng's own limit here */
 
-static const unsigned char ramp[5][3] = {
-    {255, 255, 255}, {190, 215, 240}, {95, 160, 215}, {30, 95, 170}, {10, 35, 90}};
+static const unsigned char ramp[5][3] = {{255, 255, 255}, {190, 215, 240}, {95, 160, 215}, {30, 95, 170}, {10, 35, 90}};
 
 typedef struct plan {
     size_t cell, width, height; /* of the whole picture */

@@ -34,12 +34,11 @@ static const option_row rows[] = {
     OPTION_ROW_ALIGN(mha_options),
     {"--mask", OPTION_TEXT, FIELD(mask), "M.npy",
      "(batch, heads, S_q, S_k), each may be 1: bool (true = attend) or float32 (added)", false, 0, NULL},
-    {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply scores by S; default 1/sqrt(head size)", false, 0,
-     NULL},
+    {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply scores by S; default 1/sqrt(head size)", false, 0, NULL},
     {"--attention-weights", OPTION_TEXT, FIELD(attention_weights), "OUT.npy",
      "write the probabilities (batch, heads, S_q, S_k) too", false, 0, NULL},
-    {"--average", OPTION_FLAG, FIELD(average), NULL, "their mean over the heads (batch, S_q, S_k) instead",
-     false, 0, NULL},
+    {"--average", OPTION_FLAG, FIELD(average), NULL, "their mean over the heads (batch, S_q, S_k) instead", false, 0,
+     NULL},
     HEATMAP_OPTION_ROWS(mha_options, heat),
     OPTION_ROW_SOLVER(mha_options),
     OPTION_ROW_DEVICE(mha_options),
@@ -51,8 +50,7 @@ static const option_row rows[] = {
 
 static const option_table table = {
     .command = "mha",
-    .summary =
-        "Multi-head attention with weights named as in the state dict of PyTorch's nn.MultiheadAttention.",
+    .summary = "Multi-head attention with weights named as in the state dict of PyTorch's nn.MultiheadAttention.",
     .rows = rows,
 };
 
@@ -64,8 +62,8 @@ typedef struct tensor_labels {
 } tensor_labels;
 
 /* Copies one tensor; an absent one stays absent.  A copy, because the file promises no alignment. */
-static int take_tensor(const clattn_safetensors *file, const char *path, const char *name,
-                       tensor_labels *labels, host_array *array)
+static int take_tensor(const clattn_safetensors *file, const char *path, const char *name, tensor_labels *labels,
+                       host_array *array)
 {
     clattn_host_tensor tensor;
     clattn_io_error error;
@@ -103,13 +101,10 @@ static int check_names(const clattn_safetensors *file, const char *path, const m
                         : !k           ? "k_proj_weight"
                                        : "v_proj_weight");
     if (!host_present(&problem->w_o))
-        return complain(TOOL_BAD_INPUT, "%s: has no tensor out_proj.weight, expected (d_model, d_model)",
-                        path);
+        return complain(TOOL_BAD_INPUT, "%s: has no tensor out_proj.weight, expected (d_model, d_model)", path);
     /* nn.MultiheadAttention(add_bias_kv=True): leaving these out would be a wrong answer. */
-    if (clattn_safetensors_find(file, "bias_k", &tensor, NULL) != CLATTN_SUCCESS ||
-        tensor.dtype != CLATTN_DTYPE_NONE ||
-        clattn_safetensors_find(file, "bias_v", &tensor, NULL) != CLATTN_SUCCESS ||
-        tensor.dtype != CLATTN_DTYPE_NONE)
+    if (clattn_safetensors_find(file, "bias_k", &tensor, NULL) != CLATTN_SUCCESS || tensor.dtype != CLATTN_DTYPE_NONE ||
+        clattn_safetensors_find(file, "bias_v", &tensor, NULL) != CLATTN_SUCCESS || tensor.dtype != CLATTN_DTYPE_NONE)
         return complain(TOOL_BAD_INPUT,
                         "%s: has the tensors bias_k and bias_v (add_bias_kv), which are not "
                         "supported",
@@ -124,16 +119,14 @@ static int load_weights(const mha_options *options, tensor_labels *labels, mha_p
     clattn_io_error error;
     clattn_status opened = clattn_safetensors_open(path, &file, &error);
     if (opened != CLATTN_SUCCESS)
-        return complain(opened == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s",
-                        error.message);
+        return complain(opened == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s", error.message);
 
     const struct {
         const char *name;
         host_array *array;
     } wanted[TENSORS] = {
-        {"in_proj_weight", &problem->w_in}, {"q_proj_weight", &problem->w_q},
-        {"k_proj_weight", &problem->w_k},   {"v_proj_weight", &problem->w_v},
-        {"in_proj_bias", &problem->b_in},   {"out_proj.weight", &problem->w_o},
+        {"in_proj_weight", &problem->w_in}, {"q_proj_weight", &problem->w_q}, {"k_proj_weight", &problem->w_k},
+        {"v_proj_weight", &problem->w_v},   {"in_proj_bias", &problem->b_in}, {"out_proj.weight", &problem->w_o},
         {"out_proj.bias", &problem->b_o},
     };
     int status = TOOL_DONE;
@@ -192,8 +185,7 @@ static int allocate_outputs(const mha_options *options, const mha_problem *probl
         return status;
     if (options->average)
         return host_allocate(CLATTN_F32, 3, (size_t[]){x[0], x[1], keys}, weights_file(options), weights);
-    return host_allocate(CLATTN_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys}, weights_file(options),
-                         weights);
+    return host_allocate(CLATTN_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys}, weights_file(options), weights);
 }
 
 static int compute(const tool_job *job, const mha_options *options, timing *times, host_array *output,
@@ -209,8 +201,8 @@ static int compute(const tool_job *job, const mha_options *options, timing *time
     return read == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, read, NULL);
 }
 
-static int deliver(const mha_options *options, const mha_problem *problem, heatmap_request *heat,
-                   const tool_job *job, const timing *times, const host_array *output, const host_array *weights)
+static int deliver(const mha_options *options, const mha_problem *problem, heatmap_request *heat, const tool_job *job,
+                   const timing *times, const host_array *output, const host_array *weights)
 {
     tool_verdict verdict = {0}, weights_verdict = {0};
     tool_report report;
@@ -241,8 +233,8 @@ static int deliver(const mha_options *options, const mha_problem *problem, heatm
 
 static int check_outputs(const mha_options *options)
 {
-    const char *const inputs[] = {options->weights, options->x, options->context, options->mask, options->heat.labels,
-                                  options->heat.key_labels};
+    const char *const inputs[] = {options->weights, options->x,           options->context,
+                                  options->mask,    options->heat.labels, options->heat.key_labels};
     const char *const outputs[] = {options->output, options->attention_weights};
     int status = heatmap_options_check("mha", &options->heat);
     for (size_t i = 0; i < 2 && status == TOOL_DONE; i++)

@@ -82,8 +82,7 @@ static void project(const stages *s, const float *x, size_t rows, size_t in, con
 }
 
 /* Whether query i attends key j, and what a float mask adds. */
-static bool attends(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i, size_t j,
-                    float *added)
+static bool attends(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i, size_t j, float *added)
 {
     *added = 0.0f;
     if (problem->causal && (int64_t)j > (int64_t)i + s->position)
@@ -92,8 +91,8 @@ static bool attends(const stages *s, const mha_problem *problem, size_t b, size_
         return true;
     if ((int64_t)j >= s->mask_keys)
         return false;
-    int64_t at = (int64_t)b * s->mask_stride[0] + (int64_t)h * s->mask_stride[1] +
-                 (int64_t)i * s->mask_stride[2] + (int64_t)j * s->mask_stride[3];
+    int64_t at = (int64_t)b * s->mask_stride[0] + (int64_t)h * s->mask_stride[1] + (int64_t)i * s->mask_stride[2] +
+                 (int64_t)j * s->mask_stride[3];
     if (s->mask_kind == REF_MASK_BOOL)
         return ((const uint8_t *)problem->mask.tensor.data)[at] != 0;
     *added = ((const float *)problem->mask.tensor.data)[at];
@@ -141,8 +140,7 @@ static double weigh_row(const stages *s, const mha_problem *problem, size_t b, s
 }
 
 /* Head h's output for query i of item b, into s->joined. */
-static void attend_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i,
-                       double condition)
+static void attend_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i, double condition)
 {
     float added;
     for (size_t d = 0; d < s->size; d++) {
@@ -163,8 +161,8 @@ static void attend_row(const stages *s, const mha_problem *problem, size_t b, si
     }
 }
 
-static void compare_weights(const stages *s, const mha_problem *problem, const host_array *weights, size_t b,
-                            size_t h, size_t i, double condition, tool_verdict *verdict)
+static void compare_weights(const stages *s, const mha_problem *problem, const host_array *weights, size_t b, size_t h,
+                            size_t i, double condition, tool_verdict *verdict)
 {
     const size_t row =
         problem->weights == CLATTN_WEIGHTS_AVERAGE ? b * s->queries + i : (b * s->heads + h) * s->queries + i;
@@ -228,8 +226,8 @@ static stages stages_of(const mha_problem *problem)
     s.b_o = floats_of(&s.inputs, &problem->b_o);
     s.scale = problem->scale.given ? problem->scale.value : (float)(1.0 / sqrt((double)s.size));
     s.position = position_of(problem->align, s.queries, s.keys);
-    s.mask_kind = mask_walk(&problem->mask, 4, (size_t[]){s.batch, s.heads, s.queries, s.keys}, s.mask_stride,
-                            &s.mask_keys);
+    s.mask_kind =
+        mask_walk(&problem->mask, 4, (size_t[]){s.batch, s.heads, s.queries, s.keys}, s.mask_stride, &s.mask_keys);
     return s;
 }
 
@@ -239,8 +237,9 @@ int verify_mha(const mha_problem *problem, const host_array *output, const host_
     stages s = stages_of(problem);
     bool weighed = host_present(weights);
     int status = TOOL_DONE;
-    if (s.inputs.failed || !make_room(&s.q, s.batch * s.queries, s.inner) || !make_room(&s.k, s.batch * s.keys, s.inner) ||
-        !make_room(&s.v, s.batch * s.keys, s.inner) || !make_room(&s.joined, s.queries, s.inner) ||
+    if (s.inputs.failed || !make_room(&s.q, s.batch * s.queries, s.inner) ||
+        !make_room(&s.k, s.batch * s.keys, s.inner) || !make_room(&s.v, s.batch * s.keys, s.inner) ||
+        !make_room(&s.joined, s.queries, s.inner) ||
         (s.joined_magnitude = calloc(s.queries * s.inner + 1, sizeof *s.joined_magnitude)) == NULL ||
         !make_room(&s.weights, 1, s.keys) || !make_room(&s.mean, weighed ? s.queries : 0, s.keys)) {
         status = complain(TOOL_FAILED, "out of memory for the reference");

@@ -67,8 +67,7 @@ static const char *variable_behind(clattn_status status, const char *text)
     const char *kernels = getenv("CLATTN_KERNEL_DIR"), *device = getenv("CLATTN_DEVICE");
     if (status == CLATTN_ERROR_IO && kernels != NULL && kernels[0] != '\0' && strstr(text, kernels) != NULL)
         return "CLATTN_KERNEL_DIR";
-    if (status == CLATTN_ERROR_NO_DEVICE && device != NULL && device[0] != '\0' &&
-        strstr(text, device) != NULL)
+    if (status == CLATTN_ERROR_NO_DEVICE && device != NULL && device[0] != '\0' && strstr(text, device) != NULL)
         return "CLATTN_DEVICE";
     return NULL;
 }
@@ -79,8 +78,7 @@ int device_failed(const tool_device *device, clattn_status status, const char *w
     device_message(device, status, text, sizeof text);
     if (what == NULL)
         what = variable_behind(status, text);
-    return complain(exit_status_of(status), "%s%s%s", what != NULL ? what : "", what != NULL ? ": " : "",
-                    text);
+    return complain(exit_status_of(status), "%s%s%s", what != NULL ? what : "", what != NULL ? ": " : "", text);
 }
 
 int device_open(const char *spec, tool_device *device)
@@ -115,8 +113,7 @@ void device_close(tool_device *device)
 clattn_status device_opencl_failed(tool_device *device, const char *call, cl_int code)
 {
     snprintf(device->message, sizeof device->message, "%s failed with OpenCL error %d", call, (int)code);
-    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES ||
-                   code == CL_OUT_OF_HOST_MEMORY
+    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY
                ? CLATTN_ERROR_OUT_OF_MEMORY
                : CLATTN_ERROR_OPENCL;
 }
@@ -143,8 +140,7 @@ clattn_status device_upload(tool_device *device, const clattn_host_tensor *tenso
     clattn_status status = make_buffer(device, CL_MEM_READ_ONLY, tensor->bytes, buffer);
     if (status != CLATTN_SUCCESS || tensor->bytes == 0)
         return status;
-    cl_int code =
-        clEnqueueWriteBuffer(device->queue, *buffer, CL_TRUE, 0, tensor->bytes, tensor->data, 0, NULL, NULL);
+    cl_int code = clEnqueueWriteBuffer(device->queue, *buffer, CL_TRUE, 0, tensor->bytes, tensor->data, 0, NULL, NULL);
     return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(device, "clEnqueueWriteBuffer", code);
 }
 
@@ -155,8 +151,7 @@ clattn_status device_output(tool_device *device, size_t bytes, cl_mem *buffer)
     if (status != CLATTN_SUCCESS || bytes == 0)
         return status;
     const cl_uchar poison = 0xff;
-    cl_int code =
-        clEnqueueFillBuffer(device->queue, *buffer, &poison, sizeof poison, 0, bytes, 0, NULL, &filled);
+    cl_int code = clEnqueueFillBuffer(device->queue, *buffer, &poison, sizeof poison, 0, bytes, 0, NULL, &filled);
     if (code == CL_SUCCESS)
         code = clWaitForEvents(1, &filled);
     if (filled != NULL)

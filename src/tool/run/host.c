@@ -13,8 +13,7 @@ int host_load(const char *path, host_array *array)
     *array = (host_array){.name = path};
     clattn_status status = clattn_npy_open(path, &array->file, &error);
     if (status != CLATTN_SUCCESS)
-        return complain(status == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s",
-                        error.message);
+        return complain(status == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s", error.message);
     array->tensor = clattn_npy_tensor(array->file);
     return TOOL_DONE;
 }
@@ -56,10 +55,9 @@ int host_expect_dtype(const host_array *array, clattn_dtype dtype)
     bool later = found == CLATTN_F16 || found == CLATTN_BF16;
     const char *name = clattn_dtype_name(dtype);
     /* What NumPy makes by itself is float64. */
-    return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %s%s%s%s", array->name,
-                    clattn_dtype_name(found), name,
-                    later ? " (16-bit types are not supported yet)" : " (in NumPy: .astype(\"",
-                    later ? "" : name, later ? "" : "\"))");
+    return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %s%s%s%s", array->name, clattn_dtype_name(found),
+                    name, later ? " (16-bit types are not supported yet)" : " (in NumPy: .astype(\"", later ? "" : name,
+                    later ? "" : "\"))");
 }
 
 int host_expect_rank(const host_array *array, int32_t rank, const char *shape)
@@ -67,17 +65,16 @@ int host_expect_rank(const host_array *array, int32_t rank, const char *shape)
     if (array->tensor.rank == rank)
         return TOOL_DONE;
     return complain(TOOL_BAD_INPUT, "%s: shape %s has %d dimension%s, expected %d: %s", array->name,
-                    shape_of(&array->tensor).text, (int)array->tensor.rank,
-                    array->tensor.rank == 1 ? "" : "s", (int)rank, shape);
+                    shape_of(&array->tensor).text, (int)array->tensor.rank, array->tensor.rank == 1 ? "" : "s",
+                    (int)rank, shape);
 }
 
 int host_expect_mask(const host_array *mask, int32_t rank, const size_t *extent)
 {
     const clattn_host_tensor *tensor = &mask->tensor;
     if (tensor->dtype != CLATTN_BOOL && tensor->dtype != CLATTN_F32)
-        return complain(TOOL_BAD_INPUT,
-                        "%s: element type %s, expected bool (true = attend) or float32 (added)", mask->name,
-                        clattn_dtype_name((clattn_dtype)tensor->dtype));
+        return complain(TOOL_BAD_INPUT, "%s: element type %s, expected bool (true = attend) or float32 (added)",
+                        mask->name, clattn_dtype_name((clattn_dtype)tensor->dtype));
     return host_expect_broadcast(mask, rank, extent);
 }
 
@@ -92,9 +89,8 @@ int host_expect_broadcast(const host_array *mask, int32_t rank, const size_t *ex
         bool last = i == tensor->rank - 1;
         if (own != 1 && own != whole && !(last && own > 1 && own < whole))
             return complain(TOOL_BAD_INPUT,
-                            "%s: shape %s does not broadcast to %s: dimension %d is %zu, expected 1 or %zu",
-                            mask->name, shape_of(tensor).text, shape_of_extents(rank, extent).text, (int)i,
-                            own, whole);
+                            "%s: shape %s does not broadcast to %s: dimension %d is %zu, expected 1 or %zu", mask->name,
+                            shape_of(tensor).text, shape_of_extents(rank, extent).text, (int)i, own, whole);
     }
     return TOOL_DONE;
 }
@@ -104,8 +100,7 @@ shape_text shape_of_extents(int32_t rank, const size_t *extent)
     shape_text shape = {"("};
     size_t used = 1;
     for (int32_t i = 0; i < rank && used < sizeof shape.text; i++)
-        used += (size_t)snprintf(shape.text + used, sizeof shape.text - used, "%s%zu", i == 0 ? "" : ", ",
-                                 extent[i]);
+        used += (size_t)snprintf(shape.text + used, sizeof shape.text - used, "%s%zu", i == 0 ? "" : ", ", extent[i]);
     if (used < sizeof shape.text)
         snprintf(shape.text + used, sizeof shape.text - used, rank == 1 ? ",)" : ")");
     return shape;
@@ -136,19 +131,16 @@ int host_check_output(const char *path, const char *const *inputs, size_t input_
     if (path == NULL)
         return TOOL_DONE;
     switch (os_look_at(path)) {
-    case OS_PATH_FOLDER:
-        return complain(TOOL_BAD_INPUT, "%s: is a directory, expected a file to write", path);
+    case OS_PATH_FOLDER: return complain(TOOL_BAD_INPUT, "%s: is a directory, expected a file to write", path);
     case OS_PATH_UNREACHABLE:
-        return complain(TOOL_BAD_INPUT, "%s: cannot be written, expected a path in an existing directory",
-                        path);
+        return complain(TOOL_BAD_INPUT, "%s: cannot be written, expected a path in an existing directory", path);
     case OS_PATH_MISSING:
     case OS_PATH_FILE:
     case OS_PATH_OTHER: break;
     }
     for (size_t i = 0; i < input_count; i++)
         if (inputs[i] != NULL && os_same_file(path, inputs[i]))
-            return complain(TOOL_BAD_INPUT, "%s: is the input %s, expected another file to write", path,
-                            inputs[i]);
+            return complain(TOOL_BAD_INPUT, "%s: is the input %s, expected another file to write", path, inputs[i]);
     stdout_is_taken = stdout_is_taken || os_is_stdout(path);
     return TOOL_DONE;
 }
@@ -164,8 +156,8 @@ int host_store(const char *path, const host_array *array)
 {
     clattn_io_error error;
     const clattn_host_tensor *tensor = &array->tensor;
-    clattn_status status = clattn_npy_write(path, (clattn_dtype)tensor->dtype, tensor->rank, tensor->extent,
-                                            tensor->data, &error);
+    clattn_status status =
+        clattn_npy_write(path, (clattn_dtype)tensor->dtype, tensor->rank, tensor->extent, tensor->data, &error);
     if (status != CLATTN_SUCCESS)
         return complain(TOOL_FAILED, "%s", error.message);
     return TOOL_DONE;

@@ -3,8 +3,7 @@
 #include "base/size.h"
 #include "tool/cli/progress.h"
 
-clattn_status job_bind_input(tool_job *job, clattn_status status, const host_array *array,
-                             clattn_binding *binding)
+clattn_status job_bind_input(tool_job *job, clattn_status status, const host_array *array, clattn_binding *binding)
 {
     if (status != CLATTN_SUCCESS || !host_present(array))
         return status;

@@ -24,8 +24,7 @@ typedef struct tool_job {
     clattn_plan *plan;
     cl_mem buffers[JOB_BUFFERS];
     size_t buffer_count;
-    job_output
-        outputs[JOB_OUTPUTS]; /* the result, then the others in the order of attention_result; or weights */
+    job_output outputs[JOB_OUTPUTS]; /* the result, then the others in the order of attention_result; or weights */
     job_enqueue enqueue;
     job_create create; /* another plan of `desc`; NULL: such jobs make none */
     union {
@@ -65,8 +64,7 @@ typedef struct tool_job {
  * progress to see.  The binders do nothing where `status` is a failure already or the array is absent; finish
  * releases what is left after a failure, so that a caller may try another solver with the same job. */
 void job_begin(tool_job *job, tool_device *device, job_enqueue enqueue);
-clattn_status job_bind_input(tool_job *job, clattn_status status, const host_array *array,
-                             clattn_binding *binding);
+clattn_status job_bind_input(tool_job *job, clattn_status status, const host_array *array, clattn_binding *binding);
 clattn_status job_bind_output(tool_job *job, clattn_status status, size_t index, const clattn_layout *layout,
                               clattn_binding *binding);
 clattn_plan_options job_options(const char *solver);
@@ -74,12 +72,9 @@ clattn_status job_finish(tool_job *job, clattn_status status);
 
 /* Upload a checked problem and make its plan, with `solver` (NULL: the best).  After failure the job holds
  * nothing and the device has the message. */
-clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver,
-                            tool_job *job);
-clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver,
-                          tool_job *job);
-clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver,
-                         tool_job *job);
+clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver, tool_job *job);
+clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver, tool_job *job);
+clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver, tool_job *job);
 clattn_status job_norm(tool_device *device, const norm_problem *problem, const char *solver, tool_job *job);
 clattn_status job_mha(tool_device *device, const mha_problem *problem, const char *solver, tool_job *job);
 

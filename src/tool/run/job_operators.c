@@ -3,8 +3,7 @@
 
 static clattn_layout contiguous(const host_array *array)
 {
-    return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank,
-                                    array->tensor.extent);
+    return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank, array->tensor.extent);
 }
 
 /* The layout of an optional array: zeroed, "none", where there is none. */
@@ -16,8 +15,7 @@ static clattn_layout optional(const host_array *array)
 JOB_ENQUEUE(softmax)
 JOB_CREATE(softmax)
 
-clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver,
-                          tool_job *job)
+clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver, tool_job *job)
 {
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     clattn_plan_options options = job_options(solver);
@@ -43,8 +41,7 @@ clattn_status job_softmax(tool_device *device, const softmax_problem *problem, c
 JOB_ENQUEUE(matmul)
 JOB_CREATE(matmul)
 
-clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver,
-                         tool_job *job)
+clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver, tool_job *job)
 {
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     clattn_plan_options options = job_options(solver);
@@ -55,8 +52,7 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
     job_begin(job, device, enqueue_matmul);
     job->create = create_matmul;
     desc.a = contiguous(&problem->x);
-    desc.b = (clattn_layout){
-        .dtype = problem->w.tensor.dtype, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
+    desc.b = (clattn_layout){.dtype = problem->w.tensor.dtype, .rank = 2, .extent = {k, n}, .stride = {1, (int64_t)k}};
     desc.c = clattn_layout_contiguous(dtype, 2, (size_t[]){m, n});
     desc.bias = optional(&problem->bias);
     desc.operand = optional(&problem->operand);

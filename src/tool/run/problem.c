@@ -51,8 +51,8 @@ static int expect_sequence(const host_array *array)
     if (status == TOOL_DONE)
         status = host_expect_dtype(array, CLATTN_F32);
     if (status == TOOL_DONE && array->tensor.extent[2] == 0)
-        status = complain(TOOL_BAD_INPUT, "%s: shape %s, the last dimension is 0, expected at least 1",
-                          array->name, shape_of(&array->tensor).text);
+        status = complain(TOOL_BAD_INPUT, "%s: shape %s, the last dimension is 0, expected at least 1", array->name,
+                          shape_of(&array->tensor).text);
     return status;
 }
 
@@ -77,8 +77,8 @@ int mha_check(const mha_problem *problem)
         d_context = problem->context.tensor.extent[2];
     }
     if (inner == 0 || inner % problem->heads != 0)
-        return complain(TOOL_BAD_INPUT, "%s: %zu columns are not a multiple of --heads %zu",
-                        problem->w_o.name, inner, problem->heads);
+        return complain(TOOL_BAD_INPUT, "%s: %zu columns are not a multiple of --heads %zu", problem->w_o.name, inner,
+                        problem->heads);
     if (host_present(&problem->w_in)) {
         status = expect_matrix(&problem->w_in, 3 * inner, d_model, "W_Q, W_K and W_V of the columns of x");
         if (status == TOOL_DONE && d_context != d_model)
@@ -86,11 +86,9 @@ int mha_check(const mha_problem *problem)
     } else {
         status = expect_matrix(&problem->w_q, inner, d_model, "(columns of out_proj, columns of x)");
         if (status == TOOL_DONE)
-            status = expect_matrix(&problem->w_k, inner, d_context,
-                                   "(columns of out_proj, columns of the context)");
+            status = expect_matrix(&problem->w_k, inner, d_context, "(columns of out_proj, columns of the context)");
         if (status == TOOL_DONE)
-            status = expect_matrix(&problem->w_v, inner, d_context,
-                                   "(columns of out_proj, columns of the context)");
+            status = expect_matrix(&problem->w_v, inner, d_context, "(columns of out_proj, columns of the context)");
     }
     if (status == TOOL_DONE)
         status = expect_matrix(&problem->w_o, d_model, inner, "(columns of x, heads * head size)");
@@ -100,8 +98,7 @@ int mha_check(const mha_problem *problem)
         status = expect_bias(&problem->b_o, d_model, "one for each row of W_O");
     if (status != TOOL_DONE || !host_present(&problem->mask))
         return status;
-    return host_expect_mask(&problem->mask, 4,
-                            (size_t[]){x[0], problem->heads, x[1], mha_key_length(problem)});
+    return host_expect_mask(&problem->mask, 4, (size_t[]){x[0], problem->heads, x[1], mha_key_length(problem)});
 }
 
 void softmax_release(softmax_problem *problem)

@@ -39,8 +39,7 @@ static double fulfilled(const timing_rule *rule, size_t runs, double spent)
     return by_runs < by_time ? by_runs : by_time;
 }
 
-int timing_measure(const timing_rule *rule, const char *label, int (*run)(void *user), void *user,
-                   timing *result)
+int timing_measure(const timing_rule *rule, const char *label, int (*run)(void *user), void *user, timing *result)
 {
     size_t room = rule->repeat != 0 ? rule->repeat : MOST_RUNS;
     double *seconds = calloc(room, sizeof *seconds);

@@ -21,8 +21,7 @@ timing_rule timing_rule_bench(size_t repeat);
 
 /* Calls `run` as `rule` says and reduces the times of the calls.  `run` returns an exit status; the first
  * that is not TOOL_DONE ends it and is returned. */
-int timing_measure(const timing_rule *rule, const char *label, int (*run)(void *user), void *user,
-                   timing *result);
+int timing_measure(const timing_rule *rule, const char *label, int (*run)(void *user), void *user, timing *result);
 
 /* Sorts `seconds` and reduces them; `count` is at least 1. */
 timing timing_reduce(double *seconds, size_t count);

@@ -13,8 +13,7 @@ bool verdict_holds(const tool_verdict *verdict)
 {
     double mean = verdict->mean > 0.0 ? verdict->mean : 1.5;
     return verdict->mismatches == 0 && verdict->excess <= 2.0 * verdict->naive_error &&
-           (verdict->shorts < FEW ||
-            verdict->short_error <= mean * verdict->short_naive + verdict->short_allowance);
+           (verdict->shorts < FEW || verdict->short_error <= mean * verdict->short_naive + verdict->short_allowance);
 }
 
 /* The largest finite number that the type holds, and half a unit. */
@@ -52,8 +51,7 @@ void verdict_add_stored(tool_verdict *verdict, int32_t dtype, double result, dou
         verdict->shorts++;
     }
     if (isfinite(naive))
-        verdict->naive_error =
-            fmax(verdict->naive_error, fabs(naive - reference) * (epsilon / (double)FLT_EPSILON));
+        verdict->naive_error = fmax(verdict->naive_error, fabs(naive - reference) * (epsilon / (double)FLT_EPSILON));
 }
 
 void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude)
@@ -67,8 +65,7 @@ void verdict_add_zero(tool_verdict *verdict, double result)
     verdict->mismatches += !(result == 0.0) || signbit(result);
 }
 
-ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *extent, int64_t *strides,
-                        int64_t *covered)
+ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *extent, int64_t *strides, int64_t *covered)
 {
     const clattn_host_tensor *tensor = &mask->tensor;
     *covered = (int64_t)extent[rank - 1];

@@ -68,8 +68,7 @@ double result_element(const host_array *array, size_t index);
 
 /* A mask as the references walk it.  `rank` and `extent` are those of what it broadcasts to, strides[rank]
  * comes back, and how many of the last dimension's places it covers. */
-ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *extent, int64_t *strides,
-                        int64_t *covered);
+ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *extent, int64_t *strides, int64_t *covered);
 
 /* The key position of query 0. */
 int64_t position_of(int32_t align, size_t query_length, size_t key_length);

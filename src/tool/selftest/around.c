@@ -110,10 +110,8 @@ static const struct append_case {
     int64_t past;
     bool ring, rotate;
 } append_cases[] = {
-    {"one key", 3, 1, 9, 64, 0, 4, false, false},
-    {"rotated, over the end", 2, 6, 9, 40, 0, 5, false, true},
-    {"round a ring", 2, 7, 5, 24, 0, 8, true, true},
-    {"int8", 2, 5, 9, 64, 2, 1, false, false},
+    {"one key", 3, 1, 9, 64, 0, 4, false, false},         {"rotated, over the end", 2, 6, 9, 40, 0, 5, false, true},
+    {"round a ring", 2, 7, 5, 24, 0, 8, true, true},      {"int8", 2, 5, 9, 64, 2, 1, false, false},
     {"int8, rotated", 1, 5, 9, 48, 3, 70000, true, true},
 };
 

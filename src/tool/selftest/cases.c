@@ -50,10 +50,10 @@ static const struct attention_case {
     {"boolean mask", CLATTN_F32, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
     {"added mask", CLATTN_F32, 2, 2, 1, 17, 29, 16, 16, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_ADDED, 1.0f, true},
     {"large scores", CLATTN_F32, 1, 1, 1, 20, 40, 64, 64, false, 0, MASK_NONE, 30.0f, true},
-    {"float16, causal, bottom right", CLATTN_F16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE, 1.0f,
-     true},
-    {"bfloat16, causal, bottom right", CLATTN_BF16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE, 1.0f,
-     true},
+    {"float16, causal, bottom right", CLATTN_F16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE,
+     1.0f, true},
+    {"bfloat16, causal, bottom right", CLATTN_BF16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE,
+     1.0f, true},
     {"float16, one query", CLATTN_F16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
     {"bfloat16, one query", CLATTN_BF16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
     {"float16, boolean mask", CLATTN_F16, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
@@ -73,8 +73,7 @@ static int make_attention(const struct attention_case *c, attention_problem *pro
     return status == TOOL_DONE ? attention_complete(problem) : status;
 }
 
-static void run_attention(tool_device *device, size_t index, const char *solver, const char **name,
-                          case_result *result)
+static void run_attention(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
     const struct attention_case *c = &attention_cases[index];
     attention_problem problem;
@@ -88,7 +87,8 @@ static void run_attention(tool_device *device, size_t index, const char *solver,
             status = attention_result_allocate(&problem, i, "result", &results[i]);
     if (status != TOOL_DONE) {
         selftest_no_memory(result);
-    } else if (selftest_run(&job, job_attention(device, &problem, solver, &job), solver, results, RESULT_LSE + 1, result)) {
+    } else if (selftest_run(&job, job_attention(device, &problem, solver, &job), solver, results, RESULT_LSE + 1,
+                            result)) {
         if (verify_attention(&problem, NULL, results, verdicts) != TOOL_DONE)
             selftest_no_memory(result);
         selftest_judge(result, &verdicts[RESULT_OUTPUT], "output");
@@ -118,8 +118,7 @@ static const struct softmax_case {
     {"bfloat16, boolean mask", CLATTN_BF16, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
 };
 
-static void run_softmax(tool_device *device, size_t index, const char *solver, const char **name,
-                        case_result *result)
+static void run_softmax(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
     const struct softmax_case *c = &softmax_cases[index];
     const size_t extent[] = {c->rows, c->columns};
@@ -163,8 +162,7 @@ static const struct matmul_case {
     {"bfloat16, whole tiles", CLATTN_BF16, 64, 128, 96, false},
 };
 
-static void run_matmul(tool_device *device, size_t index, const char *solver, const char **name,
-                       case_result *result)
+static void run_matmul(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
     const struct matmul_case *c = &matmul_cases[index];
     matmul_problem problem = {0};
@@ -200,7 +198,8 @@ static const struct mha_case {
 } mha_cases[] = {
     {"self-attention", CLATTN_F32, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
     {"self-attention, causal, no bias", CLATTN_F32, 1, 13, 0, 20, 20, 4, false, true, MASK_NONE, CLATTN_WEIGHTS_NONE},
-    {"cross-attention, mean weights", CLATTN_F32, 2, 7, 11, 16, 12, 2, true, false, MASK_BOOLEAN, CLATTN_WEIGHTS_AVERAGE},
+    {"cross-attention, mean weights", CLATTN_F32, 2, 7, 11, 16, 12, 2, true, false, MASK_BOOLEAN,
+     CLATTN_WEIGHTS_AVERAGE},
     {"float16, self-attention", CLATTN_F16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
     {"bfloat16, self-attention", CLATTN_BF16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
     {"float16, cross-attention", CLATTN_F16, 2, 9, 11, 16, 12, 2, true, false, MASK_BOOLEAN, CLATTN_WEIGHTS_AVERAGE},
@@ -234,13 +233,11 @@ static int make_mha(const struct mha_case *c, mha_problem *problem)
         status = bench_array(&problem->b_in, "b_in", c->dtype, 1, (size_t[]){3 * d}, 48, limit);
     if (status == TOOL_DONE && c->bias)
         status = bench_array(&problem->b_o, "b_o", c->dtype, 1, (size_t[]){d}, 49, limit);
-    return status == TOOL_DONE
-               ? make_mask(&problem->mask, c->mask, 2, (size_t[]){c->queries, mha_key_length(problem)})
-               : status;
+    return status == TOOL_DONE ? make_mask(&problem->mask, c->mask, 2, (size_t[]){c->queries, mha_key_length(problem)})
+                               : status;
 }
 
-static void run_mha(tool_device *device, size_t index, const char *solver, const char **name,
-                    case_result *result)
+static void run_mha(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
     const struct mha_case *c = &mha_cases[index];
     mha_problem problem;
@@ -254,8 +251,7 @@ static void run_mha(tool_device *device, size_t index, const char *solver, const
         status = host_allocate(c->dtype, 3, problem.x.tensor.extent, "output", output);
     if (status == TOOL_DONE && c->weights != CLATTN_WEIGHTS_NONE)
         status = host_allocate(
-            CLATTN_F32, 4,
-            (size_t[]){c->batch, c->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : c->heads, c->queries, keys},
+            CLATTN_F32, 4, (size_t[]){c->batch, c->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : c->heads, c->queries, keys},
             "weights", weights);
     if (status != TOOL_DONE) {
         selftest_no_memory(result);
@@ -284,7 +280,15 @@ static const selftest_operator matmul = {"matmul", matmul_solvers, COUNT(matmul_
 static const selftest_operator mha = {"mha", mha_solvers, COUNT(mha_cases), run_mha};
 
 const selftest_operator *const selftest_operators[] = {
-    &softmax,         &attention,          &matmul,         &mha, &selftest_merge, &selftest_kv_append,
-    &selftest_neighbourhood, &selftest_norm, &selftest_rope, &selftest_activation,
+    &softmax,
+    &attention,
+    &matmul,
+    &mha,
+    &selftest_merge,
+    &selftest_kv_append,
+    &selftest_neighbourhood,
+    &selftest_norm,
+    &selftest_rope,
+    &selftest_activation,
 };
 const size_t selftest_operator_count = COUNT(selftest_operators);

@@ -19,8 +19,9 @@ static const option_row rows[] = {
 
 static const option_table table = {
     .command = "selftest",
-    .summary = "Runs every operator but images and embedding with each of its solvers on small problems and compares the\n"
-               "results with a double-precision reference on the host.",
+    .summary =
+        "Runs every operator but images and embedding with each of its solvers on small problems and compares the\n"
+        "results with a double-precision reference on the host.",
     .rows = rows,
 };
 
@@ -31,8 +32,8 @@ typedef struct solver_outcome {
     char failure[700]; /* the first, with the case's name */
 } solver_outcome;
 
-static void run_solver(tool_device *device, const selftest_operator *op, const char *solver,
-                       solver_outcome *outcome, size_t *done, size_t total)
+static void run_solver(tool_device *device, const selftest_operator *op, const char *solver, solver_outcome *outcome,
+                       size_t *done, size_t total)
 {
     for (size_t i = 0; i < op->case_count; i++) {
         const char *name = "";
@@ -59,12 +60,11 @@ static const char *detail_of(const solver_outcome *outcome)
 }
 
 /* The first line alone: a build log has many. */
-static void print_row(const char *operator_name, const char *solver, const solver_outcome *outcome,
-                      size_t cases)
+static void print_row(const char *operator_name, const char *solver, const solver_outcome *outcome, size_t cases)
 {
     const char *detail = detail_of(outcome);
-    printf("%-13s  %-8s  %-7s  %zu of %zu%s%.*s\n", operator_name, solver, word_for(outcome), outcome->passed,
-           cases, detail[0] != '\0' ? "  " : "", (int)strcspn(detail, "\n"), detail);
+    printf("%-13s  %-8s  %-7s  %zu of %zu%s%.*s\n", operator_name, solver, word_for(outcome), outcome->passed, cases,
+           detail[0] != '\0' ? "  " : "", (int)strcspn(detail, "\n"), detail);
     fflush(stdout);
 }
 
@@ -84,8 +84,8 @@ static int run_all(tool_device *device, bool json, json_t *results, size_t *fail
 {
     size_t done = 0, total = count_steps();
     if (!json)
-        printf("device: %s (%s)\n%-13s  %-8s  %-7s  cases\n", device->info.name, device->info.platform,
-               "operator", "solver", "result");
+        printf("device: %s (%s)\n%-13s  %-8s  %-7s  cases\n", device->info.name, device->info.platform, "operator",
+               "solver", "result");
     for (size_t i = 0; i < selftest_operator_count; i++) {
         const selftest_operator *op = selftest_operators[i];
         /* The library's own choice first, then each solver by name. */
@@ -99,11 +99,10 @@ static int run_all(tool_device *device, bool json, json_t *results, size_t *fail
             if (!json)
                 print_row(op->name, shown, &outcome, op->case_count);
             else if (json_array_append_new(
-                         results, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "operator", op->name,
-                                            "solver", shown, "result", word_for(&outcome), "passed",
-                                            (json_int_t)outcome.passed, "refused",
-                                            (json_int_t)outcome.refused, "failed", (json_int_t)outcome.failed,
-                                            "detail", json_text(detail_of(&outcome)))) != 0)
+                         results, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:o}", "operator", op->name, "solver",
+                                            shown, "result", word_for(&outcome), "passed", (json_int_t)outcome.passed,
+                                            "refused", (json_int_t)outcome.refused, "failed",
+                                            (json_int_t)outcome.failed, "detail", json_text(detail_of(&outcome)))) != 0)
                 return print_json(NULL);
             solver = op->solvers[j];
         }

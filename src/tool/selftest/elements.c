@@ -184,7 +184,8 @@ static const struct activation_case {
 
 JOB_ENQUEUE(activation)
 
-static void run_activation(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
+static void run_activation(tool_device *device, size_t index, const char *solver, const char **name,
+                           case_result *result)
 {
     const struct activation_case *c = &activation_cases[index];
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;

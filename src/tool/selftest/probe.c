@@ -30,8 +30,8 @@ static void take_status(case_result *result, const tool_device *device, clattn_s
 {
     if (status == CLATTN_SUCCESS)
         return;
-    bool refused = planning && solver != NULL &&
-                   (status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_INVALID_ARGUMENT);
+    bool refused =
+        planning && solver != NULL && (status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_INVALID_ARGUMENT);
     result->outcome = refused ? CASE_REFUSED : CASE_FAILED;
     device_message(device, status, result->detail, sizeof result->detail);
 }

@@ -29,15 +29,14 @@ typedef struct transcribe_options {
 #define FIELD(name) offsetof(transcribe_options, name)
 
 static const option_row rows[] = {
-    {"--words", OPTION_FLAG, FIELD(words), NULL, "a line a word: start, end (seconds) and the word", false, 0,
-     NULL},
-    {"--beams", OPTION_COUNT, FIELD(beams), "N",
-     "beam search of N texts side by side, up to 8; default 1, greedy", false, WHISPER_SEQUENCES, NULL},
+    {"--words", OPTION_FLAG, FIELD(words), NULL, "a line a word: start, end (seconds) and the word", false, 0, NULL},
+    {"--beams", OPTION_COUNT, FIELD(beams), "N", "beam search of N texts side by side, up to 8; default 1, greedy",
+     false, WHISPER_SEQUENCES, NULL},
     {"--no-fallback", OPTION_FLAG, FIELD(no_fallback), NULL,
      "keep what is unlikely or repeats itself, rather than try again at random", false, 0, NULL},
     {"--seed", OPTION_WHOLE, FIELD(seed), "N", "of these tries; default 0", false, 0, NULL},
-    {"--independent", OPTION_FLAG, FIELD(independent), NULL, "windows of 30 s do not see the text before them",
-     false, 0, NULL},
+    {"--independent", OPTION_FLAG, FIELD(independent), NULL, "windows of 30 s do not see the text before them", false,
+     0, NULL},
     HEATMAP_OPTION_ROW(transcribe_options, maps, "when each token of the text is heard, by the decoder's attention"),
     OPTION_ROW_DEVICE(transcribe_options),
     OPTION_ROW_JSON(transcribe_options),
@@ -46,8 +45,7 @@ static const option_row rows[] = {
 
 static const option_table table = {
     .command = "transcribe",
-    .summary =
-        "The text that is spoken in a recording, by a Whisper model for English in CTranslate2's format.",
+    .summary = "The text that is spoken in a recording, by a Whisper model for English in CTranslate2's format.",
     .operands = "MODEL_DIR AUDIO.wav",
     .operand_offset = FIELD(files),
     .operand_count = 2,
@@ -186,9 +184,8 @@ int cmd_transcribe(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    return complain(TOOL_BAD_INPUT,
-                    "transcribe: this clattn was built without libsndfile, soxr, FFTW or zlib "
-                    "(-Dspeech=enabled)");
+    return complain(TOOL_BAD_INPUT, "transcribe: this clattn was built without libsndfile, soxr, FFTW or zlib "
+                                    "(-Dspeech=enabled)");
 }
 
 #endif

@@ -30,8 +30,7 @@ typedef struct work {
 } work;
 
 /* A random token by its probability at a temperature; the same for the same seed, sequence and place. */
-static int32_t draw(const float *logs, size_t count, double temperature, uint64_t seed, size_t which,
-                    size_t place)
+static int32_t draw(const float *logs, size_t count, double temperature, uint64_t seed, size_t which, size_t place)
 {
     uint64_t state = seed ^ ((uint64_t)which << 32) ^ place;
     random_next(&state);
@@ -77,7 +76,8 @@ static int check_logits(const work *w, size_t rows)
 {
     for (size_t i = 0; i < rows * w->engine->vocabulary; i++)
         if (!isfinite(w->logits[i]))
-            return complain(TOOL_BAD_INPUT, "the model's logits are not all finite: its weights are broken, or too large");
+            return complain(TOOL_BAD_INPUT,
+                            "the model's logits are not all finite: its weights are broken, or too large");
     return TOOL_DONE;
 }
 
@@ -106,9 +106,8 @@ static int decode_apart(work *w)
                 whisper_rules_apply(w->tokens, q->tokens, q->count, logs);
                 whisper_log_softmax(logs, vocabulary);
             }
-            tokens[s] = w->how->temperature > 0.0
-                            ? draw(logs, vocabulary, w->how->temperature, w->how->seed, s, place)
-                            : likeliest(logs, vocabulary);
+            tokens[s] = w->how->temperature > 0.0 ? draw(logs, vocabulary, w->how->temperature, w->how->seed, s, place)
+                                                  : likeliest(logs, vocabulary);
             append(w, q, tokens[s], (double)logs[tokens[s]]);
             going |= !q->ended;
         }
@@ -223,13 +222,11 @@ int whisper_decode(const whisper_engine *engine, const whisper_tokens *tokens, c
     w->how = how;
     w->count = beam ? how->beams : how->temperature > 0.0 ? how->samples : 1;
     /* The prompt's last token stands for the start of the text, and is not counted. */
-    w->most =
-        WHISPER_LENGTH - (prompt_count - 1) < MOST_TOKENS ? WHISPER_LENGTH - (prompt_count - 1) : MOST_TOKENS;
+    w->most = WHISPER_LENGTH - (prompt_count - 1) < MOST_TOKENS ? WHISPER_LENGTH - (prompt_count - 1) : MOST_TOKENS;
     w->logits = malloc(w->count * engine->vocabulary * sizeof *w->logits);
     w->finished = calloc(2 * WHISPER_SEQUENCES, sizeof *w->finished);
-    int status = w->logits != NULL && w->finished != NULL
-                     ? TOOL_DONE
-                     : complain(TOOL_FAILED, "no memory to generate a text");
+    int status =
+        w->logits != NULL && w->finished != NULL ? TOOL_DONE : complain(TOOL_FAILED, "no memory to generate a text");
     if (status == TOOL_DONE)
         status = engine->begin(engine->user, prompt, prompt_count, w->count, w->logits);
     if (status == TOOL_DONE)

@@ -36,8 +36,8 @@ static int failed(const whisper_device *m, clattn_status status)
 }
 
 /* A weight's extents; false, with a complaint, unless it is there with that rank. */
-static bool extents(const clattn_ctranslate2 *file, const char *path, const char *name, int rank,
-                    size_t *extent, int *status)
+static bool extents(const clattn_ctranslate2 *file, const char *path, const char *name, int rank, size_t *extent,
+                    int *status)
 {
     clattn_host_tensor tensor;
     clattn_io_error error;
@@ -59,16 +59,14 @@ static size_t count_layers(const clattn_ctranslate2 *file, const char *stack)
         char name[64];
         clattn_host_tensor tensor;
         snprintf(name, sizeof name, "%s/layer_%zu/ffn/linear_0/weight", stack, layers);
-        if (clattn_ctranslate2_find(file, name, &tensor, NULL) != CLATTN_SUCCESS ||
-            tensor.dtype == CLATTN_DTYPE_NONE)
+        if (clattn_ctranslate2_find(file, name, &tensor, NULL) != CLATTN_SUCCESS || tensor.dtype == CLATTN_DTYPE_NONE)
             break;
     }
     return layers;
 }
 
 /* The model's sizes, from the file's own shapes. */
-static int read_sizes(const clattn_ctranslate2 *file, const char *path, const whisper_tokens *tokens,
-                      whisper_device *m)
+static int read_sizes(const clattn_ctranslate2 *file, const char *path, const whisper_tokens *tokens, whisper_device *m)
 {
     int status = TOOL_DONE;
     int32_t heads = 0, encoder_heads = 0;
@@ -94,19 +92,18 @@ static int read_sizes(const clattn_ctranslate2 *file, const char *path, const wh
                         m->d_model);
     m->heads = (size_t)heads;
     if (m->layers != count_layers(file, "decoder"))
-        return complain(TOOL_BAD_INPUT, "%s: has %zu layers in its encoder and %zu in its decoder", path,
-                        m->layers, count_layers(file, "decoder"));
+        return complain(TOOL_BAD_INPUT, "%s: has %zu layers in its encoder and %zu in its decoder", path, m->layers,
+                        count_layers(file, "decoder"));
     if (encoder_positions[0] != WHISPER_POSITIONS || decoder_positions[0] != WHISPER_LENGTH)
-        return complain(TOOL_BAD_INPUT, "%s: has %zu and %zu positions, expected %d and %d", path,
-                        encoder_positions[0], decoder_positions[0], WHISPER_POSITIONS, WHISPER_LENGTH);
+        return complain(TOOL_BAD_INPUT, "%s: has %zu and %zu positions, expected %d and %d", path, encoder_positions[0],
+                        decoder_positions[0], WHISPER_POSITIONS, WHISPER_LENGTH);
     if (m->vocabulary != tokens->count)
-        return complain(TOOL_BAD_INPUT, "%s: embeds %zu tokens, and the vocabulary has %zu", path,
-                        m->vocabulary, tokens->count);
+        return complain(TOOL_BAD_INPUT, "%s: embeds %zu tokens, and the vocabulary has %zu", path, m->vocabulary,
+                        tokens->count);
     for (size_t i = 0; i < tokens->head_count; i++)
         if ((size_t)tokens->heads[i].layer >= m->layers || (size_t)tokens->heads[i].head >= m->heads)
-            return complain(TOOL_BAD_INPUT,
-                            "%s: has no head %d in layer %d, which config.json's alignment_heads names", path,
-                            tokens->heads[i].head, tokens->heads[i].layer);
+            return complain(TOOL_BAD_INPUT, "%s: has no head %d in layer %d, which config.json's alignment_heads names",
+                            path, tokens->heads[i].head, tokens->heads[i].layer);
     return TOOL_DONE;
 }
 
@@ -123,8 +120,7 @@ static int load_model(whisper_device *m, const clattn_ctranslate2 *file)
     clattn_transformer_desc desc = CLATTN_TRANSFORMER_DESC_INIT;
     clattn_stack_desc encoder = CLATTN_STACK_DESC_INIT, decoder = CLATTN_STACK_DESC_INIT;
     clattn_weight_source source = CLATTN_WEIGHT_SOURCE_INIT;
-    clattn_status status =
-        clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder);
+    clattn_status status = clattn_transformer_preset(CLATTN_PRESET_WHISPER_TINY_EN, &desc, &encoder, &decoder);
     set_stack(m, &encoder);
     set_stack(m, &decoder);
     encoder.features = m->bins;
@@ -221,8 +217,7 @@ int whisper_device_open(tool_device *device, const char *folder, const whisper_t
 static clattn_status write_buffer(whisper_device *m, cl_mem buffer, const void *data, size_t bytes)
 {
     cl_int code = clEnqueueWriteBuffer(m->device->queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLATTN_SUCCESS
-                              : device_opencl_failed(m->device, "clEnqueueWriteBuffer", code);
+    return code == CL_SUCCESS ? CLATTN_SUCCESS : device_opencl_failed(m->device, "clEnqueueWriteBuffer", code);
 }
 
 static int encode(void *user, const float *window)
@@ -255,8 +250,7 @@ static clattn_status begin_one(whisper_device *m)
 }
 
 /* Appends `length` tokens to each sequence. */
-static clattn_status append(whisper_device *m, const int32_t *tokens, size_t length, bool logits,
-                            bool attention)
+static clattn_status append(whisper_device *m, const int32_t *tokens, size_t length, bool logits, bool attention)
 {
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
     args.input = clattn_binding_buffer(m->ids, 0);

@@ -89,8 +89,7 @@ static void trim(const float *from, size_t tokens, size_t stride, size_t frames,
         for (size_t f = 0; f < frames; f++)
             sum += (double)from[t * stride + f];
         for (size_t f = 0; f < frames; f++)
-            to[t * frames + f] =
-                sum > 0.0 ? (float)((double)from[t * stride + f] / sum) : 1.0f / (float)frames;
+            to[t * frames + f] = sum > 0.0 ? (float)((double)from[t * stride + f] / sum) : 1.0f / (float)frames;
     }
 }
 
@@ -111,8 +110,8 @@ static void standardise(float *values, size_t tokens, size_t frames)
     }
 }
 
-bool align_tokens(const float *probabilities, size_t heads, size_t tokens, size_t stride, size_t frames,
-                  size_t skip, size_t rows, size_t *first)
+bool align_tokens(const float *probabilities, size_t heads, size_t tokens, size_t stride, size_t frames, size_t skip,
+                  size_t rows, size_t *first)
 {
     size_t plane = tokens * frames;
     float *memory = calloc(3 * plane, sizeof *memory);

@@ -18,7 +18,7 @@ bool dtw_rows(const float *matrix, size_t rows, size_t columns, size_t *first);
  * (1 or more) count: their share among these; each head's frame's values over all tokens with mean 0 and
  * variance 1; the median of 7 frames; the mean of the heads; then dtw_rows over `rows` tokens from `skip` on.
  * False when memory runs out. */
-bool align_tokens(const float *probabilities, size_t heads, size_t tokens, size_t stride, size_t frames,
-                  size_t skip, size_t rows, size_t *first);
+bool align_tokens(const float *probabilities, size_t heads, size_t tokens, size_t stride, size_t frames, size_t skip,
+                  size_t rows, size_t *first);
 
 #endif

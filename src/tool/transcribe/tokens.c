@@ -94,8 +94,7 @@ static int add_token(const char *path, whisper_tokens *t, const char *text, size
 {
     t->start[t->count] = *used;
     if (length == 0 && t->end_of_text < 0)
-        return complain(TOOL_BAD_INPUT,
-                        "%s: is the vocabulary of a model for many languages, expected one for English",
+        return complain(TOOL_BAD_INPUT, "%s: is the vocabulary of a model for many languages, expected one for English",
                         path);
     for (size_t i = 0; i < SPECIALS; i++)
         if (strlen(specials[i].text) == length && memcmp(specials[i].text, text, length) == 0)
@@ -105,8 +104,8 @@ static int add_token(const char *path, whisper_tokens *t, const char *text, size
         at += utf8_next(text + at, length - at, &character);
         int byte = byte_of(character);
         if (byte < 0)
-            return complain(TOOL_BAD_INPUT, "%s: token %zu has a character U+%04X, which stands for no byte",
-                            path, t->count, (unsigned)character);
+            return complain(TOOL_BAD_INPUT, "%s: token %zu has a character U+%04X, which stands for no byte", path,
+                            t->count, (unsigned)character);
         t->bytes[(*used)++] = (char)byte;
     }
     t->start[++t->count] = *used;
@@ -150,9 +149,8 @@ static int read_array(const char *path, const char *text, size_t bytes, whisper_
     int status = make_room(path, t, json_array_size(array), bytes);
     for (size_t i = 0; i < json_array_size(array) && status == TOOL_DONE; i++) {
         const json_t *token = json_array_get(array, i);
-        status = json_is_string(token)
-                     ? add_token(path, t, json_string_value(token), json_string_length(token), &used)
-                     : complain(TOOL_BAD_INPUT, "%s: token %zu is not a string", path, i);
+        status = json_is_string(token) ? add_token(path, t, json_string_value(token), json_string_length(token), &used)
+                                       : complain(TOOL_BAD_INPUT, "%s: token %zu is not a string", path, i);
     }
     json_decref(array);
     return status;
@@ -162,19 +160,17 @@ static int check_specials(const char *path, whisper_tokens *t)
 {
     for (size_t i = 0; i < SPECIALS; i++)
         if (*special_of(t, &specials[i]) < 0)
-            return complain(TOOL_BAD_INPUT, "%s: has no token %s, expected a Whisper model's", path,
-                            specials[i].text);
+            return complain(TOOL_BAD_INPUT, "%s: has no token %s, expected a Whisper model's", path, specials[i].text);
     t->first_timestamp = t->no_timestamps + 1;
     if (t->end_of_text > t->start_of_transcript || t->start_of_transcript > t->no_timestamps ||
-        t->previous > t->no_timestamps || t->no_speech > t->no_timestamps ||
-        (size_t)t->first_timestamp >= t->count)
+        t->previous > t->no_timestamps || t->no_speech > t->no_timestamps || (size_t)t->first_timestamp >= t->count)
         return complain(TOOL_BAD_INPUT, "%s: its special tokens stand in no order that is known", path);
     return TOOL_DONE;
 }
 
 /* A list of numbers below `limit`. */
-static int read_numbers(const char *path, const json_t *config, const char *name, size_t limit,
-                        int32_t **numbers, size_t *count)
+static int read_numbers(const char *path, const json_t *config, const char *name, size_t limit, int32_t **numbers,
+                        size_t *count)
 {
     const json_t *array = json_object_get(config, name);
     if (!json_is_array(array) || json_array_size(array) > LISTED_MOST)
@@ -185,11 +181,9 @@ static int read_numbers(const char *path, const json_t *config, const char *name
         return complain(TOOL_FAILED, "%s: no memory for %s", path, name);
     for (size_t i = 0; i < *count; i++) {
         const json_t *value = json_array_get(array, i);
-        if (!json_is_integer(value) || json_integer_value(value) < 0 ||
-            (size_t)json_integer_value(value) >= limit)
-            return complain(TOOL_BAD_INPUT,
-                            "%s: number %zu of %s is not valid, expected a whole one below %zu", path, i,
-                            name, limit);
+        if (!json_is_integer(value) || json_integer_value(value) < 0 || (size_t)json_integer_value(value) >= limit)
+            return complain(TOOL_BAD_INPUT, "%s: number %zu of %s is not valid, expected a whole one below %zu", path,
+                            i, name, limit);
         (*numbers)[i] = (int32_t)json_integer_value(value);
     }
     return TOOL_DONE;
@@ -210,10 +204,9 @@ static int read_heads(const char *path, const json_t *config, whisper_tokens *t)
         const json_t *pair = json_array_get(array, i);
         const json_t *layer = json_array_get(pair, 0), *head = json_array_get(pair, 1);
         if (json_array_size(pair) != 2 || !json_is_integer(layer) || !json_is_integer(head) ||
-            json_integer_value(layer) < 0 || json_integer_value(layer) >= LAYERS_MOST ||
-            json_integer_value(head) < 0 || json_integer_value(head) >= HEADS_MOST)
-            return complain(TOOL_BAD_INPUT, "%s: pair %zu of alignment_heads is not a layer and a head", path,
-                            i);
+            json_integer_value(layer) < 0 || json_integer_value(layer) >= LAYERS_MOST || json_integer_value(head) < 0 ||
+            json_integer_value(head) >= HEADS_MOST)
+            return complain(TOOL_BAD_INPUT, "%s: pair %zu of alignment_heads is not a layer and a head", path, i);
         /* Memory for words' times grows with the pairs; twice the same says nothing new. */
         uint8_t *eight = &seen[json_integer_value(layer)][json_integer_value(head) / 8];
         const uint8_t bit = (uint8_t)(1u << json_integer_value(head) % 8);

@@ -12,8 +12,7 @@ typedef struct whisper_head {
 
 /* Immutable once loaded.  Zeroed: none.  Release with whisper_tokens_release. */
 typedef struct whisper_tokens {
-    size_t
-        count; /* tokens, from 0 on: words, then those below in order, then timestamps of 0.02 s to the end */
+    size_t count;  /* tokens, from 0 on: words, then those below in order, then timestamps of 0.02 s to the end */
     char *bytes;   /* all words' bytes, one behind the other */
     size_t *start; /* count + 1 places in `bytes`; from end_of_text on, tokens have none */
     int32_t end_of_text, start_of_transcript, previous, no_speech, no_timestamps, first_timestamp;

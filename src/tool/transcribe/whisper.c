@@ -131,8 +131,7 @@ static int decode_window(work *w, window *win)
     return TOOL_DONE;
 }
 
-static int add_segment(work *w, const window *win, double start, double end, const int32_t *tokens,
-                       size_t count)
+static int add_segment(work *w, const window *win, double start, double end, const int32_t *tokens, size_t count)
 {
     whisper_transcript *out = w->out;
     whisper_segment *more = realloc(out->segment, (out->count + 1) * sizeof *more);
@@ -223,8 +222,8 @@ static int time_words(work *w, const window *win, whisper_words *words)
             status = complain(TOOL_BAD_INPUT, "the model's probabilities of words are not all finite");
     /* Row 1, of <|notimestamps|>, is where the first word is chosen; the last word's row is where the end is.
      */
-    if (status == TOOL_DONE && !align_tokens(attention, w->tokens->head_count, count, WHISPER_POSITIONS,
-                                             positions, 1, text + 1, first))
+    if (status == TOOL_DONE &&
+        !align_tokens(attention, w->tokens->head_count, count, WHISPER_POSITIONS, positions, 1, text + 1, first))
         status = no_memory();
     free(attention);
     if (status == TOOL_DONE && !whisper_words_split(w->tokens, ids + 2, text, words))
@@ -275,8 +274,7 @@ static int add_words(work *w, window *win, size_t *next)
         whisper_segment *s = &w->out->segment[i];
         status = give_words(s, w->tokens, &all, &at);
         if (status == TOOL_DONE)
-            whisper_words_place(s->words.word, s->words.count, win->offset, median, &s->start, &s->end,
-                                &last);
+            whisper_words_place(s->words.word, s->words.count, win->offset, median, &s->start, &s->end, &last);
     }
     whisper_words_release(&all);
     if (status == TOOL_DONE) {
@@ -360,8 +358,7 @@ int whisper_transcribe(const whisper_engine *engine, const whisper_tokens *token
     work w = {.engine = engine, .tokens = tokens, .mel = mel, .options = options, .out = transcript};
     *transcript = (whisper_transcript){0};
     if (options->words && tokens->head_count == 0)
-        return complain(TOOL_BAD_INPUT,
-                        "the model's config.json has no alignment_heads, so that words have no times");
+        return complain(TOOL_BAD_INPUT, "the model's config.json has no alignment_heads, so that words have no times");
     float *features = malloc(MEL_WINDOW * mel->bins * sizeof *features);
     int status = features != NULL ? TOOL_DONE : no_memory();
     /* The last frame stands for no whole hop. */

@@ -212,7 +212,7 @@ bool whisper_words_polish(whisper_words *words, double *median)
     if (!median_duration(words, median))
         return false;
     double most = 2.0 * *median;
-    for (size_t i = 1; i<words->count && * median> 0.0; i++) {
+    for (size_t i = 1; i < words->count && *median > 0.0; i++) {
         whisper_word *w = &words->word[i];
         if (w->end - w->start <= most)
             continue;
@@ -239,8 +239,8 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-void whisper_words_place(whisper_word *word, size_t count, double offset, double median, double *start,
-                         double *end, double *last)
+void whisper_words_place(whisper_word *word, size_t count, double offset, double median, double *start, double *end,
+                         double *last)
 {
     double most = 2.0 * median;
     if (count == 0)
@@ -256,7 +256,7 @@ void whisper_words_place(whisper_word *word, size_t count, double offset, double
             first->end = word[1].start = larger(word[1].end / 2.0, word[1].end - most);
         first->start = larger(0.0, first->end - most);
     }
-    if (*start<first->end && * start - 0.5> first->start)
+    if (*start < first->end && *start - 0.5 > first->start)
         first->start = larger(0.0, smaller(first->end - median, *start));
     else
         *start = first->start;

@@ -5,8 +5,7 @@
 #include "tool/transcribe/tokens.h"
 
 typedef struct whisper_word {
-    char
-        *text; /* with the space before it, if there is one; "" once its punctuation has joined a neighbour */
+    char *text;         /* with the space before it, if there is one; "" once its punctuation has joined a neighbour */
     size_t tokens;      /* how many */
     double start, end;  /* seconds */
     double probability; /* the mean of its tokens' */
@@ -20,8 +19,7 @@ typedef struct whisper_words {
 
 /* Groups words' tokens (all below end_of_text): a word begins with a space or is punctuation, and never ends
  * within a character.  Times and probabilities are 0.  False when memory runs out. */
-bool whisper_words_split(const whisper_tokens *tokens, const int32_t *ids, size_t count,
-                         whisper_words *words);
+bool whisper_words_split(const whisper_tokens *tokens, const int32_t *ids, size_t count, whisper_words *words);
 
 /* Times from `first`, the first position (of 0.02 s) of each token and of the end, count + 1 of them; means
  * of `probabilities`, one a token. */
@@ -35,8 +33,8 @@ bool whisper_words_polish(whisper_words *words, double *median);
 /* A segment's words, `offset` seconds into the recording: the first is shortened where it reaches back over a
  * pause, and the segment's times and those of its outermost words are brought together.  *last is the end of
  * the speech before, and then of this. */
-void whisper_words_place(whisper_word *word, size_t count, double offset, double median, double *start,
-                         double *end, double *last);
+void whisper_words_place(whisper_word *word, size_t count, double offset, double median, double *start, double *end,
+                         double *last);
 
 void whisper_words_release(whisper_words *words);
 

@@ -8,8 +8,8 @@
 #include "tool/cli/report.h"
 #include "tool/tune/tune.h"
 
-#define BUDGET 300.0         /* seconds, unless --budget says otherwise */
-#define SHAPE_SECONDS 30.0   /* that a shape may take, where there is so much left */
+#define BUDGET 300.0       /* seconds, unless --budget says otherwise */
+#define SHAPE_SECONDS 30.0 /* that a shape may take, where there is so much left */
 #define WISDOM_LIMIT ((size_t)8 << 20)
 
 typedef struct tune_options {
@@ -30,9 +30,10 @@ static const option_row rows[] = {
     {"--shape", OPTION_LIST, FIELD(shapes), "SIZES",
      "of the one operator that is named, as 'clattn bench OPERATOR' takes them; may be repeated", false, 0, NULL},
     {"--causal", OPTION_FLAG, FIELD(causal), NULL, "with --shape of attention: causal", false, 0, NULL},
-    {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "with --shape: f32 (default), f16 or bf16", false, 0, dtype_choices},
-    {"--budget", OPTION_FLOAT, FIELD(budget), "SECONDS", "stop after that time (default 300); a rerun goes on", false, 0,
-     NULL},
+    {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "with --shape: f32 (default), f16 or bf16", false, 0,
+     dtype_choices},
+    {"--budget", OPTION_FLOAT, FIELD(budget), "SECONDS", "stop after that time (default 300); a rerun goes on", false,
+     0, NULL},
     {"--again", OPTION_FLAG, FIELD(again), NULL, "measure what is known already too", false, 0, NULL},
     {"--export", OPTION_TEXT, FIELD(export_file), "FILE", "write all wisdom to FILE", false, 0, NULL},
     {"--import", OPTION_TEXT, FIELD(import_file), "FILE", "add the wisdom of FILE", false, 0, NULL},
@@ -44,9 +45,10 @@ static const option_row rows[] = {
 
 static const option_table table = {
     .command = "tune",
-    .summary = "Measures what the solvers have to offer on the shapes that users have, or on yours, and keeps the best as\n"
-               "wisdom, which later plans of the same class follow.  Each shape is kept as soon as it has been measured.\n"
-               "With --reset, --import or --export and no operator nothing is measured.",
+    .summary =
+        "Measures what the solvers have to offer on the shapes that users have, or on yours, and keeps the best as\n"
+        "wisdom, which later plans of the same class follow.  Each shape is kept as soon as it has been measured.\n"
+        "With --reset, --import or --export and no operator nothing is measured.",
     .operands = "[attention|matmul|softmax|layernorm] ...",
     .operand_offset = FIELD(operators),
     .operand_count = TUNE_OPERATORS,
@@ -72,7 +74,8 @@ static int find_operator(const char *name, tune_operator *found)
             *found = (tune_operator)i;
             return TOOL_DONE;
         }
-    return complain(TOOL_BAD_INPUT, "tune: unknown operator '%s', expected attention, matmul, softmax or layernorm", name);
+    return complain(TOOL_BAD_INPUT, "tune: unknown operator '%s', expected attention, matmul, softmax or layernorm",
+                    name);
 }
 
 static int read_shape(const tune_options *options, tune_operator operator_index, const char *text, tune_shape *shape)
@@ -198,12 +201,12 @@ static int tell(tuning_run *run, const char *name, const char *state, const tune
     if (run->options->json) {
         json_t *row = json_pack("{s:s, s:s}", "shape", name, "state", state);
         if (row != NULL && outcome != NULL)
-            json_object_update_new(
-                row, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:I, s:b, s:f}", "untuned_solver", outcome->original,
-                               "solver", outcome->best[0].solver, "parameters", outcome->best[0].text,
-                               "untuned_seconds", outcome->original_seconds, "seconds_median", outcome->best[0].seconds,
-                               "gain", outcome->gain, "candidates", (json_int_t)outcome->candidates, "cut",
-                               outcome->cut ? 1 : 0, "spent", seconds));
+            json_object_update_new(row, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:I, s:b, s:f}", "untuned_solver",
+                                                  outcome->original, "solver", outcome->best[0].solver, "parameters",
+                                                  outcome->best[0].text, "untuned_seconds", outcome->original_seconds,
+                                                  "seconds_median", outcome->best[0].seconds, "gain", outcome->gain,
+                                                  "candidates", (json_int_t)outcome->candidates, "cut",
+                                                  outcome->cut ? 1 : 0, "spent", seconds));
         return row != NULL && json_array_append_new(run->shapes, row) == 0 ? TOOL_DONE : print_json(NULL);
     }
     if (outcome == NULL)
@@ -305,8 +308,8 @@ static int report(const tuning_run *run)
     const char *reason, *folder = clattn_context_cache_dir(run->device->context, &reason);
     if (!run->options->json) {
         if (run->measured + run->begun + run->known + run->left + run->skipped > 0)
-            printf("%zu measured, %zu begun, %zu known already, %zu left for the next run, %zu skipped\n", run->measured,
-                   run->begun, run->known, run->left, run->skipped);
+            printf("%zu measured, %zu begun, %zu known already, %zu left for the next run, %zu skipped\n",
+                   run->measured, run->begun, run->known, run->left, run->skipped);
         if (folder != NULL)
             printf("wisdom: %s/wisdom\n", folder);
         else

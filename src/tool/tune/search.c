@@ -13,11 +13,11 @@
 #include "tool/cli/progress.h"
 #include "tool/tune/tune.h"
 
-#define WORTH 0.02        /* of the time */
-#define ROUNDS 9          /* of a candidate; of those that are far off, */
-#define ROUNDS_TO_SEE 3   /* so many */
+#define WORTH 0.02      /* of the time */
+#define ROUNDS 9        /* of a candidate; of those that are far off, */
+#define ROUNDS_TO_SEE 3 /* so many */
 #define FAR 1.15
-#define ROUNDS_LAST 21    /* of what was found */
+#define ROUNDS_LAST 21     /* of what was found */
 #define ROUND_SECONDS 1e-3 /* that a round takes at least, of several runs if need be */
 #define MOST_RUNS 2000
 #define MOST_TRIED 512
@@ -420,7 +420,8 @@ static void judge(search *s)
         s->status = device_failed(s->job->device, status, NULL);
 }
 
-int tune_search(tool_job *job, const char *const *solvers, const tune_past *past, double deadline, tune_outcome *outcome)
+int tune_search(tool_job *job, const char *const *solvers, const tune_past *past, double deadline,
+                tune_outcome *outcome)
 {
     search s = {.job = job, .solvers = solvers, .past = past, .deadline = deadline, .outcome = outcome};
     *outcome = (tune_outcome){0};

@@ -17,9 +17,27 @@ const tune_operator_info tune_operators[TUNE_OPERATORS] = {
     [TUNE_LAYERNORM] = {"layernorm", 2, "R,C", row_solvers},
 };
 
-#define ATTENTION(...) {TUNE_ATTENTION, false, CLATTN_F32, {__VA_ARGS__}}
-#define CAUSAL(...) {TUNE_ATTENTION, true, CLATTN_F32, {__VA_ARGS__}}
-#define MATMUL(...) {TUNE_MATMUL, false, CLATTN_F32, {__VA_ARGS__}}
+#define ATTENTION(...) \
+    { \
+        TUNE_ATTENTION, false, CLATTN_F32, \
+        { \
+            __VA_ARGS__ \
+        } \
+    }
+#define CAUSAL(...) \
+    { \
+        TUNE_ATTENTION, true, CLATTN_F32, \
+        { \
+            __VA_ARGS__ \
+        } \
+    }
+#define MATMUL(...) \
+    { \
+        TUNE_MATMUL, false, CLATTN_F32, \
+        { \
+            __VA_ARGS__ \
+        } \
+    }
 
 const tune_shape tune_shapes[] = {
     /* sentence encoders, vision transformers, translation: 8 to 16 heads of 32 to 128 */
@@ -115,8 +133,8 @@ static clattn_status layernorm_job(tool_device *device, const tune_shape *shape,
 
 clattn_status tune_job(tool_device *device, const tune_shape *shape, tool_job *job, bool *complained)
 {
-    static clattn_status (*const make[TUNE_OPERATORS])(tool_device *, const tune_shape *, tool_job *, int *) = {
-        attention_job, matmul_job, softmax_job, layernorm_job};
+    static clattn_status (*const make[TUNE_OPERATORS])(tool_device *, const tune_shape *, tool_job *,
+                                                       int *) = {attention_job, matmul_job, softmax_job, layernorm_job};
     int filled;
     clattn_status status = make[shape->operator_index](device, shape, job, &filled);
     *complained = filled != TOOL_DONE;

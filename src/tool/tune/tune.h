@@ -11,16 +11,16 @@ typedef enum tune_operator { TUNE_ATTENTION, TUNE_MATMUL, TUNE_SOFTMAX, TUNE_LAY
 
 typedef struct tune_shape {
     tune_operator operator_index;
-    bool causal;     /* attention's */
-    int32_t dtype;   /* clattn_dtype of every array */
-    size_t size[7];  /* as bench's --shape has them */
+    bool causal;    /* attention's */
+    int32_t dtype;  /* clattn_dtype of every array */
+    size_t size[7]; /* as bench's --shape has them */
 } tune_shape;
 
 typedef struct tune_operator_info {
     const char *name;
     size_t sizes;
-    const char *expected;              /* the sizes' names */
-    const char *const *solvers;        /* ended by NULL, in no order */
+    const char *expected;       /* the sizes' names */
+    const char *const *solvers; /* ended by NULL, in no order */
 } tune_operator_info;
 extern const tune_operator_info tune_operators[TUNE_OPERATORS];
 
@@ -52,13 +52,13 @@ typedef struct tune_best {
 typedef struct tune_outcome {
     tune_best best[TUNE_SOLVERS]; /* best[0] is the fastest; the others in no order */
     size_t count;
-    char original[32];        /* the solver that the library chooses untuned */
-    double original_seconds;  /* median of that choice, taken in turn with best[0]'s */
-    double untuned_ratio;     /* CLBlast's untuned time by the best[0] of the own solvers */
-    double gain;              /* 0.05: five per cent of the time saved, 0: the untuned choice is kept */
-    size_t candidates;        /* measured, the untuned choice among them */
-    bool cut;                 /* there was no time for all of them */
-    uint64_t steps;           /* where the search was cut */
+    char original[32];       /* the solver that the library chooses untuned */
+    double original_seconds; /* median of that choice, taken in turn with best[0]'s */
+    double untuned_ratio;    /* CLBlast's untuned time by the best[0] of the own solvers */
+    double gain;             /* 0.05: five per cent of the time saved, 0: the untuned choice is kept */
+    size_t candidates;       /* measured, the untuned choice among them */
+    bool cut;                /* there was no time for all of them */
+    uint64_t steps;          /* where the search was cut */
 } tune_outcome;
 
 /* Where an earlier search was cut, and what it had found until then.  Zeroed: there was none. */
@@ -69,7 +69,8 @@ typedef struct tune_past {
 
 /* Measures what the solvers have to offer for a job, until os_seconds() is `deadline`.  The job's own plan is the untuned
  * choice.  Release the outcome's plans by tune_outcome_release. */
-int tune_search(tool_job *job, const char *const *solvers, const tune_past *past, double deadline, tune_outcome *outcome);
+int tune_search(tool_job *job, const char *const *solvers, const tune_past *past, double deadline,
+                tune_outcome *outcome);
 void tune_outcome_release(tune_outcome *outcome);
 
 #endif

@@ -41,8 +41,9 @@ static void imitated_amx_must_be_asked_for(void **state)
     (void)state;
     assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
     assert_non_null(strstr(clattn_plan_explain(job.plan), slow ? "cpu-amx: refused, this device is too slow"
-                                                          : here && !strcmp(here, "cpu-amx") ? "cpu-amx: chosen"
-                                                          : "cpu-amx: refused, no AMX for bfloat16"));
+                                                          : here && !strcmp(here, "cpu-amx")
+                                                              ? "cpu-amx: chosen"
+                                                              : "cpu-amx: refused, no AMX for bfloat16"));
     clattn_plan_release(&job.plan);
     options.solver = "cpu-amx";
     assert_status(slow ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS,

@@ -19,18 +19,21 @@ static const attention_case rows[] = {
     {"8 rows of four heads", BIG, .dim = {2, 8, 2, 2, 601, 32, 32}, .causal = true, AT(BOTTOM_RIGHT, 0)},
     {"head size 512", BIG, .dim = {1, 2, 1, 1, 37, 512, 512}},
     {"head size 1", BIG, .dim = {1, 2, 1, 2, 37, 1, 1}},
-    {"fewer queries", ALL, MASKED, .dim = {2, 2, 1, 3, 37, 8, 8}, .list = {.queries = LIST(1, 2), .keys = LIST(37, 20)}},
+    {"fewer queries", ALL, MASKED, .dim = {2, 2, 1, 3, 37, 8, 8},
+     .list = {.queries = LIST(1, 2), .keys = LIST(37, 20)}},
     {"no queries, no keys", BIG, MASKED, .dim = {3, 4, 2, 2, 70, 8, 8},
      .list = {.queries = LIST(0, 2, 1), .keys = LIST(70, 0, 33)}},
     {"logits near 1e4 and -1e4", BIG, .dim = {2, 4, 2, 2, 601, 16, 16}, .scaled = true, .scale = 1, .fill = FILL_HUGE},
     {"logits far apart", BIG, .dim = {2, 4, 2, 2, 601, 16, 16}, .scaled = true, .scale = 1, .fill = FILL_WILD},
     {"NaN key", BIG, .dim = {2, 4, 2, 1, 70, 8, 8}, .inject = INJECT_KEY_NAN},
     {"infinite value", BIG, .dim = {2, 4, 2, 1, 70, 8, 8}, .inject = INJECT_VALUE_INF},
-    {"launches that part a group of heads", BIG, .dim = {2, 8, 1, 1, 3000, 8, 8}, .max_launch_ms = 1, .long_loops = true},
+    {"launches that part a group of heads", BIG, .dim = {2, 8, 1, 1, 3000, 8, 8}, .max_launch_ms = 1,
+     .long_loops = true},
 };
 
-#define EVERYTHING .softcap = 4, .bias = MASK_FLOAT, .alibi = 2, .sinks = true, .causal = true, AT(BOTTOM_RIGHT, 0), \
-    WINDOW(40, -1), .entropy = true, .dropout = 0.3f, .seed = 0x123456789abcdef0u, .dropout_offset = 9
+#define EVERYTHING \
+    .softcap = 4, .bias = MASK_FLOAT, .alibi = 2, .sinks = true, .causal = true, AT(BOTTOM_RIGHT, 0), WINDOW(40, -1), \
+    .entropy = true, .dropout = 0.3f, .seed = 0x123456789abcdef0u, .dropout_offset = 9
 
 static const attention_case scores[] = {
     {"boolean mask", ALL, MASKED, .dim = {2, 2, 1, 2, 37, 8, 8}, .mask = MASK_BOOL},
@@ -40,7 +43,8 @@ static const attention_case scores[] = {
     {"ALiBi, window", ALL, MASKED, .dim = {2, 2, 1, 2, 37, 8, 8}, .alibi = 1, WINDOW(9, 2), AT(BOTTOM_RIGHT, 0)},
     {"window by item", BIG, MASKED, .dim = {3, 4, 2, 2, 601, 8, 8}, WINDOW(300, 0), AT(BOTTOM_RIGHT, 0),
      .list.keys = LIST(601, 71, 257)},
-    {"additive, softcap", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .additive = true, .softcap = 1.5f, .scaled = true, .scale = 2},
+    {"additive, softcap", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .additive = true, .softcap = 1.5f, .scaled = true,
+     .scale = 2},
     {"additive, odd sizes", BIG, .dim = {2, 4, 2, 1, 70, 7, 5}, .additive = true},
     {"entropy", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .entropy = true},
     {"entropy, sinks, logits near 1e4", BIG, .dim = {2, 4, 2, 2, 601, 8, 8}, .entropy = true, .sinks = true,

@@ -84,8 +84,8 @@ static const attention_case windows[] = {
     {"window wider than int, its edge in the keys", BIG, MEDIUM, WINDOW(5000000000 - 40, -1), AT(EXPLICIT, 5000000000)},
     {"window wider than int to the right", BIG, MEDIUM, WINDOW(-1, 5000000000), AT(EXPLICIT, -5000000000)},
     {"window, bottom-right", BIG, LARGE, WINDOW(9, 5), AT(BOTTOM_RIGHT, 0)},
-    {"window, bottom-right, of the actual lengths", BIG | TILE, LARGE, WINDOW(9, 5), AT(BOTTOM_RIGHT, 0), .shorter = true,
-     .actual = {1, 40, 99}},
+    {"window, bottom-right, of the actual lengths", BIG | TILE, LARGE, WINDOW(9, 5), AT(BOTTOM_RIGHT, 0),
+     .shorter = true, .actual = {1, 40, 99}},
     {"window, causal", ALL, LITTLE, WINDOW(2, -1), .causal = true},
     {"window, causal", BIG | TILE, LARGE, WINDOW(33, -1), .causal = true, AT(EXPLICIT, 70), .inject = INJECT_MASKED},
     {"window, causal and to the right", BIG, MEDIUM, WINDOW(5, 5), .causal = true},
@@ -131,18 +131,20 @@ static const attention_case few[] = {
 };
 
 /* Kernels with many features at once, numbers and lengths that vary. */
-#define EVERYTHING .softcap = 4, .bias = MASK_FLOAT, .alibi = 2, .sinks = true, .causal = true, AT(BOTTOM_RIGHT, 0), \
-    WINDOW(40, -1), .entropy = true, .dropout = 0.3f, .seed = 0x123456789abcdef0u, .dropout_offset = 9
+#define EVERYTHING \
+    .softcap = 4, .bias = MASK_FLOAT, .alibi = 2, .sinks = true, .causal = true, AT(BOTTOM_RIGHT, 0), WINDOW(40, -1), \
+    .entropy = true, .dropout = 0.3f, .seed = 0x123456789abcdef0u, .dropout_offset = 9
 
 static const attention_case together[] = {
-    {"everything", ALL, LITTLE, EVERYTHING, .mask = MASK_BOOL,
-     .list = {.queries = LIST(3, 5), .keys = LIST(9, 4)}, .inject = INJECT_MASKED},
+    {"everything", ALL, LITTLE, EVERYTHING, .mask = MASK_BOOL, .list = {.queries = LIST(3, 5), .keys = LIST(9, 4)},
+     .inject = INJECT_MASKED},
     {"everything", BIG | TILE, .dim = {4, 4, 2, 70, 131, 8, 8}, EVERYTHING, .mask = MASK_BOOL,
      .list = {.queries = LIST(2, 70, 33, 65), .keys = LIST(131, 64, 0, 97)}, .inject = INJECT_MASKED},
-    {"everything, broadcast", BIG, .dim = {4, 4, 2, 70, 131, 8, 8}, EVERYTHING, .mask = MASK_BOOL,
-     .mask_rank = 2, .mask_extent = {1, 100}, .bias_rank = 4, .bias_extent = {1, 4, 1, 131},
+    {"everything, broadcast", BIG, .dim = {4, 4, 2, 70, 131, 8, 8}, EVERYTHING, .mask = MASK_BOOL, .mask_rank = 2,
+     .mask_extent = {1, 100}, .bias_rank = 4, .bias_extent = {1, 4, 1, 131},
      .list = {.queries = LIST(70, 70, 33, 65), .keys = LIST(131, 64, 100, 97)}, .inject = INJECT_MASKED},
-    {"everything, additive", BIG | TILE, MEDIUM, EVERYTHING, .mask = MASK_FLOAT, .additive = true, .inject = INJECT_MASKED},
+    {"everything, additive", BIG | TILE, MEDIUM, EVERYTHING, .mask = MASK_FLOAT, .additive = true,
+     .inject = INJECT_MASKED},
     {"everything, (batch, length, heads, size)", FULL, .dim = {2, 4, 2, 70, 131, 24, 40}, EVERYTHING,
      .mask = MASK_FLOAT, .form = {FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_PLAIN}, .inject = INJECT_MASKED},
     {"softcap, ALiBi, window, head size 64", FULL, .dim = {1, 4, 2, 70, 131, 64, 64}, .softcap = 4, .alibi = 1,

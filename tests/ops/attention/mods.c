@@ -31,8 +31,8 @@ static bool checkered_mask(const mod_call *c)
 }
 
 static const attention_mod checkered = {
-    .mask_source = "/* a comment */\n" DROP
-                   "{\n    return (batch + head + query + key) % 3 != 1;\n} // no newline after this",
+    .mask_source =
+        "/* a comment */\n" DROP "{\n    return (batch + head + query + key) % 3 != 1;\n} // no newline after this",
     .mask = checkered_mask};
 
 static double item_score(const mod_call *c, double score)
@@ -49,7 +49,8 @@ static const attention_mod item = {
     .score_source = "static float halved(float x) { return 0.5f * x; }\n" SCORE
                     "{ return (query + user.position >= key ? score : halved(score)) + 0.01f * user.query_length; }\n",
     .mask_source = DROP "{ return key != user.key_length - 1 || query == 0; }\n",
-    .score = item_score, .mask = item_mask};
+    .score = item_score,
+    .mask = item_mask};
 
 static double element(const mod_call *c, int buffer, int at)
 {
@@ -58,8 +59,8 @@ static double element(const mod_call *c, int buffer, int at)
 
 static double buffers_score(const mod_call *c, double score)
 {
-    return score * c->scalar[0] + element(c, 0, c->j) * c->scalar[3] + element(c, 1, c->i)
-         - 0.5f * element(c, 2, c->h) + c->scalar[1] + c->scalar[2];
+    return score * c->scalar[0] + element(c, 0, c->j) * c->scalar[3] + element(c, 1, c->i) -
+           0.5f * element(c, 2, c->h) + c->scalar[1] + c->scalar[2];
 }
 
 static bool buffers_mask(const mod_call *c)
@@ -68,12 +69,15 @@ static bool buffers_mask(const mod_call *c)
 }
 
 static const attention_mod buffers = {
-    .score_source = SCORE "{\n"
-        "    return score * user.scalar0 + user.buffer0[key] * user.scalar3 + vload_half(query, user.buffer1)\n"
-        "         - 0.5f * as_float((uint)user.buffer2[head] << 16) + user.scalar1 + user.scalar2;\n}\n",
+    .score_source =
+        SCORE "{\n"
+              "    return score * user.scalar0 + user.buffer0[key] * user.scalar3 + vload_half(query, user.buffer1)\n"
+              "         - 0.5f * as_float((uint)user.buffer2[head] << 16) + user.scalar1 + user.scalar2;\n}\n",
     .mask_source = DROP "{ return user.buffer3[key % 5] <= 2; }",
-    .score = buffers_score, .mask = buffers_mask,
-    .user = {CLATTN_F32, CLATTN_F16, CLATTN_BF16, CLATTN_I64}, .elements = {67, 35, 4, 5},
+    .score = buffers_score,
+    .mask = buffers_mask,
+    .user = {CLATTN_F32, CLATTN_F16, CLATTN_BF16, CLATTN_I64},
+    .elements = {67, 35, 4, 5},
     .scalar = {1.5f, 0.25f, -0.5f, 0.125f}};
 
 static double integers_score(const mod_call *c, double score)
@@ -82,10 +86,12 @@ static double integers_score(const mod_call *c, double score)
 }
 
 /* buffer0 is not there. */
-static const attention_mod integers = {
-    .score_source = SCORE "{ return score + 0.5f * user.buffer1[key] + 0.25f * user.buffer2[key]"
-                    " - 0.125f * user.buffer3[query]; }",
-    .score = integers_score, .user = {CLATTN_DTYPE_NONE, CLATTN_I8, CLATTN_U8, CLATTN_I32}, .elements = {0, 67, 67, 35}};
+static const attention_mod integers = {.score_source =
+                                           SCORE "{ return score + 0.5f * user.buffer1[key] + 0.25f * user.buffer2[key]"
+                                                 " - 0.125f * user.buffer3[query]; }",
+                                       .score = integers_score,
+                                       .user = {CLATTN_DTYPE_NONE, CLATTN_I8, CLATTN_U8, CLATTN_I32},
+                                       .elements = {0, 67, 67, 35}};
 
 static bool nothing_mask(const mod_call *c)
 {
@@ -100,10 +106,10 @@ static double special_score(const mod_call *c, double score)
     return c->i == 2 && c->j == 3 ? NAN : c->i == 3 && c->j == 1 ? INFINITY : c->j == 2 ? -INFINITY : score;
 }
 
-static const attention_mod special = {
-    .score_source = SCORE "{ return query == 2 && key == 3 ? NAN : query == 3 && key == 1 ? INFINITY\n"
-                    "       : key == 2 ? -INFINITY : score; }",
-    .score = special_score};
+static const attention_mod special = {.score_source = SCORE
+                                      "{ return query == 2 && key == 3 ? NAN : query == 3 && key == 1 ? INFINITY\n"
+                                      "       : key == 2 ? -INFINITY : score; }",
+                                      .score = special_score};
 
 static const attention_case cases[] = {
     {"score by indices", ALL, LITTLE, .mod = &indices},
@@ -131,8 +137,8 @@ static const attention_case cases[] = {
     {"float16, pages, probabilities", BIG, .dim = {2, 4, 2, 9, 40, 8, 8}, .mod = &indices,
      .type = {.query = CLATTN_F16, .key = CLATTN_F16, .value = CLATTN_F16}, .cache = CLATTN_CACHE_PAGED, .pages = 41,
      .page_size = 4, .list.keys = LIST(33, 40), .scores = SCORES_OF(PROBABILITIES)},
-    {"a ring, the keys' own numbers", BIG, .dim = {2, 4, 2, 3, 8, 8, 8}, .mod = &indices,
-     .cache = CLATTN_CACHE_RING, .shorter = true, .actual = {2, 3, 29}},
+    {"a ring, the keys' own numbers", BIG, .dim = {2, 4, 2, 3, 8, 8, 8}, .mod = &indices, .cache = CLATTN_CACHE_RING,
+     .shorter = true, .actual = {2, 3, 29}},
     {"float64 by way of float", FULL, MEDIUM, .mod = &indices,
      .type = {.query = CLATTN_F64, .key = CLATTN_F64, .value = CLATTN_F64, .output = CLATTN_F64}},
 };
@@ -156,13 +162,18 @@ static void compile_errors(const void *which, const char *solver)
         {SCORE "{ return score; }\n/* more", NULL, "score_mod:3: a comment", true},
         {NULL, "#ifdef OTHER\n#endif\n#if 1\n" DROP "{ return 1; }", "mask_mod:3: #if without #endif", true},
         {"float scoremod(float score) { return score; }", NULL, "score_mod: defines no function of that name", true},
-        {"// " SCORE "{ return score; }", NULL, "score_mod:", true}, /* who finds it first, the compiler or the library */
+        {"// " SCORE "{ return score; }", NULL,
+         "score_mod:", true}, /* who finds it first, the compiler or the library */
         {NULL, "int mask(int key) { return mask_mod(key); }", "mask_mod:", true},
         {"\nfloat score_mod(float score, int batch, int head, int query, int key)\n{ return score; }", NULL,
-         "score_mod:2: has another result or other parameters, expected float score_mod(float score, int batch, int head, "
-         "int query, int key, user_data user)", true},
-        {NULL, "float halved(float x) { return x / 2; }\nvoid mask_mod(int batch, int head, int query, int key, "
-         "user_data user) {}", "mask_mod:2: has another result or other parameters, expected int mask_mod(int batch", true},
+         "score_mod:2: has another result or other parameters, expected float score_mod(float score, int batch, int "
+         "head, "
+         "int query, int key, user_data user)",
+         true},
+        {NULL,
+         "float halved(float x) { return x / 2; }\nvoid mask_mod(int batch, int head, int query, int key, "
+         "user_data user) {}",
+         "mask_mod:2: has another result or other parameters, expected int mask_mod(int batch", true},
     };
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     const attention_case test = {"", ALL, LITTLE};
@@ -201,8 +212,8 @@ static void compile_errors(const void *which, const char *solver)
 
 static double first_output(test_job *job, const clattn_attention_desc *desc)
 {
-    assert_status(CLATTN_SUCCESS, clattn_attention_run(device_context(), NULL, desc, &job->args.attention, 0, NULL,
-                                                       NULL));
+    assert_status(CLATTN_SUCCESS,
+                  clattn_attention_run(device_context(), NULL, desc, &job->args.attention, 0, NULL, NULL));
     assert_cl(clFinish(clattn_context_queue(device_context())));
     array_download(&job->output[OUTPUT]);
     array_poison(&job->output[OUTPUT]);

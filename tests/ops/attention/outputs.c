@@ -28,10 +28,12 @@ static const attention_case entropies[] = {
 };
 
 /* The same attention with each mode of scores. */
-#define ADDENDS .softcap = 2, .scaled = true, .scale = 1.5f, .bias = MASK_FLOAT, .alibi = 1, .causal = true, \
-    AT(EXPLICIT, 6), .mask = MASK_BOOL, .list = {.queries = LIST(5, 3), .keys = LIST(4, 9)}
-#define MORE_ADDENDS .softcap = 2, .scaled = true, .scale = 1.5f, .bias = MASK_FLOAT, .alibi = 1, .causal = true, \
-    AT(EXPLICIT, 40), .mask = MASK_BOOL, .list = {.queries = LIST(35, 20), .keys = LIST(67, 50)}
+#define ADDENDS \
+    .softcap = 2, .scaled = true, .scale = 1.5f, .bias = MASK_FLOAT, .alibi = 1, .causal = true, AT(EXPLICIT, 6), \
+    .mask = MASK_BOOL, .list = {.queries = LIST(5, 3), .keys = LIST(4, 9)}
+#define MORE_ADDENDS \
+    .softcap = 2, .scaled = true, .scale = 1.5f, .bias = MASK_FLOAT, .alibi = 1, .causal = true, AT(EXPLICIT, 40), \
+    .mask = MASK_BOOL, .list = {.queries = LIST(35, 20), .keys = LIST(67, 50)}
 
 static const attention_case scores[] = {
     {"raw scores", ALL, LITTLE, ADDENDS, .scores = SCORES_OF(RAW)},
@@ -58,8 +60,8 @@ static const attention_case scores[] = {
     {"biased scores in bfloat16, additive", BIG, MEDIUM, .scores = SCORES_OF(BIASED), .type.scores = CLATTN_BF16,
      .additive = true, .causal = true},
     {"biased scores, float16, paged int8 keys", BIG, .dim = {2, 4, 2, 9, 40, 8, 8}, .scores = SCORES_OF(BIASED),
-     .type = {.query = CLATTN_F16, .key = CLATTN_I8, .value = CLATTN_F16}, .key_groups = 2,
-     .cache = CLATTN_CACHE_PAGED, .pages = 41, .page_size = 4, .list.keys = LIST(33, 40)},
+     .type = {.query = CLATTN_F16, .key = CLATTN_I8, .value = CLATTN_F16}, .key_groups = 2, .cache = CLATTN_CACHE_PAGED,
+     .pages = 41, .page_size = 4, .list.keys = LIST(33, 40)},
     {"probabilities in float64 state", BIG, MEDIUM, .scores = SCORES_OF(PROBABILITIES),
      .type = {.query = CLATTN_F64, .key = CLATTN_F64, .value = CLATTN_F64, .output = CLATTN_F64}},
 };
@@ -73,8 +75,8 @@ static const attention_case dropouts[] = {
     {"dropout of nearly nothing", BIG, MEDIUM, .dropout = FLT_MIN, .seed = 1},
     {"dropout, shorter", BIG, MEDIUM, .dropout = 0.3f, .seed = 42, .shorter = true, .actual = {1, 34, 33},
      .inject = INJECT_MASKED},
-    {"dropout, causal, grouped heads", BIG, .dim = {3, 6, 2, 67, 67, 8, 8}, .dropout = 0.3f, .seed = 42,
-     .causal = true, .inject = INJECT_MASKED},
+    {"dropout, causal, grouped heads", BIG, .dim = {3, 6, 2, 67, 67, 8, 8}, .dropout = 0.3f, .seed = 42, .causal = true,
+     .inject = INJECT_MASKED},
     {"dropout, NaN key", BIG, MEDIUM, .dropout = 0.3f, .seed = 42, .inject = INJECT_KEY_NAN},
 };
 
@@ -119,8 +121,8 @@ static void merge(size_t rows, size_t columns, double *output, double *lse, cons
         double old = top == -INFINITY ? 0 : exp(lse[i] - top), new = top == -INFINITY ? 0 : exp(part_lse[i] - top);
 
         for (size_t d = 0; d < columns; d++) {
-            output[i * columns + d] = old + new == 0 ? 0 : (old * output[i * columns + d] + new * part[i * columns + d])
-                                                               / (old + new);
+            output[i * columns + d] =
+                old + new == 0 ? 0 : (old * output[i * columns + d] + new *part[i * columns + d]) / (old + new);
         }
         lse[i] = old + new == 0 ? -INFINITY : top + log(old + new);
     }
@@ -163,7 +165,8 @@ static void merging(const void *which, const char *solver)
         args->key.offset = all.key.offset + (int64_t)from[n] * job.input[KEY].layout.stride[2];
         args->value.offset = all.value.offset + (int64_t)from[n] * job.input[VALUE].layout.stride[2];
         job_run(&job, NULL);
-        double *part = array_dense(&job.output[OUTPUT], 4, extent), *part_lse = array_dense(&job.output[LSE], 3, extent);
+        double *part = array_dense(&job.output[OUTPUT], 4, extent),
+               *part_lse = array_dense(&job.output[LSE], 3, extent);
         merge(rows, columns, output, lse, part, part_lse);
         free(part);
         free(part_lse);

@@ -27,7 +27,8 @@ static const attention_case cases[] = {
     {"float16, infinite value", ALL, LITTLE, HALVES, .inject = INJECT_VALUE_INF},
     {"float16, NaN query", BIG, MEDIUM, HALVES, .inject = INJECT_QUERY_NAN},
     {"float16, dropout", BIG, MEDIUM, MIXED(F16, F16, F16), .dropout = 0.25f, .seed = 5, .entropy = true},
-    {"float16, boolean mask, pages of 5 keys", BIG, .dim = {2, 2, 1, 35, 15, 8, 8}, PAGED(7, 5), HALVES, .mask = MASK_BOOL},
+    {"float16, boolean mask, pages of 5 keys", BIG, .dim = {2, 2, 1, 35, 15, 8, 8}, PAGED(7, 5), HALVES,
+     .mask = MASK_BOOL},
     {"float16, rows at any two bytes", BIG, .dim = {2, 4, 2, 35, 67, 21, 21}, HALVES,
      .form = {FORM_PADDED, FORM_PADDED, FORM_PADDED, FORM_PADDED, FORM_PLAIN}},
     {"bfloat16 keys and values", ALL, LITTLE, MIXED(F32, BF16, BF16)},
@@ -84,7 +85,8 @@ static void attend(const char *solver, const float *q, const float *k, const flo
     args.value = clattn_binding_buffer(memory[2], 0);
     args.output = clattn_binding_buffer(memory[3], 0);
     assert_status(CLATTN_SUCCESS, clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL));
-    assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), memory[3], CL_TRUE, 0, rows, o, 0, NULL, NULL));
+    assert_cl(
+        clEnqueueReadBuffer(clattn_context_queue(device_context()), memory[3], CL_TRUE, 0, rows, o, 0, NULL, NULL));
     for (int i = 0; i < 4; i++) {
         device_release_buffer(memory[i]);
     }
@@ -112,7 +114,8 @@ static void beyond_parts(void **state)
         fill(k, ELEMENTS, 53);
         fill(v, ELEMENTS, 71);
         attend("cpu-amx", q, k, v, plain);
-        for (int i = 0; i < ROWS * SIZE; i++) { /* the queries of head 0, for which its keys make up; 2: key 5 is far below */
+        for (int i = 0; i < ROWS * SIZE;
+             i++) { /* the queries of head 0, for which its keys make up; 2: key 5 is far below */
             q[i] = (which == 2 ? fabsf(q[i]) : q[i]) * query_times[which];
         }
         for (int i = 0; i < KEYS * SIZE; i++) {

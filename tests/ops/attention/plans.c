@@ -17,8 +17,10 @@ static const attention_case costs[] = {
      .mask = MASK_BOOL, .sinks = true, .causal = true, AT(BOTTOM_RIGHT, 0), .windowed = true, .left = 30, .right = -1,
      .dropout = 0.5f, .entropy = true, .list = {.queries = LIST(0, 0), .keys = LIST(0, 0)}},
     {"cost of int8 pages", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .type = {.key = CLATTN_I8, .value = CLATTN_I8},
-     .key_groups = 2, .value_groups = 1, .cache = CLATTN_CACHE_PAGED, .pages = 9, .page_size = 16, .list.keys = LIST(0, 0)},
-    {"cost of packed queries", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .additive = true, .list.query_starts = LIST(0, 0, 0)},
+     .key_groups = 2, .value_groups = 1, .cache = CLATTN_CACHE_PAGED, .pages = 9, .page_size = 16,
+     .list.keys = LIST(0, 0)},
+    {"cost of packed queries", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .additive = true,
+     .list.query_starts = LIST(0, 0, 0)},
 };
 
 /* A desc whose S_q and S_k are `times` as long; nothing is run, so that the layouts may reach anywhere. */
@@ -82,7 +84,7 @@ static void plan_cost(const void *which, const char *solver)
         clattn_attention_desc longer = lengthened(&desc, times);
         read_cost(&longer, solver, &kernels[1], &workspace[1]);
         size_t rows = test->dim.batch * test->dim.heads * longer.query.extent[2];
-        assert_true(kernels[1] <= kernels[0] + 2);         /* of split keys: packing, merging */
+        assert_true(kernels[1] <= kernels[0] + 2); /* of split keys: packing, merging */
         assert_true(kernels[1] <= (given ? 5 : 4));
         assert_true(workspace[1] <= workspace[0] * 2 * times + 65536); /* linear */
         assert_true(workspace[1] < rows * keys * sizeof(float) / 4);
@@ -234,7 +236,9 @@ int main(int argc, char **argv)
     attention_add_check(&suite, plan_cost, costs, COUNT_OF(costs));
     attention_add_check(&suite, slices, sliced, COUNT_OF(sliced));
     attention_add_check(&suite, cancel, cancelled, COUNT_OF(cancelled));
-    suite_add_case(&suite, heads_in_turn_of_pages, &paged_token, "cpu", "attention cpu: several heads in turn from pages");
-    suite_add_case(&suite, one_head_of_a_plain_cache, &plain_token, "cpu", "attention cpu: one head from a plain cache");
+    suite_add_case(&suite, heads_in_turn_of_pages, &paged_token, "cpu",
+                   "attention cpu: several heads in turn from pages");
+    suite_add_case(&suite, one_head_of_a_plain_cache, &plain_token, "cpu",
+                   "attention cpu: one head from a plain cache");
     return suite_run(&suite, "attention plans", true, argc, argv);
 }

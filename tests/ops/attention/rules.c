@@ -33,9 +33,8 @@ static size_t make_mask_cases(void)
 
     for (size_t n = 0; n < COUNT_OF(mask_shapes); n++) {
         for (mask_kind kind = MASK_BOOL; kind <= MASK_FLOAT; kind++) {
-            attention_case made = {kind == MASK_BOOL ? "boolean mask" : "float mask", BIG,
-                                   .dim = {B, H, 2, Q, K, 8, 8}, .mask = kind,
-                                   .mask_rank = mask_shapes[n].rank};
+            attention_case made = {kind == MASK_BOOL ? "boolean mask" : "float mask", BIG, .dim = {B, H, 2, Q, K, 8, 8},
+                                   .mask = kind, .mask_rank = mask_shapes[n].rank};
             for (int d = 0; d < made.mask_rank; d++) {
                 made.mask_extent[d] = mask_shapes[n].extent[d];
             }
@@ -59,8 +58,7 @@ static const attention_case masks[] = {
     {"mask backwards", BIG, .dim = {2, 2, 2, 35, 67, 8, 8}, .mask = MASK_FLOAT, .form.mask = FORM_MIRRORED},
     {"mask upside down", BIG, .dim = {2, 2, 2, 35, 67, 8, 8}, .mask = MASK_BOOL, .form.mask = FORM_FLIPPED},
     {"mask transposed", BIG, .dim = {2, 2, 2, 35, 67, 8, 8}, .mask = MASK_BOOL, .form.mask = FORM_TRANSPOSED},
-    {"mask shared by stride", BIG, .dim = {2, 2, 2, 35, 67, 8, 8}, .mask = MASK_FLOAT,
-     .form.mask = FORM_SHARED_ROWS},
+    {"mask shared by stride", BIG, .dim = {2, 2, 2, 35, 67, 8, 8}, .mask = MASK_FLOAT, .form.mask = FORM_SHARED_ROWS},
 };
 
 /* ---- causality ---- */
@@ -89,8 +87,8 @@ static const attention_case causal[] = {
     {"position without causality", ALL, .dim = {1, 2, 2, 5, 12, 8, 8}, .alignment = CLATTN_ALIGN_EXPLICIT,
      .position = -100},
     {"causal with a boolean mask", ALL, .dim = {2, 2, 1, 9, 9, 8, 8}, CAUSAL(TOP_LEFT, 0), .mask = MASK_BOOL},
-    {"causal with a boolean mask", BIG, .dim = {2, 4, 2, 70, 131, 8, 8}, CAUSAL(BOTTOM_RIGHT, 0),
-     .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {1, 131}},
+    {"causal with a boolean mask", BIG, .dim = {2, 4, 2, 70, 131, 8, 8}, CAUSAL(BOTTOM_RIGHT, 0), .mask = MASK_BOOL,
+     .mask_rank = 2, .mask_extent = {1, 131}},
     {"causal with a float mask", BIG, .dim = {2, 4, 2, 70, 131, 8, 8}, CAUSAL(EXPLICIT, -7), .mask = MASK_FLOAT},
 };
 
@@ -109,10 +107,8 @@ static const attention_case scales[] = {
      CAUSAL(BOTTOM_RIGHT, 0)},
     {"scale of an ordinary size", BIG, .dim = {2, 4, 4, 35, 67, 8, 8}, .scaled = true, .scale = 2.5f},
     {"smallest scale", BIG, .dim = {2, 4, 4, 35, 67, 8, 8}, .scaled = true, .scale = FLT_TRUE_MIN},
-    {"logits near 1e4 and -1e4", ALL, .dim = {1, 2, 2, 6, 9, 8, 8}, .scaled = true, .scale = 1,
-     .fill = FILL_HUGE},
-    {"logits near 1e4 and -1e4", BIG, .dim = {2, 4, 4, 67, 201, 8, 8}, .scaled = true, .scale = 1,
-     .fill = FILL_HUGE},
+    {"logits near 1e4 and -1e4", ALL, .dim = {1, 2, 2, 6, 9, 8, 8}, .scaled = true, .scale = 1, .fill = FILL_HUGE},
+    {"logits near 1e4 and -1e4", BIG, .dim = {2, 4, 4, 67, 201, 8, 8}, .scaled = true, .scale = 1, .fill = FILL_HUGE},
     {"logits near 1e4 and -1e4, masked", BIG, .dim = {2, 4, 4, 67, 201, 8, 8}, .scaled = true, .scale = 1,
      .fill = FILL_HUGE, .mask = MASK_BOOL},
     {"logits far apart", BIG, .dim = {2, 4, 4, 67, 201, 8, 8}, .scaled = true, .scale = 1, .fill = FILL_WILD},
@@ -167,8 +163,8 @@ static const attention_case leaks[] = {
     {"boolean masked keys", ALL, MASKED, .dim = {2, 2, 1, 5, 7, 8, 8}, .mask = MASK_BOOL},
     {"boolean masked keys", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, .mask = MASK_BOOL, .mask_rank = 2,
      .mask_extent = {1, 201}},
-    {"boolean mask of fewer keys", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, .mask = MASK_BOOL,
-     .mask_rank = 1, .mask_extent = {100}},
+    {"boolean mask of fewer keys", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, .mask = MASK_BOOL, .mask_rank = 1,
+     .mask_extent = {100}},
     {"-inf masked keys", ALL, MASKED, .dim = {2, 2, 1, 5, 7, 8, 8}, .mask = MASK_FLOAT},
     {"-inf masked keys", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, .mask = MASK_FLOAT},
     {"-inf masked keys, negative scale", FULL, MASKED, .dim = {2, 4, 2, 35, 67, 8, 8}, .mask = MASK_FLOAT,
@@ -177,8 +173,7 @@ static const attention_case leaks[] = {
     {"all -inf", BIG, MASKED, .dim = {2, 4, 2, 35, 67, 8, 8}, .mask = MASK_INF},
     {"keys ahead of all queries", ALL, MASKED, .dim = {2, 2, 1, 5, 9, 8, 8}, CAUSAL(TOP_LEFT, 0)},
     {"keys ahead of all queries", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, CAUSAL(EXPLICIT, 10)},
-    {"keys ahead, boolean mask", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, CAUSAL(EXPLICIT, 10),
-     .mask = MASK_BOOL},
+    {"keys ahead, boolean mask", BIG, MASKED, .dim = {2, 4, 2, 67, 201, 8, 8}, CAUSAL(EXPLICIT, 10), .mask = MASK_BOOL},
 };
 
 static const attention_case poisons[] = {
@@ -196,8 +191,7 @@ static const attention_case poisons[] = {
      .inject = INJECT_KEY_NAN},
     {"infinite key: scores of +inf and -inf", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .inject = INJECT_KEY_INF},
     {"infinite key: scores of +inf and -inf", BIG, .dim = {2, 4, 2, 67, 201, 8, 8}, .inject = INJECT_KEY_INF},
-    {"infinite key, float mask", BIG, .dim = {2, 4, 2, 67, 201, 8, 8}, .inject = INJECT_KEY_INF,
-     .mask = MASK_FINITE},
+    {"infinite key, float mask", BIG, .dim = {2, 4, 2, 67, 201, 8, 8}, .inject = INJECT_KEY_INF, .mask = MASK_FINITE},
     {"infinite key, negative scale", FULL, .dim = {2, 4, 2, 67, 201, 8, 8}, .scaled = true, .scale = -1,
      .inject = INJECT_KEY_INF},
     {"NaN value: its column alone", ALL, .dim = {2, 2, 1, 5, 7, 8, 8}, .inject = INJECT_VALUE_NAN},

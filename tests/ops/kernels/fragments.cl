@@ -14,9 +14,11 @@
 
 #define ROWS 48
 
-kernel MATRIX_SUB_GROUP __attribute__((reqd_work_group_size(MATRIX_LANES, 1, 1)))
-void fragments(const global ushort *a, const global ushort *b, global uint *words, global float *c, global int *places,
-               global uint *chained, global float *swapped, global uint *copied)
+kernel MATRIX_SUB_GROUP
+__attribute__((reqd_work_group_size(MATRIX_LANES, 1, 1))) void fragments(const global ushort *a, const global ushort *b,
+                                                                         global uint *words, global float *c,
+                                                                         global int *places, global uint *chained,
+                                                                         global float *swapped, global uint *copied)
 {
     local uint4 a_room[ROWS * WIDTH / 8], b_room[ROWS * WIDTH / 8], copy_room[4];
     local uint room[MATRIX_ROOM(2, 1) + 1];

@@ -10,8 +10,8 @@
 
 #define WORDS 8192
 
-kernel __attribute__((reqd_work_group_size(WGMMA_LANES, 1, 1)))
-void wgmma_places(global int *places, global ulong *descriptors, global uint *elements)
+kernel __attribute__((reqd_work_group_size(WGMMA_LANES, 1, 1))) void
+wgmma_places(global int *places, global ulong *descriptors, global uint *elements)
 {
     local uint4 tiles[WORDS / 4] __attribute__((aligned(1024)));
     const int lane = get_local_id(0);

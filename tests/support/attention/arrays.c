@@ -57,9 +57,10 @@ static test_array projected_part(const attention_case *test, test_memory *memory
 {
     size_t width = test->dim.heads + 2 * test->dim.kv_heads;
     int64_t row = (int64_t)(width * test->dim.d_k);
-    clattn_layout layout = {.dtype = CLATTN_F32, .rank = 4,
-        .extent = {test->dim.batch, heads, test->dim.queries, test->dim.d_k},
-        .stride = {row * (int64_t)test->dim.queries, (int64_t)test->dim.d_k, row, 1}};
+    clattn_layout layout = {.dtype = CLATTN_F32,
+                            .rank = 4,
+                            .extent = {test->dim.batch, heads, test->dim.queries, test->dim.d_k},
+                            .stride = {row * (int64_t)test->dim.queries, (int64_t)test->dim.d_k, row, 1}};
     return array_view(memory, first_head * test->dim.d_k, layout);
 }
 
@@ -79,8 +80,7 @@ static void make_operands(test_job *job, const attention_case *t)
     key_extents(t, &batch, &rows);
     if (t->packed) {
         size_t width = (heads + 2 * groups) * t->dim.d_k;
-        test_memory *memory = job_keep(job, memory_create(ROLE_INPUT, CLATTN_F32,
-                                                          batch * t->dim.queries * width));
+        test_memory *memory = job_keep(job, memory_create(ROLE_INPUT, CLATTN_F32, batch * t->dim.queries * width));
 
         job->input[QUERY] = projected_part(t, memory, 0, heads);
         job->input[KEY] = projected_part(t, memory, heads, groups);
@@ -113,8 +113,7 @@ static void make_scales(test_job *job, const attention_case *t, uint64_t salt)
         extent[3] = table[n].groups;
         if (extent[3]) {
             test_array *made = &job->input[table[n].which];
-            *made = job_array(job, ROLE_INPUT, type_or(table[n].type, CLATTN_F32), 4, extent,
-                              t->scale_form);
+            *made = job_array(job, ROLE_INPUT, type_or(table[n].type, CLATTN_F32), 4, extent, t->scale_form);
             job_fill(made, salt * 32 + (uint64_t)table[n].which, most / 8, most, false);
         }
     }
@@ -161,7 +160,9 @@ static void make_block_table(test_job *job, const attention_case *t, clattn_dtyp
         table[n] = t->table ? t->table[n] : (int64_t)((n * step + 1) % t->pages);
     }
     test_array flat = job_integers(job, dtype, count, table);
-    clattn_layout layout = {.dtype = (int32_t)dtype, .rank = 2, .extent = {t->dim.batch, blocks},
+    clattn_layout layout = {.dtype = (int32_t)dtype,
+                            .rank = 2,
+                            .extent = {t->dim.batch, blocks},
                             .stride = {(int64_t)blocks * flat.layout.stride[0], flat.layout.stride[0]}};
     flat.layout = layout;
     job->input[BLOCK_TABLE] = flat;
@@ -174,8 +175,10 @@ static void make_lists(test_job *job, const attention_case *t)
         const int64_t *values;
         int which;
         size_t more;
-    } lists[] = {{t->list.queries, QUERY_LENGTHS, 0}, {t->list.keys, KEY_LENGTHS, 0},
-                 {t->list.positions, POSITIONS, 0}, {t->list.query_starts, QUERY_STARTS, 1},
+    } lists[] = {{t->list.queries, QUERY_LENGTHS, 0},
+                 {t->list.keys, KEY_LENGTHS, 0},
+                 {t->list.positions, POSITIONS, 0},
+                 {t->list.query_starts, QUERY_STARTS, 1},
                  {t->list.key_starts, KEY_STARTS, 1}};
     clattn_dtype dtype = type_or(t->type.integers, CLATTN_I32);
     const int64_t go = 0;
@@ -242,8 +245,7 @@ static void make_outputs(test_job *job, const attention_case *t)
         own_rows(job, &job->output[ENTROPY], t);
     }
     if (t->scores) {
-        job->output[SCORES] = job_array(job, ROLE_OUTPUT, type_or(t->type.scores, CLATTN_F32), 4, scores,
-                                        FORM_PADDED);
+        job->output[SCORES] = job_array(job, ROLE_OUTPUT, type_or(t->type.scores, CLATTN_F32), 4, scores, FORM_PADDED);
         attention_lengths(t, &scores[0], &scores[2], &scores[3]);
         array_own(&job->output[SCORES], scores);
     }

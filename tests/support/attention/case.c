@@ -75,13 +75,27 @@ static void describe_rules(clattn_attention_desc *desc, const attention_case *te
 static clattn_attention_args bind(const test_job *job, const attention_case *test)
 {
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
-    clattn_binding *const inputs[] = {
-        [QUERY] = &args.query, [KEY] = &args.key, [VALUE] = &args.value, [MASK] = &args.mask, [BIAS] = &args.bias,
-        [ALIBI] = &args.alibi, [SINKS] = &args.sinks, [VECTOR] = &args.vector,
-        [QUERY_LENGTHS] = &args.query_lengths, [KEY_LENGTHS] = &args.key_lengths, [POSITIONS] = &args.positions,
-        [QUERY_STARTS] = &args.query_starts, [KEY_STARTS] = &args.key_starts, [BLOCK_TABLE] = &args.block_table,
-        [KEY_SCALE] = &args.key_scale, [VALUE_SCALE] = &args.value_scale, [CANCEL] = &args.cancel,
-        [USER] = &args.user[0], &args.user[1], &args.user[2], &args.user[3]};
+    clattn_binding *const inputs[] = {[QUERY] = &args.query,
+                                      [KEY] = &args.key,
+                                      [VALUE] = &args.value,
+                                      [MASK] = &args.mask,
+                                      [BIAS] = &args.bias,
+                                      [ALIBI] = &args.alibi,
+                                      [SINKS] = &args.sinks,
+                                      [VECTOR] = &args.vector,
+                                      [QUERY_LENGTHS] = &args.query_lengths,
+                                      [KEY_LENGTHS] = &args.key_lengths,
+                                      [POSITIONS] = &args.positions,
+                                      [QUERY_STARTS] = &args.query_starts,
+                                      [KEY_STARTS] = &args.key_starts,
+                                      [BLOCK_TABLE] = &args.block_table,
+                                      [KEY_SCALE] = &args.key_scale,
+                                      [VALUE_SCALE] = &args.value_scale,
+                                      [CANCEL] = &args.cancel,
+                                      [USER] = &args.user[0],
+                                      &args.user[1],
+                                      &args.user[2],
+                                      &args.user[3]};
     clattn_binding *const outputs[] = {
         [OUTPUT] = &args.output, [LSE] = &args.lse, [ENTROPY] = &args.entropy, [SCORES] = &args.scores};
 

@@ -6,14 +6,30 @@
 
 /* Solvers as bits, and their names by bit number. */
 enum { BY_GENERIC = 1, BY_CPU = 2, BY_TILE = 4, BY_CPU_BF16 = 8, BY_CPU_AMX = 16, BY_EMULATED_MMA = 32 };
-#define ATTENTION_SOLVERS 3     /* the first ones: those that take every type */
+#define ATTENTION_SOLVERS 3 /* the first ones: those that take every type */
 #define ATTENTION_ALL_SOLVERS 6
 extern const char *const attention_solvers[ATTENTION_ALL_SOLVERS];
 
 /* Arrays of a job. */
 enum { /* input */
-    QUERY, KEY, VALUE, MASK, BIAS, ALIBI, SINKS, VECTOR, QUERY_LENGTHS, KEY_LENGTHS, POSITIONS, QUERY_STARTS,
-    KEY_STARTS, BLOCK_TABLE, KEY_SCALE, VALUE_SCALE, CANCEL, USER
+       QUERY,
+       KEY,
+       VALUE,
+       MASK,
+       BIAS,
+       ALIBI,
+       SINKS,
+       VECTOR,
+       QUERY_LENGTHS,
+       KEY_LENGTHS,
+       POSITIONS,
+       QUERY_STARTS,
+       KEY_STARTS,
+       BLOCK_TABLE,
+       KEY_SCALE,
+       VALUE_SCALE,
+       CANCEL,
+       USER
 };
 enum { OUTPUT, LSE, ENTROPY, SCORES }; /* output */
 
@@ -29,17 +45,17 @@ typedef enum fill_kind {
  * change in any bit. */
 typedef enum injection {
     INJECT_NOTHING,
-    INJECT_MASKED,     /* NaN and Inf into K of keys j % 3 == 1 (which the mask excludes), and into everything that
+    INJECT_MASKED,    /* NaN and Inf into K of keys j % 3 == 1 (which the mask excludes), and into everything that
                         * lies beyond the actual lengths; of quantised arrays into the scales */
-    INJECT_KEY_NAN,    /* K[0, 0, middle, last] = NaN */
-    INJECT_KEY_INF,    /* … = +inf: scores of +inf and −inf, by the sign of the query */
-    INJECT_VALUE_NAN,  /* V[0, 0, middle, last] = NaN: that output column alone */
-    INJECT_VALUE_INF,  /* … = −inf */
-    INJECT_QUERY_NAN,  /* Q[0, 0, middle, last] = NaN: that row alone */
-    INJECT_MASK_NAN,   /* mask[0, …, middle key] = NaN */
-    INJECT_MASK_INF,   /* … = +inf */
-    INJECT_BIAS_NAN,   /* the same with the bias */
-    INJECT_SINK_NAN    /* of head 0: all its rows */
+    INJECT_KEY_NAN,   /* K[0, 0, middle, last] = NaN */
+    INJECT_KEY_INF,   /* … = +inf: scores of +inf and −inf, by the sign of the query */
+    INJECT_VALUE_NAN, /* V[0, 0, middle, last] = NaN: that output column alone */
+    INJECT_VALUE_INF, /* … = −inf */
+    INJECT_QUERY_NAN, /* Q[0, 0, middle, last] = NaN: that row alone */
+    INJECT_MASK_NAN,  /* mask[0, …, middle key] = NaN */
+    INJECT_MASK_INF,  /* … = +inf */
+    INJECT_BIAS_NAN,  /* the same with the bias */
+    INJECT_SINK_NAN   /* of head 0: all its rows */
 } injection;
 
 /* What a user's function is told: the pair, the item's position and lengths, buffers and scalars. */
@@ -63,9 +79,9 @@ typedef struct attention_mod {
 
 /* Fields that are 0 ask for nothing. */
 typedef struct attention_case {
-    const char *rule;      /* what it holds, for the test's name */
-    unsigned levels;       /* levels that it runs on; bits of test_level */
-    unsigned refused_by;   /* solvers that must say UNSUPPORTED */
+    const char *rule;    /* what it holds, for the test's name */
+    unsigned levels;     /* levels that it runs on; bits of test_level */
+    unsigned refused_by; /* solvers that must say UNSUPPORTED */
     struct {
         size_t batch, heads, kv_heads, queries, keys, d_k, d_v; /* S_q and S_k; of a paged cache queries to d_v */
     } dim;
@@ -76,56 +92,56 @@ typedef struct attention_case {
         clattn_dtype query, key, value, output, mask, bias, scores, key_scale, value_scale; /* 0: float32 */
         clattn_dtype integers; /* of lengths, positions, starts and block table; 0: int32 */
     } type;
-    bool packed;           /* Q, K, V are views of one (batch, length, heads + 2 kv_heads, size) buffer */
+    bool packed; /* Q, K, V are views of one (batch, length, heads + 2 kv_heads, size) buffer */
     mask_kind mask;
-    int mask_rank;         /* of the extents below; 0: 4 with the full extents */
+    int mask_rank; /* of the extents below; 0: 4 with the full extents */
     size_t mask_extent[4];
     bool causal;
     clattn_alignment alignment;
     int64_t position;
-    bool scaled;           /* `scale` instead of 1/sqrt(d_k) */
+    bool scaled; /* `scale` instead of 1/sqrt(d_k) */
     float scale;
-    bool long_loops;       /* a device that limits loops may refuse it: job_refused_for_loops */
-    bool no_lse;           /* most cases ask for the log-sum-exp too */
+    bool long_loops; /* a device that limits loops may refuse it: job_refused_for_loops */
+    bool no_lse;     /* most cases ask for the log-sum-exp too */
     fill_kind fill;
-    bool shorter;          /* `actual` at enqueue instead of dim's */
+    bool shorter; /* `actual` at enqueue instead of dim's */
     struct {
         size_t batch, queries, keys;
     } actual;
     injection inject;
     /* Scores. */
     bool additive;
-    bool shared_vector;    /* one for all heads */
+    bool shared_vector; /* one for all heads */
     float softcap;
     bool windowed;
     int64_t left, right;
-    mask_kind bias;        /* a float kind; extents as the mask's */
+    mask_kind bias; /* a float kind; extents as the mask's */
     int bias_rank;
     size_t bias_extent[4];
-    int alibi;             /* the slopes' rank */
-    bool shared_alibi;     /* with rank 2: one row for all items */
+    int alibi;         /* the slopes' rank */
+    bool shared_alibi; /* with rank 2: one row for all items */
     bool sinks;
     const attention_mod *mod;
     /* Each item's own, as many as there are items (starts: one more). */
     struct {
         const int64_t *queries, *keys, *positions, *query_starts, *key_starts;
     } list;
-    size_t longest;        /* with query_starts */
+    size_t longest; /* with query_starts */
     /* The cache. */
     clattn_cache_kind cache;
     size_t pages, page_size;
-    const int64_t *table;  /* (batch, dim.keys / page_size); NULL: all pages in a mixed-up order */
+    const int64_t *table;            /* (batch, dim.keys / page_size); NULL: all pages in a mixed-up order */
     size_t key_groups, value_groups; /* with int8 and int4 */
     array_form scale_form;
     /* More outputs. */
     bool entropy;
-    int scores;            /* 1 + clattn_scores_mode */
+    int scores; /* 1 + clattn_scores_mode */
     /* Dropout and launches. */
     float dropout;
     uint64_t seed;
     uint32_t dropout_offset;
     uint32_t max_launch_ms;
-    bool cancellable;      /* with a 0 in the buffer */
+    bool cancellable; /* with a 0 in the buffer */
 } attention_case;
 
 #define SCORES_OF(MODE) (1 + CLATTN_SCORES_##MODE)

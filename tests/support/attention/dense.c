@@ -10,7 +10,7 @@ typedef __int128 wide; /* positions and windows are any int64 */
 
 static size_t clamp_to(int64_t value, size_t low, size_t high)
 {
-    return value < (int64_t)low ? low : value > (int64_t)high ? high : (size_t)value;
+    return value<(int64_t)low ? low : value>(int64_t) high ? high : (size_t)value;
 }
 
 static size_t least(size_t a, size_t b)
@@ -50,8 +50,8 @@ attention_item attention_item_of(const attention_case *t, size_t b)
     }
     item.rows = item.queries;
     item.queries = t->list.queries ? clamp_to(t->list.queries[b], 0, item.queries) : item.queries;
-    item.keys = t->list.keys ? clamp_to(t->list.keys[b], 0, t->cache == CLATTN_CACHE_RING ? INT32_MAX : item.keys)
-                             : item.keys;
+    item.keys =
+        t->list.keys ? clamp_to(t->list.keys[b], 0, t->cache == CLATTN_CACHE_RING ? INT32_MAX : item.keys) : item.keys;
     if (t->cache == CLATTN_CACHE_RING && item.keys > t->dim.keys) {
         item.first_key = item.keys - t->dim.keys;
     }
@@ -73,11 +73,11 @@ static bool key_index(const test_job *job, const attention_case *t, size_t b, si
     if (j < item.first_key || j >= item.keys) {
         return false;
     }
-    index[0] = t->cache == CLATTN_CACHE_PAGED ? page_of(t, &job->input[BLOCK_TABLE], b, j)
-             : t->list.key_starts ? 0 : b;
+    index[0] = t->cache == CLATTN_CACHE_PAGED ? page_of(t, &job->input[BLOCK_TABLE], b, j) : t->list.key_starts ? 0 : b;
     index[1] = g;
-    index[2] = t->cache == CLATTN_CACHE_PAGED ? j % t->page_size
-             : t->cache == CLATTN_CACHE_RING ? j % t->dim.keys : item.key_row + j;
+    index[2] = t->cache == CLATTN_CACHE_PAGED  ? j % t->page_size
+               : t->cache == CLATTN_CACHE_RING ? j % t->dim.keys
+                                               : item.key_row + j;
     return true;
 }
 
@@ -135,8 +135,8 @@ static mod_call call_of(const struct attention_mod_context *c, const reference_p
 {
     attention_item item = attention_item_of(c->test, pair->b);
 
-    return (mod_call){(int)pair->b, (int)pair->h, (int)pair->i, (int)pair->j, item.position, (int)item.queries,
-                      (int)item.keys, &c->job->input[USER], c->test->mod->scalar};
+    return (mod_call){(int)pair->b,      (int)pair->h,   (int)pair->i,         (int)pair->j,        item.position,
+                      (int)item.queries, (int)item.keys, &c->job->input[USER], c->test->mod->scalar};
 }
 
 static double modify(void *context, double score, const reference_pair *pair)
@@ -153,9 +153,8 @@ static bool visible(const struct attention_mod_context *c, const attention_item 
     const attention_case *t = c->test;
     wide p = (wide)pair->i + item->position, j = (wide)pair->j;
 
-    if (pair->i >= item->queries || pair->j < item->first_key || pair->j >= item->keys
-        || (t->causal && j > p) || (t->windowed && t->left >= 0 && j < p - t->left)
-        || (t->windowed && t->right >= 0 && j > p + t->right)) {
+    if (pair->i >= item->queries || pair->j < item->first_key || pair->j >= item->keys || (t->causal && j > p) ||
+        (t->windowed && t->left >= 0 && j < p - t->left) || (t->windowed && t->right >= 0 && j > p + t->right)) {
         return false;
     }
     if (t->mod && t->mod->mask) {
@@ -167,8 +166,8 @@ static bool visible(const struct attention_mod_context *c, const attention_item 
 
 static bool dropout_keeps(const attention_case *t, const reference_pair *pair)
 {
-    const uint32_t counter[4] = {(uint32_t)pair->j / 4, (uint32_t)pair->i,
-                                 (uint32_t)(pair->b * t->dim.heads + pair->h), t->dropout_offset};
+    const uint32_t counter[4] = {(uint32_t)pair->j / 4, (uint32_t)pair->i, (uint32_t)(pair->b * t->dim.heads + pair->h),
+                                 t->dropout_offset};
     const uint32_t key[2] = {(uint32_t)(t->seed & 0xffffffff), (uint32_t)(t->seed >> 32)};
     uint32_t word[4];
 
@@ -252,8 +251,7 @@ void attention_dense_make(attention_dense *dense, const test_job *job, const att
                                   t->value_groups ? &job->input[VALUE_SCALE] : NULL};
 
     memset(dense, 0, sizeof *dense);
-    *p = (reference_problem){.heads = t->dim.heads, .kv_heads = t->dim.kv_heads, .d_k = t->dim.d_k,
-                             .d_v = t->dim.d_v};
+    *p = (reference_problem){.heads = t->dim.heads, .kv_heads = t->dim.kv_heads, .d_k = t->dim.d_k, .d_v = t->dim.d_v};
     attention_lengths(t, &p->batch, &p->queries, &p->keys);
     dense->mod.job = job;
     dense->mod.test = t;
@@ -282,8 +280,8 @@ void attention_dense_make(attention_dense *dense, const test_job *job, const att
 
 void attention_dense_release(attention_dense *dense)
 {
-    double *all[] = {dense->query, dense->key, dense->value, dense->addend, dense->bias, dense->alibi, dense->vector,
-                     dense->sinks};
+    double *all[] = {dense->query, dense->key,   dense->value,  dense->addend,
+                     dense->bias,  dense->alibi, dense->vector, dense->sinks};
 
     for (size_t n = 0; n < COUNT_OF(all); n++) {
         free(all[n]);

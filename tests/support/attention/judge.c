@@ -48,14 +48,18 @@ static result make_result(size_t count)
 /* Where the reference leaves what the mode asks for. */
 static double **scores_of(reference_result *r, int mode)
 {
-    return mode == CLATTN_SCORES_RAW ? &r->raw : mode == CLATTN_SCORES_CAPPED ? &r->capped
-         : mode == CLATTN_SCORES_BIASED ? &r->biased : &r->weights;
+    return mode == CLATTN_SCORES_RAW      ? &r->raw
+           : mode == CLATTN_SCORES_CAPPED ? &r->capped
+           : mode == CLATTN_SCORES_BIASED ? &r->biased
+                                          : &r->weights;
 }
 
 static void compute(verdict *v, const attention_case *test)
 {
     result *output = &v->of[OUTPUT], *lse = &v->of[LSE], *entropy = &v->of[ENTROPY], *scores = &v->of[SCORES];
-    reference_result wide = {.output = output->reference, .magnitude = output->magnitude, .lse = lse->reference,
+    reference_result wide = {.output = output->reference,
+                             .magnitude = output->magnitude,
+                             .lse = lse->reference,
                              .entropy = entropy->reference};
     reference_result narrow = {.output = output->naive, .lse = lse->naive, .entropy = entropy->naive};
     double *unused = doubles(scores->count);
@@ -87,8 +91,8 @@ static void finish_scores(verdict *v, const attention_case *test)
         if (mode == CLATTN_SCORES_PROBABILITIES) { /* exp(s − lse), with lse rounded to float */
             scores->magnitude[at] *= scores->magnitude[at] > 0 && isfinite(lse) ? 1 + fabs(lse) : 1;
         } else if (mode == CLATTN_SCORES_BIASED) {
-            scores->magnitude[at] += 1 + (isfinite(scores->reference[at]) ? fabs(scores->reference[at]) : 0)
-                                   + (test->alibi ? v->dense.alibi[at] : 0);
+            scores->magnitude[at] += 1 + (isfinite(scores->reference[at]) ? fabs(scores->reference[at]) : 0) +
+                                     (test->alibi ? v->dense.alibi[at] : 0);
         } else if (i >= item.queries || j >= item.keys) {
             scores->reference[at] = scores->naive[at] = 0;
             scores->magnitude[at] = EXACT_ZERO;
@@ -230,8 +234,8 @@ static bool *mark_places(const test_job *job, const attention_case *test, const 
     for (size_t b = 0; b < v->batch; b++) {
         for (size_t h = 0; h < heads; h++) {
             for (size_t row = 0; row < (is_key ? v->keys : v->queries); row++) {
-                if (!attention_row_index(job, test, is_key, b, h, row, index)
-                    || !row_counts(test, v, which, b, h, row)) {
+                if (!attention_row_index(job, test, is_key, b, h, row, index) ||
+                    !row_counts(test, v, which, b, h, row)) {
                     continue;
                 }
                 for (index[3] = 0; index[3] < array->layout.extent[3]; index[3]++) {
@@ -272,11 +276,10 @@ static void inject(test_job *job, const attention_case *test, const verdict *bef
     static const struct {
         int which;
         double value;
-    } what[] = {[INJECT_KEY_NAN] = {KEY, NAN}, [INJECT_KEY_INF] = {KEY, INFINITY},
-                [INJECT_VALUE_NAN] = {VALUE, NAN}, [INJECT_VALUE_INF] = {VALUE, -INFINITY},
-                [INJECT_QUERY_NAN] = {QUERY, NAN}, [INJECT_MASK_NAN] = {MASK, NAN},
-                [INJECT_MASK_INF] = {MASK, INFINITY}, [INJECT_BIAS_NAN] = {BIAS, NAN},
-                [INJECT_SINK_NAN] = {SINKS, NAN}};
+    } what[] = {
+        [INJECT_KEY_NAN] = {KEY, NAN},           [INJECT_KEY_INF] = {KEY, INFINITY}, [INJECT_VALUE_NAN] = {VALUE, NAN},
+        [INJECT_VALUE_INF] = {VALUE, -INFINITY}, [INJECT_QUERY_NAN] = {QUERY, NAN},  [INJECT_MASK_NAN] = {MASK, NAN},
+        [INJECT_MASK_INF] = {MASK, INFINITY},    [INJECT_BIAS_NAN] = {BIAS, NAN},    [INJECT_SINK_NAN] = {SINKS, NAN}};
 
     if (test->inject == INJECT_MASKED) {
         spoil(job, test, before);

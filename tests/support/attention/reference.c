@@ -177,7 +177,10 @@ static void output_row(const row_work *w)
 
 void reference_attention(const reference_problem *p, bool narrow, const reference_result *result)
 {
-    row_work w = {.p = p, .result = result, .narrow = narrow, .score = malloc((p->keys + 1) * sizeof *w.score),
+    row_work w = {.p = p,
+                  .result = result,
+                  .narrow = narrow,
+                  .score = malloc((p->keys + 1) * sizeof *w.score),
                   .which = malloc((p->keys + 1) * sizeof *w.which)};
 
     assert_true(w.score && w.which);
@@ -187,8 +190,8 @@ void reference_attention(const reference_problem *p, bool narrow, const referenc
                 w.row = (w.b * p->heads + w.h) * p->queries + w.i;
                 score_row(&w);
                 exponentiate_row(&w);
-                keep(result->lse, w.row, w.sum == 0 ? -(real)INFINITY
-                                                    : rounded(&w, w.maximum + rounded(&w, logl(w.sum))));
+                keep(result->lse, w.row,
+                     w.sum == 0 ? -(real)INFINITY : rounded(&w, w.maximum + rounded(&w, logl(w.sum))));
                 weigh_row(&w);
                 drop_row(&w);
                 if (result->output) {

@@ -8,8 +8,8 @@ cl_command_queue make_queue_of(const clattn_context *of, bool out_of_order)
 {
     cl_int code;
     const cl_command_queue_properties properties = out_of_order ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
-    cl_command_queue queue = clCreateCommandQueue(clattn_context_opencl_context(of), clattn_context_opencl_device(of),
-                                                  properties, &code);
+    cl_command_queue queue =
+        clCreateCommandQueue(clattn_context_opencl_context(of), clattn_context_opencl_device(of), properties, &code);
     if (!out_of_order)
         assert_int_equal(code, CL_SUCCESS);
     return code == CL_SUCCESS ? queue : NULL;
@@ -37,7 +37,8 @@ bool event_waits(cl_event event)
 {
     for (int i = 0; i < 10; i++) {
         cl_int status = CL_COMPLETE;
-        if (!event || clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL) != CL_SUCCESS ||
+        if (!event ||
+            clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL) != CL_SUCCESS ||
             status <= CL_COMPLETE)
             return false;
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);

@@ -102,62 +102,62 @@ static void count_event(cl_int code, cl_event *event)
 }
 
 /* A call that returns its code. */
-#define QUERY(name, parameters, arguments)                                                                   \
-    static cl_int CL_API_CALL wrapped_##name parameters                                                      \
-    {                                                                                                        \
-        return fails(#name) ? fail_code : name arguments;                                                    \
+#define QUERY(name, parameters, arguments) \
+    static cl_int CL_API_CALL wrapped_##name parameters \
+    { \
+        return fails(#name) ? fail_code : name arguments; \
     }
 
 /* A call that creates an object of `kind` and stores its code. */
-#define CREATE(kind, type, name, parameters, arguments)                                                      \
-    static type CL_API_CALL wrapped_##name parameters                                                        \
-    {                                                                                                        \
-        if (fails(#name)) {                                                                                  \
-            if (code)                                                                                        \
-                *code = fail_code;                                                                           \
-            return NULL;                                                                                     \
-        }                                                                                                    \
-        type object = name arguments;                                                                        \
-        if (object) {                                                                                        \
-            live[kind]++;                                                                                    \
-            made[kind]++;                                                                                    \
-        }                                                                                                    \
-        return object;                                                                                       \
+#define CREATE(kind, type, name, parameters, arguments) \
+    static type CL_API_CALL wrapped_##name parameters \
+    { \
+        if (fails(#name)) { \
+            if (code) \
+                *code = fail_code; \
+            return NULL; \
+        } \
+        type object = name arguments; \
+        if (object) { \
+            live[kind]++; \
+            made[kind]++; \
+        } \
+        return object; \
     }
 
-#define RETAIN(kind, type, name)                                                                             \
-    static cl_int CL_API_CALL wrapped_##name(type object)                                                    \
-    {                                                                                                        \
-        if (fails(#name))                                                                                    \
-            return fail_code;                                                                                \
-        cl_int result = name(object);                                                                        \
-        if (result == CL_SUCCESS)                                                                            \
-            live[kind]++;                                                                                    \
-        return result;                                                                                       \
+#define RETAIN(kind, type, name) \
+    static cl_int CL_API_CALL wrapped_##name(type object) \
+    { \
+        if (fails(#name)) \
+            return fail_code; \
+        cl_int result = name(object); \
+        if (result == CL_SUCCESS) \
+            live[kind]++; \
+        return result; \
     }
 
-#define RELEASE(kind, type, name)                                                                            \
-    static cl_int CL_API_CALL wrapped_##name(type object)                                                    \
-    {                                                                                                        \
-        bool fail = fails(#name);                                                                            \
-        cl_int result = name(object);                                                                        \
-        if (result == CL_SUCCESS)                                                                            \
-            live[kind]--;                                                                                    \
-        return fail ? fail_code : result;                                                                    \
+#define RELEASE(kind, type, name) \
+    static cl_int CL_API_CALL wrapped_##name(type object) \
+    { \
+        bool fail = fails(#name); \
+        cl_int result = name(object); \
+        if (result == CL_SUCCESS) \
+            live[kind]--; \
+        return fail ? fail_code : result; \
     }
 
 /* An enqueue: parameters end in the event. */
-#define ENQUEUE(name, parameters, arguments)                                                                 \
-    static cl_int CL_API_CALL wrapped_##name parameters                                                      \
-    {                                                                                                        \
-        if (fails(#name))                                                                                    \
-            return fail_code;                                                                                \
-        cl_int result = name arguments;                                                                      \
-        count_event(result, event);                                                                          \
-        return result;                                                                                       \
+#define ENQUEUE(name, parameters, arguments) \
+    static cl_int CL_API_CALL wrapped_##name parameters \
+    { \
+        if (fails(#name)) \
+            return fail_code; \
+        cl_int result = name arguments; \
+        count_event(result, event); \
+        return result; \
     }
 
-#define INFO(name, object, selector)                                                                         \
+#define INFO(name, object, selector) \
     QUERY(name, (object o, selector s, size_t bytes, void *value, size_t *size), (o, s, bytes, value, size))
 
 QUERY(clGetPlatformIDs, (cl_uint n, cl_platform_id *list, cl_uint *count), (n, list, count))
@@ -212,12 +212,10 @@ CREATE(INJECT_KERNEL, cl_kernel, clCreateKernel, (cl_program program, const char
        (program, name, code))
 RETAIN(INJECT_KERNEL, cl_kernel, clRetainKernel)
 RELEASE(INJECT_KERNEL, cl_kernel, clReleaseKernel)
-QUERY(clSetKernelArg, (cl_kernel kernel, cl_uint index, size_t bytes, const void *value),
-      (kernel, index, bytes, value))
+QUERY(clSetKernelArg, (cl_kernel kernel, cl_uint index, size_t bytes, const void *value), (kernel, index, bytes, value))
 INFO(clGetKernelInfo, cl_kernel, cl_kernel_info)
 QUERY(clGetKernelWorkGroupInfo,
-      (cl_kernel kernel, cl_device_id device, cl_kernel_work_group_info s, size_t bytes, void *value,
-       size_t *size),
+      (cl_kernel kernel, cl_device_id device, cl_kernel_work_group_info s, size_t bytes, void *value, size_t *size),
       (kernel, device, s, bytes, value, size))
 
 static void look_at_launch(cl_kernel kernel, cl_uint dimensions, const size_t *global)
@@ -249,16 +247,16 @@ ENQUEUE(clEnqueueMarkerWithWaitList, (cl_command_queue queue, cl_uint n, const c
 ENQUEUE(clEnqueueBarrierWithWaitList, (cl_command_queue queue, cl_uint n, const cl_event *waits, cl_event *event),
         (queue, n, waits, event))
 ENQUEUE(clEnqueueReadBuffer,
-        (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t bytes, void *data,
-         cl_uint n, const cl_event *waits, cl_event *event),
+        (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t bytes, void *data, cl_uint n,
+         const cl_event *waits, cl_event *event),
         (queue, buffer, blocking, offset, bytes, data, n, waits, event))
 ENQUEUE(clEnqueueWriteBuffer,
         (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t bytes, const void *data,
          cl_uint n, const cl_event *waits, cl_event *event),
         (queue, buffer, blocking, offset, bytes, data, n, waits, event))
 ENQUEUE(clEnqueueCopyBuffer,
-        (cl_command_queue queue, cl_mem from, cl_mem to, size_t from_offset, size_t to_offset, size_t bytes,
-         cl_uint n, const cl_event *waits, cl_event *event),
+        (cl_command_queue queue, cl_mem from, cl_mem to, size_t from_offset, size_t to_offset, size_t bytes, cl_uint n,
+         const cl_event *waits, cl_event *event),
         (queue, from, to, from_offset, to_offset, bytes, n, waits, event))
 ENQUEUE(clEnqueueCopyBufferRect,
         (cl_command_queue queue, cl_mem from, cl_mem to, const size_t *from_origin, const size_t *to_origin,
@@ -266,8 +264,8 @@ ENQUEUE(clEnqueueCopyBufferRect,
          const cl_event *waits, cl_event *event),
         (queue, from, to, from_origin, to_origin, region, from_row, from_slice, to_row, to_slice, n, waits, event))
 ENQUEUE(clEnqueueFillBuffer,
-        (cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_bytes, size_t offset,
-         size_t bytes, cl_uint n, const cl_event *waits, cl_event *event),
+        (cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_bytes, size_t offset, size_t bytes,
+         cl_uint n, const cl_event *waits, cl_event *event),
         (queue, buffer, pattern, pattern_bytes, offset, bytes, n, waits, event))
 
 RETAIN(INJECT_EVENT, cl_event, clRetainEvent)
@@ -285,18 +283,52 @@ static const struct {
     void (*function)(void);
 } table[] = {
 #define ENTRY(name) {#name, (void (*)(void))wrapped_##name}
-    ENTRY(clGetPlatformIDs), ENTRY(clGetPlatformInfo), ENTRY(clGetDeviceIDs), ENTRY(clGetDeviceInfo),
-    ENTRY(clRetainDevice), ENTRY(clReleaseDevice), ENTRY(clCreateContext), ENTRY(clRetainContext),
-    ENTRY(clReleaseContext), ENTRY(clGetContextInfo), ENTRY(clCreateCommandQueue), ENTRY(clRetainCommandQueue),
-    ENTRY(clReleaseCommandQueue), ENTRY(clGetCommandQueueInfo), ENTRY(clCreateBuffer), ENTRY(clRetainMemObject),
-    ENTRY(clReleaseMemObject), ENTRY(clGetMemObjectInfo), ENTRY(clCreateProgramWithSource),
-    ENTRY(clCreateProgramWithBinary), ENTRY(clRetainProgram), ENTRY(clReleaseProgram), ENTRY(clBuildProgram),
-    ENTRY(clGetProgramInfo), ENTRY(clGetProgramBuildInfo), ENTRY(clCreateKernel), ENTRY(clRetainKernel),
-    ENTRY(clReleaseKernel), ENTRY(clSetKernelArg), ENTRY(clGetKernelInfo), ENTRY(clGetKernelWorkGroupInfo),
-    ENTRY(clEnqueueNDRangeKernel), ENTRY(clEnqueueMarkerWithWaitList), ENTRY(clEnqueueBarrierWithWaitList),
-    ENTRY(clEnqueueReadBuffer), ENTRY(clEnqueueWriteBuffer), ENTRY(clEnqueueCopyBuffer), ENTRY(clEnqueueCopyBufferRect),
-    ENTRY(clEnqueueFillBuffer), ENTRY(clRetainEvent), ENTRY(clReleaseEvent), ENTRY(clGetEventInfo),
-    ENTRY(clSetEventCallback), ENTRY(clWaitForEvents), ENTRY(clFlush), ENTRY(clFinish),
+    ENTRY(clGetPlatformIDs),
+    ENTRY(clGetPlatformInfo),
+    ENTRY(clGetDeviceIDs),
+    ENTRY(clGetDeviceInfo),
+    ENTRY(clRetainDevice),
+    ENTRY(clReleaseDevice),
+    ENTRY(clCreateContext),
+    ENTRY(clRetainContext),
+    ENTRY(clReleaseContext),
+    ENTRY(clGetContextInfo),
+    ENTRY(clCreateCommandQueue),
+    ENTRY(clRetainCommandQueue),
+    ENTRY(clReleaseCommandQueue),
+    ENTRY(clGetCommandQueueInfo),
+    ENTRY(clCreateBuffer),
+    ENTRY(clRetainMemObject),
+    ENTRY(clReleaseMemObject),
+    ENTRY(clGetMemObjectInfo),
+    ENTRY(clCreateProgramWithSource),
+    ENTRY(clCreateProgramWithBinary),
+    ENTRY(clRetainProgram),
+    ENTRY(clReleaseProgram),
+    ENTRY(clBuildProgram),
+    ENTRY(clGetProgramInfo),
+    ENTRY(clGetProgramBuildInfo),
+    ENTRY(clCreateKernel),
+    ENTRY(clRetainKernel),
+    ENTRY(clReleaseKernel),
+    ENTRY(clSetKernelArg),
+    ENTRY(clGetKernelInfo),
+    ENTRY(clGetKernelWorkGroupInfo),
+    ENTRY(clEnqueueNDRangeKernel),
+    ENTRY(clEnqueueMarkerWithWaitList),
+    ENTRY(clEnqueueBarrierWithWaitList),
+    ENTRY(clEnqueueReadBuffer),
+    ENTRY(clEnqueueWriteBuffer),
+    ENTRY(clEnqueueCopyBuffer),
+    ENTRY(clEnqueueCopyBufferRect),
+    ENTRY(clEnqueueFillBuffer),
+    ENTRY(clRetainEvent),
+    ENTRY(clReleaseEvent),
+    ENTRY(clGetEventInfo),
+    ENTRY(clSetEventCallback),
+    ENTRY(clWaitForEvents),
+    ENTRY(clFlush),
+    ENTRY(clFinish),
 };
 
 void *inject_get_proc(void *user, const char *name)

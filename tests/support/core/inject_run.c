@@ -5,18 +5,17 @@
 #include "support/core/inject.h"
 #include "support/core/inject_run.h"
 
-static const unsigned clean_statuses =
-    STATUS_BIT(CLATTN_ERROR_OPENCL) | STATUS_BIT(CLATTN_ERROR_OUT_OF_MEMORY) | STATUS_BIT(CLATTN_ERROR_BUILD) |
-    STATUS_BIT(CLATTN_ERROR_NO_OPENCL) | STATUS_BIT(CLATTN_ERROR_NO_DEVICE) | STATUS_BIT(CLATTN_ERROR_UNSUPPORTED) |
-    STATUS_BIT(CLATTN_ERROR_WRONG_CONTEXT);
+static const unsigned clean_statuses = STATUS_BIT(CLATTN_ERROR_OPENCL) | STATUS_BIT(CLATTN_ERROR_OUT_OF_MEMORY) |
+                                       STATUS_BIT(CLATTN_ERROR_BUILD) | STATUS_BIT(CLATTN_ERROR_NO_OPENCL) |
+                                       STATUS_BIT(CLATTN_ERROR_NO_DEVICE) | STATUS_BIT(CLATTN_ERROR_UNSUPPORTED) |
+                                       STATUS_BIT(CLATTN_ERROR_WRONG_CONTEXT);
 
 void inject_check_message(const clattn_context *context, clattn_status status)
 {
     char message[2048] = "";
     clattn_context_message(context, message, sizeof message);
     if (!(clean_statuses & STATUS_BIT(status)))
-        fail_msg("%s failed and gave %d (%s): %s", inject_failed(), (int)status, clattn_status_string(status),
-                 message);
+        fail_msg("%s failed and gave %d (%s): %s", inject_failed(), (int)status, clattn_status_string(status), message);
     if (strlen(message) < 8)
         fail_msg("%s failed without a message", inject_failed());
     /* A query is named by what it asks for, every other call by itself. */

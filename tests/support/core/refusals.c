@@ -47,8 +47,8 @@ void refused_enqueue(const clattn_attention_args *args, unsigned set, const char
     float before[128], after[128];
     cl_command_queue queue = clattn_context_queue(context);
     support_read(queue, problem.output, problem.count * sizeof(float), before);
-    support_status_in_at(context, clattn_attention_enqueue(plan, NULL, args, 0, NULL, &event), set,
-                         "attention_enqueue", file, line);
+    support_status_in_at(context, clattn_attention_enqueue(plan, NULL, args, 0, NULL, &event), set, "attention_enqueue",
+                         file, line);
     assert_null(event);
     assert_true(clattn_context_message(context, NULL, 0) > 4);
     support_read(queue, problem.output, problem.count * sizeof(float), after);

@@ -26,22 +26,22 @@ enum {
 void refused_attention(const clattn_attention_desc *desc, unsigned set, const char *file, int line);
 
 /* Changes one thing in a copy of a descriptor that works. */
-#define ATTENTION_WITH(set, change)                                                                          \
-    {                                                                                                        \
-        clattn_attention_desc d = problem.desc;                                                              \
-        change;                                                                                              \
-        refused_attention(&d, (set), __FILE__, __LINE__);                                                    \
+#define ATTENTION_WITH(set, change) \
+    { \
+        clattn_attention_desc d = problem.desc; \
+        change; \
+        refused_attention(&d, (set), __FILE__, __LINE__); \
     }
 
 /* The enqueue is refused with a status in `set`, and the output stays as it was. */
 void refused_enqueue(const clattn_attention_args *args, unsigned set, const char *file, int line);
 
 /* Changes one thing in a copy of arguments that work. */
-#define ARGS_WITH(set, change)                                                                               \
-    {                                                                                                        \
-        clattn_attention_args a = problem.args;                                                              \
-        change;                                                                                              \
-        refused_enqueue(&a, (set), __FILE__, __LINE__);                                                      \
+#define ARGS_WITH(set, change) \
+    { \
+        clattn_attention_args a = problem.args; \
+        change; \
+        refused_enqueue(&a, (set), __FILE__, __LINE__); \
     }
 
 #endif

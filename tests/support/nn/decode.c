@@ -23,12 +23,20 @@ double *nn_world_logits(const nn_world *w, size_t batch, size_t length, const in
 {
     const size_t n = w->d->d_model, memory = w->memory_length * nn_d_memory(w->d);
     double *read = nn_doubles(w->memory + item * memory, batch * memory);
-    const nn_reference r = {.store = &w->store, .name = "decoder", .desc = w->d, .batch = batch, .length = length,
-                            .memory = read, .memory_length = w->memory_length,
+    const nn_reference r = {.store = &w->store,
+                            .name = "decoder",
+                            .desc = w->d,
+                            .batch = batch,
+                            .length = length,
+                            .memory = read,
+                            .memory_length = w->memory_length,
                             .memory_lengths = w->memory_lengths ? w->memory_lengths + item : NULL,
-                            .mask = mask_from(&w->mask, item), .memory_mask = mask_from(&w->memory_mask, item),
-                            .dtype = naive ? w->dtype : 0, .cache_dtype = naive ? w->cache_dtype : 0,
-                            .self_probabilities = self, .cross_probabilities = cross};
+                            .mask = mask_from(&w->mask, item),
+                            .memory_mask = mask_from(&w->memory_mask, item),
+                            .dtype = naive ? w->dtype : 0,
+                            .cache_dtype = naive ? w->cache_dtype : 0,
+                            .self_probabilities = self,
+                            .cross_probabilities = cross};
     double *x = nn_reference_tokens(&r, ids, NULL);
     nn_reference_layers(&r, x);
     double *logits = nn_reference_linear(x, batch * length, n, w->head, NN_VOCABULARY, NULL);
@@ -60,8 +68,12 @@ static void make_model(nn_world *w)
 {
     const clattn_stack_desc *d = w->d;
     const bool integers = w->weight_dtype == CLATTN_I8;
-    const clattn_transformer_desc model = {.size = sizeof model, .decoder = d, .output = w->output,
-                                           .output_size = w->output_size, .dtype = w->dtype, .weight_dtype = w->weight_dtype};
+    const clattn_transformer_desc model = {.size = sizeof model,
+                                           .decoder = d,
+                                           .output = w->output,
+                                           .output_size = w->output_size,
+                                           .dtype = w->dtype,
+                                           .weight_dtype = w->weight_dtype};
     w->store = (nn_store){.seed = 9};
     nn_store_add_stack(&w->store, "decoder", d);
     if (w->output == CLATTN_OUTPUT_OWN)
@@ -157,7 +169,8 @@ static cl_mem bind_mask(const nn_world *w, const nn_mask *m, const size_t *at, c
     assert_non_null(added);
     assert_non_null(attended);
     for (size_t i = 0; i < all * m->keys; i++) {
-        const size_t row = i / m->keys % rows, item = i / m->keys / rows / m->heads, head = i / m->keys / rows % m->heads;
+        const size_t row = i / m->keys % rows, item = i / m->keys / rows / m->heads,
+                     head = i / m->keys / rows % m->heads;
         const size_t fresh = lengths ? (size_t)lengths[item] : length, query = m->queries > 1 ? at[item] + row : 0;
         added[i] = m->queries == 1 || row < fresh
                        ? m->added[((item * m->heads + head) * m->queries + query) * m->keys + i % m->keys]
@@ -182,8 +195,9 @@ void nn_world_append(nn_world *w, size_t sequences, const int32_t *ids, size_t s
     for (size_t s = 0; s < sequences; s++)
         for (size_t i = 0; i < (lengths ? (size_t)lengths[s] : length); i++)
             tokens[s * row + i] = ids[s * stride + at[s] + i];
-    assert_int_equal(clEnqueueWriteBuffer(queue, w->tokens, CL_TRUE, 0, sequences * row * sizeof *tokens, tokens, 0, NULL,
-                                          NULL), CL_SUCCESS);
+    assert_int_equal(
+        clEnqueueWriteBuffer(queue, w->tokens, CL_TRUE, 0, sequences * row * sizeof *tokens, tokens, 0, NULL, NULL),
+        CL_SUCCESS);
     free(tokens);
     args.input = clattn_binding_buffer(w->tokens, 0);
     args.logits = clattn_binding_buffer(w->logits, 0);

@@ -14,12 +14,12 @@ typedef struct nn_world {
     clattn_context *context;
     const clattn_stack_desc *d;
     int32_t output;
-    size_t output_size; /* with an output of its own; 0: NN_VOCABULARY */
+    size_t output_size;                  /* with an output of its own; 0: NN_VOCABULARY */
     size_t items, length, memory_length; /* length: tokens of each item's text, and of the caches */
     const int32_t *memory_lengths;       /* of the items; NULL: memory_length each */
-    nn_mask mask, memory_mask; /* of self- and cross-attention; `queries` is 1 or `length` */
-    int32_t mask_dtype;        /* as which they are bound, CLATTN_BOOL or CLATTN_F32 */
-    int32_t dtype, weight_dtype;         /* as in clattn_transformer_desc; 16 bits: values are such that both types hold */
+    nn_mask mask, memory_mask;           /* of self- and cross-attention; `queries` is 1 or `length` */
+    int32_t mask_dtype;                  /* as which they are bound, CLATTN_BOOL or CLATTN_F32 */
+    int32_t dtype, weight_dtype; /* as in clattn_transformer_desc; 16 bits: values are such that both types hold */
     /* What nn_world_open makes. */
     nn_store store;
     clattn_transformer *model;
@@ -27,7 +27,7 @@ typedef struct nn_world {
     clattn_decoder_state *state;
     int32_t cache_dtype;
     size_t mask_rows; /* tokens of a sequence in one enqueue, as the plan has it */
-    int32_t *ids; /* (items, length) */
+    int32_t *ids;     /* (items, length) */
     float *memory;
     cl_mem memory_buffer, tokens, logits, vectors, self, cross;
     const float *head;

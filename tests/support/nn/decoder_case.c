@@ -10,32 +10,38 @@
 #define SHAPE .size = sizeof(clattn_stack_desc), NN_TOKENS, .d_model = 32, .heads = 4, .d_ff = 48, .causal = 1
 
 const decoder_case decoder_cases[DECODER_CASES] = {
-    [CASE_PAPER] = {
-        "the paper's: post-norm, cross, sinusoids, tied",
-        {SHAPE, .layers = 2, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS},
-        CLATTN_OUTPUT_TIED, true},
-    [CASE_WHISPER] = {
-        "Whisper's: pre-norm, cross, table, no key bias",
-        {SHAPE, .layers = 2, .cross = 1, .norm_place = CLATTN_NORM_PRE, .final_norm = 1, .positions = CLATTN_POSITIONS_TABLE,
-         .position_count = LENGTH, .activation = CLATTN_ACTIVATION_GELU, .without_bias = CLATTN_WITHOUT_KEY_BIAS},
-        CLATTN_OUTPUT_TIED, false},
-    [CASE_LLAMA] = {
-        "Llama's: no cross, rotary, RMSNorm, SwiGLU, grouped heads, own output",
-        {SHAPE, .layers = 2, .norm_place = CLATTN_NORM_PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS, .gated = 1,
-         .activation = CLATTN_ACTIVATION_SWISH, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2,
-         .without_bias = CLATTN_WITHOUT_BIAS},
-        CLATTN_OUTPUT_OWN, true},
-    [CASE_OTHER_MEMORY] = {
-        "GPT-2's with a memory of another size, interleaved rotation",
-        {SHAPE, .layers = 1, .cross = 1, .d_memory = 20, .norm_place = CLATTN_NORM_PRE, .rotary = CLATTN_ROTARY_INTERLEAVED,
-         .rotary_size = 4},
-        CLATTN_OUTPUT_TIED, false},
+    [CASE_PAPER] = {"the paper's: post-norm, cross, sinusoids, tied",
+                    {SHAPE, .layers = 2, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS},
+                    CLATTN_OUTPUT_TIED,
+                    true},
+    [CASE_WHISPER] = {"Whisper's: pre-norm, cross, table, no key bias",
+                      {SHAPE, .layers = 2, .cross = 1, .norm_place = CLATTN_NORM_PRE, .final_norm = 1,
+                       .positions = CLATTN_POSITIONS_TABLE, .position_count = LENGTH,
+                       .activation = CLATTN_ACTIVATION_GELU, .without_bias = CLATTN_WITHOUT_KEY_BIAS},
+                      CLATTN_OUTPUT_TIED,
+                      false},
+    [CASE_LLAMA] = {"Llama's: no cross, rotary, RMSNorm, SwiGLU, grouped heads, own output",
+                    {SHAPE, .layers = 2, .norm_place = CLATTN_NORM_PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS,
+                     .gated = 1, .activation = CLATTN_ACTIVATION_SWISH, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2,
+                     .without_bias = CLATTN_WITHOUT_BIAS},
+                    CLATTN_OUTPUT_OWN,
+                    true},
+    [CASE_OTHER_MEMORY] = {"GPT-2's with a memory of another size, interleaved rotation",
+                           {SHAPE, .layers = 1, .cross = 1, .d_memory = 20, .norm_place = CLATTN_NORM_PRE,
+                            .rotary = CLATTN_ROTARY_INTERLEAVED, .rotary_size = 4},
+                           CLATTN_OUTPUT_TIED,
+                           false},
 };
 
 void decoder_case_open(nn_world *w, clattn_context *context, const decoder_case *c, clattn_decoder_desc *desc)
 {
     static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
-    *w = (nn_world){.context = context, .d = &c->stack, .output = c->output, .items = ITEMS, .length = LENGTH,
-                    .memory_length = MEMORY, .memory_lengths = memory_lengths};
+    *w = (nn_world){.context = context,
+                    .d = &c->stack,
+                    .output = c->output,
+                    .items = ITEMS,
+                    .length = LENGTH,
+                    .memory_length = MEMORY,
+                    .memory_lengths = memory_lengths};
     nn_world_open(w, desc);
 }

@@ -60,8 +60,7 @@ double nn_activate(int32_t function, double x)
     switch (function) {
     case CLATTN_ACTIVATION_RELU: return x > 0 ? x : 0;
     case CLATTN_ACTIVATION_GELU: return x * 0.5 * erfc(-x * 0.70710678118654752440);
-    case CLATTN_ACTIVATION_GELU_TANH:
-        return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    case CLATTN_ACTIVATION_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
     default: return x / (1 + exp(-x));
     }
 }
@@ -72,8 +71,8 @@ static void norm(const nn_reference *r, const char *prefix, double *x, size_t ro
     const size_t n = d->d_model;
     const float *scale = nn_store_get(r->store, "%snorm.weight", prefix);
     const bool layer = d->norm == CLATTN_NORM_LAYER;
-    const float *bias = get_or_null(r->store, layer && !(d->without_bias & CLATTN_WITHOUT_NORM_BIAS), "%s%s", prefix,
-                                    "norm.bias");
+    const float *bias =
+        get_or_null(r->store, layer && !(d->without_bias & CLATTN_WITHOUT_NORM_BIAS), "%s%s", prefix, "norm.bias");
     for (size_t row = 0; row < rows; row++, x += n) {
         double mean = 0, square = 0;
         for (size_t i = 0; i < n && layer; i++)
@@ -178,7 +177,8 @@ static double *attention(const nn_reference *r, const char *prefix, const double
                 }
             }
     store_as(r->dtype, attended, r->batch * queries * inner);
-    double *y = project(r, prefix, "output", CLATTN_WITHOUT_OUTPUT_BIAS, attended, r->batch * queries, inner, d->d_model);
+    double *y =
+        project(r, prefix, "output", CLATTN_WITHOUT_OUTPUT_BIAS, attended, r->batch * queries, inner, d->d_model);
     free(q);
     free(k);
     free(v);
@@ -233,9 +233,7 @@ void nn_reference_layers(const nn_reference *r, double *x)
     char prefix[64];
     for (size_t l = 0; l < r->desc->layers; l++)
         for (int part = 0; part < 3; part++) {
-            double *probabilities = part == 0   ? r->self_probabilities
-                                    : part == 1 ? r->cross_probabilities
-                                                : NULL;
+            double *probabilities = part == 0 ? r->self_probabilities : part == 1 ? r->cross_probabilities : NULL;
             if (part == 1 && !r->desc->cross)
                 continue;
             if (probabilities)
@@ -298,7 +296,8 @@ double *nn_reference_tokens(const nn_reference *r, const int32_t *ids, const int
             if (d->positions == CLATTN_POSITIONS_SINUSOIDS)
                 value += i % 2 ? cos(angle) : sin(angle);
             if (d->segments)
-                value += nn_store_get(r->store, "%s.segments.weight", r->name)[(size_t)(segments ? segments[row] : 0) * n + i];
+                value += nn_store_get(r->store, "%s.segments.weight",
+                                      r->name)[(size_t)(segments ? segments[row] : 0) * n + i];
             x[row * n + i] = value;
         }
     store_as(r->dtype, x, r->batch * r->length * n);

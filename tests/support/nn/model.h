@@ -77,10 +77,11 @@ typedef struct nn_reference {
     const nn_store *store;
     const char *name;
     const clattn_stack_desc *desc;
-    size_t batch, length; /* of the layers' positions */
-    const int32_t *lengths;  /* NULL, or of the items */
-    nn_mask mask, memory_mask; /* of self-attention and of cross-attention; queries and keys may be more than there are */
-    const double *memory;    /* (batch, memory_length, d_memory), with cross-attention */
+    size_t batch, length;   /* of the layers' positions */
+    const int32_t *lengths; /* NULL, or of the items */
+    nn_mask mask,
+        memory_mask;      /* of self-attention and of cross-attention; queries and keys may be more than there are */
+    const double *memory; /* (batch, memory_length, d_memory), with cross-attention */
     size_t memory_length;
     const int32_t *memory_lengths;
     /* 0, or the types that arrays between operators have, and caches of keys and values (0: the same): the naive computation

@@ -20,7 +20,10 @@ static double *encode(const nn_pair *p, clattn_transformer *model, cl_mem out)
     const bool tokens = d->input == CLATTN_INPUT_TOKENS;
     const size_t count = p->batch * p->input * (tokens ? 1 : d->features);
     const clattn_encoder_desc desc = nn_encoder_desc(p->batch, p->input);
-    const nn_reference r = {.store = p->store, .name = "encoder", .desc = d, .batch = p->batch,
+    const nn_reference r = {.store = p->store,
+                            .name = "encoder",
+                            .desc = d,
+                            .batch = p->batch,
                             .length = clattn_stack_positions(d, p->input)};
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     clattn_plan *plan = NULL;
@@ -87,12 +90,17 @@ void nn_pair_check(const nn_pair *p)
     cl_mem memory = nn_buffer(p->context, p->batch * positions * p->desc->encoder->d_model * sizeof(float), NULL);
     assert_status(p->context, clattn_transformer_create(p->context, p->desc, p->source, &model), CLATTN_SUCCESS);
     double *encoded = encode(p, model, memory);
-    const nn_reference r = {.store = p->store, .name = "decoder", .desc = d, .batch = p->batch, .length = p->length,
-                            .memory = encoded, .memory_length = positions};
+    const nn_reference r = {.store = p->store,
+                            .name = "decoder",
+                            .desc = d,
+                            .batch = p->batch,
+                            .length = p->length,
+                            .memory = encoded,
+                            .memory_length = positions};
     double *x = nn_reference_tokens(&r, ids, NULL);
     nn_reference_layers(&r, x);
-    double *expected = nn_reference_linear(x, rows, d->d_model, nn_store_get(p->store, "decoder.tokens.weight"),
-                                           d->vocabulary, NULL);
+    double *expected =
+        nn_reference_linear(x, rows, d->d_model, nn_store_get(p->store, "decoder.tokens.weight"), d->vocabulary, NULL);
     desc.items = p->batch;
     desc.length = p->cached_only ? 1 : p->length;
     desc.cache_length = p->length;

@@ -7,12 +7,12 @@
 
 typedef struct nn_pair {
     clattn_context *context;
-    const clattn_transformer_desc *desc;  /* the output tied */
-    const nn_store *store;                /* by canonical names, for the reference */
-    const clattn_weight_source *source;   /* what the library is given */
-    size_t batch, input, length;          /* the encoder's tokens or frames, and the decoder's tokens */
-    bool cached_only;                     /* tokens are appended one by one, which takes fewer kernels */
-    double tolerance;                     /* of logits, relative to 1 and more */
+    const clattn_transformer_desc *desc; /* the output tied */
+    const nn_store *store;               /* by canonical names, for the reference */
+    const clattn_weight_source *source;  /* what the library is given */
+    size_t batch, input, length;         /* the encoder's tokens or frames, and the decoder's tokens */
+    bool cached_only;                    /* tokens are appended one by one, which takes fewer kernels */
+    double tolerance;                    /* of logits, relative to 1 and more */
 } nn_pair;
 
 /* Fails the test unless the logits of all tokens are what the reference says, appended one by one and, but with

@@ -40,8 +40,8 @@ double nn_difference(const float *got, const double *expected, size_t rows, size
     double largest = 0;
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < columns && (!lengths || r % item < (size_t)lengths[r / item]); c++) {
-            const double apart = fabs(got[r * columns + c] - expected[r * columns + c]) /
-                                 fmax(1, fabs(expected[r * columns + c]));
+            const double apart =
+                fabs(got[r * columns + c] - expected[r * columns + c]) / fmax(1, fabs(expected[r * columns + c]));
             largest = apart <= largest ? largest : isnan(apart) ? INFINITY : apart;
         }
     return largest;

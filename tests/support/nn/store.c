@@ -239,7 +239,7 @@ void nn_store_add_stack(nn_store *store, const char *name, const clattn_stack_de
         const size_t in = i ? d->d_model : d->features, kernel = d->convolution[i].kernel;
         char tensor[96];
         snprintf(tensor, sizeof tensor, "%s.convolutions.%zu.weight", name, i);
-        nn_store_add(store, tensor, 3, (const size_t[3]){d->d_model, in, kernel}, 1.7f / sqrtf((float)(in * kernel)), 0);
+        nn_store_add(store, tensor, 3, (const size_t[3]){d->d_model, in, kernel}, 1.7f / sqrtf((float)(in *kernel)), 0);
         snprintf(tensor, sizeof tensor, "%s.convolutions.%zu.bias", name, i);
         nn_store_add(store, tensor, 1, &d->d_model, 0.3f, 0);
     }

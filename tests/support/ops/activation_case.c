@@ -39,19 +39,18 @@ static double any_float(value_filler *f)
 
 static double fill_value(void *context, const size_t *index)
 {
-    static const double special[] = {0, -0.0, NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, FLT_TRUE_MIN, -FLT_TRUE_MIN,
-                                     FLT_MIN, -FLT_MIN, 1e-4, -1e-4, 16, -16, 16.000002, -16.000002, 13, -13, 14.2, -14.2,
-                                     87, -87, 88, -88, 89, -89, 103, -103, 104, -104, 200, -200, 201, -201, 65504, -65504,
-                                     1e19, -1e19};
+    static const double special[] = {
+        0,        -0.0, NAN,   INFINITY, -INFINITY, FLT_MAX,   -FLT_MAX,   FLT_TRUE_MIN, -FLT_TRUE_MIN, FLT_MIN,
+        -FLT_MIN, 1e-4, -1e-4, 16,       -16,       16.000002, -16.000002, 13,           -13,           14.2,
+        -14.2,    87,   -87,   88,       -88,       89,        -89,        103,          -103,          104,
+        -104,     200,  -200,  201,      -201,      65504,     -65504,     1e19,         -1e19};
     value_filler *f = context;
     float size;
 
     (void)index;
     switch (f->test->values) {
     case VALUES_FLOATS: return any_float(f);
-    case VALUES_TAILS:
-        size = random_float(&f->stream, 1, 110);
-        return random_int(&f->stream, 0, 3) == 0 ? size : -size;
+    case VALUES_TAILS: size = random_float(&f->stream, 1, 110); return random_int(&f->stream, 0, 3) == 0 ? size : -size;
     case VALUES_SPECIAL: return special[f->next++ % COUNT_OF(special)];
     default: return random_float(&f->stream, -8, 8);
     }
@@ -68,9 +67,9 @@ static bool make_job(test_job *job, const activation_case *test, const char *sol
                               test->extent, test->x);
     array_fill(&job->input[0], fill_value, &(value_filler){.stream = random_start(3), .test = test});
     array_upload(&job->input[0]);
-    job->output[0] = test->in_place ? job->input[0]
-                                    : job_array(job, ROLE_OUTPUT, type_or_float(test->y_type), test->rank, test->extent,
-                                                test->y);
+    job->output[0] = test->in_place
+                         ? job->input[0]
+                         : job_array(job, ROLE_OUTPUT, type_or_float(test->y_type), test->rank, test->extent, test->y);
     actual_extent(test, written);
     array_own(&job->output[0], written);
 
@@ -112,8 +111,8 @@ static void run_and_judge(test_job *job, const activation_case *test)
     }
     job_run(job, NULL);
     double *given = array_dense(&job->output[0], test->rank, extent);
-    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, test->rank, extent, given, reference, reference,
-                          magnitude);
+    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, test->rank, extent, given, reference,
+                          reference, magnitude);
     free(x);
     free(reference);
     free(magnitude);

@@ -35,9 +35,9 @@ double image_stored(const test_image *image, size_t x, size_t y, int c)
     }
 }
 
-static const double odd_values[] = {0,       -0.0,     1,       0.5,   -1,         2,       1e-6, 65504,
-                                    65519.5, 65520,    -70000,  3e-8,  2.98e-8,    1e-40,   NAN,  INFINITY,
-                                    -INFINITY, 1e-20,  FLT_MAX, 1.0009765625, 1.00048828125, 0.2, 1.5 / 255, 2.5 / 255};
+static const double odd_values[] = {
+    0,       -0.0,  1,   0.5,      -1,        2,     1e-6,    65504,        65519.5,       65520, -70000,    3e-8,
+    2.98e-8, 1e-40, NAN, INFINITY, -INFINITY, 1e-20, FLT_MAX, 1.0009765625, 1.00048828125, 0.2,   1.5 / 255, 2.5 / 255};
 
 static double filler(random_stream *stream, size_t i)
 {
@@ -46,7 +46,9 @@ static double filler(random_stream *stream, size_t i)
 
 test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width, size_t height, uint64_t salt)
 {
-    test_image made = {.format = format, .width = width, .height = height,
+    test_image made = {.format = format,
+                       .width = width,
+                       .height = height,
                        .component = component_bytes(format.image_channel_data_type)};
     const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = height};
     size_t count = width * height * 4;
@@ -88,8 +90,7 @@ void image_download(test_image *image)
 }
 
 /* Not symmetric, with a constant in each row. */
-static const float colours[3][4] = {
-    {0.5f, 0.25f, 0.125f, 0.0625f}, {-0.5f, 1, 0.3f, 0}, {0.7f, -0.1f, -0.6f, 0.25f}};
+static const float colours[3][4] = {{0.5f, 0.25f, 0.125f, 0.0625f}, {-0.5f, 1, 0.3f, 0}, {0.7f, -0.1f, -0.6f, 0.25f}};
 
 /* Component c of a colour multiplied by the matrix, in double, or rounded as the header says in float. */
 static double transformed(const double *rgba, int c)
@@ -218,8 +219,9 @@ static void judge_unpack(const image_case *t, const test_image *before, const te
                 double slack = t->transform ? transform_slack(given, c) : 0;
                 value = t->transform ? transformed(given, c) : value;
                 bool whole = levels_of(after->format.image_channel_data_type) > 0;
-                bool near = whole ? unpacked_right(after, value - slack, got) || unpacked_right(after, value + slack, got)
-                                  : fabs(got - value) <= slack;
+                bool near = whole
+                                ? unpacked_right(after, value - slack, got) || unpacked_right(after, value + slack, got)
+                                : fabs(got - value) <= slack;
                 if (!unpacked_right(after, value, got) && !(t->transform && near)) {
                     fail_msg("pixel (%zu, %zu), component %d: %.9g of %.9g", x, y, c, got, value);
                 }

@@ -31,16 +31,16 @@ typedef struct image_case {
     size_t image[2];  /* width, height */
     size_t region[2]; /* of the description */
     int channels;
-    int patch;        /* 0: 1 */
+    int patch;              /* 0: 1 */
     cl_channel_order order; /* 0: CL_RGBA */
     clattn_dtype dtype;     /* 0: CLATTN_F32 */
     array_form form;
-    int norm;               /* 0: none, 1: of the row, 2: of each component */
-    bool transform;         /* by the matrix of image_case.c */
-    bool finite;            /* unpack: nothing but small numbers */
-    int origin[2];          /* x, y */
+    int norm;       /* 0: none, 1: of the row, 2: of each component */
+    bool transform; /* by the matrix of image_case.c */
+    bool finite;    /* unpack: nothing but small numbers */
+    int origin[2];  /* x, y */
     bool explicit_region;
-    size_t actual[2];       /* with explicit_region: width, height */
+    size_t actual[2]; /* with explicit_region: width, height */
 } image_case;
 
 void image_check(const void *test, const char *solver);

@@ -7,7 +7,7 @@
 #include "support/ops/matmul_case.h"
 
 const char *const matmul_solvers[MATMUL_ALL_SOLVERS] = {
-    "generic", "cpu", "tile", "clblast", "cpu-bf16", "cpu-amx", "matrix",
+    "generic",      "cpu",           "tile",          "clblast",        "cpu-bf16",        "cpu-amx",       "matrix",
     "emulated-mma", "emulated-wmma", "emulated-mfma", "emulated-dpas8", "emulated-dpas16", "emulated-wgmma"};
 
 enum { A, B, BIAS, SCALE, OPERAND, INPUTS }; /* of job.input */
@@ -70,15 +70,16 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
         job->input[SCALE] = job_array(job, ROLE_INPUT, CLATTN_F32, 1, &test->n, test->scale_form);
     }
     if (test->operand && !test->in_place) {
-        job->input[OPERAND] = matrix(job, ROLE_INPUT, type_of(test->type.operand), batch_of_operand(test), test->m, test->n,
-                                     test->operand_form);
+        job->input[OPERAND] = matrix(job, ROLE_INPUT, type_of(test->type.operand), batch_of_operand(test), test->m,
+                                     test->n, test->operand_form);
     }
     for (int which = A; which < INPUTS; which++) {
         bool bytes = job->input[which].memory && job->input[which].layout.dtype == CLATTN_I8;
         float spread = which == A ? test->spread : which == B ? test->spread_b : 0;
         float most = bytes ? 127 : spread > 0 ? spread : limit;
         if (job->input[which].memory) {
-            job_fill(&job->input[which], salt * 8 + (uint64_t)which, bytes ? -128 : -most, most, bytes || test->integers);
+            job_fill(&job->input[which], salt * 8 + (uint64_t)which, bytes ? -128 : -most, most,
+                     bytes || test->integers);
         }
     }
     /* CLBlast adds to a bias that is already there. */
@@ -119,8 +120,7 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     refused = refused || is_too_large(test, solver);
     options.solver = solver;
     options.tuning = test->tuning;
-    return job_planned(job, clattn_matmul_plan_create(device_context(), &desc, &options, &job->plan), solver,
-                       refused);
+    return job_planned(job, clattn_matmul_plan_create(device_context(), &desc, &options, &job->plan), solver, refused);
 }
 
 bool matmul_has_clblast(void)

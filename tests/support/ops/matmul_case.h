@@ -5,22 +5,30 @@
 #include "support/job.h"
 
 /* Solvers as bits, and their names by bit number. */
-enum { MATMUL_GENERIC = 1, MATMUL_CPU = 2, MATMUL_TILE = 4, MATMUL_CLBLAST = 8, MATMUL_CPU_BF16 = 16, MATMUL_CPU_AMX = 32,
-       MATMUL_MATRIX = 64, MATMUL_EMULATED = 63 * 128, /* one for each matrix engine */
-       MATMUL_WGMMA = 32 * 128 /* of these */ };
-#define MATMUL_SOLVERS 4     /* the first ones: those that take float32 */
+enum {
+    MATMUL_GENERIC = 1,
+    MATMUL_CPU = 2,
+    MATMUL_TILE = 4,
+    MATMUL_CLBLAST = 8,
+    MATMUL_CPU_BF16 = 16,
+    MATMUL_CPU_AMX = 32,
+    MATMUL_MATRIX = 64,
+    MATMUL_EMULATED = 63 * 128, /* one for each matrix engine */
+    MATMUL_WGMMA = 32 * 128     /* of these */
+};
+#define MATMUL_SOLVERS 4 /* the first ones: those that take float32 */
 #define MATMUL_ALL_SOLVERS 13
 extern const char *const matmul_solvers[MATMUL_ALL_SOLVERS];
 
 /* What is put into the inputs for a second run; what does not depend on it must not change in any bit. */
 typedef enum matmul_inject {
     MATMUL_NOTHING,
-    MATMUL_A_NAN,    /* the middle of A's first row: that row of C */
+    MATMUL_A_NAN, /* the middle of A's first row: that row of C */
     MATMUL_A_INF,
-    MATMUL_B_NAN,    /* the middle of B's last column: that column of C */
-    MATMUL_BIAS_INF, /* the last column */
+    MATMUL_B_NAN,       /* the middle of B's last column: that column of C */
+    MATMUL_BIAS_INF,    /* the last column */
     MATMUL_OPERAND_NAN, /* its first element: that of C */
-    MATMUL_BEYOND    /* NaN wherever A and B lie beyond the actual batch and m */
+    MATMUL_BEYOND       /* NaN wherever A and B lie beyond the actual batch and m */
 } matmul_inject;
 
 typedef enum matmul_operand { OPERAND_NONE, OPERAND_ADD, OPERAND_MULTIPLY } matmul_operand;
@@ -28,31 +36,31 @@ typedef enum matmul_operand { OPERAND_NONE, OPERAND_ADD, OPERAND_MULTIPLY } matm
 typedef struct matmul_case {
     const char *rule;
     unsigned levels;
-    unsigned solvers;      /* those that it is tried with; 0: generic, cpu, tile */
-    unsigned refused_by;   /* of those, the ones that must say UNSUPPORTED */
-    size_t batch;          /* 0: no such dimension */
+    unsigned solvers;    /* those that it is tried with; 0: generic, cpu, tile */
+    unsigned refused_by; /* of those, the ones that must say UNSUPPORTED */
+    size_t batch;        /* 0: no such dimension */
     size_t m, n, k;
     struct {
         clattn_dtype a, b, c, bias, operand; /* none: float32 */
-    } type;                /* b int8: with scales */
-    bool shared_b;         /* B has batch 1 */
-    bool flat_b;           /* B has no batch dimension */
+    } type;                                  /* b int8: with scales */
+    bool shared_b;                           /* B has batch 1 */
+    bool flat_b;                             /* B has no batch dimension */
     array_form a, b, c;
     bool bias;
     array_form bias_form;
-    bool integers;         /* small whole numbers: every order of summation gives the same bits */
+    bool integers; /* small whole numbers: every order of summation gives the same bits */
     bool shorter;
     size_t actual_batch, actual_m;
     matmul_inject inject;
     clattn_matmul_activation activation;
-    float alpha;           /* 0: not given */
+    float alpha;            /* 0: not given */
     float spread, spread_b; /* A and B are uniform in ± spread; 0: 1 */
     matmul_operand operand;
     array_form operand_form, scale_form;
-    bool shared_operand;   /* operand has batch 1 */
-    bool flat_operand;     /* operand has no batch dimension */
-    bool in_place;         /* operand is C */
-    const char *tuning;    /* the solver's parameters; NULL: its own choice */
+    bool shared_operand; /* operand has batch 1 */
+    bool flat_operand;   /* operand has no batch dimension */
+    bool in_place;       /* operand is C */
+    const char *tuning;  /* the solver's parameters; NULL: its own choice */
 } matmul_case;
 
 /* Whether the library was built with CLBlast; compiles nothing. */

@@ -9,7 +9,7 @@
 const char *const mha_solvers[MHA_SOLVERS] = {"generic", "cpu", "tile"};
 
 enum { X, CONTEXT, CONTEXT_VALUE, W_IN, W_Q, W_K, W_V, W_O, B_IN, B_Q, B_K, B_V, B_O, MASK, INPUTS }; /* of job.input */
-enum { Y, WEIGHTS };                                                                    /* of job.output */
+enum { Y, WEIGHTS }; /* of job.output */
 
 /* A case with its zeros replaced by what they mean, and the lengths that count at enqueue. */
 typedef struct sizes {
@@ -88,17 +88,19 @@ static void make_arrays(test_job *job, const mha_case *t, const sizes *s, uint64
     if (t->weights) {
         memcpy(weights, average ? (size_t[]){t->batch, t->queries, s->keys, 0} : mask, sizeof weights);
         job->output[WEIGHTS] = job_array(job, ROLE_OUTPUT, CLATTN_F32, average ? 3 : 4, weights, FORM_PLAIN);
-        memcpy(weights, average ? (size_t[]){s->batch, s->actual_queries, s->actual_keys, 0}
-                                : (size_t[]){s->batch, t->heads, s->actual_queries, s->actual_keys}, sizeof weights);
+        memcpy(weights,
+               average ? (size_t[]){s->batch, s->actual_queries, s->actual_keys, 0}
+                       : (size_t[]){s->batch, t->heads, s->actual_queries, s->actual_keys},
+               sizeof weights);
         array_own(&job->output[WEIGHTS], weights);
     }
 }
 
 static void bind(const test_job *job, clattn_mha_args *args)
 {
-    clattn_binding *to[INPUTS] = {&args->x, &args->context, &args->context_value, &args->w_in, &args->w_q,
-                                  &args->w_k, &args->w_v, &args->w_o, &args->b_in, &args->b_q, &args->b_k,
-                                  &args->b_v, &args->b_o, &args->mask};
+    clattn_binding *to[INPUTS] = {&args->x,   &args->context, &args->context_value, &args->w_in, &args->w_q,
+                                  &args->w_k, &args->w_v,     &args->w_o,           &args->b_in, &args->b_q,
+                                  &args->b_k, &args->b_v,     &args->b_o,           &args->mask};
     for (int which = 0; which < INPUTS; which++) {
         *to[which] = array_binding(&job->input[which]);
     }
@@ -212,9 +214,9 @@ static operands gather(const test_job *job, const mha_case *t, const sizes *s)
 {
     const size_t rows[3] = {s->inner, s->inner_kv, s->inner_kv};
     const size_t columns[3] = {t->d_model, s->d_context, s->d_context_value};
-    int64_t position = t->alignment == CLATTN_ALIGN_TOP_LEFT ? 0
-                     : t->alignment == CLATTN_ALIGN_EXPLICIT ? t->position
-                     : (int64_t)s->actual_keys - (int64_t)s->actual_queries;
+    int64_t position = t->alignment == CLATTN_ALIGN_TOP_LEFT   ? 0
+                       : t->alignment == CLATTN_ALIGN_EXPLICIT ? t->position
+                                                               : (int64_t)s->actual_keys - (int64_t)s->actual_queries;
     operands o = {0};
 
     o.x = array_dense(&job->input[X], 3, (size_t[]){s->batch, s->actual_queries, t->d_model});
@@ -222,13 +224,13 @@ static operands gather(const test_job *job, const mha_case *t, const sizes *s)
         o.context = array_dense(&job->input[CONTEXT], 3, (size_t[]){s->batch, s->actual_keys, s->d_context});
     }
     if (t->d_context_value) {
-        o.context_value = array_dense(&job->input[CONTEXT_VALUE], 3,
-                                      (size_t[]){s->batch, s->actual_keys, s->d_context_value});
+        o.context_value =
+            array_dense(&job->input[CONTEXT_VALUE], 3, (size_t[]){s->batch, s->actual_keys, s->d_context_value});
     }
     o.w_o = array_dense(&job->input[W_O], 2, (size_t[]){t->d_model, s->inner});
     o.b_o = t->bias_out ? array_dense(&job->input[B_O], 1, &t->d_model) : NULL;
-    o.addend = reference_addend(&job->input[MASK], t->causal, position, s->batch, t->heads, s->actual_queries,
-                                s->actual_keys);
+    o.addend =
+        reference_addend(&job->input[MASK], t->causal, position, s->batch, t->heads, s->actual_queries, s->actual_keys);
     if (t->packed) {
         size_t all = 3 * s->inner;
         o.own[0] = array_dense(&job->input[W_IN], 2, (size_t[]){all, t->d_model});
@@ -239,10 +241,9 @@ static operands gather(const test_job *job, const mha_case *t, const sizes *s)
             o.weight[part] = o.own[0] + part * s->inner * t->d_model;
             o.bias[part] = t->bias_in ? o.own[3] + part * s->inner : NULL;
         } else {
-            o.weight[part] = o.own[part] = array_dense(&job->input[W_Q + part], 2,
-                                                       (size_t[]){rows[part], columns[part]});
-            o.bias[part] = o.own[part + 3] = t->bias_in ? array_dense(&job->input[B_Q + part], 1, &rows[part])
-                                                        : NULL;
+            o.weight[part] = o.own[part] =
+                array_dense(&job->input[W_Q + part], 2, (size_t[]){rows[part], columns[part]});
+            o.bias[part] = o.own[part + 3] = t->bias_in ? array_dense(&job->input[B_Q + part], 1, &rows[part]) : NULL;
         }
     }
     return o;
@@ -250,8 +251,8 @@ static operands gather(const test_job *job, const mha_case *t, const sizes *s)
 
 static void operands_release(operands *o)
 {
-    double *all[] = {o->x, o->context, o->context_value, o->w_o, o->b_o, o->addend,
-                     o->own[0], o->own[1], o->own[2], o->own[3], o->own[4], o->own[5]};
+    double *all[] = {o->x,      o->context, o->context_value, o->w_o,    o->b_o,    o->addend,
+                     o->own[0], o->own[1],  o->own[2],        o->own[3], o->own[4], o->own[5]};
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         free(all[i]);
     }
@@ -269,21 +270,31 @@ static verdict reference_mha(const mha_case *t, const sizes *s, const operands *
     size_t keys = s->actual_keys, queries = s->actual_queries, rows = s->batch * t->heads * queries;
     const double *context = t->cross ? o->context : o->x;
     const double *context_value = o->context_value ? o->context_value : context;
-    double *query = project(t, o->x, o->weight[0], o->bias[0], s->batch, queries, t->d_model, t->heads, s->size, narrow);
-    double *key = project(t, context, o->weight[1], o->bias[1], s->batch, keys, s->d_context, s->kv_heads, s->size,
-                          narrow);
-    double *value = project(t, context_value, o->weight[2], o->bias[2], s->batch, keys, s->d_context_value,
-                            s->kv_heads, s->size, narrow);
-    reference_problem p = {.batch = s->batch, .heads = t->heads, .kv_heads = s->kv_heads, .queries = queries,
-                           .keys = keys, .d_k = s->size, .d_v = s->size,
-                           .scale = t->scaled ? t->scale : 1 / sqrt((double)s->size), .query = query, .key = key,
-                           .value = value, .addend = o->addend};
+    double *query =
+        project(t, o->x, o->weight[0], o->bias[0], s->batch, queries, t->d_model, t->heads, s->size, narrow);
+    double *key =
+        project(t, context, o->weight[1], o->bias[1], s->batch, keys, s->d_context, s->kv_heads, s->size, narrow);
+    double *value = project(t, context_value, o->weight[2], o->bias[2], s->batch, keys, s->d_context_value, s->kv_heads,
+                            s->size, narrow);
+    reference_problem p = {.batch = s->batch,
+                           .heads = t->heads,
+                           .kv_heads = s->kv_heads,
+                           .queries = queries,
+                           .keys = keys,
+                           .d_k = s->size,
+                           .d_v = s->size,
+                           .scale = t->scaled ? t->scale : 1 / sqrt((double)s->size),
+                           .query = query,
+                           .key = key,
+                           .value = value,
+                           .addend = o->addend};
     verdict v = {doubles(s->batch * queries * t->d_model), doubles(s->batch * queries * t->d_model),
                  doubles(rows * keys), doubles(rows * keys)};
     double *heads = doubles(rows * s->size), *joined = doubles(rows * s->size);
 
-    reference_attention(&p, narrow, &(reference_result){.output = heads, .weights = v.weights,
-                                                        .weights_magnitude = v.weights_magnitude});
+    reference_attention(
+        &p, narrow,
+        &(reference_result){.output = heads, .weights = v.weights, .weights_magnitude = v.weights_magnitude});
     for (size_t i = 0; i < rows * s->size; i++) {
         size_t d = i % s->size, row = i / s->size % queries, h = i / s->size / queries % t->heads;
         size_t b = i / s->size / queries / t->heads;

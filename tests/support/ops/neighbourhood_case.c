@@ -15,7 +15,7 @@ enum { OUTPUT, LSE };             /* of job.output */
 /* What a case's zeros stand for. */
 typedef struct sizes {
     size_t batch, heads, kv_heads, d_k, d_v;
-    size_t map[2], tile[2];               /* of the description */
+    size_t map[2], tile[2];                   /* of the description */
     size_t actual_batch, keys[2], queries[2]; /* of the call */
     int dilation[2];
 } sizes;
@@ -27,7 +27,9 @@ static size_t or_else(size_t given, size_t otherwise)
 
 static sizes sizes_of(const neighbourhood_case *t)
 {
-    sizes s = {.batch = or_else(t->batch, 1), .heads = or_else(t->heads, 1), .d_k = or_else(t->d_k, 4),
+    sizes s = {.batch = or_else(t->batch, 1),
+               .heads = or_else(t->heads, 1),
+               .d_k = or_else(t->d_k, 4),
                .d_v = or_else(t->d_v, 4)};
 
     s.kv_heads = or_else(t->kv_heads, s.heads);
@@ -191,11 +193,10 @@ static double *make_addend(const test_job *job, const neighbourhood_case *t, con
 
                 for (size_t k = 0; k < s->keys[0] * s->keys[1]; k++) {
                     int i = (int)(k / s->keys[1]), j = (int)(k % s->keys[1]);
-                    bool inside =
-                        neighbourhood_attends(y, i, (int)s->keys[0], t->window[0], s->dilation[0], t->clip) &&
-                        neighbourhood_attends(x, j, (int)s->keys[1], t->window[1], s->dilation[1], t->clip);
-                    const size_t at[4] = {or_else(t->bias_batch, 1) == 1 ? 0 : b, or_else(t->bias_heads, 1) == 1 ? 0 : h,
-                                          (size_t)i, (size_t)j};
+                    bool inside = neighbourhood_attends(y, i, (int)s->keys[0], t->window[0], s->dilation[0], t->clip) &&
+                                  neighbourhood_attends(x, j, (int)s->keys[1], t->window[1], s->dilation[1], t->clip);
+                    const size_t at[4] = {or_else(t->bias_batch, 1) == 1 ? 0 : b,
+                                          or_else(t->bias_heads, 1) == 1 ? 0 : h, (size_t)i, (size_t)j};
 
                     addend[n++] = !inside ? -INFINITY : bias->memory ? array_get(bias, at) : 0;
                 }
@@ -214,10 +215,17 @@ static verdict judge(const test_job *job, const neighbourhood_case *t, const siz
     double *query = array_dense(&job->input[QUERY], 5, queries), *key = array_dense(&job->input[KEY], 5, keys),
            *value = array_dense(&job->input[VALUE], 5, values);
     verdict v = {.rows = s->actual_batch * s->heads * s->queries[0] * s->queries[1]};
-    reference_problem p = {.batch = s->actual_batch, .heads = s->heads, .kv_heads = s->kv_heads,
-                           .queries = s->queries[0] * s->queries[1], .keys = s->keys[0] * s->keys[1], .d_k = s->d_k,
-                           .d_v = s->d_v, .scale = t->scaled ? (double)t->scale : 1 / sqrt((double)s->d_k),
-                           .query = query, .key = key, .value = value};
+    reference_problem p = {.batch = s->actual_batch,
+                           .heads = s->heads,
+                           .kv_heads = s->kv_heads,
+                           .queries = s->queries[0] * s->queries[1],
+                           .keys = s->keys[0] * s->keys[1],
+                           .d_k = s->d_k,
+                           .d_v = s->d_v,
+                           .scale = t->scaled ? (double)t->scale : 1 / sqrt((double)s->d_k),
+                           .query = query,
+                           .key = key,
+                           .value = value};
 
     v.count = v.rows * s->d_v;
     p.addend = v.addend = make_addend(job, t, s);

@@ -28,7 +28,7 @@ typedef struct neighbourhood_case {
     unsigned levels;
     size_t map[2]; /* height and width of the keys */
     int window[2];
-    int dilation[2];         /* 0: 1 */
+    int dilation[2]; /* 0: 1 */
     bool clip;
     size_t batch, heads, kv_heads; /* 0: 1; kv_heads 0: heads */
     size_t d_k, d_v;               /* 0: 4 */

@@ -8,7 +8,7 @@
 
 const char *const norm_solvers[NORM_SOLVERS] = {"generic", "cpu", "tile"};
 
-enum { X, SCALE, BIAS, RESIDUAL }; /* of job.input */
+enum { X, SCALE, BIAS, RESIDUAL };       /* of job.input */
 enum { Y, MEAN, INVERSE, SUM, OUTPUTS }; /* of job.output */
 
 static clattn_dtype type_or_float(clattn_dtype dtype)
@@ -33,8 +33,8 @@ static void actual_extent(const norm_case *test, bool statistics, size_t *extent
 static void make_factor(test_job *job, int which, const norm_factor *factor, uint64_t salt)
 {
     if (factor->rank) {
-        job->input[which] = job_array(job, ROLE_INPUT, type_or_float(factor->dtype), factor->rank, factor->extent,
-                                      factor->form);
+        job->input[which] =
+            job_array(job, ROLE_INPUT, type_or_float(factor->dtype), factor->rank, factor->extent, factor->form);
         job_fill(&job->input[which], salt, which == SCALE ? 0.5f : -1, which == SCALE ? 1.5f : 1, false);
     }
 }
@@ -47,7 +47,8 @@ static void make_statistic(test_job *job, const norm_case *test, int which)
     for (size_t d = (size_t)test->rank - axes; d < (size_t)test->rank; d++) {
         extent[d] = 1;
     }
-    job->output[which] = job_array(job, ROLE_OUTPUT, CLATTN_F32, test->rank, extent, which == MEAN ? FORM_PLAIN : test->y);
+    job->output[which] =
+        job_array(job, ROLE_OUTPUT, CLATTN_F32, test->rank, extent, which == MEAN ? FORM_PLAIN : test->y);
     actual_extent(test, true, extent);
     array_own(&job->output[which], extent);
 }
@@ -65,9 +66,9 @@ static bool make_job(test_job *job, const norm_case *test, const char *solver)
     job_fill(&job->input[X], 1, test->offset - spread, test->offset + spread, false);
     make_factor(job, SCALE, &test->scale, 2);
     make_factor(job, BIAS, &test->bias, 3);
-    job->output[Y] = test->in_place ? job->input[X]
-                                    : job_array(job, ROLE_OUTPUT, type_or_float(test->y_type), test->rank, test->extent,
-                                                test->y);
+    job->output[Y] = test->in_place
+                         ? job->input[X]
+                         : job_array(job, ROLE_OUTPUT, type_or_float(test->y_type), test->rank, test->extent, test->y);
     actual_extent(test, false, written);
     array_own(&job->output[Y], written);
     if (test->residual.rank) {
@@ -115,8 +116,8 @@ static bool make_job(test_job *job, const norm_case *test, const char *solver)
     job->enqueue = enqueue_norm;
     options.solver = solver;
     clattn_status status = clattn_norm_plan_create(device_context(), &desc, &options, &job->plan);
-    return job_planned(job, status, solver, (test->long_loops && job_refused_for_loops(status)) ||
-                                                job_refused_sub_groups(solver));
+    return job_planned(job, status, solver,
+                       (test->long_loops && job_refused_for_loops(status)) || job_refused_sub_groups(solver));
 }
 
 /* ---- the verdict ---- */
@@ -187,7 +188,8 @@ static verdict run_and_judge(test_job *job, const norm_case *test)
     double *bias = spread_out(&job->input[BIAS], test->rank, extent, v.count[Y]);
     double *residual = spread_out(&job->input[RESIDUAL], test->rank, extent, v.count[Y]);
     for (size_t i = 0; i < v.count[Y] && residual; i++) {
-        x[i] = v.reference[SUM][i] = (double)(float)(x[i] + residual[i]); /* in float, as the header says: exactly this */
+        x[i] = v.reference[SUM][i] =
+            (double)(float)(x[i] + residual[i]); /* in float, as the header says: exactly this */
     }
     for (size_t r = 0; r < rows; r++) {
         size_t at = r * elements;
@@ -220,7 +222,8 @@ static verdict run_and_judge(test_job *job, const norm_case *test)
 static void inject(test_job *job, const norm_case *test)
 {
     static const double bad[] = {NAN, INFINITY, -INFINITY, FLT_MAX};
-    static const double single[] = {[NORM_NAN] = NAN, [NORM_INF] = -INFINITY, [NORM_OVERFLOW] = 1e25, [NORM_CONSTANT] = 7};
+    static const double single[] = {
+        [NORM_NAN] = NAN, [NORM_INF] = -INFINITY, [NORM_OVERFLOW] = 1e25, [NORM_CONSTANT] = 7};
     size_t index[CLATTN_MAX_RANK] = {0}, elements = 1, all = 1;
 
     for (int d = 0; d < test->rank; d++) {
@@ -228,8 +231,9 @@ static void inject(test_job *job, const norm_case *test)
         elements *= d < test->rank - (test->axes ? test->axes : 1) ? 1 : test->extent[d];
     }
     for (size_t i = 0; i < all; i++) {
-        bool here = test->inject == NORM_BEYOND ? index[0] >= test->batch
-                    : test->inject == NORM_CONSTANT ? i < elements : i == elements / 2;
+        bool here = test->inject == NORM_BEYOND     ? index[0] >= test->batch
+                    : test->inject == NORM_CONSTANT ? i < elements
+                                                    : i == elements / 2;
         if (here) {
             array_set(&job->input[X], index, test->inject == NORM_BEYOND ? bad[i % 4] : single[test->inject]);
         }

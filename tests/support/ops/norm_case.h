@@ -37,17 +37,17 @@ typedef struct norm_case {
     array_form x, y;
     clattn_dtype x_type, y_type; /* 0: CLATTN_F32 */
     norm_factor scale, bias;
-    unsigned outputs;            /* NORM_MEAN, NORM_INVERSE: these too */
+    unsigned outputs; /* NORM_MEAN, NORM_INVERSE: these too */
     bool explicit_epsilon;
     float epsilon;
-    float offset, spread;        /* x is uniform in offset ± spread; spread 0: 4 */
-    bool long_loops;             /* a device that limits loops may refuse it: job_refused_for_loops */
+    float offset, spread; /* x is uniform in offset ± spread; spread 0: 4 */
+    bool long_loops;      /* a device that limits loops may refuse it: job_refused_for_loops */
     bool in_place;
-    norm_factor residual;        /* rank 0: none */
-    bool sum;                    /* an output too, */
+    norm_factor residual; /* rank 0: none */
+    bool sum;             /* an output too, */
     array_form sum_form;
     clattn_dtype sum_type;
-    bool sum_in_place;           /* the residual's memory */
+    bool sum_in_place; /* the residual's memory */
     bool explicit_batch;
     size_t batch;
     norm_inject inject;

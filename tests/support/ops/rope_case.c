@@ -90,8 +90,9 @@ static bool make_job(test_job *job, const rope_case *test, const char *solver)
     if (test->where != WHERE_COUNTED) {
         make_indices(job, test);
     }
-    job->output[0] = test->in_place ? job->input[X]
-                                    : job_array(job, ROLE_OUTPUT, type_or(test->y_type, CLATTN_F32), 4, extent, test->y);
+    job->output[0] = test->in_place
+                         ? job->input[X]
+                         : job_array(job, ROLE_OUTPUT, type_or(test->y_type, CLATTN_F32), 4, extent, test->y);
     array_own(&job->output[0], written);
 
     desc.pairing = test->interleaved ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
@@ -174,8 +175,8 @@ static verdict run_and_judge(test_job *job, const rope_case *test)
         size_t s = row % extent[2], b = row / extent[2] / extent[1];
         const double *cosines = test->angles ? given(job, test, COS, b, s, room) : NULL;
         const double *sines = test->angles ? given(job, test, SIN, b, s, other) : NULL;
-        reference_rope(test->size, rotary_of(test), test->interleaved, test->base > 0 ? (double)test->base : 10000, cosines,
-                       sines, position_of(job, test, b, s), x + at, v.reference + at, magnitude + at);
+        reference_rope(test->size, rotary_of(test), test->interleaved, test->base > 0 ? (double)test->base : 10000,
+                       cosines, sines, position_of(job, test, b, s), x + at, v.reference + at, magnitude + at);
     }
     job_run(job, NULL);
     v.given = array_dense(&job->output[0], 4, extent);
@@ -240,8 +241,9 @@ void rope_add(test_suite *suite, const rope_case *cases, size_t count)
             const rope_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(suite, rope_check, t, rope_solvers[n], "rope %s: %s, %s, %zux%zux%zux%zu", rope_solvers[n],
-                               t->rule, t->interleaved ? "interleaved" : "halves", t->batch, t->heads, t->length, t->size);
+                suite_add_case(suite, rope_check, t, rope_solvers[n], "rope %s: %s, %s, %zux%zux%zux%zu",
+                               rope_solvers[n], t->rule, t->interleaved ? "interleaved" : "halves", t->batch, t->heads,
+                               t->length, t->size);
             }
         }
     }

@@ -9,9 +9,9 @@ extern const char *const rope_solvers[ROPE_SOLVERS];
 
 typedef enum rope_angles {
     ANGLES_COMPUTED,
-    ANGLES_TABLE,  /* caches of 97 rows, by position */
-    ANGLES_PLACE,  /* caches with a row for each (b, s) */
-    ANGLES_SHARED  /* the same with a batch of 1 */
+    ANGLES_TABLE, /* caches of 97 rows, by position */
+    ANGLES_PLACE, /* caches with a row for each (b, s) */
+    ANGLES_SHARED /* the same with a batch of 1 */
 } rope_angles;
 
 typedef enum rope_where {
@@ -30,8 +30,8 @@ typedef struct rope_case {
     float base;    /* 0: 10000 */
     rope_angles angles;
     rope_where where;
-    int64_t position;  /* the enqueue's */
-    int64_t low, high; /* of what positions or offsets hold; both 0: 0 … 96 − length */
+    int64_t position;                        /* the enqueue's */
+    int64_t low, high;                       /* of what positions or offsets hold; both 0: 0 … 96 − length */
     clattn_dtype x_type, y_type, cache_type; /* 0: CLATTN_F32 */
     clattn_dtype index_type;                 /* 0: CLATTN_I32 */
     array_form x, y, cache;

@@ -56,8 +56,8 @@ bool softmax_job(test_job *job, const softmax_case *test, const char *solver, ui
     job->enqueue = enqueue_softmax;
     options.solver = solver;
     clattn_status status = clattn_softmax_plan_create(device_context(), &desc, &options, &job->plan);
-    return job_planned(job, status, solver, (test->long_loops && job_refused_for_loops(status)) ||
-                                                job_refused_sub_groups(solver));
+    return job_planned(job, status, solver,
+                       (test->long_loops && job_refused_for_loops(status)) || job_refused_sub_groups(solver));
 }
 
 /* ---- the verdict ---- */
@@ -117,16 +117,16 @@ static verdict run_and_judge(test_job *job, const softmax_case *test)
     free(x);
     job_run(job, NULL);
     v.given = array_dense(&job->output[0], test->rank, extent);
-    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, test->rank, extent, v.given, v.reference, v.naive,
-                          v.magnitude);
+    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, test->rank, extent, v.given, v.reference,
+                          v.naive, v.magnitude);
     return v;
 }
 
 static void inject(test_job *job, const softmax_case *test, const verdict *before)
 {
     static const double bad[] = {NAN, INFINITY, -INFINITY, FLT_MAX};
-    static const double single[] = {[SOFTMAX_NAN] = NAN, [SOFTMAX_INF] = INFINITY,
-                                    [SOFTMAX_MINUS_INF] = -INFINITY, [SOFTMAX_EMPTY] = -INFINITY};
+    static const double single[] = {
+        [SOFTMAX_NAN] = NAN, [SOFTMAX_INF] = INFINITY, [SOFTMAX_MINUS_INF] = -INFINITY, [SOFTMAX_EMPTY] = -INFINITY};
     size_t index[CLATTN_MAX_RANK] = {0};
     size_t columns = test->extent[test->rank - 1], all = 1, written = 0;
 
@@ -172,8 +172,8 @@ void softmax_add_by(test_suite *suite, const char *solver, const softmax_case *c
         const softmax_case *t = &cases[i];
 
         if (t->levels & level()) {
-            suite_add_case(suite, softmax_check, t, solver, "softmax %s: %s, rank %d, %zu columns", solver, t->rule, t->rank,
-                           t->extent[t->rank - 1]);
+            suite_add_case(suite, softmax_check, t, solver, "softmax %s: %s, rank %d, %zu columns", solver, t->rule,
+                           t->rank, t->extent[t->rank - 1]);
         }
     }
 }

@@ -29,8 +29,8 @@ typedef struct softmax_case {
     size_t mask_extent[CLATTN_MAX_RANK];
     bool scaled;
     float scale;
-    float spread;         /* x is uniform in [−spread, spread]; 0: 4 */
-    bool long_loops;      /* a device that limits loops may refuse it: job_refused_for_loops */
+    float spread;    /* x is uniform in [−spread, spread]; 0: 4 */
+    bool long_loops; /* a device that limits loops may refuse it: job_refused_for_loops */
     bool in_place;
     bool explicit_batch;
     size_t batch;

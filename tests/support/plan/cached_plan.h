@@ -17,7 +17,7 @@ struct outcome cached_plan(const clattn_context_params *params, int variant);
 /* Fails unless that gave these counts. */
 void cached_plan_gives(const clattn_context_params *params, int variant, unsigned long long built,
                        unsigned long long loaded, unsigned long long refused, const char *file, int line);
-#define assert_programs(params, variant, built, loaded, refused)                                             \
+#define assert_programs(params, variant, built, loaded, refused) \
     cached_plan_gives((params), (variant), (built), (loaded), (refused), __FILE__, __LINE__)
 
 /* The number of files in a folder, and the path of the last one (NULL: not wanted). */

@@ -31,9 +31,9 @@ void tuned_check(clattn_context *in, clattn_plan *plan);
 
 /* Whether explain has `part`. */
 bool tuned_says(const clattn_plan *plan, const char *part);
-#define assert_says(plan, part, expected)                                                                    \
-    do {                                                                                                     \
-        if (tuned_says((plan), (part)) != (expected))                                                              \
+#define assert_says(plan, part, expected) \
+    do { \
+        if (tuned_says((plan), (part)) != (expected)) \
             fail_msg("explain %s \"%s\":\n%s", (expected) ? "lacks" : "has", (part), clattn_plan_explain(plan)); \
     } while (0)
 

@@ -53,8 +53,7 @@ static struct clblast_objects *make(clattn_context *context)
 struct clblast_objects *clblast_objects_of(clattn_context *context)
 {
     struct clblast_objects *objects = clblast_first;
-    while (objects &&
-           (objects->context != context->device.context || objects->device != context->device.caps.device))
+    while (objects && (objects->context != context->device.context || objects->device != context->device.caps.device))
         objects = objects->next;
     if (!objects)
         objects = make(context);

@@ -19,25 +19,25 @@ struct kernel {
     const char *parameter, *kernel; /* the plan's parameter and CLBlast's kernel */
     size_t names;
     const char *name[MOST_NAMES];
-    size_t items[2];  /* the names whose product a work-group's items are; equal ones: the square */
+    size_t items[2];     /* the names whose product a work-group's items are; equal ones: the square */
     const uint8_t *sets; /* set 1 first, `names` values each */
     const int32_t *allowed;
 };
 
 static const uint8_t xgemm[][16] = {
     /* GEMMK MWG NWG KWG MDIMC NDIMC MDIMA NDIMB KWI VWM VWN STRM STRN SA SB KREG */
-    {0, 64, 16, 16, 16, 8, 16, 8, 2, 1, 2, 0, 0, 0, 1, 1},    {0, 128, 64, 16, 16, 8, 8, 32, 2, 4, 2, 0, 0, 1, 1, 1},
-    {0, 64, 64, 32, 16, 8, 8, 32, 2, 2, 2, 0, 0, 1, 0, 1},    {0, 128, 64, 16, 16, 16, 32, 16, 2, 4, 2, 0, 0, 0, 1, 1},
-    {0, 128, 64, 32, 8, 32, 32, 8, 2, 4, 1, 0, 0, 1, 0, 1},   {0, 128, 64, 16, 8, 16, 16, 16, 2, 8, 1, 0, 0, 0, 1, 1},
-    {0, 128, 64, 16, 32, 8, 16, 16, 2, 4, 1, 0, 0, 0, 0, 1},  {0, 64, 32, 16, 8, 8, 32, 16, 2, 1, 2, 0, 0, 1, 0, 1},
-    {1, 64, 64, 1, 16, 4, 16, 4, 1, 4, 8, 0, 0, 0, 0, 8},     {1, 16, 128, 1, 2, 16, 2, 16, 1, 4, 8, 0, 0, 0, 0, 8},
-    {1, 64, 64, 1, 8, 8, 8, 8, 1, 4, 2, 0, 0, 0, 0, 2},       {1, 64, 16, 1, 4, 16, 4, 16, 1, 4, 1, 0, 0, 0, 0, 4},
-    {1, 128, 32, 1, 8, 16, 8, 16, 1, 8, 1, 0, 0, 0, 0, 1},    {1, 16, 16, 1, 8, 2, 8, 2, 1, 1, 4, 0, 0, 0, 0, 4},
+    {0, 64, 16, 16, 16, 8, 16, 8, 2, 1, 2, 0, 0, 0, 1, 1},   {0, 128, 64, 16, 16, 8, 8, 32, 2, 4, 2, 0, 0, 1, 1, 1},
+    {0, 64, 64, 32, 16, 8, 8, 32, 2, 2, 2, 0, 0, 1, 0, 1},   {0, 128, 64, 16, 16, 16, 32, 16, 2, 4, 2, 0, 0, 0, 1, 1},
+    {0, 128, 64, 32, 8, 32, 32, 8, 2, 4, 1, 0, 0, 1, 0, 1},  {0, 128, 64, 16, 8, 16, 16, 16, 2, 8, 1, 0, 0, 0, 1, 1},
+    {0, 128, 64, 16, 32, 8, 16, 16, 2, 4, 1, 0, 0, 0, 0, 1}, {0, 64, 32, 16, 8, 8, 32, 16, 2, 1, 2, 0, 0, 1, 0, 1},
+    {1, 64, 64, 1, 16, 4, 16, 4, 1, 4, 8, 0, 0, 0, 0, 8},    {1, 16, 128, 1, 2, 16, 2, 16, 1, 4, 8, 0, 0, 0, 0, 8},
+    {1, 64, 64, 1, 8, 8, 8, 8, 1, 4, 2, 0, 0, 0, 0, 2},      {1, 64, 16, 1, 4, 16, 4, 16, 1, 4, 1, 0, 0, 0, 0, 4},
+    {1, 128, 32, 1, 8, 16, 8, 16, 1, 8, 1, 0, 0, 0, 0, 1},   {1, 16, 16, 1, 8, 2, 8, 2, 1, 1, 4, 0, 0, 0, 0, 4},
 };
 static const uint8_t direct[][10] = {
     /* WGD MDIMCD NDIMCD MDIMAD NDIMBD KWID VWMD VWND PADA PADB */
     {64, 16, 8, 16, 16, 16, 2, 4, 0, 0}, {32, 8, 32, 16, 32, 16, 2, 1, 1, 0}, {64, 16, 16, 16, 32, 16, 4, 1, 0, 0},
-    {32, 8, 8, 16, 8, 8, 2, 1, 0, 0},    {16, 8, 16, 8, 8, 8, 1, 1, 0, 0}, {32, 16, 16, 32, 8, 16, 1, 1, 1, 1},
+    {32, 8, 8, 16, 8, 8, 2, 1, 0, 0},    {16, 8, 16, 8, 8, 8, 1, 1, 0, 0},    {32, 16, 16, 32, 8, 16, 1, 1, 1, 1},
 };
 /* DIMX DIMY WPT VW; DIMX DIMY WPTX WPTY; DIM WPT PAD SHUFFLE; TILE WPT PAD */
 static const uint8_t copy[][4] = {{16, 16, 8, 4}, {8, 8, 2, 2}, {8, 32, 4, 2}, {16, 8, 1, 8}};
@@ -52,13 +52,21 @@ _Static_assert(sizeof xgemm == 14 * 16 && sizeof direct == 6 * 10 && sizeof copy
                "the tables are as long as the lists above say");
 
 static const struct kernel kernels[] = {
-    {"xgemm", "Xgemm", 16,
+    {"xgemm",
+     "Xgemm",
+     16,
      {"GEMMK", "MWG", "NWG", "KWG", "MDIMC", "NDIMC", "MDIMA", "NDIMB", "KWI", "VWM", "VWN", "STRM", "STRN", "SA", "SB",
       "KREG"},
-     {4, 5}, xgemm[0], up_to_14},
-    {"direct", "XgemmDirect", 10,
+     {4, 5},
+     xgemm[0],
+     up_to_14},
+    {"direct",
+     "XgemmDirect",
+     10,
      {"WGD", "MDIMCD", "NDIMCD", "MDIMAD", "NDIMBD", "KWID", "VWMD", "VWND", "PADA", "PADB"},
-     {1, 2}, direct[0], up_to_6},
+     {1, 2},
+     direct[0],
+     up_to_6},
     {"copy", "Copy", 4, {"COPY_DIMX", "COPY_DIMY", "COPY_WPT", "COPY_VW"}, {0, 1}, copy[0], up_to_4},
     {"pad", "Pad", 4, {"PAD_DIMX", "PAD_DIMY", "PAD_WPTX", "PAD_WPTY"}, {0, 1}, pad[0], up_to_4},
     {"transpose", "Transpose", 4, {"TRA_DIM", "TRA_WPT", "TRA_PAD", "TRA_SHUFFLE"}, {0, 0}, transpose[0], up_to_4},
@@ -136,5 +144,6 @@ clattn_status clblast_parameters_prepare(clattn_plan *plan)
     clblast_library_lock();
     const char *reason = set_all(&plan->context->device.caps, wanted);
     clblast_library_unlock();
-    return reason ? report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s", reason) : CLATTN_SUCCESS;
+    return reason ? report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s", reason)
+                  : CLATTN_SUCCESS;
 }

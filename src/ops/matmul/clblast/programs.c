@@ -27,16 +27,16 @@ static cl_program create_program(struct clblast_objects *objects, cl_uint count,
     return (cl_program)(void *)program;
 }
 
-cl_program CL_API_CALL shown_program_of_source(cl_context id, cl_uint count, const char **parts,
-                                               const size_t *lengths, cl_int *code)
+cl_program CL_API_CALL shown_program_of_source(cl_context id, cl_uint count, const char **parts, const size_t *lengths,
+                                               cl_int *code)
 {
     return create_program(OBJECTS(shown_context, id), count, parts, lengths, code);
 }
 
 /* CLBlast has the "binary" from get_program_info: it is the source. */
 cl_program CL_API_CALL shown_program_of_binary(cl_context id, cl_uint count, const cl_device_id *devices,
-                                               const size_t *lengths, const unsigned char **binaries,
-                                               cl_int *statuses, cl_int *code)
+                                               const size_t *lengths, const unsigned char **binaries, cl_int *statuses,
+                                               cl_int *code)
 {
     const char *text = (const char *)binaries[0];
     (void)devices;
@@ -45,9 +45,8 @@ cl_program CL_API_CALL shown_program_of_binary(cl_context id, cl_uint count, con
     return create_program(OBJECTS(shown_context, id), count ? 1 : 0, &text, lengths, code);
 }
 
-cl_int CL_API_CALL shown_program_build(cl_program id, cl_uint count, const cl_device_id *devices,
-                                       const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
-                                       void *user)
+cl_int CL_API_CALL shown_program_build(cl_program id, cl_uint count, const cl_device_id *devices, const char *options,
+                                       void(CL_CALLBACK *notify)(cl_program, void *), void *user)
 {
     struct shown_program *shown = (void *)id;
     const struct clblast_objects *objects = shown->objects;
@@ -64,8 +63,8 @@ cl_int CL_API_CALL shown_program_build(cl_program id, cl_uint count, const cl_de
     return objects->cl.clBuildProgram(shown->program, 1, &objects->device, options, NULL, NULL);
 }
 
-cl_int CL_API_CALL shown_program_build_info(cl_program id, cl_device_id device, cl_program_build_info name,
-                                            size_t room, void *value, size_t *bytes)
+cl_int CL_API_CALL shown_program_build_info(cl_program id, cl_device_id device, cl_program_build_info name, size_t room,
+                                            void *value, size_t *bytes)
 {
     const struct shown_program *shown = (const void *)id;
     const struct clblast_objects *objects = shown->objects;

@@ -56,16 +56,15 @@ struct clblast_objects {
 cl_int shown_answer(const void *value, size_t bytes, size_t room, void *into, size_t *needed);
 
 /* Programs and kernels. */
-cl_program CL_API_CALL shown_program_of_source(cl_context id, cl_uint count, const char **parts,
-                                               const size_t *lengths, cl_int *code);
+cl_program CL_API_CALL shown_program_of_source(cl_context id, cl_uint count, const char **parts, const size_t *lengths,
+                                               cl_int *code);
 cl_program CL_API_CALL shown_program_of_binary(cl_context id, cl_uint count, const cl_device_id *devices,
-                                               const size_t *lengths, const unsigned char **binaries,
-                                               cl_int *statuses, cl_int *code);
-cl_int CL_API_CALL shown_program_build(cl_program id, cl_uint count, const cl_device_id *devices,
-                                       const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
-                                       void *user);
-cl_int CL_API_CALL shown_program_build_info(cl_program id, cl_device_id device, cl_program_build_info name,
-                                            size_t room, void *value, size_t *bytes);
+                                               const size_t *lengths, const unsigned char **binaries, cl_int *statuses,
+                                               cl_int *code);
+cl_int CL_API_CALL shown_program_build(cl_program id, cl_uint count, const cl_device_id *devices, const char *options,
+                                       void(CL_CALLBACK *notify)(cl_program, void *), void *user);
+cl_int CL_API_CALL shown_program_build_info(cl_program id, cl_device_id device, cl_program_build_info name, size_t room,
+                                            void *value, size_t *bytes);
 cl_int CL_API_CALL shown_program_info(cl_program id, cl_program_info name, size_t room, void *value, size_t *bytes);
 cl_int CL_API_CALL shown_program_retain(cl_program id);
 cl_int CL_API_CALL shown_program_release(cl_program id);

@@ -71,14 +71,13 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 
 static clattn_status check(clattn_context *context, CLBlastStatusCode code)
 {
-    return code == CLBlastSuccess ? CLATTN_SUCCESS
-                                  : report_error(&context->device.report, CLATTN_ERROR_OPENCL,
-                                                 "CLBlast failed with status %d", (int)code);
+    return code == CLBlastSuccess
+               ? CLATTN_SUCCESS
+               : report_error(&context->device.report, CLATTN_ERROR_OPENCL, "CLBlast failed with status %d", (int)code);
 }
 
-static clattn_status call(clattn_context *context, const struct matmul_problem *problem,
-                          const matmul_args *args, cl_mem a, cl_mem b, cl_mem c, cl_command_queue queue,
-                          cl_event *event)
+static clattn_status call(clattn_context *context, const struct matmul_problem *problem, const matmul_args *args,
+                          cl_mem a, cl_mem b, cl_mem c, cl_command_queue queue, cl_event *event)
 {
     struct operands o;
     struct clblast_queue storage;
@@ -92,25 +91,23 @@ static clattn_status call(clattn_context *context, const struct matmul_problem *
     clblast_library_lock();
     queue = clblast_objects_queue(clblast_objects_of(context), queue, &storage);
     if (args->batch == 1)
-        code = CLBlastSgemm(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld,
-                            b, (size_t)args->b.offset, o.b.ld, beta, c, (size_t)args->c.offset, o.c.ld,
-                            &queue, event);
+        code = CLBlastSgemm(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld, b,
+                            (size_t)args->b.offset, o.b.ld, beta, c, (size_t)args->c.offset, o.c.ld, &queue, event);
     else
-        code = CLBlastSgemmStridedBatched(
-            CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld,
-            (size_t)args->a.batch, b, (size_t)args->b.offset, o.b.ld, (size_t)args->b.batch, beta, c,
-            (size_t)args->c.offset, o.c.ld, (size_t)args->c.batch, (size_t)args->batch, &queue, event);
+        code = CLBlastSgemmStridedBatched(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset,
+                                          o.a.ld, (size_t)args->a.batch, b, (size_t)args->b.offset, o.b.ld,
+                                          (size_t)args->b.batch, beta, c, (size_t)args->c.offset, o.c.ld,
+                                          (size_t)args->c.batch, (size_t)args->batch, &queue, event);
     clblast_library_unlock();
     return check(context, code);
 }
 
 static clattn_status barrier(struct chain *chain, const struct step *step, cl_event *event)
 {
-    cl_int code = chain->context->device.cl.clEnqueueBarrierWithWaitList(chain->queue, step->wait_count,
-                                                                         step->wait_list, event);
-    return code == CL_SUCCESS
-               ? CLATTN_SUCCESS
-               : report_opencl(&chain->context->device.report, "clEnqueueBarrierWithWaitList", code);
+    cl_int code =
+        chain->context->device.cl.clEnqueueBarrierWithWaitList(chain->queue, step->wait_count, step->wait_list, event);
+    return code == CL_SUCCESS ? CLATTN_SUCCESS
+                              : report_opencl(&chain->context->device.report, "clEnqueueBarrierWithWaitList", code);
 }
 
 static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
@@ -132,15 +129,15 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
                             "CLBlast takes buffers only: ask for another solver with SVM pointers");
     if (plan->problem.has_bias) {
         const clattn_binding *bindings[2] = {&args->bias, &args->c};
-        const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
-                                  (size_t)kernel_args->m, (size_t)kernel_args->batch};
+        const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns), (size_t)kernel_args->m,
+                                  (size_t)kernel_args->batch};
         TRY(chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, false));
     }
     chain_step(chain, true, &step);
     if (step.wait_count || !chain->in_order)
         TRY(barrier(chain, &step, NULL));
-    status = call(context, &plan->problem, &product, args->a.buffer, args->b.buffer, args->c.buffer,
-                  chain->queue, step.event);
+    status = call(context, &plan->problem, &product, args->a.buffer, args->b.buffer, args->c.buffer, chain->queue,
+                  step.event);
     if (status == CLATTN_SUCCESS && !chain->in_order)
         status = barrier(chain, &(struct step){0}, NULL);
     /* CLBlast may have enqueued copies before it failed. */
@@ -172,7 +169,8 @@ static clattn_status warm_call(struct matmul_plan *plan, const cl_mem memory[3],
     clattn_status status;
     bool again;
     do {
-        status = call(context, &plan->problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue, NULL);
+        status =
+            call(context, &plan->problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue, NULL);
         clblast_library_lock();
         again = status != CLATTN_SUCCESS && clblast_objects_give_up(context);
         clblast_library_unlock();
@@ -200,8 +198,8 @@ static clattn_status warm(struct matmul_plan *plan)
     TRY(context_warm_objects(context));
     for (int i = 0; i < 3; i++) {
         cl_int code;
-        memory[i] = cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE,
-                                       elements[i] * sizeof(float), NULL, &code);
+        memory[i] =
+            cl->clCreateBuffer(context->device.context, CL_MEM_READ_WRITE, elements[i] * sizeof(float), NULL, &code);
         if (!memory[i]) {
             status = report_opencl(report, "clCreateBuffer", code);
             goto fail;
@@ -238,8 +236,7 @@ static clattn_status prepare(clattn_plan *base)
     struct strbuf options = {0};
     if (!base->clear) {
         if (clblast_library_enter() != CLATTN_SUCCESS)
-            return report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
-                                "no memory for a lock");
+            return report_error(&base->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a lock");
         base->clear = clear;
     }
     plan->tile_columns = local[0];
@@ -247,7 +244,8 @@ static clattn_status prepare(clattn_plan *base)
     plan->foreign = true;
     if (plan->problem.has_bias) {
         matmul_defines(&plan->problem, &options);
-        TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(&plan->problem), local));
+        TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(&plan->problem),
+                            local));
     }
     TRY(clblast_parameters_prepare(base));
     TRY(warm(plan));

@@ -102,9 +102,8 @@ static int read_frames(SNDFILE *file, const char *path, const SF_INFO *info, aud
             a->samples = more;
         }
         if (!mix(frames, (size_t)got, info->channels, info->format, resampled, a->samples + a->count))
-            status = complain(TOOL_BAD_INPUT, "%s: a sample between %.2f s and %.2f s is not a finite number",
-                              path, (double)a->count / info->samplerate,
-                              (double)(a->count + (size_t)got) / info->samplerate);
+            status = complain(TOOL_BAD_INPUT, "%s: a sample between %.2f s and %.2f s is not a finite number", path,
+                              (double)a->count / info->samplerate, (double)(a->count + (size_t)got) / info->samplerate);
         a->count += (size_t)got;
     }
     free(frames);
@@ -119,13 +118,12 @@ static int resample(const char *path, int rate, audio *a)
     float *samples = malloc(room * sizeof *samples);
     if (samples == NULL)
         return complain(TOOL_FAILED, "%s: no memory to resample it", path);
-    soxr_error_t error = a->count > 0 ? soxr_oneshot(rate, MEL_RATE, 1, a->samples, a->count, NULL, samples,
-                                                     room, &done, NULL, &quality, NULL)
+    soxr_error_t error = a->count > 0 ? soxr_oneshot(rate, MEL_RATE, 1, a->samples, a->count, NULL, samples, room,
+                                                     &done, NULL, &quality, NULL)
                                       : NULL;
     if (error != NULL) {
         free(samples);
-        return complain(TOOL_FAILED, "%s: cannot be resampled from %d Hz: %s", path, rate,
-                        soxr_strerror(error));
+        return complain(TOOL_FAILED, "%s: cannot be resampled from %d Hz: %s", path, rate, soxr_strerror(error));
     }
     for (size_t i = 0; i < done; i++)
         samples[i] = to_16_bits(rintf(samples[i] * STEPS)) / STEPS;
@@ -147,14 +145,13 @@ int audio_load(const char *path, audio *result)
     }
     SNDFILE *file = sf_open(path, SFM_READ, &info);
     if (file == NULL)
-        return complain(TOOL_BAD_INPUT, "%s: is not a WAV file that can be read: %s", path,
-                        sf_strerror(NULL));
+        return complain(TOOL_BAD_INPUT, "%s: is not a WAV file that can be read: %s", path, sf_strerror(NULL));
     int status = TOOL_DONE;
     if (!is_wav(info.format))
         status = complain(TOOL_BAD_INPUT, "%s: is sound of another kind, expected a WAV file", path);
     else if (info.samplerate < LEAST_RATE || info.samplerate > MOST_RATE)
-        status = complain(TOOL_BAD_INPUT, "%s: has %d samples a second, expected %d to %d", path,
-                          info.samplerate, LEAST_RATE, MOST_RATE);
+        status = complain(TOOL_BAD_INPUT, "%s: has %d samples a second, expected %d to %d", path, info.samplerate,
+                          LEAST_RATE, MOST_RATE);
     if (status == TOOL_DONE)
         status = read_frames(file, path, &info, result);
     sf_close(file);

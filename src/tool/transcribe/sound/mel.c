@@ -92,12 +92,11 @@ static bool make_work(size_t bins, mel_work *work)
 }
 
 /* log10 of the mel energies around sample `centre`. */
-static void compute_frame(mel_work *work, const float *samples, size_t count, size_t centre, size_t bins,
-                          float *values)
+static void compute_frame(mel_work *work, const float *samples, size_t count, size_t centre, size_t bins, float *values)
 {
     for (size_t i = 0; i < MEL_LENGTH; i++)
-        work->input[i] = work->window[i] *
-                         sample_at(samples, count, (ptrdiff_t)(centre + i) - (ptrdiff_t)(MEL_LENGTH / 2));
+        work->input[i] =
+            work->window[i] * sample_at(samples, count, (ptrdiff_t)(centre + i) - (ptrdiff_t)(MEL_LENGTH / 2));
     fftw_execute(work->plan);
     for (size_t k = 0; k < SPECTRUM; k++)
         work->power[k] = work->output[k][0] * work->output[k][0] + work->output[k][1] * work->output[k][1];
