@@ -57,11 +57,11 @@ static double now(void)
 /* A buffer for an array, filled with numbers up to 0.5 where it is read; counts its bytes. */
 static clattn_binding array(struct mover *mover, const clattn_layout *layout)
 {
-    size_t bytes = clattn_dtype_size((clattn_dtype)layout->dtype);
+    size_t bytes = clattn_dtype_size(layout->dtype);
     for (int32_t i = 0; i < layout->rank; i++)
         bytes *= layout->extent[i];
     char *data = calloc(bytes, 1);
-    bool shorts = layout->dtype == CLATTN_BF16;
+    bool shorts = layout->dtype == CLATTN_DTYPE_BF16;
     for (size_t i = 0, each = shorts ? 2 : 4; data && i < bytes / each; i++) {
         const union {
             float value;
@@ -191,17 +191,17 @@ static void kv_append(const char *name, clattn_dtype cache, bool rotate)
     struct mover mover = {.enqueue = run_kv_append};
     clattn_kv_append_args *args = &mover.args.kv_append;
     desc.rotate = rotate;
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 8, 8192, 128);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 8, 8192, 128);
     desc.key_cache = desc.value_cache = clattn_layout_bhsd(cache, 1, 8, 8192, 128);
-    if (cache == CLATTN_I8)
-        desc.key_scale = desc.value_scale = clattn_layout_bhsd(CLATTN_F32, 1, 8, 8192, 1);
+    if (cache == CLATTN_DTYPE_I8)
+        desc.key_scale = desc.value_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 8, 8192, 1);
     check(clattn_kv_append_plan_create(context, &desc, NULL, &mover.plan), name);
     clattn_kv_append_args_init(args);
     args->key = array(&mover, &desc.key);
     args->value = array(&mover, &desc.value);
     args->key_cache = array(&mover, &desc.key_cache);
     args->value_cache = array(&mover, &desc.value_cache);
-    if (cache == CLATTN_I8) {
+    if (cache == CLATTN_DTYPE_I8) {
         args->key_scale = array(&mover, &desc.key_scale);
         args->value_scale = array(&mover, &desc.value_scale);
     }
@@ -217,9 +217,9 @@ static void merge(const char *name, size_t parts)
 {
     clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
     struct mover mover = {.enqueue = run_merge};
-    desc.partial = clattn_layout_contiguous(CLATTN_F32, 5, (size_t[]){parts, 1, 32, 4096 / parts, 128});
-    desc.partial_lse = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){parts, 1, 32, 4096 / parts});
-    desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 32, 4096 / parts, 128);
+    desc.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (size_t[]){parts, 1, 32, 4096 / parts, 128});
+    desc.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){parts, 1, 32, 4096 / parts});
+    desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 32, 4096 / parts, 128);
     check(clattn_merge_plan_create(context, &desc, NULL, &mover.plan), name);
     clattn_merge_args_init(&mover.args.merge);
     mover.args.merge.partial = array(&mover, &desc.partial);
@@ -241,7 +241,7 @@ static void image(const char *name, int32_t operation)
     clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
     struct mover mover = {.enqueue = run_image};
     desc.operation = operation;
-    desc.array = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){SIDE, SIDE, 3});
+    desc.array = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){SIDE, SIDE, 3});
     if (clattn_image_supports(context, &desc, NULL) != CLATTN_SUCCESS)
         return;
     check(clattn_image_plan_create(context, &desc, NULL, &mover.plan), name);
@@ -265,20 +265,20 @@ int main(int argc, char **argv)
     }
     check(clattn_context_create(NULL, &context), "context");
     make_copy();
-    activation("ReLU, 4096 x 4096", CLATTN_ACTIVATION_RELU, CLATTN_F32);
-    activation("GELU, 4096 x 4096", CLATTN_ACTIVATION_GELU, CLATTN_F32);
-    activation("GELU by tanh, 4096 x 4096", CLATTN_ACTIVATION_GELU_TANH, CLATTN_F32);
-    activation("Swish, 4096 x 4096", CLATTN_ACTIVATION_SWISH, CLATTN_F32);
-    activation("GELU, 4096 x 4096, bfloat16", CLATTN_ACTIVATION_GELU, CLATTN_BF16);
-    rope("rope by halves, 32 x 4096, d 128", CLATTN_ROPE_HALVES, CLATTN_F32);
-    rope("rope interleaved, 32 x 4096, d 128", CLATTN_ROPE_INTERLEAVED, CLATTN_F32);
-    kv_append("appending, 8 x 8192, d 128", CLATTN_F32, false);
-    kv_append("appending, rotated", CLATTN_F32, true);
-    kv_append("appending to int8", CLATTN_I8, false);
+    activation("ReLU, 4096 x 4096", CLATTN_ACTIVATION_RELU, CLATTN_DTYPE_F32);
+    activation("GELU, 4096 x 4096", CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32);
+    activation("GELU by tanh, 4096 x 4096", CLATTN_ACTIVATION_GELU_TANH, CLATTN_DTYPE_F32);
+    activation("Swish, 4096 x 4096", CLATTN_ACTIVATION_SWISH, CLATTN_DTYPE_F32);
+    activation("GELU, 4096 x 4096, bfloat16", CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_BF16);
+    rope("rope by halves, 32 x 4096, d 128", CLATTN_ROPE_PAIRING_HALVES, CLATTN_DTYPE_F32);
+    rope("rope interleaved, 32 x 4096, d 128", CLATTN_ROPE_PAIRING_INTERLEAVED, CLATTN_DTYPE_F32);
+    kv_append("appending, 8 x 8192, d 128", CLATTN_DTYPE_F32, false);
+    kv_append("appending, rotated", CLATTN_DTYPE_F32, true);
+    kv_append("appending to int8", CLATTN_DTYPE_I8, false);
     merge("merging 8 parts, 32 x 512, d 128", 8);
     merge("merging 64 parts, 32 x 64, d 128", 64);
-    image("image 2048 x 2048 to array", CLATTN_IMAGE_PACK);
-    image("array to image 2048 x 2048", CLATTN_IMAGE_UNPACK);
+    image("image 2048 x 2048 to array", CLATTN_IMAGE_OPERATION_PACK);
+    image("array to image 2048 x 2048", CLATTN_IMAGE_OPERATION_UNPACK);
     clReleaseKernel(copy);
     clReleaseMemObject(copies[0]);
     clReleaseMemObject(copies[1]);

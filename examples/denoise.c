@@ -110,7 +110,7 @@ static cl_mem make_buffer(size_t floats)
 
 static clattn_layout layout(size_t heads, size_t height, size_t width, size_t size, const int64_t *stride)
 {
-    clattn_layout made = {CLATTN_F32, 5, {1, heads, height, width, size}, {0}};
+    clattn_layout made = {CLATTN_DTYPE_F32, 5, {1, heads, height, width, size}, {0}};
     memcpy(made.stride, stride, sizeof made.stride);
     return made;
 }
@@ -126,14 +126,14 @@ static void denoise(clattn_context *context, cl_mem from, cl_mem to, size_t widt
 
     clattn_image_desc pack = CLATTN_IMAGE_DESC_INIT;
     pack.patch = PATCH;
-    pack.array = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){height, width, SIZE * CHANNELS});
-    pack.norm = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){height, width, CHANNELS});
+    pack.array = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){height, width, SIZE * CHANNELS});
+    pack.norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){height, width, CHANNELS});
     clattn_image_args packed = CLATTN_IMAGE_ARGS_INIT;
     packed.image = clattn_binding_image(from);
     packed.array = clattn_binding_buffer(patches, 0);
     packed.norm = clattn_binding_buffer(norms, 0);
     packed.norm_factor = -1 / h2;
-    packed.transform = 1;
+    packed.explicit_matrix = 1;
     memcpy(packed.matrix, to_planes, sizeof packed.matrix);
     check_clattn(context, clattn_image_run(context, queue, &pack, &packed, 0, NULL, NULL));
 
@@ -141,11 +141,11 @@ static void denoise(clattn_context *context, cl_mem from, cl_mem to, size_t widt
     clattn_neighbourhood_desc attend = CLATTN_NEIGHBOURHOOD_DESC_INIT;
     attend.edge = CLATTN_EDGE_CLIP;
     attend.window[0] = attend.window[1] = 2 * RADIUS + 1;
-    attend.scale_mode = CLATTN_SCALE_EXPLICIT;
+    attend.explicit_scale = 1;
     attend.scale = 2 / h2;
     attend.query = attend.key = layout(CHANNELS, height, width, SIZE, (int64_t[]){0, 1, row, col, CHANNELS});
     attend.value = layout(CHANNELS, height, width, 1, (int64_t[]){0, 1, row, col, 1});
-    attend.bias = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, CHANNELS, height, width});
+    attend.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, CHANNELS, height, width});
     attend.bias.stride[1] = 1;
     attend.bias.stride[2] = (int64_t)width * CHANNELS;
     attend.bias.stride[3] = CHANNELS;
@@ -158,12 +158,12 @@ static void denoise(clattn_context *context, cl_mem from, cl_mem to, size_t widt
     check_clattn(context, clattn_neighbourhood_run(context, queue, &attend, &attended, 0, NULL, NULL));
 
     clattn_image_desc unpack = CLATTN_IMAGE_DESC_INIT;
-    unpack.operation = CLATTN_IMAGE_UNPACK;
-    unpack.array = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){height, width, CHANNELS});
+    unpack.operation = CLATTN_IMAGE_OPERATION_UNPACK;
+    unpack.array = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){height, width, CHANNELS});
     clattn_image_args unpacked = CLATTN_IMAGE_ARGS_INIT;
     unpacked.image = clattn_binding_image(to);
     unpacked.array = clattn_binding_buffer(cleaned, 0);
-    unpacked.transform = 1;
+    unpacked.explicit_matrix = 1;
     memcpy(unpacked.matrix, from_planes, sizeof unpacked.matrix);
     check_clattn(context, clattn_image_run(context, queue, &unpack, &unpacked, 0, NULL, NULL));
 

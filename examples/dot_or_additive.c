@@ -90,11 +90,11 @@ static struct outcome attend(int additive, int n)
     cl_command_queue queue = clattn_context_queue(context);
 
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, n, SIZE);
-    desc.entropy = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){1, HEADS, n});
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, n, SIZE);
+    desc.outputs.entropy = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){1, HEADS, n});
     if (additive) {
-        desc.score = CLATTN_SCORE_ADDITIVE;
-        desc.vector = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){1, SIZE});
+        desc.scoring.kind = CLATTN_SCORE_ADDITIVE;
+        desc.scoring.vector = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){1, SIZE});
     }
     clattn_plan *plan = NULL;
     check(clattn_attention_plan_create(context, &desc, NULL, &plan)); /* compiles, so that the clock sees none of it */
@@ -105,9 +105,9 @@ static struct outcome attend(int additive, int n)
     args.query = clattn_binding_buffer(buffers[0], 0);
     args.key = clattn_binding_buffer(buffers[1], 0);
     args.value = clattn_binding_buffer(buffers[2], 0);
-    args.vector = clattn_binding_buffer(additive ? buffers[3] : NULL, 0);
+    args.scoring.vector = clattn_binding_buffer(additive ? buffers[3] : NULL, 0);
     args.output = clattn_binding_buffer(buffers[4], 0);
-    args.entropy = clattn_binding_buffer(buffers[5], 0);
+    args.outputs.entropy = clattn_binding_buffer(buffers[5], 0);
     for (int i = 0; i < RUNS; i++) {
         clFinish(queue);
         double start = now();

@@ -27,8 +27,8 @@ int main(void)
     cl_context opencl = clattn_context_opencl_context(context);
     cl_mem buffer = clCreateBuffer(opencl, CL_MEM_COPY_HOST_PTR, sizeof data, data, NULL);
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT; /* what: (batch, heads, length, size) */
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, 4);
-    desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 1, 2, 4);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, 4);
+    desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 2, 4);
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT; /* where: a buffer, and an offset in elements */
     args.key = clattn_binding_buffer(buffer, 0);
     args.value = clattn_binding_buffer(buffer, 12);

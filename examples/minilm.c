@@ -57,7 +57,7 @@ static clattn_npy *open_npy(const char *folder, const char *name)
 {
     clattn_npy *npy = NULL;
     clattn_io_error error;
-    if (clattn_npy_open(path_of(folder, name), &npy, &error) != CLATTN_SUCCESS)
+    if (clattn_npy_create(path_of(folder, name), &npy, &error) != CLATTN_SUCCESS)
         stop("%s", error.message);
     return npy;
 }
@@ -68,7 +68,7 @@ static clattn_host_tensor find(const clattn_safetensors *file, const char *name,
     clattn_io_error error;
     if (clattn_safetensors_find(file, name, &tensor, &error) != CLATTN_SUCCESS)
         stop("%s", error.message);
-    if (tensor.dtype != CLATTN_F32 || tensor.bytes != rows * columns * sizeof(float))
+    if (tensor.dtype != CLATTN_DTYPE_F32 || tensor.bytes != rows * columns * sizeof(float))
         stop("%s is missing or not %zu x %zu float32 values", name, rows, columns);
     return tensor;
 }
@@ -153,14 +153,15 @@ int main(int argc, char **argv)
     size_t token_count = read_tokens(folder, tokens);
     clattn_npy *hidden_file = open_npy(folder, "hidden.npy"), *expected_file = open_npy(folder, "expected.npy");
     clattn_host_tensor hidden = clattn_npy_tensor(hidden_file), expected = clattn_npy_tensor(expected_file);
-    if (hidden.rank != 3 || hidden.dtype != CLATTN_F32 || hidden.extent[0] != 1 || hidden.extent[1] != token_count)
+    if (hidden.rank != 3 || hidden.dtype != CLATTN_DTYPE_F32 || hidden.extent[0] != 1 ||
+        hidden.extent[1] != token_count)
         stop("hidden.npy is not (1, %zu, d_model) float32", token_count);
     const size_t length = hidden.extent[1], d_model = hidden.extent[2];
-    if (expected.dtype != CLATTN_F64 || expected.bytes != 2 * hidden.bytes)
+    if (expected.dtype != CLATTN_DTYPE_F64 || expected.bytes != 2 * hidden.bytes)
         stop("expected.npy is not float64 of hidden.npy's shape");
     clattn_safetensors *file = NULL;
     clattn_io_error error;
-    if (clattn_safetensors_open(path_of(folder, "weights.safetensors"), &file, &error) != CLATTN_SUCCESS)
+    if (clattn_safetensors_create(path_of(folder, "weights.safetensors"), &file, &error) != CLATTN_SUCCESS)
         stop("%s", error.message);
 
     double start = now();
@@ -206,7 +207,7 @@ int main(int argc, char **argv)
     qsort(times, REPEATS, sizeof times[0], by_value);
 
     /* The same layer once more with its attention weights, averaged over the heads, as a second output. */
-    desc.weights = CLATTN_WEIGHTS_AVERAGE;
+    desc.weights = CLATTN_WEIGHTS_OUTPUT_AVERAGE;
     args.weights = room(opencl, length * length * sizeof(float));
     check(clattn_mha_plan_create(context, &desc, NULL, &observed), context);
     check(clattn_mha_enqueue(observed, NULL, &args, 0, NULL, NULL), context);
@@ -234,9 +235,9 @@ int main(int argc, char **argv)
     clattn_plan_release(&observed);
     clattn_plan_release(&layer);
     clattn_context_release(&context);
-    clattn_safetensors_close(&file);
-    clattn_npy_close(&expected_file);
-    clattn_npy_close(&hidden_file);
+    clattn_safetensors_release(&file);
+    clattn_npy_release(&expected_file);
+    clattn_npy_release(&hidden_file);
     free(output);
     free(weights);
     return worst <= 1e-5 ? 0 : 1;

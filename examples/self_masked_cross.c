@@ -49,23 +49,24 @@ static clattn_binding buffer_of(const void *data, size_t bytes)
 static void attend(const struct sentence *from, const struct sentence *to, int causal, float weight[WORDS][WORDS])
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT; /* one sentence, one head */
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 1, WORDS, SIZE);
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, WORDS, SIZE);
     desc.causal = causal;
-    desc.scores = clattn_layout_bhsd(CLATTN_F32, 1, 1, WORDS, WORDS); /* a second result, for looking at */
-    desc.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    desc.outputs.scores =
+        clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, WORDS, WORDS); /* a second result, for looking at */
+    desc.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
 
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
     args.query = buffer_of(from->vector, sizeof from->vector);
     args.key = args.value = buffer_of(to->vector, sizeof to->vector);
     args.output = buffer_of(NULL, sizeof from->vector);
-    args.scores = buffer_of(NULL, sizeof(float[WORDS][WORDS]));
+    args.outputs.scores = buffer_of(NULL, sizeof(float[WORDS][WORDS]));
     check(clattn_attention_run(context, NULL, &desc, &args, 0, NULL, NULL));
-    clEnqueueReadBuffer(clattn_context_queue(context), args.scores.buffer, CL_TRUE, 0, sizeof(float[WORDS][WORDS]),
-                        weight, 0, NULL, NULL);
+    clEnqueueReadBuffer(clattn_context_queue(context), args.outputs.scores.buffer, CL_TRUE, 0,
+                        sizeof(float[WORDS][WORDS]), weight, 0, NULL, NULL);
     clReleaseMemObject(args.query.buffer);
     clReleaseMemObject(args.key.buffer);
     clReleaseMemObject(args.output.buffer);
-    clReleaseMemObject(args.scores.buffer);
+    clReleaseMemObject(args.outputs.scores.buffer);
 }
 
 /* Writes the weights, and returns whether each word's sum to 1. */

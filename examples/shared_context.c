@@ -105,7 +105,7 @@ int main(void)
     clattn_context *context = NULL;
     check_clattn(clattn_context_create(&params, &context), NULL);
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, LENGTH, SIZE);
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, LENGTH, SIZE);
     clattn_plan *plan = NULL;
     check_clattn(clattn_attention_plan_create(context, &desc, NULL, &plan), context);
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;

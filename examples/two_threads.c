@@ -90,10 +90,10 @@ int main(void)
 
     clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
     attention.query = attention.key = attention.value = attention.output =
-        clattn_layout_bhsd(CLATTN_F32, 1, 1, ROWS, SIZE);
+        clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, ROWS, SIZE);
     attention.causal = 1;
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
-    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){ROWS, SIZE});
+    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, SIZE});
     if (status == CLATTN_SUCCESS)
         status = clattn_attention_plan_create(context, &attention, NULL, &jobs[0].plan);
     if (status == CLATTN_SUCCESS)

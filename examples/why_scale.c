@@ -77,17 +77,17 @@ static void attend(int d_k, int divided, clattn_scores_mode what, cl_mem queries
 {
     cl_command_queue queue = clattn_context_queue(context);
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, ROWS, d_k);
-    desc.scale_mode = CLATTN_SCALE_EXPLICIT; /* the default is 1/√d_k */
-    desc.scale = divided ? 1 / sqrtf((float)d_k) : 1;
-    desc.scores = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, ROWS, ROWS);
-    desc.scores_mode = what;
-    desc.entropy = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){1, HEADS, ROWS});
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, ROWS, d_k);
+    desc.scoring.explicit_scale = 1; /* the default is 1/√d_k */
+    desc.scoring.scale = divided ? 1 / sqrtf((float)d_k) : 1;
+    desc.outputs.scores = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, ROWS, ROWS);
+    desc.outputs.scores_mode = what;
+    desc.outputs.entropy = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){1, HEADS, ROWS});
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
     args.query = clattn_binding_buffer(queries, 0);
     args.key = args.value = clattn_binding_buffer(keys, 0);
-    args.scores = clattn_binding_buffer(room, 0);
-    args.entropy = clattn_binding_buffer(room, SCORES);
+    args.outputs.scores = clattn_binding_buffer(room, 0);
+    args.outputs.entropy = clattn_binding_buffer(room, SCORES);
     args.output = clattn_binding_buffer(room, SCORES + QUERIES);
     check(clattn_attention_run(context, NULL, &desc, &args, 0, NULL, NULL));
     clEnqueueReadBuffer(queue, room, CL_TRUE, 0, sizeof scores, scores, 0, NULL, NULL);
@@ -99,14 +99,14 @@ static struct result measure(int d_k, int divided, cl_mem queries, cl_mem keys, 
     static double largest[QUERIES], gradient[QUERIES], uncertainty[QUERIES];
     struct result found = {0};
     double sum = 0;
-    attend(d_k, divided, CLATTN_SCORES_RAW, queries, keys, room);
+    attend(d_k, divided, CLATTN_SCORES_MODE_RAW, queries, keys, room);
     for (int i = 0; i < SCORES; i++) {
         sum += scores[i];
         found.variance += (double)scores[i] * scores[i];
     }
     found.variance = found.variance / SCORES - sum / SCORES * sum / SCORES;
 
-    attend(d_k, divided, CLATTN_SCORES_PROBABILITIES, queries, keys, room);
+    attend(d_k, divided, CLATTN_SCORES_MODE_PROBABILITIES, queries, keys, room);
     for (int i = 0; i < QUERIES; i++) {
         double squares = 0, cubes = 0; /* |diag(p) - p pᵀ|² = Σ p² - 2 Σ p³ + (Σ p²)² */
         largest[i] = 0;

@@ -15,7 +15,7 @@
  *
  *   macro                            meaning                                                  allowed        tested
  *   TABLE_TYPE, SEGMENT_TYPE, Y_TYPE, POSITION_TABLE_TYPE   storage types                F32 F16 BF16   each, mixed
- *   POSITIONS                        0: none; 1: a table; 2: sinusoids                        0, 1, 2        each
+ *   POSITIONS                        0: none; 1: sinusoids; 2: a table                        0, 1, 2        each
  *   SEGMENTS                         whether there are segments                               0, 1           both
  *   UNIT_STRIDE                      the cols of y and of the tables that are there are 1     0, 1           both
  *   WHOLE_VECTORS                    size is a multiple of LANES                              0, 1           both
@@ -96,12 +96,12 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
     const args_long first = share_of_group((args_long)a.batch * a.length, &end);
     const int first_item = (int)(first / a.length), first_place = (int)(first - (args_long)first_item * a.length);
     const int width = (int)get_local_size(0) * LANES;
-    const bool have_rows = a.rows > 0 && (POSITIONS != 1 || a.position_rows > 0) && (!SEGMENTS || a.segment_rows > 0);
+    const bool have_rows = a.rows > 0 && (POSITIONS != 2 || a.position_rows > 0) && (!SEGMENTS || a.segment_rows > 0);
 
     for (int c = (int)get_local_id(0) * LANES; c < a.size; c += width) {
         const int count = WHOLE_VECTORS ? LANES : a.size - c;
         int b = first_item, s = first_place;
-#if POSITIONS == 2
+#if POSITIONS == 1
         ulong lane[LANES];
         for (int l = 0; l < LANES; l++)
             lane[l] = rope_turn((min(c + l, a.size - 1)) >> 1, &a.rope);
@@ -117,7 +117,7 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
             if (a.has_offsets)
                 position += offsets[a.offsets_offset + b * a.offsets_batch];
 #endif
-#if POSITIONS == 1
+#if POSITIONS == 2
             const args_long position_row = row_in(position, a.position_rows);
             there &= position_row == position;
 #endif
@@ -129,10 +129,10 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
             if (have_rows) {
                 v = gather_table(table + a.table.offset + row * a.table.row, c, COL(a.table), UNIT_STRIDE, count) *
                     a.scale;
-#if POSITIONS == 1
+#if POSITIONS == 2
                 v += gather_position(position_table + a.position_table.offset + position_row * a.position_table.row, c,
                                      COL(a.position_table), UNIT_STRIDE, count);
-#elif POSITIONS == 2
+#elif POSITIONS == 1
                 v += sinusoids(position, turns);
 #endif
 #if SEGMENTS

@@ -162,6 +162,12 @@ static inline floatv act_GELU(floatv x, float alpha)
     return select(x, (floatv)(0.0f), negative) - missing;
 }
 
+static inline floatv act_NONE(floatv x, float alpha)
+{
+    (void)alpha;
+    return x;
+}
+
 #define ACTIVATE JOIN(act_, ACTIVATION)
 
 #endif

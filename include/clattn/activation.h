@@ -1,5 +1,6 @@
 /* Activation functions, element by element.
  *
+ *   NONE        X: a copy, from one layout and type to another
  *   ReLU        max(X, 0)
  *   GELU        X · Φ(X) = X · (1 + erf(X / √2)) / 2                               (Hendrycks, Gimpel 2016)
  *   GELU_TANH   X · (1 + tanh(√(2/π) · (X + 0.044715 X³))) / 2, their approximation
@@ -13,24 +14,26 @@
 #ifndef CLATTN_ACTIVATION_H
 #define CLATTN_ACTIVATION_H
 
-#include "attention.h"
+#include "plan.h"
 
 CLATTN_BEGIN_DECLS
 
-typedef enum clattn_activation_function {
-    CLATTN_ACTIVATION_RELU = 0,
-    CLATTN_ACTIVATION_GELU = 1,
-    CLATTN_ACTIVATION_GELU_TANH = 2,
-    CLATTN_ACTIVATION_SWISH = 3,
+/* The function: of this operator, of a matrix product's sums, of a feed-forward network, of a convolution. */
+typedef enum clattn_activation {
+    CLATTN_ACTIVATION_NONE = 0, /* X itself */
+    CLATTN_ACTIVATION_RELU = 1,
+    CLATTN_ACTIVATION_GELU = 2,
+    CLATTN_ACTIVATION_GELU_TANH = 3,
+    CLATTN_ACTIVATION_SWISH = 4,
     CLATTN_ACTIVATION_FORCE_32BIT = 0x7fffffff
-} clattn_activation_function;
+} clattn_activation;
 
-/* What to compute.  Set it up with CLATTN_ACTIVATION_DESC_INIT.  x and y are each CLATTN_F32, CLATTN_F16 or
- * CLATTN_BF16. */
+/* What to compute.  Set it up with CLATTN_ACTIVATION_DESC_INIT.  x and y are each CLATTN_DTYPE_F32, CLATTN_DTYPE_F16 or
+ * CLATTN_DTYPE_BF16. */
 typedef struct clattn_activation_desc {
-    size_t size;            /* sizeof(clattn_activation_desc) */
-    int32_t direction;      /* clattn_direction */
-    int32_t function;       /* clattn_activation_function */
+    size_t size; /* sizeof(clattn_activation_desc) */
+    clattn_direction direction;
+    clattn_activation function;
     int32_t explicit_alpha; /* 1: `alpha` counts; 0 (default): 1 */
     float alpha;            /* SWISH: any finite value, 0 and negative included */
     clattn_layout x;        /* rank 1 … 5, each extent at most 2^31 − 65537 */

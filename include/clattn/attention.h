@@ -28,14 +28,6 @@
 
 CLATTN_BEGIN_DECLS
 
-typedef enum clattn_direction { CLATTN_FORWARD = 0, CLATTN_DIRECTION_FORCE_32BIT = 0x7fffffff } clattn_direction;
-
-typedef enum clattn_scale_mode {
-    CLATTN_SCALE_DEFAULT = 0,  /* 1/sqrt(d_k) for dot products, 1 for additive attention */
-    CLATTN_SCALE_EXPLICIT = 1, /* the field `scale`: any finite value, 0 and negative included */
-    CLATTN_SCALE_FORCE_32BIT = 0x7fffffff
-} clattn_scale_mode;
-
 typedef enum clattn_score {
     CLATTN_SCORE_DOT = 0,
     CLATTN_SCORE_ADDITIVE = 1,
@@ -45,127 +37,147 @@ typedef enum clattn_score {
 /* At which key position query 0 of a batch item stands; query i stands i further.  Frameworks disagree, so it
  * is one field.  Never clamped: leading rows may attend nothing. */
 typedef enum clattn_alignment {
-    CLATTN_ALIGN_TOP_LEFT = 0,     /* 0 */
-    CLATTN_ALIGN_BOTTOM_RIGHT = 1, /* the item's key length - its query length; may be negative */
-    CLATTN_ALIGN_EXPLICIT = 2,     /* clattn_attention_args.position, plus positions[b] where there are some */
+    CLATTN_ALIGNMENT_TOP_LEFT = 0,     /* 0 */
+    CLATTN_ALIGNMENT_BOTTOM_RIGHT = 1, /* the item's key length - its query length; may be negative */
+    CLATTN_ALIGNMENT_EXPLICIT = 2,     /* clattn_attention_args.position, plus positions[b] where there are some */
     CLATTN_ALIGNMENT_FORCE_32BIT = 0x7fffffff
 } clattn_alignment;
 
 /* What `scores` gets. */
 typedef enum clattn_scores_mode {
-    CLATTN_SCORES_RAW = 0,           /* the scaled score of every key within the item's lengths, attended or not;
+    CLATTN_SCORES_MODE_RAW = 0,           /* the scaled score of every key within the item's lengths, attended or not;
                                       * beyond them +0 */
-    CLATTN_SCORES_CAPPED = 1,        /* the same after softcap */
-    CLATTN_SCORES_BIASED = 2,        /* after score_mod, bias, ALiBi and mask; -inf where a key is not attended */
-    CLATTN_SCORES_PROBABILITIES = 3, /* P before dropout; +0 where a key is not attended */
-    CLATTN_SCORES_FORCE_32BIT = 0x7fffffff
+    CLATTN_SCORES_MODE_CAPPED = 1,        /* the same after softcap */
+    CLATTN_SCORES_MODE_BIASED = 2,        /* after score_mod, bias, ALiBi and mask; -inf where a key is not attended */
+    CLATTN_SCORES_MODE_PROBABILITIES = 3, /* P before dropout; +0 where a key is not attended */
+    CLATTN_SCORES_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_scores_mode;
-
-/* How the keys lie in `key` and `value`. */
-typedef enum clattn_cache_kind {
-    CLATTN_CACHE_PLAIN = 0, /* key j in row j */
-    CLATTN_CACHE_RING = 1,  /* key j in row j mod S_k, the last S_k keys being held.  Lengths count all keys
-                             * ever appended and may exceed S_k; older keys are not attended.  No mask or bias with
-                             * more than one key, no scores */
-    CLATTN_CACHE_PAGED = 2, /* `key` is (pages, kv_heads, page_size, d_k), `value` alike; key j of item b in
-                             * row j mod page_size of page block_table[b, j / page_size] */
-    CLATTN_CACHE_KIND_FORCE_32BIT = 0x7fffffff
-} clattn_cache_kind;
 
 #define CLATTN_USER_BUFFERS 4
 #define CLATTN_SNIPPET_LIMIT 8192
 
-/* What to compute.  Set it up with CLATTN_ATTENTION_DESC_INIT.  Extents are the largest ones that an enqueue
- * may use.
+/* What to compute.  Set it up with CLATTN_ATTENTION_DESC_INIT; a group of fields that stays zeroed asks for nothing.
+ * Extents are the largest ones that an enqueue may use.
  *
- * Storage: query, key, value and output are each float32, float16 or bfloat16, or all four float64 where the
- * device has it; key and value also int8 or int4 with key_scale and value_scale.  The state (scores, running
- * maximum, sum, accumulator) is float32, with float64 arrays float64.
+ * Storage: query, key, value and output are each float32, float16 or bfloat16, or all four float64 if the device has it;
+ * key and value also int8 or int4 with cache.key_scale and cache.value_scale.  The state (scores, running maximum, sum,
+ * accumulator) is float32, with float64 arrays float64.
  *
- * Integer arrays (lengths, positions, starts, block_table) are int32 or int64 on the device, each its own; values
- * out of range are clamped into it, never trusted with an address. */
+ * Integer arrays (lengths, positions, starts, block_table) are int32 or int64 on the device, each its own; values out of
+ * range are clamped into it, never trusted with an address. */
 typedef struct clattn_attention_desc {
-    size_t size;          /* sizeof(clattn_attention_desc) */
-    int32_t direction;    /* clattn_direction */
-    int32_t causal;       /* 1: query i attends keys j <= p; 0 (default): all keys */
-    int32_t alignment;    /* clattn_alignment; matters with `causal`, `windowed` and `alibi` */
-    int32_t scale_mode;   /* clattn_scale_mode */
-    float scale;          /* with CLATTN_SCALE_EXPLICIT */
-    int32_t score;        /* clattn_score */
-    clattn_layout query;  /* (batch, heads, S_q, d_k) */
-    clattn_layout key;    /* (batch, kv_heads, S_k, d_k); heads is a multiple of kv_heads */
-    clattn_layout value;  /* (batch, kv_heads, S_k, d_v) */
-    clattn_layout output; /* (batch, heads, S_q, d_v) */
-    clattn_layout mask;   /* none, or rank <= 4, lower ranks get leading 1s: (batch or 1, heads or 1, S_q or 1,
-                             * keys): CLATTN_BOOL (true = attend) or float32, float16, bfloat16 (added), with float64
-                             * query, key, value and output also float64.  Extent 1
-                             * broadcasts; 2 ... S_k - 1 keys: those beyond are not attended.  A 1 where S_k is 1 is
-                             * both. */
-    clattn_layout lse;    /* none, or (batch, heads, S_q) CLATTN_F32: natural logarithm of the row's sum of
-                             * exp(s) over the attended keys, and of its sink's.  With CLATTN_SCORES_PROBABILITIES
-                             * kernels read it, too */
-    /* Scores. */
-    float softcap;         /* 0 (default): none; otherwise positive and finite */
-    int32_t windowed;      /* 1: the two fields below count: p - window_left <= j <= p + window_right */
-    int64_t window_left;   /* -1: unbounded */
-    int64_t window_right;  /* -1: unbounded */
-    clattn_layout bias;    /* none, or as a float mask, added besides the mask */
-    clattn_layout alibi;   /* none, or (heads) or (batch or 1, heads) CLATTN_F32 slopes */
-    clattn_layout sinks;   /* none, or (heads) CLATTN_F32: one more logit in each row's softmax, without a value */
-    clattn_layout vector;  /* with CLATTN_SCORE_ADDITIVE: (heads or 1, d_k) CLATTN_F32 */
-    const char *score_mod; /* NULL, or OpenCL C that defines
-                             *   float score_mod(float score, int batch, int head, int query, int key,
-                             *                   user_data user)
-                             * Trusted code: it runs on the device with the kernel's rights and can read and write
-                             * whatever the kernel can.  At most CLATTN_SNIPPET_LIMIT - 1 characters, copied.  May
-                             * use helper functions; names in capitals are the library's.  `query` and `key` are the
-                             * item's own indices.  The first line of a build's message says what is wrong with
-                             * the text as "score_mod:LINE: ...", or as "score_mod: ..." where no function of that
-                             * name is defined. */
-    const char *mask_mod;  /* NULL, or the same for
-                             *   int mask_mod(int batch, int head, int query, int key, user_data user)
-                             * where 0 is "do not attend" */
-    /* `user_data user`, which the two functions get, is a struct with the members
-     *   const global T *buffer0 ... *buffer3     those that user_dtype describes, at the offset of their binding
-     *   float scalar0 ... scalar3                args.user_scalar
+    size_t size; /* sizeof(clattn_attention_desc) */
+    clattn_direction direction;
+    int32_t causal;             /* 1: query i attends keys j <= p; 0 (default): all keys */
+    clattn_alignment alignment; /* matters with `causal`, `window` and `scoring.alibi` */
+    int32_t short_mask;         /* 1: `mask` and `bias` may have 2 ... S_k - 1 keys, and the keys beyond them are not
+                                 * attended (ONNX); 0 (default): such an array is refused */
+    clattn_layout query;        /* (batch, heads, S_q, d_k) */
+    clattn_layout key;          /* (batch, kv_heads, S_k, d_k); heads is a multiple of kv_heads */
+    clattn_layout value;        /* (batch, kv_heads, S_k, d_v) */
+    clattn_layout output;       /* (batch, heads, S_q, d_v) */
+    clattn_layout mask; /* none, or rank <= 4, lower ranks get leading 1s: (batch or 1, heads or 1, S_q or 1, S_k or 1):
+                         * bool (true = attend) or float32, float16, bfloat16 (added), with float64 query, key, value and
+                         * output also float64.  Extent 1 broadcasts.  With lengths.query_starts S_q is here
+                         * lengths.longest_query */
+    clattn_layout bias; /* none, or as a float mask, added besides the mask */
+
+    /* Which keys a query attends by their distance: p - left <= j <= p + right. */
+    struct {
+        int32_t explicit_left,
+            explicit_right;  /* 1: the field of that name counts; 0 (default): unbounded on that side */
+        int64_t left, right; /* >= 0 */
+    } window;
+
+    /* From query and key to a score. */
+    struct {
+        clattn_score kind;
+        int32_t explicit_scale; /* 1: `scale` counts; 0 (default): 1/sqrt(d_k), with additive attention 1 */
+        float scale;            /* any finite value, 0 and negative included */
+        float softcap;          /* 0 (default): none; otherwise positive and finite */
+        clattn_layout vector;   /* with CLATTN_SCORE_ADDITIVE: (heads or 1, d_k) float32 */
+        clattn_layout alibi;    /* none, or (heads) or (batch or 1, heads) float32 slopes */
+        clattn_layout sinks;    /* none, or (heads) float32: one more logit in each row's softmax, without a value */
+    } scoring;
+
+    /* The caller's own functions in OpenCL C.  They are trusted: they run on the device with the kernel's rights and can
+     * read and write whatever the kernel can.  Each is at most CLATTN_SNIPPET_LIMIT - 1 characters, copied.  They may use
+     * helper functions; names in capitals are the library's.  `query` and `key` are the item's own indices.  The first line
+     * of a build's message says what is wrong with the text as "score_mod:LINE: ...", or as "score_mod: ..." if it defines
+     * no function of that name.
+     *
+     * `user_data user` is a struct with the members
+     *   const global T *buffer0 ... *buffer3     those that buffer_dtype describes, at the offset of their binding
+     *   float scalar0 ... scalar3                args.snippets.scalar
      *   long position                            the key position of the item's query 0
      *   int query_length, key_length             the item's own */
-    int32_t user_dtype[CLATTN_USER_BUFFERS]; /* what user.buffer0 ... user.buffer3 point to, as `const global T *`;
-                             * CLATTN_DTYPE_NONE (default): there is no such buffer.  float32 is float, float16 half,
-                             * bfloat16 ushort, bool and uint8 uchar, int8 char, int32 int, int64 long */
+    struct {
+        const char *score_mod; /* NULL, or text that defines
+                                *   float score_mod(float score, int batch, int head, int query, int key, user_data user) */
+        const char *mask_mod;  /* NULL, or text that defines
+                                *   int mask_mod(int batch, int head, int query, int key, user_data user)
+                                * which returns 0 for "do not attend" */
+        clattn_dtype
+            buffer_dtype[CLATTN_USER_BUFFERS]; /* what user.buffer0 ... user.buffer3 point to, as `const global T *`;
+                                * CLATTN_DTYPE_NONE (default): there is no such buffer.  float32 is float, float16 half,
+                                * bfloat16 ushort, bool and uint8 uchar, int8 char, int32 int, int64 long */
+    } snippets;
+
     /* Lengths of each batch item; without them all items have the args' lengths. */
-    clattn_layout query_lengths; /* none, or (batch): query rows beyond are written as rows that attend nothing */
-    clattn_layout key_lengths;   /* none, or (batch); none counts for more than args.key_length, but for a ring's */
-    clattn_layout positions;     /* none, or (batch), with CLATTN_ALIGN_EXPLICIT: added to args.position */
-    clattn_layout query_starts;  /* none, or (batch + 1): packed sequences.  Query, output and lse then have batch 1
-                                  * and S_q rows in all; item b owns rows query_starts[b] ... query_starts[b+1] - 1, of which
-                                  * the first query_length count; what no item owns keeps what it held, in output,
-                                  * lse and entropy */
-    clattn_layout key_starts;    /* the same for key and value; not with a ring or pages */
-    size_t longest_query;        /* with query_starts: no item has more rows; 0 (default): S_q */
-    /* The cache of keys and values. */
-    int32_t cache;             /* clattn_cache_kind */
-    int32_t scores_mode;       /* clattn_scores_mode */
-    clattn_layout block_table; /* with CLATTN_CACHE_PAGED: (batch, blocks); S_k is blocks * page_size */
-    clattn_layout key_scale;   /* with int8 or int4 keys: (batch, kv_heads, S_k, groups) float32 or float16, indexed
-                                  * as the keys are (pages included): key = integer * scale[.., d / (d_k / groups)],
-                                  * groups a divisor of d_k.  A stride of 0 shares scales */
-    clattn_layout value_scale; /* the same for the values, groups a divisor of d_v */
-    /* More outputs. */
-    clattn_layout scores;  /* none, or (batch, heads, S_q, S_k) float32, float16 or bfloat16, by `scores_mode`;
-                                  * for looking at: a second kernel computes them.  Not with packed sequences or a ring */
-    clattn_layout entropy; /* none, or as lse: -sum_j P ln P in nats, P before dropout; 0 where nothing is
-                                  * attended */
-    /* Dropout: P becomes 0 with this probability and P / (1 - dropout) otherwise, by clattn_dropout_keep. */
-    float dropout; /* 0 (default) <= dropout < 1 */
-    /* Long launches are cut along batch, heads and queries into pieces of about this many milliseconds, by an
-     * estimate from the device's capabilities that errs on the short side; 0 (default): one launch. */
-    uint32_t max_launch_ms;
-    int32_t cancellable; /* 1: args.cancel is bound: a buffer with one int32.  Each launch that finds it other
-                                  * than 0 when it starts does nothing; the outputs are then unspecified.  Write it
-                                  * through another queue than the attention's, whose in-order write would wait for
-                                  * the work to end, and set max_launch_ms, or there is but one launch to skip */
-    int32_t reserved;    /* 0 */
+    struct {
+        clattn_layout query;        /* none, or (batch): query rows beyond are written as rows that attend nothing */
+        clattn_layout key;          /* none, or (batch); none counts for more than args.key_length, except a ring's */
+        clattn_layout positions;    /* none, or (batch), with CLATTN_ALIGNMENT_EXPLICIT: added to args.position */
+        clattn_layout query_starts; /* none, or (batch + 1): packed sequences.  Query, output and outputs.lse then have
+                                     * batch 1 and S_q rows in all; item b owns rows query_starts[b] ...
+                                     * query_starts[b+1] - 1, of which the first args.query_length count; rows that no item
+                                     * owns keep what they held, in output, lse and entropy */
+        clattn_layout key_starts;   /* the same for key and value; not with a ring or pages */
+        size_t longest_query;       /* with query_starts: no item has more rows; 0 (default): S_q */
+    } lengths;
+
+    /* How keys and values are kept. */
+    struct {
+        clattn_cache_kind kind;
+        int32_t reserved;          /* 0 */
+        clattn_layout block_table; /* with CLATTN_CACHE_KIND_PAGED: (batch, blocks); S_k is blocks * page_size */
+        clattn_layout
+            key_scale; /* with int8 or int4 keys: (batch, kv_heads, S_k, groups) float32 or float16, indexed as
+                                    * the keys are (pages included): key = integer * scale[.., d / (d_k / groups)], groups a
+                                    * divisor of d_k.  A stride of 0 shares scales */
+        clattn_layout value_scale; /* the same for the values, groups a divisor of d_v */
+    } cache;
+
+    /* Results besides the output. */
+    struct {
+        clattn_layout
+            lse; /* none, or (batch, heads, S_q) float32: natural logarithm of the row's sum of exp(s) over the
+                                * attended keys, and of its sink's.  With CLATTN_SCORES_MODE_PROBABILITIES kernels read it,
+                                * too */
+        clattn_layout entropy; /* none, or as lse: -sum_j P ln P in nats, P before dropout; 0 if nothing is attended */
+        clattn_layout scores;  /* none, or (batch, heads, S_q, S_k) float32, float16 or bfloat16, by `scores_mode`; for
+                                * looking at: a second kernel computes them.  Not with packed sequences or a ring */
+        clattn_scores_mode scores_mode;
+        int32_t reserved; /* 0 */
+    } outputs;
+
+    /* Dropout: P becomes 0 with this probability and P / (1 - probability) otherwise, by clattn_dropout_keep. */
+    struct {
+        float probability; /* 0 (default) <= probability < 1 */
+        int32_t reserved;  /* 0 */
+    } dropout;
+
+    /* How the work is launched. */
+    struct {
+        uint32_t max_ms; /* long launches are cut along batch, heads and queries into pieces of about this many
+                              * milliseconds, by an estimate from the device's capabilities that errs on the short side;
+                              * 0 (default): one launch */
+        int32_t
+            cancellable; /* 1: args.cancel is bound: a buffer with one int32.  Each launch that finds it other than 0 when
+                              * it starts does nothing; the outputs are then unspecified.  Write it through another queue
+                              * than the attention's, whose in-order write would wait for the work to end, and set max_ms,
+                              * or there is but one launch to skip */
+    } launch;
 } clattn_attention_desc;
 
 #define CLATTN_ATTENTION_DESC_INIT CLATTN_INIT(clattn_attention_desc)
@@ -173,25 +185,43 @@ typedef struct clattn_attention_desc {
 /* What CLATTN_ATTENTION_DESC_INIT does.  NULL is accepted. */
 CLATTN_API void clattn_attention_desc_init(clattn_attention_desc *desc);
 
-/* Where the arrays are this time, and how much of them counts.  Set it up with CLATTN_ATTENTION_ARGS_INIT. */
+/* Where the arrays are this time, and how much of them counts: a binding for each layout of the description, under the same
+ * name.  Set it up with CLATTN_ATTENTION_ARGS_INIT. */
 typedef struct clattn_attention_args {
     size_t size; /* sizeof(clattn_attention_args) */
-    clattn_binding query, key, value, mask, output, lse;
+    clattn_binding query, key, value, output, mask, bias;
     int32_t explicit_lengths; /* 1: the three fields below count; 0 (default): the desc's extents */
-    uint32_t dropout_offset;  /* with dropout: which of the seed's masks */
+    int32_t reserved;         /* 0 */
     size_t batch;             /* <= the desc's; 0 is allowed and does nothing */
     size_t query_length;      /* <= the desc's S_q (packed: longest_query); 0 is allowed and does nothing */
     size_t key_length;        /* <= the desc's S_k; 0 is allowed: all rows attend nothing.  With a ring all keys ever
-                               * appended, at most 2^31 - 65537; with a ring and key_lengths it does not count */
-    int64_t position;         /* with CLATTN_ALIGN_EXPLICIT: the key position of query 0 */
-    clattn_binding workspace; /* at least clattn_plan_workspace_size bytes that kernels may read and write,
-                               * `offset` in bytes and a multiple of 128; none (default): leased from the context */
-    clattn_binding bias, alibi, sinks, vector, query_lengths, key_lengths, positions, query_starts, key_starts,
-        block_table, key_scale, value_scale, scores, entropy;
-    clattn_binding cancel;                    /* with `cancellable` */
-    clattn_binding user[CLATTN_USER_BUFFERS]; /* what the user's functions read; sizes are not checked */
-    float user_scalar[CLATTN_USER_BUFFERS];   /* user.scalar0 ... user.scalar3 */
-    uint64_t dropout_seed;                    /* with dropout */
+                               * appended, at most 2^31 - 65537; with a ring and lengths.key it does not count */
+    int64_t position;         /* with CLATTN_ALIGNMENT_EXPLICIT: the key position of query 0 */
+    clattn_binding
+        workspace; /* at least clattn_plan_workspace_size bytes that kernels may read and write, `offset` in bytes
+                               * and a multiple of 128; none (default): leased from the context */
+    struct {
+        clattn_binding vector, alibi, sinks;
+    } scoring;
+    struct {
+        clattn_binding query, key, positions, query_starts, key_starts;
+    } lengths;
+    struct {
+        clattn_binding block_table, key_scale, value_scale;
+    } cache;
+    struct {
+        clattn_binding lse, entropy, scores;
+    } outputs;
+    struct {
+        clattn_binding buffer[CLATTN_USER_BUFFERS]; /* what the caller's functions read; sizes are not checked */
+        float scalar[CLATTN_USER_BUFFERS];          /* user.scalar0 ... user.scalar3 */
+    } snippets;
+    struct {
+        uint64_t seed;
+        uint32_t offset;  /* which of the seed's masks */
+        int32_t reserved; /* 0 */
+    } dropout;
+    clattn_binding cancel; /* with launch.cancellable */
 } clattn_attention_args;
 
 #define CLATTN_ATTENTION_ARGS_INIT CLATTN_INIT(clattn_attention_args)

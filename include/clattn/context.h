@@ -14,13 +14,13 @@ CLATTN_BEGIN_DECLS
 typedef struct clattn_context clattn_context;
 
 typedef enum clattn_log_level {
-    CLATTN_LOG_NONE = -1,   /* nothing, whatever CLATTN_LOG says */
-    CLATTN_LOG_DEFAULT = 0, /* what CLATTN_LOG says, and without it CLATTN_LOG_WARNING */
-    CLATTN_LOG_ERROR = 1,
-    CLATTN_LOG_WARNING = 2,
-    CLATTN_LOG_INFO = 3,
-    CLATTN_LOG_DEBUG = 4,
-    CLATTN_LOG_FORCE_32BIT = 0x7fffffff
+    CLATTN_LOG_LEVEL_NONE = -1,   /* nothing, whatever CLATTN_LOG says */
+    CLATTN_LOG_LEVEL_DEFAULT = 0, /* what CLATTN_LOG says, and without it CLATTN_LOG_LEVEL_WARNING */
+    CLATTN_LOG_LEVEL_ERROR = 1,
+    CLATTN_LOG_LEVEL_WARNING = 2,
+    CLATTN_LOG_LEVEL_INFO = 3,
+    CLATTN_LOG_LEVEL_DEBUG = 4,
+    CLATTN_LOG_LEVEL_FORCE_32BIT = 0x7fffffff
 } clattn_log_level;
 
 /* Receives one line, without a newline.  May be called from any thread, with no lock of the library's held:
@@ -31,10 +31,10 @@ typedef void (*clattn_log_callback)(void *user, clattn_log_level level, const ch
 typedef void *(*clattn_get_proc)(void *user, const char *name);
 
 typedef enum clattn_cache_mode {
-    CLATTN_CACHE_DEFAULT = 0, /* on, unless the environment's CLATTN_CACHE is "off" */
-    CLATTN_CACHE_OFF = 1,
-    CLATTN_CACHE_ON = 2,
-    CLATTN_CACHE_FORCE_32BIT = 0x7fffffff
+    CLATTN_CACHE_MODE_DEFAULT = 0, /* on, unless the environment's CLATTN_CACHE is "off" */
+    CLATTN_CACHE_MODE_OFF = 1,
+    CLATTN_CACHE_MODE_ON = 2,
+    CLATTN_CACHE_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_cache_mode;
 
 /* An application that keeps compiled programs itself gives both callbacks; no file is then touched.
@@ -57,11 +57,11 @@ typedef void (*clattn_cache_store)(void *user, const char *key, const void *data
 
 /* Which library multiplies matrices for projections. */
 typedef enum clattn_clblast_mode {
-    CLATTN_CLBLAST_DEFAULT = 0, /* the plan chooses: CLBlast on GPUs, the library's own kernels on CPUs; never
+    CLATTN_CLBLAST_MODE_DEFAULT = 0, /* the plan chooses: CLBlast on GPUs, the library's own kernels on CPUs; never
                                  * with get_proc, since CLBlast calls the linked loader */
-    CLATTN_CLBLAST_NEVER = 1,
-    CLATTN_CLBLAST_PREFER = 2, /* wherever it can do the job */
-    CLATTN_CLBLAST_FORCE_32BIT = 0x7fffffff
+    CLATTN_CLBLAST_MODE_NEVER = 1,
+    CLATTN_CLBLAST_MODE_PREFER = 2, /* wherever it can do the job */
+    CLATTN_CLBLAST_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_clblast_mode;
 
 /* Whether a plan's kernels are compared with a reference, on the device itself and on a small problem, before the first
@@ -96,9 +96,9 @@ typedef struct clattn_context_params {
 
     clattn_log_callback log; /* NULL: nothing is reported */
     void *log_user;
-    int32_t log_level; /* clattn_log_level: lines up to this one */
+    clattn_log_level log_level; /* lines up to this one */
 
-    int32_t cache_mode;    /* clattn_cache_mode */
+    clattn_cache_mode cache_mode;
     const char *cache_dir; /* NULL: CLATTN_CACHE_DIR, then $XDG_CACHE_HOME/clattn, then ~/.cache/clattn */
     clattn_cache_load cache_load;
     clattn_cache_store cache_store;
@@ -107,13 +107,13 @@ typedef struct clattn_context_params {
     const char *kernel_dir;            /* kernel sources from a folder; NULL: CLATTN_KERNEL_DIR, then the built-in */
     const char *const *denied_solvers; /* solvers that no plan may choose: "operator/solver" or "solver" */
     size_t denied_solver_count;
-    int32_t clblast;        /* clattn_clblast_mode */
+    clattn_clblast_mode clblast;
     uint32_t plan_capacity; /* plans kept for the one-call forms; 0: 64 */
     size_t workspace_limit; /* bytes that the workspace pool may hold; 0: a quarter of the device's memory,
                              * at most 1 GiB.  A plan that wants more can be made, and enqueued with a
                              * workspace that the caller brings; without, enqueue gives OUT_OF_MEMORY */
-    int32_t self_check;     /* clattn_self_check */
-    int32_t reserved;       /* 0 */
+    clattn_self_check self_check;
+    int32_t reserved; /* 0 */
 } clattn_context_params;
 
 #define CLATTN_CONTEXT_PARAMS_INIT CLATTN_INIT(clattn_context_params)
@@ -142,26 +142,27 @@ CLATTN_API cl_context clattn_context_opencl_context(const clattn_context *contex
 CLATTN_API cl_device_id clattn_context_opencl_device(const clattn_context *context);
 CLATTN_API cl_command_queue clattn_context_queue(const clattn_context *context);
 
-/* Copies the message of the last failure on this context (of any thread) into `buffer` of `bytes` bytes,
- * truncated and always terminated, and returns its full length without the terminator.  `context` NULL, or
+/* Copies the message of the calling thread's last failure on this context into `buffer` of `bytes` bytes,
+ * truncated and always terminated, and returns its full length without the terminator; a thread that has not failed
+ * on it gets "".  The context keeps the messages of the 64 threads that failed last.  `context` NULL, or
  * one that was made before a fork: the calling thread's last failure of a function that has no context.
  * `buffer` may be NULL when `bytes` is 0. Build logs come in full, up to 64 KiB. */
 CLATTN_API size_t clattn_context_message(const clattn_context *context, char *buffer, size_t bytes);
 
 typedef enum clattn_local_memory {
-    CLATTN_LOCAL_NONE = 0,
-    CLATTN_LOCAL_DEDICATED = 1, /* fast memory of a compute unit's own */
-    CLATTN_LOCAL_EMULATED = 2,  /* ordinary memory */
-    CLATTN_LOCAL_FORCE_32BIT = 0x7fffffff
+    CLATTN_LOCAL_MEMORY_NONE = 0,
+    CLATTN_LOCAL_MEMORY_DEDICATED = 1, /* fast memory of a compute unit's own */
+    CLATTN_LOCAL_MEMORY_EMULATED = 2,  /* ordinary memory */
+    CLATTN_LOCAL_MEMORY_FORCE_32BIT = 0x7fffffff
 } clattn_local_memory;
 
 typedef enum clattn_device_class {
-    CLATTN_DEVICE_GPU = 0,
-    CLATTN_DEVICE_ACCELERATOR = 1,
-    CLATTN_DEVICE_CPU = 2,      /* a vendor's CPU runtime */
-    CLATTN_DEVICE_POCL = 3,     /* PoCL's CPU device */
-    CLATTN_DEVICE_SOFTWARE = 4, /* software rasterisers and simulators: only by name */
-    CLATTN_DEVICE_FORCE_32BIT = 0x7fffffff
+    CLATTN_DEVICE_CLASS_GPU = 0,
+    CLATTN_DEVICE_CLASS_ACCELERATOR = 1,
+    CLATTN_DEVICE_CLASS_CPU = 2,      /* a vendor's CPU runtime */
+    CLATTN_DEVICE_CLASS_POCL = 3,     /* PoCL's CPU device */
+    CLATTN_DEVICE_CLASS_SOFTWARE = 4, /* software rasterisers and simulators: only by name */
+    CLATTN_DEVICE_CLASS_FORCE_32BIT = 0x7fffffff
 } clattn_device_class;
 
 /* One device's capabilities, read once.  Strings live as long as the object that they were read from. */
@@ -170,20 +171,20 @@ typedef struct clattn_device_info {
     const char *platform; /* CL_PLATFORM_NAME */
     const char *name;     /* CL_DEVICE_NAME */
     const char *vendor;
-    const char *driver;     /* CL_DRIVER_VERSION */
-    const char *version;    /* CL_DEVICE_VERSION */
-    const char *extensions; /* separated by single spaces */
-    uint64_t type;          /* cl_device_type: a set of bits; Oclgrind reports three at once */
-    int32_t device_class;   /* clattn_device_class: its rank group */
-    int32_t opencl_version; /* major * 100 + minor * 10, as in CL_TARGET_OPENCL_VERSION */
+    const char *driver;               /* CL_DRIVER_VERSION */
+    const char *version;              /* CL_DEVICE_VERSION */
+    const char *extensions;           /* separated by single spaces */
+    uint64_t type;                    /* cl_device_type: a set of bits; Oclgrind reports three at once */
+    clattn_device_class device_class; /* its rank group */
+    int32_t opencl_version;           /* major * 100 + minor * 10, as in CL_TARGET_OPENCL_VERSION */
     uint32_t compute_units;
     uint32_t clock_mhz;
     uint32_t preferred_float_lanes, native_float_lanes;
-    uint64_t global_memory;    /* bytes */
-    uint64_t max_allocation;   /* bytes */
-    uint64_t local_memory;     /* bytes */
-    int32_t local_memory_kind; /* clattn_local_memory */
-    uint32_t max_work_group;   /* items */
+    uint64_t global_memory;  /* bytes */
+    uint64_t max_allocation; /* bytes */
+    uint64_t local_memory;   /* bytes */
+    clattn_local_memory local_memory_kind;
+    uint32_t max_work_group; /* items */
     uint32_t max_work_item[3];
     uint32_t sub_group; /* the size that every kernel's sub-groups (warps, wavefronts) have, where the driver
                          * tells (extensions of Intel, NVIDIA, AMD) and there is but one; otherwise 0 */

@@ -34,8 +34,9 @@ typedef struct clattn_decoder_desc {
     size_t length;        /* most new tokens of a sequence in one enqueue; enqueues of one have kernels of their own */
     size_t cache_length;  /* most tokens of a sequence in all */
     size_t memory_length; /* with cross-attention: most positions of a memory */
-    int32_t logits;       /* clattn_logits; NONE (default) where the model has no output */
-    int32_t cache_dtype;  /* CLATTN_F32, CLATTN_F16 or CLATTN_BF16 of both caches; 0: the model's dtype */
+    clattn_logits logits; /* NONE (default) where the model has no output */
+    clattn_dtype
+        cache_dtype; /* CLATTN_DTYPE_F32, CLATTN_DTYPE_F16 or CLATTN_DTYPE_BF16 of both caches; 0: the model's dtype */
     uint64_t self_probabilities; /* layers whose attention probabilities are an output, bit l for layer l */
     uint64_t cross_probabilities;
     clattn_layout mask;        /* none, or of self-attention, besides causality: (items or 1, heads or 1, length or 1,
@@ -98,15 +99,16 @@ CLATTN_API clattn_status clattn_decoder_begin(clattn_decoder_state *state, cl_co
  * its memory_length, and L the plan's length, but 1 in an enqueue of one token. */
 typedef struct clattn_decoder_args {
     size_t size;             /* sizeof(clattn_decoder_args) */
-    clattn_binding input;    /* TOKENS (S, L) CLATTN_I32; VECTORS (S, L, d_model) */
-    clattn_binding segments; /* (S, L) CLATTN_I32, if the stack has segments; none: all are 0 */
+    clattn_binding input;    /* TOKENS (S, L) CLATTN_DTYPE_I32; VECTORS (S, L, d_model) */
+    clattn_binding segments; /* (S, L) CLATTN_DTYPE_I32, if the stack has segments; none: all are 0 */
     clattn_binding mask, memory_mask;
     clattn_binding output; /* none, or (S, L, d_model) of the model's dtype: the last layer's, normed, vectors.  Kernels
                             * read it, too */
-    clattn_binding logits; /* with the plan's; CLATTN_F32; none: not wanted this time, and not computed.  Where CLBlast
+    clattn_binding
+        logits; /* with the plan's; CLATTN_DTYPE_F32; none: not wanted this time, and not computed.  Where CLBlast
                             * computes them and there is a bias, kernels must be able to read them (BUFFER_ACCESS) */
-    clattn_binding self_probabilities;  /* none, or (chosen layers, S, heads, L, C) CLATTN_F32 */
-    clattn_binding cross_probabilities; /* none, or (chosen layers, S, heads, L, M) CLATTN_F32 */
+    clattn_binding self_probabilities;  /* none, or (chosen layers, S, heads, L, C) CLATTN_DTYPE_F32 */
+    clattn_binding cross_probabilities; /* none, or (chosen layers, S, heads, L, M) CLATTN_DTYPE_F32 */
     size_t length;                      /* new tokens, 1 ... the plan's length; 1 with more than one beam */
     const int32_t
         *lengths; /* NULL, or in host memory each sequence's own, 0 ... length; read during the call.  What lies behind

@@ -13,31 +13,32 @@
 #ifndef CLATTN_EMBEDDING_H
 #define CLATTN_EMBEDDING_H
 
-#include "attention.h"
+#include "plan.h"
 
 CLATTN_BEGIN_DECLS
 
-typedef enum clattn_embedding_positions {
-    CLATTN_EMBEDDING_NO_POSITIONS = 0,
-    CLATTN_EMBEDDING_POSITION_TABLE = 1, /* rows of position_table */
-    CLATTN_EMBEDDING_SINUSOIDS = 2,      /* computed; the size is even, and at most 131072 */
-    CLATTN_EMBEDDING_FORCE_32BIT = 0x7fffffff
-} clattn_embedding_positions;
+/* What is added to each row for its position. */
+typedef enum clattn_positions {
+    CLATTN_POSITIONS_NONE = 0,      /* nothing */
+    CLATTN_POSITIONS_SINUSOIDS = 1, /* the paper's, section 3.5, computed; the size is even, and at most 131072 */
+    CLATTN_POSITIONS_TABLE = 2, /* a row of a table: learned positions, or Whisper's sinusoids as its files have them */
+    CLATTN_POSITIONS_FORCE_32BIT = 0x7fffffff
+} clattn_positions;
 
-/* What to compute.  Set it up with CLATTN_EMBEDDING_DESC_INIT.  The tables and y are each CLATTN_F32, CLATTN_F16 or
- * CLATTN_BF16, independently of each other.  Extents of batch and length are the largest ones that an enqueue may use. */
+/* What to compute.  Set it up with CLATTN_EMBEDDING_DESC_INIT.  The tables and y are each CLATTN_DTYPE_F32, CLATTN_DTYPE_F16 or
+ * CLATTN_DTYPE_BF16, independently of each other.  Extents of batch and length are the largest ones that an enqueue may use. */
 typedef struct clattn_embedding_desc {
-    size_t size;                  /* sizeof(clattn_embedding_desc) */
-    int32_t direction;            /* clattn_direction */
-    int32_t positions;            /* clattn_embedding_positions */
+    size_t size; /* sizeof(clattn_embedding_desc) */
+    clattn_direction direction;
+    clattn_positions positions;
     int32_t explicit_scale;       /* 1: `scale` counts; 0 (default): 1 */
     float scale;                  /* of table's rows alone: finite */
-    clattn_layout ids;            /* (batch, length), CLATTN_I32 */
+    clattn_layout ids;            /* (batch, length), CLATTN_DTYPE_I32 */
     clattn_layout table;          /* (rows, size) */
     clattn_layout y;              /* (batch, length, size) */
-    clattn_layout position_table; /* (rows, size) with POSITION_TABLE, else none */
-    clattn_layout offsets;        /* none, or (batch), CLATTN_I32; with positions only */
-    clattn_layout segments;       /* none, or (batch or 1, length), CLATTN_I32 */
+    clattn_layout position_table; /* (rows, size) with CLATTN_POSITIONS_TABLE, else none */
+    clattn_layout offsets;        /* none, or (batch), CLATTN_DTYPE_I32; with positions only */
+    clattn_layout segments;       /* none, or (batch or 1, length), CLATTN_DTYPE_I32 */
     clattn_layout segment_table;  /* (rows, size) with segments, else none */
 } clattn_embedding_desc;
 

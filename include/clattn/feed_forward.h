@@ -17,19 +17,21 @@ CLATTN_BEGIN_DECLS
 
 /* What to compute.  Set it up with CLATTN_FEED_FORWARD_DESC_INIT. */
 typedef struct clattn_feed_forward_desc {
-    size_t size;        /* sizeof(clattn_feed_forward_desc) */
-    int32_t direction;  /* clattn_direction */
-    int32_t dtype;      /* clattn_dtype of x, y, biases and weights: CLATTN_F32 (0 too), CLATTN_F16 or CLATTN_BF16.  The
+    size_t size; /* sizeof(clattn_feed_forward_desc) */
+    clattn_direction direction;
+    clattn_dtype
+        dtype; /* of x, y, biases and weights: CLATTN_DTYPE_F32 (0 too), CLATTN_DTYPE_F16 or CLATTN_DTYPE_BF16.  The
                            * hidden layer is rounded to it */
-    int32_t activation; /* clattn_activation_function; SWISH has alpha 1 */
-    int32_t gated;      /* 1: there are w_gate and, with bias_in, b_gate; 0 (default): plain */
-    int32_t bias_in;    /* 1: b1 (and bg) are added */
-    int32_t bias_out;   /* 1: b2 is added */
-    int32_t residual;   /* 1: X is added to Y: a pre-norm layer's second half without its norm */
-    int32_t reserved;   /* 0 */
-    size_t rows;        /* most positions of an enqueue, those of all items of a batch */
-    size_t d_model;     /* columns of x and y */
-    size_t d_ff;        /* columns of the hidden layer */
+    clattn_activation activation; /* NONE (default) is refused; SWISH has alpha 1 */
+    int32_t gated;                /* 1: there are w_gate and, with bias_in, b_gate; 0 (default): plain */
+    int32_t bias_in;              /* 1: b1 (and bg) are added */
+    int32_t bias_out;             /* 1: b2 is added */
+    int32_t
+        residual; /* 1: X is added to Y, as in x + f(x).  A pre-norm layer, x + f(norm(x)), adds its own input instead */
+    int32_t reserved; /* 0 */
+    size_t rows;      /* most positions of an enqueue, those of all items of a batch */
+    size_t d_model;   /* columns of x and y */
+    size_t d_ff;      /* columns of the hidden layer */
 } clattn_feed_forward_desc;
 
 #define CLATTN_FEED_FORWARD_DESC_INIT CLATTN_INIT(clattn_feed_forward_desc)

@@ -10,18 +10,18 @@
 CLATTN_BEGIN_DECLS
 
 typedef enum clattn_generate_method {
-    CLATTN_GENERATE_GREEDY = 0, /* the most probable token; of equals the one with the lowest number */
-    CLATTN_GENERATE_SAMPLE = 1, /* a random token, of those that top_k and top_p leave */
-    CLATTN_GENERATE_BEAM = 2,   /* the `beams` most probable beginnings side by side */
-    CLATTN_GENERATE_FORCE_32BIT = 0x7fffffff
+    CLATTN_GENERATE_METHOD_GREEDY = 0, /* the most probable token; of equals the one with the lowest number */
+    CLATTN_GENERATE_METHOD_SAMPLE = 1, /* a random token, of those that top_k and top_p leave */
+    CLATTN_GENERATE_METHOD_BEAM = 2,   /* the `beams` most probable beginnings side by side */
+    CLATTN_GENERATE_METHOD_FORCE_32BIT = 0x7fffffff
 } clattn_generate_method;
 
 /* How a finished sequence's sum of log-probabilities is made comparable with that of one of another length, n being its
  * generated tokens, the stop token included, and a length_penalty. */
 typedef enum clattn_length_rule {
-    CLATTN_LENGTH_GNMT = 0,  /* sum / ((5 + n) / 6)^a, Wu et al. 2016; the paper has a = 0.6 */
-    CLATTN_LENGTH_POWER = 1, /* sum / n^a */
-    CLATTN_LENGTH_FORCE_32BIT = 0x7fffffff
+    CLATTN_LENGTH_RULE_GNMT = 0,  /* sum / ((5 + n) / 6)^a, Wu et al. 2016; the paper has a = 0.6 */
+    CLATTN_LENGTH_RULE_POWER = 1, /* sum / n^a */
+    CLATTN_LENGTH_RULE_FORCE_32BIT = 0x7fffffff
 } clattn_length_rule;
 
 /* What the hook is shown of one sequence before its next token is chosen. */
@@ -44,10 +44,10 @@ typedef clattn_status (*clattn_logits_hook)(void *user, const clattn_logits_view
 
 /* How to generate.  Set it up with CLATTN_GENERATE_DESC_INIT. */
 typedef struct clattn_generate_desc {
-    size_t size;         /* sizeof(clattn_generate_desc) */
-    int32_t method;      /* clattn_generate_method */
-    int32_t length_rule; /* clattn_length_rule */
-    size_t max_tokens;   /* most tokens to generate of each sequence; it stops earlier where its cache or its table of
+    size_t size; /* sizeof(clattn_generate_desc) */
+    clattn_generate_method method;
+    clattn_length_rule length_rule;
+    size_t max_tokens; /* most tokens to generate of each sequence; it stops earlier where its cache or its table of
                            * positions ends */
     const int32_t *stop_tokens; /* a sequence that gets one of them has finished; the token is its last */
     size_t stop_count;

@@ -33,8 +33,8 @@
 CLATTN_BEGIN_DECLS
 
 typedef enum clattn_image_operation {
-    CLATTN_IMAGE_PACK = 0,   /* image to array */
-    CLATTN_IMAGE_UNPACK = 1, /* array to image */
+    CLATTN_IMAGE_OPERATION_PACK = 0,   /* image to array */
+    CLATTN_IMAGE_OPERATION_UNPACK = 1, /* array to image */
     CLATTN_IMAGE_OPERATION_FORCE_32BIT = 0x7fffffff
 } clattn_image_operation;
 
@@ -43,12 +43,12 @@ typedef enum clattn_image_operation {
 /* What to do.  Set it up with CLATTN_IMAGE_DESC_INIT.  Extents are the largest ones that an enqueue may use.
  */
 typedef struct clattn_image_desc {
-    size_t size;         /* sizeof(clattn_image_desc) */
-    int32_t operation;   /* clattn_image_operation */
+    size_t size; /* sizeof(clattn_image_desc) */
+    clattn_image_operation operation;
     int32_t patch;       /* pack: P, odd, up to CLATTN_IMAGE_MAX_PATCH; 0 (default): 1 */
-    clattn_layout array; /* (height, width, C P²), C 1 … 4: CLATTN_F32, F16 or BF16, any strides.  Unpack: a
+    clattn_layout array; /* (height, width, C P²), C 1 … 4: CLATTN_DTYPE_F32, F16 or BF16, any strides.  Unpack: a
                           * stride of 0 repeats, so that (height, width, 3) over one channel writes grey */
-    clattn_layout norm;  /* pack: none, or (height, width) CLATTN_F32; sums what the array holds, after
+    clattn_layout norm;  /* pack: none, or (height, width) CLATTN_DTYPE_F32; sums what the array holds, after
                           * rounding to its dtype */
 } clattn_image_desc;
 
@@ -69,7 +69,7 @@ typedef struct clattn_image_args {
     int32_t explicit_region;    /* 1: the two fields below count; 0 (default): the desc's extents */
     float norm_factor;          /* with a norm; any finite value, default 0 */
     size_t width, height;       /* <= the desc's; 0 is allowed and does nothing */
-    int32_t transform;          /* 1: `matrix` counts; 0 (default): colours as they are */
+    int32_t explicit_matrix;    /* 1: `matrix` counts; 0 (default): colours as they are */
     float matrix[3][4];         /* of finite values; pack's and unpack's are to be each other's inverse */
     int32_t reserved;           /* 0 */
 } clattn_image_args;

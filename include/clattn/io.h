@@ -13,7 +13,6 @@
 #ifndef CLATTN_IO_H
 #define CLATTN_IO_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,8 +22,8 @@ CLATTN_BEGIN_DECLS
 
 /* ---- .npy ---- */
 
-/* One .npy file, read into memory.  Owns its tensor's data, keeps no file open.  Immutable between open and
- * close: any number of threads may read it. */
+/* One .npy file, read into memory.  Owns its tensor's data, keeps no file open.  Immutable between create and
+ * release: any number of threads may read it. */
 typedef struct clattn_npy clattn_npy;
 
 /* Reads the file at `path`: a regular file in NumPy's format, version 1.0, 2.0 or 3.0, in C order, with at
@@ -41,17 +40,17 @@ typedef struct clattn_npy clattn_npy;
  * readable, not a regular file, or shorter by the time it was read; CLATTN_ERROR_FORMAT: not a well-formed
  * .npy file; CLATTN_ERROR_UNSUPPORTED: well formed, but of another version, element type, byte order, order
  * or rank; CLATTN_ERROR_OVERFLOW: the extents' product; CLATTN_ERROR_OUT_OF_MEMORY. */
-CLATTN_API clattn_status clattn_npy_open(const char *path, clattn_npy **npy, clattn_io_error *error);
+CLATTN_API clattn_status clattn_npy_create(const char *path, clattn_npy **npy, clattn_io_error *error);
 
-/* The file's array, valid until clattn_npy_close.  Never fails; NULL gives a zeroed tensor. */
+/* The file's array, valid until clattn_npy_release.  Never fails; NULL gives a zeroed tensor. */
 CLATTN_API clattn_host_tensor clattn_npy_tensor(const clattn_npy *npy);
 
 /* Frees *npy and sets it to NULL; NULL and a pointer to NULL are accepted.  No thread may still use it. */
-CLATTN_API void clattn_npy_close(clattn_npy **npy);
+CLATTN_API void clattn_npy_release(clattn_npy **npy);
 
 /* Writes an array as a .npy file, version 1.0, its data starting at a multiple of 64 bytes.
  * `rank` is 0 … CLATTN_MAX_RANK; `extent` has that many values (NULL is accepted for rank 0); `data` holds
- * the elements in C order (NULL is accepted where there are none).  CLATTN_BF16 is written as unsigned 16-bit
+ * the elements in C order (NULL is accepted where there are none).  CLATTN_DTYPE_BF16 is written as unsigned 16-bit
  * integers.
  *
  * The file appears whole or not at all: a temporary file in the same folder is written and then renamed.  A
@@ -69,10 +68,10 @@ CLATTN_API clattn_status clattn_npy_write(const char *path, clattn_dtype dtype, 
 /* ---- safetensors ---- */
 
 /* One safetensors file: its checked table of tensors, and its data mapped into memory.  Owns both; tensors
- * and names that it gives live until it is closed.  Immutable between open and close: any number of threads
+ * and names that it gives live until it is released.  Immutable between create and release: any number of threads
  * may read it.
  *
- * The data is mapped, not copied.  While it is open, nobody may shorten the file (touching what is gone is a
+ * The data is mapped, not copied.  While the handle lives, nobody may shorten the file (touching what is gone is a
  * fatal signal, SIGBUS) or change it in place (the tensors would change with it); replacing it by renaming
  * another over it is harmless. */
 typedef struct clattn_safetensors clattn_safetensors;
@@ -100,7 +99,7 @@ typedef struct clattn_safetensors_entry {
  * readable, not a regular file, can't be mapped, or shorter by the time it was read; CLATTN_ERROR_FORMAT: the
  * contents are not what the above says; CLATTN_ERROR_UNSUPPORTED: a limit is exceeded; CLATTN_ERROR_OVERFLOW:
  * the product of a shape; CLATTN_ERROR_OUT_OF_MEMORY. */
-CLATTN_API clattn_status clattn_safetensors_open(const char *path, clattn_safetensors **file, clattn_io_error *error);
+CLATTN_API clattn_status clattn_safetensors_create(const char *path, clattn_safetensors **file, clattn_io_error *error);
 
 /* How many tensors the file has; 0 for NULL.  Never fails, does not block. */
 CLATTN_API size_t clattn_safetensors_count(const clattn_safetensors *file);
@@ -119,18 +118,18 @@ CLATTN_API clattn_status clattn_safetensors_find(const clattn_safetensors *file,
                                                  clattn_host_tensor *tensor, clattn_io_error *error);
 
 /* clattn_safetensors_find as a clattn_tensor_lookup: `user` is the clattn_safetensors.  Tensors are valid
- * until the file is closed. */
+ * until the file is released. */
 CLATTN_API clattn_status clattn_safetensors_lookup(void *user, const char *name, clattn_host_tensor *tensor,
                                                    clattn_io_error *error);
 
 /* Unmaps and frees *file and sets it to NULL; its tensors, names and messages about them are gone.  NULL and
  * a pointer to NULL are accepted.  No thread may use *file any more. */
-CLATTN_API void clattn_safetensors_close(clattn_safetensors **file);
+CLATTN_API void clattn_safetensors_release(clattn_safetensors **file);
 
 /* ---- CTranslate2's model.bin ---- */
 
 /* One model.bin: its checked table of variables, and their data mapped into memory.  Owns both; tensors and
- * names that it gives live until it is closed.  Immutable between open and close: any number of threads may
+ * names that it gives live until it is released.  Immutable between create and release: any number of threads may
  * read it.  What is said of the file under clattn_safetensors is true here, too. */
 typedef struct clattn_ctranslate2 clattn_ctranslate2;
 
@@ -152,7 +151,7 @@ typedef struct clattn_ctranslate2_entry {
  * readable, not a regular file, or can't be mapped; CLATTN_ERROR_FORMAT: the contents are not what the above
  * says; CLATTN_ERROR_UNSUPPORTED: another version, an element type that is not known, or a rank over
  * CLATTN_MAX_RANK or another limit; CLATTN_ERROR_OVERFLOW: the product of a shape; CLATTN_ERROR_OUT_OF_MEMORY. */
-CLATTN_API clattn_status clattn_ctranslate2_open(const char *path, clattn_ctranslate2 **file, clattn_io_error *error);
+CLATTN_API clattn_status clattn_ctranslate2_create(const char *path, clattn_ctranslate2 **file, clattn_io_error *error);
 
 /* What kind of model it is, as "WhisperSpec", and the revision of that; "" and 0 for NULL.  Never fail. */
 CLATTN_API const char *clattn_ctranslate2_spec(const clattn_ctranslate2 *file);
@@ -177,13 +176,13 @@ CLATTN_API clattn_status clattn_ctranslate2_find(const clattn_ctranslate2 *file,
 CLATTN_API clattn_status clattn_ctranslate2_lookup(void *user, const char *name, clattn_host_tensor *tensor,
                                                    clattn_io_error *error);
 
-/* An attribute of the model: a variable of rank 0 and int8, int16 or int32.  False, and *value 0, where there is
+/* An attribute of the model: a variable of rank 0 and int8, int16 or int32.  0, and *value 0, if there is
  * none of that name and kind, or for a NULL. */
-CLATTN_API bool clattn_ctranslate2_integer(const clattn_ctranslate2 *file, const char *name, int32_t *value);
+CLATTN_API int clattn_ctranslate2_integer(const clattn_ctranslate2 *file, const char *name, int32_t *value);
 
 /* Unmaps and frees *file and sets it to NULL; its tensors and names are gone.  NULL and a pointer to NULL are
  * accepted.  No thread may use *file any more. */
-CLATTN_API void clattn_ctranslate2_close(clattn_ctranslate2 **file);
+CLATTN_API void clattn_ctranslate2_release(clattn_ctranslate2 **file);
 
 CLATTN_END_DECLS
 

@@ -20,9 +20,9 @@ CLATTN_BEGIN_DECLS
 
 /* What to do.  Set it up with CLATTN_KV_APPEND_DESC_INIT.  Batch and length are the largest that an enqueue may use. */
 typedef struct clattn_kv_append_desc {
-    size_t size;             /* sizeof(clattn_kv_append_desc) */
-    int32_t direction;       /* clattn_direction */
-    int32_t cache;           /* clattn_cache_kind */
+    size_t size; /* sizeof(clattn_kv_append_desc) */
+    clattn_direction direction;
+    clattn_cache_kind cache;
     clattn_layout key;       /* (batch, kv_heads, length, d_k) float32, float16 or bfloat16 */
     clattn_layout value;     /* (batch, kv_heads, length, d_v) */
     clattn_layout key_cache; /* (batch, kv_heads, S_k, d_k), paged (pages, kv_heads, page_size, d_k): float32, float16,
@@ -31,11 +31,11 @@ typedef struct clattn_kv_append_desc {
     clattn_layout key_scale;    /* with an int8 or int4 key_cache: (its first three extents, groups) float32 or float16,
                                 * groups a divisor of d_k; with int4 groups have an even size, and strides are even */
     clattn_layout value_scale;  /* the same for the values */
-    clattn_layout block_table;  /* with CLATTN_CACHE_PAGED: (batch, blocks) int32 or int64 */
+    clattn_layout block_table;  /* with CLATTN_CACHE_KIND_PAGED: (batch, blocks) int32 or int64 */
     clattn_layout past_lengths; /* none, or (batch) int32 or int64 */
     clattn_layout new_lengths;  /* none, or (batch): item b appends its first new_lengths[b] rows only */
-    int32_t rotate;     /* 1: the keys are rotated; 0 (default): they are not, and the fields below do not count */
-    int32_t pairing;    /* clattn_rope_pairing */
+    int32_t rotate; /* 1: the keys are rotated; 0 (default): they are not, and the fields below do not count */
+    clattn_rope_pairing pairing;
     float base;         /* finite, > 1; 0 (default): 10000 */
     int32_t reserved;   /* 0 */
     size_t rotary_size; /* even, <= d_k and 131072; 0 (default): d_k */

@@ -21,8 +21,8 @@ CLATTN_BEGIN_DECLS
  * counted in elements.  A plain value: copy it freely.  Strides may be negative; a stride of 0 broadcasts an
  * input; two elements of an output may not share a place.  A zeroed layout means "no such array". */
 typedef struct clattn_layout {
-    int32_t dtype; /* clattn_dtype */
-    int32_t rank;  /* 1 … CLATTN_MAX_RANK */
+    clattn_dtype dtype;
+    int32_t rank; /* 1 … CLATTN_MAX_RANK */
     size_t extent[CLATTN_MAX_RANK];
     int64_t stride[CLATTN_MAX_RANK];
 } clattn_layout;
@@ -40,17 +40,17 @@ CLATTN_API clattn_layout clattn_layout_bhsd(clattn_dtype dtype, size_t batch, si
 CLATTN_API clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, size_t heads, size_t length, size_t size);
 
 typedef enum clattn_binding_kind {
-    CLATTN_BINDING_BUFFER = 0, /* cl_mem; a zeroed binding is a NULL buffer: "none" */
-    CLATTN_BINDING_SVM = 1,    /* a coarse-grained shared-virtual-memory pointer, OpenCL 2.0 and later */
-    CLATTN_BINDING_IMAGE = 2,  /* an image2d_t, whose cl_mem is `buffer`: clattn_image alone takes it */
-    CLATTN_BINDING_FORCE_32BIT = 0x7fffffff
+    CLATTN_BINDING_KIND_BUFFER = 0, /* cl_mem; a zeroed binding is a NULL buffer: "none" */
+    CLATTN_BINDING_KIND_SVM = 1,    /* a coarse-grained shared-virtual-memory pointer, OpenCL 2.0 and later */
+    CLATTN_BINDING_KIND_IMAGE = 2,  /* an image2d_t, whose cl_mem is `buffer`: clattn_image alone takes it */
+    CLATTN_BINDING_KIND_FORCE_32BIT = 0x7fffffff
 } clattn_binding_kind;
 
 /* Where an array's data is.  A plain value that borrows the memory: nothing here owns it, and the caller
  * keeps it alive until the work that uses it has completed.  For SVM `svm` is the allocation's first byte and
  * its size is the caller's promise: the library cannot check it. */
 typedef struct clattn_binding {
-    int32_t kind; /* clattn_binding_kind */
+    clattn_binding_kind kind;
     int32_t reserved;
     cl_mem buffer;
     void *svm;

@@ -17,43 +17,32 @@
 #define CLATTN_MATMUL_H
 
 #include "activation.h"
-#include "attention.h"
 
 CLATTN_BEGIN_DECLS
 
-/* What is made of each sum: 0, nothing, or 1 and a clattn_activation_function, computed as activation.h says. */
-typedef enum clattn_matmul_activation {
-    CLATTN_MATMUL_NO_ACTIVATION = 0,
-    CLATTN_MATMUL_RELU = 1 + CLATTN_ACTIVATION_RELU,
-    CLATTN_MATMUL_GELU = 1 + CLATTN_ACTIVATION_GELU,
-    CLATTN_MATMUL_GELU_TANH = 1 + CLATTN_ACTIVATION_GELU_TANH,
-    CLATTN_MATMUL_SWISH = 1 + CLATTN_ACTIVATION_SWISH,
-    CLATTN_MATMUL_ACTIVATION_FORCE_32BIT = 0x7fffffff
-} clattn_matmul_activation;
-
 /* What becomes of `operand`, behind the activation. */
 typedef enum clattn_matmul_operand_use {
-    CLATTN_MATMUL_ADD = 0,
-    CLATTN_MATMUL_MULTIPLY = 1,
-    CLATTN_MATMUL_OPERAND_FORCE_32BIT = 0x7fffffff
+    CLATTN_MATMUL_OPERAND_USE_ADD = 0,
+    CLATTN_MATMUL_OPERAND_USE_MULTIPLY = 1,
+    CLATTN_MATMUL_OPERAND_USE_FORCE_32BIT = 0x7fffffff
 } clattn_matmul_operand_use;
 
 /* What to compute.  Set it up with CLATTN_MATMUL_DESC_INIT. */
 typedef struct clattn_matmul_desc {
-    size_t size;            /* sizeof(clattn_matmul_desc) */
-    int32_t direction;      /* clattn_direction */
-    int32_t reserved;       /* 0 */
-    clattn_layout a;        /* (m, k) or (batch, m, k) */
-    clattn_layout b;        /* (k, n) or (batch, k, n); batch may be 1, or stride 0, for one that all items share;
-                      * also CLATTN_I8 */
-    clattn_layout c;        /* (m, n) or (batch, m, n) */
-    clattn_layout bias;     /* none, or (n) */
-    int32_t activation;     /* clattn_matmul_activation; 0 (default): none */
-    int32_t explicit_alpha; /* 1: `alpha` counts; 0 (default): 1 */
-    float alpha;            /* CLATTN_MATMUL_SWISH's: any finite value */
-    int32_t operand_use;    /* clattn_matmul_operand_use; without an operand 0 */
-    clattn_layout operand;  /* none, or (m, n) or (batch, m, n), batch as b's; any strides, 0 broadcasts */
-    clattn_layout b_scale;  /* (n), CLATTN_F32, if b is CLATTN_I8, else none */
+    size_t size; /* sizeof(clattn_matmul_desc) */
+    clattn_direction direction;
+    int32_t reserved;             /* 0 */
+    clattn_layout a;              /* (m, k) or (batch, m, k) */
+    clattn_layout b;              /* (k, n) or (batch, k, n); batch may be 1, or stride 0, for one that all items share;
+                      * also CLATTN_DTYPE_I8 */
+    clattn_layout c;              /* (m, n) or (batch, m, n) */
+    clattn_layout bias;           /* none, or (n) */
+    clattn_activation activation; /* 0 (default): none */
+    int32_t explicit_alpha;       /* 1: `alpha` counts; 0 (default): 1 */
+    float alpha;                  /* CLATTN_ACTIVATION_SWISH's: any finite value */
+    clattn_matmul_operand_use operand_use; /* without an operand 0 */
+    clattn_layout operand; /* none, or (m, n) or (batch, m, n), batch as b's; any strides, 0 broadcasts */
+    clattn_layout b_scale; /* (n), CLATTN_DTYPE_F32, if b is CLATTN_DTYPE_I8, else none */
 } clattn_matmul_desc;
 
 #define CLATTN_MATMUL_DESC_INIT CLATTN_INIT(clattn_matmul_desc)

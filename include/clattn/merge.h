@@ -11,20 +11,20 @@
 #ifndef CLATTN_MERGE_H
 #define CLATTN_MERGE_H
 
-#include "attention.h"
+#include "plan.h"
 
 CLATTN_BEGIN_DECLS
 
 /* What to compute.  Set it up with CLATTN_MERGE_DESC_INIT. */
 typedef struct clattn_merge_desc {
-    size_t size;               /* sizeof(clattn_merge_desc) */
-    int32_t direction;         /* clattn_direction */
+    size_t size; /* sizeof(clattn_merge_desc) */
+    clattn_direction direction;
     int32_t reserved;          /* 0 */
-    clattn_layout partial;     /* (parts, batch, heads, S_q, d_v) CLATTN_F32 */
-    clattn_layout partial_lse; /* (parts, batch, heads, S_q) CLATTN_F32 */
-    clattn_layout sinks;       /* none, or (heads) CLATTN_F32 */
+    clattn_layout partial;     /* (parts, batch, heads, S_q, d_v) CLATTN_DTYPE_F32 */
+    clattn_layout partial_lse; /* (parts, batch, heads, S_q) CLATTN_DTYPE_F32 */
+    clattn_layout sinks;       /* none, or (heads) CLATTN_DTYPE_F32 */
     clattn_layout output;      /* (batch, heads, S_q, d_v) float32, float16 or bfloat16 */
-    clattn_layout lse;         /* none, or (batch, heads, S_q) CLATTN_F32: L */
+    clattn_layout lse;         /* none, or (batch, heads, S_q) CLATTN_DTYPE_F32: L */
 } clattn_merge_desc;
 
 #define CLATTN_MERGE_DESC_INIT CLATTN_INIT(clattn_merge_desc)

@@ -18,41 +18,41 @@
 CLATTN_BEGIN_DECLS
 
 typedef enum clattn_weights_output {
-    CLATTN_WEIGHTS_NONE = 0,
-    CLATTN_WEIGHTS_PER_HEAD = 1, /* (batch, heads, S_q, S_k) */
-    CLATTN_WEIGHTS_AVERAGE = 2,  /* (batch, S_q, S_k): the mean over heads */
-    CLATTN_WEIGHTS_FORCE_32BIT = 0x7fffffff
+    CLATTN_WEIGHTS_OUTPUT_NONE = 0,
+    CLATTN_WEIGHTS_OUTPUT_PER_HEAD = 1, /* (batch, heads, S_q, S_k) */
+    CLATTN_WEIGHTS_OUTPUT_AVERAGE = 2,  /* (batch, S_q, S_k): the mean over heads */
+    CLATTN_WEIGHTS_OUTPUT_FORCE_32BIT = 0x7fffffff
 } clattn_weights_output;
 
 /* What to compute.  Set it up with CLATTN_MHA_DESC_INIT.  Zero sizes mean what stands beside them. */
 typedef struct clattn_mha_desc {
-    size_t size;            /* sizeof(clattn_mha_desc) */
-    int32_t direction;      /* clattn_direction */
-    int32_t dtype;          /* clattn_dtype of inputs, weights, biases and output: CLATTN_F32 (0 too), CLATTN_F16
-                             * or CLATTN_BF16.  Projected queries, keys and values and the attended heads are
+    size_t size; /* sizeof(clattn_mha_desc) */
+    clattn_direction direction;
+    clattn_dtype dtype;         /* of inputs, weights, biases and output: CLATTN_DTYPE_F32 (0 too), CLATTN_DTYPE_F16
+                             * or CLATTN_DTYPE_BF16.  Projected queries, keys and values and the attended heads are
                              * rounded to it between the parts; sums and softmax are float32 */
-    int32_t cross;          /* 1: keys and values come from `context`; 0 (default): from x itself */
-    int32_t packed_weights; /* 1: W_Q, W_K, W_V are one array `w_in` (3*inner, d_model), PyTorch's
+    int32_t cross;              /* 1: keys and values come from `context`; 0 (default): from x itself */
+    int32_t packed_weights;     /* 1: W_Q, W_K, W_V are one array `w_in` (3*inner, d_model), PyTorch's
                              * in_proj_weight, and b_Q, b_K, b_V one `b_in`; 0 (default): three arrays each */
-    int32_t bias_in;        /* 1: b_Q, b_K, b_V are added */
-    int32_t bias_out;       /* 1: b_O is added */
-    int32_t causal;         /* as in clattn_attention_desc */
-    int32_t alignment;      /* as in clattn_attention_desc */
-    int32_t scale_mode;     /* as in clattn_attention_desc; d_k is the head size */
+    int32_t bias_in;            /* 1: b_Q, b_K, b_V are added */
+    int32_t bias_out;           /* 1: b_O is added */
+    int32_t causal;             /* as in clattn_attention_desc */
+    clattn_alignment alignment; /* as in clattn_attention_desc */
+    int32_t explicit_scale;     /* 1: `scale` counts; 0 (default): 1/sqrt(d_k), d_k the head size */
     float scale;
-    int32_t weights;        /* clattn_weights_output: an extra output of probabilities, CLATTN_F32 */
-    int32_t reserved;       /* 0 */
-    size_t batch;           /* largest batch; 0, as any length of 0, is allowed and does nothing */
-    size_t query_length;    /* largest S_q */
-    size_t key_length;      /* largest S_k, with `cross`; otherwise S_q */
-    size_t d_model;         /* columns of x and y */
-    size_t heads;           /* H */
-    size_t kv_heads;        /* 0: heads; otherwise a divisor of heads */
-    size_t head_size;       /* d_k = d_v; 0: d_model / heads, which must then be whole */
-    size_t d_context;       /* columns of `context` for keys; 0: d_model */
-    size_t d_context_value; /* columns of `context_value`; 0: d_context, and `context` serves both.  Given,
+    clattn_weights_output weights; /* an extra output of probabilities, CLATTN_DTYPE_F32 */
+    int32_t short_mask;            /* as in clattn_attention_desc */
+    size_t batch;                  /* largest batch; 0, as any length of 0, is allowed and does nothing */
+    size_t query_length;           /* largest S_q */
+    size_t key_length;             /* largest S_k, with `cross`; otherwise S_q */
+    size_t d_model;                /* columns of x and y */
+    size_t heads;                  /* H */
+    size_t kv_heads;               /* 0: heads; otherwise a divisor of heads */
+    size_t head_size;              /* d_k = d_v; 0: d_model / heads, which must then be whole */
+    size_t d_context;              /* columns of `context` for keys; 0: d_model */
+    size_t d_context_value;        /* columns of `context_value`; 0: d_context, and `context` serves both.  Given,
                              * even equal to d_context, it makes `context_value` an input of its own */
-    clattn_layout mask;     /* as in clattn_attention_desc */
+    clattn_layout mask;            /* as in clattn_attention_desc */
 } clattn_mha_desc;
 
 #define CLATTN_MHA_DESC_INIT CLATTN_INIT(clattn_mha_desc)
@@ -82,7 +82,7 @@ typedef struct clattn_mha_args {
     int32_t explicit_lengths; /* 1: the three fields below count; 0 (default): the desc's */
     int32_t reserved;         /* 0 */
     size_t batch, query_length, key_length;
-    int64_t position;         /* with CLATTN_ALIGN_EXPLICIT */
+    int64_t position;         /* with CLATTN_ALIGNMENT_EXPLICIT */
     clattn_binding workspace; /* as in clattn_attention_args */
 } clattn_mha_args;
 

@@ -23,7 +23,7 @@
 #ifndef CLATTN_NEIGHBOURHOOD_H
 #define CLATTN_NEIGHBOURHOOD_H
 
-#include "attention.h"
+#include "plan.h"
 
 CLATTN_BEGIN_DECLS
 
@@ -36,21 +36,21 @@ typedef enum clattn_edge {
 /* What to compute.  Set it up with CLATTN_NEIGHBOURHOOD_DESC_INIT.  Extents are the largest ones that an
  * enqueue may use.  Pairs are (y, x). */
 typedef struct clattn_neighbourhood_desc {
-    size_t size;          /* sizeof(clattn_neighbourhood_desc) */
-    int32_t direction;    /* clattn_direction */
-    int32_t edge;         /* clattn_edge */
-    int32_t window[2];    /* K, odd, 1 … 32767 */
-    int32_t dilation[2];  /* D, 1 … 32767; 0 (default): 1 */
-    int32_t scale_mode;   /* clattn_scale_mode */
-    float scale;          /* with CLATTN_SCALE_EXPLICIT */
-    clattn_layout query;  /* (batch, heads, query height, query width, d_k): F32, F16 or BF16, as key, value
+    size_t size; /* sizeof(clattn_neighbourhood_desc) */
+    clattn_direction direction;
+    clattn_edge edge;
+    int32_t window[2];      /* K, odd, 1 … 32767 */
+    int32_t dilation[2];    /* D, 1 … 32767; 0 (default): 1 */
+    int32_t explicit_scale; /* 1: `scale` counts; 0 (default): 1/sqrt(d_k) */
+    float scale;            /* any finite value, 0 and negative included */
+    clattn_layout query;    /* (batch, heads, query height, query width, d_k): F32, F16 or BF16, as key, value
                            * and  output, each for itself */
-    clattn_layout key;    /* (batch, kv_heads, height, width, d_k); heads is a multiple of kv_heads */
-    clattn_layout value;  /* (batch, kv_heads, height, width, d_v) */
-    clattn_layout output; /* (batch, heads, query height, query width, d_v) */
-    clattn_layout bias;   /* none, or (batch or 1, heads or 1, height, width) CLATTN_F32: added to the scores of
+    clattn_layout key;      /* (batch, kv_heads, height, width, d_k); heads is a multiple of kv_heads */
+    clattn_layout value;    /* (batch, kv_heads, height, width, d_v) */
+    clattn_layout output;   /* (batch, heads, query height, query width, d_v) */
+    clattn_layout bias;     /* none, or (batch or 1, heads or 1, height, width) CLATTN_DTYPE_F32: added to the scores of
                          * a key, whichever query asks */
-    clattn_layout lse;    /* none, or (batch, heads, query height, query width) CLATTN_F32: natural logarithm of
+    clattn_layout lse;      /* none, or (batch, heads, query height, query width) CLATTN_DTYPE_F32: natural logarithm of
                          * the sum of exp(S) over the window */
 } clattn_neighbourhood_desc;
 

@@ -21,22 +21,22 @@
 #ifndef CLATTN_NORM_H
 #define CLATTN_NORM_H
 
-#include "attention.h"
+#include "plan.h"
 
 CLATTN_BEGIN_DECLS
 
 typedef enum clattn_norm_kind {
-    CLATTN_NORM_LAYER = 0,
-    CLATTN_NORM_RMS = 1,
-    CLATTN_NORM_FORCE_32BIT = 0x7fffffff
+    CLATTN_NORM_KIND_LAYER = 0,
+    CLATTN_NORM_KIND_RMS = 1,
+    CLATTN_NORM_KIND_FORCE_32BIT = 0x7fffffff
 } clattn_norm_kind;
 
-/* What to compute.  Set it up with CLATTN_NORM_DESC_INIT.  x, y, scale, bias, residual and sum are each CLATTN_F32,
- * CLATTN_F16 or CLATTN_BF16, independently of each other. */
+/* What to compute.  Set it up with CLATTN_NORM_DESC_INIT.  x, y, scale, bias, residual and sum are each CLATTN_DTYPE_F32,
+ * CLATTN_DTYPE_F16 or CLATTN_DTYPE_BF16, independently of each other. */
 typedef struct clattn_norm_desc {
-    size_t size;               /* sizeof(clattn_norm_desc) */
-    int32_t direction;         /* clattn_direction */
-    int32_t kind;              /* clattn_norm_kind */
+    size_t size; /* sizeof(clattn_norm_desc) */
+    clattn_direction direction;
+    clattn_norm_kind kind;
     int32_t axes;              /* how many trailing axes are normalised together, 1 … rank; 0 (default): 1.
                                * An `axis` as ONNX counts it is rank − axes, or −axes. */
     int32_t explicit_epsilon;  /* 1: `epsilon` counts; 0 (default): 1e-5 */
@@ -46,7 +46,7 @@ typedef struct clattn_norm_desc {
     clattn_layout y;           /* the same extents */
     clattn_layout scale;       /* none: 1.  Rank up to x's, lower ranks get leading 1s; each extent 1 or x's: */
     clattn_layout bias;        /* none: 0.  also one for each row, as adaptive normalisation has it */
-    clattn_layout mean;        /* none, or CLATTN_F32: x's extents, 1 for each normalised axis.  LAYER only */
+    clattn_layout mean;        /* none, or CLATTN_DTYPE_F32: x's extents, 1 for each normalised axis.  LAYER only */
     clattn_layout inv_std_dev; /* none, or the same: 1 / sqrt(mean((X − mean)²) + epsilon); RMS: of mean(X²) */
     clattn_layout residual;    /* none, or what is added to x: extents as scale's */
     clattn_layout sum;         /* none, or x's extents: an output, x + residual.  With a residual only */

@@ -6,6 +6,23 @@
 
 CLATTN_BEGIN_DECLS
 
+/* Which way a computation goes; other values are refused. */
+typedef enum clattn_direction {
+    CLATTN_DIRECTION_FORWARD = 0,
+    CLATTN_DIRECTION_FORCE_32BIT = 0x7fffffff
+} clattn_direction;
+
+/* How the keys lie in `key` and `value`. */
+typedef enum clattn_cache_kind {
+    CLATTN_CACHE_KIND_PLAIN = 0, /* key j in row j */
+    CLATTN_CACHE_KIND_RING = 1,  /* key j in row j mod S_k, the last S_k keys being held.  Lengths count all keys
+                             * ever appended and may exceed S_k; older keys are not attended.  No mask or bias with
+                             * more than one key, no scores */
+    CLATTN_CACHE_KIND_PAGED = 2, /* `key` is (pages, kv_heads, page_size, d_k), `value` alike; key j of item b in
+                             * row j mod page_size of page block_table[b, j / page_size] */
+    CLATTN_CACHE_KIND_FORCE_32BIT = 0x7fffffff
+} clattn_cache_kind;
+
 /* An immutable, compiled decision for one description on one context: kernels, geometry, workspace.
  * Thread-safety: any number of threads may enqueue one plan at once.
  * Ownership: the caller releases it with clattn_plan_release; enqueued work keeps what it needs. */
@@ -45,7 +62,7 @@ CLATTN_API const char *clattn_plan_solver(const clattn_plan *plan);
 CLATTN_API const char *clattn_plan_explain(const clattn_plan *plan);
 
 /* How many kernels one enqueue of the plan launches at the most. */
-CLATTN_API size_t clattn_plan_kernel_count(const clattn_plan *plan);
+CLATTN_API size_t clattn_plan_launch_count(const clattn_plan *plan);
 
 CLATTN_END_DECLS
 

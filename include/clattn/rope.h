@@ -13,26 +13,26 @@
 #ifndef CLATTN_ROPE_H
 #define CLATTN_ROPE_H
 
-#include "attention.h"
+#include "plan.h"
 
 CLATTN_BEGIN_DECLS
 
 typedef enum clattn_rope_pairing {
-    CLATTN_ROPE_HALVES = 0,      /* i and i + n: GPT-NeoX, Llama in Transformers, ONNX's interleaved = 0 */
-    CLATTN_ROPE_INTERLEAVED = 1, /* 2 i and 2 i + 1: the paper, GPT-J, Llama's own code */
-    CLATTN_ROPE_FORCE_32BIT = 0x7fffffff
+    CLATTN_ROPE_PAIRING_HALVES = 0,      /* i and i + n: GPT-NeoX, Llama in Transformers, ONNX's interleaved = 0 */
+    CLATTN_ROPE_PAIRING_INTERLEAVED = 1, /* 2 i and 2 i + 1: the paper, GPT-J, Llama's own code */
+    CLATTN_ROPE_PAIRING_FORCE_32BIT = 0x7fffffff
 } clattn_rope_pairing;
 
-/* What to compute.  Set it up with CLATTN_ROPE_DESC_INIT.  x, y and the caches are each CLATTN_F32,
- * CLATTN_F16 or CLATTN_BF16; cos and sin have the same.  Extents of batch and length are the largest ones
+/* What to compute.  Set it up with CLATTN_ROPE_DESC_INIT.  x, y and the caches are each CLATTN_DTYPE_F32,
+ * CLATTN_DTYPE_F16 or CLATTN_DTYPE_BF16; cos and sin have the same.  Extents of batch and length are the largest ones
  * that an enqueue may use.
  *
  * The position of element s of batch item b is clattn_rope_args.position plus positions[b,s] or, without
  * them, plus offsets[b] (or 0) plus s. */
 typedef struct clattn_rope_desc {
-    size_t size;             /* sizeof(clattn_rope_desc) */
-    int32_t direction;       /* clattn_direction */
-    int32_t pairing;         /* clattn_rope_pairing */
+    size_t size; /* sizeof(clattn_rope_desc) */
+    clattn_direction direction;
+    clattn_rope_pairing pairing;
     float base;              /* of computed angles: finite, > 1; 0 (default): 10000 */
     int32_t reserved;        /* 0 */
     size_t rotary_size;      /* even, <= the head size and 131072; 0 (default): the head size */
@@ -42,8 +42,8 @@ typedef struct clattn_rope_desc {
                               * position is not in the table becomes NaN.  Or (batch or 1, length, n): row (b, s)
                               * whatever the position; positions and offsets are then none */
     clattn_layout sin;       /* the same extents */
-    clattn_layout positions; /* none, or (batch or 1, length), CLATTN_I32 or CLATTN_I64 */
-    clattn_layout offsets;   /* none, or (batch), CLATTN_I32 or CLATTN_I64; not together with positions */
+    clattn_layout positions; /* none, or (batch or 1, length), CLATTN_DTYPE_I32 or CLATTN_DTYPE_I64 */
+    clattn_layout offsets;   /* none, or (batch), CLATTN_DTYPE_I32 or CLATTN_DTYPE_I64; not together with positions */
 } clattn_rope_desc;
 
 #define CLATTN_ROPE_DESC_INIT CLATTN_INIT(clattn_rope_desc)

@@ -7,25 +7,27 @@
 #ifndef CLATTN_SOFTMAX_H
 #define CLATTN_SOFTMAX_H
 
-#include "attention.h"
+#include "plan.h"
 
 CLATTN_BEGIN_DECLS
 
 /* What to compute.  Set it up with CLATTN_SOFTMAX_DESC_INIT. */
 typedef struct clattn_softmax_desc {
-    size_t size;        /* sizeof(clattn_softmax_desc) */
-    int32_t direction;  /* clattn_direction */
-    int32_t scaled;     /* 1: `scale` counts; 0 (default): scale 1 */
-    float scale;        /* any finite value, 0 and negative included */
-    int32_t reserved;   /* 0 */
-    clattn_layout x;    /* rank 1 … 5; the last dimension holds a row, of 1 … 2^31 − 65537
-                         * elements, and there are at most as many rows; CLATTN_F32, CLATTN_F16 or
-                         * CLATTN_BF16.  All is computed in float32. */
-    clattn_layout y;    /* the same extents; CLATTN_F32, CLATTN_F16 or CLATTN_BF16, whatever x is: rounded
+    size_t size; /* sizeof(clattn_softmax_desc) */
+    clattn_direction direction;
+    int32_t explicit_scale; /* 1: `scale` counts; 0 (default): scale 1 */
+    float scale;            /* any finite value, 0 and negative included */
+    int32_t
+        short_mask;  /* 1: the mask may have 2 ... columns - 1 columns, and those beyond are not attended; 0 (default):
+                         * such a mask is refused */
+    clattn_layout x; /* rank 1 … 5; the last dimension holds a row, of 1 … 2^31 − 65537
+                         * elements, and there are at most as many rows; CLATTN_DTYPE_F32, CLATTN_DTYPE_F16 or
+                         * CLATTN_DTYPE_BF16.  All is computed in float32. */
+    clattn_layout
+        y; /* the same extents; CLATTN_DTYPE_F32, CLATTN_DTYPE_F16 or CLATTN_DTYPE_BF16, whatever x is: rounded
                          * to nearest even, so that small probabilities may become subnormal or 0 */
-    clattn_layout mask; /* none, or each extent 1 or x's, lower ranks get leading 1s: CLATTN_BOOL (true =
-                         * attend) or CLATTN_F32 (added).  2 … columns − 1 columns: those beyond are not
-                         * attended. */
+    clattn_layout mask; /* none, or each extent 1 or x's, lower ranks get leading 1s: CLATTN_DTYPE_BOOL (true =
+                         * attend) or CLATTN_DTYPE_F32 (added) */
 } clattn_softmax_desc;
 
 #define CLATTN_SOFTMAX_DESC_INIT CLATTN_INIT(clattn_softmax_desc)

@@ -22,8 +22,8 @@ typedef struct clattn_io_error {
  * gave the tensor and lives as long as that does.  A zeroed tensor (dtype CLATTN_DTYPE_NONE, data NULL) means
  * "there is no such tensor".  A scalar has rank 0 and one element. */
 typedef struct clattn_host_tensor {
-    int32_t dtype; /* clattn_dtype */
-    int32_t rank;  /* 0 … CLATTN_MAX_RANK */
+    clattn_dtype dtype;
+    int32_t rank; /* 0 … CLATTN_MAX_RANK */
     size_t extent[CLATTN_MAX_RANK];
     size_t bytes;     /* the product of the extents times the element's size; at most INT64_MAX */
     const void *data; /* little-endian elements, at any address; NULL when `bytes` is 0 */

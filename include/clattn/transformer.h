@@ -22,6 +22,7 @@
 #define CLATTN_TRANSFORMER_H
 
 #include "activation.h"
+#include "embedding.h"
 #include "norm.h"
 #include "rope.h"
 #include "weights.h"
@@ -31,30 +32,23 @@ CLATTN_BEGIN_DECLS
 /* ---- description ---- */
 
 typedef enum clattn_norm_place {
-    CLATTN_NORM_POST = 0, /* the paper's, BERT's */
-    CLATTN_NORM_PRE = 1,  /* GPT-2's, Whisper's */
+    CLATTN_NORM_PLACE_POST = 0, /* the paper's, BERT's */
+    CLATTN_NORM_PLACE_PRE = 1,  /* GPT-2's, Whisper's */
     CLATTN_NORM_PLACE_FORCE_32BIT = 0x7fffffff
 } clattn_norm_place;
 
 typedef enum clattn_stack_input {
-    CLATTN_INPUT_VECTORS = 0,  /* (batch, length, d_model): what the application has embedded itself */
-    CLATTN_INPUT_TOKENS = 1,   /* (batch, length) int32 ids, embedded */
-    CLATTN_INPUT_FEATURES = 2, /* (batch, length, features) through the convolutions; the frames of a spectrogram */
-    CLATTN_INPUT_FORCE_32BIT = 0x7fffffff
+    CLATTN_STACK_INPUT_VECTORS = 0, /* (batch, length, d_model): what the application has embedded itself */
+    CLATTN_STACK_INPUT_TOKENS = 1,  /* (batch, length) int32 ids, embedded */
+    CLATTN_STACK_INPUT_FEATURES =
+        2, /* (batch, length, features) through the convolutions; the frames of a spectrogram */
+    CLATTN_STACK_INPUT_FORCE_32BIT = 0x7fffffff
 } clattn_stack_input;
-
-/* What is added to embedded tokens, or to what the convolutions make of features. */
-typedef enum clattn_positions {
-    CLATTN_POSITIONS_NONE = 0,      /* nothing: positions come from rotary embedding, or are in the vectors already */
-    CLATTN_POSITIONS_SINUSOIDS = 1, /* the paper's, section 3.5: sine and cosine in turn.  Tokens only */
-    CLATTN_POSITIONS_TABLE = 2,     /* a weight: learned ones, or Whisper's sinusoids as its files have them */
-    CLATTN_POSITIONS_FORCE_32BIT = 0x7fffffff
-} clattn_positions;
 
 typedef enum clattn_rotary {
     CLATTN_ROTARY_NONE = 0,
-    CLATTN_ROTARY_HALVES = 1,      /* CLATTN_ROPE_HALVES */
-    CLATTN_ROTARY_INTERLEAVED = 2, /* CLATTN_ROPE_INTERLEAVED */
+    CLATTN_ROTARY_HALVES = 1,      /* CLATTN_ROPE_PAIRING_HALVES */
+    CLATTN_ROTARY_INTERLEAVED = 2, /* CLATTN_ROPE_PAIRING_INTERLEAVED */
     CLATTN_ROTARY_FORCE_32BIT = 0x7fffffff
 } clattn_rotary;
 
@@ -73,7 +67,7 @@ typedef enum clattn_rotary {
  * of floor((length + 2 padding - kernel) / stride) + 1 frames. */
 typedef struct clattn_convolution {
     uint32_t kernel, stride, padding; /* kernel and stride >= 1, padding < kernel */
-    int32_t activation;               /* 0: none, otherwise a clattn_matmul_activation */
+    clattn_activation activation;
 } clattn_convolution;
 
 #define CLATTN_MAX_CONVOLUTIONS 4
@@ -86,13 +80,13 @@ typedef struct clattn_stack_desc {
     size_t layers; /* L >= 1 */
     size_t d_model;
     size_t heads;
-    size_t kv_heads;          /* 0: heads; otherwise a divisor of heads */
-    size_t head_size;         /* d_k = d_v; 0: d_model / heads, which must then be whole */
-    size_t d_ff;              /* the feed-forward network's hidden size */
-    int32_t activation;       /* its clattn_activation_function; ReLU by default */
-    int32_t gated;            /* 1: gated, see feed_forward.h; 0 (default): plain */
-    int32_t norm;             /* clattn_norm_kind */
-    int32_t norm_place;       /* clattn_norm_place */
+    size_t kv_heads;              /* 0: heads; otherwise a divisor of heads */
+    size_t head_size;             /* d_k = d_v; 0: d_model / heads, which must then be whole */
+    size_t d_ff;                  /* the feed-forward network's hidden size */
+    clattn_activation activation; /* of the feed-forward network; NONE (default) is refused */
+    int32_t gated;                /* 1: gated, see feed_forward.h; 0 (default): plain */
+    clattn_norm_kind norm;
+    clattn_norm_place norm_place;
     float epsilon;            /* of all norms, >= 0 */
     int32_t explicit_epsilon; /* 1: `epsilon` counts; 0 (default): 1e-5 */
     uint32_t without_bias;    /* CLATTN_WITHOUT_… added up; 0 (default): all biases are there */
@@ -100,23 +94,23 @@ typedef struct clattn_stack_desc {
     int32_t causal;           /* 1: a position attends to itself and those before; what a decoder has */
     int32_t cross;            /* 1: each layer attends to a memory, the encoder's output.  Decoders only */
     size_t d_memory;          /* columns of that memory; 0: d_model */
-    int32_t scale_mode;       /* as in clattn_attention_desc, for all attentions */
+    int32_t explicit_scale;   /* as in clattn_attention_desc.scoring, for all attentions */
     float scale;
-    int32_t rotary;     /* clattn_rotary, of self-attention's queries and keys */
-    float rotary_base;  /* 0: 10000 */
-    size_t rotary_size; /* 0: head_size */
+    clattn_rotary rotary; /* of self-attention's queries and keys */
+    float rotary_base;    /* 0: 10000 */
+    size_t rotary_size;   /* 0: head_size */
 
     /* The input. */
-    int32_t input;         /* clattn_stack_input */
-    int32_t positions;     /* clattn_positions */
-    size_t vocabulary;     /* TOKENS: rows of the embedding */
-    size_t position_count; /* POSITIONS_TABLE: rows of the table: no position is beyond */
-    size_t first_position; /* what the first position counts as; 2 for RoBERTa; 0 otherwise */
-    size_t segments;       /* TOKENS: rows of the segments' table (BERT's token types); 0: none */
-    int32_t scaled;        /* TOKENS: 1: embeddings times sqrt(d_model), as in the paper */
-    int32_t input_norm;    /* TOKENS: 1: a norm of what was added up, as BERT has */
-    size_t features;       /* FEATURES: columns of the input */
-    size_t convolutions;   /* FEATURES: 1 ... CLATTN_MAX_CONVOLUTIONS; the first has `features` channels in, all others
+    clattn_stack_input input;
+    clattn_positions positions;
+    size_t vocabulary;        /* TOKENS: rows of the embedding */
+    size_t position_count;    /* POSITIONS_TABLE: rows of the table: no position is beyond */
+    size_t first_position;    /* what the first position counts as; 2 for RoBERTa; 0 otherwise */
+    size_t segments;          /* TOKENS: rows of the segments' table (BERT's token types); 0: none */
+    int32_t scale_embeddings; /* TOKENS: 1: embeddings times sqrt(d_model), as in the paper */
+    int32_t input_norm;       /* TOKENS: 1: a norm of what was added up, as BERT has */
+    size_t features;          /* FEATURES: columns of the input */
+    size_t convolutions; /* FEATURES: 1 ... CLATTN_MAX_CONVOLUTIONS; the first has `features` channels in, all others
                              * d_model, and all d_model out */
     clattn_convolution convolution[CLATTN_MAX_CONVOLUTIONS];
 } clattn_stack_desc;
@@ -131,10 +125,10 @@ CLATTN_API void clattn_stack_desc_init(clattn_stack_desc *desc);
 CLATTN_API size_t clattn_stack_positions(const clattn_stack_desc *desc, size_t length);
 
 typedef enum clattn_model_output {
-    CLATTN_OUTPUT_NONE = 0, /* the last layer's vectors are the result */
-    CLATTN_OUTPUT_OWN = 1,  /* logits by output.weight */
-    CLATTN_OUTPUT_TIED = 2, /* logits by the decoder's token embedding (section 3.4 of the paper) */
-    CLATTN_OUTPUT_FORCE_32BIT = 0x7fffffff
+    CLATTN_MODEL_OUTPUT_NONE = 0, /* the last layer's vectors are the result */
+    CLATTN_MODEL_OUTPUT_OWN = 1,  /* logits by output.weight */
+    CLATTN_MODEL_OUTPUT_TIED = 2, /* logits by the decoder's token embedding (section 3.4 of the paper) */
+    CLATTN_MODEL_OUTPUT_FORCE_32BIT = 0x7fffffff
 } clattn_model_output;
 
 /* A model.  Set it up with CLATTN_TRANSFORMER_DESC_INIT.  What it points to is read during the call only. */
@@ -142,17 +136,18 @@ typedef struct clattn_transformer_desc {
     size_t size;                      /* sizeof(clattn_transformer_desc) */
     const clattn_stack_desc *encoder; /* NULL: none */
     const clattn_stack_desc
-        *decoder;         /* NULL: none; a decoder without an encoder may have `cross` if the application brings
+        *decoder;       /* NULL: none; a decoder without an encoder may have `cross` if the application brings
                                        * the memory */
-    int32_t dtype;        /* clattn_dtype of all activations: CLATTN_F32 (0 too), CLATTN_F16 or CLATTN_BF16 */
-    int32_t weight_dtype; /* of weights: CLATTN_F32, CLATTN_F16 or CLATTN_BF16, 0: as dtype.  CLATTN_I8:
+    clattn_dtype dtype; /* of all activations: CLATTN_DTYPE_F32 (0 too), CLATTN_DTYPE_F16 or CLATTN_DTYPE_BF16 */
+    clattn_dtype
+        weight_dtype; /* of weights: CLATTN_DTYPE_F32, CLATTN_DTYPE_F16 or CLATTN_DTYPE_BF16, 0: as dtype.  CLATTN_DTYPE_I8:
                                        * layers' matrices and output.weight, with a float32 scale per row, its largest
                                        * magnitude / 127: an element is the nearest integer to its quotient by that, of
                                        * equally near ones the even one.  The rest is as dtype: convolutions, and tables,
                                        * also where tied outputs are products by one */
-    int32_t output;       /* clattn_model_output: decoders only */
-    int32_t output_bias;  /* 1: with an own output, a bias */
-    size_t output_size;   /* columns of the logits; 0: the decoder's vocabulary */
+    clattn_model_output output; /* decoders only */
+    int32_t output_bias;        /* 1: with an own output, a bias */
+    size_t output_size;         /* columns of the logits; 0: the decoder's vocabulary */
 } clattn_transformer_desc;
 
 #define CLATTN_TRANSFORMER_DESC_INIT CLATTN_INIT(clattn_transformer_desc)
@@ -219,11 +214,11 @@ typedef struct clattn_encoder_desc {
     size_t size;            /* sizeof(clattn_encoder_desc) */
     size_t batch;           /* largest batch, at most 65536 */
     size_t length;          /* largest length of the input: vectors, tokens or frames */
-    int32_t pooling;        /* clattn_pooling: another output, `pooled` */
+    clattn_pooling pooling; /* another output, `pooled` */
     int32_t pooled_unit;    /* 1: pooled vectors are divided by their Euclidean length (a vector of zeros stays) */
     uint64_t probabilities; /* layers whose attention probabilities are an output: bit l (value 2^l) is layer l's */
     clattn_layout mask; /* none, or as in clattn_attention_desc: (batch or 1, heads or 1, positions or 1, positions),
-                             * CLATTN_BOOL (true = attend) or float (added).  PyTorch's boolean masks are the opposite:
+                             * CLATTN_DTYPE_BOOL (true = attend) or float (added).  PyTorch's boolean masks are the opposite:
                              * there true means "do not attend"; clattn_mask_from_pytorch */
 } clattn_encoder_desc;
 
@@ -236,14 +231,14 @@ CLATTN_API void clattn_encoder_desc_init(clattn_encoder_desc *desc);
  * else is said.  With B, L and P the desc's batch, length and positions (clattn_stack_positions of L): */
 typedef struct clattn_encoder_args {
     size_t size;             /* sizeof(clattn_encoder_args) */
-    clattn_binding input;    /* VECTORS (B, L, d_model), TOKENS (B, L) CLATTN_I32, FEATURES (B, L, features) */
-    clattn_binding segments; /* (B, L) CLATTN_I32, if the stack has segments; none: all are 0 */
+    clattn_binding input;    /* VECTORS (B, L, d_model), TOKENS (B, L) CLATTN_DTYPE_I32, FEATURES (B, L, features) */
+    clattn_binding segments; /* (B, L) CLATTN_DTYPE_I32, if the stack has segments; none: all are 0 */
     clattn_binding mask;     /* with the desc's */
     clattn_binding
         output; /* (B, P, d_model); none: not wanted, where there is pooling or probabilities.  Kernels read it
                               * and `pooled`, too: no CL_MEM_WRITE_ONLY (BUFFER_ACCESS) */
-    clattn_binding pooled;        /* (B, d_model) CLATTN_F32, with pooling; +0 of an item without positions */
-    clattn_binding probabilities; /* (chosen layers, B, heads, P, P) CLATTN_F32; +0 where nothing is attended */
+    clattn_binding pooled;        /* (B, d_model) CLATTN_DTYPE_F32, with pooling; +0 of an item without positions */
+    clattn_binding probabilities; /* (chosen layers, B, heads, P, P) CLATTN_DTYPE_F32; +0 where nothing is attended */
     int32_t explicit_lengths;     /* 1: `batch` and `length` count; 0 (default): the desc's */
     int32_t reserved;             /* 0 */
     size_t batch;                 /* <= the desc's; 0 is allowed and does nothing */

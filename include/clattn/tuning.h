@@ -83,9 +83,9 @@ CLATTN_API clattn_status clattn_wisdom_pause(clattn_plan *plan, uint64_t steps);
 CLATTN_API uint64_t clattn_wisdom_paused(const clattn_plan *plan);
 
 typedef enum clattn_wisdom_mode {
-    CLATTN_WISDOM_MERGE = 0,   /* records that the file has and the context has not stay in the file */
-    CLATTN_WISDOM_REPLACE = 1, /* the file then has the context's records and no others */
-    CLATTN_WISDOM_FORCE_32BIT = 0x7fffffff
+    CLATTN_WISDOM_MODE_MERGE = 0,   /* records that the file has and the context has not stay in the file */
+    CLATTN_WISDOM_MODE_REPLACE = 1, /* the file then has the context's records and no others */
+    CLATTN_WISDOM_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_wisdom_mode;
 
 /* Writes the context's records to the file that contexts read.  Readers see the old file or the new one.  Returns

@@ -45,16 +45,16 @@ typedef struct clattn_name_rule {
 
 /* Rules that are built in. */
 typedef enum clattn_name_format {
-    CLATTN_NAMES_CANONICAL = 0,             /* none */
-    CLATTN_NAMES_PYTORCH_TRANSFORMER = 1,   /* state dict of nn.Transformer */
-    CLATTN_NAMES_PYTORCH_ENCODER = 2,       /* of nn.TransformerEncoder */
-    CLATTN_NAMES_PYTORCH_DECODER = 3,       /* of nn.TransformerDecoder */
-    CLATTN_NAMES_PYTORCH_ENCODER_LAYER = 4, /* of nn.TransformerEncoderLayer: a stack of one */
-    CLATTN_NAMES_PYTORCH_DECODER_LAYER = 5, /* of nn.TransformerDecoderLayer: a stack of one */
-    CLATTN_NAMES_BERT = 6,                  /* Hugging Face's BertModel, and sentence-transformers of it */
-    CLATTN_NAMES_WHISPER = 7,               /* Hugging Face's WhisperForConditionalGeneration */
-    CLATTN_NAMES_WHISPER_CTRANSLATE2 = 8,   /* CTranslate2's converted Whisper; see below */
-    CLATTN_NAMES_FORCE_32BIT = 0x7fffffff
+    CLATTN_NAME_FORMAT_CANONICAL = 0,             /* none */
+    CLATTN_NAME_FORMAT_PYTORCH_TRANSFORMER = 1,   /* state dict of nn.Transformer */
+    CLATTN_NAME_FORMAT_PYTORCH_ENCODER = 2,       /* of nn.TransformerEncoder */
+    CLATTN_NAME_FORMAT_PYTORCH_DECODER = 3,       /* of nn.TransformerDecoder */
+    CLATTN_NAME_FORMAT_PYTORCH_ENCODER_LAYER = 4, /* of nn.TransformerEncoderLayer: a stack of one */
+    CLATTN_NAME_FORMAT_PYTORCH_DECODER_LAYER = 5, /* of nn.TransformerDecoderLayer: a stack of one */
+    CLATTN_NAME_FORMAT_BERT = 6,                  /* Hugging Face's BertModel, and sentence-transformers of it */
+    CLATTN_NAME_FORMAT_WHISPER = 7,               /* Hugging Face's WhisperForConditionalGeneration */
+    CLATTN_NAME_FORMAT_WHISPER_CTRANSLATE2 = 8,   /* CTranslate2's converted Whisper; see below */
+    CLATTN_NAME_FORMAT_FORCE_32BIT = 0x7fffffff
 } clattn_name_format;
 
 /* Where weights come from.  Set it up with CLATTN_WEIGHT_SOURCE_INIT.  Read, callback included, during the call that it is
@@ -67,7 +67,7 @@ typedef struct clattn_weight_source {
     const clattn_name_rule
         *rules; /* the caller's own, tried before the format's; NULL: none.  Names without the prefix */
     size_t rule_count;
-    int32_t format;   /* clattn_name_format */
+    clattn_name_format format;
     int32_t reserved; /* 0 */
 } clattn_weight_source;
 

@@ -6,16 +6,16 @@
 size_t clattn_dtype_size(clattn_dtype dtype)
 {
     switch (dtype) {
-    case CLATTN_F64:
-    case CLATTN_I64: return 8;
-    case CLATTN_F32:
-    case CLATTN_I32: return 4;
-    case CLATTN_F16:
-    case CLATTN_BF16: return 2;
-    case CLATTN_BOOL:
-    case CLATTN_U8:
-    case CLATTN_I8: return 1;
-    case CLATTN_I4:
+    case CLATTN_DTYPE_F64:
+    case CLATTN_DTYPE_I64: return 8;
+    case CLATTN_DTYPE_F32:
+    case CLATTN_DTYPE_I32: return 4;
+    case CLATTN_DTYPE_F16:
+    case CLATTN_DTYPE_BF16: return 2;
+    case CLATTN_DTYPE_BOOL:
+    case CLATTN_DTYPE_U8:
+    case CLATTN_DTYPE_I8: return 1;
+    case CLATTN_DTYPE_I4:
     case CLATTN_DTYPE_NONE:
     case CLATTN_DTYPE_FORCE_32BIT: break;
     }
@@ -24,23 +24,23 @@ size_t clattn_dtype_size(clattn_dtype dtype)
 
 size_t clattn_dtype_bits(clattn_dtype dtype)
 {
-    return dtype == CLATTN_I4 ? 4 : 8 * clattn_dtype_size(dtype);
+    return dtype == CLATTN_DTYPE_I4 ? 4 : 8 * clattn_dtype_size(dtype);
 }
 
 const char *clattn_dtype_name(clattn_dtype dtype)
 {
     switch (dtype) {
     case CLATTN_DTYPE_NONE: return "none";
-    case CLATTN_F32: return "float32";
-    case CLATTN_F16: return "float16";
-    case CLATTN_BF16: return "bfloat16";
-    case CLATTN_F64: return "float64";
-    case CLATTN_BOOL: return "bool";
-    case CLATTN_I32: return "int32";
-    case CLATTN_I64: return "int64";
-    case CLATTN_U8: return "uint8";
-    case CLATTN_I8: return "int8";
-    case CLATTN_I4: return "int4";
+    case CLATTN_DTYPE_F32: return "float32";
+    case CLATTN_DTYPE_F16: return "float16";
+    case CLATTN_DTYPE_BF16: return "bfloat16";
+    case CLATTN_DTYPE_F64: return "float64";
+    case CLATTN_DTYPE_BOOL: return "bool";
+    case CLATTN_DTYPE_I32: return "int32";
+    case CLATTN_DTYPE_I64: return "int64";
+    case CLATTN_DTYPE_U8: return "uint8";
+    case CLATTN_DTYPE_I8: return "int8";
+    case CLATTN_DTYPE_I4: return "int4";
     case CLATTN_DTYPE_FORCE_32BIT: break;
     }
     return "unknown";
@@ -81,19 +81,19 @@ clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, size_t heads,
 
 clattn_binding clattn_binding_buffer(cl_mem buffer, int64_t offset)
 {
-    clattn_binding binding = {.kind = CLATTN_BINDING_BUFFER, .buffer = buffer, .offset = offset};
+    clattn_binding binding = {.kind = CLATTN_BINDING_KIND_BUFFER, .buffer = buffer, .offset = offset};
     return binding;
 }
 
 clattn_binding clattn_binding_svm(void *pointer, int64_t offset)
 {
-    clattn_binding binding = {.kind = CLATTN_BINDING_SVM, .svm = pointer, .offset = offset};
+    clattn_binding binding = {.kind = CLATTN_BINDING_KIND_SVM, .svm = pointer, .offset = offset};
     return binding;
 }
 
 clattn_binding clattn_binding_image(cl_mem image)
 {
-    clattn_binding binding = {.kind = CLATTN_BINDING_IMAGE, .buffer = image};
+    clattn_binding binding = {.kind = CLATTN_BINDING_KIND_IMAGE, .buffer = image};
     return binding;
 }
 
@@ -188,7 +188,7 @@ clattn_status layout_check(const clattn_layout *layout, enum layout_use use, con
                            const char **reason)
 {
     int64_t lowest, highest;
-    size_t count = 1, bytes, element = divide_up(clattn_dtype_bits((clattn_dtype)layout->dtype), 8);
+    size_t count = 1, bytes, element = divide_up(clattn_dtype_bits(layout->dtype), 8);
     if (!element) {
         *reason = layout_is_none(layout) ? words->missing : words->dtype;
         return CLATTN_ERROR_INVALID_LAYOUT;

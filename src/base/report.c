@@ -2,12 +2,22 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/cl.h"
 
 #define MESSAGE_LIMIT (64 * 1024)
+#define MESSAGES_KEPT 64 /* threads whose messages a context keeps; the one that failed longest ago makes room */
+
+struct message {
+    struct message *next;
+    const void *thread; /* the address of the thread's thread_report, */
+    uint64_t since;     /* and its `since`: another thread may have that address later */
+    char *text;
+};
 
 struct line {
     struct line *next;
@@ -21,23 +31,32 @@ struct line {
 static _Thread_local struct {
     char message[1024];        /* of failures where there is no context yet */
     bool host_memory;          /* what report_host_memory tells */
+    uint64_t since;            /* when the thread first failed, in nanoseconds; 0: it has not */
     unsigned holds;            /* report_hold without report_deliver */
     struct line *first, *last; /* kept back */
 } thread_report;
 
 clattn_status report_init(struct report *report, clattn_log_callback log, void *user, clattn_log_level level)
 {
-    report->text = NULL;
+    report->messages = NULL;
     report->log = log;
     report->log_user = user;
     report->level = level;
     return mtx_init(&report->lock, mtx_plain) == thrd_success ? CLATTN_SUCCESS : CLATTN_ERROR_OUT_OF_MEMORY;
 }
 
+static void drop_message(struct message **place)
+{
+    struct message *message = *place;
+    *place = message->next;
+    free(message->text);
+    free(message);
+}
+
 void report_clear(struct report *report)
 {
-    free(report->text);
-    report->text = NULL;
+    while (report->messages)
+        drop_message(&report->messages);
     mtx_destroy(&report->lock);
 }
 
@@ -54,6 +73,43 @@ static char *format_text(const char *format, va_list arguments)
     if (text)
         vsnprintf(text, bytes, format, arguments);
     return text;
+}
+
+static bool is_own(const struct message *message)
+{
+    return message->thread == &thread_report && message->since == thread_report.since;
+}
+
+/* Puts the calling thread's message, taken over, in front and its old one away; the caller holds the lock.  A message for
+ * which there is no memory is lost. */
+static void keep_message(struct report *report, char *text)
+{
+    size_t kept = 0;
+    struct timespec now;
+    if (!thread_report.since && timespec_get(&now, TIME_UTC))
+        thread_report.since = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    for (struct message **place = &report->messages; *place;) {
+        if ((*place)->thread == &thread_report || ++kept == MESSAGES_KEPT)
+            drop_message(place);
+        else
+            place = &(*place)->next;
+    }
+    struct message *message = malloc(sizeof *message);
+    if (!message) {
+        free(text);
+        return;
+    }
+    *message = (struct message){report->messages, &thread_report, thread_report.since, text};
+    report->messages = message;
+}
+
+/* The calling thread's message, or ""; the caller holds the lock. */
+static const char *own_message(const struct report *report)
+{
+    for (const struct message *message = report->messages; message; message = message->next)
+        if (is_own(message))
+            return message->text ? message->text : "";
+    return "";
 }
 
 /* A line that there is no memory to keep is lost. */
@@ -113,12 +169,10 @@ clattn_status report_error(struct report *report, clattn_status status, const ch
     va_start(arguments, format);
     if (report) {
         char *text = format_text(format, arguments);
-        log_line(report, CLATTN_LOG_ERROR, text ? text : clattn_status_string(status));
+        log_line(report, CLATTN_LOG_LEVEL_ERROR, text ? text : clattn_status_string(status));
         mtx_lock(&report->lock);
-        char *old = report->text;
-        report->text = text;
+        keep_message(report, text);
         mtx_unlock(&report->lock);
-        free(old);
     } else {
         vsnprintf(thread_report.message, sizeof thread_report.message, format, arguments);
     }
@@ -144,7 +198,7 @@ size_t report_copy(struct report *report, char *buffer, size_t bytes)
 {
     if (report)
         mtx_lock(&report->lock);
-    const char *text = report ? (report->text ? report->text : "") : thread_report.message;
+    const char *text = report ? own_message(report) : thread_report.message;
     size_t length = strlen(text);
     if (buffer && bytes) {
         size_t kept = length < bytes ? length : bytes - 1;

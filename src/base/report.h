@@ -15,10 +15,13 @@
 #define PRINTF_LIKE(text, first)
 #endif
 
+/* The last failure's message of one thread. */
+struct message;
+
 /* A context's side of it.  Thread-safe. */
 struct report {
     mtx_t lock;
-    char *text; /* the last failure's message; NULL before the first */
+    struct message *messages; /* of the threads that have failed, the latest first */
     clattn_log_callback log;
     void *log_user;
     clattn_log_level level;
@@ -27,7 +30,7 @@ struct report {
 clattn_status report_init(struct report *report, clattn_log_callback log, void *user, clattn_log_level level);
 void report_clear(struct report *report);
 
-/* Keeps the message (report NULL: as the thread's), logs it, and returns `status`. */
+/* Keeps the message for the calling thread (report NULL: as the one of no context), logs it, and returns `status`. */
 clattn_status report_error(struct report *report, clattn_status status, const char *format, ...) PRINTF_LIKE(3, 4);
 
 /* The same for a failed OpenCL call: OUT_OF_MEMORY for the codes that mean it, otherwise OPENCL. */
@@ -45,7 +48,7 @@ void report_deliver(void);
 /* Whether this thread's latest failure was for want of host memory: another solver would want it too. */
 bool report_host_memory(void);
 
-/* snprintf's contract, for the message of the last failure. */
+/* snprintf's contract, for the message of the calling thread's last failure. */
 size_t report_copy(struct report *report, char *buffer, size_t bytes);
 
 /* "CL_INVALID_VALUE" for -30, …; "an unknown code" otherwise. */

@@ -42,6 +42,12 @@ static inline size_t size_max(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Whether an enum's value, from 0 on, is none beyond the last one. */
+static inline bool enum_within(uint32_t value, uint32_t last)
+{
+    return value <= last;
+}
+
 static inline size_t divide_up(size_t a, size_t b)
 {
     return a / b + (a % b != 0);
@@ -77,6 +83,21 @@ static inline clattn_status struct_read(void *copy, size_t current, size_t first
     memcpy(copy, given, size);
     memcpy(copy, &current, sizeof current);
     return CLATTN_SUCCESS;
+}
+
+/* Fills a caller's struct whose first member is its own size, from one of `current` bytes: as much of it as the caller's
+ * version has, and zeros behind it if the caller's version is newer.  False if it is smaller than `first`, the smallest
+ * that any version ever had. */
+static inline bool struct_write(void *given, size_t current, size_t first, const void *source)
+{
+    size_t size;
+    memcpy(&size, given, sizeof size);
+    if (size < first)
+        return false;
+    memset(given, 0, size);
+    memcpy(given, source, size_min(size, current));
+    memcpy(given, &size, sizeof size);
+    return true;
 }
 
 #endif

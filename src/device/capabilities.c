@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "base/size.h"
 #include "base/strbuf.h"
 #include "base/try.h"
 #include "device/quirks.h"
@@ -72,12 +73,13 @@ static clattn_device_class classify(const clattn_device_info *info)
 {
     if (contains(info->platform, "Oclgrind") || contains(info->name, "llvmpipe") || contains(info->name, "softpipe") ||
         contains(info->name, "swrast"))
-        return CLATTN_DEVICE_SOFTWARE;
+        return CLATTN_DEVICE_CLASS_SOFTWARE;
     if (info->type & CL_DEVICE_TYPE_GPU)
-        return CLATTN_DEVICE_GPU;
+        return CLATTN_DEVICE_CLASS_GPU;
     if (info->type & CL_DEVICE_TYPE_CPU)
-        return contains(info->platform, "Portable Computing Language") ? CLATTN_DEVICE_POCL : CLATTN_DEVICE_CPU;
-    return CLATTN_DEVICE_ACCELERATOR;
+        return contains(info->platform, "Portable Computing Language") ? CLATTN_DEVICE_CLASS_POCL
+                                                                       : CLATTN_DEVICE_CLASS_CPU;
+    return CLATTN_DEVICE_CLASS_ACCELERATOR;
 }
 
 /* One space between two names, whatever the driver has there. */
@@ -139,7 +141,7 @@ static uint32_t usable_lanes(const struct capabilities *caps)
  * where 16 do.  Other GPUs are taken to be as the first two. */
 static uint32_t registers_of(const clattn_device_info *info)
 {
-    if (info->device_class != CLATTN_DEVICE_GPU)
+    if (info->device_class != CLATTN_DEVICE_CLASS_GPU)
         return 0;
     return contains(info->vendor, "Intel") ? 128 : 256;
 }
@@ -152,7 +154,7 @@ static bool takes_assembly(const struct capabilities *caps)
     bool here = false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         here = here || !strncmp(caps->info.name, names[i], strlen(names[i]));
-    return here && caps->info.device_class == CLATTN_DEVICE_POCL && caps->lanes == 16;
+    return here && caps->info.device_class == CLATTN_DEVICE_CLASS_POCL && caps->lanes == 16;
 }
 
 clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platform, cl_device_id device,
@@ -215,9 +217,9 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
     info->global_memory = global_memory;
     info->max_allocation = max_allocation;
     info->local_memory = local_memory;
-    info->local_memory_kind = local_kind == CL_LOCAL    ? CLATTN_LOCAL_DEDICATED
-                              : local_kind == CL_GLOBAL ? CLATTN_LOCAL_EMULATED
-                                                        : CLATTN_LOCAL_NONE;
+    info->local_memory_kind = local_kind == CL_LOCAL    ? CLATTN_LOCAL_MEMORY_DEDICATED
+                              : local_kind == CL_GLOBAL ? CLATTN_LOCAL_MEMORY_EMULATED
+                                                        : CLATTN_LOCAL_MEMORY_NONE;
     info->max_work_group = max_group > UINT32_MAX ? UINT32_MAX : (uint32_t)max_group;
     for (int i = 0; i < 3; i++)
         info->max_work_item[i] = max_item[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)max_item[i];
@@ -274,16 +276,24 @@ bool capabilities_have(const struct capabilities *caps, const char *extension)
 
 bool capabilities_prefetch(const struct capabilities *caps)
 {
-    return caps->info.device_class == CLATTN_DEVICE_POCL;
+    return caps->info.device_class == CLATTN_DEVICE_CLASS_POCL;
 }
 
 bool capabilities_pocl_on_intel(const struct capabilities *caps)
 {
-    return caps->info.device_class == CLATTN_DEVICE_POCL && contains(caps->info.vendor, "Intel");
+    return caps->info.device_class == CLATTN_DEVICE_CLASS_POCL && contains(caps->info.vendor, "Intel");
 }
 
 bool capabilities_on_cpu(const struct capabilities *caps)
 {
-    return caps->info.device_class == CLATTN_DEVICE_CPU || caps->info.device_class == CLATTN_DEVICE_POCL ||
-           caps->info.device_class == CLATTN_DEVICE_SOFTWARE;
+    return caps->info.device_class == CLATTN_DEVICE_CLASS_CPU || caps->info.device_class == CLATTN_DEVICE_CLASS_POCL ||
+           caps->info.device_class == CLATTN_DEVICE_CLASS_SOFTWARE;
+}
+
+clattn_status device_info_write(const struct capabilities *caps, clattn_device_info *info)
+{
+    if (!struct_write(info, sizeof caps->info, sizeof caps->info, &caps->info))
+        return report_error(NULL, CLATTN_ERROR_INVALID_STRUCT, "clattn_device_info.size is %zu, expected at least %zu",
+                            info->size, sizeof caps->info);
+    return CLATTN_SUCCESS;
 }

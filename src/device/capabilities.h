@@ -67,4 +67,7 @@ bool capabilities_pocl_on_intel(const struct capabilities *caps);
 /* Whether the device computes on the processor's own cores (CPU or PoCL class, software rasterisers). */
 bool capabilities_on_cpu(const struct capabilities *caps);
 
+/* Fills the public struct, whose `size` says which version it is; the failure is the thread's. */
+clattn_status device_info_write(const struct capabilities *caps, clattn_device_info *info);
+
 #endif

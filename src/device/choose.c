@@ -26,11 +26,11 @@ static bool all_digits(const char *text)
 static bool matches(const clattn_device_info *info, const char *spec)
 {
     if (!strcmp(spec, "gpu"))
-        return info->device_class == CLATTN_DEVICE_GPU;
+        return info->device_class == CLATTN_DEVICE_CLASS_GPU;
     if (!strcmp(spec, "cpu"))
-        return info->device_class == CLATTN_DEVICE_CPU || info->device_class == CLATTN_DEVICE_POCL;
+        return info->device_class == CLATTN_DEVICE_CLASS_CPU || info->device_class == CLATTN_DEVICE_CLASS_POCL;
     if (!strcmp(spec, "pocl"))
-        return info->device_class == CLATTN_DEVICE_POCL;
+        return info->device_class == CLATTN_DEVICE_CLASS_POCL;
     const char *colon = strchr(spec, ':');
     return colon && contains_folded(info->platform, spec, (size_t)(colon - spec)) &&
            contains_folded(info->name, colon + 1, strlen(colon + 1));
@@ -39,7 +39,7 @@ static bool matches(const clattn_device_info *info, const char *spec)
 clattn_status devices_choose(const struct clattn_devices *devices, const char *spec, size_t *index)
 {
     if (!spec || !*spec) {
-        if (devices->count && devices->caps[0].info.device_class != CLATTN_DEVICE_SOFTWARE) {
+        if (devices->count && devices->caps[0].info.device_class != CLATTN_DEVICE_CLASS_SOFTWARE) {
             *index = 0;
             return CLATTN_SUCCESS;
         }

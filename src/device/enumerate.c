@@ -233,11 +233,7 @@ clattn_status clattn_devices_info(const clattn_devices *devices, size_t index, c
 {
     if (!devices || !info || index >= devices->count)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "there is no device %zu", index);
-    if (info->size != sizeof *info)
-        return report_error(NULL, CLATTN_ERROR_INVALID_STRUCT, "clattn_device_info.size is %zu, expected %zu",
-                            info->size, sizeof *info);
-    *info = devices->caps[index].info;
-    return CLATTN_SUCCESS;
+    return device_info_write(&devices->caps[index], info);
 }
 
 size_t clattn_devices_skipped_count(const clattn_devices *devices)

@@ -96,7 +96,7 @@ void capabilities_read_matrix(const struct cl_table *cl, struct capabilities *ca
 {
     const char *platform = caps->info.platform;
     caps->matrix = MATRIX_NONE;
-    if (caps->info.device_class != CLATTN_DEVICE_GPU)
+    if (caps->info.device_class != CLATTN_DEVICE_CLASS_GPU)
         caps->no_matrix = "the device is no GPU";
     else if (!strcmp(platform, "NVIDIA CUDA"))
         caps->no_matrix = of_nvidia(cl, caps->device, &caps->matrix);

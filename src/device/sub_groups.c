@@ -74,7 +74,8 @@ void capabilities_read_sub_groups(const struct cl_table *cl, struct capabilities
     caps->sub_groups = SUB_GROUPS_NONE;
     if (!strcmp(platform, "NVIDIA CUDA"))
         caps->no_sub_groups = of_nvidia(cl, caps);
-    else if (!strcmp(platform, "AMD Accelerated Parallel Processing") && caps->info.device_class == CLATTN_DEVICE_GPU)
+    else if (!strcmp(platform, "AMD Accelerated Parallel Processing") &&
+             caps->info.device_class == CLATTN_DEVICE_CLASS_GPU)
         caps->no_sub_groups = of_amd(caps);
     else
         caps->no_sub_groups = of_extension(cl, caps);

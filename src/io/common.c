@@ -33,30 +33,21 @@ clattn_status io_fail(clattn_io_error *error, clattn_status status, const char *
 
 /* bfloat16 stands before the unsigned integers that share its spelling in npy. */
 static const io_dtype types[] = {
-    {CLATTN_F32, 4, "<f4", "F32"},
-    {CLATTN_F16, 2, "<f2", "F16"},
-    {CLATTN_BF16, 2, "<u2", "BF16"},
-    {CLATTN_F64, 8, "<f8", "F64"},
-    {CLATTN_BOOL, 1, "|b1", "BOOL"},
-    {CLATTN_I32, 4, "<i4", "I32"},
-    {CLATTN_I64, 8, "<i8", "I64"},
-    {CLATTN_U8, 1, "|u1", "U8"},
-    {CLATTN_I8, 1, "|i1", "I8"},
-    {CLATTN_DTYPE_NONE, 2, NULL, "I16"},
-    {CLATTN_DTYPE_NONE, 2, NULL, "U16"},
-    {CLATTN_DTYPE_NONE, 4, NULL, "U32"},
-    {CLATTN_DTYPE_NONE, 8, NULL, "U64"},
-    {CLATTN_DTYPE_NONE, 1, NULL, "F8_E4M3"},
-    {CLATTN_DTYPE_NONE, 1, NULL, "F8_E5M2"},
-    {CLATTN_DTYPE_NONE, 1, NULL, "F8_E4M3FNUZ"},
-    {CLATTN_DTYPE_NONE, 1, NULL, "F8_E5M2FNUZ"},
-    {CLATTN_DTYPE_NONE, 1, NULL, "F8_E8M0"},
+    {CLATTN_DTYPE_F32, 4, "<f4", "F32"},         {CLATTN_DTYPE_F16, 2, "<f2", "F16"},
+    {CLATTN_DTYPE_BF16, 2, "<u2", "BF16"},       {CLATTN_DTYPE_F64, 8, "<f8", "F64"},
+    {CLATTN_DTYPE_BOOL, 1, "|b1", "BOOL"},       {CLATTN_DTYPE_I32, 4, "<i4", "I32"},
+    {CLATTN_DTYPE_I64, 8, "<i8", "I64"},         {CLATTN_DTYPE_U8, 1, "|u1", "U8"},
+    {CLATTN_DTYPE_I8, 1, "|i1", "I8"},           {CLATTN_DTYPE_NONE, 2, NULL, "I16"},
+    {CLATTN_DTYPE_NONE, 2, NULL, "U16"},         {CLATTN_DTYPE_NONE, 4, NULL, "U32"},
+    {CLATTN_DTYPE_NONE, 8, NULL, "U64"},         {CLATTN_DTYPE_NONE, 1, NULL, "F8_E4M3"},
+    {CLATTN_DTYPE_NONE, 1, NULL, "F8_E5M2"},     {CLATTN_DTYPE_NONE, 1, NULL, "F8_E4M3FNUZ"},
+    {CLATTN_DTYPE_NONE, 1, NULL, "F8_E5M2FNUZ"}, {CLATTN_DTYPE_NONE, 1, NULL, "F8_E8M0"},
     {CLATTN_DTYPE_NONE, 8, NULL, "C64"},
 };
 
 #define TYPE_COUNT (sizeof types / sizeof types[0])
 
-const io_dtype *io_dtype_find(int32_t dtype)
+const io_dtype *io_dtype_find(clattn_dtype dtype)
 {
     for (size_t i = 0; i < TYPE_COUNT; i++)
         if (types[i].dtype == dtype && dtype != CLATTN_DTYPE_NONE)

@@ -19,14 +19,14 @@ clattn_status io_fail(clattn_io_error *error, clattn_status status, const char *
 
 /* An element type and its spelling in the two formats. */
 typedef struct io_dtype {
-    int32_t dtype;           /* clattn_dtype; CLATTN_DTYPE_NONE for types that clattn has no use for */
+    clattn_dtype dtype;      /* clattn_dtype; CLATTN_DTYPE_NONE for types that clattn has no use for */
     uint32_t size;           /* bytes */
     const char *npy;         /* NULL: not there */
     const char *safetensors; /* NULL: not there */
 } io_dtype;
 
 /* The type with that number or spelling; NULL if there is none. */
-const io_dtype *io_dtype_find(int32_t dtype);
+const io_dtype *io_dtype_find(clattn_dtype dtype);
 const io_dtype *io_dtype_find_npy(const char *descr);
 const io_dtype *io_dtype_find_safetensors(const char *name);
 

@@ -25,10 +25,10 @@
 static const struct {
     const char *name;
     uint32_t size;
-    int32_t dtype;
+    clattn_dtype dtype;
 } types[] = {
-    {"float32", 4, CLATTN_F32}, {"int8", 1, CLATTN_I8},     {"int16", 2, CLATTN_DTYPE_NONE},
-    {"int32", 4, CLATTN_I32},   {"float16", 2, CLATTN_F16}, {"bfloat16", 2, CLATTN_BF16},
+    {"float32", 4, CLATTN_DTYPE_F32}, {"int8", 1, CLATTN_DTYPE_I8},     {"int16", 2, CLATTN_DTYPE_NONE},
+    {"int32", 4, CLATTN_DTYPE_I32},   {"float16", 2, CLATTN_DTYPE_F16}, {"bfloat16", 2, CLATTN_DTYPE_BF16},
 };
 #define TYPES (sizeof types / sizeof types[0])
 
@@ -248,7 +248,7 @@ static clattn_status read_all(clattn_ctranslate2 *file, clattn_io_error *error)
     return from.status;
 }
 
-clattn_status clattn_ctranslate2_open(const char *path, clattn_ctranslate2 **file, clattn_io_error *error)
+clattn_status clattn_ctranslate2_create(const char *path, clattn_ctranslate2 **file, clattn_io_error *error)
 {
     os_file source = OS_FILE_INIT;
     clattn_ctranslate2 *made = NULL;
@@ -279,7 +279,7 @@ clattn_status clattn_ctranslate2_open(const char *path, clattn_ctranslate2 **fil
 done:
     os_file_close(&source);
     if (status != CLATTN_SUCCESS)
-        clattn_ctranslate2_close(&made);
+        clattn_ctranslate2_release(&made);
     *file = made;
     return status;
 }
@@ -351,14 +351,14 @@ clattn_status clattn_ctranslate2_lookup(void *user, const char *name, clattn_hos
     return clattn_ctranslate2_find(user, name, tensor, error);
 }
 
-bool clattn_ctranslate2_integer(const clattn_ctranslate2 *file, const char *name, int32_t *value)
+int clattn_ctranslate2_integer(const clattn_ctranslate2 *file, const char *name, int32_t *value)
 {
     const variable *found = file != NULL && name != NULL ? find(file, name, file->count) : NULL;
     if (value != NULL)
         *value = 0;
     if (found == NULL || value == NULL || found->rank != 0 || found->bytes > 4 || found->data == NULL)
         return false;
-    if (types[found->type].dtype != CLATTN_I8 && types[found->type].dtype != CLATTN_I32 &&
+    if (types[found->type].dtype != CLATTN_DTYPE_I8 && types[found->type].dtype != CLATTN_DTYPE_I32 &&
         types[found->type].dtype != CLATTN_DTYPE_NONE)
         return false;
     /* From the top, so that the sign comes first. */
@@ -369,7 +369,7 @@ bool clattn_ctranslate2_integer(const clattn_ctranslate2 *file, const char *name
     return true;
 }
 
-void clattn_ctranslate2_close(clattn_ctranslate2 **file)
+void clattn_ctranslate2_release(clattn_ctranslate2 **file)
 {
     if (file == NULL || *file == NULL)
         return;

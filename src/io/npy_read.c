@@ -249,7 +249,7 @@ static clattn_status read_header(const os_file *file, clattn_host_tensor *tensor
     return CLATTN_SUCCESS;
 }
 
-clattn_status clattn_npy_open(const char *path, clattn_npy **npy, clattn_io_error *error)
+clattn_status clattn_npy_create(const char *path, clattn_npy **npy, clattn_io_error *error)
 {
     os_file file = OS_FILE_INIT;
     clattn_npy *made = NULL;
@@ -280,7 +280,7 @@ clattn_status clattn_npy_open(const char *path, clattn_npy **npy, clattn_io_erro
 done:
     os_file_close(&file);
     if (status != CLATTN_SUCCESS)
-        clattn_npy_close(&made);
+        clattn_npy_release(&made);
     *npy = made;
     return status;
 }
@@ -290,7 +290,7 @@ clattn_host_tensor clattn_npy_tensor(const clattn_npy *npy)
     return npy != NULL ? npy->tensor : (clattn_host_tensor){0};
 }
 
-void clattn_npy_close(clattn_npy **npy)
+void clattn_npy_release(clattn_npy **npy)
 {
     if (npy == NULL || *npy == NULL)
         return;

@@ -46,7 +46,7 @@ clattn_status clattn_npy_write(const char *path, clattn_dtype dtype, int32_t ran
 {
     if (path == NULL)
         return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, "npy file", "its path is NULL");
-    const io_dtype *type = io_dtype_find((int32_t)dtype);
+    const io_dtype *type = io_dtype_find(dtype);
     if (type == NULL)
         return io_fail(error, CLATTN_ERROR_INVALID_ARGUMENT, path, "dtype %d is none that can be written", (int)dtype);
     if (rank < 0 || rank > CLATTN_MAX_RANK || (rank > 0 && extent == NULL))

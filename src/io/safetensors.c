@@ -39,7 +39,7 @@ static clattn_status read_length(const os_file *file, size_t *length, clattn_io_
     return CLATTN_SUCCESS;
 }
 
-clattn_status clattn_safetensors_open(const char *path, clattn_safetensors **file, clattn_io_error *error)
+clattn_status clattn_safetensors_create(const char *path, clattn_safetensors **file, clattn_io_error *error)
 {
     os_file source = OS_FILE_INIT;
     clattn_safetensors *made = NULL;
@@ -71,7 +71,7 @@ clattn_status clattn_safetensors_open(const char *path, clattn_safetensors **fil
 done:
     os_file_close(&source);
     if (status != CLATTN_SUCCESS)
-        clattn_safetensors_close(&made);
+        clattn_safetensors_release(&made);
     *file = made;
     return status;
 }
@@ -145,7 +145,7 @@ clattn_status clattn_safetensors_lookup(void *user, const char *name, clattn_hos
     return clattn_safetensors_find(user, name, tensor, error);
 }
 
-void clattn_safetensors_close(clattn_safetensors **file)
+void clattn_safetensors_release(clattn_safetensors **file)
 {
     if (file == NULL || *file == NULL)
         return;

@@ -38,9 +38,9 @@ const char *refuse_emulated_amx(const clattn_context *context)
     return context->device.caps.amx_bf16 ? NULL : "no AMX for bfloat16, or a compiler not known to take it";
 }
 
-bool has_bf16_parts(int32_t dtype)
+bool has_bf16_parts(clattn_dtype dtype)
 {
-    return dtype == CLATTN_F32 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+    return dtype == CLATTN_DTYPE_F32 || dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16;
 }
 
 clattn_status choose_amx(clattn_plan *plan, bool *has)
@@ -135,8 +135,8 @@ static void explain_failure(clattn_plan *plan, const char *operator_name, const 
     char message[512];
     report_copy(report, message, sizeof message);
     message[strcspn(message, "\n")] = '\0';
-    report_log(report, CLATTN_LOG_WARNING, "%s solver %s failed, trying the next: %s", operator_name, solver->name,
-               message);
+    report_log(report, CLATTN_LOG_LEVEL_WARNING, "%s solver %s failed, trying the next: %s", operator_name,
+               solver->name, message);
     strbuf_printf(&plan->explain, "  %s: failed, %s\n", solver->name, message);
 }
 
@@ -147,7 +147,7 @@ static void explain_wisdom_failure(clattn_plan *plan, const char *operator_name,
     char message[512];
     report_copy(report, message, sizeof message);
     message[strcspn(message, "\n")] = '\0';
-    report_log(report, CLATTN_LOG_WARNING, "wisdom for %s is ignored, its solver %s failed: %s", operator_name,
+    report_log(report, CLATTN_LOG_LEVEL_WARNING, "wisdom for %s is ignored, its solver %s failed: %s", operator_name,
                advice->solver, message);
     strbuf_printf(&plan->explain, "    that is ignored: %s\n", message);
 }
@@ -179,7 +179,7 @@ static const struct solver *advised_solver(const struct choosing *c, const struc
         *reason = excluded(context, c->operator_name, c->table[i], c->forced);
         if (!*reason && is_hidden(c->table[i]) && !c->forced)
             *reason = "only a caller may ask for it";
-        if (!*reason && c->plan->number == OPERATOR_MATMUL && context->clblast == CLATTN_CLBLAST_PREFER &&
+        if (!*reason && c->plan->number == OPERATOR_MATMUL && context->clblast == CLATTN_CLBLAST_MODE_PREFER &&
             strcmp(advice->solver, "clblast") != 0)
             *reason = "the context's params prefer CLBlast";
         if (!*reason)

@@ -20,13 +20,13 @@ void clattn_context_params_init(clattn_context_params *params)
 static clattn_log_level log_level_of(const clattn_context_params *params)
 {
     static const char *const names[] = {"none", "error", "warning", "info", "debug"};
-    if (params->log_level != CLATTN_LOG_DEFAULT)
+    if (params->log_level != CLATTN_LOG_LEVEL_DEFAULT)
         return (clattn_log_level)params->log_level;
     const char *variable = os_environment("CLATTN_LOG");
     for (int i = 0; variable && i < 5; i++)
         if (!strcmp(variable, names[i]))
-            return i == 0 ? CLATTN_LOG_NONE : (clattn_log_level)i;
-    return CLATTN_LOG_WARNING;
+            return i == 0 ? CLATTN_LOG_LEVEL_NONE : (clattn_log_level)i;
+    return CLATTN_LOG_LEVEL_WARNING;
 }
 
 /* Failures before the context's own report exists go to the thread's message. */
@@ -45,10 +45,10 @@ static clattn_status read_params(const clattn_context_params *given, clattn_cont
     if (params->opencl_context && params->device)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT,
                             "`device` chooses a device, which adopting an OpenCL context has done already");
-    if (params->cache_mode < 0 || params->cache_mode > CLATTN_CACHE_ON || params->clblast < 0 ||
-        params->clblast > CLATTN_CLBLAST_PREFER || params->self_check < CLATTN_SELF_CHECK_ON ||
-        params->self_check > CLATTN_SELF_CHECK_OFF || params->reserved || params->log_level < CLATTN_LOG_NONE ||
-        params->log_level > CLATTN_LOG_DEBUG || (params->denied_solver_count && !params->denied_solvers))
+    if (!enum_within(params->cache_mode, CLATTN_CACHE_MODE_ON) ||
+        !enum_within(params->clblast, CLATTN_CLBLAST_MODE_PREFER) ||
+        !enum_within(params->self_check, CLATTN_SELF_CHECK_OFF) || params->reserved || params->log_level < CLATTN_LOG_LEVEL_NONE ||
+        params->log_level > CLATTN_LOG_LEVEL_DEBUG || (params->denied_solver_count && !params->denied_solvers))
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "a field of clattn_context_params is out of range");
     return CLATTN_SUCCESS;
 }
@@ -249,7 +249,7 @@ clattn_status clattn_context_create(const clattn_context_params *given, clattn_c
     reached = STAGE_PROGRAMS;
     TRY(context_wisdom_init(context));
     reached = STAGE_WISDOM;
-    report_log(&context->device.report, CLATTN_LOG_INFO, "device: %s, %s", context->device.caps.info.platform,
+    report_log(&context->device.report, CLATTN_LOG_LEVEL_INFO, "device: %s, %s", context->device.caps.info.platform,
                context->device.caps.info.name);
     *result = context;
     return CLATTN_SUCCESS;
@@ -370,11 +370,7 @@ clattn_status clattn_context_device_info(const clattn_context *context, clattn_d
 {
     if (!context || !info)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "context or info is NULL");
-    if (info->size != sizeof *info)
-        return report_error(NULL, CLATTN_ERROR_INVALID_STRUCT, "clattn_device_info.size is %zu, expected %zu",
-                            info->size, sizeof *info);
-    *info = context->device.caps.info;
-    return CLATTN_SUCCESS;
+    return device_info_write(&context->device.caps, info);
 }
 
 clattn_status clattn_context_save_programs(clattn_context *context)
@@ -389,17 +385,17 @@ clattn_status clattn_context_program_statistics(const clattn_context *context, c
 {
     if (!context || !statistics)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "context or statistics is NULL");
-    if (statistics->size != sizeof *statistics)
-        return report_error(NULL, CLATTN_ERROR_INVALID_STRUCT, "clattn_program_statistics.size is %zu, expected %zu",
-                            statistics->size, sizeof *statistics);
     clattn_status status = context_check((clattn_context *)(uintptr_t)context);
     if (status != CLATTN_SUCCESS)
         return status;
     struct program_cache *programs = &((clattn_context *)(uintptr_t)context)->programs;
     mtx_lock(&programs->lock);
-    *statistics = programs->statistics;
+    const clattn_program_statistics counted = programs->statistics;
     mtx_unlock(&programs->lock);
-    statistics->size = sizeof *statistics;
+    if (!struct_write(statistics, sizeof counted, sizeof counted, &counted))
+        return report_error(NULL, CLATTN_ERROR_INVALID_STRUCT,
+                            "clattn_program_statistics.size is %zu, expected at least %zu", statistics->size,
+                            sizeof counted);
     return CLATTN_SUCCESS;
 }
 

@@ -6,7 +6,7 @@
 
 bool binding_is_none(const clattn_binding *binding)
 {
-    return binding->kind == CLATTN_BINDING_BUFFER && !binding->buffer;
+    return binding->kind == CLATTN_BINDING_KIND_BUFFER && !binding->buffer;
 }
 
 clattn_status binding_absent_field(clattn_context *context, const clattn_binding *binding, const char *name,
@@ -82,19 +82,19 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
                             const size_t *extent, enum binding_access access, const char *name)
 {
     struct report *report = &context->device.report;
-    size_t bytes = 0, bits = clattn_dtype_bits((clattn_dtype)layout->dtype), elements;
+    size_t bytes = 0, bits = clattn_dtype_bits(layout->dtype), elements;
     int64_t lowest, highest;
     if (binding->reserved != 0)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the binding's reserved is not 0", name);
-    if (binding->kind == CLATTN_BINDING_SVM) {
+    if (binding->kind == CLATTN_BINDING_KIND_SVM) {
         if (!binding->svm)
             return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: the SVM pointer is NULL", name);
         if (!context->device.cl.clSetKernelArgSVMPointer || context->device.caps.info.opencl_version < 200)
             return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: the device has no shared virtual memory", name);
-    } else if (binding->kind == CLATTN_BINDING_IMAGE) {
+    } else if (binding->kind == CLATTN_BINDING_KIND_IMAGE) {
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "%s: an image; clattn_image packs images into buffers", name);
-    } else if (binding->kind != CLATTN_BINDING_BUFFER) {
+    } else if (binding->kind != CLATTN_BINDING_KIND_BUFFER) {
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: unknown binding kind %d", name,
                             (int)binding->kind);
     } else if (!binding->buffer) {
@@ -105,7 +105,7 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
             return CLATTN_SUCCESS;
     if (!layout_reach(layout, extent, binding->offset, &lowest, &highest))
         return report_error(report, CLATTN_ERROR_OVERFLOW, "%s: the offset overflows", name);
-    if (binding->kind == CLATTN_BINDING_SVM)
+    if (binding->kind == CLATTN_BINDING_KIND_SVM)
         return CLATTN_SUCCESS;
     clattn_status status = binding_check_memory(context, binding->buffer, CL_MEM_OBJECT_BUFFER, access, name, &bytes);
     if (status != CLATTN_SUCCESS)
@@ -178,7 +178,7 @@ clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_comma
     if (!workspace)
         return CLATTN_SUCCESS;
     if (given && !binding_is_none(given)) {
-        clattn_layout bytes = {.dtype = CLATTN_U8, .rank = 1, .extent = {workspace}, .stride = {1}};
+        clattn_layout bytes = {.dtype = CLATTN_DTYPE_U8, .rank = 1, .extent = {workspace}, .stride = {1}};
         TRY(binding_check(context, given, &bytes, &workspace, BINDING_READ_WRITE, "workspace"));
         if (given->offset % 128)
             return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
@@ -220,8 +220,9 @@ void chain_failed(struct chain *chain, struct step *step)
 
 static cl_int bind_pointer(const struct cl_table *cl, cl_kernel kernel, cl_uint index, const clattn_binding *binding)
 {
-    return binding->kind == CLATTN_BINDING_SVM ? cl->clSetKernelArgSVMPointer(kernel, index, binding->svm)
-                                               : cl->clSetKernelArg(kernel, index, sizeof(cl_mem), &binding->buffer);
+    return binding->kind == CLATTN_BINDING_KIND_SVM
+               ? cl->clSetKernelArgSVMPointer(kernel, index, binding->svm)
+               : cl->clSetKernelArg(kernel, index, sizeof(cl_mem), &binding->buffer);
 }
 
 clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel, const clattn_binding *const *bindings,

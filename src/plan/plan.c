@@ -278,7 +278,7 @@ void plan_explain_workspace(clattn_plan *plan)
     strbuf_printf(&plan->explain,
                   "  its workspace is over the context's workspace_limit of %zu bytes: each enqueue must bring one\n",
                   limit);
-    report_log(&plan->context->device.report, CLATTN_LOG_WARNING,
+    report_log(&plan->context->device.report, CLATTN_LOG_LEVEL_WARNING,
                "a plan's workspace of %zu bytes is over the context's workspace_limit of %zu: each enqueue must "
                "bring one",
                plan->workspace, limit);
@@ -310,7 +310,7 @@ const char *clattn_plan_explain(const clattn_plan *plan)
     return plan && plan->explain.text ? plan->explain.text : "";
 }
 
-size_t clattn_plan_kernel_count(const clattn_plan *plan)
+size_t clattn_plan_launch_count(const clattn_plan *plan)
 {
     return plan ? plan->launches : 0;
 }

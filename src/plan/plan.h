@@ -126,7 +126,7 @@ const char *refuse_slow_bf16(const clattn_context *context);
 const char *refuse_emulated_amx(const clattn_context *context);
 
 /* Whether an element of that type is a sum of at most three bfloat16, which AMX multiplies (cl/lib/bf16x3.h). */
-bool has_bf16_parts(int32_t dtype);
+bool has_bf16_parts(clattn_dtype dtype);
 
 /* Whether a kernel is to have AMX's instructions, or what stands in for them; where the device has them, they are asked for
  * from the system, which may refuse. */

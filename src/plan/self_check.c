@@ -14,7 +14,7 @@ clattn_status check_array_room(clattn_context *context, const clattn_layout *lay
 {
     int64_t lowest, highest;
     array->elements = layout_reach(layout, layout->extent, 0, &lowest, &highest) ? (size_t)highest + 1 : 1;
-    array->bytes = divide_up(array->elements * clattn_dtype_bits((clattn_dtype)layout->dtype), 8);
+    array->bytes = divide_up(array->elements * clattn_dtype_bits(layout->dtype), 8);
     array->host = calloc(1, array->bytes + 8);
     if (!array->host)
         return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
@@ -30,7 +30,7 @@ uint32_t check_random(uint32_t *random)
 }
 
 /* The bits are put together, so that nothing is rounded. */
-static void put(void *data, int32_t dtype, size_t i, bool excludes, uint32_t *random)
+static void put(void *data, clattn_dtype dtype, size_t i, bool excludes, uint32_t *random)
 {
     uint32_t bits = check_random(random), sign = bits >> 31, exponent = bits >> 20 & 3, word;
     bool excluded = excludes && bits % 5 == 0;
@@ -39,9 +39,9 @@ static void put(void *data, int32_t dtype, size_t i, bool excludes, uint32_t *ra
         value = -INFINITY;
     memcpy(&word, &value, sizeof word);
     switch (dtype) {
-    case CLATTN_F64: ((double *)data)[i] = value; break;
-    case CLATTN_BF16: ((uint16_t *)data)[i] = (uint16_t)(word >> 16); break;
-    case CLATTN_F16:
+    case CLATTN_DTYPE_F64: ((double *)data)[i] = value; break;
+    case CLATTN_DTYPE_BF16: ((uint16_t *)data)[i] = (uint16_t)(word >> 16); break;
+    case CLATTN_DTYPE_F16:
         ((uint16_t *)data)[i] =
             (uint16_t)(excluded ? 0xfc00 : sign << 15 | (exponent - 4 + 15) << 10 | (bits & 127) << 3);
         break;
@@ -49,29 +49,29 @@ static void put(void *data, int32_t dtype, size_t i, bool excludes, uint32_t *ra
     }
 }
 
-void check_array_fill(struct check_array *array, int32_t dtype, bool excludes, uint32_t *random)
+void check_array_fill(struct check_array *array, clattn_dtype dtype, bool excludes, uint32_t *random)
 {
     for (size_t i = 0; i < array->elements; i++) {
-        if (dtype == CLATTN_BOOL)
+        if (dtype == CLATTN_DTYPE_BOOL)
             ((uint8_t *)array->host)[i] = check_random(random) % 4 != 0;
-        else if (dtype == CLATTN_I8)
+        else if (dtype == CLATTN_DTYPE_I8)
             ((int8_t *)array->host)[i] = (int8_t)(check_random(random) >> 8);
-        else if (dtype != CLATTN_I4)
+        else if (dtype != CLATTN_DTYPE_I4)
             put(array->host, dtype, i, excludes, random);
         else if (i % 2 == 0)
             ((uint8_t *)array->host)[i / 2] = (uint8_t)(check_random(random) >> 8);
     }
 }
 
-void check_put_integer(void *data, int32_t dtype, int64_t at, int64_t value)
+void check_put_integer(void *data, clattn_dtype dtype, int64_t at, int64_t value)
 {
-    if (dtype == CLATTN_I64)
+    if (dtype == CLATTN_DTYPE_I64)
         ((int64_t *)data)[at] = value;
     else
         ((int32_t *)data)[at] = (int32_t)value;
 }
 
-void check_array_count(struct check_array *array, int32_t dtype, int64_t step, int64_t first, int64_t below)
+void check_array_count(struct check_array *array, clattn_dtype dtype, int64_t step, int64_t first, int64_t below)
 {
     for (int64_t i = 0; i < (int64_t)array->elements; i++)
         check_put_integer(array->host, dtype, i, (step * i + first) % below);

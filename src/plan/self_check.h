@@ -19,13 +19,13 @@ clattn_status check_array_room(clattn_context *context, const clattn_layout *lay
 
 /* Fills it with numbers of magnitude 1/16 to 1, exact in `dtype`; bool: three of four true; -inf now and then with
  * `excludes`. */
-void check_array_fill(struct check_array *array, int32_t dtype, bool excludes, uint32_t *random);
+void check_array_fill(struct check_array *array, clattn_dtype dtype, bool excludes, uint32_t *random);
 
 /* Puts an integer of type int32 or int64. */
-void check_put_integer(void *data, int32_t dtype, int64_t at, int64_t value);
+void check_put_integer(void *data, clattn_dtype dtype, int64_t at, int64_t value);
 
 /* Makes element i of an array of type int32 or int64 (step * i + first) % below; nothing of an array that there is not. */
-void check_array_count(struct check_array *array, int32_t dtype, int64_t step, int64_t first, int64_t below);
+void check_array_count(struct check_array *array, clattn_dtype dtype, int64_t step, int64_t first, int64_t below);
 
 /* A buffer with a copy of the host's bytes, bound. */
 clattn_status check_array_upload(clattn_context *context, struct check_array *array, clattn_binding *binding);

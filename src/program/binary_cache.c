@@ -99,14 +99,14 @@ clattn_status binary_cache_open(struct binary_cache *cache, struct report *repor
     if (!params->cache_load != !params->cache_store)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "cache_load and cache_store go together");
     const char *variable = os_environment("CLATTN_CACHE");
-    if (params->cache_mode == CLATTN_CACHE_OFF) {
+    if (params->cache_mode == CLATTN_CACHE_MODE_OFF) {
         cache->reason = "the context's params turn it off";
     } else if (params->cache_load) {
         cache->load = params->cache_load;
         cache->store = params->cache_store;
         cache->user = params->cache_user;
         cache->reason = "the application keeps the entries";
-    } else if (params->cache_mode == CLATTN_CACHE_DEFAULT && variable && !strcmp(variable, "off")) {
+    } else if (params->cache_mode == CLATTN_CACHE_MODE_DEFAULT && variable && !strcmp(variable, "off")) {
         cache->reason = "CLATTN_CACHE is off";
     } else {
         TRY(default_path(params, &cache->path));
@@ -115,7 +115,7 @@ clattn_status binary_cache_open(struct binary_cache *cache, struct report *repor
         else
             cache->reason = "neither XDG_CACHE_HOME nor HOME is set";
         if (cache->folder < 0) {
-            report_log(report, CLATTN_LOG_WARNING, "the kernel cache is off: %s", cache->reason);
+            report_log(report, CLATTN_LOG_LEVEL_WARNING, "the kernel cache is off: %s", cache->reason);
             free(cache->path);
             cache->path = NULL;
         }

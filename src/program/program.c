@@ -157,7 +157,7 @@ static bool load(struct program_cache *cache, const char *options, struct progra
     if (!binary_cache_load(&cache->binaries, key, &binary, &bytes, &refused)) {
         if (refused) {
             outcome->refused++;
-            report_log(report, CLATTN_LOG_WARNING, "a cache entry is damaged; building from source");
+            report_log(report, CLATTN_LOG_LEVEL_WARNING, "a cache entry is damaged; building from source");
         }
         return false;
     }
@@ -172,7 +172,7 @@ static bool load(struct program_cache *cache, const char *options, struct progra
     }
     outcome->refused++;
     binary_cache_drop(&cache->binaries, key);
-    report_log(report, CLATTN_LOG_WARNING, "the driver refused a cache entry; building from source");
+    report_log(report, CLATTN_LOG_LEVEL_WARNING, "the driver refused a cache entry; building from source");
     return false;
 }
 
@@ -448,7 +448,7 @@ static void save(struct program_cache *cache, struct program *program, enum save
     mtx_unlock(&cache->build);
     entry_key(program, kind, key);
     if (!binary || is_crippled(cache, binary, bytes) || !binary_cache_store(&cache->binaries, key, binary, bytes))
-        report_log(&cache->device->report, CLATTN_LOG_WARNING, "a program could not be saved in the cache");
+        report_log(&cache->device->report, CLATTN_LOG_LEVEL_WARNING, "a program could not be saved in the cache");
     free(binary);
 }
 

@@ -22,48 +22,48 @@ static double bfloat_value(uint16_t bits)
     return value;
 }
 
-double reference_element(const void *data, int32_t dtype, int64_t index)
+double reference_element(const void *data, clattn_dtype dtype, int64_t index)
 {
     switch (dtype) {
-    case CLATTN_F32: return ((const float *)data)[index];
-    case CLATTN_F64: return ((const double *)data)[index];
-    case CLATTN_F16: return half_value(((const uint16_t *)data)[index]);
-    case CLATTN_BF16: return bfloat_value(((const uint16_t *)data)[index]);
-    case CLATTN_I32: return ((const int32_t *)data)[index];
-    case CLATTN_I64: return (double)((const int64_t *)data)[index];
-    case CLATTN_I8: return ((const int8_t *)data)[index];
-    case CLATTN_I4: return ((((const uint8_t *)data)[index / 2] >> (index & 1) * 4 & 15) ^ 8) - 8;
+    case CLATTN_DTYPE_F32: return ((const float *)data)[index];
+    case CLATTN_DTYPE_F64: return ((const double *)data)[index];
+    case CLATTN_DTYPE_F16: return half_value(((const uint16_t *)data)[index]);
+    case CLATTN_DTYPE_BF16: return bfloat_value(((const uint16_t *)data)[index]);
+    case CLATTN_DTYPE_I32: return ((const int32_t *)data)[index];
+    case CLATTN_DTYPE_I64: return (double)((const int64_t *)data)[index];
+    case CLATTN_DTYPE_I8: return ((const int8_t *)data)[index];
+    case CLATTN_DTYPE_I4: return ((((const uint8_t *)data)[index / 2] >> (index & 1) * 4 & 15) ^ 8) - 8;
     default: return ((const uint8_t *)data)[index] != 0;
     }
 }
 
-const float *reference_floats(const void *data, int32_t dtype, size_t count, float *room)
+const float *reference_floats(const void *data, clattn_dtype dtype, size_t count, float *room)
 {
     for (size_t i = 0; i < count && data; i++)
         room[i] = (float)reference_element(data, dtype, (int64_t)i);
     return data ? room : NULL;
 }
 
-static bool is_short(int32_t dtype)
+static bool is_short(clattn_dtype dtype)
 {
-    return dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+    return dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16;
 }
 
-double reference_unit(int32_t dtype, double value)
+double reference_unit(clattn_dtype dtype, double value)
 {
-    int exponent, digits = dtype == CLATTN_F16 ? 11 : 8, lowest = dtype == CLATTN_F16 ? -24 : -133;
+    int exponent, digits = dtype == CLATTN_DTYPE_F16 ? 11 : 8, lowest = dtype == CLATTN_DTYPE_F16 ? -24 : -133;
     if (!is_short(dtype))
         return 0;
     frexp(value, &exponent);
     return ldexp(1, exponent - digits > lowest ? exponent - digits : lowest);
 }
 
-double reference_stored(int32_t dtype, double value)
+double reference_stored(clattn_dtype dtype, double value)
 {
     if (!is_short(dtype) || !isfinite(value))
         return value;
     double unit = reference_unit(dtype, value), stored = rint(value / unit) * unit; /* powers of two: exact */
-    return fabs(stored) < (dtype == CLATTN_F16 ? 0x1p16 : 0x1p128) ? stored : copysign(INFINITY, value);
+    return fabs(stored) < (dtype == CLATTN_DTYPE_F16 ? 0x1p16 : 0x1p128) ? stored : copysign(INFINITY, value);
 }
 
 static double rounded(const reference_attention *r, double x)
@@ -98,25 +98,26 @@ reference_item reference_item_of(const reference_attention *r, int64_t batch)
     const clattn_attention_args *args = r->args;
     reference_item item = {.queries = (int64_t)args->query_length, .keys = (int64_t)args->key_length};
     if (r->data.query_starts)
-        packed(r->data.query_starts, &desc->query_starts, &args->query_starts, batch, desc->query.extent[2],
-               args->query_length, &item.query_row, &item.queries);
+        packed(r->data.query_starts, &desc->lengths.query_starts, &args->lengths.query_starts, batch,
+               desc->query.extent[2], args->query_length, &item.query_row, &item.queries);
     if (r->data.key_starts)
-        packed(r->data.key_starts, &desc->key_starts, &args->key_starts, batch, desc->key.extent[2], args->key_length,
-               &item.key_row, &item.keys);
+        packed(r->data.key_starts, &desc->lengths.key_starts, &args->lengths.key_starts, batch, desc->key.extent[2],
+               args->key_length, &item.key_row, &item.keys);
     if (r->data.query_lengths)
-        item.queries = clamped(per_item(r->data.query_lengths, &desc->query_lengths, &args->query_lengths, batch), 0,
+        item.queries = clamped(per_item(r->data.query_lengths, &desc->lengths.query, &args->lengths.query, batch), 0,
                                item.queries);
     if (r->data.key_lengths)
-        item.keys = clamped(per_item(r->data.key_lengths, &desc->key_lengths, &args->key_lengths, batch), 0,
-                            desc->cache == CLATTN_CACHE_RING ? INT32_MAX : item.keys);
-    if (desc->cache == CLATTN_CACHE_RING && item.keys > (int64_t)desc->key.extent[2])
+        item.keys = clamped(per_item(r->data.key_lengths, &desc->lengths.key, &args->lengths.key, batch), 0,
+                            desc->cache.kind == CLATTN_CACHE_KIND_RING ? INT32_MAX : item.keys);
+    if (desc->cache.kind == CLATTN_CACHE_KIND_RING && item.keys > (int64_t)desc->key.extent[2])
         item.first_key = item.keys - (int64_t)desc->key.extent[2];
-    if (desc->alignment == CLATTN_ALIGN_BOTTOM_RIGHT)
+    if (desc->alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT)
         item.position = item.keys - item.queries;
-    else if (desc->alignment == CLATTN_ALIGN_EXPLICIT)
+    else if (desc->alignment == CLATTN_ALIGNMENT_EXPLICIT)
         item.position =
-            args->position +
-            (r->data.positions ? (int64_t)per_item(r->data.positions, &desc->positions, &args->positions, batch) : 0);
+            args->position + (r->data.positions ? (int64_t)per_item(r->data.positions, &desc->lengths.positions,
+                                                                    &args->lengths.positions, batch)
+                                                : 0);
     return item;
 }
 
@@ -135,13 +136,13 @@ static int64_t key_row(const reference_attention *r, const reference_item *item,
     const clattn_attention_desc *desc = r->desc;
     int64_t group = (int64_t)(desc->query.extent[1] / desc->key.extent[1]);
     int64_t rows = (int64_t)layout->extent[2], first = batch;
-    if (desc->cache == CLATTN_CACHE_PAGED) {
-        int64_t at =
-            r->args->block_table.offset + batch * desc->block_table.stride[0] + j / rows * desc->block_table.stride[1];
-        first = clamped(reference_element(r->data.block_table, desc->block_table.dtype, at), 0,
+    if (desc->cache.kind == CLATTN_CACHE_KIND_PAGED) {
+        int64_t at = r->args->cache.block_table.offset + batch * desc->cache.block_table.stride[0] +
+                     j / rows * desc->cache.block_table.stride[1];
+        first = clamped(reference_element(r->data.block_table, desc->cache.block_table.dtype, at), 0,
                         (int64_t)layout->extent[0] - 1);
         j %= rows;
-    } else if (desc->cache == CLATTN_CACHE_RING) {
+    } else if (desc->cache.kind == CLATTN_CACHE_KIND_RING) {
         j %= rows;
     } else if (r->data.key_starts) {
         first = 0;
@@ -153,7 +154,7 @@ static int64_t key_row(const reference_attention *r, const reference_item *item,
 /* One key's or value's row: what is looked up once for all of its elements. */
 typedef struct key_vector {
     const void *data, *scales;
-    int32_t dtype, scale_dtype;
+    clattn_dtype dtype, scale_dtype;
     int64_t at, stride, scale_at, scale_stride, group;
 } key_vector;
 
@@ -161,9 +162,9 @@ static key_vector key_vector_of(const reference_attention *r, const reference_it
                                 int64_t head, int64_t j)
 {
     const clattn_layout *layout = is_value ? &r->desc->value : &r->desc->key;
-    const clattn_layout *scale = is_value ? &r->desc->value_scale : &r->desc->key_scale;
+    const clattn_layout *scale = is_value ? &r->desc->cache.value_scale : &r->desc->cache.key_scale;
     const clattn_binding *binding = is_value ? &r->args->value : &r->args->key;
-    const clattn_binding *scale_binding = is_value ? &r->args->value_scale : &r->args->key_scale;
+    const clattn_binding *scale_binding = is_value ? &r->args->cache.value_scale : &r->args->cache.key_scale;
     key_vector v = {.data = is_value ? r->data.value : r->data.key,
                     .scales = is_value ? r->data.value_scale : r->data.key_scale,
                     .dtype = layout->dtype,
@@ -212,15 +213,15 @@ static bool attended(const reference_attention *r, const reference_item *item, c
     *added = 0;
     if (i >= item->queries || j < item->first_key || j >= item->keys || (desc->causal && j > p))
         return false;
-    if (desc->windowed && ((desc->window_left >= 0 && j < p - desc->window_left) ||
-                           (desc->window_right >= 0 && j > p + desc->window_right)))
+    if ((desc->window.explicit_left && j < p - desc->window.left) ||
+        (desc->window.explicit_right && j > p + desc->window.right))
         return false;
     if (r->data.mask) {
         if (!mask_at(&desc->mask, r->data.mask, r->args->mask.offset, index, &x))
             return false;
-        if (desc->mask.dtype == CLATTN_BOOL ? x == 0 : x == -INFINITY)
+        if (desc->mask.dtype == CLATTN_DTYPE_BOOL ? x == 0 : x == -INFINITY)
             return false;
-        *added += desc->mask.dtype == CLATTN_BOOL ? 0 : x;
+        *added += desc->mask.dtype == CLATTN_DTYPE_BOOL ? 0 : x;
     }
     if (r->data.bias) {
         if (!mask_at(&desc->bias, r->data.bias, r->args->bias.offset, index, &x) || x == -INFINITY)
@@ -235,18 +236,19 @@ static double raw_score(const reference_attention *r, const reference_item *item
     const clattn_attention_desc *desc = r->desc;
     int64_t q = query_row(r, item, index[0], index[1], index[2]);
     const key_vector key = key_vector_of(r, item, false, index[0], index[1], index[3]);
-    bool additive = desc->score == CLATTN_SCORE_ADDITIVE;
-    double sum = 0, scale = desc->scale_mode == CLATTN_SCALE_EXPLICIT ? (double)desc->scale
-                            : additive                                ? 1.0
-                                                                      : 1 / sqrt((double)desc->query.extent[3]);
+    bool additive = desc->scoring.kind == CLATTN_SCORE_ADDITIVE;
+    double sum = 0, scale = desc->scoring.explicit_scale ? (double)desc->scoring.scale
+                            : additive                   ? 1.0
+                                                         : 1 / sqrt((double)desc->query.extent[3]);
     for (int64_t d = 0; d < (int64_t)desc->query.extent[3]; d++) {
         double x = reference_element(r->data.query, desc->query.dtype, q + d * desc->query.stride[3]);
         double y = key_element(r, &key, d);
         if (additive) {
-            int64_t head = desc->vector.extent[0] == 1 ? 0 : index[1];
+            int64_t head = desc->scoring.vector.extent[0] == 1 ? 0 : index[1];
             x = rounded(r, tanh(rounded(r, x + y)));
-            y = reference_element(r->data.vector, CLATTN_F32,
-                                  r->args->vector.offset + head * desc->vector.stride[0] + d * desc->vector.stride[1]);
+            y = reference_element(r->data.vector, CLATTN_DTYPE_F32,
+                                  r->args->scoring.vector.offset + head * desc->scoring.vector.stride[0] +
+                                      d * desc->scoring.vector.stride[1]);
         }
         sum = rounded(r, sum + rounded(r, x * y));
     }
@@ -255,21 +257,21 @@ static double raw_score(const reference_attention *r, const reference_item *item
 
 static double capped_score(const reference_attention *r, double s)
 {
-    double cap = r->desc->softcap;
+    double cap = r->desc->scoring.softcap;
     return cap > 0 ? rounded(r, cap * rounded(r, tanh(rounded(r, s / cap)))) : s;
 }
 
 static double biased_score(const reference_attention *r, const reference_item *item, const int64_t index[4], double s,
                            double added)
 {
-    const clattn_layout *alibi = &r->desc->alibi;
+    const clattn_layout *alibi = &r->desc->scoring.alibi;
     if (r->score_mod)
         s = rounded(r, r->score_mod(r->user, s, index[0], index[1], index[2], index[3]));
     s = rounded(r, s + added);
     if (r->data.alibi) {
         int64_t head = alibi->stride[alibi->rank - 1] * index[1];
         int64_t batch = alibi->rank == 2 && alibi->extent[0] != 1 ? alibi->stride[0] * index[0] : 0;
-        double slope = reference_element(r->data.alibi, CLATTN_F32, r->args->alibi.offset + head + batch);
+        double slope = reference_element(r->data.alibi, CLATTN_DTYPE_F32, r->args->scoring.alibi.offset + head + batch);
         s = rounded(r, s - rounded(r, slope * fabs((double)(index[2] + item->position - index[3]))));
     }
     return s;
@@ -282,14 +284,14 @@ double reference_attention_score(const reference_attention *r, int32_t mode, int
     const reference_item item = reference_item_of(r, batch);
     double added;
     bool inside = query < item.queries && key >= item.first_key && key < item.keys;
-    if (mode == CLATTN_SCORES_BIASED && !attended(r, &item, index, &added))
+    if (mode == CLATTN_SCORES_MODE_BIASED && !attended(r, &item, index, &added))
         return -INFINITY;
     if (!inside)
         return 0;
     double s = raw_score(r, &item, index);
-    if (mode >= CLATTN_SCORES_CAPPED)
+    if (mode >= CLATTN_SCORES_MODE_CAPPED)
         s = capped_score(r, s);
-    return mode == CLATTN_SCORES_BIASED ? biased_score(r, &item, index, s, added) : s;
+    return mode == CLATTN_SCORES_MODE_BIASED ? biased_score(r, &item, index, s, added) : s;
 }
 
 /* ---- a row ---- */
@@ -326,12 +328,12 @@ static void add_value(const reference_attention *r, const reference_item *item, 
     double p = row->probabilities[index[3]];
     if (p == 0)
         return;
-    if (desc->dropout > 0) {
-        if (!clattn_dropout_keep(r->args->dropout_seed, r->args->dropout_offset, desc->dropout,
+    if (desc->dropout.probability > 0) {
+        if (!clattn_dropout_keep(r->args->dropout.seed, r->args->dropout.offset, desc->dropout.probability,
                                  (uint32_t)desc->query.extent[1], (uint32_t)index[0], (uint32_t)index[1],
                                  (uint32_t)index[2], (uint32_t)index[3]))
             return;
-        p = rounded(r, p * (1 / (1 - (double)desc->dropout)));
+        p = rounded(r, p * (1 / (1 - (double)desc->dropout.probability)));
     }
     /* A matrix engine takes P in the type of V, and so does the naive computation. */
     double weight = r->narrow ? reference_stored(desc->value.dtype, p) : p;
@@ -361,7 +363,8 @@ void reference_attention_row(const reference_attention *r, int64_t batch, int64_
         row->probabilities[j] = biased_score(r, &item, index, capped_score(r, raw_score(r, &item, index)), added);
     }
     if (r->data.sinks)
-        sink = reference_element(r->data.sinks, CLATTN_F32, r->args->sinks.offset + head * desc->sinks.stride[0]);
+        sink = reference_element(r->data.sinks, CLATTN_DTYPE_F32,
+                                 r->args->scoring.sinks.offset + head * desc->scoring.sinks.stride[0]);
     normalise(r, keys, r->data.sinks ? &sink : NULL, row);
     for (int64_t e = 0; e < d_v; e++) {
         row->output[e] = 0;

@@ -52,20 +52,20 @@ typedef struct reference_row {
 void reference_attention_row(const reference_attention *r, int64_t batch, int64_t head, int64_t query,
                              reference_row *row);
 
-/* What `scores` holds at (batch, head, query, key) in a mode but CLATTN_SCORES_PROBABILITIES. */
+/* What `scores` holds at (batch, head, query, key) in a mode but CLATTN_SCORES_MODE_PROBABILITIES. */
 double reference_attention_score(const reference_attention *r, int32_t mode, int64_t batch, int64_t head, int64_t query,
                                  int64_t key);
 
 /* Element `index` of an array of `dtype`, as a double; int32 and int64 alike. */
-double reference_element(const void *data, int32_t dtype, int64_t index);
+double reference_element(const void *data, clattn_dtype dtype, int64_t index);
 
 /* The first `count` elements as floats, put into `room`, which is returned; NULL of an array that there is not. */
-const float *reference_floats(const void *data, int32_t dtype, size_t count, float *room);
+const float *reference_floats(const void *data, clattn_dtype dtype, size_t count, float *room);
 
 /* One unit in the last place of what float16 or bfloat16 stores near a finite value; of other types 0. */
-double reference_unit(int32_t dtype, double value);
+double reference_unit(clattn_dtype dtype, double value);
 
 /* The value as float16 or bfloat16 stores it, to nearest even; as it is of other types. */
-double reference_stored(int32_t dtype, double value);
+double reference_stored(clattn_dtype dtype, double value);
 
 #endif

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "clattn/activation.h"
+
 typedef enum ref_mask_kind {
     REF_MASK_NONE,
     REF_MASK_BOOL, /* uint8_t elements, nonzero: attend */
@@ -40,10 +42,8 @@ typedef struct ref_softmax_problem {
 void ref_softmax_row(const ref_softmax_problem *p, int64_t row, double *y);
 void ref_softmax_naive_row(const ref_softmax_problem *p, int64_t row, float *y);
 
-typedef enum ref_activation { REF_RELU, REF_GELU, REF_GELU_TANH, REF_SWISH } ref_activation;
-
-/* One element; alpha is REF_SWISH's.  Infinities give the limits, where that is 0 without a sign. */
-double ref_activate(ref_activation function, double alpha, double x);
+/* One element; alpha is SWISH's.  Infinities give the limits, where that is 0 without a sign. */
+double ref_activate(clattn_activation function, double alpha, double x);
 
 typedef struct ref_matmul_problem {
     int64_t batch, m, n, k;
@@ -53,7 +53,7 @@ typedef struct ref_matmul_problem {
     const float *b_scale; /* n elements, scale_col apart; or NULL */
     int64_t scale_col;
     bool activated;
-    ref_activation activation;
+    clattn_activation activation;
     double alpha;
     bool multiply;    /* operand is; otherwise added */
     ref_view operand; /* data NULL: none */

@@ -21,11 +21,11 @@ static const option_table table = {
 static const char *class_name(int32_t device_class)
 {
     switch (device_class) {
-    case CLATTN_DEVICE_GPU: return "gpu";
-    case CLATTN_DEVICE_ACCELERATOR: return "accelerator";
-    case CLATTN_DEVICE_CPU: return "cpu";
-    case CLATTN_DEVICE_POCL: return "pocl";
-    case CLATTN_DEVICE_SOFTWARE: return "software";
+    case CLATTN_DEVICE_CLASS_GPU: return "gpu";
+    case CLATTN_DEVICE_CLASS_ACCELERATOR: return "accelerator";
+    case CLATTN_DEVICE_CLASS_CPU: return "cpu";
+    case CLATTN_DEVICE_CLASS_POCL: return "pocl";
+    case CLATTN_DEVICE_CLASS_SOFTWARE: return "software";
     default: return "unknown";
     }
 }
@@ -33,8 +33,8 @@ static const char *class_name(int32_t device_class)
 static const char *local_name(int32_t kind)
 {
     switch (kind) {
-    case CLATTN_LOCAL_DEDICATED: return "dedicated";
-    case CLATTN_LOCAL_EMULATED: return "emulated";
+    case CLATTN_LOCAL_MEMORY_DEDICATED: return "dedicated";
+    case CLATTN_LOCAL_MEMORY_EMULATED: return "emulated";
     default: return "none";
     }
 }

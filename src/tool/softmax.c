@@ -6,7 +6,7 @@
 
 typedef struct softmax_options {
     const char *x, *output, *mask, *solver, *device;
-    bool verify, json;
+    bool short_mask, verify, json;
     option_float scale;
     size_t repeat;
 } softmax_options;
@@ -18,6 +18,7 @@ static const option_row rows[] = {
     {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply X by S first; default 1", false, 0, NULL},
     {"--mask", OPTION_TEXT, FIELD(mask), "M.npy", "each extent 1 or X's: bool (true = attend) or float32 (added)",
      false, 0, NULL},
+    OPTION_ROW_SHORT_MASK(softmax_options),
     OPTION_ROW_SOLVER(softmax_options),
     OPTION_ROW_DEVICE(softmax_options),
     OPTION_ROW_REPEAT(softmax_options),
@@ -70,6 +71,7 @@ int cmd_softmax(int argc, char **argv)
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     problem.scale = options.scale;
+    problem.short_mask = options.short_mask;
     int status = host_check_output(options.output, (const char *[]){options.x, options.mask}, 2);
     if (status == TOOL_DONE)
         status = host_load(options.x, &problem.x);
@@ -78,7 +80,8 @@ int cmd_softmax(int argc, char **argv)
     if (status == TOOL_DONE)
         status = softmax_check(&problem);
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, problem.x.tensor.rank, problem.x.tensor.extent, options.output, &output);
+        status =
+            host_allocate(CLATTN_DTYPE_F32, problem.x.tensor.rank, problem.x.tensor.extent, options.output, &output);
     if (status == TOOL_DONE)
         status = device_open(options.device, &device);
     if (status != TOOL_DONE)

@@ -30,9 +30,9 @@ static const matmul_case matmul_cases[2] = {
 };
 static const mha_case mha_cases[2] = {
     {"async", 0, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, .packed = true, .bias_in = true,
-     .weights = CLATTN_WEIGHTS_PER_HEAD},
+     .weights = CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
     {"async", 0, .batch = 2, .queries = 35, .keys = 67, .d_model = 32, .heads = 4, .cross = true, .bias_in = true,
-     .bias_out = true, .weights = CLATTN_WEIGHTS_PER_HEAD},
+     .bias_out = true, .weights = CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
 };
 
 static int size_of_problems(void)
@@ -384,7 +384,7 @@ static void chained_plans(void **state)
 
     (void)state;
     assert_true(matmul_job(&first, &product, "generic", 5) && softmax_job(&second, &rows, "generic", 5));
-    test_array between = job_array(&first, ROLE_IN_PLACE, CLATTN_F32, 2, rows.extent, FORM_PLAIN);
+    test_array between = job_array(&first, ROLE_IN_PLACE, CLATTN_DTYPE_F32, 2, rows.extent, FORM_PLAIN);
     array_own(&between, rows.extent);
     first.output[0] = between;
     first.args.matmul.c = second.args.softmax.x = array_binding(&between);

@@ -34,8 +34,8 @@ static int open_books(void **state)
     (void)state;
     inject_start(0, 0);
     params.get_proc = inject_get_proc;
-    params.cache_mode = CLATTN_CACHE_OFF;
-    params.clblast = CLATTN_CLBLAST_NEVER; /* it calls OpenCL by itself */
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
+    params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* it calls OpenCL by itself */
     context = support_context_with(&params);
     opencl = clattn_context_opencl_context(context);
     unordered = clCreateCommandQueue(opencl, clattn_context_opencl_device(context),
@@ -142,13 +142,13 @@ static void a_life_of_attention(void **state)
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
     (void)state;
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 2, 2, 5, 8);
-    desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[]){2, 2, 5});
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 5, 8);
+    desc.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[]){2, 2, 5});
     args.query = args.key = args.value = buffer_of(2 * 2 * 5 * 8);
     args.output = buffer_of(2 * 2 * 5 * 8);
-    args.lse = buffer_of(2 * 2 * 5);
+    args.outputs.lse = buffer_of(2 * 2 * 5);
     clattn_attention_args bad = args;
-    bad.lse = buffer_of(2 * 2 * 5 - 1);
+    bad.outputs.lse = buffer_of(2 * 2 * 5 - 1);
     for (size_t i = 0; i < (support_tiny() ? 2 : 4); i++)
         live(&attention_operator, solvers[i], &desc, &args, &bad);
 }
@@ -158,7 +158,7 @@ static void a_life_of_softmax(void **state)
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
     (void)state;
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){3, 50});
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){3, 50});
     args.x = buffer_of(3 * 50);
     args.y = buffer_of(3 * 50);
     clattn_softmax_args bad = args;
@@ -172,8 +172,8 @@ static void a_life_of_matmul(void **state)
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
     (void)state;
-    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){9, 9});
-    desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){9});
+    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){9, 9});
+    desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){9});
     args.a = args.b = buffer_of(81);
     args.c = buffer_of(81);
     args.bias = buffer_of(9);
@@ -193,7 +193,7 @@ static void a_life_of_mha(void **state)
     desc.query_length = 5;
     desc.d_model = 8;
     desc.heads = 2;
-    desc.weights = CLATTN_WEIGHTS_PER_HEAD;
+    desc.weights = CLATTN_WEIGHTS_OUTPUT_PER_HEAD;
     args.x = buffer_of(2 * 5 * 8);
     args.w_in = buffer_of(3 * 8 * 8);
     args.b_in = buffer_of(3 * 8);
@@ -207,7 +207,7 @@ static void a_life_of_mha(void **state)
     desc.packed_weights = desc.bias_in = 0;
     desc.cross = 1;
     desc.key_length = 5;
-    desc.weights = CLATTN_WEIGHTS_AVERAGE;
+    desc.weights = CLATTN_WEIGHTS_OUTPUT_AVERAGE;
     args.context = args.x;
     args.w_q = args.w_k = args.w_v = args.w_o;
     args.w_in = args.b_in = (clattn_binding){0};
@@ -226,7 +226,7 @@ static void plans_outlive_their_context(void **state)
     cl_event event = NULL;
     (void)state;
     params.get_proc = inject_get_proc;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     assert_status(NULL, clattn_context_create(&params, &own), CLATTN_SUCCESS);
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, clattn_context_opencl_context(own));

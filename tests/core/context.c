@@ -149,7 +149,7 @@ static void a_plan_outlives_its_context(void **state)
     small_attention_check(&problem, queue);
     assert_true(strlen(clattn_plan_explain(plan)) > 10);
     assert_true(strlen(clattn_plan_solver(plan)) > 1);
-    assert_true(clattn_plan_kernel_count(plan) >= 1);
+    assert_true(clattn_plan_launch_count(plan) >= 1);
     clattn_plan_release(&plan);
     assert_null(plan);
     small_attention_release(&problem);
@@ -168,7 +168,7 @@ static void log_line(void *user, clattn_log_level level, const char *line)
     clattn_program_statistics statistics = {.size = sizeof statistics};
     char message[64];
     log->lines++;
-    if (level < CLATTN_LOG_ERROR || level > CLATTN_LOG_DEBUG || !line || strchr(line, '\n'))
+    if (level < CLATTN_LOG_LEVEL_ERROR || level > CLATTN_LOG_LEVEL_DEBUG || !line || strchr(line, '\n'))
         log->statistics_failures++;
     if (log->context && clattn_context_program_statistics(log->context, &statistics) != CLATTN_SUCCESS)
         log->statistics_failures++;
@@ -186,7 +186,7 @@ static void log_lines_come_with_no_lock_held(void **state)
     support_folder(folder);
     params.log = log_line;
     params.log_user = &log;
-    params.log_level = CLATTN_LOG_DEBUG;
+    params.log_level = CLATTN_LOG_LEVEL_DEBUG;
     params.cache_dir = folder;
     small_attention_prepare(&problem);
     clattn_context *context = support_context_with(&params);
@@ -217,7 +217,7 @@ static int lines_at(int32_t level, const char *variable)
     params.log = log_line;
     params.log_user = &log;
     params.log_level = level;
-    params.cache_mode = CLATTN_CACHE_ON;
+    params.cache_mode = CLATTN_CACHE_MODE_ON;
     params.cache_dir = "relative"; /* a warning */
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
     clattn_context_release(&context);
@@ -230,13 +230,13 @@ static void the_log_level_of_params_wins(void **state)
     const char *outside = getenv("CLATTN_LOG");
     char *saved = outside ? strdup(outside) : NULL;
     (void)state;
-    assert_true(lines_at(CLATTN_LOG_DEFAULT, NULL) == 1);
-    assert_true(lines_at(CLATTN_LOG_DEFAULT, "none") == 0);
-    assert_true(lines_at(CLATTN_LOG_DEFAULT, "error") == 0);
-    assert_true(lines_at(CLATTN_LOG_DEFAULT, "debug") > 1);
-    assert_true(lines_at(CLATTN_LOG_NONE, "debug") == 0);
-    assert_true(lines_at(CLATTN_LOG_ERROR, "debug") == 0);
-    assert_true(lines_at(CLATTN_LOG_DEBUG, "none") > 1);
+    assert_true(lines_at(CLATTN_LOG_LEVEL_DEFAULT, NULL) == 1);
+    assert_true(lines_at(CLATTN_LOG_LEVEL_DEFAULT, "none") == 0);
+    assert_true(lines_at(CLATTN_LOG_LEVEL_DEFAULT, "error") == 0);
+    assert_true(lines_at(CLATTN_LOG_LEVEL_DEFAULT, "debug") > 1);
+    assert_true(lines_at(CLATTN_LOG_LEVEL_NONE, "debug") == 0);
+    assert_true(lines_at(CLATTN_LOG_LEVEL_ERROR, "debug") == 0);
+    assert_true(lines_at(CLATTN_LOG_LEVEL_DEBUG, "none") > 1);
     if (saved)
         setenv("CLATTN_LOG", saved, 1);
     else
@@ -256,7 +256,7 @@ static void the_child_of_a_fork_gets_a_status(void **state)
     inject_start(0, 0);
     support_folder(folder);
     params.get_proc = inject_get_proc;
-    params.cache_mode = CLATTN_CACHE_ON; /* on PoCL, to be saved by the parent's release alone */
+    params.cache_mode = CLATTN_CACHE_MODE_ON; /* on PoCL, to be saved by the parent's release alone */
     params.cache_dir = folder;
     clattn_context *context = support_context_with(&params);
     mha.batch = 1;
@@ -340,9 +340,46 @@ static void messages_without_a_context_belong_to_the_thread(void **state)
     assert_string_equal(before, after);
 }
 
+/* Fails on the shared context in its own way; returns 0 if its message is its own before and after. */
+static int thread_that_fails(void *user)
+{
+    clattn_context *context = user;
+    char message[256];
+    if (clattn_context_message(context, message, sizeof message) != 0)
+        return 1;
+    if (clattn_softmax_plan_create(context, NULL, NULL, NULL) != CLATTN_ERROR_INVALID_ARGUMENT)
+        return 2;
+    clattn_context_message(context, message, sizeof message);
+    return strcmp(message, "plan is NULL") ? 3 : 0;
+}
+
+/* Rule: a context's message is that of the calling thread's last failure. */
+static void messages_of_a_context_belong_to_the_thread(void **state)
+{
+    clattn_context *context = support_context();
+    clattn_attention_desc none = CLATTN_ATTENTION_DESC_INIT;
+    clattn_plan *plan = NULL;
+    char before[512], after[512];
+    thrd_t thread;
+    int result = -1;
+    (void)state;
+    assert_status(context, clattn_attention_plan_create(context, &none, NULL, &plan), CLATTN_ERROR_INVALID_LAYOUT);
+    assert_true(clattn_context_message(context, before, sizeof before) > 0);
+    /* More threads than a context keeps the messages of: this thread's is among those that failed last. */
+    for (int i = 0; i < 63; i++) {
+        assert_int_equal(thrd_create(&thread, thread_that_fails, context), thrd_success);
+        assert_int_equal(thrd_join(thread, &result), thrd_success);
+        assert_int_equal(result, 0);
+    }
+    clattn_context_message(context, after, sizeof after);
+    assert_string_equal(before, after);
+    support_release(&context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_of_a_context_belong_to_the_thread),
         cmocka_unit_test(bad_params_are_refused),
         cmocka_unit_test(missing_kernel_folders_are_named),
         cmocka_unit_test(a_kernel_source_with_too_many_includes_is_refused),

@@ -65,33 +65,33 @@ static void enums_and_flags_are_checked(void **state)
     ATTENTION_WITH(INVALID, d.alignment = 3)
     ATTENTION_WITH(INVALID, d.alignment = -1)
     ATTENTION_WITH(INVALID, d.alignment = INT32_MAX)
-    ATTENTION_WITH(INVALID, d.scale_mode = 2)
-    ATTENTION_WITH(INVALID, d.scale_mode = INT32_MIN)
-    ATTENTION_WITH(INVALID, d.reserved = 1)
+    ATTENTION_WITH(INVALID, d.scoring.explicit_scale = 2)
+    ATTENTION_WITH(INVALID, d.scoring.explicit_scale = INT32_MIN)
+    ATTENTION_WITH(INVALID, d.cache.reserved = 1)
 }
 
 /* Rule: scale 0 or negative is computed; NaN or infinite scale is refused. */
 static void only_finite_scales_are_taken(void **state)
 {
     (void)state;
-    ATTENTION_WITH(INVALID, (d.scale_mode = CLATTN_SCALE_EXPLICIT, d.scale = (float)NAN))
-    ATTENTION_WITH(INVALID, (d.scale_mode = CLATTN_SCALE_EXPLICIT, d.scale = (float)INFINITY))
-    ATTENTION_WITH(INVALID, (d.scale_mode = CLATTN_SCALE_EXPLICIT, d.scale = -(float)INFINITY))
+    ATTENTION_WITH(INVALID, (d.scoring.explicit_scale = 1, d.scoring.scale = (float)NAN))
+    ATTENTION_WITH(INVALID, (d.scoring.explicit_scale = 1, d.scoring.scale = (float)INFINITY))
+    ATTENTION_WITH(INVALID, (d.scoring.explicit_scale = 1, d.scoring.scale = -(float)INFINITY))
     clattn_attention_desc desc = problem.desc;
-    desc.scale_mode = CLATTN_SCALE_EXPLICIT;
-    desc.scale = 0.0f;
+    desc.scoring.explicit_scale = 1;
+    desc.scoring.scale = 0.0f;
     assert_status(context, clattn_attention_supports(context, &desc, NULL), CLATTN_SUCCESS);
-    desc.scale = -1.5f;
+    desc.scoring.scale = -1.5f;
     assert_status(context, clattn_attention_supports(context, &desc, NULL), CLATTN_SUCCESS);
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     clattn_plan *none = NULL;
-    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){2, 3});
-    softmax.scaled = 1;
+    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){2, 3});
+    softmax.explicit_scale = 1;
     softmax.scale = (float)NAN;
     assert_status(context, clattn_softmax_plan_create(context, &softmax, NULL, &none), CLATTN_ERROR_INVALID_ARGUMENT);
     softmax.scale = (float)INFINITY;
     assert_status(context, clattn_softmax_plan_create(context, &softmax, NULL, &none), CLATTN_ERROR_INVALID_ARGUMENT);
-    softmax.scaled = 2;
+    softmax.explicit_scale = 2;
     softmax.scale = 1;
     assert_status(context, clattn_softmax_plan_create(context, &softmax, NULL, &none), CLATTN_ERROR_INVALID_ARGUMENT);
 }
@@ -110,8 +110,8 @@ static void layouts_that_contradict_are_refused(void **state)
     ATTENTION_WITH(wrong, d.query.rank = INT32_MAX)
     ATTENTION_WITH(wrong | UNSUPPORTED, d.query.dtype = 55)
     ATTENTION_WITH(wrong | UNSUPPORTED, d.query.dtype = -1)
-    ATTENTION_WITH(wrong | UNSUPPORTED, d.query.dtype = CLATTN_I64)
-    ATTENTION_WITH(wrong | UNSUPPORTED, d.key.dtype = CLATTN_F64)
+    ATTENTION_WITH(wrong | UNSUPPORTED, d.query.dtype = CLATTN_DTYPE_I64)
+    ATTENTION_WITH(wrong | UNSUPPORTED, d.key.dtype = CLATTN_DTYPE_F64)
     ATTENTION_WITH(wrong, d.key.extent[0] = 2) /* batch */
     ATTENTION_WITH(wrong, d.value.extent[0] = 2)
     ATTENTION_WITH(wrong, d.output.extent[0] = 2)
@@ -127,18 +127,18 @@ static void layouts_that_contradict_are_refused(void **state)
     ATTENTION_WITH(wrong, d.output.stride[3] = 0) /* an output's elements may not share a place */
     ATTENTION_WITH(wrong, d.output.stride[2] = 1)
     ATTENTION_WITH(wrong, d.output.stride[1] = 0)
-    clattn_layout mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, 5, 7);
-    ATTENTION_WITH(wrong | UNSUPPORTED, (d.mask = mask, d.mask.dtype = CLATTN_I32))
+    clattn_layout mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 5, 7);
+    ATTENTION_WITH(wrong | UNSUPPORTED, (d.mask = mask, d.mask.dtype = CLATTN_DTYPE_I32))
     ATTENTION_WITH(wrong, (d.mask = mask, d.mask.extent[2] = 4))
     ATTENTION_WITH(wrong, (d.mask = mask, d.mask.extent[3] = 8))
     ATTENTION_WITH(wrong, (d.mask = mask, d.mask.extent[1] = 3))
     ATTENTION_WITH(wrong, (d.mask = mask, d.mask.extent[0] = 2))
     ATTENTION_WITH(wrong, (d.mask = mask, d.mask.rank = 5))
-    clattn_layout lse = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[]){1, 2, 5});
-    ATTENTION_WITH(wrong, (d.lse = lse, d.lse.extent[2] = 4))
-    ATTENTION_WITH(wrong, (d.lse = lse, d.lse.rank = 2))
-    ATTENTION_WITH(wrong | UNSUPPORTED, (d.lse = lse, d.lse.dtype = CLATTN_I32))
-    ATTENTION_WITH(wrong, (d.lse = lse, d.lse.stride[2] = 0))
+    clattn_layout lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[]){1, 2, 5});
+    ATTENTION_WITH(wrong, (d.outputs.lse = lse, d.outputs.lse.extent[2] = 4))
+    ATTENTION_WITH(wrong, (d.outputs.lse = lse, d.outputs.lse.rank = 2))
+    ATTENTION_WITH(wrong | UNSUPPORTED, (d.outputs.lse = lse, d.outputs.lse.dtype = CLATTN_DTYPE_I32))
+    ATTENTION_WITH(wrong, (d.outputs.lse = lse, d.outputs.lse.stride[2] = 0))
 }
 
 /* Rule: sizes are checked for overflow before any OpenCL call. */
@@ -150,23 +150,23 @@ static void sizes_that_overflow_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
         size_t n = huge[i];
-        ATTENTION_WITH(wrong, (d.query = clattn_layout_bhsd(CLATTN_F32, 1, 2, n, 8),
-                               d.output = clattn_layout_bhsd(CLATTN_F32, 1, 2, n, 6)))
-        ATTENTION_WITH(wrong, (d.key = clattn_layout_bhsd(CLATTN_F32, 1, 2, n, 8),
-                               d.value = clattn_layout_bhsd(CLATTN_F32, 1, 2, n, 6)))
-        ATTENTION_WITH(wrong, (d.query = clattn_layout_bhsd(CLATTN_F32, 1, 2, 5, n),
-                               d.key = clattn_layout_bhsd(CLATTN_F32, 1, 2, 7, n)))
-        ATTENTION_WITH(wrong, (d.query = clattn_layout_bhsd(CLATTN_F32, n, 2, 5, 8),
-                               d.key = clattn_layout_bhsd(CLATTN_F32, n, 2, 7, 8),
-                               d.value = clattn_layout_bhsd(CLATTN_F32, n, 2, 7, 6),
-                               d.output = clattn_layout_bhsd(CLATTN_F32, n, 2, 5, 6)))
+        ATTENTION_WITH(wrong, (d.query = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, n, 8),
+                               d.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, n, 6)))
+        ATTENTION_WITH(wrong, (d.key = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, n, 8),
+                               d.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, n, 6)))
+        ATTENTION_WITH(wrong, (d.query = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 5, n),
+                               d.key = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 7, n)))
+        ATTENTION_WITH(wrong, (d.query = clattn_layout_bhsd(CLATTN_DTYPE_F32, n, 2, 5, 8),
+                               d.key = clattn_layout_bhsd(CLATTN_DTYPE_F32, n, 2, 7, 8),
+                               d.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, n, 2, 7, 6),
+                               d.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, n, 2, 5, 6)))
     }
-    ATTENTION_WITH(TOO_BIG, (d.query = clattn_layout_bhsd(CLATTN_F32, 1, 2, 5, 8),
-                             d.key = clattn_layout_bhsd(CLATTN_F32, 1, 2, 7, 8),
-                             d.value = clattn_layout_bhsd(CLATTN_F32, 1, 2, 7, 6),
-                             d.output = clattn_layout_bhsd(CLATTN_F32, 1, 2, 5, 6),
-                             d.query_starts = clattn_layout_contiguous(CLATTN_I32, 1, &items),
-                             d.query_starts.stride[0] = 0, d.key_starts = d.query_starts))
+    ATTENTION_WITH(TOO_BIG, (d.query = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 5, 8),
+                             d.key = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 7, 8),
+                             d.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 7, 6),
+                             d.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 5, 6),
+                             d.lengths.query_starts = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &items),
+                             d.lengths.query_starts.stride[0] = 0, d.lengths.key_starts = d.lengths.query_starts))
     ATTENTION_WITH(wrong, d.query.stride[2] = INT64_MAX)
     ATTENTION_WITH(wrong, d.query.stride[2] = INT64_MIN)
     ATTENTION_WITH(wrong, d.key.stride[1] = INT64_MIN)

@@ -12,9 +12,9 @@ static void missing_and_strange_bindings_are_refused(void **state)
     ARGS_WITH(INVALID, a.output.buffer = NULL)
     ARGS_WITH(INVALID, a.query.kind = 2)
     ARGS_WITH(INVALID, a.output.kind = -1)
-    ARGS_WITH(INVALID, (a.query.kind = CLATTN_BINDING_SVM, a.query.svm = NULL))
+    ARGS_WITH(INVALID, (a.query.kind = CLATTN_BINDING_KIND_SVM, a.query.svm = NULL))
     ARGS_WITH(INVALID, a.mask = a.query) /* the plan has no mask: a forgotten layout, not a mask to ignore */
-    ARGS_WITH(INVALID, a.lse = a.output)
+    ARGS_WITH(INVALID, a.outputs.lse = a.output)
     ARGS_WITH(INVALID, a.explicit_lengths = 2)
     ARGS_WITH(INVALID, a.bias = a.query) /* bound, but not described */
     ARGS_WITH(INVALID, a.query.reserved = 1)
@@ -34,7 +34,7 @@ static void empty_softmaxes_of_any_extents_do_nothing(void **state)
     for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
         clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
         clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
-        desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 4, extents[i]);
+        desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extents[i]);
         assert_status(context, clattn_softmax_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     }
 }

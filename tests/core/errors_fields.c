@@ -9,7 +9,7 @@ static void the_other_operators_check_their_descriptions(void **state)
 {
     clattn_plan *none = NULL;
     (void)state;
-    clattn_layout two = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 6});
+    clattn_layout two = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 6});
 #define REFUSED(name, set) \
     assert_status_in(context, clattn_##name##_plan_create(context, &d, NULL, &none), (set)); \
     assert_null(none); \
@@ -24,7 +24,7 @@ static void the_other_operators_check_their_descriptions(void **state)
     }
     SOFTMAX_WITH(STRUCT, d.size = 1)
     SOFTMAX_WITH(INVALID, d.direction = -1)
-    SOFTMAX_WITH(INVALID, d.reserved = 1)
+    SOFTMAX_WITH(INVALID, d.short_mask = 2)
     SOFTMAX_WITH(LAYOUT | INVALID, d.y.extent[1] = 5)
     SOFTMAX_WITH(LAYOUT | INVALID, d.y.rank = 1)
     SOFTMAX_WITH(LAYOUT | INVALID, d.y.stride[0] = 0)
@@ -32,13 +32,13 @@ static void the_other_operators_check_their_descriptions(void **state)
     SOFTMAX_WITH(LAYOUT | INVALID, (d.mask = two, d.mask.extent[0] = 3))
     SOFTMAX_WITH(LAYOUT | INVALID, (d.mask = two, d.mask.extent[1] = 7))
     SOFTMAX_WITH(TOO_BIG | LAYOUT | UNSUPPORTED,
-                 d.x = d.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){1, SIZE_MAX / 4}))
+                 d.x = d.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){1, SIZE_MAX / 4}))
     SOFTMAX_WITH(TOO_BIG | LAYOUT | UNSUPPORTED,
-                 d.x = d.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){1, (size_t)1 << 31}))
+                 d.x = d.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){1, (size_t)1 << 31}))
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
     matmul.a = two;
-    matmul.b = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){6, 5});
-    matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 5});
+    matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){6, 5});
+    matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 5});
 #define MATMUL_WITH(set, change) \
     { \
         clattn_matmul_desc d = matmul; \
@@ -54,10 +54,10 @@ static void the_other_operators_check_their_descriptions(void **state)
     MATMUL_WITH(LAYOUT | INVALID, d.c.stride[0] = 1)
     MATMUL_WITH(LAYOUT | INVALID, d.a.rank = 1)
     MATMUL_WITH(LAYOUT | INVALID, d.bias = two)
-    MATMUL_WITH(LAYOUT | INVALID, d.bias = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){4}))
+    MATMUL_WITH(LAYOUT | INVALID, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){4}))
     MATMUL_WITH(TOO_BIG | LAYOUT | UNSUPPORTED,
-                (d.a = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){(size_t)1 << 33, 6}),
-                 d.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){(size_t)1 << 33, 5})))
+                (d.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){(size_t)1 << 33, 6}),
+                 d.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){(size_t)1 << 33, 5})))
     clattn_mha_desc mha = CLATTN_MHA_DESC_INIT;
     mha.batch = 1;
     mha.query_length = 4;
@@ -72,7 +72,7 @@ static void the_other_operators_check_their_descriptions(void **state)
     }
     MHA_WITH(STRUCT, d.size = 1)
     MHA_WITH(INVALID | LAYOUT, d.direction = -1)
-    MHA_WITH(INVALID | LAYOUT, d.reserved = 1)
+    MHA_WITH(INVALID | LAYOUT, d.short_mask = 2)
     MHA_WITH(INVALID | LAYOUT, d.cross = 2)
     MHA_WITH(INVALID | LAYOUT, d.packed_weights = -1)
     MHA_WITH(INVALID | LAYOUT, d.weights = 3)
@@ -83,19 +83,19 @@ static void the_other_operators_check_their_descriptions(void **state)
     MHA_WITH(INVALID | LAYOUT, d.heads = 3) /* 8 / 3 is no head size */
     MHA_WITH(INVALID | LAYOUT, (d.heads = 4, d.kv_heads = 3))
     MHA_WITH(INVALID | LAYOUT, (d.packed_weights = 1, d.kv_heads = 1)) /* packed weights have as many K/V heads */
-    MHA_WITH(INVALID | LAYOUT, (d.scale_mode = CLATTN_SCALE_EXPLICIT, d.scale = (float)NAN))
+    MHA_WITH(INVALID | LAYOUT, (d.explicit_scale = 1, d.scale = (float)NAN))
     MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.query_length = SIZE_MAX)
     MHA_WITH(INVALID | LAYOUT | TOO_BIG | UNSUPPORTED, d.d_model = d.heads = SIZE_MAX / 2)
-    MHA_WITH(INVALID | LAYOUT, d.mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, 4))
+    MHA_WITH(INVALID | LAYOUT, d.mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, 4))
 }
 
 /* A layout that was forgotten, or is wrong in itself, is named: by `supports` and by the message. */
 static void wrong_layouts_are_named(void **state)
 {
     clattn_plan *none = NULL;
-    const clattn_layout two = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 6}), empty = {0};
-    const clattn_layout four = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 8);
-    const clattn_layout five = clattn_layout_contiguous(CLATTN_F32, 5, (const size_t[]){1, 1, 2, 2, 4});
+    const clattn_layout two = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 6}), empty = {0};
+    const clattn_layout four = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, 8);
+    const clattn_layout five = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[]){1, 1, 2, 2, 4});
     (void)state;
 #define NAMED(name, set, begins) \
     { \
@@ -128,20 +128,20 @@ static void wrong_layouts_are_named(void **state)
     BROKEN(key, dtype = 99, LAYOUT, "layout has an unknown dtype")
     BROKEN(mask, rank = 9, LAYOUT, "layout's rank is not 1 to 5")
     BROKEN(bias, extent[2] = SIZE_MAX / 4, TOO_BIG, "layout's extents overflow")
-    BROKEN(alibi, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(sinks, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(vector, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(query_lengths, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(key_lengths, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(positions, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(query_starts, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(key_starts, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(block_table, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(key_scale, stride[2] = INT64_MAX, TOO_BIG, "layout reaches beyond 63-bit addresses")
-    BROKEN(value_scale, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
-    BROKEN(lse, stride[2] = 0, LAYOUT, "output layout's elements overlap")
-    BROKEN(entropy, stride[2] = 0, LAYOUT, "output layout's elements overlap")
-    BROKEN(scores, stride[2] = 0, LAYOUT, "output layout's elements overlap")
+    BROKEN(scoring.alibi, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(scoring.sinks, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(scoring.vector, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(lengths.query, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(lengths.key, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(lengths.positions, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(lengths.query_starts, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(lengths.key_starts, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(cache.block_table, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(cache.key_scale, stride[2] = INT64_MAX, TOO_BIG, "layout reaches beyond 63-bit addresses")
+    BROKEN(cache.value_scale, rank = 0, LAYOUT, "layout's rank is not 1 to 5")
+    BROKEN(outputs.lse, stride[2] = 0, LAYOUT, "output layout's elements overlap")
+    BROKEN(outputs.entropy, stride[2] = 0, LAYOUT, "output layout's elements overlap")
+    BROKEN(outputs.scores, stride[2] = 0, LAYOUT, "output layout's elements overlap")
     const clattn_softmax_desc softmax = {.size = sizeof softmax, .x = two, .y = two};
     WITHOUT(softmax, softmax, x)
     WITHOUT(softmax, softmax, y)
@@ -157,9 +157,9 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(activation, activation, y)
     const clattn_embedding_desc embedding = {
         .size = sizeof embedding,
-        .ids = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[]){4, 6}),
+        .ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[]){4, 6}),
         .table = two,
-        .y = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[]){4, 6, 6}),
+        .y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[]){4, 6, 6}),
     };
     WITHOUT(embedding, embedding, ids)
     WITHOUT(embedding, embedding, table)
@@ -189,9 +189,9 @@ static void wrong_layouts_are_named(void **state)
 /* Of several fields with one rule the message names the one that broke it. */
 static void the_field_is_named(void **state)
 {
-    const clattn_layout one = clattn_layout_contiguous(CLATTN_I32, 1, (const size_t[]){1});
-    const clattn_layout many = clattn_layout_contiguous(CLATTN_I32, 1, (const size_t[]){7});
-    const clattn_layout mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, 5, 999);
+    const clattn_layout one = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[]){1});
+    const clattn_layout many = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[]){7});
+    const clattn_layout mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 5, 999);
     const char *const snippet = "int mask_mod(int b, int h, int i, int j, user_data u) { return 1; }";
     char text[32];
     clattn_plan *none = NULL;
@@ -202,22 +202,24 @@ static void the_field_is_named(void **state)
         change; \
         NAMED(attention, set, begins) \
     }
-    FIELD(d.query_lengths = many, LAYOUT, "query_lengths is (batch)")
-    FIELD(d.key_lengths = many, LAYOUT, "key_lengths is (batch)")
-    FIELD((d.positions = many, d.alignment = CLATTN_ALIGN_EXPLICIT), LAYOUT, "positions is (batch)")
-    FIELD((d.query_lengths = one, d.query_lengths.dtype = CLATTN_F32), LAYOUT, "query_lengths is (batch)")
-    FIELD(d.key_starts = many, LAYOUT, "key_starts is (batch + 1)")
+    FIELD(d.lengths.query = many, LAYOUT, "lengths.query is (batch)")
+    FIELD(d.lengths.key = many, LAYOUT, "lengths.key is (batch)")
+    FIELD((d.lengths.positions = many, d.alignment = CLATTN_ALIGNMENT_EXPLICIT), LAYOUT, "lengths.positions is (batch)")
+    FIELD((d.lengths.query = one, d.lengths.query.dtype = CLATTN_DTYPE_F32), LAYOUT, "lengths.query is (batch)")
+    FIELD(d.lengths.key_starts = many, LAYOUT, "lengths.key_starts is (batch + 1)")
+    FIELD(d.mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, d.key.extent[2] - 1), LAYOUT, "mask has fewer keys")
+    FIELD(d.bias = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, d.key.extent[2] - 1), LAYOUT, "bias has fewer keys")
     FIELD(d.mask = mask, LAYOUT, "mask covers more keys")
     FIELD(d.bias = mask, LAYOUT, "bias covers more keys")
-    FIELD(d.lse = mask, LAYOUT, "lse is (batch, heads, S_q)")
-    FIELD(d.entropy = mask, LAYOUT, "entropy is (batch, heads, S_q)")
-    FIELD(d.score_mod = "", INVALID, "score_mod is empty")
-    FIELD(d.mask_mod = "", INVALID, "mask_mod is empty")
+    FIELD(d.outputs.lse = mask, LAYOUT, "outputs.lse is (batch, heads, S_q)")
+    FIELD(d.outputs.entropy = mask, LAYOUT, "outputs.entropy is (batch, heads, S_q)")
+    FIELD(d.snippets.score_mod = "", INVALID, "snippets.score_mod is empty")
+    FIELD(d.snippets.mask_mod = "", INVALID, "snippets.mask_mod is empty")
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
-        snprintf(text, sizeof text, "user_dtype[%d] is", i);
-        FIELD((d.mask_mod = snippet, d.user_dtype[i] = CLATTN_F64), INVALID, text)
-        snprintf(text, sizeof text, "user[%d]: bound", i);
-        ARGS_WITH(INVALID, a.user[i] = a.query)
+        snprintf(text, sizeof text, "snippets.buffer_dtype[%d] is", i);
+        FIELD((d.snippets.mask_mod = snippet, d.snippets.buffer_dtype[i] = CLATTN_DTYPE_F64), INVALID, text)
+        snprintf(text, sizeof text, "snippets.buffer[%d]: bound", i);
+        ARGS_WITH(INVALID, a.snippets.buffer[i] = a.query)
         assert_message_has(context, text);
         assert_message_has(context, "no user_dtype");
     }
@@ -225,13 +227,13 @@ static void the_field_is_named(void **state)
     assert_message_has(context, "cancel: bound");
     assert_message_has(context, "`cancellable`");
     clattn_attention_desc with_user = problem.desc;
-    with_user.mask_mod = snippet;
-    with_user.user_dtype[2] = CLATTN_F32;
+    with_user.snippets.mask_mod = snippet;
+    with_user.snippets.buffer_dtype[2] = CLATTN_DTYPE_F32;
     assert_status(context, clattn_attention_run(context, NULL, &with_user, &problem.args, 0, NULL, NULL),
                   CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_message_has(context, "user[2]: no buffer is bound");
+    assert_message_has(context, "snippets.buffer[2]: no buffer is bound");
     clattn_matmul_desc product = CLATTN_MATMUL_DESC_INIT;
-    product.a = product.b = product.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){4, 4});
+    product.a = product.b = product.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){4, 4});
 #define PRODUCT(change, set, begins) \
     { \
         clattn_matmul_desc d = product; \
@@ -242,7 +244,7 @@ static void the_field_is_named(void **state)
     PRODUCT(d.operand_use = 1, INVALID, "operand_use")
     PRODUCT((d.operand = product.c, d.operand.rank = 9), LAYOUT, "operand: the layout's rank is not 1 to 5")
     PRODUCT((d.operand = product.c, d.operand.extent[1] = 5), LAYOUT, "operand is (m, n)")
-    PRODUCT(d.b.dtype = CLATTN_I8, LAYOUT, "b_scale is missing")
+    PRODUCT(d.b.dtype = CLATTN_DTYPE_I8, LAYOUT, "b_scale is missing")
     PRODUCT(d.b_scale = many, LAYOUT, "b_scale, and b is not int8")
     const clattn_kv_append_desc append = CLATTN_KV_APPEND_DESC_INIT;
     clattn_kv_append_desc d = append;

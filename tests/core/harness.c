@@ -199,12 +199,13 @@ static void storage_types(void **state)
     static const struct {
         clattn_dtype dtype;
         double one_up, largest, smallest;
-    } types[] = {{CLATTN_F16, 1 + 0x1p-10, 65504, 0x1p-24}, {CLATTN_BF16, 1 + 0x1p-7, 0x1.fep127, 0x1p-133}};
+    } types[] = {{CLATTN_DTYPE_F16, 1 + 0x1p-10, 65504, 0x1p-24},
+                 {CLATTN_DTYPE_BF16, 1 + 0x1p-7, 0x1.fep127, 0x1p-133}};
 
     (void)state;
     for (size_t t = 0; t < COUNT_OF(types); t++) {
         clattn_dtype dtype = types[t].dtype;
-        uint16_t one = dtype == CLATTN_F16 ? 0x3c00 : 0x3f80, next = one + 1, stored;
+        uint16_t one = dtype == CLATTN_DTYPE_F16 ? 0x3c00 : 0x3f80, next = one + 1, stored;
 
         assert_true(storage_get(dtype, &one) == 1 && storage_get(dtype, &next) == types[t].one_up);
         for (uint32_t bits = 0; bits < 65536; bits++) {
@@ -239,14 +240,14 @@ static void accuracy_of_stored(void **state)
         double value, reference;
         bool good;
     } table[] = {
-        {CLATTN_F16, 1, 1 + 0x1p-11, true},    {CLATTN_F16, 1 + 0x1p-10, 1 + 0x1p-11, true},
-        {CLATTN_F16, 1, 1 + 0x1.1p-11, false}, {CLATTN_F16, 0, 0x1p-25, true},
-        {CLATTN_F16, 0x1p-24, 0x1p-27, false}, {CLATTN_F16, inf, 65520, true},
-        {CLATTN_F16, inf, 65503, false},       {CLATTN_F16, 65504, 65519, true},
-        {CLATTN_F16, 65504, 65536, false},     {CLATTN_F16, -inf, 70000, false},
-        {CLATTN_F16, NAN, 70000, false},       {CLATTN_BF16, 1, 1 + 0x1p-8, true},
-        {CLATTN_BF16, 1, 1 + 0x1.1p-8, false}, {CLATTN_BF16, inf, 1e38, false},
-        {CLATTN_F32, inf, 1e38, false},        {CLATTN_F32, 1, 1 + 0x1p-11, false},
+        {CLATTN_DTYPE_F16, 1, 1 + 0x1p-11, true},    {CLATTN_DTYPE_F16, 1 + 0x1p-10, 1 + 0x1p-11, true},
+        {CLATTN_DTYPE_F16, 1, 1 + 0x1.1p-11, false}, {CLATTN_DTYPE_F16, 0, 0x1p-25, true},
+        {CLATTN_DTYPE_F16, 0x1p-24, 0x1p-27, false}, {CLATTN_DTYPE_F16, inf, 65520, true},
+        {CLATTN_DTYPE_F16, inf, 65503, false},       {CLATTN_DTYPE_F16, 65504, 65519, true},
+        {CLATTN_DTYPE_F16, 65504, 65536, false},     {CLATTN_DTYPE_F16, -inf, 70000, false},
+        {CLATTN_DTYPE_F16, NAN, 70000, false},       {CLATTN_DTYPE_BF16, 1, 1 + 0x1p-8, true},
+        {CLATTN_DTYPE_BF16, 1, 1 + 0x1.1p-8, false}, {CLATTN_DTYPE_BF16, inf, 1e38, false},
+        {CLATTN_DTYPE_F32, inf, 1e38, false},        {CLATTN_DTYPE_F32, 1, 1 + 0x1p-11, false},
     };
 
     (void)state;

@@ -141,7 +141,7 @@ static clattn_status use_softmax_and_matmul(clattn_context *context)
     cl_mem output = support_buffer(opencl, CL_MEM_READ_WRITE, sizeof x, NULL);
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     clattn_softmax_args softmax_args = CLATTN_SOFTMAX_ARGS_INIT;
-    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){ROWS, COLUMNS});
+    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, COLUMNS});
     softmax_args.x = clattn_binding_buffer(input, 0);
     softmax_args.y = clattn_binding_buffer(output, 0);
     clattn_status status = clattn_softmax_run(context, NULL, &softmax, &softmax_args, 0, NULL, NULL);
@@ -150,7 +150,7 @@ static clattn_status use_softmax_and_matmul(clattn_context *context)
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
     clattn_matmul_args matmul_args = CLATTN_MATMUL_ARGS_INIT;
     matmul.a = matmul.c = softmax.x;
-    matmul.b = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){COLUMNS, COLUMNS});
+    matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){COLUMNS, COLUMNS});
     matmul_args.a = clattn_binding_buffer(input, 0);
     matmul_args.b = clattn_binding_buffer(weights, 0);
     matmul_args.c = clattn_binding_buffer(output, 0);
@@ -167,14 +167,14 @@ static clattn_status use_softmax_and_matmul(clattn_context *context)
 
 static void attention_from_source(void **state)
 {
-    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_OFF);
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_MODE_OFF);
     (void)state;
     inject_run(&scenario);
 }
 
 static void attention_from_the_cache(void **state)
 {
-    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_ON);
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_MODE_ON);
     char folder[SUPPORT_PATH];
     (void)state;
     support_folder(folder);
@@ -184,7 +184,7 @@ static void attention_from_the_cache(void **state)
 
 static void attention_in_an_adopted_context(void **state)
 {
-    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_OFF);
+    inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_MODE_OFF);
     cl_int code;
     (void)state;
     clattn_context *chooser = support_context();
@@ -206,14 +206,14 @@ static void attention_in_an_adopted_context(void **state)
 
 static void multi_head_attention(void **state)
 {
-    inject_scenario scenario = inject_scenario_of(use_mha, CLATTN_CACHE_OFF);
+    inject_scenario scenario = inject_scenario_of(use_mha, CLATTN_CACHE_MODE_OFF);
     (void)state;
     inject_run(&scenario);
 }
 
 static void softmax_and_matmul(void **state)
 {
-    inject_scenario scenario = inject_scenario_of(use_softmax_and_matmul, CLATTN_CACHE_OFF);
+    inject_scenario scenario = inject_scenario_of(use_softmax_and_matmul, CLATTN_CACHE_MODE_OFF);
     (void)state;
     inject_run(&scenario);
 }

@@ -126,10 +126,10 @@ static void attention_in_shared_memory(void **state)
     support_fill(v, HEADS * KEYS * D_V, 43);
     support_attention(HEADS, QUERIES, KEYS, D_K, D_V, true, q, k, v, expected);
     desc.causal = 1;
-    desc.query = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, QUERIES, D_K);
-    desc.key = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, KEYS, D_K);
-    desc.value = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, KEYS, D_V);
-    desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, QUERIES, D_V);
+    desc.query = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, QUERIES, D_K);
+    desc.key = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, KEYS, D_K);
+    desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, KEYS, D_V);
+    desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, QUERIES, D_V);
     args.query = allocate(q, HEADS * QUERIES * D_K);
     args.key = allocate(k, HEADS * KEYS * D_K);
     args.value = allocate(v, HEADS * KEYS * D_V);
@@ -172,7 +172,7 @@ static void softmax_in_shared_memory(void **state)
     need_svm();
     support_fill(x, ROWS * COLUMNS, 51);
     support_softmax(ROWS, COLUMNS, x, expected);
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){ROWS, COLUMNS});
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, COLUMNS});
     args.x = allocate(x, ROWS * COLUMNS);
     args.y = allocate(NULL, ROWS * COLUMNS);
     assert_status(context, clattn_softmax_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
@@ -199,10 +199,10 @@ static void matmul_in_shared_memory(void **state)
                 sum += (double)a[i * INNER + c] * (double)b[c * COLUMNS + j];
             expected[i * COLUMNS + j] = (float)sum;
         }
-    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){ROWS, INNER});
-    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){INNER, COLUMNS});
-    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){ROWS, COLUMNS});
-    desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){COLUMNS});
+    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, INNER});
+    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){INNER, COLUMNS});
+    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, COLUMNS});
+    desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){COLUMNS});
     args.a = allocate(a, ROWS * INNER);
     args.b = allocate(b, INNER * COLUMNS);
     args.bias = allocate(bias, COLUMNS);
@@ -222,7 +222,7 @@ static void clblast_refuses_shared_memory(void **state)
     (void)state;
     need_svm();
     support_fill(values, ROWS * ROWS, 64);
-    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){ROWS, ROWS});
+    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, ROWS});
     if (clattn_matmul_plan_create(context, &desc, &options, &plan) != CLATTN_SUCCESS)
         skip(); /* built without it */
     args.a = args.b = allocate(values, ROWS * ROWS);

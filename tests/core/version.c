@@ -34,10 +34,10 @@ static void element_types_have_sizes_and_names(void **state)
         clattn_dtype dtype;
         size_t size;
         const char *name;
-    } types[] = {{CLATTN_F32, 4, "float32"},     {CLATTN_F16, 2, "float16"},      {CLATTN_BF16, 2, "bfloat16"},
-                 {CLATTN_F64, 8, "float64"},     {CLATTN_BOOL, 1, "bool"},        {CLATTN_I32, 4, "int32"},
-                 {CLATTN_I64, 8, "int64"},       {CLATTN_U8, 1, "uint8"},         {CLATTN_I8, 1, "int8"},
-                 {CLATTN_DTYPE_NONE, 0, "none"}, {(clattn_dtype)77, 0, "unknown"}};
+    } types[] = {{CLATTN_DTYPE_F32, 4, "float32"}, {CLATTN_DTYPE_F16, 2, "float16"}, {CLATTN_DTYPE_BF16, 2, "bfloat16"},
+                 {CLATTN_DTYPE_F64, 8, "float64"}, {CLATTN_DTYPE_BOOL, 1, "bool"},   {CLATTN_DTYPE_I32, 4, "int32"},
+                 {CLATTN_DTYPE_I64, 8, "int64"},   {CLATTN_DTYPE_U8, 1, "uint8"},    {CLATTN_DTYPE_I8, 1, "int8"},
+                 {CLATTN_DTYPE_NONE, 0, "none"},   {(clattn_dtype)77, 0, "unknown"}};
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         assert_int_equal(clattn_dtype_size(types[i].dtype), types[i].size);
@@ -49,8 +49,8 @@ static void layouts_walk_memory_as_their_names_say(void **state)
 {
     const size_t extent[] = {2, 3, 5, 7, 11};
     (void)state;
-    clattn_layout layout = clattn_layout_contiguous(CLATTN_F32, 5, extent);
-    assert_int_equal(layout.dtype, CLATTN_F32);
+    clattn_layout layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, extent);
+    assert_int_equal(layout.dtype, CLATTN_DTYPE_F32);
     assert_int_equal(layout.rank, 5);
     int64_t stride = 1;
     for (int i = 4; i >= 0; i--) {
@@ -58,13 +58,13 @@ static void layouts_walk_memory_as_their_names_say(void **state)
         assert_int_equal(layout.stride[i], stride);
         stride *= (int64_t)extent[i];
     }
-    layout = clattn_layout_bhsd(CLATTN_F32, 2, 3, 5, 7);
+    layout = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 3, 5, 7);
     const int64_t bhsd[] = {105, 35, 7, 1}, bshd[] = {105, 7, 21, 1};
     for (int i = 0; i < 4; i++) {
         assert_int_equal(layout.extent[i], extent[i]);
         assert_int_equal(layout.stride[i], bhsd[i]);
     }
-    layout = clattn_layout_bshd(CLATTN_F32, 2, 3, 5, 7);
+    layout = clattn_layout_bshd(CLATTN_DTYPE_F32, 2, 3, 5, 7);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(layout.extent[i], extent[i]);
         assert_int_equal(layout.stride[i], bshd[i]);
@@ -72,10 +72,10 @@ static void layouts_walk_memory_as_their_names_say(void **state)
     const clattn_layout none = {0};
     const int32_t bad_ranks[] = {0, -1, CLATTN_MAX_RANK + 1};
     for (int i = 0; i < 3; i++) {
-        layout = clattn_layout_contiguous(CLATTN_F32, bad_ranks[i], extent);
+        layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, bad_ranks[i], extent);
         assert_memory_equal(&layout, &none, sizeof none);
     }
-    layout = clattn_layout_contiguous(CLATTN_F32, 2, NULL);
+    layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, NULL);
     assert_memory_equal(&layout, &none, sizeof none);
 }
 
@@ -84,11 +84,11 @@ static void bindings_keep_what_they_are_given(void **state)
     int object;
     (void)state;
     clattn_binding binding = clattn_binding_buffer((cl_mem)(void *)&object, -3);
-    assert_int_equal(binding.kind, CLATTN_BINDING_BUFFER);
+    assert_int_equal(binding.kind, CLATTN_BINDING_KIND_BUFFER);
     assert_ptr_equal(binding.buffer, &object);
     assert_int_equal(binding.offset, -3);
     binding = clattn_binding_svm(&object, 5);
-    assert_int_equal(binding.kind, CLATTN_BINDING_SVM);
+    assert_int_equal(binding.kind, CLATTN_BINDING_KIND_SVM);
     assert_ptr_equal(binding.svm, &object);
     assert_int_equal(binding.offset, 5);
 }

@@ -122,7 +122,7 @@ static void open_all(size_t limit, bool unordered)
     params.workspace_limit = limit;
     params.log = log_line;
     params.kernel_dir = kernel_folder;
-    params.cache_mode = kernel_folder ? CLATTN_CACHE_OFF : CLATTN_CACHE_DEFAULT;
+    params.cache_mode = kernel_folder ? CLATTN_CACHE_MODE_OFF : CLATTN_CACHE_MODE_DEFAULT;
     context = support_context_with(&params);
     opencl = clattn_context_opencl_context(context);
     queue = make_queue(unordered ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0);
@@ -337,9 +337,9 @@ enum { SIDE = 24, SIZE = 8, ELEMENTS = HEADS * SIDE * SIZE, ROOM = 4096 };
 static clattn_attention_desc scored_desc(void)
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, SIDE, SIZE);
-    desc.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){1, HEADS, SIDE, SIDE});
-    desc.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, SIDE, SIZE);
+    desc.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[4]){1, HEADS, SIDE, SIDE});
+    desc.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
     return desc;
 }
 
@@ -369,7 +369,7 @@ static void use_first_beside_a_busy_pool(const clattn_attention_desc *desc)
     first.query = clattn_binding_buffer(arrays[0], 0);
     first.key = clattn_binding_buffer(arrays[1], 0);
     first.value = clattn_binding_buffer(arrays[2], 0);
-    first.scores = clattn_binding_buffer(scores, 0);
+    first.outputs.scores = clattn_binding_buffer(scores, 0);
     first.workspace = clattn_binding_buffer(own, 0);
     first.output = clattn_binding_buffer(output, 1);
     assert_status(context, clattn_attention_run(context, other, desc, &first, 0, NULL, NULL),

@@ -114,7 +114,7 @@ int main(void)
     clattn_context *context = NULL;
     clattn_plan *plan = NULL;
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, LENGTH, SIZE);
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, LENGTH, SIZE);
     desc.causal = 1;
     clattn_status status = clattn_context_create(&params, &context);
     if (status == CLATTN_SUCCESS)

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     memset(&error, 0xff, sizeof error);
-    clattn_status status = clattn_ctranslate2_open(fuzz_file(data, size), &file, &error);
+    clattn_status status = clattn_ctranslate2_create(fuzz_file(data, size), &file, &error);
     if (status != CLATTN_SUCCESS) {
         REQUIRE(file == NULL && memchr(error.message, '\0', sizeof error.message) != NULL);
         REQUIRE(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_OVERFLOW);
@@ -37,6 +37,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         REQUIRE(status != CLATTN_SUCCESS || memcmp(&tensor, &entry.tensor, sizeof tensor) == 0);
         REQUIRE(!clattn_ctranslate2_integer(file, entry.name, &value) || entry.tensor.bytes <= 4);
     }
-    clattn_ctranslate2_close(&file);
+    clattn_ctranslate2_release(&file);
     return 0;
 }

@@ -17,7 +17,7 @@ static void check(const uint8_t *data, size_t size)
     clattn_host_tensor tensor;
     clattn_io_error error;
     memset(&error, 0xff, sizeof error);
-    clattn_status status = clattn_safetensors_open(fuzz_file(data, size), &file, &error);
+    clattn_status status = clattn_safetensors_create(fuzz_file(data, size), &file, &error);
     if (status != CLATTN_SUCCESS) {
         REQUIRE(file == NULL && memchr(error.message, '\0', sizeof error.message) != NULL);
         REQUIRE(status == CLATTN_ERROR_FORMAT || status == CLATTN_ERROR_UNSUPPORTED || status == CLATTN_ERROR_OVERFLOW);
@@ -36,7 +36,7 @@ static void check(const uint8_t *data, size_t size)
         REQUIRE(status != CLATTN_SUCCESS || memcmp(&tensor, &entry.tensor, sizeof tensor) == 0);
     }
     REQUIRE(total <= size - 8);
-    clattn_safetensors_close(&file);
+    clattn_safetensors_release(&file);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -63,7 +63,7 @@ static void lookup_and_listing(void **state)
     clattn_host_tensor tensor, other;
     clattn_io_error error = {""};
     int32_t value;
-    if (clattn_ctranslate2_open(store("good", file_.bytes, file_.size), &file, &error) != CLATTN_SUCCESS)
+    if (clattn_ctranslate2_create(store("good", file_.bytes, file_.size), &file, &error) != CLATTN_SUCCESS)
         fail_msg("%s", error.message);
 
     assert_string_equal(clattn_ctranslate2_spec(file), "TestSpec");
@@ -78,7 +78,7 @@ static void lookup_and_listing(void **state)
 
     /* An alias is its variable. */
     assert_int_equal(clattn_ctranslate2_find(file, "a/weight", &tensor, &error), CLATTN_SUCCESS);
-    assert_true(tensor.dtype == CLATTN_F16 && tensor.rank == 2 && tensor.extent[0] == 2 && tensor.extent[1] == 3);
+    assert_true(tensor.dtype == CLATTN_DTYPE_F16 && tensor.rank == 2 && tensor.extent[0] == 2 && tensor.extent[1] == 3);
     assert_int_equal(tensor.bytes, 12);
     for (int i = 0; i < 12; i++)
         assert_int_equal(((const unsigned char *)tensor.data)[i], 10 + i);
@@ -87,9 +87,9 @@ static void lookup_and_listing(void **state)
     assert_ptr_equal(tensor.data, other.data);
 
     assert_int_equal(clattn_ctranslate2_find(file, "bf", &tensor, &error), CLATTN_SUCCESS);
-    assert_true(tensor.dtype == CLATTN_BF16 && tensor.rank == 1 && tensor.extent[0] == 3);
+    assert_true(tensor.dtype == CLATTN_DTYPE_BF16 && tensor.rank == 1 && tensor.extent[0] == 3);
     assert_int_equal(clattn_ctranslate2_find(file, "empty", &tensor, &error), CLATTN_SUCCESS);
-    assert_true(tensor.dtype == CLATTN_F32 && tensor.bytes == 0 && tensor.data == NULL && tensor.extent[0] == 4);
+    assert_true(tensor.dtype == CLATTN_DTYPE_F32 && tensor.bytes == 0 && tensor.data == NULL && tensor.extent[0] == 4);
     assert_int_equal(clattn_ctranslate2_find(file, "none", &tensor, &error), CLATTN_SUCCESS);
     assert_int_equal(tensor.dtype, CLATTN_DTYPE_NONE);
     assert_refusal(clattn_ctranslate2_find(file, "heads", &tensor, &error), CLATTN_ERROR_UNSUPPORTED, &error, "int16",
@@ -107,10 +107,10 @@ static void lookup_and_listing(void **state)
     assert_false(clattn_ctranslate2_integer(NULL, "b", &value));
     assert_false(clattn_ctranslate2_integer(file, NULL, &value));
     assert_false(clattn_ctranslate2_integer(file, "flag", NULL));
-    clattn_ctranslate2_close(&file);
+    clattn_ctranslate2_release(&file);
     assert_null(file);
-    clattn_ctranslate2_close(&file);
-    clattn_ctranslate2_close(NULL);
+    clattn_ctranslate2_release(&file);
+    clattn_ctranslate2_release(NULL);
     assert_string_equal(clattn_ctranslate2_spec(NULL), "");
     assert_int_equal(clattn_ctranslate2_revision(NULL) + clattn_ctranslate2_count(NULL), 0);
 }
@@ -119,7 +119,7 @@ static void refuse(const image *file_, clattn_status wanted, const char *part, c
 {
     clattn_ctranslate2 *file;
     clattn_io_error error = {""};
-    clattn_status got = clattn_ctranslate2_open(store("bad", file_->bytes, file_->size), &file, &error);
+    clattn_status got = clattn_ctranslate2_create(store("bad", file_->bytes, file_->size), &file, &error);
     assert_null(file);
     assert_refusal(got, wanted, &error, part, what);
 }
@@ -142,9 +142,9 @@ static void refusals(void **state)
         clattn_ctranslate2 *file;
         made = begin(version, 0);
         add_number(&made, 0, 4);
-        assert_int_equal(clattn_ctranslate2_open(store("empty", made.bytes, made.size), &file, NULL), CLATTN_SUCCESS);
+        assert_int_equal(clattn_ctranslate2_create(store("empty", made.bytes, made.size), &file, NULL), CLATTN_SUCCESS);
         assert_int_equal(clattn_ctranslate2_count(file), 0);
-        clattn_ctranslate2_close(&file);
+        clattn_ctranslate2_release(&file);
     }
     made = begin(3, 0);
     refuse(&made, CLATTN_ERROR_UNSUPPORTED, "version 3, expected 4 to 6", "an old version");
@@ -189,13 +189,14 @@ static void refusals(void **state)
 
     clattn_ctranslate2 *file;
     clattn_io_error error = {""};
-    assert_refusal(clattn_ctranslate2_open(path_to("none"), &file, &error), CLATTN_ERROR_IO, &error, "opened",
+    assert_refusal(clattn_ctranslate2_create(path_to("none"), &file, &error), CLATTN_ERROR_IO, &error, "opened",
                    "no file");
-    assert_refusal(clattn_ctranslate2_open(test_folder, &file, &error), CLATTN_ERROR_IO, &error, "folder", "a folder");
-    assert_refusal(clattn_ctranslate2_open(store("nil", "", 0), &file, &error), CLATTN_ERROR_FORMAT, &error, "0 bytes",
-                   "nil");
-    assert_int_equal(clattn_ctranslate2_open(NULL, &file, &error), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(clattn_ctranslate2_open("x", NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_refusal(clattn_ctranslate2_create(test_folder, &file, &error), CLATTN_ERROR_IO, &error, "folder",
+                   "a folder");
+    assert_refusal(clattn_ctranslate2_create(store("nil", "", 0), &file, &error), CLATTN_ERROR_FORMAT, &error,
+                   "0 bytes", "nil");
+    assert_int_equal(clattn_ctranslate2_create(NULL, &file, &error), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(clattn_ctranslate2_create("x", NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT);
     clattn_host_tensor tensor;
     assert_int_equal(clattn_ctranslate2_find(NULL, "x", &tensor, &error), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(clattn_ctranslate2_at(NULL, 0, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
@@ -207,7 +208,7 @@ static void check(const char *path, size_t size, bool *accepted)
     clattn_ctranslate2 *file;
     clattn_ctranslate2_entry entry;
     clattn_io_error error;
-    clattn_status status = clattn_ctranslate2_open(path, &file, &error);
+    clattn_status status = clattn_ctranslate2_create(path, &file, &error);
     *accepted = status == CLATTN_SUCCESS;
     if (status != CLATTN_SUCCESS) {
         assert_null(file);
@@ -227,7 +228,7 @@ static void check(const char *path, size_t size, bool *accepted)
             sink = ((const unsigned char *)entry.tensor.data)[b];
     }
     (void)sink;
-    clattn_ctranslate2_close(&file);
+    clattn_ctranslate2_release(&file);
 }
 
 static void truncated(void **state)

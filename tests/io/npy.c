@@ -35,8 +35,9 @@ static void npy_round_trip_of_every_type_and_rank(void **state)
     static const struct {
         clattn_dtype dtype;
         size_t size;
-    } types[] = {{CLATTN_F32, 4}, {CLATTN_F16, 2}, {CLATTN_BF16, 2}, {CLATTN_F64, 8}, {CLATTN_BOOL, 1},
-                 {CLATTN_I32, 4}, {CLATTN_I64, 8}, {CLATTN_U8, 1},   {CLATTN_I8, 1}};
+    } types[] = {{CLATTN_DTYPE_F32, 4}, {CLATTN_DTYPE_F16, 2},  {CLATTN_DTYPE_BF16, 2},
+                 {CLATTN_DTYPE_F64, 8}, {CLATTN_DTYPE_BOOL, 1}, {CLATTN_DTYPE_I32, 4},
+                 {CLATTN_DTYPE_I64, 8}, {CLATTN_DTYPE_U8, 1},   {CLATTN_DTYPE_I8, 1}};
     static const size_t extents[][CLATTN_MAX_RANK] = {
         {3, 2, 1, 4, 5}, {1, 1, 1, 1, 1}, {2, 0, 3, 1, 1}, {0, 7, 1, 1, 1}};
     unsigned char data[960];
@@ -54,7 +55,7 @@ static void npy_round_trip_of_every_type_and_rank(void **state)
                 const char *path = path_to("round.npy");
                 assert_int_equal(clattn_npy_write(path, types[t].dtype, rank, extents[e], data, &error),
                                  CLATTN_SUCCESS);
-                assert_int_equal(clattn_npy_open(path, &npy, &error), CLATTN_SUCCESS);
+                assert_int_equal(clattn_npy_create(path, &npy, &error), CLATTN_SUCCESS);
                 clattn_host_tensor tensor = clattn_npy_tensor(npy);
                 assert_int_equal(tensor.dtype, types[t].dtype);
                 assert_int_equal(tensor.rank, rank);
@@ -64,7 +65,7 @@ static void npy_round_trip_of_every_type_and_rank(void **state)
                 assert_int_equal((uintptr_t)tensor.data % 64, 0);
                 if (bytes > 0)
                     assert_memory_equal(tensor.data, data, bytes);
-                clattn_npy_close(&npy);
+                clattn_npy_release(&npy);
                 assert_null(npy);
             }
 }
@@ -82,7 +83,7 @@ static void npy_written_bytes_are_numpys(void **state)
     wanted[127] = '\n';
 
     const char *path = path_to("exact.npy");
-    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 2, extent, data, NULL), CLATTN_SUCCESS);
+    assert_int_equal(clattn_npy_write(path, CLATTN_DTYPE_F32, 2, extent, data, NULL), CLATTN_SUCCESS);
     FILE *file = fopen(path, "rb");
     assert_int_equal(fread(found, 1, sizeof found, file), sizeof found - 1);
     fclose(file);
@@ -104,14 +105,14 @@ static void npy_accepted_spellings(void **state)
             image file = npy_image(version, dictionaries[i], 24);
             clattn_npy *npy;
             clattn_io_error error = {""};
-            if (clattn_npy_open(store("spelling.npy", file.bytes, file.size), &npy, &error) != CLATTN_SUCCESS)
+            if (clattn_npy_create(store("spelling.npy", file.bytes, file.size), &npy, &error) != CLATTN_SUCCESS)
                 fail_msg("%s", error.message);
             clattn_host_tensor tensor = clattn_npy_tensor(npy);
             assert_int_equal(tensor.rank, 2);
             assert_int_equal(tensor.extent[0], 2);
             assert_int_equal(tensor.extent[1], 3);
             assert_memory_equal(tensor.data, file.bytes + file.size - 24, 24);
-            clattn_npy_close(&npy);
+            clattn_npy_release(&npy);
         }
 }
 
@@ -168,7 +169,7 @@ static void npy_refusals(void **state)
         image file = npy_image(1, cases[i].dictionary, 24);
         clattn_npy *npy = (clattn_npy *)&file;
         clattn_io_error error = {""};
-        clattn_status status = clattn_npy_open(store("refused.npy", file.bytes, file.size), &npy, &error);
+        clattn_status status = clattn_npy_create(store("refused.npy", file.bytes, file.size), &npy, &error);
         assert_refusal(status, cases[i].status, &error, cases[i].part, cases[i].dictionary);
         assert_non_null(strstr(error.message, "refused.npy: "));
         assert_null(npy);
@@ -195,7 +196,7 @@ static void npy_hostile_prefixes(void **state)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_npy *npy;
         clattn_io_error error = {""};
-        clattn_status status = clattn_npy_open(store("prefix.npy", cases[i].bytes, cases[i].size), &npy, &error);
+        clattn_status status = clattn_npy_create(store("prefix.npy", cases[i].bytes, cases[i].size), &npy, &error);
         assert_refusal(status, cases[i].status, &error, cases[i].part, cases[i].part);
     }
     /* A header that is really there, but larger than any that is taken. */
@@ -206,7 +207,7 @@ static void npy_hostile_prefixes(void **state)
     memcpy(large, "\x93NUMPY\x02\x00\x70\x11\x01\x00", 12);
     memset(large + 12, ' ', length);
     large[size - 1] = '\n';
-    clattn_status status = clattn_npy_open(store("prefix.npy", large, size), &npy, &error);
+    clattn_status status = clattn_npy_create(store("prefix.npy", large, size), &npy, &error);
     assert_refusal(status, CLATTN_ERROR_UNSUPPORTED, &error, "70000 bytes", "large header");
     free(large);
 }
@@ -216,7 +217,7 @@ static void check_npy(const char *path, size_t file_size, bool *accepted)
 {
     clattn_npy *npy;
     clattn_io_error error = {""};
-    *accepted = clattn_npy_open(path, &npy, &error) == CLATTN_SUCCESS;
+    *accepted = clattn_npy_create(path, &npy, &error) == CLATTN_SUCCESS;
     if (!*accepted) {
         assert_null(npy);
         assert_one_line(&error);
@@ -232,7 +233,7 @@ static void check_npy(const char *path, size_t file_size, bool *accepted)
     for (size_t i = 0; i < tensor.bytes; i++)
         sum += ((const unsigned char *)tensor.data)[i];
     assert_true(sum <= 255 * tensor.bytes);
-    clattn_npy_close(&npy);
+    clattn_npy_release(&npy);
 }
 
 static void npy_truncated_at_every_byte(void **state)
@@ -258,24 +259,24 @@ static void npy_unopenable_things(void **state)
     clattn_io_error error = {""};
     const char *fifo = path_to("fifo");
     assert_int_equal(mkfifo(fifo, 0600), 0);
-    assert_refusal(clattn_npy_open(fifo, &npy, &error), CLATTN_ERROR_IO, &error, "pipe or device", "fifo");
-    assert_refusal(clattn_npy_open(test_folder, &npy, &error), CLATTN_ERROR_IO, &error, "folder", "folder");
-    assert_refusal(clattn_npy_open("/dev/zero", &npy, &error), CLATTN_ERROR_IO, &error, "device", "device");
-    assert_refusal(clattn_npy_open(path_to("none"), &npy, &error), CLATTN_ERROR_IO, &error, "No such", "none");
-    assert_refusal(clattn_npy_open("", &npy, &error), CLATTN_ERROR_IO, &error, "No such", "empty path");
-    assert_refusal(clattn_npy_open(path_to("a\nb\x1b"), &npy, &error), CLATTN_ERROR_IO, &error, "a?b?", "newline");
-    assert_refusal(clattn_npy_open(NULL, &npy, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
-    assert_refusal(clattn_npy_open("x", NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
-    assert_int_equal(clattn_npy_open("x", NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_refusal(clattn_npy_create(fifo, &npy, &error), CLATTN_ERROR_IO, &error, "pipe or device", "fifo");
+    assert_refusal(clattn_npy_create(test_folder, &npy, &error), CLATTN_ERROR_IO, &error, "folder", "folder");
+    assert_refusal(clattn_npy_create("/dev/zero", &npy, &error), CLATTN_ERROR_IO, &error, "device", "device");
+    assert_refusal(clattn_npy_create(path_to("none"), &npy, &error), CLATTN_ERROR_IO, &error, "No such", "none");
+    assert_refusal(clattn_npy_create("", &npy, &error), CLATTN_ERROR_IO, &error, "No such", "empty path");
+    assert_refusal(clattn_npy_create(path_to("a\nb\x1b"), &npy, &error), CLATTN_ERROR_IO, &error, "a?b?", "newline");
+    assert_refusal(clattn_npy_create(NULL, &npy, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
+    assert_refusal(clattn_npy_create("x", NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
+    assert_int_equal(clattn_npy_create("x", NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 
     char longest[3000];
     memset(longest, 'd', sizeof longest);
     longest[sizeof longest - 1] = '\0';
-    assert_refusal(clattn_npy_open(longest, &npy, &error), CLATTN_ERROR_IO, &error, "too long", "long name");
+    assert_refusal(clattn_npy_create(longest, &npy, &error), CLATTN_ERROR_IO, &error, "too long", "long name");
 
-    clattn_npy_close(NULL);
+    clattn_npy_release(NULL);
     npy = NULL;
-    clattn_npy_close(&npy);
+    clattn_npy_release(&npy);
     assert_int_equal(clattn_npy_tensor(NULL).dtype, CLATTN_DTYPE_NONE);
     unlink(fifo);
 }
@@ -311,7 +312,7 @@ static void npy_write_replaces_whole_files(void **state)
     small.rlim_cur = 100000;
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    clattn_status status = clattn_npy_write(path, CLATTN_F32, 1, &many, values, &error);
+    clattn_status status = clattn_npy_write(path, CLATTN_DTYPE_F32, 1, &many, values, &error);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     signal(SIGXFSZ, handler);
     assert_refusal(status, CLATTN_ERROR_IO, &error, "target.npy: cannot be written", "file size limit");
@@ -320,7 +321,7 @@ static void npy_write_replaces_whole_files(void **state)
     assert_int_equal(files_in_folder(), files);
 
     /* Through a link, the file behind it is replaced and keeps its permissions. */
-    assert_int_equal(clattn_npy_write(link, CLATTN_F32, 1, &one, &value, &error), CLATTN_SUCCESS);
+    assert_int_equal(clattn_npy_write(link, CLATTN_DTYPE_F32, 1, &one, &value, &error), CLATTN_SUCCESS);
     assert_int_equal(lstat(link, &info), 0);
     assert_true(S_ISLNK(info.st_mode));
     assert_int_equal(stat(path, &info), 0);
@@ -338,28 +339,28 @@ static void npy_write_failures(void **state)
     clattn_io_error error = {""};
     struct stat info;
     const char *path = path_to("never.npy");
-    assert_refusal(clattn_npy_write(path_to("no/such/x.npy"), CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO,
-                   &error, "No such file", "missing folder");
-    assert_refusal(clattn_npy_write(test_folder, CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO, &error,
+    assert_refusal(clattn_npy_write(path_to("no/such/x.npy"), CLATTN_DTYPE_F32, 1, &one, &value, &error),
+                   CLATTN_ERROR_IO, &error, "No such file", "missing folder");
+    assert_refusal(clattn_npy_write(test_folder, CLATTN_DTYPE_F32, 1, &one, &value, &error), CLATTN_ERROR_IO, &error,
                    "directory", "folder");
-    assert_refusal(clattn_npy_write("/dev/full", CLATTN_F32, 1, &one, &value, &error), CLATTN_ERROR_IO, &error,
+    assert_refusal(clattn_npy_write("/dev/full", CLATTN_DTYPE_F32, 1, &one, &value, &error), CLATTN_ERROR_IO, &error,
                    "No space", "full device");
-    assert_int_equal(clattn_npy_write("/dev/null", CLATTN_F32, 1, &one, &value, &error), CLATTN_SUCCESS);
+    assert_int_equal(clattn_npy_write("/dev/null", CLATTN_DTYPE_F32, 1, &one, &value, &error), CLATTN_SUCCESS);
     assert_int_equal(stat("/dev/null", &info), 0);
     assert_true(S_ISCHR(info.st_mode)); /* written to, not replaced */
 
     const clattn_status bad = CLATTN_ERROR_INVALID_ARGUMENT;
-    assert_int_equal(clattn_npy_write(NULL, CLATTN_F32, 1, &one, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(NULL, CLATTN_DTYPE_F32, 1, &one, &value, &error), bad);
     assert_int_equal(clattn_npy_write(path, CLATTN_DTYPE_NONE, 1, &one, &value, &error), bad);
     assert_int_equal(clattn_npy_write(path, (clattn_dtype)99, 1, &one, &value, &error), bad);
-    assert_int_equal(clattn_npy_write(path, CLATTN_F32, -1, &one, &value, &error), bad);
-    assert_int_equal(clattn_npy_write(path, CLATTN_F32, CLATTN_MAX_RANK + 1, &one, &value, &error), bad);
-    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 1, NULL, &value, &error), bad);
-    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 1, &one, NULL, &error), bad);
-    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 2, huge, &value, &error), CLATTN_ERROR_OVERFLOW);
+    assert_int_equal(clattn_npy_write(path, CLATTN_DTYPE_F32, -1, &one, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_DTYPE_F32, CLATTN_MAX_RANK + 1, &one, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_DTYPE_F32, 1, NULL, &value, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_DTYPE_F32, 1, &one, NULL, &error), bad);
+    assert_int_equal(clattn_npy_write(path, CLATTN_DTYPE_F32, 2, huge, &value, &error), CLATTN_ERROR_OVERFLOW);
     assert_one_line(&error);
     assert_int_not_equal(stat(path, &info), 0);
-    assert_int_equal(clattn_npy_write(path, CLATTN_F32, 0, NULL, &value, NULL), CLATTN_SUCCESS);
+    assert_int_equal(clattn_npy_write(path, CLATTN_DTYPE_F32, 0, NULL, &value, NULL), CLATTN_SUCCESS);
 }
 
 int main(void)

@@ -55,7 +55,7 @@ static void safetensors_lookup_and_listing(void **state)
     clattn_safetensors_entry entry;
     clattn_host_tensor tensor;
     clattn_io_error error = {""};
-    if (clattn_safetensors_open(store("good", image_.bytes, image_.size), &file, &error) != CLATTN_SUCCESS)
+    if (clattn_safetensors_create(store("good", image_.bytes, image_.size), &file, &error) != CLATTN_SUCCESS)
         fail_msg("%s", error.message);
 
     assert_int_equal(clattn_safetensors_count(file), COUNT_OF(names));
@@ -72,17 +72,17 @@ static void safetensors_lookup_and_listing(void **state)
     assert_memory_equal(entry.tensor.data, data + 35, 3);
 
     assert_int_equal(clattn_safetensors_find(file, "w", &tensor, &error), CLATTN_SUCCESS);
-    assert_true(tensor.dtype == CLATTN_F32 && tensor.rank == 2);
+    assert_true(tensor.dtype == CLATTN_DTYPE_F32 && tensor.rank == 2);
     assert_true(tensor.extent[0] == 2 && tensor.extent[1] == 3 && tensor.extent[2] == 0);
     assert_memory_equal(tensor.data, data, 24);
     clattn_tensor_lookup lookup = clattn_safetensors_lookup;
     assert_int_equal(lookup(file, "a.b", &tensor, NULL), CLATTN_SUCCESS);
-    assert_true(tensor.dtype == CLATTN_BF16 && tensor.rank == 1 && tensor.extent[0] == 3);
+    assert_true(tensor.dtype == CLATTN_DTYPE_BF16 && tensor.rank == 1 && tensor.extent[0] == 3);
     assert_memory_equal(tensor.data, data + 24, 6);
     assert_int_equal(lookup(file, "scalar", &tensor, &error), CLATTN_SUCCESS);
-    assert_true(tensor.dtype == CLATTN_U8 && tensor.rank == 0 && tensor.bytes == 1);
+    assert_true(tensor.dtype == CLATTN_DTYPE_U8 && tensor.rank == 0 && tensor.bytes == 1);
     assert_int_equal(lookup(file, "empty", &tensor, &error), CLATTN_SUCCESS);
-    assert_true(tensor.dtype == CLATTN_I64 && tensor.rank == 2 && tensor.data == NULL);
+    assert_true(tensor.dtype == CLATTN_DTYPE_I64 && tensor.rank == 2 && tensor.data == NULL);
 
     static const char *const absent[] = {"", "W", "ww", "a", "zz", "__metadata__"};
     for (size_t i = 0; i < COUNT_OF(absent); i++) {
@@ -96,10 +96,10 @@ static void safetensors_lookup_and_listing(void **state)
     assert_refusal(lookup(NULL, "w", &tensor, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
     assert_refusal(lookup(file, NULL, &tensor, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
     assert_refusal(lookup(file, "w", NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT, &error, "NULL", "NULL");
-    clattn_safetensors_close(&file);
+    clattn_safetensors_release(&file);
     assert_null(file);
-    clattn_safetensors_close(&file);
-    clattn_safetensors_close(NULL);
+    clattn_safetensors_release(&file);
+    clattn_safetensors_release(NULL);
     assert_int_equal(clattn_safetensors_count(NULL), 0);
 }
 
@@ -112,11 +112,11 @@ static void safetensors_smallest_files(void **state)
         clattn_safetensors *file;
         clattn_host_tensor tensor;
         clattn_io_error error = {""};
-        if (clattn_safetensors_open(store("small", bytes.bytes, bytes.size), &file, &error) != CLATTN_SUCCESS)
+        if (clattn_safetensors_create(store("small", bytes.bytes, bytes.size), &file, &error) != CLATTN_SUCCESS)
             fail_msg("%s", error.message);
         assert_int_equal(clattn_safetensors_count(file), 0);
         assert_int_equal(clattn_safetensors_find(file, "w", &tensor, &error), CLATTN_SUCCESS);
-        clattn_safetensors_close(&file);
+        clattn_safetensors_release(&file);
     }
 }
 
@@ -206,7 +206,7 @@ static void safetensors_refusals(void **state)
             bytes.size -= 8;
         clattn_safetensors *file = (clattn_safetensors *)&bytes;
         clattn_io_error error = {""};
-        clattn_status status = clattn_safetensors_open(store("refused", bytes.bytes, bytes.size), &file, &error);
+        clattn_status status = clattn_safetensors_create(store("refused", bytes.bytes, bytes.size), &file, &error);
         assert_refusal(status, cases[i].status, &error, cases[i].part, cases[i].header);
         assert_non_null(strstr(error.message, "refused: "));
         assert_null(file);
@@ -218,7 +218,7 @@ static void check_safetensors(const char *path, size_t file_size, bool *accepted
     clattn_safetensors *file;
     clattn_safetensors_entry entry;
     clattn_io_error error = {""};
-    *accepted = clattn_safetensors_open(path, &file, &error) == CLATTN_SUCCESS;
+    *accepted = clattn_safetensors_create(path, &file, &error) == CLATTN_SUCCESS;
     if (!*accepted) {
         assert_null(file);
         assert_one_line(&error);
@@ -236,7 +236,7 @@ static void check_safetensors(const char *path, size_t file_size, bool *accepted
                                              : entry.tensor.dtype == CLATTN_DTYPE_NONE);
     }
     assert_true(total < file_size && sum <= 255 * total);
-    clattn_safetensors_close(&file);
+    clattn_safetensors_release(&file);
 }
 
 static void safetensors_truncated_at_every_byte(void **state)
@@ -263,7 +263,7 @@ static void safetensors_hostile_lengths(void **state)
         clattn_io_error error = {""};
         add_number(&bytes, lengths[i], 8);
         add(&bytes, "{}", 2);
-        clattn_status status = clattn_safetensors_open(store("length", bytes.bytes, bytes.size), &file, &error);
+        clattn_status status = clattn_safetensors_create(store("length", bytes.bytes, bytes.size), &file, &error);
         assert_refusal(status, CLATTN_ERROR_FORMAT, &error, "the file has 10", "length");
     }
     /* A sparse file may well be that long. */
@@ -274,13 +274,13 @@ static void safetensors_hostile_lengths(void **state)
     add(&bytes, "{}", 2);
     const char *path = store("sparse", bytes.bytes, bytes.size);
     assert_int_equal(truncate(path, ((off_t)1 << 32) + 100), 0);
-    assert_refusal(clattn_safetensors_open(path, &file, &error), CLATTN_ERROR_UNSUPPORTED, &error,
+    assert_refusal(clattn_safetensors_create(path, &file, &error), CLATTN_ERROR_UNSUPPORTED, &error,
                    "expected at most 100000000", "sparse");
     unlink(path);
-    assert_refusal(clattn_safetensors_open(test_folder, &file, &error), CLATTN_ERROR_IO, &error, "folder", "folder");
-    assert_refusal(clattn_safetensors_open(path, &file, &error), CLATTN_ERROR_IO, &error, "No such", "none");
-    assert_int_equal(clattn_safetensors_open(NULL, &file, &error), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(clattn_safetensors_open(path, NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_refusal(clattn_safetensors_create(test_folder, &file, &error), CLATTN_ERROR_IO, &error, "folder", "folder");
+    assert_refusal(clattn_safetensors_create(path, &file, &error), CLATTN_ERROR_IO, &error, "No such", "none");
+    assert_int_equal(clattn_safetensors_create(NULL, &file, &error), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(clattn_safetensors_create(path, NULL, &error), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
 /* ---- memory ---- */
@@ -313,7 +313,7 @@ static clattn_status open_within_a_megabyte(const char *path, clattn_io_error *e
         unsigned long data = 0;
         clattn_safetensors *file = NULL;
         clattn_io_error result = {""};
-        clattn_safetensors_open("/", &file, &result); /* whatever is made once */
+        clattn_safetensors_create("/", &file, &result); /* whatever is made once */
         malloc_trim(0);
         FILE *self = fopen("/proc/self/status", "r");
         while (self != NULL && fgets(line, sizeof line, self) != NULL)
@@ -324,9 +324,9 @@ static clattn_status open_within_a_megabyte(const char *path, clattn_io_error *e
         struct rlimit limit = {data * 1024 + 1000000, RLIM_INFINITY};
         if (data == 0 || (!UNDER_ASAN && setrlimit(RLIMIT_DATA, &limit) != 0))
             _exit(125);
-        clattn_status status = clattn_safetensors_open(path, &file, &result);
+        clattn_status status = clattn_safetensors_create(path, &file, &result);
         ssize_t sent = write(pipes[1], &result, sizeof result);
-        clattn_safetensors_close(&file);
+        clattn_safetensors_release(&file);
         _exit(sent == (ssize_t)sizeof result ? (int)status : 126);
     }
     int status = 0;

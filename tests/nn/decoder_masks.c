@@ -20,31 +20,38 @@ struct shape {
 static const struct mask_case {
     const char *name;
     int stack; /* of decoder_cases; few, as stacks that are alike share kernels */
-    int32_t dtype;
+    clattn_dtype dtype;
     bool has_self, has_memory, tiny;
     struct shape self, memory;
 } cases[] = {
     {"keys of each item, and of the memory",
      CASE_PAPER,
-     CLATTN_BOOL,
+     CLATTN_DTYPE_BOOL,
      true,
      true,
      true,
      {true, false, false},
      {true, false, false}},
-    {"each head and query", CASE_PAPER, CLATTN_BOOL, true, true, false, {false, true, true}, {false, true, true}},
+    {"each head and query", CASE_PAPER, CLATTN_DTYPE_BOOL, true, true, false, {false, true, true}, {false, true, true}},
     {"added for each item, head and query",
      CASE_PAPER,
-     CLATTN_F32,
+     CLATTN_DTYPE_F32,
      true,
      true,
      true,
      {true, true, true},
      {true, true, true}},
-    {"of the memory alone, added for each head", CASE_PAPER, CLATTN_F32, false, true, false, {0}, {false, true, false}},
+    {"of the memory alone, added for each head",
+     CASE_PAPER,
+     CLATTN_DTYPE_F32,
+     false,
+     true,
+     false,
+     {0},
+     {false, true, false}},
     {"added for each item and query, grouped heads",
      CASE_LLAMA,
-     CLATTN_F32,
+     CLATTN_DTYPE_F32,
      true,
      false,
      false,
@@ -54,7 +61,7 @@ static const struct mask_case {
 
 /* Every third key or so is masked; all of the fifth query's, and where queries are alike, an item's first keys, which leaves
  * the first queries of self-attention none. */
-static nn_mask make_mask(int32_t dtype, struct shape shape, size_t keys)
+static nn_mask make_mask(clattn_dtype dtype, struct shape shape, size_t keys)
 {
     const nn_mask m = {NULL, shape.items ? ITEMS : 1, shape.heads ? HEADS : 1, shape.queries ? LENGTH : 1, keys};
     const size_t count = m.batch * m.heads * m.queries * keys;
@@ -64,7 +71,7 @@ static nn_mask make_mask(int32_t dtype, struct shape shape, size_t keys)
         const size_t key = i % keys, query = i / keys % m.queries, outer = i / keys / m.queries;
         const size_t mixed = (outer * 5 + query * 7 + key * 11) % 13;
         const bool masked = mixed < 4 || query == 4 || (m.queries == 1 && key <= outer / m.heads);
-        added[i] = masked ? -INFINITY : dtype == CLATTN_F32 ? ((float)mixed - 8) / 2 : 0;
+        added[i] = masked ? -INFINITY : dtype == CLATTN_DTYPE_F32 ? ((float)mixed - 8) / 2 : 0;
     }
     return (nn_mask){added, m.batch, m.heads, m.queries, keys};
 }
@@ -154,13 +161,13 @@ static void beams(void)
                   .items = ITEMS,
                   .length = LENGTH,
                   .memory_length = MEMORY,
-                  .mask_dtype = CLATTN_BOOL};
+                  .mask_dtype = CLATTN_DTYPE_BOOL};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     int32_t texts[S][LENGTH] = {{0}}, other[S][LENGTH];
     desc.length = 1;
     desc.beams = BEAMS;
     desc.logits = CLATTN_LOGITS_LAST;
-    w.memory_mask = make_mask(CLATTN_BOOL, (struct shape){true, true, false}, MEMORY);
+    w.memory_mask = make_mask(CLATTN_DTYPE_BOOL, (struct shape){true, true, false}, MEMORY);
     nn_world_open(&w, &desc);
     nn_world_begin(&w, NULL, 1);
     nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[ITEMS]){0}, 1, NULL, 1, logits, 1);

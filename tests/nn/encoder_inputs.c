@@ -16,17 +16,17 @@ static void features(void **state)
         size_t batch, frames;
     } inputs[] = {
         /* Whisper's front end, and one without a table, with other kernels and one convolution more. */
-        {{SHAPE, .layers = 1, PRE, .final_norm = 1, .input = CLATTN_INPUT_FEATURES, .features = 10,
+        {{SHAPE(RELU), .layers = 1, PRE, .final_norm = 1, .input = CLATTN_STACK_INPUT_FEATURES, .features = 10,
           .positions = CLATTN_POSITIONS_TABLE, .position_count = 9, .convolutions = 2,
-          .convolution = {{3, 1, 1, CLATTN_MATMUL_GELU}, {3, 2, 1, CLATTN_MATMUL_GELU}}},
+          .convolution = {{3, 1, 1, CLATTN_ACTIVATION_GELU}, {3, 2, 1, CLATTN_ACTIVATION_GELU}}},
          .batch = 1,
          .frames = 18},
-        {{SHAPE, .layers = 1, POST, .input = CLATTN_INPUT_FEATURES, .features = 5, .convolutions = 3,
-          .convolution = {{5, 2, 4, CLATTN_MATMUL_RELU}, {1, 1, 0, 0}, {4, 3, 2, CLATTN_MATMUL_SWISH}}},
+        {{SHAPE(RELU), .layers = 1, POST, .input = CLATTN_STACK_INPUT_FEATURES, .features = 5, .convolutions = 3,
+          .convolution = {{5, 2, 4, CLATTN_ACTIVATION_RELU}, {1, 1, 0, 0}, {4, 3, 2, CLATTN_ACTIVATION_SWISH}}},
          .batch = 2,
          .frames = 31},
     };
-    const clattn_stack_desc vectors = {SHAPE, .layers = 2, POST};
+    const clattn_stack_desc vectors = {SHAPE(RELU), .layers = 2, POST};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         const clattn_stack_desc *d = &inputs[i].stack;
@@ -58,13 +58,14 @@ static void tokens(void **state)
 {
     static const clattn_stack_desc stacks[] = {
         /* The paper's, BERT's and RoBERTa's. */
-        {SHAPE, .layers = 1, POST, .input = CLATTN_INPUT_TOKENS, .vocabulary = 50, .scaled = 1,
+        {SHAPE(RELU), .layers = 1, POST, .input = CLATTN_STACK_INPUT_TOKENS, .vocabulary = 50, .scale_embeddings = 1,
          .positions = CLATTN_POSITIONS_SINUSOIDS},
-        {SHAPE, .layers = 2, POST, .input = CLATTN_INPUT_TOKENS, .vocabulary = 50, .positions = CLATTN_POSITIONS_TABLE,
-         .position_count = 12, .segments = 2, .input_norm = 1, .activation = CLATTN_ACTIVATION_GELU},
-        {SHAPE, .layers = 1, PRE, .input = CLATTN_INPUT_TOKENS, .vocabulary = 50, .positions = CLATTN_POSITIONS_TABLE,
-         .position_count = 14, .first_position = 2},
-        {SHAPE, .layers = 1, PRE, .input = CLATTN_INPUT_TOKENS, .vocabulary = 50, .rotary = CLATTN_ROTARY_HALVES},
+        {SHAPE(GELU), .layers = 2, POST, .input = CLATTN_STACK_INPUT_TOKENS, .vocabulary = 50,
+         .positions = CLATTN_POSITIONS_TABLE, .position_count = 12, .segments = 2, .input_norm = 1},
+        {SHAPE(RELU), .layers = 1, PRE, .input = CLATTN_STACK_INPUT_TOKENS, .vocabulary = 50,
+         .positions = CLATTN_POSITIONS_TABLE, .position_count = 14, .first_position = 2},
+        {SHAPE(RELU), .layers = 1, PRE, .input = CLATTN_STACK_INPUT_TOKENS, .vocabulary = 50,
+         .rotary = CLATTN_ROTARY_HALVES},
     };
     const size_t batch = 2, length = 11;
     const int32_t lengths[2] = {11, 4};
@@ -99,7 +100,7 @@ static void tokens(void **state)
 
 static void pooling(void **state)
 {
-    static const clattn_stack_desc stack = {SHAPE, .layers = 1, POST};
+    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 1, POST};
     const int32_t lengths[3] = {5, 9, 1};
     const size_t n = stack.d_model;
     (void)state;
@@ -138,7 +139,7 @@ static void pooling(void **state)
  * by its length, with another item or alone, or with all by the enqueue's. */
 static void empty_items(void **state)
 {
-    static const clattn_stack_desc stack = {SHAPE, .layers = 1, POST};
+    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 1, POST};
     enum { FRAMES = 5, MOST = 2 };
     static const struct {
         size_t batch, length; /* length: explicit, but for FRAMES */

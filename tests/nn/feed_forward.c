@@ -39,8 +39,8 @@ static bool has(const clattn_feed_forward_desc *d, int array)
     return there[array];
 }
 
-static clattn_feed_forward_desc describe(int32_t dtype, int32_t activation, bool gated, bool bias_in, bool bias_out,
-                                         bool residual)
+static clattn_feed_forward_desc describe(clattn_dtype dtype, int32_t activation, bool gated, bool bias_in,
+                                         bool bias_out, bool residual)
 {
     clattn_feed_forward_desc desc = CLATTN_FEED_FORWARD_DESC_INIT;
     desc.dtype = dtype;
@@ -57,14 +57,14 @@ static clattn_feed_forward_desc describe(int32_t dtype, int32_t activation, bool
 
 static size_t element_bytes(const clattn_feed_forward_desc *d)
 {
-    return d->dtype == CLATTN_F16 || d->dtype == CLATTN_BF16 ? 2 : sizeof(float);
+    return d->dtype == CLATTN_DTYPE_F16 || d->dtype == CLATTN_DTYPE_BF16 ? 2 : sizeof(float);
 }
 
 /* y is NaN. */
 static block open_block(const clattn_feed_forward_desc *desc)
 {
     block b = {.desc = *desc, .args = CLATTN_FEED_FORWARD_ARGS_INIT};
-    const clattn_dtype dtype = desc->dtype ? (clattn_dtype)desc->dtype : CLATTN_F32;
+    const clattn_dtype dtype = desc->dtype ? desc->dtype : CLATTN_DTYPE_F32;
     const size_t bytes = element_bytes(desc);
     for (int a = 0; a < ARRAYS; a++) {
         unsigned char *stored = malloc(counts[a] * bytes);
@@ -113,13 +113,13 @@ static double *reference_of(const block *b, size_t rows, clattn_dtype dtype)
 static void judge_block(const block *b, size_t rows, const void *y)
 {
     const clattn_feed_forward_desc *d = &b->desc;
-    const clattn_dtype dtype = d->dtype ? (clattn_dtype)d->dtype : CLATTN_F32;
-    double *expected = reference_of(b, rows, CLATTN_F64), *naive = reference_of(b, rows, dtype);
+    const clattn_dtype dtype = d->dtype ? d->dtype : CLATTN_DTYPE_F32;
+    double *expected = reference_of(b, rows, CLATTN_DTYPE_F64), *naive = reference_of(b, rows, dtype);
     char what[160];
     snprintf(what, sizeof what, "%s, activation %d%s%s%s%s, %zu rows", clattn_dtype_name(dtype), (int)d->activation,
              d->gated ? ", gated" : "", d->bias_in ? ", b_in" : "", d->bias_out ? ", b_out" : "",
              d->residual ? ", residual" : "", rows);
-    if (dtype == CLATTN_F32) {
+    if (dtype == CLATTN_DTYPE_F32) {
         const double apart = nn_difference(y, expected, rows, D, rows, NULL);
         if (!(apart < 1e-5))
             fail_msg("%s: off by %.3g", what, apart);
@@ -166,7 +166,7 @@ static void float32(void **state)
     for (int i = 0; i < 16; i++) {
         const bool second = i / 8, gated = i / 4 % 2, odd = i % 2, high = i / 2 % 2, residual = second != high;
         const clattn_feed_forward_desc desc =
-            describe(i % 3 ? CLATTN_F32 : 0, i % 4, gated, second != odd, second != gated, residual);
+            describe(i % 3 ? CLATTN_DTYPE_F32 : 0, 1 + i % 4, gated, second != odd, second != gated, residual);
         compute(&desc, odd != high ? FEW : ROWS, residual && gated);
     }
 }
@@ -174,13 +174,14 @@ static void float32(void **state)
 static void float16_and_bfloat16(void **state)
 {
     static const struct {
-        int32_t dtype, activation;
+        clattn_dtype dtype;
+        clattn_activation activation;
         bool gated, bias_in, bias_out, residual;
         size_t rows;
-    } cases[] = {{CLATTN_F16, CLATTN_ACTIVATION_GELU, true, true, true, false, ROWS},
-                 {CLATTN_BF16, CLATTN_ACTIVATION_GELU_TANH, true, false, false, true, FEW},
-                 {CLATTN_F16, CLATTN_ACTIVATION_RELU, false, false, false, true, FEW},
-                 {CLATTN_BF16, CLATTN_ACTIVATION_SWISH, false, true, true, false, ROWS}};
+    } cases[] = {{CLATTN_DTYPE_F16, CLATTN_ACTIVATION_GELU, true, true, true, false, ROWS},
+                 {CLATTN_DTYPE_BF16, CLATTN_ACTIVATION_GELU_TANH, true, false, false, true, FEW},
+                 {CLATTN_DTYPE_F16, CLATTN_ACTIVATION_RELU, false, false, false, true, FEW},
+                 {CLATTN_DTYPE_BF16, CLATTN_ACTIVATION_SWISH, false, true, true, false, ROWS}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const clattn_feed_forward_desc desc = describe(cases[i].dtype, cases[i].activation, cases[i].gated,
@@ -211,7 +212,8 @@ static void descriptions_that_are_refused(void **state)
                       sizes[] = "d_model and d_ff are at least 1", limit[] = "rows, d_model or d_ff is 2^31 or more",
                       types[] = "x, y and weights are float32, float16 or bfloat16",
                       unknown[] = "desc is NULL, or its size is none that clattn_feed_forward_desc ever had";
-    const clattn_feed_forward_desc good = describe(CLATTN_F32, CLATTN_ACTIVATION_RELU, false, false, false, false);
+    const clattn_feed_forward_desc good =
+        describe(CLATTN_DTYPE_F32, CLATTN_ACTIVATION_RELU, false, false, false, false);
     (void)state;
     refuse_desc(NULL, CLATTN_ERROR_INVALID_ARGUMENT, unknown);
 #define REFUSE(field, value, status, saying) \
@@ -221,16 +223,16 @@ static void descriptions_that_are_refused(void **state)
         refuse_desc(&desc, (status), (saying)); \
     } while (0)
     REFUSE(size, 0, CLATTN_ERROR_INVALID_STRUCT, unknown);
-    REFUSE(direction, 1, CLATTN_ERROR_INVALID_ARGUMENT, "direction: only CLATTN_FORWARD is known");
-    REFUSE(activation, -1, CLATTN_ERROR_INVALID_ARGUMENT, "unknown activation");
-    REFUSE(activation, 4, CLATTN_ERROR_INVALID_ARGUMENT, "unknown activation");
+    REFUSE(direction, 1, CLATTN_ERROR_INVALID_ARGUMENT, "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REFUSE(activation, -1, CLATTN_ERROR_INVALID_ARGUMENT, "activation is NONE or unknown");
+    REFUSE(activation, 5, CLATTN_ERROR_INVALID_ARGUMENT, "activation is NONE or unknown");
     REFUSE(gated, 2, CLATTN_ERROR_INVALID_ARGUMENT, flags);
     REFUSE(bias_in, -1, CLATTN_ERROR_INVALID_ARGUMENT, flags);
     REFUSE(bias_out, 2, CLATTN_ERROR_INVALID_ARGUMENT, flags);
     REFUSE(residual, 2, CLATTN_ERROR_INVALID_ARGUMENT, flags);
     REFUSE(reserved, 1, CLATTN_ERROR_INVALID_ARGUMENT, flags);
-    REFUSE(dtype, CLATTN_F64, CLATTN_ERROR_UNSUPPORTED, types);
-    REFUSE(dtype, CLATTN_I8, CLATTN_ERROR_UNSUPPORTED, types);
+    REFUSE(dtype, CLATTN_DTYPE_F64, CLATTN_ERROR_UNSUPPORTED, types);
+    REFUSE(dtype, CLATTN_DTYPE_I8, CLATTN_ERROR_UNSUPPORTED, types);
     REFUSE(dtype, 99, CLATTN_ERROR_UNSUPPORTED, types);
     REFUSE(d_model, 0, CLATTN_ERROR_INVALID_LAYOUT, sizes);
     REFUSE(d_ff, 0, CLATTN_ERROR_INVALID_LAYOUT, sizes);
@@ -265,7 +267,7 @@ static void arguments_that_are_refused(void **state)
     char saying[160];
     (void)state;
     for (int all = 0; all < 2; all++) {
-        const clattn_feed_forward_desc desc = describe(CLATTN_F32, CLATTN_ACTIVATION_RELU, all, all, all, false);
+        const clattn_feed_forward_desc desc = describe(CLATTN_DTYPE_F32, CLATTN_ACTIVATION_RELU, all, all, all, false);
         block b = open_block(&desc);
         clattn_plan *plan = NULL;
         clattn_binding other = b.args.w_in;

@@ -93,7 +93,7 @@ static void only_embedded_tokens(void **state)
 {
     nn_world w = {.context = context,
                   .d = &decoder_cases[CASE_LLAMA].stack,
-                  .output = CLATTN_OUTPUT_OWN,
+                  .output = CLATTN_MODEL_OUTPUT_OWN,
                   .output_size = VOCABULARY + 1,
                   .items = ITEMS,
                   .length = LENGTH,
@@ -138,7 +138,7 @@ struct beam_rule {
 static double comparable(const struct beam_rule *rule, double sum, size_t length)
 {
     const double n = (double)length;
-    return sum / pow(rule->length_rule == CLATTN_LENGTH_POWER ? n : (5 + n) / 6, rule->penalty);
+    return sum / pow(rule->length_rule == CLATTN_LENGTH_RULE_POWER ? n : (5 + n) / 6, rule->penalty);
 }
 
 /* Stop tokens that come early, so that results have different lengths. */
@@ -196,8 +196,9 @@ static size_t search(nn_world *w, size_t item, const struct beam_rule *rule, str
 static void search_beams(const decoder_case *c, size_t items)
 {
     static const struct beam_rule rules[] = {
-        {CLATTN_LENGTH_GNMT, 0, 0},     {CLATTN_LENGTH_GNMT, 0.6f, 0},        {CLATTN_LENGTH_POWER, 1.5f, 2},
-        {CLATTN_LENGTH_POWER, 0.6f, 0}, {CLATTN_LENGTH_GNMT, 0.6f, 1 / 3.0f},
+        {CLATTN_LENGTH_RULE_GNMT, 0, 0},           {CLATTN_LENGTH_RULE_GNMT, 0.6f, 0},
+        {CLATTN_LENGTH_RULE_POWER, 1.5f, 2},       {CLATTN_LENGTH_RULE_POWER, 0.6f, 0},
+        {CLATTN_LENGTH_RULE_GNMT, 0.6f, 1 / 3.0f},
     };
     nn_world w = {.context = context,
                   .d = &c->stack,
@@ -215,7 +216,7 @@ static void search_beams(const decoder_case *c, size_t items)
     desc.logits = CLATTN_LOGITS_LAST;
     nn_world_open(&w, &desc);
     nn_world_begin(&w, NULL, 1);
-    how.method = CLATTN_GENERATE_BEAM;
+    how.method = CLATTN_GENERATE_METHOD_BEAM;
     how.max_tokens = MOST;
     how.stop_tokens = &stop;
     how.stop_count = 1;
@@ -294,7 +295,7 @@ static void generate_to(nn_world *w, int32_t method, size_t most, struct ending 
     clattn_generated generated = results_of(tokens, results->lengths, results->scores, NULL);
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     how.method = method;
-    how.beams = how.results = method == CLATTN_GENERATE_BEAM ? STOPPED_BEAMS : 1;
+    how.beams = how.results = method == CLATTN_GENERATE_METHOD_BEAM ? STOPPED_BEAMS : 1;
     how.max_tokens = most;
     how.hook = ending ? end_early : NULL;
     how.hook_user = ending;
@@ -306,7 +307,8 @@ static void generate_to(nn_world *w, int32_t method, size_t most, struct ending 
 /* A sequence that a hook leaves no token is kept as one that has no room left is. */
 static void stopped_by_hook(void **state)
 {
-    static const int32_t methods[] = {CLATTN_GENERATE_GREEDY, CLATTN_GENERATE_SAMPLE, CLATTN_GENERATE_BEAM};
+    static const int32_t methods[] = {CLATTN_GENERATE_METHOD_GREEDY, CLATTN_GENERATE_METHOD_SAMPLE,
+                                      CLATTN_GENERATE_METHOD_BEAM};
     nn_world w;
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     (void)state;
@@ -316,7 +318,7 @@ static void stopped_by_hook(void **state)
     decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     nn_world_begin(&w, NULL, 1);
     for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++) {
-        const size_t each = methods[m] == CLATTN_GENERATE_BEAM ? STOPPED_BEAMS : 1;
+        const size_t each = methods[m] == CLATTN_GENERATE_METHOD_BEAM ? STOPPED_BEAMS : 1;
         struct results short_of_room, stopped;
         struct ending ending = {2, -1};
         generate_to(&w, methods[m], 2, NULL, &short_of_room);

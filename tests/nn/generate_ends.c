@@ -46,7 +46,7 @@ static void stop_tokens(void **state)
     const size_t items = support_tiny() ? ITEMS : MANY;
     nn_world w = {.context = context,
                   .d = &decoder_cases[CASE_PAPER].stack,
-                  .output = CLATTN_OUTPUT_TIED,
+                  .output = CLATTN_MODEL_OUTPUT_TIED,
                   .items = items,
                   .length = LENGTH,
                   .memory_length = MEMORY,
@@ -99,7 +99,7 @@ static void stop_tokens(void **state)
 /* A sequence of `capacity` tokens has had its last one read; one more is chosen behind it. */
 static void fill_up(nn_world *w, size_t capacity)
 {
-    static const int32_t methods[] = {CLATTN_GENERATE_GREEDY, CLATTN_GENERATE_BEAM};
+    static const int32_t methods[] = {CLATTN_GENERATE_METHOD_GREEDY, CLATTN_GENERATE_METHOD_BEAM};
     /* The last is a prompt without room for another token. */
     const size_t own_lengths[3][ITEMS] = {{2, 1}, {1, capacity - 1}, {capacity, 3}};
     int32_t own[ITEMS * LENGTH];
@@ -156,7 +156,7 @@ static void end_of_the_table(void **state)
     stack.first_position = FIRST;
     nn_world w = {.context = context,
                   .d = &stack,
-                  .output = CLATTN_OUTPUT_TIED,
+                  .output = CLATTN_MODEL_OUTPUT_TIED,
                   .items = ITEMS,
                   .length = ROWS - FIRST,
                   .memory_length = MEMORY};
@@ -183,9 +183,9 @@ static void refuse(nn_world *w, const clattn_generate_desc *how, const int32_t *
     assert_message_has(context, message);
 }
 
-#define GREEDY .size = sizeof(clattn_generate_desc), .method = CLATTN_GENERATE_GREEDY, .max_tokens = MOST
-#define SAMPLE .size = sizeof(clattn_generate_desc), .method = CLATTN_GENERATE_SAMPLE, .max_tokens = MOST
-#define BEAM .size = sizeof(clattn_generate_desc), .method = CLATTN_GENERATE_BEAM, .max_tokens = MOST
+#define GREEDY .size = sizeof(clattn_generate_desc), .method = CLATTN_GENERATE_METHOD_GREEDY, .max_tokens = MOST
+#define SAMPLE .size = sizeof(clattn_generate_desc), .method = CLATTN_GENERATE_METHOD_SAMPLE, .max_tokens = MOST
+#define BEAM .size = sizeof(clattn_generate_desc), .method = CLATTN_GENERATE_METHOD_BEAM, .max_tokens = MOST
 
 static void refused_methods(nn_world *w)
 {

@@ -25,7 +25,7 @@ static void sampled(void **state)
     desc.logits = CLATTN_LOGITS_ALL;
     decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     nn_world_begin(&w, NULL, 1);
-    how.method = CLATTN_GENERATE_SAMPLE;
+    how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;
     how.temperature = 2;
     for (int i = 0; i < 3; i++) {
@@ -99,7 +99,7 @@ static void sampled_by_both(void **state)
     desc.logits = CLATTN_LOGITS_LAST;
     decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     nn_world_begin(&w, NULL, 1);
-    how.method = CLATTN_GENERATE_SAMPLE;
+    how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;
     how.hook = level;
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
@@ -191,7 +191,7 @@ static void token_of_a_seed(void **state)
     static const int32_t stops[] = {5, 12, 20, 31};
     nn_world w = {.context = context,
                   .d = &decoder_cases[CASE_PAPER].stack,
-                  .output = CLATTN_OUTPUT_TIED,
+                  .output = CLATTN_MODEL_OUTPUT_TIED,
                   .items = MANY,
                   .length = LENGTH,
                   .memory_length = MEMORY,
@@ -203,7 +203,7 @@ static void token_of_a_seed(void **state)
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_LAST;
     nn_world_open(&w, &desc);
-    how.method = CLATTN_GENERATE_SAMPLE;
+    how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;
     how.stop_tokens = stops;
     how.stop_count = sizeof stops / sizeof stops[0];
@@ -256,7 +256,7 @@ static void alone_as_among_others(void **state)
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_LAST;
     decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
-    how.method = CLATTN_GENERATE_SAMPLE;
+    how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;
     how.temperature = 2;
     how.seed = 3;

@@ -15,8 +15,8 @@
 
 enum { ITEMS = 2, LENGTH = 5, MEMORY = 3, BEAMS = 2 };
 
-static const clattn_stack_desc encoder = {SHAPE, .layers = 1, POST};
-static const clattn_stack_desc decoder = {SHAPE,       NN_TOKENS,  .layers = 1,
+static const clattn_stack_desc encoder = {SHAPE(RELU), .layers = 1, POST};
+static const clattn_stack_desc decoder = {SHAPE(RELU), NN_TOKENS,  .layers = 1,
                                           .causal = 1, .cross = 1, .positions = CLATTN_POSITIONS_SINUSOIDS};
 
 static const char *failed_call(void)
@@ -141,7 +141,7 @@ static clattn_status generate(decoding *d)
     size_t counts[ITEMS];
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     clattn_generated generated = CLATTN_GENERATED_INIT;
-    how.method = CLATTN_GENERATE_BEAM;
+    how.method = CLATTN_GENERATE_METHOD_BEAM;
     how.beams = BEAMS;
     how.max_tokens = 2;
     generated.tokens = tokens;
@@ -174,12 +174,13 @@ static clattn_status decode(decoding *d)
 static clattn_status use_decoder(clattn_context *context)
 {
     static int32_t ids[ITEMS * LENGTH] = {1, 18, 35, 15, 32, 12, 29, 9, 26, 6};
-    const clattn_transformer_desc model = {.size = sizeof model, .decoder = &decoder, .output = CLATTN_OUTPUT_TIED};
+    const clattn_transformer_desc model = {
+        .size = sizeof model, .decoder = &decoder, .output = CLATTN_MODEL_OUTPUT_TIED};
     const size_t count = ITEMS * MEMORY * decoder.d_model;
     decoding d = {.context = context,
                   .w = {.context = context,
                         .d = &decoder,
-                        .output = CLATTN_OUTPUT_TIED,
+                        .output = CLATTN_MODEL_OUTPUT_TIED,
                         .items = ITEMS,
                         .length = LENGTH,
                         .memory_length = MEMORY,
@@ -233,7 +234,7 @@ static clattn_status use_decoder(clattn_context *context)
 /* Kernels come from a cache on the disk, so that an attempt is quick; what fails while they are built, other tests hold. */
 static void run(clattn_status (*use)(clattn_context *), unsigned attempts)
 {
-    inject_scenario scenario = inject_scenario_of(use, CLATTN_CACHE_ON);
+    inject_scenario scenario = inject_scenario_of(use, CLATTN_CACHE_MODE_ON);
     char folder[SUPPORT_PATH];
     support_folder(folder);
     scenario.params.cache_dir = folder;

@@ -23,10 +23,10 @@ static const struct encoder_case {
     clattn_stack_desc stack;
     size_t length;
 } encoders[] = {
-    {"pre-norm, gated", {SHAPE, .layers = 2, PRE, .final_norm = 1, .gated = 1}, POSITIONS},
+    {"pre-norm, gated", {SHAPE(RELU), .layers = 2, PRE, .final_norm = 1, .gated = 1}, POSITIONS},
     /* Convolutions and the table of positions are no integers. */
     {"post-norm behind convolutions",
-     {SHAPE, .layers = 1, POST, .input = CLATTN_INPUT_FEATURES, .features = 20, .convolutions = 1,
+     {SHAPE(RELU), .layers = 1, POST, .input = CLATTN_STACK_INPUT_FEATURES, .features = 20, .convolutions = 1,
       .convolution = {{3, 2, 1, 0}}, .positions = CLATTN_POSITIONS_TABLE, .position_count = POSITIONS},
      FRAMES},
 };
@@ -34,7 +34,7 @@ static const struct encoder_case {
 static void encode(const struct encoder_case *c)
 {
     const clattn_stack_desc *d = &c->stack;
-    const bool features = d->input == CLATTN_INPUT_FEATURES;
+    const bool features = d->input == CLATTN_STACK_INPUT_FEATURES;
     const size_t count = BATCH * c->length * (features ? d->features : d->d_model);
     nn_store store = {.seed = 5};
     float *x = nn_floats(count, 3);
@@ -45,7 +45,7 @@ static void encode(const struct encoder_case *c)
                                 .desc = nn_encoder_desc(BATCH, c->length),
                                 .input = x,
                                 .input_bytes = count * sizeof *x,
-                                .model = {.weight_dtype = CLATTN_I8}};
+                                .model = {.weight_dtype = CLATTN_DTYPE_I8}};
     float *y = nn_run_encoder(context, &run);
     nn_store_quantise(&store);
     const nn_reference r = {.store = &store, .name = "encoder", .desc = d, .batch = BATCH, .length = POSITIONS};
@@ -82,7 +82,7 @@ static void a_nan_is_not_rounded(void **state)
                                 .desc = nn_encoder_desc(BATCH, POSITIONS),
                                 .input = x,
                                 .input_bytes = count * sizeof *x,
-                                .model = {.weight_dtype = CLATTN_I8}};
+                                .model = {.weight_dtype = CLATTN_DTYPE_I8}};
     float *y = nn_run_encoder(context, &run);
     for (size_t i = 0; i < count; i++) /* the norm behind the last layer spreads it over each position */
         assert_true(isnan(y[i]));
@@ -105,7 +105,7 @@ static void decode(const decoder_case *c)
                   .length = LENGTH,
                   .memory_length = MEMORY,
                   .memory_lengths = memory_lengths,
-                  .weight_dtype = CLATTN_I8};
+                  .weight_dtype = CLATTN_DTYPE_I8};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_ALL;
@@ -132,7 +132,7 @@ static void decoders_of_int8(void **state)
 
 /* ---- bytes ---- */
 
-static size_t bytes_of(const clattn_stack_desc *d, int32_t output, int32_t dtype, int32_t weight_dtype)
+static size_t bytes_of(const clattn_stack_desc *d, int32_t output, clattn_dtype dtype, clattn_dtype weight_dtype)
 {
     const clattn_transformer_desc desc = {
         .size = sizeof desc, .decoder = d, .output = output, .dtype = dtype, .weight_dtype = weight_dtype};
@@ -154,21 +154,23 @@ static void what_is_int8(void **state)
                                         .d_model = 64,
                                         .heads = 4,
                                         .d_ff = 128,
+                                        .activation = CLATTN_ACTIVATION_RELU,
                                         .layers = 1,
                                         .causal = 1,
-                                        .norm = CLATTN_NORM_RMS,
+                                        .norm = CLATTN_NORM_KIND_RMS,
                                         .without_bias = CLATTN_WITHOUT_BIAS,
-                                        .input = CLATTN_INPUT_TOKENS,
+                                        .input = CLATTN_STACK_INPUT_TOKENS,
                                         .vocabulary = 128,
                                         .positions = CLATTN_POSITIONS_TABLE,
                                         .position_count = 16};
     const size_t n = d.d_model, rest = (d.vocabulary + d.position_count + 2) * n; /* tables and two norms */
     const size_t rows = 5 * n + d.d_ff, matrices = 4 * n * n + 2 * n * d.d_ff;
     (void)state;
-    assert_int_equal(bytes_of(&d, CLATTN_OUTPUT_TIED, 0, 0), 4 * (rest + matrices));
-    assert_int_equal(bytes_of(&d, CLATTN_OUTPUT_TIED, 0, CLATTN_I8), 4 * rest + matrices + 4 * rows);
-    assert_int_equal(bytes_of(&d, CLATTN_OUTPUT_TIED, CLATTN_F16, CLATTN_I8), 2 * rest + matrices + 4 * rows);
-    assert_int_equal(bytes_of(&d, CLATTN_OUTPUT_OWN, 0, CLATTN_I8),
+    assert_int_equal(bytes_of(&d, CLATTN_MODEL_OUTPUT_TIED, 0, 0), 4 * (rest + matrices));
+    assert_int_equal(bytes_of(&d, CLATTN_MODEL_OUTPUT_TIED, 0, CLATTN_DTYPE_I8), 4 * rest + matrices + 4 * rows);
+    assert_int_equal(bytes_of(&d, CLATTN_MODEL_OUTPUT_TIED, CLATTN_DTYPE_F16, CLATTN_DTYPE_I8),
+                     2 * rest + matrices + 4 * rows);
+    assert_int_equal(bytes_of(&d, CLATTN_MODEL_OUTPUT_OWN, 0, CLATTN_DTYPE_I8),
                      4 * rest + matrices + 4 * rows + d.vocabulary * (n + 4));
 }
 

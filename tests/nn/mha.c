@@ -43,16 +43,16 @@ static const mha_case cases[] = {
     {"cross, packed, values apart", ALL, .batch = 2, .queries = 5, .keys = 7, .d_model = 16, .heads = 2, .cross = true,
      .packed = true, .d_context_value = 16, BIASES},
     {"cross, packed, values apart, no biases", BIG, .batch = 2, .queries = 35, .keys = 67, .d_model = 32, .heads = 4,
-     .cross = true, .packed = true, .d_context_value = 32, .weights = CLATTN_WEIGHTS_AVERAGE},
+     .cross = true, .packed = true, .d_context_value = 32, .weights = CLATTN_WEIGHTS_OUTPUT_AVERAGE},
     {"cross, grouped heads, more queries", BIG, .batch = 2, .queries = 67, .keys = 5, .d_model = 32, .heads = 4,
      .kv_heads = 2, .cross = true, BIASES},
     {"causal", ALL, .batch = 2, .queries = 9, .d_model = 16, .heads = 2, .packed = true, .causal = true},
     {"causal cross, bottom-right", BIG, .batch = 2, .queries = 19, .keys = 35, .d_model = 32, .heads = 4, .cross = true,
-     .causal = true, .alignment = CLATTN_ALIGN_BOTTOM_RIGHT},
+     .causal = true, .alignment = CLATTN_ALIGNMENT_BOTTOM_RIGHT},
     {"causal cross, leading rows empty", BIG, .batch = 2, .queries = 35, .keys = 19, .d_model = 32, .heads = 4,
-     .cross = true, .causal = true, .alignment = CLATTN_ALIGN_BOTTOM_RIGHT, BIASES},
+     .cross = true, .causal = true, .alignment = CLATTN_ALIGNMENT_BOTTOM_RIGHT, BIASES},
     {"causal, position -2", BIG, .batch = 2, .queries = 19, .d_model = 32, .heads = 4, .packed = true, .causal = true,
-     .alignment = CLATTN_ALIGN_EXPLICIT, .position = -2, BIASES},
+     .alignment = CLATTN_ALIGNMENT_EXPLICIT, .position = -2, BIASES},
     {"key padding", ALL, .batch = 2, .queries = 9, .d_model = 16, .heads = 2, .packed = true, .mask = MASK_BOOL,
      .mask_rank = 4, .mask_extent = {2, 1, 1, 9}},
     {"float mask for each head", BIG, .batch = 2, .queries = 35, .d_model = 32, .heads = 4, .packed = true,
@@ -61,40 +61,41 @@ static const mha_case cases[] = {
      .mask = MASK_FALSE, BIASES},
     {"scaled", BIG, .batch = 1, .queries = 9, .d_model = 16, .heads = 2, .packed = true, .scaled = true, .scale = -1},
     {"weights for each head", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, .packed = true,
-     .weights = CLATTN_WEIGHTS_PER_HEAD},
+     .weights = CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
     {"weights for each head", BIG, .batch = 2, .queries = 35, .keys = 67, .d_model = 32, .heads = 4, .cross = true,
-     .mask = MASK_BOOL, .weights = CLATTN_WEIGHTS_PER_HEAD},
+     .mask = MASK_BOOL, .weights = CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
     {"weights for each head, causal", BIG, .batch = 2, .queries = 35, .d_model = 32, .heads = 4, .causal = true,
-     .alignment = CLATTN_ALIGN_EXPLICIT, .position = -3, .weights = CLATTN_WEIGHTS_PER_HEAD},
+     .alignment = CLATTN_ALIGNMENT_EXPLICIT, .position = -3, .weights = CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
     {"weights averaged", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, .packed = true,
-     .weights = CLATTN_WEIGHTS_AVERAGE},
+     .weights = CLATTN_WEIGHTS_OUTPUT_AVERAGE},
     {"weights averaged", FULL, .batch = 2, .queries = 67, .d_model = 512, .heads = 8, .packed = true, BIASES,
-     .weights = CLATTN_WEIGHTS_AVERAGE},
+     .weights = CLATTN_WEIGHTS_OUTPUT_AVERAGE},
     {"weights averaged, masked", BIG, .batch = 2, .queries = 35, .keys = 67, .d_model = 32, .heads = 4, .kv_heads = 2,
-     .cross = true, .mask = MASK_FLOAT, .causal = true, .weights = CLATTN_WEIGHTS_AVERAGE},
+     .cross = true, .mask = MASK_FLOAT, .causal = true, .weights = CLATTN_WEIGHTS_OUTPUT_AVERAGE},
     {"smaller at enqueue", ALL, .batch = 3, .queries = 9, .d_model = 16, .heads = 2, .packed = true, BIASES,
      .shorter = true, .actual = {2, 5, 5}},
     {"smaller at enqueue, weights", BIG, .batch = 3, .queries = 35, .keys = 67, .d_model = 32, .heads = 4,
-     .cross = true, BIASES, .shorter = true, .actual = {2, 19, 33}, .weights = CLATTN_WEIGHTS_PER_HEAD},
+     .cross = true, BIASES, .shorter = true, .actual = {2, 19, 33}, .weights = CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
     {"no keys at enqueue: the bias", BIG, .batch = 2, .queries = 5, .keys = 7, .d_model = 16, .heads = 2, .cross = true,
      BIASES, .shorter = true, .actual = {2, 5, 0}},
-    {"float16", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, .packed = true, BIASES, .type = CLATTN_F16},
+    {"float16", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, .packed = true, BIASES,
+     .type = CLATTN_DTYPE_F16},
     {"float16, weights averaged", BIG, .batch = 2, .queries = 35, .d_model = 64, .heads = 4, .packed = true, BIASES,
-     .weights = CLATTN_WEIGHTS_AVERAGE, .type = CLATTN_F16},
+     .weights = CLATTN_WEIGHTS_OUTPUT_AVERAGE, .type = CLATTN_DTYPE_F16},
     {"float16, cross, grouped heads", BIG, .batch = 2, .queries = 35, .keys = 67, .d_model = 32, .heads = 4,
-     .kv_heads = 2, .cross = true, .d_context = 48, BIASES, .mask = MASK_BOOL, .type = CLATTN_F16},
+     .kv_heads = 2, .cross = true, .d_context = 48, BIASES, .mask = MASK_BOOL, .type = CLATTN_DTYPE_F16},
     {"float16, smaller at enqueue, weights", BIG, .batch = 3, .queries = 35, .keys = 67, .d_model = 24, .heads = 3,
-     .cross = true, BIASES, .shorter = true, .actual = {2, 19, 33}, .weights = CLATTN_WEIGHTS_PER_HEAD,
-     .type = CLATTN_F16},
-    {"bfloat16", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, BIASES, .type = CLATTN_BF16},
+     .cross = true, BIASES, .shorter = true, .actual = {2, 19, 33}, .weights = CLATTN_WEIGHTS_OUTPUT_PER_HEAD,
+     .type = CLATTN_DTYPE_F16},
+    {"bfloat16", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, BIASES, .type = CLATTN_DTYPE_BF16},
     {"bfloat16, as the paper has it", BIG, .batch = 2, .queries = 67, .d_model = 512, .heads = 8, .packed = true,
-     BIASES, .type = CLATTN_BF16},
+     BIASES, .type = CLATTN_DTYPE_BF16},
     {"bfloat16, causal, weights", BIG, .batch = 2, .queries = 35, .d_model = 64, .heads = 4, .packed = true, BIASES,
-     .causal = true, .weights = CLATTN_WEIGHTS_PER_HEAD, .type = CLATTN_BF16},
+     .causal = true, .weights = CLATTN_WEIGHTS_OUTPUT_PER_HEAD, .type = CLATTN_DTYPE_BF16},
     {"bfloat16, cross, packed, odd sizes", BIG, .batch = 3, .queries = 19, .keys = 37, .d_model = 35, .heads = 5,
-     .cross = true, .packed = true, BIASES, .type = CLATTN_BF16},
+     .cross = true, .packed = true, BIASES, .type = CLATTN_DTYPE_BF16},
     {"bfloat16, no keys at enqueue: the bias", BIG, .batch = 2, .queries = 5, .keys = 7, .d_model = 16, .heads = 2,
-     .cross = true, BIASES, .shorter = true, .actual = {2, 5, 0}, .type = CLATTN_BF16},
+     .cross = true, BIASES, .shorter = true, .actual = {2, 5, 0}, .type = CLATTN_DTYPE_BF16},
     {"nothing at enqueue", ALL, .batch = 2, .queries = 5, .d_model = 16, .heads = 2, .shorter = true,
      .actual = {0, 5, 5}},
 };
@@ -103,8 +104,8 @@ static const mha_case cases[] = {
 
 static test_array load(test_job *job, const clattn_host_tensor *tensor)
 {
-    assert_int_equal(tensor->dtype, CLATTN_F32);
-    test_array made = job_array(job, ROLE_INPUT, CLATTN_F32, tensor->rank, tensor->extent, FORM_PLAIN);
+    assert_int_equal(tensor->dtype, CLATTN_DTYPE_F32);
+    test_array made = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, tensor->rank, tensor->extent, FORM_PLAIN);
 
     memcpy(made.memory->host + (size_t)made.offset * sizeof(float), tensor->data, tensor->bytes);
     array_upload(&made);
@@ -124,7 +125,7 @@ static clattn_npy *sample(const char *path)
 {
     clattn_npy *npy = NULL;
 
-    assert_status(CLATTN_SUCCESS, clattn_npy_open(path, &npy, NULL));
+    assert_status(CLATTN_SUCCESS, clattn_npy_create(path, &npy, NULL));
     return npy;
 }
 
@@ -140,19 +141,19 @@ static void minilm(const void *unused, const char *solver)
     test_job job = {.enqueue = enqueue_mha};
 
     (void)unused;
-    assert_status(CLATTN_SUCCESS, clattn_safetensors_open(TESTS_MINILM "/weights.safetensors", &file, NULL));
+    assert_status(CLATTN_SUCCESS, clattn_safetensors_create(TESTS_MINILM "/weights.safetensors", &file, NULL));
     clattn_host_tensor x = clattn_npy_tensor(hidden), w_in = weight(file, "in_proj_weight");
     clattn_host_tensor b_in = weight(file, "in_proj_bias"), w_o = weight(file, "out_proj.weight");
     clattn_host_tensor b_o = weight(file, "out_proj.bias");
     clattn_host_tensor y = clattn_npy_tensor(expected), mean = clattn_npy_tensor(expected_weights);
     test_array inputs[] = {load(&job, &x), load(&job, &w_in), load(&job, &b_in), load(&job, &w_o), load(&job, &b_o)};
-    job.output[0] = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 3, y.extent, FORM_PLAIN);
-    job.output[1] = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 3, mean.extent, FORM_PLAIN);
+    job.output[0] = job_array(&job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 3, y.extent, FORM_PLAIN);
+    job.output[1] = job_array(&job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 3, mean.extent, FORM_PLAIN);
     array_own(&job.output[0], y.extent);
     array_own(&job.output[1], mean.extent);
 
     desc.packed_weights = desc.bias_in = desc.bias_out = 1;
-    desc.weights = CLATTN_WEIGHTS_AVERAGE;
+    desc.weights = CLATTN_WEIGHTS_OUTPUT_AVERAGE;
     desc.batch = x.extent[0];
     desc.query_length = x.extent[1];
     desc.d_model = x.extent[2];
@@ -171,7 +172,7 @@ static void minilm(const void *unused, const char *solver)
 
     double *given = array_dense(&job.output[0], 3, y.extent);
     double *given_mean = array_dense(&job.output[1], 3, mean.extent);
-    assert_int_equal(y.dtype, CLATTN_F64);
+    assert_int_equal(y.dtype, CLATTN_DTYPE_F64);
     for (size_t i = 0; i < y.bytes / sizeof(double); i++) {
         double difference = fabs(given[i] - ((const double *)y.data)[i]);
         assert_true(difference <= 1e-5); /* false for NaN */
@@ -183,17 +184,18 @@ static void minilm(const void *unused, const char *solver)
     free(given);
     free(given_mean);
     job_release(&job);
-    clattn_safetensors_close(&file);
-    clattn_npy_close(&hidden);
-    clattn_npy_close(&expected);
-    clattn_npy_close(&expected_weights);
+    clattn_safetensors_release(&file);
+    clattn_npy_release(&hidden);
+    clattn_npy_release(&expected);
+    clattn_npy_release(&expected_weights);
 }
 
 #endif
 
 static void refused_types(void **state)
 {
-    static const clattn_dtype refused[] = {CLATTN_F64, CLATTN_I8, CLATTN_I4, CLATTN_I32, CLATTN_BOOL};
+    static const clattn_dtype refused[] = {CLATTN_DTYPE_F64, CLATTN_DTYPE_I8, CLATTN_DTYPE_I4, CLATTN_DTYPE_I32,
+                                           CLATTN_DTYPE_BOOL};
     clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
 
     (void)state;
@@ -207,7 +209,7 @@ static void refused_types(void **state)
         assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_mha_supports(device_context(), &desc, &reason));
         assert_string_equal(reason, "inputs, weights and output are float32, float16 or bfloat16");
     }
-    desc.dtype = CLATTN_BF16;
+    desc.dtype = CLATTN_DTYPE_BF16;
     assert_status(CLATTN_SUCCESS, clattn_mha_supports(device_context(), &desc, NULL));
 }
 

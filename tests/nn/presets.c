@@ -1,7 +1,7 @@
 /* Published models: what their presets say, the paper's base model against the reference, and Whisper's tensors under the
  * names that Hugging Face's files have.
  *
- * Holds: transformer.h, "Published models' shapes"; docs/transformer.md; weights.h, CLATTN_NAMES_WHISPER; that cached and
+ * Holds: transformer.h, "Published models' shapes"; docs/transformer.md; weights.h, CLATTN_NAME_FORMAT_WHISPER; that cached and
  * uncached decoding agree. */
 #include <stdio.h>
 #include <string.h>
@@ -25,20 +25,20 @@ static void check_paper_stack(const clattn_stack_desc *d, size_t d_model, size_t
     assert_int_equal(d->d_ff, d_ff);
     assert_int_equal(d->activation, CLATTN_ACTIVATION_RELU);
     assert_false(d->gated);
-    assert_int_equal(d->norm, CLATTN_NORM_LAYER);
-    assert_int_equal(d->norm_place, CLATTN_NORM_POST);
+    assert_int_equal(d->norm, CLATTN_NORM_KIND_LAYER);
+    assert_int_equal(d->norm_place, CLATTN_NORM_PLACE_POST);
     assert_false(d->final_norm);
     assert_int_equal(d->without_bias, 0);
     assert_int_equal(d->causal, decoder);
     assert_int_equal(d->cross, decoder);
     assert_true(!d->d_memory || d->d_memory == d_model);
-    assert_int_equal(d->scale_mode, CLATTN_SCALE_DEFAULT);
+    assert_int_equal(d->explicit_scale, 0);
     assert_int_equal(d->rotary, CLATTN_ROTARY_NONE);
-    assert_int_equal(d->input, CLATTN_INPUT_TOKENS);
+    assert_int_equal(d->input, CLATTN_STACK_INPUT_TOKENS);
     assert_int_equal(d->vocabulary, 0); /* the caller's */
     assert_int_equal(d->positions, CLATTN_POSITIONS_SINUSOIDS);
     assert_int_equal(positions_and_segments, 0);
-    assert_true(d->scaled);
+    assert_true(d->scale_embeddings);
     assert_false(d->input_norm);
     assert_int_equal(d->convolutions + d->features, 0);
 }
@@ -59,7 +59,7 @@ static void fields(void **state)
         assert_ptr_equal(desc.decoder, &decoder);
         check_paper_stack(&encoder, papers[i].d_model, papers[i].heads, papers[i].d_ff, false);
         check_paper_stack(&decoder, papers[i].d_model, papers[i].heads, papers[i].d_ff, true);
-        assert_int_equal(desc.output, CLATTN_OUTPUT_TIED);
+        assert_int_equal(desc.output, CLATTN_MODEL_OUTPUT_TIED);
         assert_int_equal(desc.output_bias + (int)desc.output_size, 0);
     }
     assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_MINILM_L6, &desc, &encoder, &decoder), CLATTN_SUCCESS);
@@ -188,7 +188,7 @@ static void whisper(void **state)
         nn_store_rename(&file, i, name);
     }
     clattn_weight_source source = nn_source(&file);
-    source.format = CLATTN_NAMES_WHISPER;
+    source.format = CLATTN_NAME_FORMAT_WHISPER;
     nn_pair_check(&(nn_pair){.context = context,
                              .desc = &desc,
                              .store = &store,

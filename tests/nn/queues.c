@@ -21,8 +21,13 @@ static cl_command_queue make_queue(bool out_of_order)
 
 enum { ITEMS = 3, LENGTH = 9, MEMORY = 6, QUEUES = 2 };
 
-static const clattn_stack_desc decoder = {
-    SHAPE, NN_TOKENS, .layers = 2, .causal = 1, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS};
+static const clattn_stack_desc decoder = {SHAPE(RELU),
+                                          NN_TOKENS,
+                                          .layers = 2,
+                                          .causal = 1,
+                                          .cross = 1,
+                                          .scale_embeddings = 1,
+                                          .positions = CLATTN_POSITIONS_SINUSOIDS};
 
 /* All tokens' ids are on the device before the first is read, and all logits are read when the last is done: nothing on
  * the host keeps the appends apart. */
@@ -73,7 +78,7 @@ static void decoders(void **state)
     static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2, 1};
     nn_world w = {.context = context,
                   .d = &decoder,
-                  .output = CLATTN_OUTPUT_TIED,
+                  .output = CLATTN_MODEL_OUTPUT_TIED,
                   .items = ITEMS,
                   .length = LENGTH,
                   .memory_length = MEMORY,
@@ -134,7 +139,7 @@ static void without_logits(void **state)
     enum { PROMPT = 3 };
     nn_world w = {.context = context,
                   .d = &decoder,
-                  .output = CLATTN_OUTPUT_TIED,
+                  .output = CLATTN_MODEL_OUTPUT_TIED,
                   .items = ITEMS,
                   .length = LENGTH,
                   .memory_length = MEMORY};
@@ -169,17 +174,17 @@ static void without_logits(void **state)
  * before, and for what the failed one has begun, if it has begun anything. */
 static void behind_a_failure(bool out_of_order, const char *call, bool begun)
 {
-    static const clattn_stack_desc alone = {SHAPE, NN_TOKENS, .layers = 1, .causal = 1,
+    static const clattn_stack_desc alone = {SHAPE(RELU), NN_TOKENS, .layers = 1, .causal = 1,
                                             .positions = CLATTN_POSITIONS_SINUSOIDS};
     clattn_context_params params;
     clattn_context_params_init(&params);
     params.get_proc = inject_get_proc;
-    params.clblast = CLATTN_CLBLAST_NEVER; /* it calls OpenCL by itself */
+    params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* it calls OpenCL by itself */
     inject_start(0, 0);
     clattn_context *own = support_context_with(&params);
     nn_world w = {.context = own,
                   .d = &alone,
-                  .output = CLATTN_OUTPUT_TIED,
+                  .output = CLATTN_MODEL_OUTPUT_TIED,
                   .items = ITEMS,
                   .length = LENGTH,
                   .memory_length = MEMORY};
@@ -244,7 +249,7 @@ static void reordering(void **state)
     static float logits[S * NN_VOCABULARY];
     nn_world w = {.context = context,
                   .d = &decoder,
-                  .output = CLATTN_OUTPUT_TIED,
+                  .output = CLATTN_MODEL_OUTPUT_TIED,
                   .items = ITEMS,
                   .length = LENGTH,
                   .memory_length = MEMORY};
@@ -293,7 +298,7 @@ static void reordering(void **state)
 }
 
 enum { BATCH = 2, FRAMES = 11 };
-static const clattn_stack_desc encoder = {SHAPE, .layers = 2, POST};
+static const clattn_stack_desc encoder = {SHAPE(RELU), .layers = 2, POST};
 
 /* An encoder's enqueue returns while what it waits for has yet to happen: nothing on the host waits for the device between
  * its layers, and what the caller may change then, it may. */

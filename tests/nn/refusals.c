@@ -12,8 +12,13 @@
 
 enum { ITEMS = 3, LENGTH = 9, MEMORY = 6 };
 
-static const clattn_stack_desc decoder = {
-    SHAPE, NN_TOKENS, .layers = 2, .causal = 1, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS};
+static const clattn_stack_desc decoder = {SHAPE(RELU),
+                                          NN_TOKENS,
+                                          .layers = 2,
+                                          .causal = 1,
+                                          .cross = 1,
+                                          .scale_embeddings = 1,
+                                          .positions = CLATTN_POSITIONS_SINUSOIDS};
 
 /* `call`, an enqueue on `queue` behind `gate`, is refused with `expected`, and nothing of it is on the queue. */
 #define assert_refused(of, call, expected) \
@@ -33,7 +38,7 @@ static void short_decoder_masks(void **state)
     enum { PROMPT = 3 };
     nn_world w = {.context = context,
                   .d = &decoder,
-                  .output = CLATTN_OUTPUT_TIED,
+                  .output = CLATTN_MODEL_OUTPUT_TIED,
                   .items = ITEMS,
                   .length = LENGTH,
                   .memory_length = MEMORY};
@@ -43,8 +48,8 @@ static void short_decoder_masks(void **state)
     (void)state;
     desc.logits = CLATTN_LOGITS_LAST;
     desc.length = PROMPT;
-    desc.mask = clattn_layout_bhsd(CLATTN_BOOL, ITEMS, 1, PROMPT, LENGTH);
-    desc.memory_mask = clattn_layout_contiguous(CLATTN_BOOL, 1, (const size_t[1]){MEMORY});
+    desc.mask = clattn_layout_bhsd(CLATTN_DTYPE_BOOL, ITEMS, 1, PROMPT, LENGTH);
+    desc.memory_mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 1, (const size_t[1]){MEMORY});
     nn_world_open(&w, &desc);
     uint8_t ones[ITEMS * PROMPT * LENGTH];
     memset(ones, 1, sizeof ones);
@@ -94,7 +99,7 @@ static void short_decoder_masks(void **state)
 static void short_encoder_mask(void **state)
 {
     enum { BATCH = 2, FRAMES = 5 };
-    static const clattn_stack_desc stack = {SHAPE, .layers = 1, POST};
+    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 1, POST};
     const size_t bytes = BATCH * FRAMES * stack.d_model * sizeof(float);
     const clattn_transformer_desc model = {.size = sizeof model, .encoder = &stack};
     clattn_encoder_desc desc = nn_encoder_desc(BATCH, FRAMES);
@@ -104,7 +109,7 @@ static void short_encoder_mask(void **state)
     (void)state;
     nn_store_add_stack(&store, "encoder", &stack);
     clattn_transformer *transformer = nn_transformer(context, &model, &store);
-    desc.mask = clattn_layout_contiguous(CLATTN_BOOL, 2, (const size_t[2]){FRAMES, FRAMES});
+    desc.mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 2, (const size_t[2]){FRAMES, FRAMES});
     assert_status(context, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
     cl_command_queue queue = make_queue_of(context, false);
     cl_mem in = nn_buffer(context, bytes, NULL), out = nn_buffer(context, bytes, NULL);
@@ -146,7 +151,7 @@ static void mha_masks(void **state)
         desc.heads = 2;
         desc.packed_weights = 1;
         if (masked)
-            desc.mask = clattn_layout_bhsd(CLATTN_BOOL, BATCH, 1, 1, LONG);
+            desc.mask = clattn_layout_bhsd(CLATTN_DTYPE_BOOL, BATCH, 1, 1, LONG);
         args.x = args.w_in = args.w_o = clattn_binding_buffer(all, 0);
         args.y = clattn_binding_buffer(y, 0);
         args.mask = clattn_binding_buffer(shorter, 0);
@@ -177,11 +182,12 @@ static void write_only_result(void **state)
     if (support_tiny()) /* a simulator compiles CLBlast for minutes */
         return;
     clattn_context_params_init(&params);
-    params.clblast = CLATTN_CLBLAST_PREFER;
+    params.clblast = CLATTN_CLBLAST_MODE_PREFER;
     clattn_context *own = support_context_with(&params);
     desc.rows = ROWS;
     desc.d_model = D;
     desc.d_ff = F;
+    desc.activation = CLATTN_ACTIVATION_RELU;
     desc.bias_out = 1;
     assert_status(own, clattn_feed_forward_plan_create(own, &desc, NULL, &plan), CLATTN_SUCCESS);
     if (strstr(clattn_plan_solver(plan), "+clblast")) {

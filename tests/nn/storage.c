@@ -15,7 +15,7 @@
 #include "support/one_context.h"
 #include "support/storage.h"
 
-static const char *name_of(int32_t dtype)
+static const char *name_of(clattn_dtype dtype)
 {
     return dtype ? clattn_dtype_name((clattn_dtype)dtype) : "default";
 }
@@ -29,15 +29,14 @@ static const struct encoder_case {
     clattn_stack_desc stack;
     bool tiny;
 } encoders[] = {
-    {"post-norm", {SHAPE, .layers = 2, POST}, true},
+    {"post-norm", {SHAPE(RELU), .layers = 2, POST}, true},
     {"pre-norm, gated, rotary, grouped heads, RMSNorm, causal",
-     {SHAPE, .layers = 3, PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS, .gated = 1,
-      .activation = CLATTN_ACTIVATION_SWISH, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2, .causal = 1,
-      .without_bias = CLATTN_WITHOUT_BIAS},
+     {SHAPE(SWISH), .layers = 3, PRE, .final_norm = 1, .norm = CLATTN_NORM_KIND_RMS, .gated = 1,
+      .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2, .causal = 1, .without_bias = CLATTN_WITHOUT_BIAS},
      false},
     {"tokens of BERT's kind",
-     {SHAPE, NN_TOKENS, .layers = 2, POST, .positions = CLATTN_POSITIONS_TABLE, .position_count = LONGEST,
-      .segments = 2, .input_norm = 1, .activation = CLATTN_ACTIVATION_GELU},
+     {SHAPE(GELU), NN_TOKENS, .layers = 2, POST, .positions = CLATTN_POSITIONS_TABLE, .position_count = LONGEST,
+      .segments = 2, .input_norm = 1},
      false},
 };
 
@@ -65,7 +64,7 @@ static uint16_t *run_encoder(const clattn_stack_desc *d, const clattn_transforme
     return output;
 }
 
-static double *reference_of(const clattn_stack_desc *d, const nn_store *store, int32_t dtype, const int32_t *ids,
+static double *reference_of(const clattn_stack_desc *d, const nn_store *store, clattn_dtype dtype, const int32_t *ids,
                             const float *x, const int32_t *lengths)
 {
     const nn_reference r = {.store = store,
@@ -75,13 +74,13 @@ static double *reference_of(const clattn_stack_desc *d, const nn_store *store, i
                             .length = LONGEST,
                             .lengths = lengths,
                             .dtype = dtype};
-    double *y = d->input == CLATTN_INPUT_TOKENS ? nn_reference_tokens(&r, ids, NULL)
-                                                : nn_doubles(x, BATCH * LONGEST * d->d_model);
+    double *y = d->input == CLATTN_STACK_INPUT_TOKENS ? nn_reference_tokens(&r, ids, NULL)
+                                                      : nn_doubles(x, BATCH * LONGEST * d->d_model);
     nn_reference_layers(&r, y);
     return y;
 }
 
-static void encode(const struct encoder_case *c, int32_t dtype, int32_t weight_dtype)
+static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtype weight_dtype)
 {
     static const int32_t lengths[BATCH] = {LONGEST, 8};
     const clattn_stack_desc *d = &c->stack;
@@ -103,10 +102,10 @@ static void encode(const struct encoder_case *c, int32_t dtype, int32_t weight_d
     }
     for (size_t i = 0; i < BATCH * LONGEST; i++)
         ids[i] = (int32_t)(i * 11 % NN_VOCABULARY);
-    const bool tokens = d->input == CLATTN_INPUT_TOKENS;
+    const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS;
     uint16_t *output = run_encoder(d, &model, &store, tokens ? (const void *)ids : stored,
                                    tokens ? sizeof ids : count * sizeof *stored, lengths);
-    if (weight_dtype == CLATTN_I8)
+    if (weight_dtype == CLATTN_DTYPE_I8)
         nn_store_quantise(&store);
     double *expected = reference_of(d, &store, 0, ids, x, lengths);
     double *naive = reference_of(d, &store, dtype, ids, x, lengths);
@@ -129,12 +128,12 @@ static void encoders_of_16_bits(void **state)
     for (size_t i = 0; i < sizeof encoders / sizeof encoders[0]; i++) {
         if (support_tiny() && !encoders[i].tiny)
             continue;
-        encode(&encoders[i], CLATTN_F16, 0);
-        encode(&encoders[i], CLATTN_BF16, 0);
+        encode(&encoders[i], CLATTN_DTYPE_F16, 0);
+        encode(&encoders[i], CLATTN_DTYPE_BF16, 0);
         if (!support_tiny() && i == 0) {
-            encode(&encoders[i], CLATTN_F16, CLATTN_F32);
-            encode(&encoders[i], CLATTN_BF16, CLATTN_F16);
-            encode(&encoders[i], CLATTN_F16, CLATTN_I8);
+            encode(&encoders[i], CLATTN_DTYPE_F16, CLATTN_DTYPE_F32);
+            encode(&encoders[i], CLATTN_DTYPE_BF16, CLATTN_DTYPE_F16);
+            encode(&encoders[i], CLATTN_DTYPE_F16, CLATTN_DTYPE_I8);
         }
     }
 }
@@ -149,23 +148,23 @@ static const struct decoder_case {
     int32_t output;
 } decoders[] = {
     {"post-norm with cross-attention",
-     {SHAPE, NN_TOKENS, .layers = 2, .causal = 1, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS},
-     CLATTN_OUTPUT_TIED},
+     {SHAPE(RELU), NN_TOKENS, .layers = 2, .causal = 1, .cross = 1, .scale_embeddings = 1,
+      .positions = CLATTN_POSITIONS_SINUSOIDS},
+     CLATTN_MODEL_OUTPUT_TIED},
     {"pre-norm, rotary, gated, grouped heads",
-     {SHAPE, NN_TOKENS, .layers = 2, .causal = 1, PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS, .gated = 1,
-      .activation = CLATTN_ACTIVATION_SWISH, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2,
-      .without_bias = CLATTN_WITHOUT_BIAS},
-     CLATTN_OUTPUT_OWN},
+     {SHAPE(SWISH), NN_TOKENS, .layers = 2, .causal = 1, PRE, .final_norm = 1, .norm = CLATTN_NORM_KIND_RMS, .gated = 1,
+      .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2, .without_bias = CLATTN_WITHOUT_BIAS},
+     CLATTN_MODEL_OUTPUT_OWN},
 };
 
 static void judge_row(nn_judgement *j, const float *logits, const double *naive, const double *expected)
 {
     for (size_t v = 0; v < NN_VOCABULARY; v++)
-        nn_judge(j, CLATTN_F32, logits[v], naive[v], expected[v]);
+        nn_judge(j, CLATTN_DTYPE_F32, logits[v], naive[v], expected[v]);
 }
 
 /* Texts in pieces of several tokens, and then token by token: the cached numbers are the uncached ones' within the rule. */
-static void decode(const struct decoder_case *c, int32_t dtype, int32_t cache_dtype)
+static void decode(const struct decoder_case *c, clattn_dtype dtype, clattn_dtype cache_dtype)
 {
     static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
     static float logits[ITEMS * 4 * NN_VOCABULARY];
@@ -177,7 +176,7 @@ static void decode(const struct decoder_case *c, int32_t dtype, int32_t cache_dt
                   .memory_length = MEMORY,
                   .memory_lengths = memory_lengths,
                   .dtype = dtype,
-                  .weight_dtype = dtype ? 0 : CLATTN_BF16};
+                  .weight_dtype = dtype ? 0 : CLATTN_DTYPE_BF16};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     nn_judgement pieces = {0}, single = {0};
     char what[160];
@@ -215,35 +214,35 @@ static void decode(const struct decoder_case *c, int32_t dtype, int32_t cache_dt
 static void decoders_of_16_bits(void **state)
 {
     (void)state;
-    decode(&decoders[0], CLATTN_F16, 0);
-    decode(&decoders[1], CLATTN_BF16, 0);
+    decode(&decoders[0], CLATTN_DTYPE_F16, 0);
+    decode(&decoders[1], CLATTN_DTYPE_BF16, 0);
     if (support_tiny())
         return;
-    decode(&decoders[0], CLATTN_BF16, 0);
+    decode(&decoders[0], CLATTN_DTYPE_BF16, 0);
 }
 
 /* A cache of another type than the model's, narrower or wider. */
 static void caches_of_another_type(void **state)
 {
     (void)state;
-    decode(&decoders[0], 0, CLATTN_F16);
-    decode(&decoders[1], 0, CLATTN_BF16);
+    decode(&decoders[0], 0, CLATTN_DTYPE_F16);
+    decode(&decoders[1], 0, CLATTN_DTYPE_BF16);
     if (support_tiny())
         return;
-    decode(&decoders[0], CLATTN_F16, CLATTN_F32);
-    decode(&decoders[1], CLATTN_BF16, CLATTN_F16);
+    decode(&decoders[0], CLATTN_DTYPE_F16, CLATTN_DTYPE_F32);
+    decode(&decoders[1], CLATTN_DTYPE_BF16, CLATTN_DTYPE_F16);
 }
 
 /* The bytes of a state are those of its caches. */
 static void narrow_caches_are_smaller(void **state)
 {
-    static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+    static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
     size_t bytes[3];
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         nn_world w = {.context = context,
                       .d = &decoders[0].stack,
-                      .output = CLATTN_OUTPUT_TIED,
+                      .output = CLATTN_MODEL_OUTPUT_TIED,
                       .items = ITEMS,
                       .length = LENGTH,
                       .memory_length = MEMORY};

@@ -21,10 +21,13 @@ static void weight_types(void **state)
         int32_t source, weight, dtype;
         double tolerance;
     } types[] = {
-        {CLATTN_F16, 0, 0, 1e-5},           {CLATTN_BF16, 0, 0, 1e-5},         {CLATTN_F32, CLATTN_F16, 0, 4e-3},
-        {CLATTN_F32, CLATTN_BF16, 0, 3e-2}, {CLATTN_F16, CLATTN_F16, 0, 1e-5},
+        {CLATTN_DTYPE_F16, 0, 0, 1e-5},
+        {CLATTN_DTYPE_BF16, 0, 0, 1e-5},
+        {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, 0, 4e-3},
+        {CLATTN_DTYPE_F32, CLATTN_DTYPE_BF16, 0, 3e-2},
+        {CLATTN_DTYPE_F16, CLATTN_DTYPE_F16, 0, 1e-5},
     };
-    static const clattn_stack_desc stack = {SHAPE, .layers = 2, PRE, .final_norm = 1, .gated = 1};
+    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 2, PRE, .final_norm = 1, .gated = 1};
     const size_t n = stack.d_model, count = 2 * 7 * n;
     float *x = nn_floats(count, 3);
     (void)state;
@@ -32,7 +35,7 @@ static void weight_types(void **state)
         nn_store store = {.seed = 5, .dtype = types[i].source};
         nn_store_add_stack(&store, "encoder", &stack);
         /* What both 16-bit types hold exactly: five significant bits. */
-        for (size_t t = 0; types[i].source != CLATTN_F32 && t < nn_store_count(&store); t++)
+        for (size_t t = 0; types[i].source != CLATTN_DTYPE_F32 && t < nn_store_count(&store); t++)
             nn_store_round(&store, t, 5);
         const nn_encoder_run run = {.d = &stack,
                                     .store = &store,
@@ -58,7 +61,7 @@ static void weight_types(void **state)
 /* GPT-2's Conv1D: matrices are stored (in, out), and one rule names matrix and bias. */
 static void transposed_kinds(void **state)
 {
-    static const clattn_stack_desc stack = {SHAPE, .layers = 2, PRE, .final_norm = 1};
+    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 2, PRE, .final_norm = 1};
     static const clattn_name_rule rules[] = {{"encoder.layers.{n}.feed_forward.in.{kind}", "h.{n}.c_fc.{kind}^T"},
                                              {"encoder.layers.{n}.self.query.{kind}", "h.{n}.c_attn.{kind}^T[0/3]"},
                                              {"encoder.layers.{n}.self.key.{kind}", "h.{n}.c_attn.{kind}^T[1/3]"},
@@ -124,7 +127,7 @@ static void transposed_kinds(void **state)
 
 static void refusals(void **state)
 {
-    static const clattn_stack_desc stack = {SHAPE, .layers = 2, POST};
+    static const clattn_stack_desc stack = {SHAPE(RELU), .layers = 2, POST};
     static const clattn_name_rule none[] = {{"encoder.layers.{n}.self.norm.bias", NULL}};
     static const clattn_name_rule other[] = {{"encoder.layers.{n}.self.key.{kind}", "h.{n}.{kind}^T[1/3]"}};
     const clattn_transformer_desc desc = {.size = sizeof desc, .encoder = &stack};
@@ -171,14 +174,14 @@ static void refusals(void **state)
     assert_int_equal(share * 100 + shares * 10 + (size_t)transposed, 131);
     source.rule_count = 0;
     source.prefix = NULL;
-    source.format = CLATTN_NAMES_PYTORCH_TRANSFORMER;
+    source.format = CLATTN_NAME_FORMAT_PYTORCH_TRANSFORMER;
     clattn_weight_name(&source, "decoder.layers.3.cross.value.weight", name, sizeof name, &share, &shares, NULL);
     assert_string_equal(name, "decoder.layers.3.multihead_attn.in_proj_weight");
     assert_int_equal(share * 10 + shares, 23);
-    source.format = CLATTN_NAMES_BERT;
+    source.format = CLATTN_NAME_FORMAT_BERT;
     clattn_weight_name(&source, "encoder.layers.11.self.norm.weight", name, sizeof name, NULL, NULL, NULL);
     assert_string_equal(name, "encoder.layer.11.attention.output.LayerNorm.weight");
-    source.format = CLATTN_NAMES_WHISPER_CTRANSLATE2;
+    source.format = CLATTN_NAME_FORMAT_WHISPER_CTRANSLATE2;
     clattn_weight_name(&source, "decoder.layers.0.cross.norm.bias", name, sizeof name, NULL, NULL, NULL);
     assert_string_equal(name, "decoder/layer_0/attention/layer_norm/beta");
 
@@ -307,7 +310,7 @@ static void memory(void **state)
     size_t workspace[3] = {0};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        const clattn_stack_desc stack = {SHAPE, .layers = i + 2, PRE, .final_norm = 1};
+        const clattn_stack_desc stack = {SHAPE(RELU), .layers = i + 2, PRE, .final_norm = 1};
         const clattn_transformer_desc desc = {.size = sizeof desc, .encoder = &stack};
         clattn_encoder_desc encoder = nn_encoder_desc(2, 7);
         clattn_plan *plan = NULL;
@@ -323,7 +326,7 @@ static void memory(void **state)
         workspace[i] = clattn_plan_workspace_size(plan);
         snprintf(line, sizeof line, "activations of %zu bytes at the peak", workspace[i]);
         assert_non_null(strstr(clattn_plan_explain(plan), line));
-        assert_true(clattn_plan_kernel_count(plan) >= 7 * stack.layers + 1);
+        assert_true(clattn_plan_launch_count(plan) >= 7 * stack.layers + 1);
         if (i == 0)
             encode_in_bands(plan, 2 * 7 * stack.d_model);
         clattn_plan_release(&plan);

@@ -108,7 +108,7 @@ int main(int argc, char **argv)
         platform_use(&targets[i]);
         run.target = targets[i].name;
         params.get_proc = platform_get_proc;
-        params.cache_mode = CLATTN_CACHE_OFF;
+        params.cache_mode = CLATTN_CACHE_MODE_OFF;
         params.self_check = CLATTN_SELF_CHECK_OFF; /* nothing is computed */
         if (clattn_context_create(&params, &run.context) != CLATTN_SUCCESS) {
             clattn_context_message(NULL, message, sizeof message);

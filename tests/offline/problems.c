@@ -16,15 +16,15 @@ typedef struct matmul_row {
     bool weight; /* B is stored (n, k), as a layer's weight is */
     bool bias;
     clattn_dtype dtype; /* of all; none: float32 */
-    clattn_matmul_activation activation;
+    clattn_activation activation;
     bool operand, int8;
 } matmul_row;
 
 static const matmul_row matmul_rows[] = {
-    {"2048 x 2048 x 512", QUICK, NULL, 2048, 2048, 512, .dtype = CLATTN_F32},
+    {"2048 x 2048 x 512", QUICK, NULL, 2048, 2048, 512, .dtype = CLATTN_DTYPE_F32},
     {"2048 x 2048 x 512, weight and bias", NOT_QUICK, NULL, 2048, 2048, 512, .weight = true, .bias = true},
     {"64 x 768 x 768, weight and bias", NOT_QUICK, NULL, 64, 768, 768, .weight = true, .bias = true},
-    {"64 x 64 x 768", NOT_QUICK, NULL, 64, 64, 768, .dtype = CLATTN_F32},
+    {"64 x 64 x 768", NOT_QUICK, NULL, 64, 64, 768, .dtype = CLATTN_DTYPE_F32},
     {"16 x 16 x 64", NOT_QUICK, NULL, 16, 16, 64, .bias = true},
     {"1 x 4096 x 1024, weight", NOT_QUICK, NULL, 1, 4096, 1024, .weight = true},
     {"2048 x 2048 x 512 by generic", NOT_QUICK, "generic", 2048, 2048, 512, .bias = true},
@@ -33,46 +33,48 @@ static const matmul_row matmul_rows[] = {
     {"1 x 4096 x 1024 by cpu", NOT_QUICK, "cpu", 1, 4096, 1024, .weight = true, .bias = true},
     {"4 x 4096 x 4096 by cpu", NOT_QUICK, "cpu", 4, 4096, 4096, .weight = true},
     {"4096 x 4096 x 4096 by matrix, bfloat16, weight", QUICK, "matrix", 4096, 4096, 4096, .weight = true,
-     .dtype = CLATTN_BF16},
+     .dtype = CLATTN_DTYPE_BF16},
     {"4096 x 4096 x 4096 by matrix, bfloat16", NOT_QUICK, "matrix", 4096, 4096, 4096, .bias = true,
-     .dtype = CLATTN_BF16},
+     .dtype = CLATTN_DTYPE_BF16},
     {"4096 x 4096 x 4096 by matrix, float16, weight and bias", NOT_QUICK, "matrix", 4096, 4096, 4096, .weight = true,
-     .bias = true, .dtype = CLATTN_F16},
-    {"512 x 512 x 512 by matrix, float16", NOT_QUICK, "matrix", 512, 512, 512, .bias = true, .dtype = CLATTN_F16},
+     .bias = true, .dtype = CLATTN_DTYPE_F16},
+    {"512 x 512 x 512 by matrix, float16", NOT_QUICK, "matrix", 512, 512, 512, .bias = true, .dtype = CLATTN_DTYPE_F16},
     {"64 x 768 x 768 by matrix, bfloat16, weight and bias", NOT_QUICK, "matrix", 64, 768, 768, .weight = true,
-     .bias = true, .dtype = CLATTN_BF16},
-    {"16 x 16 x 64 by matrix, bfloat16", NOT_QUICK, "matrix", 16, 16, 64, .bias = true, .dtype = CLATTN_BF16},
+     .bias = true, .dtype = CLATTN_DTYPE_BF16},
+    {"16 x 16 x 64 by matrix, bfloat16", NOT_QUICK, "matrix", 16, 16, 64, .bias = true, .dtype = CLATTN_DTYPE_BF16},
     {"2048 x 2048 x 512, weight, bias, GELU, operand", QUICK, NULL, 2048, 2048, 512, .weight = true, .bias = true,
-     .activation = CLATTN_MATMUL_GELU, .operand = true},
+     .activation = CLATTN_ACTIVATION_GELU, .operand = true},
     {"64 x 768 x 768, int8 weight, Swish", NOT_QUICK, NULL, 64, 768, 768, .weight = true, .bias = true,
-     .activation = CLATTN_MATMUL_SWISH, .int8 = true},
+     .activation = CLATTN_ACTIVATION_SWISH, .int8 = true},
     {"2048 x 2048 x 512, GELU, operand, int8, by generic", NOT_QUICK, "generic", 2048, 2048, 512, .weight = true,
-     .bias = true, .activation = CLATTN_MATMUL_GELU, .operand = true, .int8 = true},
+     .bias = true, .activation = CLATTN_ACTIVATION_GELU, .operand = true, .int8 = true},
     {"2048 x 2048 x 512, GELU, operand, by cpu", NOT_QUICK, "cpu", 2048, 2048, 512, .weight = true, .bias = true,
-     .activation = CLATTN_MATMUL_GELU, .operand = true},
+     .activation = CLATTN_ACTIVATION_GELU, .operand = true},
     {"1 x 4096 x 1024, int8, GELU, by cpu", NOT_QUICK, "cpu", 1, 4096, 1024, .weight = true, .bias = true,
-     .activation = CLATTN_MATMUL_GELU, .operand = true, .int8 = true},
+     .activation = CLATTN_ACTIVATION_GELU, .operand = true, .int8 = true},
     {"4096 x 4096 x 4096 by matrix, float16, GELU, operand", NOT_QUICK, "matrix", 4096, 4096, 4096, .weight = true,
-     .bias = true, .dtype = CLATTN_F16, .activation = CLATTN_MATMUL_GELU, .operand = true},
+     .bias = true, .dtype = CLATTN_DTYPE_F16, .activation = CLATTN_ACTIVATION_GELU, .operand = true},
     {"4096 x 4096 x 4096 by wgmma, bfloat16, weight", QUICK, "wgmma", 4096, 4096, 4096, .weight = true,
-     .dtype = CLATTN_BF16},
-    {"4096 x 4096 x 4096 by wgmma, bfloat16", NOT_QUICK, "wgmma", 4096, 4096, 4096, .bias = true, .dtype = CLATTN_BF16},
+     .dtype = CLATTN_DTYPE_BF16},
+    {"4096 x 4096 x 4096 by wgmma, bfloat16", NOT_QUICK, "wgmma", 4096, 4096, 4096, .bias = true,
+     .dtype = CLATTN_DTYPE_BF16},
     {"4096 x 4096 x 4096 by wgmma, float16, weight and bias", NOT_QUICK, "wgmma", 4096, 4096, 4096, .weight = true,
-     .bias = true, .dtype = CLATTN_F16},
+     .bias = true, .dtype = CLATTN_DTYPE_F16},
     {"4096 x 4096 x 4096 by wgmma, float16, GELU, operand", NOT_QUICK, "wgmma", 4096, 4096, 4096, .weight = true,
-     .bias = true, .dtype = CLATTN_F16, .activation = CLATTN_MATMUL_GELU, .operand = true},
-    {"1024 x 1536 x 512 by wgmma, float16", NOT_QUICK, "wgmma", 1024, 1536, 512, .bias = true, .dtype = CLATTN_F16},
+     .bias = true, .dtype = CLATTN_DTYPE_F16, .activation = CLATTN_ACTIVATION_GELU, .operand = true},
+    {"1024 x 1536 x 512 by wgmma, float16", NOT_QUICK, "wgmma", 1024, 1536, 512, .bias = true,
+     .dtype = CLATTN_DTYPE_F16},
     {"64 x 8448 x 768 by wgmma, bfloat16, weight and bias", NOT_QUICK, "wgmma", 64, 8448, 768, .weight = true,
-     .bias = true, .dtype = CLATTN_BF16},
-    {"64 x 4224 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 4224, 64, .dtype = CLATTN_BF16},
-    {"64 x 16 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 16, 64, .bias = true, .dtype = CLATTN_BF16},
+     .bias = true, .dtype = CLATTN_DTYPE_BF16},
+    {"64 x 4224 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 4224, 64, .dtype = CLATTN_DTYPE_BF16},
+    {"64 x 16 x 64 by wgmma, bfloat16", NOT_QUICK, "wgmma", 64, 16, 64, .bias = true, .dtype = CLATTN_DTYPE_BF16},
 };
 
 static clattn_status matmul_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
 {
     const matmul_row *row = problem->row;
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
-    const clattn_dtype dtype = row->dtype ? row->dtype : CLATTN_F32;
+    const clattn_dtype dtype = row->dtype ? row->dtype : CLATTN_DTYPE_F32;
     desc.a = clattn_layout_contiguous(dtype, 2, (const size_t[]){row->m, row->k});
     desc.b = clattn_layout_contiguous(dtype, 2, (const size_t[]){row->k, row->n});
     desc.c = clattn_layout_contiguous(dtype, 2, (const size_t[]){row->m, row->n});
@@ -85,8 +87,8 @@ static clattn_status matmul_plan(clattn_context *context, const offline_problem 
     if (row->operand)
         desc.operand = desc.c;
     if (row->int8) {
-        desc.b.dtype = CLATTN_I8;
-        desc.b_scale = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){row->n});
+        desc.b.dtype = CLATTN_DTYPE_I8;
+        desc.b_scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){row->n});
     }
     desc.activation = row->activation;
     CREATE(matmul, problem, desc, plan);
@@ -100,7 +102,7 @@ typedef struct softmax_row {
     const char *solver;
     size_t rows, columns;
     mask_kind mask;
-    clattn_dtype type; /* 0: CLATTN_F32 */
+    clattn_dtype type; /* 0: CLATTN_DTYPE_F32 */
 } softmax_row;
 
 static const softmax_row softmax_rows[] = {
@@ -117,8 +119,8 @@ static const softmax_row softmax_rows[] = {
     {"rows of 1024 by generic", NOT_QUICK, "generic", 4096, 1024, FLOAT_MASK, 0},
     {"rows of 1024 by cpu", NOT_QUICK, "cpu", 4096, 1024, FLOAT_MASK, 0},
     {"rows of 24 by cpu", NOT_QUICK, "cpu", 4096, 24, FLOAT_MASK, 0},
-    {"rows of 1024, float16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_F16},
-    {"rows of 1024, bfloat16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_BF16},
+    {"rows of 1024, float16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_DTYPE_F16},
+    {"rows of 1024, bfloat16", NOT_QUICK, NULL, 4096, 1024, NO_MASK, CLATTN_DTYPE_BF16},
 };
 
 static clattn_status softmax_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -126,9 +128,9 @@ static clattn_status softmax_plan(clattn_context *context, const offline_problem
     const softmax_row *row = problem->row;
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     const size_t extent[2] = {row->rows, row->columns};
-    desc.x = desc.y = clattn_layout_contiguous(row->type ? row->type : CLATTN_F32, 2, extent);
+    desc.x = desc.y = clattn_layout_contiguous(row->type ? row->type : CLATTN_DTYPE_F32, 2, extent);
     if (row->mask != NO_MASK)
-        desc.mask = clattn_layout_contiguous(row->mask == BOOL_MASK ? CLATTN_BOOL : CLATTN_F32, 2, extent);
+        desc.mask = clattn_layout_contiguous(row->mask == BOOL_MASK ? CLATTN_DTYPE_BOOL : CLATTN_DTYPE_F32, 2, extent);
     CREATE(softmax, problem, desc, plan);
 }
 
@@ -142,8 +144,8 @@ typedef struct mha_row {
 } mha_row;
 
 static const mha_row mha_rows[] = {
-    {"12 heads of 64, weights per head", NOT_QUICK, NULL, CLATTN_WEIGHTS_PER_HEAD},
-    {"12 heads of 64, weights averaged", QUICK, NULL, CLATTN_WEIGHTS_AVERAGE},
+    {"12 heads of 64, weights per head", NOT_QUICK, NULL, CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
+    {"12 heads of 64, weights averaged", QUICK, NULL, CLATTN_WEIGHTS_OUTPUT_AVERAGE},
 };
 
 static clattn_status mha_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -172,29 +174,33 @@ typedef struct norm_row {
 } norm_row;
 
 static const norm_row norm_rows[] = {
-    {"LayerNorm of 768", QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, false, false},
-    {"LayerNorm of 768, float16, statistics", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F16, true, true,
+    {"LayerNorm of 768", QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true, false, false},
+    {"LayerNorm of 768, float16, statistics", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F16,
+     true, true, false},
+    {"LayerNorm of 64", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 64, CLATTN_DTYPE_F32, true, false, false},
+    {"LayerNorm of 65536", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 64, 65536, CLATTN_DTYPE_F32, true, true, false},
+    {"RMSNorm of 4096", NOT_QUICK, NULL, CLATTN_NORM_KIND_RMS, 4096, 4096, CLATTN_DTYPE_F32, false, false, false},
+    {"RMSNorm of 4096, bfloat16", QUICK, NULL, CLATTN_NORM_KIND_RMS, 4096, 4096, CLATTN_DTYPE_BF16, false, false,
      false},
-    {"LayerNorm of 64", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 4096, 64, CLATTN_F32, true, false, false},
-    {"LayerNorm of 65536", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 64, 65536, CLATTN_F32, true, true, false},
-    {"RMSNorm of 4096", NOT_QUICK, NULL, CLATTN_NORM_RMS, 4096, 4096, CLATTN_F32, false, false, false},
-    {"RMSNorm of 4096, bfloat16", QUICK, NULL, CLATTN_NORM_RMS, 4096, 4096, CLATTN_BF16, false, false, false},
-    {"LayerNorm of 768 in sub-groups", QUICK, "sub-group", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, false,
+    {"LayerNorm of 768 in sub-groups", QUICK, "sub-group", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true,
+     false, false},
+    {"LayerNorm of 65536 in sub-groups", NOT_QUICK, "sub-group", CLATTN_NORM_KIND_LAYER, 64, 65536, CLATTN_DTYPE_F32,
+     true, true, false},
+    {"RMSNorm of 4096, bfloat16, in sub-groups", NOT_QUICK, "sub-group", CLATTN_NORM_KIND_RMS, 4096, 4096,
+     CLATTN_DTYPE_BF16, false, false, false},
+    {"LayerNorm of 768 by generic", NOT_QUICK, "generic", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true,
+     true, false},
+    {"LayerNorm of 768 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true, true,
      false},
-    {"LayerNorm of 65536 in sub-groups", NOT_QUICK, "sub-group", CLATTN_NORM_LAYER, 64, 65536, CLATTN_F32, true, true,
-     false},
-    {"RMSNorm of 4096, bfloat16, in sub-groups", NOT_QUICK, "sub-group", CLATTN_NORM_RMS, 4096, 4096, CLATTN_BF16,
-     false, false, false},
-    {"LayerNorm of 768 by generic", NOT_QUICK, "generic", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true, false},
-    {"LayerNorm of 768 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, true, false},
-    {"LayerNorm of 24 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_LAYER, 4096, 24, CLATTN_F32, true, true, false},
-    {"LayerNorm of 768, residual and sum", QUICK, NULL, CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true, false, true},
-    {"LayerNorm of 65536, residual and sum, float16", NOT_QUICK, NULL, CLATTN_NORM_LAYER, 64, 65536, CLATTN_F16, true,
-     true, true},
-    {"LayerNorm of 768, residual and sum, by generic", NOT_QUICK, "generic", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32,
-     true, true, true},
-    {"LayerNorm of 768, residual and sum, by cpu", NOT_QUICK, "cpu", CLATTN_NORM_LAYER, 4096, 768, CLATTN_F32, true,
-     true, true},
+    {"LayerNorm of 24 by cpu", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 24, CLATTN_DTYPE_F32, true, true, false},
+    {"LayerNorm of 768, residual and sum", QUICK, NULL, CLATTN_NORM_KIND_LAYER, 4096, 768, CLATTN_DTYPE_F32, true,
+     false, true},
+    {"LayerNorm of 65536, residual and sum, float16", NOT_QUICK, NULL, CLATTN_NORM_KIND_LAYER, 64, 65536,
+     CLATTN_DTYPE_F16, true, true, true},
+    {"LayerNorm of 768, residual and sum, by generic", NOT_QUICK, "generic", CLATTN_NORM_KIND_LAYER, 4096, 768,
+     CLATTN_DTYPE_F32, true, true, true},
+    {"LayerNorm of 768, residual and sum, by cpu", NOT_QUICK, "cpu", CLATTN_NORM_KIND_LAYER, 4096, 768,
+     CLATTN_DTYPE_F32, true, true, true},
 };
 
 static clattn_status norm_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -207,7 +213,7 @@ static clattn_status norm_plan(clattn_context *context, const offline_problem *p
     if (row->bias)
         desc.bias = desc.scale;
     if (row->statistics)
-        desc.mean = desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){row->rows, 1});
+        desc.mean = desc.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){row->rows, 1});
     if (row->residual)
         desc.residual = desc.sum = desc.x;
     CREATE(norm, problem, desc, plan);
@@ -219,16 +225,16 @@ typedef struct activation_row {
     const char *about;
     bool quick;
     const char *solver;
-    clattn_activation_function function;
+    clattn_activation function;
     clattn_dtype dtype;
 } activation_row;
 
 static const activation_row activation_rows[] = {
-    {"ReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_RELU, CLATTN_F32},
-    {"GELU", QUICK, NULL, CLATTN_ACTIVATION_GELU, CLATTN_F32},
-    {"GELU by tanh, float16", NOT_QUICK, NULL, CLATTN_ACTIVATION_GELU_TANH, CLATTN_F16},
-    {"Swish, bfloat16", NOT_QUICK, NULL, CLATTN_ACTIVATION_SWISH, CLATTN_BF16},
-    {"GELU by cpu", NOT_QUICK, "cpu", CLATTN_ACTIVATION_GELU, CLATTN_F32},
+    {"ReLU", NOT_QUICK, NULL, CLATTN_ACTIVATION_RELU, CLATTN_DTYPE_F32},
+    {"GELU", QUICK, NULL, CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32},
+    {"GELU by tanh, float16", NOT_QUICK, NULL, CLATTN_ACTIVATION_GELU_TANH, CLATTN_DTYPE_F16},
+    {"Swish, bfloat16", NOT_QUICK, NULL, CLATTN_ACTIVATION_SWISH, CLATTN_DTYPE_BF16},
+    {"GELU by cpu", NOT_QUICK, "cpu", CLATTN_ACTIVATION_GELU, CLATTN_DTYPE_F32},
 };
 
 static clattn_status activation_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -246,14 +252,14 @@ typedef struct embedding_row {
     const char *about;
     bool quick;
     const char *solver;
-    clattn_embedding_positions positions;
+    clattn_positions positions;
     clattn_dtype dtype;
     bool segments;
 } embedding_row;
 
 static const embedding_row embedding_rows[] = {
-    {"rows, sinusoids", QUICK, NULL, CLATTN_EMBEDDING_SINUSOIDS, CLATTN_F32, false},
-    {"rows, positions and segments, float16", NOT_QUICK, NULL, CLATTN_EMBEDDING_POSITION_TABLE, CLATTN_F16, true},
+    {"rows, sinusoids", QUICK, NULL, CLATTN_POSITIONS_SINUSOIDS, CLATTN_DTYPE_F32, false},
+    {"rows, positions and segments, float16", NOT_QUICK, NULL, CLATTN_POSITIONS_TABLE, CLATTN_DTYPE_F16, true},
 };
 
 static clattn_status embedding_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -261,10 +267,10 @@ static clattn_status embedding_plan(clattn_context *context, const offline_probl
     const embedding_row *row = problem->row;
     clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
     desc.positions = row->positions;
-    desc.ids = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[]){8, 512});
+    desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[]){8, 512});
     desc.table = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){30000, 768});
     desc.y = clattn_layout_contiguous(row->dtype, 3, (const size_t[]){8, 512, 768});
-    if (row->positions == CLATTN_EMBEDDING_POSITION_TABLE)
+    if (row->positions == CLATTN_POSITIONS_TABLE)
         desc.position_table = clattn_layout_contiguous(row->dtype, 2, (const size_t[]){512, 768});
     if (row->segments) {
         desc.segments = desc.ids;
@@ -287,9 +293,9 @@ typedef struct image_row {
 } image_row;
 
 static const image_row image_rows[] = {
-    {"pack, 3 channels", NOT_QUICK, NULL, CLATTN_IMAGE_PACK, 0, 3, CLATTN_F32, false},
-    {"pack, 3 channels, patches of 7, norm", QUICK, NULL, CLATTN_IMAGE_PACK, 7, 3, CLATTN_F16, true},
-    {"unpack, 3 channels", NOT_QUICK, NULL, CLATTN_IMAGE_UNPACK, 0, 3, CLATTN_F32, false},
+    {"pack, 3 channels", NOT_QUICK, NULL, CLATTN_IMAGE_OPERATION_PACK, 0, 3, CLATTN_DTYPE_F32, false},
+    {"pack, 3 channels, patches of 7, norm", QUICK, NULL, CLATTN_IMAGE_OPERATION_PACK, 7, 3, CLATTN_DTYPE_F16, true},
+    {"unpack, 3 channels", NOT_QUICK, NULL, CLATTN_IMAGE_OPERATION_UNPACK, 0, 3, CLATTN_DTYPE_F32, false},
 };
 
 static clattn_status image_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -302,7 +308,7 @@ static clattn_status image_plan(clattn_context *context, const offline_problem *
     desc.patch = row->patch;
     desc.array = clattn_layout_contiguous(row->dtype, 3, extent);
     if (row->norm)
-        desc.norm = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+        desc.norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, extent);
     CREATE(image, problem, desc, plan);
 }
 

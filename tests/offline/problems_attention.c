@@ -72,30 +72,32 @@ static const attention_row attention_rows[] = {
     {"d 256 decode", NOT_QUICK, .dim = {1, 16, 16, 1, 4096, 256, 256}},
     {"d 192", NOT_QUICK, .dim = LONG(192)},
     {"d 512", NOT_QUICK, .dim = {1, 4, 4, 512, 512, 512, 512}},
-    {"d 64, float16", QUICK, .dim = LONG(64), .dtype = CLATTN_F16},
-    {"d 128 causal, float16", NOT_QUICK, .dim = LONG(128), .dtype = CLATTN_F16, .with = CAUSAL},
-    {"d 256, float16", NOT_QUICK, .dim = LONG(256), .dtype = CLATTN_F16},
-    {"d 128 causal, bfloat16, log-sum-exp", NOT_QUICK, .dim = LONG(128), .dtype = CLATTN_BF16, .with = CAUSAL | LSE},
+    {"d 64, float16", QUICK, .dim = LONG(64), .dtype = CLATTN_DTYPE_F16},
+    {"d 128 causal, float16", NOT_QUICK, .dim = LONG(128), .dtype = CLATTN_DTYPE_F16, .with = CAUSAL},
+    {"d 256, float16", NOT_QUICK, .dim = LONG(256), .dtype = CLATTN_DTYPE_F16},
+    {"d 128 causal, bfloat16, log-sum-exp", NOT_QUICK, .dim = LONG(128), .dtype = CLATTN_DTYPE_BF16,
+     .with = CAUSAL | LSE},
     {"d 64 in sub-groups", QUICK, "sub-group", .dim = LONG(64)},
     {"d 128 causal, in sub-groups", NOT_QUICK, "sub-group", .dim = LONG(128), .with = CAUSAL},
     {"d 256 in sub-groups", NOT_QUICK, "sub-group", .dim = LONG(256)},
     {"d 64, entropy, in sub-groups", NOT_QUICK, "sub-group", .dim = LONG(64), .with = ENTROPY},
     {"d 128 decode, grouped heads, in sub-groups", QUICK, "sub-group", .dim = {1, 32, 8, 1, 4096, 128, 128}},
-    {"d 64 by matrix, bfloat16", QUICK, "matrix", .dim = LONG(64), .dtype = CLATTN_BF16},
-    {"d 64 by matrix, float16, causal, log-sum-exp", NOT_QUICK, "matrix", .dim = LONG(64), .dtype = CLATTN_F16,
+    {"d 64 by matrix, bfloat16", QUICK, "matrix", .dim = LONG(64), .dtype = CLATTN_DTYPE_BF16},
+    {"d 64 by matrix, float16, causal, log-sum-exp", NOT_QUICK, "matrix", .dim = LONG(64), .dtype = CLATTN_DTYPE_F16,
      .with = CAUSAL | LSE},
-    {"d 128 by matrix, float16", NOT_QUICK, "matrix", .dim = LONG(128), .dtype = CLATTN_F16},
+    {"d 128 by matrix, float16", NOT_QUICK, "matrix", .dim = LONG(128), .dtype = CLATTN_DTYPE_F16},
     {"d 128 by matrix, bfloat16, causal, window, sinks, lengths", NOT_QUICK, "matrix", .dim = LONG(128),
-     .dtype = CLATTN_BF16, .with = CAUSAL | WINDOW | SINKS | LENGTHS},
+     .dtype = CLATTN_DTYPE_BF16, .with = CAUSAL | WINDOW | SINKS | LENGTHS},
     {"d 80 by matrix, float16, grouped heads", NOT_QUICK, "matrix", .dim = {1, 32, 8, 2048, 2048, 80, 80},
-     .dtype = CLATTN_F16},
-    {"d 64 float16, boolean mask", NOT_QUICK, .dim = LONG(64), .dtype = CLATTN_F16, .with = BOOL_MASK},
-    {"d 128 window, sinks, float16", NOT_QUICK, .dim = LONG(128), .dtype = CLATTN_F16, .with = CAUSAL | WINDOW | SINKS},
-    {"d 128 softcap, window, bfloat16", NOT_QUICK, .dim = LONG(128), .dtype = CLATTN_BF16,
+     .dtype = CLATTN_DTYPE_F16},
+    {"d 64 float16, boolean mask", NOT_QUICK, .dim = LONG(64), .dtype = CLATTN_DTYPE_F16, .with = BOOL_MASK},
+    {"d 128 window, sinks, float16", NOT_QUICK, .dim = LONG(128), .dtype = CLATTN_DTYPE_F16,
+     .with = CAUSAL | WINDOW | SINKS},
+    {"d 128 softcap, window, bfloat16", NOT_QUICK, .dim = LONG(128), .dtype = CLATTN_DTYPE_BF16,
      .with = CAUSAL | SOFTCAP | WINDOW},
     {"d 64 ALiBi, lengths", QUICK, .dim = LONG(64), .with = CAUSAL | ALIBI | LENGTHS},
     {"d 64 bias and boolean mask", NOT_QUICK, .dim = LONG(64), .with = BIAS | BOOL_MASK},
-    {"d 128 packed sequences, float16", NOT_QUICK, .dim = {8, 16, 16, 512, 512, 128, 128}, .dtype = CLATTN_F16,
+    {"d 128 packed sequences, float16", NOT_QUICK, .dim = {8, 16, 16, 512, 512, 128, 128}, .dtype = CLATTN_DTYPE_F16,
      .with = CAUSAL | PACKED},
     {"d 64 dropout", NOT_QUICK, .dim = LONG(64), .with = DROPOUT},
     {"d 64 scores and entropy", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .with = SCORES | ENTROPY},
@@ -103,45 +105,45 @@ static const attention_row attention_rows[] = {
     {"d 64 biased scores, boolean mask, softcap", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64},
      .with = BIASED | ALIBI | BOOL_MASK | SOFTCAP},
     {"d 64 additive", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .with = ADDITIVE},
-    {"d 64 additive, float16, boolean mask", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_F16,
+    {"d 64 additive, float16, boolean mask", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_DTYPE_F16,
      .with = ADDITIVE | BOOL_MASK},
-    {"d 64 float64", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_F64, .with = CAUSAL | LSE},
+    {"d 64 float64", NOT_QUICK, .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_DTYPE_F64, .with = CAUSAL | LSE},
     {"d 64 explicit positions, query lengths, cancellable", NOT_QUICK, .dim = {4, 16, 16, 512, 2048, 64, 64},
      .with = CAUSAL | EXPLICIT | CANCEL},
     {"d 128 causal, float16, paged, 512 queries", NOT_QUICK, .dim = {1, 32, 8, 512, 8192, 128, 128},
-     .dtype = CLATTN_F16, .with = CAUSAL | LENGTHS | PAGED},
+     .dtype = CLATTN_DTYPE_F16, .with = CAUSAL | LENGTHS | PAGED},
     {"d 128 causal, float16, int8 keys and values, 512 queries", NOT_QUICK, .dim = {1, 32, 8, 512, 8192, 128, 128},
-     .dtype = CLATTN_F16, .with = CAUSAL | LENGTHS | INT8},
+     .dtype = CLATTN_DTYPE_F16, .with = CAUSAL | LENGTHS | INT8},
     {"d 128 decode, float16, paged, int8 keys and values", NOT_QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128},
-     .dtype = CLATTN_F16, .with = LENGTHS | PAGED | INT8},
+     .dtype = CLATTN_DTYPE_F16, .with = LENGTHS | PAGED | INT8},
     {"d 64 score_mod, mask_mod", NOT_QUICK, .dim = LONG(64), .with = SNIPPETS},
-    {"d 128 decode, float16, grouped heads, lengths", QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128}, .dtype = CLATTN_F16,
-     .with = CAUSAL | LENGTHS},
-    {"d 128 decode, float16, paged", NOT_QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128}, .dtype = CLATTN_F16,
+    {"d 128 decode, float16, grouped heads, lengths", QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128},
+     .dtype = CLATTN_DTYPE_F16, .with = CAUSAL | LENGTHS},
+    {"d 128 decode, float16, paged", NOT_QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128}, .dtype = CLATTN_DTYPE_F16,
      .with = LENGTHS | PAGED},
-    {"d 128 decode, float16, ring", NOT_QUICK, .dim = {8, 32, 8, 1, 4096, 128, 128}, .dtype = CLATTN_F16,
+    {"d 128 decode, float16, ring", NOT_QUICK, .dim = {8, 32, 8, 1, 4096, 128, 128}, .dtype = CLATTN_DTYPE_F16,
      .with = CAUSAL | RING},
-    {"d 128 decode, int8 keys and values", NOT_QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128}, .dtype = CLATTN_F16,
+    {"d 128 decode, int8 keys and values", NOT_QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128}, .dtype = CLATTN_DTYPE_F16,
      .with = LENGTHS | INT8},
-    {"d 128 decode, int4 keys and values", NOT_QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128}, .dtype = CLATTN_F16,
+    {"d 128 decode, int4 keys and values", NOT_QUICK, .dim = {8, 32, 8, 1, 8192, 128, 128}, .dtype = CLATTN_DTYPE_F16,
      .with = LENGTHS | INT4},
     {"d 64 by generic", NOT_QUICK, "generic", .dim = LONG(64), .with = FLOAT_MASK | CAUSAL | LSE},
     {"d 64 by cpu", NOT_QUICK, "cpu", .dim = LONG(64), .with = BOOL_MASK | CAUSAL},
-    {"d 64 causal, bfloat16 by emulated-mma", NOT_QUICK, "emulated-mma", .dim = LONG(64), .dtype = CLATTN_BF16,
+    {"d 64 causal, bfloat16 by emulated-mma", NOT_QUICK, "emulated-mma", .dim = LONG(64), .dtype = CLATTN_DTYPE_BF16,
      .with = CAUSAL | LSE},
-    {"d 64 causal, bfloat16 by cpu-amx", NOT_QUICK, "cpu-amx", .dim = {1, 8, 8, 256, 256, 64, 64}, .dtype = CLATTN_BF16,
-     .with = CAUSAL | LSE},
+    {"d 64 causal, bfloat16 by cpu-amx", NOT_QUICK, "cpu-amx", .dim = {1, 8, 8, 256, 256, 64, 64},
+     .dtype = CLATTN_DTYPE_BF16, .with = CAUSAL | LSE},
     {"d 128 decode by cpu", NOT_QUICK, "cpu", .dim = {1, 32, 8, 1, 4096, 128, 128}},
 };
 
 static clattn_layout f32(int32_t rank, size_t a, size_t b, size_t c, size_t d)
 {
-    return clattn_layout_contiguous(CLATTN_F32, rank, (const size_t[]){a, b, c, d});
+    return clattn_layout_contiguous(CLATTN_DTYPE_F32, rank, (const size_t[]){a, b, c, d});
 }
 
 static clattn_layout i32(size_t count)
 {
-    return clattn_layout_contiguous(CLATTN_I32, 1, &count);
+    return clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &count);
 }
 
 /* The arrays of keys and values: plain, packed, in pages, in integers. */
@@ -154,15 +156,15 @@ static void set_keys(clattn_attention_desc *desc, const attention_row *row, clat
         batch = 1;
     }
     if (row->with & PAGED) {
-        desc->cache = CLATTN_CACHE_PAGED;
-        desc->block_table = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[]){batch, keys / 16});
+        desc->cache.kind = CLATTN_CACHE_KIND_PAGED;
+        desc->cache.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[]){batch, keys / 16});
         batch *= keys / 16;
         keys = 16;
     }
     if (row->with & (INT8 | INT4)) {
-        dtype = row->with & INT8 ? CLATTN_I8 : CLATTN_I4;
-        desc->key_scale = f32(4, batch, groups, keys, row->dim.d_k / 32);
-        desc->value_scale = f32(4, batch, groups, keys, row->dim.d_v / 32);
+        dtype = row->with & INT8 ? CLATTN_DTYPE_I8 : CLATTN_DTYPE_I4;
+        desc->cache.key_scale = f32(4, batch, groups, keys, row->dim.d_k / 32);
+        desc->cache.value_scale = f32(4, batch, groups, keys, row->dim.d_v / 32);
     }
     desc->key = clattn_layout_bhsd(dtype, batch, groups, keys, row->dim.d_k);
     desc->value = clattn_layout_bhsd(dtype, batch, groups, keys, row->dim.d_v);
@@ -172,25 +174,24 @@ static void set_masks(clattn_attention_desc *desc, const attention_row *row)
 {
     const size_t extent[4] = {row->dim.batch, 1, row->dim.queries, row->dim.keys};
     if (row->with & (BOOL_MASK | FLOAT_MASK))
-        desc->mask = clattn_layout_contiguous(row->with & BOOL_MASK ? CLATTN_BOOL : CLATTN_F32, 4, extent);
+        desc->mask = clattn_layout_contiguous(row->with & BOOL_MASK ? CLATTN_DTYPE_BOOL : CLATTN_DTYPE_F32, 4, extent);
     if (row->with & BIAS)
         desc->bias = f32(4, 1, row->dim.heads, row->dim.queries, row->dim.keys);
     if (row->with & ALIBI)
-        desc->alibi = f32(1, row->dim.heads, 0, 0, 0);
+        desc->scoring.alibi = f32(1, row->dim.heads, 0, 0, 0);
     if (row->with & SINKS)
-        desc->sinks = f32(1, row->dim.heads, 0, 0, 0);
+        desc->scoring.sinks = f32(1, row->dim.heads, 0, 0, 0);
     if (row->with & LENGTHS)
-        desc->key_lengths = i32(row->dim.batch);
+        desc->lengths.key = i32(row->dim.batch);
     if (row->with & PACKED) {
-        desc->query_starts = desc->key_starts = i32(row->dim.batch + 1);
-        desc->longest_query = row->dim.queries;
+        desc->lengths.query_starts = desc->lengths.key_starts = i32(row->dim.batch + 1);
+        desc->lengths.longest_query = row->dim.queries;
     }
     if (row->with & EXPLICIT)
-        desc->positions = desc->query_lengths = i32(row->dim.batch);
+        desc->lengths.positions = desc->lengths.query = i32(row->dim.batch);
     if (row->with & WINDOW) {
-        desc->windowed = 1;
-        desc->window_left = 1024;
-        desc->window_right = -1;
+        desc->window.explicit_left = 1;
+        desc->window.left = 1024;
     }
 }
 
@@ -204,7 +205,7 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
 {
     const attention_row *row = problem->row;
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    const clattn_dtype dtype = row->dtype ? row->dtype : CLATTN_F32;
+    const clattn_dtype dtype = row->dtype ? row->dtype : CLATTN_DTYPE_F32;
     const size_t heads = row->dim.heads;
     const size_t batch = row->with & PACKED ? 1 : row->dim.batch;
     const size_t queries = row->with & PACKED ? row->dim.queries * row->dim.batch : row->dim.queries;
@@ -213,33 +214,34 @@ static clattn_status attention_plan(clattn_context *context, const offline_probl
     set_keys(&desc, row, dtype);
     set_masks(&desc, row);
     desc.causal = (row->with & CAUSAL) != 0;
-    desc.alignment = row->with & EXPLICIT ? CLATTN_ALIGN_EXPLICIT : CLATTN_ALIGN_BOTTOM_RIGHT;
-    desc.cancellable = (row->with & CANCEL) != 0;
-    desc.softcap = row->with & SOFTCAP ? 50 : 0;
-    desc.dropout = row->with & DROPOUT ? 0.1f : 0;
+    desc.alignment = row->with & EXPLICIT ? CLATTN_ALIGNMENT_EXPLICIT : CLATTN_ALIGNMENT_BOTTOM_RIGHT;
+    desc.launch.cancellable = (row->with & CANCEL) != 0;
+    desc.scoring.softcap = row->with & SOFTCAP ? 50 : 0;
+    desc.dropout.probability = row->with & DROPOUT ? 0.1f : 0;
     if (row->with & RING)
-        desc.cache = CLATTN_CACHE_RING;
+        desc.cache.kind = CLATTN_CACHE_KIND_RING;
     if (row->with & LSE)
-        desc.lse = f32(3, batch, heads, queries, 0);
+        desc.outputs.lse = f32(3, batch, heads, queries, 0);
     if (row->with & ENTROPY)
-        desc.entropy = f32(3, batch, heads, queries, 0);
+        desc.outputs.entropy = f32(3, batch, heads, queries, 0);
     if (row->with & (SCORES | RAW | BIASED)) {
-        desc.scores = f32(4, batch, heads, queries, row->dim.keys);
-        desc.scores_mode = row->with & SCORES ? CLATTN_SCORES_PROBABILITIES
-                           : row->with & RAW  ? CLATTN_SCORES_RAW
-                                              : CLATTN_SCORES_BIASED;
+        desc.outputs.scores = f32(4, batch, heads, queries, row->dim.keys);
+        desc.outputs.scores_mode = row->with & SCORES ? CLATTN_SCORES_MODE_PROBABILITIES
+                                   : row->with & RAW  ? CLATTN_SCORES_MODE_RAW
+                                                      : CLATTN_SCORES_MODE_BIASED;
     }
     if (row->with & ADDITIVE) {
-        desc.score = CLATTN_SCORE_ADDITIVE;
-        desc.vector = f32(2, heads, row->dim.d_k, 0, 0);
+        desc.scoring.kind = CLATTN_SCORE_ADDITIVE;
+        desc.scoring.vector = f32(2, heads, row->dim.d_k, 0, 0);
     }
     if (row->with & SNIPPETS) {
-        desc.score_mod = "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
-                         "{ return score - 0.5f * (float)abs(query - key); }";
-        desc.mask_mod = "int mask_mod(int batch, int head, int query, int key, user_data user)\n"
-                        "{ return query / 64 == key / 64; }";
+        desc.snippets.score_mod =
+            "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
+            "{ return score - 0.5f * (float)abs(query - key); }";
+        desc.snippets.mask_mod = "int mask_mod(int batch, int head, int query, int key, user_data user)\n"
+                                 "{ return query / 64 == key / 64; }";
     }
-    if (dtype == CLATTN_F64 && !has_double(context)) /* refused there, and so it should be: nothing to compile */
+    if (dtype == CLATTN_DTYPE_F64 && !has_double(context)) /* refused there, and so it should be: nothing to compile */
         return clattn_attention_supports(context, &desc, NULL) == CLATTN_ERROR_UNSUPPORTED ? CLATTN_SUCCESS
                                                                                            : CLATTN_ERROR_INTERNAL;
     CREATE(attention, problem, desc, plan);
@@ -257,9 +259,9 @@ typedef struct merge_row {
 } merge_row;
 
 static const merge_row merge_rows[] = {
-    {"8 parts, d_v 128", QUICK, NULL, 8, 128, CLATTN_F32, false},
-    {"8 parts, d_v 128, float16, sinks", NOT_QUICK, NULL, 8, 128, CLATTN_F16, true},
-    {"2 parts, d_v 33, bfloat16", NOT_QUICK, NULL, 2, 33, CLATTN_BF16, false},
+    {"8 parts, d_v 128", QUICK, NULL, 8, 128, CLATTN_DTYPE_F32, false},
+    {"8 parts, d_v 128, float16, sinks", NOT_QUICK, NULL, 8, 128, CLATTN_DTYPE_F16, true},
+    {"2 parts, d_v 33, bfloat16", NOT_QUICK, NULL, 2, 33, CLATTN_DTYPE_BF16, false},
 };
 
 static clattn_status merge_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -267,12 +269,12 @@ static clattn_status merge_plan(clattn_context *context, const offline_problem *
     const merge_row *row = problem->row;
     clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
     const size_t extent[5] = {row->parts, 4, 32, 64, row->d_v};
-    desc.partial = clattn_layout_contiguous(CLATTN_F32, 5, extent);
-    desc.partial_lse = clattn_layout_contiguous(CLATTN_F32, 4, extent);
+    desc.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, extent);
+    desc.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
     desc.output = clattn_layout_contiguous(row->dtype, 4, extent + 1);
-    desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent + 1);
+    desc.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, extent + 1);
     if (row->sinks)
-        desc.sinks = clattn_layout_contiguous(CLATTN_F32, 1, extent + 2);
+        desc.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, extent + 2);
     CREATE(merge, problem, desc, plan);
 }
 
@@ -288,10 +290,11 @@ typedef struct rope_row {
 } rope_row;
 
 static const rope_row rope_rows[] = {
-    {"d 128, halves, computed", QUICK, NULL, CLATTN_ROPE_HALVES, CLATTN_F32, false},
-    {"d 128, interleaved, computed, float16", NOT_QUICK, NULL, CLATTN_ROPE_INTERLEAVED, CLATTN_F16, false},
-    {"d 128, halves, tables, bfloat16", NOT_QUICK, NULL, CLATTN_ROPE_HALVES, CLATTN_BF16, true},
-    {"d 128, halves, tables by cpu", NOT_QUICK, "cpu", CLATTN_ROPE_HALVES, CLATTN_F32, true},
+    {"d 128, halves, computed", QUICK, NULL, CLATTN_ROPE_PAIRING_HALVES, CLATTN_DTYPE_F32, false},
+    {"d 128, interleaved, computed, float16", NOT_QUICK, NULL, CLATTN_ROPE_PAIRING_INTERLEAVED, CLATTN_DTYPE_F16,
+     false},
+    {"d 128, halves, tables, bfloat16", NOT_QUICK, NULL, CLATTN_ROPE_PAIRING_HALVES, CLATTN_DTYPE_BF16, true},
+    {"d 128, halves, tables by cpu", NOT_QUICK, "cpu", CLATTN_ROPE_PAIRING_HALVES, CLATTN_DTYPE_F32, true},
 };
 
 static clattn_status rope_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -316,27 +319,27 @@ typedef struct kv_append_row {
 } kv_append_row;
 
 static const kv_append_row kv_append_rows[] = {
-    {"plain, float16", NOT_QUICK, NULL, CLATTN_CACHE_PLAIN, CLATTN_F16, false},
-    {"ring, bfloat16, rotated", NOT_QUICK, NULL, CLATTN_CACHE_RING, CLATTN_BF16, true},
-    {"paged, int8, rotated", QUICK, NULL, CLATTN_CACHE_PAGED, CLATTN_I8, true},
-    {"paged, int4", NOT_QUICK, NULL, CLATTN_CACHE_PAGED, CLATTN_I4, false},
+    {"plain, float16", NOT_QUICK, NULL, CLATTN_CACHE_KIND_PLAIN, CLATTN_DTYPE_F16, false},
+    {"ring, bfloat16, rotated", NOT_QUICK, NULL, CLATTN_CACHE_KIND_RING, CLATTN_DTYPE_BF16, true},
+    {"paged, int8, rotated", QUICK, NULL, CLATTN_CACHE_KIND_PAGED, CLATTN_DTYPE_I8, true},
+    {"paged, int4", NOT_QUICK, NULL, CLATTN_CACHE_KIND_PAGED, CLATTN_DTYPE_I4, false},
 };
 
 static clattn_status kv_append_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
 {
     const kv_append_row *row = problem->row;
     clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
-    const bool paged = row->cache == CLATTN_CACHE_PAGED;
+    const bool paged = row->cache == CLATTN_CACHE_KIND_PAGED;
     const size_t batch = paged ? 1024 : 4, keys = paged ? 16 : 4096;
     desc.cache = row->cache;
     desc.rotate = row->rotate;
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 4, 8, 16, 128);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 4, 8, 16, 128);
     desc.key_cache = desc.value_cache = clattn_layout_bhsd(row->dtype, batch, 8, keys, 128);
     desc.past_lengths = i32(4);
-    if (row->dtype == CLATTN_I8 || row->dtype == CLATTN_I4)
+    if (row->dtype == CLATTN_DTYPE_I8 || row->dtype == CLATTN_DTYPE_I4)
         desc.key_scale = desc.value_scale = f32(4, batch, 8, keys, 4);
     if (paged)
-        desc.block_table = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[]){4, 256});
+        desc.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[]){4, 256});
     CREATE(kv_append, problem, desc, plan);
 }
 
@@ -353,11 +356,11 @@ typedef struct neighbourhood_row {
 } neighbourhood_row;
 
 static const neighbourhood_row neighbourhood_rows[] = {
-    {"d 32, window 7", QUICK, NULL, 32, 7, CLATTN_F32, false},
-    {"d 64, window 13, float16, bias", NOT_QUICK, NULL, 64, 13, CLATTN_F16, true},
-    {"d 147, window 21, bias", NOT_QUICK, NULL, 147, 21, CLATTN_F32, true},
-    {"d 32, window 7 by generic", NOT_QUICK, "generic", 32, 7, CLATTN_F32, true},
-    {"d 32, window 7 by cpu", NOT_QUICK, "cpu", 32, 7, CLATTN_F32, true},
+    {"d 32, window 7", QUICK, NULL, 32, 7, CLATTN_DTYPE_F32, false},
+    {"d 64, window 13, float16, bias", NOT_QUICK, NULL, 64, 13, CLATTN_DTYPE_F16, true},
+    {"d 147, window 21, bias", NOT_QUICK, NULL, 147, 21, CLATTN_DTYPE_F32, true},
+    {"d 32, window 7 by generic", NOT_QUICK, "generic", 32, 7, CLATTN_DTYPE_F32, true},
+    {"d 32, window 7 by cpu", NOT_QUICK, "cpu", 32, 7, CLATTN_DTYPE_F32, true},
 };
 
 static clattn_status neighbourhood_plan(clattn_context *context, const offline_problem *problem, clattn_plan **plan)
@@ -368,7 +371,7 @@ static clattn_status neighbourhood_plan(clattn_context *context, const offline_p
     desc.query = desc.key = desc.value = desc.output = clattn_layout_contiguous(row->dtype, 5, extent);
     desc.window[0] = desc.window[1] = row->window;
     if (row->bias)
-        desc.bias = clattn_layout_contiguous(CLATTN_F32, 4, extent);
+        desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
     CREATE(neighbourhood, problem, desc, plan);
 }
 

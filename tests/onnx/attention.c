@@ -23,7 +23,7 @@ enum { OUTPUT, SCORES, PRESENT_KEY, PRESENT_VALUE };
 static clattn_layout layout_of(const node *n, const test_array *array, size_t heads)
 {
     const size_t *extent = array->layout.extent;
-    clattn_dtype dtype = (clattn_dtype)array->layout.dtype;
+    clattn_dtype dtype = array->layout.dtype;
 
     return n->flat ? clattn_layout_bshd(dtype, extent[0], heads, extent[1], extent[2] / heads)
                    : clattn_layout_bhsd(dtype, extent[0], heads, extent[2], extent[3]);
@@ -74,16 +74,18 @@ static void bind_mask_and_lengths(node *n)
     test_array lengths = node_input(&n->job, n->test, "nonpad_kv_seqlen");
 
     n->desc.mask = mask.layout;
-    n->desc.key_lengths = lengths.layout;
+    n->desc.lengths.key = lengths.layout;
     n->job.args.attention.mask = array_binding(&mask);
-    n->job.args.attention.key_lengths = array_binding(&lengths);
+    n->job.args.attention.lengths.key = array_binding(&lengths);
     n->desc.causal = node_int(n->test, "is_causal", 0) != 0;
-    n->desc.window_left = node_int(n->test, "left_window_size", -1);
-    n->desc.window_right = node_int(n->test, "right_window_size", -1);
-    n->desc.windowed = n->desc.window_left >= 0 || n->desc.window_right >= 0;
-    n->desc.alignment = n->past          ? CLATTN_ALIGN_EXPLICIT
-                        : lengths.memory ? CLATTN_ALIGN_BOTTOM_RIGHT
-                                         : CLATTN_ALIGN_TOP_LEFT;
+    n->desc.window.left = node_int(n->test, "left_window_size", -1);
+    n->desc.window.right = node_int(n->test, "right_window_size", -1);
+    n->desc.window.explicit_left = n->desc.window.left >= 0;
+    n->desc.window.explicit_right = n->desc.window.right >= 0;
+    n->desc.short_mask = 1;
+    n->desc.alignment = n->past          ? CLATTN_ALIGNMENT_EXPLICIT
+                        : lengths.memory ? CLATTN_ALIGNMENT_BOTTOM_RIGHT
+                                         : CLATTN_ALIGNMENT_TOP_LEFT;
     n->job.args.attention.position = n->past;
 }
 
@@ -94,10 +96,10 @@ static void bind_outputs(node *n)
     *output = node_output(&n->job, n->test, "Y");
     *scores = node_output(&n->job, n->test, "qk_matmul_output");
     n->desc.output = layout_of(n, output, n->heads);
-    n->desc.scores = scores->layout;
-    n->desc.scores_mode = (int32_t)node_int(n->test, "qk_matmul_output_mode", 0);
+    n->desc.outputs.scores = scores->layout;
+    n->desc.outputs.scores_mode = (clattn_scores_mode)node_int(n->test, "qk_matmul_output_mode", 0);
     n->job.args.attention.output = array_binding(output);
-    n->job.args.attention.scores = array_binding(scores);
+    n->job.args.attention.outputs.scores = array_binding(scores);
 }
 
 static void describe(node *n)
@@ -112,10 +114,10 @@ static void describe(node *n)
     n->kv_heads = n->flat ? (size_t)node_int(n->test, "kv_num_heads", 0) : key.layout.extent[1];
     n->desc.query = layout_of(n, &query, n->heads);
     n->job.args.attention.query = array_binding(&query);
-    n->desc.softcap = (float)node_float(n->test, "softcap", 0);
+    n->desc.scoring.softcap = (float)node_float(n->test, "softcap", 0);
     if (node_sets(n->test, "scale")) {
-        n->desc.scale_mode = CLATTN_SCALE_EXPLICIT;
-        n->desc.scale = (float)node_float(n->test, "scale", 0);
+        n->desc.scoring.explicit_scale = 1;
+        n->desc.scoring.scale = (float)node_float(n->test, "scale", 0);
     }
     bind_keys(n, &key, &value);
     bind_mask_and_lengths(n);

@@ -73,7 +73,7 @@ static clattn_host_tensor tensor(const struct onnx_case *test, const char *forma
     clattn_host_tensor found;
     char name[256];
 
-    if (!file && clattn_safetensors_open(TESTS_ONNX "/cases.safetensors", &file, &error) != CLATTN_SUCCESS) {
+    if (!file && clattn_safetensors_create(TESTS_ONNX "/cases.safetensors", &file, &error) != CLATTN_SUCCESS) {
         fail_msg("%s", error.message);
     }
     snprintf(name, sizeof name, "%s/%s", test->name, formal);
@@ -91,7 +91,7 @@ typedef struct tensor_reader {
 /* Elements in C order, which is how array_fill and arrays made dense walk. */
 static double next_element(tensor_reader *reader)
 {
-    clattn_dtype dtype = (clattn_dtype)reader->tensor.dtype;
+    clattn_dtype dtype = reader->tensor.dtype;
     return storage_get(dtype, (const unsigned char *)reader->tensor.data + clattn_dtype_size(dtype) * reader->next++);
 }
 
@@ -107,8 +107,7 @@ test_array node_input(test_job *job, const struct onnx_case *test, const char *f
     test_array made = {0};
 
     if (reader.tensor.dtype != CLATTN_DTYPE_NONE) {
-        made = job_array(job, ROLE_INPUT, (clattn_dtype)reader.tensor.dtype, reader.tensor.rank, reader.tensor.extent,
-                         FORM_PLAIN);
+        made = job_array(job, ROLE_INPUT, reader.tensor.dtype, reader.tensor.rank, reader.tensor.extent, FORM_PLAIN);
         array_fill(&made, fill, &reader);
         array_upload(&made);
     }
@@ -121,8 +120,7 @@ test_array node_output(test_job *job, const struct onnx_case *test, const char *
     test_array made = {0};
 
     if (expected.dtype != CLATTN_DTYPE_NONE) {
-        made = job_array(job, ROLE_READABLE_OUTPUT, (clattn_dtype)expected.dtype, expected.rank, expected.extent,
-                         FORM_PLAIN);
+        made = job_array(job, ROLE_READABLE_OUTPUT, expected.dtype, expected.rank, expected.extent, FORM_PLAIN);
         array_own(&made, expected.extent);
     }
     return made;
@@ -150,14 +148,13 @@ void node_compare(const test_array *output, const struct onnx_case *test, const 
 {
     tensor_reader reader = {tensor(test, formal), 0};
     test_array whole = *output; /* as it was made, whatever an operator has been told about it */
-    double rtol = reader.tensor.dtype == CLATTN_BF16 ? fmax(test->rtol, 0x1p-6) : test->rtol;
+    double rtol = reader.tensor.dtype == CLATTN_DTYPE_BF16 ? fmax(test->rtol, 0x1p-6) : test->rtol;
     size_t count = 1;
 
     if (!output->memory) {
         return;
     }
-    whole.layout =
-        clattn_layout_contiguous((clattn_dtype)reader.tensor.dtype, reader.tensor.rank, reader.tensor.extent);
+    whole.layout = clattn_layout_contiguous(reader.tensor.dtype, reader.tensor.rank, reader.tensor.extent);
     double *given = array_dense(&whole, reader.tensor.rank, reader.tensor.extent);
     for (int d = 0; d < reader.tensor.rank; d++) {
         count *= reader.tensor.extent[d];

@@ -64,7 +64,7 @@ static void check_norm(const void *which, const char *solver)
     job.output[1] = node_output(&job, test, "Mean");
     job.output[2] = node_output(&job, test, "InvStdDev");
     assert_true((job.output[1].memory && job.output[2].memory) || rms);
-    desc.kind = rms ? CLATTN_NORM_RMS : CLATTN_NORM_LAYER;
+    desc.kind = rms ? CLATTN_NORM_KIND_RMS : CLATTN_NORM_KIND_LAYER;
     desc.axes = x.layout.rank - axis_of(test, x.layout.rank, -1);
     desc.explicit_epsilon = 1;
     desc.epsilon = (float)node_float(test, "epsilon", 1e-5);
@@ -93,7 +93,7 @@ static void split_heads(clattn_layout *layout, size_t heads)
 {
     if (layout->rank == 3) {
         size_t size = layout->extent[2] / heads;
-        *layout = clattn_layout_bshd((clattn_dtype)layout->dtype, layout->extent[0], heads, layout->extent[1], size);
+        *layout = clattn_layout_bshd(layout->dtype, layout->extent[0], heads, layout->extent[1], size);
     }
 }
 
@@ -108,7 +108,7 @@ static void check_rope(const void *which, const char *solver)
     size_t heads = (size_t)node_int(test, "num_heads", 0);
 
     job.output[0] = node_output(&job, test, "Y");
-    desc.pairing = node_int(test, "interleaved", 0) ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
+    desc.pairing = node_int(test, "interleaved", 0) ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.rotary_size = (size_t)node_int(test, "rotary_embedding_dim", 0);
     desc.x = x.layout;
     desc.y = job.output[0].layout;

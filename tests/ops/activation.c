@@ -8,6 +8,7 @@
 #include "support/operator.h"
 
 #define DIMS(n, ...) .rank = (n), .extent = {__VA_ARGS__}
+#define NONE CLATTN_ACTIVATION_NONE
 #define RELU CLATTN_ACTIVATION_RELU
 #define GELU CLATTN_ACTIVATION_GELU
 #define GELU_TANH CLATTN_ACTIVATION_GELU_TANH
@@ -23,6 +24,8 @@
     }
 
 static const activation_case values[] = {
+    {"none: a copy, infinities and NaN too", ALL, NONE, DIMS(1, 39), .values = VALUES_SPECIAL},
+    {"none: a copy", BIG, NONE, DIMS(2, 3, 5003), .values = VALUES_FLOATS},
     EACH_FUNCTION(ALL, .rule = "uniform", DIMS(1, 61)),
     EACH_FUNCTION(BIG, .rule = "uniform", DIMS(1, 20011)),
     EACH_FUNCTION(BIG, .rule = "all floats", DIMS(2, 3, 5003), .values = VALUES_FLOATS),
@@ -71,15 +74,18 @@ static const activation_case forms[] = {
 };
 
 static const activation_case types[] = {
-    {"float16", ALL, GELU, DIMS(1, 61), .x_type = CLATTN_F16, .y_type = CLATTN_F16},
-    {"float16", BIG, GELU, DIMS(1, 40009), .x_type = CLATTN_F16, .y_type = CLATTN_F16, .values = VALUES_FLOATS},
-    {"float16 special", BIG, GELU, DIMS(1, 39), .x_type = CLATTN_F16, .y_type = CLATTN_F16, .values = VALUES_SPECIAL},
-    {"bfloat16", ALL, SWISH, DIMS(1, 61), .x_type = CLATTN_BF16, .y_type = CLATTN_BF16},
-    {"bfloat16", BIG, SWISH, DIMS(1, 40009), .x_type = CLATTN_BF16, .y_type = CLATTN_BF16, .values = VALUES_FLOATS},
-    {"bfloat16 to float32", BIG, SWISH, DIMS(1, 1009), .x_type = CLATTN_BF16},
-    {"float32 to float16, strided", BIG, GELU_TANH, DIMS(2, 7, 131), .y_type = CLATTN_F16, .y = FORM_SPREAD,
+    {"float16", ALL, GELU, DIMS(1, 61), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16},
+    {"float16", BIG, GELU, DIMS(1, 40009), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16,
      .values = VALUES_FLOATS},
-    {"float16 to bfloat16", FULL, RELU, DIMS(1, 1009), .x_type = CLATTN_F16, .y_type = CLATTN_BF16},
+    {"float16 special", BIG, GELU, DIMS(1, 39), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16,
+     .values = VALUES_SPECIAL},
+    {"bfloat16", ALL, SWISH, DIMS(1, 61), .x_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16},
+    {"bfloat16", BIG, SWISH, DIMS(1, 40009), .x_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16,
+     .values = VALUES_FLOATS},
+    {"bfloat16 to float32", BIG, SWISH, DIMS(1, 1009), .x_type = CLATTN_DTYPE_BF16},
+    {"float32 to float16, strided", BIG, GELU_TANH, DIMS(2, 7, 131), .y_type = CLATTN_DTYPE_F16, .y = FORM_SPREAD,
+     .values = VALUES_FLOATS},
+    {"float16 to bfloat16", FULL, RELU, DIMS(1, 1009), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_BF16},
 };
 
 OPERATOR(activation)
@@ -89,7 +95,7 @@ static clattn_activation_desc good_desc(void)
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
 
     desc.function = SWISH;
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 5});
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){3, 5});
     return desc;
 }
 
@@ -110,7 +116,7 @@ static void refused_descriptions(void **state)
     operator_answers(&activation_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
     REFUSED(INVALID_STRUCT, size = 8);
     REFUSED(INVALID_ARGUMENT, direction = 1);
-    REFUSED(INVALID_ARGUMENT, function = 4);
+    REFUSED(INVALID_ARGUMENT, function = 5);
     REFUSED(INVALID_ARGUMENT, function = -1);
     REFUSED(INVALID_ARGUMENT, explicit_alpha = 2);
     REFUSED(INVALID_ARGUMENT, alpha = (desc.explicit_alpha = 1, INFINITY));
@@ -118,8 +124,8 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_LAYOUT, y.extent[1] = 4);
     REFUSED(INVALID_LAYOUT, y.rank = 1);
     REFUSED(INVALID_LAYOUT, y.stride[0] = 0);
-    REFUSED(UNSUPPORTED, x.dtype = CLATTN_F64);
-    REFUSED(UNSUPPORTED, y.dtype = CLATTN_I8);
+    REFUSED(UNSUPPORTED, x.dtype = CLATTN_DTYPE_F64);
+    REFUSED(UNSUPPORTED, y.dtype = CLATTN_DTYPE_I8);
     REFUSED(OVERFLOW, x.extent[0] = desc.y.extent[0] = (size_t)1 << 31);
 }
 
@@ -166,7 +172,7 @@ static void one_call(void **state)
     args.x = array_binding(&job.input[0]);
     args.y = array_binding(&job.output[0]);
     operator_runs_prewarmed(&activation_operator, &desc, &args);
-    job_expect_two_elements(&job, 0, 4.5); /* ReLU is the default */
+    job_expect_two_elements(&job, -3, 4.5); /* none is the default */
     job_release(&job);
 }
 

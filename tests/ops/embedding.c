@@ -14,7 +14,7 @@ typedef struct embedding_case {
     const char *rule;
     unsigned levels;
     size_t batch, length, size;
-    clattn_embedding_positions positions;
+    clattn_positions positions;
     bool offsets, segments, shared_segments;
     bool scaled;  /* by 22.6 */
     bool no_rows; /* of the table */
@@ -30,8 +30,8 @@ typedef struct embedding_case {
 #define POSITION_ROWS 61 /* and of that of positions */
 #define SEGMENT_ROWS 3
 #define SCALE 22.6f
-#define TABLE .positions = CLATTN_EMBEDDING_POSITION_TABLE
-#define SINUSOIDS .positions = CLATTN_EMBEDDING_SINUSOIDS
+#define TABLE .positions = CLATTN_POSITIONS_TABLE
+#define SINUSOIDS .positions = CLATTN_POSITIONS_SINUSOIDS
 
 static const embedding_case cases[] = {
     {"rows alone", ALL, .batch = 2, .length = 5, .size = 19},
@@ -66,12 +66,12 @@ static const embedding_case cases[] = {
      .y_form = FORM_PADDED},
     {"ids transposed, rows backwards", ALL, .batch = 2, .length = 5, .size = 19, .ids_form = FORM_TRANSPOSED,
      .table_form = FORM_FLIPPED, .y_form = FORM_FLIPPED},
-    {"float16", ALL, .batch = 2, .length = 5, .size = 35, TABLE, .table_type = CLATTN_F16, .position_type = CLATTN_F16,
-     .y_type = CLATTN_F16},
-    {"bfloat16", ALL, .batch = 2, .length = 5, .size = 35, .segments = true, .table_type = CLATTN_BF16,
-     .segment_type = CLATTN_BF16, .y_type = CLATTN_BF16},
-    {"each another", BIG, .batch = 2, .length = 5, .size = 67, TABLE, .segments = true, .table_type = CLATTN_F16,
-     .position_type = CLATTN_F32, .segment_type = CLATTN_BF16, .y_type = CLATTN_F16},
+    {"float16", ALL, .batch = 2, .length = 5, .size = 35, TABLE, .table_type = CLATTN_DTYPE_F16,
+     .position_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16},
+    {"bfloat16", ALL, .batch = 2, .length = 5, .size = 35, .segments = true, .table_type = CLATTN_DTYPE_BF16,
+     .segment_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16},
+    {"each another", BIG, .batch = 2, .length = 5, .size = 67, TABLE, .segments = true, .table_type = CLATTN_DTYPE_F16,
+     .position_type = CLATTN_DTYPE_F32, .segment_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_F16},
     {"smaller at enqueue", ALL, .batch = 3, .length = 9, .size = 19, TABLE, .segments = true, .offsets = true,
      .shorter = true, .actual_batch = 2, .actual_length = 5},
     {"nothing at enqueue", ALL, .batch = 3, .length = 9, .size = 19, .shorter = true, .actual_batch = 0,
@@ -85,7 +85,7 @@ enum { IDS, TOKENS, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE }; /* of jo
 
 static clattn_dtype type_of(clattn_dtype given)
 {
-    return given == CLATTN_DTYPE_NONE ? CLATTN_F32 : given;
+    return given == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : given;
 }
 
 typedef struct index_filler {
@@ -110,7 +110,7 @@ static double fill_index(void *context, const size_t *index)
 static test_array indices(test_job *job, int rank, const size_t *extent, array_form form, int rows, bool wrong,
                           uint64_t salt)
 {
-    test_array made = job_array(job, ROLE_INPUT, CLATTN_I32, rank, extent, form);
+    test_array made = job_array(job, ROLE_INPUT, CLATTN_DTYPE_I32, rank, extent, form);
 
     array_fill(&made, fill_index, &(index_filler){random_start(salt), rows, wrong});
     array_upload(&made);
@@ -140,7 +140,7 @@ static void make_job(test_job *job, const embedding_case *t)
 
     job->input[IDS] = indices(job, 2, extent, t->ids_form, ROWS, t->wrong, 11);
     job->input[TOKENS] = table_of(job, t->table_type, t->no_rows ? 0 : ROWS, t->size, t->table_form, 12);
-    if (t->positions == CLATTN_EMBEDDING_POSITION_TABLE) {
+    if (t->positions == CLATTN_POSITIONS_TABLE) {
         size_t rows = POSITION_ROWS;
         job->input[POSITION_TABLE] = table_of(job, t->position_type, rows, t->size, t->table_form, 13);
     }
@@ -218,9 +218,9 @@ static void judge(const test_job *job, const embedding_case *t)
             for (size_t c = 0; c < t->size; c++, n++) {
                 double term[3] = {row_at(&job->input[TOKENS], id, c) * (t->scaled ? (double)SCALE : 1), 0, 0};
                 double limit = 0;
-                if (t->positions == CLATTN_EMBEDDING_POSITION_TABLE) {
+                if (t->positions == CLATTN_POSITIONS_TABLE) {
                     term[1] = row_at(&job->input[POSITION_TABLE], position, c);
-                } else if (t->positions == CLATTN_EMBEDDING_SINUSOIDS) {
+                } else if (t->positions == CLATTN_POSITIONS_SINUSOIDS) {
                     term[1] = sinusoid(position, c, t->size);
                     limit = 4e-7 / (8 * 0x1p-23); /* what the header grants them */
                 }
@@ -258,7 +258,7 @@ static embedding_case drawn[MOST_RANDOM];
 
 static void draw(size_t count)
 {
-    static const clattn_dtype kinds[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+    static const clattn_dtype kinds[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
     static const array_form forms[] = {FORM_PLAIN,  FORM_PLAIN,    FORM_PADDED,
                                        FORM_SPREAD, FORM_MIRRORED, FORM_TRANSPOSED};
     random_stream r = random_start(123);
@@ -267,9 +267,9 @@ static void draw(size_t count)
         embedding_case c = {.rule = "random", .levels = ALL};
         c.batch = (size_t)random_int(&r, 1, 4);
         c.length = (size_t)random_int(&r, 1, 40);
-        c.positions = (clattn_embedding_positions)random_int(&r, 0, 2);
+        c.positions = (clattn_positions)random_int(&r, 0, 2);
         c.size = 2 * (size_t)random_int(&r, 1, 70);
-        c.size += c.positions == CLATTN_EMBEDDING_SINUSOIDS ? 0 : (size_t)random_int(&r, 0, 1);
+        c.size += c.positions == CLATTN_POSITIONS_SINUSOIDS ? 0 : (size_t)random_int(&r, 0, 1);
         c.offsets = c.positions && random_int(&r, 0, 1);
         c.segments = random_int(&r, 0, 1);
         c.shared_segments = random_int(&r, 0, 1);
@@ -298,11 +298,12 @@ static clattn_embedding_desc good_desc(void)
 {
     clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
 
-    desc.positions = CLATTN_EMBEDDING_POSITION_TABLE;
-    desc.ids = desc.segments = clattn_layout_contiguous(CLATTN_I32, 2, (size_t[]){2, 3});
-    desc.table = desc.position_table = desc.segment_table = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 6});
-    desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, (size_t[]){2});
-    desc.y = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){2, 3, 6});
+    desc.positions = CLATTN_POSITIONS_TABLE;
+    desc.ids = desc.segments = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (size_t[]){2, 3});
+    desc.table = desc.position_table = desc.segment_table =
+        clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 6});
+    desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (size_t[]){2});
+    desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){2, 3, 6});
     return desc;
 }
 
@@ -327,7 +328,7 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_ARGUMENT, positions = 3);
     REFUSED(INVALID_ARGUMENT, positions = -1);
     REFUSED(INVALID_ARGUMENT, positions = 0);                          /* and there are a table and offsets */
-    REFUSED(INVALID_ARGUMENT, positions = CLATTN_EMBEDDING_SINUSOIDS); /* and there is a table */
+    REFUSED(INVALID_ARGUMENT, positions = CLATTN_POSITIONS_SINUSOIDS); /* and there is a table */
     REFUSED(INVALID_ARGUMENT, explicit_scale = 2);
     REFUSED(INVALID_ARGUMENT, scale = (desc.explicit_scale = 1, INFINITY));
     REFUSED(INVALID_ARGUMENT, segments = none);
@@ -346,13 +347,13 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_LAYOUT, segment_table.extent[1] = 5);
     REFUSED(INVALID_LAYOUT, y.rank = 2);
     REFUSED(INVALID_LAYOUT, y.stride[0] = 0);
-    REFUSED(UNSUPPORTED, y.dtype = CLATTN_I32);
-    REFUSED(UNSUPPORTED, table.dtype = CLATTN_I8);
-    REFUSED(UNSUPPORTED, ids.dtype = CLATTN_I64);
-    REFUSED(UNSUPPORTED, offsets.dtype = CLATTN_I64);
-    REFUSED(UNSUPPORTED, segments.dtype = CLATTN_F32);
+    REFUSED(UNSUPPORTED, y.dtype = CLATTN_DTYPE_I32);
+    REFUSED(UNSUPPORTED, table.dtype = CLATTN_DTYPE_I8);
+    REFUSED(UNSUPPORTED, ids.dtype = CLATTN_DTYPE_I64);
+    REFUSED(UNSUPPORTED, offsets.dtype = CLATTN_DTYPE_I64);
+    REFUSED(UNSUPPORTED, segments.dtype = CLATTN_DTYPE_F32);
     REFUSED(OVERFLOW, table.extent[0] = (size_t)1 << 32);
-    good.positions = CLATTN_EMBEDDING_SINUSOIDS;
+    good.positions = CLATTN_POSITIONS_SINUSOIDS;
     good.position_table = none;
     operator_answers(&embedding_operator, &good, CLATTN_SUCCESS);
     good.table.extent[1] = good.segment_table.extent[1] = good.y.extent[2] = 5;
@@ -398,12 +399,12 @@ static void one_call(void **state)
 
     (void)state;
     job_two_elements(&job, 2, -3, 4.5); /* a table of one row */
-    test_array id = job_array(&job, ROLE_INPUT, CLATTN_I32, 2, (size_t[]){1, 1}, FORM_PLAIN);
+    test_array id = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_I32, 2, (size_t[]){1, 1}, FORM_PLAIN);
     array_set(&id, (size_t[]){0, 0}, 0);
     array_upload(&id);
     desc.ids = id.layout;
     desc.table = job.input[0].layout;
-    desc.y = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){1, 1, 2});
+    desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){1, 1, 2});
     args.ids = array_binding(&id);
     args.table = array_binding(&job.input[0]);
     args.y = array_binding(&job.output[0]);

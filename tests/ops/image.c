@@ -10,8 +10,8 @@
 #include "support/core/inject.h"
 #include "support/operator.h"
 
-#define PACK(kind, c, ...) .operation = CLATTN_IMAGE_PACK, .type = (kind), .channels = (c), __VA_ARGS__
-#define UNPACK(kind, c, ...) .operation = CLATTN_IMAGE_UNPACK, .type = (kind), .channels = (c), __VA_ARGS__
+#define PACK(kind, c, ...) .operation = CLATTN_IMAGE_OPERATION_PACK, .type = (kind), .channels = (c), __VA_ARGS__
+#define UNPACK(kind, c, ...) .operation = CLATTN_IMAGE_OPERATION_UNPACK, .type = (kind), .channels = (c), __VA_ARGS__
 #define SIZE(w, h) .image = {w, h}, .region = {w, h}
 
 static const image_case cases[] = {
@@ -26,11 +26,11 @@ static const image_case cases[] = {
     {"float", ALL, PACK(CL_FLOAT, 4, SIZE(6, 5))},
     {"half", ALL, PACK(CL_HALF_FLOAT, 4, SIZE(6, 5))},
     {"16 bits", BIG, PACK(CL_UNORM_INT16, 4, SIZE(64, 9))},
-    {"float16", BIG, PACK(CL_UNORM_INT8, 4, SIZE(16, 16)), .dtype = CLATTN_F16},
-    {"float16", ALL, PACK(CL_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_F16},
-    {"float16", BIG, PACK(CL_HALF_FLOAT, 3, SIZE(11, 5)), .dtype = CLATTN_F16},
-    {"bfloat16", BIG, PACK(CL_UNORM_INT8, 4, SIZE(16, 16)), .dtype = CLATTN_BF16},
-    {"bfloat16", ALL, PACK(CL_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_BF16},
+    {"float16", BIG, PACK(CL_UNORM_INT8, 4, SIZE(16, 16)), .dtype = CLATTN_DTYPE_F16},
+    {"float16", ALL, PACK(CL_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_F16},
+    {"float16", BIG, PACK(CL_HALF_FLOAT, 3, SIZE(11, 5)), .dtype = CLATTN_DTYPE_F16},
+    {"bfloat16", BIG, PACK(CL_UNORM_INT8, 4, SIZE(16, 16)), .dtype = CLATTN_DTYPE_BF16},
+    {"bfloat16", ALL, PACK(CL_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
     {"gaps", ALL, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_PADDED},
     {"columns apart", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_SPREAD},
     {"planes", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_TRANSPOSED},
@@ -53,9 +53,9 @@ static const image_case cases[] = {
      .form = FORM_PADDED},
     {"colours", ALL, PACK(CL_UNORM_INT8, 4, SIZE(5, 4)), .transform = true},
     {"colours of a patch", BIG, PACK(CL_UNORM_INT16, 3, SIZE(9, 4)), .patch = 3, .norm = 2, .transform = true},
-    {"grey of colours", BIG, PACK(CL_UNORM_INT8, 1, SIZE(9, 4)), .transform = true, .dtype = CLATTN_BF16},
-    {"norm of what is stored", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 4)), .patch = 3, .norm = 1, .dtype = CLATTN_BF16,
-     .form = FORM_PADDED},
+    {"grey of colours", BIG, PACK(CL_UNORM_INT8, 1, SIZE(9, 4)), .transform = true, .dtype = CLATTN_DTYPE_BF16},
+    {"norm of what is stored", BIG, PACK(CL_UNORM_INT8, 3, SIZE(5, 4)), .patch = 3, .norm = 1,
+     .dtype = CLATTN_DTYPE_BF16, .form = FORM_PADDED},
     {"norm of a pixel, overflow and NaN", BIG, PACK(CL_FLOAT, 4, SIZE(16, 4)), .norm = 1},
 
     {"bytes", BIG, UNPACK(CL_UNORM_INT8, 4, SIZE(40, 20))},
@@ -70,9 +70,9 @@ static const image_case cases[] = {
     {"colours", ALL, UNPACK(CL_FLOAT, 4, SIZE(6, 5)), .transform = true, .finite = true},
     {"colours", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(16, 15)), .transform = true, .finite = true},
     {"colours of two channels", BIG, UNPACK(CL_UNORM_INT16, 2, SIZE(6, 5)), .transform = true, .finite = true},
-    {"float16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_F16},
-    {"bfloat16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_BF16},
-    {"bfloat16 to half", BIG, UNPACK(CL_HALF_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_BF16},
+    {"float16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_F16},
+    {"bfloat16", ALL, UNPACK(CL_UNORM_INT8, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
+    {"bfloat16 to half", BIG, UNPACK(CL_HALF_FLOAT, 3, SIZE(6, 5)), .dtype = CLATTN_DTYPE_BF16},
     {"gaps", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 3)), .form = FORM_PADDED},
     {"planes", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_TRANSPOSED},
     {"one row for all", BIG, UNPACK(CL_UNORM_INT8, 3, SIZE(5, 7)), .form = FORM_SHARED_FIRST},
@@ -97,7 +97,7 @@ static working make_working(clattn_image_operation operation, cl_image_format fo
 
     clattn_image_desc_init(&w.desc);
     clattn_image_args_init(&w.args);
-    test_array array = job_array(&w.job, ROLE_IN_PLACE, CLATTN_F32, 3, (size_t[]){5, 6, 3}, FORM_PLAIN);
+    test_array array = job_array(&w.job, ROLE_IN_PLACE, CLATTN_DTYPE_F32, 3, (size_t[]){5, 6, 3}, FORM_PLAIN);
     w.desc.operation = operation;
     w.desc.array = array.layout;
     w.args.image = clattn_binding_image(w.image.memory);
@@ -117,8 +117,8 @@ OPERATOR(image)
 
 static void refused_descriptions(void **state)
 {
-    working w = make_working(CLATTN_IMAGE_PACK, bytes, CL_MEM_READ_ONLY);
-    const clattn_layout norm = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){5, 6});
+    working w = make_working(CLATTN_IMAGE_OPERATION_PACK, bytes, CL_MEM_READ_ONLY);
+    const clattn_layout norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){5, 6});
     const struct {
         clattn_status status;
         clattn_image_desc desc;
@@ -135,17 +135,17 @@ static void refused_descriptions(void **state)
         WITH(INVALID_ARGUMENT, d.patch = -1),
         WITH(INVALID_ARGUMENT, d.patch = 33),
         WITH(INVALID_LAYOUT, d.patch = 3),
-        WITH(INVALID_ARGUMENT, d.operation = CLATTN_IMAGE_UNPACK; d.patch = 3),
-        WITH(INVALID_ARGUMENT, d.operation = CLATTN_IMAGE_UNPACK; d.norm = norm),
-        WITH(UNSUPPORTED, d.array.dtype = CLATTN_U8),
+        WITH(INVALID_ARGUMENT, d.operation = CLATTN_IMAGE_OPERATION_UNPACK; d.patch = 3),
+        WITH(INVALID_ARGUMENT, d.operation = CLATTN_IMAGE_OPERATION_UNPACK; d.norm = norm),
+        WITH(UNSUPPORTED, d.array.dtype = CLATTN_DTYPE_U8),
         WITH(INVALID_LAYOUT, d.array.rank = 2),
         WITH(INVALID_LAYOUT, d.array.extent[2] = 5; d.array.stride[1] = 5; d.array.stride[0] = 30),
         WITH(INVALID_LAYOUT, d.array.extent[2] = 0),
         WITH(INVALID_LAYOUT, d.array.stride[1] = 0),
-        WITH(UNSUPPORTED, d.norm = norm; d.norm.dtype = CLATTN_F16),
+        WITH(UNSUPPORTED, d.norm = norm; d.norm.dtype = CLATTN_DTYPE_F16),
         WITH(INVALID_LAYOUT, d.norm = norm; d.norm.extent[0] = 4),
         WITH(INVALID_LAYOUT, d.norm = norm; d.norm.rank = 1),
-        WITH(INVALID_LAYOUT, d.norm = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){5, 6, 2})),
+        WITH(INVALID_LAYOUT, d.norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){5, 6, 2})),
     };
 
     (void)state;
@@ -158,8 +158,8 @@ static void refused_descriptions(void **state)
 
 static void refused_arguments(void **state)
 {
-    for (int operation = CLATTN_IMAGE_PACK; operation <= CLATTN_IMAGE_UNPACK; operation++) {
-        bool pack = operation == CLATTN_IMAGE_PACK;
+    for (int operation = CLATTN_IMAGE_OPERATION_PACK; operation <= CLATTN_IMAGE_OPERATION_UNPACK; operation++) {
+        bool pack = operation == CLATTN_IMAGE_OPERATION_PACK;
         working w = make_working((clattn_image_operation)operation, bytes, pack ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY);
         test_image closed = image_create(pack ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY, bytes, 6, 5, 8);
         clattn_binding buffer = w.args.array;
@@ -188,9 +188,9 @@ static void refused_arguments(void **state)
             ARGS_WITH(INVALID_ARGUMENT, a.explicit_region = 1; a.width = 1; a.height = 6),
             ARGS_WITH(INVALID_ARGUMENT, a.origin_x = INT64_C(1) << 31),
             ARGS_WITH(INVALID_ARGUMENT, a.norm_factor = NAN),
-            ARGS_WITH(INVALID_ARGUMENT, a.transform = 2),
+            ARGS_WITH(INVALID_ARGUMENT, a.explicit_matrix = 2),
             ARGS_WITH(INVALID_ARGUMENT, a.reserved = 1),
-            ARGS_WITH(INVALID_ARGUMENT, a.transform = 1; a.matrix[2][3] = INFINITY),
+            ARGS_WITH(INVALID_ARGUMENT, a.explicit_matrix = 1; a.matrix[2][3] = INFINITY),
             ARGS_WITH(INVALID_ARGUMENT, a.origin_y = INT64_MIN),
             /* Where unpack may not go and pack may: last, see below. */
             ARGS_WITH(INVALID_ARGUMENT, a.origin_x = 1),
@@ -213,7 +213,7 @@ static void refused_arguments(void **state)
 static void refused_formats(void **state)
 {
     static const cl_image_format formats[] = {{CL_RGBA, CL_SNORM_INT8}, {CL_RGBA, CL_UNSIGNED_INT8}, {CL_R, CL_FLOAT}};
-    working w = make_working(CLATTN_IMAGE_PACK, bytes, CL_MEM_READ_ONLY);
+    working w = make_working(CLATTN_IMAGE_OPERATION_PACK, bytes, CL_MEM_READ_ONLY);
     cl_context context = clattn_context_opencl_context(device_context());
     int tried = 0;
 
@@ -246,7 +246,7 @@ static void refused_formats(void **state)
 /* An OpenCL without functions for images stands for a device without any. */
 static void without_images(void **state)
 {
-    working w = make_working(CLATTN_IMAGE_PACK, bytes, CL_MEM_READ_ONLY);
+    working w = make_working(CLATTN_IMAGE_OPERATION_PACK, bytes, CL_MEM_READ_ONLY);
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_context *context = NULL;
     clattn_plan *plan = NULL;
@@ -268,8 +268,8 @@ static void without_images(void **state)
 /* Image, softmax over its components, image: chained by the queue or, on one without order, by events. */
 static void operators_in_a_row(cl_command_queue queue)
 {
-    working from = make_working(CLATTN_IMAGE_PACK, bytes, CL_MEM_READ_ONLY);
-    working to = make_working(CLATTN_IMAGE_UNPACK, bytes, CL_MEM_READ_WRITE);
+    working from = make_working(CLATTN_IMAGE_OPERATION_PACK, bytes, CL_MEM_READ_ONLY);
+    working to = make_working(CLATTN_IMAGE_OPERATION_UNPACK, bytes, CL_MEM_READ_WRITE);
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
     clattn_context *context = device_context();
@@ -328,7 +328,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         if (cases[i].levels & level()) {
             suite_add_case(&suite, image_check, &cases[i], "generic", "image %s: %s, type %x, %d channels",
-                           cases[i].operation == CLATTN_IMAGE_PACK ? "pack" : "unpack", cases[i].rule,
+                           cases[i].operation == CLATTN_IMAGE_OPERATION_PACK ? "pack" : "unpack", cases[i].rule,
                            (unsigned)cases[i].type, cases[i].channels);
         }
     }

@@ -25,10 +25,27 @@ struct problem {
 };
 
 static const struct problem problems[] = {
-    {"plain", CLATTN_CACHE_PLAIN, CLATTN_F32, 0, 3, 8, 8, 12, 0, {2, 2}, true, {-1, -1}, false, false, false, 0, 0, 0},
+    {"plain",
+     CLATTN_CACHE_KIND_PLAIN,
+     CLATTN_DTYPE_F32,
+     0,
+     3,
+     8,
+     8,
+     12,
+     0,
+     {2, 2},
+     true,
+     {-1, -1},
+     false,
+     false,
+     false,
+     0,
+     0,
+     0},
     {"lengths of each item",
-     CLATTN_CACHE_PLAIN,
-     CLATTN_F32,
+     CLATTN_CACHE_KIND_PLAIN,
+     CLATTN_DTYPE_F32,
      0,
      3,
      8,
@@ -45,8 +62,8 @@ static const struct problem problems[] = {
      0,
      0},
     {"a full cache",
-     CLATTN_CACHE_PLAIN,
-     CLATTN_F32,
+     CLATTN_CACHE_KIND_PLAIN,
+     CLATTN_DTYPE_F32,
      0,
      4,
      6,
@@ -63,8 +80,8 @@ static const struct problem problems[] = {
      0,
      0},
     {"hostile lengths",
-     CLATTN_CACHE_PLAIN,
-     CLATTN_F32,
+     CLATTN_CACHE_KIND_PLAIN,
+     CLATTN_DTYPE_F32,
      0,
      4,
      6,
@@ -81,8 +98,8 @@ static const struct problem problems[] = {
      0,
      0},
     {"a ring that turns",
-     CLATTN_CACHE_RING,
-     CLATTN_F32,
+     CLATTN_CACHE_KIND_RING,
+     CLATTN_DTYPE_F32,
      0,
      3,
      5,
@@ -99,8 +116,8 @@ static const struct problem problems[] = {
      0,
      0},
     {"more than a ring holds",
-     CLATTN_CACHE_RING,
-     CLATTN_F16,
+     CLATTN_CACHE_KIND_RING,
+     CLATTN_DTYPE_F16,
      0,
      9,
      4,
@@ -117,8 +134,8 @@ static const struct problem problems[] = {
      0,
      0},
     {"pages",
-     CLATTN_CACHE_PAGED,
-     CLATTN_BF16,
+     CLATTN_CACHE_KIND_PAGED,
+     CLATTN_DTYPE_BF16,
      0,
      5,
      4,
@@ -135,8 +152,8 @@ static const struct problem problems[] = {
      0,
      0},
     {"rotated halves",
-     CLATTN_CACHE_PLAIN,
-     CLATTN_F32,
+     CLATTN_CACHE_KIND_PLAIN,
+     CLATTN_DTYPE_F32,
      0,
      3,
      8,
@@ -153,8 +170,8 @@ static const struct problem problems[] = {
      1000,
      0},
     {"a rotated part, interleaved",
-     CLATTN_CACHE_RING,
-     CLATTN_F32,
+     CLATTN_CACHE_KIND_RING,
+     CLATTN_DTYPE_F32,
      0,
      3,
      5,
@@ -171,9 +188,9 @@ static const struct problem problems[] = {
      -3,
      500},
     {"int8",
-     CLATTN_CACHE_PLAIN,
-     CLATTN_I8,
-     CLATTN_F32,
+     CLATTN_CACHE_KIND_PLAIN,
+     CLATTN_DTYPE_I8,
+     CLATTN_DTYPE_F32,
      3,
      8,
      8,
@@ -189,9 +206,9 @@ static const struct problem problems[] = {
      0,
      0},
     {"int8 pages, rotated",
-     CLATTN_CACHE_PAGED,
-     CLATTN_I8,
-     CLATTN_F16,
+     CLATTN_CACHE_KIND_PAGED,
+     CLATTN_DTYPE_I8,
+     CLATTN_DTYPE_F16,
      3,
      4,
      16,
@@ -207,9 +224,9 @@ static const struct problem problems[] = {
      0,
      0},
     {"int4",
-     CLATTN_CACHE_RING,
-     CLATTN_I4,
-     CLATTN_F16,
+     CLATTN_CACHE_KIND_RING,
+     CLATTN_DTYPE_I4,
+     CLATTN_DTYPE_F16,
      3,
      5,
      16,
@@ -226,7 +243,7 @@ static const struct problem problems[] = {
      0},
 };
 
-static size_t bytes_of(int32_t dtype, size_t count)
+static size_t bytes_of(clattn_dtype dtype, size_t count)
 {
     return count * clattn_dtype_bits((clattn_dtype)dtype) / 8;
 }
@@ -239,18 +256,18 @@ static double half_of(uint16_t bits)
                           : sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
 }
 
-static double element(const unsigned char *data, int32_t dtype, size_t at)
+static double element(const unsigned char *data, clattn_dtype dtype, size_t at)
 {
     uint16_t bits;
     float value;
     switch (dtype) {
-    case CLATTN_I8: return ((const int8_t *)data)[at];
-    case CLATTN_I4: {
+    case CLATTN_DTYPE_I8: return ((const int8_t *)data)[at];
+    case CLATTN_DTYPE_I4: {
         int nibble = at % 2 ? data[at / 2] >> 4 : data[at / 2] & 15;
         return nibble > 7 ? nibble - 16 : nibble;
     }
-    case CLATTN_F16: memcpy(&bits, data + 2 * at, 2); return half_of(bits);
-    case CLATTN_BF16:
+    case CLATTN_DTYPE_F16: memcpy(&bits, data + 2 * at, 2); return half_of(bits);
+    case CLATTN_DTYPE_BF16:
         memcpy(&bits, data + 2 * at, 2);
         return ldexp((double)((bits & 127) | (bits >> 7 & 255 ? 128 : 0)), (bits >> 7 & 255) - 134) *
                (bits >> 15 ? -1 : 1);
@@ -283,13 +300,13 @@ static bool place_of(const struct problem *p, size_t b, int64_t j, size_t *first
 {
     *first = b;
     *row = (size_t)j;
-    if (p->cache == CLATTN_CACHE_PAGED) {
+    if (p->cache == CLATTN_CACHE_KIND_PAGED) {
         size_t block = (size_t)j / p->capacity;
         if (block > 2 || page_of(b, block) > 5)
             return false;
         *first = (size_t)page_of(b, block);
         *row = (size_t)j % p->capacity;
-    } else if (p->cache == CLATTN_CACHE_RING) {
+    } else if (p->cache == CLATTN_CACHE_KIND_RING) {
         *row = (size_t)j % p->capacity;
     }
     return *row < p->capacity;
@@ -300,7 +317,7 @@ static void check_row(const struct problem *p, const double *wanted, size_t size
                       const unsigned char *scales, size_t row)
 {
     size_t group = p->groups ? size / p->groups : size;
-    double levels = p->dtype == CLATTN_I4 ? 7 : 127;
+    double levels = p->dtype == CLATTN_DTYPE_I4 ? 7 : 127;
     for (size_t d = 0; d < size; d++) {
         double got = element(cache, p->dtype, row * size + d), top = 0, slack;
         if (p->groups) {
@@ -308,12 +325,15 @@ static void check_row(const struct problem *p, const double *wanted, size_t size
             for (size_t e = d / group * group; e < (d / group + 1) * group; e++)
                 top = fmax(top, fabs(wanted[e]));
             assert_true(fabs(scale - top / levels) <=
-                        top / levels * (p->scale_dtype == CLATTN_F16 ? 1e-3 : 1e-6) + 1e-7);
+                        top / levels * (p->scale_dtype == CLATTN_DTYPE_F16 ? 1e-3 : 1e-6) + 1e-7);
             assert_true(fabs(got) <= levels);
             got *= scale;
-            slack = 0.5001 * scale + 1e-6 + top * (p->scale_dtype == CLATTN_F16 ? 1e-3 : 0);
+            slack = 0.5001 * scale + 1e-6 + top * (p->scale_dtype == CLATTN_DTYPE_F16 ? 1e-3 : 0);
         } else {
-            slack = fabs(wanted[d]) * (p->dtype == CLATTN_F32 ? 0 : p->dtype == CLATTN_F16 ? 0x1p-11 : 0x1p-8) + 1e-6;
+            slack = fabs(wanted[d]) * (p->dtype == CLATTN_DTYPE_F32   ? 0
+                                       : p->dtype == CLATTN_DTYPE_F16 ? 0x1p-11
+                                                                      : 0x1p-8) +
+                    1e-6;
         }
         if (!(fabs(got - wanted[d]) <= slack)) {
             print_error("%s: element %zu of row %zu is %.9g, not %.9g\n", p->rule, d, row, got, wanted[d]);
@@ -322,7 +342,7 @@ static void check_row(const struct problem *p, const double *wanted, size_t size
     }
 }
 
-static clattn_layout cache_layout(const struct problem *p, int32_t dtype, size_t firsts, size_t size)
+static clattn_layout cache_layout(const struct problem *p, clattn_dtype dtype, size_t firsts, size_t size)
 {
     return p->bshd ? clattn_layout_bshd((clattn_dtype)dtype, firsts, HEADS, p->capacity, size)
                    : clattn_layout_bhsd((clattn_dtype)dtype, firsts, HEADS, p->capacity, size);
@@ -339,7 +359,7 @@ static void check(clattn_context *context, const struct problem *p)
     cl_context opencl = clattn_context_opencl_context(context);
     clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
     clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
-    bool paged = p->cache == CLATTN_CACHE_PAGED;
+    bool paged = p->cache == CLATTN_CACHE_KIND_PAGED;
     size_t firsts = paged ? 6 : BATCH, rows = firsts * HEADS * p->capacity;
     size_t sizes[2] = {p->d_k, p->d_v};
     static const size_t batch[1] = {BATCH}, table_extent[2] = {BATCH, 3};
@@ -350,7 +370,7 @@ static void check(clattn_context *context, const struct problem *p)
 
     desc.cache = p->cache;
     desc.rotate = p->rotate;
-    desc.pairing = p->interleaved ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
+    desc.pairing = p->interleaved ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.base = p->base;
     desc.rotary_size = p->rotary;
     clattn_layout *layouts[2][3] = {{&desc.key, &desc.key_cache, &desc.key_scale},
@@ -364,7 +384,7 @@ static void check(clattn_context *context, const struct problem *p)
         scale[n] = malloc(rows * 4 * 4);
         assert_true(fill[n] && cache[n] && scale[n]);
         support_fill(fill[n], count, (uint32_t)n + 1);
-        *layouts[n][0] = clattn_layout_bhsd(CLATTN_F32, BATCH, HEADS, p->length, sizes[n]);
+        *layouts[n][0] = clattn_layout_bhsd(CLATTN_DTYPE_F32, BATCH, HEADS, p->length, sizes[n]);
         *layouts[n][1] = cache_layout(p, p->dtype, firsts, sizes[n]);
         memory[4 * n] = support_buffer(opencl, CL_MEM_READ_ONLY, count * sizeof(float), fill[n]);
         memory[4 * n + 1] = support_buffer(opencl, CL_MEM_READ_WRITE, bytes, NULL);
@@ -380,21 +400,21 @@ static void check(clattn_context *context, const struct problem *p)
         for (size_t b = 0; b < BATCH; b++)
             for (size_t block = 0; block < 3; block++)
                 table[b * 3 + block] = page_of(b, block);
-        desc.block_table = clattn_layout_contiguous(CLATTN_I32, 2, table_extent);
+        desc.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, table_extent);
         memory[3] = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof table, table);
         args.block_table = clattn_binding_buffer(memory[3], 0);
     }
     if (p->one_past) {
         args.past_length = p->past[0];
     } else {
-        desc.past_lengths = clattn_layout_contiguous(CLATTN_I64, 1, batch);
+        desc.past_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I64, 1, batch);
         memory[7] = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof p->past, p->past);
         args.past_lengths = clattn_binding_buffer(memory[7], 0);
     }
     if (p->fresh[1] != -1) {
         for (size_t b = 0; b < BATCH; b++)
             fresh[b] = p->fresh[b] == -1 ? (int32_t)p->length : (int32_t)p->fresh[b];
-        desc.new_lengths = clattn_layout_contiguous(CLATTN_I32, 1, batch);
+        desc.new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, batch);
         memory[8] = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof fresh, fresh);
         args.new_lengths = clattn_binding_buffer(memory[8], 0);
     }
@@ -412,7 +432,8 @@ static void check(clattn_context *context, const struct problem *p)
         int64_t past = p->past[b], count = (int64_t)p->length, first_new;
         if (p->fresh[1] != -1)
             count = fresh[b] < count ? fresh[b] : count;
-        first_new = p->cache == CLATTN_CACHE_RING && count > (int64_t)p->capacity ? count - (int64_t)p->capacity : 0;
+        first_new =
+            p->cache == CLATTN_CACHE_KIND_RING && count > (int64_t)p->capacity ? count - (int64_t)p->capacity : 0;
         for (int64_t i = first_new; i < count && past >= 0; i++) {
             size_t first, row;
             if (!place_of(p, b, past + i, &first, &row))
@@ -476,9 +497,10 @@ static void attention_reads_what_was_appended(void **state)
                        support_buffer(opencl, CL_MEM_READ_WRITE, CAPACITY * D * sizeof(float), NULL),
                        support_buffer(opencl, CL_MEM_READ_WRITE, CAPACITY * D * sizeof(float), NULL),
                        support_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof got, NULL)};
-    append.cache = desc.cache = CLATTN_CACHE_RING;
-    append.key = append.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, D);
-    append.key_cache = append.value_cache = desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, CAPACITY, D);
+    append.cache = desc.cache.kind = CLATTN_CACHE_KIND_RING;
+    append.key = append.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, D);
+    append.key_cache = append.value_cache = desc.key = desc.value =
+        clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, CAPACITY, D);
     append_args.key_cache = args.key = clattn_binding_buffer(memory[3], 0);
     append_args.value_cache = args.value = clattn_binding_buffer(memory[4], 0);
     append_args.explicit_lengths = 1;
@@ -491,7 +513,7 @@ static void attention_reads_what_was_appended(void **state)
                       CLATTN_SUCCESS);
         append_args.past_length += (int64_t)steps[n];
     }
-    desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, D);
+    desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, D);
     args.query = clattn_binding_buffer(memory[0], 0);
     args.output = clattn_binding_buffer(memory[5], 0);
     args.explicit_lengths = 1;
@@ -520,29 +542,32 @@ static void what_does_not_fit_is_refused(void **state)
     clattn_context *context = support_context();
     clattn_kv_append_desc good = CLATTN_KV_APPEND_DESC_INIT;
     (void)state;
-    good.key = good.value = clattn_layout_bhsd(CLATTN_F16, 2, 2, 3, 8);
-    good.key_cache = good.value_cache = clattn_layout_bhsd(CLATTN_BF16, 2, 2, 9, 8);
+    good.key = good.value = clattn_layout_bhsd(CLATTN_DTYPE_F16, 2, 2, 3, 8);
+    good.key_cache = good.value_cache = clattn_layout_bhsd(CLATTN_DTYPE_BF16, 2, 2, 9, 8);
     assert_int_equal(clattn_kv_append_supports(context, &good, NULL), CLATTN_SUCCESS);
     REFUSED(INVALID_STRUCT, d.size++);
     REFUSED(INVALID_ARGUMENT, d.cache = 3);
     REFUSED(INVALID_ARGUMENT, d.rotate = 2);
     REFUSED(INVALID_ARGUMENT, (d.rotate = 1, d.rotary_size = 3));
     REFUSED(INVALID_ARGUMENT, (d.rotate = 1, d.pairing = 2));
-    REFUSED(UNSUPPORTED, d.key.dtype = CLATTN_F64);
-    REFUSED(UNSUPPORTED, d.value_cache.dtype = CLATTN_U8);
+    REFUSED(UNSUPPORTED, d.key.dtype = CLATTN_DTYPE_F64);
+    REFUSED(UNSUPPORTED, d.value_cache.dtype = CLATTN_DTYPE_U8);
     REFUSED(INVALID_LAYOUT, d.key_cache.extent[1] = 1);
     REFUSED(INVALID_LAYOUT, d.value_cache.extent[3] = 7);
     REFUSED(INVALID_LAYOUT, d.value.extent[2] = 2);
     REFUSED(INVALID_LAYOUT, d.key_cache.stride[3] = 0);
-    REFUSED(INVALID_ARGUMENT, d.key_cache.dtype = CLATTN_I8);
-    REFUSED(INVALID_ARGUMENT, (d.key_scale = clattn_layout_bhsd(CLATTN_F32, 2, 2, 9, 2)));
-    REFUSED(INVALID_LAYOUT, (d.key_cache.dtype = CLATTN_I8, d.key_scale = clattn_layout_bhsd(CLATTN_F32, 2, 2, 9, 3)));
-    REFUSED(UNSUPPORTED, (d.key_cache.dtype = CLATTN_I8, d.key_scale = clattn_layout_bhsd(CLATTN_BF16, 2, 2, 9, 2)));
-    REFUSED(UNSUPPORTED, (d.key_cache.dtype = CLATTN_I4, d.key_scale = clattn_layout_bhsd(CLATTN_F32, 2, 2, 9, 8)));
-    REFUSED(INVALID_ARGUMENT, (d.block_table = clattn_layout_contiguous(CLATTN_I32, 2, table)));
-    REFUSED(INVALID_ARGUMENT, d.cache = CLATTN_CACHE_PAGED);
-    REFUSED(INVALID_LAYOUT, (d.past_lengths = clattn_layout_contiguous(CLATTN_I32, 1, other)));
-    REFUSED(INVALID_LAYOUT, (d.new_lengths = clattn_layout_contiguous(CLATTN_F32, 1, one)));
+    REFUSED(INVALID_ARGUMENT, d.key_cache.dtype = CLATTN_DTYPE_I8);
+    REFUSED(INVALID_ARGUMENT, (d.key_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 9, 2)));
+    REFUSED(INVALID_LAYOUT,
+            (d.key_cache.dtype = CLATTN_DTYPE_I8, d.key_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 9, 3)));
+    REFUSED(UNSUPPORTED,
+            (d.key_cache.dtype = CLATTN_DTYPE_I8, d.key_scale = clattn_layout_bhsd(CLATTN_DTYPE_BF16, 2, 2, 9, 2)));
+    REFUSED(UNSUPPORTED,
+            (d.key_cache.dtype = CLATTN_DTYPE_I4, d.key_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 2, 9, 8)));
+    REFUSED(INVALID_ARGUMENT, (d.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, table)));
+    REFUSED(INVALID_ARGUMENT, d.cache = CLATTN_CACHE_KIND_PAGED);
+    REFUSED(INVALID_LAYOUT, (d.past_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, other)));
+    REFUSED(INVALID_LAYOUT, (d.new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, one)));
     support_release(&context);
 }
 
@@ -559,9 +584,9 @@ static void a_ring_ends_where_attention_stops_counting(void **state)
     cl_mem rows = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof zeros, zeros);
 
     (void)state;
-    desc.cache = CLATTN_CACHE_RING;
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, 8);
-    desc.key_cache = desc.value_cache = clattn_layout_bhsd(CLATTN_F32, 1, 1, 4, 8);
+    desc.cache = CLATTN_CACHE_KIND_RING;
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, 8);
+    desc.key_cache = desc.value_cache = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 4, 8);
     args.key = args.value = clattn_binding_buffer(rows, 0);
     args.key_cache = clattn_binding_buffer(cache, 0);
     args.value_cache = clattn_binding_buffer(cache, 4 * 8);

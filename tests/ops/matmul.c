@@ -63,7 +63,8 @@ static const matmul_case forms[] = {
     {"bias backwards", ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
 };
 
-#define TYPES(x, y, z, w) .type = {.a = CLATTN_##x, .b = CLATTN_##y, .c = CLATTN_##z, .bias = CLATTN_##w}
+#define TYPES(x, y, z, w) \
+    .type = {.a = CLATTN_DTYPE_##x, .b = CLATTN_DTYPE_##y, .c = CLATTN_DTYPE_##z, .bias = CLATTN_DTYPE_##w}
 
 static const matmul_case stored[] = {
     {"float16", ALL, TYPES(F16, F16, F16, F16), .m = 17, .n = 35, .k = 19, .bias = true},
@@ -203,9 +204,9 @@ static void clblast_is_a_choice(void **state)
     clattn_plan *plan = NULL;
 
     (void)state;
-    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 11});
-    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){11, 13});
-    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 13});
+    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 11});
+    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){11, 13});
+    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 13});
     assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
     if (device_is_cpu()) {
         assert_string_equal(clattn_plan_solver(plan), "cpu");
@@ -245,11 +246,11 @@ static void rows_overlap(const void *which, const char *solver)
     cl_command_queue queue = device_queue();
     cl_int code;
 
-    desc.a = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){batch, o->m, K});
+    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){batch, o->m, K});
     desc.a.stride[0] = o->item;
     desc.a.stride[1] = o->row;
-    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){K, N});
-    desc.c = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){batch, o->m, N});
+    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){K, N});
+    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){batch, o->m, N});
     options.solver = solver;
     clattn_status status = clattn_matmul_plan_create(device_context(), &desc, &options, &plan);
     if (strcmp(solver, "clblast") == 0 && o->m > 1) {
@@ -310,11 +311,11 @@ static clattn_matmul_desc small_product(bool bias)
 {
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
 
-    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 11});
-    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){11, 13});
-    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){7, 13});
+    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 11});
+    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){11, 13});
+    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 13});
     if (bias) {
-        desc.bias = clattn_layout_contiguous(CLATTN_F32, 1, (size_t[]){13});
+        desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (size_t[]){13});
     }
     return desc;
 }
@@ -332,7 +333,7 @@ static void clblast_calls_no_other_opencl(void **state)
     (void)state;
     inject_start(0, 0);
     params.get_proc = inject_get_proc;
-    params.clblast = CLATTN_CLBLAST_PREFER;
+    params.clblast = CLATTN_CLBLAST_MODE_PREFER;
     params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
     assert_status(CLATTN_SUCCESS, clattn_context_create(&params, &context));
     assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(context, &desc, NULL, &plan));

@@ -12,9 +12,12 @@
 #define PAIRS .solvers = BOTH
 #define NOT_TAKEN .solvers = BOTH, .refused_by = BOTH
 #define NOT_IN_PAIRS PAIRS, .refused_by = MATMUL_CPU_BF16 /* but in parts: test_matmul_parts.c */
-#define BF16_ALL .type = {.a = CLATTN_BF16, .b = CLATTN_BF16, .c = CLATTN_BF16, .bias = CLATTN_BF16}
-#define BF16_IN .type = {.a = CLATTN_BF16, .b = CLATTN_BF16, .c = CLATTN_F32, .bias = CLATTN_F32}
-#define BF16_OTHER .type = {.a = CLATTN_BF16, .b = CLATTN_BF16, .c = CLATTN_F16, .bias = CLATTN_BF16}
+#define BF16_ALL \
+    .type = {.a = CLATTN_DTYPE_BF16, .b = CLATTN_DTYPE_BF16, .c = CLATTN_DTYPE_BF16, .bias = CLATTN_DTYPE_BF16}
+#define BF16_IN \
+    .type = {.a = CLATTN_DTYPE_BF16, .b = CLATTN_DTYPE_BF16, .c = CLATTN_DTYPE_F32, .bias = CLATTN_DTYPE_F32}
+#define BF16_OTHER \
+    .type = {.a = CLATTN_DTYPE_BF16, .b = CLATTN_DTYPE_BF16, .c = CLATTN_DTYPE_F16, .bias = CLATTN_DTYPE_BF16}
 #define WEIGHTS .b = FORM_TRANSPOSED /* k side by side, as weights (n, k) have it */
 
 static const matmul_case sizes[] = {
@@ -58,9 +61,11 @@ static const matmul_case forms[] = {
     {"one row of A for all", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST, WEIGHTS},
     {"bias backwards", ALL, PAIRS, BF16_ALL, .m = 7, .n = 13, .k = 11, .bias = true, .bias_form = FORM_MIRRORED},
     {"another type in A", ALL, NOT_IN_PAIRS,
-     .type = {.a = CLATTN_F32, .b = CLATTN_BF16, .c = CLATTN_BF16, .bias = CLATTN_BF16}, .m = 7, .n = 13, .k = 11},
+     .type = {.a = CLATTN_DTYPE_F32, .b = CLATTN_DTYPE_BF16, .c = CLATTN_DTYPE_BF16, .bias = CLATTN_DTYPE_BF16}, .m = 7,
+     .n = 13, .k = 11},
     {"another type in B", ALL, NOT_IN_PAIRS,
-     .type = {.a = CLATTN_BF16, .b = CLATTN_F16, .c = CLATTN_BF16, .bias = CLATTN_BF16}, .m = 7, .n = 13, .k = 11},
+     .type = {.a = CLATTN_DTYPE_BF16, .b = CLATTN_DTYPE_F16, .c = CLATTN_DTYPE_BF16, .bias = CLATTN_DTYPE_BF16}, .m = 7,
+     .n = 13, .k = 11},
 };
 
 static const matmul_case batches[] = {
@@ -93,9 +98,9 @@ static void chosen_where_it_pays(void **state)
     for (size_t m = 4; m <= 5; m++) {
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan = NULL;
-        desc.a = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){m, 24});
-        desc.b = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){24, 20});
-        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, 20});
+        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){m, 24});
+        desc.b = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){24, 20});
+        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, 20});
         assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
         device_check_pairs(plan, m == 5);
         clattn_plan_release(&plan);
@@ -119,9 +124,9 @@ static void wisdom_does_not_choose_it(void **state)
         clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan = NULL;
-        desc.a = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){40, 24});
-        desc.b = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){24, 20});
-        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){40, 20});
+        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){40, 24});
+        desc.b = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){24, 20});
+        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){40, 20});
         options.solver = names[n];
         if (n == 0 && !may_imitate_amx()) {
             assert_status(CLATTN_ERROR_UNSUPPORTED,
@@ -150,9 +155,9 @@ static void amx_packs_by_its_own_tile(void **state)
         clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan = NULL;
-        desc.a = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){m, 24});
-        desc.b = (clattn_layout){.dtype = CLATTN_BF16, .rank = 2, .extent = {24, n}, .stride = {1, 24}};
-        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
+        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){m, 24});
+        desc.b = (clattn_layout){.dtype = CLATTN_DTYPE_BF16, .rank = 2, .extent = {24, n}, .stride = {1, 24}};
+        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
         options.solver = "cpu-amx";
         assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
         assert_non_null(strstr(clattn_plan_explain(plan), along_m ? " along_m=1" : " along_m=0"));
@@ -177,9 +182,9 @@ static void subnormal_numbers(void **state)
         a[i] = 0x0008;
     for (int i = 0; i < K * N; i++)
         b[i] = i == 0 ? 0x7f80 : (100 + 127) << 7;
-    desc.a = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){M, K});
-    desc.b = clattn_layout_contiguous(CLATTN_BF16, 2, (size_t[]){K, N});
-    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){M, N});
+    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){M, K});
+    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){K, N});
+    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){M, N});
     options.solver = "cpu-bf16";
     assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
     cl_mem left = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof a, a, NULL);

@@ -9,12 +9,13 @@
 #include "support/ops/matmul_case.h"
 #include "support/operator.h"
 
-#define TYPES(x, y, z, w, o) .type = {CLATTN_##x, CLATTN_##y, CLATTN_##z, CLATTN_##w, CLATTN_##o}
+#define TYPES(x, y, z, w, o) \
+    .type = {CLATTN_DTYPE_##x, CLATTN_DTYPE_##y, CLATTN_DTYPE_##z, CLATTN_DTYPE_##w, CLATTN_DTYPE_##o}
 #define WEIGHTS .b = FORM_TRANSPOSED
-#define RELU .activation = CLATTN_MATMUL_RELU
-#define GELU .activation = CLATTN_MATMUL_GELU
-#define GELU_TANH .activation = CLATTN_MATMUL_GELU_TANH
-#define SWISH .activation = CLATTN_MATMUL_SWISH
+#define RELU .activation = CLATTN_ACTIVATION_RELU
+#define GELU .activation = CLATTN_ACTIVATION_GELU
+#define GELU_TANH .activation = CLATTN_ACTIVATION_GELU_TANH
+#define SWISH .activation = CLATTN_ACTIVATION_SWISH
 #define ADD .operand = OPERAND_ADD
 #define MULTIPLY .operand = OPERAND_MULTIPLY
 #define IN_PLACE .operand = OPERAND_ADD, .in_place = true
@@ -167,7 +168,7 @@ static matmul_case drawn[MOST_RANDOM];
 
 static clattn_dtype any_type(random_stream *r)
 {
-    static const clattn_dtype types[] = {CLATTN_F32, CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+    static const clattn_dtype types[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
     return types[random_int(r, 0, 3)];
 }
 
@@ -191,7 +192,7 @@ static void draw(size_t count, int most)
                          .k = (size_t)random_int(&r, 0, most)};
         c.m = random_int(&r, 0, 2) == 0 ? (size_t)random_int(&r, 1, 9) : c.m;
         c.type.a = any_type(&r);
-        c.type.b = random_int(&r, 0, 2) == 0 ? CLATTN_I8 : any_type(&r);
+        c.type.b = random_int(&r, 0, 2) == 0 ? CLATTN_DTYPE_I8 : any_type(&r);
         c.type.c = any_type(&r);
         c.type.bias = any_type(&r);
         c.a = random_int(&r, 0, 1) ? FORM_PLAIN : any_form(&r);
@@ -199,7 +200,7 @@ static void draw(size_t count, int most)
         c.c = any_form(&r);
         c.bias = random_int(&r, 0, 1);
         c.flat_b = random_int(&r, 0, 1);
-        c.activation = (clattn_matmul_activation)random_int(&r, 0, 4);
+        c.activation = (clattn_activation)random_int(&r, 0, 4);
         c.alpha = random_int(&r, 0, 2) ? 0 : random_float(&r, -2, 2);
         c.spread = random_int(&r, 0, 2) ? 0 : 8;
         c.operand = (matmul_operand)random_int(&r, 0, 2);
@@ -208,7 +209,7 @@ static void draw(size_t count, int most)
         c.operand_form = any_form(&r);
         c.flat_operand = !c.in_place && random_int(&r, 0, 3) == 0;
         c.scale_form = random_int(&r, 0, 1) ? FORM_PLAIN : FORM_MIRRORED;
-        if (c.type.c == CLATTN_F16 && c.type.b == CLATTN_I8) {
+        if (c.type.c == CLATTN_DTYPE_F16 && c.type.b == CLATTN_DTYPE_I8) {
             c.spread = 0; /* 128 times 8 times the square root of k is near what float16 holds */
         }
         drawn[i] = c;
@@ -223,11 +224,11 @@ static clattn_matmul_desc good_desc(void)
 {
     clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
 
-    desc.a = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){2, 3, 5});
-    desc.b = clattn_layout_contiguous(CLATTN_I8, 2, (size_t[]){5, 4});
-    desc.b_scale = clattn_layout_contiguous(CLATTN_F32, 1, (size_t[]){4});
-    desc.c = desc.operand = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){2, 3, 4});
-    desc.activation = CLATTN_MATMUL_SWISH;
+    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){2, 3, 5});
+    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_I8, 2, (size_t[]){5, 4});
+    desc.b_scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (size_t[]){4});
+    desc.c = desc.operand = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){2, 3, 4});
+    desc.activation = CLATTN_ACTIVATION_SWISH;
     return desc;
 }
 
@@ -249,20 +250,20 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_ARGUMENT, explicit_alpha = 2);
     REFUSED(INVALID_ARGUMENT, alpha = (desc.explicit_alpha = 1, INFINITY));
     REFUSED(INVALID_ARGUMENT, operand_use = 2);
-    REFUSED(INVALID_ARGUMENT, operand_use = (desc.operand = none, CLATTN_MATMUL_MULTIPLY));
+    REFUSED(INVALID_ARGUMENT, operand_use = (desc.operand = none, CLATTN_MATMUL_OPERAND_USE_MULTIPLY));
     REFUSED(INVALID_LAYOUT, operand.extent[0] = 3);
     REFUSED(INVALID_LAYOUT, operand.extent[1] = 4);
     REFUSED(INVALID_LAYOUT, operand.extent[2] = 1);
     REFUSED(INVALID_LAYOUT, operand.rank = 1);
     REFUSED(INVALID_LAYOUT, operand.dtype = 99);
-    REFUSED(UNSUPPORTED, operand.dtype = CLATTN_F64);
-    REFUSED(UNSUPPORTED, operand.dtype = CLATTN_I8);
+    REFUSED(UNSUPPORTED, operand.dtype = CLATTN_DTYPE_F64);
+    REFUSED(UNSUPPORTED, operand.dtype = CLATTN_DTYPE_I8);
     REFUSED(INVALID_LAYOUT, b_scale = none);
     REFUSED(INVALID_LAYOUT, b_scale.extent[0] = 5);
-    REFUSED(INVALID_LAYOUT, b_scale.dtype = CLATTN_F16);
-    REFUSED(INVALID_LAYOUT, b.dtype = CLATTN_F32);
-    REFUSED(UNSUPPORTED, a.dtype = CLATTN_I8);
-    REFUSED(UNSUPPORTED, c.dtype = CLATTN_I8);
+    REFUSED(INVALID_LAYOUT, b_scale.dtype = CLATTN_DTYPE_F16);
+    REFUSED(INVALID_LAYOUT, b.dtype = CLATTN_DTYPE_F32);
+    REFUSED(UNSUPPORTED, a.dtype = CLATTN_DTYPE_I8);
+    REFUSED(UNSUPPORTED, c.dtype = CLATTN_DTYPE_I8);
 }
 
 #define REFUSED_ARGS(status, change) OPERATOR_REFUSES_ARGS(matmul, plan, status, args_given, change)
@@ -274,11 +275,11 @@ static void refused_arguments(void **state)
     clattn_binding none = {0};
     clattn_plan *plan = NULL;
     test_job job = {0};
-    test_array a = job_array(&job, ROLE_INPUT, CLATTN_F32, 3, desc.a.extent, FORM_PLAIN);
-    test_array b = job_array(&job, ROLE_INPUT, CLATTN_I8, 2, desc.b.extent, FORM_PLAIN);
-    test_array scale = job_array(&job, ROLE_INPUT, CLATTN_F32, 1, desc.b_scale.extent, FORM_PLAIN);
-    test_array operand = job_array(&job, ROLE_INPUT, CLATTN_F32, 3, desc.c.extent, FORM_PLAIN);
-    test_array c = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 3, desc.c.extent, FORM_PLAIN);
+    test_array a = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 3, desc.a.extent, FORM_PLAIN);
+    test_array b = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_I8, 2, desc.b.extent, FORM_PLAIN);
+    test_array scale = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 1, desc.b_scale.extent, FORM_PLAIN);
+    test_array operand = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 3, desc.c.extent, FORM_PLAIN);
+    test_array c = job_array(&job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 3, desc.c.extent, FORM_PLAIN);
 
     (void)state;
     args_given.a = array_binding(&a);
@@ -295,7 +296,7 @@ static void refused_arguments(void **state)
     clattn_plan_release(&plan);
     memset(&desc.operand, 0, sizeof desc.operand);
     memset(&desc.b_scale, 0, sizeof desc.b_scale);
-    desc.b.dtype = CLATTN_F32;
+    desc.b.dtype = CLATTN_DTYPE_F32;
     assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
     args_given.b = array_binding(&operand); /* is large enough */
     REFUSED_ARGS(INVALID_ARGUMENT, b_scale = none);
@@ -313,7 +314,7 @@ static void shorter_structs(void **state)
 
     (void)state;
     job_two_elements(&job, 2, -3, 4.5);
-    test_array one = job_array(&job, ROLE_INPUT, CLATTN_F32, 2, (size_t[]){1, 1}, FORM_PLAIN);
+    test_array one = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 2, (size_t[]){1, 1}, FORM_PLAIN);
     array_set(&one, (size_t[]){0, 0}, 2);
     array_upload(&one);
     memset(&desc.activation, 0x5a, sizeof desc - offsetof(clattn_matmul_desc, activation));

@@ -14,7 +14,8 @@
 /* One that copies ahead, one that loads through registers and the one whose product reads tiles: a kernel takes seconds to
  * compile. */
 #define THREE .solvers = 5 * (MATMUL_EMULATED & -MATMUL_EMULATED) | MATMUL_WGMMA
-#define TYPES(x, y, z, w) .type = {.a = CLATTN_##x, .b = CLATTN_##y, .c = CLATTN_##z, .bias = CLATTN_##w}
+#define TYPES(x, y, z, w) \
+    .type = {.a = CLATTN_DTYPE_##x, .b = CLATTN_DTYPE_##y, .c = CLATTN_DTYPE_##z, .bias = CLATTN_DTYPE_##w}
 #define F16_ALL TYPES(F16, F16, F16, F16)
 /* Few kinds of kernels: with float16 there is always a bias, with bfloat16 never. */
 #define BF16_IN TYPES(BF16, BF16, F32, F32)
@@ -79,7 +80,7 @@ static const matmul_case forms[] = {
 
 static const matmul_case epilogues[] = {
     {"GELU and operand", ALL, THREE, F16_ALL, EIGHTS, .m = 17, .n = 19, .k = 24, .bias = true,
-     .activation = CLATTN_MATMUL_GELU, .operand = OPERAND_ADD},
+     .activation = CLATTN_ACTIVATION_GELU, .operand = OPERAND_ADD},
     {"operand in place", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 65, .n = 67, .k = 40, .operand = OPERAND_ADD,
      .in_place = true},
     {"int8 weights", ALL, THREE, TYPES(BF16, I8, F32, F32), .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
@@ -117,7 +118,7 @@ static clattn_status plan_of(clattn_context *context, const char *solver, clattn
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     desc.a = clattn_layout_contiguous(dtype, 2, (size_t[]){m, 64});
     desc.b = clattn_layout_contiguous(dtype, 2, (size_t[]){64, 64});
-    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, 64});
+    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, 64});
     options.solver = solver;
     return clattn_matmul_plan_create(context, &desc, &options, plan);
 }
@@ -132,11 +133,12 @@ static void no_engine_here(void **state)
     if (!device_is_cpu()) {
         skip();
     }
-    check_status(CLATTN_SUCCESS, plan_of(device_context(), NULL, CLATTN_BF16, 64, &plan), "plan", __FILE__, __LINE__);
+    check_status(CLATTN_SUCCESS, plan_of(device_context(), NULL, CLATTN_DTYPE_BF16, 64, &plan), "plan", __FILE__,
+                 __LINE__);
     assert_non_null(strstr(clattn_plan_explain(plan), "matrix: refused, the device is no GPU"));
     assert_null(strstr(clattn_plan_explain(plan), "emulated"));
     clattn_plan_release(&plan);
-    check_status(CLATTN_ERROR_UNSUPPORTED, plan_of(device_context(), "matrix", CLATTN_BF16, 64, &plan), "plan",
+    check_status(CLATTN_ERROR_UNSUPPORTED, plan_of(device_context(), "matrix", CLATTN_DTYPE_BF16, 64, &plan), "plan",
                  __FILE__, __LINE__);
     clattn_context_message(device_context(), message, sizeof message);
     assert_non_null(strstr(message, "the device is no GPU"));
@@ -162,7 +164,7 @@ static clattn_context *paper_context(const offline_target *target, bool checks)
     platform_use(target);
     params.device = "0";
     params.get_proc = platform_get_proc;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
     check_status(CLATTN_SUCCESS, clattn_context_create(&params, &context), "context", __FILE__, __LINE__);
     return context;
@@ -186,7 +188,7 @@ static void engines_of_gpus(void **state)
         assert_string_equal(targets[i].name, known[i].target);
 
         /* Without a self-check, by name alone. */
-        clattn_status status = plan_of(context, "matrix", CLATTN_BF16, 64, &plan);
+        clattn_status status = plan_of(context, "matrix", CLATTN_DTYPE_BF16, 64, &plan);
         clattn_context_message(context, message, sizeof message);
         assert_int_equal(status, known[i].engine ? CLATTN_SUCCESS : CLATTN_ERROR_UNSUPPORTED);
         if (known[i].engine) {
@@ -197,7 +199,7 @@ static void engines_of_gpus(void **state)
         } else {
             assert_says(message, known[i].refusal);
         }
-        assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_SUCCESS);
+        assert_int_equal(plan_of(context, NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_SUCCESS);
         assert_string_equal(clattn_plan_solver(plan), "tile");
         snprintf(line, sizeof line, "matrix: refused, %s",
                  known[i].engine ? "it has never run on real hardware, and the self-check that would tell is off"
@@ -209,7 +211,7 @@ static void engines_of_gpus(void **state)
 
         /* With one it is asked, and found out. */
         context = paper_context(&targets[i], true);
-        status = plan_of(context, "matrix", CLATTN_BF16, 64, &plan);
+        status = plan_of(context, "matrix", CLATTN_DTYPE_BF16, 64, &plan);
         clattn_context_message(context, message, sizeof message);
         assert_says(message, known[i].engine ? "matmul_matrix disagrees with the reference on this device: c["
                                              : known[i].refusal);
@@ -250,7 +252,7 @@ static void wgmma_of_gpus(void **state)
         clattn_plan *plan = NULL;
         char text[512];
         bool seen = false;
-        clattn_status status = plan_of(context, "wgmma", CLATTN_BF16, 64, &plan);
+        clattn_status status = plan_of(context, "wgmma", CLATTN_DTYPE_BF16, 64, &plan);
         assert_int_equal(status, no_wgmma[i] ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS);
         if (no_wgmma[i]) {
             clattn_context_message(context, text, sizeof text);
@@ -262,7 +264,7 @@ static void wgmma_of_gpus(void **state)
             assert_true(seen);
             clattn_plan_release(&plan);
         }
-        assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_SUCCESS);
+        assert_int_equal(plan_of(context, NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_SUCCESS);
         snprintf(text, sizeof text, "  wgmma: refused, %s",
                  no_wgmma[i] ? no_wgmma[i]
                              : "it has never run on real hardware, and the self-check that would tell is off");
@@ -274,7 +276,7 @@ static void wgmma_of_gpus(void **state)
     clattn_context *context = paper_context(&targets[1], true);
     clattn_plan *plan = NULL;
     char text[512];
-    assert_int_equal(plan_of(context, "wgmma", CLATTN_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
+    assert_int_equal(plan_of(context, "wgmma", CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
     clattn_context_message(context, text, sizeof text);
     assert_says(text, "matmul_wgmma disagrees with the reference on this device: c[");
     clattn_context_release(&context);
@@ -313,7 +315,7 @@ static void binaries_that_cannot_be_spliced(void **state)
         platform_use(&targets[1]);
         params.device = "0";
         params.get_proc = platform_get_proc;
-        params.cache_mode = CLATTN_CACHE_OFF;
+        params.cache_mode = CLATTN_CACHE_MODE_OFF;
         params.log = keep_log;
         params.log_user = log;
         check_status(CLATTN_SUCCESS, clattn_context_create(&params, &context), "context", __FILE__, __LINE__);
@@ -321,13 +323,13 @@ static void binaries_that_cannot_be_spliced(void **state)
                  binaries[i].reason);
         /* The second time it is remembered. */
         for (int again = 0; again < 2; again++) {
-            assert_int_equal(plan_of(context, "wgmma", CLATTN_BF16, 64, &plan), CLATTN_ERROR_BUILD);
+            assert_int_equal(plan_of(context, "wgmma", CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_BUILD);
             assert_null(plan);
             clattn_context_message(context, text, sizeof text);
             assert_says(text, line);
         }
         /* On paper nothing is right, but each solver has its turn. */
-        assert_int_equal(plan_of(context, NULL, CLATTN_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
+        assert_int_equal(plan_of(context, NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_says(log,
                     "matmul solver wgmma failed, trying the next: matmul/gpu/wgmma.cl: instructions cannot be put");
         assert_says(log, "matmul solver matrix failed, trying the next: matmul_matrix disagrees");
@@ -400,28 +402,31 @@ static const struct refusal {
     size_t m;
     bool forced;
 } refused[] = {
-    {"matrix", 0, older, "its compute capability is below 8.0", CLATTN_BF16, 64, true},
-    {"matrix", 1, silent, "the driver does not tell the compute capability", CLATTN_BF16, 64, true},
-    {"matrix", 0, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
-    {"matrix", 3, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
-    {"matrix", 3, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_BF16, 64, true},
-    {"matrix", 4, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_F16, 64, true},
-    {"matrix", 5, without_the_extension, "it has no cl_intel_subgroup_matrix_multiply_accumulate", CLATTN_F16, 64,
+    {"matrix", 0, older, "its compute capability is below 8.0", CLATTN_DTYPE_BF16, 64, true},
+    {"matrix", 1, silent, "the driver does not tell the compute capability", CLATTN_DTYPE_BF16, 64, true},
+    {"matrix", 0, of_another_driver, DRIVERS, CLATTN_DTYPE_BF16, 64, true},
+    {"matrix", 3, of_another_driver, DRIVERS, CLATTN_DTYPE_BF16, 64, true},
+    {"matrix", 3, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_DTYPE_BF16, 64,
      true},
-    {"matrix", 5, with_wide_sub_groups, "its smallest sub-groups have neither 8 nor 16 items", CLATTN_F16, 64, true},
-    {"matrix", 0, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_F16, 64,
+    {"matrix", 4, of_another_width, "its wavefronts have another size than the instruction's", CLATTN_DTYPE_F16, 64,
      true},
-    {"matrix", 1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_F32, 64, true},
-    {"matrix", 3, as_it_is, "this GPU's MFMA takes float16 below 2^-14 for 0", CLATTN_F16, 64, false},
-    {"matrix", 1, as_it_is, "most of a square of 16 x 16 would be idle", CLATTN_BF16, 4, false},
-    {"wgmma", 1, newer, "its compute capability is not 9.0, the only one with wgmma", CLATTN_BF16, 64, true},
-    {"wgmma", 1, much_newer, "its compute capability is not 9.0, the only one with wgmma", CLATTN_BF16, 64, true},
-    {"wgmma", 1, silent, "the driver does not tell the compute capability", CLATTN_BF16, 64, true},
-    {"wgmma", 1, of_another_driver, DRIVERS, CLATTN_BF16, 64, true},
-    {"wgmma", 1, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_F16, 64,
+    {"matrix", 5, without_the_extension, "it has no cl_intel_subgroup_matrix_multiply_accumulate", CLATTN_DTYPE_F16, 64,
      true},
-    {"wgmma", 1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_F32, 64, true},
-    {"wgmma", 1, as_it_is, "some of a product's 64 rows and 16 columns would be idle", CLATTN_BF16, 63, false},
+    {"matrix", 5, with_wide_sub_groups, "its smallest sub-groups have neither 8 nor 16 items", CLATTN_DTYPE_F16, 64,
+     true},
+    {"matrix", 0, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_DTYPE_F16,
+     64, true},
+    {"matrix", 1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_DTYPE_F32, 64, true},
+    {"matrix", 3, as_it_is, "this GPU's MFMA takes float16 below 2^-14 for 0", CLATTN_DTYPE_F16, 64, false},
+    {"matrix", 1, as_it_is, "most of a square of 16 x 16 would be idle", CLATTN_DTYPE_BF16, 4, false},
+    {"wgmma", 1, newer, "its compute capability is not 9.0, the only one with wgmma", CLATTN_DTYPE_BF16, 64, true},
+    {"wgmma", 1, much_newer, "its compute capability is not 9.0, the only one with wgmma", CLATTN_DTYPE_BF16, 64, true},
+    {"wgmma", 1, silent, "the driver does not tell the compute capability", CLATTN_DTYPE_BF16, 64, true},
+    {"wgmma", 1, of_another_driver, DRIVERS, CLATTN_DTYPE_BF16, 64, true},
+    {"wgmma", 1, with_little_local_memory, "the device's work-groups or local memory are too small", CLATTN_DTYPE_F16,
+     64, true},
+    {"wgmma", 1, as_it_is, "a and b must both be float16 or both bfloat16", CLATTN_DTYPE_F32, 64, true},
+    {"wgmma", 1, as_it_is, "some of a product's 64 rows and 16 columns would be idle", CLATTN_DTYPE_BF16, 63, false},
 };
 
 static void refusals(void **state)

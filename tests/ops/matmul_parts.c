@@ -12,7 +12,7 @@
 #define PARTS .solvers = MATMUL_CPU_AMX
 #define WEIGHTS .b = FORM_TRANSPOSED /* k side by side, as weights (n, k) have it */
 #define OUT(t) .type = {.c = (t), .bias = (t)}
-#define TYPES(ta, tb, tc) .type = {.a = CLATTN_##ta, .b = CLATTN_##tb, .c = CLATTN_##tc}
+#define TYPES(ta, tb, tc) .type = {.a = CLATTN_DTYPE_##ta, .b = CLATTN_DTYPE_##tb, .c = CLATTN_DTYPE_##tc}
 
 static const matmul_case sizes[] = {
     {"one of everything", ALL, PARTS, .m = 1, .n = 1, .k = 1, WEIGHTS},
@@ -32,8 +32,8 @@ static const matmul_case sizes[] = {
     {"one column", BIG, PARTS, .m = 131, .n = 1, .k = 67},
     {"whole numbers, exact", ALL, PARTS, .m = 19, .n = 35, .k = 23, WEIGHTS, .integers = true, .bias = true},
     {"whole numbers, exact", BIG, PARTS, .m = 97, .n = 131, .k = 67, .integers = true, .bias = true},
-    {"float16 out", BIG, PARTS, OUT(CLATTN_F16), .m = 65, .n = 64, .k = 67, .bias = true},
-    {"bfloat16 out", BIG, PARTS, OUT(CLATTN_BF16), .m = 64, .n = 65, .k = 67, WEIGHTS, .bias = true},
+    {"float16 out", BIG, PARTS, OUT(CLATTN_DTYPE_F16), .m = 65, .n = 64, .k = 67, .bias = true},
+    {"bfloat16 out", BIG, PARTS, OUT(CLATTN_DTYPE_BF16), .m = 64, .n = 65, .k = 67, WEIGHTS, .bias = true},
 };
 
 /* float16 has two parts, bfloat16 one; by blocks of lanes and of rows. */
@@ -137,11 +137,11 @@ static const matmul_case magnitudes[] = {
 };
 
 static const matmul_case epilogues[] = {
-    {"GELU", ALL, PARTS, .m = 35, .n = 37, .k = 11, .activation = CLATTN_MATMUL_GELU, .bias = true},
-    {"ReLU", BIG, PARTS, .m = 65, .n = 64, .k = 67, .activation = CLATTN_MATMUL_RELU, WEIGHTS},
+    {"GELU", ALL, PARTS, .m = 35, .n = 37, .k = 11, .activation = CLATTN_ACTIVATION_GELU, .bias = true},
+    {"ReLU", BIG, PARTS, .m = 65, .n = 64, .k = 67, .activation = CLATTN_ACTIVATION_RELU, WEIGHTS},
     {"residual", ALL, PARTS, .m = 35, .n = 37, .k = 11, .operand = OPERAND_ADD, .bias = true},
     {"residual in place", BIG, PARTS, .m = 65, .n = 67, .k = 67, .operand = OPERAND_ADD, .in_place = true, WEIGHTS},
-    {"SiLU, gate", BIG, PARTS, .m = 67, .n = 65, .k = 64, .activation = CLATTN_MATMUL_SWISH,
+    {"SiLU, gate", BIG, PARTS, .m = 67, .n = 65, .k = 64, .activation = CLATTN_ACTIVATION_SWISH,
      .operand = OPERAND_MULTIPLY},
     {"gate, C transposed", BIG, PARTS, .m = 67, .n = 65, .k = 64, .operand = OPERAND_MULTIPLY, .c = FORM_TRANSPOSED,
      .operand_form = FORM_TRANSPOSED},
@@ -164,9 +164,9 @@ static void product(const char *solver, size_t m, size_t n, size_t k, const floa
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
     clattn_plan *plan = NULL;
 
-    desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, k});
-    desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){k, n});
-    desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
+    desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, k});
+    desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){k, n});
+    desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
     options.solver = solver;
     assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
     cl_mem left = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, m * k * sizeof *a, (void *)(uintptr_t)a, NULL);
@@ -255,7 +255,7 @@ static void few_k_by_a_small_depth(void **state)
     clattn_plan *plan = NULL;
 
     (void)state;
-    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){64, 64});
+    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){64, 64});
     options.solver = "cpu-amx";
     options.tuning = "depth=2";
     assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
@@ -273,9 +273,9 @@ static void chosen_where_it_pays(void **state)
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan = NULL;
         size_t m = thin == 1 ? 64 : 256, n = thin == 2 ? 64 : 256, k = thin == 3 ? 32 : 64;
-        desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, k});
-        desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){k, n});
-        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){m, n});
+        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, k});
+        desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){k, n});
+        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
         assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
         bool taken = strstr(clattn_plan_explain(plan), "matmul_cpu_parts") != NULL;
         assert_int_equal(taken, here && thin == 0);

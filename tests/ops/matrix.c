@@ -200,7 +200,7 @@ static uint16_t bits_of(bool bf16, int n)
 
 static double value_of(bool bf16, uint16_t bits)
 {
-    return storage_get(bf16 ? CLATTN_BF16 : CLATTN_F16, &bits);
+    return storage_get(bf16 ? CLATTN_DTYPE_BF16 : CLATTN_DTYPE_F16, &bits);
 }
 
 enum { IN_A, IN_B, WORDS, C, PLACES, CHAINED, SWAPPED, COPIED, BUFFERS };
@@ -284,7 +284,7 @@ static void judge(const engine *e, bool bf16, const fragments_case *shape, const
         for (int i = 0; i < 2 * words; i++) {
             place p = e->chain_a ? e->a(lane, i) : e->b(lane, i);
             uint16_t expected;
-            storage_set(bf16 ? CLATTN_BF16 : CLATTN_F16, &expected, product[p.row][p.column]);
+            storage_set(bf16 ? CLATTN_DTYPE_BF16 : CLATTN_DTYPE_F16, &expected, product[p.row][p.column]);
             assert_int_equal(element(r->chained + lane * words, i), expected);
         }
     }

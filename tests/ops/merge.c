@@ -31,7 +31,7 @@ static const struct problem problems[] = {
 /* Strides of the given order of dimensions, the last one fastest, with `gap` elements between columns. */
 static clattn_layout laid_out(int rank, const size_t *extent, const int *order, int64_t gap)
 {
-    clattn_layout layout = {.dtype = CLATTN_F32, .rank = rank};
+    clattn_layout layout = {.dtype = CLATTN_DTYPE_F32, .rank = rank};
     int64_t stride = gap;
     memcpy(layout.extent, extent, (size_t)rank * sizeof *extent);
     for (int i = rank - 1; i >= 0; i--) {
@@ -204,22 +204,22 @@ static void parts_of_the_keys_merge_to_the_whole(void **state)
         clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
         size_t first = part ? FIRST : 0, keys = part ? KEYS - FIRST : FIRST;
         const size_t lse_extent[3] = {1, HEADS, QUERIES};
-        desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, QUERIES, D);
-        desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, KEYS, D);
+        desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, QUERIES, D);
+        desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, KEYS, D);
         desc.key.extent[2] = desc.value.extent[2] = keys;
-        desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, lse_extent);
+        desc.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, lse_extent);
         args.query = clattn_binding_buffer(query, 0);
         args.key = clattn_binding_buffer(key, (int64_t)(first * D));
         args.value = clattn_binding_buffer(value, (int64_t)(first * D));
         args.output = clattn_binding_buffer(partial, part * HEADS * QUERIES * D);
-        args.lse = clattn_binding_buffer(lse, part * HEADS * QUERIES);
+        args.outputs.lse = clattn_binding_buffer(lse, part * HEADS * QUERIES);
         assert_status(context, clattn_attention_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     }
     clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
     clattn_merge_args args = CLATTN_MERGE_ARGS_INIT;
-    desc.partial = clattn_layout_contiguous(CLATTN_F32, 5, partial_extent);
-    desc.partial_lse = clattn_layout_contiguous(CLATTN_F32, 4, partial_extent);
-    desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, QUERIES, D);
+    desc.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, partial_extent);
+    desc.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, partial_extent);
+    desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, QUERIES, D);
     args.partial = clattn_binding_buffer(partial, 0);
     args.partial_lse = clattn_binding_buffer(lse, 0);
     args.output = clattn_binding_buffer(output, 0);
@@ -247,22 +247,22 @@ static void what_does_not_fit_is_refused(void **state)
     clattn_context *context = support_context();
     clattn_merge_desc good = CLATTN_MERGE_DESC_INIT;
     (void)state;
-    good.partial = clattn_layout_contiguous(CLATTN_F32, 5, extent);
-    good.partial_lse = clattn_layout_contiguous(CLATTN_F32, 4, extent);
-    good.output = clattn_layout_contiguous(CLATTN_F16, 4, extent + 1);
+    good.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, extent);
+    good.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
+    good.output = clattn_layout_contiguous(CLATTN_DTYPE_F16, 4, extent + 1);
     assert_int_equal(clattn_merge_supports(context, &good, NULL), CLATTN_SUCCESS);
     REFUSED(INVALID_STRUCT, d.size--);
     REFUSED(INVALID_ARGUMENT, d.reserved = 1);
     REFUSED(INVALID_ARGUMENT, d.direction = 1);
-    REFUSED(UNSUPPORTED, d.partial.dtype = CLATTN_F16);
-    REFUSED(UNSUPPORTED, d.partial_lse.dtype = CLATTN_F64);
-    REFUSED(UNSUPPORTED, d.output.dtype = CLATTN_I32);
+    REFUSED(UNSUPPORTED, d.partial.dtype = CLATTN_DTYPE_F16);
+    REFUSED(UNSUPPORTED, d.partial_lse.dtype = CLATTN_DTYPE_F64);
+    REFUSED(UNSUPPORTED, d.output.dtype = CLATTN_DTYPE_I32);
     REFUSED(INVALID_LAYOUT, d.partial_lse.extent[0] = 2);
     REFUSED(INVALID_LAYOUT, d.output.extent[3] = 7);
     REFUSED(INVALID_LAYOUT, d.output.rank = 3);
     REFUSED(INVALID_LAYOUT, d.output.stride[3] = 0);
-    REFUSED(INVALID_LAYOUT, (d.sinks = clattn_layout_contiguous(CLATTN_F32, 1, extent)));
-    REFUSED(INVALID_LAYOUT, (d.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent)));
+    REFUSED(INVALID_LAYOUT, (d.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, extent)));
+    REFUSED(INVALID_LAYOUT, (d.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, extent)));
     support_release(&context);
 }
 

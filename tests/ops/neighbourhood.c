@@ -99,8 +99,8 @@ static const neighbourhood_case values[] = {
 };
 
 #define STORED(type) .d_k = 33, .d_v = 20, .q = type, .k = type, .v = type, .o = type
-#define HALF STORED(CLATTN_F16)
-#define BFLOAT STORED(CLATTN_BF16)
+#define HALF STORED(CLATTN_DTYPE_F16)
+#define BFLOAT STORED(CLATTN_DTYPE_BF16)
 
 static const neighbourhood_case storage[] = {
     {"heads inside", ALL, MAP(5, 6, 3, 3), .batch = 2, .heads = 2, .form = FORM_BSHD},
@@ -114,7 +114,8 @@ static const neighbourhood_case storage[] = {
     {"float16", BIG, MAP(9, 40, 3, 3), HALF},
     {"bfloat16", ALL, MAP(5, 6, 3, 3), BFLOAT},
     {"bfloat16, planes", BIG, MAP(9, 40, 3, 3), BFLOAT, .form = FORM_TRANSPOSED},
-    {"each its own", BIG, MAP(9, 40, 7, 7), .q = CLATTN_F16, .k = CLATTN_BF16, .v = CLATTN_F16, .o = CLATTN_F32},
+    {"each its own", BIG, MAP(9, 40, 7, 7), .q = CLATTN_DTYPE_F16, .k = CLATTN_DTYPE_BF16, .v = CLATTN_DTYPE_F16,
+     .o = CLATTN_DTYPE_F32},
 };
 
 /* NATTEN's get_window_start (its C++ of version 0.14), written down from there: the first position of a window. */
@@ -168,11 +169,11 @@ static void cost_is_not_in_the_map_squared(void **state)
         clattn_plan *plan = NULL;
 
         desc.query = desc.key = desc.value = desc.output =
-            clattn_layout_contiguous(CLATTN_F32, 5, (size_t[]){1, 1, 21, 40, 4});
+            clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (size_t[]){1, 1, 21, 40, 4});
         desc.window[0] = desc.window[1] = i ? 21 : 7;
         assert_status(CLATTN_SUCCESS, clattn_neighbourhood_plan_create(device_context(), &desc, NULL, &plan));
         workspace[i] = clattn_plan_workspace_size(plan);
-        kernels[i] = clattn_plan_kernel_count(plan);
+        kernels[i] = clattn_plan_launch_count(plan);
         assert_true(workspace[i] <= 4 * sizeof(float) * 21 * 4 * (40 + 64));
         clattn_plan_release(&plan);
     }
@@ -186,7 +187,7 @@ static clattn_neighbourhood_desc plain(void)
     clattn_neighbourhood_desc desc = CLATTN_NEIGHBOURHOOD_DESC_INIT;
 
     desc.query = desc.key = desc.value = desc.output =
-        clattn_layout_contiguous(CLATTN_F32, 5, (size_t[]){1, 2, 5, 6, 4});
+        clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (size_t[]){1, 2, 5, 6, 4});
     desc.window[0] = desc.window[1] = 3;
     return desc;
 }
@@ -212,8 +213,8 @@ static void refused_descriptions(void **state)
         WITH(INVALID_ARGUMENT, d.window[1] = 4),
         WITH(INVALID_ARGUMENT, d.window[1] = 32769; d.edge = CLATTN_EDGE_CLIP),
         WITH(INVALID_ARGUMENT, d.dilation[0] = -1),
-        WITH(INVALID_ARGUMENT, d.scale_mode = 7),
-        WITH(INVALID_ARGUMENT, d.scale_mode = CLATTN_SCALE_EXPLICIT; d.scale = NAN),
+        WITH(INVALID_ARGUMENT, d.explicit_scale = 7),
+        WITH(INVALID_ARGUMENT, d.explicit_scale = 1; d.scale = NAN),
         WITH(INVALID_LAYOUT, d.window[0] = 7),
         WITH(INVALID_LAYOUT, d.dilation[0] = 2),
         WITH(INVALID_LAYOUT, d.query.rank = 4),
@@ -222,13 +223,13 @@ static void refused_descriptions(void **state)
         WITH(INVALID_LAYOUT, d.key.extent[4] = 3),
         WITH(INVALID_LAYOUT, d.key.extent[1] = d.value.extent[1] = 3),
         WITH(INVALID_LAYOUT, d.output.stride[3] = 0),
-        WITH(UNSUPPORTED, d.value.dtype = CLATTN_I32),
-        WITH(INVALID_LAYOUT, d.bias = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){2, 1, 5, 6})),
-        WITH(INVALID_LAYOUT, d.bias = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 1, 5, 1})),
-        WITH(INVALID_LAYOUT, d.bias = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){5, 6})),
-        WITH(UNSUPPORTED, d.bias = clattn_layout_contiguous(CLATTN_BOOL, 4, (size_t[]){1, 1, 5, 6})),
-        WITH(INVALID_LAYOUT, d.lse = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 2, 5, 5})),
-        WITH(UNSUPPORTED, d.lse = clattn_layout_contiguous(CLATTN_F16, 4, (size_t[]){1, 2, 5, 6})),
+        WITH(UNSUPPORTED, d.value.dtype = CLATTN_DTYPE_I32),
+        WITH(INVALID_LAYOUT, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){2, 1, 5, 6})),
+        WITH(INVALID_LAYOUT, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 1, 5, 1})),
+        WITH(INVALID_LAYOUT, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){5, 6})),
+        WITH(UNSUPPORTED, d.bias = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 4, (size_t[]){1, 1, 5, 6})),
+        WITH(INVALID_LAYOUT, d.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, 5, 5})),
+        WITH(UNSUPPORTED, d.lse = clattn_layout_contiguous(CLATTN_DTYPE_F16, 4, (size_t[]){1, 2, 5, 6})),
     };
 
     (void)state;
@@ -243,8 +244,8 @@ static void refused_arguments(void **state)
     clattn_neighbourhood_desc desc = plain();
     clattn_neighbourhood_args good = CLATTN_NEIGHBOURHOOD_ARGS_INIT;
     test_job job = {0};
-    test_array array = job_array(&job, ROLE_IN_PLACE, CLATTN_F32, 5, desc.key.extent, FORM_PLAIN);
-    test_array closed = job_array(&job, ROLE_INPUT, CLATTN_F32, 5, desc.key.extent, FORM_PLAIN);
+    test_array array = job_array(&job, ROLE_IN_PLACE, CLATTN_DTYPE_F32, 5, desc.key.extent, FORM_PLAIN);
+    test_array closed = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 5, desc.key.extent, FORM_PLAIN);
 
     (void)state;
     good.query = good.key = good.value = good.output = array_binding(&array);

@@ -53,8 +53,8 @@ static const norm_case rows[] = {
     {"side by side, in place", ALL, DIMS(2, 37, 5), .in_place = true, BOTH(1, 5)},
     {"side by side, scale and bias everywhere", BIG, DIMS(2, 37, 19), BOTH(2, 37, 19)},
     {"side by side, scale for each row", BIG, DIMS(2, 37, 19), .scale = FACTOR(2, 37, 1), .bias = FACTOR(1, 1)},
-    {"side by side, float16", BIG, DIMS(2, 37, 13), .x_type = CLATTN_F16, .y_type = CLATTN_F16},
-    {"side by side, bfloat16 to float32", ALL, DIMS(2, 21, 13), RMS, .x_type = CLATTN_BF16},
+    {"side by side, float16", BIG, DIMS(2, 37, 13), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16},
+    {"side by side, bfloat16 to float32", ALL, DIMS(2, 21, 13), RMS, .x_type = CLATTN_DTYPE_BF16},
     {"side by side, offset 1e4", BIG, DIMS(2, 37, 35), .offset = 1e4f, .spread = 1,
      .outputs = NORM_MEAN | NORM_INVERSE},
     {"side by side, NaN", ALL, DIMS(2, 37, 5), .inject = NORM_NAN, .outputs = NORM_MEAN | NORM_INVERSE},
@@ -109,20 +109,20 @@ static const norm_case factors[] = {
 };
 
 static const norm_case types[] = {
-    {"float16", ALL, DIMS(2, 5, 35), .x_type = CLATTN_F16, .y_type = CLATTN_F16,
-     .scale = {1, {35}, FORM_PLAIN, CLATTN_F16}, .bias = {1, {35}, FORM_PLAIN, CLATTN_F16}},
-    {"float16", BIG, DIMS(2, 7, 1031), RMS, .x_type = CLATTN_F16, .y_type = CLATTN_F16,
-     .scale = {1, {1031}, FORM_PLAIN, CLATTN_F16}},
-    {"float16, huge", BIG, DIMS(2, 7, 67), .x_type = CLATTN_F16, .y_type = CLATTN_F16, .spread = 65000,
-     .scale = {1, {67}, FORM_PLAIN, CLATTN_F16}, .bias = {1, {67}, FORM_PLAIN, CLATTN_F16}},
-    {"bfloat16", ALL, DIMS(2, 5, 35), .x_type = CLATTN_BF16, .y_type = CLATTN_BF16,
-     .scale = {1, {35}, FORM_PLAIN, CLATTN_BF16}, .bias = {1, {35}, FORM_PLAIN, CLATTN_BF16}},
-    {"bfloat16", BIG, DIMS(2, 7, 1031), RMS, .x_type = CLATTN_BF16, .y_type = CLATTN_BF16,
-     .scale = {1, {1031}, FORM_PLAIN, CLATTN_BF16}},
-    {"float16 to float32", BIG, DIMS(2, 7, 131), .x_type = CLATTN_F16, .scale = {1, {131}, FORM_PLAIN, CLATTN_BF16},
-     .bias = FACTOR(1, 131), .outputs = NORM_MEAN | NORM_INVERSE},
-    {"float32 to float16, strided", BIG, DIMS(2, 7, 131), .y_type = CLATTN_F16, .y = FORM_SPREAD,
-     .bias = {1, {131}, FORM_PLAIN, CLATTN_F16}},
+    {"float16", ALL, DIMS(2, 5, 35), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16,
+     .scale = {1, {35}, FORM_PLAIN, CLATTN_DTYPE_F16}, .bias = {1, {35}, FORM_PLAIN, CLATTN_DTYPE_F16}},
+    {"float16", BIG, DIMS(2, 7, 1031), RMS, .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16,
+     .scale = {1, {1031}, FORM_PLAIN, CLATTN_DTYPE_F16}},
+    {"float16, huge", BIG, DIMS(2, 7, 67), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16, .spread = 65000,
+     .scale = {1, {67}, FORM_PLAIN, CLATTN_DTYPE_F16}, .bias = {1, {67}, FORM_PLAIN, CLATTN_DTYPE_F16}},
+    {"bfloat16", ALL, DIMS(2, 5, 35), .x_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16,
+     .scale = {1, {35}, FORM_PLAIN, CLATTN_DTYPE_BF16}, .bias = {1, {35}, FORM_PLAIN, CLATTN_DTYPE_BF16}},
+    {"bfloat16", BIG, DIMS(2, 7, 1031), RMS, .x_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16,
+     .scale = {1, {1031}, FORM_PLAIN, CLATTN_DTYPE_BF16}},
+    {"float16 to float32", BIG, DIMS(2, 7, 131), .x_type = CLATTN_DTYPE_F16,
+     .scale = {1, {131}, FORM_PLAIN, CLATTN_DTYPE_BF16}, .bias = FACTOR(1, 131), .outputs = NORM_MEAN | NORM_INVERSE},
+    {"float32 to float16, strided", BIG, DIMS(2, 7, 131), .y_type = CLATTN_DTYPE_F16, .y = FORM_SPREAD,
+     .bias = {1, {131}, FORM_PLAIN, CLATTN_DTYPE_F16}},
 };
 
 static const norm_case accuracy[] = {
@@ -145,7 +145,7 @@ static const norm_case accuracy[] = {
 
 #define RESIDUAL(n, ...) .residual = FACTOR(n, __VA_ARGS__)
 #define SUM .sum = true
-#define STORED(x, n, ...) {.rank = (n), .extent = {__VA_ARGS__}, .dtype = CLATTN_##x}
+#define STORED(x, n, ...) {.rank = (n), .extent = {__VA_ARGS__}, .dtype = CLATTN_DTYPE_##x}
 
 static const norm_case residuals[] = {
     {"residual", ALL, DIMS(2, 3, 19), RESIDUAL(2, 3, 19), SUM, BOTH(1, 19)},
@@ -172,12 +172,12 @@ static const norm_case residuals[] = {
      .sum_in_place = true, BOTH(1, 8209)},
     {"residual, sum in its place, strided", BIG, DIMS(3, 2, 5, 19), .axes = 2, .x = FORM_SPREAD, .in_place = true,
      .residual = {3, {2, 5, 19}, FORM_TRANSPOSED, 0}, SUM, .sum_in_place = true},
-    {"residual, float16", ALL, DIMS(2, 5, 35), .x_type = CLATTN_F16, .y_type = CLATTN_F16,
-     .residual = STORED(F16, 2, 5, 35), SUM, .sum_type = CLATTN_F16, BOTH(1, 35)},
-    {"residual, bfloat16 to float32", BIG, DIMS(2, 5, 259), RMS, .x_type = CLATTN_BF16, .y_type = CLATTN_BF16, SUM,
-     .residual = STORED(F32, 2, 5, 259), .scale = FACTOR(1, 259)},
-    {"residual, each another", BIG, DIMS(2, 5, 259), .x_type = CLATTN_F16, .y_type = CLATTN_F32, SUM,
-     .residual = STORED(BF16, 2, 5, 259), .sum_type = CLATTN_BF16, .sum_form = FORM_SPREAD},
+    {"residual, float16", ALL, DIMS(2, 5, 35), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16,
+     .residual = STORED(F16, 2, 5, 35), SUM, .sum_type = CLATTN_DTYPE_F16, BOTH(1, 35)},
+    {"residual, bfloat16 to float32", BIG, DIMS(2, 5, 259), RMS, .x_type = CLATTN_DTYPE_BF16,
+     .y_type = CLATTN_DTYPE_BF16, SUM, .residual = STORED(F32, 2, 5, 259), .scale = FACTOR(1, 259)},
+    {"residual, each another", BIG, DIMS(2, 5, 259), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F32, SUM,
+     .residual = STORED(BF16, 2, 5, 259), .sum_type = CLATTN_DTYPE_BF16, .sum_form = FORM_SPREAD},
     {"residual, offset 1e4", ALL, DIMS(2, 3, 35), RESIDUAL(2, 3, 35), SUM, .offset = 1e4f, .spread = 1,
      .outputs = NORM_MEAN | NORM_INVERSE},
     {"residual, NaN", ALL, DIMS(2, 3, 19), RESIDUAL(2, 3, 19), SUM, .inject = NORM_NAN},
@@ -194,7 +194,7 @@ static norm_case drawn[MOST_RANDOM];
 
 static void draw(size_t count)
 {
-    static const clattn_dtype kind[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+    static const clattn_dtype kind[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
     static const array_form any[] = {FORM_PLAIN,   FORM_PADDED,   FORM_SPREAD,
                                      FORM_FLIPPED, FORM_MIRRORED, FORM_TRANSPOSED};
     random_stream r = random_start(99);
@@ -247,9 +247,9 @@ static clattn_norm_desc good_desc(void)
 {
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
 
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){2, 3, 4});
-    desc.scale = desc.bias = clattn_layout_contiguous(CLATTN_F16, 1, (size_t[]){4});
-    desc.mean = desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){2, 3, 1});
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){2, 3, 4});
+    desc.scale = desc.bias = clattn_layout_contiguous(CLATTN_DTYPE_F16, 1, (size_t[]){4});
+    desc.mean = desc.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){2, 3, 1});
     return desc;
 }
 
@@ -269,7 +269,7 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_STRUCT, size = 7);
     REFUSED(INVALID_ARGUMENT, direction = 1);
     REFUSED(INVALID_ARGUMENT, kind = 2);
-    REFUSED(INVALID_ARGUMENT, kind = CLATTN_NORM_RMS); /* it has no mean */
+    REFUSED(INVALID_ARGUMENT, kind = CLATTN_NORM_KIND_RMS); /* it has no mean */
     REFUSED(INVALID_ARGUMENT, axes = 4);
     REFUSED(INVALID_ARGUMENT, axes = -1);
     REFUSED(INVALID_ARGUMENT, explicit_epsilon = 2);
@@ -277,23 +277,24 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_LAYOUT, axes = 2); /* mean and inv_std_dev have three rows then */
     REFUSED(INVALID_LAYOUT, mean.extent[2] = 4);
     REFUSED(INVALID_LAYOUT, inv_std_dev.rank = 2);
-    REFUSED(INVALID_LAYOUT, mean.dtype = CLATTN_F16);
+    REFUSED(INVALID_LAYOUT, mean.dtype = CLATTN_DTYPE_F16);
     REFUSED(INVALID_LAYOUT, mean.stride[0] = 0);
     REFUSED(INVALID_LAYOUT, y.extent[1] = 2);
     REFUSED(INVALID_LAYOUT, y.stride[1] = 0);
     REFUSED(INVALID_LAYOUT, scale.extent[0] = 3);
-    REFUSED(INVALID_LAYOUT, bias = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 1, 1, 4}));
-    REFUSED(UNSUPPORTED, x.dtype = CLATTN_I32);
-    REFUSED(UNSUPPORTED, y.dtype = CLATTN_F64);
-    REFUSED(UNSUPPORTED, scale.dtype = CLATTN_BOOL);
-    REFUSED(UNSUPPORTED, residual = clattn_layout_contiguous(CLATTN_I8, 1, (size_t[]){4}));
-    REFUSED(INVALID_LAYOUT, residual = clattn_layout_contiguous(CLATTN_F32, 1, (size_t[]){3}));
-    REFUSED(INVALID_LAYOUT, residual = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 1, 1, 4}));
+    REFUSED(INVALID_LAYOUT, bias = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 1, 1, 4}));
+    REFUSED(UNSUPPORTED, x.dtype = CLATTN_DTYPE_I32);
+    REFUSED(UNSUPPORTED, y.dtype = CLATTN_DTYPE_F64);
+    REFUSED(UNSUPPORTED, scale.dtype = CLATTN_DTYPE_BOOL);
+    REFUSED(UNSUPPORTED, residual = clattn_layout_contiguous(CLATTN_DTYPE_I8, 1, (size_t[]){4}));
+    REFUSED(INVALID_LAYOUT, residual = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (size_t[]){3}));
+    REFUSED(INVALID_LAYOUT, residual = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 1, 1, 4}));
     REFUSED(INVALID_ARGUMENT, sum = desc.x); /* of what? */
-    REFUSED(INVALID_LAYOUT, sum = (desc.residual = desc.x, clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 4})));
+    REFUSED(INVALID_LAYOUT,
+            sum = (desc.residual = desc.x, clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){3, 4})));
     clattn_layout overlapping = good.x, wide = good.x;
     overlapping.stride[1] = 0;
-    wide.dtype = CLATTN_F64;
+    wide.dtype = CLATTN_DTYPE_F64;
     REFUSED(INVALID_LAYOUT, sum = (desc.residual = good.x, overlapping));
     REFUSED(UNSUPPORTED, sum = (desc.residual = good.x, wide));
     REFUSED(OVERFLOW,

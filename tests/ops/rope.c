@@ -53,18 +53,18 @@ static const rope_case angles[] = {
     {"positions to 2^31", ALL, DIMS(1, 2, 7, 16), .where = WHERE_POSITIONS, .low = INT32_MIN, .high = INT32_MAX},
     {"positions to 2^31", BIG, DIMS(2, 2, 67, 128), .where = WHERE_POSITIONS, .low = INT32_MIN, .high = INT32_MAX},
     {"int64 positions", ALL, DIMS(2, 2, 3, 16), .where = WHERE_POSITIONS, .low = -(1 << 20), .high = 1 << 20,
-     .index_type = CLATTN_I64},
+     .index_type = CLATTN_DTYPE_I64},
     {"one row of positions for all", ALL, DIMS(3, 2, 3, 16), .where = WHERE_SHARED_POSITIONS, .position = -9},
     {"offsets", ALL, DIMS(3, 2, 3, 16), .where = WHERE_OFFSETS},
     {"int64 offsets", BIG, DIMS(3, 2, 7, 64), .where = WHERE_OFFSETS, .low = -5, .high = 1 << 20, .position = 3,
-     .index_type = CLATTN_I64},
+     .index_type = CLATTN_DTYPE_I64},
     {"a negative position", ALL, DIMS(2, 2, 7, 16), .position = -3},
     {"a far position", BIG, DIMS(2, 2, 7, 128), .position = (1 << 20) - 7},
     {"a table", ALL, DIMS(2, 3, 5, 16), .angles = ANGLES_TABLE},
     {"a table", BIG, DIMS(2, 3, 5, 128), INTERLEAVED, .angles = ANGLES_TABLE, .position = 90},
     {"a table, positions", ALL, DIMS(2, 3, 5, 16), .angles = ANGLES_TABLE, .where = WHERE_POSITIONS},
     {"a table, int64 positions", BIG, DIMS(2, 3, 5, 64), .angles = ANGLES_TABLE, .where = WHERE_POSITIONS,
-     .index_type = CLATTN_I64},
+     .index_type = CLATTN_DTYPE_I64},
     {"a table, offsets", BIG, DIMS(3, 3, 5, 64), INTERLEAVED, .angles = ANGLES_TABLE, .where = WHERE_OFFSETS},
     {"beyond the table: NaN", ALL, DIMS(2, 3, 5, 16), .angles = ANGLES_TABLE, .position = 94},
     {"ahead of the table: NaN", ALL, DIMS(2, 3, 5, 24), .rotary = 8, .angles = ANGLES_TABLE, .position = -2},
@@ -95,13 +95,14 @@ static const rope_case forms[] = {
 };
 
 static const rope_case types[] = {
-    {"float16", ALL, DIMS(2, 3, 5, 34), .x_type = CLATTN_F16, .y_type = CLATTN_F16},
-    {"float16", BIG, DIMS(2, 3, 67, 128), INTERLEAVED, .x_type = CLATTN_F16, .y_type = CLATTN_F16, .position = 1 << 18},
-    {"bfloat16", ALL, DIMS(2, 3, 5, 34), .x_type = CLATTN_BF16, .y_type = CLATTN_BF16},
-    {"bfloat16, given", BIG, DIMS(2, 3, 67, 128), .x_type = CLATTN_BF16, .y_type = CLATTN_BF16, .angles = ANGLES_TABLE,
-     .cache_type = CLATTN_BF16},
-    {"float16 to float32, bfloat16 caches", BIG, DIMS(2, 3, 7, 34), .rotary = 16, .x_type = CLATTN_F16,
-     .angles = ANGLES_PLACE, .cache_type = CLATTN_BF16},
+    {"float16", ALL, DIMS(2, 3, 5, 34), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16},
+    {"float16", BIG, DIMS(2, 3, 67, 128), INTERLEAVED, .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16,
+     .position = 1 << 18},
+    {"bfloat16", ALL, DIMS(2, 3, 5, 34), .x_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16},
+    {"bfloat16, given", BIG, DIMS(2, 3, 67, 128), .x_type = CLATTN_DTYPE_BF16, .y_type = CLATTN_DTYPE_BF16,
+     .angles = ANGLES_TABLE, .cache_type = CLATTN_DTYPE_BF16},
+    {"float16 to float32, bfloat16 caches", BIG, DIMS(2, 3, 7, 34), .rotary = 16, .x_type = CLATTN_DTYPE_F16,
+     .angles = ANGLES_PLACE, .cache_type = CLATTN_DTYPE_BF16},
 };
 
 static const rope_case lengths[] = {
@@ -123,9 +124,9 @@ static clattn_rope_desc good_desc(void)
 {
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
 
-    desc.x = desc.y = clattn_layout_bhsd(CLATTN_F32, 2, 3, 5, 8);
-    desc.cos = desc.sin = clattn_layout_contiguous(CLATTN_F16, 2, (size_t[]){50, 4});
-    desc.positions = clattn_layout_contiguous(CLATTN_I64, 2, (size_t[]){2, 5});
+    desc.x = desc.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 2, 3, 5, 8);
+    desc.cos = desc.sin = clattn_layout_contiguous(CLATTN_DTYPE_F16, 2, (size_t[]){50, 4});
+    desc.positions = clattn_layout_contiguous(CLATTN_DTYPE_I64, 2, (size_t[]){2, 5});
     return desc;
 }
 
@@ -156,20 +157,20 @@ static void refused_descriptions(void **state)
     REFUSED(INVALID_LAYOUT, rotary_size = 6); /* the caches have 4 */
     REFUSED(INVALID_LAYOUT, sin = none);
     REFUSED(INVALID_LAYOUT, sin.extent[0] = 49);
-    REFUSED(INVALID_LAYOUT, cos = desc.sin = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){3, 5, 4}));
-    REFUSED(INVALID_LAYOUT, cos = desc.sin = clattn_layout_contiguous(CLATTN_F32, 1, (size_t[]){4}));
-    REFUSED(INVALID_ARGUMENT, cos = desc.sin = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){2, 5, 4}));
-    REFUSED(UNSUPPORTED, sin.dtype = CLATTN_F32);
-    REFUSED(UNSUPPORTED, cos.dtype = desc.sin.dtype = CLATTN_I32);
+    REFUSED(INVALID_LAYOUT, cos = desc.sin = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){3, 5, 4}));
+    REFUSED(INVALID_LAYOUT, cos = desc.sin = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (size_t[]){4}));
+    REFUSED(INVALID_ARGUMENT, cos = desc.sin = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){2, 5, 4}));
+    REFUSED(UNSUPPORTED, sin.dtype = CLATTN_DTYPE_F32);
+    REFUSED(UNSUPPORTED, cos.dtype = desc.sin.dtype = CLATTN_DTYPE_I32);
     REFUSED(INVALID_LAYOUT, positions.extent[1] = 4);
     REFUSED(INVALID_LAYOUT, positions.rank = 1);
-    REFUSED(UNSUPPORTED, positions.dtype = CLATTN_F32);
-    REFUSED(INVALID_ARGUMENT, offsets = clattn_layout_contiguous(CLATTN_I32, 1, (size_t[]){2}));
-    REFUSED(INVALID_LAYOUT, offsets = clattn_layout_contiguous(CLATTN_I32, 1, (size_t[]){1}));
-    REFUSED(INVALID_LAYOUT, x = desc.y = clattn_layout_contiguous(CLATTN_F32, 3, (size_t[]){2, 5, 8}));
+    REFUSED(UNSUPPORTED, positions.dtype = CLATTN_DTYPE_F32);
+    REFUSED(INVALID_ARGUMENT, offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (size_t[]){2}));
+    REFUSED(INVALID_LAYOUT, offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (size_t[]){1}));
+    REFUSED(INVALID_LAYOUT, x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){2, 5, 8}));
     REFUSED(INVALID_LAYOUT, y.extent[2] = 4);
     REFUSED(INVALID_LAYOUT, y.stride[1] = 0);
-    REFUSED(UNSUPPORTED, x.dtype = CLATTN_BOOL);
+    REFUSED(UNSUPPORTED, x.dtype = CLATTN_DTYPE_BOOL);
     REFUSED(OVERFLOW, x.extent[0] = desc.y.extent[0] = desc.positions.extent[0] = (size_t)1 << 30);
 }
 
@@ -178,9 +179,9 @@ static void refused_rotary_sizes(void **state)
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
 
     (void)state;
-    desc.x = desc.y = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 7);
+    desc.x = desc.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, 7);
     operator_answers(&rope_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
-    desc.x = desc.y = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 131074);
+    desc.x = desc.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, 131074);
     operator_answers(&rope_operator, &desc, CLATTN_ERROR_UNSUPPORTED);
     desc.rotary_size = 131072;
     operator_answers(&rope_operator, &desc, CLATTN_SUCCESS);
@@ -202,7 +203,7 @@ static void refused_arguments(void **state)
     job_pair(&job, 4, extent);
     desc.x = job.input[0].layout;
     desc.y = job.output[0].layout;
-    desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, extent);
+    desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, extent);
     good.x = good.offsets = array_binding(&job.input[0]);
     good.y = array_binding(&job.output[0]);
     assert_status(CLATTN_SUCCESS, clattn_rope_plan_create(device_context(), &desc, NULL, &job.plan));

@@ -145,7 +145,7 @@ static const softmax_case masks[] = {
      .scaled = true, .scale = -1.5f},
 };
 
-#define STORED(type) .x_type = CLATTN_##type, .y_type = CLATTN_##type
+#define STORED(type) .x_type = CLATTN_DTYPE_##type, .y_type = CLATTN_DTYPE_##type
 
 static const softmax_case types[] = {
     {"float16", ALL, DIMS(2, 5, 35), STORED(F16)},
@@ -153,17 +153,17 @@ static const softmax_case types[] = {
     {"float16, side by side", ALL, DIMS(2, 21, 5), STORED(F16)},
     {"float16, side by side, in place", BIG, DIMS(2, 37, 24), STORED(F16), .in_place = true},
     {"bfloat16, side by side", BIG, DIMS(2, 37, 13), STORED(BF16)},
-    {"bfloat16 to float16, side by side, masked", BIG, DIMS(2, 37, 19), .x_type = CLATTN_BF16, .y_type = CLATTN_F16,
-     .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {37, 19}},
+    {"bfloat16 to float16, side by side, masked", BIG, DIMS(2, 37, 19), .x_type = CLATTN_DTYPE_BF16,
+     .y_type = CLATTN_DTYPE_F16, .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {37, 19}},
     {"float16, a million columns", BIG, DIMS(2, 1, 1000003), STORED(F16), .long_loops = true},
     {"float16, huge logits", BIG, DIMS(2, 7, 67), STORED(F16), .spread = 65000},
     {"bfloat16", ALL, DIMS(2, 5, 35), STORED(BF16)},
     {"bfloat16", BIG, DIMS(2, 7, 1031), STORED(BF16)},
     {"bfloat16, huge logits", BIG, DIMS(2, 7, 67), STORED(BF16), .spread = 1e37f},
-    {"float16 to float32", BIG, DIMS(2, 7, 131), .x_type = CLATTN_F16},
-    {"float32 to bfloat16, strided", BIG, DIMS(2, 7, 131), .y_type = CLATTN_BF16, .y = FORM_SPREAD},
-    {"bfloat16 to float16, rows contiguous", BIG, DIMS(2, 37, 131), .x_type = CLATTN_BF16, .y_type = CLATTN_F16,
-     .x = FORM_TRANSPOSED},
+    {"float16 to float32", BIG, DIMS(2, 7, 131), .x_type = CLATTN_DTYPE_F16},
+    {"float32 to bfloat16, strided", BIG, DIMS(2, 7, 131), .y_type = CLATTN_DTYPE_BF16, .y = FORM_SPREAD},
+    {"bfloat16 to float16, rows contiguous", BIG, DIMS(2, 37, 131), .x_type = CLATTN_DTYPE_BF16,
+     .y_type = CLATTN_DTYPE_F16, .x = FORM_TRANSPOSED},
     {"float16, in place", ALL, DIMS(2, 5, 35), STORED(F16), .in_place = true},
     {"bfloat16, in place", BIG, DIMS(2, 5, 4099), STORED(BF16), .in_place = true},
     {"bfloat16, in place, strided", BIG, DIMS(3, 2, 5, 67), STORED(BF16), .x = FORM_SPREAD, .in_place = true},
@@ -210,20 +210,21 @@ OPERATOR(softmax)
 
 static void refused_types(void **state)
 {
-    static const clattn_dtype refused[] = {CLATTN_F64, CLATTN_I8, CLATTN_I4, CLATTN_I32, CLATTN_BOOL};
+    static const clattn_dtype refused[] = {CLATTN_DTYPE_F64, CLATTN_DTYPE_I8, CLATTN_DTYPE_I4, CLATTN_DTYPE_I32,
+                                           CLATTN_DTYPE_BOOL};
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
     const size_t extent[2] = {3, 4};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(refused); i++) {
         desc.x = clattn_layout_contiguous(refused[i], 2, extent);
-        desc.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
+        desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, extent);
         operator_answers(&softmax_operator, &desc, CLATTN_ERROR_UNSUPPORTED);
-        desc.x = clattn_layout_contiguous(CLATTN_F16, 2, extent);
+        desc.x = clattn_layout_contiguous(CLATTN_DTYPE_F16, 2, extent);
         desc.y = clattn_layout_contiguous(refused[i], 2, extent);
         operator_answers(&softmax_operator, &desc, CLATTN_ERROR_UNSUPPORTED);
     }
-    desc.y = clattn_layout_contiguous(CLATTN_BF16, 2, extent);
+    desc.y = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, extent);
     operator_answers(&softmax_operator, &desc, CLATTN_SUCCESS);
 }
 
@@ -233,13 +234,13 @@ static void refused_scales(void **state)
     clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
 
     (void)state;
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 4});
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){3, 4});
     for (size_t i = 0; i < COUNT_OF(refused); i++) {
-        desc.scaled = 1;
+        desc.explicit_scale = 1;
         desc.scale = refused[i];
         operator_answers(&softmax_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
     }
-    desc.scaled = 0; /* then it does not count */
+    desc.explicit_scale = 0; /* then it does not count */
     operator_answers(&softmax_operator, &desc, CLATTN_SUCCESS);
 }
 
@@ -251,8 +252,8 @@ static void write_only_output(void **state)
     test_job job = {0};
 
     (void)state;
-    test_array x = job_array(&job, ROLE_INPUT, CLATTN_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
-    test_array y = job_array(&job, ROLE_OUTPUT, CLATTN_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
+    test_array x = job_array(&job, ROLE_INPUT, CLATTN_DTYPE_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
+    test_array y = job_array(&job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 2, (size_t[]){3, 19}, FORM_PLAIN);
     desc.x = x.layout;
     desc.y = y.layout;
     args.x = array_binding(&x);

@@ -36,7 +36,7 @@ static const softmax_case softmax_cases[] = {
     {"a long row", BIG, DIMS(1, 65537), .long_loops = true},
     {"logits of 1e4", BIG, DIMS(2, 37, 1031), .spread = 1e4f},
     {"huge logits", BIG, DIMS(2, 37, 131), .spread = 1e37f},
-    {"float16, apart", BIG, DIMS(2, 7, 131), .x_type = CLATTN_F16, .y_type = CLATTN_F16, .x = FORM_SPREAD},
+    {"float16, apart", BIG, DIMS(2, 7, 131), .x_type = CLATTN_DTYPE_F16, .y_type = CLATTN_DTYPE_F16, .x = FORM_SPREAD},
     {"boolean mask", ALL, DIMS(2, 5, 37), .mask = MASK_BOOL, .mask_rank = 2, .mask_extent = {5, 37}},
     {"float mask", BIG, DIMS(2, 5, 259), .mask = MASK_FLOAT, .mask_rank = 2, .mask_extent = {5, 259}},
     {"nothing attended", BIG, DIMS(2, 5, 37), .mask = MASK_INF, .mask_rank = 2, .mask_extent = {5, 37}},
@@ -92,7 +92,7 @@ static clattn_context *paper_context(const offline_target *target, bool checks, 
     platform_use(target);
     params.device = "0";
     params.get_proc = platform_get_proc;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
     params.log = keep_log;
     params.log_user = log;
@@ -117,7 +117,8 @@ static clattn_status plan_of(clattn_context *context, int which, const char *sol
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
-    softmax.x = softmax.y = norm.x = norm.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){64, 1024});
+    softmax.x = softmax.y = norm.x = norm.y =
+        clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){64, 1024});
     options.solver = solver;
     return which == SOFTMAX ? clattn_softmax_plan_create(context, &softmax, &options, plan)
                             : clattn_norm_plan_create(context, &norm, &options, plan);
@@ -252,7 +253,8 @@ static void given_work_groups(void **state)
         clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
         static char log[8192], text[512];
         clattn_plan *plan = NULL;
-        softmax.x = softmax.y = norm.x = norm.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){64, 100});
+        softmax.x = softmax.y = norm.x = norm.y =
+            clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){64, 100});
         options.solver = "sub-group";
         for (int i = 0; i < 2; i++) {
             clattn_context *context = paper_context(&targets[3], false, log);

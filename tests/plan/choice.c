@@ -89,7 +89,7 @@ static void log_line(void *user, clattn_log_level level, const char *line)
     (void)line;
     if (plans_left > 0) {
         plans_left--;
-        desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){5});
+        desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){5});
         assert_int_equal(clattn_softmax_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
         clattn_plan_release(&plan);
     }
@@ -102,7 +102,7 @@ static int start(void **state)
     memset(&hook, 0, sizeof hook);
     inject_start(0, 0);
     params.get_proc = hooks;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.log = log_line;
     context = support_context_with(&params);
     small_attention_prepare(&problem);
@@ -267,11 +267,11 @@ static void resources_are_explained(void **state)
     clattn_plan_release(&plan);
     clattn_attention_desc sliced = problem.desc;
     char launches[64];
-    sliced.query = sliced.output = sliced.key = sliced.value = clattn_layout_bhsd(CLATTN_F32, 8, 8, 512, 64);
-    sliced.max_launch_ms = 1;
+    sliced.query = sliced.output = sliced.key = sliced.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 8, 8, 512, 64);
+    sliced.launch.max_ms = 1;
     assert_status(context, clattn_attention_plan_create(context, &sliced, NULL, &plan), CLATTN_SUCCESS);
-    assert_true(clattn_plan_kernel_count(plan) > 1);
-    snprintf(launches, sizeof launches, " at most %zu launches, ", clattn_plan_kernel_count(plan));
+    assert_true(clattn_plan_launch_count(plan) > 1);
+    snprintf(launches, sizeof launches, " at most %zu launches, ", clattn_plan_launch_count(plan));
     assert_non_null(strstr(clattn_plan_explain(plan), launches));
     clattn_plan_release(&plan);
 }

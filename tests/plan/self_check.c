@@ -13,8 +13,8 @@ static clattn_status plan_for(clattn_context *context, const char *solver, size_
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 2, queries, 8);
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 2, 8, 8);
+    desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, queries, 8);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 8, 8);
     options.solver = solver;
     return clattn_attention_plan_create(context, &desc, &options, plan);
 }
@@ -61,8 +61,8 @@ static void other_operators_are_checked(void **state)
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
     clattn_plan *plan;
     (void)state;
-    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
-    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){9, 9});
+    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, extent);
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){9, 9});
     options.solver = "cpu";
     sources_damage(&sources, "softmax/softmax.h", "(floatv)(EXP2_C3)", "(floatv)(EXP2_C3 * 4.0f)");
     clattn_context *context = sources_context(&sources, NULL, true);
@@ -118,14 +118,14 @@ static void small_operators_are_checked(void **state)
         clattn_embedding_desc embedding = CLATTN_EMBEDDING_DESC_INIT;
         clattn_plan *plan;
         clattn_status status;
-        norm.x = norm.y = activation.x = activation.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
-        norm.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){7, 1});
-        rope.x = rope.y = clattn_layout_bhsd(CLATTN_F32, 1, 2, 3, 8);
+        norm.x = norm.y = activation.x = activation.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, extent);
+        norm.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 1});
+        rope.x = rope.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
         activation.function = CLATTN_ACTIVATION_GELU_TANH;
-        embedding.positions = CLATTN_EMBEDDING_SINUSOIDS;
-        embedding.ids = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[2]){1, 3});
-        embedding.table = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){5, 8});
-        embedding.y = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){1, 3, 8});
+        embedding.positions = CLATTN_POSITIONS_SINUSOIDS;
+        embedding.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[2]){1, 3});
+        embedding.table = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){5, 8});
+        embedding.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){1, 3, 8});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         switch (cases[i].kind) {
@@ -160,11 +160,11 @@ static void merging_is_checked(void **state)
         clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
         const size_t extent[5] = {3, 1, 4, 2, 20};
         clattn_plan *plan;
-        desc.partial = clattn_layout_contiguous(CLATTN_F32, 5, extent);
-        desc.partial_lse = clattn_layout_contiguous(CLATTN_F32, 4, extent);
-        desc.sinks = clattn_layout_contiguous(CLATTN_F32, 1, extent + 2);
-        desc.output = clattn_layout_contiguous(CLATTN_F32, 4, extent + 1);
-        desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent + 1);
+        desc.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, extent);
+        desc.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
+        desc.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, extent + 2);
+        desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent + 1);
+        desc.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, extent + 1);
         sources_damage(&sources, "merge/merge.cl", cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, clattn_merge_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
@@ -183,41 +183,42 @@ static void appending_is_checked(void **state)
         int32_t cache, dtype;
     } cases[] = {
         {"kv_append/kv_append.cl", "VALUE_UNIT + c) * a.value.col", "VALUE_UNIT) * a.value.col", WRONG("value_cache"),
-         CLATTN_CACHE_PLAIN, CLATTN_F32},
+         CLATTN_CACHE_KIND_PLAIN, CLATTN_DTYPE_F32},
         {"kv_append/kv_append.cl", "if (j >= a.capacity)", "if (j >= a.capacity - 1)", WRONG("key_cache"),
-         CLATTN_CACHE_PLAIN, CLATTN_BF16},
-        {"lib/storage.h", "bf16_bits(x)", "bf16_bits((x) * 0.998f)", WRONG("value_cache"), CLATTN_CACHE_PLAIN,
-         CLATTN_BF16},
+         CLATTN_CACHE_KIND_PLAIN, CLATTN_DTYPE_BF16},
+        {"lib/storage.h", "bf16_bits(x)", "bf16_bits((x) * 0.998f)", WRONG("value_cache"), CLATTN_CACHE_KIND_PLAIN,
+         CLATTN_DTYPE_BF16},
         {"kv_append/kv_append.cl", "count = min(count, LOAD_INT", "count = max(count, LOAD_INT",
-         WRONG("a row that is not appended to"), CLATTN_CACHE_PLAIN, CLATTN_F16},
+         WRONG("a row that is not appended to"), CLATTN_CACHE_KIND_PLAIN, CLATTN_DTYPE_F16},
         {"kv_append/kv_append.cl", "if (i < count - a.capacity)", "if (i < count - a.capacity + 1)", WRONG("key_cache"),
-         CLATTN_CACHE_RING, CLATTN_F32},
-        {"kv_append/kv_append.cl", "+ j / a.capacity * a.block_table.col", "", WRONG("key_cache"), CLATTN_CACHE_PAGED,
-         CLATTN_F32},
+         CLATTN_CACHE_KIND_RING, CLATTN_DTYPE_F32},
+        {"kv_append/kv_append.cl", "+ j / a.capacity * a.block_table.col", "", WRONG("key_cache"),
+         CLATTN_CACHE_KIND_PAGED, CLATTN_DTYPE_F32},
         {"kv_append/kv_append.cl", "level((x)[c_], scale, 127)", "level((x)[c_] * 0.98f, scale, 127)",
-         WRONG("key_cache"), CLATTN_CACHE_PAGED, CLATTN_I8},
-        {"kv_append/kv_append.cl", "return finite ?", "return levels ?", WRONG("key_scale"), CLATTN_CACHE_PLAIN,
-         CLATTN_I8},
-        {"kv_append/kv_append.cl", "15) << 4)", "15) << 3)", WRONG("key_cache"), CLATTN_CACHE_RING, CLATTN_I4},
-        {"rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", WRONG("key_cache"), CLATTN_CACHE_PLAIN,
-         CLATTN_F32},
+         WRONG("key_cache"), CLATTN_CACHE_KIND_PAGED, CLATTN_DTYPE_I8},
+        {"kv_append/kv_append.cl", "return finite ?", "return levels ?", WRONG("key_scale"), CLATTN_CACHE_KIND_PLAIN,
+         CLATTN_DTYPE_I8},
+        {"kv_append/kv_append.cl", "15) << 4)", "15) << 3)", WRONG("key_cache"), CLATTN_CACHE_KIND_RING,
+         CLATTN_DTYPE_I4},
+        {"rope/rope.h", "#define SIN_3 -1.66", "#define SIN_3 -1.65", WRONG("key_cache"), CLATTN_CACHE_KIND_PLAIN,
+         CLATTN_DTYPE_F32},
     };
 #undef WRONG
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
-        bool paged = cases[i].cache == CLATTN_CACHE_PAGED;
+        bool paged = cases[i].cache == CLATTN_CACHE_KIND_PAGED;
         size_t heads = 2, pages = paged ? 5 : 1;
         clattn_plan *plan;
         desc.cache = cases[i].cache;
         desc.rotate = 1;
-        desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, heads, 3, 16);
-        desc.key_cache = desc.value_cache = clattn_layout_bhsd((clattn_dtype)cases[i].dtype, pages, heads, 9, 16);
-        if (cases[i].dtype == CLATTN_I8 || cases[i].dtype == CLATTN_I4)
-            desc.key_scale = desc.value_scale = clattn_layout_bhsd(CLATTN_F16, pages, heads, 9, 2);
+        desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, heads, 3, 16);
+        desc.key_cache = desc.value_cache = clattn_layout_bhsd(cases[i].dtype, pages, heads, 9, 16);
+        if (cases[i].dtype == CLATTN_DTYPE_I8 || cases[i].dtype == CLATTN_DTYPE_I4)
+            desc.key_scale = desc.value_scale = clattn_layout_bhsd(CLATTN_DTYPE_F16, pages, heads, 9, 2);
         if (paged)
-            desc.block_table = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[2]){1, 3});
-        desc.past_lengths = desc.new_lengths = clattn_layout_contiguous(CLATTN_I64, 1, (const size_t[1]){1});
+            desc.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[2]){1, 3});
+        desc.past_lengths = desc.new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I64, 1, (const size_t[1]){1});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, clattn_kv_append_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
@@ -235,31 +236,31 @@ static void images_are_checked(void **state)
         int32_t operation;
     } cases[] = {
         {"clamp(a.origin_x + x + j - a.patch / 2, 0,", "clamp(a.origin_x + x + j - a.patch / 2, 1,",
-         "image_pack disagrees with the reference on this device: array[", CLATTN_IMAGE_PACK},
+         "image_pack disagrees with the reference on this device: array[", CLATTN_IMAGE_OPERATION_PACK},
         {"FMA(stored, stored, sum[into])", "FMA(stored, pixel[c] * 1.001f, sum[into])",
-         "image_pack disagrees with the reference on this device: norm[", CLATTN_IMAGE_PACK},
+         "image_pack disagrees with the reference on this device: norm[", CLATTN_IMAGE_OPERATION_PACK},
         {"m[10] * v.z) + m[11]", "m[10] * v.z)", "image_pack disagrees with the reference on this device: array[",
-         CLATTN_IMAGE_PACK},
+         CLATTN_IMAGE_OPERATION_PACK},
         {"rint(inside * a->levels)", "floor(inside * a->levels)",
-         "image_unpack disagrees with the reference on this device: image[", CLATTN_IMAGE_UNPACK},
+         "image_unpack disagrees with the reference on this device: image[", CLATTN_IMAGE_OPERATION_UNPACK},
         {"vstore_half_rte", "vstore_half_rtz", "image_unpack disagrees with the reference on this device: image[",
-         CLATTN_IMAGE_UNPACK},
+         CLATTN_IMAGE_OPERATION_UNPACK},
         {"v > 1.0f ? 1.0f", "v > 1.0f ? 0.9f", "image_unpack disagrees with the reference on this device: image[",
-         CLATTN_IMAGE_UNPACK},
+         CLATTN_IMAGE_OPERATION_UNPACK},
         {"a.origin_x + x, a.origin_y + y)", "a.origin_x + x + 1, a.origin_y + y)",
-         "image_unpack disagrees with the reference on this device: image[", CLATTN_IMAGE_UNPACK},
+         "image_unpack disagrees with the reference on this device: image[", CLATTN_IMAGE_OPERATION_UNPACK},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
-        bool pack = cases[i].operation == CLATTN_IMAGE_PACK;
+        bool pack = cases[i].operation == CLATTN_IMAGE_OPERATION_PACK;
         const char *reason;
         clattn_plan *plan;
         desc.operation = cases[i].operation;
         desc.patch = pack ? 5 : 1;
-        desc.array = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){4, 3, pack ? 75 : 3});
+        desc.array = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){4, 3, pack ? 75 : 3});
         if (pack)
-            desc.norm = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[3]){4, 3, 3});
+            desc.norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[3]){4, 3, 3});
         sources_damage(&sources, "image/image.cl", cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         if (clattn_image_supports(context, &desc, &reason) == CLATTN_SUCCESS) {

@@ -25,8 +25,8 @@ static void pairs_are_checked(void **state)
         clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan;
         attention.query = attention.key = attention.value = attention.output =
-            clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
-        matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+            clattn_layout_bhsd(CLATTN_DTYPE_BF16, 1, 1, 33, 8);
+        matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[2]){9, 9});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan),
@@ -67,7 +67,7 @@ static void matrix_fragments_are_checked(void **state)
         clattn_plan_options options = {.size = sizeof options, .solver = cases[i].solver};
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan;
-        desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+        desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[2]){9, 9});
         /* Symmetric as it stands, or B would have to be read like A: B as a weight. */
         desc.b.stride[0] = 1;
         desc.b.stride[1] = 9;
@@ -101,7 +101,8 @@ static void sub_groups_are_checked(void **state)
         clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
         clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
         clattn_plan *plan;
-        softmax.x = softmax.y = norm.x = norm.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){7, 40});
+        softmax.x = softmax.y = norm.x = norm.y =
+            clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){7, 40});
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan),
@@ -111,7 +112,7 @@ static void sub_groups_are_checked(void **state)
         assert_message_has(context, "norm_tile disagrees with the reference on this device: y[");
         if (!strcmp(cases[i].file, "lib/sub_group.h")) {
             clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
-            attention.query = attention.key = attention.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 33, 8);
+            attention.query = attention.key = attention.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 33, 8);
             attention.output = attention.query;
             assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan),
                           CLATTN_ERROR_UNSUPPORTED);
@@ -137,7 +138,7 @@ static void amx_may_be_refused(void **state)
     stack_t before, with = {.ss_sp = little, .ss_size = sizeof little};
     (void)state;
     assert_int_equal(sigaltstack(&with, &before), 0);
-    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[2]){9, 9});
     assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_SUCCESS);
     bool there = !strstr(clattn_plan_explain(plan), "cpu-amx: refused, no AMX");
     if (there) {
@@ -167,13 +168,14 @@ static void amx_assembles(void **state)
 #ifndef __x86_64__
     skip();
 #endif
-    attention.query = attention.key = attention.value = attention.output = clattn_layout_bhsd(CLATTN_BF16, 1, 1, 33, 8);
-    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_BF16, 2, (const size_t[2]){9, 9});
+    attention.query = attention.key = attention.value = attention.output =
+        clattn_layout_bhsd(CLATTN_DTYPE_BF16, 1, 1, 33, 8);
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (const size_t[2]){9, 9});
     sources_damage(&sources, "engine/x86/amx.h", "#ifndef X86_AMX\n",
                    "#undef X86_AMX\n#define X86_AMX 1\n#ifndef X86_AMX\n");
     clattn_context *context = sources_context(&sources, NULL, false);
     assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
-    if (info.device_class != CLATTN_DEVICE_POCL) {
+    if (info.device_class != CLATTN_DEVICE_CLASS_POCL) {
         support_release(&context);
         skip();
     }

@@ -9,8 +9,8 @@
 static clattn_attention_desc attention_of(size_t batch, size_t queries, size_t keys)
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, batch, 2, queries, 8);
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, batch, 2, keys, 8);
+    desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, batch, 2, queries, 8);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, batch, 2, keys, 8);
     return desc;
 }
 
@@ -18,17 +18,17 @@ static clattn_attention_desc attention_of(size_t batch, size_t queries, size_t k
 static clattn_attention_desc split_of(void)
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, 8);
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 65536, 8);
+    desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, 8);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 65536, 8);
     return desc;
 }
 
 static clattn_attention_desc paged_of(size_t page, size_t blocks)
 {
     clattn_attention_desc desc = attention_of(1, 1, page);
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 4, 2, page, 8);
-    desc.cache = CLATTN_CACHE_PAGED;
-    desc.block_table = clattn_layout_contiguous(CLATTN_I32, 2, (const size_t[2]){1, blocks});
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 4, 2, page, 8);
+    desc.cache.kind = CLATTN_CACHE_KIND_PAGED;
+    desc.cache.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, (const size_t[2]){1, blocks});
     return desc;
 }
 
@@ -70,7 +70,7 @@ static void a_short_problem_is_checked_like_a_long_one(void **state)
     }
     /* A window of one key. */
     clattn_attention_desc desc = attention_of(1, 24, 24);
-    desc.windowed = 1;
+    desc.window.explicit_left = desc.window.explicit_right = 1;
     clattn_context *context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "cpu", &desc), CLATTN_ERROR_UNSUPPORTED);
     support_release(&context);
@@ -90,26 +90,26 @@ static clattn_status plan_of(clattn_context *context, int kind, const size_t siz
     clattn_neighbourhood_desc map = CLATTN_NEIGHBOURHOOD_DESC_INIT;
     switch (kind) {
     case NORM:
-        norm.x = norm.y = clattn_layout_contiguous(CLATTN_F32, 2, sizes);
+        norm.x = norm.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, sizes);
         status = clattn_norm_plan_create(context, &norm, &options, &plan);
         break;
     case SOFTMAX:
-        softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, sizes);
+        softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, sizes);
         status = clattn_softmax_plan_create(context, &softmax, &options, &plan);
         break;
     case MATMUL:
-        matmul.a = clattn_layout_contiguous(CLATTN_F32, 2, sizes);
-        matmul.b = clattn_layout_contiguous(CLATTN_F32, 2, sizes + 1);
-        matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){sizes[0], sizes[2]});
+        matmul.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, sizes);
+        matmul.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, sizes + 1);
+        matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){sizes[0], sizes[2]});
         status = clattn_matmul_plan_create(context, &matmul, &options, &plan);
         break;
     case ROPE:
-        rope.x = rope.y = clattn_layout_bhsd(CLATTN_F32, 1, sizes[0], sizes[1], sizes[2]);
+        rope.x = rope.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, sizes[0], sizes[1], sizes[2]);
         status = clattn_rope_plan_create(context, &rope, &options, &plan);
         break;
     default:
         map.query = map.key = map.value = map.output =
-            clattn_layout_contiguous(CLATTN_F32, 5, (const size_t[5]){1, 1, sizes[0], sizes[1], 8});
+            clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (const size_t[5]){1, 1, sizes[0], sizes[1], 8});
         map.window[0] = map.window[1] = (int32_t)sizes[2];
         status = clattn_neighbourhood_plan_create(context, &map, &options, &plan);
     }
@@ -176,7 +176,7 @@ static void other_operators_short_problems_too(void **state)
 static clattn_context *plain_context(size_t workspace_limit)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.workspace_limit = workspace_limit;
     return support_context_with(&params);
 }
@@ -193,10 +193,10 @@ static void an_extreme_scale_refuses_no_solver(void **state)
     for (size_t i = 0; i < 4; i++)
         for (int explicit_scale = 0; explicit_scale < 2; explicit_scale++) {
             clattn_attention_desc desc = attention_of(1, 24, 24);
-            desc.scale_mode = explicit_scale ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
-            desc.scale = explicit_scale ? scales[i] : 0;
-            desc.softcap = softcaps[i];
-            desc.dropout = dropouts[i];
+            desc.scoring.explicit_scale = explicit_scale;
+            desc.scoring.scale = explicit_scale ? scales[i] : 0;
+            desc.scoring.softcap = softcaps[i];
+            desc.dropout.probability = dropouts[i];
             assert_status(context, attention_by(context, "cpu", &desc), CLATTN_SUCCESS);
             assert_status(context, attention_by(context, "generic", &desc), CLATTN_SUCCESS);
         }
@@ -205,11 +205,11 @@ static void an_extreme_scale_refuses_no_solver(void **state)
     clattn_activation_desc activation = CLATTN_ACTIVATION_DESC_INIT;
     clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
     softmax.x = softmax.y = norm.x = norm.y = activation.x = activation.y =
-        clattn_layout_contiguous(CLATTN_F32, 2, extent);
-    softmax.scaled = norm.explicit_epsilon = activation.explicit_alpha = 1;
+        clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, extent);
+    softmax.explicit_scale = norm.explicit_epsilon = activation.explicit_alpha = 1;
     softmax.scale = norm.epsilon = activation.alpha = rope.base = 3e38f;
     activation.function = CLATTN_ACTIVATION_SWISH;
-    rope.x = rope.y = clattn_layout_bhsd(CLATTN_F32, 1, 2, 3, 8);
+    rope.x = rope.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 2, 3, 8);
     assert_status(context, clattn_softmax_plan_create(context, &softmax, NULL, &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
     assert_status(context, clattn_norm_plan_create(context, &norm, NULL, &plan), CLATTN_SUCCESS);
@@ -228,9 +228,9 @@ static void the_check_takes_no_workspace_of_the_callers(void **state)
     clattn_attention_desc scores = attention_of(2, 24, 24), split = split_of(), huge = paged_of(1 << 24, 1);
     clattn_attention_desc empty = paged_of(16, 0), scored = paged_of(65536, 1);
     (void)state;
-    scores.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){2, 2, 24, 24});
-    scored.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){1, 2, 1, 65536});
-    scores.scores_mode = scored.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    scores.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[4]){2, 2, 24, 24});
+    scored.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[4]){1, 2, 1, 65536});
+    scores.outputs.scores_mode = scored.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
     assert_status(context, attention_by(context, "cpu", &scores), CLATTN_SUCCESS);
     assert_status(context, attention_by(context, "cpu", &split), CLATTN_SUCCESS);
     assert_status(context, attention_by(context, "cpu", &scored), CLATTN_SUCCESS);
@@ -248,9 +248,10 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     clattn_attention_desc plain = attention_of(1, 24, 24), raw = plain, weights = plain, split = split_of();
     clattn_attention_desc split_weights = split;
     (void)state;
-    raw.scores = weights.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){1, 2, 24, 24});
-    split_weights.scores = clattn_layout_contiguous(CLATTN_F32, 4, (const size_t[4]){1, 1, 1, 65536});
-    weights.scores_mode = split_weights.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    raw.outputs.scores = weights.outputs.scores =
+        clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[4]){1, 2, 24, 24});
+    split_weights.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (const size_t[4]){1, 1, 1, 65536});
+    weights.outputs.scores_mode = split_weights.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
     /* The attention kernel. */
     sources_damage(&sources, VECTOR_EXP);
     clattn_context *context = sources_context(&sources, NULL, true);
@@ -297,8 +298,9 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
     clattn_attention_desc modified = split_of(), split = modified;
     clattn_program_statistics statistics = {.size = sizeof statistics};
     (void)state;
-    modified.score_mod = "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
-                         "{ return score + 1.0f; }\n";
+    modified.snippets.score_mod =
+        "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
+        "{ return score + 1.0f; }\n";
     sources_damage(&sources, "merge/merge.cl", "total += weight;", "total += weight * 1.001f;");
     support_folder(cache);
     for (int round = 0; round < 2; round++) {
@@ -321,15 +323,15 @@ static void thin_products_refuse_no_solver(void **state)
     static const char *const solvers[] = {"cpu", "tile", "generic"};
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     (void)state;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const size_t *n = sizes[i];
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_context *context;
         assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
-        desc.a = clattn_layout_contiguous(CLATTN_F32, 2, n);
-        desc.b = clattn_layout_contiguous(CLATTN_F32, 2, n + 1);
-        desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[2]){n[0], n[2]});
+        desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, n);
+        desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, n + 1);
+        desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){n[0], n[2]});
         for (size_t k = 0; k < sizeof solvers / sizeof solvers[0]; k++) {
             clattn_plan_options options = {.size = sizeof options, .solver = solvers[k]};
             clattn_plan *plan;

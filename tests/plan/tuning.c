@@ -266,7 +266,7 @@ static void clblast_takes_sets_of_parameters(void **state)
     clattn_plan_release(&plan);
     char *text = tuned_export(tuned.context);
     clattn_context_params never = tuned.params;
-    never.clblast = CLATTN_CLBLAST_NEVER;
+    never.clblast = CLATTN_CLBLAST_MODE_NEVER;
     clattn_context *without = support_context_with(&never);
     assert_status(without, tuned_import(without, text), CLATTN_SUCCESS);
     plan = tuned_plan(without, NULL, NULL);

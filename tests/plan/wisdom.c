@@ -150,7 +150,7 @@ static void the_file_serves_later_contexts(void **state)
     path_of(path);
     char *text = tuned_learnt(tuned.context);
     assert_false(new_context_is_wise(&tuned.params));
-    assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MERGE), CLATTN_SUCCESS);
+    assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MODE_MERGE), CLATTN_SUCCESS);
     assert_true(new_context_is_wise(&tuned.params));
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
@@ -159,14 +159,14 @@ static void the_file_serves_later_contexts(void **state)
     /* Records of others stay, unless they are to go. */
     char *more = tuned_exchanged(text, TUNED_HEADING, TUNED_HEADING "d v k o c s 0 1 a=1\n"), *all;
     put(path, more, 0600);
-    assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MERGE), CLATTN_SUCCESS);
+    assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MODE_MERGE), CLATTN_SUCCESS);
     clattn_context *other = support_context_with(&tuned.params);
     all = tuned_export(other);
     assert_non_null(strstr(all, "d v k o c s 0 1 a=1\n"));
     assert_non_null(strstr(all, " cpu 0 1234567 "));
     free(all);
     support_release(&other);
-    assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_REPLACE), CLATTN_SUCCESS);
+    assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MODE_REPLACE), CLATTN_SUCCESS);
     other = support_context_with(&tuned.params);
     all = tuned_export(other);
     assert_string_equal(all, text);
@@ -188,10 +188,10 @@ static void the_file_serves_later_contexts(void **state)
     assert_int_equal(remove(path), 0);
 
     clattn_context_params off = tuned.params;
-    off.cache_mode = CLATTN_CACHE_OFF;
+    off.cache_mode = CLATTN_CACHE_MODE_OFF;
     assert_false(new_context_is_wise(&off));
     other = support_context_with(&off);
-    assert_status(other, clattn_wisdom_save(other, CLATTN_WISDOM_MERGE), CLATTN_ERROR_UNSUPPORTED);
+    assert_status(other, clattn_wisdom_save(other, CLATTN_WISDOM_MODE_MERGE), CLATTN_ERROR_UNSUPPORTED);
     /* By hand it goes all the same. */
     assert_status(other, tuned_import(other, text), CLATTN_SUCCESS);
     clattn_plan *plan = tuned_plan(other, NULL, NULL);

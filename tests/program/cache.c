@@ -21,7 +21,7 @@ static int new_folder(void **state)
     support_folder(folder);
     clattn_context_params_init(&params);
     params.cache_dir = folder;
-    params.cache_mode = CLATTN_CACHE_ON;
+    params.cache_mode = CLATTN_CACHE_MODE_ON;
     return 0;
 }
 
@@ -331,11 +331,11 @@ static void the_environment_chooses_where_params_leave_a_choice(void **state)
     setenv("CLATTN_CACHE", "off", 1);
     assert_false(cached_plan(&params, 1).has_folder);
     assert_int_equal(cached_files(below, NULL), 1);
-    params.cache_mode = CLATTN_CACHE_ON; /* the field wins */
+    params.cache_mode = CLATTN_CACHE_MODE_ON; /* the field wins */
     assert_true(cached_plan(&params, 1).has_folder);
     assert_int_equal(cached_files(below, NULL), 2);
     unsetenv("CLATTN_CACHE");
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     assert_false(cached_plan(&params, 2).has_folder);
     assert_int_equal(cached_files(below, NULL), 2);
     for (int i = 0; i < 4; i++)
@@ -349,7 +349,7 @@ static int build_on_a_thread(void *user)
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     options.solver = "generic";
-    desc.query = desc.output = desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, 1, 3, 20);
+    desc.query = desc.output = desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, 20);
     clattn_status status = clattn_context_create(user, &context);
     if (status == CLATTN_SUCCESS)
         status = clattn_attention_plan_create(context, &desc, &options, &plan);

@@ -18,7 +18,7 @@ static int new_folder(void **state)
     support_folder(folder);
     clattn_context_params_init(&params);
     params.cache_dir = folder;
-    params.cache_mode = CLATTN_CACHE_ON;
+    params.cache_mode = CLATTN_CACHE_MODE_ON;
     return 0;
 }
 
@@ -30,7 +30,7 @@ static clattn_plan *softmax_plan(clattn_context *context, size_t rows, const cha
     clattn_plan *plan = NULL;
     options.solver = "generic";
     options.tuning = tuning;
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){rows, 1});
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){rows, 1});
     assert_status(context, clattn_softmax_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
     return plan;
 }
@@ -150,6 +150,7 @@ static void programs_made_after_the_release_are_saved_too(void **state)
     encoder.d_model = 8;
     encoder.heads = 2;
     encoder.d_ff = 8;
+    encoder.activation = CLATTN_ACTIVATION_RELU;
     encoder.layers = 1;
     nn_store_add_stack(&store, "encoder", &encoder);
     const clattn_weight_source source = nn_source(&store);
@@ -202,7 +203,7 @@ static void programs_may_run_while_they_are_saved(void **state)
                          support_buffer(opencl, CL_MEM_READ_WRITE, sizeof y, NULL)};
     args.x = clattn_binding_buffer(buffers[0], 0);
     args.y = clattn_binding_buffer(buffers[1], 0);
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){N, N});
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){N, N});
     assert_status(context, clattn_softmax_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
     thrd_t thread;
     int result;

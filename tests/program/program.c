@@ -118,7 +118,7 @@ static void an_application_keeps_the_entries(void **state)
     assert_int_equal(outcome.built, 0);
     assert_false(outcome.has_folder); /* no file is touched */
     assert_int_equal(store.stores, 1);
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     int loads = store.loads;
     assert_programs(&params, 0, 1, 0, 0);
     assert_int_equal(store.loads, loads);
@@ -194,7 +194,7 @@ static void callbacks_may_ask_the_library(void **state)
     params.cache_store = curious_store;
     params.cache_user = &curious.store;
     params.log = curious_log;
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){5});
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){5});
     alarm(120);
     for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++) {
         clattn_plan *plan = NULL;
@@ -234,7 +234,7 @@ static void a_context_builds_a_program_once(void **state)
     clattn_program_statistics first = {.size = sizeof first}, second = {.size = sizeof second};
     clattn_plan *plans[3] = {NULL};
     (void)state;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     clattn_context *context = support_context_with(&params);
     small_attention_prepare(&problem);
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[0]), CLATTN_SUCCESS);
@@ -263,7 +263,7 @@ static int make_on_a_thread(void *user)
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_plan *plan = NULL;
     options.solver = "tile"; /* its program depends on the columns */
-    desc.x = desc.y = clattn_layout_contiguous(CLATTN_F32, 1, (const size_t[]){maker->columns});
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, (const size_t[]){maker->columns});
     clattn_status status = clattn_softmax_plan_create(maker->context, &desc, &options, &plan);
     clattn_plan_release(&plan);
     return (int)status;
@@ -281,7 +281,7 @@ static void threads_build_a_program_once(void **state)
     thrd_t threads[THREADS];
     int result;
     (void)state;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     clattn_context *context = support_context_with(&params);
     for (int i = 0; i < THREADS; i++) {
         makers[i] = (struct maker){context, i % KINDS ? 30 : 3};
@@ -334,7 +334,7 @@ static void no_build_option_changes_results(void **state)
     struct small_attention problem;
     (void)state;
     params.get_proc = note_options;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     options_count = 0;
     inject_start(0, 0);
     clattn_context *context = support_context_with(&params);
@@ -349,8 +349,8 @@ static void no_build_option_changes_results(void **state)
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
     clattn_plan *plan = NULL;
-    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){3, 5});
-    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){5, 5});
+    softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){3, 5});
+    matmul.a = matmul.b = matmul.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){5, 5});
     assert_status(context, clattn_softmax_plan_create(context, &softmax, NULL, &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
     assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_SUCCESS);

@@ -84,7 +84,7 @@ class Transformer:
         self.plain = activation < 2
         draw.option(draw.folder, "format=%d" % FORMATS[draw.kind], "encoder=%d" % (self.layers * self.has_encoder),
                     "decoder=%d" % (self.decoder_layers * self.has_decoder), "d_model=%d" % self.d_model,
-                    "heads=%d" % self.heads, "d_ff=%d" % self.d_ff, "activation=%d" % activation, "pre=%d" % pre,
+                    "heads=%d" % self.heads, "d_ff=%d" % self.d_ff, "activation=%d" % (1 + activation), "pre=%d" % pre,
                     "bias=%d" % bias, "epsilon=%g" % epsilon, "final_norm=%d" % final)
         if draw.solver != "any":
             draw.option("solver=" + draw.solver)

@@ -93,7 +93,7 @@ static clattn_host_tensor array(const char *what, const char *kind)
     if (!file)
         return (clattn_host_tensor){0};
     fclose(file);
-    if (clattn_npy_open(path_of(name), &npy, &error) != CLATTN_SUCCESS)
+    if (clattn_npy_create(path_of(name), &npy, &error) != CLATTN_SUCCESS)
         complain(name, error.message);
     return clattn_npy_tensor(npy);
 }
@@ -120,7 +120,7 @@ static void read_buffer(cl_mem memory, size_t bytes, void *data)
 static clattn_host_tensor vectors(const char *what)
 {
     const clattn_host_tensor t = array(what, "");
-    if (t.dtype != CLATTN_F32 || t.rank != 3 || t.extent[2] != number("d_model"))
+    if (t.dtype != CLATTN_DTYPE_F32 || t.rank != 3 || t.extent[2] != number("d_model"))
         complain(what, "is not (batch, length, d_model) float32");
     return t;
 }
@@ -128,7 +128,7 @@ static clattn_host_tensor vectors(const char *what)
 static const int32_t *lengths_of(const char *what, size_t batch)
 {
     const clattn_host_tensor t = array(what, "_lengths");
-    if (t.data && (t.dtype != CLATTN_I32 || t.rank != 1 || t.extent[0] != batch))
+    if (t.data && (t.dtype != CLATTN_DTYPE_I32 || t.rank != 1 || t.extent[0] != batch))
         complain(what, "lengths are not (batch) int32");
     return t.data;
 }
@@ -156,7 +156,7 @@ static float added(const clattn_host_tensor *t, const uint8_t *attended, size_t 
 /* A boolean tensor turned over, to be freed; NULL where it is another. */
 static uint8_t *turned(const clattn_host_tensor *t)
 {
-    if (!t->data || t->dtype != CLATTN_BOOL)
+    if (!t->data || t->dtype != CLATTN_DTYPE_BOOL)
         return NULL;
     uint8_t *attended = room(t->bytes, 1);
     clattn_mask_from_pytorch(t->data, attended, t->bytes);
@@ -189,7 +189,7 @@ static struct mask mask_of(const char *what, size_t batch, size_t queries, size_
                     added(&padding, padding_attended, item * keys + key);
         bytes[i] = floats[i] == 0;
     }
-    mask.layout = clattn_layout_contiguous(boolean ? CLATTN_BOOL : CLATTN_F32, 4, extent);
+    mask.layout = clattn_layout_contiguous(boolean ? CLATTN_DTYPE_BOOL : CLATTN_DTYPE_F32, 4, extent);
     mask.binding = clattn_binding_buffer(boolean ? buffer(count, bytes) : buffer(count * sizeof *floats, floats), 0);
     free(whole_attended);
     free(padding_attended);
@@ -207,8 +207,8 @@ static clattn_stack_desc stack_of(const char *layers, const char *causal)
     d.d_model = number("d_model");
     d.heads = number("heads");
     d.d_ff = number("d_ff");
-    d.activation = (int32_t)number("activation");
-    d.norm_place = number("pre") ? CLATTN_NORM_PRE : CLATTN_NORM_POST;
+    d.activation = (clattn_activation)number("activation");
+    d.norm_place = number("pre") ? CLATTN_NORM_PLACE_PRE : CLATTN_NORM_PLACE_POST;
     d.without_bias = number("bias") ? 0 : CLATTN_WITHOUT_BIAS;
     d.explicit_epsilon = 1;
     d.epsilon = strtof(option("epsilon", "1e-5"), NULL);
@@ -228,13 +228,13 @@ static clattn_transformer *make_model(void)
     decoder.cross = 1;
     desc.encoder = encoder.layers ? &encoder : NULL;
     desc.decoder = decoder.layers ? &decoder : NULL;
-    if (clattn_safetensors_open(path_of("weights.safetensors"), &file, &error) != CLATTN_SUCCESS)
+    if (clattn_safetensors_create(path_of("weights.safetensors"), &file, &error) != CLATTN_SUCCESS)
         complain("weights.safetensors", error.message);
     source.lookup = clattn_safetensors_lookup;
     source.user = file;
     source.format = (int32_t)number("format");
     CHECK(clattn_transformer_create(context, &desc, &source, &model));
-    clattn_safetensors_close(&file);
+    clattn_safetensors_release(&file);
     return model;
 }
 
@@ -374,7 +374,7 @@ int main(int argc, char **argv)
         output = room(shape.bytes, 1);
         read_buffer(memory, shape.bytes, output);
     }
-    if (clattn_npy_write(path_of("output.npy"), CLATTN_F32, 3, shape.extent, output, &error) != CLATTN_SUCCESS)
+    if (clattn_npy_write(path_of("output.npy"), CLATTN_DTYPE_F32, 3, shape.extent, output, &error) != CLATTN_SUCCESS)
         complain("output.npy", error.message);
     free(output);
     clReleaseMemObject(memory);

@@ -69,8 +69,9 @@ static float *load(const whisper_host *h, const char *scope, const char *name, s
     clattn_io_error error;
     snprintf(whole, sizeof whole, "%s/%s", scope, name);
     clattn_status status = clattn_ctranslate2_find(h->file, whole, &t, &error);
-    size_t size = t.dtype == CLATTN_F16 ? 2 : 4;
-    if (status != CLATTN_SUCCESS || (t.dtype != CLATTN_F16 && t.dtype != CLATTN_F32) || t.bytes != count * size) {
+    size_t size = t.dtype == CLATTN_DTYPE_F16 ? 2 : 4;
+    if (status != CLATTN_SUCCESS || (t.dtype != CLATTN_DTYPE_F16 && t.dtype != CLATTN_DTYPE_F32) ||
+        t.bytes != count * size) {
         fprintf(stderr, "whisper_host: no %s of %zu numbers\n", whole, count);
         exit(3);
     }
@@ -402,7 +403,7 @@ whisper_host *whisper_host_open(const char *folder)
     clattn_host_tensor t;
     whisper_host *h = must(calloc(1, sizeof *h));
     snprintf(path, sizeof path, "%s/model.bin", folder);
-    if (clattn_ctranslate2_open(path, &h->file, &error) != CLATTN_SUCCESS ||
+    if (clattn_ctranslate2_create(path, &h->file, &error) != CLATTN_SUCCESS ||
         strcmp(clattn_ctranslate2_spec(h->file), "WhisperSpec") != 0) {
         fprintf(stderr, "whisper_host: %s\n", h->file == NULL ? error.message : "not a Whisper model");
         whisper_host_close(h);
@@ -483,6 +484,6 @@ void whisper_host_close(whisper_host *h)
         free(rest[i]);
     for (size_t s = 0; s < WHISPER_SEQUENCES; s++)
         free(h->cache[s]);
-    clattn_ctranslate2_close(&h->file);
+    clattn_ctranslate2_release(&h->file);
     free(h);
 }

@@ -55,7 +55,7 @@ size_t accuracy_find_by(const accuracy_rule *rule, size_t count, const double *v
             good = value[i] == reference[i];
         } else if (magnitude[i] == EXACT_ZERO) {
             good = value[i] == 0 && !signbit(value[i]);
-        } else if (isinf(value[i]) && rule->stored != CLATTN_F32) {
+        } else if (isinf(value[i]) && rule->stored != CLATTN_DTYPE_F32) {
             good = storage_round(rule->stored, reference[i] + copysign(before, value[i])) == value[i];
         } else {
             good = fabs(value[i] - reference[i]) <= allowed; /* false for NaN */
@@ -70,7 +70,7 @@ size_t accuracy_find_by(const accuracy_rule *rule, size_t count, const double *v
 size_t accuracy_find(size_t count, const double *value, const double *reference, const double *naive,
                      const double *magnitude, double *limit)
 {
-    return accuracy_find_stored(CLATTN_F32, count, value, reference, naive, magnitude, limit);
+    return accuracy_find_stored(CLATTN_DTYPE_F32, count, value, reference, naive, magnitude, limit);
 }
 
 size_t accuracy_find_stored(clattn_dtype dtype, size_t count, const double *value, const double *reference,
@@ -84,7 +84,7 @@ size_t accuracy_find_stored(clattn_dtype dtype, size_t count, const double *valu
 void accuracy_check(const char *what, int rank, const size_t *extent, const double *value, const double *reference,
                     const double *naive, const double *magnitude)
 {
-    accuracy_check_stored(what, CLATTN_F32, rank, extent, value, reference, naive, magnitude);
+    accuracy_check_stored(what, CLATTN_DTYPE_F32, rank, extent, value, reference, naive, magnitude);
 }
 
 void accuracy_check_stored(const char *what, clattn_dtype dtype, int rank, const size_t *extent, const double *value,

@@ -169,10 +169,10 @@ void small_attention_prepare(struct small_attention *problem)
     memset(problem, 0, sizeof *problem);
     clattn_attention_desc_init(&problem->desc);
     clattn_attention_args_init(&problem->args);
-    problem->desc.query = clattn_layout_bhsd(CLATTN_F32, 1, SMALL_HEADS, SMALL_QUERIES, SMALL_D_K);
-    problem->desc.key = clattn_layout_bhsd(CLATTN_F32, 1, SMALL_HEADS, SMALL_KEYS, SMALL_D_K);
-    problem->desc.value = clattn_layout_bhsd(CLATTN_F32, 1, SMALL_HEADS, SMALL_KEYS, SMALL_D_V);
-    problem->desc.output = clattn_layout_bhsd(CLATTN_F32, 1, SMALL_HEADS, SMALL_QUERIES, SMALL_D_V);
+    problem->desc.query = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, SMALL_HEADS, SMALL_QUERIES, SMALL_D_K);
+    problem->desc.key = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, SMALL_HEADS, SMALL_KEYS, SMALL_D_K);
+    problem->desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, SMALL_HEADS, SMALL_KEYS, SMALL_D_V);
+    problem->desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, SMALL_HEADS, SMALL_QUERIES, SMALL_D_V);
     problem->count = SMALL_HEADS * SMALL_QUERIES * SMALL_D_V;
     problem->expected = malloc(problem->count * sizeof(float));
     assert_non_null(problem->expected);

@@ -42,8 +42,8 @@ test_memory *memory_create(array_role role, clattn_dtype dtype, size_t elements)
 
     assert_non_null(made);
     made->role = role;
-    made->element_size = dtype == CLATTN_I4 ? 1 : clattn_dtype_size(dtype);
-    made->count = GUARD_FRONT + (dtype == CLATTN_I4 ? elements / 2 + 1 : elements) + GUARD_BACK;
+    made->element_size = dtype == CLATTN_DTYPE_I4 ? 1 : clattn_dtype_size(dtype);
+    made->count = GUARD_FRONT + (dtype == CLATTN_DTYPE_I4 ? elements / 2 + 1 : elements) + GUARD_BACK;
     made->host = malloc(made->count * made->element_size);
     made->original = malloc(made->count * made->element_size);
     made->owned = calloc(made->count, 1);
@@ -70,14 +70,14 @@ void memory_release(test_memory *memory)
 
 test_array array_view(test_memory *memory, size_t first, clattn_layout layout)
 {
-    size_t guard = layout.dtype == CLATTN_I4 ? 2 * GUARD_FRONT : GUARD_FRONT;
+    size_t guard = layout.dtype == CLATTN_DTYPE_I4 ? 2 * GUARD_FRONT : GUARD_FRONT;
     test_array view = {memory, layout, (int64_t)(guard + first)};
     return view;
 }
 
 test_array array_create(array_role role, clattn_dtype dtype, int rank, const size_t *extent, array_form form)
 {
-    clattn_layout layout = {.dtype = (int32_t)dtype, .rank = rank};
+    clattn_layout layout = {.dtype = dtype, .rank = rank};
     int order[CLATTN_MAX_RANK]; /* dimensions, innermost first */
     int row = rank - 2, col = rank - 1;
     int64_t step = form == FORM_SPREAD ? 2 : 1;
@@ -128,7 +128,7 @@ size_t array_place(const test_array *array, const size_t *index)
 
 size_t array_places(const test_array *array)
 {
-    return array->memory->count * (array->layout.dtype == CLATTN_I4 ? 2 : 1);
+    return array->memory->count * (array->layout.dtype == CLATTN_DTYPE_I4 ? 2 : 1);
 }
 
 bool array_next(int rank, const size_t *extent, size_t *index)
@@ -187,10 +187,10 @@ double array_get(const test_array *array, const size_t *index)
     size_t at = array_place(array, index);
 
     assert_true(at < array_places(array));
-    if (array->layout.dtype == CLATTN_I4) {
+    if (array->layout.dtype == CLATTN_DTYPE_I4) {
         return get_nibble(array->memory, at);
     }
-    return storage_get((clattn_dtype)array->layout.dtype, array->memory->host + at * array->memory->element_size);
+    return storage_get(array->layout.dtype, array->memory->host + at * array->memory->element_size);
 }
 
 void array_set(test_array *array, const size_t *index, double value)
@@ -198,12 +198,12 @@ void array_set(test_array *array, const size_t *index, double value)
     size_t at = array_place(array, index);
 
     assert_true(at < array_places(array));
-    if (array->layout.dtype == CLATTN_I4) {
+    if (array->layout.dtype == CLATTN_DTYPE_I4) {
         set_nibble(array->memory, at, (int)value);
-    } else if (array->layout.dtype == CLATTN_BOOL) {
+    } else if (array->layout.dtype == CLATTN_DTYPE_BOOL) {
         array->memory->host[at] = value != 0 ? (unsigned char)(1 + at % 255) : 0; /* anything but 0 is true */
     } else {
-        storage_set((clattn_dtype)array->layout.dtype, array->memory->host + at * array->memory->element_size, value);
+        storage_set(array->layout.dtype, array->memory->host + at * array->memory->element_size, value);
     }
 }
 

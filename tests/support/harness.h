@@ -278,7 +278,7 @@ void reference_rope(size_t size, size_t rotary, bool interleaved, double base, c
                     const double *sines, double position, const double *x, double *y, double *magnitude);
 
 /* One element of an activation; alpha is CLATTN_ACTIVATION_SWISH's. */
-double reference_activation(clattn_activation_function function, double alpha, double x);
+double reference_activation(clattn_activation function, double alpha, double x);
 
 /* ---- the accuracy rule (accuracy.c) ---- */
 

@@ -51,8 +51,8 @@ void job_release(test_job *job)
 
 void job_pair(test_job *job, int rank, const size_t *extent)
 {
-    job->input[0] = job_array(job, ROLE_INPUT, CLATTN_F32, rank, extent, FORM_PLAIN);
-    job->output[0] = job_array(job, ROLE_OUTPUT, CLATTN_F32, rank, extent, FORM_PLAIN);
+    job->input[0] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, rank, extent, FORM_PLAIN);
+    job->output[0] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, rank, extent, FORM_PLAIN);
 }
 
 void job_two_elements(test_job *job, int rank, double first, double second)
@@ -107,7 +107,7 @@ static double fill_mask(void *context, const size_t *index)
 
 test_array job_mask(test_job *job, mask_kind kind, int rank, const size_t *extent, array_form form, uint64_t salt)
 {
-    return job_mask_of(job, kind, CLATTN_F32, rank, extent, form, salt);
+    return job_mask_of(job, kind, CLATTN_DTYPE_F32, rank, extent, form, salt);
 }
 
 test_array job_mask_of(test_job *job, mask_kind kind, clattn_dtype dtype, int rank, const size_t *extent,
@@ -117,7 +117,7 @@ test_array job_mask_of(test_job *job, mask_kind kind, clattn_dtype dtype, int ra
 
     if (kind != MASK_NONE) {
         bool boolean = kind == MASK_BOOL || kind == MASK_FALSE;
-        made = job_array(job, ROLE_INPUT, boolean ? CLATTN_BOOL : dtype, rank, extent, form);
+        made = job_array(job, ROLE_INPUT, boolean ? CLATTN_DTYPE_BOOL : dtype, rank, extent, form);
         array_fill(&made, fill_mask, &(mask_filler){random_start(salt), kind, &made.layout});
         array_upload(&made);
     }

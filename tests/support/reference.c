@@ -54,7 +54,7 @@ double reference_mask(const test_array *mask, int rank, const size_t *index)
         }
     }
     double value = array_get(mask, at);
-    return layout->dtype == CLATTN_BOOL ? (value != 0 ? 0 : -INFINITY) : value;
+    return layout->dtype == CLATTN_DTYPE_BOOL ? (value != 0 ? 0 : -INFINITY) : value;
 }
 
 double *reference_addend(const test_array *mask, bool causal, int64_t position, size_t batch, size_t heads,

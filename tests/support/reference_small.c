@@ -60,11 +60,12 @@ static double gated(double x, double z)
     return z > 0 ? x / (exp(-z) + 1) : x * (1 / (exp(-z) + 1));
 }
 
-double reference_activation(clattn_activation_function function, double alpha, double x)
+double reference_activation(clattn_activation function, double alpha, double x)
 {
     const double pi = acos(-1);
 
     switch (function) {
+    case CLATTN_ACTIVATION_NONE: return x;
     case CLATTN_ACTIVATION_RELU: return isnan(x) ? x : fmax(x, 0);
     case CLATTN_ACTIVATION_GELU: return x == -INFINITY ? 0 : x * erfc(-x / sqrt(2)) / 2;
     /* (1 + tanh u) / 2 = 1 / (1 + e^-2u) */

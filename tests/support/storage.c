@@ -70,7 +70,7 @@ static uint16_t bits_of(const binary_format *format, double value)
 
 static const binary_format *format_of(clattn_dtype dtype)
 {
-    return dtype == CLATTN_F16 ? &half_format : dtype == CLATTN_BF16 ? &bfloat_format : NULL;
+    return dtype == CLATTN_DTYPE_F16 ? &half_format : dtype == CLATTN_DTYPE_BF16 ? &bfloat_format : NULL;
 }
 
 double storage_get(clattn_dtype dtype, const void *element)
@@ -87,15 +87,15 @@ double storage_get(clattn_dtype dtype, const void *element)
 
     memcpy(&value, element, clattn_dtype_size(dtype));
     switch (dtype) {
-    case CLATTN_F32: return value.f32;
-    case CLATTN_F64: return value.f64;
-    case CLATTN_F16:
-    case CLATTN_BF16: return get_binary(format_of(dtype), value.bits);
-    case CLATTN_BOOL: return value.u8 != 0;
-    case CLATTN_U8: return value.u8;
-    case CLATTN_I8: return value.i8;
-    case CLATTN_I32: return value.i32;
-    case CLATTN_I64: return (double)value.i64;
+    case CLATTN_DTYPE_F32: return value.f32;
+    case CLATTN_DTYPE_F64: return value.f64;
+    case CLATTN_DTYPE_F16:
+    case CLATTN_DTYPE_BF16: return get_binary(format_of(dtype), value.bits);
+    case CLATTN_DTYPE_BOOL: return value.u8 != 0;
+    case CLATTN_DTYPE_U8: return value.u8;
+    case CLATTN_DTYPE_I8: return value.i8;
+    case CLATTN_DTYPE_I32: return value.i32;
+    case CLATTN_DTYPE_I64: return (double)value.i64;
     default: fail_msg("no such element type: %d", (int)dtype);
     }
     return 0;
@@ -111,30 +111,30 @@ void storage_set(clattn_dtype dtype, void *element, double value)
     int64_t i64;
 
     switch (dtype) {
-    case CLATTN_F32: memcpy(element, &f32, sizeof f32); return;
-    case CLATTN_F64: memcpy(element, &value, sizeof value); return;
-    case CLATTN_F16:
-    case CLATTN_BF16:
+    case CLATTN_DTYPE_F32: memcpy(element, &f32, sizeof f32); return;
+    case CLATTN_DTYPE_F64: memcpy(element, &value, sizeof value); return;
+    case CLATTN_DTYPE_F16:
+    case CLATTN_DTYPE_BF16:
         bits = bits_of(format_of(dtype), value);
         memcpy(element, &bits, sizeof bits);
         return;
-    case CLATTN_BOOL:
+    case CLATTN_DTYPE_BOOL:
         u8 = value != 0;
         memcpy(element, &u8, sizeof u8);
         return;
-    case CLATTN_U8:
+    case CLATTN_DTYPE_U8:
         u8 = (uint8_t)value;
         memcpy(element, &u8, sizeof u8);
         return;
-    case CLATTN_I8:
+    case CLATTN_DTYPE_I8:
         i8 = (int8_t)value;
         memcpy(element, &i8, sizeof i8);
         return;
-    case CLATTN_I32:
+    case CLATTN_DTYPE_I32:
         i32 = (int32_t)value;
         memcpy(element, &i32, sizeof i32);
         return;
-    case CLATTN_I64:
+    case CLATTN_DTYPE_I64:
         i64 = (int64_t)value;
         memcpy(element, &i64, sizeof i64);
         return;
@@ -146,7 +146,7 @@ double storage_round(clattn_dtype dtype, double value)
 {
     const binary_format *format = format_of(dtype);
 
-    return format ? round_binary(format, value) : dtype == CLATTN_F32 ? (double)(float)value : value;
+    return format ? round_binary(format, value) : dtype == CLATTN_DTYPE_F32 ? (double)(float)value : value;
 }
 
 double storage_rounding(clattn_dtype dtype, double value)

@@ -309,10 +309,10 @@ class Softmax(CommandTest):
 
     def test_masks(self):
         x = 3 * self.normal(3, 4, 50)
-        for shape in ((50,), (4, 50), (3, 4, 50), (3, 1, 50), (4, 1), (4, 30)):
+        for shape, *options in (((50,),), ((4, 50),), ((3, 4, 50),), ((3, 1, 50),), ((4, 1),), ((4, 30), "--short-mask")):
             with self.subTest(mask=shape):
-                self.check(x, mask=self.random.random(shape) < 0.6)
-                self.check(x, mask=self.normal(*shape))
+                self.check(x, *options, mask=self.random.random(shape) < 0.6)
+                self.check(x, *options, mask=self.normal(*shape))
 
     def test_special_rows(self):
         x = self.normal(5, 9)

@@ -37,7 +37,7 @@ static double final_score(const struct generation *g, double score, size_t lengt
     const double n = (double)length, a = g->desc.length_penalty;
     if (a == 0 || !length)
         return score;
-    return score / pow(g->desc.length_rule == CLATTN_LENGTH_GNMT ? (5 + n) / 6 : n, a);
+    return score / pow(g->desc.length_rule == CLATTN_LENGTH_RULE_GNMT ? (5 + n) / 6 : n, a);
 }
 
 /* ---- candidates ---- */

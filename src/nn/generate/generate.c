@@ -33,8 +33,9 @@ static clattn_status refuse(const struct generation *g, const char *reason)
 static clattn_status check_method(const struct generation *g)
 {
     const clattn_generate_desc *d = &g->desc;
-    const bool beam = d->method == CLATTN_GENERATE_BEAM, sample = d->method == CLATTN_GENERATE_SAMPLE;
-    if (d->method < 0 || d->method > CLATTN_GENERATE_BEAM || d->length_rule < 0 || d->length_rule > CLATTN_LENGTH_POWER)
+    const bool beam = d->method == CLATTN_GENERATE_METHOD_BEAM, sample = d->method == CLATTN_GENERATE_METHOD_SAMPLE;
+    if (d->method < 0 || d->method > CLATTN_GENERATE_METHOD_BEAM || d->length_rule < 0 ||
+        d->length_rule > CLATTN_LENGTH_RULE_POWER)
         return refuse(g, "unknown method or length_rule");
     if (!d->max_tokens || d->max_tokens > INT32_MAX)
         return refuse(g, "max_tokens is 1 to 2^31 - 1");
@@ -85,7 +86,7 @@ static clattn_status check(const struct generation *g, const int32_t *prompts, c
         return status;
     if (!g->state->begun)
         return refuse(g, "the state wants a clattn_decoder_begin first");
-    if (!plan->desc.logits || plan->model->decoder.desc.input != CLATTN_INPUT_TOKENS)
+    if (!plan->desc.logits || plan->model->decoder.desc.input != CLATTN_STACK_INPUT_TOKENS)
         return refuse(g, "the decoder's plan has no logits, or its input is not tokens");
     if (plan->model->output_size > plan->model->decoder.desc.vocabulary)
         return refuse(g, "the logits have more columns than the embedding has rows");
@@ -246,7 +247,7 @@ static clattn_status choose(struct generation *g, size_t item, size_t *order, bo
     struct sequence *sequence = &g->sequences[item];
     float *logits = logits_of(g, item);
     const clattn_generate_desc *d = &g->desc;
-    const bool sample = d->method == CLATTN_GENERATE_SAMPLE;
+    const bool sample = d->method == CLATTN_GENERATE_METHOD_SAMPLE;
     const double temperature = sample && d->temperature ? d->temperature : 1;
     size_t token = SIZE_MAX;
     *stopped = !generation_has_room(g, sequence);
@@ -380,7 +381,7 @@ static clattn_status generate(struct generation *g, const int32_t *prompts, cons
         decoder_state_restart(g->state, 1);
         status = read_prompts(g);
         if (status == CLATTN_SUCCESS)
-            status = g->desc.method == CLATTN_GENERATE_BEAM ? generation_beams(g) : one_by_one(g);
+            status = g->desc.method == CLATTN_GENERATE_METHOD_BEAM ? generation_beams(g) : one_by_one(g);
         g->state->begun = g->state->begun && status == CLATTN_SUCCESS;
     }
 fail:

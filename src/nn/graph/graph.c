@@ -61,7 +61,7 @@ static int add_array(struct graph *graph, const struct graph_array *array)
     return (int)graph->array_count++;
 }
 
-int graph_arena_array(struct graph *graph, int32_t dtype, size_t elements)
+int graph_arena_array(struct graph *graph, clattn_dtype dtype, size_t elements)
 {
     struct graph_array array = {.place = GRAPH_ARENA, .dtype = dtype};
     /* An overflow is as good as more than any arena can have. */
@@ -71,7 +71,7 @@ int graph_arena_array(struct graph *graph, int32_t dtype, size_t elements)
     return add_array(graph, &array);
 }
 
-int graph_bound_array(struct graph *graph, int32_t dtype, int slot, int fallback)
+int graph_bound_array(struct graph *graph, clattn_dtype dtype, int slot, int fallback)
 {
     return add_array(graph,
                      &(struct graph_array){.place = GRAPH_BOUND, .dtype = dtype, .slot = slot, .fallback = fallback});
@@ -103,7 +103,7 @@ struct graph_step *graph_add(struct graph *graph, const struct graph_step *step)
     if (step->plan) {
         graph->launches += step->plan->launches;
         if (step->plan->workspace)
-            steps[graph->step_count].workspace = graph_arena_array(graph, CLATTN_U8, step->plan->workspace);
+            steps[graph->step_count].workspace = graph_arena_array(graph, CLATTN_DTYPE_U8, step->plan->workspace);
     }
     return &steps[graph->step_count++];
 }

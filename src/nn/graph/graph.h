@@ -90,7 +90,7 @@ enum graph_place { GRAPH_NOWHERE, GRAPH_ARENA, GRAPH_BOUND, GRAPH_FIXED };
 
 struct graph_array {
     enum graph_place place;
-    int32_t dtype;
+    clattn_dtype dtype;
     int slot; /* BOUND: which of the enqueue's bindings; where that is none, array `fallback` */
     int fallback;
     clattn_binding fixed; /* FIXED */
@@ -124,8 +124,8 @@ clattn_status graph_begin(struct graph *graph, clattn_context *context);
 void graph_clear(struct graph *graph);
 
 /* New arrays.  Their numbers stay; 0 when host memory is out, which graph_finish tells. */
-int graph_arena_array(struct graph *graph, int32_t dtype, size_t elements);
-int graph_bound_array(struct graph *graph, int32_t dtype, int slot, int fallback);
+int graph_arena_array(struct graph *graph, clattn_dtype dtype, size_t elements);
+int graph_bound_array(struct graph *graph, clattn_dtype dtype, int slot, int fallback);
 int graph_fixed_array(struct graph *graph, clattn_binding binding);
 
 /* The whole of an array as a use, and from an element on. */

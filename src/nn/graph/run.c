@@ -30,7 +30,7 @@ static clattn_binding resolve(const struct runner *r, int index)
         return is_bound(r, array->slot) || !array->fallback ? r->run->bound[array->slot] : resolve(r, array->fallback);
     case GRAPH_FIXED: return array->fixed;
     case GRAPH_ARENA:
-        binding.offset = (binding.offset + (int64_t)array->at) / (int64_t)clattn_dtype_size((clattn_dtype)array->dtype);
+        binding.offset = (binding.offset + (int64_t)array->at) / (int64_t)clattn_dtype_size(array->dtype);
         return binding;
     default: return (clattn_binding){0};
     }
@@ -95,10 +95,10 @@ static clattn_status attention(const struct runner *r, const struct graph_step *
                                                  [HEADS_VALUE] = &args.value,
                                                  [HEADS_MASK] = &args.mask,
                                                  [HEADS_OUTPUT] = &args.output,
-                                                 [HEADS_LSE] = &args.lse,
-                                                 [HEADS_QUERY_LENGTHS] = &args.query_lengths,
-                                                 [HEADS_KEY_LENGTHS] = &args.key_lengths,
-                                                 [HEADS_POSITIONS] = &args.positions});
+                                                 [HEADS_LSE] = &args.outputs.lse,
+                                                 [HEADS_QUERY_LENGTHS] = &args.lengths.query,
+                                                 [HEADS_KEY_LENGTHS] = &args.lengths.key,
+                                                 [HEADS_POSITIONS] = &args.lengths.positions});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.query_length = number(r, s->length);
@@ -236,7 +236,7 @@ static clattn_status pad(const struct runner *r, const struct graph_step *s)
     static const unsigned char zeros[4];
     clattn_status status = CLATTN_SUCCESS;
     const clattn_binding to = bind(r, s, MOVE_TO);
-    const size_t element = clattn_dtype_size((clattn_dtype)r->graph->arrays[s->use[MOVE_TO].array].dtype);
+    const size_t element = clattn_dtype_size(r->graph->arrays[s->use[MOVE_TO].array].dtype);
     const size_t start = (size_t)to.offset * element, edge = s->rows * s->row_bytes;
     for (size_t i = 0; i < number(r, s->batch); i++) {
         const size_t item = start + i * s->to_item;
@@ -259,7 +259,7 @@ static clattn_status copy(const struct runner *r, const struct graph_step *s)
     clattn_status status = CLATTN_SUCCESS;
     const struct cl_table *cl = &r->chain->context->device.cl;
     const clattn_binding to = bind(r, s, MOVE_TO), from = bind(r, s, MOVE_FROM);
-    const size_t element = clattn_dtype_size((clattn_dtype)r->graph->arrays[s->use[MOVE_TO].array].dtype);
+    const size_t element = clattn_dtype_size(r->graph->arrays[s->use[MOVE_TO].array].dtype);
     const size_t bytes = number(r, s->length) * s->row_bytes;
     for (size_t i = 0; i < number(r, s->batch) && bytes; i++) {
         struct step step;

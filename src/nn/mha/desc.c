@@ -19,8 +19,8 @@ static bool is_flag(int32_t value)
 static clattn_status complete(struct mha_problem *problem, const char **reason)
 {
     clattn_mha_desc *desc = &problem->desc;
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (desc->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "cross is neither 0 nor 1";
     if (!is_flag(desc->cross))
@@ -35,13 +35,13 @@ static clattn_status complete(struct mha_problem *problem, const char **reason)
     if (!is_flag(desc->bias_out))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "unknown weights";
-    if (desc->weights < CLATTN_WEIGHTS_NONE || desc->weights > CLATTN_WEIGHTS_AVERAGE)
+    if (!enum_within(desc->weights, CLATTN_WEIGHTS_OUTPUT_AVERAGE))
         return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "reserved is not 0";
-    if (desc->reserved != 0)
+    *reason = "short_mask is neither 0 nor 1";
+    if (!is_flag(desc->short_mask))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     if (!desc->dtype)
-        desc->dtype = CLATTN_F32;
+        desc->dtype = CLATTN_DTYPE_F32;
     *reason = "inputs, weights and output are float32, float16 or bfloat16";
     if (!dtype_is_storage(desc->dtype))
         return CLATTN_ERROR_UNSUPPORTED;
@@ -114,12 +114,12 @@ static clattn_matmul_desc linear(clattn_layout rows, clattn_layout result, bool 
     desc.b = (clattn_layout){.dtype = rows.dtype, .rank = 2, .extent = {in, out}, .stride = {1, (int64_t)in}};
     desc.c = result;
     if (bias)
-        desc.bias = clattn_layout_contiguous((clattn_dtype)rows.dtype, 1, &out);
+        desc.bias = clattn_layout_contiguous(rows.dtype, 1, &out);
     return desc;
 }
 
 /* Takes room for an array of that type at the next aligned place of the workspace. */
-static bool reserve(struct mha_problem *problem, int32_t dtype, size_t rows, size_t columns, size_t *at)
+static bool reserve(struct mha_problem *problem, clattn_dtype dtype, size_t rows, size_t columns, size_t *at)
 {
     size_t bytes;
     *at = problem->workspace;
@@ -182,17 +182,19 @@ static void compose_attention(struct mha_problem *problem, size_t query_stride, 
     clattn_attention_desc_init(a);
     a->causal = d->causal;
     a->alignment = d->alignment;
-    a->scale_mode = d->scale_mode;
-    a->scale = d->scale;
+    a->scoring.explicit_scale = d->explicit_scale;
+    a->scoring.scale = d->scale;
     a->mask = d->mask;
+    a->short_mask = d->short_mask;
     a->query = heads_of(d, d->heads, d->query_length, query_stride);
     a->key = a->value = heads_of(d, d->kv_heads, d->key_length, kv_stride);
     a->output = heads_of(d, d->heads, d->query_length, problem->inner);
     if (d->weights) {
         const size_t lse[3] = {d->batch, d->heads, d->query_length};
-        a->lse = clattn_layout_contiguous(CLATTN_F32, 3, lse);
-        problem->weights = clattn_layout_bhsd(CLATTN_F32, d->batch, d->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : d->heads,
-                                              d->query_length, d->key_length);
+        a->outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, lse);
+        problem->weights =
+            clattn_layout_bhsd(CLATTN_DTYPE_F32, d->batch, d->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? 1 : d->heads,
+                               d->query_length, d->key_length);
     }
 }
 
@@ -211,7 +213,7 @@ clattn_status mha_problem_read(const clattn_mha_desc *given, struct mha_problem 
      * them. */
     size_t query_stride = d->cross ? problem->inner : problem->inner + 2 * problem->inner_kv;
     size_t kv_stride = d->cross ? 2 * problem->inner_kv : query_stride;
-    const size_t element = clattn_dtype_size((clattn_dtype)d->dtype);
+    const size_t element = clattn_dtype_size(d->dtype);
     bool fits = reserve(problem, d->dtype, d->query_length, query_stride, &problem->query);
     problem->key = problem->query + problem->inner * element;
     if (d->cross)
@@ -219,7 +221,7 @@ clattn_status mha_problem_read(const clattn_mha_desc *given, struct mha_problem 
     problem->value = problem->key + problem->inner_kv * element;
     fits = fits && reserve(problem, d->dtype, d->query_length, problem->inner, &problem->attended);
     if (d->weights)
-        fits = fits && reserve(problem, CLATTN_F32, d->query_length, d->heads, &problem->lse);
+        fits = fits && reserve(problem, CLATTN_DTYPE_F32, d->query_length, d->heads, &problem->lse);
     if (!fits) {
         *reason = "the workspace overflows";
         return CLATTN_ERROR_OVERFLOW;

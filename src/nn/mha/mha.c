@@ -32,7 +32,7 @@ static clattn_status supports(clattn_context *context, const void *data, const c
     TRY(clattn_attention_supports(context, &problem->attention, reason));
     if (problem->desc.weights)
         TRY(attention_weights_supports(context, &problem->attention, &problem->weights,
-                                       problem->desc.weights == CLATTN_WEIGHTS_AVERAGE, reason));
+                                       problem->desc.weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE, reason));
     TRY(clattn_matmul_supports(context, &problem->output, reason));
 fail:
     return status;
@@ -72,7 +72,7 @@ static clattn_status make(clattn_plan *handle, const clattn_plan_options *option
     take_in(plan, "heads", plan->attention, &workspace);
     if (problem->desc.weights) {
         TRY(attention_weights_plan_create(context, &problem->attention, &problem->weights,
-                                          problem->desc.weights == CLATTN_WEIGHTS_AVERAGE, &plan->weights));
+                                          problem->desc.weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE, &plan->weights));
         take_in(plan, "weights", plan->weights, &workspace);
     }
     TRY(clattn_matmul_plan_create(context, &problem->output, NULL, &plan->output));
@@ -112,7 +112,7 @@ static clattn_status read_lengths(struct report *report, const clattn_mha_desc *
 }
 
 /* An array of that type `at` bytes into our workspace, whose own offset is in bytes. */
-static clattn_binding within(const struct chain *chain, int32_t dtype, size_t at)
+static clattn_binding within(const struct chain *chain, clattn_dtype dtype, size_t at)
 {
     clattn_binding binding = chain->workspace;
     binding.offset = (binding.offset + (int64_t)at) / (int64_t)clattn_dtype_size((clattn_dtype)dtype);
@@ -185,7 +185,7 @@ static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chai
 {
     clattn_status status;
     const struct mha_problem *problem = &plan->problem;
-    const int32_t dtype = problem->desc.dtype;
+    const clattn_dtype dtype = problem->desc.dtype;
     clattn_attention_args heads = CLATTN_ATTENTION_ARGS_INIT;
     struct step step;
     heads.query = within(chain, dtype, problem->query);
@@ -194,7 +194,7 @@ static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chai
     heads.mask = args->mask;
     heads.output = within(chain, dtype, problem->attended);
     if (problem->desc.weights)
-        heads.lse = within(chain, CLATTN_F32, problem->lse);
+        heads.outputs.lse = within(chain, CLATTN_DTYPE_F32, problem->lse);
     heads.explicit_lengths = 1;
     heads.batch = args->batch;
     heads.query_length = args->query_length;
@@ -290,7 +290,7 @@ static clattn_status check_bindings(struct mha_plan *plan, const clattn_mha_args
         {&args->b_v, "b_v", !desc->packed_weights && desc->bias_in},
         {&args->b_o, "b_o", desc->bias_out},
         {&args->mask, "mask", desc->mask.rank != 0},
-        {&args->weights, "weights", desc->weights != CLATTN_WEIGHTS_NONE},
+        {&args->weights, "weights", desc->weights != CLATTN_WEIGHTS_OUTPUT_NONE},
     };
     for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
         if (!optional[i].wanted)

@@ -56,24 +56,24 @@ static inline uint16_t bfloat_of_float(float value)
 }
 
 /* Element `index` of data at any address; float32, float16 or bfloat16. */
-static inline float load_element(int32_t dtype, const void *data, size_t index)
+static inline float load_element(clattn_dtype dtype, const void *data, size_t index)
 {
     uint16_t half;
     float value;
-    if (dtype == CLATTN_F32) {
+    if (dtype == CLATTN_DTYPE_F32) {
         memcpy(&value, (const char *)data + index * sizeof value, sizeof value);
         return value;
     }
     memcpy(&half, (const char *)data + index * sizeof half, sizeof half);
-    return dtype == CLATTN_F16 ? float_of_half(half) : float_of_bits((uint32_t)half << 16);
+    return dtype == CLATTN_DTYPE_F16 ? float_of_half(half) : float_of_bits((uint32_t)half << 16);
 }
 
-static inline void store_element(int32_t dtype, void *data, size_t index, float value)
+static inline void store_element(clattn_dtype dtype, void *data, size_t index, float value)
 {
-    if (dtype == CLATTN_F32)
+    if (dtype == CLATTN_DTYPE_F32)
         ((float *)data)[index] = value;
     else
-        ((uint16_t *)data)[index] = dtype == CLATTN_F16 ? half_of_float(value) : bfloat_of_float(value);
+        ((uint16_t *)data)[index] = dtype == CLATTN_DTYPE_F16 ? half_of_float(value) : bfloat_of_float(value);
 }
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "nn/model/load.h"
 
-static weight_id declare(struct loader *loader, size_t rows, size_t columns, int32_t dtype)
+static weight_id declare(struct loader *loader, size_t rows, size_t columns, clattn_dtype dtype)
 {
     clattn_transformer *model = loader->model;
     if (model->weight_count == model->weight_room) {
@@ -60,17 +60,17 @@ static weight_id declare_matrix(struct loader *loader, size_t rows, size_t colum
 {
     const clattn_transformer *model = loader->model;
     weight_id id = declare(loader, rows, columns, model->weight_dtype);
-    if (id && model->weight_dtype == CLATTN_I8) {
-        weight_id scale = declare(loader, rows, 1, CLATTN_F32);
+    if (id && model->weight_dtype == CLATTN_DTYPE_I8) {
+        weight_id scale = declare(loader, rows, 1, CLATTN_DTYPE_F32);
         loader->model->weights[id].scale = scale;
     }
     return id;
 }
 
 /* Of vectors, tables and convolutions. */
-static int32_t plain_dtype(const clattn_transformer *model)
+static clattn_dtype plain_dtype(const clattn_transformer *model)
 {
-    return model->weight_dtype == CLATTN_I8 ? model->dtype : model->weight_dtype;
+    return model->weight_dtype == CLATTN_DTYPE_I8 ? model->dtype : model->weight_dtype;
 }
 
 static void add_vector(struct loader *loader, weight_id id, size_t first, size_t rows, bool there, const char *prefix,
@@ -108,7 +108,7 @@ static struct norm_weights norm(struct loader *loader, const clattn_stack_desc *
     struct norm_weights norm = {.there = true};
     norm.scale = declare(loader, desc->d_model, 1, plain_dtype(loader->model));
     add_vector(loader, norm.scale, 0, desc->d_model, true, prefix, "norm.weight");
-    if (desc->norm == CLATTN_NORM_LAYER && !(desc->without_bias & CLATTN_WITHOUT_NORM_BIAS)) {
+    if (desc->norm == CLATTN_NORM_KIND_LAYER && !(desc->without_bias & CLATTN_WITHOUT_NORM_BIAS)) {
         norm.bias = declare(loader, desc->d_model, 1, plain_dtype(loader->model));
         add_vector(loader, norm.bias, 0, desc->d_model, true, prefix, "norm.bias");
     }
@@ -188,7 +188,7 @@ static void declare_stack(struct loader *loader, struct stack *stack, const char
         loader->failed = true;
         return;
     }
-    if (d->input == CLATTN_INPUT_TOKENS)
+    if (d->input == CLATTN_STACK_INPUT_TOKENS)
         stack->tokens = table(loader, name, "tokens", d->vocabulary, d->d_model);
     if (d->positions == CLATTN_POSITIONS_TABLE)
         stack->positions = table(loader, name, "positions", d->position_count, d->d_model);
@@ -211,9 +211,9 @@ static void declare_output(struct loader *loader)
     struct linear *logits = &model->logits;
     logits->rows = model->output_size;
     logits->columns = model->decoder.desc.d_model;
-    if (model->output == CLATTN_OUTPUT_TIED)
+    if (model->output == CLATTN_MODEL_OUTPUT_TIED)
         logits->weight = model->decoder.tokens;
-    if (model->output != CLATTN_OUTPUT_OWN)
+    if (model->output != CLATTN_MODEL_OUTPUT_OWN)
         return;
     logits->weight = declare_matrix(loader, logits->rows, logits->columns);
     add_part(loader, logits->weight, 0, logits->rows, logits->columns, "output.weight");

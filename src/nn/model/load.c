@@ -42,7 +42,7 @@ static clattn_status place(clattn_transformer *model)
         struct weight *weight = &model->weights[i];
         size_t bytes;
         if (!size_mul(weight->rows, weight->columns, &bytes) ||
-            !size_mul(bytes, clattn_dtype_size((clattn_dtype)weight->dtype), &bytes) || bytes > limit - ALIGNMENT)
+            !size_mul(bytes, clattn_dtype_size(weight->dtype), &bytes) || bytes > limit - ALIGNMENT)
             return report_error(&device->report, CLATTN_ERROR_OUT_OF_MEMORY,
                                 "a weight of %zu times %zu elements is above the device's largest buffer of %zu bytes",
                                 weight->rows, weight->columns, limit);
@@ -66,11 +66,11 @@ fail:
 /* "512 x 64" for a tensor's shape. */
 static void describe(const clattn_host_tensor *tensor, char *text, size_t bytes)
 {
-    size_t length = (size_t)snprintf(text, bytes, "%s ", clattn_dtype_name((clattn_dtype)tensor->dtype));
+    size_t length = (size_t)snprintf(text, bytes, "%s ", clattn_dtype_name(tensor->dtype));
     for (int32_t i = 0; i < tensor->rank && i < CLATTN_MAX_RANK && length < bytes; i++)
         length += (size_t)snprintf(text + length, bytes - length, "%s%zu", i ? " x " : "", tensor->extent[i]);
     if (!tensor->rank)
-        snprintf(text, bytes, "%s scalar", clattn_dtype_name((clattn_dtype)tensor->dtype));
+        snprintf(text, bytes, "%s scalar", clattn_dtype_name(tensor->dtype));
 }
 
 /* A found tensor and how the part's rows lie in it. */
@@ -83,7 +83,7 @@ struct origin {
 static clattn_host_tensor expected_of(const struct part *part, const struct origin *origin)
 {
     const size_t rows = part->rows * origin->shares;
-    clattn_host_tensor expected = {.dtype = CLATTN_F32, .rank = part->vector ? 1 : part->convolution ? 3 : 2};
+    clattn_host_tensor expected = {.dtype = CLATTN_DTYPE_F32, .rank = part->vector ? 1 : part->convolution ? 3 : 2};
     expected.extent[0] = origin->transposed ? part->columns : rows;
     expected.extent[1] = origin->transposed ? rows : part->columns / part->kernel;
     expected.extent[2] = part->kernel;
@@ -119,12 +119,12 @@ static clattn_status find(struct loader *loader, const struct part *part, struct
     if (!same)
         return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) is %s, not %s", name, part->name,
                             found, expected + sizeof "float32");
-    if (tensor->dtype != CLATTN_F32 && tensor->dtype != CLATTN_F16 && tensor->dtype != CLATTN_BF16)
+    if (tensor->dtype != CLATTN_DTYPE_F32 && tensor->dtype != CLATTN_DTYPE_F16 && tensor->dtype != CLATTN_DTYPE_BF16)
         return report_error(report, CLATTN_ERROR_FORMAT,
                             "the model's tensor %s (%s) is %s, where float32, float16 or bfloat16 is expected", name,
                             part->name, found);
     if (!tensor->data ||
-        tensor->bytes != part->rows * origin->shares * part->columns * clattn_dtype_size((clattn_dtype)tensor->dtype))
+        tensor->bytes != part->rows * origin->shares * part->columns * clattn_dtype_size(tensor->dtype))
         return report_error(report, CLATTN_ERROR_FORMAT, "the model's tensor %s (%s) has %zu bytes, not those of %s",
                             name, part->name, tensor->bytes, found);
     return CLATTN_SUCCESS;
@@ -171,7 +171,7 @@ static clattn_status write(clattn_transformer *model, cl_command_queue queue, co
 {
     clattn_status status = CLATTN_SUCCESS;
     struct device *device = &model->context->device;
-    const size_t bytes = weight->columns * clattn_dtype_size((clattn_dtype)weight->dtype);
+    const size_t bytes = weight->columns * clattn_dtype_size(weight->dtype);
     TRY_CL(&device->report, "clEnqueueWriteBuffer",
            device->cl.clEnqueueWriteBuffer(queue, model->buffers[weight->buffer], CL_TRUE, weight->at + row * bytes,
                                            rows * bytes, data, 0, NULL, NULL));
@@ -192,7 +192,7 @@ static clattn_status copy_part(struct loader *loader, cl_command_queue queue, co
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct weight *weight = &loader->model->weights[part->weight];
-    const size_t element = clattn_dtype_size((clattn_dtype)weight->dtype);
+    const size_t element = clattn_dtype_size(weight->dtype);
     if (!part->zero && origin->tensor.dtype == weight->dtype && !origin->transposed && part->kernel == 1) {
         const char *data = origin->tensor.data;
         return write(loader->model, queue, weight, part->first, part->rows,
@@ -202,7 +202,7 @@ static clattn_status copy_part(struct loader *loader, cl_command_queue queue, co
         const size_t rows = size_min(block->room, part->rows - row);
         for (size_t i = 0; i < rows; i++) {
             convert_row(part, origin, row + i, block->values);
-            if (weight->dtype == CLATTN_I8)
+            if (weight->dtype == CLATTN_DTYPE_I8)
                 block->scales[i] =
                     quantise_row(block->values, part->columns, (int8_t *)block->rows + i * part->columns);
             else

@@ -28,9 +28,10 @@ static void paper(clattn_stack_desc *stack, size_t d_model, size_t heads, size_t
     stack->d_model = d_model;
     stack->heads = heads;
     stack->d_ff = d_ff;
-    stack->input = CLATTN_INPUT_TOKENS;
+    stack->activation = CLATTN_ACTIVATION_RELU;
+    stack->input = CLATTN_STACK_INPUT_TOKENS;
     stack->positions = CLATTN_POSITIONS_SINUSOIDS;
-    stack->scaled = 1;
+    stack->scale_embeddings = 1;
 }
 
 static void bert(clattn_stack_desc *stack, size_t layers, size_t d_model, size_t d_ff)
@@ -42,7 +43,7 @@ static void bert(clattn_stack_desc *stack, size_t layers, size_t d_model, size_t
     stack->activation = CLATTN_ACTIVATION_GELU;
     stack->explicit_epsilon = 1;
     stack->epsilon = 1e-12f;
-    stack->input = CLATTN_INPUT_TOKENS;
+    stack->input = CLATTN_STACK_INPUT_TOKENS;
     stack->positions = CLATTN_POSITIONS_TABLE;
     stack->vocabulary = 30522;
     stack->position_count = 512;
@@ -57,7 +58,7 @@ static void whisper(clattn_stack_desc *stack, size_t layers, size_t d_model, siz
     stack->heads = heads;
     stack->d_ff = 4 * d_model;
     stack->activation = CLATTN_ACTIVATION_GELU;
-    stack->norm_place = CLATTN_NORM_PRE;
+    stack->norm_place = CLATTN_NORM_PLACE_PRE;
     stack->without_bias = CLATTN_WITHOUT_KEY_BIAS;
     stack->final_norm = 1;
     stack->positions = CLATTN_POSITIONS_TABLE;
@@ -65,13 +66,13 @@ static void whisper(clattn_stack_desc *stack, size_t layers, size_t d_model, siz
 
 static void whisper_input(clattn_stack_desc *encoder, clattn_stack_desc *decoder, size_t vocabulary)
 {
-    encoder->input = CLATTN_INPUT_FEATURES;
+    encoder->input = CLATTN_STACK_INPUT_FEATURES;
     encoder->features = 80;
     encoder->position_count = 1500;
     encoder->convolutions = 2;
-    encoder->convolution[0] = (clattn_convolution){3, 1, 1, CLATTN_MATMUL_GELU};
-    encoder->convolution[1] = (clattn_convolution){3, 2, 1, CLATTN_MATMUL_GELU};
-    decoder->input = CLATTN_INPUT_TOKENS;
+    encoder->convolution[0] = (clattn_convolution){3, 1, 1, CLATTN_ACTIVATION_GELU};
+    encoder->convolution[1] = (clattn_convolution){3, 2, 1, CLATTN_ACTIVATION_GELU};
+    decoder->input = CLATTN_STACK_INPUT_TOKENS;
     decoder->vocabulary = vocabulary;
     decoder->position_count = 448;
 }
@@ -106,7 +107,7 @@ clattn_status clattn_transformer_preset(clattn_preset preset, clattn_transformer
     if (decoder->layers) {
         decoder->causal = decoder->cross = 1;
         desc->decoder = decoder;
-        desc->output = CLATTN_OUTPUT_TIED;
+        desc->output = CLATTN_MODEL_OUTPUT_TIED;
     }
     return CLATTN_SUCCESS;
 }
@@ -126,20 +127,20 @@ static bool in_range(int32_t value, int32_t last)
 /* Enumerations and flags. */
 static const char *wrong_field(const clattn_stack_desc *d)
 {
-    if (!in_range(d->activation, CLATTN_ACTIVATION_SWISH))
-        return "unknown activation";
-    if (!in_range(d->norm, CLATTN_NORM_RMS) || !in_range(d->norm_place, CLATTN_NORM_PRE))
+    if (!d->activation || !in_range(d->activation, CLATTN_ACTIVATION_SWISH))
+        return "activation is NONE or unknown";
+    if (!in_range(d->norm, CLATTN_NORM_KIND_RMS) || !in_range(d->norm_place, CLATTN_NORM_PLACE_PRE))
         return "unknown norm or norm_place";
-    if (!in_range(d->scale_mode, CLATTN_SCALE_EXPLICIT))
+    if (!in_range(d->explicit_scale, 1))
         return "unknown scale_mode";
     if (!in_range(d->rotary, CLATTN_ROTARY_INTERLEAVED))
         return "unknown rotary";
-    if (!in_range(d->input, CLATTN_INPUT_FEATURES) || !in_range(d->positions, CLATTN_POSITIONS_TABLE))
+    if (!in_range(d->input, CLATTN_STACK_INPUT_FEATURES) || !in_range(d->positions, CLATTN_POSITIONS_TABLE))
         return "unknown input or positions";
     if (d->without_bias > CLATTN_WITHOUT_BIAS)
         return "without_bias has a bit that means nothing";
     if (!is_flag(d->gated) || !is_flag(d->explicit_epsilon) || !is_flag(d->final_norm) || !is_flag(d->causal) ||
-        !is_flag(d->cross) || !is_flag(d->scaled) || !is_flag(d->input_norm))
+        !is_flag(d->cross) || !is_flag(d->scale_embeddings) || !is_flag(d->input_norm))
         return "a flag (gated, explicit_epsilon, final_norm, causal, cross, scaled, input_norm) is neither 0 nor 1";
     if (!isfinite(d->epsilon) || d->epsilon < 0)
         return "epsilon is negative or not finite";
@@ -172,20 +173,20 @@ static const char *wrong_size(const struct stack *stack)
 
 static const char *wrong_input(const clattn_stack_desc *d)
 {
-    if ((d->input == CLATTN_INPUT_TOKENS) != (d->vocabulary != 0))
+    if ((d->input == CLATTN_STACK_INPUT_TOKENS) != (d->vocabulary != 0))
         return "tokens have a vocabulary, and other inputs have none";
-    if (d->input != CLATTN_INPUT_TOKENS && (d->segments || d->scaled || d->input_norm))
+    if (d->input != CLATTN_STACK_INPUT_TOKENS && (d->segments || d->scale_embeddings || d->input_norm))
         return "segments, scaled and input_norm are for tokens";
-    if ((d->input == CLATTN_INPUT_FEATURES) != (d->features != 0) ||
-        (d->input == CLATTN_INPUT_FEATURES) != (d->convolutions != 0))
+    if ((d->input == CLATTN_STACK_INPUT_FEATURES) != (d->features != 0) ||
+        (d->input == CLATTN_STACK_INPUT_FEATURES) != (d->convolutions != 0))
         return "features have a number of columns and convolutions, and other inputs have none";
-    if (d->positions && d->input == CLATTN_INPUT_VECTORS)
+    if (d->positions && d->input == CLATTN_STACK_INPUT_VECTORS)
         return "positions are added to tokens or features, not to vectors";
-    if (d->positions == CLATTN_POSITIONS_SINUSOIDS && d->input == CLATTN_INPUT_FEATURES)
+    if (d->positions == CLATTN_POSITIONS_SINUSOIDS && d->input == CLATTN_STACK_INPUT_FEATURES)
         return "sinusoids are computed for tokens; features take a table of positions";
     if ((d->positions == CLATTN_POSITIONS_TABLE) != (d->position_count != 0))
         return "a table of positions has a position_count, and there is none without";
-    if (d->first_position && (d->input != CLATTN_INPUT_TOKENS || !d->positions))
+    if (d->first_position && (d->input != CLATTN_STACK_INPUT_TOKENS || !d->positions))
         return "first_position is for tokens with positions";
     if (d->positions == CLATTN_POSITIONS_TABLE && d->first_position >= d->position_count)
         return "first_position is beyond the table of positions";
@@ -194,7 +195,7 @@ static const char *wrong_input(const clattn_stack_desc *d)
     for (size_t i = 0; i < d->convolutions; i++) {
         const clattn_convolution *c = &d->convolution[i];
         if (!c->kernel || c->kernel > 4096 || !c->stride || c->stride > 4096 || c->padding >= c->kernel ||
-            !in_range(c->activation, CLATTN_MATMUL_SWISH))
+            !in_range(c->activation, CLATTN_ACTIVATION_SWISH))
             return "a convolution has no kernel or stride, a padding as large as its kernel, or an unknown activation";
     }
     return NULL;
@@ -234,18 +235,18 @@ static clattn_status refuse(clattn_transformer *model, clattn_status status, con
 static clattn_status read_output(clattn_transformer *model, const clattn_transformer_desc *desc)
 {
     const struct stack *decoder = &model->decoder;
-    if (!in_range(desc->output, CLATTN_OUTPUT_TIED) || !is_flag(desc->output_bias))
+    if (!in_range(desc->output, CLATTN_MODEL_OUTPUT_TIED) || !is_flag(desc->output_bias))
         return refuse(model, CLATTN_ERROR_INVALID_ARGUMENT, "", "unknown output, or output_bias neither 0 nor 1");
     if (desc->output && !model->has_decoder)
         return refuse(model, CLATTN_ERROR_INVALID_ARGUMENT, "", "an output without a decoder");
-    if (desc->output_bias && desc->output != CLATTN_OUTPUT_OWN)
+    if (desc->output_bias && desc->output != CLATTN_MODEL_OUTPUT_OWN)
         return refuse(model, CLATTN_ERROR_INVALID_ARGUMENT, "", "output_bias is for an own output");
     model->output = desc->output;
     model->output_bias = desc->output_bias;
     model->output_size = desc->output_size ? desc->output_size : decoder->desc.vocabulary;
     if (!desc->output)
         return CLATTN_SUCCESS;
-    if (desc->output == CLATTN_OUTPUT_TIED &&
+    if (desc->output == CLATTN_MODEL_OUTPUT_TIED &&
         (!decoder->desc.vocabulary || model->output_size != decoder->desc.vocabulary))
         return refuse(model, CLATTN_ERROR_INVALID_LAYOUT, "", "a tied output is as large as the decoder's vocabulary");
     if (!model->output_size || model->output_size >= SIZE_LIMIT)
@@ -260,11 +261,11 @@ clattn_status model_read(clattn_transformer *model, const clattn_transformer_des
     clattn_status status = struct_read(&desc, sizeof desc, sizeof desc, given);
     if (status != CLATTN_SUCCESS)
         return refuse(model, status, "", "desc is NULL, or its size is none that clattn_transformer_desc ever had");
-    model->dtype = desc.dtype ? desc.dtype : CLATTN_F32;
+    model->dtype = desc.dtype ? desc.dtype : CLATTN_DTYPE_F32;
     model->weight_dtype = desc.weight_dtype ? desc.weight_dtype : model->dtype;
     if (!dtype_is_storage(model->dtype))
         return refuse(model, CLATTN_ERROR_UNSUPPORTED, "", "dtype is float32, float16 or bfloat16");
-    if (!dtype_is_storage(model->weight_dtype) && model->weight_dtype != CLATTN_I8)
+    if (!dtype_is_storage(model->weight_dtype) && model->weight_dtype != CLATTN_DTYPE_I8)
         return refuse(model, CLATTN_ERROR_UNSUPPORTED, "", "weight_dtype is float32, float16, bfloat16 or int8");
     if (!desc.encoder && !desc.decoder)
         return refuse(model, CLATTN_ERROR_INVALID_ARGUMENT, "", "neither an encoder nor a decoder");
@@ -276,7 +277,7 @@ clattn_status model_read(clattn_transformer *model, const clattn_transformer_des
     if (reason)
         return refuse(model, CLATTN_ERROR_INVALID_LAYOUT, "encoder: ", reason);
     reason = desc.decoder ? stack_read(&model->decoder, desc.decoder) : NULL;
-    if (!reason && desc.decoder && model->decoder.desc.input == CLATTN_INPUT_FEATURES)
+    if (!reason && desc.decoder && model->decoder.desc.input == CLATTN_STACK_INPUT_FEATURES)
         reason = "a decoder's input is tokens or vectors";
     if (!reason && desc.encoder && desc.decoder && model->decoder.desc.cross &&
         model->decoder.desc.d_memory != model->encoder.desc.d_model)
@@ -288,7 +289,7 @@ clattn_status model_read(clattn_transformer *model, const clattn_transformer_des
 
 size_t stack_frames(const clattn_stack_desc *desc, size_t convolutions, size_t length)
 {
-    for (size_t i = 0; i < convolutions && desc->input == CLATTN_INPUT_FEATURES; i++) {
+    for (size_t i = 0; i < convolutions && desc->input == CLATTN_STACK_INPUT_FEATURES; i++) {
         const clattn_convolution *c = &desc->convolution[i];
         size_t padded;
         if (!size_add(length, 2 * (size_t)c->padding, &padded) || padded < c->kernel || !c->stride)
@@ -343,7 +344,7 @@ clattn_binding model_weight(const clattn_transformer *model, weight_id id)
         return (clattn_binding){0};
     const struct weight *weight = &model->weights[id];
     return clattn_binding_buffer(model->buffers[weight->buffer],
-                                 (int64_t)(weight->at / clattn_dtype_size((clattn_dtype)weight->dtype)));
+                                 (int64_t)(weight->at / clattn_dtype_size(weight->dtype)));
 }
 
 static clattn_status create(clattn_context *context, const clattn_transformer_desc *desc,
@@ -365,7 +366,7 @@ static clattn_status create(clattn_context *context, const clattn_transformer_de
         goto fail;
     }
     if (!source.lookup || (source.rule_count && !source.rules) || source.reserved ||
-        !in_range(source.format, CLATTN_NAMES_WHISPER_CTRANSLATE2)) {
+        !in_range(source.format, CLATTN_NAME_FORMAT_WHISPER_CTRANSLATE2)) {
         status = report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                               "source: no lookup, rules that are NULL, an unknown format, or reserved is not 0");
         goto fail;

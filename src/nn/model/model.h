@@ -46,7 +46,7 @@ struct stack {
 
 struct weight {
     size_t rows, columns;
-    int32_t dtype;
+    clattn_dtype dtype;
     weight_id scale; /* of int8: float32, one for each row */
     size_t buffer;   /* which, */
     size_t at;       /* and bytes from its start */
@@ -55,7 +55,7 @@ struct weight {
 struct clattn_transformer {
     atomic_int references;
     clattn_context *context; /* retained */
-    int32_t dtype, weight_dtype;
+    clattn_dtype dtype, weight_dtype;
     int32_t output; /* clattn_model_output */
     bool output_bias;
     size_t output_size;

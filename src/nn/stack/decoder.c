@@ -240,7 +240,7 @@ static clattn_status check_begin_arrays(const clattn_decoder_state *state, const
     const clattn_stack_desc *d = &plan->model->decoder.desc;
     const size_t all[3] = {plan->desc.items, plan->desc.memory_length, d->d_memory};
     const size_t used[3] = {args->items, args->memory_length, d->d_memory};
-    const clattn_layout memory = clattn_layout_contiguous((clattn_dtype)plan->model->dtype, 3, all);
+    const clattn_layout memory = clattn_layout_contiguous(plan->model->dtype, 3, all);
     const struct whole_array arrays[] = {
         {&args->memory, "memory", &memory, used, BINDING_READ, d->cross != 0, false},
         {&args->workspace, "workspace", NULL, NULL, BINDING_READ_WRITE, true, false},
@@ -313,7 +313,8 @@ static clattn_status check_tokens(const clattn_decoder_state *state, const clatt
     if (!args->length || args->length > plan->desc.length || (args->length > 1 && state->beams > 1))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "length is %zu, not 1 to %zu", args->length,
                             state->beams > 1 ? (size_t)1 : plan->desc.length);
-    if ((args->shift_right != 0 && args->shift_right != 1) || (args->shift_right && d->input != CLATTN_INPUT_TOKENS))
+    if ((args->shift_right != 0 && args->shift_right != 1) ||
+        (args->shift_right && d->input != CLATTN_STACK_INPUT_TOKENS))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "shift_right is neither 0 nor 1, or the input is not tokens");
     growth->which = state->beams > 1 ? DECODER_BEAMS : args->length > 1 ? DECODER_MANY : DECODER_ONE;
@@ -368,8 +369,8 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
     const struct decoder_plan *plan = state->plan;
     const clattn_decoder_desc *p = &plan->desc;
     const clattn_stack_desc *d = &plan->model->decoder.desc;
-    const clattn_dtype dtype = (clattn_dtype)plan->model->dtype;
-    const bool tokens = d->input == CLATTN_INPUT_TOKENS, many = growth->which == DECODER_MANY;
+    const clattn_dtype dtype = plan->model->dtype;
+    const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS, many = growth->which == DECODER_MANY;
     const size_t s = growth->sequences, row = many ? p->length : 1, m = p->memory_length;
     const size_t used[3] = {s, args->length, d->d_model}, all[3] = {s, row, d->d_model};
     const size_t vocabulary = plan->model->output_size, logits_used[3] = {s, args->length, vocabulary},
@@ -391,12 +392,12 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
                         cross_mask = mask_reach(&cross_rows, cross_scores, cross_masked);
     const size_t self_used[5] = {self[0], s, d->heads, args->length, growth->longest};
     const size_t cross_used[5] = {cross[0], s, d->heads, args->length, state->memory_length};
-    const clattn_layout input = clattn_layout_contiguous(tokens ? CLATTN_I32 : dtype, tokens ? 2 : 3, all);
-    const clattn_layout segments = clattn_layout_contiguous(CLATTN_I32, 2, all);
+    const clattn_layout input = clattn_layout_contiguous(tokens ? CLATTN_DTYPE_I32 : dtype, tokens ? 2 : 3, all);
+    const clattn_layout segments = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, all);
     const clattn_layout output = clattn_layout_contiguous(dtype, 3, all);
-    const clattn_layout logits = clattn_layout_contiguous(CLATTN_F32, every ? 3 : 2, every ? logits_all : last);
-    const clattn_layout self_layout = clattn_layout_contiguous(CLATTN_F32, 5, self);
-    const clattn_layout cross_layout = clattn_layout_contiguous(CLATTN_F32, 5, cross);
+    const clattn_layout logits = clattn_layout_contiguous(CLATTN_DTYPE_F32, every ? 3 : 2, every ? logits_all : last);
+    const clattn_layout self_layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, self);
+    const clattn_layout cross_layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, cross);
     const struct whole_array arrays[] = {
         {&args->input, "input", &input, used, BINDING_READ, true, true},
         {&args->segments, "segments", &segments, used, BINDING_READ, d->segments != 0, false},

@@ -22,7 +22,7 @@ struct making {
 
 static int add_integers(struct making *m, size_t count, int batch, int which, int condition)
 {
-    int array = graph_arena_array(m->b.graph, CLATTN_I32, count);
+    int array = graph_arena_array(m->b.graph, CLATTN_DTYPE_I32, count);
     struct graph_step step = {.op = GRAPH_INTEGERS, .batch = batch, .integers = which, .condition = condition};
     step.use[MOVE_TO] = use_of(array);
     graph_add(m->b.graph, &step);
@@ -47,7 +47,7 @@ static int add_ids(struct making *m)
 {
     struct graph *graph = m->b.graph;
     const size_t count = m->rows.batch * m->rows.length, row = m->rows.length * sizeof(int32_t);
-    const int shifted = graph_arena_array(graph, CLATTN_I32, count);
+    const int shifted = graph_arena_array(graph, CLATTN_DTYPE_I32, count);
     struct graph_step fill = {.op = GRAPH_FILL,
                               .condition = -DECODER_IDS,
                               .integers = DECODER_START_TOKEN,
@@ -62,19 +62,19 @@ static int add_ids(struct making *m)
                               .from_item = row};
     fill.use[MOVE_TO] = use_of(shifted);
     copy.use[MOVE_TO] = use_at(shifted, 1);
-    copy.use[MOVE_FROM] = use_of(graph_bound_array(graph, CLATTN_I32, DECODER_INPUT, 0));
+    copy.use[MOVE_FROM] = use_of(graph_bound_array(graph, CLATTN_DTYPE_I32, DECODER_INPUT, 0));
     graph_add(graph, &fill);
     graph_add(graph, &copy);
-    return graph_bound_array(graph, CLATTN_I32, DECODER_IDS, shifted);
+    return graph_bound_array(graph, CLATTN_DTYPE_I32, DECODER_IDS, shifted);
 }
 
 static clattn_status add_input(struct making *m)
 {
     struct graph *graph = m->b.graph;
     const clattn_stack_desc *d = &m->b.stack->desc;
-    const int32_t dtype = m->b.model->dtype;
+    const clattn_dtype dtype = m->b.model->dtype;
     int segments = 0;
-    if (d->input == CLATTN_INPUT_VECTORS) {
+    if (d->input == CLATTN_STACK_INPUT_VECTORS) {
         m->stream.x = (struct matrix){.use = use_of(graph_bound_array(graph, dtype, DECODER_INPUT, 0)),
                                       .dtype = dtype,
                                       .columns = d->d_model,
@@ -82,14 +82,14 @@ static clattn_status add_input(struct making *m)
         return CLATTN_SUCCESS;
     }
     if (d->segments) {
-        const int zeros = graph_arena_array(graph, CLATTN_I32, m->rows.batch * m->rows.length);
+        const int zeros = graph_arena_array(graph, CLATTN_DTYPE_I32, m->rows.batch * m->rows.length);
         struct graph_step zero = {.op = GRAPH_FILL,
                                   .condition = -DECODER_SEGMENTS,
                                   .rows = m->rows.batch * m->rows.length,
                                   .row_bytes = sizeof(int32_t)};
         zero.use[MOVE_TO] = use_of(zeros);
         graph_add(graph, &zero);
-        segments = graph_bound_array(graph, CLATTN_I32, DECODER_SEGMENTS, zeros);
+        segments = graph_bound_array(graph, CLATTN_DTYPE_I32, DECODER_SEGMENTS, zeros);
     }
     return add_embedding(&m->b, m->rows, add_ids(m), segments, DECODER_POSITION, m->past, &m->stream);
 }
@@ -134,13 +134,14 @@ static clattn_status append(struct making *m, struct rows rows, const struct mat
     desc.value = heads_layout(m->b.stack, rows, value, d->kv_heads);
     desc.key_cache = desc.value_cache = *cache;
     if (self && m->past) {
-        desc.past_lengths = desc.new_lengths = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
+        desc.past_lengths = desc.new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
         step.use[APPENDED_PAST_LENGTHS] = use_of(m->past);
         step.use[APPENDED_NEW_LENGTHS] = use_of(m->fresh);
     }
     if (self && d->rotary) {
         desc.rotate = 1;
-        desc.pairing = d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
+        desc.pairing =
+            d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
         desc.base = d->rotary_base;
         desc.rotary_size = d->rotary_size;
     }
@@ -167,7 +168,7 @@ static clattn_status add_self_attention(struct making *m, size_t layer)
     const struct graph_use values = cache_use(caches, &cache, m->plan->sequences, layer, 1);
     const size_t batch = m->rows.batch;
     const size_t extent[4] = {batch, d->heads, m->rows.length, m->plan->desc.cache_length};
-    const clattn_layout probabilities = clattn_layout_contiguous(CLATTN_F32, 4, extent);
+    const clattn_layout probabilities = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
     const bool output = is_among(m->plan->desc.self_probabilities, layer);
     struct heads heads;
     clattn_attention_desc desc = stack_attention(stack);
@@ -181,13 +182,14 @@ static clattn_status add_self_attention(struct making *m, size_t layer)
     if (d->rotary)
         TRY(add_rope(&m->b, m->rows, &heads.query, d->heads, m->past ? 0 : DECODER_PAST, m->past));
     desc.causal = d->causal;
-    desc.alignment = CLATTN_ALIGN_EXPLICIT;
+    desc.alignment = CLATTN_ALIGNMENT_EXPLICIT;
     desc.mask = decoder_mask(&m->plan->desc.mask, m->which);
     desc.query = heads_layout(stack, m->rows, &heads.query, d->heads);
     desc.key = desc.value = cache;
     desc.output = heads_layout(stack, m->rows, &heads.attended, d->heads);
     if (m->past) {
-        desc.query_lengths = desc.key_lengths = desc.positions = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
+        desc.lengths.query = desc.lengths.key = desc.lengths.positions =
+            clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
         step.use[HEADS_QUERY_LENGTHS] = use_of(m->fresh);
         step.use[HEADS_KEY_LENGTHS] = use_of(m->total);
         step.use[HEADS_POSITIONS] = use_of(m->past);
@@ -228,7 +230,7 @@ static clattn_status add_cross_attention(struct making *m, size_t layer)
     desc.key = desc.value = cache_layout(cache, items);
     desc.output = heads_layout(stack, m->item_rows, &heads.attended, d->heads);
     if (m->memory_lengths) {
-        desc.key_lengths = clattn_layout_contiguous(CLATTN_I32, 1, &items);
+        desc.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &items);
         step.use[HEADS_KEY_LENGTHS] = use_of(m->memory_lengths);
     }
     if (desc.mask.rank)
@@ -239,7 +241,7 @@ static clattn_status add_cross_attention(struct making *m, size_t layer)
     step.use[HEADS_OUTPUT] = heads.attended.use;
     /* (sequences, heads, length, memory): a sequence of an item is a query here, where there are beams, and otherwise the
      * item. */
-    clattn_layout probabilities = {.dtype = CLATTN_F32,
+    clattn_layout probabilities = {.dtype = CLATTN_DTYPE_F32,
                                    .rank = 4,
                                    .extent = {items, d->heads, m->item_rows.length, length},
                                    .stride = {(int64_t)(d->heads * m->item_rows.length * length),
@@ -268,9 +270,9 @@ static clattn_status add_last_rows(struct making *m, struct matrix *x, struct ro
         .op = GRAPH_EMBEDDING, .condition = DECODER_LOGITS, .batch = NUMBER_ONE, .length = DECODER_SEQUENCES};
     *rows = (struct rows){1, sequences, NUMBER_ONE, DECODER_SEQUENCES};
     clattn_embedding_desc_init(&desc);
-    desc.ids = clattn_layout_contiguous(CLATTN_I32, 2, ids);
-    desc.table = clattn_layout_contiguous((clattn_dtype)x->dtype, 2, all);
-    desc.y = clattn_layout_contiguous((clattn_dtype)x->dtype, 3, found);
+    desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, ids);
+    desc.table = clattn_layout_contiguous(x->dtype, 2, all);
+    desc.y = clattn_layout_contiguous(x->dtype, 3, found);
     step.use[EMBEDDED_IDS] = use_of(integers);
     step.use[EMBEDDED_TABLE] = x->use;
     *x = matrix_new(m->b.graph, *rows, x->dtype, x->columns);
@@ -289,8 +291,8 @@ static clattn_status add_logits(struct making *m, const struct matrix *result)
     struct rows rows = m->flat;
     if (m->plan->desc.logits == CLATTN_LOGITS_LAST && m->which == DECODER_MANY)
         TRY(add_last_rows(m, &x, &rows));
-    logits = (struct matrix){.use = use_of(graph_bound_array(m->b.graph, CLATTN_F32, DECODER_LOGITS, 0)),
-                             .dtype = CLATTN_F32,
+    logits = (struct matrix){.use = use_of(graph_bound_array(m->b.graph, CLATTN_DTYPE_F32, DECODER_LOGITS, 0)),
+                             .dtype = CLATTN_DTYPE_F32,
                              .columns = w.rows,
                              .stride = w.rows};
     TRY(add_product(&m->b, rows, x, &w, logits, NULL, NULL));
@@ -326,7 +328,7 @@ static clattn_status add_memory(struct making *m)
     clattn_status status = CLATTN_SUCCESS;
     const struct stack *stack = m->b.stack;
     const clattn_stack_desc *d = &stack->desc;
-    const int32_t dtype = m->b.model->dtype;
+    const clattn_dtype dtype = m->b.model->dtype;
     const struct matrix memory = {.use = use_of(graph_bound_array(m->b.graph, dtype, DECODER_MEMORY_ARRAY, 0)),
                                   .dtype = dtype,
                                   .columns = d->d_memory,

@@ -18,7 +18,7 @@ static clattn_status give_buffer(clattn_decoder_state *state, const clattn_layou
     size_t bytes;
     if (!size_mul((size_t)layout->stride[0], layout->extent[0], &bytes) ||
         !size_mul(bytes, 2 * state->plan->model->decoder.desc.layers, &bytes) ||
-        !size_mul(bytes, clattn_dtype_size((clattn_dtype)layout->dtype), &bytes))
+        !size_mul(bytes, clattn_dtype_size(layout->dtype), &bytes))
         return report_error(&device->report, CLATTN_ERROR_OVERFLOW, "the cache overflows");
     *buffer = device->cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
     if (!*buffer)
@@ -133,7 +133,7 @@ static clattn_status copy_sequence(clattn_decoder_state *state, struct chain *ch
     const struct decoder_plan *plan = state->plan;
     const clattn_layout *cache = &plan->self_cache;
     const struct cl_table *cl = &device_of(state)->cl;
-    const size_t element = clattn_dtype_size((clattn_dtype)cache->dtype), heads = cache->extent[1];
+    const size_t element = clattn_dtype_size(cache->dtype), heads = cache->extent[1];
     const size_t row = (size_t)cache->stride[1] * element, slice = (size_t)cache->stride[0] * plan->sequences * element;
     const size_t region[3] = {length * cache->extent[3] * element, heads, 2 * plan->model->decoder.desc.layers};
     const size_t from_origin[3] = {0, from * heads, 0}, to_origin[3] = {0, to * heads, 0};

@@ -49,18 +49,17 @@ static void clear(clattn_plan *handle)
 static void lay_out_arguments(struct encoder_plan *plan)
 {
     const clattn_stack_desc *d = &plan->model->encoder.desc;
-    const size_t columns = d->input == CLATTN_INPUT_FEATURES ? d->features : d->d_model;
+    const size_t columns = d->input == CLATTN_STACK_INPUT_FEATURES ? d->features : d->d_model;
     const size_t input[3] = {plan->desc.batch, plan->desc.length, columns};
     const size_t output[3] = {plan->desc.batch, plan->positions, d->d_model};
     const size_t pooled[2] = {plan->desc.batch, d->d_model};
     const size_t probabilities[5] = {(size_t)__builtin_popcountll(plan->desc.probabilities), plan->desc.batch, d->heads,
                                      plan->positions, plan->positions};
-    const bool tokens = d->input == CLATTN_INPUT_TOKENS;
-    plan->input =
-        clattn_layout_contiguous(tokens ? CLATTN_I32 : (clattn_dtype)plan->model->dtype, tokens ? 2 : 3, input);
-    plan->output = clattn_layout_contiguous((clattn_dtype)plan->model->dtype, 3, output);
-    plan->pooled = clattn_layout_contiguous(CLATTN_F32, 2, pooled);
-    plan->probabilities = clattn_layout_contiguous(CLATTN_F32, 5, probabilities);
+    const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS;
+    plan->input = clattn_layout_contiguous(tokens ? CLATTN_DTYPE_I32 : plan->model->dtype, tokens ? 2 : 3, input);
+    plan->output = clattn_layout_contiguous(plan->model->dtype, 3, output);
+    plan->pooled = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, pooled);
+    plan->probabilities = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, probabilities);
 }
 
 static clattn_status make(struct encoder_plan *plan, const clattn_plan_options *options)

@@ -23,7 +23,7 @@ static clattn_status add_convolutions(struct making *m)
     struct graph *graph = m->b.graph;
     const struct stack *stack = m->b.stack;
     const clattn_stack_desc *d = &stack->desc;
-    const int32_t dtype = m->b.model->dtype;
+    const clattn_dtype dtype = m->b.model->dtype;
     const size_t element = clattn_dtype_size((clattn_dtype)dtype), batch = m->plan->desc.batch;
     size_t frames = m->plan->desc.length, channels = d->features;
     int frames_number = NUMBER_LENGTH;
@@ -94,29 +94,29 @@ static clattn_status add_tokens(struct making *m)
     const size_t ids = m->plan->desc.batch * m->plan->desc.length;
     int segments = 0;
     if (m->b.stack->segments) {
-        int zeros = graph_arena_array(graph, CLATTN_I32, ids);
-        segments = graph_bound_array(graph, CLATTN_I32, SLOT_SEGMENTS, zeros);
+        int zeros = graph_arena_array(graph, CLATTN_DTYPE_I32, ids);
+        segments = graph_bound_array(graph, CLATTN_DTYPE_I32, SLOT_SEGMENTS, zeros);
         struct graph_step zero = {
             .op = GRAPH_FILL, .condition = -SLOT_SEGMENTS, .rows = ids, .row_bytes = sizeof(int32_t)};
         zero.use[MOVE_TO] = use_of(zeros);
         graph_add(graph, &zero);
     }
-    return add_embedding(&m->b, m->rows, graph_bound_array(graph, CLATTN_I32, SLOT_INPUT, 0), segments, NUMBER_FIRST, 0,
-                         &m->stream);
+    return add_embedding(&m->b, m->rows, graph_bound_array(graph, CLATTN_DTYPE_I32, SLOT_INPUT, 0), segments,
+                         NUMBER_FIRST, 0, &m->stream);
 }
 
 static clattn_status add_input(struct making *m)
 {
     const clattn_stack_desc *d = &m->b.stack->desc;
     if (m->plan->has_lengths) {
-        m->lengths = graph_arena_array(m->b.graph, CLATTN_I32, m->plan->desc.batch);
+        m->lengths = graph_arena_array(m->b.graph, CLATTN_DTYPE_I32, m->plan->desc.batch);
         struct graph_step step = {.op = GRAPH_INTEGERS, .batch = NUMBER_BATCH, .integers = INTEGERS_LENGTHS};
         step.use[MOVE_TO] = use_of(m->lengths);
         graph_add(m->b.graph, &step);
     }
-    if (d->input == CLATTN_INPUT_TOKENS)
+    if (d->input == CLATTN_STACK_INPUT_TOKENS)
         return add_tokens(m);
-    if (d->input == CLATTN_INPUT_FEATURES)
+    if (d->input == CLATTN_STACK_INPUT_FEATURES)
         return add_convolutions(m);
     m->stream.x = (struct matrix){.use = use_of(graph_bound_array(m->b.graph, m->b.model->dtype, SLOT_INPUT, 0)),
                                   .dtype = m->b.model->dtype,
@@ -139,14 +139,14 @@ static clattn_status add_pooling(struct making *m, const struct matrix *result)
             heads++;
         while (d_model % heads);
     const size_t size = d_model / heads;
-    const int pooled = graph_bound_array(m->b.graph, CLATTN_F32, SLOT_POOLED, 0);
+    const int pooled = graph_bound_array(m->b.graph, CLATTN_DTYPE_F32, SLOT_POOLED, 0);
     clattn_attention_desc desc;
     struct graph_step step = {.op = GRAPH_ATTENTION,
                               .batch = NUMBER_BATCH,
                               .length = NUMBER_ONE,
                               .keys = mean ? NUMBER_POSITIONS : NUMBER_ONE};
     clattn_attention_desc_init(&desc);
-    desc.scale_mode = CLATTN_SCALE_EXPLICIT;
+    desc.scoring.explicit_scale = 1;
     desc.query = desc.key =
         (clattn_layout){.dtype = result->dtype,
                         .rank = 4,
@@ -154,9 +154,9 @@ static clattn_status add_pooling(struct making *m, const struct matrix *result)
                         .stride = {(int64_t)(plan->positions * d_model), (int64_t)size, (int64_t)d_model, 1}};
     desc.query.extent[2] = 1;
     desc.value = desc.key;
-    desc.output = clattn_layout_bhsd(CLATTN_F32, batch, heads, 1, size);
+    desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, batch, heads, 1, size);
     if (m->lengths) { /* of the first position too: an empty item has none */
-        desc.key_lengths = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
+        desc.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
         step.use[HEADS_KEY_LENGTHS] = use_of(m->lengths);
     }
     step.use[HEADS_QUERY] = step.use[HEADS_KEY] = step.use[HEADS_VALUE] = result->use;
@@ -167,16 +167,16 @@ static clattn_status add_pooling(struct making *m, const struct matrix *result)
         return CLATTN_SUCCESS;
     /* x / |x| is the root mean square's norm, times 1 / sqrt(d). */
     const size_t extent[2] = {batch, d_model}, one = 1;
-    int unit = graph_arena_array(m->b.graph, CLATTN_I32, 1);
+    int unit = graph_arena_array(m->b.graph, CLATTN_DTYPE_I32, 1);
     struct graph_step number = {.op = GRAPH_INTEGERS, .batch = NUMBER_ONE, .integers = INTEGERS_UNIT};
     struct graph_step norm = {.op = GRAPH_NORM, .batch = NUMBER_BATCH};
     clattn_norm_desc unit_norm;
     clattn_norm_desc_init(&unit_norm);
-    unit_norm.kind = CLATTN_NORM_RMS;
+    unit_norm.kind = CLATTN_NORM_KIND_RMS;
     unit_norm.explicit_epsilon = 1;
     unit_norm.epsilon = 1e-30f;
-    unit_norm.x = unit_norm.y = clattn_layout_contiguous(CLATTN_F32, 2, extent);
-    unit_norm.scale = clattn_layout_contiguous(CLATTN_F32, 1, &one);
+    unit_norm.x = unit_norm.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, extent);
+    unit_norm.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
     number.use[MOVE_TO] = use_of(unit);
     norm.use[NORMED_X] = norm.use[NORMED_Y] = use_of(pooled);
     norm.use[NORMED_SCALE] = use_of(unit);
@@ -198,7 +198,7 @@ static clattn_status add_self_attention(struct making *m, size_t layer)
     const struct linear_use out = linear_of(&m->b, &weights->self.out);
     const bool output = is_among(m->plan->desc.probabilities, layer);
     const clattn_layout *all = &m->plan->probabilities;
-    const clattn_layout probabilities = clattn_layout_contiguous(CLATTN_F32, 4, all->extent + 1);
+    const clattn_layout probabilities = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, all->extent + 1);
     const size_t batch = m->rows.batch;
     struct heads heads;
     clattn_attention_desc desc = stack_attention(stack);
@@ -215,7 +215,7 @@ static clattn_status add_self_attention(struct making *m, size_t layer)
     desc.key = desc.value = heads_layout(stack, m->rows, &heads.key, d->kv_heads);
     desc.output = heads_layout(stack, m->rows, &heads.attended, d->heads);
     if (m->lengths) {
-        desc.key_lengths = desc.query_lengths = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
+        desc.lengths.key = desc.lengths.query = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
         step.use[HEADS_KEY_LENGTHS] = step.use[HEADS_QUERY_LENGTHS] = use_of(m->lengths);
     }
     if (desc.mask.rank)

@@ -36,17 +36,17 @@ static clattn_status read_desc(const void *given, void *data, const char **reaso
     *reason = "desc is NULL, or its size is none that clattn_feed_forward_desc ever had";
     if (status != CLATTN_SUCCESS)
         return status;
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (d->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (d->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "unknown activation";
-    if (d->activation < 0 || d->activation > CLATTN_ACTIVATION_SWISH)
+    *reason = "activation is NONE or unknown";
+    if (!d->activation || !enum_within(d->activation, CLATTN_ACTIVATION_SWISH))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "gated, bias_in, bias_out or residual is neither 0 nor 1, or reserved is not 0";
     if (!is_flag(d->gated) || !is_flag(d->bias_in) || !is_flag(d->bias_out) || !is_flag(d->residual) || d->reserved)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     if (!d->dtype)
-        d->dtype = CLATTN_F32;
+        d->dtype = CLATTN_DTYPE_F32;
     *reason = "x, y and weights are float32, float16 or bfloat16";
     if (!dtype_is_storage(d->dtype))
         return CLATTN_ERROR_UNSUPPORTED;
@@ -86,7 +86,7 @@ static clattn_status add_all(struct feed_forward_plan *plan, const clattn_plan_o
                              .dtype = d->dtype,
                              .columns = d->d_model,
                              .stride = d->d_model};
-    const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_ADD};
+    const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_OPERAND_USE_ADD};
     struct matrix hidden, y = x;
     y.use = use_of(graph_bound_array(graph, d->dtype, SLOT_Y, 0));
     TRY(add_hidden(&b, rows, x, &in, d->gated ? &gate : NULL, d->activation, options, &hidden));
@@ -102,14 +102,14 @@ static clattn_status supports(clattn_context *context, const void *data, const c
     clattn_status status;
     const clattn_feed_forward_desc *d = &((const struct feed_forward_problem *)data)->desc;
     clattn_matmul_desc in = CLATTN_MATMUL_DESC_INIT, out = CLATTN_MATMUL_DESC_INIT;
-    const clattn_dtype dtype = (clattn_dtype)d->dtype;
+    const clattn_dtype dtype = d->dtype;
     in.a = out.c = clattn_layout_contiguous(dtype, 2, (const size_t[2]){d->rows, d->d_model});
     in.c = out.a = clattn_layout_contiguous(dtype, 2, (const size_t[2]){d->rows, d->d_ff});
     in.b = (clattn_layout){
         .dtype = d->dtype, .rank = 2, .extent = {d->d_model, d->d_ff}, .stride = {1, (int64_t)d->d_model}};
     out.b =
         (clattn_layout){.dtype = d->dtype, .rank = 2, .extent = {d->d_ff, d->d_model}, .stride = {1, (int64_t)d->d_ff}};
-    in.activation = d->activation + 1;
+    in.activation = d->activation;
     if (d->residual)
         out.operand = out.c;
     TRY(clattn_matmul_supports(context, &in, reason));
@@ -140,7 +140,7 @@ fail:
 static clattn_status check_arrays(const struct feed_forward_plan *plan, const clattn_feed_forward_args *args)
 {
     const clattn_feed_forward_desc *d = &plan->problem.desc;
-    const clattn_dtype dtype = (clattn_dtype)d->dtype;
+    const clattn_dtype dtype = d->dtype;
     const size_t rows[2] = {args->rows, d->d_model}, in[2] = {d->d_ff, d->d_model}, out[2] = {d->d_model, d->d_ff};
     const clattn_layout x = clattn_layout_contiguous(dtype, 2, rows), w_in = clattn_layout_contiguous(dtype, 2, in),
                         w_out = clattn_layout_contiguous(dtype, 2, out), b_in = clattn_layout_contiguous(dtype, 1, in),

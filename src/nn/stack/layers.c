@@ -15,7 +15,7 @@ struct rows rows_flat(struct rows rows)
     return rows;
 }
 
-struct matrix matrix_new(struct graph *graph, struct rows rows, int32_t dtype, size_t columns)
+struct matrix matrix_new(struct graph *graph, struct rows rows, clattn_dtype dtype, size_t columns)
 {
     size_t elements;
     if (!size_mul(rows.batch, rows.length, &elements) || !size_mul(elements, columns, &elements))
@@ -79,7 +79,7 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
     if (w->bias.array)
         desc.bias = clattn_layout_contiguous((clattn_dtype)w->bias_dtype, 1, &out);
     if (w->scale.array)
-        desc.b_scale = clattn_layout_contiguous(CLATTN_F32, 1, &out);
+        desc.b_scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &out);
     if (epilogue) {
         desc.activation = epilogue->activation;
         if (epilogue->operand) {
@@ -100,16 +100,16 @@ fail:
 }
 
 clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_use *in,
-                         const struct linear_use *gate, int32_t activation, const clattn_plan_options *options,
-                         struct matrix *hidden)
+                         const struct linear_use *gate, clattn_activation activation,
+                         const clattn_plan_options *options, struct matrix *hidden)
 {
     clattn_status status;
-    struct epilogue activated = {.activation = activation + 1};
+    struct epilogue activated = {.activation = activation};
     *hidden = matrix_new(b->graph, rows, x.dtype, in->rows);
     if (!gate)
         return add_product(b, rows, x, in, *hidden, &activated, options);
     /* The gate's place is the product's, too: each of its elements is read before its successor is written. */
-    const struct epilogue times = {.operand = hidden, .use = CLATTN_MATMUL_MULTIPLY};
+    const struct epilogue times = {.operand = hidden, .use = CLATTN_MATMUL_OPERAND_USE_MULTIPLY};
     TRY(add_product(b, rows, x, gate, *hidden, &activated, options));
     status = add_product(b, rows, x, in, *hidden, &times, options);
 fail:
@@ -132,9 +132,9 @@ clattn_status add_norm(const struct builder *b, struct rows rows, const struct n
     desc.epsilon = b->stack->desc.epsilon;
     desc.x = layout_of(rows, &x);
     desc.y = layout_of(rows, &y);
-    desc.scale = clattn_layout_contiguous((clattn_dtype)all[weights->scale].dtype, 1, &columns);
+    desc.scale = clattn_layout_contiguous(all[weights->scale].dtype, 1, &columns);
     if (weights->bias)
-        desc.bias = clattn_layout_contiguous((clattn_dtype)all[weights->bias].dtype, 1, &columns);
+        desc.bias = clattn_layout_contiguous(all[weights->bias].dtype, 1, &columns);
     step.use[NORMED_X] = x.use;
     step.use[NORMED_Y] = y.use;
     step.use[NORMED_SCALE] = weight_use(b, weights->scale);
@@ -151,7 +151,7 @@ clattn_status stream_read(const struct builder *b, struct rows rows, const struc
                           const struct norm_weights *norm, struct matrix *read)
 {
     *read = stream->x;
-    if (b->stack->desc.norm_place == CLATTN_NORM_POST)
+    if (b->stack->desc.norm_place == CLATTN_NORM_PLACE_POST)
         return CLATTN_SUCCESS;
     *read = matrix_new(b->graph, rows, stream->x.dtype, stream->x.columns);
     return add_norm(b, rows, norm, stream->x, *read);
@@ -162,9 +162,9 @@ clattn_status stream_write(const struct builder *b, struct rows rows, struct str
                            const struct matrix *result)
 {
     clattn_status status;
-    const bool pre = b->stack->desc.norm_place == CLATTN_NORM_PRE;
+    const bool pre = b->stack->desc.norm_place == CLATTN_NORM_PLACE_PRE;
     const struct matrix x = stream->x;
-    const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_ADD};
+    const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_OPERAND_USE_ADD};
     /* The sum takes x's place where that is ours; each element is read before its successor is written. */
     const struct matrix sum = pre && result ? *result
                               : stream->own ? x
@@ -197,7 +197,7 @@ fail:
 
 struct matrix stack_result(const struct builder *b, struct rows rows, int slot)
 {
-    const int32_t dtype = b->model->dtype;
+    const clattn_dtype dtype = b->model->dtype;
     struct matrix result = matrix_new(b->graph, rows, dtype, b->stack->desc.d_model);
     result.use = use_of(graph_bound_array(b->graph, dtype, slot, result.use.array));
     return result;
@@ -234,8 +234,8 @@ clattn_attention_desc stack_attention(const struct stack *stack)
 {
     clattn_attention_desc desc;
     clattn_attention_desc_init(&desc);
-    desc.scale_mode = stack->desc.scale_mode;
-    desc.scale = stack->desc.scale;
+    desc.scoring.explicit_scale = stack->desc.explicit_scale;
+    desc.scoring.scale = stack->desc.scale;
     return desc;
 }
 
@@ -264,8 +264,8 @@ clattn_status add_heads(const struct builder *b, clattn_attention_desc *desc, st
     clattn_status status;
     const size_t *q = desc->query.extent;
     if (probabilities) {
-        desc->lse = clattn_layout_contiguous(CLATTN_F32, 3, q);
-        step->use[HEADS_LSE] = use_of(graph_arena_array(b->graph, CLATTN_F32, q[0] * q[1] * q[2]));
+        desc->outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, q);
+        step->use[HEADS_LSE] = use_of(graph_arena_array(b->graph, CLATTN_DTYPE_F32, q[0] * q[1] * q[2]));
     }
     TRY(graph_attention(b->graph, desc, b->options, &step->plan));
     graph_add(b->graph, step);
@@ -273,7 +273,7 @@ clattn_status add_heads(const struct builder *b, clattn_attention_desc *desc, st
         return CLATTN_SUCCESS;
     step->op = GRAPH_WEIGHTS;
     step->condition = slot;
-    step->use[HEADS_WEIGHTS] = use_at(graph_bound_array(b->graph, CLATTN_F32, slot, 0), offset);
+    step->use[HEADS_WEIGHTS] = use_at(graph_bound_array(b->graph, CLATTN_DTYPE_F32, slot, 0), offset);
     TRY(graph_weights(b->graph, desc, probabilities, &step->plan));
     graph_add(b->graph, step);
 fail:
@@ -295,12 +295,13 @@ clattn_status add_rope(const struct builder *b, struct rows rows, const struct m
         .op = GRAPH_ROPE, .batch = rows.batch_number, .length = rows.length_number, .position = position_number};
     const size_t batch = rows.batch;
     clattn_rope_desc_init(&desc);
-    desc.pairing = d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
+    desc.pairing =
+        d->rotary == CLATTN_ROTARY_INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.base = d->rotary_base;
     desc.rotary_size = d->rotary_size;
     desc.x = desc.y = heads_layout(b->stack, rows, matrix, heads);
     if (offsets)
-        desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
+        desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
     step.use[ROTATED_X] = step.use[ROTATED_Y] = matrix->use;
     step.use[ROTATED_OFFSETS] = use_of(offsets);
     TRY(graph_rope(b->graph, &desc, &step.plan));
@@ -325,16 +326,15 @@ clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, 
     clattn_embedding_desc_init(&desc);
     stream->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
     stream->own = true;
-    desc.ids = clattn_layout_contiguous(CLATTN_I32, 2, id_extent);
+    desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, id_extent);
     desc.table = clattn_layout_contiguous((clattn_dtype)table, 2, (const size_t[2]){d->vocabulary, d->d_model});
-    desc.y = clattn_layout_contiguous((clattn_dtype)b->model->dtype, 3, y_extent);
-    desc.explicit_scale = d->scaled;
-    desc.scale = d->scaled ? (float)sqrt((double)d->d_model) : 0;
+    desc.y = clattn_layout_contiguous(b->model->dtype, 3, y_extent);
+    desc.explicit_scale = d->scale_embeddings;
+    desc.scale = d->scale_embeddings ? (float)sqrt((double)d->d_model) : 0;
     if (d->positions) {
-        desc.positions =
-            d->positions == CLATTN_POSITIONS_TABLE ? CLATTN_EMBEDDING_POSITION_TABLE : CLATTN_EMBEDDING_SINUSOIDS;
+        desc.positions = d->positions;
         if (offsets)
-            desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, &batch);
+            desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
     }
     if (d->positions == CLATTN_POSITIONS_TABLE)
         desc.position_table =

@@ -19,17 +19,17 @@ struct rows rows_flat(struct rows rows);
 /* An array of such rows. */
 struct matrix {
     struct graph_use use;
-    int32_t dtype;
+    clattn_dtype dtype;
     size_t columns, stride; /* elements; from a row to the next */
     size_t item;            /* from an item to the next; 0: length * stride */
 };
 
 /* A new array of the arena's for such rows, contiguous. */
-struct matrix matrix_new(struct graph *graph, struct rows rows, int32_t dtype, size_t columns);
+struct matrix matrix_new(struct graph *graph, struct rows rows, clattn_dtype dtype, size_t columns);
 
 /* What is done to a product's sums. */
 struct epilogue {
-    int32_t activation;           /* clattn_matmul_activation */
+    clattn_activation activation;
     const struct matrix *operand; /* NULL: none; with item -1 broadcast over the items */
     int32_t use;                  /* clattn_matmul_operand_use */
 };
@@ -37,7 +37,7 @@ struct epilogue {
 /* A linear layer's weights as arrays of the graph; 0: none. */
 struct linear_use {
     struct graph_use weight, bias, scale;
-    int32_t weight_dtype, bias_dtype;
+    clattn_dtype weight_dtype, bias_dtype;
     size_t rows, columns;
 };
 
@@ -61,8 +61,8 @@ clattn_status add_norm(const struct builder *b, struct rows rows, const struct n
 
 /* h = act(x W1ᵀ + b1), gated or not; returned in *hidden. */
 clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_use *in,
-                         const struct linear_use *gate, int32_t activation, const clattn_plan_options *options,
-                         struct matrix *hidden);
+                         const struct linear_use *gate, clattn_activation activation,
+                         const clattn_plan_options *options, struct matrix *hidden);
 
 /* What flows through a stack. */
 struct stream {

@@ -44,7 +44,7 @@ clattn_status whole_check_arrays(clattn_context *context, const struct whole_arr
                 return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: nothing is bound", array->name);
             continue;
         }
-        if (array->binding->kind != CLATTN_BINDING_BUFFER)
+        if (array->binding->kind != CLATTN_BINDING_KIND_BUFFER)
             return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: whole models take buffers only", array->name);
         if (array->layout)
             TRY(binding_check(context, array->binding, array->layout, array->extent, array->access, array->name));

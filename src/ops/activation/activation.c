@@ -26,7 +26,7 @@ static size_t groups_of(const struct activation_plan *plan, const activation_arg
 clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name, uint32_t lanes,
                                     const size_t local[3])
 {
-    static const char *const functions[] = {"RELU", "GELU", "GELU_TANH", "SWISH"};
+    static const char *const functions[] = {"NONE", "RELU", "GELU", "GELU_TANH", "SWISH"};
     clattn_status status;
     const clattn_activation_desc *desc = &plan->problem.desc;
     struct strbuf options = {0};

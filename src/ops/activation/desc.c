@@ -79,11 +79,11 @@ activation_args activation_walk(const struct activation_problem *problem, size_t
 
 static clattn_status read_options(clattn_activation_desc *desc, const char **reason)
 {
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (desc->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "unknown function";
-    if (desc->function < CLATTN_ACTIVATION_RELU || desc->function > CLATTN_ACTIVATION_SWISH)
+    if (!enum_within(desc->function, CLATTN_ACTIVATION_SWISH))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "explicit_alpha is neither 0 nor 1";
     if (desc->explicit_alpha != 0 && desc->explicit_alpha != 1)

@@ -15,9 +15,22 @@ _Static_assert(sizeof(attention_args) + (ATTENTION_POINTERS - 2) * 8 <= 1024, "t
 
 #define ARGS(field) offsetof(clattn_attention_args, field)
 const size_t attention_binding_offset[ATTENTION_ARRAYS] = {
-    ARGS(mask),        ARGS(bias),      ARGS(alibi),        ARGS(sinks),      ARGS(vector),      ARGS(query_lengths),
-    ARGS(key_lengths), ARGS(positions), ARGS(query_starts), ARGS(key_starts), ARGS(block_table), ARGS(key_scale),
-    ARGS(value_scale), ARGS(lse),       ARGS(entropy),      ARGS(scores),
+    ARGS(mask),
+    ARGS(bias),
+    ARGS(scoring.alibi),
+    ARGS(scoring.sinks),
+    ARGS(scoring.vector),
+    ARGS(lengths.query),
+    ARGS(lengths.key),
+    ARGS(lengths.positions),
+    ARGS(lengths.query_starts),
+    ARGS(lengths.key_starts),
+    ARGS(cache.block_table),
+    ARGS(cache.key_scale),
+    ARGS(cache.value_scale),
+    ARGS(outputs.lse),
+    ARGS(outputs.entropy),
+    ARGS(outputs.scores),
 };
 
 /* ---- the struct ---- */
@@ -54,9 +67,9 @@ static int covered(size_t keys, const clattn_attention_args *args)
 static int64_t position_of(const struct attention_problem *problem, const clattn_attention_args *args)
 {
     int64_t position = 0;
-    if (problem->desc.alignment == CLATTN_ALIGN_BOTTOM_RIGHT)
+    if (problem->desc.alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT)
         position = (int64_t)args->key_length - (int64_t)args->query_length;
-    else if (problem->desc.alignment == CLATTN_ALIGN_EXPLICIT)
+    else if (problem->desc.alignment == CLATTN_ALIGNMENT_EXPLICIT)
         position = args->position;
     const int64_t limit = (int64_t)1 << 40; /* from where on lengths make no difference; sums stay in range */
     return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
@@ -72,30 +85,33 @@ static void fill_side(const struct attention_problem *problem, const clattn_atte
     a->mask_keys = problem->has[ATTENTION_MASK] ? covered(problem->mask_extent[3], args) : a->key_length;
     a->bias_keys = problem->has[ATTENTION_BIAS] ? covered(problem->bias_extent[3], args) : a->key_length;
     if (problem->has[ATTENTION_LSE])
-        a->lse = row_result(problem, &desc->lse, args->lse.offset);
+        a->lse = row_result(problem, &desc->outputs.lse, args->outputs.lse.offset);
     if (problem->has[ATTENTION_ENTROPY])
-        a->entropy = row_result(problem, &desc->entropy, args->entropy.offset);
+        a->entropy = row_result(problem, &desc->outputs.entropy, args->outputs.entropy.offset);
     if (problem->has[ATTENTION_SCORES])
-        a->scores = array4_of(&desc->scores, args->scores.offset);
-    a->key_scale = packable(&desc->key_scale, args->key_scale.offset, problem->packed_keys);
-    a->value_scale = packable(&desc->value_scale, args->value_scale.offset, problem->packed_keys);
-    a->vector = (array4){args->vector.offset, 0, desc->vector.extent[0] == 1 ? 0 : desc->vector.stride[0], 0,
-                         desc->vector.stride[1]};
-    if (desc->alibi.rank == 1)
-        a->alibi = (array4){args->alibi.offset, 0, desc->alibi.stride[0], 0, 0};
+        a->scores = array4_of(&desc->outputs.scores, args->outputs.scores.offset);
+    a->key_scale = packable(&desc->cache.key_scale, args->cache.key_scale.offset, problem->packed_keys);
+    a->value_scale = packable(&desc->cache.value_scale, args->cache.value_scale.offset, problem->packed_keys);
+    a->vector = (array4){args->scoring.vector.offset, 0,
+                         desc->scoring.vector.extent[0] == 1 ? 0 : desc->scoring.vector.stride[0], 0,
+                         desc->scoring.vector.stride[1]};
+    if (desc->scoring.alibi.rank == 1)
+        a->alibi = (array4){args->scoring.alibi.offset, 0, desc->scoring.alibi.stride[0], 0, 0};
     else
-        a->alibi = (array4){args->alibi.offset, desc->alibi.extent[0] == 1 ? 0 : desc->alibi.stride[0],
-                            desc->alibi.stride[1], 0, 0};
-    a->block_table = (array4){args->block_table.offset, desc->block_table.stride[0], 0, 0, desc->block_table.stride[1]};
-    a->sinks = array1_of(&desc->sinks, args->sinks.offset);
-    a->query_lengths = array1_of(&desc->query_lengths, args->query_lengths.offset);
-    a->key_lengths = array1_of(&desc->key_lengths, args->key_lengths.offset);
-    a->positions = array1_of(&desc->positions, args->positions.offset);
-    a->query_starts = array1_of(&desc->query_starts, args->query_starts.offset);
-    a->key_starts = array1_of(&desc->key_starts, args->key_starts.offset);
+        a->alibi =
+            (array4){args->scoring.alibi.offset, desc->scoring.alibi.extent[0] == 1 ? 0 : desc->scoring.alibi.stride[0],
+                     desc->scoring.alibi.stride[1], 0, 0};
+    a->block_table = (array4){args->cache.block_table.offset, desc->cache.block_table.stride[0], 0, 0,
+                              desc->cache.block_table.stride[1]};
+    a->sinks = array1_of(&desc->scoring.sinks, args->scoring.sinks.offset);
+    a->query_lengths = array1_of(&desc->lengths.query, args->lengths.query.offset);
+    a->key_lengths = array1_of(&desc->lengths.key, args->lengths.key.offset);
+    a->positions = array1_of(&desc->lengths.positions, args->lengths.positions.offset);
+    a->query_starts = array1_of(&desc->lengths.query_starts, args->lengths.query_starts.offset);
+    a->key_starts = array1_of(&desc->lengths.key_starts, args->lengths.key_starts.offset);
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
-        a->user_offset[i] = args->user[i].offset;
-        a->user_scalar[i] = args->user_scalar[i];
+        a->user_offset[i] = args->snippets.buffer[i].offset;
+        a->user_scalar[i] = args->snippets.scalar[i];
     }
     a->cancel_offset = args->cancel.offset;
 }
@@ -114,34 +130,34 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
     a->value = packable(&desc->value, args->value.offset, problem->packed_keys);
     a->output = packable(&desc->output, args->output.offset, problem->packed_queries);
     a->position = position_of(problem, args);
-    a->dropout_seed = (args_long)args->dropout_seed;
+    a->dropout_seed = (args_long)args->dropout.seed;
     memcpy(&a->scale_bits, &problem->exact_scale, sizeof a->scale_bits);
     a->batch = (int)args->batch;
     a->heads = a->launch_heads = (int)problem->heads;
     a->group = (int)(problem->heads / problem->kv_heads);
     a->query_length = a->launch_queries = (int)args->query_length;
     a->key_length = (int)args->key_length;
-    a->window_left = window_side(desc->window_left);
-    a->window_right = window_side(desc->window_right);
-    a->capacity = (int)(desc->cache == CLATTN_CACHE_PAGED ? desc->key.extent[0] : desc->key.extent[2]);
+    a->window_left = window_side(desc->window.left);
+    a->window_right = window_side(desc->window.right);
+    a->capacity = (int)(desc->cache.kind == CLATTN_CACHE_KIND_PAGED ? desc->key.extent[0] : desc->key.extent[2]);
     a->packed_queries = (int)desc->query.extent[2];
-    a->dropout_offset = args->dropout_offset;
-    a->dropout_threshold = (uint32_t)ceil((double)desc->dropout * 4294967296.0);
-    a->dropout = desc->dropout;
-    a->dropout_scale = (float)(1.0 / (1.0 - (double)desc->dropout));
+    a->dropout_offset = args->dropout.offset;
+    a->dropout_threshold = (uint32_t)ceil((double)desc->dropout.probability * 4294967296.0);
+    a->dropout = desc->dropout.probability;
+    a->dropout_scale = (float)(1.0 / (1.0 - (double)desc->dropout.probability));
     a->scale = problem->scale;
-    a->softcap = desc->softcap;
+    a->softcap = desc->scoring.softcap;
     fill_side(problem, args, a);
 }
 
 /* ---- reading an enqueue's arguments ---- */
 
-static const char *const user_name[CLATTN_USER_BUFFERS] = {"user[0]", "user[1]", "user[2]", "user[3]"};
+static const char *const user_name[CLATTN_USER_BUFFERS] = {"snippets.buffer[0]", "snippets.buffer[1]", "snippets.buffer[2]", "snippets.buffer[3]"};
 
 static clattn_status read_lengths(struct report *report, const struct attention_problem *problem,
                                   clattn_attention_args *args)
 {
-    bool ring = problem->desc.cache == CLATTN_CACHE_RING;
+    bool ring = problem->desc.cache.kind == CLATTN_CACHE_KIND_RING;
     size_t most_keys = ring ? LENGTH_LIMIT : problem->key_length;
     if (args->explicit_lengths != 0 && args->explicit_lengths != 1)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_lengths is neither 0 nor 1");
@@ -168,9 +184,9 @@ static clattn_status check_absent(clattn_context *context, const struct attentio
         if (!problem->has[i])
             TRY(binding_absent(context, attention_binding(args, i), attention_array_name[i]));
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        if (problem->desc.user_dtype[i] == CLATTN_DTYPE_NONE)
-            TRY(binding_absent_field(context, &args->user[i], user_name[i], "user_dtype"));
-    if (!problem->desc.cancellable)
+        if (problem->desc.snippets.buffer_dtype[i] == CLATTN_DTYPE_NONE)
+            TRY(binding_absent_field(context, &args->snippets.buffer[i], user_name[i], "user_dtype"));
+    if (!problem->desc.launch.cancellable)
         TRY(binding_absent_field(context, &args->cancel, "cancel", "`cancellable`"));
 fail:
     return status;
@@ -181,7 +197,7 @@ static void reached(const struct attention_problem *problem, const clattn_attent
                     enum attention_array array, size_t extent[CLATTN_MAX_RANK])
 {
     const clattn_layout *layout = attention_layout(&problem->desc, array);
-    bool paged = problem->desc.cache == CLATTN_CACHE_PAGED;
+    bool paged = problem->desc.cache.kind == CLATTN_CACHE_KIND_PAGED;
     memcpy(extent, layout->extent, sizeof layout->extent);
     switch (array) {
     case ATTENTION_KEY_SCALE:
@@ -220,7 +236,7 @@ static void reached(const struct attention_problem *problem, const clattn_attent
 static enum binding_access access_of(const struct attention_problem *problem, enum attention_array array)
 {
     bool again = array == ATTENTION_LSE && problem->has[ATTENTION_SCORES] &&
-                 problem->desc.scores_mode == CLATTN_SCORES_PROBABILITIES;
+                 problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES;
     return array < ATTENTION_SIDE_ARRAYS ? BINDING_READ : again ? BINDING_READ_WRITE : BINDING_WRITE;
 }
 
@@ -238,7 +254,7 @@ static clattn_status check_optional(clattn_context *context, const struct attent
                                     const clattn_attention_args *args)
 {
     clattn_status status = CLATTN_SUCCESS;
-    static const clattn_layout one = {.dtype = CLATTN_I32, .rank = 1, .extent = {1}, .stride = {1}};
+    static const clattn_layout one = {.dtype = CLATTN_DTYPE_I32, .rank = 1, .extent = {1}, .stride = {1}};
     for (int i = 0; i < ATTENTION_ARRAYS; i++) {
         size_t extent[CLATTN_MAX_RANK];
         if (!problem->has[i])
@@ -253,11 +269,12 @@ static clattn_status check_optional(clattn_context *context, const struct attent
     }
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
         clattn_layout element = one;
-        element.dtype = problem->desc.user_dtype[i];
+        element.dtype = problem->desc.snippets.buffer_dtype[i];
         if (element.dtype != CLATTN_DTYPE_NONE)
-            TRY(binding_check(context, &args->user[i], &element, element.extent, BINDING_READ, user_name[i]));
+            TRY(binding_check(context, &args->snippets.buffer[i], &element, element.extent, BINDING_READ,
+                              user_name[i]));
     }
-    if (problem->desc.cancellable)
+    if (problem->desc.launch.cancellable)
         TRY(binding_check(context, &args->cancel, &one, one.extent, BINDING_READ, "cancel"));
 fail:
     return status;
@@ -277,7 +294,7 @@ clattn_status attention_args_read(clattn_context *context, const struct attentio
     size_t k[4] = {args->batch, problem->kv_heads, size_min(args->key_length, desc->key.extent[2]), problem->d_k};
     if (problem->packed_queries)
         memcpy(q, desc->query.extent, sizeof q);
-    if (problem->packed_keys || desc->cache == CLATTN_CACHE_PAGED)
+    if (problem->packed_keys || desc->cache.kind == CLATTN_CACHE_KIND_PAGED)
         memcpy(k, desc->key.extent, sizeof k);
     if (!args->key_length)
         k[2] = 0;
@@ -301,9 +318,9 @@ size_t attention_side_bindings(const struct attention_problem *problem, const cl
         if (problem->has[i])
             bindings[count++] = attention_binding(args, i);
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        if (problem->desc.user_dtype[i] != CLATTN_DTYPE_NONE)
-            bindings[count++] = &args->user[i];
-    if (problem->desc.cancellable)
+        if (problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
+            bindings[count++] = &args->snippets.buffer[i];
+    if (problem->desc.launch.cancellable)
         bindings[count++] = &args->cancel;
     return count;
 }

@@ -47,17 +47,17 @@ static unsigned flags_of(const struct attention_problem *problem)
     const clattn_attention_desc *desc = &problem->desc;
     const clattn_layout *key = &desc->key;
     const bool flags[] = {
-        desc->windowed != 0,
-        desc->softcap > 0,
-        desc->dropout > 0,
-        desc->score != CLATTN_SCORE_DOT,
+        attention_windowed(desc),
+        desc->scoring.softcap > 0,
+        desc->dropout.probability > 0,
+        desc->scoring.kind != CLATTN_SCORE_DOT,
         *problem->score_mod != 0,
         *problem->mask_mod != 0,
         problem->packed_queries,
         problem->packed_keys,
         key->stride[3] != 1 || desc->value.stride[3] != 1,
         key->stride[1] < key->stride[2], /* heads inside rows */
-        desc->max_launch_ms != 0,
+        desc->launch.max_ms != 0,
     };
     unsigned bits = 0;
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
@@ -80,8 +80,8 @@ static void classify(const void *data, struct strbuf *text)
                   storage_token(desc->value.dtype), storage_token(desc->output.dtype));
     if (desc->causal)
         strbuf_printf(text, "-causal%d", (int)desc->alignment);
-    if (desc->cache != CLATTN_CACHE_PLAIN)
-        strbuf_printf(text, "-cache%d.%zu", (int)desc->cache, problem->page_size);
+    if (desc->cache.kind != CLATTN_CACHE_KIND_PLAIN)
+        strbuf_printf(text, "-cache%d.%zu", (int)desc->cache.kind, problem->page_size);
     strbuf_printf(text, "-x%x.%x", arrays, flags_of(problem));
 }
 

@@ -48,6 +48,12 @@ struct attention_problem {
     array4 mask, bias;                     /* strides, 0 where they broadcast */
 };
 
+/* Whether a window limits the keys; after attention_problem_read a side without a limit is -1. */
+static inline bool attention_windowed(const clattn_attention_desc *desc)
+{
+    return desc->window.explicit_left || desc->window.explicit_right;
+}
+
 #define ATTENTION_DESC_BYTES offsetof(struct attention_problem, batch) /* what tells two problems apart */
 
 struct attention_plan {

@@ -22,8 +22,8 @@
 static void shrink(clattn_layout *layout, const size_t *extent)
 {
     int64_t col = layout->rank > 0 && layout->stride[layout->rank - 1] == 1 ? 1 : 2;
-    bool shared = layout->rank > 0 && layout->dtype == CLATTN_I4;
-    clattn_layout made = clattn_layout_contiguous((clattn_dtype)layout->dtype, layout->rank, extent);
+    bool shared = layout->rank > 0 && layout->dtype == CLATTN_DTYPE_I4;
+    clattn_layout made = clattn_layout_contiguous(layout->dtype, layout->rank, extent);
     for (int32_t i = 0; i < layout->rank; i++)
         made.stride[i] *= shared ? 1 : col;
     *layout = made;
@@ -58,7 +58,7 @@ static void shrink_scores(clattn_layout *scores, size_t batch, size_t heads, siz
 {
     if (layout_is_none(scores))
         return;
-    *scores = clattn_layout_contiguous((clattn_dtype)scores->dtype, 4, (size_t[]){keys, batch, heads, queries});
+    *scores = clattn_layout_contiguous(scores->dtype, 4, (size_t[]){keys, batch, heads, queries});
     const clattn_layout made = *scores;
     for (int i = 0; i < 4; i++) {
         scores->extent[i] = made.extent[(i + 1) % 4];
@@ -69,17 +69,15 @@ static void shrink_scores(clattn_layout *scores, size_t batch, size_t heads, siz
 /* What a kernel is told at run time, of a size for which arithmetic tells right from wrong. */
 static void temper(clattn_attention_desc *desc, size_t d_k)
 {
-    if (desc->scale_mode == CLATTN_SCALE_EXPLICIT)
-        desc->scale = copysignf(1.0f / sqrtf((float)d_k), desc->scale);
-    if (desc->softcap > 0)
-        desc->softcap = 0.5f;
-    if (desc->dropout > 0)
-        desc->dropout = 0.25f;
-    if (desc->windowed) {
-        desc->window_left = desc->window_left < 0 ? -1 : 23;
-        desc->window_right = desc->window_right < 0 ? -1 : 7;
-    }
-    desc->max_launch_ms = 0;
+    if (desc->scoring.explicit_scale)
+        desc->scoring.scale = copysignf(1.0f / sqrtf((float)d_k), desc->scoring.scale);
+    if (desc->scoring.softcap > 0)
+        desc->scoring.softcap = 0.5f;
+    if (desc->dropout.probability > 0)
+        desc->dropout.probability = 0.25f;
+    desc->window.left = desc->window.explicit_left ? 23 : -1;
+    desc->window.right = desc->window.explicit_right ? 7 : -1;
+    desc->launch.max_ms = 0;
 }
 
 /* A description of the same kind whose arrays are small; every -D of its kernels is the same. */
@@ -87,7 +85,7 @@ static void small_description(const struct attention_problem *problem, size_t ke
 {
     size_t group = problem->heads / problem->kv_heads, groups = group > 4 ? 1 : 2, heads = groups * group;
     size_t d_k = problem->d_k, d_v = problem->d_v;
-    bool paged = problem->desc.cache == CLATTN_CACHE_PAGED;
+    bool paged = problem->desc.cache.kind == CLATTN_CACHE_KIND_PAGED;
     size_t blocks = paged ? divide_up(keys, problem->page_size) : 0;
     size_t query_batch = problem->packed_queries ? 1 : BATCH;
     size_t query_rows = problem->packed_queries ? QUERIES * BATCH : QUERIES;
@@ -97,35 +95,35 @@ static void small_description(const struct attention_problem *problem, size_t ke
     *desc = problem->desc;
     temper(desc, d_k);
     if (problem->packed_queries)
-        desc->longest_query = QUERIES;
+        desc->lengths.longest_query = QUERIES;
     shrink(&desc->query, (size_t[]){query_batch, heads, query_rows, d_k});
     shrink(&desc->output, (size_t[]){query_batch, heads, query_rows, d_v});
     if (problem->packed_keys) {
         shrink(&desc->key, (size_t[]){1, groups, keys * BATCH, d_k});
         shrink(&desc->value, (size_t[]){1, groups, keys * BATCH, d_v});
-        shrink_rows(&desc->key_scale, (size_t[]){1, groups, keys * BATCH, desc->key_scale.extent[3]});
-        shrink_rows(&desc->value_scale, (size_t[]){1, groups, keys * BATCH, desc->value_scale.extent[3]});
+        shrink_rows(&desc->cache.key_scale, (size_t[]){1, groups, keys * BATCH, desc->cache.key_scale.extent[3]});
+        shrink_rows(&desc->cache.value_scale, (size_t[]){1, groups, keys * BATCH, desc->cache.value_scale.extent[3]});
     } else {
         shrink_cache(&desc->key, key_batch, groups, key_rows, d_k, keys);
         shrink_cache(&desc->value, key_batch, groups, key_rows, d_v, keys);
-        shrink_cache(&desc->key_scale, key_batch, groups, key_rows, desc->key_scale.extent[3], keys);
-        shrink_cache(&desc->value_scale, key_batch, groups, key_rows, desc->value_scale.extent[3], keys);
+        shrink_cache(&desc->cache.key_scale, key_batch, groups, key_rows, desc->cache.key_scale.extent[3], keys);
+        shrink_cache(&desc->cache.value_scale, key_batch, groups, key_rows, desc->cache.value_scale.extent[3], keys);
     }
-    shrink_rows(&desc->lse, (size_t[]){query_batch, heads, query_rows});
-    shrink_rows(&desc->entropy, (size_t[]){query_batch, heads, query_rows});
-    shrink_scores(&desc->scores, BATCH, heads, QUERIES, paged ? blocks * problem->page_size : keys);
-    shrink_rows(&desc->sinks, (size_t[]){heads});
-    shrink_rows(&desc->vector, (size_t[]){desc->vector.extent[0] == 1 ? 1 : heads, d_k});
-    shrink_rows(&desc->query_lengths, (size_t[]){BATCH});
-    shrink_rows(&desc->key_lengths, (size_t[]){BATCH});
-    shrink_rows(&desc->positions, (size_t[]){BATCH});
-    shrink_rows(&desc->query_starts, (size_t[]){BATCH + 1});
-    shrink_rows(&desc->key_starts, (size_t[]){BATCH + 1});
-    shrink_rows(&desc->block_table, (size_t[]){BATCH, blocks});
-    if (desc->alibi.rank == 1)
-        shrink(&desc->alibi, (size_t[]){heads});
-    else if (desc->alibi.rank == 2)
-        shrink(&desc->alibi, (size_t[]){desc->alibi.extent[0] == 1 ? 1 : BATCH, heads});
+    shrink_rows(&desc->outputs.lse, (size_t[]){query_batch, heads, query_rows});
+    shrink_rows(&desc->outputs.entropy, (size_t[]){query_batch, heads, query_rows});
+    shrink_scores(&desc->outputs.scores, BATCH, heads, QUERIES, paged ? blocks * problem->page_size : keys);
+    shrink_rows(&desc->scoring.sinks, (size_t[]){heads});
+    shrink_rows(&desc->scoring.vector, (size_t[]){desc->scoring.vector.extent[0] == 1 ? 1 : heads, d_k});
+    shrink_rows(&desc->lengths.query, (size_t[]){BATCH});
+    shrink_rows(&desc->lengths.key, (size_t[]){BATCH});
+    shrink_rows(&desc->lengths.positions, (size_t[]){BATCH});
+    shrink_rows(&desc->lengths.query_starts, (size_t[]){BATCH + 1});
+    shrink_rows(&desc->lengths.key_starts, (size_t[]){BATCH + 1});
+    shrink_rows(&desc->cache.block_table, (size_t[]){BATCH, blocks});
+    if (desc->scoring.alibi.rank == 1)
+        shrink(&desc->scoring.alibi, (size_t[]){heads});
+    else if (desc->scoring.alibi.rank == 2)
+        shrink(&desc->scoring.alibi, (size_t[]){desc->scoring.alibi.extent[0] == 1 ? 1 : BATCH, heads});
     if (problem->has[ATTENTION_MASK])
         shrink_mask(&desc->mask, whole);
     if (problem->has[ATTENTION_BIAS])
@@ -135,10 +133,10 @@ static void small_description(const struct attention_problem *problem, size_t ke
 /* ---- its arrays ---- */
 
 /* 1/128 to 1/64: integers times it are of magnitude 1. */
-static void fill_scales(struct check_array *array, int32_t dtype, uint32_t *random)
+static void fill_scales(struct check_array *array, clattn_dtype dtype, uint32_t *random)
 {
     for (size_t i = 0; i < array->elements; i++) {
-        if (dtype == CLATTN_F16)
+        if (dtype == CLATTN_DTYPE_F16)
             ((uint16_t *)array->host)[i] = (uint16_t)(8 << 10 | (check_random(random) & 1023));
         else
             ((float *)array->host)[i] = ldexpf(1.0f + (float)(check_random(random) & 127) / 128, -7);
@@ -210,8 +208,8 @@ static clattn_status make_arrays(struct attention_check *check, clattn_context *
     TRY(make_array(check, context, CHECK_KEY, &desc->key, &args->key, &random));
     TRY(make_array(check, context, CHECK_VALUE, &desc->value, &args->value, &random));
     TRY(make_array(check, context, CHECK_OUTPUT, &desc->output, &args->output, &random));
-    if (desc->cancellable) {
-        static const clattn_layout flag = {.dtype = CLATTN_I32, .rank = 1, .extent = {1}, .stride = {1}};
+    if (desc->launch.cancellable) {
+        static const clattn_layout flag = {.dtype = CLATTN_DTYPE_I32, .rank = 1, .extent = {1}, .stride = {1}};
         TRY(make_array(check, context, CHECK_CANCEL, &flag, &args->cancel, &random));
     }
 fail:
@@ -270,7 +268,7 @@ clattn_status attention_self_check(clattn_plan *base)
     check->original = original;
     clattn_attention_args_init(&check->args);
     check->args.position = 1;
-    check->args.dropout_seed = 7;
+    check->args.dropout.seed = 7;
     check->keys = size_max(KEYS, plan->key_tile + KEYS_MORE);
     small_description(problem, check->keys, &desc);
     TRY(check_begin(context));
@@ -282,9 +280,9 @@ clattn_status attention_self_check(clattn_plan *base)
     check->args.batch = check->small.batch;
     check->args.query_length = check->small.query_length;
     check->args.key_length = check->small.key_length;
-    if (desc.cache == CLATTN_CACHE_RING)
+    if (desc.cache.kind == CLATTN_CACHE_KIND_RING)
         check->args.key_length += 5; /* so that it turns */
-    else if (desc.cache == CLATTN_CACHE_PAGED)
+    else if (desc.cache.kind == CLATTN_CACHE_KIND_PAGED)
         check->args.key_length = check->keys;
     check->args.explicit_lengths = 1;
     TRY(make_arrays(check, context));

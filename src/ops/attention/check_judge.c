@@ -41,9 +41,9 @@ static reference_data data_of(const struct attention_check *check)
     };
 }
 
-static double unit_of(int32_t dtype)
+static double unit_of(clattn_dtype dtype)
 {
-    return dtype == CLATTN_F64 ? DBL_EPSILON : storage_epsilon(dtype);
+    return dtype == CLATTN_DTYPE_F64 ? DBL_EPSILON : storage_epsilon(dtype);
 }
 
 static double read_at(const struct attention_check *check, size_t slot, const clattn_layout *layout, int64_t b,
@@ -94,7 +94,7 @@ static clattn_status judge_merge(const struct attention_check *check, const stru
         .col = 1,
         .part_lse = (int64_t)rows,
         .sink = small->has[ATTENTION_SINKS]
-                    ? (const float *)check->array[ATTENTION_SINKS].host + h * desc->sinks.stride[0]
+                    ? (const float *)check->array[ATTENTION_SINKS].host + h * desc->scoring.sinks.stride[0]
                     : NULL,
     };
     ref_merge_row(&reference, exact, magnitude, &lse);
@@ -105,7 +105,8 @@ static clattn_status judge_merge(const struct attention_check *check, const stru
     }
     if (!small->has[ATTENTION_LSE] && !plan->lends_lse)
         return CLATTN_SUCCESS;
-    value = plan->lends_lse ? lent_lse(check, plan, b, h, i) : read_at(check, ATTENTION_LSE, &desc->lse, b, h, i, 0);
+    value = plan->lends_lse ? lent_lse(check, plan, b, h, i)
+                            : read_at(check, ATTENTION_LSE, &desc->outputs.lse, b, h, i, 0);
     status = check_element(report, kernel, "lse", (const int64_t[4]){b, h, i, 0}, value, lse,
                            check_slack(lse, lse, 1 + fabs(lse), FLT_EPSILON, FLT_EPSILON));
 fail:
@@ -161,12 +162,12 @@ static clattn_status judge_scores(const struct attention_check *check, const str
     const clattn_attention_desc *desc = &check->small.desc;
     const reference_item item = reference_item_of(&rows->reference, b);
     for (int64_t j = 0; check->small.has[ATTENTION_SCORES] && j < (int64_t)check->args.key_length; j++) {
-        bool is_probability = desc->scores_mode == CLATTN_SCORES_PROBABILITIES;
-        double value = read_at(check, ATTENTION_SCORES, &desc->scores, b, h, i, j), exact = 0, plain = 0;
+        bool is_probability = desc->outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES;
+        double value = read_at(check, ATTENTION_SCORES, &desc->outputs.scores, b, h, i, j), exact = 0, plain = 0;
         double magnitude = 1;
         if (!is_probability) {
-            exact = reference_attention_score(&rows->reference, desc->scores_mode, b, h, i, j);
-            plain = reference_attention_score(&rows->naive, desc->scores_mode, b, h, i, j);
+            exact = reference_attention_score(&rows->reference, desc->outputs.scores_mode, b, h, i, j);
+            plain = reference_attention_score(&rows->naive, desc->outputs.scores_mode, b, h, i, j);
             magnitude += fabs(exact);
         } else if (j < item.keys) {
             exact = rows->exact.probabilities[j];
@@ -174,7 +175,7 @@ static clattn_status judge_scores(const struct attention_check *check, const str
             magnitude += fabs(rows->exact.lse);
         }
         TRY(check_element(report, kernel, "scores", (const int64_t[4]){b, h, i, j}, value, exact,
-                          check_slack(exact, plain, magnitude, FLT_EPSILON, unit_of(desc->scores.dtype))));
+                          check_slack(exact, plain, magnitude, FLT_EPSILON, unit_of(desc->outputs.scores.dtype))));
     }
 fail:
     return status;

@@ -21,8 +21,8 @@ static void define_user(const clattn_attention_desc *desc, struct strbuf *option
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
         char name[] = "USER0";
         name[4] = (char)('0' + i);
-        if (desc->user_dtype[i] != CLATTN_DTYPE_NONE)
-            define_token(options, name, element_token(desc->user_dtype[i]));
+        if (desc->snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
+            define_token(options, name, element_token(desc->snippets.buffer_dtype[i]));
     }
 }
 
@@ -31,7 +31,7 @@ static void define_user(const clattn_attention_desc *desc, struct strbuf *option
 static bool maximum_fits(const struct attention_problem *problem)
 {
     const double largest = 65504, limit = 0x1p29;
-    if (problem->desc.query.dtype != CLATTN_F16 || problem->desc.key.dtype != CLATTN_F16)
+    if (problem->desc.query.dtype != CLATTN_DTYPE_F16 || problem->desc.key.dtype != CLATTN_DTYPE_F16)
         return true;
     return 1.5 * fabs(problem->exact_scale) * (double)problem->d_k * largest * largest < limit;
 }
@@ -44,19 +44,19 @@ void attention_defines(const struct attention_problem *problem, const struct cap
         bool set;
     } flags[] = {
         {"DOUBLE", problem->is_double},
-        {"ADDITIVE", desc->score == CLATTN_SCORE_ADDITIVE},
-        {"SOFTCAP", desc->softcap > 0},
+        {"ADDITIVE", desc->scoring.kind == CLATTN_SCORE_ADDITIVE},
+        {"SOFTCAP", desc->scoring.softcap > 0},
         {"SCORE_MOD", *problem->score_mod},
         {"MASK_MOD", *problem->mask_mod},
         {"BIAS", problem->has[ATTENTION_BIAS]},
         {"ALIBI", problem->has[ATTENTION_ALIBI]},
         {"SINKS", problem->has[ATTENTION_SINKS]},
-        {"WINDOW", desc->windowed},
-        {"DROPOUT", desc->dropout > 0},
+        {"WINDOW", attention_windowed(desc)},
+        {"DROPOUT", desc->dropout.probability > 0},
         {"ENTROPY", problem->has[ATTENTION_ENTROPY]},
-        {"CANCEL", desc->cancellable},
-        {"BOTTOM_RIGHT", desc->alignment == CLATTN_ALIGN_BOTTOM_RIGHT},
-        {"RING", desc->cache == CLATTN_CACHE_RING},
+        {"CANCEL", desc->launch.cancellable},
+        {"BOTTOM_RIGHT", desc->alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT},
+        {"RING", desc->cache.kind == CLATTN_CACHE_KIND_RING},
     };
     define_int(options, "D_K", (long long)problem->d_k);
     define_int(options, "D_V", (long long)problem->d_v);
@@ -82,9 +82,9 @@ void attention_defines(const struct attention_problem *problem, const struct cap
     if (problem->has[ATTENTION_BLOCK_TABLE])
         define_int(options, "PAGE_SIZE", (long long)problem->page_size);
     if (problem->has[ATTENTION_KEY_SCALE])
-        define_int(options, "KEY_GROUPS", (long long)desc->key_scale.extent[3]);
+        define_int(options, "KEY_GROUPS", (long long)desc->cache.key_scale.extent[3]);
     if (problem->has[ATTENTION_VALUE_SCALE])
-        define_int(options, "VALUE_GROUPS", (long long)desc->value_scale.extent[3]);
+        define_int(options, "VALUE_GROUPS", (long long)desc->cache.value_scale.extent[3]);
     define_user(desc, options);
     /* Keeping raw scores relies on a product that is not rounded before the maximum is subtracted. */
     define_int(options, "POSITIVE_SCALE",

@@ -10,22 +10,60 @@
 
 #define DESC(field) offsetof(clattn_attention_desc, field)
 const size_t attention_layout_offset[ATTENTION_ARRAYS] = {
-    DESC(mask),        DESC(bias),      DESC(alibi),        DESC(sinks),      DESC(vector),      DESC(query_lengths),
-    DESC(key_lengths), DESC(positions), DESC(query_starts), DESC(key_starts), DESC(block_table), DESC(key_scale),
-    DESC(value_scale), DESC(lse),       DESC(entropy),      DESC(scores),
+    DESC(mask),
+    DESC(bias),
+    DESC(scoring.alibi),
+    DESC(scoring.sinks),
+    DESC(scoring.vector),
+    DESC(lengths.query),
+    DESC(lengths.key),
+    DESC(lengths.positions),
+    DESC(lengths.query_starts),
+    DESC(lengths.key_starts),
+    DESC(cache.block_table),
+    DESC(cache.key_scale),
+    DESC(cache.value_scale),
+    DESC(outputs.lse),
+    DESC(outputs.entropy),
+    DESC(outputs.scores),
 };
 
 const char *const attention_array_name[ATTENTION_ARRAYS] = {
-    "mask",        "bias",      "alibi",        "sinks",      "vector",      "query_lengths",
-    "key_lengths", "positions", "query_starts", "key_starts", "block_table", "key_scale",
-    "value_scale", "lse",       "entropy",      "scores",
+    "mask",
+    "bias",
+    "scoring.alibi",
+    "scoring.sinks",
+    "scoring.vector",
+    "lengths.query",
+    "lengths.key",
+    "lengths.positions",
+    "lengths.query_starts",
+    "lengths.key_starts",
+    "cache.block_table",
+    "cache.key_scale",
+    "cache.value_scale",
+    "outputs.lse",
+    "outputs.entropy",
+    "outputs.scores",
 };
 
 static const struct layout_words layout_words[ATTENTION_ARRAYS] = {
-    LAYOUT_WORDS("mask"),         LAYOUT_WORDS("bias"),          LAYOUT_WORDS("alibi"),       LAYOUT_WORDS("sinks"),
-    LAYOUT_WORDS("vector"),       LAYOUT_WORDS("query_lengths"), LAYOUT_WORDS("key_lengths"), LAYOUT_WORDS("positions"),
-    LAYOUT_WORDS("query_starts"), LAYOUT_WORDS("key_starts"),    LAYOUT_WORDS("block_table"), LAYOUT_WORDS("key_scale"),
-    LAYOUT_WORDS("value_scale"),  LAYOUT_WORDS("lse"),           LAYOUT_WORDS("entropy"),     LAYOUT_WORDS("scores"),
+    LAYOUT_WORDS("mask"),
+    LAYOUT_WORDS("bias"),
+    LAYOUT_WORDS("scoring.alibi"),
+    LAYOUT_WORDS("scoring.sinks"),
+    LAYOUT_WORDS("scoring.vector"),
+    LAYOUT_WORDS("lengths.query"),
+    LAYOUT_WORDS("lengths.key"),
+    LAYOUT_WORDS("lengths.positions"),
+    LAYOUT_WORDS("lengths.query_starts"),
+    LAYOUT_WORDS("lengths.key_starts"),
+    LAYOUT_WORDS("cache.block_table"),
+    LAYOUT_WORDS("cache.key_scale"),
+    LAYOUT_WORDS("cache.value_scale"),
+    LAYOUT_WORDS("outputs.lse"),
+    LAYOUT_WORDS("outputs.entropy"),
+    LAYOUT_WORDS("outputs.scores"),
 };
 
 static clattn_status fail(const char **reason, clattn_status status, const char *why)
@@ -45,33 +83,36 @@ static bool is_flag(int32_t value)
 
 static clattn_status check_enums(const clattn_attention_desc *desc, const char **reason)
 {
-    if (desc->direction != CLATTN_FORWARD)
-        INVALID("direction: only CLATTN_FORWARD is known");
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
+        INVALID("direction: only CLATTN_DIRECTION_FORWARD is known");
     if (!is_flag(desc->causal))
         INVALID("causal is neither 0 nor 1");
-    if (desc->alignment < CLATTN_ALIGN_TOP_LEFT || desc->alignment > CLATTN_ALIGN_EXPLICIT)
+    if (!is_flag(desc->short_mask))
+        INVALID("short_mask is neither 0 nor 1");
+    if (!enum_within(desc->alignment, CLATTN_ALIGNMENT_EXPLICIT))
         INVALID("unknown alignment");
-    if (desc->scale_mode < CLATTN_SCALE_DEFAULT || desc->scale_mode > CLATTN_SCALE_EXPLICIT)
-        INVALID("unknown scale_mode");
-    if (desc->scale_mode == CLATTN_SCALE_EXPLICIT && !isfinite(desc->scale))
-        INVALID("scale is NaN or infinite");
-    if (desc->score < CLATTN_SCORE_DOT || desc->score > CLATTN_SCORE_ADDITIVE)
-        INVALID("unknown score");
-    if (!(desc->softcap >= 0) || !isfinite(desc->softcap))
-        INVALID("softcap is negative, NaN or infinite");
-    if (!is_flag(desc->windowed))
-        INVALID("windowed is neither 0 nor 1");
-    if (desc->windowed && (desc->window_left < -1 || desc->window_right < -1))
-        INVALID("window_left and window_right are -1 or more");
-    if (desc->cache < CLATTN_CACHE_PLAIN || desc->cache > CLATTN_CACHE_PAGED)
-        INVALID("unknown cache");
-    if (desc->scores_mode < CLATTN_SCORES_RAW || desc->scores_mode > CLATTN_SCORES_PROBABILITIES)
-        INVALID("unknown scores_mode");
-    if (!(desc->dropout >= 0 && desc->dropout < 1))
-        INVALID("dropout is not from 0 to below 1");
-    if (!is_flag(desc->cancellable))
-        INVALID("cancellable is neither 0 nor 1");
-    if (desc->reserved != 0)
+    if (!is_flag(desc->scoring.explicit_scale))
+        INVALID("scoring.explicit_scale is neither 0 nor 1");
+    if (desc->scoring.explicit_scale && !isfinite(desc->scoring.scale))
+        INVALID("scoring.scale is NaN or infinite");
+    if (!enum_within(desc->scoring.kind, CLATTN_SCORE_ADDITIVE))
+        INVALID("unknown scoring.kind");
+    if (!(desc->scoring.softcap >= 0) || !isfinite(desc->scoring.softcap))
+        INVALID("scoring.softcap is negative, NaN or infinite");
+    if (!is_flag(desc->window.explicit_left) || !is_flag(desc->window.explicit_right))
+        INVALID("window.explicit_left or window.explicit_right is neither 0 nor 1");
+    if ((desc->window.explicit_left && desc->window.left < 0) ||
+        (desc->window.explicit_right && desc->window.right < 0))
+        INVALID("window.left or window.right is negative");
+    if (!enum_within(desc->cache.kind, CLATTN_CACHE_KIND_PAGED))
+        INVALID("unknown cache.kind");
+    if (!enum_within(desc->outputs.scores_mode, CLATTN_SCORES_MODE_PROBABILITIES))
+        INVALID("unknown outputs.scores_mode");
+    if (!(desc->dropout.probability >= 0 && desc->dropout.probability < 1))
+        INVALID("dropout.probability is not from 0 to below 1");
+    if (!is_flag(desc->launch.cancellable))
+        INVALID("launch.cancellable is neither 0 nor 1");
+    if (desc->cache.reserved || desc->outputs.reserved || desc->dropout.reserved)
         INVALID("reserved is not 0");
     return CLATTN_SUCCESS;
 }
@@ -90,26 +131,27 @@ static clattn_status read_snippets(struct attention_problem *problem, const char
 {
     clattn_attention_desc *desc = &problem->desc;
     static const char *const wrong[CLATTN_USER_BUFFERS] = {
-        "user_dtype[0] is unknown, int4 or float64", "user_dtype[1] is unknown, int4 or float64",
-        "user_dtype[2] is unknown, int4 or float64", "user_dtype[3] is unknown, int4 or float64"};
-    bool none = !desc->score_mod && !desc->mask_mod;
-    if (!copy_snippet(problem->score_mod, desc->score_mod))
-        INVALID("score_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
-    if (!copy_snippet(problem->mask_mod, desc->mask_mod))
-        INVALID("mask_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
-    if (desc->score_mod && !*desc->score_mod)
-        INVALID("score_mod is empty");
-    if (desc->mask_mod && !*desc->mask_mod)
-        INVALID("mask_mod is empty");
+        "snippets.buffer_dtype[0] is unknown, int4 or float64", "snippets.buffer_dtype[1] is unknown, int4 or float64",
+        "snippets.buffer_dtype[2] is unknown, int4 or float64", "snippets.buffer_dtype[3] is unknown, int4 or float64"};
+    bool none = !desc->snippets.score_mod && !desc->snippets.mask_mod;
+    if (!copy_snippet(problem->score_mod, desc->snippets.score_mod))
+        INVALID("snippets.score_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
+    if (!copy_snippet(problem->mask_mod, desc->snippets.mask_mod))
+        INVALID("snippets.mask_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
+    if (desc->snippets.score_mod && !*desc->snippets.score_mod)
+        INVALID("snippets.score_mod is empty");
+    if (desc->snippets.mask_mod && !*desc->snippets.mask_mod)
+        INVALID("snippets.mask_mod is empty");
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++) {
-        if (desc->user_dtype[i] == CLATTN_DTYPE_NONE)
+        if (desc->snippets.buffer_dtype[i] == CLATTN_DTYPE_NONE)
             continue;
         if (none)
-            INVALID("user_dtype without score_mod or mask_mod");
-        if (!clattn_dtype_size((clattn_dtype)desc->user_dtype[i]) || desc->user_dtype[i] == CLATTN_F64)
+            INVALID("snippets.buffer_dtype without snippets.score_mod or snippets.mask_mod");
+        if (!clattn_dtype_size((clattn_dtype)desc->snippets.buffer_dtype[i]) ||
+            desc->snippets.buffer_dtype[i] == CLATTN_DTYPE_F64)
             INVALID(wrong[i]);
     }
-    desc->score_mod = desc->mask_mod = NULL;
+    desc->snippets.score_mod = desc->snippets.mask_mod = NULL;
     return CLATTN_SUCCESS;
 }
 
@@ -140,7 +182,7 @@ static clattn_status check_dtypes(struct attention_problem *problem, const char 
 {
     const clattn_attention_desc *desc = &problem->desc;
     const int32_t q = desc->query.dtype, k = desc->key.dtype, v = desc->value.dtype, o = desc->output.dtype;
-    problem->is_double = q == CLATTN_F64;
+    problem->is_double = q == CLATTN_DTYPE_F64;
     if (problem->is_double
             ? k != q || v != q || o != q
             : !dtype_is_storage(q) || !dtype_is_storage(o) || (!dtype_is_storage(k) && !dtype_is_quantised(k)) ||
@@ -149,7 +191,7 @@ static clattn_status check_dtypes(struct attention_problem *problem, const char 
                     "int4, or all four float64");
     if (problem->has[ATTENTION_KEY_SCALE] != dtype_is_quantised(k) ||
         problem->has[ATTENTION_VALUE_SCALE] != dtype_is_quantised(v))
-        INVALID("key_scale and value_scale come with int8 and int4 and with nothing else");
+        INVALID("cache.key_scale and cache.value_scale come with int8 and int4 and with nothing else");
     return CLATTN_SUCCESS;
 }
 
@@ -158,7 +200,7 @@ static clattn_status check_sizes(struct attention_problem *problem, const char *
 {
     const clattn_attention_desc *desc = &problem->desc;
     const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent, *o = desc->output.extent;
-    bool paged = desc->cache == CLATTN_CACHE_PAGED;
+    bool paged = desc->cache.kind == CLATTN_CACHE_KIND_PAGED;
     if (desc->query.rank != 4 || desc->key.rank != 4 || desc->value.rank != 4 || desc->output.rank != 4)
         LAYOUT("query, key, value and output have 4 dimensions: batch, heads, length, size");
     if (q[0] != o[0] || k[0] != v[0])
@@ -177,33 +219,36 @@ static clattn_status check_sizes(struct attention_problem *problem, const char *
     if ((problem->packed_queries && q[0] != 1) || (problem->packed_keys && k[0] != 1))
         LAYOUT("packed sequences have batch 1");
     if (problem->packed_keys && paged)
-        INVALID("a paged cache has no key_starts");
-    if (problem->packed_keys && desc->cache == CLATTN_CACHE_RING)
-        INVALID("a ring has no key_starts");
+        INVALID("a paged cache has no lengths.key_starts");
+    if (problem->packed_keys && desc->cache.kind == CLATTN_CACHE_KIND_RING)
+        INVALID("a ring has no lengths.key_starts");
     if (paged != problem->has[ATTENTION_BLOCK_TABLE])
-        INVALID("block_table comes with CLATTN_CACHE_PAGED and with nothing else");
-    problem->batch = problem->packed_queries ? desc->query_starts.extent[0] - (desc->query_starts.extent[0] > 0) : q[0];
+        INVALID("cache.block_table comes with CLATTN_CACHE_KIND_PAGED and with nothing else");
+    problem->batch = problem->packed_queries
+                         ? desc->lengths.query_starts.extent[0] - (desc->lengths.query_starts.extent[0] > 0)
+                         : q[0];
     if (problem->batch > LENGTH_LIMIT)
-        return fail(reason, CLATTN_ERROR_OVERFLOW, "query_starts names more than 2^31 - 65537 items");
+        return fail(reason, CLATTN_ERROR_OVERFLOW, "lengths.query_starts names more than 2^31 - 65537 items");
     problem->heads = q[1];
     problem->kv_heads = k[1];
-    problem->query_length = problem->packed_queries && desc->longest_query ? desc->longest_query : q[2];
-    if (!problem->packed_queries && desc->longest_query)
-        INVALID("longest_query without query_starts");
+    problem->query_length = problem->packed_queries && desc->lengths.longest_query ? desc->lengths.longest_query : q[2];
+    if (!problem->packed_queries && desc->lengths.longest_query)
+        INVALID("lengths.longest_query without lengths.query_starts");
     if (problem->query_length > q[2])
-        INVALID("longest_query is above S_q");
+        INVALID("lengths.longest_query is above S_q");
     problem->key_length = k[2];
     problem->d_k = q[3];
     problem->d_v = v[3];
     if (!paged && !problem->packed_keys && k[0] != problem->batch)
         LAYOUT("query and key differ in batch");
     if (paged) {
-        if (desc->block_table.rank != 2 || desc->block_table.extent[0] != problem->batch)
-            LAYOUT("block_table is not (batch, blocks)");
+        if (desc->cache.block_table.rank != 2 || desc->cache.block_table.extent[0] != problem->batch)
+            LAYOUT("cache.block_table is not (batch, blocks)");
         if (!k[0] || !k[2])
             LAYOUT("a paged cache without pages");
         problem->page_size = k[2];
-        if (!size_mul(desc->block_table.extent[1], k[2], &problem->key_length) || problem->key_length > LENGTH_LIMIT)
+        if (!size_mul(desc->cache.block_table.extent[1], k[2], &problem->key_length) ||
+            problem->key_length > LENGTH_LIMIT)
             return fail(reason, CLATTN_ERROR_OVERFLOW, "a paged cache has more than 2^31 - 65537 keys an item");
     }
     return CLATTN_SUCCESS;
@@ -216,8 +261,8 @@ static clattn_status check_mask(const struct attention_problem *problem, const c
     const size_t whole[3] = {problem->batch, problem->heads, problem->query_length};
     const bool is_bias = mask == &problem->desc.bias;
     int64_t stride[4];
-    if (!dtype_is_storage(mask->dtype) && !(problem->is_double && mask->dtype == CLATTN_F64) &&
-        (mask->dtype != CLATTN_BOOL || is_bias))
+    if (!dtype_is_storage(mask->dtype) && !(problem->is_double && mask->dtype == CLATTN_DTYPE_F64) &&
+        (mask->dtype != CLATTN_DTYPE_BOOL || is_bias))
         UNSUPPORTED(is_bias ? "bias is float32, float16 or bfloat16, or float64 as all others are"
                             : "mask is bool, float32, float16 or bfloat16, or float64 as all others are");
     if (mask->rank > 4)
@@ -229,7 +274,10 @@ static clattn_status check_mask(const struct attention_problem *problem, const c
                            : "mask: batch, heads and queries are each 1 or the query's");
     if (mask_extent[3] > problem->key_length && mask_extent[3] != 1)
         LAYOUT(is_bias ? "bias covers more keys than there are" : "mask covers more keys than there are");
-    if (problem->desc.cache == CLATTN_CACHE_RING && mask_extent[3] != 1)
+    if (mask_extent[3] < problem->key_length && mask_extent[3] != 1 && !problem->desc.short_mask)
+        LAYOUT(is_bias ? "bias has fewer keys than key, without short_mask"
+                       : "mask has fewer keys than key, without short_mask");
+    if (problem->desc.cache.kind == CLATTN_CACHE_KIND_RING && mask_extent[3] != 1)
         UNSUPPORTED(is_bias ? "a ring takes no bias with more than one key"
                             : "a ring takes no mask with more than one key");
     *strides = (array4){0, stride[0], stride[1], stride[2], stride[3]};
@@ -241,24 +289,25 @@ static clattn_status check_row_result(const struct attention_problem *problem, c
                                       const char **reason)
 {
     const size_t *q = problem->desc.query.extent;
-    if (layout->dtype != CLATTN_F32)
-        UNSUPPORTED(layout == &problem->desc.lse ? "lse is float32" : "entropy is float32");
+    if (layout->dtype != CLATTN_DTYPE_F32)
+        UNSUPPORTED(layout == &problem->desc.outputs.lse ? "outputs.lse is float32" : "outputs.entropy is float32");
     if (layout->rank != 3 || layout->extent[0] != q[0] || layout->extent[1] != q[1] || layout->extent[2] != q[2])
-        LAYOUT(layout == &problem->desc.lse ? "lse is (batch, heads, S_q)" : "entropy is (batch, heads, S_q)");
+        LAYOUT(layout == &problem->desc.outputs.lse ? "outputs.lse is (batch, heads, S_q)"
+                                                    : "outputs.entropy is (batch, heads, S_q)");
     return CLATTN_SUCCESS;
 }
 
 static clattn_status check_scores(const struct attention_problem *problem, const char **reason)
 {
     const clattn_attention_desc *desc = &problem->desc;
-    const size_t *extent = desc->scores.extent;
-    if (problem->packed_queries || problem->packed_keys || desc->cache == CLATTN_CACHE_RING)
-        UNSUPPORTED("scores are not for packed sequences or a ring");
-    if (!dtype_is_storage(desc->scores.dtype))
-        UNSUPPORTED("scores are float32, float16 or bfloat16");
-    if (desc->scores.rank != 4 || extent[0] != problem->batch || extent[1] != problem->heads ||
+    const size_t *extent = desc->outputs.scores.extent;
+    if (problem->packed_queries || problem->packed_keys || desc->cache.kind == CLATTN_CACHE_KIND_RING)
+        UNSUPPORTED("outputs.scores is not for packed sequences or a ring");
+    if (!dtype_is_storage(desc->outputs.scores.dtype))
+        UNSUPPORTED("outputs.scores is float32, float16 or bfloat16");
+    if (desc->outputs.scores.rank != 4 || extent[0] != problem->batch || extent[1] != problem->heads ||
         extent[2] != problem->query_length || extent[3] != problem->key_length)
-        LAYOUT("scores are (batch, heads, S_q, S_k)");
+        LAYOUT("outputs.scores is (batch, heads, S_q, S_k)");
     return CLATTN_SUCCESS;
 }
 
@@ -269,11 +318,11 @@ static clattn_status check_integers(const struct attention_problem *problem, con
         unsigned more; /* elements than items */
         const char *reason;
     } arrays[] = {
-        {ATTENTION_QUERY_LENGTHS, 0, "query_lengths is (batch), int32 or int64"},
-        {ATTENTION_KEY_LENGTHS, 0, "key_lengths is (batch), int32 or int64"},
-        {ATTENTION_POSITIONS, 0, "positions is (batch), int32 or int64"},
-        {ATTENTION_QUERY_STARTS, 1, "query_starts is (batch + 1), int32 or int64"},
-        {ATTENTION_KEY_STARTS, 1, "key_starts is (batch + 1), int32 or int64"},
+        {ATTENTION_QUERY_LENGTHS, 0, "lengths.query is (batch), int32 or int64"},
+        {ATTENTION_KEY_LENGTHS, 0, "lengths.key is (batch), int32 or int64"},
+        {ATTENTION_POSITIONS, 0, "lengths.positions is (batch), int32 or int64"},
+        {ATTENTION_QUERY_STARTS, 1, "lengths.query_starts is (batch + 1), int32 or int64"},
+        {ATTENTION_KEY_STARTS, 1, "lengths.key_starts is (batch + 1), int32 or int64"},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         const clattn_layout *layout = attention_layout(&problem->desc, arrays[i].array);
@@ -281,43 +330,44 @@ static clattn_status check_integers(const struct attention_problem *problem, con
                                               layout->extent[0] != problem->batch + arrays[i].more))
             LAYOUT(arrays[i].reason);
     }
-    if (problem->has[ATTENTION_BLOCK_TABLE] && !dtype_is_integer(problem->desc.block_table.dtype))
-        LAYOUT("block_table is int32 or int64");
-    if (problem->has[ATTENTION_POSITIONS] && problem->desc.alignment != CLATTN_ALIGN_EXPLICIT)
-        INVALID("positions without CLATTN_ALIGN_EXPLICIT");
+    if (problem->has[ATTENTION_BLOCK_TABLE] && !dtype_is_integer(problem->desc.cache.block_table.dtype))
+        LAYOUT("cache.block_table is int32 or int64");
+    if (problem->has[ATTENTION_POSITIONS] && problem->desc.alignment != CLATTN_ALIGNMENT_EXPLICIT)
+        INVALID("lengths.positions without CLATTN_ALIGNMENT_EXPLICIT");
     return CLATTN_SUCCESS;
 }
 
 static clattn_status check_scales(const clattn_attention_desc *desc, const clattn_layout *scale, const char **reason)
 {
-    bool of_key = scale == &desc->key_scale;
+    bool of_key = scale == &desc->cache.key_scale;
     const clattn_layout *array = of_key ? &desc->key : &desc->value;
-    if (scale->dtype != CLATTN_F32 && scale->dtype != CLATTN_F16)
-        UNSUPPORTED(of_key ? "key_scale: float32 and float16 are taken" : "value_scale: float32 and float16 are taken");
+    if (scale->dtype != CLATTN_DTYPE_F32 && scale->dtype != CLATTN_DTYPE_F16)
+        UNSUPPORTED(of_key ? "cache.key_scale: float32 and float16 are taken"
+                           : "cache.value_scale: float32 and float16 are taken");
     if (scale->rank != 4 || scale->extent[0] != array->extent[0] || scale->extent[1] != array->extent[1] ||
         scale->extent[2] != array->extent[2] || !scale->extent[3] || array->extent[3] % scale->extent[3])
-        LAYOUT(of_key ? "key_scale is indexed as key, with groups that divide d_k"
-                      : "value_scale is indexed as value, with groups that divide d_v");
+        LAYOUT(of_key ? "cache.key_scale is indexed as key, with groups that divide d_k"
+                      : "cache.value_scale is indexed as value, with groups that divide d_v");
     return CLATTN_SUCCESS;
 }
 
 static clattn_status check_per_head(const struct attention_problem *problem, const char **reason)
 {
     const clattn_attention_desc *desc = &problem->desc;
-    const clattn_layout *alibi = &desc->alibi, *sinks = &desc->sinks, *vector = &desc->vector;
+    const clattn_layout *alibi = &desc->scoring.alibi, *sinks = &desc->scoring.sinks, *vector = &desc->scoring.vector;
     if (problem->has[ATTENTION_ALIBI] &&
-        (alibi->dtype != CLATTN_F32 || alibi->rank > 2 || alibi->extent[alibi->rank - 1] != problem->heads ||
+        (alibi->dtype != CLATTN_DTYPE_F32 || alibi->rank > 2 || alibi->extent[alibi->rank - 1] != problem->heads ||
          (alibi->rank == 2 && alibi->extent[0] != 1 && alibi->extent[0] != problem->batch)))
-        LAYOUT("alibi is (heads) or (batch or 1, heads) float32");
+        LAYOUT("scoring.alibi is (heads) or (batch or 1, heads) float32");
     if (problem->has[ATTENTION_SINKS] &&
-        (sinks->dtype != CLATTN_F32 || sinks->rank != 1 || sinks->extent[0] != problem->heads))
-        LAYOUT("sinks are (heads) float32");
-    if (problem->has[ATTENTION_VECTOR] != (desc->score == CLATTN_SCORE_ADDITIVE))
-        INVALID("vector comes with CLATTN_SCORE_ADDITIVE and with nothing else");
+        (sinks->dtype != CLATTN_DTYPE_F32 || sinks->rank != 1 || sinks->extent[0] != problem->heads))
+        LAYOUT("scoring.sinks is (heads) float32");
+    if (problem->has[ATTENTION_VECTOR] != (desc->scoring.kind == CLATTN_SCORE_ADDITIVE))
+        INVALID("scoring.vector comes with CLATTN_SCORE_ADDITIVE and with nothing else");
     if (problem->has[ATTENTION_VECTOR] &&
-        (vector->dtype != CLATTN_F32 || vector->rank != 2 || vector->extent[1] != problem->d_k ||
+        (vector->dtype != CLATTN_DTYPE_F32 || vector->rank != 2 || vector->extent[1] != problem->d_k ||
          (vector->extent[0] != 1 && vector->extent[0] != problem->heads)))
-        LAYOUT("vector is (heads or 1, d_k) float32");
+        LAYOUT("scoring.vector is (heads or 1, d_k) float32");
     return CLATTN_SUCCESS;
 }
 
@@ -332,13 +382,13 @@ static clattn_status check_optional(struct attention_problem *problem, const cha
     if (problem->has[ATTENTION_BIAS])
         TRY(check_mask(problem, &desc->bias, problem->bias_extent, &problem->bias, reason));
     if (problem->has[ATTENTION_KEY_SCALE])
-        TRY(check_scales(desc, &desc->key_scale, reason));
+        TRY(check_scales(desc, &desc->cache.key_scale, reason));
     if (problem->has[ATTENTION_VALUE_SCALE])
-        TRY(check_scales(desc, &desc->value_scale, reason));
+        TRY(check_scales(desc, &desc->cache.value_scale, reason));
     if (problem->has[ATTENTION_LSE])
-        TRY(check_row_result(problem, &desc->lse, reason));
+        TRY(check_row_result(problem, &desc->outputs.lse, reason));
     if (problem->has[ATTENTION_ENTROPY])
-        TRY(check_row_result(problem, &desc->entropy, reason));
+        TRY(check_row_result(problem, &desc->outputs.entropy, reason));
     if (problem->has[ATTENTION_SCORES])
         TRY(check_scores(problem, reason));
 fail:
@@ -349,15 +399,17 @@ fail:
 static void normalise(struct attention_problem *problem)
 {
     clattn_attention_desc *desc = &problem->desc;
-    if (desc->scale_mode != CLATTN_SCALE_EXPLICIT)
-        desc->scale = 0;
-    if (!desc->windowed)
-        desc->window_left = desc->window_right = 0;
-    if (!desc->causal && !desc->windowed && !problem->has[ATTENTION_ALIBI] && !*problem->score_mod &&
+    if (!desc->scoring.explicit_scale)
+        desc->scoring.scale = 0;
+    if (!desc->window.explicit_left)
+        desc->window.left = -1;
+    if (!desc->window.explicit_right)
+        desc->window.right = -1;
+    if (!desc->causal && !attention_windowed(desc) && !problem->has[ATTENTION_ALIBI] && !*problem->score_mod &&
         !*problem->mask_mod && !problem->has[ATTENTION_POSITIONS])
-        desc->alignment = CLATTN_ALIGN_TOP_LEFT;
+        desc->alignment = CLATTN_ALIGNMENT_TOP_LEFT;
     if (!problem->has[ATTENTION_SCORES])
-        desc->scores_mode = 0;
+        desc->outputs.scores_mode = 0;
 }
 
 clattn_status attention_problem_read(const clattn_attention_desc *desc, struct attention_problem *problem,
@@ -373,9 +425,9 @@ clattn_status attention_problem_read(const clattn_attention_desc *desc, struct a
     TRY(check_dtypes(problem, reason));
     TRY(check_sizes(problem, reason));
     TRY(check_optional(problem, reason));
-    problem->exact_scale = problem->desc.scale_mode == CLATTN_SCALE_EXPLICIT ? (double)problem->desc.scale
-                           : problem->desc.score == CLATTN_SCORE_ADDITIVE    ? 1.0
-                                                                             : 1.0 / sqrt((double)problem->d_k);
+    problem->exact_scale = problem->desc.scoring.explicit_scale                  ? (double)problem->desc.scoring.scale
+                           : problem->desc.scoring.kind == CLATTN_SCORE_ADDITIVE ? 1.0
+                                                                                 : 1.0 / sqrt((double)problem->d_k);
     problem->scale = (float)problem->exact_scale;
     normalise(problem);
 fail:

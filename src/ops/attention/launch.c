@@ -43,8 +43,8 @@ size_t attention_group_count(const struct attention_plan *plan)
 size_t attention_splits(const struct attention_problem *problem, size_t groups, size_t wanted)
 {
     const clattn_attention_desc *desc = &problem->desc;
-    if (problem->has[ATTENTION_ENTROPY] || problem->packed_queries || problem->is_double || desc->max_launch_ms ||
-        (desc->windowed && desc->window_left >= 0) || !groups || groups >= wanted)
+    if (problem->has[ATTENTION_ENTROPY] || problem->packed_queries || problem->is_double || desc->launch.max_ms ||
+        desc->window.explicit_left || !groups || groups >= wanted)
         return 1;
     return size_max(1, size_min(size_min(divide_up(wanted, groups), problem->key_length / SPLIT_KEYS), SPLITS_MOST));
 }
@@ -114,8 +114,8 @@ static clattn_status add_scores(struct attention_plan *plan)
 {
     const struct attention_problem *problem = &plan->problem;
     size_t launches = plan->base.launches, sliced = plan->splits > 1 ? 1 : launches;
-    clattn_status status =
-        attention_scores_add_kernel(&plan->base, problem, &problem->desc.scores, problem->desc.scores_mode, false);
+    clattn_status status = attention_scores_add_kernel(&plan->base, problem, &problem->desc.outputs.scores,
+                                                       problem->desc.outputs.scores_mode, false);
     plan->base.launches = launches + sliced;
     return status;
 }
@@ -127,8 +127,8 @@ clattn_status attention_add_kernel(struct attention_plan *plan, const char *file
     const struct attention_problem *problem = &plan->problem;
     bool has_lse = problem->has[ATTENTION_LSE], is_split = plan->splits > 1;
     plan->splits = size_max(1, plan->splits);
-    plan->lends_lse =
-        !has_lse && problem->has[ATTENTION_SCORES] && problem->desc.scores_mode == CLATTN_SCORES_PROBABILITIES;
+    plan->lends_lse = !has_lse && problem->has[ATTENTION_SCORES] &&
+                      problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES;
     has_lse = has_lse || plan->lends_lse;
     take_snippets(plan);
     define_int(options, "LSE", has_lse || is_split);
@@ -215,10 +215,10 @@ static clattn_status launch_split(struct attention_plan *plan, struct chain *cha
     const merge_args merge = merge_of(plan, &split, &whole->output, &whole->lse);
     count = 2;
     if (problem->has[ATTENTION_SINKS])
-        merged[count++] = &args->sinks;
+        merged[count++] = &args->scoring.sinks;
     merged[count++] = &args->output;
     if (problem->has[ATTENTION_LSE] || plan->lends_lse)
-        merged[count++] = &args->lse;
+        merged[count++] = &args->outputs.lse;
     merge_groups(&plan->base.kernels[1], &chain->context->device.caps, &merge, groups);
     TRY(chain_launch(chain, &plan->base.kernels[1], merged, &merge, groups, last));
 fail:
@@ -234,9 +234,9 @@ static clattn_status launch_whole(struct attention_plan *plan, struct chain *cha
     size_t count = attention_side_bindings(problem, args, bindings, 3);
     bindings[count++] = &args->output;
     if (problem->has[ATTENTION_LSE] || plan->lends_lse)
-        bindings[count++] = &args->lse;
+        bindings[count++] = &args->outputs.lse;
     if (problem->has[ATTENTION_ENTROPY])
-        bindings[count++] = &args->entropy;
+        bindings[count++] = &args->outputs.entropy;
     return launch(plan, false, chain, bindings, whole, &slices, last);
 }
 
@@ -247,9 +247,9 @@ static clattn_status launch_scores(struct attention_plan *plan, struct chain *ch
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key};
     const struct attention_slices slices = attention_slice(plan, args->batch, args->query_length, args->key_length);
     size_t count = attention_side_bindings(problem, args, bindings, 2);
-    if (problem->desc.scores_mode == CLATTN_SCORES_PROBABILITIES)
-        bindings[count++] = &args->lse;
-    bindings[count++] = &args->scores;
+    if (problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES)
+        bindings[count++] = &args->outputs.lse;
+    bindings[count++] = &args->outputs.scores;
     return launch(plan, true, chain, bindings, whole, &slices, true);
 }
 
@@ -261,7 +261,7 @@ clattn_status attention_launch(struct attention_plan *plan, struct chain *chain,
     attention_args whole;
     attention_fill_args(&plan->problem, args, &whole);
     if (plan->lends_lse) {
-        args->lse = chain->workspace;
+        args->outputs.lse = chain->workspace;
         whole.lse = placed(&whole, places.lse, 1);
     }
     TRY(plan->splits > 1 ? launch_split(plan, chain, args, &places, &whole, !has_scores)

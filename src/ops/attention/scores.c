@@ -23,7 +23,7 @@ static clattn_status read_weights(const clattn_attention_desc *attention, const 
     TRY(layout_check(weights, LAYOUT_OUTPUT, LAYOUT_OF("weights"), reason));
     status = CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "the weights are not (batch, heads or 1, S_q, S_k) float32, or there is no log-sum-exp";
-    if (problem->has[ATTENTION_LSE] && weights->dtype == CLATTN_F32 && weights->rank == 4 &&
+    if (problem->has[ATTENTION_LSE] && weights->dtype == CLATTN_DTYPE_F32 && weights->rank == 4 &&
         weights->extent[0] == problem->batch && weights->extent[1] == (average ? 1 : problem->heads) &&
         weights->extent[2] == problem->query_length && weights->extent[3] == problem->key_length)
         status = CLATTN_SUCCESS;
@@ -50,7 +50,7 @@ clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attent
 {
     const struct capabilities *caps = &plan->context->device.caps;
     const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
-    cl_uint pointers = 3 + (cl_uint)attention_side_count(problem) + (mode == CLATTN_SCORES_PROBABILITIES);
+    cl_uint pointers = 3 + (cl_uint)attention_side_count(problem) + (mode == CLATTN_SCORES_MODE_PROBABILITIES);
     struct strbuf options = {0};
     attention_defines(problem, caps, &options);
     define_token(&options, "W_TYPE", storage_token(weights->dtype));
@@ -93,7 +93,7 @@ clattn_status attention_weights_plan_create(clattn_context *context, const clatt
     made->problem = problem;
     made->weights = *weights;
     made->average = average;
-    TRY(attention_scores_add_kernel(plan, &made->problem, weights, CLATTN_SCORES_PROBABILITIES, average));
+    TRY(attention_scores_add_kernel(plan, &made->problem, weights, CLATTN_SCORES_MODE_PROBABILITIES, average));
     TRY(plan_warm(plan));
     plan_save(plan, false);
     plan->solver = "generic";
@@ -122,7 +122,7 @@ clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue qu
 
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args.query, &args.key};
     size_t groups[3], count = attention_side_bindings(problem, &args, bindings, 2);
-    bindings[count++] = &args.lse;
+    bindings[count++] = &args.outputs.lse;
     bindings[count] = weights;
     attention_fill_args(problem, &args, &kernel_args);
     kernel_args.scores = array4_of(&plan->weights, weights->offset);

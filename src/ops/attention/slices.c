@@ -16,9 +16,9 @@ static double attended(const struct attention_problem *problem, size_t keys)
 {
     const clattn_attention_desc *desc = &problem->desc;
     double count = (double)keys;
-    if (desc->windowed && desc->window_left >= 0 && (desc->window_right >= 0 || desc->causal)) {
-        double right = desc->causal ? 0 : (double)desc->window_right;
-        double width = (double)desc->window_left + right + 1 + 64;
+    if (desc->window.explicit_left && (desc->window.explicit_right || desc->causal)) {
+        double right = desc->causal ? 0 : (double)desc->window.right;
+        double width = (double)desc->window.left + right + 1 + 64;
         count = count < width ? count : width;
     }
     return count;
@@ -28,10 +28,10 @@ struct attention_slices attention_slice(const struct attention_plan *plan, size_
 {
     const struct attention_problem *problem = &plan->problem;
     struct attention_slices slices = {batch, problem->heads, queries};
-    if (!problem->desc.max_launch_ms || !batch || !problem->heads || !queries)
+    if (!problem->desc.launch.max_ms || !batch || !problem->heads || !queries)
         return slices;
     double row = attended(problem, size_min(keys, problem->key_length)) * 2 * (double)(problem->d_k + problem->d_v) + 1;
-    double rows = problem->desc.max_launch_ms * 1e-3 * speed(plan) / row;
+    double rows = problem->desc.launch.max_ms * 1e-3 * speed(plan) / row;
     double head = (double)queries, item = head * (double)problem->heads;
     size_t step = size_max(1, plan->queries_per_group);
     if (rows >= item * (double)batch)

@@ -50,9 +50,9 @@ static size_t run_of(const struct attention_problem *problem)
 {
     const clattn_layout *key = &problem->desc.key;
     int64_t head = key->stride[1], row = key->stride[2];
-    size_t step = (size_t)(row < 0 ? -row : row) * clattn_dtype_bits((clattn_dtype)key->dtype) / 8;
+    size_t step = (size_t)(row < 0 ? -row : row) * clattn_dtype_bits(key->dtype) / 8;
     if ((head < 0 ? -head : head) < (row < 0 ? -row : row))
-        return problem->d_k * clattn_dtype_bits((clattn_dtype)key->dtype) / 8;
+        return problem->d_k * clattn_dtype_bits(key->dtype) / 8;
     return step * (problem->page_size ? problem->page_size : problem->key_length);
 }
 
@@ -63,7 +63,7 @@ static size_t heads_in_turn(const struct geometry *g, const struct attention_pro
 {
     size_t state = g->rows * (problem->d_k + problem->d_v + DECODE_TILE) * sizeof(float);
     size_t most = size_min(problem->kv_heads, STATE_BYTES / state), wanted = work_groups(caps, 2);
-    if (run_of(problem) >= SHORT_RUN || problem->desc.max_launch_ms)
+    if (run_of(problem) >= SHORT_RUN || problem->desc.launch.max_ms)
         return 1;
     for (size_t heads = most; heads > 1; heads = divide_up(heads, 2)) {
         size_t groups = problem->batch * divide_up(problem->kv_heads, heads);
@@ -78,7 +78,7 @@ static size_t heads_in_turn(const struct geometry *g, const struct attention_pro
 static size_t keys_ahead(const struct geometry *g, const struct attention_problem *problem,
                          const struct capabilities *caps)
 {
-    size_t row = problem->d_k * clattn_dtype_bits((clattn_dtype)problem->desc.key.dtype) / 8;
+    size_t row = problem->d_k * clattn_dtype_bits(problem->desc.key.dtype) / 8;
     if (g->rows == 1 || !capabilities_prefetch(caps))
         return 0;
     return size_min(round_up(AHEAD_BYTES / size_max(row, 1), g->lanes), g->turn);
@@ -161,13 +161,13 @@ static double iterations(const struct geometry *g, const struct attention_proble
     const clattn_attention_desc *desc = &problem->desc;
     double sizes = (double)(problem->d_k + problem->d_v), lanes = (double)g->lanes, rows = (double)g->rows;
     double key = sizes / lanes + 10 + (g->decode ? 3 * rows : sizes / (double)g->step);
-    if (desc->score == CLATTN_SCORE_ADDITIVE)
+    if (desc->scoring.kind == CLATTN_SCORE_ADDITIVE)
         key += (double)problem->d_k;
     if (*problem->score_mod || *problem->mask_mod)
         key += rows;
     if (problem->has[ATTENTION_MASK])
         key += rows;
-    if (desc->dropout > 0)
+    if (desc->dropout.probability > 0)
         key += 12;
     return (double)g->heads * ((double)problem->key_length * key + 8 * sizes * rows / lanes + 4 * rows + 8 * sizes);
 }
@@ -175,7 +175,7 @@ static double iterations(const struct geometry *g, const struct attention_proble
 static const int32_t amx_tiles[] = {32, 64, 96, 128, 192, 256, 512, -1}, amx_blocks[] = {1, 2, 4, 8, 16, 32, -1};
 static const int32_t amx_gathered[] = {128, 256, 512, 1024, 2048, -1};
 
-static bool all_are(const clattn_attention_desc *desc, int32_t dtype)
+static bool all_are(const clattn_attention_desc *desc, clattn_dtype dtype)
 {
     return desc->query.dtype == dtype && desc->key.dtype == dtype && desc->value.dtype == dtype;
 }
@@ -183,7 +183,7 @@ static bool all_are(const clattn_attention_desc *desc, int32_t dtype)
 /* What is not bfloat16 alone is multiplied in parts. */
 static bool in_parts(const struct attention_problem *problem)
 {
-    return !all_are(&problem->desc, CLATTN_BF16);
+    return !all_are(&problem->desc, CLATTN_DTYPE_BF16);
 }
 
 /* Of a work-item's blocks of queries, and of its tile of keys, too. */
@@ -326,15 +326,15 @@ static clattn_status prepare_by(clattn_plan *base, enum products products)
     plan->rows_per_group = plan->queries_per_group = g.rows;
     plan->heads_per_group = g.heads;
     plan->key_tile = g.tile;
-    plan->weight_unit = products == PRODUCTS_FLOAT || in_parts(problem) ? 0 : storage_epsilon(CLATTN_BF16) / 2;
+    plan->weight_unit = products == PRODUCTS_FLOAT || in_parts(problem) ? 0 : storage_epsilon(CLATTN_DTYPE_BF16) / 2;
     plan->groups = g.grouped ? grouped_blocks : single_blocks;
     if (g.grouped)
         plan->queries_per_group = size_max(1, g.rows / (problem->heads / problem->kv_heads));
-    plan->efficiency = problem->desc.score == CLATTN_SCORE_ADDITIVE                 ? 0.02
-                       : *problem->score_mod || *problem->mask_mod                  ? 0.05
-                       : g.decode                                                   ? 0.05
-                       : problem->desc.dropout > 0 || g.vectors == 1 || g.step == 8 ? 0.2
-                                                                                    : 0.4;
+    plan->efficiency = problem->desc.scoring.kind == CLATTN_SCORE_ADDITIVE                      ? 0.02
+                       : *problem->score_mod || *problem->mask_mod                              ? 0.05
+                       : g.decode                                                               ? 0.05
+                       : problem->desc.dropout.probability > 0 || g.vectors == 1 || g.step == 8 ? 0.2
+                                                                                                : 0.4;
     size_t wanted = work_groups(&base->context->device.caps, g.heads);
     if (g.decode) {
         size_t spread = wanted / size_max(1, base->context->device.caps.info.compute_units);
@@ -360,7 +360,7 @@ const struct solver attention_cpu_solver = {.name = "cpu", .refuse = refuse, .pr
 static const char *mismatch_of_pairs(const clattn_context *context, const struct attention_problem *problem)
 {
     const clattn_attention_desc *desc = &problem->desc;
-    if (desc->score != CLATTN_SCORE_DOT)
+    if (desc->scoring.kind != CLATTN_SCORE_DOT)
         return "scores are no dot products";
     if (desc->key.stride[3] != 1 || desc->value.stride[3] != 1)
         return "the elements of a key or of a value are not neighbours";
@@ -374,7 +374,7 @@ static const char *mismatch_of_pairs(const clattn_context *context, const struct
 
 static const char *refuse_pairs(const clattn_context *context, const void *problem, bool forced)
 {
-    if (!all_are(&((const struct attention_problem *)problem)->desc, CLATTN_BF16))
+    if (!all_are(&((const struct attention_problem *)problem)->desc, CLATTN_DTYPE_BF16))
         return "query, key and value are not all bfloat16";
     const char *reason = mismatch_of_pairs(context, problem);
     return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);

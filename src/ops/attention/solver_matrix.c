@@ -57,14 +57,14 @@ static const char *refuse_problem(const clattn_context *context, const struct at
     if (reason)
         return reason;
     if (desc->query.dtype != desc->key.dtype || desc->query.dtype != desc->value.dtype ||
-        (desc->query.dtype != CLATTN_F16 && desc->query.dtype != CLATTN_BF16))
+        (desc->query.dtype != CLATTN_DTYPE_F16 && desc->query.dtype != CLATTN_DTYPE_BF16))
         return "query, key and value must all be float16 or all bfloat16";
     if (problem->d_k > MAX_SIZE || problem->d_v > MAX_SIZE)
         return "a head size is above 128";
-    if (desc->cache != CLATTN_CACHE_PLAIN)
+    if (desc->cache.kind != CLATTN_CACHE_KIND_PLAIN)
         return "the cache is a ring or paged";
-    if (desc->score != CLATTN_SCORE_DOT || desc->softcap > 0 || *problem->score_mod || *problem->mask_mod ||
-        desc->dropout > 0)
+    if (desc->scoring.kind != CLATTN_SCORE_DOT || desc->scoring.softcap > 0 || *problem->score_mod ||
+        *problem->mask_mod || desc->dropout.probability > 0)
         return "a score is more than a scaled product, or dropout is asked for";
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
         if (problem->has[foreign[i]])
@@ -83,7 +83,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     struct strbuf options = {0};
     attention_defines(problem, &plan->base.context->device.caps, &options);
     define_int(&options, "MATRIX_ENGINE", 1);
-    define_int(&options, "MATRIX_BF16", problem->desc.query.dtype == CLATTN_BF16);
+    define_int(&options, "MATRIX_BF16", problem->desc.query.dtype == CLATTN_DTYPE_BF16);
     define_int(&options, "MATRIX_EMULATED", emulated);
     define_int(&options, "WARPS", (long long)g->warps);
     define_int(&options, "TILE_K", (long long)g->tile_k);
@@ -92,7 +92,7 @@ static clattn_status prepare_geometry(struct attention_plan *plan, const struct 
     plan->groups = attention_groups_by_queries;
     plan->efficiency = emulated ? 0.0001 : 0.1;
     plan->splits = 1;
-    plan->weight_unit = storage_epsilon((clattn_dtype)problem->desc.query.dtype) / 2;
+    plan->weight_unit = storage_epsilon(problem->desc.query.dtype) / 2;
     return attention_add_kernel(plan, "attention/gpu/matrix.cl", "attention_matrix", &options, local);
 }
 

@@ -21,7 +21,7 @@ static const struct geometry {
 static bool packs_heads(const struct attention_problem *problem)
 {
     return problem->query_length <= FEW_QUERIES && problem->heads > problem->kv_heads &&
-           problem->desc.score == CLATTN_SCORE_DOT;
+           problem->desc.scoring.kind == CLATTN_SCORE_DOT;
 }
 
 /* Rows of a head, or of a key/value head with all its query heads. */
@@ -33,7 +33,7 @@ static size_t rows_of(const struct attention_problem *problem)
 static size_t local_bytes(const struct geometry *g, const struct attention_problem *problem)
 {
     size_t stage = g->chunk * (g->tile_k + 4 + g->tile_q + 4);
-    size_t places = problem->desc.cache == CLATTN_CACHE_PLAIN
+    size_t places = problem->desc.cache.kind == CLATTN_CACHE_KIND_PLAIN
                         ? 0
                         : 2u + problem->has[ATTENTION_KEY_SCALE] + problem->has[ATTENTION_VALUE_SCALE];
     stage = size_max(stage, g->value_rows * round_up(problem->d_v, 4 * g->items_x));

@@ -21,62 +21,64 @@ static inline array4 array4_of(const clattn_layout *layout, int64_t offset)
 }
 
 /* Whether arrays of that type hold what kernels compute in float32. */
-static inline bool dtype_is_storage(int32_t dtype)
+static inline bool dtype_is_storage(clattn_dtype dtype)
 {
-    return dtype == CLATTN_F32 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+    return dtype == CLATTN_DTYPE_F32 || dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16;
 }
 
 /* Whether arrays of that type hold integers of a cache that have scales. */
-static inline bool dtype_is_quantised(int32_t dtype)
+static inline bool dtype_is_quantised(clattn_dtype dtype)
 {
-    return dtype == CLATTN_I8 || dtype == CLATTN_I4;
+    return dtype == CLATTN_DTYPE_I8 || dtype == CLATTN_DTYPE_I4;
 }
 
 /* Whether arrays of that type hold lengths, positions or pages. */
-static inline bool dtype_is_integer(int32_t dtype)
+static inline bool dtype_is_integer(clattn_dtype dtype)
 {
-    return dtype == CLATTN_I32 || dtype == CLATTN_I64;
+    return dtype == CLATTN_DTYPE_I32 || dtype == CLATTN_DTYPE_I64;
 }
 
 /* The distance from 1 to the next larger number of that type. */
-static inline double storage_epsilon(int32_t dtype)
+static inline double storage_epsilon(clattn_dtype dtype)
 {
-    return dtype == CLATTN_F16 ? 0x1p-10 : dtype == CLATTN_BF16 ? 0x1p-7 : 0x1p-23;
+    return dtype == CLATTN_DTYPE_F16 ? 0x1p-10 : dtype == CLATTN_DTYPE_BF16 ? 0x1p-7 : 0x1p-23;
 }
 
 /* What storing `value` in that type may round off: half a unit in its last place, and none of float32. */
-static inline double storage_rounding(int32_t dtype, double value)
+static inline double storage_rounding(clattn_dtype dtype, double value)
 {
-    return dtype == CLATTN_F32 ? 0 : storage_epsilon(dtype) / 2 * fabs(value) + (dtype == CLATTN_F16 ? 0x1p-25 : 0);
+    return dtype == CLATTN_DTYPE_F32
+               ? 0
+               : storage_epsilon(dtype) / 2 * fabs(value) + (dtype == CLATTN_DTYPE_F16 ? 0x1p-25 : 0);
 }
 
 /* A storage type as the kernels' macros name it. */
-static inline const char *storage_token(int32_t dtype)
+static inline const char *storage_token(clattn_dtype dtype)
 {
     switch (dtype) {
-    case CLATTN_F16: return "F16";
-    case CLATTN_BF16: return "BF16";
-    case CLATTN_F64: return "F64";
-    case CLATTN_I8: return "I8";
-    case CLATTN_I4: return "I4";
-    case CLATTN_I32: return "I32";
-    case CLATTN_I64: return "I64";
-    case CLATTN_BOOL: return "BOOL";
+    case CLATTN_DTYPE_F16: return "F16";
+    case CLATTN_DTYPE_BF16: return "BF16";
+    case CLATTN_DTYPE_F64: return "F64";
+    case CLATTN_DTYPE_I8: return "I8";
+    case CLATTN_DTYPE_I4: return "I4";
+    case CLATTN_DTYPE_I32: return "I32";
+    case CLATTN_DTYPE_I64: return "I64";
+    case CLATTN_DTYPE_BOOL: return "BOOL";
     default: return "F32";
     }
 }
 
 /* The OpenCL C type of an element. */
-static inline const char *element_token(int32_t dtype)
+static inline const char *element_token(clattn_dtype dtype)
 {
     switch (dtype) {
-    case CLATTN_F16: return "half";
-    case CLATTN_BF16: return "ushort";
-    case CLATTN_I8: return "char";
-    case CLATTN_BOOL:
-    case CLATTN_U8: return "uchar";
-    case CLATTN_I32: return "int";
-    case CLATTN_I64: return "long";
+    case CLATTN_DTYPE_F16: return "half";
+    case CLATTN_DTYPE_BF16: return "ushort";
+    case CLATTN_DTYPE_I8: return "char";
+    case CLATTN_DTYPE_BOOL:
+    case CLATTN_DTYPE_U8: return "uchar";
+    case CLATTN_DTYPE_I32: return "int";
+    case CLATTN_DTYPE_I64: return "long";
     default: return "float";
     }
 }

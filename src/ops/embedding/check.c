@@ -34,16 +34,16 @@ static clattn_status describe(struct embedding_check *check)
     const char *reason;
     desc.explicit_scale = 1;
     desc.scale = 1.5f; /* the plan's may leave nothing to see */
-    desc.ids = clattn_layout_contiguous(CLATTN_I32, 2, places);
-    desc.y = clattn_layout_contiguous((clattn_dtype)full->y.dtype, 3, places);
-    desc.table = clattn_layout_contiguous((clattn_dtype)full->table.dtype, 2, table);
+    desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, places);
+    desc.y = clattn_layout_contiguous(full->y.dtype, 3, places);
+    desc.table = clattn_layout_contiguous(full->table.dtype, 2, table);
     if (full->position_table.rank)
-        desc.position_table = clattn_layout_contiguous((clattn_dtype)full->position_table.dtype, 2, table);
+        desc.position_table = clattn_layout_contiguous(full->position_table.dtype, 2, table);
     if (full->offsets.rank)
-        desc.offsets = clattn_layout_contiguous(CLATTN_I32, 1, places);
+        desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, places);
     if (full->segments.rank) {
         desc.segments = desc.ids;
-        desc.segment_table = clattn_layout_contiguous((clattn_dtype)full->segment_table.dtype, 2, table);
+        desc.segment_table = clattn_layout_contiguous(full->segment_table.dtype, 2, table);
     }
     for (int i = 0; i < 2 && !check->original.unit_columns; i++)
         desc.table.stride[i] *= 2;
@@ -67,12 +67,12 @@ static clattn_status make(void *data, clattn_context *context)
     };
     TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
     /* In a table of ROWS, with up to LENGTH to come. */
-    check_array_count(&check->arrays[IDS], CLATTN_I32, 5, 2, ROWS - LENGTH);
-    check_array_count(&check->arrays[OFFSETS], CLATTN_I32, 3, 2, ROWS - LENGTH);
-    check_array_count(&check->arrays[SEGMENTS], CLATTN_I32, 7, 2, ROWS - LENGTH);
-    check_put_integer(check->arrays[IDS].host, CLATTN_I32, 1, ROWS);
+    check_array_count(&check->arrays[IDS], CLATTN_DTYPE_I32, 5, 2, ROWS - LENGTH);
+    check_array_count(&check->arrays[OFFSETS], CLATTN_DTYPE_I32, 3, 2, ROWS - LENGTH);
+    check_array_count(&check->arrays[SEGMENTS], CLATTN_DTYPE_I32, 7, 2, ROWS - LENGTH);
+    check_put_integer(check->arrays[IDS].host, CLATTN_DTYPE_I32, 1, ROWS);
     TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));
-    check->args.position = desc->positions == CLATTN_EMBEDDING_SINUSOIDS ? FAR : 1;
+    check->args.position = desc->positions == CLATTN_POSITIONS_SINUSOIDS ? FAR : 1;
 fail:
     return status;
 }
@@ -104,7 +104,7 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
         int64_t b = place / LENGTH, s = place % LENGTH, id = integer_at(check, IDS, place);
         ref_embedding_problem reference = {.size = check->size, .scale = (double)desc->scale};
         reference.position = check->args.position + integer_at(check, OFFSETS, b) + s;
-        reference.sinusoids = desc->positions == CLATTN_EMBEDDING_SINUSOIDS;
+        reference.sinusoids = desc->positions == CLATTN_POSITIONS_SINUSOIDS;
         if (id < ROWS)
             reference.row = row_of(check, TABLE, &desc->table, id, rows[0]);
         if (desc->position_table.rank)

@@ -15,11 +15,11 @@ _Static_assert(sizeof(embedding_args) == 4 * 40 + 9 * 8 + sizeof(rope_args) + 8 
 
 static clattn_status read_options(clattn_embedding_desc *desc, const char **reason)
 {
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (desc->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "unknown positions";
-    if (desc->positions < CLATTN_EMBEDDING_NO_POSITIONS || desc->positions > CLATTN_EMBEDDING_SINUSOIDS)
+    if (!enum_within(desc->positions, CLATTN_POSITIONS_TABLE))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "explicit_scale is neither 0 nor 1";
     if (desc->explicit_scale != 0 && desc->explicit_scale != 1)
@@ -30,10 +30,10 @@ static clattn_status read_options(clattn_embedding_desc *desc, const char **reas
     if (!isfinite(desc->scale))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "position_table, and positions are not by a table";
-    if (desc->positions != CLATTN_EMBEDDING_POSITION_TABLE && !layout_is_none(&desc->position_table))
+    if (desc->positions != CLATTN_POSITIONS_TABLE && !layout_is_none(&desc->position_table))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "offsets, and there are no positions";
-    if (desc->positions == CLATTN_EMBEDDING_NO_POSITIONS && !layout_is_none(&desc->offsets))
+    if (desc->positions == CLATTN_POSITIONS_NONE && !layout_is_none(&desc->offsets))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "there is one of segments and segment_table";
     return layout_is_none(&desc->segments) != layout_is_none(&desc->segment_table) ? CLATTN_ERROR_INVALID_ARGUMENT
@@ -90,7 +90,7 @@ static clattn_status read_indices(clattn_layout *layout, const struct layout_wor
     layout_normalise(layout);
     status = CLATTN_ERROR_UNSUPPORTED;
     *reason = "ids, segments and offsets are int32";
-    if (layout->dtype != CLATTN_I32)
+    if (layout->dtype != CLATTN_DTYPE_I32)
         goto fail;
     status = CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "ids are (batch, length), segments (batch or 1, length) and offsets (batch)";
@@ -112,7 +112,7 @@ static clattn_status read_turns(const clattn_embedding_desc *desc, rope_args *ke
     *reason = "sinusoids of an odd size, or of one above 131072";
     if (desc->y.extent[2] % 2 || desc->y.extent[2] > (size_t)2 << ROPE_RATIOS)
         goto fail;
-    rope.x = rope.y = clattn_layout_bhsd(CLATTN_F32, 1, 1, 1, desc->y.extent[2]);
+    rope.x = rope.y = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 1, desc->y.extent[2]);
     TRY(rope_problem_read(&rope, &read, reason));
     *kernel = read.kernel;
 fail:
@@ -162,7 +162,7 @@ clattn_status embedding_problem_read(const clattn_embedding_desc *given, struct 
     const size_t size = desc->y.extent[2];
     TRY(read_table(&desc->table, LAYOUT_OF("table"), size, reason));
     TRY(read_indices(&desc->ids, LAYOUT_OF("ids"), 2, false, &desc->y, reason));
-    if (desc->positions == CLATTN_EMBEDDING_POSITION_TABLE)
+    if (desc->positions == CLATTN_POSITIONS_TABLE)
         TRY(read_table(&desc->position_table, LAYOUT_OF("position_table"), size, reason));
     if (!layout_is_none(&desc->offsets))
         TRY(read_indices(&desc->offsets, LAYOUT_OF("offsets"), 1, false, &desc->y, reason));
@@ -179,7 +179,7 @@ clattn_status embedding_problem_read(const clattn_embedding_desc *given, struct 
     if (!size_mul(desc->y.extent[0], desc->y.extent[1], &places) || places > LENGTH_LIMIT || size > LENGTH_LIMIT)
         goto fail;
     fill_kernel(problem);
-    if (desc->positions == CLATTN_EMBEDDING_SINUSOIDS)
+    if (desc->positions == CLATTN_POSITIONS_SINUSOIDS)
         TRY(read_turns(desc, &problem->kernel.rope, reason));
     status = CLATTN_SUCCESS;
 fail:

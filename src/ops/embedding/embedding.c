@@ -108,7 +108,7 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
     if (!kernel_args.batch)
         return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
     /* In the place of an array that is not there, one that the kernel has anyway. */
-    bool table = problem->desc.positions == CLATTN_EMBEDDING_POSITION_TABLE;
+    bool table = problem->desc.positions == CLATTN_POSITIONS_TABLE;
     const clattn_binding *bindings[POINTERS] = {
         &args.ids,
         &args.table,

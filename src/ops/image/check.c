@@ -18,13 +18,13 @@
 
 static const struct format {
     cl_image_format format;
-    int32_t dtype; /* of as many bits, in which check_array_fill makes numbers; unorm takes any bits */
-    double levels; /* of unorm; otherwise 0 */
+    clattn_dtype dtype; /* of as many bits, in which check_array_fill makes numbers; unorm takes any bits */
+    double levels;      /* of unorm; otherwise 0 */
     bool transform;
 } formats[] = {
-    {{CL_RGBA, CL_UNORM_INT8}, CLATTN_U8, 255, false},    {{CL_BGRA, CL_UNORM_INT8}, CLATTN_U8, 255, true},
-    {{CL_RGBA, CL_UNORM_INT16}, CLATTN_F16, 65535, true}, {{CL_RGBA, CL_HALF_FLOAT}, CLATTN_F16, 0, true},
-    {{CL_RGBA, CL_FLOAT}, CLATTN_F32, 0, false},
+    {{CL_RGBA, CL_UNORM_INT8}, CLATTN_DTYPE_U8, 255, false},    {{CL_BGRA, CL_UNORM_INT8}, CLATTN_DTYPE_U8, 255, true},
+    {{CL_RGBA, CL_UNORM_INT16}, CLATTN_DTYPE_F16, 65535, true}, {{CL_RGBA, CL_HALF_FLOAT}, CLATTN_DTYPE_F16, 0, true},
+    {{CL_RGBA, CL_FLOAT}, CLATTN_DTYPE_F32, 0, false},
 };
 
 static const float matrix[3][4] = {
@@ -45,25 +45,27 @@ static clattn_status describe(struct image_check *check)
 {
     const clattn_image_desc *full = &check->original.desc;
     clattn_image_desc desc = *full;
-    bool pack = full->operation == CLATTN_IMAGE_PACK;
+    bool pack = full->operation == CLATTN_IMAGE_OPERATION_PACK;
     desc.patch = full->patch > 3 ? 3 : full->patch;
     const size_t margin = pack ? MARGIN : (size_t)0 - MARGIN;
     const size_t extent[3] = {HEIGHT + 2 * margin, WIDTH + 2 * margin,
                               check->original.channels * (size_t)desc.patch * (size_t)desc.patch};
     const size_t norm[3] = {extent[0], extent[1], check->original.channels};
     const char *reason;
-    desc.array = clattn_layout_contiguous((clattn_dtype)full->array.dtype, 3, extent);
+    desc.array = clattn_layout_contiguous(full->array.dtype, 3, extent);
     if (full->norm.rank)
-        desc.norm = clattn_layout_contiguous(CLATTN_F32, full->norm.rank, norm);
+        desc.norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, full->norm.rank, norm);
     return image_problem_read(&desc, &check->small, &reason);
 }
 
-static void put_odd(struct check_array *array, int32_t dtype, size_t i, bool nan)
+static void put_odd(struct check_array *array, clattn_dtype dtype, size_t i, bool nan)
 {
-    if (dtype == CLATTN_F32)
+    if (dtype == CLATTN_DTYPE_F32)
         ((float *)array->host)[i] = nan ? NAN : 2;
     else
-        ((uint16_t *)array->host)[i] = (uint16_t)(dtype == CLATTN_F16 ? nan ? 0x7e00 : 0x4000 : nan ? 0x7fc0 : 0x4000);
+        ((uint16_t *)array->host)[i] = (uint16_t)(dtype == CLATTN_DTYPE_F16 ? nan ? 0x7e00 : 0x4000
+                                                  : nan                     ? 0x7fc0
+                                                                            : 0x4000);
 }
 
 /* For unpack the array has negative numbers, one above 1 and a NaN. */
@@ -80,7 +82,7 @@ static clattn_status make(struct image_check *check, clattn_context *context)
     put_odd(&check->arrays[ARRAY], desc->array.dtype, 3, true);
     put_odd(&check->arrays[ARRAY], desc->array.dtype, 9, false);
     TRY(check_arrays_upload(context, places, IMAGE, check->arrays));
-    check->args.origin_x = check->args.origin_y = desc->operation == CLATTN_IMAGE_PACK ? -MARGIN : MARGIN;
+    check->args.origin_x = check->args.origin_y = desc->operation == CLATTN_IMAGE_OPERATION_PACK ? -MARGIN : MARGIN;
     check->args.norm_factor = FACTOR;
     memcpy(check->args.matrix, matrix, sizeof matrix);
 fail:
@@ -92,7 +94,7 @@ static clattn_status make_image(struct image_check *check, clattn_context *conte
 {
     clattn_status status;
     const size_t extent[3] = {HEIGHT, WIDTH, 4};
-    const clattn_layout layout = clattn_layout_contiguous((clattn_dtype)check->format->dtype, 3, extent);
+    const clattn_layout layout = clattn_layout_contiguous(check->format->dtype, 3, extent);
     const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
     struct check_array *image = &check->arrays[IMAGE];
     uint32_t random = 0x2545f491;
@@ -111,7 +113,7 @@ static clattn_status make_image(struct image_check *check, clattn_context *conte
     if (!image->buffer && code != CL_IMAGE_FORMAT_NOT_SUPPORTED)
         return report_opencl(&context->device.report, "clCreateImage", code);
     check->args.image = clattn_binding_image(image->buffer);
-    check->args.transform = check->format->transform;
+    check->args.explicit_matrix = check->format->transform;
 fail:
     return status;
 }
@@ -207,7 +209,7 @@ static clattn_status judge(struct image_check *check, clattn_context *context, c
 {
     clattn_status status = CLATTN_SUCCESS;
     struct report *report = &context->device.report;
-    if (check->small.desc.operation == CLATTN_IMAGE_PACK) {
+    if (check->small.desc.operation == CLATTN_IMAGE_OPERATION_PACK) {
         TRY(check_arrays_read(context, check->arrays, IMAGE));
         for (int64_t pixel = 0; pixel < (int64_t)(check->small.width * check->small.height); pixel++)
             TRY(judge_packed(check, report, kernel, pixel));

@@ -22,13 +22,13 @@ static clattn_status fail(const char **reason, clattn_status status, const char 
 
 static clattn_status check_patch(clattn_image_desc *desc, const char **reason)
 {
-    if (desc->operation != CLATTN_IMAGE_PACK && desc->operation != CLATTN_IMAGE_UNPACK)
+    if (desc->operation != CLATTN_IMAGE_OPERATION_PACK && desc->operation != CLATTN_IMAGE_OPERATION_UNPACK)
         return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unknown operation");
     if (desc->patch == 0)
         desc->patch = 1;
     if (desc->patch < 1 || desc->patch > CLATTN_IMAGE_MAX_PATCH || desc->patch % 2 == 0)
         return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "patch is not odd, or not 1 to 31");
-    if (desc->operation == CLATTN_IMAGE_UNPACK && (desc->patch != 1 || !layout_is_none(&desc->norm)))
+    if (desc->operation == CLATTN_IMAGE_OPERATION_UNPACK && (desc->patch != 1 || !layout_is_none(&desc->norm)))
         return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unpack has neither a patch nor a norm");
     return CLATTN_SUCCESS;
 }
@@ -38,7 +38,7 @@ static clattn_status check_array(struct image_problem *problem, const char **rea
     clattn_image_desc *desc = &problem->desc;
     const clattn_layout *array = &desc->array;
     size_t pixels = (size_t)desc->patch * (size_t)desc->patch;
-    if (array->dtype != CLATTN_F32 && array->dtype != CLATTN_F16 && array->dtype != CLATTN_BF16)
+    if (array->dtype != CLATTN_DTYPE_F32 && array->dtype != CLATTN_DTYPE_F16 && array->dtype != CLATTN_DTYPE_BF16)
         return fail(reason, CLATTN_ERROR_UNSUPPORTED, "the array is none of float32, float16, bfloat16");
     if (array->rank != 3 || array->extent[2] % pixels || !array->extent[2] || array->extent[2] / pixels > 4)
         return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
@@ -62,7 +62,7 @@ static clattn_status check_norm(struct image_problem *problem, const char **reas
     }
     TRY(layout_check(norm, LAYOUT_OUTPUT, LAYOUT_OF("norm"), reason));
     layout_normalise(norm);
-    if (norm->dtype != CLATTN_F32)
+    if (norm->dtype != CLATTN_DTYPE_F32)
         return fail(reason, CLATTN_ERROR_UNSUPPORTED, "the norm is not float32");
     if (norm->rank < 2 || norm->rank > 3 || norm->extent[0] != problem->height || norm->extent[1] != problem->width ||
         (norm->rank == 3 && norm->extent[2] != problem->channels))
@@ -80,7 +80,7 @@ clattn_status image_problem_read(const clattn_image_desc *given, struct image_pr
     *reason = "desc is NULL, or its size is none that clattn_image_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
     TRY(check_patch(desc, reason));
-    TRY(layout_check(&desc->array, desc->operation == CLATTN_IMAGE_PACK ? LAYOUT_OUTPUT : LAYOUT_INPUT,
+    TRY(layout_check(&desc->array, desc->operation == CLATTN_IMAGE_OPERATION_PACK ? LAYOUT_OUTPUT : LAYOUT_INPUT,
                      LAYOUT_OF("array"), reason));
     layout_normalise(&desc->array);
     TRY(check_array(problem, reason));
@@ -101,12 +101,12 @@ static clattn_status read_region(struct report *report, const struct image_probl
 {
     clattn_status status = args_check(report, "explicit_region", args->explicit_region, args->reserved);
     if (status == CLATTN_SUCCESS)
-        status = args_check(report, "transform", args->transform, 0);
+        status = args_check(report, "transform", args->explicit_matrix, 0);
     if (status != CLATTN_SUCCESS)
         return status;
     if (!isfinite(args->norm_factor))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "norm_factor is not finite");
-    if (args->transform && !matrix_is_finite(args))
+    if (args->explicit_matrix && !matrix_is_finite(args))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "matrix is not finite");
     if (!args->explicit_region) {
         args->width = problem->width;
@@ -152,10 +152,10 @@ static clattn_status read_image(clattn_context *context, const struct image_prob
     struct report *report = &context->device.report;
     const struct cl_table *cl = &context->device.cl;
     const clattn_binding *image = &args->image;
-    bool pack = problem->desc.operation == CLATTN_IMAGE_PACK;
+    bool pack = problem->desc.operation == CLATTN_IMAGE_OPERATION_PACK;
     cl_image_format format;
     size_t bytes, width, height;
-    if (image->kind != CLATTN_BINDING_IMAGE || !image->buffer || image->svm || image->offset || image->reserved)
+    if (image->kind != CLATTN_BINDING_KIND_IMAGE || !image->buffer || image->svm || image->offset || image->reserved)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "image: no image is bound; clattn_binding_image makes a binding");
     TRY(binding_check_memory(context, image->buffer, CL_MEM_OBJECT_IMAGE2D, pack ? BINDING_READ : BINDING_WRITE,
@@ -191,9 +191,9 @@ clattn_status image_args_read(clattn_context *context, const struct image_proble
     const size_t norm_extent[3] = {args->height, args->width, problem->channels};
     TRY(read_image(context, problem, args, kernel_args));
     TRY(binding_check(context, &args->array, array, extent,
-                      problem->desc.operation == CLATTN_IMAGE_UNPACK ? BINDING_READ
-                      : problem->has_norm                            ? BINDING_READ_WRITE
-                                                                     : BINDING_WRITE,
+                      problem->desc.operation == CLATTN_IMAGE_OPERATION_UNPACK ? BINDING_READ
+                      : problem->has_norm                                      ? BINDING_READ_WRITE
+                                                                               : BINDING_WRITE,
                       "array"));
     if (problem->has_norm)
         TRY(binding_check(context, &args->norm, norm, norm_extent, BINDING_WRITE, "norm"));
@@ -205,7 +205,7 @@ clattn_status image_args_read(clattn_context *context, const struct image_proble
     kernel_args->norm_row = norm->stride[0];
     kernel_args->norm_col = norm->stride[1];
     kernel_args->norm_channel = norm->rank == 3 ? norm->stride[2] : 0;
-    kernel_args->transform = args->transform;
+    kernel_args->transform = args->explicit_matrix;
     memcpy(kernel_args->matrix, args->matrix, sizeof kernel_args->matrix);
     kernel_args->batch = 1;
     kernel_args->width = (int)args->width;

@@ -30,7 +30,7 @@ static clattn_status prepare(clattn_plan *base)
     struct image_plan *plan = (struct image_plan *)base;
     const struct image_problem *problem = &plan->problem;
     const struct capabilities *caps = &base->context->device.caps;
-    bool pack = problem->desc.operation == CLATTN_IMAGE_PACK;
+    bool pack = problem->desc.operation == CLATTN_IMAGE_OPERATION_PACK;
     struct strbuf options = {0};
     size_t groups[3];
     /* Neighbours along x share cache lines of both the image and the array. */

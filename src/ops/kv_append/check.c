@@ -38,7 +38,7 @@ struct kv_append_check {
 
 static size_t capacity_of(int32_t cache)
 {
-    return cache == CLATTN_CACHE_PAGED ? 3 : cache == CLATTN_CACHE_RING ? 4 : 6;
+    return cache == CLATTN_CACHE_KIND_PAGED ? 3 : cache == CLATTN_CACHE_KIND_RING ? 4 : 6;
 }
 
 /* Every -D of the kernel is the same: types, sizes, groups, the kind of cache, which lengths there are. */
@@ -46,7 +46,7 @@ static clattn_status describe(struct kv_append_check *check)
 {
     const clattn_kv_append_desc *full = &check->original.desc;
     clattn_kv_append_desc desc = *full;
-    bool paged = full->cache == CLATTN_CACHE_PAGED;
+    bool paged = full->cache == CLATTN_CACHE_KIND_PAGED;
     const size_t heads = check->original.size[KV_KEY] + check->original.size[KV_VALUE] < WIDE ? 2 : 1;
     const size_t rows = capacity_of(full->cache), items[2] = {BATCH, BLOCKS};
     const struct {
@@ -65,16 +65,16 @@ static clattn_status describe(struct kv_append_check *check)
                                                : BATCH,
                                   heads, all[i].rows, layout->extent[3]};
         if (layout->rank)
-            *layout = clattn_layout_contiguous((clattn_dtype)layout->dtype, 4, extent);
+            *layout = clattn_layout_contiguous(layout->dtype, 4, extent);
     }
     clattn_layout *integers[3] = {&desc.block_table, &desc.past_lengths, &desc.new_lengths};
     for (int i = 0; i < 3; i++)
         if (integers[i]->rank)
-            *integers[i] = clattn_layout_contiguous((clattn_dtype)integers[i]->dtype, i == 0 ? 2 : 1, items);
+            *integers[i] = clattn_layout_contiguous(integers[i]->dtype, i == 0 ? 2 : 1, items);
     return kv_append_problem_read(&desc, &check->small, &reason);
 }
 
-static void fill_integers(struct check_array *array, int32_t dtype, const int64_t *values)
+static void fill_integers(struct check_array *array, clattn_dtype dtype, const int64_t *values)
 {
     for (size_t i = 0; i < array->elements; i++)
         check_put_integer(array->host, dtype, (int64_t)i, values[i]);
@@ -82,15 +82,16 @@ static void fill_integers(struct check_array *array, int32_t dtype, const int64_
 
 /* Gives float32 all of its digits, so that storing it narrower rounds; row 1 of the first item ends in a NaN or,
  * of values, in an infinity; row 2 is 0. */
-static void finish_rows(struct check_array *array, int32_t dtype, size_t size, bool nan, uint32_t *random)
+static void finish_rows(struct check_array *array, clattn_dtype dtype, size_t size, bool nan, uint32_t *random)
 {
     float *wide = array->host;
     uint16_t *narrow = array->host;
-    uint16_t infinity = dtype == CLATTN_F16 ? 0x7c00 : 0x7f80, not_a_number = dtype == CLATTN_F16 ? 0x7e00 : 0x7fc0;
-    for (size_t i = 0; i < array->elements && dtype == CLATTN_F32; i++)
+    uint16_t infinity = dtype == CLATTN_DTYPE_F16 ? 0x7c00 : 0x7f80,
+             not_a_number = dtype == CLATTN_DTYPE_F16 ? 0x7e00 : 0x7fc0;
+    for (size_t i = 0; i < array->elements && dtype == CLATTN_DTYPE_F32; i++)
         wide[i] *= 1 + (float)(check_random(random) & 0xffff) * 0x1p-22f;
     for (size_t i = 2 * size - 1; i < 3 * size; i++)
-        if (dtype == CLATTN_F32)
+        if (dtype == CLATTN_DTYPE_F32)
             wide[i] = i >= 2 * size ? 0 : nan ? NAN : INFINITY;
         else
             narrow[i] = i >= 2 * size ? 0 : nan ? not_a_number : infinity;
@@ -147,10 +148,10 @@ fail:
 static int64_t row_in(const struct kv_append_check *check, int64_t outer, int64_t to, int64_t *batch)
 {
     const clattn_kv_append_desc *desc = &check->small.desc;
-    bool paged = desc->cache == CLATTN_CACHE_PAGED;
+    bool paged = desc->cache == CLATTN_CACHE_KIND_PAGED;
     int64_t rows = (int64_t)desc->key_cache.extent[2];
     for (*batch = paged ? 0 : outer; *batch < (paged ? BATCH : outer + 1); ++*batch) {
-        ref_cache cache = {desc->cache == CLATTN_CACHE_RING, rows, paged ? table[*batch] : NULL, BLOCKS, PAGES};
+        ref_cache cache = {desc->cache == CLATTN_CACHE_KIND_RING, rows, paged ? table[*batch] : NULL, BLOCKS, PAGES};
         for (int64_t i = 0; i < LENGTH; i++)
             if (ref_cache_row(&cache, check->small.has_past ? past[*batch] : 2,
                               check->small.has_new ? new[*batch] : LENGTH, i) == to + (paged ? outer * rows : 0))
@@ -176,7 +177,7 @@ static void exact_row(struct kv_append_check *check, int which, int64_t batch, i
         return;
     ref_rope_problem rope = {.size = size,
                              .rotary = (int64_t)desc->rotary_size,
-                             .interleaved = desc->pairing == CLATTN_ROPE_INTERLEAVED,
+                             .interleaved = desc->pairing == CLATTN_ROPE_PAIRING_INTERLEAVED,
                              .base = (double)desc->base};
     int64_t position = (check->small.has_past ? past[batch] : 2) + i + FAR;
     ref_rope_row(&rope, check->row, position, exact, magnitude);
@@ -185,7 +186,7 @@ static void exact_row(struct kv_append_check *check, int which, int64_t batch, i
 }
 
 /* Half a unit of the type, and what a rotation loses. */
-static double slack_of(int32_t dtype, double exact, double magnitude)
+static double slack_of(clattn_dtype dtype, double exact, double magnitude)
 {
     double half = storage_rounding(dtype, exact);
     return magnitude == 0 ? half : half + check_slack(exact, exact, magnitude, FLT_EPSILON, storage_epsilon(dtype));
@@ -200,7 +201,7 @@ static clattn_status judge_group(const struct kv_append_check *check, struct rep
     const clattn_layout *scale = which == KV_KEY ? &desc->key_scale : &desc->value_scale;
     const clattn_layout *cache = which == KV_KEY ? &desc->key_cache : &desc->value_cache;
     const int64_t unit = (int64_t)check->small.unit[which], size = (int64_t)check->small.size[which];
-    const int levels = cache->dtype == CLATTN_I4 ? 7 : 127;
+    const int levels = cache->dtype == CLATTN_DTYPE_I4 ? 7 : 127;
     const double *exact = check->room + group * unit, *magnitude = exact + size;
     double right = ref_group_scale(exact, unit, levels), most = 0, unit_of_type = storage_epsilon(scale->dtype);
     double stored =
@@ -244,7 +245,7 @@ fail:
 
 /* A row that nothing was appended to. */
 static clattn_status judge_untouched(const struct kv_append_check *check, struct report *report, int array,
-                                     int32_t dtype, int64_t row, int64_t columns, const int64_t index[3])
+                                     clattn_dtype dtype, int64_t row, int64_t columns, const int64_t index[3])
 {
     clattn_status status = CLATTN_SUCCESS;
     for (int64_t d = 0; d < columns; d++) {

@@ -62,14 +62,14 @@ static clattn_status check_cache(struct kv_append_problem *problem, enum kv_whic
     if (!problem->has_scale[which])
         return CLATTN_SUCCESS;
     *reason = "key_scale and value_scale are float32 or float16";
-    if (scale->dtype != CLATTN_F32 && scale->dtype != CLATTN_F16)
+    if (scale->dtype != CLATTN_DTYPE_F32 && scale->dtype != CLATTN_DTYPE_F16)
         return CLATTN_ERROR_UNSUPPORTED;
     *reason = "scales have their cache's first three extents, and groups that divide the size";
     if (memcmp(scale->extent, cache->extent, 3 * sizeof *scale->extent) || !scale->extent[3] || size % scale->extent[3])
         return CLATTN_ERROR_INVALID_LAYOUT;
     problem->unit[which] = size / scale->extent[3];
     *reason = "an int4 cache has groups of even size, columns side by side and even strides";
-    if (cache->dtype == CLATTN_I4 && !has_even_rows(cache, problem->unit[which]))
+    if (cache->dtype == CLATTN_DTYPE_I4 && !has_even_rows(cache, problem->unit[which]))
         return CLATTN_ERROR_UNSUPPORTED;
     return CLATTN_SUCCESS;
 }
@@ -79,7 +79,7 @@ static clattn_status check_sizes(struct kv_append_problem *problem, const char *
     clattn_status status = CLATTN_SUCCESS;
     const clattn_kv_append_desc *desc = &problem->desc;
     const size_t *k = desc->key.extent, *v = desc->value.extent, *cache = desc->key_cache.extent;
-    bool paged = desc->cache == CLATTN_CACHE_PAGED;
+    bool paged = desc->cache == CLATTN_CACHE_KIND_PAGED;
     TRY(check_cache(problem, KV_KEY, reason));
     TRY(check_cache(problem, KV_VALUE, reason));
     *reason = "keys and values, and their caches, differ in batch, heads or length";
@@ -91,7 +91,7 @@ static clattn_status check_sizes(struct kv_append_problem *problem, const char *
         if (k[i] > LENGTH_LIMIT || v[i] > LENGTH_LIMIT || cache[i] > LENGTH_LIMIT ||
             desc->block_table.extent[1] > LENGTH_LIMIT)
             return CLATTN_ERROR_OVERFLOW;
-    *reason = "block_table comes with CLATTN_CACHE_PAGED and with nothing else";
+    *reason = "block_table comes with CLATTN_CACHE_KIND_PAGED and with nothing else";
     if (paged != !layout_is_none(&desc->block_table))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     problem->has_past = !layout_is_none(&desc->past_lengths);
@@ -125,7 +125,7 @@ static clattn_status read_rotation(struct kv_append_problem *problem, const char
     rope.base = desc->base;
     rope.rotary_size = desc->rotary_size;
     rope.x = desc->key;
-    rope.y = clattn_layout_contiguous(CLATTN_F32, 4, desc->key.extent);
+    rope.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, desc->key.extent);
     TRY(rope_problem_read(&rope, &read, reason));
     problem->rope = read.kernel;
     desc->base = read.desc.base;
@@ -142,11 +142,11 @@ clattn_status kv_append_problem_read(const clattn_kv_append_desc *given, struct 
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_kv_append_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (desc->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "unknown cache";
-    if (desc->cache < CLATTN_CACHE_PLAIN || desc->cache > CLATTN_CACHE_PAGED)
+    if (!enum_within(desc->cache, CLATTN_CACHE_KIND_PAGED))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "rotate is neither 0 nor 1";
     if (desc->rotate != 0 && desc->rotate != 1)
@@ -209,13 +209,13 @@ clattn_status kv_append_args_read(clattn_context *context, const struct kv_appen
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "past_length is negative");
     TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
     TRY(args_length(report, "length", args->explicit_lengths, &args->length, problem->length));
-    if (desc->cache == CLATTN_CACHE_RING && !problem->has_past &&
+    if (desc->cache == CLATTN_CACHE_KIND_RING && !problem->has_past &&
         (args->past_length > (int64_t)LENGTH_LIMIT || (size_t)args->past_length + args->length > LENGTH_LIMIT))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "a ring with %lld keys and %zu more would have had more than %zu",
                             (long long)args->past_length, args->length, LENGTH_LIMIT);
-    if ((desc->key_cache.dtype == CLATTN_I4 && args->key_cache.offset % 2) ||
-        (desc->value_cache.dtype == CLATTN_I4 && args->value_cache.offset % 2))
+    if ((desc->key_cache.dtype == CLATTN_DTYPE_I4 && args->key_cache.offset % 2) ||
+        (desc->value_cache.dtype == CLATTN_DTYPE_I4 && args->value_cache.offset % 2))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "an int4 cache has an odd offset");
     if (!args->batch || !problem->heads || !args->length)
         return CLATTN_SUCCESS;

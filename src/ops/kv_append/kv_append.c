@@ -37,7 +37,7 @@ static void defines(const struct kv_append_problem *problem, struct strbuf *opti
     define_optional(options, "PAST_LENGTHS", &desc->past_lengths);
     define_optional(options, "NEW_LENGTHS", &desc->new_lengths);
     define_int(options, "ROTATE", desc->rotate);
-    define_int(options, "RING", desc->cache == CLATTN_CACHE_RING);
+    define_int(options, "RING", desc->cache == CLATTN_CACHE_KIND_RING);
 }
 
 static size_t units(const struct kv_append_problem *problem)
@@ -63,7 +63,7 @@ static clattn_status prepare(clattn_plan *base)
     const size_t local[3] = {items, 1, 1};
     struct strbuf options = {0};
     cl_uint pointers = 4u + problem->has_scale[KV_KEY] + problem->has_scale[KV_VALUE] + problem->has_past +
-                       problem->has_new + (problem->desc.cache == CLATTN_CACHE_PAGED);
+                       problem->has_new + (problem->desc.cache == CLATTN_CACHE_KIND_PAGED);
     defines(problem, &options);
     TRY(plan_add_kernel(base, "kv_append/kv_append.cl", &options, "kv_append", pointers, sizeof(kv_append_args),
                         local));
@@ -84,7 +84,7 @@ static void bind(const struct kv_append_problem *problem, const clattn_kv_append
     size_t count = 0;
     bindings[count++] = &args->key;
     bindings[count++] = &args->value;
-    if (problem->desc.cache == CLATTN_CACHE_PAGED)
+    if (problem->desc.cache == CLATTN_CACHE_KIND_PAGED)
         bindings[count++] = &args->block_table;
     if (problem->has_past)
         bindings[count++] = &args->past_lengths;

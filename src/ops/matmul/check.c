@@ -39,7 +39,7 @@ struct matmul_check {
 static clattn_layout small_matrix(const clattn_layout *full, bool is_operand, size_t rows, size_t columns)
 {
     int last = full->rank - 1;
-    clattn_layout layout = clattn_layout_contiguous((clattn_dtype)full->dtype, 2, (const size_t[2]){rows, columns});
+    clattn_layout layout = clattn_layout_contiguous(full->dtype, 2, (const size_t[2]){rows, columns});
     if (full->stride[last] == 1 && full->stride[last - 1] == 1 && is_operand)
         layout.stride[0] = 1;
     if (full->stride[last] == 1)
@@ -61,9 +61,9 @@ static clattn_status make(void *data, clattn_context *context)
     desc.b = small_matrix(&full->b, true, k, n);
     desc.c = small_matrix(&full->c, false, m, n);
     if (check->original.has_bias)
-        desc.bias = clattn_layout_contiguous((clattn_dtype)full->bias.dtype, 1, &n);
+        desc.bias = clattn_layout_contiguous(full->bias.dtype, 1, &n);
     if (check->original.has_scale)
-        desc.b_scale = clattn_layout_contiguous(CLATTN_F32, 1, &n);
+        desc.b_scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &n);
     if (check->original.has_operand)
         desc.operand = small_matrix(&full->operand, true, m, n);
     desc.operand_use = full->operand_use;
@@ -100,12 +100,6 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
     const struct matmul_check *check = data;
     const struct check_array *arrays = check->arrays;
     const clattn_matmul_desc *desc = &check->small.desc;
-    static const ref_activation functions[] = {
-        [CLATTN_MATMUL_RELU] = REF_RELU,
-        [CLATTN_MATMUL_GELU] = REF_GELU,
-        [CLATTN_MATMUL_GELU_TANH] = REF_GELU_TANH,
-        [CLATTN_MATMUL_SWISH] = REF_SWISH,
-    };
     const size_t widened = arrays[A].elements + arrays[B].elements + arrays[OPERAND].elements + check->n;
     double *exact = malloc(2 * check->n * sizeof *exact + (check->n + widened) * sizeof(float));
     if (!exact)
@@ -125,9 +119,9 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
         .b_scale = check->arrays[SCALE].host,
         .scale_col = 1,
         .activated = desc->activation,
-        .activation = functions[desc->activation],
+        .activation = desc->activation,
         .alpha = (double)desc->alpha,
-        .multiply = desc->operand_use == CLATTN_MATMUL_MULTIPLY,
+        .multiply = desc->operand_use == CLATTN_MATMUL_OPERAND_USE_MULTIPLY,
         .operand = {floats(check, OPERAND, &desc->operand, room_operand), 0, 0, desc->operand.stride[0],
                     desc->operand.stride[1]},
     };
@@ -172,6 +166,6 @@ clattn_status matmul_self_check(clattn_plan *base)
     clattn_status status = check_small(plan, plan->tile_rows + 5, plan->tile_columns + 6, DEPTH, false);
     if (status == CLATTN_SUCCESS)
         status = check_small(plan, plan->tile_rows + 8, plan->tile_columns + 8, MATRIX_DEPTH,
-                             plan->problem.desc.a.dtype == CLATTN_F16);
+                             plan->problem.desc.a.dtype == CLATTN_DTYPE_F16);
     return status;
 }

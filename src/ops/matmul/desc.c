@@ -28,14 +28,14 @@ static size_t batch_of(const clattn_layout *layout)
 
 static clattn_status read_options(clattn_matmul_desc *desc, const char **reason)
 {
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (desc->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "reserved is not 0";
     if (desc->reserved != 0)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "unknown activation";
-    if (desc->activation < CLATTN_MATMUL_NO_ACTIVATION || desc->activation > CLATTN_MATMUL_SWISH)
+    if (!enum_within(desc->activation, CLATTN_ACTIVATION_SWISH))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "explicit_alpha is neither 0 nor 1";
     if (desc->explicit_alpha != 0 && desc->explicit_alpha != 1)
@@ -46,7 +46,7 @@ static clattn_status read_options(clattn_matmul_desc *desc, const char **reason)
     if (!isfinite(desc->alpha))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "unknown operand_use";
-    if (desc->operand_use != CLATTN_MATMUL_ADD && desc->operand_use != CLATTN_MATMUL_MULTIPLY)
+    if (desc->operand_use != CLATTN_MATMUL_OPERAND_USE_ADD && desc->operand_use != CLATTN_MATMUL_OPERAND_USE_MULTIPLY)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "operand_use, and there is no operand";
     return desc->operand_use && layout_is_none(&desc->operand) ? CLATTN_ERROR_INVALID_ARGUMENT : CLATTN_SUCCESS;
@@ -58,7 +58,7 @@ static clattn_status read_epilogue(struct matmul_problem *problem, const char **
     clattn_status status;
     clattn_matmul_desc *desc = &problem->desc;
     problem->has_operand = !layout_is_none(&desc->operand);
-    problem->has_scale = desc->b.dtype == CLATTN_I8;
+    problem->has_scale = desc->b.dtype == CLATTN_DTYPE_I8;
     if (problem->has_operand) {
         TRY(layout_check(&desc->operand, LAYOUT_INPUT, LAYOUT_OF("operand"), reason));
         layout_normalise(&desc->operand);
@@ -88,7 +88,7 @@ static clattn_status read_epilogue(struct matmul_problem *problem, const char **
         layout_normalise(&desc->b_scale);
         status = CLATTN_ERROR_INVALID_LAYOUT;
         *reason = "b_scale is (n), float32";
-        if (desc->b_scale.rank != 1 || desc->b_scale.extent[0] != problem->n || desc->b_scale.dtype != CLATTN_F32)
+        if (desc->b_scale.rank != 1 || desc->b_scale.extent[0] != problem->n || desc->b_scale.dtype != CLATTN_DTYPE_F32)
             goto fail;
     }
     status = CLATTN_SUCCESS;
@@ -115,7 +115,7 @@ clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul
     status = CLATTN_ERROR_UNSUPPORTED;
     *reason = "a, b, c and bias are each float32, float16 or bfloat16, b also int8";
     if (!dtype_is_storage(desc->a.dtype) || !dtype_is_storage(desc->c.dtype) ||
-        (!dtype_is_storage(desc->b.dtype) && desc->b.dtype != CLATTN_I8) ||
+        (!dtype_is_storage(desc->b.dtype) && desc->b.dtype != CLATTN_DTYPE_I8) ||
         (problem->has_bias && !dtype_is_storage(desc->bias.dtype)))
         goto fail;
     status = CLATTN_ERROR_INVALID_LAYOUT;
@@ -257,7 +257,7 @@ static void epilogue_defines(const struct matmul_problem *problem, struct strbuf
         return;
     define_int(options, "MATMUL_EPILOGUE", 1);
     define_int(options, "B_SCALED", problem->has_scale);
-    define_int(options, "ACTIVATED", desc->activation != CLATTN_MATMUL_NO_ACTIVATION);
+    define_int(options, "ACTIVATED", desc->activation != CLATTN_ACTIVATION_NONE);
     if (desc->activation)
         define_token(options, "ACTIVATION", functions[desc->activation]);
     define_int(options, "OPERAND", problem->has_operand ? 1 + desc->operand_use : 0);

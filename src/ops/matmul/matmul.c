@@ -109,7 +109,7 @@ static void classify(const void *data, struct strbuf *text)
     if (desc->activation)
         strbuf_printf(text, "-act%d", (int)desc->activation);
     if (problem->has_operand)
-        strbuf_printf(text, "-%s.%s.%c", desc->operand_use == CLATTN_MATMUL_ADD ? "add" : "multiply",
+        strbuf_printf(text, "-%s.%s.%c", desc->operand_use == CLATTN_MATMUL_OPERAND_USE_ADD ? "add" : "multiply",
                       storage_token(desc->operand.dtype), side_of(&problem->operand));
 }
 

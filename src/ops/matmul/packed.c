@@ -25,7 +25,7 @@ const char *matmul_packed_refuse(const clattn_context *context, const struct mat
 
 const char *matmul_packed_refuse_pairs(const clattn_context *context, const struct matmul_problem *problem, bool forced)
 {
-    if (problem->desc.a.dtype != CLATTN_BF16 || problem->desc.b.dtype != CLATTN_BF16)
+    if (problem->desc.a.dtype != CLATTN_DTYPE_BF16 || problem->desc.b.dtype != CLATTN_DTYPE_BF16)
         return "a and b are not both bfloat16";
     if (problem->a.col != 1 && problem->b.row != 1)
         return "neither a's nor b's elements lie next to each other along k";

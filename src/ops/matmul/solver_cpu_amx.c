@@ -6,7 +6,7 @@
 
 static bool is_bf16(const struct matmul_problem *problem)
 {
-    return problem->desc.a.dtype == CLATTN_BF16 && problem->desc.b.dtype == CLATTN_BF16;
+    return problem->desc.a.dtype == CLATTN_DTYPE_BF16 && problem->desc.b.dtype == CLATTN_DTYPE_BF16;
 }
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)

@@ -93,7 +93,7 @@ static const char *refuse_problem(const clattn_context *context, const struct ma
                                   enum matrix_engine engine, bool emulated)
 {
     if (problem->desc.a.dtype != problem->desc.b.dtype ||
-        (problem->desc.a.dtype != CLATTN_F16 && problem->desc.a.dtype != CLATTN_BF16))
+        (problem->desc.a.dtype != CLATTN_DTYPE_F16 && problem->desc.a.dtype != CLATTN_DTYPE_BF16))
         return "a and b must both be float16 or both bfloat16";
     if (choose(context, problem, engine, emulated, 0) == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
@@ -109,7 +109,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     const char *reason = refuse_problem(context, problem, caps->matrix, false);
     if (reason || forced)
         return reason;
-    if (caps->matrix == MATRIX_MFMA && problem->desc.a.dtype == CLATTN_F16 && strstr(caps->info.name, "gfx90a"))
+    if (caps->matrix == MATRIX_MFMA && problem->desc.a.dtype == CLATTN_DTYPE_F16 && strstr(caps->info.name, "gfx90a"))
         return "this GPU's MFMA takes float16 below 2^-14 for 0";
     if (problem->m < SIDE || problem->n < SIDE)
         return "most of a square of 16 x 16 would be idle";
@@ -134,7 +134,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, enum matrix_engi
     struct strbuf options = {0};
     matmul_defines(problem, &options);
     define_int(&options, "MATRIX_ENGINE", engine);
-    define_int(&options, "MATRIX_BF16", problem->desc.a.dtype == CLATTN_BF16);
+    define_int(&options, "MATRIX_BF16", problem->desc.a.dtype == CLATTN_DTYPE_BF16);
     define_int(&options, "MATRIX_EMULATED", emulated);
     define_int(&options, "GROUPS_M", (long long)g->groups_m);
     define_int(&options, "GROUPS_N", (long long)g->groups_n);

@@ -60,7 +60,7 @@ static size_t choose(const clattn_context *context, const struct matmul_problem 
 static const char *refuse_problem(const clattn_context *context, const struct matmul_problem *problem, bool emulated)
 {
     if (problem->desc.a.dtype != problem->desc.b.dtype ||
-        (problem->desc.a.dtype != CLATTN_F16 && problem->desc.a.dtype != CLATTN_BF16))
+        (problem->desc.a.dtype != CLATTN_DTYPE_F16 && problem->desc.a.dtype != CLATTN_DTYPE_BF16))
         return "a and b must both be float16 or both bfloat16";
     if (choose(context, problem, emulated, 0) == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
@@ -95,7 +95,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geo
     struct strbuf options = {0};
     matmul_defines(problem, &options);
     define_int(&options, "MATRIX_ENGINE", MATRIX_MMA);
-    define_int(&options, "MATRIX_BF16", problem->desc.a.dtype == CLATTN_BF16);
+    define_int(&options, "MATRIX_BF16", problem->desc.a.dtype == CLATTN_DTYPE_BF16);
     define_int(&options, "MATRIX_EMULATED", emulated);
     define_int(&options, PTX_SPLICE_OPTION, !emulated);
     define_int(&options, "WARPGROUPS", (long long)g->warpgroups);

@@ -31,13 +31,13 @@ static clattn_status describe(struct merge_check *check)
     const size_t extent[5] = {PARTS, BATCH, HEADS, QUERIES, size_min(check->original.columns, COLUMNS)};
     clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
     const char *reason;
-    desc.partial = clattn_layout_contiguous(CLATTN_F32, 5, extent);
-    desc.partial_lse = clattn_layout_contiguous(CLATTN_F32, 4, extent);
-    desc.output = clattn_layout_contiguous((clattn_dtype)full->output.dtype, 4, extent + 1);
+    desc.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, extent);
+    desc.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
+    desc.output = clattn_layout_contiguous(full->output.dtype, 4, extent + 1);
     if (check->original.has_sinks)
-        desc.sinks = clattn_layout_contiguous(CLATTN_F32, 1, extent + 2);
+        desc.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, extent + 2);
     if (check->original.has_lse)
-        desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent + 1);
+        desc.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, extent + 1);
     return merge_problem_read(&desc, &check->small, &reason);
 }
 
@@ -79,7 +79,7 @@ static clattn_status judge_row(const struct merge_check *check, struct report *r
 {
     clattn_status status = CLATTN_SUCCESS;
     const int64_t columns = (int64_t)check->small.columns, head = row / QUERIES % HEADS;
-    const int32_t dtype = check->small.desc.output.dtype;
+    const clattn_dtype dtype = check->small.desc.output.dtype;
     const int64_t index[3] = {row / (HEADS * QUERIES), head, row % QUERIES};
     double exact[COLUMNS], magnitude[COLUMNS], lse;
     ref_merge_problem reference = {

@@ -31,8 +31,9 @@ static clattn_status read_layouts(struct merge_problem *problem, const char **re
     problem->has_sinks = !layout_is_none(&desc->sinks);
     problem->has_lse = !layout_is_none(&desc->lse);
     *reason = "partials, log-sum-exps and sinks are float32";
-    if (desc->partial.dtype != CLATTN_F32 || desc->partial_lse.dtype != CLATTN_F32 ||
-        (problem->has_sinks && desc->sinks.dtype != CLATTN_F32) || (problem->has_lse && desc->lse.dtype != CLATTN_F32))
+    if (desc->partial.dtype != CLATTN_DTYPE_F32 || desc->partial_lse.dtype != CLATTN_DTYPE_F32 ||
+        (problem->has_sinks && desc->sinks.dtype != CLATTN_DTYPE_F32) ||
+        (problem->has_lse && desc->lse.dtype != CLATTN_DTYPE_F32))
         return CLATTN_ERROR_UNSUPPORTED;
     *reason = "the output is float32, float16 or bfloat16";
     if (!dtype_is_storage(desc->output.dtype))
@@ -48,8 +49,8 @@ clattn_status merge_problem_read(const clattn_merge_desc *given, struct merge_pr
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_merge_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (desc->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "reserved is not 0";
     if (desc->reserved != 0)
@@ -130,7 +131,7 @@ size_t merge_chunk(const struct capabilities *caps, size_t columns)
     return size_min(columns, capabilities_on_cpu(caps) && !(caps->quirks & QUIRK_LOOPS_STOP) ? 64 : 4);
 }
 
-clattn_status merge_add_kernel(clattn_plan *plan, int32_t output_dtype, bool sinks, bool lse, size_t rows,
+clattn_status merge_add_kernel(clattn_plan *plan, clattn_dtype output_dtype, bool sinks, bool lse, size_t rows,
                                size_t columns)
 {
     clattn_status status;

@@ -27,7 +27,7 @@ clattn_status merge_self_check(clattn_plan *plan);
 size_t merge_chunk(const struct capabilities *caps, size_t columns);
 
 /* Adds merge/merge.cl's kernel to a plan, for at most `rows` rows of `columns`. */
-clattn_status merge_add_kernel(clattn_plan *plan, int32_t output_dtype, bool sinks, bool lse, size_t rows,
+clattn_status merge_add_kernel(clattn_plan *plan, clattn_dtype output_dtype, bool sinks, bool lse, size_t rows,
                                size_t columns);
 
 /* The work-groups of its launch. */

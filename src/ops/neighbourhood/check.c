@@ -45,10 +45,10 @@ static clattn_status make(struct neighbourhood_check *check, clattn_context *con
     desc.window[0] = 3;
     desc.window[1] = 5;
     desc.dilation[0] = desc.dilation[1] = 2;
-    desc.scale_mode = CLATTN_SCALE_DEFAULT;
+    desc.explicit_scale = 0;
     for (int i = 0; i < WORKSPACE; i++)
         if (layouts[i]->dtype != CLATTN_DTYPE_NONE)
-            *layouts[i] = clattn_layout_contiguous((clattn_dtype)layouts[i]->dtype, i == BIAS || i == LSE ? 4 : 5,
+            *layouts[i] = clattn_layout_contiguous(layouts[i]->dtype, i == BIAS || i == LSE ? 4 : 5,
                                                    i == VALUE || i == OUTPUT ? v : q);
     TRY(neighbourhood_problem_read(&desc, &check->small, &reason));
     TRY(check_arrays_make(context, places, WORKSPACE, check->arrays));
@@ -77,7 +77,7 @@ static clattn_status judge_row(const struct neighbourhood_check *check, struct r
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct neighbourhood_problem *small = &check->small;
-    const int32_t dtype = small->desc.output.dtype;
+    const clattn_dtype dtype = small->desc.output.dtype;
     const int64_t y = i / (int64_t)small->width, x = i % (int64_t)small->width;
     for (int64_t e = 0; e < (int64_t)small->d_v; e++) {
         double value = reference_element(check->arrays[OUTPUT].host, dtype, i * (int64_t)small->d_v + e);
@@ -107,11 +107,11 @@ static clattn_status judge(struct neighbourhood_check *check, struct report *rep
     if (!check->mask || !check->room)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
     fill_mask(check);
-    attention.query = clattn_layout_bhsd((clattn_dtype)desc->query.dtype, 1, 1, map, d_k);
-    attention.key = clattn_layout_bhsd((clattn_dtype)desc->key.dtype, 1, 1, map, d_k);
-    attention.value = clattn_layout_bhsd((clattn_dtype)desc->value.dtype, 1, 1, map, d_v);
-    attention.output = clattn_layout_bhsd((clattn_dtype)desc->output.dtype, 1, 1, map, d_v);
-    attention.mask = clattn_layout_bhsd(CLATTN_F32, 1, 1, map, map);
+    attention.query = clattn_layout_bhsd(desc->query.dtype, 1, 1, map, d_k);
+    attention.key = clattn_layout_bhsd(desc->key.dtype, 1, 1, map, d_k);
+    attention.value = clattn_layout_bhsd(desc->value.dtype, 1, 1, map, d_v);
+    attention.output = clattn_layout_bhsd(desc->output.dtype, 1, 1, map, d_v);
+    attention.mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, map, map);
     lengths.batch = 1;
     lengths.query_length = lengths.key_length = map;
     reference_attention exact = {.desc = &attention,

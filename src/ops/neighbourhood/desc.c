@@ -24,13 +24,13 @@ static clattn_status fail(const char **reason, clattn_status status, const char 
 
 static clattn_status check_options(clattn_neighbourhood_desc *desc, const char **reason)
 {
-    if (desc->direction != CLATTN_FORWARD)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "direction: only CLATTN_FORWARD is known");
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
+        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "direction: only CLATTN_DIRECTION_FORWARD is known");
     if (desc->edge != CLATTN_EDGE_SHIFT && desc->edge != CLATTN_EDGE_CLIP)
         return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unknown edge");
-    if (desc->scale_mode < CLATTN_SCALE_DEFAULT || desc->scale_mode > CLATTN_SCALE_EXPLICIT)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unknown scale_mode");
-    if (desc->scale_mode == CLATTN_SCALE_EXPLICIT && !isfinite(desc->scale))
+    if (desc->explicit_scale != 0 && desc->explicit_scale != 1)
+        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_scale is neither 0 nor 1");
+    if (desc->explicit_scale && !isfinite(desc->scale))
         return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "scale is NaN or infinite");
     for (int i = 0; i < 2; i++) {
         if (desc->dilation[i] == 0)
@@ -59,8 +59,8 @@ static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char *
                      "bias and lse the first 4",
                      reason));
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const int32_t dtype = all[i].layout->dtype;
-        if (all[i].optional ? dtype != CLATTN_F32 && dtype != CLATTN_DTYPE_NONE : !dtype_is_storage(dtype))
+        const clattn_dtype dtype = all[i].layout->dtype;
+        if (all[i].optional ? dtype != CLATTN_DTYPE_F32 && dtype != CLATTN_DTYPE_NONE : !dtype_is_storage(dtype))
             return fail(reason, CLATTN_ERROR_UNSUPPORTED,
                         "query, key, value and output are float32, float16 or bfloat16, bias and lse float32");
     }
@@ -142,10 +142,9 @@ clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *given,
     if (problem->query_height && problem->query_width && !windows_fit(desc, problem->height, problem->width))
         return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
                     "with CLATTN_EDGE_SHIFT a window times its dilation is at most the map's height or width");
-    problem->scale =
-        desc->scale_mode == CLATTN_SCALE_EXPLICIT ? desc->scale : (float)(1.0 / sqrt((double)problem->d_k));
+    problem->scale = desc->explicit_scale ? desc->scale : (float)(1.0 / sqrt((double)problem->d_k));
     /* What does not count must not tell two equal descriptions apart. */
-    if (desc->scale_mode != CLATTN_SCALE_EXPLICIT)
+    if (!desc->explicit_scale)
         desc->scale = 0;
 fail:
     return status;

@@ -33,24 +33,24 @@ static clattn_status describe(struct norm_check *check)
     desc.axes = 1;
     desc.explicit_epsilon = 1;
     desc.epsilon = 1e-5f; /* the plan's may leave nothing to see */
-    desc.x = clattn_layout_contiguous((clattn_dtype)full->x.dtype, 2, extent);
-    desc.y = clattn_layout_contiguous((clattn_dtype)full->y.dtype, 2, extent);
+    desc.x = clattn_layout_contiguous(full->x.dtype, 2, extent);
+    desc.y = clattn_layout_contiguous(full->y.dtype, 2, extent);
     if (!check->original.unit_columns) {
         desc.x.stride[0] *= 2;
         desc.x.stride[1] *= 2;
     }
     if (full->scale.rank)
-        desc.scale = clattn_layout_contiguous((clattn_dtype)full->scale.dtype, 1, &extent[1]);
+        desc.scale = clattn_layout_contiguous(full->scale.dtype, 1, &extent[1]);
     if (full->bias.rank)
-        desc.bias = clattn_layout_contiguous((clattn_dtype)full->bias.dtype, 1, &extent[1]);
+        desc.bias = clattn_layout_contiguous(full->bias.dtype, 1, &extent[1]);
     if (full->mean.rank)
-        desc.mean = clattn_layout_contiguous(CLATTN_F32, 2, statistics);
+        desc.mean = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, statistics);
     if (full->inv_std_dev.rank)
-        desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, 2, statistics);
+        desc.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, statistics);
     if (full->residual.rank)
-        desc.residual = clattn_layout_contiguous((clattn_dtype)full->residual.dtype, 2, extent);
+        desc.residual = clattn_layout_contiguous(full->residual.dtype, 2, extent);
     if (full->sum.rank)
-        desc.sum = clattn_layout_contiguous((clattn_dtype)full->sum.dtype, 2, extent);
+        desc.sum = clattn_layout_contiguous(full->sum.dtype, 2, extent);
     return norm_problem_read(&desc, &check->small, &reason);
 }
 
@@ -102,7 +102,7 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
     ref_norm_problem reference = {
         .extent = {1, 1, 1, (int64_t)rows, (int64_t)count},
         .axes = 1,
-        .rms = desc->kind == CLATTN_NORM_RMS,
+        .rms = desc->kind == CLATTN_NORM_KIND_RMS,
         .epsilon = (double)desc->epsilon,
         .x = floats(check, X, &desc->x, x),
         .scale = floats(check, SCALE, &desc->scale, scale),

@@ -16,11 +16,11 @@ _Static_assert(CLATTN_MAX_RANK == NORM_DIMENSIONS + 1, "the kernels take four di
 
 static clattn_status read_options(clattn_norm_desc *desc, const char **reason)
 {
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (desc->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "unknown kind";
-    if (desc->kind != CLATTN_NORM_LAYER && desc->kind != CLATTN_NORM_RMS)
+    if (desc->kind != CLATTN_NORM_KIND_LAYER && desc->kind != CLATTN_NORM_KIND_RMS)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "explicit_epsilon is neither 0 nor 1";
     if (desc->explicit_epsilon != 0 && desc->explicit_epsilon != 1)
@@ -80,7 +80,7 @@ static clattn_status read_statistic(const clattn_layout *layout, const struct la
     TRY(layout_check(layout, LAYOUT_OUTPUT, words, reason));
     status = CLATTN_ERROR_INVALID_LAYOUT;
     *reason = "mean and inv_std_dev are float32 with x's extents, 1 for each normalised axis";
-    if (layout->dtype != CLATTN_F32 || layout->rank != desc->x.rank)
+    if (layout->dtype != CLATTN_DTYPE_F32 || layout->rank != desc->x.rank)
         goto fail;
     for (int i = 0; i < layout->rank; i++)
         if (layout->extent[i] != (i < layout->rank - desc->axes ? desc->x.extent[i] : 1))
@@ -127,7 +127,7 @@ static clattn_status read_layouts(clattn_norm_desc *desc, const char **reason)
     TRY(read_sum(desc, reason));
     status = CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "RMS normalisation has no mean";
-    if (desc->kind == CLATTN_NORM_RMS && !layout_is_none(&desc->mean))
+    if (desc->kind == CLATTN_NORM_KIND_RMS && !layout_is_none(&desc->mean))
         goto fail;
     layout_normalise(&desc->scale);
     layout_normalise(&desc->bias);
@@ -280,7 +280,7 @@ clattn_status norm_problem_read(const clattn_norm_desc *given, struct norm_probl
     walk->has_inverse = !layout_is_none(&desc->inv_std_dev);
     problem->has_residual = !layout_is_none(&desc->residual);
     walk->has_sum = !layout_is_none(&desc->sum);
-    walk->centred = desc->kind == CLATTN_NORM_LAYER;
+    walk->centred = desc->kind == CLATTN_NORM_KIND_LAYER;
     walk->epsilon = desc->epsilon;
     for (int i = 0; i < desc->x.rank; i++)
         if (!desc->x.extent[i])

@@ -56,16 +56,15 @@ static void classify(const void *data, struct strbuf *text)
 {
     const struct norm_problem *problem = data;
     const clattn_norm_desc *desc = &problem->desc;
-    strbuf_printf(text, "%s-r%zu-c%zu-%s-%s-%s", desc->kind == CLATTN_NORM_LAYER ? "layer" : "rms",
-                  class_length(problem->rows), class_length(problem->elements),
-                  clattn_dtype_name((clattn_dtype)desc->x.dtype), clattn_dtype_name((clattn_dtype)desc->y.dtype),
-                  problem->unit_columns ? "unit" : "strided");
+    strbuf_printf(text, "%s-r%zu-c%zu-%s-%s-%s", desc->kind == CLATTN_NORM_KIND_LAYER ? "layer" : "rms",
+                  class_length(problem->rows), class_length(problem->elements), clattn_dtype_name(desc->x.dtype),
+                  clattn_dtype_name(desc->y.dtype), problem->unit_columns ? "unit" : "strided");
     strbuf_printf(text, "-f%d%d%d%d", problem->walk.has_scale != 0, problem->walk.has_bias != 0,
                   problem->walk.has_mean != 0, problem->walk.has_inverse != 0);
     if (problem->has_residual)
-        strbuf_printf(text, "-residual.%s", clattn_dtype_name((clattn_dtype)desc->residual.dtype));
+        strbuf_printf(text, "-residual.%s", clattn_dtype_name(desc->residual.dtype));
     if (problem->walk.has_sum)
-        strbuf_printf(text, "-sum.%s", clattn_dtype_name((clattn_dtype)desc->sum.dtype));
+        strbuf_printf(text, "-sum.%s", clattn_dtype_name(desc->sum.dtype));
 }
 
 static const struct operator_type norm_operator = {

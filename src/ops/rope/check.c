@@ -33,17 +33,17 @@ static clattn_status describe(struct rope_check *check)
     const char *reason;
     desc.rotary_size = ROTARY;
     desc.base = 0; /* 10000: with another, angles may all be next to nothing */
-    desc.x = clattn_layout_bhsd((clattn_dtype)full->x.dtype, BATCH, HEADS, LENGTH, ROTARY + TAIL);
-    desc.y = clattn_layout_bhsd((clattn_dtype)full->y.dtype, BATCH, HEADS, LENGTH, ROTARY + TAIL);
+    desc.x = clattn_layout_bhsd(full->x.dtype, BATCH, HEADS, LENGTH, ROTARY + TAIL);
+    desc.y = clattn_layout_bhsd(full->y.dtype, BATCH, HEADS, LENGTH, ROTARY + TAIL);
     for (int i = 0; i < 4 && !check->original.unit_columns; i++)
         desc.x.stride[i] *= 2;
     if (full->cos.rank)
-        desc.cos = desc.sin = clattn_layout_contiguous((clattn_dtype)full->cos.dtype, full->cos.rank,
-                                                       full->cos.rank == 2 ? table : places);
+        desc.cos = desc.sin =
+            clattn_layout_contiguous(full->cos.dtype, full->cos.rank, full->cos.rank == 2 ? table : places);
     if (full->positions.rank)
-        desc.positions = clattn_layout_contiguous((clattn_dtype)full->positions.dtype, 2, places);
+        desc.positions = clattn_layout_contiguous(full->positions.dtype, 2, places);
     if (full->offsets.rank)
-        desc.offsets = clattn_layout_contiguous((clattn_dtype)full->offsets.dtype, 1, places);
+        desc.offsets = clattn_layout_contiguous(full->offsets.dtype, 1, places);
     return rope_problem_read(&desc, &check->small, &reason);
 }
 
@@ -94,7 +94,7 @@ static clattn_status judge_head(const struct rope_check *check, struct report *r
     ref_rope_problem reference = {
         .size = (int64_t)desc->x.extent[3],
         .rotary = (int64_t)desc->rotary_size,
-        .interleaved = desc->pairing == CLATTN_ROPE_INTERLEAVED,
+        .interleaved = desc->pairing == CLATTN_ROPE_PAIRING_INTERLEAVED,
         .base = (double)desc->base,
         .cosines = desc->cos.rank ? cosines : NULL,
         .sines = desc->cos.rank ? sines : NULL,

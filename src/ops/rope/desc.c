@@ -26,11 +26,11 @@ fail:
 
 static clattn_status read_options(clattn_rope_desc *desc, const char **reason)
 {
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (desc->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "unknown pairing";
-    if (desc->pairing != CLATTN_ROPE_HALVES && desc->pairing != CLATTN_ROPE_INTERLEAVED)
+    if (desc->pairing != CLATTN_ROPE_PAIRING_HALVES && desc->pairing != CLATTN_ROPE_PAIRING_INTERLEAVED)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "reserved is not 0";
     if (desc->reserved != 0)
@@ -180,7 +180,7 @@ clattn_status rope_problem_read(const clattn_rope_desc *given, struct rope_probl
     if (!size_mul(extent[0], extent[2], &places) || places > LENGTH_LIMIT || extent[1] > LENGTH_LIMIT ||
         extent[3] > LENGTH_LIMIT)
         goto fail;
-    bool interleaved = desc->pairing == CLATTN_ROPE_INTERLEAVED;
+    bool interleaved = desc->pairing == CLATTN_ROPE_PAIRING_INTERLEAVED;
     set_turns(desc, kernel);
     set_strides(desc, kernel);
     kernel->heads = (int)extent[1];
@@ -263,7 +263,7 @@ fail:
 
 static const char *integer_token(const clattn_layout *layout)
 {
-    return layout->dtype == CLATTN_I64 ? "I64" : "I32";
+    return layout->dtype == CLATTN_DTYPE_I64 ? "I64" : "I32";
 }
 
 void rope_defines(const struct rope_problem *problem, struct strbuf *options)

@@ -43,7 +43,7 @@ static clattn_status prepare(clattn_plan *base)
     rope_defines(&plan->problem, &options);
     define_int(&options, "LANES", base->context->device.caps.lanes);
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
-    define_int(&options, "INTERLEAVED", plan->problem.desc.pairing == CLATTN_ROPE_INTERLEAVED);
+    define_int(&options, "INTERLEAVED", plan->problem.desc.pairing == CLATTN_ROPE_PAIRING_INTERLEAVED);
     plan->places_per_group = places_of(&base->context->device.caps, &plan->problem);
     return rope_add_kernel(plan, "rope/cpu.cl", "rope_cpu", &options, one);
 }

@@ -34,16 +34,16 @@ static clattn_status make(void *data, clattn_context *context)
     const size_t columns = size_min(check->longest_row, COLUMNS);
     const size_t extent[2] = {size_min(ROWS, ELEMENTS / columns), columns};
     const char *reason;
-    desc.scaled = 1;
+    desc.explicit_scale = 1;
     desc.scale = copysignf(4, check->original.scale); /* the plan's may leave nothing to see */
-    desc.x = clattn_layout_contiguous((clattn_dtype)full->x.dtype, 2, extent);
-    desc.y = clattn_layout_contiguous((clattn_dtype)full->y.dtype, 2, extent);
+    desc.x = clattn_layout_contiguous(full->x.dtype, 2, extent);
+    desc.y = clattn_layout_contiguous(full->y.dtype, 2, extent);
     if (!check->original.unit_columns) {
         desc.x.stride[0] *= 2;
         desc.x.stride[1] *= 2;
     }
     if (check->original.has_mask)
-        desc.mask = clattn_layout_contiguous((clattn_dtype)full->mask.dtype, 2, extent);
+        desc.mask = clattn_layout_contiguous(full->mask.dtype, 2, extent);
     TRY(softmax_problem_read(&desc, &check->small, &reason));
     const struct check_place places[ARRAYS] = {
         [X] = {&desc.x, &check->args.x, CHECK_NUMBERS},
@@ -70,9 +70,9 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
         .x = reference_floats(check->arrays[X].host, x->dtype, check->arrays[X].elements, wide),
         .stride = {0, 0, 0, x->stride[0]},
         .col = x->stride[1],
-        .mask_kind = !small->has_mask                        ? REF_MASK_NONE
-                     : small->desc.mask.dtype == CLATTN_BOOL ? REF_MASK_BOOL
-                                                             : REF_MASK_FLOAT,
+        .mask_kind = !small->has_mask                              ? REF_MASK_NONE
+                     : small->desc.mask.dtype == CLATTN_DTYPE_BOOL ? REF_MASK_BOOL
+                                                                   : REF_MASK_FLOAT,
         .mask = check->arrays[MASK].host,
         .mask_stride = {0, 0, 0, small->desc.mask.stride[0]},
         .mask_col = small->desc.mask.stride[1],

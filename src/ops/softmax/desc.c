@@ -31,16 +31,18 @@ static clattn_status read_mask(struct softmax_problem *problem, const char **rea
     if (!problem->has_mask)
         return CLATTN_SUCCESS;
     *reason = "the mask is neither bool nor float32";
-    if (mask->dtype != CLATTN_BOOL && mask->dtype != CLATTN_F32)
+    if (mask->dtype != CLATTN_DTYPE_BOOL && mask->dtype != CLATTN_DTYPE_F32)
         return CLATTN_ERROR_UNSUPPORTED;
     *reason = "the mask has more dimensions than x";
     if (mask->rank > x->rank)
         return CLATTN_ERROR_INVALID_LAYOUT;
     mask_align(mask, x->rank, problem->mask_extent, stride);
-    *reason = "each extent of the mask is 1 or x's; its last may lie between";
+    *reason = problem->desc.short_mask
+                  ? "each extent of the mask is 1 or x's; its last may lie between"
+                  : "each extent of the mask is 1 or x's; its last may lie between with short_mask";
     for (int i = 0; i < x->rank; i++)
         if (problem->mask_extent[i] != 1 && problem->mask_extent[i] != x->extent[i] &&
-            (i + 1 < x->rank || problem->mask_extent[i] > x->extent[i]))
+            (i + 1 < x->rank || problem->mask_extent[i] > x->extent[i] || !problem->desc.short_mask))
             return CLATTN_ERROR_INVALID_LAYOUT;
     clattn_layout aligned = {.rank = x->rank};
     memcpy(aligned.stride, stride, sizeof aligned.stride[0] * (size_t)x->rank);
@@ -57,17 +59,17 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct soft
     *reason = "desc is NULL, or its size is none that clattn_softmax_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
     status = CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "direction: only CLATTN_FORWARD is known";
-    if (desc->direction != CLATTN_FORWARD)
+    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
+    if (desc->direction != CLATTN_DIRECTION_FORWARD)
         goto fail;
-    *reason = "scaled is neither 0 nor 1";
-    if (desc->scaled != 0 && desc->scaled != 1)
+    *reason = "explicit_scale is neither 0 nor 1";
+    if (desc->explicit_scale != 0 && desc->explicit_scale != 1)
         goto fail;
-    *reason = "reserved is not 0";
-    if (desc->reserved != 0)
+    *reason = "short_mask is neither 0 nor 1";
+    if (desc->short_mask != 0 && desc->short_mask != 1)
         goto fail;
     *reason = "scale is NaN or infinite";
-    if (desc->scaled && !isfinite(desc->scale))
+    if (desc->explicit_scale && !isfinite(desc->scale))
         goto fail;
     TRY(read_x_and_y(&desc->x, &desc->y, reason));
     if (!layout_is_none(&desc->mask))
@@ -93,8 +95,8 @@ clattn_status softmax_problem_read(const clattn_softmax_desc *given, struct soft
         goto fail;
     problem->x = strides_of(&desc->x);
     problem->y = strides_of(&desc->y);
-    problem->scale = desc->scaled ? desc->scale : 1.0f;
-    if (!desc->scaled)
+    problem->scale = desc->explicit_scale ? desc->scale : 1.0f;
+    if (!desc->explicit_scale)
         desc->scale = 0;
     problem->unit_columns = problem->x.col == 1 && problem->y.col == 1;
     status = CLATTN_SUCCESS;

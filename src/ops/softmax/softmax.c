@@ -53,9 +53,9 @@ static void classify(const void *data, struct strbuf *text)
 {
     const struct softmax_problem *problem = data;
     strbuf_printf(text, "r%zu-c%zu-%s-%s", class_length(softmax_rows(problem)), class_length(problem->columns),
-                  clattn_dtype_name((clattn_dtype)problem->desc.x.dtype), problem->unit_columns ? "unit" : "strided");
+                  clattn_dtype_name(problem->desc.x.dtype), problem->unit_columns ? "unit" : "strided");
     if (problem->has_mask)
-        strbuf_printf(text, "-mask.%s", clattn_dtype_name((clattn_dtype)problem->desc.mask.dtype));
+        strbuf_printf(text, "-mask.%s", clattn_dtype_name(problem->desc.mask.dtype));
 }
 
 static const struct operator_type softmax_operator = {

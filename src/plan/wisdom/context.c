@@ -28,7 +28,7 @@ static clattn_status read_file(clattn_context *context, struct wisdom_list *list
     clattn_status status = wisdom_parse((const char *)text, bytes, list, &line, &reason);
     free(text);
     if (status == CLATTN_ERROR_FORMAT)
-        report_log(&context->device.report, CLATTN_LOG_WARNING,
+        report_log(&context->device.report, CLATTN_LOG_LEVEL_WARNING,
                    "the wisdom in the cache folder is damaged and counts as none: line %zu, %s", line, reason);
     if (status != CLATTN_SUCCESS)
         wisdom_list_clear(list);
@@ -255,7 +255,7 @@ clattn_status clattn_wisdom_save(clattn_context *context, clattn_wisdom_mode mod
     size_t line;
     const char *reason;
     TRY(context_check(context));
-    if (mode != CLATTN_WISDOM_MERGE && mode != CLATTN_WISDOM_REPLACE)
+    if (mode != CLATTN_WISDOM_MODE_MERGE && mode != CLATTN_WISDOM_MODE_REPLACE)
         return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "mode is none that is known");
     const struct binary_cache *binaries = &context->programs.binaries;
     if (binaries->folder < 0)
@@ -264,7 +264,7 @@ clattn_status clattn_wisdom_save(clattn_context *context, clattn_wisdom_mode mod
     mtx_lock(&context->wisdom.lock);
     wisdom_write(&context->wisdom.list, &text);
     mtx_unlock(&context->wisdom.lock);
-    if (mode == CLATTN_WISDOM_MERGE && !text.failed) {
+    if (mode == CLATTN_WISDOM_MODE_MERGE && !text.failed) {
         status = wisdom_parse(text.text, text.length, &own, &line, &reason);
         if (status != CLATTN_SUCCESS) {
             report_error(&context->device.report, status, "wisdom, line %zu: %s", line, reason);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "base/size.h"
 #include "clattn/tuning.h"
 
 static bool is_letter(char c)
@@ -107,13 +108,12 @@ clattn_status clattn_plan_parameter_info(const clattn_plan *plan, size_t index, 
     if (!plan || !parameter || index >= plan->tuning.count)
         return report_error(plan ? &plan->context->device.report : NULL, CLATTN_ERROR_INVALID_ARGUMENT,
                             "plan or parameter is NULL, or there is no parameter %zu", index);
-    if (parameter->size != sizeof *parameter)
-        return report_error(&plan->context->device.report, CLATTN_ERROR_INVALID_STRUCT,
-                            "clattn_plan_parameter.size is %zu, expected %zu", parameter->size, sizeof *parameter);
     const struct parameter *own = &plan->tuning.at[index];
-    *parameter = (clattn_plan_parameter){
-        .size = sizeof *parameter, .name = own->name, .value = own->value, .allowed = own->allowed};
-    while (own->allowed[parameter->allowed_count] >= 0)
-        parameter->allowed_count++;
+    clattn_plan_parameter about = {.name = own->name, .value = own->value, .allowed = own->allowed};
+    while (own->allowed[about.allowed_count] >= 0)
+        about.allowed_count++;
+    if (!struct_write(parameter, sizeof about, sizeof about, &about))
+        return report_error(&plan->context->device.report, CLATTN_ERROR_INVALID_STRUCT,
+                            "clattn_plan_parameter.size is %zu, expected at least %zu", parameter->size, sizeof about);
     return CLATTN_SUCCESS;
 }

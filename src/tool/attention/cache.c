@@ -29,15 +29,15 @@ static int64_t cache_row(const attention_problem *problem, const clattn_layout *
     int64_t page_size = (int64_t)problem->page_size;
     const int32_t *table = problem->input[INPUT_BLOCK_TABLE].tensor.data;
     if (page_size > 0) {
-        b = table[b * (int64_t)problem->desc.block_table.extent[1] + j / page_size];
+        b = table[b * (int64_t)problem->desc.cache.block_table.extent[1] + j / page_size];
         j %= page_size;
     }
     return b * to->stride[0] + h * to->stride[1] + j * to->stride[2];
 }
 
-static void put_integer(void *data, int32_t dtype, int64_t at, int value)
+static void put_integer(void *data, clattn_dtype dtype, int64_t at, int value)
 {
-    if (dtype == CLATTN_I8) {
+    if (dtype == CLATTN_DTYPE_I8) {
         ((int8_t *)data)[at] = (int8_t)value;
         return;
     }
@@ -49,7 +49,7 @@ static void put_integer(void *data, int32_t dtype, int64_t at, int value)
 /* A group with a NaN or an infinity is NaN as a whole: its integers could not tell which element it was. */
 static void quantise_group(const cache_part *part, int64_t from, int64_t to, float *scale)
 {
-    int limit = part->to.dtype == CLATTN_I8 ? 127 : 7;
+    int limit = part->to.dtype == CLATTN_DTYPE_I8 ? 127 : 7;
     double most = 0.0;
     for (int64_t d = 0; d < part->group; d++) {
         double size = fabs(reference_element(part->data, part->from.dtype, from + d * part->from.stride[3]));
@@ -73,7 +73,7 @@ static void copy_row(const attention_problem *problem, const cache_part *part, i
             quantise_group(part, from + first * part->from.stride[3], to + first, scale++);
         return;
     }
-    size_t bytes = clattn_dtype_size((clattn_dtype)part->from.dtype);
+    size_t bytes = clattn_dtype_size(part->from.dtype);
     for (int64_t d = 0; d < part->columns; d++)
         memcpy((char *)part->stored + (size_t)(to + d) * bytes,
                (const char *)part->data + (size_t)(from + d * part->from.stride[3]) * bytes, bytes);
@@ -87,7 +87,7 @@ static int make_table(attention_problem *problem)
     const size_t extent[2] = {problem->sizes.batch, blocks};
     if (!size_mul(extent[0], blocks, &pages) || pages > INT32_MAX)
         return complain(TOOL_BAD_INPUT, "--page-size %zu: more than 2^31 - 1 pages", problem->page_size);
-    int status = host_allocate(CLATTN_I32, 2, extent, "--page-size", table);
+    int status = host_allocate(CLATTN_DTYPE_I32, 2, extent, "--page-size", table);
     if (status != TOOL_DONE)
         return status;
     int32_t *entry = table->memory;
@@ -97,8 +97,9 @@ static int make_table(attention_problem *problem)
         entry[i] = entry[other];
         entry[other] = (int32_t)i;
     }
-    problem->desc.cache = CLATTN_CACHE_PAGED;
-    problem->desc.block_table = clattn_layout_contiguous(CLATTN_I32, 2, extent);
+    problem->desc.cache.kind = CLATTN_CACHE_KIND_PAGED;
+    problem->desc.short_mask = 1; /* the last page's rows beyond the keys have no mask */
+    problem->desc.cache.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
     return TOOL_DONE;
 }
 
@@ -130,7 +131,7 @@ static int store(attention_problem *problem, attention_input input, attention_in
     size_t group = problem->kv_group > 0 ? problem->kv_group : layout->extent[3];
     size_t extent[4] = {layout->extent[0], layout->extent[1], layout->extent[2], layout->extent[3]};
     if (problem->page_size > 0) {
-        extent[0] = desc->block_table.extent[0] * desc->block_table.extent[1];
+        extent[0] = desc->cache.block_table.extent[0] * desc->cache.block_table.extent[1];
         extent[2] = problem->page_size;
     }
     part.group = (int64_t)group;
@@ -139,7 +140,7 @@ static int store(attention_problem *problem, attention_input input, attention_in
     int status = make_room(problem, input, &part.to, part.data == NULL, &stored);
     if (status == TOOL_DONE && problem->kv_dtype != CLATTN_DTYPE_NONE) {
         extent[3] /= group;
-        part.scale = clattn_layout_contiguous(CLATTN_F32, 4, extent);
+        part.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
         status = make_room(problem, input, &part.scale, part.data == NULL, &scales);
     }
     part.stored = stored.memory;

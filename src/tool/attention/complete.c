@@ -11,19 +11,20 @@ static bool absent(const attention_problem *problem, attention_input input)
  */
 static int check_dtype(const attention_problem *problem, const host_array *array)
 {
-    int32_t dtype = array->tensor.dtype, wanted = problem->output_dtype;
-    if (dtype == CLATTN_BF16 && wanted != CLATTN_BF16)
+    clattn_dtype dtype = array->tensor.dtype, wanted = problem->output_dtype;
+    if (dtype == CLATTN_DTYPE_BF16 && wanted != CLATTN_DTYPE_BF16)
         return complain(TOOL_BAD_INPUT,
                         "%s: element type uint16, expected float32 or float16 (bfloat16 with --dtype bf16)",
                         array->name);
-    if (dtype == CLATTN_F64 && wanted != CLATTN_F64)
+    if (dtype == CLATTN_DTYPE_F64 && wanted != CLATTN_DTYPE_F64)
         return complain(TOOL_BAD_INPUT,
                         "%s: element type float64, expected float32 (in NumPy: .astype(\"float32\"), or --dtype f64)",
                         array->name);
-    if (wanted == CLATTN_F64 && dtype != CLATTN_F64)
+    if (wanted == CLATTN_DTYPE_F64 && dtype != CLATTN_DTYPE_F64)
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected float64, as --dtype f64 says", array->name,
                         clattn_dtype_name((clattn_dtype)dtype));
-    if (dtype != CLATTN_F32 && dtype != CLATTN_F16 && dtype != CLATTN_BF16 && dtype != CLATTN_F64)
+    if (dtype != CLATTN_DTYPE_F32 && dtype != CLATTN_DTYPE_F16 && dtype != CLATTN_DTYPE_BF16 &&
+        dtype != CLATTN_DTYPE_F64)
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected float32 or float16", array->name,
                         clattn_dtype_name((clattn_dtype)dtype));
     return TOOL_DONE;
@@ -114,7 +115,7 @@ static void describe_results(attention_problem *problem, const char *order)
     clattn_attention_desc *desc = &problem->desc;
     const attention_sizes *sizes = &problem->sizes;
     size_t extent[CLATTN_MAX_RANK];
-    int32_t dtype = problem->output_dtype != CLATTN_DTYPE_NONE ? problem->output_dtype : desc->query.dtype;
+    clattn_dtype dtype = problem->output_dtype != CLATTN_DTYPE_NONE ? problem->output_dtype : desc->query.dtype;
     host_array output = {.tensor = {.dtype = dtype}};
     order_part part = {sizes->heads, 0, sizes->heads, 0};
     char plain[CLATTN_MAX_RANK + 1];
@@ -129,9 +130,9 @@ static void describe_results(attention_problem *problem, const char *order)
         output.tensor.extent[i] = extent[i];
     order_view(&output, plain, &part, &desc->output, &offset); /* made to fit */
     if (problem->wants[RESULT_LSE])
-        desc->lse = clattn_layout_contiguous(CLATTN_F32, 3, desc->query.extent);
+        desc->outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, desc->query.extent);
     if (problem->wants[RESULT_ENTROPY])
-        desc->entropy = clattn_layout_contiguous(CLATTN_F32, 3, desc->query.extent);
+        desc->outputs.entropy = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, desc->query.extent);
 }
 
 int attention_complete(attention_problem *problem)
@@ -160,9 +161,9 @@ int attention_complete(attention_problem *problem)
     if (status == TOOL_DONE && problem->wants[RESULT_SCORES]) {
         size_t rows = problem->desc.key.extent[2];
         if (!absent(problem, INPUT_BLOCK_TABLE))
-            rows *= problem->desc.block_table.extent[1];
+            rows *= problem->desc.cache.block_table.extent[1];
         const size_t extent[4] = {args->batch, problem->sizes.heads, args->query_length, rows};
-        problem->desc.scores = clattn_layout_contiguous(CLATTN_F32, 4, extent);
+        problem->desc.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
     }
     return status;
 }

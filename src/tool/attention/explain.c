@@ -128,7 +128,7 @@ static int tell_plan(const attention_options *options, const tool_device *device
     const char *text = clattn_plan_explain(plan);
     if (!options->json) {
         fputs(text, stdout);
-        printf("at most %zu kernel launches, %zu bytes of workspace\n", clattn_plan_kernel_count(plan),
+        printf("at most %zu kernel launches, %zu bytes of workspace\n", clattn_plan_launch_count(plan),
                clattn_plan_workspace_size(plan));
         return TOOL_DONE;
     }
@@ -137,7 +137,7 @@ static int tell_plan(const attention_options *options, const tool_device *device
     report_begin(&report);
     report_device(&report, device, clattn_plan_solver(plan));
     report_bool(&report, "supported", true);
-    report_count(&report, "kernel_launches", clattn_plan_kernel_count(plan));
+    report_count(&report, "kernel_launches", clattn_plan_launch_count(plan));
     report_count(&report, "workspace_bytes", clattn_plan_workspace_size(plan));
     if (report.object != NULL)
         json_object_set(report.object, "solvers", solvers);

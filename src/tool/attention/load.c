@@ -5,7 +5,7 @@
 #include "tool/attention/options.h"
 #include "tool/run/random.h"
 
-static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16, CLATTN_F64};
+static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16, CLATTN_DTYPE_F64};
 
 /* "raw:OUT.npy" */
 static int split_scores(attention_options *options, attention_problem *problem)
@@ -15,7 +15,7 @@ static int split_scores(attention_options *options, attention_problem *problem)
     for (int32_t i = 0; i < 4 && colon != NULL && colon[1] != '\0'; i++) {
         if (strlen(modes[i]) != (size_t)(colon - text) || memcmp(modes[i], text, strlen(modes[i])) != 0)
             continue;
-        problem->desc.scores_mode = i;
+        problem->desc.outputs.scores_mode = i;
         options->result[RESULT_SCORES] = colon + 1;
         return TOOL_DONE;
     }
@@ -34,12 +34,12 @@ int attention_take_results(attention_options *options, attention_problem *proble
     }
     if (status != TOOL_DONE || options->heat.files.count == 0)
         return status;
-    if (problem->wants[RESULT_SCORES] && problem->desc.scores_mode != CLATTN_SCORES_PROBABILITIES)
+    if (problem->wants[RESULT_SCORES] && problem->desc.outputs.scores_mode != CLATTN_SCORES_MODE_PROBABILITIES)
         return complain(TOOL_BAD_INPUT,
                         "--attention shows probabilities, and --scores asks for others, expected --scores "
                         "probabilities:FILE");
     problem->wants[RESULT_SCORES] = true;
-    problem->desc.scores_mode = CLATTN_SCORES_PROBABILITIES;
+    problem->desc.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
     return heatmap_options_check_distinct(&options->heat, options->result, RESULT_COUNT);
 }
 
@@ -63,7 +63,7 @@ static int shape_array(const attention_options *o, size_t heads, size_t length, 
                        host_array *array)
 {
     size_t extent[CLATTN_MAX_RANK];
-    int32_t dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_F32;
+    clattn_dtype dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_DTYPE_F32;
     int32_t rank = order_extents(o->layout != NULL ? o->layout : "bhsd", o->shape[0], heads, length, size, extent);
     if (o->mode == ATTENTION_BENCH) {
         int status = host_allocate(dtype, rank, extent, "--shape", array);
@@ -135,23 +135,25 @@ static void take_options(const attention_options *o, attention_problem *problem)
     problem->order = o->layout;
     memcpy(problem->given_heads, o->heads, sizeof problem->given_heads);
     problem->output_dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_DTYPE_NONE;
-    problem->kv_dtype = o->kv_int8 ? CLATTN_I8 : o->kv_int4 ? CLATTN_I4 : CLATTN_DTYPE_NONE;
+    problem->kv_dtype = o->kv_int8 ? CLATTN_DTYPE_I8 : o->kv_int4 ? CLATTN_DTYPE_I4 : CLATTN_DTYPE_NONE;
     problem->kv_group = o->kv_group;
     problem->page_size = o->page_size;
     desc->causal = o->causal;
-    desc->alignment = o->query_offset != NULL ? CLATTN_ALIGN_EXPLICIT : o->align >= 0 ? o->align : 0;
-    desc->scale_mode = o->scale.given ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
-    desc->scale = o->scale.value;
-    desc->score = o->score;
-    desc->softcap = o->softcap.value;
-    desc->windowed = o->window.given;
-    desc->window_left = o->window.value[0];
-    desc->window_right = o->window.value[1];
-    desc->cache = o->ring ? CLATTN_CACHE_RING : CLATTN_CACHE_PLAIN;
-    desc->dropout = o->dropout.value;
-    desc->max_launch_ms = (uint32_t)o->max_launch_ms;
-    problem->args.dropout_seed = o->seed.value;
-    problem->args.dropout_offset = (uint32_t)o->dropout_offset.value;
+    desc->short_mask = o->short_mask;
+    desc->alignment = o->query_offset != NULL ? CLATTN_ALIGNMENT_EXPLICIT : o->align >= 0 ? o->align : 0;
+    desc->scoring.explicit_scale = o->scale.given;
+    desc->scoring.scale = o->scale.value;
+    desc->scoring.kind = o->score;
+    desc->scoring.softcap = o->softcap.value;
+    desc->window.explicit_left = o->window.given && o->window.value[0] >= 0;
+    desc->window.explicit_right = o->window.given && o->window.value[1] >= 0;
+    desc->window.left = o->window.value[0];
+    desc->window.right = o->window.value[1];
+    desc->cache.kind = o->ring ? CLATTN_CACHE_KIND_RING : CLATTN_CACHE_KIND_PLAIN;
+    desc->dropout.probability = o->dropout.value;
+    desc->launch.max_ms = (uint32_t)o->max_launch_ms;
+    problem->args.dropout.seed = o->seed.value;
+    problem->args.dropout.offset = (uint32_t)o->dropout_offset.value;
 }
 
 int attention_load(const attention_options *options, attention_problem *problem)

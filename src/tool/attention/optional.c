@@ -4,7 +4,7 @@
 
 static clattn_layout contiguous(const host_array *array)
 {
-    return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank, array->tensor.extent);
+    return clattn_layout_contiguous(array->tensor.dtype, array->tensor.rank, array->tensor.extent);
 }
 
 /* Element `index` of an int32 or int64 array; 0 of a shape without data. */
@@ -12,8 +12,8 @@ static int64_t integer_at(const host_array *array, size_t index)
 {
     if (array->tensor.data == NULL)
         return 0;
-    return array->tensor.dtype == CLATTN_I32 ? ((const int32_t *)array->tensor.data)[index]
-                                             : ((const int64_t *)array->tensor.data)[index];
+    return array->tensor.dtype == CLATTN_DTYPE_I32 ? ((const int32_t *)array->tensor.data)[index]
+                                                   : ((const int64_t *)array->tensor.data)[index];
 }
 
 /* A mask or bias: what is added has a float type, what selects is bool. */
@@ -21,20 +21,20 @@ static int take_mask(attention_problem *problem, attention_input input)
 {
     const host_array *mask = &problem->input[input];
     const attention_sizes *sizes = &problem->sizes;
-    int32_t dtype = mask->tensor.dtype;
-    bool selects = dtype == CLATTN_BOOL && input == INPUT_MASK;
-    bool adds = dtype == CLATTN_F32 || dtype == CLATTN_F16 ||
-                (dtype == CLATTN_BF16 && problem->output_dtype == CLATTN_BF16) ||
-                (dtype == CLATTN_F64 && problem->output_dtype == CLATTN_F64);
+    clattn_dtype dtype = mask->tensor.dtype;
+    bool selects = dtype == CLATTN_DTYPE_BOOL && input == INPUT_MASK;
+    bool adds = dtype == CLATTN_DTYPE_F32 || dtype == CLATTN_DTYPE_F16 ||
+                (dtype == CLATTN_DTYPE_BF16 && problem->output_dtype == CLATTN_DTYPE_BF16) ||
+                (dtype == CLATTN_DTYPE_F64 && problem->output_dtype == CLATTN_DTYPE_F64);
     if (!selects && !adds)
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %sfloat32 or float16 (added)", mask->name,
-                        dtype == CLATTN_BF16 ? "uint16" : clattn_dtype_name((clattn_dtype)dtype),
+                        dtype == CLATTN_DTYPE_BF16 ? "uint16" : clattn_dtype_name((clattn_dtype)dtype),
                         input == INPUT_MASK ? "bool (true = attend), " : "");
     const size_t whole[4] = {sizes->batch, sizes->heads, problem->args.query_length, sizes->keys};
-    int status = host_expect_broadcast(mask, 4, whole);
+    int status = host_expect_broadcast(mask, problem->desc.short_mask, 4, whole);
     if (status != TOOL_DONE)
         return status;
-    if (problem->desc.cache == CLATTN_CACHE_RING && mask->tensor.extent[mask->tensor.rank - 1] != 1)
+    if (problem->desc.cache.kind == CLATTN_CACHE_KIND_RING && mask->tensor.extent[mask->tensor.rank - 1] != 1)
         return complain(TOOL_BAD_INPUT, "%s: shape %s, expected a last dimension of 1, as --ring needs", mask->name,
                         shape_of(&mask->tensor).text);
     *attention_input_layout(&problem->desc, input) = contiguous(mask);
@@ -47,7 +47,7 @@ static int take_per_head(attention_problem *problem, attention_input input)
     const host_array *array = &problem->input[input];
     const clattn_host_tensor *tensor = &array->tensor;
     size_t heads = problem->sizes.heads, batch = problem->sizes.batch;
-    int status = host_expect_dtype(array, CLATTN_F32);
+    int status = host_expect_dtype(array, CLATTN_DTYPE_F32);
     if (status != TOOL_DONE)
         return status;
     bool by_item = input == INPUT_ALIBI && tensor->rank == 2;
@@ -65,14 +65,14 @@ static int take_vector(attention_problem *problem)
     const host_array *array = &problem->input[INPUT_VECTOR];
     const clattn_host_tensor *tensor = &array->tensor;
     size_t heads = problem->sizes.heads, d_k = problem->sizes.d_k;
-    int status = host_expect_dtype(array, CLATTN_F32);
+    int status = host_expect_dtype(array, CLATTN_DTYPE_F32);
     if (status != TOOL_DONE)
         return status;
     size_t rows = tensor->rank == 2 ? tensor->extent[0] : 1;
     if (tensor->rank < 1 || tensor->rank > 2 || tensor->extent[tensor->rank - 1] != d_k || (rows != 1 && rows != heads))
         return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (%zu,) or (%zu, %zu): (heads, head size)", array->name,
                         shape_of(tensor).text, d_k, heads, d_k);
-    problem->desc.vector = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){rows, d_k});
+    problem->desc.scoring.vector = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){rows, d_k});
     return TOOL_DONE;
 }
 
@@ -82,9 +82,9 @@ static int take_integers(attention_problem *problem, attention_input input, int6
     const host_array *array = &problem->input[input];
     bool starts = input == INPUT_QUERY_STARTS || input == INPUT_KEY_STARTS;
     size_t count = problem->sizes.batch + starts;
-    if (array->tensor.dtype != CLATTN_I32 && array->tensor.dtype != CLATTN_I64)
+    if (array->tensor.dtype != CLATTN_DTYPE_I32 && array->tensor.dtype != CLATTN_DTYPE_I64)
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected int32 or int64", array->name,
-                        clattn_dtype_name((clattn_dtype)array->tensor.dtype));
+                        clattn_dtype_name(array->tensor.dtype));
     if (array->tensor.rank != 1 || array->tensor.extent[0] != count)
         return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (%zu,): one for each batch item%s", array->name,
                         shape_of(&array->tensor).text, count, starts ? " and the end" : "");
@@ -118,7 +118,7 @@ static int take_lengths(attention_problem *problem)
 {
     const attention_sizes *sizes = &problem->sizes;
     clattn_attention_args *args = &problem->args;
-    bool ring = problem->desc.cache == CLATTN_CACHE_RING;
+    bool ring = problem->desc.cache.kind == CLATTN_CACHE_KIND_RING;
     int64_t queries = (int64_t)sizes->queries, keys = ring ? MOST_KEYS : (int64_t)sizes->keys;
     const struct {
         attention_input input;
@@ -140,7 +140,7 @@ static int take_lengths(attention_problem *problem)
     if (host_present(&problem->input[INPUT_QUERY_STARTS])) {
         /* 0 would mean all rows. */
         size_t rows = size_min(size_max(1, longest(problem, INPUT_QUERY_STARTS)), sizes->queries);
-        problem->desc.longest_query = args->query_length = rows;
+        problem->desc.lengths.longest_query = args->query_length = rows;
     }
     if (host_present(&problem->input[INPUT_KEY_STARTS]))
         args->key_length = longest(problem, INPUT_KEY_STARTS);
@@ -152,10 +152,10 @@ static int take_lengths(attention_problem *problem)
 
 static void take_users(attention_problem *problem)
 {
-    problem->desc.score_mod = problem->score_mod;
-    problem->desc.mask_mod = problem->mask_mod;
+    problem->desc.snippets.score_mod = problem->score_mod;
+    problem->desc.snippets.mask_mod = problem->mask_mod;
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        problem->desc.user_dtype[i] = problem->input[INPUT_USER + i].tensor.dtype;
+        problem->desc.snippets.buffer_dtype[i] = problem->input[INPUT_USER + i].tensor.dtype;
 }
 
 int attention_complete_options(attention_problem *problem)

@@ -25,6 +25,7 @@ static const option_row rows[] = {
     FILE_ROW("--mask", mask, "M.npy",
              "(batch, heads, S_q, S_k), each may be 1: bool (true = attend) or a float type (added)"),
     FILE_ROW("--bias", bias, "B.npy", "added besides the mask, with the same shapes: a float type"),
+    OPTION_ROW_SHORT_MASK(attention_options),
     OPTION_ROW_CAUSAL(attention_options),
     OPTION_ROW_ALIGN(attention_options),
     FILE_ROW("--query-offset", query_offset, "O.npy", "(batch) integers: the key position of each item's query 0"),

@@ -13,28 +13,28 @@ const attention_input_place attention_inputs[INPUT_COUNT] = {
     [INPUT_VALUE] = {"value", DESC(value), ARGS(value)},
     [INPUT_MASK] = {"mask", DESC(mask), ARGS(mask)},
     [INPUT_BIAS] = {"bias", DESC(bias), ARGS(bias)},
-    [INPUT_ALIBI] = {"alibi", DESC(alibi), ARGS(alibi)},
-    [INPUT_SINKS] = {"sinks", DESC(sinks), ARGS(sinks)},
-    [INPUT_VECTOR] = {"vector", DESC(vector), ARGS(vector)},
-    [INPUT_QUERY_LENGTHS] = {"query_lengths", DESC(query_lengths), ARGS(query_lengths)},
-    [INPUT_KEY_LENGTHS] = {"key_lengths", DESC(key_lengths), ARGS(key_lengths)},
-    [INPUT_POSITIONS] = {"positions", DESC(positions), ARGS(positions)},
-    [INPUT_QUERY_STARTS] = {"query_starts", DESC(query_starts), ARGS(query_starts)},
-    [INPUT_KEY_STARTS] = {"key_starts", DESC(key_starts), ARGS(key_starts)},
-    [INPUT_BLOCK_TABLE] = {"block_table", DESC(block_table), ARGS(block_table)},
-    [INPUT_KEY_SCALE] = {"key_scale", DESC(key_scale), ARGS(key_scale)},
-    [INPUT_VALUE_SCALE] = {"value_scale", DESC(value_scale), ARGS(value_scale)},
-    [INPUT_USER] = {"user", 0, ARGS(user[0])},
-    [INPUT_USER + 1] = {"user", 0, ARGS(user[1])},
-    [INPUT_USER + 2] = {"user", 0, ARGS(user[2])},
-    [INPUT_USER + 3] = {"user", 0, ARGS(user[3])},
+    [INPUT_ALIBI] = {"alibi", DESC(scoring.alibi), ARGS(scoring.alibi)},
+    [INPUT_SINKS] = {"sinks", DESC(scoring.sinks), ARGS(scoring.sinks)},
+    [INPUT_VECTOR] = {"vector", DESC(scoring.vector), ARGS(scoring.vector)},
+    [INPUT_QUERY_LENGTHS] = {"query_lengths", DESC(lengths.query), ARGS(lengths.query)},
+    [INPUT_KEY_LENGTHS] = {"key_lengths", DESC(lengths.key), ARGS(lengths.key)},
+    [INPUT_POSITIONS] = {"positions", DESC(lengths.positions), ARGS(lengths.positions)},
+    [INPUT_QUERY_STARTS] = {"query_starts", DESC(lengths.query_starts), ARGS(lengths.query_starts)},
+    [INPUT_KEY_STARTS] = {"key_starts", DESC(lengths.key_starts), ARGS(lengths.key_starts)},
+    [INPUT_BLOCK_TABLE] = {"block_table", DESC(cache.block_table), ARGS(cache.block_table)},
+    [INPUT_KEY_SCALE] = {"key_scale", DESC(cache.key_scale), ARGS(cache.key_scale)},
+    [INPUT_VALUE_SCALE] = {"value_scale", DESC(cache.value_scale), ARGS(cache.value_scale)},
+    [INPUT_USER] = {"user", 0, ARGS(snippets.buffer[0])},
+    [INPUT_USER + 1] = {"user", 0, ARGS(snippets.buffer[1])},
+    [INPUT_USER + 2] = {"user", 0, ARGS(snippets.buffer[2])},
+    [INPUT_USER + 3] = {"user", 0, ARGS(snippets.buffer[3])},
 };
 
 const attention_input_place attention_results[RESULT_COUNT] = {
     [RESULT_OUTPUT] = {"", DESC(output), ARGS(output)},
-    [RESULT_LSE] = {"lse_", DESC(lse), ARGS(lse)},
-    [RESULT_ENTROPY] = {"entropy_", DESC(entropy), ARGS(entropy)},
-    [RESULT_SCORES] = {"scores_", DESC(scores), ARGS(scores)},
+    [RESULT_LSE] = {"lse_", DESC(outputs.lse), ARGS(outputs.lse)},
+    [RESULT_ENTROPY] = {"entropy_", DESC(outputs.entropy), ARGS(outputs.entropy)},
+    [RESULT_SCORES] = {"scores_", DESC(outputs.scores), ARGS(outputs.scores)},
 };
 
 void attention_begin(attention_problem *problem)
@@ -50,9 +50,9 @@ int attention_result_allocate(const attention_problem *problem, attention_result
     const attention_sizes *sizes = &problem->sizes;
     const clattn_attention_desc *desc = &problem->desc;
     if (result == RESULT_SCORES)
-        return host_allocate(desc->scores.dtype, 4, desc->scores.extent, name, array);
+        return host_allocate(desc->outputs.scores.dtype, 4, desc->outputs.scores.extent, name, array);
     if (result != RESULT_OUTPUT)
-        return host_allocate(CLATTN_F32, 3, desc->query.extent, name, array);
+        return host_allocate(CLATTN_DTYPE_F32, 3, desc->query.extent, name, array);
     size_t extent[CLATTN_MAX_RANK];
     const char *order = problem->order != NULL ? problem->order : "bhsd";
     int32_t rank = order_extents(order, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
@@ -64,7 +64,7 @@ double attention_pairs(size_t query_length, size_t key_length, bool causal, int3
     if (!causal)
         return (double)query_length * (double)key_length;
     double pairs = 0.0;
-    int64_t position = align == CLATTN_ALIGN_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
+    int64_t position = align == CLATTN_ALIGNMENT_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
     for (int64_t i = 0; i < (int64_t)query_length; i++) {
         int64_t keys = i + position + 1;
         if (keys > (int64_t)key_length)

@@ -51,12 +51,13 @@ typedef struct attention_problem {
     host_array input[INPUT_COUNT];
     const char *order; /* of the dimensions of Q, K, V and the output (array_order.h); NULL: "bhsd" */
     bool fused;
-    size_t given_heads[2]; /* query and key heads, for an order with 'e' */
-    int32_t output_dtype;  /* CLATTN_DTYPE_NONE: the queries' */
+    size_t given_heads[2];     /* query and key heads, for an order with 'e' */
+    clattn_dtype output_dtype; /* CLATTN_DTYPE_NONE: the queries' */
     bool wants[RESULT_COUNT];
-    int32_t kv_dtype;           /* CLATTN_DTYPE_NONE: as given; CLATTN_I8 or CLATTN_I4: quantised by the command */
-    size_t kv_group;            /* elements that share a scale; 0: a row's */
-    size_t page_size;           /* 0: no pages */
+    clattn_dtype
+        kv_dtype;     /* CLATTN_DTYPE_NONE: as given; CLATTN_DTYPE_I8 or CLATTN_DTYPE_I4: quantised by the command */
+    size_t kv_group;  /* elements that share a scale; 0: a row's */
+    size_t page_size; /* 0: no pages */
     char *score_mod, *mask_mod; /* owned; desc points to them */
     attention_sizes sizes;      /* by attention_complete */
 } attention_problem;

@@ -39,15 +39,15 @@ static const char after[] =
     "    keep[key] = mask_mod(batch, head, query, key, user);\n"
     "}\n";
 
-static const char *type_name(int32_t dtype)
+static const char *type_name(clattn_dtype dtype)
 {
     switch (dtype) {
-    case CLATTN_F32: return "float";
-    case CLATTN_F16: return "half";
-    case CLATTN_BF16: return "ushort";
-    case CLATTN_I8: return "char";
-    case CLATTN_I32: return "int";
-    case CLATTN_I64: return "long";
+    case CLATTN_DTYPE_F32: return "float";
+    case CLATTN_DTYPE_F16: return "half";
+    case CLATTN_DTYPE_BF16: return "ushort";
+    case CLATTN_DTYPE_I8: return "char";
+    case CLATTN_DTYPE_I32: return "int";
+    case CLATTN_DTYPE_I64: return "long";
     default: return "uchar"; /* bool and uint8 */
     }
 }
@@ -72,9 +72,9 @@ static clattn_status build(snippets *s)
     int used = snprintf(options, sizeof options, "-cl-std=CL1.2 -w%s%s", problem->score_mod ? " -DSCORE_MOD" : "",
                         problem->mask_mod ? " -DMASK_MOD" : "");
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        if (problem->desc.user_dtype[i] != CLATTN_DTYPE_NONE)
+        if (problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
             used += snprintf(options + used, sizeof options - (size_t)used, " -DUSER%d=%s", i,
-                             type_name(problem->desc.user_dtype[i]));
+                             type_name(problem->desc.snippets.buffer_dtype[i]));
     s->program = clCreateProgramWithSource(context, 5, text, NULL, &code);
     if (failed(s, "clCreateProgramWithSource", code) == CLATTN_SUCCESS)
         failed(s, "clBuildProgram", clBuildProgram(s->program, 0, NULL, options, NULL, NULL));
@@ -102,11 +102,11 @@ clattn_status snippets_open(snippets *s, const attention_problem *problem, const
         return s->status;
     cl_uint index = 0;
     cl_float4 scalars;
-    memcpy(&scalars, problem->args.user_scalar, sizeof scalars);
+    memcpy(&scalars, problem->args.snippets.scalar, sizeof scalars);
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        if (problem->desc.user_dtype[i] != CLATTN_DTYPE_NONE)
+        if (problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
             failed(s, "clSetKernelArg",
-                   clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &job->args.attention.user[i].buffer));
+                   clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &job->args.attention.snippets.buffer[i].buffer));
     failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &s->scores));
     failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &s->kept));
     failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index + 3, sizeof scalars, &scalars));
@@ -138,7 +138,7 @@ static void launch(snippets *s, const reference_item *item, int64_t batch, int64
     const cl_int lengths[] = {(cl_int)item->queries, (cl_int)item->keys};
     const cl_long position = item->position;
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        index += s->problem->desc.user_dtype[i] != CLATTN_DTYPE_NONE;
+        index += s->problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE;
     if (keys == 0 || s->status != CLATTN_SUCCESS)
         return;
     for (cl_uint i = 0; i < 3; i++)

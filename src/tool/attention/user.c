@@ -53,7 +53,7 @@ static int load_buffer(const char *text, attention_problem *problem)
     if (host_present(array))
         return complain(TOOL_BAD_INPUT, "--user %zu is given twice", number);
     status = host_load(path, array);
-    if (status == TOOL_DONE && array->tensor.dtype == CLATTN_F64)
+    if (status == TOOL_DONE && array->tensor.dtype == CLATTN_DTYPE_F64)
         status =
             complain(TOOL_BAD_INPUT, "%s: element type float64, expected float32, float16 or an integer type", path);
     return status;
@@ -69,7 +69,7 @@ static int take_scalar(const char *text, bool *given, attention_problem *problem
     if (given[number])
         return complain(TOOL_BAD_INPUT, "--user-scalar %zu is given twice", number);
     given[number] = true;
-    if (!option_parse_float(value, &problem->args.user_scalar[number]))
+    if (!option_parse_float(value, &problem->args.snippets.scalar[number]))
         return complain(TOOL_BAD_INPUT, "--user-scalar '%s' is not valid, expected a finite float32 number", text);
     return TOOL_DONE;
 }

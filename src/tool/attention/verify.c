@@ -56,7 +56,7 @@ static double result_at(const comparison *c, attention_result result, const int6
 static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
 {
     const reference_row *row = &c->row, *naive = &c->naive;
-    int32_t dtype = c->problem->desc.output.dtype;
+    clattn_dtype dtype = c->problem->desc.output.dtype;
     for (int64_t e = 0; e < (int64_t)c->problem->sizes.d_v; e++) {
         double found = result_at(c, RESULT_OUTPUT, (int64_t[]){b, h, at, e});
         if (row->attends)
@@ -67,11 +67,11 @@ static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
     }
     const int64_t index[4] = {b, h, at, 0};
     if (c->problem->wants[RESULT_LSE])
-        verdict_add_stored(&c->verdicts[RESULT_LSE], CLATTN_F32, result_at(c, RESULT_LSE, index), row->lse, naive->lse,
-                           1.0 + fabs(row->lse));
+        verdict_add_stored(&c->verdicts[RESULT_LSE], CLATTN_DTYPE_F32, result_at(c, RESULT_LSE, index), row->lse,
+                           naive->lse, 1.0 + fabs(row->lse));
     if (c->problem->wants[RESULT_ENTROPY])
-        verdict_add_stored(&c->verdicts[RESULT_ENTROPY], CLATTN_F32, result_at(c, RESULT_ENTROPY, index), row->entropy,
-                           naive->entropy, 1.0 + fabs(row->lse));
+        verdict_add_stored(&c->verdicts[RESULT_ENTROPY], CLATTN_DTYPE_F32, result_at(c, RESULT_ENTROPY, index),
+                           row->entropy, naive->entropy, 1.0 + fabs(row->lse));
 }
 
 /* Scores are not of packed items. */
@@ -79,13 +79,13 @@ static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
 {
     const reference_item item = reference_item_of(&c->exact, b);
     const clattn_host_tensor *scores = &c->results[RESULT_SCORES].tensor;
-    int32_t mode = c->problem->desc.scores_mode;
+    int32_t mode = c->problem->desc.outputs.scores_mode;
     int64_t keys = (int64_t)scores->extent[3];
     const float *found =
         (const float *)scores->data + ((b * (int64_t)scores->extent[1] + h) * (int64_t)scores->extent[2] + i) * keys;
     for (int64_t j = 0; j < keys; j++) {
         double exact, plain, magnitude;
-        if (mode == CLATTN_SCORES_PROBABILITIES) {
+        if (mode == CLATTN_SCORES_MODE_PROBABILITIES) {
             exact = j < item.keys ? c->row.probabilities[j] : 0.0;
             plain = j < item.keys ? c->naive.probabilities[j] : 0.0;
             magnitude = exact * (1.0 + fabs(c->row.lse));
@@ -94,7 +94,7 @@ static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
             plain = c->naive_scores[j];
             magnitude = 1.0 + fabs(exact);
         }
-        verdict_add_stored(&c->verdicts[RESULT_SCORES], CLATTN_F32, found[j], exact, plain, magnitude);
+        verdict_add_stored(&c->verdicts[RESULT_SCORES], CLATTN_DTYPE_F32, found[j], exact, plain, magnitude);
     }
 }
 
@@ -118,7 +118,7 @@ static void compare_one(comparison *c, int64_t b, int64_t h, int64_t i)
     compute_row(c, &c->plain, b, h, i, &c->naive);
     /* Here, while the user's function still gives out what it made of the naive scores. */
     for (int64_t j = 0; c->problem->wants[RESULT_SCORES] && j < (int64_t)c->problem->args.key_length; j++)
-        c->naive_scores[j] = reference_attention_score(&c->plain, c->problem->desc.scores_mode, b, h, i, j);
+        c->naive_scores[j] = reference_attention_score(&c->plain, c->problem->desc.outputs.scores_mode, b, h, i, j);
     compute_row(c, &c->exact, b, h, i, &c->row);
     compare_row(c, packed ? 0 : b, h, packed ? item.query_row + i : i);
     if (c->problem->wants[RESULT_SCORES])
@@ -153,7 +153,7 @@ int verify_attention(const attention_problem *problem, const tool_job *job, cons
     c.row = (reference_row){.output = room, .magnitude = room + d_v, .probabilities = room + 2 * d_v};
     c.naive = (reference_row){.output = room + 2 * d_v + keys, .probabilities = room + 3 * d_v + keys};
     c.naive_scores = room + 3 * d_v + 2 * keys;
-    verdicts[RESULT_OUTPUT].mean = problem->desc.softcap > 0 ? 3.0 : 0.0;
+    verdicts[RESULT_OUTPUT].mean = problem->desc.scoring.softcap > 0 ? 3.0 : 0.0;
     progress_begin("verifying");
     clattn_status status = job != NULL ? snippets_open(&c.functions, problem, job) : CLATTN_SUCCESS;
     if (snippets_present(&c.functions))

@@ -3,7 +3,8 @@
 #include "tool/bench/bench.h"
 #include "ref/attention.h"
 
-int bench_attention_arrays(const size_t s[7], int32_t dtype, uint64_t seed, float limit, attention_problem *problem)
+int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, uint64_t seed, float limit,
+                           attention_problem *problem)
 {
     host_array *input = problem->input;
     attention_begin(problem);
@@ -34,10 +35,10 @@ static double attended_pairs(const attention_problem *problem)
             int64_t first = item.first_key, last = item.keys - 1, p = i + item.position;
             if (desc->causal && last > p)
                 last = p;
-            if (desc->windowed && desc->window_right >= 0 && last > p + desc->window_right)
-                last = p + desc->window_right;
-            if (desc->windowed && desc->window_left >= 0 && first < p - desc->window_left)
-                first = p - desc->window_left;
+            if (desc->window.explicit_right && last > p + desc->window.right)
+                last = p + desc->window.right;
+            if (desc->window.explicit_left && first < p - desc->window.left)
+                first = p - desc->window.left;
             pairs += last >= first ? (double)(last - first + 1) : 0.0;
         }
     }
@@ -53,7 +54,7 @@ static double bytes_of(const attention_problem *problem)
     for (int i = 0; i < RESULT_COUNT; i++) {
         const clattn_layout *layout =
             attention_result_layout((clattn_attention_desc *)&problem->desc, (attention_result)i);
-        double size = problem->wants[i] ? (double)clattn_dtype_size((clattn_dtype)layout->dtype) : 0.0;
+        double size = problem->wants[i] ? (double)clattn_dtype_size(layout->dtype) : 0.0;
         for (int32_t d = 0; d < layout->rank; d++)
             size *= (double)layout->extent[d];
         bytes += size;

@@ -46,8 +46,8 @@ int cmd_bench(int argc, char **argv)
     return complain(TOOL_BAD_INPUT, "bench: unknown operator '%s', " EXPECTED, argv[0]);
 }
 
-int bench_array(host_array *array, const char *name, int32_t dtype, int32_t rank, const size_t *extent, uint64_t seed,
-                float limit)
+int bench_array(host_array *array, const char *name, clattn_dtype dtype, int32_t rank, const size_t *extent,
+                uint64_t seed, float limit)
 {
     int status = host_allocate(dtype, rank, extent, name, array);
     if (status == TOOL_DONE)
@@ -62,7 +62,7 @@ static void report_model(tool_report *report, const bench_model *model, const cl
     report_count(report, "parameters", model->parameters);
     report_count(report, "weight_bytes", model->weight_bytes);
     report_count(report, "workspace_bytes", clattn_plan_workspace_size(plan));
-    report_count(report, "kernels", clattn_plan_kernel_count(plan));
+    report_count(report, "kernels", clattn_plan_launch_count(plan));
     if (model->explain && json)
         report_lines(report, "parts", clattn_plan_explain(plan));
     else if (model->explain)
@@ -85,7 +85,7 @@ int bench_finish(tool_device *device, clattn_status made, tool_job *job, const c
         if (work->attention != NULL)
             report_attention(&report, work->attention);
         else
-            report_text(&report, "dtype", clattn_dtype_name(work->dtype ? (clattn_dtype)work->dtype : CLATTN_F32));
+            report_text(&report, "dtype", clattn_dtype_name(work->dtype ? work->dtype : CLATTN_DTYPE_F32));
         if (work->model != NULL)
             report_model(&report, work->model, job->plan, json);
         report_timing(&report, &times);

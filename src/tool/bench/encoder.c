@@ -11,7 +11,8 @@
 typedef struct encoder_options {
     const char *solver, *device;
     bool causal, pre_norm, gated, int8, explain, json;
-    int32_t dtype, activation;
+    clattn_dtype dtype;
+    clattn_activation activation;
     size_t shape[5], layers, repeat;
 } encoder_options;
 
@@ -19,10 +20,8 @@ enum { BATCH, LENGTH, D_MODEL, HEADS, D_FF }; /* of the shape */
 
 #define FIELD(name) offsetof(encoder_options, name)
 
-static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
 static const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};
-/* In the order of clattn_activation_function. */
-static const char *const activation_choices[] = {"relu", "gelu", "gelu-tanh", "silu", NULL};
 
 static const option_row rows[] = {
     {"--shape", OPTION_SIZES, FIELD(shape), "B,S,D_MODEL,HEADS,D_FF",
@@ -33,7 +32,7 @@ static const option_row rows[] = {
     {"--pre-norm", OPTION_FLAG, FIELD(pre_norm), NULL, "norms ahead of attention and feed-forward, not behind them",
      false, 0, NULL},
     {"--activation", OPTION_CHOICE, FIELD(activation), "NAME",
-     "of the feed-forward network: relu (default), gelu, gelu-tanh or silu", false, 0, activation_choices},
+     "of the feed-forward network: relu (default), gelu, gelu-tanh or silu", false, 0, bench_activations},
     {"--gated", OPTION_FLAG, FIELD(gated), NULL, "a gated feed-forward network, of three matrices", false, 0, NULL},
     {"--dtype", OPTION_CHOICE, FIELD(dtype), "TYPE", "of weights and vectors: f32 (default), f16 or bf16", false, 0,
      dtype_choices},
@@ -89,7 +88,7 @@ static clattn_status make_weight(void *user, const char *name, clattn_host_tenso
     *tensor = (clattn_host_tensor){0};
     host_release(&maker->last);
     const float limit = rank == 2 ? sqrtf(3.0f / (float)extent[1]) : 1.0f;
-    if (bench_array(&maker->last, name, CLATTN_F32, rank, extent, seed, limit) != TOOL_DONE) {
+    if (bench_array(&maker->last, name, CLATTN_DTYPE_F32, rank, extent, seed, limit) != TOOL_DONE) {
         if (error != NULL)
             snprintf(error->message, sizeof error->message, "%s: out of memory", name);
         return CLATTN_ERROR_OUT_OF_MEMORY;
@@ -117,11 +116,11 @@ static clattn_status create_encoder(tool_job *job, const encoder_options *option
     stack.d_ff = options->shape[D_FF];
     stack.activation = options->activation;
     stack.gated = options->gated;
-    stack.norm_place = options->pre_norm ? CLATTN_NORM_PRE : CLATTN_NORM_POST;
+    stack.norm_place = options->pre_norm ? CLATTN_NORM_PLACE_PRE : CLATTN_NORM_PLACE_POST;
     stack.causal = options->causal;
     desc.encoder = &stack;
     desc.dtype = dtypes[options->dtype];
-    desc.weight_dtype = options->int8 ? CLATTN_I8 : desc.dtype;
+    desc.weight_dtype = options->int8 ? CLATTN_DTYPE_I8 : desc.dtype;
     source.lookup = make_weight;
     source.user = &maker;
     encoder.batch = options->shape[BATCH];
@@ -141,7 +140,7 @@ static clattn_status job_encoder(tool_device *device, const encoder_options *opt
                                  tool_job *job, bench_model *model)
 {
     clattn_encoder_args *args = &job->args.encoder;
-    const clattn_layout y = clattn_layout_contiguous((clattn_dtype)x->tensor.dtype, x->tensor.rank, x->tensor.extent);
+    const clattn_layout y = clattn_layout_contiguous(x->tensor.dtype, x->tensor.rank, x->tensor.extent);
     job_begin(job, device, enqueue_encoder);
     clattn_encoder_args_init(args);
     clattn_status status = create_encoder(job, options, model);
@@ -161,7 +160,7 @@ static double flops_of(const encoder_options *options)
 
 int bench_encoder(int argc, char **argv)
 {
-    encoder_options options = {.shape = {1, 512, 512, 8, 2048}, .layers = 1};
+    encoder_options options = {.shape = {1, 512, 512, 8, 2048}, .layers = 1, .activation = CLATTN_ACTIVATION_RELU};
     tool_device device = {0};
     tool_job job = {0};
     host_array x = {0};

@@ -96,7 +96,7 @@ static clattn_status bare_make(tool_device *device, const tool_job *job, const s
         bare->global[i] = groups[i];
         bare->local[i] = 1;
     }
-    bare->count = clattn_plan_kernel_count(job->plan);
+    bare->count = clattn_plan_launch_count(job->plan);
     return CLATTN_SUCCESS;
 }
 
@@ -190,7 +190,7 @@ int bench_enqueue(int argc, char **argv)
         return complain(TOOL_BAD_INPUT, "bench enqueue: --repeat %zu is not valid, expected at most %d", options.repeat,
                         MOST_REPEATS);
 
-    int status = bench_attention_arrays(options.shape, CLATTN_F32, 1, 1.0f, &problem);
+    int status = bench_attention_arrays(options.shape, CLATTN_DTYPE_F32, 1, 1.0f, &problem);
     if (status == TOOL_DONE)
         status = attention_complete(&problem);
     if (status == TOOL_DONE)

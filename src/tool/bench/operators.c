@@ -4,7 +4,8 @@
 typedef struct bench_options {
     const char *solver, *device;
     bool causal, bias, json, int8;
-    int32_t align, dtype, activation, operand;
+    int32_t align, dtype, operand;
+    clattn_activation activation;
     size_t shape[7], repeat;
 } bench_options;
 
@@ -17,9 +18,9 @@ typedef struct bench_options {
     OPTION_ROW_SOLVER(bench_options), OPTION_ROW_DEVICE(bench_options), OPTION_ROW_REPEAT(bench_options), \
         OPTION_ROW_JSON(bench_options), OPTION_ROW_END
 
-static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
 static const char *const storage_choices[] = {"f32", "f16", "bf16", NULL};
-static const char *const activation_choices[] = {"none", "relu", "gelu", "gelu-tanh", "silu", NULL};
+const char *const bench_activations[] = {"none", "relu", "gelu", "gelu-tanh", "silu", NULL};
 static const char *const operand_choices[] = {"none", "add", "multiply", NULL};
 
 static double bytes_of(const host_array *array)
@@ -47,8 +48,8 @@ static bool begin(bench *b, const option_table *table, int argc, char **argv)
 }
 
 /* Makes an array of random numbers, each array other ones, unless something went wrong before. */
-static void fill_typed(bench *b, host_array *array, const char *name, int32_t dtype, int32_t rank, const size_t *extent,
-                       float limit)
+static void fill_typed(bench *b, host_array *array, const char *name, clattn_dtype dtype, int32_t rank,
+                       const size_t *extent, float limit)
 {
     b->arrays++;
     if (b->status == TOOL_DONE)
@@ -75,7 +76,7 @@ int bench_matmul(int argc, char **argv)
         SHAPE_ROW(3, "M,N,K"),
         {"--bias", OPTION_FLAG, FIELD(bias), NULL, "add a bias (N)", false, 0, NULL},
         {"--activation", OPTION_CHOICE, FIELD(activation), "NAME", "relu, gelu, gelu-tanh or silu of each sum", false,
-         0, activation_choices},
+         0, bench_activations},
         {"--operand", OPTION_CHOICE, FIELD(operand), "USE", "an (M, N) array behind it: add or multiply", false, 0,
          operand_choices},
         {"--int8", OPTION_FLAG, FIELD(int8), NULL, "weights of int8 with a float32 scale for each of N", false, 0,
@@ -95,21 +96,21 @@ int bench_matmul(int argc, char **argv)
 
     const size_t *s = b.options.shape;
     fill(&b, &problem.x, "x", 2, (size_t[]){s[0], s[2]}, 1.0f);
-    fill_typed(&b, &problem.w, "w", b.options.int8 ? CLATTN_I8 : dtypes[b.options.dtype], 2, (size_t[]){s[1], s[2]},
-               b.options.int8 ? 127.0f : 1.0f);
+    fill_typed(&b, &problem.w, "w", b.options.int8 ? CLATTN_DTYPE_I8 : dtypes[b.options.dtype], 2,
+               (size_t[]){s[1], s[2]}, b.options.int8 ? 127.0f : 1.0f);
     if (b.options.int8)
-        fill_typed(&b, &problem.w_scale, "w_scale", CLATTN_F32, 1, (size_t[]){s[1]}, 0.01f);
+        fill_typed(&b, &problem.w_scale, "w_scale", CLATTN_DTYPE_F32, 1, (size_t[]){s[1]}, 0.01f);
     if (b.options.operand)
         fill(&b, &problem.operand, "operand", 2, (size_t[]){s[0], s[1]}, 1.0f);
     problem.activation = b.options.activation;
-    problem.operand_use = b.options.operand == 2 ? CLATTN_MATMUL_MULTIPLY : CLATTN_MATMUL_ADD;
+    problem.operand_use = b.options.operand == 2 ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
     if (b.options.bias)
         fill(&b, &problem.bias, "bias", 1, (size_t[]){s[1]}, 1.0f);
     if (b.status == TOOL_DONE) {
         double flops = 2.0 * (double)s[0] * (double)s[1] * (double)s[2];
         double bytes = bytes_of(&problem.x) + bytes_of(&problem.w) + bytes_of(&problem.bias) +
                        bytes_of(&problem.w_scale) + bytes_of(&problem.operand) +
-                       (double)clattn_dtype_size((clattn_dtype)problem.x.tensor.dtype) * (double)s[0] * (double)s[1];
+                       (double)clattn_dtype_size(problem.x.tensor.dtype) * (double)s[0] * (double)s[1];
         clattn_status made = job_matmul(&b.device, &problem, b.options.solver, &b.job);
         finish(&b, made, "matmul", 3, flops, bytes);
     }
@@ -154,7 +155,7 @@ int bench_layernorm(int argc, char **argv)
         .rows = rows,
     };
     bench b = {0};
-    norm_problem problem = {.kind = CLATTN_NORM_LAYER};
+    norm_problem problem = {.kind = CLATTN_NORM_KIND_LAYER};
     if (!begin(&b, &table, argc, argv))
         return b.status;
 

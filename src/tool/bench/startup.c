@@ -76,7 +76,7 @@ static void choose_work(const startup_options *options, startup_work *work)
                                .flops = 8.0 * tokens * d * d + 4.0 * tokens * (double)s[1] * d,
                                .bytes = 4.0 * (2.0 * tokens * d + 4.0 * d * d + 4.0 * d)};
     } else {
-        double pairs = attention_pairs(s[3], s[4], false, CLATTN_ALIGN_TOP_LEFT);
+        double pairs = attention_pairs(s[3], s[4], false, CLATTN_ALIGNMENT_TOP_LEFT);
         double heads = (double)s[0] * (double)s[1], kv_heads = (double)s[0] * (double)s[2];
         *work = (startup_work){.name = "attention",
                                .rank = 7,
@@ -92,10 +92,10 @@ static int make_arrays(startup_work *work, host_array *output)
     const size_t *s = work->shape;
     int status;
     if (work->rank == 3) {
-        status = bench_array(&work->matmul.x, "x", CLATTN_F32, 2, (size_t[]){s[0], s[2]}, 1, 1.0f);
+        status = bench_array(&work->matmul.x, "x", CLATTN_DTYPE_F32, 2, (size_t[]){s[0], s[2]}, 1, 1.0f);
         if (status == TOOL_DONE)
-            status = bench_array(&work->matmul.w, "w", CLATTN_F32, 2, (size_t[]){s[1], s[2]}, 2, 1.0f);
-        return status == TOOL_DONE ? host_allocate(CLATTN_F32, 2, s, "output", output) : status;
+            status = bench_array(&work->matmul.w, "w", CLATTN_DTYPE_F32, 2, (size_t[]){s[1], s[2]}, 2, 1.0f);
+        return status == TOOL_DONE ? host_allocate(CLATTN_DTYPE_F32, 2, s, "output", output) : status;
     }
     if (work->rank == 4) {
         mha_problem *mha = &work->mha;
@@ -104,22 +104,23 @@ static int make_arrays(startup_work *work, host_array *output)
             return complain(TOOL_BAD_INPUT, "bench startup: D_MODEL %zu is not a multiple of H %zu", d, s[3]);
         mha->heads = s[3];
         mha->inner = d;
-        status = bench_array(&mha->x, "x", CLATTN_F32, 3, s, 1, 1.0f);
+        status = bench_array(&mha->x, "x", CLATTN_DTYPE_F32, 3, s, 1, 1.0f);
         if (status == TOOL_DONE)
-            status = bench_array(&mha->w_in, "in_proj_weight", CLATTN_F32, 2, (size_t[]){3 * d, d}, 2, 0.1f);
+            status = bench_array(&mha->w_in, "in_proj_weight", CLATTN_DTYPE_F32, 2, (size_t[]){3 * d, d}, 2, 0.1f);
         if (status == TOOL_DONE)
-            status = bench_array(&mha->b_in, "in_proj_bias", CLATTN_F32, 1, (size_t[]){3 * d}, 3, 0.1f);
+            status = bench_array(&mha->b_in, "in_proj_bias", CLATTN_DTYPE_F32, 1, (size_t[]){3 * d}, 3, 0.1f);
         if (status == TOOL_DONE)
-            status = bench_array(&mha->w_o, "out_proj.weight", CLATTN_F32, 2, (size_t[]){d, d}, 4, 0.1f);
+            status = bench_array(&mha->w_o, "out_proj.weight", CLATTN_DTYPE_F32, 2, (size_t[]){d, d}, 4, 0.1f);
         if (status == TOOL_DONE)
-            status = bench_array(&mha->b_o, "out_proj.bias", CLATTN_F32, 1, &d, 5, 0.1f);
-        return status == TOOL_DONE ? host_allocate(CLATTN_F32, 3, s, "output", output) : status;
+            status = bench_array(&mha->b_o, "out_proj.bias", CLATTN_DTYPE_F32, 1, &d, 5, 0.1f);
+        return status == TOOL_DONE ? host_allocate(CLATTN_DTYPE_F32, 3, s, "output", output) : status;
     }
-    status = bench_attention_arrays(s, CLATTN_F32, 1, 1.0f, &work->attention);
+    status = bench_attention_arrays(s, CLATTN_DTYPE_F32, 1, 1.0f, &work->attention);
     if (status == TOOL_DONE)
         status = attention_complete(&work->attention);
-    return status == TOOL_DONE ? host_allocate(CLATTN_F32, 4, (size_t[]){s[0], s[1], s[3], s[6]}, "output", output)
-                               : status;
+    return status == TOOL_DONE
+               ? host_allocate(CLATTN_DTYPE_F32, 4, (size_t[]){s[0], s[1], s[3], s[6]}, "output", output)
+               : status;
 }
 
 static clattn_status make_job(tool_device *device, const startup_work *work, const char *solver, tool_job *job)

@@ -110,6 +110,15 @@ bool option_parse_float(const char *text, float *value);
 #define OPTION_ROW_CAUSAL(type) \
     {"--causal", OPTION_FLAG, offsetof(type, causal), NULL, "query i attends keys up to its own position", false, \
      0,          NULL}
+#define OPTION_ROW_SHORT_MASK(type) \
+    {"--short-mask", \
+     OPTION_FLAG, \
+     offsetof(type, short_mask), \
+     NULL, \
+     "the mask may end before the keys do, and keys beyond it are not attended", \
+     false, \
+     0, \
+     NULL}
 #define OPTION_ROW_ALIGN(type) \
     {"--align", \
      OPTION_CHOICE, \

@@ -73,10 +73,10 @@ void report_device(tool_report *report, const tool_device *device, const char *s
 
 void report_attention(tool_report *report, const attention_problem *problem)
 {
-    report_text(report, "dtype", clattn_dtype_name((clattn_dtype)problem->desc.output.dtype));
+    report_text(report, "dtype", clattn_dtype_name(problem->desc.output.dtype));
     if (problem->kv_dtype != CLATTN_DTYPE_NONE) {
         report_text(report, "kv_dtype", clattn_dtype_name((clattn_dtype)problem->kv_dtype));
-        report_count(report, "kv_group", problem->desc.key.extent[3] / problem->desc.key_scale.extent[3]);
+        report_count(report, "kv_group", problem->desc.key.extent[3] / problem->desc.cache.key_scale.extent[3]);
     }
     if (problem->page_size > 0) {
         report_count(report, "page_size", problem->page_size);

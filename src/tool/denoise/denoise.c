@@ -97,7 +97,7 @@ static int choose_tile(denoiser *d)
 static clattn_layout layout_of(size_t heads, size_t height, size_t width, size_t size, size_t row, size_t col,
                                size_t step)
 {
-    clattn_layout made = {.dtype = CLATTN_F32, .rank = 5, .extent = {1, heads, height, width, size}};
+    clattn_layout made = {.dtype = CLATTN_DTYPE_F32, .rank = 5, .extent = {1, heads, height, width, size}};
     made.stride[1] = 1;
     made.stride[2] = (int64_t)row;
     made.stride[3] = (int64_t)col;
@@ -113,13 +113,13 @@ static clattn_status make_plans(denoiser *d)
     clattn_neighbourhood_desc attend = CLATTN_NEIGHBOURHOOD_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     pack.patch = (int32_t)d->rule->patch;
-    pack.array = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[]){height, width, size * planes});
-    pack.norm = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[]){height, width, planes});
-    unpack.operation = CLATTN_IMAGE_UNPACK;
-    unpack.array = clattn_layout_contiguous(CLATTN_F32, 3, (const size_t[]){d->tile[0], d->tile[1], planes});
+    pack.array = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[]){height, width, size * planes});
+    pack.norm = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[]){height, width, planes});
+    unpack.operation = CLATTN_IMAGE_OPERATION_UNPACK;
+    unpack.array = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (const size_t[]){d->tile[0], d->tile[1], planes});
     attend.edge = CLATTN_EDGE_CLIP;
     attend.window[0] = attend.window[1] = (int32_t)(2 * d->rule->radius + 1);
-    attend.scale_mode = CLATTN_SCALE_EXPLICIT;
+    attend.explicit_scale = 1;
     attend.scale = 2 / d->h2;
     attend.query = layout_of(planes, d->tile[0], d->tile[1], size, width * size * planes, size * planes, planes);
     attend.key = layout_of(planes, height, width, size, width * size * planes, size * planes, planes);
@@ -260,7 +260,7 @@ static clattn_status enqueue_tile(denoiser *d, const part *tile)
     pack.origin_x = (int64_t)(d->margin - back_x);
     unpack.image = clattn_binding_image(d->out);
     unpack.array = clattn_binding_buffer(d->cleaned, 0);
-    pack.transform = unpack.transform = 1;
+    pack.explicit_matrix = unpack.explicit_matrix = 1;
     memcpy(pack.matrix, grey ? grey_in : colours_in, sizeof pack.matrix);
     memcpy(unpack.matrix, grey ? grey_out : colours_out, sizeof unpack.matrix);
     clattn_status status = clattn_image_enqueue(d->pack, queue, &pack, 0, NULL, NULL);

@@ -79,11 +79,11 @@ static clattn_status read_size(config *c, const char *name, size_t most, size_t 
     return wrong(c, name, expected);
 }
 
-static clattn_status read_activation(config *c, int32_t *activation)
+static clattn_status read_activation(config *c, clattn_activation *activation)
 {
     static const struct {
         const char *name;
-        int32_t value;
+        clattn_activation value;
     } known[] = {{"gelu", CLATTN_ACTIVATION_GELU},
                  {"gelu_new", CLATTN_ACTIVATION_GELU_TANH},
                  {"gelu_pytorch_tanh", CLATTN_ACTIVATION_GELU_TANH},
@@ -133,9 +133,9 @@ static clattn_status read_shape(config *c, clattn_stack_desc *stack)
         return wrong(c, "position_embedding_type", "\"absolute\"");
     stack->epsilon = (float)json_number_value(epsilon);
     stack->explicit_epsilon = 1;
-    stack->norm = CLATTN_NORM_LAYER;
-    stack->norm_place = CLATTN_NORM_POST;
-    stack->input = CLATTN_INPUT_TOKENS;
+    stack->norm = CLATTN_NORM_KIND_LAYER;
+    stack->norm_place = CLATTN_NORM_PLACE_POST;
+    stack->input = CLATTN_STACK_INPUT_TOKENS;
     stack->positions = CLATTN_POSITIONS_TABLE;
     stack->input_norm = 1;
     return read_activation(c, &stack->activation);
@@ -215,7 +215,7 @@ static int open_weights(sentence_model *model)
     clattn_io_error error;
     model_path path;
     path_in(model, "model.safetensors", &path);
-    clattn_status status = clattn_safetensors_open(path.text, &model->file, &error);
+    clattn_status status = clattn_safetensors_create(path.text, &model->file, &error);
     return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &error);
 }
 
@@ -254,7 +254,7 @@ int sentence_load(sentence_model *model, tool_device *device)
     desc.encoder = &model->stack;
     source.lookup = clattn_safetensors_lookup;
     source.user = model->file;
-    source.format = CLATTN_NAMES_BERT;
+    source.format = CLATTN_NAME_FORMAT_BERT;
     /* Where the encoder is part of a larger model, as in those trained for masked words. */
     char name[64];
     snprintf(name, sizeof name, "bert.%s", first);
@@ -281,7 +281,7 @@ void sentence_close(sentence_model *model)
     for (size_t i = 0; i < SENTENCE_CLASSES; i++)
         clattn_plan_release(&model->plans[i].plan);
     clattn_transformer_release(&model->transformer);
-    clattn_safetensors_close(&model->file);
+    clattn_safetensors_release(&model->file);
     wordpiece_close(&model->tokenizer);
     *model = (sentence_model){0};
 }

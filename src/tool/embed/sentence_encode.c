@@ -165,7 +165,7 @@ static clattn_status compute(work *w, bool *host_memory)
 {
     tool_device *device = w->model->device;
     const size_t bytes = w->count * w->model->stack.d_model * sizeof(float);
-    clattn_host_tensor tensor = {.dtype = CLATTN_I32, .rank = 1};
+    clattn_host_tensor tensor = {.dtype = CLATTN_DTYPE_I32, .rank = 1};
     size_t padded;
     clattn_status status = batches(w, false, &padded);
     if (status != CLATTN_SUCCESS)

@@ -11,7 +11,7 @@
 
 typedef struct mha_options {
     const char *weights, *x, *context, *output, *mask, *attention_weights, *solver, *device;
-    bool causal, average, verify, json;
+    bool causal, short_mask, average, verify, json;
     int32_t align;
     option_float scale;
     size_t heads, repeat;
@@ -34,6 +34,7 @@ static const option_row rows[] = {
     OPTION_ROW_ALIGN(mha_options),
     {"--mask", OPTION_TEXT, FIELD(mask), "M.npy",
      "(batch, heads, S_q, S_k), each may be 1: bool (true = attend) or float32 (added)", false, 0, NULL},
+    OPTION_ROW_SHORT_MASK(mha_options),
     {"--scale", OPTION_FLOAT, FIELD(scale), "S", "multiply scores by S; default 1/sqrt(head size)", false, 0, NULL},
     {"--attention-weights", OPTION_TEXT, FIELD(attention_weights), "OUT.npy",
      "write the probabilities (batch, heads, S_q, S_k) too", false, 0, NULL},
@@ -117,7 +118,7 @@ static int load_weights(const mha_options *options, tensor_labels *labels, mha_p
     const char *path = options->weights;
     clattn_safetensors *file = NULL;
     clattn_io_error error;
-    clattn_status opened = clattn_safetensors_open(path, &file, &error);
+    clattn_status opened = clattn_safetensors_create(path, &file, &error);
     if (opened != CLATTN_SUCCESS)
         return complain(opened == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s", error.message);
 
@@ -134,7 +135,7 @@ static int load_weights(const mha_options *options, tensor_labels *labels, mha_p
         status = take_tensor(file, path, wanted[i].name, labels, wanted[i].array);
     if (status == TOOL_DONE)
         status = check_names(file, path, problem);
-    clattn_safetensors_close(&file);
+    clattn_safetensors_release(&file);
     if (status == TOOL_DONE)
         status = host_expect_rank(&problem->w_o, 2, "(out, in)");
     if (status == TOOL_DONE)
@@ -153,9 +154,10 @@ static int load_problem(const mha_options *options, tensor_labels *labels, mha_p
     problem->causal = options->causal;
     problem->align = options->align;
     problem->scale = options->scale;
-    problem->weights = !wants_weights(options) ? CLATTN_WEIGHTS_NONE
-                       : options->average      ? CLATTN_WEIGHTS_AVERAGE
-                                               : CLATTN_WEIGHTS_PER_HEAD;
+    problem->short_mask = options->short_mask;
+    problem->weights = !wants_weights(options) ? CLATTN_WEIGHTS_OUTPUT_NONE
+                       : options->average      ? CLATTN_WEIGHTS_OUTPUT_AVERAGE
+                                               : CLATTN_WEIGHTS_OUTPUT_PER_HEAD;
     if (options->average && !wants_weights(options))
         return complain(TOOL_BAD_INPUT,
                         "mha: --average is given without --attention-weights OUT.npy or --attention OUT.html");
@@ -180,12 +182,13 @@ static int allocate_outputs(const mha_options *options, const mha_problem *probl
 {
     const size_t *x = problem->x.tensor.extent;
     size_t keys = mha_key_length(problem);
-    int status = host_allocate(CLATTN_F32, 3, x, options->output, output);
+    int status = host_allocate(CLATTN_DTYPE_F32, 3, x, options->output, output);
     if (status != TOOL_DONE || !wants_weights(options))
         return status;
     if (options->average)
-        return host_allocate(CLATTN_F32, 3, (size_t[]){x[0], x[1], keys}, weights_file(options), weights);
-    return host_allocate(CLATTN_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys}, weights_file(options), weights);
+        return host_allocate(CLATTN_DTYPE_F32, 3, (size_t[]){x[0], x[1], keys}, weights_file(options), weights);
+    return host_allocate(CLATTN_DTYPE_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys}, weights_file(options),
+                         weights);
 }
 
 static int compute(const tool_job *job, const mha_options *options, timing *times, host_array *output,

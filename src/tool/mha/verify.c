@@ -23,7 +23,7 @@ typedef struct projection {
 
 typedef struct stages {
     size_t batch, queries, keys, heads, size, inner, d_model, d_context;
-    int32_t dtype;       /* of every array but mask and weights */
+    clattn_dtype dtype;  /* of every array but mask and weights */
     float_arrays inputs; /* copies of those as floats */
     const float *x, *context;
     const float *w_q, *w_k, *w_v, *w_o, *b_q, *b_k, *b_v, *b_o;
@@ -165,17 +165,17 @@ static void compare_weights(const stages *s, const mha_problem *problem, const h
                             size_t i, double condition, tool_verdict *verdict)
 {
     const size_t row =
-        problem->weights == CLATTN_WEIGHTS_AVERAGE ? b * s->queries + i : (b * s->heads + h) * s->queries + i;
+        problem->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? b * s->queries + i : (b * s->heads + h) * s->queries + i;
     for (size_t j = 0; j < s->keys; j++) {
         double p = s->weights.exact[j];
         float naive = s->weights.plain[j];
-        if (problem->weights == CLATTN_WEIGHTS_AVERAGE) {
+        if (problem->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE) {
             p = s->mean.exact[i * s->keys + j] += p / (double)s->heads;
             naive = s->mean.plain[i * s->keys + j] += naive / (float)s->heads;
             if (h + 1 < s->heads)
                 continue;
         }
-        verdict_add_stored(verdict, CLATTN_F32, result_element(weights, row * s->keys + j), p, (double)naive,
+        verdict_add_stored(verdict, CLATTN_DTYPE_F32, result_element(weights, row * s->keys + j), p, (double)naive,
                            p * condition);
     }
 }
@@ -261,7 +261,7 @@ int verify_mha(const mha_problem *problem, const host_array *output, const host_
                 worst = fmax(worst, condition);
                 if (weighed)
                     compare_weights(&s, problem, weights, b, h, i,
-                                    problem->weights == CLATTN_WEIGHTS_AVERAGE ? worst : condition, second);
+                                    problem->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? worst : condition, second);
                 attend_row(&s, problem, b, h, i, condition);
             }
             compare_output(&s, output, b, i, verdict);

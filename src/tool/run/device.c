@@ -17,11 +17,11 @@ static atomic_size_t warning_count;
 void device_log(void *user, clattn_log_level level, const char *line)
 {
     (void)user;
-    if (level == CLATTN_LOG_WARNING) {
+    if (level == CLATTN_LOG_LEVEL_WARNING) {
         size_t slot = atomic_fetch_add(&warning_count, 1);
         if (slot < MOST_WARNINGS)
             snprintf(warnings[slot], sizeof warnings[slot], "%s", line);
-    } else if (level > CLATTN_LOG_WARNING) {
+    } else if (level > CLATTN_LOG_LEVEL_WARNING) {
         progress_hide();
         fprintf(stderr, "clattn: %s\n", line);
     }
@@ -96,7 +96,7 @@ int device_open(const char *spec, tool_device *device)
     if (status == CLATTN_SUCCESS) {
         device->queue = clattn_context_queue(device->context);
         for (size_t i = 0; crash_skipped(i) != NULL; i++)
-            device_log(NULL, CLATTN_LOG_WARNING, crash_skipped(i));
+            device_log(NULL, CLATTN_LOG_LEVEL_WARNING, crash_skipped(i));
         return TOOL_DONE;
     }
     int code = device_failed(device->context != NULL ? device : NULL, status, NULL);

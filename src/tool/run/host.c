@@ -11,14 +11,14 @@ int host_load(const char *path, host_array *array)
 {
     clattn_io_error error;
     *array = (host_array){.name = path};
-    clattn_status status = clattn_npy_open(path, &array->file, &error);
+    clattn_status status = clattn_npy_create(path, &array->file, &error);
     if (status != CLATTN_SUCCESS)
         return complain(status == CLATTN_ERROR_OUT_OF_MEMORY ? TOOL_FAILED : TOOL_BAD_INPUT, "%s", error.message);
     array->tensor = clattn_npy_tensor(array->file);
     return TOOL_DONE;
 }
 
-int host_allocate(int32_t dtype, int32_t rank, const size_t *extent, const char *name, host_array *array)
+int host_allocate(clattn_dtype dtype, int32_t rank, const size_t *extent, const char *name, host_array *array)
 {
     size_t bytes = clattn_dtype_bits((clattn_dtype)dtype);
     *array = (host_array){.name = name};
@@ -42,17 +42,17 @@ int host_allocate(int32_t dtype, int32_t rank, const size_t *extent, const char 
 
 void host_release(host_array *array)
 {
-    clattn_npy_close(&array->file);
+    clattn_npy_release(&array->file);
     free(array->memory);
     *array = (host_array){0};
 }
 
 int host_expect_dtype(const host_array *array, clattn_dtype dtype)
 {
-    if (array->tensor.dtype == (int32_t)dtype)
+    if (array->tensor.dtype == dtype)
         return TOOL_DONE;
-    clattn_dtype found = (clattn_dtype)array->tensor.dtype;
-    bool later = found == CLATTN_F16 || found == CLATTN_BF16;
+    clattn_dtype found = array->tensor.dtype;
+    bool later = found == CLATTN_DTYPE_F16 || found == CLATTN_DTYPE_BF16;
     const char *name = clattn_dtype_name(dtype);
     /* What NumPy makes by itself is float64. */
     return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %s%s%s%s", array->name, clattn_dtype_name(found),
@@ -69,16 +69,16 @@ int host_expect_rank(const host_array *array, int32_t rank, const char *shape)
                     (int)rank, shape);
 }
 
-int host_expect_mask(const host_array *mask, int32_t rank, const size_t *extent)
+int host_expect_mask(const host_array *mask, bool may_be_short, int32_t rank, const size_t *extent)
 {
     const clattn_host_tensor *tensor = &mask->tensor;
-    if (tensor->dtype != CLATTN_BOOL && tensor->dtype != CLATTN_F32)
+    if (tensor->dtype != CLATTN_DTYPE_BOOL && tensor->dtype != CLATTN_DTYPE_F32)
         return complain(TOOL_BAD_INPUT, "%s: element type %s, expected bool (true = attend) or float32 (added)",
-                        mask->name, clattn_dtype_name((clattn_dtype)tensor->dtype));
-    return host_expect_broadcast(mask, rank, extent);
+                        mask->name, clattn_dtype_name(tensor->dtype));
+    return host_expect_broadcast(mask, may_be_short, rank, extent);
 }
 
-int host_expect_broadcast(const host_array *mask, int32_t rank, const size_t *extent)
+int host_expect_broadcast(const host_array *mask, bool may_be_short, int32_t rank, const size_t *extent)
 {
     const clattn_host_tensor *tensor = &mask->tensor;
     if (tensor->rank < 1 || tensor->rank > rank)
@@ -86,8 +86,11 @@ int host_expect_broadcast(const host_array *mask, int32_t rank, const size_t *ex
                         shape_of(tensor).text, (int)tensor->rank, (int)rank);
     for (int32_t i = 0; i < tensor->rank; i++) {
         size_t own = tensor->extent[i], whole = extent[rank - tensor->rank + i];
-        bool last = i == tensor->rank - 1;
-        if (own != 1 && own != whole && !(last && own > 1 && own < whole))
+        bool is_short = i == tensor->rank - 1 && own > 1 && own < whole;
+        if (is_short && !may_be_short)
+            return complain(TOOL_BAD_INPUT, "%s: shape %s covers %zu of %zu keys, expected all (or --short-mask)",
+                            mask->name, shape_of(tensor).text, own, whole);
+        if (own != 1 && own != whole && !is_short)
             return complain(TOOL_BAD_INPUT,
                             "%s: shape %s does not broadcast to %s: dimension %d is %zu, expected 1 or %zu", mask->name,
                             shape_of(tensor).text, shape_of_extents(rank, extent).text, (int)i, own, whole);
@@ -156,8 +159,7 @@ int host_store(const char *path, const host_array *array)
 {
     clattn_io_error error;
     const clattn_host_tensor *tensor = &array->tensor;
-    clattn_status status =
-        clattn_npy_write(path, (clattn_dtype)tensor->dtype, tensor->rank, tensor->extent, tensor->data, &error);
+    clattn_status status = clattn_npy_write(path, tensor->dtype, tensor->rank, tensor->extent, tensor->data, &error);
     if (status != CLATTN_SUCCESS)
         return complain(TOOL_FAILED, "%s", error.message);
     return TOOL_DONE;

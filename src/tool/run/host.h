@@ -23,7 +23,7 @@ static inline bool host_present(const host_array *array)
 int host_load(const char *path, host_array *array);
 
 /* Memory for a contiguous array, zeroed. */
-int host_allocate(int32_t dtype, int32_t rank, const size_t *extent, const char *name, host_array *array);
+int host_allocate(clattn_dtype dtype, int32_t rank, const size_t *extent, const char *name, host_array *array);
 
 void host_release(host_array *array);
 
@@ -33,10 +33,10 @@ int host_expect_rank(const host_array *array, int32_t rank, const char *shape);
 
 /* A mask that broadcasts against `rank` extents (its own may be fewer: leading 1s), bool or float32; the last
  * extent may also lie between. */
-int host_expect_mask(const host_array *mask, int32_t rank, const size_t *extent);
+int host_expect_mask(const host_array *mask, bool may_be_short, int32_t rank, const size_t *extent);
 
 /* The same for an array whose element type has been looked at. */
-int host_expect_broadcast(const host_array *mask, int32_t rank, const size_t *extent);
+int host_expect_broadcast(const host_array *mask, bool may_be_short, int32_t rank, const size_t *extent);
 
 /* "(1, 8, 128, 64)" */
 typedef struct shape_text {

@@ -16,7 +16,7 @@ clattn_status job_bind_input(tool_job *job, clattn_status status, const host_arr
 clattn_status job_bind_output(tool_job *job, clattn_status status, size_t index, const clattn_layout *layout,
                               clattn_binding *binding)
 {
-    size_t bytes = clattn_dtype_size((clattn_dtype)layout->dtype);
+    size_t bytes = clattn_dtype_size(layout->dtype);
     if (status != CLATTN_SUCCESS)
         return status;
     for (int32_t i = 0; i < layout->rank; i++)

@@ -3,7 +3,7 @@
 
 static clattn_layout contiguous(const host_array *array)
 {
-    return clattn_layout_contiguous((clattn_dtype)array->tensor.dtype, array->tensor.rank, array->tensor.extent);
+    return clattn_layout_contiguous(array->tensor.dtype, array->tensor.rank, array->tensor.extent);
 }
 
 /* The layout of an optional array: zeroed, "none", where there is none. */
@@ -23,11 +23,12 @@ clattn_status job_softmax(tool_device *device, const softmax_problem *problem, c
 
     job_begin(job, device, enqueue_softmax);
     job->create = create_softmax;
-    desc.scaled = problem->scale.given;
+    desc.explicit_scale = problem->scale.given;
     desc.scale = problem->scale.value;
     desc.x = contiguous(&problem->x);
     desc.y = desc.x;
     desc.mask = optional(&problem->mask);
+    desc.short_mask = problem->short_mask;
 
     clattn_softmax_args_init(args);
     job->desc.softmax = desc;
@@ -47,7 +48,7 @@ clattn_status job_matmul(tool_device *device, const matmul_problem *problem, con
     clattn_plan_options options = job_options(solver);
     clattn_matmul_args *args = &job->args.matmul;
     size_t m = problem->x.tensor.extent[0], k = problem->x.tensor.extent[1], n = problem->w.tensor.extent[0];
-    clattn_dtype dtype = (clattn_dtype)problem->x.tensor.dtype;
+    clattn_dtype dtype = problem->x.tensor.dtype;
 
     job_begin(job, device, enqueue_matmul);
     job->create = create_matmul;
@@ -91,7 +92,7 @@ clattn_status job_norm(tool_device *device, const norm_problem *problem, const c
     if (problem->inv_std_dev) {
         clattn_layout rows = desc.x;
         rows.extent[rows.rank - 1] = 1;
-        desc.inv_std_dev = clattn_layout_contiguous(CLATTN_F32, rows.rank, rows.extent);
+        desc.inv_std_dev = clattn_layout_contiguous(CLATTN_DTYPE_F32, rows.rank, rows.extent);
     }
 
     clattn_norm_args_init(args);
@@ -119,7 +120,7 @@ static clattn_mha_desc mha_desc_of(const mha_problem *problem)
     desc.dtype = problem->x.tensor.dtype;
     desc.causal = problem->causal;
     desc.alignment = problem->align;
-    desc.scale_mode = problem->scale.given ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
+    desc.explicit_scale = problem->scale.given;
     desc.scale = problem->scale.value;
     desc.weights = problem->weights;
     desc.batch = x[0];
@@ -131,6 +132,7 @@ static clattn_mha_desc mha_desc_of(const mha_problem *problem)
     if (desc.cross)
         desc.d_context = problem->context.tensor.extent[2];
     desc.mask = optional(&problem->mask);
+    desc.short_mask = problem->short_mask;
     return desc;
 }
 
@@ -163,11 +165,11 @@ clattn_status job_mha(tool_device *device, const mha_problem *problem, const cha
     }
     clattn_layout y = contiguous(&problem->x);
     status = job_bind_output(job, status, 0, &y, &args->y);
-    if (problem->weights != CLATTN_WEIGHTS_NONE) {
-        bool average = problem->weights == CLATTN_WEIGHTS_AVERAGE;
+    if (problem->weights != CLATTN_WEIGHTS_OUTPUT_NONE) {
+        bool average = problem->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
         size_t each[] = {desc.batch, desc.heads, desc.query_length, desc.key_length};
         size_t mean[] = {desc.batch, desc.query_length, desc.key_length};
-        clattn_layout weights = clattn_layout_contiguous(CLATTN_F32, average ? 3 : 4, average ? mean : each);
+        clattn_layout weights = clattn_layout_contiguous(CLATTN_DTYPE_F32, average ? 3 : 4, average ? mean : each);
         status = job_bind_output(job, status, 1, &weights, &args->weights);
     }
     return job_finish(job, status);

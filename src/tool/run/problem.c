@@ -12,20 +12,21 @@ static int expect_extent(const host_array *array, int dimension, size_t expected
 int softmax_check(const softmax_problem *problem)
 {
     const clattn_host_tensor *x = &problem->x.tensor;
-    int status = host_expect_dtype(&problem->x, CLATTN_F32);
+    int status = host_expect_dtype(&problem->x, CLATTN_DTYPE_F32);
     if (status != TOOL_DONE)
         return status;
     if (x->rank < 1)
         return complain(TOOL_BAD_INPUT, "%s: shape () has no dimension, expected 1 to %d", problem->x.name,
                         CLATTN_MAX_RANK);
-    return host_present(&problem->mask) ? host_expect_mask(&problem->mask, x->rank, x->extent) : TOOL_DONE;
+    return host_present(&problem->mask) ? host_expect_mask(&problem->mask, problem->short_mask, x->rank, x->extent)
+                                        : TOOL_DONE;
 }
 
 static int expect_matrix(const host_array *array, size_t rows, size_t columns, const char *of)
 {
     int status = host_expect_rank(array, 2, "(out, in)");
     if (status == TOOL_DONE)
-        status = host_expect_dtype(array, CLATTN_F32);
+        status = host_expect_dtype(array, CLATTN_DTYPE_F32);
     if (status == TOOL_DONE)
         status = expect_extent(array, 0, rows, of);
     if (status == TOOL_DONE)
@@ -39,7 +40,7 @@ static int expect_bias(const host_array *array, size_t length, const char *of)
         return TOOL_DONE;
     int status = host_expect_rank(array, 1, "(out)");
     if (status == TOOL_DONE)
-        status = host_expect_dtype(array, CLATTN_F32);
+        status = host_expect_dtype(array, CLATTN_DTYPE_F32);
     if (status == TOOL_DONE)
         status = expect_extent(array, 0, length, of);
     return status;
@@ -49,7 +50,7 @@ static int expect_sequence(const host_array *array)
 {
     int status = host_expect_rank(array, 3, "(batch, length, d_model)");
     if (status == TOOL_DONE)
-        status = host_expect_dtype(array, CLATTN_F32);
+        status = host_expect_dtype(array, CLATTN_DTYPE_F32);
     if (status == TOOL_DONE && array->tensor.extent[2] == 0)
         status = complain(TOOL_BAD_INPUT, "%s: shape %s, the last dimension is 0, expected at least 1", array->name,
                           shape_of(&array->tensor).text);
@@ -98,7 +99,8 @@ int mha_check(const mha_problem *problem)
         status = expect_bias(&problem->b_o, d_model, "one for each row of W_O");
     if (status != TOOL_DONE || !host_present(&problem->mask))
         return status;
-    return host_expect_mask(&problem->mask, 4, (size_t[]){x[0], problem->heads, x[1], mha_key_length(problem)});
+    return host_expect_mask(&problem->mask, problem->short_mask, 4,
+                            (size_t[]){x[0], problem->heads, x[1], mha_key_length(problem)});
 }
 
 void softmax_release(softmax_problem *problem)

@@ -3,6 +3,7 @@
 #ifndef CLATTN_TOOL_RUN_PROBLEM_H
 #define CLATTN_TOOL_RUN_PROBLEM_H
 
+#include <clattn/activation.h>
 #include <clattn/mha.h>
 #include <clattn/norm.h>
 
@@ -15,14 +16,15 @@
 
 typedef struct softmax_problem {
     host_array x, mask;
+    bool short_mask;
     option_float scale;
 } softmax_problem;
 
 /* y (m, n) = act(x (m, k) wᵀ + bias) with operand, w (n, k) as a projection has it; y is of x's element type. */
 typedef struct matmul_problem {
     host_array x, w, bias;
-    host_array operand, w_scale; /* (m, n); (n), of a w of int8.  The verdict (verify.h) knows neither */
-    int32_t activation;          /* clattn_matmul_activation; nor this */
+    host_array operand, w_scale;  /* (m, n); (n), of a w of int8.  The verdict (verify.h) knows neither */
+    clattn_activation activation; /* nor this */
     int32_t operand_use;
 } matmul_problem;
 
@@ -40,7 +42,7 @@ typedef struct mha_problem {
     host_array b_in;          /* (3 * inner) either way */
     host_array w_o, b_o;
     size_t heads, inner; /* inner = heads * head size */
-    bool causal;
+    bool causal, short_mask;
     int32_t align;
     option_float scale;
     int32_t weights; /* clattn_weights_output */

@@ -30,10 +30,10 @@ void fill_random(host_array *array, uint64_t seed, float limit)
     for (size_t i = 0; i < count; i++) {
         float value = ((float)(random_next(&seed) >> 40) * 0x1p-23f - 1.0f) * limit;
         switch (array->tensor.dtype) {
-        case CLATTN_F16: ((uint16_t *)data)[i] = half_bits(value); break;
-        case CLATTN_BF16: ((uint16_t *)data)[i] = bfloat_bits(value); break;
-        case CLATTN_I8: ((int8_t *)data)[i] = (int8_t)lrintf(value); break;
-        case CLATTN_F64: ((double *)data)[i] = (double)value; break;
+        case CLATTN_DTYPE_F16: ((uint16_t *)data)[i] = half_bits(value); break;
+        case CLATTN_DTYPE_BF16: ((uint16_t *)data)[i] = bfloat_bits(value); break;
+        case CLATTN_DTYPE_I8: ((int8_t *)data)[i] = (int8_t)lrintf(value); break;
+        case CLATTN_DTYPE_F64: ((double *)data)[i] = (double)value; break;
         default: ((float *)data)[i] = value;
         }
     }

@@ -17,12 +17,12 @@ bool verdict_holds(const tool_verdict *verdict)
 }
 
 /* The largest finite number that the type holds, and half a unit. */
-static double overflow_of(int32_t dtype)
+static double overflow_of(clattn_dtype dtype)
 {
-    return dtype == CLATTN_F16 ? 65520.0 : dtype == CLATTN_F64 ? DBL_MAX : FLT_MAX;
+    return dtype == CLATTN_DTYPE_F16 ? 65520.0 : dtype == CLATTN_DTYPE_F64 ? DBL_MAX : FLT_MAX;
 }
 
-void verdict_add_stored(tool_verdict *verdict, int32_t dtype, double result, double reference, double naive,
+void verdict_add_stored(tool_verdict *verdict, clattn_dtype dtype, double result, double reference, double naive,
                         double magnitude)
 {
     verdict->compared++;
@@ -38,13 +38,13 @@ void verdict_add_stored(tool_verdict *verdict, int32_t dtype, double result, dou
         verdict->mismatches += result != reference;
         return;
     }
-    double epsilon = dtype == CLATTN_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+    double epsilon = dtype == CLATTN_DTYPE_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
     double error = fabs(result - reference);
     double allowance = isfinite(magnitude) ? 8.0 * epsilon * magnitude : 0.0;
     verdict->max_error = fmax(verdict->max_error, error);
     verdict->excess = fmax(verdict->excess, error - allowance - reference_unit(dtype, reference)); /* two halves */
     double stored = reference_stored(dtype, naive);
-    if ((dtype == CLATTN_F16 || dtype == CLATTN_BF16) && isfinite(stored)) {
+    if ((dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16) && isfinite(stored)) {
         verdict->short_error += error;
         verdict->short_naive += fabs(stored - reference);
         verdict->short_allowance += allowance;
@@ -56,7 +56,7 @@ void verdict_add_stored(tool_verdict *verdict, int32_t dtype, double result, dou
 
 void verdict_add(tool_verdict *verdict, float result, double reference, float naive, double magnitude)
 {
-    verdict_add_stored(verdict, CLATTN_F32, result, reference, naive, magnitude);
+    verdict_add_stored(verdict, CLATTN_DTYPE_F32, result, reference, naive, magnitude);
 }
 
 void verdict_add_zero(tool_verdict *verdict, double result)
@@ -82,12 +82,12 @@ ref_mask_kind mask_walk(const host_array *mask, int32_t rank, const size_t *exte
     }
     if (tensor->extent[tensor->rank - 1] != 1)
         *covered = (int64_t)tensor->extent[tensor->rank - 1];
-    return tensor->dtype == CLATTN_BOOL ? REF_MASK_BOOL : REF_MASK_FLOAT;
+    return tensor->dtype == CLATTN_DTYPE_BOOL ? REF_MASK_BOOL : REF_MASK_FLOAT;
 }
 
 int64_t position_of(int32_t align, size_t query_length, size_t key_length)
 {
-    return align == CLATTN_ALIGN_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
+    return align == CLATTN_ALIGNMENT_BOTTOM_RIGHT ? (int64_t)key_length - (int64_t)query_length : 0;
 }
 
 double result_element(const host_array *array, size_t index)
@@ -97,7 +97,7 @@ double result_element(const host_array *array, size_t index)
 
 const float *floats_of(float_arrays *room, const host_array *array)
 {
-    if (!host_present(array) || array->tensor.dtype == CLATTN_F32)
+    if (!host_present(array) || array->tensor.dtype == CLATTN_DTYPE_F32)
         return array->tensor.data;
     size_t count = element_count(&array->tensor);
     float *copy = calloc(count + 1, sizeof *copy);

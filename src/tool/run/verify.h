@@ -32,7 +32,7 @@ void verdict_add(tool_verdict *verdict, float result, double reference, float na
 /* The same for a result of an attention, stored as `dtype`: what is stored in 16 bits may differ by two
  * roundings more; for float64 epsilon is double's, and `naive` is still that of a float32 computation, whose
  * error is scaled down. */
-void verdict_add_stored(tool_verdict *verdict, int32_t dtype, double result, double reference, double naive,
+void verdict_add_stored(tool_verdict *verdict, clattn_dtype dtype, double result, double reference, double naive,
                         double magnitude);
 
 /* Adds one element of a row that attends nothing. */

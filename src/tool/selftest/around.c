@@ -74,8 +74,8 @@ static void run_merge(tool_device *device, size_t index, const char *solver, con
     desc.partial = probe_layout(&p, MERGE_PARTIAL);
     desc.partial_lse = probe_layout(&p, MERGE_LSE);
     desc.sinks = probe_layout(&p, MERGE_SINKS);
-    desc.output = clattn_layout_contiguous(CLATTN_F32, 4, extent + 1);
-    desc.lse = clattn_layout_contiguous(CLATTN_F32, 3, extent + 1);
+    desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent + 1);
+    desc.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, extent + 1);
     probe_output(&p, 0, &desc.output);
     probe_output(&p, 1, &desc.lse);
     if (probe_ready(&p, result)) {
@@ -172,13 +172,13 @@ static void run_kv_append(tool_device *device, size_t index, const char *solver,
     *name = c->name;
     probe_input(&p, 0, 4, extent, 2.0f);
     probe_input(&p, 1, 4, extent, 2.0f);
-    desc.cache = c->ring ? CLATTN_CACHE_RING : CLATTN_CACHE_PLAIN;
+    desc.cache = c->ring ? CLATTN_CACHE_KIND_RING : CLATTN_CACHE_KIND_PLAIN;
     desc.rotate = c->rotate;
     desc.key = desc.value = probe_layout(&p, 0);
     desc.key_cache = desc.value_cache =
-        clattn_layout_bhsd(c->groups > 0 ? CLATTN_I8 : CLATTN_F32, 1, c->heads, c->capacity, c->size);
+        clattn_layout_bhsd(c->groups > 0 ? CLATTN_DTYPE_I8 : CLATTN_DTYPE_F32, 1, c->heads, c->capacity, c->size);
     if (c->groups > 0)
-        desc.key_scale = desc.value_scale = clattn_layout_bhsd(CLATTN_F32, 1, c->heads, c->capacity, c->groups);
+        desc.key_scale = desc.value_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, c->heads, c->capacity, c->groups);
     for (size_t i = 0; i < 2; i++) {
         probe_output(&p, APPEND_CACHE + i, &desc.key_cache);
         if (c->groups > 0)
@@ -241,11 +241,11 @@ static void verify_neighbourhood(const struct neighbourhood_case *c, const probe
                         ref_neighbour(i % width, j % width, width, c->window[1], c->dilation[1], clip);
             mask[i * (int)map + j] = near ? c->bias ? floats(&p->in[NEAR_BIAS])[j] : 0.0f : -INFINITY;
         }
-    desc.query = clattn_layout_bhsd(CLATTN_F32, 1, c->heads, map, c->d_k);
-    desc.key = clattn_layout_bhsd(CLATTN_F32, 1, c->kv_heads, map, c->d_k);
-    desc.value = clattn_layout_bhsd(CLATTN_F32, 1, c->kv_heads, map, c->d_v);
-    desc.output = clattn_layout_bhsd(CLATTN_F32, 1, c->heads, map, c->d_v);
-    desc.mask = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){map, map});
+    desc.query = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, c->heads, map, c->d_k);
+    desc.key = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, c->kv_heads, map, c->d_k);
+    desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, c->kv_heads, map, c->d_v);
+    desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, c->heads, map, c->d_v);
+    desc.mask = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){map, map});
     args.batch = 1;
     args.query_length = args.key_length = map;
     reference_attention reference = {.desc = &desc, .args = &args};
@@ -291,8 +291,8 @@ static void run_neighbourhood(tool_device *device, size_t index, const char *sol
     desc.key = probe_layout(&p, NEAR_KEY);
     desc.value = probe_layout(&p, NEAR_VALUE);
     desc.bias = probe_layout(&p, NEAR_BIAS);
-    desc.output = clattn_layout_contiguous(CLATTN_F32, 5, (size_t[]){1, c->heads, c->height, c->width, c->d_v});
-    desc.lse = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, c->heads, c->height, c->width});
+    desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (size_t[]){1, c->heads, c->height, c->width, c->d_v});
+    desc.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, c->heads, c->height, c->width});
     probe_output(&p, 0, &desc.output);
     probe_output(&p, 1, &desc.lse);
     if (probe_ready(&p, result)) {

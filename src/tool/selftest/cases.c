@@ -16,7 +16,7 @@ static int make_mask(host_array *mask, mask_sort sort, int32_t rank, const size_
 {
     if (sort == MASK_NONE)
         return TOOL_DONE;
-    int status = host_allocate(sort == MASK_BOOLEAN ? CLATTN_BOOL : CLATTN_F32, rank, extent, "mask", mask);
+    int status = host_allocate(sort == MASK_BOOLEAN ? CLATTN_DTYPE_BOOL : CLATTN_DTYPE_F32, rank, extent, "mask", mask);
     if (status != TOOL_DONE)
         return status;
     size_t keys = extent[rank - 1], count = element_count(&mask->tensor);
@@ -33,7 +33,7 @@ static int make_mask(host_array *mask, mask_sort sort, int32_t rank, const size_
 
 static const struct attention_case {
     const char *name;
-    int32_t dtype;
+    clattn_dtype dtype;
     size_t batch, heads, kv_heads, queries, keys, d_k, d_v;
     bool causal;
     int32_t align;
@@ -41,23 +41,24 @@ static const struct attention_case {
     float limit;
     bool with_lse;
 } attention_cases[] = {
-    {"plain", CLATTN_F32, 1, 2, 2, 33, 47, 16, 16, false, 0, MASK_NONE, 1.0f, true},
-    {"odd sizes, shared heads", CLATTN_F32, 2, 3, 1, 7, 13, 5, 3, false, 0, MASK_NONE, 1.0f, true},
-    {"one query", CLATTN_F32, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
-    {"causal", CLATTN_F32, 1, 2, 1, 40, 9, 16, 16, true, CLATTN_ALIGN_TOP_LEFT, MASK_NONE, 1.0f, true},
-    {"causal, bottom right", CLATTN_F32, 1, 4, 2, 35, 19, 16, 16, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE, 1.0f,
+    {"plain", CLATTN_DTYPE_F32, 1, 2, 2, 33, 47, 16, 16, false, 0, MASK_NONE, 1.0f, true},
+    {"odd sizes, shared heads", CLATTN_DTYPE_F32, 2, 3, 1, 7, 13, 5, 3, false, 0, MASK_NONE, 1.0f, true},
+    {"one query", CLATTN_DTYPE_F32, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
+    {"causal", CLATTN_DTYPE_F32, 1, 2, 1, 40, 9, 16, 16, true, CLATTN_ALIGNMENT_TOP_LEFT, MASK_NONE, 1.0f, true},
+    {"causal, bottom right", CLATTN_DTYPE_F32, 1, 4, 2, 35, 19, 16, 16, true, CLATTN_ALIGNMENT_BOTTOM_RIGHT, MASK_NONE,
+     1.0f, true},
+    {"boolean mask", CLATTN_DTYPE_F32, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
+    {"added mask", CLATTN_DTYPE_F32, 2, 2, 1, 17, 29, 16, 16, true, CLATTN_ALIGNMENT_BOTTOM_RIGHT, MASK_ADDED, 1.0f,
      true},
-    {"boolean mask", CLATTN_F32, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
-    {"added mask", CLATTN_F32, 2, 2, 1, 17, 29, 16, 16, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_ADDED, 1.0f, true},
-    {"large scores", CLATTN_F32, 1, 1, 1, 20, 40, 64, 64, false, 0, MASK_NONE, 30.0f, true},
-    {"float16, causal, bottom right", CLATTN_F16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE,
-     1.0f, true},
-    {"bfloat16, causal, bottom right", CLATTN_BF16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGN_BOTTOM_RIGHT, MASK_NONE,
-     1.0f, true},
-    {"float16, one query", CLATTN_F16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
-    {"bfloat16, one query", CLATTN_BF16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
-    {"float16, boolean mask", CLATTN_F16, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
-    {"bfloat16, boolean mask", CLATTN_BF16, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
+    {"large scores", CLATTN_DTYPE_F32, 1, 1, 1, 20, 40, 64, 64, false, 0, MASK_NONE, 30.0f, true},
+    {"float16, causal, bottom right", CLATTN_DTYPE_F16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGNMENT_BOTTOM_RIGHT,
+     MASK_NONE, 1.0f, true},
+    {"bfloat16, causal, bottom right", CLATTN_DTYPE_BF16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGNMENT_BOTTOM_RIGHT,
+     MASK_NONE, 1.0f, true},
+    {"float16, one query", CLATTN_DTYPE_F16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
+    {"bfloat16, one query", CLATTN_DTYPE_BF16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
+    {"float16, boolean mask", CLATTN_DTYPE_F16, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
+    {"bfloat16, boolean mask", CLATTN_DTYPE_BF16, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
 };
 
 /* What the case asks for, complete. */
@@ -101,21 +102,21 @@ static void run_attention(tool_device *device, size_t index, const char *solver,
 
 static const struct softmax_case {
     const char *name;
-    int32_t dtype;
+    clattn_dtype dtype;
     size_t rows, columns;
     mask_sort mask;
     float limit, scale;
 } softmax_cases[] = {
-    {"one element", CLATTN_F32, 1, 1, MASK_NONE, 1.0f, 1.0f},
-    {"short rows", CLATTN_F32, 5, 33, MASK_NONE, 4.0f, 1.0f},
-    {"long rows", CLATTN_F32, 3, 5000, MASK_NONE, 4.0f, 0.5f},
-    {"negative scale, large values", CLATTN_F32, 4, 100, MASK_NONE, 1e4f, -1.0f},
-    {"boolean mask", CLATTN_F32, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
-    {"added mask", CLATTN_F32, 6, 65, MASK_ADDED, 4.0f, 1.0f},
-    {"float16, long rows", CLATTN_F16, 3, 5000, MASK_NONE, 4.0f, 0.5f},
-    {"bfloat16, long rows", CLATTN_BF16, 3, 5000, MASK_NONE, 4.0f, 0.5f},
-    {"float16, boolean mask", CLATTN_F16, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
-    {"bfloat16, boolean mask", CLATTN_BF16, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
+    {"one element", CLATTN_DTYPE_F32, 1, 1, MASK_NONE, 1.0f, 1.0f},
+    {"short rows", CLATTN_DTYPE_F32, 5, 33, MASK_NONE, 4.0f, 1.0f},
+    {"long rows", CLATTN_DTYPE_F32, 3, 5000, MASK_NONE, 4.0f, 0.5f},
+    {"negative scale, large values", CLATTN_DTYPE_F32, 4, 100, MASK_NONE, 1e4f, -1.0f},
+    {"boolean mask", CLATTN_DTYPE_F32, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
+    {"added mask", CLATTN_DTYPE_F32, 6, 65, MASK_ADDED, 4.0f, 1.0f},
+    {"float16, long rows", CLATTN_DTYPE_F16, 3, 5000, MASK_NONE, 4.0f, 0.5f},
+    {"bfloat16, long rows", CLATTN_DTYPE_BF16, 3, 5000, MASK_NONE, 4.0f, 0.5f},
+    {"float16, boolean mask", CLATTN_DTYPE_F16, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
+    {"bfloat16, boolean mask", CLATTN_DTYPE_BF16, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
 };
 
 static void run_softmax(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
@@ -145,21 +146,21 @@ static void run_softmax(tool_device *device, size_t index, const char *solver, c
 
 static const struct matmul_case {
     const char *name;
-    int32_t dtype;
+    clattn_dtype dtype;
     size_t m, n, k;
     bool bias;
 } matmul_cases[] = {
-    {"one element", CLATTN_F32, 1, 1, 1, false},
-    {"odd sizes", CLATTN_F32, 5, 7, 3, true},
-    {"one row", CLATTN_F32, 1, 130, 70, true},
-    {"primes", CLATTN_F32, 67, 101, 53, true},
-    {"whole tiles", CLATTN_F32, 64, 128, 96, false},
-    {"float16, one row", CLATTN_F16, 1, 130, 70, true},
-    {"bfloat16, one row", CLATTN_BF16, 1, 130, 70, true},
-    {"float16, primes", CLATTN_F16, 67, 101, 53, true},
-    {"bfloat16, primes", CLATTN_BF16, 67, 101, 53, true},
-    {"float16, whole tiles", CLATTN_F16, 64, 128, 96, false},
-    {"bfloat16, whole tiles", CLATTN_BF16, 64, 128, 96, false},
+    {"one element", CLATTN_DTYPE_F32, 1, 1, 1, false},
+    {"odd sizes", CLATTN_DTYPE_F32, 5, 7, 3, true},
+    {"one row", CLATTN_DTYPE_F32, 1, 130, 70, true},
+    {"primes", CLATTN_DTYPE_F32, 67, 101, 53, true},
+    {"whole tiles", CLATTN_DTYPE_F32, 64, 128, 96, false},
+    {"float16, one row", CLATTN_DTYPE_F16, 1, 130, 70, true},
+    {"bfloat16, one row", CLATTN_DTYPE_BF16, 1, 130, 70, true},
+    {"float16, primes", CLATTN_DTYPE_F16, 67, 101, 53, true},
+    {"bfloat16, primes", CLATTN_DTYPE_BF16, 67, 101, 53, true},
+    {"float16, whole tiles", CLATTN_DTYPE_F16, 64, 128, 96, false},
+    {"bfloat16, whole tiles", CLATTN_DTYPE_BF16, 64, 128, 96, false},
 };
 
 static void run_matmul(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
@@ -190,20 +191,25 @@ static void run_matmul(tool_device *device, size_t index, const char *solver, co
 
 static const struct mha_case {
     const char *name;
-    int32_t dtype;
+    clattn_dtype dtype;
     size_t batch, queries, keys, d_model, d_context, heads; /* keys 0: self-attention, packed weights */
     bool bias, causal;
     mask_sort mask;
     int32_t weights;
 } mha_cases[] = {
-    {"self-attention", CLATTN_F32, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
-    {"self-attention, causal, no bias", CLATTN_F32, 1, 13, 0, 20, 20, 4, false, true, MASK_NONE, CLATTN_WEIGHTS_NONE},
-    {"cross-attention, mean weights", CLATTN_F32, 2, 7, 11, 16, 12, 2, true, false, MASK_BOOLEAN,
-     CLATTN_WEIGHTS_AVERAGE},
-    {"float16, self-attention", CLATTN_F16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
-    {"bfloat16, self-attention", CLATTN_BF16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_PER_HEAD},
-    {"float16, cross-attention", CLATTN_F16, 2, 9, 11, 16, 12, 2, true, false, MASK_BOOLEAN, CLATTN_WEIGHTS_AVERAGE},
-    {"bfloat16, cross-attention", CLATTN_BF16, 2, 9, 11, 16, 12, 2, true, false, MASK_BOOLEAN, CLATTN_WEIGHTS_AVERAGE},
+    {"self-attention", CLATTN_DTYPE_F32, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
+    {"self-attention, causal, no bias", CLATTN_DTYPE_F32, 1, 13, 0, 20, 20, 4, false, true, MASK_NONE,
+     CLATTN_WEIGHTS_OUTPUT_NONE},
+    {"cross-attention, mean weights", CLATTN_DTYPE_F32, 2, 7, 11, 16, 12, 2, true, false, MASK_BOOLEAN,
+     CLATTN_WEIGHTS_OUTPUT_AVERAGE},
+    {"float16, self-attention", CLATTN_DTYPE_F16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE,
+     CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
+    {"bfloat16, self-attention", CLATTN_DTYPE_BF16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE,
+     CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
+    {"float16, cross-attention", CLATTN_DTYPE_F16, 2, 9, 11, 16, 12, 2, true, false, MASK_BOOLEAN,
+     CLATTN_WEIGHTS_OUTPUT_AVERAGE},
+    {"bfloat16, cross-attention", CLATTN_DTYPE_BF16, 2, 9, 11, 16, 12, 2, true, false, MASK_BOOLEAN,
+     CLATTN_WEIGHTS_OUTPUT_AVERAGE},
 };
 
 /* x, context and weights of a case. */
@@ -249,9 +255,10 @@ static void run_mha(tool_device *device, size_t index, const char *solver, const
     size_t keys = status == TOOL_DONE ? mha_key_length(&problem) : 0;
     if (status == TOOL_DONE)
         status = host_allocate(c->dtype, 3, problem.x.tensor.extent, "output", output);
-    if (status == TOOL_DONE && c->weights != CLATTN_WEIGHTS_NONE)
+    if (status == TOOL_DONE && c->weights != CLATTN_WEIGHTS_OUTPUT_NONE)
         status = host_allocate(
-            CLATTN_F32, 4, (size_t[]){c->batch, c->weights == CLATTN_WEIGHTS_AVERAGE ? 1 : c->heads, c->queries, keys},
+            CLATTN_DTYPE_F32, 4,
+            (size_t[]){c->batch, c->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? 1 : c->heads, c->queries, keys},
             "weights", weights);
     if (status != TOOL_DONE) {
         selftest_no_memory(result);

@@ -11,26 +11,26 @@
 
 static const struct norm_case {
     const char *name;
-    int32_t dtype;
+    clattn_dtype dtype;
     size_t rows, columns;
     bool rms, scale, bias;
 } norm_cases[] = {
-    {"one column", CLATTN_F32, 3, 1, false, true, true},
-    {"layer", CLATTN_F32, 5, 77, false, true, true},
-    {"layer, long rows", CLATTN_F32, 4, 1100, false, true, true},
-    {"layer, no weights", CLATTN_F32, 33, 64, false, false, false},
-    {"RMS", CLATTN_F32, 7, 130, true, true, false},
-    {"RMS, long rows", CLATTN_F32, 3, 1024, true, true, false},
-    {"float16, layer", CLATTN_F16, 5, 77, false, true, true},
-    {"bfloat16, layer", CLATTN_BF16, 5, 77, false, true, true},
-    {"float16, RMS", CLATTN_F16, 7, 130, true, true, false},
-    {"bfloat16, RMS", CLATTN_BF16, 7, 130, true, true, false},
+    {"one column", CLATTN_DTYPE_F32, 3, 1, false, true, true},
+    {"layer", CLATTN_DTYPE_F32, 5, 77, false, true, true},
+    {"layer, long rows", CLATTN_DTYPE_F32, 4, 1100, false, true, true},
+    {"layer, no weights", CLATTN_DTYPE_F32, 33, 64, false, false, false},
+    {"RMS", CLATTN_DTYPE_F32, 7, 130, true, true, false},
+    {"RMS, long rows", CLATTN_DTYPE_F32, 3, 1024, true, true, false},
+    {"float16, layer", CLATTN_DTYPE_F16, 5, 77, false, true, true},
+    {"bfloat16, layer", CLATTN_DTYPE_BF16, 5, 77, false, true, true},
+    {"float16, RMS", CLATTN_DTYPE_F16, 7, 130, true, true, false},
+    {"bfloat16, RMS", CLATTN_DTYPE_BF16, 7, 130, true, true, false},
 };
 
 static int make_norm(const struct norm_case *c, norm_problem *problem, host_array outputs[2])
 {
     const size_t extent[] = {c->rows, c->columns};
-    *problem = (norm_problem){.kind = c->rms ? CLATTN_NORM_RMS : CLATTN_NORM_LAYER, .inv_std_dev = true};
+    *problem = (norm_problem){.kind = c->rms ? CLATTN_NORM_KIND_RMS : CLATTN_NORM_KIND_LAYER, .inv_std_dev = true};
     int status = bench_array(&problem->x, "x", c->dtype, 2, extent, 51, 4.0f);
     if (status == TOOL_DONE && c->scale)
         status = bench_array(&problem->scale, "scale", c->dtype, 1, &c->columns, 52, 1.0f);
@@ -39,7 +39,7 @@ static int make_norm(const struct norm_case *c, norm_problem *problem, host_arra
     if (status == TOOL_DONE)
         status = host_allocate(c->dtype, 2, extent, "output", &outputs[0]);
     if (status == TOOL_DONE)
-        status = host_allocate(CLATTN_F32, 2, (size_t[]){c->rows, 1}, "inverse deviation", &outputs[1]);
+        status = host_allocate(CLATTN_DTYPE_F32, 2, (size_t[]){c->rows, 1}, "inverse deviation", &outputs[1]);
     return status;
 }
 
@@ -144,7 +144,7 @@ static void run_rope(tool_device *device, size_t index, const char *solver, cons
     probe_input(&p, ROPE_X, 4, (size_t[]){c->batch, c->heads, c->length, c->size}, 2.0f);
     for (size_t i = ROPE_COS; i <= ROPE_SIN && c->table; i++)
         probe_input(&p, i, 2, (size_t[]){ROPE_TABLE, c->rotary / 2}, 1.0f);
-    desc.pairing = c->interleaved ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
+    desc.pairing = c->interleaved ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.rotary_size = c->rotary;
     desc.x = desc.y = probe_layout(&p, ROPE_X);
     desc.cos = probe_layout(&p, ROPE_COS);
@@ -172,14 +172,13 @@ static const struct activation_case {
     const char *name;
     size_t rows, columns;
     int32_t function;
-    ref_activation reference;
     float alpha;
 } activation_cases[] = {
-    {"ReLU", 3, 37, CLATTN_ACTIVATION_RELU, REF_RELU, 1},
-    {"GELU", 5, 203, CLATTN_ACTIVATION_GELU, REF_GELU, 1},
-    {"GELU by tanh", 5, 203, CLATTN_ACTIVATION_GELU_TANH, REF_GELU_TANH, 1},
-    {"Swish", 5, 203, CLATTN_ACTIVATION_SWISH, REF_SWISH, 1},
-    {"Swish, negative alpha", 1, 130, CLATTN_ACTIVATION_SWISH, REF_SWISH, -1.75f},
+    {"ReLU", 3, 37, CLATTN_ACTIVATION_RELU, 1},
+    {"GELU", 5, 203, CLATTN_ACTIVATION_GELU, 1},
+    {"GELU by tanh", 5, 203, CLATTN_ACTIVATION_GELU_TANH, 1},
+    {"Swish", 5, 203, CLATTN_ACTIVATION_SWISH, 1},
+    {"Swish, negative alpha", 1, 130, CLATTN_ACTIVATION_SWISH, -1.75f},
 };
 
 JOB_ENQUEUE(activation)
@@ -208,7 +207,7 @@ static void run_activation(tool_device *device, size_t index, const char *solver
         if (selftest_run(&p.job, job_finish(&p.job, status), solver, p.out, 1, result)) {
             tool_verdict verdict = {0};
             for (size_t i = 0; i < c->rows * c->columns; i++) {
-                double exact = ref_activate(c->reference, (double)c->alpha, ((const float *)p.in[0].memory)[i]);
+                double exact = ref_activate(c->function, (double)c->alpha, ((const float *)p.in[0].memory)[i]);
                 verdict_add(&verdict, ((const float *)p.out[0].memory)[i], exact, (float)exact, fabs(exact));
             }
             selftest_judge(result, &verdict, "output");

@@ -55,7 +55,7 @@ bool selftest_run(tool_job *job, clattn_status made, const char *solver, host_ar
 void probe_input(probe *p, size_t i, int32_t rank, const size_t *extent, float limit)
 {
     if (p->status == TOOL_DONE)
-        p->status = bench_array(&p->in[i], "input", CLATTN_F32, rank, extent, 51 + i, limit);
+        p->status = bench_array(&p->in[i], "input", CLATTN_DTYPE_F32, rank, extent, 51 + i, limit);
 }
 
 void probe_output(probe *p, size_t i, const clattn_layout *layout)
@@ -81,15 +81,14 @@ clattn_status probe_bind_output(probe *p, clattn_status status, size_t i, clattn
     const clattn_host_tensor *out = &p->out[i].tensor;
     if (!host_present(&p->out[i]))
         return status;
-    clattn_layout layout = clattn_layout_contiguous((clattn_dtype)out->dtype, out->rank, out->extent);
+    clattn_layout layout = clattn_layout_contiguous(out->dtype, out->rank, out->extent);
     return job_bind_output(&p->job, status, i, &layout, binding);
 }
 
 clattn_layout probe_layout(const probe *p, size_t i)
 {
     const clattn_host_tensor *in = &p->in[i].tensor;
-    return host_present(&p->in[i]) ? clattn_layout_contiguous((clattn_dtype)in->dtype, in->rank, in->extent)
-                                   : (clattn_layout){0};
+    return host_present(&p->in[i]) ? clattn_layout_contiguous(in->dtype, in->rank, in->extent) : (clattn_layout){0};
 }
 
 void probe_release(probe *p)

@@ -127,7 +127,7 @@ static int load_model(whisper_device *m, const clattn_ctranslate2 *file)
     decoder.vocabulary = m->vocabulary;
     source.lookup = clattn_ctranslate2_lookup;
     source.user = (void *)(uintptr_t)file;
-    source.format = CLATTN_NAMES_WHISPER_CTRANSLATE2;
+    source.format = CLATTN_NAME_FORMAT_WHISPER_CTRANSLATE2;
     if (status == CLATTN_SUCCESS)
         status = clattn_transformer_create(m->device->context, &desc, &source, &m->transformer);
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
@@ -191,7 +191,7 @@ int whisper_device_open(tool_device *device, const char *folder, const whisper_t
     m->device = device;
     m->beams = beams;
     int status = TOOL_DONE;
-    if (clattn_ctranslate2_open(path, &file, &error) != CLATTN_SUCCESS)
+    if (clattn_ctranslate2_create(path, &file, &error) != CLATTN_SUCCESS)
         status = complain(TOOL_BAD_INPUT, "%s", error.message);
     if (status == TOOL_DONE)
         status = read_sizes(file, path, tokens, m);
@@ -203,7 +203,7 @@ int whisper_device_open(tool_device *device, const char *folder, const whisper_t
         m->attention_layers += m->attention_mask >> l & 1;
     if (status == TOOL_DONE)
         status = load_model(m, file);
-    clattn_ctranslate2_close(&file);
+    clattn_ctranslate2_release(&file);
     if (status == TOOL_DONE)
         status = make_plans(m);
     if (status != TOOL_DONE) {

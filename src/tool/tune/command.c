@@ -16,7 +16,7 @@ typedef struct tune_options {
     const char *operators[TUNE_OPERATORS]; /* NULL: all */
     option_list shapes;
     option_float budget;
-    int32_t dtype;
+    clattn_dtype dtype;
     bool causal, again, reset, json;
     const char *export_file, *import_file, *device;
 } tune_options;
@@ -24,7 +24,7 @@ typedef struct tune_options {
 #define FIELD(name) offsetof(tune_options, name)
 
 static const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};
-static const int32_t dtypes[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
+static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
 
 static const option_row rows[] = {
     {"--shape", OPTION_LIST, FIELD(shapes), "SIZES",
@@ -192,7 +192,7 @@ static int learn(tuning_run *run, tune_outcome *outcome)
         status = clattn_wisdom_learn(outcome->best[i].plan, (uint32_t)i, (uint64_t)(outcome->best[i].seconds * 1e9));
     if (outcome->cut && status == CLATTN_SUCCESS)
         status = clattn_wisdom_pause(outcome->best[0].plan, outcome->steps);
-    return status == CLATTN_SUCCESS ? save(run, CLATTN_WISDOM_MERGE) : device_failed(run->device, status, NULL);
+    return status == CLATTN_SUCCESS ? save(run, CLATTN_WISDOM_MODE_MERGE) : device_failed(run->device, status, NULL);
 }
 
 static int tell(tuning_run *run, const char *name, const char *state, const tune_outcome *outcome, double seconds)
@@ -343,12 +343,12 @@ static int tune(tuning_run *run, const tune_shape *shapes, size_t count)
     int status = TOOL_DONE;
     if (options->reset) {
         clattn_wisdom_clear(run->device->context);
-        status = save(run, CLATTN_WISDOM_REPLACE);
+        status = save(run, CLATTN_WISDOM_MODE_REPLACE);
     }
     if (status == TOOL_DONE && options->import_file != NULL) {
         status = import_wisdom(run->device, options->import_file);
         if (status == TOOL_DONE)
-            status = save(run, CLATTN_WISDOM_MERGE);
+            status = save(run, CLATTN_WISDOM_MODE_MERGE);
     }
     progress_begin_within("tuning", run->budget);
     for (size_t i = 0; i < count && status == TOOL_DONE; i++) {

@@ -19,21 +19,21 @@ const tune_operator_info tune_operators[TUNE_OPERATORS] = {
 
 #define ATTENTION(...) \
     { \
-        TUNE_ATTENTION, false, CLATTN_F32, \
+        TUNE_ATTENTION, false, CLATTN_DTYPE_F32, \
         { \
             __VA_ARGS__ \
         } \
     }
 #define CAUSAL(...) \
     { \
-        TUNE_ATTENTION, true, CLATTN_F32, \
+        TUNE_ATTENTION, true, CLATTN_DTYPE_F32, \
         { \
             __VA_ARGS__ \
         } \
     }
 #define MATMUL(...) \
     { \
-        TUNE_MATMUL, false, CLATTN_F32, \
+        TUNE_MATMUL, false, CLATTN_DTYPE_F32, \
         { \
             __VA_ARGS__ \
         } \
@@ -61,8 +61,8 @@ const tune_shape tune_shapes[] = {
     MATMUL(1, 4096, 4096),
     MATMUL(4, 2048, 2048),
     MATMUL(16, 4096, 4096),
-    {TUNE_SOFTMAX, false, CLATTN_F32, {4096, 1024}},
-    {TUNE_LAYERNORM, false, CLATTN_F32, {4096, 512}},
+    {TUNE_SOFTMAX, false, CLATTN_DTYPE_F32, {4096, 1024}},
+    {TUNE_LAYERNORM, false, CLATTN_DTYPE_F32, {4096, 512}},
 };
 const size_t tune_shape_count = sizeof tune_shapes / sizeof tune_shapes[0];
 
@@ -73,8 +73,8 @@ void tune_shape_name(const tune_shape *shape, char name[TUNE_NAME])
     for (size_t i = 0; i < info->sizes; i++)
         put += snprintf(name + put, TUNE_NAME - (size_t)put, "%s%zu", i > 0 ? "," : "", shape->size[i]);
     snprintf(name + put, TUNE_NAME - (size_t)put, "%s%s%s", shape->causal ? " causal" : "",
-             shape->dtype == CLATTN_F32 ? "" : " ",
-             shape->dtype == CLATTN_F32 ? "" : clattn_dtype_name((clattn_dtype)shape->dtype));
+             shape->dtype == CLATTN_DTYPE_F32 ? "" : " ",
+             shape->dtype == CLATTN_DTYPE_F32 ? "" : clattn_dtype_name(shape->dtype));
 }
 
 static clattn_status attention_job(tool_device *device, const tune_shape *shape, tool_job *job, int *filled)
@@ -118,7 +118,7 @@ static clattn_status softmax_job(tool_device *device, const tune_shape *shape, t
 
 static clattn_status layernorm_job(tool_device *device, const tune_shape *shape, tool_job *job, int *filled)
 {
-    norm_problem problem = {.kind = CLATTN_NORM_LAYER};
+    norm_problem problem = {.kind = CLATTN_NORM_KIND_LAYER};
     clattn_status status = CLATTN_SUCCESS;
     *filled = bench_array(&problem.x, "x", shape->dtype, 2, shape->size, 1, 4.0f);
     if (*filled == TOOL_DONE)

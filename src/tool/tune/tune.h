@@ -11,9 +11,9 @@ typedef enum tune_operator { TUNE_ATTENTION, TUNE_MATMUL, TUNE_SOFTMAX, TUNE_LAY
 
 typedef struct tune_shape {
     tune_operator operator_index;
-    bool causal;    /* attention's */
-    int32_t dtype;  /* clattn_dtype of every array */
-    size_t size[7]; /* as bench's --shape has them */
+    bool causal;        /* attention's */
+    clattn_dtype dtype; /* clattn_dtype of every array */
+    size_t size[7];     /* as bench's --shape has them */
 } tune_shape;
 
 typedef struct tune_operator_info {

@@ -6,7 +6,7 @@
 
 #include "support/attention/engine_cases.h"
 
-#define PAIRS .type = FOUR(CLATTN_BF16)
+#define PAIRS .type = FOUR(CLATTN_DTYPE_BF16)
 
 static const attention_case one_query = {"one query", ALL, .dim = {2, 2, 1, 1, 9, 8, 8}, PAIRS};
 

@@ -26,13 +26,13 @@ static const attention_case packed[] = {
     {"packed, causal, bottom-right", BIG, MASKED, .dim = {3, 4, 2, 150, 260, 8, 8}, .longest = 70, .causal = true,
      AT(BOTTOM_RIGHT, 0), STARTS(LIST(0, 66, 80, 150), LIST(0, 100, 101, 260))},
     {"packed, with lengths, mask and entropy", ALL, MASKED, .dim = {3, 2, 1, 9, 14, 8, 8}, .longest = 6,
-     .mask = MASK_BOOL, .entropy = true, .type.integers = CLATTN_I64,
+     .mask = MASK_BOOL, .entropy = true, .type.integers = CLATTN_DTYPE_I64,
      .list = {.queries = LIST(2, 3, 9),
               .keys = LIST(4, 9, 5),
               .query_starts = LIST(0, 4, 4, 9),
               .key_starts = LIST(0, 5, 7, 14)}},
     {"packed, with lengths, mask and entropy", BIG, MASKED, .dim = {3, 4, 2, 150, 260, 8, 8}, .longest = 70,
-     .mask = MASK_BOOL, .entropy = true, .type.integers = CLATTN_I64,
+     .mask = MASK_BOOL, .entropy = true, .type.integers = CLATTN_DTYPE_I64,
      .list = {.queries = LIST(50, 30, 70),
               .keys = LIST(99, 0, 120),
               .query_starts = LIST(0, 66, 80, 150),
@@ -48,7 +48,7 @@ static const attention_case packed[] = {
 
 /* ---- rings: S_k is what the ring holds ---- */
 
-#define RING .cache = CLATTN_CACHE_RING
+#define RING .cache = CLATTN_CACHE_KIND_RING
 
 static const attention_case rings[] = {
     {"ring, not yet full", ALL, MASKED, RING, .dim = {2, 2, 1, 3, 8, 8, 8}, SHORTER(2, 3, 5)},
@@ -89,7 +89,7 @@ static const attention_case pages[] = {
      .table = LIST(-1, 3, 1, INT32_MAX, INT32_MIN, 2)},
     {"paged, lengths out of range", ALL, PAGED(11, 4), .dim = {2, 2, 1, 3, 16, 8, 8}, .list.keys = LIST(INT32_MAX, -4)},
     {"paged, pages out of int32", BIG, PAGED(3, 4), .dim = {2, 2, 1, 3, 12, 8, 8}, .list.keys = LIST(12, 11),
-     .type.integers = CLATTN_I64, .table = LIST(((int64_t)1 << 40) + 1, 2, INT64_MIN, (int64_t)1 << 62, 0, -1)},
+     .type.integers = CLATTN_DTYPE_I64, .table = LIST(((int64_t)1 << 40) + 1, 2, INT64_MIN, (int64_t)1 << 62, 0, -1)},
     {"paged, packed queries, causal, bottom-right", ALL, MASKED, PAGED(11, 4), .dim = {3, 2, 1, 9, 12, 8, 8},
      .longest = 5, .causal = true, AT(BOTTOM_RIGHT, 0),
      .list = {.query_starts = LIST(0, 4, 5, 9), .keys = LIST(12, 1, 7)}},
@@ -101,13 +101,13 @@ static const attention_case pages[] = {
      .right = 20, .list.keys = LIST(67, 70), .form = {.key = FORM_BSHD, .value = FORM_BSHD}},
     {"paged by 1", BIG, MASKED, PAGED(31, 1), .dim = {2, 2, 2, 5, 15, 8, 8}, .list.keys = LIST(13, 15)},
     {"paged, one query of each item, int64", BIG, MASKED, PAGED(41, 16), .dim = {4, 8, 2, 1, 144, 8, 8},
-     .list.keys = LIST(131, 1, 17, 144), .type.integers = CLATTN_I64},
+     .list.keys = LIST(131, 1, 17, 144), .type.integers = CLATTN_DTYPE_I64},
 };
 
 /* ---- int8 and int4 ---- */
 
 #define QUANTISED(type_, k, v) \
-    .type.key = CLATTN_##type_, .type.value = CLATTN_##type_, .key_groups = (k), .value_groups = (v)
+    .type.key = CLATTN_DTYPE_##type_, .type.value = CLATTN_DTYPE_##type_, .key_groups = (k), .value_groups = (v)
 
 static const attention_case quantised[] = {
     {"int8", ALL, QUANTISED(I8, 1, 1), .dim = {2, 2, 1, 5, 9, 8, 8}},
@@ -122,13 +122,16 @@ static const attention_case quantised[] = {
     {"int4, transposed and backwards", BIG, QUANTISED(I4, 2, 4), .dim = {2, 4, 2, 35, 67, 8, 8},
      .scale_form = FORM_MIRRORED, .form = {.key = FORM_MIRRORED, .value = FORM_TRANSPOSED}},
     {"int4, odd sizes, a scale an element", ALL, QUANTISED(I4, 7, 3), .dim = {2, 2, 1, 5, 9, 7, 3}},
-    {"int8 keys, float16 values, mask, causal", BIG, .type = {.key = CLATTN_I8, .value = CLATTN_F16}, .key_groups = 4,
-     .dim = {2, 4, 2, 35, 67, 8, 8}, .mask = MASK_BOOL, .causal = true, MASKED},
+    {"int8 keys, float16 values, mask, causal", BIG, .type = {.key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_F16},
+     .key_groups = 4, .dim = {2, 4, 2, 35, 67, 8, 8}, .mask = MASK_BOOL, .causal = true, MASKED},
     {"bfloat16 keys, int4 values, float16 scales", BIG,
-     .type = {.key = CLATTN_BF16, .value = CLATTN_I4, .value_scale = CLATTN_F16, .output = CLATTN_BF16},
+     .type = {.key = CLATTN_DTYPE_BF16,
+              .value = CLATTN_DTYPE_I4,
+              .value_scale = CLATTN_DTYPE_F16,
+              .output = CLATTN_DTYPE_BF16},
      .value_groups = 2, .dim = {2, 4, 2, 35, 67, 8, 8}},
-    {"int4 keys, additive, dropout", BIG, .type.key = CLATTN_I4, .key_groups = 2, .additive = true, .dropout = 0.1f,
-     .dim = {2, 4, 2, 35, 67, 8, 8}},
+    {"int4 keys, additive, dropout", BIG, .type.key = CLATTN_DTYPE_I4, .key_groups = 2, .additive = true,
+     .dropout = 0.1f, .dim = {2, 4, 2, 35, 67, 8, 8}},
     {"int8, paged, causal, bottom-right", ALL, QUANTISED(I8, 2, 1), PAGED(11, 4), .dim = {2, 2, 1, 3, 16, 8, 8},
      .list.keys = LIST(15, 6), .causal = true, AT(BOTTOM_RIGHT, 0), MASKED},
     {"int8, paged, causal, bottom-right", BIG, QUANTISED(I8, 2, 1), PAGED(41, 4), .dim = {4, 8, 2, 3, 40, 8, 8},

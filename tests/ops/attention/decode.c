@@ -60,23 +60,23 @@ static const attention_case scores[] = {
 };
 
 static const attention_case stored[] = {
-    {"float16", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .type = FOUR(CLATTN_F16)},
-    {"float16, head size 64", BIG, .dim = {2, 4, 2, 1, 131, 64, 64}, .type = FOUR(CLATTN_F16)},
-    {"float16, rows at any two bytes", BIG, .dim = {2, 4, 2, 1, 131, 21, 21}, .type = FOUR(CLATTN_F16)},
-    {"float16, rows at any two bytes", BIG, .dim = {1, 2, 1, 3, 70, 100, 100}, .type = FOUR(CLATTN_F16)},
-    {"bfloat16", BIG, .dim = {2, 4, 4, 1, 601, 40, 40}, .type = FOUR(CLATTN_BF16)},
+    {"float16", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .type = FOUR(CLATTN_DTYPE_F16)},
+    {"float16, head size 64", BIG, .dim = {2, 4, 2, 1, 131, 64, 64}, .type = FOUR(CLATTN_DTYPE_F16)},
+    {"float16, rows at any two bytes", BIG, .dim = {2, 4, 2, 1, 131, 21, 21}, .type = FOUR(CLATTN_DTYPE_F16)},
+    {"float16, rows at any two bytes", BIG, .dim = {1, 2, 1, 3, 70, 100, 100}, .type = FOUR(CLATTN_DTYPE_F16)},
+    {"bfloat16", BIG, .dim = {2, 4, 4, 1, 601, 40, 40}, .type = FOUR(CLATTN_DTYPE_BF16)},
     {"columns apart", BIG, MASKED, .dim = {2, 4, 2, 2, 70, 8, 8},
      .form = {FORM_SPREAD, FORM_SPREAD, FORM_TRANSPOSED, FORM_MIRRORED, FORM_PLAIN}},
     {"(batch, length, heads, size)", BIG, MASKED, .dim = {2, 4, 2, 2, 70, 16, 16},
      .form = {FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_BSHD, FORM_PLAIN}},
-    {"int8", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .type = {.key = CLATTN_I8, .value = CLATTN_I8}, .key_groups = 1,
-     .value_groups = 1},
-    {"int8, head size 64", BIG, .dim = {2, 4, 2, 1, 601, 64, 64}, .type = {.key = CLATTN_I8, .value = CLATTN_I8},
-     .key_groups = 2, .value_groups = 4},
-    {"int4, a scale an element", BIG, .dim = {2, 4, 2, 2, 70, 7, 3}, .type = {.key = CLATTN_I4, .value = CLATTN_I4},
-     .key_groups = 7, .value_groups = 3},
-    {"int4, head size 128", BIG, .dim = {2, 4, 1, 1, 601, 128, 128}, .type = {.key = CLATTN_I4, .value = CLATTN_I4},
-     .key_groups = 4, .value_groups = 4},
+    {"int8", ALL, .dim = {2, 2, 1, 2, 37, 8, 8}, .type = {.key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_I8},
+     .key_groups = 1, .value_groups = 1},
+    {"int8, head size 64", BIG, .dim = {2, 4, 2, 1, 601, 64, 64},
+     .type = {.key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_I8}, .key_groups = 2, .value_groups = 4},
+    {"int4, a scale an element", BIG, .dim = {2, 4, 2, 2, 70, 7, 3},
+     .type = {.key = CLATTN_DTYPE_I4, .value = CLATTN_DTYPE_I4}, .key_groups = 7, .value_groups = 3},
+    {"int4, head size 128", BIG, .dim = {2, 4, 1, 1, 601, 128, 128},
+     .type = {.key = CLATTN_DTYPE_I4, .value = CLATTN_DTYPE_I4}, .key_groups = 4, .value_groups = 4},
 };
 
 int main(int argc, char **argv)

@@ -6,10 +6,11 @@
 #include "support/attention/case.h"
 
 static const attention_case caches[] = {
-    {"ring, gone round", ALL, MASKED, .cache = CLATTN_CACHE_RING, .dim = {2, 2, 1, 1, 21, 8, 8}, .shorter = true,
+    {"ring, gone round", ALL, MASKED, .cache = CLATTN_CACHE_KIND_RING, .dim = {2, 2, 1, 1, 21, 8, 8}, .shorter = true,
      .actual = {2, 1, 50}},
-    {"ring by item, window", BIG, MASKED, .cache = CLATTN_CACHE_RING, .dim = {4, 4, 2, 1, 131, 8, 8}, WINDOW(80, -1),
-     .causal = true, AT(BOTTOM_RIGHT, 0), .list.keys = LIST(4, 131, 140, 500), .shorter = true, .actual = {4, 1, 500}},
+    {"ring by item, window", BIG, MASKED, .cache = CLATTN_CACHE_KIND_RING, .dim = {4, 4, 2, 1, 131, 8, 8},
+     WINDOW(80, -1), .causal = true, AT(BOTTOM_RIGHT, 0), .list.keys = LIST(4, 131, 140, 500), .shorter = true,
+     .actual = {4, 1, 500}},
     {"pages of 16", ALL, MASKED, PAGED(9, 16), .dim = {2, 2, 1, 1, 48, 8, 8}, .list.keys = LIST(45, 17)},
     {"pages of 16", BIG, MASKED, PAGED(41, 16), .dim = {4, 8, 2, 1, 144, 64, 64}, .list.keys = LIST(131, 0, 16, 144)},
     {"pages of 32, window", BIG, MASKED, PAGED(41, 32), .dim = {4, 4, 4, 2, 320, 16, 16},
@@ -18,7 +19,7 @@ static const attention_case caches[] = {
      .list.keys = LIST(131, 1, 32, 320), WINDOW(45, 3), AT(BOTTOM_RIGHT, 0), .alibi = 1, .mask = MASK_BOOL},
     {"pages of 5", ALL, MASKED, PAGED(19, 5), .dim = {2, 2, 1, 1, 40, 8, 8}, .list.keys = LIST(37, 11)},
     {"pages of 16, int8", BIG, MASKED, PAGED(41, 16), .dim = {4, 8, 2, 1, 144, 32, 32},
-     .list.keys = LIST(131, 0, 16, 144), .type = {.key = CLATTN_I8, .value = CLATTN_I8}, .key_groups = 2,
+     .list.keys = LIST(131, 0, 16, 144), .type = {.key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_I8}, .key_groups = 2,
      .value_groups = 1},
     {"pages of 16, in parts of which the last have no key", BIG, PAGED(129, 16), .dim = {1, 1, 1, 1, 2048, 8, 8},
      .list.keys = LIST(33), .long_loops = true},

@@ -108,17 +108,17 @@ static const attention_case lengths[] = {
     {"lengths, bottom-right, causal", BIG, .dim = {4, 4, 2, 70, 131, 8, 8}, .causal = true, AT(BOTTOM_RIGHT, 0),
      .list = {.queries = LIST(2, 70, 33, 65), .keys = LIST(131, 64, 0, 97)}, .inject = INJECT_MASKED},
     {"positions, causal", ALL, LITTLE, .causal = true, AT(EXPLICIT, 1), .list.positions = LIST(4, -3),
-     .type.integers = CLATTN_I64},
+     .type.integers = CLATTN_DTYPE_I64},
     {"positions, causal", BIG | TILE, .dim = {4, 4, 2, 35, 131, 8, 8}, .causal = true, AT(EXPLICIT, -5),
-     .list.positions = LIST(100, 0, -100, 30), .type.integers = CLATTN_I64, .inject = INJECT_MASKED},
+     .list.positions = LIST(100, 0, -100, 30), .type.integers = CLATTN_DTYPE_I64, .inject = INJECT_MASKED},
     {"positions out of range, causal", ALL, .dim = {4, 2, 1, 5, 9, 8, 8}, .causal = true, AT(EXPLICIT, 3),
      .list.positions = LIST(INT64_MIN, (int64_t)1 << 62, -((int64_t)1 << 33), (int64_t)1 << 33),
-     .type.integers = CLATTN_I64},
+     .type.integers = CLATTN_DTYPE_I64},
     {"positions and the args' far apart, causal", ALL, LITTLE, .causal = true, AT(EXPLICIT, -((int64_t)1 << 35)),
-     .list.positions = LIST(((int64_t)1 << 35) + 4, (int64_t)1 << 35), .type.integers = CLATTN_I64},
+     .list.positions = LIST(((int64_t)1 << 35) + 4, (int64_t)1 << 35), .type.integers = CLATTN_DTYPE_I64},
     {"lengths, positions, int64", BIG, .dim = {4, 4, 2, 70, 131, 8, 8}, WINDOW(20, 3), AT(EXPLICIT, 0),
      .list = {.queries = LIST(0, 70, 33, 65), .keys = LIST(131, 64, 0, 97), .positions = LIST(3, 0, -9, 60)},
-     .type.integers = CLATTN_I64, .inject = INJECT_MASKED},
+     .type.integers = CLATTN_DTYPE_I64, .inject = INJECT_MASKED},
 };
 
 /* Few queries, whose heads may share a work-group; launches that part a group of heads. */

@@ -7,11 +7,11 @@
 
 #include "support/attention/case.h"
 
-#define BF16 CLATTN_BF16
-#define F16 CLATTN_F16
+#define BF16 CLATTN_DTYPE_BF16
+#define F16 CLATTN_DTYPE_F16
 #define PAIRS .type = FOUR(BF16)
 #define HALVES .type = FOUR(F16)
-#define WIDE .type = TYPES(BF16, BF16, BF16, CLATTN_F32)
+#define WIDE .type = TYPES(BF16, BF16, BF16, CLATTN_DTYPE_F32)
 #define NOT_TAKEN .refused_by = BY_EMULATED_MMA
 
 static const attention_case cases[] = {

@@ -76,7 +76,7 @@ static const attention_mod buffers = {
     .mask_source = DROP "{ return user.buffer3[key % 5] <= 2; }",
     .score = buffers_score,
     .mask = buffers_mask,
-    .user = {CLATTN_F32, CLATTN_F16, CLATTN_BF16, CLATTN_I64},
+    .user = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16, CLATTN_DTYPE_I64},
     .elements = {67, 35, 4, 5},
     .scalar = {1.5f, 0.25f, -0.5f, 0.125f}};
 
@@ -90,7 +90,7 @@ static const attention_mod integers = {.score_source =
                                            SCORE "{ return score + 0.5f * user.buffer1[key] + 0.25f * user.buffer2[key]"
                                                  " - 0.125f * user.buffer3[query]; }",
                                        .score = integers_score,
-                                       .user = {CLATTN_DTYPE_NONE, CLATTN_I8, CLATTN_U8, CLATTN_I32},
+                                       .user = {CLATTN_DTYPE_NONE, CLATTN_DTYPE_I8, CLATTN_DTYPE_U8, CLATTN_DTYPE_I32},
                                        .elements = {0, 67, 67, 35}};
 
 static bool nothing_mask(const mod_call *c)
@@ -135,12 +135,14 @@ static const attention_case cases[] = {
      .alibi = 2, .mask = MASK_BOOL, .causal = true, AT(EXPLICIT, 40), .scores = SCORES_OF(BIASED),
      .inject = INJECT_MASKED},
     {"float16, pages, probabilities", BIG, .dim = {2, 4, 2, 9, 40, 8, 8}, .mod = &indices,
-     .type = {.query = CLATTN_F16, .key = CLATTN_F16, .value = CLATTN_F16}, .cache = CLATTN_CACHE_PAGED, .pages = 41,
-     .page_size = 4, .list.keys = LIST(33, 40), .scores = SCORES_OF(PROBABILITIES)},
-    {"a ring, the keys' own numbers", BIG, .dim = {2, 4, 2, 3, 8, 8, 8}, .mod = &indices, .cache = CLATTN_CACHE_RING,
-     .shorter = true, .actual = {2, 3, 29}},
+     .type = {.query = CLATTN_DTYPE_F16, .key = CLATTN_DTYPE_F16, .value = CLATTN_DTYPE_F16},
+     .cache = CLATTN_CACHE_KIND_PAGED, .pages = 41, .page_size = 4, .list.keys = LIST(33, 40),
+     .scores = SCORES_OF(PROBABILITIES)},
+    {"a ring, the keys' own numbers", BIG, .dim = {2, 4, 2, 3, 8, 8, 8}, .mod = &indices,
+     .cache = CLATTN_CACHE_KIND_RING, .shorter = true, .actual = {2, 3, 29}},
     {"float64 by way of float", FULL, MEDIUM, .mod = &indices,
-     .type = {.query = CLATTN_F64, .key = CLATTN_F64, .value = CLATTN_F64, .output = CLATTN_F64}},
+     .type =
+         {.query = CLATTN_DTYPE_F64, .key = CLATTN_DTYPE_F64, .value = CLATTN_DTYPE_F64, .output = CLATTN_DTYPE_F64}},
 };
 
 /* ---- compile errors ---- */
@@ -186,8 +188,8 @@ static void compile_errors(const void *which, const char *solver)
         char message[512] = ""; /* as in the examples: what to mend comes before all else */
         clattn_plan *plan = NULL;
 
-        desc.score_mod = table[n].score;
-        desc.mask_mod = table[n].mask;
+        desc.snippets.score_mod = table[n].score;
+        desc.snippets.mask_mod = table[n].mask;
         assert_status(CLATTN_SUCCESS, clattn_attention_supports(device_context(), &desc, NULL)); /* nothing is built */
         assert_status(CLATTN_ERROR_BUILD, clattn_attention_plan_create(device_context(), &desc, &options, &plan));
         assert_null(plan);
@@ -200,8 +202,8 @@ static void compile_errors(const void *which, const char *solver)
             fail_msg("the message does not point at %s: %s", place, message);
         }
     }
-    desc.mask_mod = NULL; /* the context is none the worse */
-    desc.score_mod = SCORE "{ return score; }";
+    desc.snippets.mask_mod = NULL; /* the context is none the worse */
+    desc.snippets.score_mod = SCORE "{ return score; }";
     assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, &options, &job.plan));
     job_run(&job, NULL);
     attention_judge(&job, &test);
@@ -241,7 +243,7 @@ static void plan_cache(void **state)
     clattn_attention_desc desc = attention_prepare(&job, &test, 1);
 
     (void)state;
-    desc.mask_mod = text;
+    desc.snippets.mask_mod = text;
     snprintf(text, sizeof text, "%s", DROP "{ return key == 3; }");
     assert_true(first_output(&job, &desc) == first_value(&job, 3));
     unsigned long long before = programs(device_context(), false) + programs(device_context(), true);
@@ -251,14 +253,14 @@ static void plan_cache(void **state)
     assert_true(after > before);
     char copy[sizeof text];
     memcpy(copy, text, sizeof text);
-    desc.mask_mod = copy;
+    desc.snippets.mask_mod = copy;
     memset(text, 'x', sizeof text - 1);
     assert_true(first_output(&job, &desc) == first_value(&job, 4));
     assert_true(programs(device_context(), false) + programs(device_context(), true) == after); /* the plan was kept */
-    desc.mask_mod = NULL;
-    desc.score_mod = SCORE "{ return key == 3 ? 1e4f : 0.0f; }";
+    desc.snippets.mask_mod = NULL;
+    desc.snippets.score_mod = SCORE "{ return key == 3 ? 1e4f : 0.0f; }";
     assert_true(first_output(&job, &desc) == first_value(&job, 3));
-    desc.user_dtype[2] = CLATTN_F32; /* the buffers belong to the description, too */
+    desc.snippets.buffer_dtype[2] = CLATTN_DTYPE_F32; /* the buffers belong to the description, too */
     assert_status(CLATTN_ERROR_INVALID_ARGUMENT,
                   clattn_attention_run(device_context(), NULL, &desc, &job.args.attention, 0, NULL, NULL));
     job_release(&job);
@@ -289,10 +291,10 @@ static void fresh_plan(const char *folder, const clattn_attention_desc *like, co
     clattn_plan *plan = NULL;
 
     params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
-    params.cache_mode = CLATTN_CACHE_ON;
+    params.cache_mode = CLATTN_CACHE_MODE_ON;
     params.cache_dir = folder;
     options.solver = "generic";
-    desc.mask_mod = mask;
+    desc.snippets.mask_mod = mask;
     assert_int_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
     assert_int_equal(clattn_attention_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
     assert_int_equal(programs(context, false), built);
@@ -333,7 +335,7 @@ static void snippet_limit(void **state)
     (void)state;
     memset(text, ' ', CLATTN_SNIPPET_LIMIT);
     memcpy(text, function, sizeof function - 1);
-    desc.mask_mod = text;
+    desc.snippets.mask_mod = text;
     assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_attention_supports(device_context(), &desc, NULL));
     text[CLATTN_SNIPPET_LIMIT - 1] = '\0';
     assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));

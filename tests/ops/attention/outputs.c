@@ -54,16 +54,17 @@ static const attention_case scores[] = {
     {"probabilities, NaN query", BIG, MEDIUM, .scores = SCORES_OF(PROBABILITIES), .mask = MASK_BOOL,
      .inject = INJECT_QUERY_NAN},
     {"probabilities in float16, before dropout, sinks", BIG, MEDIUM, .scores = SCORES_OF(PROBABILITIES),
-     .type.scores = CLATTN_F16, .sinks = true, .dropout = 0.4f},
-    {"raw scores in float16, some too large", BIG, MEDIUM, .scores = SCORES_OF(RAW), .type.scores = CLATTN_F16,
+     .type.scores = CLATTN_DTYPE_F16, .sinks = true, .dropout = 0.4f},
+    {"raw scores in float16, some too large", BIG, MEDIUM, .scores = SCORES_OF(RAW), .type.scores = CLATTN_DTYPE_F16,
      .scaled = true, .scale = 1e-4f, .fill = FILL_LARGE},
-    {"biased scores in bfloat16, additive", BIG, MEDIUM, .scores = SCORES_OF(BIASED), .type.scores = CLATTN_BF16,
+    {"biased scores in bfloat16, additive", BIG, MEDIUM, .scores = SCORES_OF(BIASED), .type.scores = CLATTN_DTYPE_BF16,
      .additive = true, .causal = true},
     {"biased scores, float16, paged int8 keys", BIG, .dim = {2, 4, 2, 9, 40, 8, 8}, .scores = SCORES_OF(BIASED),
-     .type = {.query = CLATTN_F16, .key = CLATTN_I8, .value = CLATTN_F16}, .key_groups = 2, .cache = CLATTN_CACHE_PAGED,
-     .pages = 41, .page_size = 4, .list.keys = LIST(33, 40)},
+     .type = {.query = CLATTN_DTYPE_F16, .key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_F16}, .key_groups = 2,
+     .cache = CLATTN_CACHE_KIND_PAGED, .pages = 41, .page_size = 4, .list.keys = LIST(33, 40)},
     {"probabilities in float64 state", BIG, MEDIUM, .scores = SCORES_OF(PROBABILITIES),
-     .type = {.query = CLATTN_F64, .key = CLATTN_F64, .value = CLATTN_F64, .output = CLATTN_F64}},
+     .type =
+         {.query = CLATTN_DTYPE_F64, .key = CLATTN_DTYPE_F64, .value = CLATTN_DTYPE_F64, .output = CLATTN_DTYPE_F64}},
 };
 
 static const attention_case dropouts[] = {
@@ -198,7 +199,7 @@ static void probabilities_read_lse(void **state)
     cl_mem blind = clCreateBuffer(clattn_context_opencl_context(device_context()), CL_MEM_WRITE_ONLY,
                                   memory->count * memory->element_size, NULL, &code);
     assert_cl(code);
-    job.args.attention.lse.buffer = blind;
+    job.args.attention.outputs.lse.buffer = blind;
     assert_status(CLATTN_ERROR_BUFFER_ACCESS, job.enqueue(&job, NULL, 0, NULL, NULL));
     device_release_buffer(blind);
     job_release(&job);

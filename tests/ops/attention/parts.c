@@ -8,12 +8,12 @@
 
 #include "support/attention/engine_cases.h"
 
-#define HALVES .type = FOUR(CLATTN_F16)
-#define MIXED(q, k, v) .type = TYPES(CLATTN_##q, CLATTN_##k, CLATTN_##v, CLATTN_F32)
+#define HALVES .type = FOUR(CLATTN_DTYPE_F16)
+#define MIXED(q, k, v) .type = TYPES(CLATTN_DTYPE_##q, CLATTN_DTYPE_##k, CLATTN_DTYPE_##v, CLATTN_DTYPE_F32)
 
 static const attention_case cases[] = {
     {"products of 3.6e9", BIG, MEDIUM, .fill = FILL_LARGE, .scaled = true, .scale = 0x1p-30f},
-    {"float16 out", BIG, MEDIUM, .type = TYPES(CLATTN_F32, CLATTN_F32, CLATTN_F32, CLATTN_F16)},
+    {"float16 out", BIG, MEDIUM, .type = TYPES(CLATTN_DTYPE_F32, CLATTN_DTYPE_F32, CLATTN_DTYPE_F32, CLATTN_DTYPE_F16)},
     {"infinite value, pages of 5 keys", BIG, .dim = {2, 2, 1, 35, 15, 8, 8}, PAGED(7, 5), .inject = INJECT_VALUE_INF},
     {"infinite key, queries of several heads in a block", BIG, .dim = {2, 8, 2, 5, 67, 8, 8}, .inject = INJECT_KEY_INF},
     {"NaN query, (batch, length, heads, size)", BIG, MEDIUM, .inject = INJECT_QUERY_NAN,
@@ -51,7 +51,7 @@ static attention_case *float_cases(size_t *count)
     for (size_t i = 0; i < attention_engine_case_count; i++) {
         attention_case *test = &made[*count];
         *test = attention_engine_cases[i];
-        if (test->type.value == CLATTN_BF16) {
+        if (test->type.value == CLATTN_DTYPE_BF16) {
             memset(&test->type, 0, sizeof test->type);
             (*count)++;
         }
@@ -71,8 +71,8 @@ static void attend(const char *solver, const float *q, const float *k, const flo
     const size_t rows = HEADS * ROWS * SIZE * sizeof *q, keys = ELEMENTS * sizeof *k;
     clattn_plan *plan = NULL;
 
-    desc.query = desc.output = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, HEADS, ROWS, SIZE});
-    desc.key = desc.value = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, HEADS, KEYS, SIZE});
+    desc.query = desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, HEADS, ROWS, SIZE});
+    desc.key = desc.value = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, HEADS, KEYS, SIZE});
     options.solver = solver;
     assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, &options, &plan));
     cl_mem memory[4] = {clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, rows, (void *)(uintptr_t)q, NULL),
@@ -158,8 +158,8 @@ static void chosen_where_it_pays(void **state)
     for (size_t rows = 32; rows <= 128; rows += 96) {
         clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
         clattn_plan *plan = NULL;
-        desc.query = desc.output = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 2, rows, 32});
-        desc.key = desc.value = clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){1, 2, 128, 32});
+        desc.query = desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, rows, 32});
+        desc.key = desc.value = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, 128, 32});
         assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &plan));
         assert_int_equal(!strcmp(clattn_plan_solver(plan), "cpu-amx"), here && rows == 128);
         clattn_plan_release(&plan);

@@ -16,9 +16,9 @@ static const attention_case costs[] = {
     {"cost of many features", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .softcap = 2, .bias = MASK_FINITE, .alibi = 2,
      .mask = MASK_BOOL, .sinks = true, .causal = true, AT(BOTTOM_RIGHT, 0), .windowed = true, .left = 30, .right = -1,
      .dropout = 0.5f, .entropy = true, .list = {.queries = LIST(0, 0), .keys = LIST(0, 0)}},
-    {"cost of int8 pages", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .type = {.key = CLATTN_I8, .value = CLATTN_I8},
-     .key_groups = 2, .value_groups = 1, .cache = CLATTN_CACHE_PAGED, .pages = 9, .page_size = 16,
-     .list.keys = LIST(0, 0)},
+    {"cost of int8 pages", ALL, .dim = {2, 4, 2, 64, 64, 8, 8},
+     .type = {.key = CLATTN_DTYPE_I8, .value = CLATTN_DTYPE_I8}, .key_groups = 2, .value_groups = 1,
+     .cache = CLATTN_CACHE_KIND_PAGED, .pages = 9, .page_size = 16, .list.keys = LIST(0, 0)},
     {"cost of packed queries", ALL, .dim = {2, 4, 2, 64, 64, 8, 8}, .additive = true,
      .list.query_starts = LIST(0, 0, 0)},
 };
@@ -27,8 +27,9 @@ static const attention_case costs[] = {
 static clattn_attention_desc lengthened(const clattn_attention_desc *desc, size_t times)
 {
     clattn_attention_desc longer = *desc;
-    clattn_layout *const rows[] = {&longer.query, &longer.output, &longer.lse, &longer.entropy, &longer.scores};
-    clattn_layout *const pairs[] = {&longer.mask, &longer.bias, &longer.scores};
+    clattn_layout *const rows[] = {&longer.query, &longer.output, &longer.outputs.lse, &longer.outputs.entropy,
+                                   &longer.outputs.scores};
+    clattn_layout *const pairs[] = {&longer.mask, &longer.bias, &longer.outputs.scores};
     int64_t apart = 1 << 12;
 
     for (size_t n = 0; n < COUNT_OF(rows); n++) {
@@ -39,10 +40,10 @@ static clattn_attention_desc lengthened(const clattn_attention_desc *desc, size_
     }
     for (size_t n = 0; n < COUNT_OF(pairs); n++) {
         pairs[n]->extent[3] *= times;
-        pairs[n]->extent[2] *= pairs[n] == &longer.scores ? 1 : times;
+        pairs[n]->extent[2] *= pairs[n] == &longer.outputs.scores ? 1 : times;
     }
-    if (desc->cache == CLATTN_CACHE_PAGED) {
-        longer.block_table.extent[1] *= times;
+    if (desc->cache.kind == CLATTN_CACHE_KIND_PAGED) {
+        longer.cache.block_table.extent[1] *= times;
     } else {
         longer.key.extent[2] *= times;
         longer.value.extent[2] *= times;
@@ -57,7 +58,7 @@ static void read_cost(const clattn_attention_desc *desc, const char *solver, siz
 
     options.solver = solver;
     assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), desc, &options, &plan));
-    *kernels = clattn_plan_kernel_count(plan);
+    *kernels = clattn_plan_launch_count(plan);
     *workspace = clattn_plan_workspace_size(plan);
     clattn_plan_release(&plan);
 }
@@ -70,16 +71,17 @@ static void plan_cost(const void *which, const char *solver)
     test_job job = {0};
     clattn_attention_desc desc = attention_prepare(&job, test, 1);
 
-    for (int mode = CLATTN_SCORES_RAW - 1; mode <= CLATTN_SCORES_PROBABILITIES; mode += 2) {
+    for (int mode = CLATTN_SCORES_MODE_RAW - 1; mode <= CLATTN_SCORES_MODE_PROBABILITIES; mode += 2) {
         size_t kernels[2], workspace[2];
-        bool given = mode >= CLATTN_SCORES_RAW;
+        bool given = mode >= CLATTN_SCORES_MODE_RAW;
 
         if (attention_refuses(test, solver) || (given && (test->list.query_starts || level() == LEVEL_TINY))) {
             break;
         }
-        desc.scores = given ? clattn_layout_contiguous(CLATTN_F32, 4, (size_t[]){2, 4, 64, 64}) : (clattn_layout){0};
-        desc.scores_mode = given ? mode : 0;
-        desc.lse = (clattn_layout){0};
+        desc.outputs.scores =
+            given ? clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){2, 4, 64, 64}) : (clattn_layout){0};
+        desc.outputs.scores_mode = given ? mode : 0;
+        desc.outputs.lse = (clattn_layout){0};
         read_cost(&desc, solver, &kernels[0], &workspace[0]);
         clattn_attention_desc longer = lengthened(&desc, times);
         read_cost(&longer, solver, &kernels[1], &workspace[1]);
@@ -111,7 +113,7 @@ static unsigned char *run_counted(test_job *job, size_t *launches)
     inject_start(0, 0);
     job_run(job, NULL);
     *launches = inject_launches();
-    assert_int_equal(*launches, clattn_plan_kernel_count(job->plan));
+    assert_int_equal(*launches, clattn_plan_launch_count(job->plan));
     return job_snapshot(job);
 }
 

@@ -63,7 +63,7 @@ static const attention_case masks[] = {
 
 /* ---- causality ---- */
 
-#define CAUSAL(where, at) .causal = true, .alignment = CLATTN_ALIGN_##where, .position = (at)
+#define CAUSAL(where, at) .causal = true, .alignment = CLATTN_ALIGNMENT_##where, .position = (at)
 
 static const attention_case causal[] = {
     {"causal", ALL, .dim = {1, 2, 2, 9, 9, 8, 8}, CAUSAL(TOP_LEFT, 0)},
@@ -84,7 +84,7 @@ static const attention_case causal[] = {
     {"position beyond all", ALL, .dim = {1, 2, 2, 9, 9, 8, 8}, CAUSAL(EXPLICIT, 100)},
     {"position INT64_MIN", ALL, .dim = {1, 2, 2, 3, 4, 8, 8}, CAUSAL(EXPLICIT, INT64_MIN)},
     {"position INT64_MAX", ALL, .dim = {1, 2, 2, 3, 4, 8, 8}, CAUSAL(EXPLICIT, INT64_MAX)},
-    {"position without causality", ALL, .dim = {1, 2, 2, 5, 12, 8, 8}, .alignment = CLATTN_ALIGN_EXPLICIT,
+    {"position without causality", ALL, .dim = {1, 2, 2, 5, 12, 8, 8}, .alignment = CLATTN_ALIGNMENT_EXPLICIT,
      .position = -100},
     {"causal with a boolean mask", ALL, .dim = {2, 2, 1, 9, 9, 8, 8}, CAUSAL(TOP_LEFT, 0), .mask = MASK_BOOL},
     {"causal with a boolean mask", BIG, .dim = {2, 4, 2, 70, 131, 8, 8}, CAUSAL(BOTTOM_RIGHT, 0), .mask = MASK_BOOL,
@@ -217,13 +217,13 @@ static void refused_scales(void **state)
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
 
     (void)state;
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 1, 4, 8);
-    desc.scale_mode = CLATTN_SCALE_EXPLICIT;
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 4, 8);
+    desc.scoring.explicit_scale = 1;
     for (size_t i = 0; i < COUNT_OF(refused); i++) {
-        desc.scale = refused[i];
+        desc.scoring.scale = refused[i];
         operator_answers(&attention_operator, &desc, CLATTN_ERROR_INVALID_ARGUMENT);
     }
-    desc.scale_mode = CLATTN_SCALE_DEFAULT; /* then it does not count */
+    desc.scoring.explicit_scale = 0; /* then it does not count */
     operator_answers(&attention_operator, &desc, CLATTN_SUCCESS);
 }
 

@@ -5,9 +5,9 @@
  * float64; NaN, Inf and what cannot leak in every type. */
 #include "support/attention/case.h"
 
-#define F16 CLATTN_F16
-#define BF16 CLATTN_BF16
-#define F64 CLATTN_F64
+#define F16 CLATTN_DTYPE_F16
+#define BF16 CLATTN_DTYPE_BF16
+#define F64 CLATTN_DTYPE_F64
 #define HALF .type = FOUR(F16)
 #define BFLOAT .type = FOUR(BF16)
 #define DOUBLE .type = FOUR(F64)
@@ -50,14 +50,14 @@ static const attention_case halves[] = {
 };
 
 static const attention_case mixed[] = {
-    {"float16 in, float32 out", ALL, LITTLE, .type = TYPES(F16, F16, F16, CLATTN_F32)},
-    {"float16 in, float32 out", BIG, LARGE, .type = TYPES(F16, F16, F16, CLATTN_F32)},
+    {"float16 in, float32 out", ALL, LITTLE, .type = TYPES(F16, F16, F16, CLATTN_DTYPE_F32)},
+    {"float16 in, float32 out", BIG, LARGE, .type = TYPES(F16, F16, F16, CLATTN_DTYPE_F32)},
     {"float32, float16, bfloat16 in, float16 out, float16 mask", ALL, LITTLE, .mask = MASK_FLOAT,
-     .type = TYPES(CLATTN_F32, F16, BF16, F16), .type.mask = F16, .inject = INJECT_MASKED},
+     .type = TYPES(CLATTN_DTYPE_F32, F16, BF16, F16), .type.mask = F16, .inject = INJECT_MASKED},
     {"float32, float16, bfloat16 in, float16 out, float16 mask", BIG | TILE, MEDIUM, .mask = MASK_FLOAT,
-     .type = TYPES(CLATTN_F32, F16, BF16, F16), .type.mask = F16, .inject = INJECT_MASKED},
+     .type = TYPES(CLATTN_DTYPE_F32, F16, BF16, F16), .type.mask = F16, .inject = INJECT_MASKED},
     {"bfloat16 query and output, boolean mask", BIG, MEDIUM, .mask = MASK_BOOL, .causal = true,
-     .type = TYPES(BF16, CLATTN_F32, CLATTN_F32, BF16), .inject = INJECT_MASKED},
+     .type = TYPES(BF16, CLATTN_DTYPE_F32, CLATTN_DTYPE_F32, BF16), .inject = INJECT_MASKED},
     {"float32 with a bfloat16 mask", BIG, MEDIUM, .mask = MASK_FLOAT, .type.mask = BF16},
     {"float16 with bfloat16 bias, softcap, ALiBi, sinks, window", BIG, MEDIUM, HALF, .type.bias = BF16,
      .bias = MASK_FLOAT, .softcap = 3, .alibi = 1, .sinks = true, .windowed = true, .left = 9, .right = 20,

@@ -17,7 +17,8 @@ static const attention_case cases[] = {
     {"a row of several tiles", BIG, MEDIUM},
     {"rows in two parts", BIG, TWO_PARTS},
     {"rows in two parts, large tiles", BIG, LARGE, .causal = true},
-    {"rows in two parts, float16, head size 64", BIG, .dim = {1, 2, 1, 70, 131, 64, 64}, .type = FOUR(CLATTN_F16)},
+    {"rows in two parts, float16, head size 64", BIG, .dim = {1, 2, 1, 70, 131, 64, 64},
+     .type = FOUR(CLATTN_DTYPE_F16)},
     {"one key", BIG, .dim = {2, 4, 2, 35, 1, 8, 8}},
     {"one query, grouped heads", ALL, .dim = {1, 8, 2, 1, 33, 8, 8}},
     {"boolean mask", ALL, LITTLE, .mask = MASK_BOOL},
@@ -56,10 +57,10 @@ static clattn_status plan_of(const offline_target *target, bool checks, const ch
     platform_use(target);
     params.device = "0";
     params.get_proc = platform_get_proc;
-    params.cache_mode = CLATTN_CACHE_OFF;
+    params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
     check_status(CLATTN_SUCCESS, clattn_context_create(&params, context), "context", __FILE__, __LINE__);
-    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, 4, 256, 64);
+    desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 4, 256, 64);
     options.solver = solver;
     return clattn_attention_plan_create(*context, &desc, &options, plan);
 }

@@ -22,10 +22,10 @@ static double fill_operand(void *context, const size_t *index)
     filler *f = context;
     double unit = random_float(&f->stream, -1, 1);
 
-    if (f->dtype == CLATTN_I8 || f->dtype == CLATTN_I4) {
-        return f->dtype == CLATTN_I8 ? random_int(&f->stream, -128, 127) : random_int(&f->stream, -8, 7);
+    if (f->dtype == CLATTN_DTYPE_I8 || f->dtype == CLATTN_DTYPE_I4) {
+        return f->dtype == CLATTN_DTYPE_I8 ? random_int(&f->stream, -128, 127) : random_int(&f->stream, -8, 7);
     }
-    unit *= f->dtype == CLATTN_F64 ? 1 - 0x1p-40 : 1; /* digits that float does not have */
+    unit *= f->dtype == CLATTN_DTYPE_F64 ? 1 - 0x1p-40 : 1; /* digits that float does not have */
     if (f->which == VALUE || f->test->fill == FILL_UNIT) {
         return unit;
     }
@@ -57,7 +57,7 @@ static test_array projected_part(const attention_case *test, test_memory *memory
 {
     size_t width = test->dim.heads + 2 * test->dim.kv_heads;
     int64_t row = (int64_t)(width * test->dim.d_k);
-    clattn_layout layout = {.dtype = CLATTN_F32,
+    clattn_layout layout = {.dtype = CLATTN_DTYPE_F32,
                             .rank = 4,
                             .extent = {test->dim.batch, heads, test->dim.queries, test->dim.d_k},
                             .stride = {row * (int64_t)test->dim.queries, (int64_t)test->dim.d_k, row, 1}};
@@ -67,7 +67,7 @@ static test_array projected_part(const attention_case *test, test_memory *memory
 /* Batch and rows of key, value and their scales. */
 static void key_extents(const attention_case *t, size_t *batch, size_t *rows)
 {
-    bool paged = t->cache == CLATTN_CACHE_PAGED;
+    bool paged = t->cache == CLATTN_CACHE_KIND_PAGED;
 
     *batch = paged ? t->pages : t->list.key_starts ? 1 : t->dim.batch;
     *rows = paged ? t->page_size : t->dim.keys;
@@ -80,7 +80,8 @@ static void make_operands(test_job *job, const attention_case *t)
     key_extents(t, &batch, &rows);
     if (t->packed) {
         size_t width = (heads + 2 * groups) * t->dim.d_k;
-        test_memory *memory = job_keep(job, memory_create(ROLE_INPUT, CLATTN_F32, batch * t->dim.queries * width));
+        test_memory *memory =
+            job_keep(job, memory_create(ROLE_INPUT, CLATTN_DTYPE_F32, batch * t->dim.queries * width));
 
         job->input[QUERY] = projected_part(t, memory, 0, heads);
         job->input[KEY] = projected_part(t, memory, heads, groups);
@@ -90,9 +91,9 @@ static void make_operands(test_job *job, const attention_case *t)
     const size_t query[4] = {t->list.query_starts ? 1 : t->dim.batch, heads, t->dim.queries, t->dim.d_k};
     const size_t key[4] = {batch, groups, rows, t->dim.d_k}, value[4] = {batch, groups, rows, t->dim.d_v};
 
-    job->input[QUERY] = job_array(job, ROLE_INPUT, type_or(t->type.query, CLATTN_F32), 4, query, t->form.query);
-    job->input[KEY] = job_array(job, ROLE_INPUT, type_or(t->type.key, CLATTN_F32), 4, key, t->form.key);
-    job->input[VALUE] = job_array(job, ROLE_INPUT, type_or(t->type.value, CLATTN_F32), 4, value, t->form.value);
+    job->input[QUERY] = job_array(job, ROLE_INPUT, type_or(t->type.query, CLATTN_DTYPE_F32), 4, query, t->form.query);
+    job->input[KEY] = job_array(job, ROLE_INPUT, type_or(t->type.key, CLATTN_DTYPE_F32), 4, key, t->form.key);
+    job->input[VALUE] = job_array(job, ROLE_INPUT, type_or(t->type.value, CLATTN_DTYPE_F32), 4, value, t->form.value);
 }
 
 /* Scales that bring integers of either size to about [−1, 1]. */
@@ -108,12 +109,12 @@ static void make_scales(test_job *job, const attention_case *t, uint64_t salt)
 
     key_extents(t, &extent[0], &extent[2]);
     for (size_t n = 0; n < COUNT_OF(table); n++) {
-        float most = table[n].of == CLATTN_I8 ? 1 / 64.f : 1 / 4.f;
+        float most = table[n].of == CLATTN_DTYPE_I8 ? 1 / 64.f : 1 / 4.f;
 
         extent[3] = table[n].groups;
         if (extent[3]) {
             test_array *made = &job->input[table[n].which];
-            *made = job_array(job, ROLE_INPUT, type_or(table[n].type, CLATTN_F32), 4, extent, t->scale_form);
+            *made = job_array(job, ROLE_INPUT, type_or(table[n].type, CLATTN_DTYPE_F32), 4, extent, t->scale_form);
             job_fill(made, salt * 32 + (uint64_t)table[n].which, most / 8, most, false);
         }
     }
@@ -128,20 +129,22 @@ static void make_addends(test_job *job, const attention_case *t, uint64_t salt)
 
     attention_lengths(t, &batch, &queries, &keys);
     const size_t whole[4] = {t->dim.batch, heads, t->longest ? t->longest : t->dim.queries, t->dim.keys};
-    job->input[MASK] = job_mask_of(job, t->mask, type_or(t->type.mask, CLATTN_F32), t->mask_rank ? t->mask_rank : 4,
-                                   t->mask_rank ? t->mask_extent : whole, t->form.mask, salt * 8 + MASK);
-    job->input[BIAS] = job_mask_of(job, t->bias, type_or(t->type.bias, CLATTN_F32), t->bias_rank ? t->bias_rank : 4,
-                                   t->bias_rank ? t->bias_extent : whole, FORM_PADDED, salt * 32 + BIAS);
+    job->input[MASK] =
+        job_mask_of(job, t->mask, type_or(t->type.mask, CLATTN_DTYPE_F32), t->mask_rank ? t->mask_rank : 4,
+                    t->mask_rank ? t->mask_extent : whole, t->form.mask, salt * 8 + MASK);
+    job->input[BIAS] =
+        job_mask_of(job, t->bias, type_or(t->type.bias, CLATTN_DTYPE_F32), t->bias_rank ? t->bias_rank : 4,
+                    t->bias_rank ? t->bias_extent : whole, FORM_PADDED, salt * 32 + BIAS);
     if (t->alibi) {
-        job->input[ALIBI] = job_array(job, ROLE_INPUT, CLATTN_F32, t->alibi, slopes + 2 - t->alibi, FORM_SPREAD);
+        job->input[ALIBI] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, t->alibi, slopes + 2 - t->alibi, FORM_SPREAD);
         job_fill(&job->input[ALIBI], salt * 32 + ALIBI, 0.02f, 0.5f, false);
     }
     if (t->sinks) {
-        job->input[SINKS] = job_array(job, ROLE_INPUT, CLATTN_F32, 1, &heads, FORM_SPREAD);
+        job->input[SINKS] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 1, &heads, FORM_SPREAD);
         job_fill(&job->input[SINKS], salt * 32 + SINKS, -2, 3, false);
     }
     if (t->additive) {
-        job->input[VECTOR] = job_array(job, ROLE_INPUT, CLATTN_F32, 2, vector, FORM_SPREAD);
+        job->input[VECTOR] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 2, vector, FORM_SPREAD);
         job_fill(&job->input[VECTOR], salt * 32 + VECTOR, -spread, spread, false);
     }
 }
@@ -160,7 +163,7 @@ static void make_block_table(test_job *job, const attention_case *t, clattn_dtyp
         table[n] = t->table ? t->table[n] : (int64_t)((n * step + 1) % t->pages);
     }
     test_array flat = job_integers(job, dtype, count, table);
-    clattn_layout layout = {.dtype = (int32_t)dtype,
+    clattn_layout layout = {.dtype = dtype,
                             .rank = 2,
                             .extent = {t->dim.batch, blocks},
                             .stride = {(int64_t)blocks * flat.layout.stride[0], flat.layout.stride[0]}};
@@ -180,7 +183,7 @@ static void make_lists(test_job *job, const attention_case *t)
                  {t->list.positions, POSITIONS, 0},
                  {t->list.query_starts, QUERY_STARTS, 1},
                  {t->list.key_starts, KEY_STARTS, 1}};
-    clattn_dtype dtype = type_or(t->type.integers, CLATTN_I32);
+    clattn_dtype dtype = type_or(t->type.integers, CLATTN_DTYPE_I32);
     const int64_t go = 0;
 
     for (size_t n = 0; n < COUNT_OF(lists); n++) {
@@ -188,18 +191,18 @@ static void make_lists(test_job *job, const attention_case *t)
             job->input[lists[n].which] = job_integers(job, dtype, t->dim.batch + lists[n].more, lists[n].values);
         }
     }
-    if (t->cache == CLATTN_CACHE_PAGED) {
+    if (t->cache == CLATTN_CACHE_KIND_PAGED) {
         make_block_table(job, t, dtype);
     }
     if (t->cancellable) {
-        job->input[CANCEL] = job_integers(job, CLATTN_I32, 1, &go);
+        job->input[CANCEL] = job_integers(job, CLATTN_DTYPE_I32, 1, &go);
     }
 }
 
 static void make_user(test_job *job, const attention_mod *mod, uint64_t salt)
 {
     for (int n = 0; mod && n < CLATTN_USER_BUFFERS; n++) {
-        bool is_signed = mod->user[n] != CLATTN_U8 && mod->user[n] != CLATTN_BOOL;
+        bool is_signed = mod->user[n] != CLATTN_DTYPE_U8 && mod->user[n] != CLATTN_DTYPE_BOOL;
 
         if (mod->user[n]) {
             job->input[USER + n] = job_array(job, ROLE_INPUT, mod->user[n], 1, &mod->elements[n], FORM_PLAIN);
@@ -233,19 +236,21 @@ static void make_outputs(test_job *job, const attention_case *t)
     const size_t rows[4] = {t->list.query_starts ? 1 : t->dim.batch, t->dim.heads, t->dim.queries, t->dim.d_v};
     size_t scores[4] = {t->dim.batch, t->dim.heads, t->dim.queries, t->dim.keys};
 
-    job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, type_or(t->type.output, CLATTN_F32), 4, rows, t->form.output);
+    job->output[OUTPUT] =
+        job_array(job, ROLE_OUTPUT, type_or(t->type.output, CLATTN_DTYPE_F32), 4, rows, t->form.output);
     own_rows(job, &job->output[OUTPUT], t);
     if (!t->no_lse) {
         job->output[LSE] = job_array(job, t->scores == SCORES_OF(PROBABILITIES) ? ROLE_READABLE_OUTPUT : ROLE_OUTPUT,
-                                     CLATTN_F32, 3, rows, t->form.output);
+                                     CLATTN_DTYPE_F32, 3, rows, t->form.output);
         own_rows(job, &job->output[LSE], t);
     }
     if (t->entropy) {
-        job->output[ENTROPY] = job_array(job, ROLE_OUTPUT, CLATTN_F32, 3, rows, FORM_PADDED);
+        job->output[ENTROPY] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 3, rows, FORM_PADDED);
         own_rows(job, &job->output[ENTROPY], t);
     }
     if (t->scores) {
-        job->output[SCORES] = job_array(job, ROLE_OUTPUT, type_or(t->type.scores, CLATTN_F32), 4, scores, FORM_PADDED);
+        job->output[SCORES] =
+            job_array(job, ROLE_OUTPUT, type_or(t->type.scores, CLATTN_DTYPE_F32), 4, scores, FORM_PADDED);
         attention_lengths(t, &scores[0], &scores[2], &scores[3]);
         array_own(&job->output[SCORES], scores);
     }

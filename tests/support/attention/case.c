@@ -13,7 +13,7 @@ void attention_lengths(const attention_case *test, size_t *batch, size_t *querie
     *batch = test->shorter ? test->actual.batch : test->dim.batch;
     *queries = test->shorter ? test->actual.queries : test->longest ? test->longest : test->dim.queries;
     *keys = test->shorter ? test->actual.keys : test->dim.keys;
-    for (size_t b = 0; b < *batch && test->cache == CLATTN_CACHE_RING && test->list.keys; b++) {
+    for (size_t b = 0; b < *batch && test->cache == CLATTN_CACHE_KIND_RING && test->list.keys; b++) {
         *keys = test->list.keys[b] > (int64_t)*keys ? (size_t)test->list.keys[b] : *keys; /* as far as they say */
     }
 }
@@ -28,21 +28,21 @@ static clattn_attention_desc describe_arrays(const test_job *job)
     desc.value = input[VALUE].layout;
     desc.mask = input[MASK].layout;
     desc.bias = input[BIAS].layout;
-    desc.alibi = input[ALIBI].layout;
-    desc.sinks = input[SINKS].layout;
-    desc.vector = input[VECTOR].layout;
-    desc.query_lengths = input[QUERY_LENGTHS].layout;
-    desc.key_lengths = input[KEY_LENGTHS].layout;
-    desc.positions = input[POSITIONS].layout;
-    desc.query_starts = input[QUERY_STARTS].layout;
-    desc.key_starts = input[KEY_STARTS].layout;
-    desc.block_table = input[BLOCK_TABLE].layout;
-    desc.key_scale = input[KEY_SCALE].layout;
-    desc.value_scale = input[VALUE_SCALE].layout;
+    desc.scoring.alibi = input[ALIBI].layout;
+    desc.scoring.sinks = input[SINKS].layout;
+    desc.scoring.vector = input[VECTOR].layout;
+    desc.lengths.query = input[QUERY_LENGTHS].layout;
+    desc.lengths.key = input[KEY_LENGTHS].layout;
+    desc.lengths.positions = input[POSITIONS].layout;
+    desc.lengths.query_starts = input[QUERY_STARTS].layout;
+    desc.lengths.key_starts = input[KEY_STARTS].layout;
+    desc.cache.block_table = input[BLOCK_TABLE].layout;
+    desc.cache.key_scale = input[KEY_SCALE].layout;
+    desc.cache.value_scale = input[VALUE_SCALE].layout;
     desc.output = output[OUTPUT].layout;
-    desc.lse = output[LSE].layout;
-    desc.entropy = output[ENTROPY].layout;
-    desc.scores = output[SCORES].layout;
+    desc.outputs.lse = output[LSE].layout;
+    desc.outputs.entropy = output[ENTROPY].layout;
+    desc.outputs.scores = output[SCORES].layout;
     return desc;
 }
 
@@ -50,24 +50,26 @@ static void describe_rules(clattn_attention_desc *desc, const attention_case *te
 {
     desc->causal = test->causal;
     desc->alignment = test->alignment;
-    desc->scale_mode = test->scaled ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
-    desc->scale = test->scale;
-    desc->score = test->additive ? CLATTN_SCORE_ADDITIVE : CLATTN_SCORE_DOT;
-    desc->softcap = test->softcap;
-    desc->windowed = test->windowed;
-    desc->window_left = test->left;
-    desc->window_right = test->right;
-    desc->longest_query = test->longest;
-    desc->cache = test->cache;
-    desc->scores_mode = test->scores ? test->scores - 1 : 0;
-    desc->dropout = test->dropout;
-    desc->max_launch_ms = test->max_launch_ms;
-    desc->cancellable = test->cancellable;
+    desc->scoring.explicit_scale = test->scaled;
+    desc->scoring.scale = test->scale;
+    desc->scoring.kind = test->additive ? CLATTN_SCORE_ADDITIVE : CLATTN_SCORE_DOT;
+    desc->scoring.softcap = test->softcap;
+    desc->short_mask = 1;
+    desc->window.explicit_left = test->windowed && test->left >= 0;
+    desc->window.explicit_right = test->windowed && test->right >= 0;
+    desc->window.left = test->left;
+    desc->window.right = test->right;
+    desc->lengths.longest_query = test->longest;
+    desc->cache.kind = test->cache;
+    desc->outputs.scores_mode = test->scores ? test->scores - 1 : 0;
+    desc->dropout.probability = test->dropout;
+    desc->launch.max_ms = test->max_launch_ms;
+    desc->launch.cancellable = test->cancellable;
     if (test->mod) {
-        desc->score_mod = test->mod->score_source;
-        desc->mask_mod = test->mod->mask_source;
+        desc->snippets.score_mod = test->mod->score_source;
+        desc->snippets.mask_mod = test->mod->mask_source;
         for (int n = 0; n < CLATTN_USER_BUFFERS; n++) {
-            desc->user_dtype[n] = (int32_t)test->mod->user[n];
+            desc->snippets.buffer_dtype[n] = test->mod->user[n];
         }
     }
 }
@@ -80,24 +82,26 @@ static clattn_attention_args bind(const test_job *job, const attention_case *tes
                                       [VALUE] = &args.value,
                                       [MASK] = &args.mask,
                                       [BIAS] = &args.bias,
-                                      [ALIBI] = &args.alibi,
-                                      [SINKS] = &args.sinks,
-                                      [VECTOR] = &args.vector,
-                                      [QUERY_LENGTHS] = &args.query_lengths,
-                                      [KEY_LENGTHS] = &args.key_lengths,
-                                      [POSITIONS] = &args.positions,
-                                      [QUERY_STARTS] = &args.query_starts,
-                                      [KEY_STARTS] = &args.key_starts,
-                                      [BLOCK_TABLE] = &args.block_table,
-                                      [KEY_SCALE] = &args.key_scale,
-                                      [VALUE_SCALE] = &args.value_scale,
+                                      [ALIBI] = &args.scoring.alibi,
+                                      [SINKS] = &args.scoring.sinks,
+                                      [VECTOR] = &args.scoring.vector,
+                                      [QUERY_LENGTHS] = &args.lengths.query,
+                                      [KEY_LENGTHS] = &args.lengths.key,
+                                      [POSITIONS] = &args.lengths.positions,
+                                      [QUERY_STARTS] = &args.lengths.query_starts,
+                                      [KEY_STARTS] = &args.lengths.key_starts,
+                                      [BLOCK_TABLE] = &args.cache.block_table,
+                                      [KEY_SCALE] = &args.cache.key_scale,
+                                      [VALUE_SCALE] = &args.cache.value_scale,
                                       [CANCEL] = &args.cancel,
-                                      [USER] = &args.user[0],
-                                      &args.user[1],
-                                      &args.user[2],
-                                      &args.user[3]};
-    clattn_binding *const outputs[] = {
-        [OUTPUT] = &args.output, [LSE] = &args.lse, [ENTROPY] = &args.entropy, [SCORES] = &args.scores};
+                                      [USER] = &args.snippets.buffer[0],
+                                      &args.snippets.buffer[1],
+                                      &args.snippets.buffer[2],
+                                      &args.snippets.buffer[3]};
+    clattn_binding *const outputs[] = {[OUTPUT] = &args.output,
+                                       [LSE] = &args.outputs.lse,
+                                       [ENTROPY] = &args.outputs.entropy,
+                                       [SCORES] = &args.outputs.scores};
 
     for (size_t n = 0; n < COUNT_OF(inputs); n++) {
         *inputs[n] = array_binding(&job->input[n]);
@@ -110,10 +114,10 @@ static clattn_attention_args bind(const test_job *job, const attention_case *tes
     args.query_length = test->actual.queries;
     args.key_length = test->actual.keys;
     args.position = test->position;
-    args.dropout_seed = test->seed;
-    args.dropout_offset = test->dropout_offset;
+    args.dropout.seed = test->seed;
+    args.dropout.offset = test->dropout_offset;
     for (int n = 0; test->mod && n < CLATTN_USER_BUFFERS; n++) {
-        args.user_scalar[n] = test->mod->scalar[n];
+        args.snippets.scalar[n] = test->mod->scalar[n];
     }
     return args;
 }
@@ -131,12 +135,13 @@ clattn_attention_desc attention_prepare(test_job *job, const attention_case *tes
 bool attention_refuses(const attention_case *test, const char *solver)
 {
     clattn_device_info info = {.size = sizeof info};
-    bool refused = (test->type.query == CLATTN_F64 && strcmp(solver, "generic") != 0) || job_refused_sub_groups(solver);
+    bool refused =
+        (test->type.query == CLATTN_DTYPE_F64 && strcmp(solver, "generic") != 0) || job_refused_sub_groups(solver);
 
     for (int n = 0; n < ATTENTION_ALL_SOLVERS; n++) {
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, attention_solvers[n]) == 0);
     }
-    if (test->type.query == CLATTN_F64) {
+    if (test->type.query == CLATTN_DTYPE_F64) {
         assert_status(CLATTN_SUCCESS, clattn_context_device_info(device_context(), &info));
         refused = refused || !info.has_fp64;
     }

@@ -144,18 +144,18 @@ typedef struct attention_case {
     bool cancellable; /* with a 0 in the buffer */
 } attention_case;
 
-#define SCORES_OF(MODE) (1 + CLATTN_SCORES_##MODE)
+#define SCORES_OF(MODE) (1 + CLATTN_SCORES_MODE_##MODE)
 
 /* Fields of a row.  One head size, so that cases that differ in lengths and numbers alone share their kernels. */
 #define LITTLE .dim = {2, 2, 1, 5, 9, 8, 8}
 #define MEDIUM .dim = {2, 4, 2, 35, 67, 8, 8}
 #define LARGE .dim = {1, 4, 2, 131, 201, 8, 8}
 #define SHORTER(b, q, k) .shorter = true, .actual = {b, q, k}
-#define AT(where, at) .alignment = CLATTN_ALIGN_##where, .position = (at)
+#define AT(where, at) .alignment = CLATTN_ALIGNMENT_##where, .position = (at)
 #define LIST(...) ((const int64_t[]){__VA_ARGS__})
 #define WINDOW(l, r) .windowed = true, .left = (l), .right = (r)
 #define MASKED .inject = INJECT_MASKED
-#define PAGED(count, rows) .cache = CLATTN_CACHE_PAGED, .pages = (count), .page_size = (rows)
+#define PAGED(count, rows) .cache = CLATTN_CACHE_KIND_PAGED, .pages = (count), .page_size = (rows)
 #define TYPES(q, k, v, o) {.query = (q), .key = (k), .value = (v), .output = (o)}
 #define FOUR(type) TYPES(type, type, type, type)
 

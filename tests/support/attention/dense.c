@@ -20,9 +20,9 @@ static size_t least(size_t a, size_t b)
 
 static int64_t position_of(const attention_case *t, const attention_item *item, size_t b)
 {
-    int64_t position = t->alignment == CLATTN_ALIGN_EXPLICIT ? t->position : 0;
+    int64_t position = t->alignment == CLATTN_ALIGNMENT_EXPLICIT ? t->position : 0;
 
-    if (t->alignment == CLATTN_ALIGN_BOTTOM_RIGHT) {
+    if (t->alignment == CLATTN_ALIGNMENT_BOTTOM_RIGHT) {
         position = (int64_t)item->keys - (int64_t)item->queries;
     }
     if (t->list.positions) {
@@ -50,9 +50,9 @@ attention_item attention_item_of(const attention_case *t, size_t b)
     }
     item.rows = item.queries;
     item.queries = t->list.queries ? clamp_to(t->list.queries[b], 0, item.queries) : item.queries;
-    item.keys =
-        t->list.keys ? clamp_to(t->list.keys[b], 0, t->cache == CLATTN_CACHE_RING ? INT32_MAX : item.keys) : item.keys;
-    if (t->cache == CLATTN_CACHE_RING && item.keys > t->dim.keys) {
+    item.keys = t->list.keys ? clamp_to(t->list.keys[b], 0, t->cache == CLATTN_CACHE_KIND_RING ? INT32_MAX : item.keys)
+                             : item.keys;
+    if (t->cache == CLATTN_CACHE_KIND_RING && item.keys > t->dim.keys) {
         item.first_key = item.keys - t->dim.keys;
     }
     item.position = position_of(t, &item, b);
@@ -73,11 +73,13 @@ static bool key_index(const test_job *job, const attention_case *t, size_t b, si
     if (j < item.first_key || j >= item.keys) {
         return false;
     }
-    index[0] = t->cache == CLATTN_CACHE_PAGED ? page_of(t, &job->input[BLOCK_TABLE], b, j) : t->list.key_starts ? 0 : b;
+    index[0] = t->cache == CLATTN_CACHE_KIND_PAGED ? page_of(t, &job->input[BLOCK_TABLE], b, j)
+               : t->list.key_starts                ? 0
+                                                   : b;
     index[1] = g;
-    index[2] = t->cache == CLATTN_CACHE_PAGED  ? j % t->page_size
-               : t->cache == CLATTN_CACHE_RING ? j % t->dim.keys
-                                               : item.key_row + j;
+    index[2] = t->cache == CLATTN_CACHE_KIND_PAGED  ? j % t->page_size
+               : t->cache == CLATTN_CACHE_KIND_RING ? j % t->dim.keys
+                                                    : item.key_row + j;
     return true;
 }
 
@@ -272,10 +274,11 @@ void attention_dense_make(attention_dense *dense, const test_job *job, const att
     p->kept = dense->kept;
     p->softcap = t->softcap;
     p->dropout = t->dropout;
-    p->weights = t->type.value == CLATTN_F16 || t->type.value == CLATTN_BF16 ? t->type.value : CLATTN_DTYPE_NONE;
+    p->weights =
+        t->type.value == CLATTN_DTYPE_F16 || t->type.value == CLATTN_DTYPE_BF16 ? t->type.value : CLATTN_DTYPE_NONE;
     p->modify = t->mod && t->mod->score ? modify : NULL;
     p->context = &dense->mod;
-    p->wide = t->type.query == CLATTN_F64 && !p->modify; /* a user's function takes and gives float */
+    p->wide = t->type.query == CLATTN_DTYPE_F64 && !p->modify; /* a user's function takes and gives float */
 }
 
 void attention_dense_release(attention_dense *dense)

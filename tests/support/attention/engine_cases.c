@@ -2,9 +2,9 @@
  * that changes a score, what is refused. */
 #include "support/attention/engine_cases.h"
 
-#define BF16 CLATTN_BF16
+#define BF16 CLATTN_DTYPE_BF16
 #define PAIRS .type = FOUR(BF16)
-#define WIDE .type = TYPES(BF16, BF16, BF16, CLATTN_F32)
+#define WIDE .type = TYPES(BF16, BF16, BF16, CLATTN_DTYPE_F32)
 #define NOT_TAKEN .refused_by = BY_CPU_BF16 | BY_CPU_AMX
 #define BLOCKS .dim = {1, 4, 2, 515, 201, 8, 8} /* enough rows for several vectors of them */
 
@@ -12,7 +12,7 @@ const attention_case attention_engine_cases[] = {
     {"bfloat16", ALL, LITTLE, PAIRS},
     {"bfloat16", BIG, LARGE, PAIRS},
     {"bfloat16 in, float32 out", ALL, LITTLE, WIDE},
-    {"bfloat16 in, float16 out", BIG, MEDIUM, .type = TYPES(BF16, BF16, BF16, CLATTN_F16)},
+    {"bfloat16 in, float16 out", BIG, MEDIUM, .type = TYPES(BF16, BF16, BF16, CLATTN_DTYPE_F16)},
     {"four vectors of queries", BIG, BLOCKS, PAIRS},
     {"one key", BIG, .dim = {2, 4, 2, 35, 1, 8, 8}, PAIRS},
     {"two keys", BIG, .dim = {2, 4, 2, 35, 2, 8, 8}, PAIRS},
@@ -49,7 +49,7 @@ const attention_case attention_engine_cases[] = {
     {"scores after the softmax", BIG, MEDIUM, PAIRS, .scores = SCORES_OF(PROBABILITIES)},
     {"pages of 16 keys", BIG, .dim = {2, 4, 2, 35, 64, 8, 8}, PAGED(9, 16), PAIRS},
     {"pages of 5 keys", ALL, .dim = {2, 2, 1, 5, 15, 8, 8}, PAGED(7, 5), PAIRS, .causal = true, AT(BOTTOM_RIGHT, 0)},
-    {"a ring", BIG, .dim = {1, 4, 2, 35, 67, 8, 8}, .cache = CLATTN_CACHE_RING, PAIRS, .list = {.keys = LIST(100)},
+    {"a ring", BIG, .dim = {1, 4, 2, 35, 67, 8, 8}, .cache = CLATTN_CACHE_KIND_RING, PAIRS, .list = {.keys = LIST(100)},
      .causal = true, AT(BOTTOM_RIGHT, 0)},
     {"keys in two parts", BIG, .dim = {1, 2, 1, 35, 1101, 8, 8}, PAIRS, .sinks = true},
     {"packed queries and keys", BIG, .dim = {2, 4, 2, 35, 67, 8, 8}, PAIRS,
@@ -62,7 +62,7 @@ const attention_case attention_engine_cases[] = {
      .form = {FORM_SPREAD, FORM_FLIPPED, FORM_FLIPPED, FORM_MIRRORED, FORM_PLAIN}},
     {"keys' columns apart", ALL, LITTLE, PAIRS, NOT_TAKEN, .form = {.key = FORM_SPREAD}},
     {"values' columns apart", ALL, LITTLE, PAIRS, NOT_TAKEN, .form = {.value = FORM_SPREAD}},
-    {"float32 values", ALL, LITTLE, .refused_by = BY_CPU_BF16, .type = TYPES(BF16, BF16, CLATTN_F32, BF16)},
+    {"float32 values", ALL, LITTLE, .refused_by = BY_CPU_BF16, .type = TYPES(BF16, BF16, CLATTN_DTYPE_F32, BF16)},
     {"additive scores", ALL, LITTLE, PAIRS, NOT_TAKEN, .additive = true},
     {"one query", ALL, .dim = {2, 2, 1, 1, 9, 8, 8}, PAIRS, NOT_TAKEN},
 };

@@ -48,10 +48,10 @@ static result make_result(size_t count)
 /* Where the reference leaves what the mode asks for. */
 static double **scores_of(reference_result *r, int mode)
 {
-    return mode == CLATTN_SCORES_RAW      ? &r->raw
-           : mode == CLATTN_SCORES_CAPPED ? &r->capped
-           : mode == CLATTN_SCORES_BIASED ? &r->biased
-                                          : &r->weights;
+    return mode == CLATTN_SCORES_MODE_RAW      ? &r->raw
+           : mode == CLATTN_SCORES_MODE_CAPPED ? &r->capped
+           : mode == CLATTN_SCORES_MODE_BIASED ? &r->biased
+                                               : &r->weights;
 }
 
 static void compute(verdict *v, const attention_case *test)
@@ -68,7 +68,8 @@ static void compute(verdict *v, const attention_case *test)
         int mode = test->scores - 1;
         *scores_of(&wide, mode) = scores->reference;
         *scores_of(&narrow, mode) = scores->naive;
-        *(mode == CLATTN_SCORES_PROBABILITIES ? &wide.weights_magnitude : &wide.scores_magnitude) = scores->magnitude;
+        *(mode == CLATTN_SCORES_MODE_PROBABILITIES ? &wide.weights_magnitude : &wide.scores_magnitude) =
+            scores->magnitude;
         narrow.weights_magnitude = unused;
     }
     reference_attention(&v->dense.problem, false, &wide);
@@ -88,9 +89,9 @@ static void finish_scores(verdict *v, const attention_case *test)
         attention_item item = attention_item_of(test, row / v->queries / v->heads);
         double lse = v->of[LSE].reference[row];
 
-        if (mode == CLATTN_SCORES_PROBABILITIES) { /* exp(s − lse), with lse rounded to float */
+        if (mode == CLATTN_SCORES_MODE_PROBABILITIES) { /* exp(s − lse), with lse rounded to float */
             scores->magnitude[at] *= scores->magnitude[at] > 0 && isfinite(lse) ? 1 + fabs(lse) : 1;
-        } else if (mode == CLATTN_SCORES_BIASED) {
+        } else if (mode == CLATTN_SCORES_MODE_BIASED) {
             scores->magnitude[at] += 1 + (isfinite(scores->reference[at]) ? fabs(scores->reference[at]) : 0) +
                                      (test->alibi ? v->dense.alibi[at] : 0);
         } else if (i >= item.queries || j >= item.keys) {
@@ -118,13 +119,13 @@ static double *given_rows(const test_job *job, const attention_case *test, int w
 
 static bool is_short(clattn_dtype dtype)
 {
-    return dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+    return dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16;
 }
 
 /* The rule for the output: of 16-bit storage where the values, and with them the probabilities, or the output are. */
 static accuracy_rule output_rule(const attention_case *test, const verdict *v)
 {
-    accuracy_rule rule = {.stored = test->type.output ? test->type.output : CLATTN_F32,
+    accuracy_rule rule = {.stored = test->type.output ? test->type.output : CLATTN_DTYPE_F32,
                           .unit = v->dense.problem.wide ? DBL_EPSILON : (double)FLT_EPSILON};
 
     if (is_short(test->type.output) || is_short(test->type.value)) {
@@ -136,7 +137,7 @@ static accuracy_rule output_rule(const attention_case *test, const verdict *v)
 
 static void compare(const test_job *job, const attention_case *test, verdict *v)
 {
-    const accuracy_rule single = {.stored = CLATTN_F32, .unit = (double)FLT_EPSILON};
+    const accuracy_rule single = {.stored = CLATTN_DTYPE_F32, .unit = (double)FLT_EPSILON};
     accuracy_rule rule = output_rule(test, v);
     size_t extent[4] = {v->batch, v->heads, v->queries, v->d_v}, scores[4] = {v->batch, v->heads, v->queries, v->keys};
 
@@ -157,7 +158,7 @@ static void compare(const test_job *job, const attention_case *test, verdict *v)
     }
     if (test->scores) {
         rule = single;
-        rule.stored = test->type.scores ? test->type.scores : CLATTN_F32;
+        rule.stored = test->type.scores ? test->type.scores : CLATTN_DTYPE_F32;
         finish_scores(v, test);
         v->of[SCORES].given = array_dense(&job->output[SCORES], 4, scores);
         accuracy_check_by(&rule, names[SCORES], 4, scores, v->of[SCORES].given, v->of[SCORES].reference,

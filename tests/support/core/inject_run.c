@@ -81,6 +81,6 @@ inject_scenario inject_scenario_of(clattn_status (*use)(clattn_context *), int32
     clattn_context_params_init(&scenario.params);
     scenario.params.get_proc = inject_get_proc;
     scenario.params.cache_mode = cache_mode;
-    scenario.params.clblast = CLATTN_CLBLAST_NEVER; /* it calls OpenCL by itself */
+    scenario.params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* it calls OpenCL by itself */
     return scenario;
 }

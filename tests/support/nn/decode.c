@@ -48,7 +48,7 @@ double *nn_world_logits(const nn_world *w, size_t batch, size_t length, const in
 static cl_mem make_memory(nn_world *w)
 {
     const size_t count = w->items * w->memory_length * nn_d_memory(w->d);
-    const bool narrow = w->dtype == CLATTN_F16 || w->dtype == CLATTN_BF16;
+    const bool narrow = w->dtype == CLATTN_DTYPE_F16 || w->dtype == CLATTN_DTYPE_BF16;
     uint16_t *stored = malloc(count * sizeof *stored + 1);
     w->memory = malloc(count * sizeof *w->memory + 1);
     assert_non_null(stored);
@@ -56,7 +56,7 @@ static cl_mem make_memory(nn_world *w)
     support_fill(w->memory, count, 4);
     for (size_t i = 0; narrow && i < count; i++) {
         w->memory[i] = rintf(w->memory[i] * 16) / 16;
-        storage_set((clattn_dtype)w->dtype, &stored[i], w->memory[i]);
+        storage_set(w->dtype, &stored[i], w->memory[i]);
     }
     cl_mem buffer = narrow ? nn_buffer(w->context, count * sizeof *stored, stored)
                            : nn_buffer(w->context, count * sizeof *w->memory, w->memory);
@@ -67,7 +67,7 @@ static cl_mem make_memory(nn_world *w)
 static void make_model(nn_world *w)
 {
     const clattn_stack_desc *d = w->d;
-    const bool integers = w->weight_dtype == CLATTN_I8;
+    const bool integers = w->weight_dtype == CLATTN_DTYPE_I8;
     const clattn_transformer_desc model = {.size = sizeof model,
                                            .decoder = d,
                                            .output = w->output,
@@ -76,14 +76,14 @@ static void make_model(nn_world *w)
                                            .weight_dtype = w->weight_dtype};
     w->store = (nn_store){.seed = 9};
     nn_store_add_stack(&w->store, "decoder", d);
-    if (w->output == CLATTN_OUTPUT_OWN)
+    if (w->output == CLATTN_MODEL_OUTPUT_OWN)
         nn_store_add(&w->store, "output.weight", 2,
                      (const size_t[2]){w->output_size ? w->output_size : NN_VOCABULARY, d->d_model}, 0.4f, 0);
     for (size_t i = 0; (w->dtype || (w->weight_dtype && !integers)) && i < nn_store_count(&w->store); i++)
         nn_store_round(&w->store, i, BITS);
     if (integers)
         nn_store_vary_rows(&w->store);
-    w->head = nn_store_get(&w->store, w->output == CLATTN_OUTPUT_OWN ? "output.weight" : "decoder.tokens.weight");
+    w->head = nn_store_get(&w->store, w->output == CLATTN_MODEL_OUTPUT_OWN ? "output.weight" : "decoder.tokens.weight");
     w->model = nn_transformer(w->context, &model, &w->store);
     if (integers) /* what the reference computes with */
         nn_store_quantise(&w->store);
@@ -177,8 +177,8 @@ static cl_mem bind_mask(const nn_world *w, const nn_mask *m, const size_t *at, c
                        : NAN;
         attended[i] = added[i] != -INFINITY;
     }
-    cl_mem buffer = w->mask_dtype == CLATTN_BOOL ? nn_buffer(w->context, all * m->keys, attended)
-                                                 : nn_buffer(w->context, all * m->keys * sizeof *added, added);
+    cl_mem buffer = w->mask_dtype == CLATTN_DTYPE_BOOL ? nn_buffer(w->context, all * m->keys, attended)
+                                                       : nn_buffer(w->context, all * m->keys * sizeof *added, added);
     *binding = clattn_binding_buffer(buffer, 0);
     free(added);
     free(attended);

@@ -7,7 +7,7 @@
 #include "support/nn/model.h"
 
 #define NN_VOCABULARY 37
-#define NN_TOKENS .input = CLATTN_INPUT_TOKENS, .vocabulary = NN_VOCABULARY
+#define NN_TOKENS .input = CLATTN_STACK_INPUT_TOKENS, .vocabulary = NN_VOCABULARY
 
 typedef struct nn_world {
     /* The caller's. */
@@ -18,14 +18,14 @@ typedef struct nn_world {
     size_t items, length, memory_length; /* length: tokens of each item's text, and of the caches */
     const int32_t *memory_lengths;       /* of the items; NULL: memory_length each */
     nn_mask mask, memory_mask;           /* of self- and cross-attention; `queries` is 1 or `length` */
-    int32_t mask_dtype;                  /* as which they are bound, CLATTN_BOOL or CLATTN_F32 */
-    int32_t dtype, weight_dtype; /* as in clattn_transformer_desc; 16 bits: values are such that both types hold */
+    clattn_dtype mask_dtype;             /* as which they are bound, CLATTN_DTYPE_BOOL or CLATTN_DTYPE_F32 */
+    clattn_dtype dtype, weight_dtype; /* as in clattn_transformer_desc; 16 bits: values are such that both types hold */
     /* What nn_world_open makes. */
     nn_store store;
     clattn_transformer *model;
     clattn_plan *plan;
     clattn_decoder_state *state;
-    int32_t cache_dtype;
+    clattn_dtype cache_dtype;
     size_t mask_rows; /* tokens of a sequence in one enqueue, as the plan has it */
     int32_t *ids;     /* (items, length) */
     float *memory;

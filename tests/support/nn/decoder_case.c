@@ -7,29 +7,32 @@
 
 #include "support/nn/decoder_case.h"
 
-#define SHAPE .size = sizeof(clattn_stack_desc), NN_TOKENS, .d_model = 32, .heads = 4, .d_ff = 48, .causal = 1
+#define SHAPE(function) \
+    .size = sizeof(clattn_stack_desc), NN_TOKENS, .d_model = 32, .heads = 4, .d_ff = 48, \
+    .activation = CLATTN_ACTIVATION_##function, .causal = 1
 
 const decoder_case decoder_cases[DECODER_CASES] = {
     [CASE_PAPER] = {"the paper's: post-norm, cross, sinusoids, tied",
-                    {SHAPE, .layers = 2, .cross = 1, .scaled = 1, .positions = CLATTN_POSITIONS_SINUSOIDS},
-                    CLATTN_OUTPUT_TIED,
+                    {SHAPE(RELU), .layers = 2, .cross = 1, .scale_embeddings = 1,
+                     .positions = CLATTN_POSITIONS_SINUSOIDS},
+                    CLATTN_MODEL_OUTPUT_TIED,
                     true},
     [CASE_WHISPER] = {"Whisper's: pre-norm, cross, table, no key bias",
-                      {SHAPE, .layers = 2, .cross = 1, .norm_place = CLATTN_NORM_PRE, .final_norm = 1,
+                      {SHAPE(GELU), .layers = 2, .cross = 1, .norm_place = CLATTN_NORM_PLACE_PRE, .final_norm = 1,
                        .positions = CLATTN_POSITIONS_TABLE, .position_count = LENGTH,
-                       .activation = CLATTN_ACTIVATION_GELU, .without_bias = CLATTN_WITHOUT_KEY_BIAS},
-                      CLATTN_OUTPUT_TIED,
+                       .without_bias = CLATTN_WITHOUT_KEY_BIAS},
+                      CLATTN_MODEL_OUTPUT_TIED,
                       false},
     [CASE_LLAMA] = {"Llama's: no cross, rotary, RMSNorm, SwiGLU, grouped heads, own output",
-                    {SHAPE, .layers = 2, .norm_place = CLATTN_NORM_PRE, .final_norm = 1, .norm = CLATTN_NORM_RMS,
-                     .gated = 1, .activation = CLATTN_ACTIVATION_SWISH, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2,
+                    {SHAPE(SWISH), .layers = 2, .norm_place = CLATTN_NORM_PLACE_PRE, .final_norm = 1,
+                     .norm = CLATTN_NORM_KIND_RMS, .gated = 1, .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2,
                      .without_bias = CLATTN_WITHOUT_BIAS},
-                    CLATTN_OUTPUT_OWN,
+                    CLATTN_MODEL_OUTPUT_OWN,
                     true},
     [CASE_OTHER_MEMORY] = {"GPT-2's with a memory of another size, interleaved rotation",
-                           {SHAPE, .layers = 1, .cross = 1, .d_memory = 20, .norm_place = CLATTN_NORM_PRE,
+                           {SHAPE(RELU), .layers = 1, .cross = 1, .d_memory = 20, .norm_place = CLATTN_NORM_PLACE_PRE,
                             .rotary = CLATTN_ROTARY_INTERLEAVED, .rotary_size = 4},
-                           CLATTN_OUTPUT_TIED,
+                           CLATTN_MODEL_OUTPUT_TIED,
                            false},
 };
 

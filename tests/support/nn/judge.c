@@ -12,7 +12,7 @@ static void add_error(struct nn_errors *e, double value, double reference)
     e->sum += apart;
 }
 
-void nn_judge(nn_judgement *j, int32_t dtype, double ours, double naive, double reference)
+void nn_judge(nn_judgement *j, clattn_dtype dtype, double ours, double naive, double reference)
 {
     add_error(&j->ours, ours, reference);
     add_error(&j->naive, naive, reference);

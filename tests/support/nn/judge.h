@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <clattn/dtype.h>
+
 /* Zeroed: nothing judged yet. */
 typedef struct nn_judgement {
     struct nn_errors {
@@ -15,7 +17,7 @@ typedef struct nn_judgement {
 } nn_judgement;
 
 /* One number of an output of type `dtype`; NaN is infinitely wrong. */
-void nn_judge(nn_judgement *j, int32_t dtype, double ours, double naive, double reference);
+void nn_judge(nn_judgement *j, clattn_dtype dtype, double ours, double naive, double reference);
 
 /* Fails the test, which is about `what`, unless the largest and the mean error keep the rule; prints them. */
 void nn_judgement_assert(const nn_judgement *j, const char *what);

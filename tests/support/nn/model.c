@@ -30,13 +30,13 @@ double *nn_doubles(const float *values, size_t count)
 }
 
 /* As an array of that type holds them. */
-static void store_as(int32_t dtype, double *x, size_t count)
+static void store_as(clattn_dtype dtype, double *x, size_t count)
 {
     for (size_t i = 0; dtype && i < count; i++)
         x[i] = storage_round((clattn_dtype)dtype, x[i]);
 }
 
-static int32_t cache_dtype(const nn_reference *r)
+static clattn_dtype cache_dtype(const nn_reference *r)
 {
     return r->cache_dtype ? r->cache_dtype : r->dtype;
 }
@@ -58,6 +58,7 @@ double *nn_reference_linear(const double *x, size_t rows, size_t columns, const 
 double nn_activate(int32_t function, double x)
 {
     switch (function) {
+    case CLATTN_ACTIVATION_NONE: return x;
     case CLATTN_ACTIVATION_RELU: return x > 0 ? x : 0;
     case CLATTN_ACTIVATION_GELU: return x * 0.5 * erfc(-x * 0.70710678118654752440);
     case CLATTN_ACTIVATION_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
@@ -70,7 +71,7 @@ static void norm(const nn_reference *r, const char *prefix, double *x, size_t ro
     const clattn_stack_desc *d = r->desc;
     const size_t n = d->d_model;
     const float *scale = nn_store_get(r->store, "%snorm.weight", prefix);
-    const bool layer = d->norm == CLATTN_NORM_LAYER;
+    const bool layer = d->norm == CLATTN_NORM_KIND_LAYER;
     const float *bias =
         get_or_null(r->store, layer && !(d->without_bias & CLATTN_WITHOUT_NORM_BIAS), "%s%s", prefix, "norm.bias");
     for (size_t row = 0; row < rows; row++, x += n) {
@@ -129,7 +130,7 @@ static double *attention(const nn_reference *r, const char *prefix, const double
     const nn_mask *mask = cross ? &r->memory_mask : &r->mask;
     const double *from = cross ? r->memory : x;
     const size_t columns = cross ? nn_d_memory(d) : d->d_model;
-    const double scale = d->scale_mode == CLATTN_SCALE_EXPLICIT ? d->scale : 1 / sqrt((double)size);
+    const double scale = d->explicit_scale ? d->scale : 1 / sqrt((double)size);
     double *q = project(r, prefix, "query", CLATTN_WITHOUT_QUERY_BIAS, x, r->batch * queries, d->d_model, inner);
     double *k = project(r, prefix, "key", CLATTN_WITHOUT_KEY_BIAS, from, r->batch * keys, columns, inner_kv);
     double *v = project(r, prefix, "value", CLATTN_WITHOUT_VALUE_BIAS, from, r->batch * keys, columns, inner_kv);
@@ -210,7 +211,7 @@ static double *feed_forward(const nn_reference *r, const char *prefix, const dou
 static void sublayer(const nn_reference *r, const char *prefix, double *x, int which, double *probabilities)
 {
     const size_t rows = r->batch * r->length, count = rows * r->desc->d_model;
-    const bool pre = r->desc->norm_place == CLATTN_NORM_PRE;
+    const bool pre = r->desc->norm_place == CLATTN_NORM_PLACE_PRE;
     double *read = doubles(count);
     memcpy(read, x, count * sizeof *x);
     if (pre)
@@ -267,7 +268,7 @@ double *nn_reference_convolutions(const nn_reference *r, size_t frames, const fl
                             sum += weight[(o * channels + i) * c->kernel + j] *
                                    x[(b * frames + (size_t)frame) * channels + i];
                     }
-                    y[(b * made + t) * d->d_model + o] = c->activation ? nn_activate(c->activation - 1, sum) : sum;
+                    y[(b * made + t) * d->d_model + o] = nn_activate(c->activation, sum);
                 }
         free(x);
         x = y;
@@ -290,7 +291,7 @@ double *nn_reference_tokens(const nn_reference *r, const int32_t *ids, const int
         for (size_t i = 0; i < n; i++) {
             const size_t p = row % r->length + d->first_position;
             const double angle = (double)p / pow(10000, (double)(i / 2 * 2) / (double)n);
-            double value = tokens[(size_t)ids[row] * n + i] * (d->scaled ? sqrt((double)n) : 1);
+            double value = tokens[(size_t)ids[row] * n + i] * (d->scale_embeddings ? sqrt((double)n) : 1);
             if (d->positions == CLATTN_POSITIONS_TABLE)
                 value += nn_store_get(r->store, "%s.positions.weight", r->name)[p * n + i];
             if (d->positions == CLATTN_POSITIONS_SINUSOIDS)

@@ -31,9 +31,9 @@ static inline size_t nn_d_memory(const clattn_stack_desc *d)
 typedef struct nn_store {
     struct nn_tensor *tensors;
     size_t count;
-    uint32_t seed;   /* of the next tensor's values */
-    int32_t dtype;   /* what the lookup hands out: CLATTN_F32 (0 too), CLATTN_F16 or CLATTN_BF16 */
-    void *converted; /* the last tensor that it did */
+    uint32_t seed;      /* of the next tensor's values */
+    clattn_dtype dtype; /* what the lookup hands out: CLATTN_DTYPE_F32 (0 too), CLATTN_DTYPE_F16 or CLATTN_DTYPE_BF16 */
+    void *converted;    /* the last tensor that it did */
     size_t lookups;
 } nn_store;
 
@@ -48,7 +48,7 @@ const char *nn_store_name(const nn_store *store, size_t index);
 void nn_store_rename(nn_store *store, size_t index, const char *name);
 void nn_store_round(nn_store *store, size_t index, int bits);
 
-/* What a model with weight_dtype CLATTN_I8 keeps as integers, the matrices of layers and output.weight: makes their rows'
+/* What a model with weight_dtype CLATTN_DTYPE_I8 keeps as integers, the matrices of layers and output.weight: makes their rows'
  * magnitudes differ by powers of two, up to 256 times, with rows of zeros among them; and makes of each element what a
  * model's integer and its row's scale, the largest magnitude / 127, stand for. */
 void nn_store_vary_rows(nn_store *store);
@@ -86,7 +86,7 @@ typedef struct nn_reference {
     const int32_t *memory_lengths;
     /* 0, or the types that arrays between operators have, and caches of keys and values (0: the same): the naive computation
      * that numerics.md's rule compares with, which rounds P to V's type too. */
-    int32_t dtype, cache_dtype;
+    clattn_dtype dtype, cache_dtype;
     double *self_probabilities;  /* NULL, or (layers, batch, heads, length, length) */
     double *cross_probabilities; /* NULL, or (layers, batch, heads, length, memory_length) */
 } nn_reference;
@@ -104,7 +104,7 @@ double *nn_reference_tokens(const nn_reference *reference, const int32_t *ids, c
 double *nn_reference_linear(const double *x, size_t rows, size_t columns, const float *weight, size_t out,
                             const float *bias);
 
-/* A clattn_activation_function of one number. */
+/* A clattn_activation of one number. */
 double nn_activate(int32_t function, double x);
 
 /* Doubles of floats, to be freed. */

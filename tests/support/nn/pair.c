@@ -17,7 +17,7 @@ static int32_t *make_ids(size_t count, size_t step, size_t vocabulary)
 static double *encode(const nn_pair *p, clattn_transformer *model, cl_mem out)
 {
     const clattn_stack_desc *d = p->desc->encoder;
-    const bool tokens = d->input == CLATTN_INPUT_TOKENS;
+    const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS;
     const size_t count = p->batch * p->input * (tokens ? 1 : d->features);
     const clattn_encoder_desc desc = nn_encoder_desc(p->batch, p->input);
     const nn_reference r = {.store = p->store,

@@ -6,9 +6,10 @@
 #include "support/nn/model.h"
 
 /* The small stack that the tests begin with. */
-#define SHAPE .size = sizeof(clattn_stack_desc), .d_model = 32, .heads = 4, .d_ff = 48
-#define POST .norm_place = CLATTN_NORM_POST
-#define PRE .norm_place = CLATTN_NORM_PRE
+#define SHAPE(function) \
+    .size = sizeof(clattn_stack_desc), .d_model = 32, .heads = 4, .d_ff = 48, .activation = CLATTN_ACTIVATION_##function
+#define POST .norm_place = CLATTN_NORM_PLACE_POST
+#define PRE .norm_place = CLATTN_NORM_PLACE_PRE
 
 /* A buffer in the context, with `data` copied in (NULL: NaN). */
 cl_mem nn_buffer(clattn_context *context, size_t bytes, const void *data);

@@ -160,19 +160,19 @@ clattn_status nn_store_lookup(void *user, const char *name, clattn_host_tensor *
     store->lookups++;
     if (!found)
         return CLATTN_SUCCESS;
-    tensor->dtype = store->dtype ? store->dtype : CLATTN_F32;
+    tensor->dtype = store->dtype ? store->dtype : CLATTN_DTYPE_F32;
     tensor->rank = found->rank;
     memcpy(tensor->extent, found->extent, sizeof tensor->extent);
-    tensor->bytes = found->elements * clattn_dtype_size((clattn_dtype)tensor->dtype);
+    tensor->bytes = found->elements * clattn_dtype_size(tensor->dtype);
     tensor->data = found->values;
-    if (tensor->dtype == CLATTN_F32)
+    if (tensor->dtype == CLATTN_DTYPE_F32)
         return CLATTN_SUCCESS;
     uint16_t *converted = malloc(tensor->bytes);
     assert_non_null(converted);
     for (size_t i = 0; i < found->elements; i++) {
         uint32_t bits;
         memcpy(&bits, &found->values[i], sizeof bits);
-        if (tensor->dtype == CLATTN_BF16) {
+        if (tensor->dtype == CLATTN_DTYPE_BF16) {
             converted[i] = (uint16_t)(bits >> 16);
         } else {
             converted[i] = half_of(found->values[i]);
@@ -200,7 +200,7 @@ static void add_norm(nn_store *store, const char *prefix, const clattn_stack_des
     snprintf(name, sizeof name, "%snorm.weight", prefix);
     nn_store_add(store, name, 1, &d->d_model, 0.3f, 1);
     snprintf(name, sizeof name, "%snorm.bias", prefix);
-    if (d->norm == CLATTN_NORM_LAYER && !(d->without_bias & CLATTN_WITHOUT_NORM_BIAS))
+    if (d->norm == CLATTN_NORM_KIND_LAYER && !(d->without_bias & CLATTN_WITHOUT_NORM_BIAS))
         nn_store_add(store, name, 1, &d->d_model, 0.3f, 0);
 }
 

@@ -10,7 +10,7 @@ const char *const activation_solvers[ACTIVATION_SOLVERS] = {"generic", "cpu"};
 
 static clattn_dtype type_or_float(clattn_dtype dtype)
 {
-    return dtype == CLATTN_DTYPE_NONE ? CLATTN_F32 : dtype;
+    return dtype == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : dtype;
 }
 
 static void actual_extent(const activation_case *test, size_t *extent)
@@ -105,14 +105,13 @@ static void run_and_judge(test_job *job, const activation_case *test)
     for (size_t i = 0; i < count; i++) {
         reference[i] = reference_activation(test->function, test->explicit_alpha ? (double)test->alpha : 1, x[i]);
         magnitude[i] = fabs(reference[i]) + (double)FLT_MIN / (8 * (double)FLT_EPSILON);
-        if (reference[i] != 0 && storage_round(CLATTN_F32, reference[i]) == INFINITY) {
+        if (reference[i] != 0 && storage_round(CLATTN_DTYPE_F32, reference[i]) == INFINITY) {
             reference[i] = copysign(INFINITY, reference[i]);
         }
     }
     job_run(job, NULL);
     double *given = array_dense(&job->output[0], test->rank, extent);
-    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, test->rank, extent, given, reference,
-                          reference, magnitude);
+    accuracy_check_stored("y", job->output[0].layout.dtype, test->rank, extent, given, reference, reference, magnitude);
     free(x);
     free(reference);
     free(magnitude);
@@ -132,7 +131,7 @@ void activation_check(const void *which, const char *solver)
 
 void activation_add(test_suite *suite, const activation_case *cases, size_t count)
 {
-    static const char *const names[] = {"ReLU", "GELU", "GELU tanh", "Swish"};
+    static const char *const names[] = {"none", "ReLU", "GELU", "GELU tanh", "Swish"};
 
     for (int n = 0; n < ACTIVATION_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {

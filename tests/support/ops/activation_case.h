@@ -18,13 +18,13 @@ typedef enum activation_values {
 typedef struct activation_case {
     const char *rule;
     unsigned levels;
-    clattn_activation_function function;
+    clattn_activation function;
     bool explicit_alpha;
     float alpha;
     int rank;
     size_t extent[CLATTN_MAX_RANK];
     array_form x, y;
-    clattn_dtype x_type, y_type; /* 0: CLATTN_F32 */
+    clattn_dtype x_type, y_type; /* 0: CLATTN_DTYPE_F32 */
     activation_values values;
     bool in_place;
     bool explicit_batch;

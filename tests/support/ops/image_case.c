@@ -30,8 +30,8 @@ double image_stored(const test_image *image, size_t x, size_t y, int c)
     switch (image->format.image_channel_data_type) {
     case CL_UNORM_INT8: return *at;
     case CL_UNORM_INT16: memcpy(&sixteen, at, 2); return sixteen;
-    case CL_HALF_FLOAT: return storage_get(CLATTN_F16, at);
-    default: return storage_get(CLATTN_F32, at);
+    case CL_HALF_FLOAT: return storage_get(CLATTN_DTYPE_F16, at);
+    default: return storage_get(CLATTN_DTYPE_F32, at);
     }
 }
 
@@ -64,8 +64,8 @@ test_image image_create(cl_mem_flags flags, cl_image_format format, size_t width
         switch (format.image_channel_data_type) {
         case CL_UNORM_INT8: *at = (unsigned char)i; break;
         case CL_UNORM_INT16: memcpy(at, &sixteen, 2); break;
-        case CL_HALF_FLOAT: storage_set(CLATTN_F16, at, filler(&stream, i)); break;
-        default: storage_set(CLATTN_F32, at, filler(&stream, i)); break;
+        case CL_HALF_FLOAT: storage_set(CLATTN_DTYPE_F16, at, filler(&stream, i)); break;
+        default: storage_set(CLATTN_DTYPE_F32, at, filler(&stream, i)); break;
         }
     }
     made.memory = clCreateImage(clattn_context_opencl_context(device_context()), flags | CL_MEM_COPY_HOST_PTR, &format,
@@ -159,7 +159,7 @@ static void judge_pack(const image_case *t, const test_image *image, const test_
                 double stored = image_stored(image, at_x, at_y, n % t->channels);
                 double got = array_get(array, (size_t[]){y, x, (size_t)n});
 
-                clattn_dtype dtype = (clattn_dtype)array->layout.dtype;
+                clattn_dtype dtype = array->layout.dtype;
                 if (t->transform ? !transformed_right(image, dtype, at_x, at_y, n % t->channels, got)
                                  : !packed_right(image, dtype, stored, got)) {
                     fail_msg("pixel (%zu, %zu), element %d: %.9g of stored %.9g", x, y, n, got, stored);
@@ -187,7 +187,7 @@ static bool unpacked_right(const test_image *image, double value, double got)
         double product = (double)(float)(value * levels); /* exact in double for these sizes, then rounded once */
         return got == (isnan(value) || product <= 0 ? 0 : product >= levels ? levels : rint(product));
     }
-    clattn_dtype held = image->format.image_channel_data_type == CL_HALF_FLOAT ? CLATTN_F16 : CLATTN_F32;
+    clattn_dtype held = image->format.image_channel_data_type == CL_HALF_FLOAT ? CLATTN_DTYPE_F16 : CLATTN_DTYPE_F32;
     double expected = storage_round(held, value);
     if (isnan(value)) {
         return isnan(got);
@@ -246,9 +246,9 @@ static double fill_value(void *context, const size_t *index)
 void image_check(const void *which, const char *solver)
 {
     const image_case *t = which;
-    bool pack = t->operation == CLATTN_IMAGE_PACK;
+    bool pack = t->operation == CLATTN_IMAGE_OPERATION_PACK;
     cl_image_format format = {t->order ? t->order : CL_RGBA, t->type};
-    clattn_dtype dtype = t->dtype ? t->dtype : CLATTN_F32;
+    clattn_dtype dtype = t->dtype ? t->dtype : CLATTN_DTYPE_F32;
     size_t patch = t->patch ? (size_t)t->patch : 1;
     size_t extent[3] = {t->region[1], t->region[0], (size_t)t->channels * patch * patch};
     const size_t *actual = t->explicit_region ? t->actual : t->region;
@@ -271,7 +271,7 @@ void image_check(const void *which, const char *solver)
     if (t->norm) {
         const size_t norm_extent[3] = {extent[0], extent[1], (size_t)t->channels};
         const size_t norm_owned[3] = {owned[0], owned[1], (size_t)t->channels};
-        norm = job_array(&job, ROLE_OUTPUT, CLATTN_F32, t->norm + 1, norm_extent, t->form);
+        norm = job_array(&job, ROLE_OUTPUT, CLATTN_DTYPE_F32, t->norm + 1, norm_extent, t->form);
         array_own(&norm, norm_owned);
     }
     desc.operation = t->operation;
@@ -287,7 +287,7 @@ void image_check(const void *which, const char *solver)
     args.width = t->actual[0];
     args.height = t->actual[1];
     args.norm_factor = t->norm ? -0.75f : 0;
-    args.transform = t->transform;
+    args.explicit_matrix = t->transform;
     memcpy(args.matrix, colours, sizeof args.matrix);
     options.solver = solver;
     assert_status(CLATTN_SUCCESS, clattn_image_supports(device_context(), &desc, NULL));

@@ -33,7 +33,7 @@ typedef struct image_case {
     int channels;
     int patch;              /* 0: 1 */
     cl_channel_order order; /* 0: CL_RGBA */
-    clattn_dtype dtype;     /* 0: CLATTN_F32 */
+    clattn_dtype dtype;     /* 0: CLATTN_DTYPE_F32 */
     array_form form;
     int norm;       /* 0: none, 1: of the row, 2: of each component */
     bool transform; /* by the matrix of image_case.c */

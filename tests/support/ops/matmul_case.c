@@ -23,7 +23,7 @@ static test_array matrix(test_job *job, array_role role, clattn_dtype type, size
 
 static clattn_dtype type_of(clattn_dtype given)
 {
-    return given == CLATTN_DTYPE_NONE ? CLATTN_F32 : given;
+    return given == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : given;
 }
 
 static size_t batch_of_operand(const matmul_case *test)
@@ -66,15 +66,15 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     if (test->bias) {
         job->input[BIAS] = job_array(job, ROLE_INPUT, type_of(test->type.bias), 1, &test->n, test->bias_form);
     }
-    if (test->type.b == CLATTN_I8) {
-        job->input[SCALE] = job_array(job, ROLE_INPUT, CLATTN_F32, 1, &test->n, test->scale_form);
+    if (test->type.b == CLATTN_DTYPE_I8) {
+        job->input[SCALE] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 1, &test->n, test->scale_form);
     }
     if (test->operand && !test->in_place) {
         job->input[OPERAND] = matrix(job, ROLE_INPUT, type_of(test->type.operand), batch_of_operand(test), test->m,
                                      test->n, test->operand_form);
     }
     for (int which = A; which < INPUTS; which++) {
-        bool bytes = job->input[which].memory && job->input[which].layout.dtype == CLATTN_I8;
+        bool bytes = job->input[which].memory && job->input[which].layout.dtype == CLATTN_DTYPE_I8;
         float spread = which == A ? test->spread : which == B ? test->spread_b : 0;
         float most = bytes ? 127 : spread > 0 ? spread : limit;
         if (job->input[which].memory) {
@@ -99,7 +99,8 @@ bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint
     desc.c = job->output[0].layout;
     desc.b_scale = job->input[SCALE].layout;
     desc.operand = job->input[OPERAND].layout;
-    desc.operand_use = test->operand == OPERAND_MULTIPLY ? CLATTN_MATMUL_MULTIPLY : CLATTN_MATMUL_ADD;
+    desc.operand_use =
+        test->operand == OPERAND_MULTIPLY ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
     desc.activation = test->activation;
     desc.explicit_alpha = test->alpha < 0 || test->alpha > 0;
     desc.alpha = test->alpha;
@@ -130,7 +131,7 @@ bool matmul_has_clblast(void)
     clattn_plan *plan = NULL;
 
     /* It refuses these strides, and so builds nothing; its name is unknown where it is left out. */
-    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (size_t[]){3, 3});
+    desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){3, 3});
     desc.a.stride[0] = 12;
     desc.a.stride[1] = 2;
     options.solver = "clblast";
@@ -182,7 +183,7 @@ static void finish(const test_job *job, const matmul_case *test, size_t item, ve
             *size += fabs(bias);
         }
         if (test->activation) {
-            clattn_activation_function f = (clattn_activation_function)(test->activation - 1);
+            clattn_activation f = test->activation;
             double alpha = test->alpha < 0 || test->alpha > 0 ? (double)test->alpha : 1;
             *exact = reference_activation(f, alpha, *exact);
             *naive = as_float(reference_activation(f, alpha, *naive));

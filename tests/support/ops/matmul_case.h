@@ -52,7 +52,7 @@ typedef struct matmul_case {
     bool shorter;
     size_t actual_batch, actual_m;
     matmul_inject inject;
-    clattn_matmul_activation activation;
+    clattn_activation activation;
     float alpha;            /* 0: not given */
     float spread, spread_b; /* A and B are uniform in ± spread; 0: 1 */
     matmul_operand operand;

@@ -37,7 +37,7 @@ static sizes sizes_of(const mha_case *t)
 
 static clattn_dtype type_of(const mha_case *t)
 {
-    return t->type == CLATTN_DTYPE_NONE ? CLATTN_F32 : t->type;
+    return t->type == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : t->type;
 }
 
 static void make(test_job *job, const mha_case *t, int which, uint64_t salt, float limit, size_t a, size_t b, size_t c)
@@ -53,7 +53,7 @@ static void make_arrays(test_job *job, const mha_case *t, const sizes *s, uint64
 {
     size_t mask[4] = {t->batch, t->heads, t->queries, s->keys};
     size_t y[3] = {t->batch, t->queries, t->d_model}, weights[4];
-    bool average = t->weights == CLATTN_WEIGHTS_AVERAGE;
+    bool average = t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
     float in = sqrtf(3.0f / (float)t->d_model), out = sqrtf(3.0f / (float)s->inner); /* keeps the variance */
 
     make(job, t, X, salt, 2, t->batch, t->queries, t->d_model);
@@ -87,7 +87,7 @@ static void make_arrays(test_job *job, const mha_case *t, const sizes *s, uint64
     array_own(&job->output[Y], (size_t[]){s->batch, s->actual_queries, t->d_model});
     if (t->weights) {
         memcpy(weights, average ? (size_t[]){t->batch, t->queries, s->keys, 0} : mask, sizeof weights);
-        job->output[WEIGHTS] = job_array(job, ROLE_OUTPUT, CLATTN_F32, average ? 3 : 4, weights, FORM_PLAIN);
+        job->output[WEIGHTS] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, average ? 3 : 4, weights, FORM_PLAIN);
         memcpy(weights,
                average ? (size_t[]){s->batch, s->actual_queries, s->actual_keys, 0}
                        : (size_t[]){s->batch, t->heads, s->actual_queries, s->actual_keys},
@@ -124,7 +124,7 @@ void mha_job(test_job *job, const mha_case *t, const char *solver, uint64_t salt
     desc.bias_out = t->bias_out;
     desc.causal = t->causal;
     desc.alignment = t->alignment;
-    desc.scale_mode = t->scaled ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
+    desc.explicit_scale = t->scaled;
     desc.scale = t->scale;
     desc.weights = t->weights;
     desc.batch = t->batch;
@@ -214,9 +214,10 @@ static operands gather(const test_job *job, const mha_case *t, const sizes *s)
 {
     const size_t rows[3] = {s->inner, s->inner_kv, s->inner_kv};
     const size_t columns[3] = {t->d_model, s->d_context, s->d_context_value};
-    int64_t position = t->alignment == CLATTN_ALIGN_TOP_LEFT   ? 0
-                       : t->alignment == CLATTN_ALIGN_EXPLICIT ? t->position
-                                                               : (int64_t)s->actual_keys - (int64_t)s->actual_queries;
+    int64_t position = t->alignment == CLATTN_ALIGNMENT_TOP_LEFT ? 0
+                       : t->alignment == CLATTN_ALIGNMENT_EXPLICIT
+                           ? t->position
+                           : (int64_t)s->actual_keys - (int64_t)s->actual_queries;
     operands o = {0};
 
     o.x = array_dense(&job->input[X], 3, (size_t[]){s->batch, s->actual_queries, t->d_model});
@@ -302,7 +303,7 @@ static verdict reference_mha(const mha_case *t, const sizes *s, const operands *
     }
     reference_matmul(s->batch * queries, t->d_model, s->inner, joined, o->w_o, 1, s->inner, o->b_o, narrow, v.y,
                      v.magnitude);
-    if (t->weights == CLATTN_WEIGHTS_AVERAGE) {
+    if (t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE) {
         double *mean = doubles(rows * keys), *magnitude = doubles(rows * keys);
         average(s, t->heads, narrow, v.weights, v.weights_magnitude, mean, magnitude);
         free(v.weights);
@@ -341,7 +342,7 @@ void mha_check(const void *which, const char *solver)
     accuracy_check_stored("y", type_of(t), 3, y, given, wide.y, narrow.y, wide.magnitude);
     free(given);
     if (t->weights) {
-        bool mean = t->weights == CLATTN_WEIGHTS_AVERAGE;
+        bool mean = t->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE;
         size_t extent[4] = {s.batch, mean ? 1 : t->heads, s.actual_queries, s.actual_keys};
         given = mean ? array_dense(&job.output[WEIGHTS], 3, (size_t[]){s.batch, s.actual_queries, s.actual_keys})
                      : array_dense(&job.output[WEIGHTS], 4, extent);

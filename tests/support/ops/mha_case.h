@@ -24,7 +24,7 @@ typedef struct mha_case {
     bool scaled;
     float scale;
     clattn_weights_output weights;
-    clattn_dtype type; /* 0: CLATTN_F32 */
+    clattn_dtype type; /* 0: CLATTN_DTYPE_F32 */
     bool shorter;
     struct {
         size_t batch, queries, keys;

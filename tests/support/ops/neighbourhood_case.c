@@ -67,7 +67,7 @@ bool neighbourhood_attends(int p, int j, int length, int window, int dilation, b
 
 static clattn_dtype type_or_float(clattn_dtype dtype)
 {
-    return dtype ? dtype : CLATTN_F32;
+    return dtype ? dtype : CLATTN_DTYPE_F32;
 }
 
 typedef struct bias_filler {
@@ -100,7 +100,7 @@ static void fill_inputs(test_job *job, const neighbourhood_case *t, const sizes 
     job_fill(&job->input[KEY], 12, -spread, spread, spread >= 50);
     job_fill(&job->input[VALUE], 13, -2, 2, false);
     if (t->bias != BIAS_NONE) {
-        job->input[BIAS] = job_array(job, ROLE_INPUT, CLATTN_F32, 4, bias, t->form);
+        job->input[BIAS] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 4, bias, t->form);
         array_fill(&job->input[BIAS], fill_bias, &(bias_filler){random_start(14), t->bias});
         array_upload(&job->input[BIAS]);
     }
@@ -119,13 +119,13 @@ static bool make_job(test_job *job, const neighbourhood_case *t, const sizes *s,
     job->output[OUTPUT] = job_array(job, ROLE_OUTPUT, type_or_float(t->o), 5, output, out);
     array_own(&job->output[OUTPUT], owned);
     if (t->lse) {
-        job->output[LSE] = job_array(job, ROLE_OUTPUT, CLATTN_F32, 4, output, out);
+        job->output[LSE] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 4, output, out);
         array_own(&job->output[LSE], owned);
     }
     desc.edge = t->clip ? CLATTN_EDGE_CLIP : CLATTN_EDGE_SHIFT;
     memcpy(desc.window, t->window, sizeof desc.window);
     memcpy(desc.dilation, t->dilation, sizeof desc.dilation);
-    desc.scale_mode = t->scaled ? CLATTN_SCALE_EXPLICIT : CLATTN_SCALE_DEFAULT;
+    desc.explicit_scale = t->scaled;
     desc.scale = t->scale;
     desc.query = job->input[QUERY].layout;
     desc.key = job->input[KEY].layout;

@@ -38,7 +38,7 @@ typedef struct neighbourhood_case {
     bias_kind bias;
     size_t bias_batch, bias_heads; /* 0: 1 */
     bool lse;
-    clattn_dtype q, k, v, o; /* 0: CLATTN_F32 */
+    clattn_dtype q, k, v, o; /* 0: CLATTN_DTYPE_F32 */
     array_form form;
     bool scaled;
     float scale;

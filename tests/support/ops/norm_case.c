@@ -13,7 +13,7 @@ enum { Y, MEAN, INVERSE, SUM, OUTPUTS }; /* of job.output */
 
 static clattn_dtype type_or_float(clattn_dtype dtype)
 {
-    return dtype == CLATTN_DTYPE_NONE ? CLATTN_F32 : dtype;
+    return dtype == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : dtype;
 }
 
 /* The extents that count at enqueue; with `statistics` those of mean and inverse. */
@@ -48,7 +48,7 @@ static void make_statistic(test_job *job, const norm_case *test, int which)
         extent[d] = 1;
     }
     job->output[which] =
-        job_array(job, ROLE_OUTPUT, CLATTN_F32, test->rank, extent, which == MEAN ? FORM_PLAIN : test->y);
+        job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, test->rank, extent, which == MEAN ? FORM_PLAIN : test->y);
     actual_extent(test, true, extent);
     array_own(&job->output[which], extent);
 }
@@ -90,7 +90,7 @@ static bool make_job(test_job *job, const norm_case *test, const char *solver)
         make_statistic(job, test, INVERSE);
     }
 
-    desc.kind = test->rms ? CLATTN_NORM_RMS : CLATTN_NORM_LAYER;
+    desc.kind = test->rms ? CLATTN_NORM_KIND_RMS : CLATTN_NORM_KIND_LAYER;
     desc.axes = test->axes;
     desc.explicit_epsilon = test->explicit_epsilon;
     desc.epsilon = test->epsilon;
@@ -212,8 +212,8 @@ static verdict run_and_judge(test_job *job, const norm_case *test)
         if (job->output[o].memory) {
             const size_t *shape = o == Y || o == SUM ? extent : statistics;
             v.given[o] = array_dense(&job->output[o], test->rank, shape);
-            accuracy_check_stored(names[o], (clattn_dtype)job->output[o].layout.dtype, test->rank, shape, v.given[o],
-                                  v.reference[o], v.reference[o], v.magnitude[o]);
+            accuracy_check_stored(names[o], job->output[o].layout.dtype, test->rank, shape, v.given[o], v.reference[o],
+                                  v.reference[o], v.magnitude[o]);
         }
     }
     return v;

@@ -22,7 +22,7 @@ typedef struct norm_factor {
     int rank;
     size_t extent[CLATTN_MAX_RANK];
     array_form form;
-    clattn_dtype dtype; /* 0: CLATTN_F32 */
+    clattn_dtype dtype; /* 0: CLATTN_DTYPE_F32 */
 } norm_factor;
 
 enum { NORM_MEAN = 1, NORM_INVERSE = 2 };
@@ -35,7 +35,7 @@ typedef struct norm_case {
     int axes; /* 0: the default, 1 */
     bool rms;
     array_form x, y;
-    clattn_dtype x_type, y_type; /* 0: CLATTN_F32 */
+    clattn_dtype x_type, y_type; /* 0: CLATTN_DTYPE_F32 */
     norm_factor scale, bias;
     unsigned outputs; /* NORM_MEAN, NORM_INVERSE: these too */
     bool explicit_epsilon;

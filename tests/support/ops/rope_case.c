@@ -38,7 +38,7 @@ static void make_caches(test_job *job, const rope_case *test)
     bool table = test->angles == ANGLES_TABLE;
 
     for (int which = COS; which <= SIN; which++) {
-        job->input[which] = job_array(job, ROLE_INPUT, type_or(test->cache_type, CLATTN_F32), table ? 2 : 3,
+        job->input[which] = job_array(job, ROLE_INPUT, type_or(test->cache_type, CLATTN_DTYPE_F32), table ? 2 : 3,
                                       table ? by_position : by_place, test->cache);
         job_fill(&job->input[which], (uint64_t)which, -1, 1, false);
     }
@@ -66,7 +66,7 @@ static void make_indices(test_job *job, const rope_case *test)
     test_array *made = &job->input[offsets ? OFFSETS : POSITIONS];
     int64_t high = offsets ? TABLE_ROWS - (int64_t)test->length : TABLE_ROWS - 1;
 
-    *made = job_array(job, ROLE_INPUT, type_or(test->index_type, CLATTN_I32), offsets ? 1 : 2, extent,
+    *made = job_array(job, ROLE_INPUT, type_or(test->index_type, CLATTN_DTYPE_I32), offsets ? 1 : 2, extent,
                       offsets ? FORM_PLAIN : FORM_PADDED);
     array_fill(made, fill_integer,
                &(integer_filler){random_start(7), given ? test->low : 0, given ? test->high : high});
@@ -81,8 +81,8 @@ static bool make_job(test_job *job, const rope_case *test, const char *solver)
     size_t extent[] = {test->batch, test->heads, test->length, test->size};
     size_t written[] = {batch_of(test), test->heads, length_of(test), test->size};
 
-    job->input[X] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, type_or(test->x_type, CLATTN_F32), 4,
-                              extent, test->x);
+    job->input[X] = job_array(job, test->in_place ? ROLE_IN_PLACE : ROLE_INPUT, type_or(test->x_type, CLATTN_DTYPE_F32),
+                              4, extent, test->x);
     job_fill(&job->input[X], 5, -4, 4, false);
     if (test->angles != ANGLES_COMPUTED) {
         make_caches(job, test);
@@ -92,10 +92,10 @@ static bool make_job(test_job *job, const rope_case *test, const char *solver)
     }
     job->output[0] = test->in_place
                          ? job->input[X]
-                         : job_array(job, ROLE_OUTPUT, type_or(test->y_type, CLATTN_F32), 4, extent, test->y);
+                         : job_array(job, ROLE_OUTPUT, type_or(test->y_type, CLATTN_DTYPE_F32), 4, extent, test->y);
     array_own(&job->output[0], written);
 
-    desc.pairing = test->interleaved ? CLATTN_ROPE_INTERLEAVED : CLATTN_ROPE_HALVES;
+    desc.pairing = test->interleaved ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
     desc.base = test->base;
     desc.rotary_size = test->rotary;
     desc.x = job->input[X].layout;
@@ -180,8 +180,7 @@ static verdict run_and_judge(test_job *job, const rope_case *test)
     }
     job_run(job, NULL);
     v.given = array_dense(&job->output[0], 4, extent);
-    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, 4, extent, v.given, v.reference, v.reference,
-                          magnitude);
+    accuracy_check_stored("y", job->output[0].layout.dtype, 4, extent, v.given, v.reference, v.reference, magnitude);
     free(x);
     free(room);
     free(other);

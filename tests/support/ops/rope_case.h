@@ -32,8 +32,8 @@ typedef struct rope_case {
     rope_where where;
     int64_t position;                        /* the enqueue's */
     int64_t low, high;                       /* of what positions or offsets hold; both 0: 0 … 96 − length */
-    clattn_dtype x_type, y_type, cache_type; /* 0: CLATTN_F32 */
-    clattn_dtype index_type;                 /* 0: CLATTN_I32 */
+    clattn_dtype x_type, y_type, cache_type; /* 0: CLATTN_DTYPE_F32 */
+    clattn_dtype index_type;                 /* 0: CLATTN_DTYPE_I32 */
     array_form x, y, cache;
     bool in_place;
     bool explicit_lengths;

@@ -12,7 +12,7 @@ enum { X, MASK }; /* of job.input */
 
 static clattn_dtype type_or_float(clattn_dtype dtype)
 {
-    return dtype == CLATTN_DTYPE_NONE ? CLATTN_F32 : dtype;
+    return dtype == CLATTN_DTYPE_NONE ? CLATTN_DTYPE_F32 : dtype;
 }
 
 /* The extents that count at enqueue. */
@@ -42,11 +42,12 @@ bool softmax_job(test_job *job, const softmax_case *test, const char *solver, ui
     actual_extent(test, written);
     array_own(&job->output[0], written);
 
-    desc.scaled = test->scaled;
+    desc.explicit_scale = test->scaled;
     desc.scale = test->scale;
     desc.x = job->input[X].layout;
     desc.y = job->output[0].layout;
     desc.mask = job->input[MASK].layout;
+    desc.short_mask = 1;
     args.x = array_binding(&job->input[X]);
     args.y = array_binding(&job->output[0]);
     args.mask = array_binding(&job->input[MASK]);
@@ -117,8 +118,8 @@ static verdict run_and_judge(test_job *job, const softmax_case *test)
     free(x);
     job_run(job, NULL);
     v.given = array_dense(&job->output[0], test->rank, extent);
-    accuracy_check_stored("y", (clattn_dtype)job->output[0].layout.dtype, test->rank, extent, v.given, v.reference,
-                          v.naive, v.magnitude);
+    accuracy_check_stored("y", job->output[0].layout.dtype, test->rank, extent, v.given, v.reference, v.naive,
+                          v.magnitude);
     return v;
 }
 

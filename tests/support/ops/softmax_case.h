@@ -23,7 +23,7 @@ typedef struct softmax_case {
     int rank;
     size_t extent[CLATTN_MAX_RANK];
     array_form x, y, mask_form;
-    clattn_dtype x_type, y_type; /* 0: CLATTN_F32 */
+    clattn_dtype x_type, y_type; /* 0: CLATTN_DTYPE_F32 */
     mask_kind mask;
     int mask_rank;
     size_t mask_extent[CLATTN_MAX_RANK];

@@ -25,8 +25,8 @@ struct outcome cached_plan(const clattn_context_params *params, int variant)
     clattn_program_statistics made = {.size = sizeof made}, after = {.size = sizeof after};
     clattn_plan *plan = NULL;
     const char *reason = NULL;
-    desc.query = desc.output = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, QUERIES, size);
-    desc.key = desc.value = clattn_layout_bhsd(CLATTN_F32, 1, HEADS, KEYS, size);
+    desc.query = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, QUERIES, size);
+    desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, KEYS, size);
     options.solver = "generic";
     assert_status(context, clattn_attention_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
     assert_status(context, clattn_context_program_statistics(context, &made), CLATTN_SUCCESS);

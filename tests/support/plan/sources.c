@@ -48,7 +48,7 @@ clattn_context *sources_context(const struct sources *sources, const char *cache
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     params.kernel_dir = sources->folder;
-    params.cache_mode = cache ? CLATTN_CACHE_ON : CLATTN_CACHE_OFF;
+    params.cache_mode = cache ? CLATTN_CACHE_MODE_ON : CLATTN_CACHE_MODE_OFF;
     params.cache_dir = cache;
     params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
     return support_context_with(&params);

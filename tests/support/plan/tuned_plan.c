@@ -12,13 +12,13 @@ int tuned_start(void **state)
     support_folder(tuned.folder);
     clattn_context_params_init(&tuned.params);
     tuned.params.cache_dir = tuned.folder;
-    tuned.params.cache_mode = CLATTN_CACHE_ON;
-    tuned.params.log_level = CLATTN_LOG_NONE;
+    tuned.params.cache_mode = CLATTN_CACHE_MODE_ON;
+    tuned.params.log_level = CLATTN_LOG_LEVEL_NONE;
     tuned.context = support_context_with(&tuned.params);
     clattn_matmul_desc_init(&tuned.desc);
-    tuned.desc.a = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){TUNED_M, TUNED_K});
-    tuned.desc.b = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){TUNED_K, TUNED_N});
-    tuned.desc.c = clattn_layout_contiguous(CLATTN_F32, 2, (const size_t[]){TUNED_M, TUNED_N});
+    tuned.desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){TUNED_M, TUNED_K});
+    tuned.desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){TUNED_K, TUNED_N});
+    tuned.desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){TUNED_M, TUNED_N});
     return 0;
 }
 

@@ -48,15 +48,15 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 {
     const struct matmul_problem *problem = data;
     struct operands operands;
-    if (context->clblast == CLATTN_CLBLAST_NEVER)
+    if (context->clblast == CLATTN_CLBLAST_MODE_NEVER)
         return "the context's params exclude it";
     if (context->foreign_opencl)
         return "CLBlast calls the linked loader, and the application brought OpenCL functions of its own";
     if (!problem->m || !problem->n || !problem->k || !problem->batch)
         return "CLBlast takes no empty products";
     const clattn_matmul_desc *desc = &problem->desc;
-    if (desc->a.dtype != CLATTN_F32 || desc->b.dtype != CLATTN_F32 || desc->c.dtype != CLATTN_F32 ||
-        (problem->has_bias && desc->bias.dtype != CLATTN_F32))
+    if (desc->a.dtype != CLATTN_DTYPE_F32 || desc->b.dtype != CLATTN_DTYPE_F32 || desc->c.dtype != CLATTN_DTYPE_F32 ||
+        (problem->has_bias && desc->bias.dtype != CLATTN_DTYPE_F32))
         return "CLBlast is asked for float32 alone: its float16 sums in float16";
     if (matmul_has_epilogue(problem))
         return "CLBlast knows neither activations nor a second array to add or multiply";
@@ -64,7 +64,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
         return "CLBlast needs rows or columns that lie next to each other";
     if (problem->a.batch < 0 || problem->b.batch < 0 || problem->c.batch < 0)
         return "CLBlast takes no negative strides";
-    if (!forced && context->clblast != CLATTN_CLBLAST_PREFER && capabilities_on_cpu(&context->device.caps))
+    if (!forced && context->clblast != CLATTN_CLBLAST_MODE_PREFER && capabilities_on_cpu(&context->device.caps))
         return "on a CPU the own kernels are faster, cold and warm";
     return NULL;
 }
@@ -123,8 +123,8 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
         product.batch = (int)args->batch;
         product.m = (int)args->m;
     }
-    if (args->a.kind != CLATTN_BINDING_BUFFER || args->b.kind != CLATTN_BINDING_BUFFER ||
-        args->c.kind != CLATTN_BINDING_BUFFER)
+    if (args->a.kind != CLATTN_BINDING_KIND_BUFFER || args->b.kind != CLATTN_BINDING_KIND_BUFFER ||
+        args->c.kind != CLATTN_BINDING_KIND_BUFFER)
         return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED,
                             "CLBlast takes buffers only: ask for another solver with SVM pointers");
     if (plan->problem.has_bias) {
