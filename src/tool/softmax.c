@@ -36,14 +36,14 @@ static const option_table table = {
     .rows = rows,
 };
 
-static int deliver(const softmax_options *options, const softmax_problem *problem, const tool_job *job,
+static int deliver(const softmax_options *options, const softmax_request *request, const tool_job *job,
                    const timing *times, const host_array *output)
 {
     tool_verdict verdict = {0};
     tool_report report;
     int status = host_store(options->output, output);
     if (status == TOOL_DONE && options->verify)
-        status = verify_softmax(problem, output, &verdict);
+        status = verify_softmax(request, output, &verdict);
     if (status != TOOL_DONE)
         return status;
     report_begin(&report);
@@ -61,7 +61,7 @@ static int deliver(const softmax_options *options, const softmax_problem *proble
 int cmd_softmax(int argc, char **argv)
 {
     softmax_options options = {0};
-    softmax_problem problem = {0};
+    softmax_request request = {0};
     tool_device device = {0};
     tool_job job = {0};
     host_array output = {0};
@@ -70,23 +70,23 @@ int cmd_softmax(int argc, char **argv)
     option_outcome outcome = options_parse(&table, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    problem.scale = options.scale;
-    problem.short_mask = options.short_mask;
+    request.scale = options.scale;
+    request.short_mask = options.short_mask;
     int status = host_check_output(options.output, (const char *[]){options.x, options.mask}, 2);
     if (status == TOOL_DONE)
-        status = host_load(options.x, &problem.x);
+        status = host_load(options.x, &request.x);
     if (status == TOOL_DONE && options.mask != NULL)
-        status = host_load(options.mask, &problem.mask);
+        status = host_load(options.mask, &request.mask);
     if (status == TOOL_DONE)
-        status = softmax_check(&problem);
+        status = softmax_check(&request);
     if (status == TOOL_DONE)
         status =
-            host_allocate(CLATTN_DTYPE_F32, problem.x.tensor.rank, problem.x.tensor.extent, options.output, &output);
+            host_allocate(CLATTN_DTYPE_F32, request.x.tensor.rank, request.x.tensor.extent, options.output, &output);
     if (status == TOOL_DONE)
         status = device_open(options.device, &device);
     if (status != TOOL_DONE)
         goto done;
-    clattn_status made = job_softmax(&device, &problem, options.solver, &job);
+    clattn_status made = job_softmax(&device, &request, options.solver, &job);
     status = made == CLATTN_SUCCESS ? TOOL_DONE : device_failed(&device, made, NULL);
     if (status == TOOL_DONE) {
         timing_rule rule = {.repeat = options.repeat > 0 ? options.repeat : 1, .warm_up = options.repeat > 0};
@@ -94,13 +94,13 @@ int cmd_softmax(int argc, char **argv)
     }
     if (status == TOOL_DONE) {
         clattn_status read = job_read(&job, 0, output.memory);
-        status = read == CLATTN_SUCCESS ? deliver(&options, &problem, &job, &times, &output)
+        status = read == CLATTN_SUCCESS ? deliver(&options, &request, &job, &times, &output)
                                         : device_failed(&device, read, NULL);
     }
 done:
     job_release(&job);
     device_close(&device);
     host_release(&output);
-    softmax_release(&problem);
+    softmax_release(&request);
     return status;
 }

@@ -24,12 +24,12 @@ typedef struct cache_part {
 } cache_part;
 
 /* Where key j of item b lies in an array of the cache. */
-static int64_t cache_row(const attention_problem *problem, const clattn_layout *to, int64_t b, int64_t h, int64_t j)
+static int64_t cache_row(const attention_request *request, const clattn_layout *to, int64_t b, int64_t h, int64_t j)
 {
-    int64_t page_size = (int64_t)problem->page_size;
-    const int32_t *table = problem->input[INPUT_BLOCK_TABLE].tensor.data;
+    int64_t page_size = (int64_t)request->page_size;
+    const int32_t *table = request->input[INPUT_BLOCK_TABLE].tensor.data;
     if (page_size > 0) {
-        b = table[b * (int64_t)problem->desc.cache.block_table.extent[1] + j / page_size];
+        b = table[b * (int64_t)request->desc.cache.block_table.extent[1] + j / page_size];
         j %= page_size;
     }
     return b * to->stride[0] + h * to->stride[1] + j * to->stride[2];
@@ -63,12 +63,12 @@ static void quantise_group(const cache_part *part, int64_t from, int64_t to, flo
     }
 }
 
-static void copy_row(const attention_problem *problem, const cache_part *part, int64_t b, int64_t h, int64_t j)
+static void copy_row(const attention_request *request, const cache_part *part, int64_t b, int64_t h, int64_t j)
 {
     int64_t from = part->offset + b * part->from.stride[0] + h * part->from.stride[1] + j * part->from.stride[2];
-    int64_t to = cache_row(problem, &part->to, b, h, j);
+    int64_t to = cache_row(request, &part->to, b, h, j);
     if (part->scales != NULL) {
-        float *scale = (float *)part->scales + cache_row(problem, &part->scale, b, h, j);
+        float *scale = (float *)part->scales + cache_row(request, &part->scale, b, h, j);
         for (int64_t first = 0; first < part->columns; first += part->group)
             quantise_group(part, from + first * part->from.stride[3], to + first, scale++);
         return;
@@ -80,13 +80,13 @@ static void copy_row(const attention_problem *problem, const cache_part *part, i
 }
 
 /* Blocks in a shuffled order, so that nothing works by being in order. */
-static int make_table(attention_problem *problem)
+static int make_table(attention_request *request)
 {
-    host_array *table = &problem->input[INPUT_BLOCK_TABLE];
-    size_t blocks = divide_up(problem->sizes.keys, problem->page_size), pages;
-    const size_t extent[2] = {problem->sizes.batch, blocks};
+    host_array *table = &request->input[INPUT_BLOCK_TABLE];
+    size_t blocks = divide_up(request->sizes.keys, request->page_size), pages;
+    const size_t extent[2] = {request->sizes.batch, blocks};
     if (!size_mul(extent[0], blocks, &pages) || pages > INT32_MAX)
-        return complain(TOOL_BAD_INPUT, "--page-size %zu: more than 2^31 - 1 pages", problem->page_size);
+        return complain(TOOL_BAD_INPUT, "--page-size %zu: more than 2^31 - 1 pages", request->page_size);
     int status = host_allocate(CLATTN_DTYPE_I32, 2, extent, "--page-size", table);
     if (status != TOOL_DONE)
         return status;
@@ -97,17 +97,17 @@ static int make_table(attention_problem *problem)
         entry[i] = entry[other];
         entry[other] = (int32_t)i;
     }
-    problem->desc.cache.kind = CLATTN_CACHE_KIND_PAGED;
-    problem->desc.short_mask = 1; /* the last page's rows beyond the keys have no mask */
-    problem->desc.cache.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
+    request->desc.cache.kind = CLATTN_CACHE_KIND_PAGED;
+    request->desc.short_mask = 1; /* the last page's rows beyond the keys have no mask */
+    request->desc.cache.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, extent);
     return TOOL_DONE;
 }
 
 /* Memory for an array of the cache, all of it NaN. */
-static int make_room(attention_problem *problem, attention_input input, const clattn_layout *layout, bool planning,
+static int make_room(attention_request *request, attention_input input, const clattn_layout *layout, bool planning,
                      host_array *array)
 {
-    const char *name = problem->input[problem->fused ? INPUT_QUERY : input].name;
+    const char *name = request->input[request->fused ? INPUT_QUERY : input].name;
     if (planning) {
         *array = (host_array){.name = name, .tensor = {.dtype = layout->dtype, .rank = 4}};
         memcpy(array->tensor.extent, layout->extent, sizeof layout->extent);
@@ -119,70 +119,70 @@ static int make_room(attention_problem *problem, attention_input input, const cl
     return status;
 }
 
-static int store(attention_problem *problem, attention_input input, attention_input scale_input)
+static int store(attention_request *request, attention_input input, attention_input scale_input)
 {
-    const attention_sizes *sizes = &problem->sizes;
-    const clattn_attention_desc *desc = &problem->desc;
-    clattn_layout *layout = attention_input_layout(&problem->desc, input);
-    clattn_binding *binding = attention_input_binding(&problem->args, input);
-    host_array *given = &problem->input[problem->fused ? INPUT_QUERY : input], stored, scales = {0};
+    const attention_sizes *sizes = &request->sizes;
+    const clattn_attention_desc *desc = &request->desc;
+    clattn_layout *layout = attention_input_layout(&request->desc, input);
+    clattn_binding *binding = attention_input_binding(&request->args, input);
+    host_array *given = &request->input[request->fused ? INPUT_QUERY : input], stored, scales = {0};
     cache_part part = {
         .data = given->tensor.data, .from = *layout, .offset = binding->offset, .columns = (int64_t)layout->extent[3]};
-    size_t group = problem->kv_group > 0 ? problem->kv_group : layout->extent[3];
+    size_t group = request->kv_group > 0 ? request->kv_group : layout->extent[3];
     size_t extent[4] = {layout->extent[0], layout->extent[1], layout->extent[2], layout->extent[3]};
-    if (problem->page_size > 0) {
+    if (request->page_size > 0) {
         extent[0] = desc->cache.block_table.extent[0] * desc->cache.block_table.extent[1];
-        extent[2] = problem->page_size;
+        extent[2] = request->page_size;
     }
     part.group = (int64_t)group;
     part.to = clattn_layout_contiguous(
-        (clattn_dtype)(problem->kv_dtype != CLATTN_DTYPE_NONE ? problem->kv_dtype : layout->dtype), 4, extent);
-    int status = make_room(problem, input, &part.to, part.data == NULL, &stored);
-    if (status == TOOL_DONE && problem->kv_dtype != CLATTN_DTYPE_NONE) {
+        (clattn_dtype)(request->kv_dtype != CLATTN_DTYPE_NONE ? request->kv_dtype : layout->dtype), 4, extent);
+    int status = make_room(request, input, &part.to, part.data == NULL, &stored);
+    if (status == TOOL_DONE && request->kv_dtype != CLATTN_DTYPE_NONE) {
         extent[3] /= group;
         part.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
-        status = make_room(problem, input, &part.scale, part.data == NULL, &scales);
+        status = make_room(request, input, &part.scale, part.data == NULL, &scales);
     }
     part.stored = stored.memory;
     part.scales = scales.memory;
     for (int64_t b = 0; b < (int64_t)layout->extent[0] && status == TOOL_DONE && part.data != NULL; b++)
         for (int64_t h = 0; h < (int64_t)sizes->kv_heads; h++)
             for (int64_t j = 0; j < (int64_t)sizes->keys; j++)
-                copy_row(problem, &part, b, h, j);
-    if (!problem->fused)
+                copy_row(request, &part, b, h, j);
+    if (!request->fused)
         host_release(given);
-    problem->input[input] = stored;
-    problem->input[scale_input] = scales;
+    request->input[input] = stored;
+    request->input[scale_input] = scales;
     *layout = part.to;
-    *attention_input_layout(&problem->desc, scale_input) = part.scale;
+    *attention_input_layout(&request->desc, scale_input) = part.scale;
     binding->offset = 0;
     return status;
 }
 
-static int check_group(const attention_problem *problem, attention_input input, size_t columns)
+static int check_group(const attention_request *request, attention_input input, size_t columns)
 {
-    size_t group = problem->kv_group;
-    if (problem->kv_dtype == CLATTN_DTYPE_NONE || group == 0 || columns % group == 0)
+    size_t group = request->kv_group;
+    if (request->kv_dtype == CLATTN_DTYPE_NONE || group == 0 || columns % group == 0)
         return TOOL_DONE;
     return complain(TOOL_BAD_INPUT, "--kv-group %zu: expected a divisor of %zu, the head size of %s", group, columns,
-                    problem->input[problem->fused ? INPUT_QUERY : input].name);
+                    request->input[request->fused ? INPUT_QUERY : input].name);
 }
 
-int attention_complete_cache(attention_problem *problem)
+int attention_complete_cache(attention_request *request)
 {
-    if (problem->page_size == 0 && problem->kv_dtype == CLATTN_DTYPE_NONE)
+    if (request->page_size == 0 && request->kv_dtype == CLATTN_DTYPE_NONE)
         return TOOL_DONE;
-    int status = check_group(problem, INPUT_KEY, problem->sizes.d_k);
+    int status = check_group(request, INPUT_KEY, request->sizes.d_k);
     if (status == TOOL_DONE)
-        status = check_group(problem, INPUT_VALUE, problem->sizes.d_v);
+        status = check_group(request, INPUT_VALUE, request->sizes.d_v);
     /* A cache without a key has no page to plan for: then it is as if there were no pages. */
-    if (status == TOOL_DONE && problem->page_size > 0 && problem->sizes.keys > 0 && problem->sizes.batch > 0)
-        status = make_table(problem);
+    if (status == TOOL_DONE && request->page_size > 0 && request->sizes.keys > 0 && request->sizes.batch > 0)
+        status = make_table(request);
     else
-        problem->page_size = 0;
-    if (status == TOOL_DONE && (problem->page_size > 0 || problem->kv_dtype != CLATTN_DTYPE_NONE))
-        status = store(problem, INPUT_KEY, INPUT_KEY_SCALE);
-    if (status == TOOL_DONE && (problem->page_size > 0 || problem->kv_dtype != CLATTN_DTYPE_NONE))
-        status = store(problem, INPUT_VALUE, INPUT_VALUE_SCALE);
+        request->page_size = 0;
+    if (status == TOOL_DONE && (request->page_size > 0 || request->kv_dtype != CLATTN_DTYPE_NONE))
+        status = store(request, INPUT_KEY, INPUT_KEY_SCALE);
+    if (status == TOOL_DONE && (request->page_size > 0 || request->kv_dtype != CLATTN_DTYPE_NONE))
+        status = store(request, INPUT_VALUE, INPUT_VALUE_SCALE);
     return status;
 }

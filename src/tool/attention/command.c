@@ -10,10 +10,10 @@
 #include "tool/run/verify.h"
 
 /* Pages may hold more keys than there are: their scores go. */
-static void crop_scores(const attention_problem *problem, host_array *scores)
+static void crop_scores(const attention_request *request, host_array *scores)
 {
     clattn_host_tensor *tensor = &scores->tensor;
-    size_t keys = problem->sizes.keys, padded = tensor->extent[3], rows = 1;
+    size_t keys = request->sizes.keys, padded = tensor->extent[3], rows = 1;
     if (scores->memory == NULL || padded == keys)
         return;
     for (int i = 0; i < 3; i++)
@@ -25,19 +25,19 @@ static void crop_scores(const attention_problem *problem, host_array *scores)
 }
 
 /* Runs the job and brings its results to the host. */
-static int compute(const tool_job *job, const attention_options *options, const attention_problem *problem,
+static int compute(const tool_job *job, const attention_options *options, const attention_request *request,
                    timing *times, host_array results[RESULT_COUNT])
 {
     /* Without --repeat a single run is what was asked for; with it, one goes ahead that does not count. */
     timing_rule rule = {.repeat = options->repeat > 0 ? options->repeat : 1, .warm_up = options->repeat > 0};
     int status = job_time(job, &rule, "attention", times);
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++) {
-        if (!problem->wants[i])
+        if (!request->wants[i])
             continue;
         clattn_status read = job_read(job, (size_t)i, results[i].memory);
         status = read == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, read, NULL);
     }
-    crop_scores(problem, &results[RESULT_SCORES]);
+    crop_scores(request, &results[RESULT_SCORES]);
     return status;
 }
 
@@ -47,7 +47,7 @@ static const char *file_of(const attention_options *options, int result)
     return options->result[result] != NULL ? options->result[result] : options->heat.files.item[0];
 }
 
-static int deliver(const attention_options *options, const attention_problem *problem, heatmap_request *heat,
+static int deliver(const attention_options *options, const attention_request *request, heatmap_request *heat,
                    const tool_job *job, const timing *times, const host_array results[RESULT_COUNT])
 {
     tool_verdict verdicts[RESULT_COUNT] = {0};
@@ -59,17 +59,17 @@ static int deliver(const attention_options *options, const attention_problem *pr
     if (status == TOOL_DONE)
         status = heatmap_request_store(heat, results[RESULT_SCORES].memory);
     if (status == TOOL_DONE && options->verify)
-        status = verify_attention(problem, job, results, verdicts);
+        status = verify_attention(request, job, results, verdicts);
     if (status != TOOL_DONE)
         return status;
 
     report_begin(&report);
     report_device(&report, job->device, job_solver(job));
     report_shape(&report, "shape", results[RESULT_OUTPUT].tensor.rank, results[RESULT_OUTPUT].tensor.extent);
-    report_attention(&report, problem);
+    report_attention(&report, request);
     report_timing(&report, times);
     for (int i = 0; i < RESULT_COUNT; i++)
-        if (options->verify && problem->wants[i])
+        if (options->verify && request->wants[i])
             report_verdict(&report, attention_results[i].name, &verdicts[i]);
     status = report_finish(&report, options->json);
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
@@ -79,25 +79,25 @@ static int deliver(const attention_options *options, const attention_problem *pr
     return status;
 }
 
-static int run(const attention_options *options, const attention_problem *problem, heatmap_request *heat,
+static int run(const attention_options *options, const attention_request *request, heatmap_request *heat,
                tool_device *device, host_array results[RESULT_COUNT])
 {
     tool_job job = {0};
     timing times = {0};
     int status = TOOL_DONE;
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
-        if (problem->wants[i])
-            status = attention_result_allocate(problem, (attention_result)i, file_of(options, i), &results[i]);
+        if (request->wants[i])
+            status = attention_result_allocate(request, (attention_result)i, file_of(options, i), &results[i]);
     if (status == TOOL_DONE)
         status = device_open(options->device, device);
     if (status != TOOL_DONE)
         return status;
-    clattn_status made = job_attention(device, problem, options->solver, &job);
+    clattn_status made = job_attention(device, request, options->solver, &job);
     status = made == CLATTN_SUCCESS ? TOOL_DONE : attention_plan_failed(options, device, made);
     if (status == TOOL_DONE)
-        status = compute(&job, options, problem, &times, results);
+        status = compute(&job, options, request, &times, results);
     if (status == TOOL_DONE)
-        status = deliver(options, problem, heat, &job, &times, results);
+        status = deliver(options, request, heat, &job, &times, results);
     job_release(&job);
     return status;
 }
@@ -105,32 +105,32 @@ static int run(const attention_options *options, const attention_problem *proble
 int cmd_attention(int argc, char **argv)
 {
     attention_options options;
-    attention_problem problem;
+    attention_request request;
     tool_device device = {0};
     host_array results[RESULT_COUNT] = {0};
     heatmap_request heat = {0};
     option_outcome outcome = attention_options_parse(ATTENTION_RUN, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    attention_begin(&problem);
-    int status = attention_take_results(&options, &problem);
+    attention_begin(&request);
+    int status = attention_take_results(&options, &request);
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
         status = attention_check_output(&options, options.result[i]);
     for (size_t i = 0; i < options.heat.files.count && status == TOOL_DONE; i++)
         status = attention_check_output(&options, options.heat.files.item[i]);
     if (status == TOOL_DONE)
-        status = attention_load(&options, &problem);
+        status = attention_load(&options, &request);
     if (status == TOOL_DONE) {
-        const attention_sizes *sizes = &problem.sizes;
+        const attention_sizes *sizes = &request.sizes;
         const heatmap_shape shape = {sizes->batch, sizes->heads, sizes->queries, sizes->keys};
-        status = heatmap_request_begin(&options.heat, &shape, true, problem.input[INPUT_QUERY].name, &heat);
+        status = heatmap_request_begin(&options.heat, &shape, true, request.input[INPUT_QUERY].name, &heat);
     }
     if (status == TOOL_DONE)
-        status = run(&options, &problem, &heat, &device, results);
+        status = run(&options, &request, &heat, &device, results);
     heatmap_request_release(&heat);
     device_close(&device);
     for (int i = 0; i < RESULT_COUNT; i++)
         host_release(&results[i]);
-    attention_release(&problem);
+    attention_release(&request);
     return status;
 }

@@ -2,16 +2,16 @@
 #include "tool/attention/array_order.h"
 #include "tool/attention/request.h"
 
-static bool absent(const attention_problem *problem, attention_input input)
+static bool absent(const attention_request *request, attention_input input)
 {
-    return !host_present(&problem->input[input]);
+    return !host_present(&request->input[input]);
 }
 
 /* Queries, keys and values are of a type that attention takes.  uint16 is bfloat16 only where that was said.
  */
-static int check_dtype(const attention_problem *problem, const host_array *array)
+static int check_dtype(const attention_request *request, const host_array *array)
 {
-    clattn_dtype dtype = array->tensor.dtype, wanted = problem->output_dtype;
+    clattn_dtype dtype = array->tensor.dtype, wanted = request->output_dtype;
     if (dtype == CLATTN_DTYPE_BF16 && wanted != CLATTN_DTYPE_BF16)
         return complain(TOOL_BAD_INPUT,
                         "%s: element type uint16, expected float32 or float16 (bfloat16 with --dtype bf16)",
@@ -30,29 +30,29 @@ static int check_dtype(const attention_problem *problem, const host_array *array
     return TOOL_DONE;
 }
 
-static int take_view(attention_problem *problem, const char *order, attention_input input)
+static int take_view(attention_request *request, const char *order, attention_input input)
 {
-    const host_array *array = &problem->input[problem->fused ? INPUT_QUERY : input];
-    size_t heads = problem->given_heads[0], kv_heads = problem->given_heads[1];
+    const host_array *array = &request->input[request->fused ? INPUT_QUERY : input];
+    size_t heads = request->given_heads[0], kv_heads = request->given_heads[1];
     order_part part = {input == INPUT_QUERY ? heads : kv_heads, 0, 0, (size_t)(input - INPUT_QUERY)};
     part.all = part.heads;
-    if (problem->fused && order_find(order, '3') < 0) {
+    if (request->fused && order_find(order, '3') < 0) {
         part.all = heads + 2 * kv_heads;
         part.first = input == INPUT_QUERY ? 0 : input == INPUT_KEY ? heads : heads + kv_heads;
     }
-    int status = order_view(array, order, &part, attention_input_layout(&problem->desc, input),
-                            &attention_input_binding(&problem->args, input)->offset);
-    return status == TOOL_DONE ? check_dtype(problem, array) : status;
+    int status = order_view(array, order, &part, attention_input_layout(&request->desc, input),
+                            &attention_input_binding(&request->args, input)->offset);
+    return status == TOOL_DONE ? check_dtype(request, array) : status;
 }
 
 /* Refuses an array unless what `letter` stands for is `expected`, which `of` explains. */
-static int expect(const attention_problem *problem, const char *order, attention_input input, char letter,
+static int expect(const attention_request *request, const char *order, attention_input input, char letter,
                   size_t expected, const char *of)
 {
-    const host_array *array = &problem->input[problem->fused ? INPUT_QUERY : input];
+    const host_array *array = &request->input[request->fused ? INPUT_QUERY : input];
     const char *words[] = {"batch", "number of heads", "length", "head size"};
     int place = letter == 'b' ? 0 : letter == 'h' ? 1 : letter == 's' ? 2 : 3, dimension = order_find(order, letter);
-    size_t found = attention_input_layout((clattn_attention_desc *)&problem->desc, input)->extent[place];
+    size_t found = attention_input_layout((clattn_attention_desc *)&request->desc, input)->extent[place];
     if (found == expected)
         return TOOL_DONE;
     if (dimension >= 0)
@@ -62,60 +62,60 @@ static int expect(const attention_problem *problem, const char *order, attention
                     shape_of(&array->tensor).text, words[place], found, expected, of);
 }
 
-static int check_sizes(attention_problem *problem, const char *order)
+static int check_sizes(attention_request *request, const char *order)
 {
-    const size_t *q = problem->desc.query.extent, *k = problem->desc.key.extent, *v = problem->desc.value.extent;
-    const host_array *key = &problem->input[problem->fused ? INPUT_QUERY : INPUT_KEY];
+    const size_t *q = request->desc.query.extent, *k = request->desc.key.extent, *v = request->desc.value.extent;
+    const host_array *key = &request->input[request->fused ? INPUT_QUERY : INPUT_KEY];
     for (int i = INPUT_QUERY; i <= INPUT_VALUE; i++) {
-        const host_array *array = &problem->input[problem->fused ? INPUT_QUERY : i];
-        if (attention_input_layout(&problem->desc, (attention_input)i)->extent[3] == 0)
+        const host_array *array = &request->input[request->fused ? INPUT_QUERY : i];
+        if (attention_input_layout(&request->desc, (attention_input)i)->extent[3] == 0)
             return complain(TOOL_BAD_INPUT, "%s: shape %s, the head size is 0, expected at least 1", array->name,
                             shape_of(&array->tensor).text);
     }
     if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0)
         return complain(TOOL_BAD_INPUT, "%s: shape %s has %zu key heads, expected a divisor of the query's %zu",
                         key->name, shape_of(&key->tensor).text, k[1], q[1]);
-    int status = expect(problem, order, INPUT_KEY, 'd', q[3], "the query's head size");
+    int status = expect(request, order, INPUT_KEY, 'd', q[3], "the query's head size");
     if (status == TOOL_DONE)
-        status = expect(problem, order, INPUT_VALUE, 'h', k[1], "the key's heads");
+        status = expect(request, order, INPUT_VALUE, 'h', k[1], "the key's heads");
     if (status == TOOL_DONE)
-        status = expect(problem, order, INPUT_VALUE, 's', k[2], "the key's length");
-    problem->sizes = (attention_sizes){q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
+        status = expect(request, order, INPUT_VALUE, 's', k[2], "the key's length");
+    request->sizes = (attention_sizes){q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
     return status;
 }
 
 /* How many batch items: as many as the starts say where sequences are packed. */
-static int check_batch(attention_problem *problem, const char *order)
+static int check_batch(attention_request *request, const char *order)
 {
-    const size_t queries = problem->desc.query.extent[0];
-    const host_array *query_starts = &problem->input[INPUT_QUERY_STARTS],
-                     *key_starts = &problem->input[INPUT_KEY_STARTS];
+    const size_t queries = request->desc.query.extent[0];
+    const host_array *query_starts = &request->input[INPUT_QUERY_STARTS],
+                     *key_starts = &request->input[INPUT_KEY_STARTS];
     const host_array *starts = host_present(query_starts) ? query_starts : key_starts;
     int status = TOOL_DONE;
     if (!host_present(starts))
-        return expect(problem, order, INPUT_KEY, 'b', queries, "the query's batch");
+        return expect(request, order, INPUT_KEY, 'b', queries, "the query's batch");
     if (starts->tensor.rank != 1 || starts->tensor.extent[0] == 0)
         return complain(TOOL_BAD_INPUT, "%s: shape %s, expected (batch + 1,)", starts->name,
                         shape_of(&starts->tensor).text);
-    problem->sizes.batch = starts->tensor.extent[0] - 1;
+    request->sizes.batch = starts->tensor.extent[0] - 1;
     if (host_present(query_starts))
-        status = expect(problem, order, INPUT_QUERY, 'b', 1, "all items' queries are packed into one");
+        status = expect(request, order, INPUT_QUERY, 'b', 1, "all items' queries are packed into one");
     else
-        status = expect(problem, order, INPUT_QUERY, 'b', problem->sizes.batch, "as many as --key-starts has");
+        status = expect(request, order, INPUT_QUERY, 'b', request->sizes.batch, "as many as --key-starts has");
     if (status == TOOL_DONE && host_present(key_starts))
-        status = expect(problem, order, INPUT_KEY, 'b', 1, "all items' keys are packed into one");
+        status = expect(request, order, INPUT_KEY, 'b', 1, "all items' keys are packed into one");
     else if (status == TOOL_DONE)
-        status = expect(problem, order, INPUT_KEY, 'b', problem->sizes.batch, "as many as --query-starts has");
+        status = expect(request, order, INPUT_KEY, 'b', request->sizes.batch, "as many as --query-starts has");
     return status;
 }
 
 /* Layouts of what comes out. */
-static void describe_results(attention_problem *problem, const char *order)
+static void describe_results(attention_request *request, const char *order)
 {
-    clattn_attention_desc *desc = &problem->desc;
-    const attention_sizes *sizes = &problem->sizes;
+    clattn_attention_desc *desc = &request->desc;
+    const attention_sizes *sizes = &request->sizes;
     size_t extent[CLATTN_MAX_RANK];
-    clattn_dtype dtype = problem->output_dtype != CLATTN_DTYPE_NONE ? problem->output_dtype : desc->query.dtype;
+    clattn_dtype dtype = request->output_dtype != CLATTN_DTYPE_NONE ? request->output_dtype : desc->query.dtype;
     host_array output = {.tensor = {.dtype = dtype}};
     order_part part = {sizes->heads, 0, sizes->heads, 0};
     char plain[CLATTN_MAX_RANK + 1];
@@ -129,41 +129,41 @@ static void describe_results(attention_problem *problem, const char *order)
     for (int32_t i = 0; i < output.tensor.rank; i++)
         output.tensor.extent[i] = extent[i];
     order_view(&output, plain, &part, &desc->output, &offset); /* made to fit */
-    if (problem->wants[RESULT_LSE])
+    if (request->wants[RESULT_LSE])
         desc->outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, desc->query.extent);
-    if (problem->wants[RESULT_ENTROPY])
+    if (request->wants[RESULT_ENTROPY])
         desc->outputs.entropy = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, desc->query.extent);
 }
 
-int attention_complete(attention_problem *problem)
+int attention_complete(attention_request *request)
 {
-    const char *order = problem->order != NULL ? problem->order : "bhsd";
-    clattn_attention_args *args = &problem->args;
+    const char *order = request->order != NULL ? request->order : "bhsd";
+    clattn_attention_args *args = &request->args;
     int status = TOOL_DONE;
     for (int i = INPUT_QUERY; i <= INPUT_VALUE && status == TOOL_DONE; i++)
-        status = take_view(problem, order, (attention_input)i);
+        status = take_view(request, order, (attention_input)i);
     if (status == TOOL_DONE)
-        status = check_sizes(problem, order);
+        status = check_sizes(request, order);
     if (status == TOOL_DONE)
-        status = check_batch(problem, order);
+        status = check_batch(request, order);
     if (status == TOOL_DONE)
-        status = expect(problem, order, INPUT_VALUE, 'b', problem->desc.key.extent[0], "the key's batch");
+        status = expect(request, order, INPUT_VALUE, 'b', request->desc.key.extent[0], "the key's batch");
     if (status != TOOL_DONE)
         return status;
-    describe_results(problem, order);
+    describe_results(request, order);
     args->explicit_lengths = 1;
-    args->batch = problem->sizes.batch;
-    args->query_length = problem->sizes.queries;
-    args->key_length = problem->sizes.keys;
-    status = attention_complete_options(problem);
+    args->batch = request->sizes.batch;
+    args->query_length = request->sizes.queries;
+    args->key_length = request->sizes.keys;
+    status = attention_complete_options(request);
     if (status == TOOL_DONE)
-        status = attention_complete_cache(problem);
-    if (status == TOOL_DONE && problem->wants[RESULT_SCORES]) {
-        size_t rows = problem->desc.key.extent[2];
-        if (!absent(problem, INPUT_BLOCK_TABLE))
-            rows *= problem->desc.cache.block_table.extent[1];
-        const size_t extent[4] = {args->batch, problem->sizes.heads, args->query_length, rows};
-        problem->desc.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
+        status = attention_complete_cache(request);
+    if (status == TOOL_DONE && request->wants[RESULT_SCORES]) {
+        size_t rows = request->desc.key.extent[2];
+        if (!absent(request, INPUT_BLOCK_TABLE))
+            rows *= request->desc.cache.block_table.extent[1];
+        const size_t extent[4] = {args->batch, request->sizes.heads, args->query_length, rows};
+        request->desc.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
     }
     return status;
 }

@@ -41,7 +41,7 @@ static void append_failure(json_t *solvers, const char *name, clattn_status stat
 }
 
 /* Each solver's own reason, where the library would choose none. */
-static void ask_each(const attention_problem *problem, tool_device *device, json_t *solvers)
+static void ask_each(const attention_request *request, tool_device *device, json_t *solvers)
 {
     static const char taken[] = "not chosen, but --solver may ask for it";
     for (size_t i = 0; i < selftest_operator_count; i++) {
@@ -51,7 +51,7 @@ static void ask_each(const attention_problem *problem, tool_device *device, json
             clattn_plan *plan = NULL;
             char message[1024];
             options.solver = op->solvers[j];
-            clattn_status status = clattn_attention_plan_create(device->context, &problem->desc, &options, &plan);
+            clattn_status status = clattn_attention_plan_create(device->context, &request->desc, &options, &plan);
             device_message(device, status, message, sizeof message);
             clattn_plan_release(&plan);
             if (status == CLATTN_SUCCESS)
@@ -63,13 +63,13 @@ static void ask_each(const attention_problem *problem, tool_device *device, json
 }
 
 /* Where the solver `asked` refused: what the library would choose otherwise, and why not the others. */
-static void ask_the_others(const attention_problem *problem, tool_device *device, const char *asked,
+static void ask_the_others(const attention_request *request, tool_device *device, const char *asked,
                            const char *refusal, json_t *solvers)
 {
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_plan *plan = NULL;
-    if (clattn_attention_plan_create(device->context, &problem->desc, &options, &plan) != CLATTN_SUCCESS) {
-        ask_each(problem, device, solvers);
+    if (clattn_attention_plan_create(device->context, &request->desc, &options, &plan) != CLATTN_SUCCESS) {
+        ask_each(request, device, solvers);
         return;
     }
     json_t *rows = json_array();
@@ -89,7 +89,7 @@ static void ask_the_others(const attention_problem *problem, tool_device *device
     json_decref(rows);
 }
 
-static int tell_refusals(const attention_options *options, const attention_problem *problem, tool_device *device,
+static int tell_refusals(const attention_options *options, const attention_request *request, tool_device *device,
                          clattn_status refused)
 {
     tool_report report;
@@ -98,9 +98,9 @@ static int tell_refusals(const attention_options *options, const attention_probl
     device_message(device, refused, reason, sizeof reason);
     progress_begin("planning");
     if (options->solver == NULL)
-        ask_each(problem, device, solvers);
+        ask_each(request, device, solvers);
     else
-        ask_the_others(problem, device, options->solver, reason, solvers);
+        ask_the_others(request, device, options->solver, reason, solvers);
     progress_end();
     if (options->json) {
         report_begin(&report);
@@ -146,19 +146,19 @@ static int tell_plan(const attention_options *options, const tool_device *device
     return report_finish(&report, true);
 }
 
-static int explain(const attention_options *options, const attention_problem *problem, tool_device *device)
+static int explain(const attention_options *options, const attention_request *request, tool_device *device)
 {
     clattn_plan_options choice = CLATTN_PLAN_OPTIONS_INIT;
     clattn_plan *plan = NULL;
     choice.solver = options->solver;
     progress_begin("planning");
-    clattn_status made = clattn_attention_plan_create(device->context, &problem->desc, &choice, &plan);
+    clattn_status made = clattn_attention_plan_create(device->context, &request->desc, &choice, &plan);
     progress_end();
     int status;
     if (made == CLATTN_SUCCESS)
         status = tell_plan(options, device, plan);
     else if (made == CLATTN_ERROR_UNSUPPORTED)
-        status = tell_refusals(options, problem, device, made);
+        status = tell_refusals(options, request, device, made);
     else
         status = attention_plan_failed(options, device, made);
     clattn_plan_release(&plan);
@@ -168,15 +168,15 @@ static int explain(const attention_options *options, const attention_problem *pr
 int cmd_explain(int argc, char **argv)
 {
     attention_options options;
-    attention_problem problem;
+    attention_request request;
     tool_device device = {0};
     option_outcome outcome = attention_options_parse(ATTENTION_EXPLAIN, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    int status = attention_open(&options, &problem, &device);
+    int status = attention_open(&options, &request, &device);
     if (status == TOOL_DONE)
-        status = explain(&options, &problem, &device);
+        status = explain(&options, &request, &device);
     device_close(&device);
-    attention_release(&problem);
+    attention_release(&request);
     return status;
 }

@@ -1,4 +1,4 @@
-/* From options to a problem: files are read, shapes are made up for explain. */
+/* From options to a request: files are read, shapes are made up for explain. */
 #include <string.h>
 
 #include "tool/attention/array_order.h"
@@ -8,14 +8,14 @@
 static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16, CLATTN_DTYPE_F64};
 
 /* "raw:OUT.npy" */
-static int split_scores(attention_options *options, attention_problem *problem)
+static int split_scores(attention_options *options, attention_request *request)
 {
     static const char *const modes[] = {"raw", "softcap", "bias", "probabilities"}; /* as clattn_scores_mode */
     const char *text = options->result[RESULT_SCORES], *colon = strchr(text, ':');
     for (int32_t i = 0; i < 4 && colon != NULL && colon[1] != '\0'; i++) {
         if (strlen(modes[i]) != (size_t)(colon - text) || memcmp(modes[i], text, strlen(modes[i])) != 0)
             continue;
-        problem->desc.outputs.scores_mode = i;
+        request->desc.outputs.scores_mode = i;
         options->result[RESULT_SCORES] = colon + 1;
         return TOOL_DONE;
     }
@@ -24,22 +24,22 @@ static int split_scores(attention_options *options, attention_problem *problem)
                     text);
 }
 
-int attention_take_results(attention_options *options, attention_problem *problem)
+int attention_take_results(attention_options *options, attention_request *request)
 {
-    int status = options->result[RESULT_SCORES] != NULL ? split_scores(options, problem) : TOOL_DONE;
+    int status = options->result[RESULT_SCORES] != NULL ? split_scores(options, request) : TOOL_DONE;
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++) {
         for (int j = 0; j < i && status == TOOL_DONE; j++)
             status = host_check_distinct(options->result[i], options->result[j]);
-        problem->wants[i] = i == RESULT_OUTPUT || options->result[i] != NULL;
+        request->wants[i] = i == RESULT_OUTPUT || options->result[i] != NULL;
     }
     if (status != TOOL_DONE || options->heat.files.count == 0)
         return status;
-    if (problem->wants[RESULT_SCORES] && problem->desc.outputs.scores_mode != CLATTN_SCORES_MODE_PROBABILITIES)
+    if (request->wants[RESULT_SCORES] && request->desc.outputs.scores_mode != CLATTN_SCORES_MODE_PROBABILITIES)
         return complain(TOOL_BAD_INPUT,
                         "--attention shows probabilities, and --scores asks for others, expected --scores "
                         "probabilities:FILE");
-    problem->wants[RESULT_SCORES] = true;
-    problem->desc.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
+    request->wants[RESULT_SCORES] = true;
+    request->desc.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
     return heatmap_options_check_distinct(&options->heat, options->result, RESULT_COUNT);
 }
 
@@ -76,12 +76,12 @@ static int shape_array(const attention_options *o, size_t heads, size_t length, 
     return TOOL_DONE;
 }
 
-static int load_sources(const attention_options *o, attention_problem *problem)
+static int load_sources(const attention_options *o, attention_request *request)
 {
-    host_array *input = problem->input;
+    host_array *input = request->input;
     const size_t *s = o->shape;
     int status;
-    problem->fused = o->fused != NULL;
+    request->fused = o->fused != NULL;
     if (s[0] > 0) {
         const char *order = o->layout != NULL ? o->layout : "bhsd";
         bool one_head = order_find(order, 'h') < 0 && order_find(order, 'e') < 0;
@@ -94,7 +94,7 @@ static int load_sources(const attention_options *o, attention_problem *problem)
             status = shape_array(o, s[2], s[4], s[5], 2, &input[INPUT_KEY]);
         return status == TOOL_DONE ? shape_array(o, s[2], s[4], s[6], 3, &input[INPUT_VALUE]) : status;
     }
-    if (problem->fused)
+    if (request->fused)
         return host_load(o->fused, &input[INPUT_QUERY]);
     status = host_load(o->query, &input[INPUT_QUERY]);
     if (status == TOOL_DONE)
@@ -104,7 +104,7 @@ static int load_sources(const attention_options *o, attention_problem *problem)
     return status;
 }
 
-static int load_optional(const attention_options *o, attention_problem *problem)
+static int load_optional(const attention_options *o, attention_request *request)
 {
     const struct {
         const char *path;
@@ -124,20 +124,20 @@ static int load_optional(const attention_options *o, attention_problem *problem)
     int status = TOOL_DONE;
     for (size_t i = 0; i < sizeof files / sizeof files[0] && status == TOOL_DONE; i++)
         if (files[i].path != NULL)
-            status = host_load(files[i].path, &problem->input[files[i].input]);
+            status = host_load(files[i].path, &request->input[files[i].input]);
     return status;
 }
 
 /* What needs no file. */
-static void take_options(const attention_options *o, attention_problem *problem)
+static void take_options(const attention_options *o, attention_request *request)
 {
-    clattn_attention_desc *desc = &problem->desc;
-    problem->order = o->layout;
-    memcpy(problem->given_heads, o->heads, sizeof problem->given_heads);
-    problem->output_dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_DTYPE_NONE;
-    problem->kv_dtype = o->kv_int8 ? CLATTN_DTYPE_I8 : o->kv_int4 ? CLATTN_DTYPE_I4 : CLATTN_DTYPE_NONE;
-    problem->kv_group = o->kv_group;
-    problem->page_size = o->page_size;
+    clattn_attention_desc *desc = &request->desc;
+    request->order = o->layout;
+    memcpy(request->given_heads, o->heads, sizeof request->given_heads);
+    request->output_dtype = o->dtype >= 0 ? dtypes[o->dtype] : CLATTN_DTYPE_NONE;
+    request->kv_dtype = o->kv_int8 ? CLATTN_DTYPE_I8 : o->kv_int4 ? CLATTN_DTYPE_I4 : CLATTN_DTYPE_NONE;
+    request->kv_group = o->kv_group;
+    request->page_size = o->page_size;
     desc->causal = o->causal;
     desc->short_mask = o->short_mask;
     desc->alignment = o->query_offset != NULL ? CLATTN_ALIGNMENT_EXPLICIT : o->align >= 0 ? o->align : 0;
@@ -152,26 +152,26 @@ static void take_options(const attention_options *o, attention_problem *problem)
     desc->cache.kind = o->ring ? CLATTN_CACHE_KIND_RING : CLATTN_CACHE_KIND_PLAIN;
     desc->dropout.probability = o->dropout.value;
     desc->launch.max_ms = (uint32_t)o->max_launch_ms;
-    problem->args.dropout.seed = o->seed.value;
-    problem->args.dropout.offset = (uint32_t)o->dropout_offset.value;
+    request->args.dropout.seed = o->seed.value;
+    request->args.dropout.offset = (uint32_t)o->dropout_offset.value;
 }
 
-int attention_load(const attention_options *options, attention_problem *problem)
+int attention_load(const attention_options *options, attention_request *request)
 {
-    take_options(options, problem);
-    int status = load_sources(options, problem);
+    take_options(options, request);
+    int status = load_sources(options, request);
     if (status == TOOL_DONE)
-        status = load_optional(options, problem);
+        status = load_optional(options, request);
     if (status == TOOL_DONE)
-        status = attention_load_user(options, problem);
-    return status == TOOL_DONE ? attention_complete(problem) : status;
+        status = attention_load_user(options, request);
+    return status == TOOL_DONE ? attention_complete(request) : status;
 }
 
-int attention_open(attention_options *options, attention_problem *problem, tool_device *device)
+int attention_open(attention_options *options, attention_request *request, tool_device *device)
 {
-    attention_begin(problem);
-    int status = attention_take_results(options, problem);
+    attention_begin(request);
+    int status = attention_take_results(options, request);
     if (status == TOOL_DONE)
-        status = attention_load(options, problem);
+        status = attention_load(options, request);
     return status == TOOL_DONE ? device_open(options->device, device) : status;
 }

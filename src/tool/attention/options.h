@@ -31,19 +31,19 @@ typedef struct attention_options {
 option_outcome attention_options_parse(attention_mode mode, int argc, char **argv, attention_options *options);
 
 /* Which results are wanted, and what MODE:FILE means; refuses two in one file.  Heat maps want the scores. */
-int attention_take_results(attention_options *options, attention_problem *problem);
+int attention_take_results(attention_options *options, attention_request *request);
 
 /* host_check_output with all files that the options name. */
 int attention_check_output(const attention_options *options, const char *path);
 
-/* Reads the files and completes the problem. */
-int attention_load(const attention_options *options, attention_problem *problem);
+/* Reads the files and completes the request. */
+int attention_load(const attention_options *options, attention_request *request);
 
 /* attention_begin, attention_take_results and attention_load, and then the device. */
-int attention_open(attention_options *options, attention_problem *problem, tool_device *device);
+int attention_open(attention_options *options, attention_request *request, tool_device *device);
 
 /* attention_load's part for the user's functions, their buffers and numbers. */
-int attention_load_user(const attention_options *options, attention_problem *problem);
+int attention_load_user(const attention_options *options, attention_request *request);
 
 /* device_failed for a plan that could not be made.  A function that does not compile is the user's, and so is
  * the mistake: what the compiler says of "score_mod:LINE" is said of the file. */

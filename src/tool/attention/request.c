@@ -37,24 +37,24 @@ const attention_input_place attention_results[RESULT_COUNT] = {
     [RESULT_SCORES] = {"scores_", DESC(outputs.scores), ARGS(outputs.scores)},
 };
 
-void attention_begin(attention_problem *problem)
+void attention_begin(attention_request *request)
 {
-    *problem = (attention_problem){.wants = {[RESULT_OUTPUT] = true}};
-    clattn_attention_desc_init(&problem->desc);
-    clattn_attention_args_init(&problem->args);
+    *request = (attention_request){.wants = {[RESULT_OUTPUT] = true}};
+    clattn_attention_desc_init(&request->desc);
+    clattn_attention_args_init(&request->args);
 }
 
-int attention_result_allocate(const attention_problem *problem, attention_result result, const char *name,
+int attention_result_allocate(const attention_request *request, attention_result result, const char *name,
                               host_array *array)
 {
-    const attention_sizes *sizes = &problem->sizes;
-    const clattn_attention_desc *desc = &problem->desc;
+    const attention_sizes *sizes = &request->sizes;
+    const clattn_attention_desc *desc = &request->desc;
     if (result == RESULT_SCORES)
         return host_allocate(desc->outputs.scores.dtype, 4, desc->outputs.scores.extent, name, array);
     if (result != RESULT_OUTPUT)
         return host_allocate(CLATTN_DTYPE_F32, 3, desc->query.extent, name, array);
     size_t extent[CLATTN_MAX_RANK];
-    const char *order = problem->order != NULL ? problem->order : "bhsd";
+    const char *order = request->order != NULL ? request->order : "bhsd";
     int32_t rank = order_extents(order, desc->query.extent[0], sizes->heads, sizes->queries, sizes->d_v, extent);
     return host_allocate(desc->output.dtype, rank, extent, name, array);
 }
@@ -75,11 +75,11 @@ double attention_pairs(size_t query_length, size_t key_length, bool causal, int3
     return pairs;
 }
 
-void attention_release(attention_problem *problem)
+void attention_release(attention_request *request)
 {
     for (int i = 0; i < INPUT_COUNT; i++)
-        host_release(&problem->input[i]);
-    free(problem->score_mod);
-    free(problem->mask_mod);
-    *problem = (attention_problem){0};
+        host_release(&request->input[i]);
+    free(request->score_mod);
+    free(request->mask_mod);
+    *request = (attention_request){0};
 }

@@ -45,7 +45,7 @@ typedef struct attention_sizes {
 } attention_sizes;
 
 /* Zeroed, then attention_begin.  An input with a dtype but without data is a shape to plan for. */
-typedef struct attention_problem {
+typedef struct attention_request {
     clattn_attention_desc desc; /* options by the caller, layouts by attention_complete */
     clattn_attention_args args; /* numbers; bindings' offsets by attention_complete; no buffers */
     host_array input[INPUT_COUNT];
@@ -60,7 +60,7 @@ typedef struct attention_problem {
     size_t page_size; /* 0: no pages */
     char *score_mod, *mask_mod; /* owned; desc points to them */
     attention_sizes sizes;      /* by attention_complete */
-} attention_problem;
+} attention_request;
 
 /* Where each input stands in the public structs, and what it is called: "query", "mask", ...; for the user's
  * buffers, which have no layout, that offset is 0. */
@@ -94,23 +94,23 @@ static inline clattn_binding *attention_result_binding(clattn_attention_args *ar
 }
 
 /* All defaults. */
-void attention_begin(attention_problem *problem);
+void attention_begin(attention_request *request);
 
 /* Whether everything fits together, and what follows from it. */
-int attention_complete(attention_problem *problem);
+int attention_complete(attention_request *request);
 
 /* Parts of attention_complete, each in a file of its own: the optional arrays, and the cache of keys and
  * values. */
-int attention_complete_options(attention_problem *problem);
-int attention_complete_cache(attention_problem *problem);
+int attention_complete_options(attention_request *request);
+int attention_complete_cache(attention_request *request);
 
 /* Room for a result, named after its file. */
-int attention_result_allocate(const attention_problem *problem, attention_result result, const char *name,
+int attention_result_allocate(const attention_request *request, attention_result result, const char *name,
                               host_array *array);
 
 /* How many (query, key) pairs of one head are attended, causality considered and masks not. */
 double attention_pairs(size_t query_length, size_t key_length, bool causal, int32_t align);
 
-void attention_release(attention_problem *problem);
+void attention_release(attention_request *request);
 
 #endif

@@ -63,18 +63,18 @@ static clattn_status failed(snippets *s, const char *call, cl_int code)
 
 static clattn_status build(snippets *s)
 {
-    const attention_problem *problem = s->problem;
+    const attention_request *request = s->request;
     cl_context context = clattn_context_opencl_context(s->device->context);
-    const char *text[] = {before, problem->score_mod ? problem->score_mod : "", "\n",
-                          problem->mask_mod ? problem->mask_mod : "", after};
+    const char *text[] = {before, request->score_mod ? request->score_mod : "", "\n",
+                          request->mask_mod ? request->mask_mod : "", after};
     char options[256];
     cl_int code;
-    int used = snprintf(options, sizeof options, "-cl-std=CL1.2 -w%s%s", problem->score_mod ? " -DSCORE_MOD" : "",
-                        problem->mask_mod ? " -DMASK_MOD" : "");
+    int used = snprintf(options, sizeof options, "-cl-std=CL1.2 -w%s%s", request->score_mod ? " -DSCORE_MOD" : "",
+                        request->mask_mod ? " -DMASK_MOD" : "");
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        if (problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
+        if (request->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
             used += snprintf(options + used, sizeof options - (size_t)used, " -DUSER%d=%s", i,
-                             type_name(problem->desc.snippets.buffer_dtype[i]));
+                             type_name(request->desc.snippets.buffer_dtype[i]));
     s->program = clCreateProgramWithSource(context, 5, text, NULL, &code);
     if (failed(s, "clCreateProgramWithSource", code) == CLATTN_SUCCESS)
         failed(s, "clBuildProgram", clBuildProgram(s->program, 0, NULL, options, NULL, NULL));
@@ -85,12 +85,12 @@ static clattn_status build(snippets *s)
     return s->status;
 }
 
-clattn_status snippets_open(snippets *s, const attention_problem *problem, const tool_job *job)
+clattn_status snippets_open(snippets *s, const attention_request *request, const tool_job *job)
 {
-    *s = (snippets){.device = job->device, .problem = problem};
-    if (problem->score_mod == NULL && problem->mask_mod == NULL)
+    *s = (snippets){.device = job->device, .request = request};
+    if (request->score_mod == NULL && request->mask_mod == NULL)
         return CLATTN_SUCCESS;
-    s->capacity = size_max(1, problem->args.key_length);
+    s->capacity = size_max(1, request->args.key_length);
     s->score = calloc(s->capacity, sizeof *s->score);
     s->keep = calloc(s->capacity, sizeof *s->keep);
     if (s->score == NULL || s->keep == NULL)
@@ -102,9 +102,9 @@ clattn_status snippets_open(snippets *s, const attention_problem *problem, const
         return s->status;
     cl_uint index = 0;
     cl_float4 scalars;
-    memcpy(&scalars, problem->args.snippets.scalar, sizeof scalars);
+    memcpy(&scalars, request->args.snippets.scalar, sizeof scalars);
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        if (problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
+        if (request->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE)
             failed(s, "clSetKernelArg",
                    clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &job->args.attention.snippets.buffer[i].buffer));
     failed(s, "clSetKernelArg", clSetKernelArg(s->kernel, index++, sizeof(cl_mem), &s->scores));
@@ -138,7 +138,7 @@ static void launch(snippets *s, const reference_item *item, int64_t batch, int64
     const cl_int lengths[] = {(cl_int)item->queries, (cl_int)item->keys};
     const cl_long position = item->position;
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
-        index += s->problem->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE;
+        index += s->request->desc.snippets.buffer_dtype[i] != CLATTN_DTYPE_NONE;
     if (keys == 0 || s->status != CLATTN_SUCCESS)
         return;
     for (cl_uint i = 0; i < 3; i++)
@@ -173,21 +173,21 @@ static bool keeps(void *user, int64_t batch, int64_t head, int64_t query, int64_
 void snippets_attach(snippets *s, reference_attention *reference)
 {
     reference->user = s;
-    reference->score_mod = s->problem->score_mod != NULL ? score_of : NULL;
-    reference->mask_mod = s->problem->mask_mod != NULL ? keeps : NULL;
+    reference->score_mod = s->request->score_mod != NULL ? score_of : NULL;
+    reference->mask_mod = s->request->mask_mod != NULL ? keeps : NULL;
 }
 
 void snippets_collect(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query)
 {
     memset(s->score, 0, s->capacity * sizeof *s->score);
-    if (s->problem->mask_mod != NULL)
+    if (s->request->mask_mod != NULL)
         launch(s, item, batch, head, query);
     s->collecting = true;
 }
 
 void snippets_apply(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query)
 {
-    if (s->problem->score_mod != NULL)
+    if (s->request->score_mod != NULL)
         launch(s, item, batch, head, query);
     s->collecting = false;
 }

@@ -14,7 +14,7 @@
 /* Zeroed: none.  Release with snippets_close. */
 typedef struct snippets {
     tool_device *device;
-    const attention_problem *problem;
+    const attention_request *request;
     cl_program program;
     cl_kernel kernel;
     cl_mem scores, kept;
@@ -25,8 +25,8 @@ typedef struct snippets {
     clattn_status status; /* of the first failure */
 } snippets;
 
-/* Builds the kernel; the job has the user's buffers.  Nothing to do for a problem without functions. */
-clattn_status snippets_open(snippets *s, const attention_problem *problem, const tool_job *job);
+/* Builds the kernel; the job has the user's buffers.  Nothing to do for a request without functions. */
+clattn_status snippets_open(snippets *s, const attention_request *request, const tool_job *job);
 void snippets_close(snippets *s);
 
 static inline bool snippets_present(const snippets *s)

@@ -42,14 +42,14 @@ static int split(const char *option, const char *expected, const char *text, con
                     CLATTN_USER_BUFFERS - 1);
 }
 
-static int load_buffer(const char *text, attention_problem *problem)
+static int load_buffer(const char *text, attention_request *request)
 {
     const char *path;
     size_t number;
     int status = split("--user", "N:FILE.npy", text, &path, &number);
     if (status != TOOL_DONE)
         return status;
-    host_array *array = &problem->input[INPUT_USER + number];
+    host_array *array = &request->input[INPUT_USER + number];
     if (host_present(array))
         return complain(TOOL_BAD_INPUT, "--user %zu is given twice", number);
     status = host_load(path, array);
@@ -59,7 +59,7 @@ static int load_buffer(const char *text, attention_problem *problem)
     return status;
 }
 
-static int take_scalar(const char *text, bool *given, attention_problem *problem)
+static int take_scalar(const char *text, bool *given, attention_request *request)
 {
     const char *value;
     size_t number;
@@ -69,21 +69,21 @@ static int take_scalar(const char *text, bool *given, attention_problem *problem
     if (given[number])
         return complain(TOOL_BAD_INPUT, "--user-scalar %zu is given twice", number);
     given[number] = true;
-    if (!option_parse_float(value, &problem->args.snippets.scalar[number]))
+    if (!option_parse_float(value, &request->args.snippets.scalar[number]))
         return complain(TOOL_BAD_INPUT, "--user-scalar '%s' is not valid, expected a finite float32 number", text);
     return TOOL_DONE;
 }
 
-int attention_load_user(const attention_options *options, attention_problem *problem)
+int attention_load_user(const attention_options *options, attention_request *request)
 {
     bool given[CLATTN_USER_BUFFERS] = {false};
-    int status = load_snippet(options->score_mod, &problem->score_mod);
+    int status = load_snippet(options->score_mod, &request->score_mod);
     if (status == TOOL_DONE)
-        status = load_snippet(options->mask_mod, &problem->mask_mod);
+        status = load_snippet(options->mask_mod, &request->mask_mod);
     for (size_t i = 0; i < options->user.count && status == TOOL_DONE; i++)
-        status = load_buffer(options->user.item[i], problem);
+        status = load_buffer(options->user.item[i], request);
     for (size_t i = 0; i < options->user_scalar.count && status == TOOL_DONE; i++)
-        status = take_scalar(options->user_scalar.item[i], given, problem);
+        status = take_scalar(options->user_scalar.item[i], given, request);
     return status;
 }
 

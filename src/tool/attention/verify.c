@@ -7,7 +7,7 @@
 #include "tool/run/verify.h"
 
 typedef struct comparison {
-    const attention_problem *problem;
+    const attention_request *request;
     const host_array *results;
     tool_verdict *verdicts;
     reference_attention exact, plain;
@@ -16,17 +16,17 @@ typedef struct comparison {
     snippets functions;
 } comparison;
 
-static void take_inputs(const attention_problem *problem, reference_data *data)
+static void take_inputs(const attention_request *request, reference_data *data)
 {
     const void *const inputs[] = {
-        problem->input[INPUT_QUERY].tensor.data,         problem->input[INPUT_KEY].tensor.data,
-        problem->input[INPUT_VALUE].tensor.data,         problem->input[INPUT_MASK].tensor.data,
-        problem->input[INPUT_BIAS].tensor.data,          problem->input[INPUT_ALIBI].tensor.data,
-        problem->input[INPUT_SINKS].tensor.data,         problem->input[INPUT_VECTOR].tensor.data,
-        problem->input[INPUT_QUERY_LENGTHS].tensor.data, problem->input[INPUT_KEY_LENGTHS].tensor.data,
-        problem->input[INPUT_POSITIONS].tensor.data,     problem->input[INPUT_QUERY_STARTS].tensor.data,
-        problem->input[INPUT_KEY_STARTS].tensor.data,    problem->input[INPUT_BLOCK_TABLE].tensor.data,
-        problem->input[INPUT_KEY_SCALE].tensor.data,     problem->input[INPUT_VALUE_SCALE].tensor.data,
+        request->input[INPUT_QUERY].tensor.data,         request->input[INPUT_KEY].tensor.data,
+        request->input[INPUT_VALUE].tensor.data,         request->input[INPUT_MASK].tensor.data,
+        request->input[INPUT_BIAS].tensor.data,          request->input[INPUT_ALIBI].tensor.data,
+        request->input[INPUT_SINKS].tensor.data,         request->input[INPUT_VECTOR].tensor.data,
+        request->input[INPUT_QUERY_LENGTHS].tensor.data, request->input[INPUT_KEY_LENGTHS].tensor.data,
+        request->input[INPUT_POSITIONS].tensor.data,     request->input[INPUT_QUERY_STARTS].tensor.data,
+        request->input[INPUT_KEY_STARTS].tensor.data,    request->input[INPUT_BLOCK_TABLE].tensor.data,
+        request->input[INPUT_KEY_SCALE].tensor.data,     request->input[INPUT_VALUE_SCALE].tensor.data,
     };
     const void **fields[] = {
         &data->query,         &data->key,         &data->value,     &data->mask,
@@ -45,7 +45,7 @@ static void take_inputs(const attention_problem *problem, reference_data *data)
 /* Element of a result at (batch, head, row, column), by its layout. */
 static double result_at(const comparison *c, attention_result result, const int64_t index[4])
 {
-    const clattn_layout *layout = attention_result_layout((clattn_attention_desc *)&c->problem->desc, result);
+    const clattn_layout *layout = attention_result_layout((clattn_attention_desc *)&c->request->desc, result);
     int64_t at = 0;
     for (int32_t d = 0; d < layout->rank; d++)
         at += index[d] * layout->stride[d];
@@ -56,8 +56,8 @@ static double result_at(const comparison *c, attention_result result, const int6
 static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
 {
     const reference_row *row = &c->row, *naive = &c->naive;
-    clattn_dtype dtype = c->problem->desc.output.dtype;
-    for (int64_t e = 0; e < (int64_t)c->problem->sizes.d_v; e++) {
+    clattn_dtype dtype = c->request->desc.output.dtype;
+    for (int64_t e = 0; e < (int64_t)c->request->sizes.d_v; e++) {
         double found = result_at(c, RESULT_OUTPUT, (int64_t[]){b, h, at, e});
         if (row->attends)
             verdict_add_stored(&c->verdicts[RESULT_OUTPUT], dtype, found, row->output[e], naive->output[e],
@@ -66,10 +66,10 @@ static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
             verdict_add_zero(&c->verdicts[RESULT_OUTPUT], found);
     }
     const int64_t index[4] = {b, h, at, 0};
-    if (c->problem->wants[RESULT_LSE])
+    if (c->request->wants[RESULT_LSE])
         verdict_add_stored(&c->verdicts[RESULT_LSE], CLATTN_DTYPE_F32, result_at(c, RESULT_LSE, index), row->lse,
                            naive->lse, 1.0 + fabs(row->lse));
-    if (c->problem->wants[RESULT_ENTROPY])
+    if (c->request->wants[RESULT_ENTROPY])
         verdict_add_stored(&c->verdicts[RESULT_ENTROPY], CLATTN_DTYPE_F32, result_at(c, RESULT_ENTROPY, index),
                            row->entropy, naive->entropy, 1.0 + fabs(row->lse));
 }
@@ -79,7 +79,7 @@ static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
 {
     const reference_item item = reference_item_of(&c->exact, b);
     const clattn_host_tensor *scores = &c->results[RESULT_SCORES].tensor;
-    int32_t mode = c->problem->desc.outputs.scores_mode;
+    int32_t mode = c->request->desc.outputs.scores_mode;
     int64_t keys = (int64_t)scores->extent[3];
     const float *found =
         (const float *)scores->data + ((b * (int64_t)scores->extent[1] + h) * (int64_t)scores->extent[2] + i) * keys;
@@ -117,19 +117,19 @@ static void compare_one(comparison *c, int64_t b, int64_t h, int64_t i)
     bool packed = c->exact.data.query_starts != NULL;
     compute_row(c, &c->plain, b, h, i, &c->naive);
     /* Here, while the user's function still gives out what it made of the naive scores. */
-    for (int64_t j = 0; c->problem->wants[RESULT_SCORES] && j < (int64_t)c->problem->args.key_length; j++)
-        c->naive_scores[j] = reference_attention_score(&c->plain, c->problem->desc.outputs.scores_mode, b, h, i, j);
+    for (int64_t j = 0; c->request->wants[RESULT_SCORES] && j < (int64_t)c->request->args.key_length; j++)
+        c->naive_scores[j] = reference_attention_score(&c->plain, c->request->desc.outputs.scores_mode, b, h, i, j);
     compute_row(c, &c->exact, b, h, i, &c->row);
     compare_row(c, packed ? 0 : b, h, packed ? item.query_row + i : i);
-    if (c->problem->wants[RESULT_SCORES])
+    if (c->request->wants[RESULT_SCORES])
         compare_scores(c, b, h, i);
 }
 
 static void compare_all(comparison *c)
 {
-    const attention_problem *problem = c->problem;
-    int64_t heads = (int64_t)problem->sizes.heads, rows = (int64_t)problem->args.query_length;
-    int64_t total = (int64_t)problem->args.batch * heads * rows;
+    const attention_request *request = c->request;
+    int64_t heads = (int64_t)request->sizes.heads, rows = (int64_t)request->args.query_length;
+    int64_t total = (int64_t)request->args.batch * heads * rows;
     for (int64_t done = 0; done < total; done++) {
         int64_t i = done % rows, h = done / rows % heads, b = done / rows / heads;
         bool packed = c->exact.data.query_starts != NULL;
@@ -139,23 +139,23 @@ static void compare_all(comparison *c)
     }
 }
 
-int verify_attention(const attention_problem *problem, const tool_job *job, const host_array results[RESULT_COUNT],
+int verify_attention(const attention_request *request, const tool_job *job, const host_array results[RESULT_COUNT],
                      tool_verdict verdicts[RESULT_COUNT])
 {
-    size_t d_v = problem->sizes.d_v, keys = problem->args.key_length;
+    size_t d_v = request->sizes.d_v, keys = request->args.key_length;
     double *room;
     float *none;
-    comparison c = {.problem = problem, .results = results, .verdicts = verdicts};
+    comparison c = {.request = request, .results = results, .verdicts = verdicts};
     if (row_room(3 * d_v + 3 * keys, 0, &room, &none) != TOOL_DONE)
         return TOOL_FAILED;
-    c.exact = (reference_attention){.desc = &problem->desc, .args = &problem->args};
-    take_inputs(problem, &c.exact.data);
+    c.exact = (reference_attention){.desc = &request->desc, .args = &request->args};
+    take_inputs(request, &c.exact.data);
     c.row = (reference_row){.output = room, .magnitude = room + d_v, .probabilities = room + 2 * d_v};
     c.naive = (reference_row){.output = room + 2 * d_v + keys, .probabilities = room + 3 * d_v + keys};
     c.naive_scores = room + 3 * d_v + 2 * keys;
-    verdicts[RESULT_OUTPUT].mean = problem->desc.scoring.softcap > 0 ? 3.0 : 0.0;
+    verdicts[RESULT_OUTPUT].mean = request->desc.scoring.softcap > 0 ? 3.0 : 0.0;
     progress_begin("verifying");
-    clattn_status status = job != NULL ? snippets_open(&c.functions, problem, job) : CLATTN_SUCCESS;
+    clattn_status status = job != NULL ? snippets_open(&c.functions, request, job) : CLATTN_SUCCESS;
     if (snippets_present(&c.functions))
         snippets_attach(&c.functions, &c.exact);
     c.plain = c.exact;

@@ -4,11 +4,11 @@
 #include "ref/attention.h"
 
 int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, uint64_t seed, float limit,
-                           attention_problem *problem)
+                           attention_request *request)
 {
-    host_array *input = problem->input;
-    attention_begin(problem);
-    problem->output_dtype = dtype;
+    host_array *input = request->input;
+    attention_begin(request);
+    request->output_dtype = dtype;
     int status = bench_array(&input[INPUT_QUERY], "query", dtype, 4, (size_t[]){s[0], s[1], s[3], s[5]}, seed, limit);
     if (status == TOOL_DONE)
         status = bench_array(&input[INPUT_KEY], "key", dtype, 4, (size_t[]){s[0], s[2], s[4], s[5]}, seed + 1, limit);
@@ -19,17 +19,17 @@ int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, uint64_t seed,
 }
 
 /* How many (query, key) pairs of a head lengths, causality and window leave, over all batch items. */
-static double attended_pairs(const attention_problem *problem)
+static double attended_pairs(const attention_request *request)
 {
-    const clattn_attention_desc *desc = &problem->desc;
-    reference_attention reference = {.desc = desc, .args = &problem->args};
-    reference.data.query_lengths = problem->input[INPUT_QUERY_LENGTHS].tensor.data;
-    reference.data.key_lengths = problem->input[INPUT_KEY_LENGTHS].tensor.data;
-    reference.data.positions = problem->input[INPUT_POSITIONS].tensor.data;
-    reference.data.query_starts = problem->input[INPUT_QUERY_STARTS].tensor.data;
-    reference.data.key_starts = problem->input[INPUT_KEY_STARTS].tensor.data;
+    const clattn_attention_desc *desc = &request->desc;
+    reference_attention reference = {.desc = desc, .args = &request->args};
+    reference.data.query_lengths = request->input[INPUT_QUERY_LENGTHS].tensor.data;
+    reference.data.key_lengths = request->input[INPUT_KEY_LENGTHS].tensor.data;
+    reference.data.positions = request->input[INPUT_POSITIONS].tensor.data;
+    reference.data.query_starts = request->input[INPUT_QUERY_STARTS].tensor.data;
+    reference.data.key_starts = request->input[INPUT_KEY_STARTS].tensor.data;
     double pairs = 0.0;
-    for (int64_t b = 0; b < (int64_t)problem->args.batch; b++) {
+    for (int64_t b = 0; b < (int64_t)request->args.batch; b++) {
         const reference_item item = reference_item_of(&reference, b);
         for (int64_t i = 0; i < item.queries; i++) {
             int64_t first = item.first_key, last = item.keys - 1, p = i + item.position;
@@ -46,15 +46,15 @@ static double attended_pairs(const attention_problem *problem)
 }
 
 /* Every array once, as the device has it. */
-static double bytes_of(const attention_problem *problem)
+static double bytes_of(const attention_request *request)
 {
     double bytes = 0.0;
     for (int i = 0; i < INPUT_COUNT; i++)
-        bytes += (double)problem->input[i].tensor.bytes;
+        bytes += (double)request->input[i].tensor.bytes;
     for (int i = 0; i < RESULT_COUNT; i++) {
         const clattn_layout *layout =
-            attention_result_layout((clattn_attention_desc *)&problem->desc, (attention_result)i);
-        double size = problem->wants[i] ? (double)clattn_dtype_size(layout->dtype) : 0.0;
+            attention_result_layout((clattn_attention_desc *)&request->desc, (attention_result)i);
+        double size = request->wants[i] ? (double)clattn_dtype_size(layout->dtype) : 0.0;
         for (int32_t d = 0; d < layout->rank; d++)
             size *= (double)layout->extent[d];
         bytes += size;
@@ -65,27 +65,27 @@ static double bytes_of(const attention_problem *problem)
 int bench_attention(int argc, char **argv)
 {
     attention_options options;
-    attention_problem problem;
+    attention_request request;
     tool_device device = {0};
     tool_job job = {0};
     option_outcome outcome = attention_options_parse(ATTENTION_BENCH, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    int status = attention_open(&options, &problem, &device);
+    int status = attention_open(&options, &request, &device);
     if (status == TOOL_DONE) {
         const size_t *s = options.shape;
         bench_work work = {
-            .flops = 2.0 * (double)s[1] * attended_pairs(&problem) * (double)(s[5] + s[6]),
-            .bytes = bytes_of(&problem),
-            .attention = &problem,
+            .flops = 2.0 * (double)s[1] * attended_pairs(&request) * (double)(s[5] + s[6]),
+            .bytes = bytes_of(&request),
+            .attention = &request,
         };
-        clattn_status made = job_attention(&device, &problem, options.solver, &job);
+        clattn_status made = job_attention(&device, &request, options.solver, &job);
         if (made == CLATTN_SUCCESS || made != CLATTN_ERROR_BUILD)
             status = bench_finish(&device, made, &job, "attention", 7, s, &work, options.repeat, options.json);
         else
             status = attention_plan_failed(&options, &device, made);
     }
     device_close(&device);
-    attention_release(&problem);
+    attention_release(&request);
     return status;
 }

@@ -17,7 +17,7 @@ typedef struct bench_work {
     double flops;                       /* multiplications and additions, as docs and --help say */
     double bytes;                       /* every input and output once */
     clattn_dtype dtype;                 /* clattn_dtype of all arrays, to report; 0: CLATTN_DTYPE_F32 */
-    const attention_problem *attention; /* whose types and pages are reported in its place; or NULL */
+    const attention_request *attention; /* whose types and pages are reported in its place; or NULL */
     const bench_model *model;           /* or NULL */
 } bench_work;
 
@@ -32,7 +32,7 @@ int bench_array(host_array *array, const char *name, clattn_dtype dtype, int32_t
 /* Begins an attention of these sizes, B,HQ,HKV,SQ,SKV,D,DV, on random numbers: queries and keys up to
  * `limit`, values up to 1.  Options may then be set; attention_complete is the caller's. */
 int bench_attention_arrays(const size_t shape[7], clattn_dtype dtype, uint64_t seed, float limit,
-                           attention_problem *problem);
+                           attention_request *request);
 
 /* The choices of --activation, in the order of clattn_activation; NULL at the end. */
 extern const char *const bench_activations[];

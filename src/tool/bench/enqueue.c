@@ -179,7 +179,7 @@ static int measure(const enqueue_options *options, const tool_job *job, const ba
 int bench_enqueue(int argc, char **argv)
 {
     enqueue_options options = {.shape = {1, 8, 8, 64, 64, 64, 64}, .repeat = DEFAULT_REPEAT};
-    attention_problem problem = {0};
+    attention_request request = {0};
     tool_device device = {0};
     tool_job job = {0};
     bare_launch bare = {0};
@@ -190,13 +190,13 @@ int bench_enqueue(int argc, char **argv)
         return complain(TOOL_BAD_INPUT, "bench enqueue: --repeat %zu is not valid, expected at most %d", options.repeat,
                         MOST_REPEATS);
 
-    int status = bench_attention_arrays(options.shape, CLATTN_DTYPE_F32, 1, 1.0f, &problem);
+    int status = bench_attention_arrays(options.shape, CLATTN_DTYPE_F32, 1, 1.0f, &request);
     if (status == TOOL_DONE)
-        status = attention_complete(&problem);
+        status = attention_complete(&request);
     if (status == TOOL_DONE)
         status = device_open(options.device, &device);
     if (status == TOOL_DONE) {
-        clattn_status made = job_attention(&device, &problem, options.solver, &job);
+        clattn_status made = job_attention(&device, &request, options.solver, &job);
         if (made == CLATTN_SUCCESS)
             made = bare_make(&device, &job, options.shape, &bare);
         status = made == CLATTN_SUCCESS ? measure(&options, &job, &bare) : device_failed(&device, made, NULL);
@@ -204,6 +204,6 @@ int bench_enqueue(int argc, char **argv)
     bare_release(&bare);
     job_release(&job);
     device_close(&device);
-    attention_release(&problem);
+    attention_release(&request);
     return status;
 }

@@ -90,31 +90,31 @@ int bench_matmul(int argc, char **argv)
         .rows = rows,
     };
     bench b = {0};
-    matmul_problem problem = {0};
+    matmul_request request = {0};
     if (!begin(&b, &table, argc, argv))
         return b.status;
 
     const size_t *s = b.options.shape;
-    fill(&b, &problem.x, "x", 2, (size_t[]){s[0], s[2]}, 1.0f);
-    fill_typed(&b, &problem.w, "w", b.options.int8 ? CLATTN_DTYPE_I8 : dtypes[b.options.dtype], 2,
+    fill(&b, &request.x, "x", 2, (size_t[]){s[0], s[2]}, 1.0f);
+    fill_typed(&b, &request.w, "w", b.options.int8 ? CLATTN_DTYPE_I8 : dtypes[b.options.dtype], 2,
                (size_t[]){s[1], s[2]}, b.options.int8 ? 127.0f : 1.0f);
     if (b.options.int8)
-        fill_typed(&b, &problem.w_scale, "w_scale", CLATTN_DTYPE_F32, 1, (size_t[]){s[1]}, 0.01f);
+        fill_typed(&b, &request.w_scale, "w_scale", CLATTN_DTYPE_F32, 1, (size_t[]){s[1]}, 0.01f);
     if (b.options.operand)
-        fill(&b, &problem.operand, "operand", 2, (size_t[]){s[0], s[1]}, 1.0f);
-    problem.activation = b.options.activation;
-    problem.operand_use = b.options.operand == 2 ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
+        fill(&b, &request.operand, "operand", 2, (size_t[]){s[0], s[1]}, 1.0f);
+    request.activation = b.options.activation;
+    request.operand_use = b.options.operand == 2 ? CLATTN_MATMUL_OPERAND_USE_MULTIPLY : CLATTN_MATMUL_OPERAND_USE_ADD;
     if (b.options.bias)
-        fill(&b, &problem.bias, "bias", 1, (size_t[]){s[1]}, 1.0f);
+        fill(&b, &request.bias, "bias", 1, (size_t[]){s[1]}, 1.0f);
     if (b.status == TOOL_DONE) {
         double flops = 2.0 * (double)s[0] * (double)s[1] * (double)s[2];
-        double bytes = bytes_of(&problem.x) + bytes_of(&problem.w) + bytes_of(&problem.bias) +
-                       bytes_of(&problem.w_scale) + bytes_of(&problem.operand) +
-                       (double)clattn_dtype_size(problem.x.tensor.dtype) * (double)s[0] * (double)s[1];
-        clattn_status made = job_matmul(&b.device, &problem, b.options.solver, &b.job);
+        double bytes = bytes_of(&request.x) + bytes_of(&request.w) + bytes_of(&request.bias) +
+                       bytes_of(&request.w_scale) + bytes_of(&request.operand) +
+                       (double)clattn_dtype_size(request.x.tensor.dtype) * (double)s[0] * (double)s[1];
+        clattn_status made = job_matmul(&b.device, &request, b.options.solver, &b.job);
         finish(&b, made, "matmul", 3, flops, bytes);
     }
-    matmul_release(&problem);
+    matmul_release(&request);
     device_close(&b.device);
     return b.status;
 }
@@ -129,17 +129,17 @@ int bench_softmax(int argc, char **argv)
         .rows = rows,
     };
     bench b = {0};
-    softmax_problem problem = {0};
+    softmax_request request = {0};
     if (!begin(&b, &table, argc, argv))
         return b.status;
 
     const size_t *s = b.options.shape;
-    fill(&b, &problem.x, "x", 2, s, 4.0f);
+    fill(&b, &request.x, "x", 2, s, 4.0f);
     if (b.status == TOOL_DONE) {
-        clattn_status made = job_softmax(&b.device, &problem, b.options.solver, &b.job);
-        finish(&b, made, "softmax", 2, 5.0 * (double)s[0] * (double)s[1], 2.0 * bytes_of(&problem.x));
+        clattn_status made = job_softmax(&b.device, &request, b.options.solver, &b.job);
+        finish(&b, made, "softmax", 2, 5.0 * (double)s[0] * (double)s[1], 2.0 * bytes_of(&request.x));
     }
-    softmax_release(&problem);
+    softmax_release(&request);
     device_close(&b.device);
     return b.status;
 }
@@ -155,20 +155,20 @@ int bench_layernorm(int argc, char **argv)
         .rows = rows,
     };
     bench b = {0};
-    norm_problem problem = {.kind = CLATTN_NORM_KIND_LAYER};
+    norm_request request = {.kind = CLATTN_NORM_KIND_LAYER};
     if (!begin(&b, &table, argc, argv))
         return b.status;
 
     const size_t *s = b.options.shape;
-    fill(&b, &problem.x, "x", 2, s, 4.0f);
-    fill(&b, &problem.scale, "scale", 1, &s[1], 1.0f);
-    fill(&b, &problem.bias, "bias", 1, &s[1], 1.0f);
+    fill(&b, &request.x, "x", 2, s, 4.0f);
+    fill(&b, &request.scale, "scale", 1, &s[1], 1.0f);
+    fill(&b, &request.bias, "bias", 1, &s[1], 1.0f);
     if (b.status == TOOL_DONE) {
-        double bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.scale) + bytes_of(&problem.bias);
-        clattn_status made = job_norm(&b.device, &problem, b.options.solver, &b.job);
+        double bytes = 2.0 * bytes_of(&request.x) + bytes_of(&request.scale) + bytes_of(&request.bias);
+        clattn_status made = job_norm(&b.device, &request, b.options.solver, &b.job);
         finish(&b, made, "layernorm", 2, 7.0 * (double)s[0] * (double)s[1], bytes);
     }
-    norm_release(&problem);
+    norm_release(&request);
     device_close(&b.device);
     return b.status;
 }
@@ -187,32 +187,32 @@ int bench_mha(int argc, char **argv)
         .rows = rows,
     };
     bench b = {0};
-    mha_problem problem = {0};
+    mha_request request = {0};
     if (!begin(&b, &table, argc, argv))
         return b.status;
 
     const size_t *s = b.options.shape, d = s[2];
-    problem.heads = s[3];
-    problem.inner = d;
-    problem.causal = b.options.causal;
+    request.heads = s[3];
+    request.inner = d;
+    request.causal = b.options.causal;
     const float limit = 0.1f;
-    fill(&b, &problem.x, "x", 3, (size_t[]){s[0], s[1], d}, 1.0f);
-    fill(&b, &problem.w_in, "in_proj_weight", 2, (size_t[]){3 * d, d}, limit);
-    fill(&b, &problem.b_in, "in_proj_bias", 1, (size_t[]){3 * d}, limit);
-    fill(&b, &problem.w_o, "out_proj.weight", 2, (size_t[]){d, d}, limit);
-    fill(&b, &problem.b_o, "out_proj.bias", 1, (size_t[]){d}, limit);
+    fill(&b, &request.x, "x", 3, (size_t[]){s[0], s[1], d}, 1.0f);
+    fill(&b, &request.w_in, "in_proj_weight", 2, (size_t[]){3 * d, d}, limit);
+    fill(&b, &request.b_in, "in_proj_bias", 1, (size_t[]){3 * d}, limit);
+    fill(&b, &request.w_o, "out_proj.weight", 2, (size_t[]){d, d}, limit);
+    fill(&b, &request.b_o, "out_proj.bias", 1, (size_t[]){d}, limit);
     if (b.status == TOOL_DONE && d % s[3] != 0)
         b.status = complain(TOOL_BAD_INPUT, "bench mha: D_MODEL %zu is not a multiple of H %zu", d, s[3]);
     if (b.status == TOOL_DONE) {
         double pairs = attention_pairs(s[1], s[1], b.options.causal, b.options.align);
         double flops =
             8.0 * (double)s[0] * (double)s[1] * (double)d * (double)d + 4.0 * (double)s[0] * pairs * (double)d;
-        double bytes = 2.0 * bytes_of(&problem.x) + bytes_of(&problem.w_in) + bytes_of(&problem.b_in) +
-                       bytes_of(&problem.w_o) + bytes_of(&problem.b_o);
-        clattn_status made = job_mha(&b.device, &problem, b.options.solver, &b.job);
+        double bytes = 2.0 * bytes_of(&request.x) + bytes_of(&request.w_in) + bytes_of(&request.b_in) +
+                       bytes_of(&request.w_o) + bytes_of(&request.b_o);
+        clattn_status made = job_mha(&b.device, &request, b.options.solver, &b.job);
         finish(&b, made, "mha", 4, flops, bytes);
     }
-    mha_release(&problem);
+    mha_release(&request);
     device_close(&b.device);
     return b.status;
 }

@@ -47,14 +47,14 @@ static const option_table table = {
     .rows = rows,
 };
 
-/* What is measured: one problem of three kinds. */
+/* What is measured: one operator of three. */
 typedef struct startup_work {
     const char *name;
     int32_t rank;
     const size_t *shape;
-    attention_problem attention;
-    matmul_problem matmul;
-    mha_problem mha;
+    attention_request attention;
+    matmul_request matmul;
+    mha_request mha;
     double flops, bytes; /* bytes: every input and output once */
 } startup_work;
 
@@ -98,7 +98,7 @@ static int make_arrays(startup_work *work, host_array *output)
         return status == TOOL_DONE ? host_allocate(CLATTN_DTYPE_F32, 2, s, "output", output) : status;
     }
     if (work->rank == 4) {
-        mha_problem *mha = &work->mha;
+        mha_request *mha = &work->mha;
         const size_t d = s[2];
         if (d % s[3] != 0)
             return complain(TOOL_BAD_INPUT, "bench startup: D_MODEL %zu is not a multiple of H %zu", d, s[3]);

@@ -71,16 +71,16 @@ void report_device(tool_report *report, const tool_device *device, const char *s
     report_text(report, "solver", solver);
 }
 
-void report_attention(tool_report *report, const attention_problem *problem)
+void report_attention(tool_report *report, const attention_request *request)
 {
-    report_text(report, "dtype", clattn_dtype_name(problem->desc.output.dtype));
-    if (problem->kv_dtype != CLATTN_DTYPE_NONE) {
-        report_text(report, "kv_dtype", clattn_dtype_name((clattn_dtype)problem->kv_dtype));
-        report_count(report, "kv_group", problem->desc.key.extent[3] / problem->desc.cache.key_scale.extent[3]);
+    report_text(report, "dtype", clattn_dtype_name(request->desc.output.dtype));
+    if (request->kv_dtype != CLATTN_DTYPE_NONE) {
+        report_text(report, "kv_dtype", clattn_dtype_name((clattn_dtype)request->kv_dtype));
+        report_count(report, "kv_group", request->desc.key.extent[3] / request->desc.cache.key_scale.extent[3]);
     }
-    if (problem->page_size > 0) {
-        report_count(report, "page_size", problem->page_size);
-        report_count(report, "pages", problem->desc.key.extent[0]);
+    if (request->page_size > 0) {
+        report_count(report, "page_size", request->page_size);
+        report_count(report, "pages", request->desc.key.extent[0]);
     }
 }
 

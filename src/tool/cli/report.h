@@ -29,7 +29,7 @@ void report_lines(tool_report *report, const char *name, const char *text);
 void report_device(tool_report *report, const tool_device *device, const char *solver);
 
 /* dtype; of a quantised cache kv_dtype and kv_group, of a paged one page_size and pages. */
-void report_attention(tool_report *report, const attention_problem *problem);
+void report_attention(tool_report *report, const attention_request *request);
 
 /* seconds_min, seconds_median, runs. */
 void report_timing(tool_report *report, const timing *times);

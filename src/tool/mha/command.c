@@ -82,10 +82,10 @@ static int take_tensor(const clattn_safetensors *file, const char *path, const c
 }
 
 /* Whether the tensors that are there make one of the two complete sets. */
-static int check_names(const clattn_safetensors *file, const char *path, const mha_problem *problem)
+static int check_names(const clattn_safetensors *file, const char *path, const mha_request *request)
 {
-    bool packed = host_present(&problem->w_in), q = host_present(&problem->w_q);
-    bool k = host_present(&problem->w_k), v = host_present(&problem->w_v);
+    bool packed = host_present(&request->w_in), q = host_present(&request->w_q);
+    bool k = host_present(&request->w_k), v = host_present(&request->w_v);
     clattn_host_tensor tensor;
     if (packed && (q || k || v))
         return complain(TOOL_BAD_INPUT,
@@ -101,7 +101,7 @@ static int check_names(const clattn_safetensors *file, const char *path, const m
                         : !q           ? "q_proj_weight"
                         : !k           ? "k_proj_weight"
                                        : "v_proj_weight");
-    if (!host_present(&problem->w_o))
+    if (!host_present(&request->w_o))
         return complain(TOOL_BAD_INPUT, "%s: has no tensor out_proj.weight, expected (d_model, d_model)", path);
     /* nn.MultiheadAttention(add_bias_kv=True): leaving these out would be a wrong answer. */
     if (clattn_safetensors_find(file, "bias_k", &tensor, NULL) != CLATTN_SUCCESS || tensor.dtype != CLATTN_DTYPE_NONE ||
@@ -113,7 +113,7 @@ static int check_names(const clattn_safetensors *file, const char *path, const m
     return TOOL_DONE;
 }
 
-static int load_weights(const mha_options *options, tensor_labels *labels, mha_problem *problem)
+static int load_weights(const mha_options *options, tensor_labels *labels, mha_request *request)
 {
     const char *path = options->weights;
     clattn_safetensors *file = NULL;
@@ -126,20 +126,20 @@ static int load_weights(const mha_options *options, tensor_labels *labels, mha_p
         const char *name;
         host_array *array;
     } wanted[TENSORS] = {
-        {"in_proj_weight", &problem->w_in}, {"q_proj_weight", &problem->w_q}, {"k_proj_weight", &problem->w_k},
-        {"v_proj_weight", &problem->w_v},   {"in_proj_bias", &problem->b_in}, {"out_proj.weight", &problem->w_o},
-        {"out_proj.bias", &problem->b_o},
+        {"in_proj_weight", &request->w_in}, {"q_proj_weight", &request->w_q}, {"k_proj_weight", &request->w_k},
+        {"v_proj_weight", &request->w_v},   {"in_proj_bias", &request->b_in}, {"out_proj.weight", &request->w_o},
+        {"out_proj.bias", &request->b_o},
     };
     int status = TOOL_DONE;
     for (size_t i = 0; i < TENSORS && status == TOOL_DONE; i++)
         status = take_tensor(file, path, wanted[i].name, labels, wanted[i].array);
     if (status == TOOL_DONE)
-        status = check_names(file, path, problem);
+        status = check_names(file, path, request);
     clattn_safetensors_release(&file);
     if (status == TOOL_DONE)
-        status = host_expect_rank(&problem->w_o, 2, "(out, in)");
+        status = host_expect_rank(&request->w_o, 2, "(out, in)");
     if (status == TOOL_DONE)
-        problem->inner = problem->w_o.tensor.extent[1];
+        request->inner = request->w_o.tensor.extent[1];
     return status;
 }
 
@@ -148,27 +148,27 @@ static bool wants_weights(const mha_options *options)
     return options->attention_weights != NULL || options->heat.files.count > 0;
 }
 
-static int load_problem(const mha_options *options, tensor_labels *labels, mha_problem *problem)
+static int load_problem(const mha_options *options, tensor_labels *labels, mha_request *request)
 {
-    problem->heads = options->heads;
-    problem->causal = options->causal;
-    problem->align = options->align;
-    problem->scale = options->scale;
-    problem->short_mask = options->short_mask;
-    problem->weights = !wants_weights(options) ? CLATTN_WEIGHTS_OUTPUT_NONE
+    request->heads = options->heads;
+    request->causal = options->causal;
+    request->align = options->align;
+    request->scale = options->scale;
+    request->short_mask = options->short_mask;
+    request->weights = !wants_weights(options) ? CLATTN_WEIGHTS_OUTPUT_NONE
                        : options->average      ? CLATTN_WEIGHTS_OUTPUT_AVERAGE
                                                : CLATTN_WEIGHTS_OUTPUT_PER_HEAD;
     if (options->average && !wants_weights(options))
         return complain(TOOL_BAD_INPUT,
                         "mha: --average is given without --attention-weights OUT.npy or --attention OUT.html");
-    int status = host_load(options->x, &problem->x);
+    int status = host_load(options->x, &request->x);
     if (status == TOOL_DONE && options->context != NULL)
-        status = host_load(options->context, &problem->context);
+        status = host_load(options->context, &request->context);
     if (status == TOOL_DONE && options->mask != NULL)
-        status = host_load(options->mask, &problem->mask);
+        status = host_load(options->mask, &request->mask);
     if (status == TOOL_DONE)
-        status = load_weights(options, labels, problem);
-    return status == TOOL_DONE ? mha_check(problem) : status;
+        status = load_weights(options, labels, request);
+    return status == TOOL_DONE ? mha_check(request) : status;
 }
 
 /* For messages. */
@@ -177,17 +177,17 @@ static const char *weights_file(const mha_options *options)
     return options->attention_weights != NULL ? options->attention_weights : options->heat.files.item[0];
 }
 
-static int allocate_outputs(const mha_options *options, const mha_problem *problem, host_array *output,
+static int allocate_outputs(const mha_options *options, const mha_request *request, host_array *output,
                             host_array *weights)
 {
-    const size_t *x = problem->x.tensor.extent;
-    size_t keys = mha_key_length(problem);
+    const size_t *x = request->x.tensor.extent;
+    size_t keys = mha_key_length(request);
     int status = host_allocate(CLATTN_DTYPE_F32, 3, x, options->output, output);
     if (status != TOOL_DONE || !wants_weights(options))
         return status;
     if (options->average)
         return host_allocate(CLATTN_DTYPE_F32, 3, (size_t[]){x[0], x[1], keys}, weights_file(options), weights);
-    return host_allocate(CLATTN_DTYPE_F32, 4, (size_t[]){x[0], problem->heads, x[1], keys}, weights_file(options),
+    return host_allocate(CLATTN_DTYPE_F32, 4, (size_t[]){x[0], request->heads, x[1], keys}, weights_file(options),
                          weights);
 }
 
@@ -204,7 +204,7 @@ static int compute(const tool_job *job, const mha_options *options, timing *time
     return read == CLATTN_SUCCESS ? TOOL_DONE : device_failed(job->device, read, NULL);
 }
 
-static int deliver(const mha_options *options, const mha_problem *problem, heatmap_request *heat, const tool_job *job,
+static int deliver(const mha_options *options, const mha_request *request, heatmap_request *heat, const tool_job *job,
                    const timing *times, const host_array *output, const host_array *weights)
 {
     tool_verdict verdict = {0}, weights_verdict = {0};
@@ -216,7 +216,7 @@ static int deliver(const mha_options *options, const mha_problem *problem, heatm
     if (status == TOOL_DONE)
         status = heatmap_request_store(heat, weights->memory);
     if (status == TOOL_DONE && options->verify)
-        status = verify_mha(problem, output, weights, &verdict, &weights_verdict);
+        status = verify_mha(request, output, weights, &verdict, &weights_verdict);
     if (status != TOOL_DONE)
         return status;
     report_begin(&report);
@@ -249,17 +249,17 @@ static int check_outputs(const mha_options *options)
     return status == TOOL_DONE ? heatmap_options_check_distinct(&options->heat, outputs, 2) : status;
 }
 
-static int begin_heat(const mha_options *options, const mha_problem *problem, heatmap_request *heat)
+static int begin_heat(const mha_options *options, const mha_request *request, heatmap_request *heat)
 {
-    const size_t *x = problem->x.tensor.extent;
-    const heatmap_shape shape = {x[0], options->average ? 1 : problem->heads, x[1], mha_key_length(problem)};
+    const size_t *x = request->x.tensor.extent;
+    const heatmap_shape shape = {x[0], options->average ? 1 : request->heads, x[1], mha_key_length(request)};
     return heatmap_request_begin(&options->heat, &shape, options->context == NULL, options->x, heat);
 }
 
 int cmd_mha(int argc, char **argv)
 {
     mha_options options = {0};
-    mha_problem problem = {0};
+    mha_request request = {0};
     tensor_labels labels = {0};
     tool_device device = {0};
     tool_job job = {0};
@@ -272,27 +272,27 @@ int cmd_mha(int argc, char **argv)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     int status = check_outputs(&options);
     if (status == TOOL_DONE)
-        status = load_problem(&options, &labels, &problem);
+        status = load_problem(&options, &labels, &request);
     if (status == TOOL_DONE)
-        status = begin_heat(&options, &problem, &heat);
+        status = begin_heat(&options, &request, &heat);
     if (status == TOOL_DONE)
-        status = allocate_outputs(&options, &problem, &output, &weights);
+        status = allocate_outputs(&options, &request, &output, &weights);
     if (status == TOOL_DONE)
         status = device_open(options.device, &device);
     if (status != TOOL_DONE)
         goto done;
-    clattn_status made = job_mha(&device, &problem, options.solver, &job);
+    clattn_status made = job_mha(&device, &request, options.solver, &job);
     status = made == CLATTN_SUCCESS ? TOOL_DONE : device_failed(&device, made, NULL);
     if (status == TOOL_DONE)
         status = compute(&job, &options, &times, &output, &weights);
     if (status == TOOL_DONE)
-        status = deliver(&options, &problem, &heat, &job, &times, &output, &weights);
+        status = deliver(&options, &request, &heat, &job, &times, &output, &weights);
 done:
     job_release(&job);
     device_close(&device);
     heatmap_request_release(&heat);
     host_release(&output);
     host_release(&weights);
-    mha_release(&problem);
+    mha_release(&request);
     return status;
 }

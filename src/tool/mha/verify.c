@@ -82,10 +82,10 @@ static void project(const stages *s, const float *x, size_t rows, size_t in, con
 }
 
 /* Whether query i attends key j, and what a float mask adds. */
-static bool attends(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i, size_t j, float *added)
+static bool attends(const stages *s, const mha_request *request, size_t b, size_t h, size_t i, size_t j, float *added)
 {
     *added = 0.0f;
-    if (problem->causal && (int64_t)j > (int64_t)i + s->position)
+    if (request->causal && (int64_t)j > (int64_t)i + s->position)
         return false;
     if (s->mask_kind == REF_MASK_NONE)
         return true;
@@ -94,13 +94,13 @@ static bool attends(const stages *s, const mha_problem *problem, size_t b, size_
     int64_t at = (int64_t)b * s->mask_stride[0] + (int64_t)h * s->mask_stride[1] + (int64_t)i * s->mask_stride[2] +
                  (int64_t)j * s->mask_stride[3];
     if (s->mask_kind == REF_MASK_BOOL)
-        return ((const uint8_t *)problem->mask.tensor.data)[at] != 0;
-    *added = ((const float *)problem->mask.tensor.data)[at];
+        return ((const uint8_t *)request->mask.tensor.data)[at] != 0;
+    *added = ((const float *)request->mask.tensor.data)[at];
     return *added != -INFINITY;
 }
 
 /* Probabilities of query i of (b, h) over the keys, into s->weights; returns their condition. */
-static double weigh_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i)
+static double weigh_row(const stages *s, const mha_request *request, size_t b, size_t h, size_t i)
 {
     const size_t query = (b * s->queries + i) * s->inner + h * s->size;
     double *p = s->weights.exact, top = -INFINITY, sum = 0.0, largest = 0.0;
@@ -110,7 +110,7 @@ static double weigh_row(const stages *s, const mha_problem *problem, size_t b, s
         double score = 0.0, terms = 0.0;
         float plain = 0.0f;
         const size_t key = (b * s->keys + j) * s->inner + h * s->size;
-        if (!attends(s, problem, b, h, i, j, &added))
+        if (!attends(s, request, b, h, i, j, &added))
             continue;
         for (size_t d = 0; d < s->size; d++) {
             double term = s->q.exact[query + d] * s->k.exact[key + d];
@@ -125,7 +125,7 @@ static double weigh_row(const stages *s, const mha_problem *problem, size_t b, s
         naive_top = naive[j] > naive_top ? naive[j] : naive_top;
     }
     for (size_t j = 0; j < s->keys; j++) {
-        bool attended = attends(s, problem, b, h, i, j, &added);
+        bool attended = attends(s, request, b, h, i, j, &added);
         p[j] = attended ? exp(p[j] - top) : 0.0;
         naive[j] = attended ? expf(naive[j] - naive_top) : 0.0f;
         sum += p[j];
@@ -140,7 +140,7 @@ static double weigh_row(const stages *s, const mha_problem *problem, size_t b, s
 }
 
 /* Head h's output for query i of item b, into s->joined. */
-static void attend_row(const stages *s, const mha_problem *problem, size_t b, size_t h, size_t i, double condition)
+static void attend_row(const stages *s, const mha_request *request, size_t b, size_t h, size_t i, double condition)
 {
     float added;
     for (size_t d = 0; d < s->size; d++) {
@@ -148,7 +148,7 @@ static void attend_row(const stages *s, const mha_problem *problem, size_t b, si
         float naive = 0.0f;
         for (size_t j = 0; j < s->keys; j++) {
             const size_t value = (b * s->keys + j) * s->inner + h * s->size + d;
-            if (!attends(s, problem, b, h, i, j, &added))
+            if (!attends(s, request, b, h, i, j, &added))
                 continue;
             double term = s->weights.exact[j] * s->v.exact[value];
             sum += term;
@@ -161,15 +161,15 @@ static void attend_row(const stages *s, const mha_problem *problem, size_t b, si
     }
 }
 
-static void compare_weights(const stages *s, const mha_problem *problem, const host_array *weights, size_t b, size_t h,
+static void compare_weights(const stages *s, const mha_request *request, const host_array *weights, size_t b, size_t h,
                             size_t i, double condition, tool_verdict *verdict)
 {
     const size_t row =
-        problem->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? b * s->queries + i : (b * s->heads + h) * s->queries + i;
+        request->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? b * s->queries + i : (b * s->heads + h) * s->queries + i;
     for (size_t j = 0; j < s->keys; j++) {
         double p = s->weights.exact[j];
         float naive = s->weights.plain[j];
-        if (problem->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE) {
+        if (request->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE) {
             p = s->mean.exact[i * s->keys + j] += p / (double)s->heads;
             naive = s->mean.plain[i * s->keys + j] += naive / (float)s->heads;
             if (h + 1 < s->heads)
@@ -200,41 +200,41 @@ static void compare_output(const stages *s, const host_array *output, size_t b, 
     }
 }
 
-static stages stages_of(const mha_problem *problem)
+static stages stages_of(const mha_request *request)
 {
-    const size_t *x = problem->x.tensor.extent;
-    size_t inner = problem->inner;
+    const size_t *x = request->x.tensor.extent;
+    size_t inner = request->inner;
     stages s = {.batch = x[0],
                 .queries = x[1],
-                .keys = mha_key_length(problem),
-                .heads = problem->heads,
-                .size = inner / problem->heads,
+                .keys = mha_key_length(request),
+                .heads = request->heads,
+                .size = inner / request->heads,
                 .inner = inner,
                 .d_model = x[2],
-                .dtype = problem->x.tensor.dtype};
-    const float *bias = floats_of(&s.inputs, &problem->b_in), *packed = floats_of(&s.inputs, &problem->w_in);
-    s.x = floats_of(&s.inputs, &problem->x);
-    s.context = host_present(&problem->context) ? floats_of(&s.inputs, &problem->context) : s.x;
-    s.d_context = host_present(&problem->context) ? problem->context.tensor.extent[2] : s.d_model;
-    s.w_q = packed != NULL ? packed : floats_of(&s.inputs, &problem->w_q);
-    s.w_k = packed != NULL ? packed + inner * s.d_model : floats_of(&s.inputs, &problem->w_k);
-    s.w_v = packed != NULL ? packed + 2 * inner * s.d_model : floats_of(&s.inputs, &problem->w_v);
-    s.w_o = floats_of(&s.inputs, &problem->w_o);
+                .dtype = request->x.tensor.dtype};
+    const float *bias = floats_of(&s.inputs, &request->b_in), *packed = floats_of(&s.inputs, &request->w_in);
+    s.x = floats_of(&s.inputs, &request->x);
+    s.context = host_present(&request->context) ? floats_of(&s.inputs, &request->context) : s.x;
+    s.d_context = host_present(&request->context) ? request->context.tensor.extent[2] : s.d_model;
+    s.w_q = packed != NULL ? packed : floats_of(&s.inputs, &request->w_q);
+    s.w_k = packed != NULL ? packed + inner * s.d_model : floats_of(&s.inputs, &request->w_k);
+    s.w_v = packed != NULL ? packed + 2 * inner * s.d_model : floats_of(&s.inputs, &request->w_v);
+    s.w_o = floats_of(&s.inputs, &request->w_o);
     s.b_q = bias;
     s.b_k = bias != NULL ? bias + inner : NULL;
     s.b_v = bias != NULL ? bias + 2 * inner : NULL;
-    s.b_o = floats_of(&s.inputs, &problem->b_o);
-    s.scale = problem->scale.given ? problem->scale.value : (float)(1.0 / sqrt((double)s.size));
-    s.position = position_of(problem->align, s.queries, s.keys);
+    s.b_o = floats_of(&s.inputs, &request->b_o);
+    s.scale = request->scale.given ? request->scale.value : (float)(1.0 / sqrt((double)s.size));
+    s.position = position_of(request->align, s.queries, s.keys);
     s.mask_kind =
-        mask_walk(&problem->mask, 4, (size_t[]){s.batch, s.heads, s.queries, s.keys}, s.mask_stride, &s.mask_keys);
+        mask_walk(&request->mask, 4, (size_t[]){s.batch, s.heads, s.queries, s.keys}, s.mask_stride, &s.mask_keys);
     return s;
 }
 
-int verify_mha(const mha_problem *problem, const host_array *output, const host_array *weights, tool_verdict *verdict,
+int verify_mha(const mha_request *request, const host_array *output, const host_array *weights, tool_verdict *verdict,
                tool_verdict *second)
 {
-    stages s = stages_of(problem);
+    stages s = stages_of(request);
     bool weighed = host_present(weights);
     int status = TOOL_DONE;
     if (s.inputs.failed || !make_room(&s.q, s.batch * s.queries, s.inner) ||
@@ -257,12 +257,12 @@ int verify_mha(const mha_problem *problem, const host_array *output, const host_
         for (size_t i = 0; i < s.queries; i++) {
             double worst = 0.0; /* of the heads so far: what their mean gets in the end */
             for (size_t h = 0; h < s.heads; h++) {
-                double condition = weigh_row(&s, problem, b, h, i);
+                double condition = weigh_row(&s, request, b, h, i);
                 worst = fmax(worst, condition);
                 if (weighed)
-                    compare_weights(&s, problem, weights, b, h, i,
-                                    problem->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? worst : condition, second);
-                attend_row(&s, problem, b, h, i, condition);
+                    compare_weights(&s, request, weights, b, h, i,
+                                    request->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? worst : condition, second);
+                attend_row(&s, request, b, h, i, condition);
             }
             compare_output(&s, output, b, i, verdict);
             progress_show((double)(b * s.queries + i + 1) / (double)(s.batch * s.queries));

@@ -1,9 +1,9 @@
-/* A problem on a device: its arrays in buffers, its plan, and the arguments of an enqueue. */
+/* A request on a device: its arrays in buffers, its plan, and the arguments of an enqueue. */
 #ifndef CLATTN_TOOL_RUN_JOB_H
 #define CLATTN_TOOL_RUN_JOB_H
 
 #include "tool/run/device.h"
-#include "tool/run/problem.h"
+#include "tool/run/request.h"
 #include "tool/run/timing.h"
 
 #define JOB_BUFFERS 32
@@ -70,13 +70,13 @@ clattn_status job_bind_output(tool_job *job, clattn_status status, size_t index,
 clattn_plan_options job_options(const char *solver);
 clattn_status job_finish(tool_job *job, clattn_status status);
 
-/* Upload a checked problem and make its plan, with `solver` (NULL: the best).  After failure the job holds
+/* Upload a checked request and make its plan, with `solver` (NULL: the best).  After failure the job holds
  * nothing and the device has the message. */
-clattn_status job_attention(tool_device *device, const attention_problem *problem, const char *solver, tool_job *job);
-clattn_status job_softmax(tool_device *device, const softmax_problem *problem, const char *solver, tool_job *job);
-clattn_status job_matmul(tool_device *device, const matmul_problem *problem, const char *solver, tool_job *job);
-clattn_status job_norm(tool_device *device, const norm_problem *problem, const char *solver, tool_job *job);
-clattn_status job_mha(tool_device *device, const mha_problem *problem, const char *solver, tool_job *job);
+clattn_status job_attention(tool_device *device, const attention_request *request, const char *solver, tool_job *job);
+clattn_status job_softmax(tool_device *device, const softmax_request *request, const char *solver, tool_job *job);
+clattn_status job_matmul(tool_device *device, const matmul_request *request, const char *solver, tool_job *job);
+clattn_status job_norm(tool_device *device, const norm_request *request, const char *solver, tool_job *job);
+clattn_status job_mha(tool_device *device, const mha_request *request, const char *solver, tool_job *job);
 
 /* Enqueues once and waits until it is done. */
 clattn_status job_run(const tool_job *job);

@@ -128,23 +128,23 @@ int row_room(size_t doubles, size_t floats, double **double_room, float **float_
     return complain(TOOL_FAILED, "out of memory for the reference's rows");
 }
 
-int verify_softmax(const softmax_problem *problem, const host_array *output, tool_verdict *verdict)
+int verify_softmax(const softmax_request *request, const host_array *output, tool_verdict *verdict)
 {
     float_arrays inputs = {0};
-    const clattn_host_tensor *x = &problem->x.tensor;
+    const clattn_host_tensor *x = &request->x.tensor;
     size_t extent[5];
     int64_t strides[5], covered, stride = 1;
     for (int32_t i = 0; i < 5; i++)
         extent[i] = i < 5 - x->rank ? 1 : x->extent[i - (5 - x->rank)];
     ref_softmax_problem reference = {
         .columns = (int64_t)extent[4],
-        .x = floats_of(&inputs, &problem->x),
+        .x = floats_of(&inputs, &request->x),
         .col = 1,
-        .mask_kind = mask_walk(&problem->mask, 5, extent, strides, &covered),
-        .mask = problem->mask.tensor.data,
+        .mask_kind = mask_walk(&request->mask, 5, extent, strides, &covered),
+        .mask = request->mask.tensor.data,
         .mask_col = strides[4],
         .mask_columns = covered,
-        .scale = problem->scale.given ? problem->scale.value : 1.0f,
+        .scale = request->scale.given ? request->scale.value : 1.0f,
     };
     int64_t rows = 1;
     stride = reference.columns;
@@ -179,18 +179,18 @@ int verify_softmax(const softmax_problem *problem, const host_array *output, too
     return TOOL_DONE;
 }
 
-int verify_matmul(const matmul_problem *problem, const host_array *output, tool_verdict *verdict)
+int verify_matmul(const matmul_request *request, const host_array *output, tool_verdict *verdict)
 {
     float_arrays inputs = {0};
-    size_t m = problem->x.tensor.extent[0], k = problem->x.tensor.extent[1], n = problem->w.tensor.extent[0];
+    size_t m = request->x.tensor.extent[0], k = request->x.tensor.extent[1], n = request->w.tensor.extent[0];
     ref_matmul_problem reference = {
         .batch = 1,
         .m = (int64_t)m,
         .n = (int64_t)n,
         .k = (int64_t)k,
-        .a = {floats_of(&inputs, &problem->x), 0, 0, (int64_t)k, 1},
-        .b = {floats_of(&inputs, &problem->w), 0, 0, 1, (int64_t)k},
-        .bias = floats_of(&inputs, &problem->bias),
+        .a = {floats_of(&inputs, &request->x), 0, 0, (int64_t)k, 1},
+        .b = {floats_of(&inputs, &request->w), 0, 0, 1, (int64_t)k},
+        .bias = floats_of(&inputs, &request->bias),
         .bias_col = 1,
     };
     double *exact;

@@ -7,7 +7,7 @@
 #ifndef CLATTN_TOOL_RUN_VERIFY_H
 #define CLATTN_TOOL_RUN_VERIFY_H
 
-#include "tool/run/problem.h"
+#include "tool/run/request.h"
 #include "ref/ref.h"
 
 /* What was found in one output.  Zeroed: nothing compared yet, all well so far. */
@@ -56,11 +56,11 @@ struct tool_job;
 
 /* These compare whole outputs and show progress; `second` belongs to the optional weights (absent if there are
  * none). They return TOOL_DONE whatever the verdict, TOOL_FAILED when memory runs out. */
-int verify_attention(const attention_problem *problem, const struct tool_job *job,
+int verify_attention(const attention_request *request, const struct tool_job *job,
                      const host_array results[RESULT_COUNT], tool_verdict verdicts[RESULT_COUNT]);
-int verify_softmax(const softmax_problem *problem, const host_array *output, tool_verdict *verdict);
-int verify_matmul(const matmul_problem *problem, const host_array *output, tool_verdict *verdict);
-int verify_mha(const mha_problem *problem, const host_array *output, const host_array *weights, tool_verdict *verdict,
+int verify_softmax(const softmax_request *request, const host_array *output, tool_verdict *verdict);
+int verify_matmul(const matmul_request *request, const host_array *output, tool_verdict *verdict);
+int verify_mha(const mha_request *request, const host_array *output, const host_array *weights, tool_verdict *verdict,
                tool_verdict *second);
 
 /* Element `index` of a contiguous result. */

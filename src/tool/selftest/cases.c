@@ -62,7 +62,7 @@ static const struct attention_case {
 };
 
 /* What the case asks for, complete. */
-static int make_attention(const struct attention_case *c, attention_problem *problem)
+static int make_attention(const struct attention_case *c, attention_request *problem)
 {
     const size_t shape[7] = {c->batch, c->heads, c->kv_heads, c->queries, c->keys, c->d_k, c->d_v};
     int status = bench_attention_arrays(shape, c->dtype, 11, c->limit, problem);
@@ -77,7 +77,7 @@ static int make_attention(const struct attention_case *c, attention_problem *pro
 static void run_attention(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
     const struct attention_case *c = &attention_cases[index];
-    attention_problem problem;
+    attention_request problem;
     host_array results[RESULT_COUNT] = {0};
     tool_verdict verdicts[RESULT_COUNT] = {0};
     tool_job job = {.device = device};
@@ -123,7 +123,7 @@ static void run_softmax(tool_device *device, size_t index, const char *solver, c
 {
     const struct softmax_case *c = &softmax_cases[index];
     const size_t extent[] = {c->rows, c->columns};
-    softmax_problem problem = {.scale = {c->scale != 1.0f, c->scale}};
+    softmax_request problem = {.scale = {c->scale != 1.0f, c->scale}};
     host_array output = {0};
     tool_verdict verdict = {0};
     tool_job job = {.device = device};
@@ -166,7 +166,7 @@ static const struct matmul_case {
 static void run_matmul(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
     const struct matmul_case *c = &matmul_cases[index];
-    matmul_problem problem = {0};
+    matmul_request problem = {0};
     host_array output = {0};
     tool_verdict verdict = {0};
     tool_job job = {.device = device};
@@ -213,11 +213,11 @@ static const struct mha_case {
 };
 
 /* x, context and weights of a case. */
-static int make_mha(const struct mha_case *c, mha_problem *problem)
+static int make_mha(const struct mha_case *c, mha_request *problem)
 {
     const size_t d = c->d_model;
     const float limit = 0.5f;
-    *problem = (mha_problem){.heads = c->heads, .inner = d, .causal = c->causal, .weights = c->weights};
+    *problem = (mha_request){.heads = c->heads, .inner = d, .causal = c->causal, .weights = c->weights};
     int status = bench_array(&problem->x, "x", c->dtype, 3, (size_t[]){c->batch, c->queries, d}, 41, 1.0f);
     if (c->keys == 0) {
         if (status == TOOL_DONE)
@@ -246,7 +246,7 @@ static int make_mha(const struct mha_case *c, mha_problem *problem)
 static void run_mha(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
     const struct mha_case *c = &mha_cases[index];
-    mha_problem problem;
+    mha_request problem;
     host_array outputs[2] = {0}, *output = &outputs[0], *weights = &outputs[1];
     tool_verdict verdict = {0}, weights_verdict = {0};
     tool_job job = {.device = device};

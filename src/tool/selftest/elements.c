@@ -27,10 +27,10 @@ static const struct norm_case {
     {"bfloat16, RMS", CLATTN_DTYPE_BF16, 7, 130, true, true, false},
 };
 
-static int make_norm(const struct norm_case *c, norm_problem *problem, host_array outputs[2])
+static int make_norm(const struct norm_case *c, norm_request *problem, host_array outputs[2])
 {
     const size_t extent[] = {c->rows, c->columns};
-    *problem = (norm_problem){.kind = c->rms ? CLATTN_NORM_KIND_RMS : CLATTN_NORM_KIND_LAYER, .inv_std_dev = true};
+    *problem = (norm_request){.kind = c->rms ? CLATTN_NORM_KIND_RMS : CLATTN_NORM_KIND_LAYER, .inv_std_dev = true};
     int status = bench_array(&problem->x, "x", c->dtype, 2, extent, 51, 4.0f);
     if (status == TOOL_DONE && c->scale)
         status = bench_array(&problem->scale, "scale", c->dtype, 1, &c->columns, 52, 1.0f);
@@ -43,7 +43,7 @@ static int make_norm(const struct norm_case *c, norm_problem *problem, host_arra
     return status;
 }
 
-static void verify_norm(const struct norm_case *c, const norm_problem *problem, const host_array outputs[2],
+static void verify_norm(const struct norm_case *c, const norm_request *problem, const host_array outputs[2],
                         case_result *result)
 {
     float_arrays inputs = {0};
@@ -80,7 +80,7 @@ static void verify_norm(const struct norm_case *c, const norm_problem *problem, 
 static void run_norm(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
 {
     const struct norm_case *c = &norm_cases[index];
-    norm_problem problem;
+    norm_request problem;
     host_array outputs[2] = {0};
     tool_job job = {.device = device};
     *name = c->name;

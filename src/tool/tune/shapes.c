@@ -79,7 +79,7 @@ void tune_shape_name(const tune_shape *shape, char name[TUNE_NAME])
 
 static clattn_status attention_job(tool_device *device, const tune_shape *shape, tool_job *job, int *filled)
 {
-    attention_problem problem = {0};
+    attention_request problem = {0};
     clattn_status status = CLATTN_SUCCESS;
     *filled = bench_attention_arrays(shape->size, shape->dtype, 1, 1.0f, &problem);
     problem.desc.causal = shape->causal;
@@ -93,7 +93,7 @@ static clattn_status attention_job(tool_device *device, const tune_shape *shape,
 
 static clattn_status matmul_job(tool_device *device, const tune_shape *shape, tool_job *job, int *filled)
 {
-    matmul_problem problem = {0};
+    matmul_request problem = {0};
     const size_t *s = shape->size;
     clattn_status status = CLATTN_SUCCESS;
     *filled = bench_array(&problem.x, "x", shape->dtype, 2, (size_t[]){s[0], s[2]}, 1, 1.0f);
@@ -107,7 +107,7 @@ static clattn_status matmul_job(tool_device *device, const tune_shape *shape, to
 
 static clattn_status softmax_job(tool_device *device, const tune_shape *shape, tool_job *job, int *filled)
 {
-    softmax_problem problem = {0};
+    softmax_request problem = {0};
     clattn_status status = CLATTN_SUCCESS;
     *filled = bench_array(&problem.x, "x", shape->dtype, 2, shape->size, 1, 4.0f);
     if (*filled == TOOL_DONE)
@@ -118,7 +118,7 @@ static clattn_status softmax_job(tool_device *device, const tune_shape *shape, t
 
 static clattn_status layernorm_job(tool_device *device, const tune_shape *shape, tool_job *job, int *filled)
 {
-    norm_problem problem = {.kind = CLATTN_NORM_KIND_LAYER};
+    norm_request problem = {.kind = CLATTN_NORM_KIND_LAYER};
     clattn_status status = CLATTN_SUCCESS;
     *filled = bench_array(&problem.x, "x", shape->dtype, 2, shape->size, 1, 4.0f);
     if (*filled == TOOL_DONE)

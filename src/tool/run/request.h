@@ -1,7 +1,7 @@
-/* What a command was asked to compute: host arrays and options, without OpenCL.  A job (job.h) runs a problem
+/* What a command was asked to compute: host arrays and options, without OpenCL.  A job (job.h) runs a request
  * on a device, verify.h checks the result against the reference. */
-#ifndef CLATTN_TOOL_RUN_PROBLEM_H
-#define CLATTN_TOOL_RUN_PROBLEM_H
+#ifndef CLATTN_TOOL_RUN_REQUEST_H
+#define CLATTN_TOOL_RUN_REQUEST_H
 
 #include <clattn/activation.h>
 #include <clattn/mha.h>
@@ -14,28 +14,28 @@
 
 /* Arrays with dtype CLATTN_DTYPE_NONE are absent. */
 
-typedef struct softmax_problem {
+typedef struct softmax_request {
     host_array x, mask;
     bool short_mask;
     option_float scale;
-} softmax_problem;
+} softmax_request;
 
 /* y (m, n) = act(x (m, k) wᵀ + bias) with operand, w (n, k) as a projection has it; y is of x's element type. */
-typedef struct matmul_problem {
+typedef struct matmul_request {
     host_array x, w, bias;
     host_array operand, w_scale;  /* (m, n); (n), of a w of int8.  The verdict (verify.h) knows neither */
     clattn_activation activation; /* nor this */
     int32_t operand_use;
-} matmul_problem;
+} matmul_request;
 
 /* Over the last dimension of x, with scale and bias of its extent. */
-typedef struct norm_problem {
+typedef struct norm_request {
     host_array x, scale, bias;
     int32_t kind;     /* clattn_norm_kind */
     bool inv_std_dev; /* an output too */
-} norm_problem;
+} norm_request;
 
-typedef struct mha_problem {
+typedef struct mha_request {
     host_array x, context, mask;
     host_array w_in;          /* packed (3 * inner, d_model), or */
     host_array w_q, w_k, w_v; /* these */
@@ -46,17 +46,17 @@ typedef struct mha_problem {
     int32_t align;
     option_float scale;
     int32_t weights; /* clattn_weights_output */
-} mha_problem;
+} mha_request;
 
 /* Whether shapes and element types fit together: the error names the file that is to blame. */
-int softmax_check(const softmax_problem *problem);
-int mha_check(const mha_problem *problem);
+int softmax_check(const softmax_request *request);
+int mha_check(const mha_request *request);
 
-size_t mha_key_length(const mha_problem *problem);
+size_t mha_key_length(const mha_request *request);
 
-void softmax_release(softmax_problem *problem);
-void matmul_release(matmul_problem *problem);
-void norm_release(norm_problem *problem);
-void mha_release(mha_problem *problem);
+void softmax_release(softmax_request *request);
+void matmul_release(matmul_request *request);
+void norm_release(norm_request *request);
+void mha_release(mha_request *request);
 
 #endif
