@@ -1,8 +1,8 @@
-/* What the activation kernels are told, shared by the host and OpenCL C; lib/args.h has the rules. */
+/* What the activation kernels are told, shared by the host and OpenCL C; lib/array.h has the rules. */
 #ifndef CLATTN_CL_ACTIVATION_ARGS_H
 #define CLATTN_CL_ACTIVATION_ARGS_H
 
-#include "lib/args.h"
+#include "lib/array.h"
 
 /* extent[0] * .. * extent[3] rows, the last fastest, of `columns` elements, each cut into `chunks` pieces of `chunk`
  * neighbouring columns (the last may be shorter). */

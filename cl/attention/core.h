@@ -32,7 +32,7 @@
 #ifndef CLATTN_CL_ATTENTION_CORE_H
 #define CLATTN_CL_ATTENTION_CORE_H
 
-#include "lib/args.h"
+#include "attention/args.h"
 #include "attention/user.h"
 #include "attention/arrays.h"
 #include "lib/exp2.h"

@@ -15,7 +15,7 @@
  * Local memory: none.  Barriers: none.  A key that is not attended is skipped: neither its K nor its V
  * is read; a row that attends nothing gives output +0 and lse -inf; a NaN or +inf in an attended score travels
  * through the sum and makes the row NaN.  Needs OpenCL C 1.2 and nothing else, with DOUBLE fp64. */
-#include "lib/args.h"
+#include "attention/args.h"
 #include "attention/user.h"
 #include "attention/core.h"
 #include "attention/pair.h"

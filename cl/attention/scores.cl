@@ -17,7 +17,7 @@
  * State is float, with DOUBLE double.  Probabilities of a row with lse NaN are NaN throughout, and make the average NaN.
  * They are as exact as the float lse: half a unit in its last place is a relative error of 2^-11 where |lse| is near
  * 10^4.  Needs OpenCL C 1.2 and nothing else. */
-#include "lib/args.h"
+#include "attention/args.h"
 #include "attention/user.h"
 #include "attention/core.h"
 #include "attention/pair.h"

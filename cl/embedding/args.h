@@ -1,4 +1,4 @@
-/* What the embedding kernel is told, shared by the host and OpenCL C; lib/args.h has the rules. */
+/* What the embedding kernel is told, shared by the host and OpenCL C; lib/array.h has the rules. */
 #ifndef CLATTN_CL_EMBEDDING_ARGS_H
 #define CLATTN_CL_EMBEDDING_ARGS_H
 

@@ -1,8 +1,8 @@
-/* What the image kernels are told, shared by the host and OpenCL C; lib/args.h has the rules. */
+/* What the image kernels are told, shared by the host and OpenCL C; lib/array.h has the rules. */
 #ifndef CLATTN_CL_IMAGE_ARGS_H
 #define CLATTN_CL_IMAGE_ARGS_H
 
-#include "lib/args.h"
+#include "lib/array.h"
 
 typedef struct image_args {
     args_long array_offset, array_row, array_col, array_channel; /* element (y, x, c) */

@@ -9,7 +9,7 @@
  *
  * NDRange: (n rounded up, m, batch); an item owns one element.  Local memory: none.  Barriers: none.
  * Needs nothing beyond OpenCL 1.2. */
-#include "lib/args.h"
+#include "matmul/args.h"
 #include "matmul/types.h"
 
 kernel void matmul_bias(const global ELEMENT(BIAS_TYPE) *bias, global ELEMENT(C_TYPE) *c, matmul_args a)

@@ -7,7 +7,7 @@
  *                    itself, since an item reads no element but those that it stores, and these first
  *
  * Parameter         meaning                                                       allowed
- * MATMUL_EPILOGUE   whether there is any of the following (lib/args.h)            0, 1
+ * MATMUL_EPILOGUE   whether there is any of the following (matmul/args.h)            0, 1
  * B_SCALED          whether there is b_scale                                      0, 1
  * ACTIVATED         whether there is an activation; then ACTIVATION is the        0, 1
  *                   function (lib/activation.h)

@@ -2,7 +2,7 @@
 #ifndef CLATTN_CL_MERGE_ARGS_H
 #define CLATTN_CL_MERGE_ARGS_H
 
-#include "lib/args.h"
+#include "lib/array.h"
 
 typedef struct merge_args {
     array4 partial, output;   /* (b, h, i, d) of part 0 */

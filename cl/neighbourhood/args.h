@@ -1,8 +1,8 @@
-/* What the kernels of neighbourhood attention are told, shared by the host and OpenCL C; lib/args.h has the rules. */
+/* What the kernels of neighbourhood attention are told, shared by the host and OpenCL C; lib/array.h has the rules. */
 #ifndef CLATTN_CL_NEIGHBOURHOOD_ARGS_H
 #define CLATTN_CL_NEIGHBOURHOOD_ARGS_H
 
-#include "lib/args.h"
+#include "lib/array.h"
 
 /* Element (b, h, y, x, d) of a (batch, heads, height, width, size) array lies at
  * offset + b*batch + h*head + y*row + x*col + d*size. */

@@ -29,7 +29,7 @@
 #ifndef CLATTN_CL_NORM_NORM_H
 #define CLATTN_CL_NORM_NORM_H
 
-#include "lib/args.h"
+#include "norm/args.h"
 #include "lib/fma.h"
 #include "lib/storage.h"
 

@@ -1,8 +1,8 @@
-/* What the kernels of rotary position embedding are told, shared by the host and OpenCL C; lib/args.h has the rules. */
+/* What the kernels of rotary position embedding are told, shared by the host and OpenCL C; lib/array.h has the rules. */
 #ifndef CLATTN_CL_ROPE_ARGS_H
 #define CLATTN_CL_ROPE_ARGS_H
 
-#include "lib/args.h"
+#include "lib/array.h"
 
 #define ROPE_RATIOS 16
 

@@ -8,7 +8,7 @@
 #ifndef CLATTN_CL_SOFTMAX_SOFTMAX_H
 #define CLATTN_CL_SOFTMAX_SOFTMAX_H
 
-#include "lib/args.h"
+#include "softmax/args.h"
 #include "lib/storage.h"
 #include "lib/exp2.h"
 

@@ -61,7 +61,7 @@ clattn_status program_cache_init(struct program_cache *cache, struct device *dev
     if (folder) {
         struct strbuf probe = {0};
         cache->kernel_dir = string_copy(folder);
-        status = cache->kernel_dir ? source_expand(&device->report, folder, "lib/args.h", NULL, &probe)
+        status = cache->kernel_dir ? source_expand(&device->report, folder, "lib/array.h", NULL, &probe)
                                    : CLATTN_ERROR_OUT_OF_MEMORY;
         strbuf_clear(&probe);
         if (status != CLATTN_SUCCESS)

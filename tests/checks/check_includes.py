@@ -99,8 +99,8 @@ class Checker:
                         self.problem(path, line, f"a solver includes another solver: {include}")
                 if goal == "src/program/source.h" and layer != "program":
                     self.problem(path, line, "only program/ sees the embedded sources")
-            elif goal.startswith("cl/") and not re.fullmatch(r"cl/\w+/args\.h", goal):
-                self.problem(path, line, f"the host shares the args.h of cl/*/ and nothing else of cl/: {include}")
+            elif goal.startswith("cl/") and not re.fullmatch(r"cl/\w+/args\.h|cl/lib/array\.h", goal):
+                self.problem(path, line, f"of cl/ the host shares */args.h and lib/array.h and nothing else: {include}")
         self.check_code(path, layer)
 
     def check_code(self, path, layer):
@@ -132,7 +132,7 @@ class Checker:
     def check_kernel(self, path):
         text = path.read_text(encoding="utf-8")
         for line, quoted, include in self.includes(path):
-            if include == "stdint.h" and self.name(path) == "cl/lib/args.h":
+            if include == "stdint.h" and self.name(path) == "cl/lib/array.h":
                 continue  # its host side
             if include in ("score_mod", "mask_mod") and self.name(path) == "cl/attention/user.h":
                 continue  # snippets, no files

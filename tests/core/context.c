@@ -70,7 +70,7 @@ static void a_kernel_source_with_too_many_includes_is_refused(void **state)
     snprintf(path, sizeof path, "mkdir '%s/lib'", folder);
     assert_int_equal(system(path), 0);
     for (int count = 32; count <= 33; count++) {
-        snprintf(path, sizeof path, "%s/lib/args.h", folder);
+        snprintf(path, sizeof path, "%s/lib/array.h", folder);
         FILE *args = fopen(path, "w");
         assert_non_null(args);
         for (int i = 0; i < count; i++) {

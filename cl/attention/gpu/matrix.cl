@@ -26,7 +26,7 @@
  * A score that is not attended is -inf and its p exactly +0; rows of K and V outside of what the work-group's queries
  * attend are 0 and are not read.  A row that attends nothing gives +0 and lse -inf, NaN or +inf among attended scores NaN.
  * Without a matrix engine: attention_tile. */
-#include "lib/args.h"
+#include "attention/args.h"
 #include "attention/user.h"
 #include "attention/core.h"
 #include "engine/fragment.h"

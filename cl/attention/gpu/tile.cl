@@ -41,7 +41,7 @@
  * Needs OpenCL C 1.2 and the local memory above; else attention_generic takes over.  On llvmpipe (Mesa
  * 22.3), which stops all loops of a work-item silently after 65,535 iterations in total, fewer keys fit: the host's
  * attention_tile.c counts. */
-#include "lib/args.h"
+#include "attention/args.h"
 #include "attention/user.h"
 #include "attention/core.h"
 #include "attention/gpu/shape.h"

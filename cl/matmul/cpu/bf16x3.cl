@@ -9,7 +9,7 @@
  * row of A and column of B have greatest magnitudes that IS_BEYOND.  Elsewhere a part, and a product of parts, below 2^-126
  * counts as 0.
  *
- * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; lib/args.h)
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
  *   A, B, C, bias   as matmul/cpu/packed.cl has them
  *   parts           at parts[a.packed_offset]: panels of 32 lanes, all items' one behind the other, each of ceil(k/32)
  *                   blocks of six AMX tiles of 16 x 16 words: two of part 0, two of part 1, two of part 2.  Word j of a
@@ -50,7 +50,7 @@
  * both to the accumulator, rounded to nearest even.  The geometry does not change a bit of the result.  k = 0 gives the bias
  * or +0.
  * Features: OpenCL C 1.2 only. */
-#include "lib/args.h"
+#include "matmul/args.h"
 
 #ifndef LANES_ALONG_M
 #define LANES_ALONG_M 0

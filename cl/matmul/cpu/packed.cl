@@ -7,7 +7,7 @@
  * the other one, the row side, into them, element by element in its own layout.  "Row" below is an
  * index of the row side and "lane" one of the lane side, whichever of i and j that is.
  *
- * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; lib/args.h)
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
  *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
  *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
  *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
@@ -63,7 +63,7 @@
  * of the result; then the bias; rounded once on storing.  k = 0 gives the bias or +0.  There is no masked value; rows
  * beyond the last one repeat it, and are not stored.
  * Features: OpenCL C 1.2 only.  Devices with work-group hardware are better served by matmul_tile. */
-#include "lib/args.h"
+#include "matmul/args.h"
 #include "matmul/epilogue.h"
 #include "matmul/types.h"
 

@@ -6,7 +6,7 @@
  * order of memory, and serves the few rows of the other, which stay in the caches.  "Row" below is an index of either
  * operand, whichever of i and j that is; nothing is packed.
  *
- * Layouts as matmul/cpu/packed.cl's, in elements (args: a.a, a.b, a.c; lib/args.h), but that neighbours along k are neighbours
+ * Layouts as matmul/cpu/packed.cl's, in elements (args: a.a, a.b, a.c; matmul/args.h), but that neighbours along k are neighbours
  * in memory: a.a.col == a.b.row == 1, promised by the host.  The other strides are any.
  *
  *   macro           meaning                                            allowed            tested
@@ -32,7 +32,7 @@
  * then the bias; rounded once on storing.  k = 0 gives the bias or +0.  There is no masked value; rows beyond the last one
  * repeat it, and are not stored.
  * Features: OpenCL C 1.2 only. */
-#include "lib/args.h"
+#include "matmul/args.h"
 #include "lib/fma.h"
 #include "matmul/epilogue.h"
 #include "matmul/types.h"

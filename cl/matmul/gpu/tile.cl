@@ -2,7 +2,7 @@
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
  *
- * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; lib/args.h)
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
  *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
  *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
  *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
@@ -45,7 +45,7 @@
  * k the tiles hold 0, and in place of rows and columns that do not exist the last one is read again, whose products are
  * not stored.
  * Features: OpenCL C 1.2, ITEMS items a group.  Without them: matmul_generic. */
-#include "lib/args.h"
+#include "matmul/args.h"
 #include "lib/fma.h"
 #include "matmul/epilogue.h"
 #include "matmul/types.h"

@@ -2,7 +2,7 @@
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
  *
- * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; lib/args.h)
+ * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
  *   A[b,i,k]   a[a.a.offset + b*a.a.batch + i*a.a.row + k*a.a.col]
  *   B[b,k,j]   b[a.b.offset + b*a.b.batch + k*a.b.row + j*a.b.col]
  *   C[b,i,j]   c[a.c.offset + b*a.c.batch + i*a.c.row + j*a.c.col]
@@ -43,7 +43,7 @@
  * bias or +0.  There is no masked value; elements beyond k enter the tiles as 0, rows beyond m and columns beyond n as 0 or
  * as the last one there is, which no element of C sees.  Nothing beyond m, n or k is read from memory.
  * Features: compute capability 9.0 and a driver whose binaries are PTX.  Without them: matmul_matrix. */
-#include "lib/args.h"
+#include "matmul/args.h"
 
 #ifndef A_TYPE
 #define A_TYPE BF16

@@ -3,7 +3,7 @@
 #define CLATTN_OPS_ATTENTION_ATTENTION_H
 
 #include "clattn/attention.h"
-#include "lib/args.h"
+#include "attention/args.h"
 #include "plan/enqueue.h"
 
 /* The optional arrays, in the order in which the kernels take them (attention/core.h); results last. */

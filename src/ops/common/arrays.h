@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 #include "clattn/layout.h"
-#include "lib/args.h"
+#include "lib/array.h"
 
 /* Lengths, batches and heads are ints in the kernels, with room for a tile's overshoot. */
 #define LENGTH_LIMIT ((size_t)INT32_MAX - 65536)

@@ -3,7 +3,7 @@
 #define CLATTN_OPS_MATMUL_MATMUL_H
 
 #include "clattn/matmul.h"
-#include "lib/args.h"
+#include "matmul/args.h"
 #include "plan/enqueue.h"
 
 struct matmul_problem {

@@ -3,7 +3,7 @@
 #define CLATTN_OPS_NORM_NORM_H
 
 #include "clattn/norm.h"
-#include "lib/args.h"
+#include "norm/args.h"
 #include "plan/enqueue.h"
 
 #define NORM_DIMENSIONS 4 /* of a row's index and of a segment's, together */

@@ -9,13 +9,13 @@
 #include "ops/softmax/softmax.h"
 #include "program/defines.h"
 
-_Static_assert(sizeof(softmax_array) == 48, "softmax_array has padding");
+_Static_assert(sizeof(array5) == 48, "array5 has padding");
 _Static_assert(sizeof(softmax_args) == 3 * 48 + 8 + 8 * 4, "softmax_args has padding");
 _Static_assert(CLATTN_MAX_RANK == SOFTMAX_OUTER + 1, "softmax kernels take four outer dimensions");
 
-static softmax_array strides_of(const clattn_layout *layout)
+static array5 strides_of(const clattn_layout *layout)
 {
-    softmax_array array = {0};
+    array5 array = {0};
     int last = layout->rank - 1;
     for (int i = 0; i < last; i++)
         array.stride[SOFTMAX_OUTER - last + i] = layout->stride[i];
@@ -104,12 +104,12 @@ fail:
     return status;
 }
 
-static bool joins(const softmax_array *array, int outer, int inner, int64_t extent)
+static bool joins(const array5 *array, int outer, int inner, int64_t extent)
 {
     return array->stride[outer] == extent * array->stride[inner];
 }
 
-static void take_dimension(softmax_array *array, int to, int from)
+static void take_dimension(array5 *array, int to, int from)
 {
     array->stride[to] = array->stride[from];
 }

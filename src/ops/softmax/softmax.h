@@ -3,7 +3,7 @@
 #define CLATTN_OPS_SOFTMAX_SOFTMAX_H
 
 #include "clattn/softmax.h"
-#include "lib/args.h"
+#include "softmax/args.h"
 #include "plan/enqueue.h"
 
 #define SOFTMAX_OUTER 4 /* dimensions ahead of the row's own */
@@ -12,8 +12,8 @@ struct softmax_problem {
     clattn_softmax_desc desc;    /* normalised */
     size_t outer[SOFTMAX_OUTER]; /* extents, leading ones 1 */
     size_t columns;
-    int first;                /* which of `outer` is the description's first dimension; SOFTMAX_OUTER: none */
-    softmax_array x, y, mask; /* strides; offsets 0 */
+    int first;         /* which of `outer` is the description's first dimension; SOFTMAX_OUTER: none */
+    array5 x, y, mask; /* strides; offsets 0 */
     bool has_mask;
     size_t mask_extent[CLATTN_MAX_RANK]; /* aligned with x's dimensions */
     float scale;

@@ -1,0 +1,50 @@
+/* How kernels are told where their arrays lie, and the rules for their arguments; the host shares this file.
+ *
+ * Every kernel takes its buffers first and then exactly one struct by value, which its family's args.h defines.  All
+ * strides and offsets are in elements of the array that they belong to.  A struct holds its 64-bit members first and is a
+ * multiple of 8 bytes long, so that it has no padding on any compiler (rusticl counts a struct's size without tail
+ * padding); the host asserts each size.
+ *
+ * A kernel that is launched with `batch` (softmax and norm: `rows`, activation: `pieces`) equal to 0 returns at once:
+ * making a plan runs each kernel so, because some platforms compile at the first launch only. */
+#ifndef CLATTN_CL_LIB_ARRAY_H
+#define CLATTN_CL_LIB_ARRAY_H
+
+#if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
+/* Kernels write fma for what is to be fused.  Contraction by the compiler would round a product in one place and not in
+ * another where they must agree. */
+#pragma OPENCL FP_CONTRACT OFF
+#define ARGS_ON_DEVICE
+typedef long args_long;
+typedef ulong args_ulong;
+typedef uint args_uint;
+/* The size of a kernel's work-groups, which every launch gives as well.  The attribute is nothing on PoCL, which before
+ * version 6 aborts the process if it is asked for a binary that has such a kernel while the kernel runs. */
+#ifdef POCL_DEVICE_ADDRESS_BITS
+#define GROUP_SIZE(x, y, z)
+#else
+#define GROUP_SIZE(x, y, z) __attribute__((reqd_work_group_size(x, y, z)))
+#endif
+#else
+#include <stdint.h>
+typedef int64_t args_long;
+typedef uint64_t args_ulong;
+typedef uint32_t args_uint;
+#endif
+
+/* Element (b, h, i, j) of a (batch, heads, length, size) array lies at offset + b*batch + h*head + i*row + j*col. */
+typedef struct array4 {
+    args_long offset, batch, head, row, col;
+} array4;
+
+/* Element i of a one-dimensional array lies at offset + i*stride. */
+typedef struct array1 {
+    args_long offset, stride;
+} array1;
+
+/* Element i of row (i0, i1, i2, i3) lies at offset + i0*stride[0] + i1*stride[1] + i2*stride[2] + i3*stride[3] + i*col. */
+typedef struct array5 {
+    args_long offset, stride[4], col;
+} array5;
+
+#endif

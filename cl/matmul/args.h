@@ -1,0 +1,26 @@
+/* What the kernels of matrix products are told, shared by the host and OpenCL C; lib/array.h has the rules. */
+#ifndef CLATTN_CL_MATMUL_ARGS_H
+#define CLATTN_CL_MATMUL_ARGS_H
+
+#include "lib/array.h"
+
+/* Matrix product: C[b] = A[b] (m x k) B[b] (k x n) + bias.  `head` is unused (0).  Kernels that do nothing more than this to
+ * a sum, MATMUL_EPILOGUE 0, are told no more. */
+#ifndef MATMUL_EPILOGUE
+#define MATMUL_EPILOGUE 0
+#endif
+typedef struct matmul_args {
+    array4 a, b, c; /* (batch, -, row, col) */
+    args_long bias_offset, bias_col;
+    args_long packed_offset; /* where matmul_cpu's packed panels start in the workspace, in floats */
+    int batch;               /* 0: nothing to do, return at once */
+    int m, n, k;
+#if MATMUL_EPILOGUE || !defined(ARGS_ON_DEVICE)
+    array4 operand; /* as c; a broadcast dimension has stride 0 */
+    args_long scale_offset, scale_col;
+    float alpha;
+    int reserved;
+#endif
+} matmul_args;
+
+#endif
