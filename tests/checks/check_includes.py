@@ -26,7 +26,7 @@ LIBRARIES = {"sndfile.h": r"src/tool/transcribe/sound/audio\.c$", "soxr.h": r"sr
              "fftw3.h": r"src/tool/transcribe/sound/mel\.c$", "zlib.h": r"src/tool/transcribe/whisper\.c$",
              "jansson.h": r"src/(io|tool)/", "png.h": r"src/tool/cli/png_file\.c$",
              "utf8proc.h": r"src/tool/embed/bert_text\.c$", "clblast_c.h": r"src/ops/matmul/clblast/",
-             "CL/cl.h": r"(include/clattn/|src/base/cl\.h$|src/tool/)", "CL/cl_icd.h": r"src/ops/matmul/clblast/shown\.h$"}
+             "CL/cl.h": r"(include/clattn/|src/base/cl\.h$|src/tool/)"}
 
 BANNED_FLAGS = ["-cl-fast-relaxed-math", "-cl-finite-math-only", "-cl-unsafe-math-optimizations", "-cl-mad-enable",
                 "-cl-no-signed-zeros", "-cl-denorms-are-zero", "-ffast-math", "-Ofast", "-funsafe-math-optimizations",

@@ -1,9 +1,8 @@
 #include "ops/matmul/clblast/library.h"
 
 #include <clblast_c.h>
+#include <stdbool.h>
 #include <threads.h>
-
-#include "ops/matmul/clblast/objects.h"
 
 static once_flag once = ONCE_FLAG_INIT;
 static mtx_t lock;
@@ -29,16 +28,9 @@ clattn_status clblast_library_enter(void)
 void clblast_library_leave(void)
 {
     mtx_lock(&lock);
-    if (--users == 0) {
+    if (--users == 0)
         CLBlastClearCache();
-        clblast_objects_clear();
-    }
     mtx_unlock(&lock);
-}
-
-bool clblast_library_alone(void)
-{
-    return users == 1;
 }
 
 void clblast_library_lock(void)

@@ -1,14 +1,12 @@
 /* Matrix products by CLBlast: GEMM, and strided-batched GEMM for batches.
  *
- * CLBlast takes no wait list: on an out-of-order queue barriers stand in.  A bias is written to C first, and
- * the product accumulates onto it. */
+ * CLBlast takes no wait list, so barriers order its work on an out-of-order queue.  A bias is written to C first, and the
+ * product is added to it. */
 #include <clblast_c.h>
 
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/matmul/clblast/library.h"
-#include "ops/matmul/clblast/parameters.h"
-#include "ops/matmul/clblast/objects.h"
 #include "ops/matmul/matmul.h"
 #include "program/defines.h"
 
@@ -80,7 +78,6 @@ static clattn_status call(clattn_context *context, const struct matmul_problem *
                           cl_mem a, cl_mem b, cl_mem c, cl_command_queue queue, cl_event *event)
 {
     struct operands o;
-    struct clblast_queue storage;
     CLBlastStatusCode code;
     float beta = problem->has_bias ? 1.0f : 0.0f;
     size_t m = (size_t)args->m, n = (size_t)args->n, k = (size_t)args->k;
@@ -89,7 +86,6 @@ static clattn_status call(clattn_context *context, const struct matmul_problem *
     CLBlastTranspose ta = o.a.transposed ? CLBlastTransposeYes : CLBlastTransposeNo;
     CLBlastTranspose tb = o.b.transposed ? CLBlastTransposeYes : CLBlastTransposeNo;
     clblast_library_lock();
-    queue = clblast_objects_queue(clblast_objects_of(context), queue, &storage);
     if (args->batch == 1)
         code = CLBlastSgemm(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0f, a, (size_t)args->a.offset, o.a.ld, b,
                             (size_t)args->b.offset, o.b.ld, beta, c, (size_t)args->c.offset, o.c.ld, &queue, event);
@@ -156,31 +152,21 @@ static size_t reach(const array4 *array, size_t batch, size_t rows, size_t colum
                     (int64_t)(columns - 1) * array->col + 1);
 }
 
-/* One call for `batch` items of `m` rows, as an enqueue would make it.  Where it fails with objects of ours, the
- * driver's own are tried, now and from now on. */
+/* One call for `batch` items of `m` rows, as an enqueue would make it. */
 static clattn_status warm_call(struct matmul_plan *plan, const cl_mem memory[3], size_t batch, size_t m)
 {
     clattn_context *context = plan->base.context;
     clattn_matmul_args args = {.batch = batch, .m = m};
     matmul_args kernel_args;
     matmul_fill_args(&plan->problem, &args, &kernel_args);
-    kernel_args.batch = (int)batch; /* apart, so that `batch` tells the routine */
+    kernel_args.batch = (int)batch; /* not folded into one item: `batch` chooses CLBlast's routine */
     kernel_args.m = (int)m;
-    clattn_status status;
-    bool again;
-    do {
-        status =
-            call(context, &plan->problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue, NULL);
-        clblast_library_lock();
-        again = status != CLATTN_SUCCESS && clblast_objects_give_up(context);
-        clblast_library_unlock();
-    } while (again);
-    return status;
+    return call(context, &plan->problem, &kernel_args, memory[0], memory[1], memory[2], context->warm_queue, NULL);
 }
 
-/* CLBlast compiles at a routine's first call: make it here, on the private queue, with memory of its own.  A
- * batch may be one item, or be folded into one, so both routines are called; and where kernels are compiled
- * when they are first launched, both are with the fewest rows too, which other kernels may do. */
+/* CLBlast compiles at a routine's first call, which is made here, on the private queue, with memory of its own.  A batch
+ * may be one item, or be folded into one, so both routines are called.  If the driver compiles kernels when they are first
+ * launched, both are called with one row, too, since CLBlast may choose other kernels for it. */
 static clattn_status warm(struct matmul_plan *plan)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -247,7 +233,6 @@ static clattn_status prepare(clattn_plan *base)
         TRY(plan_add_kernel(base, "matmul/bias.cl", &options, "matmul_bias", 2, matmul_args_bytes(&plan->problem),
                             local));
     }
-    TRY(clblast_parameters_prepare(base));
     TRY(warm(plan));
     base->reads_output = plan->problem.has_bias;
     /* CLBlast's own count is not told; a padded product takes up to four copies and the product itself. */
