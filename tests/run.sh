@@ -239,7 +239,7 @@ if wanted pocl; then
     # full run's rounds with random seeds.
     [ -n "$full" ] && slow_level=full || slow_level=small
     group pocl
-    run_programs pocl "$work/gcc" p 600 "$pocl" CLATTN_CACHE=off
+    run_programs pocl "$work/gcc" p 600 "$pocl" CLATTN_CACHE=off CLATTN_TEST_LEVEL=full
     run_programs pocl "$work/gcc" q 1800 "$pocl" CLATTN_CACHE=off CLATTN_TEST_LEVEL="$slow_level"
     finish pocl
 fi
@@ -274,7 +274,7 @@ if wanted intel && [ -n "$full$only" ]; then
     fi
     if [ -e "$cache/intel/lib/libintelocl.so" ]; then
         intel=OCL_ICD_VENDORS=$cache/intel/lib/libintelocl.so
-        run_programs intel "$work/gcc" p 600 "$intel"
+        run_programs intel "$work/gcc" p 600 "$intel" CLATTN_TEST_LEVEL=full
         run_programs intel "$work/gcc" q 1800 "$intel" CLATTN_TEST_LEVEL=small
     elif [ -z "$install" ]; then
         echo "0 1 0 0" > "$work/results/intel/not-installed"
@@ -336,7 +336,7 @@ if wanted variants; then
         step variants "$each-threads" isolated "$pocl" "$work/$each/examples/two_threads"
         sed -n "s/ \(errors[a-z_]*\|context\|devices\) / $each-\1 /p" "$work/$each/tests/list" > "$work/results/few"
         mkdir -p "$work/results/$each.tests/tests" && mv "$work/results/few" "$work/results/$each.tests/tests/list"
-        run_programs variants "$work/results/$each.tests" p 600 "$pocl"
+        run_programs variants "$work/results/$each.tests" p 600 "$pocl" CLATTN_TEST_LEVEL=full
         rm -rf "$work/results/$each.tests"
     done
     finish variants
@@ -495,7 +495,7 @@ if wanted seeds && [ -n "$full" ]; then
     for round in 1 2 3; do
         seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
         group "seed$round"
-        run_programs "seed$round" "$work/gcc" f 900 "$pocl" CLATTN_TEST_SEED="$seed"
+        run_programs "seed$round" "$work/gcc" f 900 "$pocl" CLATTN_TEST_LEVEL=full CLATTN_TEST_SEED="$seed"
         finish "seed$round"
         echo "           (CLATTN_TEST_SEED=$seed)"
     done

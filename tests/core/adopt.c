@@ -4,7 +4,9 @@
 #include <string.h>
 #include <threads.h>
 
-#include "support/api.h"
+#include "support/harness.h"
+#include "support/small_attention.h"
+#include "support/core/references.h"
 
 struct application {
     cl_device_id device;
@@ -18,14 +20,14 @@ static struct application application_start(cl_command_queue_properties properti
 {
     struct application application;
     cl_int code;
-    clattn_context *chooser = support_context();
+    clattn_context *chooser = new_context();
     application.device = clattn_context_opencl_device(chooser);
-    support_release(&chooser);
+    release_context(&chooser);
     application.context = clCreateContext(NULL, 1, &application.device, NULL, NULL, &code);
     assert_int_equal(code, CL_SUCCESS);
     application.queue = clCreateCommandQueue(application.context, application.device, properties, &code);
     assert_int_equal(code, CL_SUCCESS);
-    application.counts = support_references(application.context, application.queue);
+    application.counts = reference_counts_of(application.context, application.queue);
     return application;
 }
 
@@ -51,19 +53,19 @@ static void adopted_objects_are_used_as_they_are(void **state)
     struct application application = application_start(0);
     clattn_context_params params = adopting(&application, true);
     (void)state;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     assert_ptr_equal(clattn_context_opencl_context(context), application.context);
     assert_ptr_equal(clattn_context_opencl_device(context), application.device);
     assert_ptr_equal(clattn_context_queue(context), application.queue);
-    assert_true(support_references(application.context, application.queue).context > application.counts.context);
-    assert_true(support_references(application.context, application.queue).queue > application.counts.queue);
-    support_release(&context);
+    assert_true(reference_counts_of(application.context, application.queue).context > application.counts.context);
+    assert_true(reference_counts_of(application.context, application.queue).queue > application.counts.queue);
+    release_context(&context);
     assert_references(application.context, application.queue, application.counts);
     params = adopting(&application, false);
-    context = support_context_with(&params);
+    context = new_context_with(&params);
     assert_non_null(clattn_context_queue(context));
     assert_ptr_not_equal(clattn_context_queue(context), application.queue);
-    support_release(&context);
+    release_context(&context);
     application_end(&application);
 }
 
@@ -77,7 +79,7 @@ static void references_come_back_after_work(void **state)
         small_attention_prepare(&problem);
         small_attention_buffers(&problem, application.context);
         clattn_context_params params = adopting(&application, order < 2);
-        clattn_context *context = support_context_with(&params);
+        clattn_context *context = new_context_with(&params);
         clattn_plan *plan = NULL;
         cl_event event = NULL;
         assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
@@ -92,7 +94,7 @@ static void references_come_back_after_work(void **state)
         small_attention_check(&problem, application.queue);
         if (order == 0)
             clattn_plan_release(&plan);
-        support_release(&context);
+        release_context(&context);
         clattn_plan_release(&plan);
         small_attention_release(&problem);
         assert_references(application.context, application.queue, application.counts);
@@ -109,23 +111,23 @@ static void enqueued_work_outlives_plan_and_context(void **state)
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, application.context);
     cl_int code;
-    cl_event gate = clCreateUserEvent(application.context, &code), done = NULL;
+    cl_event user_event = clCreateUserEvent(application.context, &code), done = NULL;
     assert_int_equal(code, CL_SUCCESS);
     clattn_context_params params = adopting(&application, true);
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     clattn_plan *plan = NULL;
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
-    assert_status(context, clattn_attention_enqueue(plan, NULL, &problem.args, 1, &gate, &done), CLATTN_SUCCESS);
+    assert_status(context, clattn_attention_enqueue(plan, NULL, &problem.args, 1, &user_event, &done), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
     cl_int execution = 0;
     assert_int_equal(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof execution, &execution, NULL),
                      CL_SUCCESS);
-    assert_true(execution != CL_COMPLETE); /* it is still waiting for the gate: nothing above has waited */
-    assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    assert_true(execution != CL_COMPLETE); /* it is still waiting for the user event: nothing above has waited */
+    assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
     assert_int_equal(clWaitForEvents(1, &done), CL_SUCCESS);
     small_attention_check(&problem, application.queue);
-    assert_int_equal(clReleaseEvent(gate), CL_SUCCESS);
+    assert_int_equal(clReleaseEvent(user_event), CL_SUCCESS);
     assert_int_equal(clReleaseEvent(done), CL_SUCCESS);
     small_attention_release(&problem);
     application_end(&application);
@@ -145,7 +147,7 @@ static void references_come_back_after_failures(void **state)
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, application.context);
     params.kernel_dir = NULL;
-    context = support_context_with(&params);
+    context = new_context_with(&params);
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     options.solver = "nonsense";
     assert_int_not_equal(clattn_attention_plan_create(context, &problem.desc, &options, &plan), CLATTN_SUCCESS);
@@ -158,7 +160,7 @@ static void references_come_back_after_failures(void **state)
     problem.args.query.buffer = NULL;
     assert_int_not_equal(clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
     small_attention_release(&problem);
     application_end(&application);
 }
@@ -206,28 +208,29 @@ static void out_of_order_queues_are_ordered_by_events(void **state)
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, application.context);
     clattn_context_params params = adopting(&application, true);
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     clattn_plan *plan = NULL;
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     size_t bytes = problem.count * sizeof(float);
     float *result = malloc(bytes);
     assert_non_null(result);
-    for (int round = 0; round < (support_tiny() ? 2 : 50); round++) {
-        cl_event gate = clCreateUserEvent(application.context, &code), done = NULL, read = NULL;
+    for (int round = 0; round < (is_tiny() ? 2 : 50); round++) {
+        cl_event user_event = clCreateUserEvent(application.context, &code), done = NULL, read = NULL;
         assert_int_equal(code, CL_SUCCESS);
-        assert_status(context, clattn_attention_enqueue(plan, queue, &problem.args, 1, &gate, &done), CLATTN_SUCCESS);
+        assert_status(context, clattn_attention_enqueue(plan, queue, &problem.args, 1, &user_event, &done),
+                      CLATTN_SUCCESS);
         assert_int_equal(clEnqueueReadBuffer(queue, problem.output, CL_FALSE, 0, bytes, result, 1, &done, &read),
                          CL_SUCCESS);
-        assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+        assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
         assert_int_equal(clWaitForEvents(1, &read), CL_SUCCESS);
-        assert_true(support_difference(result, problem.expected, problem.count) <= 2e-6);
-        clReleaseEvent(gate);
+        assert_true(largest_difference(result, problem.expected, problem.count) <= 2e-6);
+        clReleaseEvent(user_event);
         clReleaseEvent(done);
         clReleaseEvent(read);
     }
     free(result);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
     small_attention_release(&problem);
     assert_int_equal(clReleaseCommandQueue(queue), CL_SUCCESS);
     application_end(&application);
@@ -259,7 +262,7 @@ static int work(void *user)
             worker->trouble = clattn_status_string(status);
         else if (clEnqueueReadBuffer(worker->queue, problem->output, CL_TRUE, 0, bytes, result, 1, &done, NULL))
             worker->trouble = "the result could not be read";
-        else if (!(support_difference(result, problem->expected, problem->count) <= 2e-6))
+        else if (!(largest_difference(result, problem->expected, problem->count) <= 2e-6))
             worker->trouble = "the result is wrong";
         if (done)
             clReleaseEvent(done);
@@ -276,7 +279,7 @@ static void run_workers(struct application *application, clattn_context *context
     thrd_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
         cl_int code;
-        workers[i] = (struct worker){.context = context, .plan = plan, .rounds = support_tiny() ? 2 : 100};
+        workers[i] = (struct worker){.context = context, .plan = plan, .rounds = is_tiny() ? 2 : 100};
         small_attention_prepare(&workers[i].problem);
         small_attention_buffers(&workers[i].problem, application->context);
         workers[i].queue = clCreateCommandQueue(application->context, application->device, 0, &code);
@@ -297,7 +300,7 @@ static void run_workers(struct application *application, clattn_context *context
 /* Rule: any number of threads may enqueue one plan; each has its own queue here. */
 static void threads_share_a_plan(void **state)
 {
-    if (support_tiny())
+    if (is_tiny())
         skip(); /* Oclgrind 21.10 ends the process when kernels run on two threads at once */
     struct application application = application_start(0);
     struct small_attention problem;
@@ -305,11 +308,11 @@ static void threads_share_a_plan(void **state)
     clattn_plan *plan = NULL;
     (void)state;
     small_attention_prepare(&problem);
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     run_workers(&application, context, plan);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
     small_attention_release(&problem);
     application_end(&application);
 }
@@ -317,14 +320,14 @@ static void threads_share_a_plan(void **state)
 /* The first call of each thread may find the plan unmade. */
 static void threads_share_the_one_call_form(void **state)
 {
-    if (support_tiny())
+    if (is_tiny())
         skip(); /* Oclgrind 21.10 ends the process when kernels run on two threads at once */
     struct application application = application_start(0);
     clattn_context_params params = adopting(&application, false);
     (void)state;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     run_workers(&application, context, NULL);
-    support_release(&context);
+    release_context(&context);
     application_end(&application);
 }
 
@@ -340,5 +343,5 @@ int main(void)
         cmocka_unit_test(threads_share_a_plan),
         cmocka_unit_test(threads_share_the_one_call_form),
     };
-    return SUPPORT_RUN("adopt", tests);
+    return RUN_TESTS("adopt", tests);
 }

@@ -275,7 +275,7 @@ static void four_threads(const void *which, const char *solver)
     team_release(&team);
 }
 
-static cl_event user_event(void)
+static cl_event make_user_event(void)
 {
     cl_int code = CL_SUCCESS;
     cl_event event = clCreateUserEvent(clattn_context_opencl_context(device_context()), &code);
@@ -292,21 +292,22 @@ static cl_int state_of(cl_event event)
     return state;
 }
 
-/* Everything is enqueued behind a gate; had enqueue waited for it, this would never end. */
-static void behind_a_gate(const operator_case *op, const char *solver, cl_command_queue queue)
+/* Everything is enqueued behind a user event; had enqueue waited for it, this would never end. */
+static void behind_a_user_event(const operator_case *op, const char *solver, cl_command_queue queue)
 {
     test_team team;
-    cl_event done[THREADS] = {0}, gate = user_event();
+    cl_event done[THREADS] = {0}, user_event = make_user_event();
 
     team_make(&team, op, solver);
     for (size_t i = 0; i < THREADS; i++) {
-        assert_status(CLATTN_SUCCESS, team.job[i].enqueue(&team.job[i], queue, 1, &gate, &done[i]));
+        assert_status(device_context(), team.job[i].enqueue(&team.job[i], queue, 1, &user_event, &done[i]),
+                      CLATTN_SUCCESS);
         assert_non_null(done[i]);
     }
     for (size_t i = 0; i < THREADS; i++) {
         assert_int_not_equal(state_of(done[i]), CL_COMPLETE);
     }
-    assert_cl(clSetUserEventStatus(gate, CL_COMPLETE));
+    assert_cl(clSetUserEventStatus(user_event, CL_COMPLETE));
     assert_cl(clWaitForEvents(THREADS, done));
     for (size_t i = 0; i < THREADS; i++) {
         if (!matches(&team.job[i], queue, team.expected[i])) {
@@ -314,14 +315,14 @@ static void behind_a_gate(const operator_case *op, const char *solver, cl_comman
         }
         assert_cl(clReleaseEvent(done[i]));
     }
-    assert_cl(clReleaseEvent(gate));
+    assert_cl(clReleaseEvent(user_event));
     assert_cl(clReleaseCommandQueue(queue));
     team_release(&team);
 }
 
 static void in_order(const void *op, const char *solver)
 {
-    behind_a_gate(op, solver, device_queue());
+    behind_a_user_event(op, solver, device_queue());
 }
 
 static void out_of_order(const void *op, const char *solver)
@@ -332,7 +333,7 @@ static void out_of_order(const void *op, const char *solver)
         print_message("the device has no out-of-order queue\n");
         skip();
     }
-    behind_a_gate(op, solver, queue);
+    behind_a_user_event(op, solver, queue);
 }
 
 /* The workspace that the caller brings is used where it is said to be, and nothing around it. */
@@ -362,7 +363,7 @@ static void own_workspace(const void *which, const char *solver)
             assert_int_equal(image[BAND + needed + i], 0xa5);
         }
         op->workspace(&job)->offset += 2 * BAND; /* no longer fits */
-        assert_status(CLATTN_ERROR_BUFFER_TOO_SMALL, job.enqueue(&job, NULL, 0, NULL, NULL));
+        assert_status(device_context(), job.enqueue(&job, NULL, 0, NULL, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
         device_release_buffer(buffer);
     } else {
         assert_true(matches(&job, clattn_context_queue(device_context()), expected));
@@ -393,18 +394,19 @@ static void chained_plans(void **state)
     unsigned char *expected = job_snapshot(&second);
 
     for (int i = 0; i < runs; i++) {
-        cl_event gate = user_event(), written = NULL, done = NULL;
+        cl_event user_event = make_user_event(), written = NULL, done = NULL;
 
         array_poison(&between);
         array_poison(&second.output[0]);
-        assert_status(CLATTN_SUCCESS, first.enqueue(&first, queue ? queue : ordered, 1, &gate, &written));
+        assert_status(device_context(), first.enqueue(&first, queue ? queue : ordered, 1, &user_event, &written),
+                      CLATTN_SUCCESS);
         /* Where there is no out-of-order queue, a second in-order one stands in. */
-        assert_status(CLATTN_SUCCESS, second.enqueue(&second, queue, 1, &written, &done));
-        assert_cl(clSetUserEventStatus(gate, CL_COMPLETE));
-        assert_cl(clFlush(queue ? queue : ordered)); /* only now: Oclgrind's flush waits for the gate */
+        assert_status(device_context(), second.enqueue(&second, queue, 1, &written, &done), CLATTN_SUCCESS);
+        assert_cl(clSetUserEventStatus(user_event, CL_COMPLETE));
+        assert_cl(clFlush(queue ? queue : ordered)); /* only now: Oclgrind's flush waits for the user event */
         assert_cl(clWaitForEvents(1, &done));
         assert_true(matches(&second, ordered, expected));
-        assert_cl(clReleaseEvent(gate));
+        assert_cl(clReleaseEvent(user_event));
         assert_cl(clReleaseEvent(written));
         assert_cl(clReleaseEvent(done));
     }
@@ -427,19 +429,17 @@ int main(int argc, char **argv)
                   {"in-order queue behind an event", in_order},
                   {"out-of-order queue behind an event", out_of_order},
                   {"the caller's workspace", own_workspace}};
-    test_suite suite = {0};
-
     /* CLBlast comes last; its first call compiles for seconds on a CPU. */
     size_t count = COUNT_OF(operators) - (level() == LEVEL_FULL && matmul_has_clblast() ? 0 : 1);
 
     for (size_t o = 0; o < count; o++) {
         for (int n = 0; n < operators[o].solver_count; n++) {
             for (size_t i = 0; i < COUNT_OF(checks); i++) {
-                suite_add_case(&suite, checks[i].check, &operators[o], operators[o].solvers[n], "%s %s: %s",
-                               operators[o].name, operators[o].solvers[n], checks[i].name);
+                suite_add_case(checks[i].check, &operators[o], operators[o].solvers[n], "%s %s: %s", operators[o].name,
+                               operators[o].solvers[n], checks[i].name);
             }
         }
     }
-    suite_add(&suite, chained_plans, "matmul, softmax: two plans chained by an event");
-    return suite_run(&suite, "async", true, argc, argv);
+    suite_add(chained_plans, "matmul, softmax: two plans chained by an event");
+    return suite_run("async", argc, argv);
 }

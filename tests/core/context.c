@@ -7,8 +7,9 @@
 #include <threads.h>
 #include <unistd.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/core/inject.h"
+#include "support/small_attention.h"
 
 static void bad_params_are_refused(void **state)
 {
@@ -45,13 +46,13 @@ static void missing_kernel_folders_are_named(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_context *context = NULL;
-    char folder[SUPPORT_PATH];
+    char folder[FOLDER_SIZE];
     (void)state;
     params.kernel_dir = "/nonexistent/kernels";
     assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
     assert_message_has(NULL, "/nonexistent/kernels");
     assert_null(context);
-    support_folder(folder); /* there, but empty */
+    new_folder(folder); /* there, but empty */
     params.kernel_dir = folder;
     assert_int_not_equal(clattn_context_create(&params, &context), CLATTN_SUCCESS);
     assert_message_has(NULL, folder);
@@ -63,9 +64,9 @@ static void a_kernel_source_with_too_many_includes_is_refused(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_context *context = NULL;
-    char folder[SUPPORT_PATH], path[SUPPORT_PATH + 64];
+    char folder[FOLDER_SIZE], path[FOLDER_SIZE + 64];
     (void)state;
-    support_folder(folder);
+    new_folder(folder);
     params.kernel_dir = folder;
     snprintf(path, sizeof path, "mkdir '%s/lib'", folder);
     assert_int_equal(system(path), 0);
@@ -82,8 +83,8 @@ static void a_kernel_source_with_too_many_includes_is_refused(void **state)
         }
         fclose(args);
         if (count == 32) {
-            context = support_context_with(&params);
-            support_release(&context);
+            context = new_context_with(&params);
+            release_context(&context);
         } else {
             assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INTERNAL);
             assert_null(context);
@@ -116,26 +117,26 @@ static void a_table_without_functions_is_no_opencl(void **state)
 static void contexts_are_independent(void **state)
 {
     struct small_attention problem;
-    clattn_context *first = support_context(), *second = support_context();
+    clattn_context *first = new_context(), *second = new_context();
     clattn_plan *plan = NULL;
     (void)state;
     assert_ptr_not_equal(clattn_context_opencl_context(first), clattn_context_opencl_context(second));
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, clattn_context_opencl_context(second));
     assert_status(second, clattn_attention_plan_create(second, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
-    support_release(&first);
+    release_context(&first);
     assert_status(second, clattn_attention_enqueue(plan, NULL, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
     small_attention_check(&problem, clattn_context_queue(second));
     clattn_plan_release(&plan);
     small_attention_release(&problem);
-    support_release(&second);
+    release_context(&second);
 }
 
 /* Rule: plans keep what they need of a context alive. */
 static void a_plan_outlives_its_context(void **state)
 {
     struct small_attention problem;
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     clattn_plan *plan = NULL;
     (void)state;
     cl_command_queue queue = clattn_context_queue(context);
@@ -144,7 +145,7 @@ static void a_plan_outlives_its_context(void **state)
     small_attention_buffers(&problem, clattn_context_opencl_context(context));
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
     assert_non_null(plan);
-    support_release(&context);
+    release_context(&context);
     assert_status(NULL, clattn_attention_enqueue(plan, queue, &problem.args, 0, NULL, NULL), CLATTN_SUCCESS);
     small_attention_check(&problem, queue);
     assert_true(strlen(clattn_plan_explain(plan)) > 10);
@@ -180,16 +181,16 @@ static void log_lines_come_with_no_lock_held(void **state)
     struct small_attention problem;
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     struct log log = {0};
-    char folder[SUPPORT_PATH];
+    char folder[FOLDER_SIZE];
     clattn_plan *plan = NULL;
     (void)state;
-    support_folder(folder);
+    new_folder(folder);
     params.log = log_line;
     params.log_user = &log;
     params.log_level = CLATTN_LOG_LEVEL_DEBUG;
     params.cache_dir = folder;
     small_attention_prepare(&problem);
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     log.context = context;
     alarm(120); /* a lock held is a deadlock: end it, rather than hang */
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
@@ -200,7 +201,7 @@ static void log_lines_come_with_no_lock_held(void **state)
     assert_true(log.lines > 0);
     assert_int_equal(log.statistics_failures, 0);
     log.context = NULL;
-    support_release(&context);
+    release_context(&context);
     small_attention_release(&problem);
 }
 
@@ -251,14 +252,14 @@ static void the_child_of_a_fork_gets_a_status(void **state)
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_plan *plan = NULL, *none = NULL;
     clattn_mha_desc mha = CLATTN_MHA_DESC_INIT;
-    char message[256] = "", same[256] = "", folder[SUPPORT_PATH];
+    char message[256] = "", same[256] = "", folder[FOLDER_SIZE];
     (void)state;
     inject_start(0, 0);
-    support_folder(folder);
+    new_folder(folder);
     params.get_proc = inject_get_proc;
     params.cache_mode = CLATTN_CACHE_MODE_ON; /* on PoCL, to be saved by the parent's release alone */
     params.cache_dir = folder;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     mha.batch = 1;
     mha.query_length = 3;
     mha.d_model = 8;
@@ -304,7 +305,7 @@ static void the_child_of_a_fork_gets_a_status(void **state)
     small_attention_check(&problem, clattn_context_queue(context));
     clattn_plan_release(&plan);
     small_attention_release(&problem);
-    support_release(&context);
+    release_context(&context);
     enum inject_kind kind;
     assert_true(inject_balanced(&kind));
 }
@@ -356,7 +357,7 @@ static int thread_that_fails(void *user)
 /* Rule: a context's message is that of the calling thread's last failure. */
 static void messages_of_a_context_belong_to_the_thread(void **state)
 {
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     clattn_attention_desc none = CLATTN_ATTENTION_DESC_INIT;
     clattn_plan *plan = NULL;
     char before[512], after[512];
@@ -373,7 +374,7 @@ static void messages_of_a_context_belong_to_the_thread(void **state)
     }
     clattn_context_message(context, after, sizeof after);
     assert_string_equal(before, after);
-    support_release(&context);
+    release_context(&context);
 }
 
 int main(void)
@@ -391,5 +392,5 @@ int main(void)
         cmocka_unit_test(the_child_of_a_fork_gets_a_status),
         cmocka_unit_test(messages_without_a_context_belong_to_the_thread),
     };
-    return SUPPORT_RUN("context", tests);
+    return RUN_TESTS("context", tests);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/core/inject.h"
 
 static clattn_devices *devices;
@@ -204,12 +204,12 @@ static void expect_device(const char *spec, cl_device_id wanted)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     params.device = spec;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     assert_non_null(clattn_context_opencl_context(context));
     assert_non_null(clattn_context_queue(context));
     if (wanted)
         assert_ptr_equal(clattn_context_opencl_device(context), wanted);
-    support_release(&context);
+    release_context(&context);
 }
 
 static void expect_no_device(const char *spec)
@@ -242,12 +242,12 @@ static void a_device_is_chosen_by_every_form(void **state)
         clattn_device_info wanted = device_info(i), got = {.size = sizeof got};
         snprintf(spec, sizeof spec, "%zu", i);
         params.device = spec;
-        clattn_context *context = support_context_with(&params);
+        clattn_context *context = new_context_with(&params);
         cl_device_id by_index = clattn_context_opencl_device(context);
         assert_status(context, clattn_context_device_info(context, &got), CLATTN_SUCCESS);
         assert_string_equal(got.name, wanted.name);
         assert_string_equal(got.platform, wanted.platform);
-        support_release(&context);
+        release_context(&context);
         snprintf(spec, sizeof spec, "%s:%s", wanted.platform, wanted.name);
         expect_device(spec, by_index);
         for (char *c = spec; *c; c++) /* substrings match whatever their case */
@@ -320,5 +320,5 @@ int main(void)
         cmocka_unit_test(a_request_that_nothing_matches_is_no_device),
         cmocka_unit_test(params_win_over_the_environment),
     };
-    return SUPPORT_RUN("devices", tests);
+    return RUN_TESTS("devices", tests);
 }

@@ -196,52 +196,52 @@ static void denied_solvers_are_not_chosen(void **state)
     for (int round = 0; round < 2; round++) {
         params.denied_solvers = denied;
         params.denied_solver_count = 1;
-        clattn_context *strict = support_context_with(&params);
+        clattn_context *strict = new_context_with(&params);
         clattn_plan *second = NULL;
         assert_status(strict, clattn_attention_plan_create(strict, &problem.desc, NULL, &second), CLATTN_SUCCESS);
         assert_string_not_equal(clattn_plan_solver(second), clattn_plan_solver(plan));
         assert_non_null(strstr(clattn_plan_explain(second), clattn_plan_solver(plan)));
         clattn_plan_release(&second);
-        support_release(&strict);
+        release_context(&strict);
         snprintf(qualified, sizeof qualified, "attention/%s", clattn_plan_solver(plan));
         denied[0] = qualified;
     }
     snprintf(qualified, sizeof qualified, "softmax/%s", clattn_plan_solver(plan)); /* of another operator */
-    clattn_context *strict = support_context_with(&params);
+    clattn_context *strict = new_context_with(&params);
     clattn_plan *second = NULL;
     assert_status(strict, clattn_attention_plan_create(strict, &problem.desc, NULL, &second), CLATTN_SUCCESS);
     assert_string_equal(clattn_plan_solver(second), clattn_plan_solver(plan));
     clattn_plan_release(&second);
-    support_release(&strict);
+    release_context(&strict);
 }
 
 /* The message holds OpenCL's own code: a buffer handle cannot be faked safely, but a build can fail. */
 static void build_logs_come_back(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
-    char folder[SUPPORT_PATH], command[3 * SUPPORT_PATH];
+    char folder[FOLDER_SIZE], command[3 * FOLDER_SIZE];
     clattn_plan *none = NULL;
     (void)state;
-    support_folder(folder);
+    new_folder(folder);
     snprintf(command, sizeof command,
              "cp -r '%s/.' '%s' && for f in $(find '%s' -name '*.cl'); do echo '#error a_broken_line' >> \"$f\"; done",
              KERNEL_DIR, folder, folder);
     assert_int_equal(system(command), 0);
     params.kernel_dir = folder;
-    clattn_context *broken = support_context_with(&params);
+    clattn_context *broken = new_context_with(&params);
     for (int round = 0; round < 2; round++) { /* remembered, not retried in a loop */
         assert_status(broken, clattn_attention_plan_create(broken, &problem.desc, NULL, &none), CLATTN_ERROR_BUILD);
         assert_null(none);
         assert_message_has(broken, "a_broken_line");
     }
-    support_release(&broken);
+    release_context(&broken);
     snprintf(command, sizeof command, "cp -r '%s/.' '%s'", KERNEL_DIR, folder);
     assert_int_equal(system(command), 0);
-    clattn_context *whole = support_context_with(&params); /* a kernel folder that is complete just works */
+    clattn_context *whole = new_context_with(&params); /* a kernel folder that is complete just works */
     clattn_plan *works = NULL;
     assert_status(whole, clattn_attention_plan_create(whole, &problem.desc, NULL, &works), CLATTN_SUCCESS);
     clattn_plan_release(&works);
-    support_release(&whole);
+    release_context(&whole);
 }
 
 int main(void)
@@ -257,5 +257,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(denied_solvers_are_not_chosen, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(build_logs_come_back, refusals_start, refusals_stop),
     };
-    return SUPPORT_RUN("errors", tests);
+    return RUN_TESTS("errors", tests);
 }

@@ -53,7 +53,7 @@ static void buffers_that_are_too_small_are_refused(void **state)
     ARGS_WITH(small | TOO_BIG, a.query.offset = INT64_MAX)
     ARGS_WITH(small | TOO_BIG, a.output.offset = INT64_MAX / 4)
     ARGS_WITH(small | TOO_BIG, a.key.offset = INT64_MIN)
-    cl_mem shorter = support_buffer(opencl, CL_MEM_READ_WRITE, problem.count * sizeof(float) - 1, NULL);
+    cl_mem shorter = new_buffer(opencl, CL_MEM_READ_WRITE, problem.count * sizeof(float) - 1, NULL);
     ARGS_WITH(small, a.output.buffer = shorter)
     ARGS_WITH(small, a.query.buffer = shorter)
     clReleaseMemObject(shorter);
@@ -64,8 +64,8 @@ static void buffers_that_kernels_may_not_touch_are_refused(void **state)
 {
     const unsigned access = STATUS_BIT(CLATTN_ERROR_BUFFER_ACCESS);
     cl_context opencl = clattn_context_opencl_context(context);
-    cl_mem read_only = support_buffer(opencl, CL_MEM_READ_ONLY, 4096, NULL);
-    cl_mem write_only = support_buffer(opencl, CL_MEM_WRITE_ONLY, 4096, NULL);
+    cl_mem read_only = new_buffer(opencl, CL_MEM_READ_ONLY, 4096, NULL);
+    cl_mem write_only = new_buffer(opencl, CL_MEM_WRITE_ONLY, 4096, NULL);
     (void)state;
     ARGS_WITH(access, a.output.buffer = read_only)
     ARGS_WITH(access, a.query.buffer = write_only)
@@ -85,7 +85,7 @@ static void foreign_objects_are_refused(void **state)
     assert_int_equal(code, CL_SUCCESS);
     cl_command_queue queue = clCreateCommandQueue(foreign, device, 0, &code);
     assert_int_equal(code, CL_SUCCESS);
-    cl_mem buffer = support_buffer(foreign, CL_MEM_READ_WRITE, 4096, NULL);
+    cl_mem buffer = new_buffer(foreign, CL_MEM_READ_WRITE, 4096, NULL);
     ARGS_WITH(wrong, a.query.buffer = buffer)
     ARGS_WITH(wrong, a.output.buffer = buffer)
     cl_event event = clCreateUserEvent(foreign, &code);
@@ -123,7 +123,7 @@ static void lengths_beyond_the_plan_are_refused(void **state)
         assert_non_null(event);
         assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
         clReleaseEvent(event);
-        support_read(clattn_context_queue(context), problem.output, problem.count * sizeof(float), after);
+        read_buffer(clattn_context_queue(context), problem.output, problem.count * sizeof(float), after);
         for (size_t j = 0; j < problem.count; j++)
             assert_true(isnan(after[j]));
     }
@@ -132,7 +132,7 @@ static void lengths_beyond_the_plan_are_refused(void **state)
     LENGTHS(1, 5, 0);
     float after[128];
     assert_status(context, clattn_attention_enqueue(plan, NULL, &a, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), problem.output, problem.count * sizeof(float), after);
+    read_buffer(clattn_context_queue(context), problem.output, problem.count * sizeof(float), after);
     for (size_t j = 0; j < problem.count; j++)
         assert_true(after[j] == 0.0f && !signbit(after[j]));
 #undef LENGTHS
@@ -160,5 +160,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(lengths_beyond_the_plan_are_refused, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(plans_are_not_taken_for_another_operators, refusals_start, refusals_stop),
     };
-    return SUPPORT_RUN("errors of bindings", tests);
+    return RUN_TESTS("errors of bindings", tests);
 }

@@ -268,5 +268,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_layouts_are_named, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(the_field_is_named, refusals_start, refusals_stop),
     };
-    return SUPPORT_RUN("errors of fields", tests);
+    return RUN_TESTS("errors of fields", tests);
 }

@@ -280,17 +280,15 @@ static void seeds_repeat(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    suite_add(&suite, attention_by_hand, "reference: attention by hand");
-    suite_add(&suite, groups_of_heads, "reference: grouped heads");
-    suite_add(&suite, causality_and_position, "reference: causality");
-    suite_add(&suite, softmax_by_hand, "reference: softmax by hand");
-    suite_add(&suite, matmul_by_hand, "reference: matmul by hand");
-    suite_add(&suite, narrow_is_float, "reference: the naive computation is float");
-    suite_add(&suite, the_rule, "accuracy: the rule");
-    suite_add(&suite, accuracy_of_stored, "accuracy: values stored in 16 bits");
-    suite_add(&suite, storage_types, "storage: float16 and bfloat16");
-    suite_add(&suite, seeds_repeat, "random: seeds repeat");
-    return suite_run(&suite, "harness", false, argc, argv);
+    suite_add(attention_by_hand, "reference: attention by hand");
+    suite_add(groups_of_heads, "reference: grouped heads");
+    suite_add(causality_and_position, "reference: causality");
+    suite_add(softmax_by_hand, "reference: softmax by hand");
+    suite_add(matmul_by_hand, "reference: matmul by hand");
+    suite_add(narrow_is_float, "reference: the naive computation is float");
+    suite_add(the_rule, "accuracy: the rule");
+    suite_add(accuracy_of_stored, "accuracy: values stored in 16 bits");
+    suite_add(storage_types, "storage: float16 and bfloat16");
+    suite_add(seeds_repeat, "random: seeds repeat");
+    return suite_run("harness", argc, argv);
 }

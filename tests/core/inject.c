@@ -4,17 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/core/inject.h"
 #include "support/core/inject_run.h"
+#include "support/small_attention.h"
+#include "support/core/references.h"
 
 /* The result, if all went well. */
 static clattn_status read_back(cl_command_queue queue, cl_mem buffer, const float *expected, size_t count)
 {
     float *got = malloc(count * sizeof *got);
     assert_non_null(got);
-    support_read(queue, buffer, count * sizeof *got, got);
-    double difference = support_difference(got, expected, count);
+    read_buffer(queue, buffer, count * sizeof *got, got);
+    double difference = largest_difference(got, expected, count);
     free(got);
     if (!(difference <= 1e-5))
         fail_msg("%s failed, the status was success, and the result is off by %g",
@@ -70,9 +72,9 @@ static clattn_status use_mha(clattn_context *context)
     float q[MODEL * LENGTH], k[MODEL * LENGTH], v[MODEL * LENGTH], mixed[MODEL * LENGTH];
     cl_context opencl = clattn_context_opencl_context(context);
     cl_command_queue queue = clattn_context_queue(context);
-    support_fill(x, LENGTH * MODEL, 21);
-    support_fill(w_in, 3 * MODEL * MODEL, 22);
-    support_fill(w_o, MODEL * MODEL, 23);
+    fill_floats(x, LENGTH * MODEL, 21);
+    fill_floats(w_in, 3 * MODEL * MODEL, 22);
+    fill_floats(w_o, MODEL * MODEL, 23);
     for (int part = 0; part < 3; part++)
         for (int column = 0; column < MODEL; column++)
             for (int i = 0; i < LENGTH; i++) {
@@ -81,7 +83,7 @@ static clattn_status use_mha(clattn_context *context)
                     sum += (double)x[i * MODEL + c] * (double)w_in[(part * MODEL + column) * MODEL + c];
                 (part == 0 ? q : part == 1 ? k : v)[(column / SIZE * LENGTH + i) * SIZE + column % SIZE] = (float)sum;
             }
-    support_attention(HEADS, LENGTH, LENGTH, SIZE, SIZE, false, q, k, v, mixed);
+    expected_attention(HEADS, LENGTH, LENGTH, SIZE, SIZE, false, q, k, v, mixed);
     for (int i = 0; i < LENGTH; i++)
         for (int column = 0; column < MODEL; column++) {
             double sum = 0;
@@ -97,10 +99,10 @@ static clattn_status use_mha(clattn_context *context)
     desc.query_length = LENGTH;
     desc.d_model = MODEL;
     desc.heads = HEADS;
-    cl_mem input = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x);
-    cl_mem weights_in = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof w_in, w_in);
-    cl_mem weights_out = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof w_o, w_o);
-    cl_mem output = support_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof expected, NULL);
+    cl_mem input = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x);
+    cl_mem weights_in = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof w_in, w_in);
+    cl_mem weights_out = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof w_o, w_o);
+    cl_mem output = new_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof expected, NULL);
     args.x = clattn_binding_buffer(input, 0);
     args.w_in = clattn_binding_buffer(weights_in, 0);
     args.w_o = clattn_binding_buffer(weights_out, 0);
@@ -126,9 +128,9 @@ static clattn_status use_softmax_and_matmul(clattn_context *context)
     float x[ROWS * COLUMNS], w[COLUMNS * COLUMNS], softmax_expected[ROWS * COLUMNS], product_expected[ROWS * COLUMNS];
     cl_context opencl = clattn_context_opencl_context(context);
     cl_command_queue queue = clattn_context_queue(context);
-    support_fill(x, ROWS * COLUMNS, 31);
-    support_fill(w, COLUMNS * COLUMNS, 32);
-    support_softmax(ROWS, COLUMNS, x, softmax_expected);
+    fill_floats(x, ROWS * COLUMNS, 31);
+    fill_floats(w, COLUMNS * COLUMNS, 32);
+    expected_softmax(ROWS, COLUMNS, x, softmax_expected);
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < COLUMNS; j++) {
             double sum = 0;
@@ -136,9 +138,9 @@ static clattn_status use_softmax_and_matmul(clattn_context *context)
                 sum += (double)x[i * COLUMNS + c] * (double)w[c * COLUMNS + j];
             product_expected[i * COLUMNS + j] = (float)sum;
         }
-    cl_mem input = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x);
-    cl_mem weights = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof w, w);
-    cl_mem output = support_buffer(opencl, CL_MEM_READ_WRITE, sizeof x, NULL);
+    cl_mem input = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x);
+    cl_mem weights = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof w, w);
+    cl_mem output = new_buffer(opencl, CL_MEM_READ_WRITE, sizeof x, NULL);
     clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
     clattn_softmax_args softmax_args = CLATTN_SOFTMAX_ARGS_INIT;
     softmax.x = softmax.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, COLUMNS});
@@ -175,9 +177,9 @@ static void attention_from_source(void **state)
 static void attention_from_the_cache(void **state)
 {
     inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_MODE_ON);
-    char folder[SUPPORT_PATH];
+    char folder[FOLDER_SIZE];
     (void)state;
-    support_folder(folder);
+    new_folder(folder);
     scenario.params.cache_dir = folder;
     inject_run(&scenario);
 }
@@ -187,14 +189,14 @@ static void attention_in_an_adopted_context(void **state)
     inject_scenario scenario = inject_scenario_of(use_attention, CLATTN_CACHE_MODE_OFF);
     cl_int code;
     (void)state;
-    clattn_context *chooser = support_context();
+    clattn_context *chooser = new_context();
     cl_device_id device = clattn_context_opencl_device(chooser);
-    support_release(&chooser);
+    release_context(&chooser);
     cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
     assert_int_equal(code, CL_SUCCESS);
     cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
     assert_int_equal(code, CL_SUCCESS);
-    struct reference_counts before = support_references(context, queue);
+    struct reference_counts before = reference_counts_of(context, queue);
     scenario.params.opencl_context = context;
     scenario.params.opencl_device = device;
     scenario.params.queue = queue;
@@ -325,5 +327,5 @@ int main(void)
         cmocka_unit_test(softmax_and_matmul),
         cmocka_unit_test(multi_head_attention),
     };
-    return SUPPORT_RUN("inject", tests);
+    return RUN_TESTS("inject", tests);
 }

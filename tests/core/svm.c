@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
+#include "support/small_attention.h"
 
 /* The headers' clSVMAlloc is OpenCL 2.0's, and all else here is 1.2's. */
 #define SVM_CAPABILITIES 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */
@@ -37,7 +38,7 @@ static int open_context(void **state)
 {
     cl_bitfield capabilities = 0;
     (void)state;
-    context = support_context();
+    context = new_context();
     opencl = clattn_context_opencl_context(context);
     queue = clattn_context_queue(context);
     clattn_device_info info = {.size = sizeof info};
@@ -55,7 +56,7 @@ static int close_context(void **state)
     clFinish(queue);
     while (memory_count > 0)
         clSVMFree(opencl, memory[--memory_count].pointer);
-    support_release(&context);
+    release_context(&context);
     return 0;
 }
 
@@ -100,7 +101,7 @@ static void check(const clattn_binding *binding, const float *expected, size_t c
     size_t bytes = (count + 2 * GUARD) * sizeof(float);
     assert_int_equal(clFinish(queue), CL_SUCCESS);
     map(pointer, bytes, CL_MAP_READ | CL_MAP_WRITE);
-    double difference = support_difference(pointer + GUARD, expected, count);
+    double difference = largest_difference(pointer + GUARD, expected, count);
     bool guarded = true;
     for (size_t i = 0; i < GUARD; i++)
         guarded = guarded && isnan(pointer[i]) && isnan(pointer[GUARD + count + i]);
@@ -121,10 +122,10 @@ static void attention_in_shared_memory(void **state)
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
     (void)state;
     need_svm();
-    support_fill(q, HEADS * QUERIES * D_K, 41);
-    support_fill(k, HEADS * KEYS * D_K, 42);
-    support_fill(v, HEADS * KEYS * D_V, 43);
-    support_attention(HEADS, QUERIES, KEYS, D_K, D_V, true, q, k, v, expected);
+    fill_floats(q, HEADS * QUERIES * D_K, 41);
+    fill_floats(k, HEADS * KEYS * D_K, 42);
+    fill_floats(v, HEADS * KEYS * D_V, 43);
+    expected_attention(HEADS, QUERIES, KEYS, D_K, D_V, true, q, k, v, expected);
     desc.causal = 1;
     desc.query = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, QUERIES, D_K);
     desc.key = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, KEYS, D_K);
@@ -170,8 +171,8 @@ static void softmax_in_shared_memory(void **state)
     clattn_softmax_args args = CLATTN_SOFTMAX_ARGS_INIT;
     (void)state;
     need_svm();
-    support_fill(x, ROWS * COLUMNS, 51);
-    support_softmax(ROWS, COLUMNS, x, expected);
+    fill_floats(x, ROWS * COLUMNS, 51);
+    expected_softmax(ROWS, COLUMNS, x, expected);
     desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, COLUMNS});
     args.x = allocate(x, ROWS * COLUMNS);
     args.y = allocate(NULL, ROWS * COLUMNS);
@@ -189,9 +190,9 @@ static void matmul_in_shared_memory(void **state)
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
     (void)state;
     need_svm();
-    support_fill(a, ROWS * INNER, 61);
-    support_fill(b, INNER * COLUMNS, 62);
-    support_fill(bias, COLUMNS, 63);
+    fill_floats(a, ROWS * INNER, 61);
+    fill_floats(b, INNER * COLUMNS, 62);
+    fill_floats(bias, COLUMNS, 63);
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < COLUMNS; j++) {
             double sum = (double)bias[j];
@@ -221,7 +222,7 @@ static void clblast_refuses_shared_memory(void **state)
     clattn_plan *plan = NULL;
     (void)state;
     need_svm();
-    support_fill(values, ROWS * ROWS, 64);
+    fill_floats(values, ROWS * ROWS, 64);
     desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){ROWS, ROWS});
     if (clattn_matmul_plan_create(context, &desc, &options, &plan) != CLATTN_SUCCESS)
         skip(); /* built without it */
@@ -266,16 +267,16 @@ static void mha_in_shared_memory(void **state)
     clattn_plan *plan = NULL;
     (void)state;
     need_svm();
-    support_fill(x, LENGTH * MODEL, 71);
-    support_fill(w_in, 3 * MODEL * MODEL, 72);
-    support_fill(b_in, 3 * MODEL, 73);
-    support_fill(w_o, MODEL * MODEL, 74);
-    support_fill(b_o, MODEL, 75);
+    fill_floats(x, LENGTH * MODEL, 71);
+    fill_floats(w_in, 3 * MODEL * MODEL, 72);
+    fill_floats(b_in, 3 * MODEL, 73);
+    fill_floats(w_o, MODEL * MODEL, 74);
+    fill_floats(b_o, MODEL, 75);
     for (int i = 0; i < 3; i++) {
         project(x, w_in + i * MODEL * MODEL, b_in + i * MODEL, part);
         reorder(part, heads[i], true);
     }
-    support_attention(HEADS, LENGTH, LENGTH, SIZE, SIZE, false, heads[0], heads[1], heads[2], mixed);
+    expected_attention(HEADS, LENGTH, LENGTH, SIZE, SIZE, false, heads[0], heads[1], heads[2], mixed);
     reorder(mixed, part, false);
     project(part, w_o, b_o, expected);
     desc.packed_weights = desc.bias_in = desc.bias_out = 1;
@@ -338,5 +339,5 @@ int main(void)
         SVM_TEST(mha_in_shared_memory),
         SVM_TEST(what_is_refused),
     };
-    return SUPPORT_RUN("svm", tests);
+    return RUN_TESTS("svm", tests);
 }

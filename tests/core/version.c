@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 
 static void versions_agree(void **state)
 {
@@ -168,5 +168,5 @@ int main(void)
         cmocka_unit_test(releasers_accept_nothing),
         cmocka_unit_test(messages_are_truncated_and_terminated),
     };
-    return SUPPORT_RUN("version", tests);
+    return RUN_TESTS("version", tests);
 }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "support/core/inject.h"
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/plan/sources.h"
 
 enum {
@@ -22,7 +22,7 @@ enum {
 
 static int launches, fail_launch; /* the fail_launch-th launch from fail_at on fails; 0: none */
 static bool fail_markers;
-static __typeof__(clEnqueueNDRangeKernel) *real_launch; /* these keep the books */
+static __typeof__(clEnqueueNDRangeKernel) *real_launch; /* these count */
 static __typeof__(clEnqueueMarkerWithWaitList) *real_marker;
 
 static cl_int CL_API_CALL launch(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t *offset,
@@ -89,8 +89,8 @@ static void log_line(void *user, clattn_log_level level, const char *line)
 static clattn_binding buffer_of(int which, cl_mem_flags flags, size_t count)
 {
     float values[3 * MODEL * MODEL];
-    support_fill(values, count, (uint32_t)which + 71);
-    buffers[which] = support_buffer(opencl, flags, count * sizeof(float), flags & CL_MEM_WRITE_ONLY ? NULL : values);
+    fill_floats(values, count, (uint32_t)which + 71);
+    buffers[which] = new_buffer(opencl, flags, count * sizeof(float), flags & CL_MEM_WRITE_ONLY ? NULL : values);
     return clattn_binding_buffer(buffers[which], 0);
 }
 
@@ -98,8 +98,8 @@ static void expect_result(void)
 {
     float got[LENGTH * MODEL];
     assert_int_equal(clFinish(other), CL_SUCCESS);
-    support_read(queue, buffers[3], sizeof got, got);
-    assert_true(support_difference(got, expected, LENGTH * MODEL) == 0);
+    read_buffer(queue, buffers[3], sizeof got, got);
+    assert_true(largest_difference(got, expected, LENGTH * MODEL) == 0);
 }
 
 static cl_command_queue make_queue(cl_command_queue_properties properties)
@@ -123,7 +123,7 @@ static void open_all(size_t limit, bool unordered)
     params.log = log_line;
     params.kernel_dir = kernel_folder;
     params.cache_mode = kernel_folder ? CLATTN_CACHE_MODE_OFF : CLATTN_CACHE_MODE_DEFAULT;
-    context = support_context_with(&params);
+    context = new_context_with(&params);
     opencl = clattn_context_opencl_context(context);
     queue = make_queue(unordered ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0);
     other = make_queue(0);
@@ -149,23 +149,23 @@ static void close_all(void)
     clattn_plan_release(&plan);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         clReleaseMemObject(buffers[i]);
-    support_release(&context);
+    release_context(&context);
     clReleaseCommandQueue(queue);
     clReleaseCommandQueue(other);
     if (!inject_balanced(&kind))
         fail_msg("%ld %s references did not come back", inject_live(kind), inject_kind_name(kind));
 }
 
-static clattn_status enqueue_on(cl_command_queue on, const cl_event *gate)
+static clattn_status enqueue_on(cl_command_queue on, const cl_event *user_event)
 {
-    return clattn_mha_enqueue(plan, on, &args, gate != NULL, gate, NULL);
+    return clattn_mha_enqueue(plan, on, &args, user_event != NULL, user_event, NULL);
 }
 
 /* Enqueues it once and keeps what comes out. */
 static void first_run(void)
 {
     assert_status(context, enqueue_on(queue, NULL), CLATTN_SUCCESS);
-    support_read(queue, buffers[3], sizeof expected, expected);
+    read_buffer(queue, buffers[3], sizeof expected, expected);
 }
 
 /* A pool that holds the plan's workspace and no byte more; then the first run. */
@@ -178,18 +178,18 @@ static void open_with_one_workspace(void)
     first_run();
 }
 
-static cl_event make_gate(void)
+static cl_event make_user_event(void)
 {
     cl_int code;
-    cl_event gate = clCreateUserEvent(opencl, &code);
+    cl_event user_event = clCreateUserEvent(opencl, &code);
     assert_int_equal(code, CL_SUCCESS);
-    return gate;
+    return user_event;
 }
 
-static void open_gate(cl_event gate)
+static void complete_user_event(cl_event user_event)
 {
-    assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    assert_int_equal(clReleaseEvent(gate), CL_SUCCESS);
+    assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
+    assert_int_equal(clReleaseEvent(user_event), CL_SUCCESS);
     assert_int_equal(clFinish(queue), CL_SUCCESS);
     assert_int_equal(clFinish(other), CL_SUCCESS);
 }
@@ -208,15 +208,15 @@ static unsigned long buffers_made_by_other(void)
  * whatever reason, the first still has it. */
 static void a_failed_reuse_frees_nothing(void **state)
 {
-    cl_event gate;
+    cl_event user_event;
     float tiny[4] = {0};
     (void)state;
     open_all(0, false);
     first_run();
-    gate = make_gate();
-    assert_status(context, enqueue_on(queue, &gate), CLATTN_SUCCESS);
+    user_event = make_user_event();
+    assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
 
-    cl_mem small = support_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof tiny, NULL);
+    cl_mem small = new_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof tiny, NULL);
     clattn_binding y = args.y;
     args.y = clattn_binding_buffer(small, 0);
     assert_status(context, enqueue_on(queue, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
@@ -225,7 +225,7 @@ static void a_failed_reuse_frees_nothing(void **state)
     assert_status(context, enqueue_on(queue, NULL), CLATTN_ERROR_OUT_OF_MEMORY);
     fail_at(KEEP_ALL);
     assert_int_equal(buffers_made_by_other(), 1);
-    open_gate(gate);
+    complete_user_event(user_event);
     expect_result();
     clReleaseMemObject(small);
     close_all();
@@ -242,16 +242,16 @@ static void check_half_an_enqueue(bool unordered)
     int all = launches;
     assert_true(all >= 3);
     for (int n = 2; n <= all; n++) {
-        cl_event gate = make_gate();
+        cl_event user_event = make_user_event();
         fail_at(n);
-        assert_status(context, enqueue_on(queue, &gate), CLATTN_ERROR_OUT_OF_MEMORY);
+        assert_status(context, enqueue_on(queue, &user_event), CLATTN_ERROR_OUT_OF_MEMORY);
         fail_at(KEEP_ALL);
-        /* What the pool has is behind the gate, or in use by the other queue. */
+        /* What the pool has is behind the user event, or in use by the other queue. */
         unsigned long made = buffers_made_by_other();
         if (n == 2)
             assert_int_equal(made, 1);
         /* Both buffers are free again, and lent again. */
-        open_gate(gate);
+        complete_user_event(user_event);
         expect_result();
         assert_int_equal(buffers_made_by_other(), 0);
         assert_int_equal(clFinish(other), CL_SUCCESS);
@@ -293,15 +293,15 @@ static void a_full_pool_is_busy_until_work_completes(void **state)
 {
     (void)state;
     open_with_one_workspace();
-    cl_event gate = make_gate(), unwanted = NULL;
-    assert_status(context, enqueue_on(queue, &gate), CLATTN_SUCCESS);
+    cl_event user_event = make_user_event(), unwanted = NULL;
+    assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
     for (int round = 0; round < 2; round++) {
         assert_status(context, clattn_mha_enqueue(plan, other, &args, 0, NULL, &unwanted), CLATTN_ERROR_BUSY);
         assert_null(unwanted);
     }
     assert_message_has(context, "wait");
     assert_status(context, enqueue_on(queue, NULL), CLATTN_SUCCESS); /* behind the first on its queue */
-    open_gate(gate);
+    complete_user_event(user_event);
     expect_result();
     assert_status(context, enqueue_on(other, NULL), CLATTN_SUCCESS);
     expect_result();
@@ -329,7 +329,7 @@ static void more_than_the_pool_may_hold_is_permanent(void **state)
     close_all();
 }
 
-/* ---- plans that are made, checked and first used while all that the pool may hold is behind a gate ---- */
+/* ---- plans that are made, checked and first used while all that the pool may hold is behind a user event ---- */
 
 enum { SIDE = 24, SIZE = 8, ELEMENTS = HEADS * SIDE * SIZE, ROOM = 4096 };
 
@@ -346,7 +346,7 @@ static clattn_attention_desc scored_desc(void)
 static void expect_untouched(cl_mem workspace)
 {
     unsigned char held[ROOM];
-    support_read(other, workspace, sizeof held, held);
+    read_buffer(other, workspace, sizeof held, held);
     for (size_t i = 0; i < sizeof held; i++)
         assert_int_equal(held[i], 0xff);
 }
@@ -359,13 +359,13 @@ static void use_first_beside_a_busy_pool(const clattn_attention_desc *desc)
     float values[3][ELEMENTS], exact[ELEMENTS], got[ELEMENTS];
     cl_mem arrays[3];
     for (uint32_t i = 0; i < 3; i++) {
-        support_fill(values[i], ELEMENTS, i + 5);
-        arrays[i] = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof values[i], values[i]);
+        fill_floats(values[i], ELEMENTS, i + 5);
+        arrays[i] = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof values[i], values[i]);
     }
-    cl_mem output = support_buffer(opencl, CL_MEM_READ_WRITE, sizeof got, NULL);
-    cl_mem scores = support_buffer(opencl, CL_MEM_READ_WRITE, sizeof(float) * HEADS * SIDE * SIDE, NULL);
-    cl_mem own = support_buffer(opencl, CL_MEM_READ_WRITE, ROOM, NULL);
-    support_attention(HEADS, SIDE, SIDE, SIZE, SIZE, false, values[0], values[1], values[2], exact);
+    cl_mem output = new_buffer(opencl, CL_MEM_READ_WRITE, sizeof got, NULL);
+    cl_mem scores = new_buffer(opencl, CL_MEM_READ_WRITE, sizeof(float) * HEADS * SIDE * SIDE, NULL);
+    cl_mem own = new_buffer(opencl, CL_MEM_READ_WRITE, ROOM, NULL);
+    expected_attention(HEADS, SIDE, SIDE, SIZE, SIZE, false, values[0], values[1], values[2], exact);
     first.query = clattn_binding_buffer(arrays[0], 0);
     first.key = clattn_binding_buffer(arrays[1], 0);
     first.value = clattn_binding_buffer(arrays[2], 0);
@@ -377,8 +377,8 @@ static void use_first_beside_a_busy_pool(const clattn_attention_desc *desc)
     expect_untouched(own);
     first.output = clattn_binding_buffer(output, 0);
     assert_status(context, clattn_attention_run(context, other, desc, &first, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(other, output, sizeof got, got);
-    assert_true(support_difference(got, exact, ELEMENTS) < 1e-5);
+    read_buffer(other, output, sizeof got, got);
+    assert_true(largest_difference(got, exact, ELEMENTS) < 1e-5);
     first.workspace = (clattn_binding){0};
     assert_status(context, clattn_attention_run(context, other, desc, &first, 0, NULL, NULL), CLATTN_ERROR_BUSY);
     for (int i = 0; i < 3; i++)
@@ -394,8 +394,8 @@ static void check_beside_a_busy_pool(bool wrong)
     clattn_attention_desc desc = scored_desc();
     clattn_plan *checked = NULL;
     open_with_one_workspace();
-    cl_event gate = make_gate();
-    assert_status(context, enqueue_on(queue, &gate), CLATTN_SUCCESS);
+    cl_event user_event = make_user_event();
+    assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
     assert_status(context, enqueue_on(other, NULL), CLATTN_ERROR_BUSY);
     alarm(120); /* a check that waits for the pool would wait for ever */
     if (wrong) {
@@ -410,7 +410,7 @@ static void check_beside_a_busy_pool(bool wrong)
         clattn_plan_release(&checked);
     }
     alarm(0);
-    open_gate(gate);
+    complete_user_event(user_event);
     expect_result();
     assert_int_equal(buffers_made_by_other(), 0); /* the pool's one buffer has not been given up for a check */
     close_all();
@@ -463,14 +463,14 @@ static void log_lines_of_failures_may_enqueue(void **state)
     (void)state;
     open_with_one_workspace();
     alarm(60);
-    cl_event gate = make_gate();
-    assert_status(context, enqueue_on(queue, &gate), CLATTN_SUCCESS);
+    cl_event user_event = make_user_event();
+    assert_status(context, enqueue_on(queue, &user_event), CLATTN_SUCCESS);
     lines = 0;
     enqueues_left = 1; /* the pool's line */
     assert_status(context, enqueue_on(other, NULL), CLATTN_ERROR_BUSY);
     assert_int_equal(enqueues_left, 0);
     assert_int_equal(lines, 1);
-    open_gate(gate);
+    complete_user_event(user_event);
     for (int n = 1; n <= 4; n++) { /* a launch's, under the lock of each part */
         enqueues_left = 1;
         fail_at(n);
@@ -498,5 +498,5 @@ int main(void)
         cmocka_unit_test(a_workspace_is_for_both_accesses),
         cmocka_unit_test(log_lines_of_failures_may_enqueue),
     };
-    return SUPPORT_RUN("workspace", tests);
+    return RUN_TESTS("workspace", tests);
 }

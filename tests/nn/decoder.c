@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/decoder_case.h"
 #include "support/one_context.h"
 
 static cl_mem buffer_of(size_t bytes, const void *data)
 {
-    return support_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, bytes, data);
+    return new_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, bytes, data);
 }
 
 #define VOCABULARY NN_VOCABULARY
@@ -44,15 +44,15 @@ static void at_once(const decoder_case *c)
     args.length = LENGTH;
     assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     assert_int_equal(clattn_decoder_length(w.state, 1), LENGTH);
-    support_read(clattn_context_queue(context), w.logits, sizeof logits, logits);
+    read_buffer(clattn_context_queue(context), w.logits, sizeof logits, logits);
     for (size_t row = 0; row < ITEMS * LENGTH; row++)
         nn_check_logits(logits + row * VOCABULARY, w.expected + row * VOCABULARY, c->name);
-    support_read(clattn_context_queue(context), w.self, layers * ITEMS * heads * LENGTH * LENGTH * sizeof(float), self);
+    read_buffer(clattn_context_queue(context), w.self, layers * ITEMS * heads * LENGTH * LENGTH * sizeof(float), self);
     for (size_t i = 0; i < layers * ITEMS * heads * LENGTH * LENGTH; i++)
         assert_true(fabs(self[i] - w.self_expected[i]) < 1e-5);
     if (c->stack.cross) {
-        support_read(clattn_context_queue(context), w.cross, layers * ITEMS * heads * LENGTH * MEMORY * sizeof(float),
-                     cross);
+        read_buffer(clattn_context_queue(context), w.cross, layers * ITEMS * heads * LENGTH * MEMORY * sizeof(float),
+                    cross);
         for (size_t i = 0; i < layers * ITEMS * heads * LENGTH * MEMORY; i++)
             assert_true(fabs(cross[i] - w.cross_expected[i]) < 1e-5);
     }
@@ -107,7 +107,7 @@ static void in_pieces(const decoder_case *c)
     begin_again(&w);
     size_t at[ITEMS] = {0};
     static const int32_t pieces[][ITEMS] = {{4, 1}, {2, 3}, {0, 4}, {3, 1}};
-    for (size_t p = 0; p < sizeof pieces / sizeof pieces[0]; p++) {
+    for (size_t p = 0; p < COUNT_OF(pieces); p++) {
         nn_world_append(&w, ITEMS, w.ids, LENGTH, at, 4, pieces[p], 4, logits, 1);
         for (size_t s = 0; s < ITEMS; s++) {
             at[s] += (size_t)pieces[p][s];
@@ -130,7 +130,7 @@ static void in_pieces(const decoder_case *c)
     args.shift_right = 1;
     args.start_token = w.ids[0];
     assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), w.logits, ITEMS * VOCABULARY * sizeof(float), logits);
+    read_buffer(clattn_context_queue(context), w.logits, ITEMS * VOCABULARY * sizeof(float), logits);
     nn_check_logits(logits, w.expected + 3 * VOCABULARY, "shifted right");
     assert_status(context, clattn_decoder_enqueue(w.state, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_message_has(context, "shift_right: sequence 0 has tokens");
@@ -183,7 +183,7 @@ static void decoders(void **state)
 {
     (void)state;
     for (size_t i = 0; i < DECODER_CASES; i++) {
-        if (support_tiny() && !decoder_cases[i].tiny)
+        if (is_tiny() && !decoder_cases[i].tiny)
             continue;
         at_once(&decoder_cases[i]);
         in_pieces(&decoder_cases[i]);
@@ -195,7 +195,7 @@ static void decoders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(decoders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(decoders, open_context, close_context),
     };
-    return SUPPORT_RUN("decoder", tests);
+    return RUN_TESTS("decoder", tests);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/decoder_case.h"
 #include "support/one_context.h"
 
@@ -137,11 +137,11 @@ static void run_case(const struct mask_case *c)
         assert_matters(&w, &w.mask);
     if (c->has_memory)
         assert_matters(&w, &w.memory_mask);
-    append_pieces(&w, sizeof even / sizeof even[0], even, c->name);
+    append_pieces(&w, COUNT_OF(even), even, c->name);
     append_pieces(&w, LENGTH, single, c->name);
     /* A row of a mask that all items share is one place in all texts. */
     if ((c->self.items || !c->self.queries) && (c->memory.items || !c->memory.queries))
-        append_pieces(&w, sizeof uneven / sizeof uneven[0], uneven, c->name);
+        append_pieces(&w, COUNT_OF(uneven), uneven, c->name);
     free((float *)w.mask.added);
     free((float *)w.memory_mask.added);
     nn_world_close(&w);
@@ -196,8 +196,8 @@ static void beams(void)
 static void masks(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        if (cases[i].tiny || !support_tiny())
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        if (cases[i].tiny || !is_tiny())
             run_case(&cases[i]);
     beams();
 }
@@ -205,7 +205,7 @@ static void masks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(masks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(masks, open_context, close_context),
     };
-    return SUPPORT_RUN("decoder_masks", tests);
+    return RUN_TESTS("decoder_masks", tests);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/run.h"
 #include "support/one_context.h"
 
@@ -112,8 +112,8 @@ static void check_probabilities(const struct encoder_case *c, const nn_reference
     const size_t P = c->length, h = c->stack.heads, layer = r->batch * h * length * length;
     float *got = malloc(c->stack.layers * c->batch * h * P * P * sizeof *got);
     size_t chosen = 0;
-    support_read(clattn_context_queue(context), buffer,
-                 (size_t)__builtin_popcountll(c->probabilities) * c->batch * h * P * P * sizeof *got, got);
+    read_buffer(clattn_context_queue(context), buffer,
+                (size_t)__builtin_popcountll(c->probabilities) * c->batch * h * P * P * sizeof *got, got);
     for (size_t l = 0; l < c->stack.layers; l++) {
         if (!(c->probabilities >> l & 1))
             continue;
@@ -190,7 +190,7 @@ static void run_case(const struct encoder_case *c)
         args.length = length;
     }
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), out, count * sizeof *y, y);
+    read_buffer(clattn_context_queue(context), out, count * sizeof *y, y);
     for (size_t b = 0; b < c->batch; b++)
         memmove(y + b * length * n, y + b * c->length * n, length * n * sizeof *y);
     const double apart = nn_difference(y, expected, c->batch * length, n, length, c->lengths[0] ? c->lengths : NULL);
@@ -215,15 +215,15 @@ static void run_case(const struct encoder_case *c)
 static void encoders(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        if (cases[i].tiny || !support_tiny())
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        if (cases[i].tiny || !is_tiny())
             run_case(&cases[i]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(encoders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(encoders, open_context, close_context),
     };
-    return SUPPORT_RUN("encoder", tests);
+    return RUN_TESTS("encoder", tests);
 }

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/run.h"
 #include "support/one_context.h"
 
@@ -75,7 +75,7 @@ static void tokens(void **state)
         ids[i] = (int32_t)(i * 31 % 50);
         segments[i] = i % 11 > 5;
     }
-    for (size_t i = 0; i < sizeof stacks / sizeof stacks[0] * 2; i++) {
+    for (size_t i = 0; i < COUNT_OF(stacks) * 2; i++) {
         const clattn_stack_desc *d = &stacks[i / 2];
         nn_store store = {.seed = 5};
         nn_store_add_stack(&store, "encoder", d);
@@ -157,7 +157,7 @@ static void empty_items(void **state)
     (void)state;
     nn_store_add_stack(&store, "encoder", &stack);
     clattn_transformer *model = nn_transformer(context, &desc, &store);
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0] * 8; i++) {
+    for (size_t i = 0; i < COUNT_OF(ways) * 8; i++) {
         const size_t way = i / 8, batch = ways[way].batch;
         const bool wants = i / 4 % 2;
         clattn_encoder_desc encoder = nn_encoder_desc(batch, FRAMES);
@@ -185,8 +185,8 @@ static void empty_items(void **state)
         assert_non_null(event);
         assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
         clReleaseEvent(event);
-        support_read(queue, out, (batch * n + 1) * sizeof *x, pooled);
-        support_read(queue, scores, batch * shown * sizeof *x, probabilities);
+        read_buffer(queue, out, (batch * n + 1) * sizeof *x, pooled);
+        read_buffer(queue, scores, batch * shown * sizeof *x, probabilities);
         assert_true(isnan(pooled[0]));
         for (size_t b = 0; b < batch; b++) {
             const size_t length = ways[way].length ? (size_t)ways[way].lengths[b] : 0;
@@ -212,10 +212,10 @@ static void empty_items(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(features, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pooling, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(empty_items, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(features, open_context, close_context),
+        cmocka_unit_test_setup_teardown(tokens, open_context, close_context),
+        cmocka_unit_test_setup_teardown(pooling, open_context, close_context),
+        cmocka_unit_test_setup_teardown(empty_items, open_context, close_context),
     };
-    return SUPPORT_RUN("encoder_inputs", tests);
+    return RUN_TESTS("encoder_inputs", tests);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/judge.h"
 #include "support/nn/run.h"
 #include "support/one_context.h"
@@ -141,7 +141,7 @@ static void compute(const clattn_feed_forward_desc *desc, size_t rows, bool in_p
     const size_t bytes = element_bytes(desc), used = rows * D * bytes, all = ROWS * D * bytes;
     block b = open_block(desc);
     const cl_mem result = b.buffers[in_place ? X : Y];
-    support_read(clattn_context_queue(context), result, all, original);
+    read_buffer(clattn_context_queue(context), result, all, original);
     b.args.explicit_rows = rows != desc->rows;
     b.args.rows = b.args.explicit_rows ? rows : 12345; /* which does not count */
     if (in_place)
@@ -153,7 +153,7 @@ static void compute(const clattn_feed_forward_desc *desc, size_t rows, bool in_p
     assert_status(context, clattn_feed_forward_run(context, NULL, desc, &b.args, 0, NULL, NULL), CLATTN_SUCCESS);
     clattn_context_program_statistics(context, &after);
     assert_int_equal(before.built + before.loaded, after.built + after.loaded);
-    support_read(clattn_context_queue(context), result, all, y);
+    read_buffer(clattn_context_queue(context), result, all, y);
     judge_block(&b, rows, y);
     assert_memory_equal((unsigned char *)y + used, (unsigned char *)original + used, all - used);
     close_block(&b);
@@ -183,7 +183,7 @@ static void float16_and_bfloat16(void **state)
                  {CLATTN_DTYPE_F16, CLATTN_ACTIVATION_RELU, false, false, false, true, FEW},
                  {CLATTN_DTYPE_BF16, CLATTN_ACTIVATION_SWISH, false, true, true, false, ROWS}};
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         const clattn_feed_forward_desc desc = describe(cases[i].dtype, cases[i].activation, cases[i].gated,
                                                        cases[i].bias_in, cases[i].bias_out, cases[i].residual);
         compute(&desc, cases[i].rows, false);
@@ -296,7 +296,7 @@ static void arguments_that_are_refused(void **state)
         none.explicit_rows = 1;
         assert_status(context, clattn_feed_forward_enqueue(plan, NULL, &none, 0, NULL, NULL), CLATTN_SUCCESS);
         memset(poison, 0xff, sizeof poison);
-        support_read(clattn_context_queue(context), b.buffers[Y], sizeof y, y);
+        read_buffer(clattn_context_queue(context), b.buffers[Y], sizeof y, y);
         assert_memory_equal(y, poison, sizeof y);
         clattn_plan_release(&plan);
         close_block(&b);
@@ -307,10 +307,10 @@ static void arguments_that_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(float32, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(float16_and_bfloat16, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(descriptions_that_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(arguments_that_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(float32, open_context, close_context),
+        cmocka_unit_test_setup_teardown(float16_and_bfloat16, open_context, close_context),
+        cmocka_unit_test_setup_teardown(descriptions_that_are_refused, open_context, close_context),
+        cmocka_unit_test_setup_teardown(arguments_that_are_refused, open_context, close_context),
     };
-    return SUPPORT_RUN("feed_forward", tests);
+    return RUN_TESTS("feed_forward", tests);
 }

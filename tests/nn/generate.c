@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/generate_case.h"
 #include "support/one_context.h"
 
@@ -72,7 +72,7 @@ static void greedy(void **state)
     assert_true(calls > ITEMS);
     /* What it had begun is no state to go on from. */
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
-    cl_mem ids = support_buffer(clattn_context_opencl_context(context), CL_MEM_READ_ONLY, sizeof prompts, prompts);
+    cl_mem ids = new_buffer(clattn_context_opencl_context(context), CL_MEM_READ_ONLY, sizeof prompts, prompts);
     args.input = clattn_binding_buffer(ids, 0);
     args.logits = clattn_binding_buffer(w.logits, 0);
     args.length = 1;
@@ -222,7 +222,7 @@ static void search_beams(const decoder_case *c, size_t items)
     how.stop_count = 1;
     how.beams = how.results = BEAMS;
     how.hook = stop_is_likelier;
-    for (size_t i = 0; i < (support_tiny() ? 3 : sizeof rules / sizeof rules[0]); i++) {
+    for (size_t i = 0; i < (is_tiny() ? 3 : COUNT_OF(rules)); i++) {
         int32_t tokens[MANY * BEAMS * MOST];
         size_t lengths[MANY * BEAMS];
         float scores[MANY * BEAMS], each[MANY * BEAMS * MOST];
@@ -256,7 +256,7 @@ static void beam_search(void **state)
 {
     (void)state;
     search_beams(&decoder_cases[CASE_PAPER], ITEMS);
-    if (support_tiny())
+    if (is_tiny())
         return;
     search_beams(&decoder_cases[CASE_PAPER], MANY);
     search_beams(&decoder_cases[CASE_LLAMA], MANY);
@@ -317,7 +317,7 @@ static void stopped_by_hook(void **state)
     desc.logits = CLATTN_LOGITS_LAST;
     decoder_case_open(&w, context, &decoder_cases[CASE_PAPER], &desc);
     nn_world_begin(&w, NULL, 1);
-    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++) {
+    for (size_t m = 0; m < COUNT_OF(methods); m++) {
         const size_t each = methods[m] == CLATTN_GENERATE_METHOD_BEAM ? STOPPED_BEAMS : 1;
         struct results short_of_room, stopped;
         struct ending ending = {2, -1};
@@ -351,10 +351,10 @@ static void stopped_by_hook(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(greedy, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(only_embedded_tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(beam_search, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(stopped_by_hook, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(greedy, open_context, close_context),
+        cmocka_unit_test_setup_teardown(only_embedded_tokens, open_context, close_context),
+        cmocka_unit_test_setup_teardown(beam_search, open_context, close_context),
+        cmocka_unit_test_setup_teardown(stopped_by_hook, open_context, close_context),
     };
-    return SUPPORT_RUN("generate", tests);
+    return RUN_TESTS("generate", tests);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/generate_case.h"
 #include "support/one_context.h"
 
@@ -43,7 +43,7 @@ static void continue_text(const nn_world *w, size_t item, size_t prompt, int32_t
 
 static void stop_tokens(void **state)
 {
-    const size_t items = support_tiny() ? ITEMS : MANY;
+    const size_t items = is_tiny() ? ITEMS : MANY;
     nn_world w = {.context = context,
                   .d = &decoder_cases[CASE_PAPER].stack,
                   .output = CLATTN_MODEL_OUTPUT_TIED,
@@ -222,7 +222,7 @@ static void refused_methods(nn_world *w)
         {{SAMPLE, .top_p = 1.5f}, "top_p is not 0 to 1"},
         {{SAMPLE, .top_p = NAN}, "top_p is not 0 to 1"},
     };
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+    for (size_t i = 0; i < COUNT_OF(wrong); i++)
         refuse(w, &wrong[i].how, prompts, prompt_lengths, wrong[i].message);
 }
 
@@ -280,10 +280,10 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(stop_tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(end_of_the_cache, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(end_of_the_table, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(refusals, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stop_tokens, open_context, close_context),
+        cmocka_unit_test_setup_teardown(end_of_the_cache, open_context, close_context),
+        cmocka_unit_test_setup_teardown(end_of_the_table, open_context, close_context),
+        cmocka_unit_test_setup_teardown(refusals, open_context, close_context),
     };
-    return SUPPORT_RUN("generate_ends", tests);
+    return RUN_TESTS("generate_ends", tests);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/generate_case.h"
 #include "support/one_context.h"
 #include "support/philox.h"
@@ -40,7 +40,7 @@ static void sampled(void **state)
     assert_true(differ > 0);
     /* First tokens of the first item, many seeds: as often as their probabilities say. */
     double next[VOCABULARY], sum = 0;
-    const size_t rounds = support_tiny() ? 20 : 300;
+    const size_t rounds = is_tiny() ? 20 : 300;
     logits_behind(&w, 0, prompts, prompt_lengths[0], next);
     log_softmax(next);
     for (size_t v = 0; v < VOCABULARY; v++)
@@ -74,7 +74,7 @@ static void sampled(void **state)
     nn_world_close(&w);
 }
 
-static clattn_status level(void *user, const clattn_logits_view *view)
+static clattn_status make_all_equal(void *user, const clattn_logits_view *view)
 {
     (void)user;
     for (size_t v = 0; v < view->count; v++)
@@ -101,8 +101,8 @@ static void sampled_by_both(void **state)
     nn_world_begin(&w, NULL, 1);
     how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;
-    how.hook = level;
-    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+    how.hook = make_all_equal;
+    for (size_t i = 0; i < COUNT_OF(limits); i++) {
         size_t counts[VOCABULARY] = {0};
         how.top_k = limits[i].top_k;
         how.top_p = limits[i].top_p;
@@ -206,12 +206,12 @@ static void token_of_a_seed(void **state)
     how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;
     how.stop_tokens = stops;
-    how.stop_count = sizeof stops / sizeof stops[0];
+    how.stop_count = COUNT_OF(stops);
     how.hook = say_known;
     for (int alone = 0; alone < 2; alone++) {
         w.items = alone ? 1 : MANY;
         nn_world_begin(&w, NULL, 1);
-        for (size_t i = 0; i < (support_tiny() ? 2 : sizeof asked / sizeof asked[0]); i++) {
+        for (size_t i = 0; i < (is_tiny() ? 2 : COUNT_OF(asked)); i++) {
             int32_t tokens[MANY * MOST];
             size_t lengths[MANY];
             clattn_generated generated = results_of(tokens, lengths, NULL, NULL);
@@ -276,10 +276,10 @@ static void alone_as_among_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(sampled, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sampled_by_both, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(token_of_a_seed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(alone_as_among_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sampled, open_context, close_context),
+        cmocka_unit_test_setup_teardown(sampled_by_both, open_context, close_context),
+        cmocka_unit_test_setup_teardown(token_of_a_seed, open_context, close_context),
+        cmocka_unit_test_setup_teardown(alone_as_among_others, open_context, close_context),
     };
-    return SUPPORT_RUN("generate_sampled", tests);
+    return RUN_TESTS("generate_sampled", tests);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/core/inject.h"
 #include "support/core/inject_run.h"
 #include "support/nn/decode.h"
@@ -68,7 +68,7 @@ static clattn_status use_encoder(clattn_context *context)
             assert_int_equal(clWaitForEvents(1, &event), CL_SUCCESS);
             clReleaseEvent(event);
             inject_event_taken();
-            support_read(queue, out, count * sizeof *y, y);
+            read_buffer(queue, out, count * sizeof *y, y);
             assert_close(y, expected, count);
         }
     }
@@ -126,7 +126,7 @@ static clattn_status append(decoding *d, size_t at, size_t length, size_t beams)
     clattn_status status = clattn_decoder_enqueue(d->state, NULL, &args, 0, NULL, NULL);
     if (status != CLATTN_SUCCESS)
         return status;
-    support_read(queue, d->logits, sequences * NN_VOCABULARY * sizeof *logits, logits);
+    read_buffer(queue, d->logits, sequences * NN_VOCABULARY * sizeof *logits, logits);
     for (size_t s = 0; s < sequences; s++)
         assert_close(logits + s * NN_VOCABULARY, d->w.expected + (s / beams * LENGTH + at + length - 1) * NN_VOCABULARY,
                      NN_VOCABULARY);
@@ -235,8 +235,8 @@ static clattn_status use_decoder(clattn_context *context)
 static void run(clattn_status (*use)(clattn_context *), unsigned attempts)
 {
     inject_scenario scenario = inject_scenario_of(use, CLATTN_CACHE_MODE_ON);
-    char folder[SUPPORT_PATH];
-    support_folder(folder);
+    char folder[FOLDER_SIZE];
+    new_folder(folder);
     scenario.params.cache_dir = folder;
     scenario.attempts = attempts;
     inject_run(&scenario);
@@ -260,5 +260,5 @@ int main(void)
         cmocka_unit_test(encoders),
         cmocka_unit_test(decoders),
     };
-    return SUPPORT_RUN("nn_inject", tests);
+    return RUN_TESTS("nn_inject", tests);
 }

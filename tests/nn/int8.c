@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/decoder_case.h"
 #include "support/nn/run.h"
 #include "support/one_context.h"
@@ -63,7 +63,7 @@ static void encode(const struct encoder_case *c)
 static void encoders_of_int8(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof encoders / sizeof encoders[0]; i++)
+    for (size_t i = 0; i < COUNT_OF(encoders); i++)
         encode(&encoders[i]);
 }
 
@@ -126,7 +126,7 @@ static void decoders_of_int8(void **state)
 {
     (void)state;
     decode(&decoder_cases[CASE_LLAMA]);
-    if (!support_tiny())
+    if (!is_tiny())
         decode(&decoder_cases[CASE_PAPER]);
 }
 
@@ -177,10 +177,10 @@ static void what_is_int8(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(encoders_of_int8, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_nan_is_not_rounded, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(decoders_of_int8, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_int8, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(encoders_of_int8, open_context, close_context),
+        cmocka_unit_test_setup_teardown(a_nan_is_not_rounded, open_context, close_context),
+        cmocka_unit_test_setup_teardown(decoders_of_int8, open_context, close_context),
+        cmocka_unit_test_setup_teardown(what_is_int8, open_context, close_context),
     };
-    return SUPPORT_RUN("nn_int8", tests);
+    return RUN_TESTS("nn_int8", tests);
 }

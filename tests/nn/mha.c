@@ -116,7 +116,7 @@ static clattn_host_tensor weight(clattn_safetensors *file, const char *name)
 {
     clattn_host_tensor tensor;
 
-    assert_status(CLATTN_SUCCESS, clattn_safetensors_find(file, name, &tensor, NULL));
+    assert_status(device_context(), clattn_safetensors_find(file, name, &tensor, NULL), CLATTN_SUCCESS);
     assert_true(tensor.bytes > 0);
     return tensor;
 }
@@ -125,7 +125,7 @@ static clattn_npy *sample(const char *path)
 {
     clattn_npy *npy = NULL;
 
-    assert_status(CLATTN_SUCCESS, clattn_npy_create(path, &npy, NULL));
+    assert_status(device_context(), clattn_npy_create(path, &npy, NULL), CLATTN_SUCCESS);
     return npy;
 }
 
@@ -141,7 +141,8 @@ static void minilm(const void *unused, const char *solver)
     test_job job = {.enqueue = enqueue_mha};
 
     (void)unused;
-    assert_status(CLATTN_SUCCESS, clattn_safetensors_create(TESTS_MINILM "/weights.safetensors", &file, NULL));
+    assert_status(device_context(), clattn_safetensors_create(TESTS_MINILM "/weights.safetensors", &file, NULL),
+                  CLATTN_SUCCESS);
     clattn_host_tensor x = clattn_npy_tensor(hidden), w_in = weight(file, "in_proj_weight");
     clattn_host_tensor b_in = weight(file, "in_proj_bias"), w_o = weight(file, "out_proj.weight");
     clattn_host_tensor b_o = weight(file, "out_proj.bias");
@@ -167,7 +168,8 @@ static void minilm(const void *unused, const char *solver)
     args.weights = array_binding(&job.output[1]);
     job.args.mha = args;
     options.solver = solver;
-    assert_status(CLATTN_SUCCESS, clattn_mha_plan_create(device_context(), &desc, &options, &job.plan));
+    assert_status(device_context(), clattn_mha_plan_create(device_context(), &desc, &options, &job.plan),
+                  CLATTN_SUCCESS);
     job_run(&job, NULL);
 
     double *given = array_dense(&job.output[0], 3, y.extent);
@@ -206,27 +208,25 @@ static void refused_types(void **state)
     for (size_t i = 0; i < COUNT_OF(refused); i++) {
         const char *reason = NULL;
         desc.dtype = refused[i];
-        assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_mha_supports(device_context(), &desc, &reason));
+        assert_status(device_context(), clattn_mha_supports(device_context(), &desc, &reason),
+                      CLATTN_ERROR_UNSUPPORTED);
         assert_string_equal(reason, "inputs, weights and output are float32, float16 or bfloat16");
     }
     desc.dtype = CLATTN_DTYPE_BF16;
-    assert_status(CLATTN_SUCCESS, clattn_mha_supports(device_context(), &desc, NULL));
+    assert_status(device_context(), clattn_mha_supports(device_context(), &desc, NULL), CLATTN_SUCCESS);
 }
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    mha_add(&suite, cases, COUNT_OF(cases));
-    suite_add(&suite, refused_types, "mha: elements that are no float32, float16 or bfloat16 are refused");
+    mha_add(cases, COUNT_OF(cases));
+    suite_add(refused_types, "mha: elements that are no float32, float16 or bfloat16 are refused");
 #ifdef TESTS_MINILM
     if (level() != LEVEL_TINY) {
-        suite_add_case(&suite, minilm, NULL, NULL, "mha: all-MiniLM-L6-v2 against PyTorch, the plan's choice");
+        suite_add_case(minilm, NULL, NULL, "mha: all-MiniLM-L6-v2 against PyTorch, the plan's choice");
         for (int n = 0; n < MHA_SOLVERS && level() == LEVEL_FULL; n++) {
-            suite_add_case(&suite, minilm, NULL, mha_solvers[n], "mha %s: all-MiniLM-L6-v2 against PyTorch",
-                           mha_solvers[n]);
+            suite_add_case(minilm, NULL, mha_solvers[n], "mha %s: all-MiniLM-L6-v2 against PyTorch", mha_solvers[n]);
         }
     }
 #endif
-    return suite_run(&suite, "mha", true, argc, argv);
+    return suite_run("mha", argc, argv);
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/pair.h"
 #include "support/nn/run.h"
 #include "support/one_context.h"
@@ -53,7 +53,7 @@ static void fields(void **state)
     clattn_stack_desc encoder, decoder;
     uint8_t mask[3] = {0, 1, 2};
     (void)state;
-    for (size_t i = 0; i < sizeof papers / sizeof papers[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(papers); i++) {
         assert_status(NULL, clattn_transformer_preset(papers[i].preset, &desc, &encoder, &decoder), CLATTN_SUCCESS);
         assert_ptr_equal(desc.encoder, &encoder);
         assert_ptr_equal(desc.decoder, &decoder);
@@ -94,7 +94,7 @@ static void paper(void **state)
     assert_status(NULL, clattn_transformer_preset(CLATTN_PRESET_PAPER_BASE, &desc, &encoder, &decoder), CLATTN_SUCCESS);
     encoder.vocabulary = 29;
     decoder.vocabulary = 37;
-    if (support_tiny()) {
+    if (is_tiny()) {
         shrink(&encoder, 1);
         shrink(&decoder, 1);
     }
@@ -218,8 +218,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields),
-        cmocka_unit_test_setup_teardown(paper, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(whisper, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(paper, open_context, close_context),
+        cmocka_unit_test_setup_teardown(whisper, open_context, close_context),
     };
-    return SUPPORT_RUN("presets", tests);
+    return RUN_TESTS("presets", tests);
 }

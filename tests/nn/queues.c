@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/api.h"
-#include "support/core/gates.h"
+#include "support/harness.h"
+#include "support/core/user_events.h"
 #include "support/core/inject.h"
 #include "support/nn/decode.h"
 #include "support/nn/run.h"
@@ -64,7 +64,7 @@ static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
         assert_int_equal(done, CL_COMPLETE);
         clReleaseEvent(last);
     }
-    support_read(clattn_context_queue(context), out, sizeof logits, logits);
+    read_buffer(clattn_context_queue(context), out, sizeof logits, logits);
     for (size_t i = 0; i < LENGTH; i++)
         for (size_t s = 0; s < ITEMS; s++)
             nn_check_logits(logits + (i * ITEMS + s) * NN_VOCABULARY, w->expected + (s * LENGTH + i) * NN_VOCABULARY,
@@ -103,9 +103,9 @@ static void decoders(void **state)
     clReleaseCommandQueue(second);
 }
 
-/* Appends `length` tokens, 1 or the plan's, of each item's text from `at` on; logits only if wanted; behind `gate`. */
+/* Appends `length` tokens, 1 or the plan's, of each item's text from `at` on; logits only if wanted; behind `user_event`. */
 static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at, size_t length, bool logits,
-                                 cl_mem workspace, cl_event gate, cl_event *event)
+                                 cl_mem workspace, cl_event user_event, cl_event *event)
 {
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
     int32_t tokens[ITEMS * LENGTH] = {0};
@@ -120,7 +120,7 @@ static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at,
     args.workspace = clattn_binding_buffer(workspace, 0);
     args.length = length;
     const clattn_status status =
-        clattn_decoder_enqueue(w->state, queue, &args, gate ? 1 : 0, gate ? &gate : NULL, event);
+        clattn_decoder_enqueue(w->state, queue, &args, user_event ? 1 : 0, user_event ? &user_event : NULL, event);
     clFlush(queue);
     return status;
 }
@@ -128,7 +128,7 @@ static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at,
 static void check_row(nn_world *w, size_t at, const char *what)
 {
     static float logits[ITEMS * NN_VOCABULARY];
-    support_read(clattn_context_queue(w->context), w->logits, sizeof logits, logits);
+    read_buffer(clattn_context_queue(w->context), w->logits, sizeof logits, logits);
     for (size_t s = 0; s < ITEMS; s++)
         nn_check_logits(logits + s * NN_VOCABULARY, w->expected + (s * LENGTH + at) * NN_VOCABULARY, what);
 }
@@ -145,18 +145,18 @@ static void without_logits(void **state)
                   .memory_length = MEMORY};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     cl_command_queue first = make_queue(false), second = make_queue(false);
-    cl_event prompt = NULL, next = NULL, gate;
+    cl_event prompt = NULL, next = NULL, user_event;
     (void)state;
     desc.logits = CLATTN_LOGITS_LAST;
     desc.length = PROMPT;
     nn_world_open(&w, &desc);
     nn_world_begin(&w, first, 1);
     clFinish(first);
-    gate = make_gate(context);
-    const clattn_status status = append_some(&w, first, 0, PROMPT, false, NULL, gate, &prompt);
+    user_event = make_user_event(context);
+    const clattn_status status = append_some(&w, first, 0, PROMPT, false, NULL, user_event, &prompt);
     const clattn_status status_next = append_some(&w, second, PROMPT, 1, true, NULL, NULL, &next);
-    const bool waited = !gate || event_waits(next);
-    open_gate(gate);
+    const bool waited = !user_event || event_waits(next);
+    complete_user_event(user_event);
     assert_status(context, status, CLATTN_SUCCESS);
     assert_status(context, status_next, CLATTN_SUCCESS);
     assert_non_null(prompt);
@@ -181,7 +181,7 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     params.get_proc = inject_get_proc;
     params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* it calls OpenCL by itself */
     inject_start(0, 0);
-    clattn_context *own = support_context_with(&params);
+    clattn_context *own = new_context_with(&params);
     nn_world w = {.context = own,
                   .d = &alone,
                   .output = CLATTN_MODEL_OUTPUT_TIED,
@@ -190,7 +190,7 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
                   .memory_length = MEMORY};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     cl_command_queue first = make_queue_of(own, false), second = make_queue_of(own, out_of_order);
-    cl_event before = make_gate(own), within = make_gate(own), next = NULL;
+    cl_event before = make_user_event(own), within = make_user_event(own), next = NULL;
     if (!second) {
         print_message("# no queues out of order here\n");
         second = make_queue_of(own, false);
@@ -200,7 +200,7 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     nn_world_open(&w, &desc);
     /* Of the test's own, as looking for one that is free takes calls, more each time. */
     cl_mem workspace =
-        support_buffer(clattn_context_opencl_context(own), CL_MEM_READ_WRITE, clattn_plan_workspace_size(w.plan), NULL);
+        new_buffer(clattn_context_opencl_context(own), CL_MEM_READ_WRITE, clattn_plan_workspace_size(w.plan), NULL);
     clattn_status failed = CLATTN_SUCCESS;
     for (unsigned long n = 1; n < 200 && (!inject_failed() || strcmp(inject_failed(), call)); n++) {
         inject_start(0, 0);
@@ -215,9 +215,9 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     inject_start(0, 0);
     nn_world_begin(&w, second, 1);
     const clattn_status status = append_some(&w, second, 0, 1, true, workspace, NULL, &next);
-    open_gate(begun ? before : within);
-    const bool waited = support_tiny() || event_waits(next);
-    open_gate(begun ? within : before);
+    complete_user_event(begun ? before : within);
+    const bool waited = is_tiny() || event_waits(next);
+    complete_user_event(begun ? within : before);
     assert_status(own, failed, CLATTN_ERROR_OUT_OF_MEMORY);
     assert_status(own, status, CLATTN_SUCCESS);
     assert_true(waited);
@@ -229,7 +229,7 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     nn_world_close(&w);
     clReleaseCommandQueue(first);
     clReleaseCommandQueue(second);
-    support_release(&own);
+    release_context(&own);
 }
 
 static void failures(void **state)
@@ -286,7 +286,7 @@ static void reordering(void **state)
                           clattn_decoder_reorder(w.state, queue, BEAMS, round ? swapped : spread, 0, NULL, NULL),
                           CLATTN_SUCCESS);
     }
-    support_read(queue, w.logits, sizeof logits, logits);
+    read_buffer(queue, w.logits, sizeof logits, logits);
     for (size_t s = 0; s < S; s++) {
         double *expected = nn_world_logits(&w, 1, ROUNDS + 1, texts[s], s / BEAMS, false, NULL, NULL);
         nn_check_logits(logits + s * NN_VOCABULARY, expected + ROUNDS * NN_VOCABULARY, "reordered");
@@ -322,31 +322,32 @@ static void encoder_behind_a_gate(void **state)
     double *expected = nn_doubles(x, count);
     const nn_reference r = {
         .store = &store, .name = "encoder", .desc = &encoder, .batch = BATCH, .length = FRAMES, .lengths = lengths};
-    cl_event gate = make_gate(context);
-    cl_mem in = nn_buffer(context, count * sizeof *x, gate ? NULL : x),
+    cl_event user_event = make_user_event(context);
+    cl_mem in = nn_buffer(context, count * sizeof *x, user_event ? NULL : x),
            out = nn_buffer(context, count * sizeof *y, NULL);
     nn_reference_layers(&r, expected);
     args.input = clattn_binding_buffer(in, 0);
     args.output = clattn_binding_buffer(out, 0);
     args.lengths = given;
     memcpy(given, lengths, sizeof given);
-    alarm(120); /* whoever waits for the device waits for the gate, too: end it, rather than hang */
-    const clattn_status status = clattn_encoder_enqueue(plan, queue, &args, gate ? 1 : 0, gate ? &gate : NULL, &done);
+    alarm(120); /* whoever waits for the device waits for the user event, too: end it, rather than hang */
+    const clattn_status status =
+        clattn_encoder_enqueue(plan, queue, &args, user_event ? 1 : 0, user_event ? &user_event : NULL, &done);
     clFlush(queue);
     memset(given, 0, sizeof given);
     cl_int written = CL_SUCCESS;
-    if (gate)
+    if (user_event)
         written =
             clEnqueueWriteBuffer(clattn_context_queue(context), in, CL_TRUE, 0, count * sizeof *x, x, 0, NULL, NULL);
-    const bool waited = !gate || event_waits(done);
-    open_gate(gate);
+    const bool waited = !user_event || event_waits(done);
+    complete_user_event(user_event);
     alarm(0);
     assert_status(context, status, CLATTN_SUCCESS);
     assert_int_equal(written, CL_SUCCESS);
     assert_true(waited);
     assert_int_equal(clWaitForEvents(1, &done), CL_SUCCESS);
     clReleaseEvent(done);
-    support_read(queue, out, count * sizeof *y, y);
+    read_buffer(queue, out, count * sizeof *y, y);
     assert_true(nn_difference(y, expected, BATCH * FRAMES, encoder.d_model, FRAMES, lengths) < 1e-5);
     clReleaseMemObject(in);
     clReleaseMemObject(out);
@@ -396,7 +397,7 @@ static void encoders(void **state)
     }
     assert_int_equal(clWaitForEvents(1, &last), CL_SUCCESS);
     clReleaseEvent(last);
-    support_read(queue, buffers[TIMES], count * sizeof *y, y);
+    read_buffer(queue, buffers[TIMES], count * sizeof *y, y);
     assert_true(nn_difference(y, expected, BATCH * FRAMES, encoder.d_model, FRAMES, NULL) < 2e-5);
     for (size_t i = 0; i <= TIMES; i++)
         clReleaseMemObject(buffers[i]);
@@ -412,12 +413,12 @@ static void encoders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(decoders, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_logits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(failures, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(reordering, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(encoder_behind_a_gate, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(encoders, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(decoders, open_context, close_context),
+        cmocka_unit_test_setup_teardown(without_logits, open_context, close_context),
+        cmocka_unit_test_setup_teardown(failures, open_context, close_context),
+        cmocka_unit_test_setup_teardown(reordering, open_context, close_context),
+        cmocka_unit_test_setup_teardown(encoder_behind_a_gate, open_context, close_context),
+        cmocka_unit_test_setup_teardown(encoders, open_context, close_context),
     };
-    return SUPPORT_RUN("nn_queues", tests);
+    return RUN_TESTS("nn_queues", tests);
 }

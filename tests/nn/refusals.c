@@ -4,8 +4,8 @@
  * Holds: of clattn_encoder_enqueue's contract, "After any other failure nothing". */
 #include <string.h>
 
-#include "support/api.h"
-#include "support/core/gates.h"
+#include "support/harness.h"
+#include "support/core/user_events.h"
 #include "support/nn/decode.h"
 #include "support/nn/run.h"
 #include "support/one_context.h"
@@ -20,14 +20,14 @@ static const clattn_stack_desc decoder = {SHAPE(RELU),
                                           .scale_embeddings = 1,
                                           .positions = CLATTN_POSITIONS_SINUSOIDS};
 
-/* `call`, an enqueue on `queue` behind `gate`, is refused with `expected`, and nothing of it is on the queue. */
+/* `call`, an enqueue on `queue` behind `user_event`, is refused with `expected`, and nothing of it is on the queue. */
 #define assert_refused(of, call, expected) \
     do { \
-        cl_event gate = make_gate(of); \
-        const cl_uint gates = gate ? 1 : 0; \
+        cl_event user_event = make_user_event(of); \
+        const cl_uint wait_count = user_event ? 1 : 0; \
         const clattn_status refusal = (call); \
-        const bool empty = !gate || queue_is_empty(queue); \
-        open_gate(gate); \
+        const bool empty = !user_event || queue_is_empty(queue); \
+        complete_user_event(user_event); \
         assert_status(of, refusal, expected); \
         assert_true(empty); \
     } while (0)
@@ -73,17 +73,19 @@ static void short_decoder_masks(void **state)
         args.length = length;
         args.mask = clattn_binding_buffer(shorter, 0);
         args.memory_mask = clattn_binding_buffer(memory, 0);
-        assert_refused(context, clattn_decoder_enqueue(w.state, queue, &args, gates, gates ? &gate : NULL, NULL),
+        assert_refused(context,
+                       clattn_decoder_enqueue(w.state, queue, &args, wait_count, wait_count ? &user_event : NULL, NULL),
                        CLATTN_ERROR_BUFFER_TOO_SMALL);
         assert_message_has(context, "mask: elements 0 to");
         args.mask = clattn_binding_buffer(exact, 0);
         args.memory_mask = clattn_binding_buffer(memory_shorter, 0);
-        assert_refused(context, clattn_decoder_enqueue(w.state, queue, &args, gates, gates ? &gate : NULL, NULL),
+        assert_refused(context,
+                       clattn_decoder_enqueue(w.state, queue, &args, wait_count, wait_count ? &user_event : NULL, NULL),
                        CLATTN_ERROR_BUFFER_TOO_SMALL);
         assert_message_has(context, "memory_mask: elements 0 to");
         args.memory_mask = clattn_binding_buffer(memory, 0);
         assert_status(context, clattn_decoder_enqueue(w.state, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-        support_read(queue, w.logits, sizeof logits, logits);
+        read_buffer(queue, w.logits, sizeof logits, logits);
         for (size_t s = 0; s < ITEMS; s++)
             nn_check_logits(logits + s * NN_VOCABULARY, w.expected + (s * LENGTH + keys - 1) * NN_VOCABULARY,
                             "with masks");
@@ -117,7 +119,8 @@ static void short_encoder_mask(void **state)
     args.input = clattn_binding_buffer(in, 0);
     args.output = clattn_binding_buffer(out, 0);
     args.mask = clattn_binding_buffer(shorter, 0);
-    assert_refused(context, clattn_encoder_enqueue(plan, queue, &args, gates, gates ? &gate : NULL, NULL),
+    assert_refused(context,
+                   clattn_encoder_enqueue(plan, queue, &args, wait_count, wait_count ? &user_event : NULL, NULL),
                    CLATTN_ERROR_BUFFER_TOO_SMALL);
     args.mask = clattn_binding_buffer(exact, 0);
     assert_status(context, clattn_encoder_enqueue(plan, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
@@ -156,7 +159,8 @@ static void mha_masks(void **state)
         args.y = clattn_binding_buffer(y, 0);
         args.mask = clattn_binding_buffer(shorter, 0);
         assert_status(context, clattn_mha_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
-        assert_refused(context, clattn_mha_enqueue(plan, queue, &args, gates, gates ? &gate : NULL, NULL),
+        assert_refused(context,
+                       clattn_mha_enqueue(plan, queue, &args, wait_count, wait_count ? &user_event : NULL, NULL),
                        masked ? CLATTN_ERROR_BUFFER_TOO_SMALL : CLATTN_ERROR_INVALID_ARGUMENT);
         args.mask = masked ? clattn_binding_buffer(exact, 0) : (clattn_binding){0};
         assert_status(context, clattn_mha_enqueue(plan, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
@@ -179,11 +183,11 @@ static void write_only_result(void **state)
     clattn_feed_forward_args args = CLATTN_FEED_FORWARD_ARGS_INIT;
     clattn_plan *plan = NULL;
     (void)state;
-    if (support_tiny()) /* a simulator compiles CLBlast for minutes */
+    if (is_tiny()) /* a simulator compiles CLBlast for minutes */
         return;
     clattn_context_params_init(&params);
     params.clblast = CLATTN_CLBLAST_MODE_PREFER;
-    clattn_context *own = support_context_with(&params);
+    clattn_context *own = new_context_with(&params);
     desc.rows = ROWS;
     desc.d_model = D;
     desc.d_ff = F;
@@ -193,12 +197,12 @@ static void write_only_result(void **state)
     if (strstr(clattn_plan_solver(plan), "+clblast")) {
         cl_command_queue queue = make_queue_of(own, false);
         cl_mem all = nn_buffer(own, F * D * sizeof(float), NULL);
-        cl_mem y =
-            support_buffer(clattn_context_opencl_context(own), CL_MEM_WRITE_ONLY, ROWS * D * sizeof(float), NULL);
+        cl_mem y = new_buffer(clattn_context_opencl_context(own), CL_MEM_WRITE_ONLY, ROWS * D * sizeof(float), NULL);
         args.x = args.w_in = args.w_out = args.b_out = clattn_binding_buffer(all, 0);
         args.y = clattn_binding_buffer(y, 0);
-        assert_refused(own, clattn_feed_forward_enqueue(plan, queue, &args, gates, gates ? &gate : NULL, NULL),
-                       CLATTN_ERROR_BUFFER_ACCESS);
+        assert_refused(
+            own, clattn_feed_forward_enqueue(plan, queue, &args, wait_count, wait_count ? &user_event : NULL, NULL),
+            CLATTN_ERROR_BUFFER_ACCESS);
         clReleaseMemObject(all);
         clReleaseMemObject(y);
         clReleaseCommandQueue(queue);
@@ -206,16 +210,16 @@ static void write_only_result(void **state)
         print_message("# no CLBlast here\n");
     }
     clattn_plan_release(&plan);
-    support_release(&own);
+    release_context(&own);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(short_decoder_masks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(short_encoder_mask, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(mha_masks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(write_only_result, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(short_decoder_masks, open_context, close_context),
+        cmocka_unit_test_setup_teardown(short_encoder_mask, open_context, close_context),
+        cmocka_unit_test_setup_teardown(mha_masks, open_context, close_context),
+        cmocka_unit_test_setup_teardown(write_only_result, open_context, close_context),
     };
-    return SUPPORT_RUN("nn_refusals", tests);
+    return RUN_TESTS("nn_refusals", tests);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/decode.h"
 #include "support/nn/judge.h"
 #include "support/nn/run.h"
@@ -56,7 +56,7 @@ static uint16_t *run_encoder(const clattn_stack_desc *d, const clattn_transforme
     args.output = clattn_binding_buffer(out, 0);
     args.lengths = lengths;
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), out, count * sizeof *output, output);
+    read_buffer(clattn_context_queue(context), out, count * sizeof *output, output);
     clReleaseMemObject(in);
     clReleaseMemObject(out);
     clattn_plan_release(&plan);
@@ -125,12 +125,12 @@ static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtyp
 static void encoders_of_16_bits(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof encoders / sizeof encoders[0]; i++) {
-        if (support_tiny() && !encoders[i].tiny)
+    for (size_t i = 0; i < COUNT_OF(encoders); i++) {
+        if (is_tiny() && !encoders[i].tiny)
             continue;
         encode(&encoders[i], CLATTN_DTYPE_F16, 0);
         encode(&encoders[i], CLATTN_DTYPE_BF16, 0);
-        if (!support_tiny() && i == 0) {
+        if (!is_tiny() && i == 0) {
             encode(&encoders[i], CLATTN_DTYPE_F16, CLATTN_DTYPE_F32);
             encode(&encoders[i], CLATTN_DTYPE_BF16, CLATTN_DTYPE_F16);
             encode(&encoders[i], CLATTN_DTYPE_F16, CLATTN_DTYPE_I8);
@@ -216,7 +216,7 @@ static void decoders_of_16_bits(void **state)
     (void)state;
     decode(&decoders[0], CLATTN_DTYPE_F16, 0);
     decode(&decoders[1], CLATTN_DTYPE_BF16, 0);
-    if (support_tiny())
+    if (is_tiny())
         return;
     decode(&decoders[0], CLATTN_DTYPE_BF16, 0);
 }
@@ -227,7 +227,7 @@ static void caches_of_another_type(void **state)
     (void)state;
     decode(&decoders[0], 0, CLATTN_DTYPE_F16);
     decode(&decoders[1], 0, CLATTN_DTYPE_BF16);
-    if (support_tiny())
+    if (is_tiny())
         return;
     decode(&decoders[0], CLATTN_DTYPE_F16, CLATTN_DTYPE_F32);
     decode(&decoders[1], CLATTN_DTYPE_BF16, CLATTN_DTYPE_F16);
@@ -260,10 +260,10 @@ static void narrow_caches_are_smaller(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(encoders_of_16_bits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(decoders_of_16_bits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(caches_of_another_type, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(narrow_caches_are_smaller, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(encoders_of_16_bits, open_context, close_context),
+        cmocka_unit_test_setup_teardown(decoders_of_16_bits, open_context, close_context),
+        cmocka_unit_test_setup_teardown(caches_of_another_type, open_context, close_context),
+        cmocka_unit_test_setup_teardown(narrow_caches_are_smaller, open_context, close_context),
     };
-    return SUPPORT_RUN("nn_storage", tests);
+    return RUN_TESTS("nn_storage", tests);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/decoder_case.h"
 #include "support/nn/run.h"
 #include "support/one_context.h"
@@ -31,7 +31,7 @@ static void weight_types(void **state)
     const size_t n = stack.d_model, count = 2 * 7 * n;
     float *x = nn_floats(count, 3);
     (void)state;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(types); i++) {
         nn_store store = {.seed = 5, .dtype = types[i].source};
         nn_store_add_stack(&store, "encoder", &stack);
         /* What both 16-bit types hold exactly: five significant bits. */
@@ -104,14 +104,14 @@ static void transposed_kinds(void **state)
     }
     clattn_weight_source source = nn_source(&store);
     source.rules = rules;
-    source.rule_count = sizeof rules / sizeof rules[0];
+    source.rule_count = COUNT_OF(rules);
     assert_status(context, clattn_transformer_create(context, &desc, &source, &model), CLATTN_SUCCESS);
     assert_status(context, clattn_encoder_plan_create(model, &encoder, NULL, &plan), CLATTN_SUCCESS);
     cl_mem in = nn_buffer(context, count * sizeof *x, x), out = nn_buffer(context, count * sizeof *y, NULL);
     args.input = clattn_binding_buffer(in, 0);
     args.output = clattn_binding_buffer(out, 0);
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), out, count * sizeof *y, y);
+    read_buffer(clattn_context_queue(context), out, count * sizeof *y, y);
     assert_true(nn_difference(y, expected, 7, n, 7, NULL) < 1e-5);
     clReleaseMemObject(in);
     clReleaseMemObject(out);
@@ -261,7 +261,7 @@ static void banded_check(const banded *b, size_t peak)
     uint8_t *bytes = malloc(b->size + 2 * BAND);
     size_t inside = 0, outside = 0;
     assert_non_null(bytes);
-    support_read(clattn_context_queue(context), b->buffer, b->size + 2 * BAND, bytes);
+    read_buffer(clattn_context_queue(context), b->buffer, b->size + 2 * BAND, bytes);
     for (size_t i = 0; i < b->size + 2 * BAND; i++)
         *(i >= BAND && i < BAND + peak ? &inside : &outside) += bytes[i] != POISON;
     assert_true(inside > 0);
@@ -300,7 +300,7 @@ static void encode_in_bands(clattn_plan *plan, size_t floats)
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
     clFinish(clattn_context_queue(context));
     const cl_mem buffers[] = {b.buffer, in, out, exact, shorter};
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+    for (size_t i = 0; i < COUNT_OF(buffers); i++)
         clReleaseMemObject(buffers[i]);
 }
 
@@ -408,11 +408,11 @@ static void decoder_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(weight_types, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(transposed_kinds, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(refusals, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(memory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(decoder_memory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(weight_types, open_context, close_context),
+        cmocka_unit_test_setup_teardown(transposed_kinds, open_context, close_context),
+        cmocka_unit_test_setup_teardown(refusals, open_context, close_context),
+        cmocka_unit_test_setup_teardown(memory, open_context, close_context),
+        cmocka_unit_test_setup_teardown(decoder_memory, open_context, close_context),
     };
-    return SUPPORT_RUN("transformer", tests);
+    return RUN_TESTS("transformer", tests);
 }

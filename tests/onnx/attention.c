@@ -43,7 +43,8 @@ static void append(node *n, const test_array *key, const test_array *value)
     args.key_cache = n->job.args.attention.key;
     args.value_cache = n->job.args.attention.value;
     args.past_length = n->past;
-    assert_status(CLATTN_SUCCESS, clattn_kv_append_run(device_context(), NULL, &desc, &args, 0, NULL, NULL));
+    assert_status(device_context(), clattn_kv_append_run(device_context(), NULL, &desc, &args, 0, NULL, NULL),
+                  CLATTN_SUCCESS);
 }
 
 static void bind_keys(node *n, const test_array *key, const test_array *value)
@@ -141,16 +142,15 @@ static void check(const void *test, const char *solver)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
     size_t asked = level() == LEVEL_FULL ? 3 : 2;
 
     for (size_t s = 0; s < asked; s++) {
         for (size_t i = 0; i < node_count(); i++) {
             if (node_of(node_at(i), "Attention")) {
-                suite_add_case(&suite, check, node_at(i), solvers[s], "attention %s: ONNX %s", solvers[s],
+                suite_add_case(check, node_at(i), solvers[s], "attention %s: ONNX %s", solvers[s],
                                node_name(node_at(i)));
             }
         }
     }
-    return suite_run(&suite, "attention, ONNX", true, argc, argv);
+    return suite_run("attention, ONNX", argc, argv);
 }

@@ -179,18 +179,16 @@ static void all_there(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    suite_add(&suite, all_there, "onnx: every case of the release is there");
+    suite_add(all_there, "onnx: every case of the release is there");
     for (size_t o = 0; o < COUNT_OF(operators); o++) {
         for (size_t i = 0; i < node_count() * operators[o].solvers; i++) {
             const struct onnx_case *test = node_at(i / operators[o].solvers);
             const char *solver = with_tile[i % operators[o].solvers];
             if (node_of(test, operators[o].op)) {
-                suite_add_case(&suite, operators[o].check, test, solver, "%s %s: ONNX %s", operators[o].name, solver,
+                suite_add_case(operators[o].check, test, solver, "%s %s: ONNX %s", operators[o].name, solver,
                                node_name(test));
             }
         }
     }
-    return suite_run(&suite, "onnx", true, argc, argv);
+    return suite_run("onnx", argc, argv);
 }

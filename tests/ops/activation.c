@@ -146,7 +146,8 @@ static void refused_arguments(void **state)
     desc.y = job.output[0].layout;
     good.x = array_binding(&job.input[0]);
     good.y = array_binding(&job.output[0]);
-    assert_status(CLATTN_SUCCESS, clattn_activation_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_status(device_context(), clattn_activation_plan_create(device_context(), &desc, NULL, &job.plan),
+                  CLATTN_SUCCESS);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, explicit_batch = 2);
     REFUSED_ARGS(INVALID_ARGUMENT, batch = (args.explicit_batch = 1, 4));
@@ -178,14 +179,12 @@ static void one_call(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    activation_add(&suite, values, COUNT_OF(values));
-    activation_add(&suite, shapes, COUNT_OF(shapes));
-    activation_add(&suite, forms, COUNT_OF(forms));
-    activation_add(&suite, types, COUNT_OF(types));
-    suite_add(&suite, refused_descriptions, "activation: descriptions that are refused");
-    suite_add(&suite, refused_arguments, "activation: arguments that are refused");
-    suite_add(&suite, one_call, "activation: prewarm and run");
-    return suite_run(&suite, "activation", true, argc, argv);
+    activation_add(values, COUNT_OF(values));
+    activation_add(shapes, COUNT_OF(shapes));
+    activation_add(forms, COUNT_OF(forms));
+    activation_add(types, COUNT_OF(types));
+    suite_add(refused_descriptions, "activation: descriptions that are refused");
+    suite_add(refused_arguments, "activation: arguments that are refused");
+    suite_add(one_call, "activation: prewarm and run");
+    return suite_run("activation", argc, argv);
 }

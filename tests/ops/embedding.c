@@ -415,19 +415,18 @@ static void one_call(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
     size_t count = level() == LEVEL_TINY ? 5 : level() == LEVEL_SMALL ? 10 : MOST_RANDOM;
 
     draw(count);
     for (size_t i = 0; i < COUNT_OF(cases) + count; i++) {
         const embedding_case *t = i < COUNT_OF(cases) ? &cases[i] : &drawn[i - COUNT_OF(cases)];
         if (t->levels & level()) {
-            suite_add_case(&suite, check, t, "generic", "embedding generic: %s, %zux%zux%zu", t->rule, t->batch,
-                           t->length, t->size);
+            suite_add_case(check, t, "generic", "embedding generic: %s, %zux%zux%zu", t->rule, t->batch, t->length,
+                           t->size);
         }
     }
-    suite_add(&suite, refused_descriptions, "embedding: descriptions that are refused");
-    suite_add(&suite, refused_arguments, "embedding: arguments that are refused");
-    suite_add(&suite, one_call, "embedding: prewarm and run");
-    return suite_run(&suite, "embedding", true, argc, argv);
+    suite_add(refused_descriptions, "embedding: descriptions that are refused");
+    suite_add(refused_arguments, "embedding: arguments that are refused");
+    suite_add(one_call, "embedding: prewarm and run");
+    return suite_run("embedding", argc, argv);
 }

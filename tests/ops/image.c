@@ -197,12 +197,15 @@ static void refused_arguments(void **state)
             ARGS_WITH(INVALID_ARGUMENT, a.origin_y = -1),
         };
 
-        assert_status(CLATTN_SUCCESS, clattn_image_plan_create(device_context(), &w.desc, NULL, &w.job.plan));
+        assert_status(device_context(), clattn_image_plan_create(device_context(), &w.desc, NULL, &w.job.plan),
+                      CLATTN_SUCCESS);
         for (size_t i = 0; i < COUNT_OF(wrong) - (pack ? 2 : 0); i++) {
             print_message("# operation %d, arguments %zu\n", operation, i);
-            assert_status(wrong[i].status, clattn_image_enqueue(w.job.plan, NULL, &wrong[i].args, 0, NULL, NULL));
+            assert_status(device_context(), clattn_image_enqueue(w.job.plan, NULL, &wrong[i].args, 0, NULL, NULL),
+                          wrong[i].status);
         }
-        assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_image_enqueue(w.job.plan, NULL, NULL, 0, NULL, NULL));
+        assert_status(device_context(), clattn_image_enqueue(w.job.plan, NULL, NULL, 0, NULL, NULL),
+                      CLATTN_ERROR_INVALID_ARGUMENT);
         image_release(&closed);
         release_working(&w);
     }
@@ -218,7 +221,8 @@ static void refused_formats(void **state)
     int tried = 0;
 
     (void)state;
-    assert_status(CLATTN_SUCCESS, clattn_image_plan_create(device_context(), &w.desc, NULL, &w.job.plan));
+    assert_status(device_context(), clattn_image_plan_create(device_context(), &w.desc, NULL, &w.job.plan),
+                  CLATTN_SUCCESS);
     for (size_t i = 0; i < COUNT_OF(formats); i++) {
         const cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 6, .image_height = 5};
         cl_int code;
@@ -226,7 +230,8 @@ static void refused_formats(void **state)
 
         if (image) {
             w.args.image = clattn_binding_image(image);
-            assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_image_enqueue(w.job.plan, NULL, &w.args, 0, NULL, NULL));
+            assert_status(device_context(), clattn_image_enqueue(w.job.plan, NULL, &w.args, 0, NULL, NULL),
+                          CLATTN_ERROR_UNSUPPORTED);
             device_release_buffer(image);
             tried++;
         }
@@ -236,7 +241,8 @@ static void refused_formats(void **state)
     cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &bytes, &line, NULL, &code);
     if (image) {
         w.args.image = clattn_binding_image(image);
-        assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_image_enqueue(w.job.plan, NULL, &w.args, 0, NULL, NULL));
+        assert_status(device_context(), clattn_image_enqueue(w.job.plan, NULL, &w.args, 0, NULL, NULL),
+                      CLATTN_ERROR_INVALID_ARGUMENT);
         device_release_buffer(image);
     }
     assert_true(tried > 0);
@@ -256,10 +262,10 @@ static void without_images(void **state)
     params.opencl_context = clattn_context_opencl_context(device_context());
     params.opencl_device = clattn_context_opencl_device(device_context());
     params.get_proc = inject_get_proc;
-    assert_status(CLATTN_SUCCESS, clattn_context_create(&params, &context));
-    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_image_supports(context, &w.desc, &reason));
+    assert_status(device_context(), clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    assert_status(device_context(), clattn_image_supports(context, &w.desc, &reason), CLATTN_ERROR_UNSUPPORTED);
     assert_string_equal(reason, "the device has no images");
-    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_image_plan_create(context, &w.desc, NULL, &plan));
+    assert_status(device_context(), clattn_image_plan_create(context, &w.desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_null(plan);
     clattn_context_release(&context);
     release_working(&w);
@@ -277,10 +283,13 @@ static void operators_in_a_row(cl_command_queue queue)
 
     softmax.x = softmax.y = from.desc.array;
     args.x = args.y = to.args.array = from.args.array;
-    assert_status(CLATTN_SUCCESS, clattn_image_prewarm(context, &from.desc));
-    assert_status(CLATTN_SUCCESS, clattn_image_run(context, queue, &from.desc, &from.args, 0, NULL, &events[0]));
-    assert_status(CLATTN_SUCCESS, clattn_softmax_run(context, queue, &softmax, &args, 1, &events[0], &events[1]));
-    assert_status(CLATTN_SUCCESS, clattn_image_run(context, queue, &to.desc, &to.args, 1, &events[1], &events[2]));
+    assert_status(device_context(), clattn_image_prewarm(context, &from.desc), CLATTN_SUCCESS);
+    assert_status(device_context(), clattn_image_run(context, queue, &from.desc, &from.args, 0, NULL, &events[0]),
+                  CLATTN_SUCCESS);
+    assert_status(device_context(), clattn_softmax_run(context, queue, &softmax, &args, 1, &events[0], &events[1]),
+                  CLATTN_SUCCESS);
+    assert_status(device_context(), clattn_image_run(context, queue, &to.desc, &to.args, 1, &events[1], &events[2]),
+                  CLATTN_SUCCESS);
     assert_cl(clWaitForEvents(1, &events[2]));
     for (int i = 0; i < 3; i++) {
         assert_cl(clReleaseEvent(events[i]));
@@ -323,20 +332,18 @@ static void out_of_order(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         if (cases[i].levels & level()) {
-            suite_add_case(&suite, image_check, &cases[i], "generic", "image %s: %s, type %x, %d channels",
+            suite_add_case(image_check, &cases[i], "generic", "image %s: %s, type %x, %d channels",
                            cases[i].operation == CLATTN_IMAGE_OPERATION_PACK ? "pack" : "unpack", cases[i].rule,
                            (unsigned)cases[i].type, cases[i].channels);
         }
     }
-    suite_add(&suite, refused_descriptions, "image: wrong descriptions are refused");
-    suite_add(&suite, refused_arguments, "image: wrong arguments are refused");
-    suite_add(&suite, refused_formats, "image: formats that are not taken are refused");
-    suite_add(&suite, without_images, "image: a device without images is refused with that reason");
-    suite_add(&suite, in_order, "image: operators follow each other on a queue in order");
-    suite_add(&suite, out_of_order, "image: operators follow each other by events");
-    return suite_run(&suite, "image", true, argc, argv);
+    suite_add(refused_descriptions, "image: wrong descriptions are refused");
+    suite_add(refused_arguments, "image: wrong arguments are refused");
+    suite_add(refused_formats, "image: formats that are not taken are refused");
+    suite_add(without_images, "image: a device without images is refused with that reason");
+    suite_add(in_order, "image: operators follow each other on a queue in order");
+    suite_add(out_of_order, "image: operators follow each other by events");
+    return suite_run("image", argc, argv);
 }

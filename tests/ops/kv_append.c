@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 
 enum { BATCH = 2, HEADS = 2 };
 
@@ -383,14 +383,14 @@ static void check(clattn_context *context, const struct problem *p)
         cache[n] = malloc(bytes);
         scale[n] = malloc(rows * 4 * 4);
         assert_true(fill[n] && cache[n] && scale[n]);
-        support_fill(fill[n], count, (uint32_t)n + 1);
+        fill_floats(fill[n], count, (uint32_t)n + 1);
         *layouts[n][0] = clattn_layout_bhsd(CLATTN_DTYPE_F32, BATCH, HEADS, p->length, sizes[n]);
         *layouts[n][1] = cache_layout(p, p->dtype, firsts, sizes[n]);
-        memory[4 * n] = support_buffer(opencl, CL_MEM_READ_ONLY, count * sizeof(float), fill[n]);
-        memory[4 * n + 1] = support_buffer(opencl, CL_MEM_READ_WRITE, bytes, NULL);
+        memory[4 * n] = new_buffer(opencl, CL_MEM_READ_ONLY, count * sizeof(float), fill[n]);
+        memory[4 * n + 1] = new_buffer(opencl, CL_MEM_READ_WRITE, bytes, NULL);
         *bindings[n][0] = clattn_binding_buffer(memory[4 * n], 0);
         *bindings[n][1] = clattn_binding_buffer(memory[4 * n + 1], 0);
-        memory[4 * n + 2] = support_buffer(opencl, CL_MEM_READ_WRITE, rows * 4 * 4, NULL);
+        memory[4 * n + 2] = new_buffer(opencl, CL_MEM_READ_WRITE, rows * 4 * 4, NULL);
         if (p->groups) {
             *layouts[n][2] = cache_layout(p, p->scale_dtype, firsts, p->groups);
             *bindings[n][2] = clattn_binding_buffer(memory[4 * n + 2], 0);
@@ -401,21 +401,21 @@ static void check(clattn_context *context, const struct problem *p)
             for (size_t block = 0; block < 3; block++)
                 table[b * 3 + block] = page_of(b, block);
         desc.block_table = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, table_extent);
-        memory[3] = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof table, table);
+        memory[3] = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof table, table);
         args.block_table = clattn_binding_buffer(memory[3], 0);
     }
     if (p->one_past) {
         args.past_length = p->past[0];
     } else {
         desc.past_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I64, 1, batch);
-        memory[7] = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof p->past, p->past);
+        memory[7] = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof p->past, p->past);
         args.past_lengths = clattn_binding_buffer(memory[7], 0);
     }
     if (p->fresh[1] != -1) {
         for (size_t b = 0; b < BATCH; b++)
             fresh[b] = p->fresh[b] == -1 ? (int32_t)p->length : (int32_t)p->fresh[b];
         desc.new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, batch);
-        memory[8] = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof fresh, fresh);
+        memory[8] = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof fresh, fresh);
         args.new_lengths = clattn_binding_buffer(memory[8], 0);
     }
     args.position = p->position;
@@ -425,8 +425,8 @@ static void check(clattn_context *context, const struct problem *p)
     double *wanted = calloc(p->d_k + p->d_v, sizeof *wanted);
     assert_true(written && wanted);
     for (int n = 0; n < 2; n++) {
-        support_read(clattn_context_queue(context), memory[4 * n + 1], bytes_of(p->dtype, rows * sizes[n]), cache[n]);
-        support_read(clattn_context_queue(context), memory[4 * n + 2], rows * 4 * 4, scale[n]);
+        read_buffer(clattn_context_queue(context), memory[4 * n + 1], bytes_of(p->dtype, rows * sizes[n]), cache[n]);
+        read_buffer(clattn_context_queue(context), memory[4 * n + 2], rows * 4 * 4, scale[n]);
     }
     for (size_t b = 0; b < BATCH; b++) {
         int64_t past = p->past[b], count = (int64_t)p->length, first_new;
@@ -467,11 +467,11 @@ static void check(clattn_context *context, const struct problem *p)
 
 static void the_right_rows_get_the_right_values(void **state)
 {
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     (void)state;
-    for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++)
+    for (size_t i = 0; i < COUNT_OF(problems); i++)
         check(context, &problems[i]);
-    support_release(&context);
+    release_context(&context);
 }
 
 /* Keys appended in three steps to a ring, then attention over it. */
@@ -479,7 +479,7 @@ static void attention_reads_what_was_appended(void **state)
 {
     enum { D = 8, KEYS = 7, CAPACITY = 5 };
     static const size_t steps[] = {3, 1, 3};
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     cl_context opencl = clattn_context_opencl_context(context);
     float q[D], k[KEYS * D], v[KEYS * D], wanted[D], got[D];
     clattn_kv_append_desc append = CLATTN_KV_APPEND_DESC_INIT;
@@ -487,16 +487,16 @@ static void attention_reads_what_was_appended(void **state)
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
     (void)state;
-    support_fill(q, D, 1);
-    support_fill(k, KEYS * D, 2);
-    support_fill(v, KEYS * D, 3);
-    support_attention(1, 1, CAPACITY, D, D, false, q, k + (KEYS - CAPACITY) * D, v + (KEYS - CAPACITY) * D, wanted);
-    cl_mem memory[] = {support_buffer(opencl, CL_MEM_READ_ONLY, sizeof q, q),
-                       support_buffer(opencl, CL_MEM_READ_ONLY, sizeof k, k),
-                       support_buffer(opencl, CL_MEM_READ_ONLY, sizeof v, v),
-                       support_buffer(opencl, CL_MEM_READ_WRITE, CAPACITY * D * sizeof(float), NULL),
-                       support_buffer(opencl, CL_MEM_READ_WRITE, CAPACITY * D * sizeof(float), NULL),
-                       support_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof got, NULL)};
+    fill_floats(q, D, 1);
+    fill_floats(k, KEYS * D, 2);
+    fill_floats(v, KEYS * D, 3);
+    expected_attention(1, 1, CAPACITY, D, D, false, q, k + (KEYS - CAPACITY) * D, v + (KEYS - CAPACITY) * D, wanted);
+    cl_mem memory[] = {new_buffer(opencl, CL_MEM_READ_ONLY, sizeof q, q),
+                       new_buffer(opencl, CL_MEM_READ_ONLY, sizeof k, k),
+                       new_buffer(opencl, CL_MEM_READ_ONLY, sizeof v, v),
+                       new_buffer(opencl, CL_MEM_READ_WRITE, CAPACITY * D * sizeof(float), NULL),
+                       new_buffer(opencl, CL_MEM_READ_WRITE, CAPACITY * D * sizeof(float), NULL),
+                       new_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof got, NULL)};
     append.cache = desc.cache.kind = CLATTN_CACHE_KIND_RING;
     append.key = append.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, 3, D);
     append.key_cache = append.value_cache = desc.key = desc.value =
@@ -520,11 +520,11 @@ static void attention_reads_what_was_appended(void **state)
     args.batch = args.query_length = 1;
     args.key_length = KEYS;
     assert_status(context, clattn_attention_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), memory[5], sizeof got, got);
-    assert_true(support_difference(got, wanted, D) < 2e-6);
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
+    read_buffer(clattn_context_queue(context), memory[5], sizeof got, got);
+    assert_true(largest_difference(got, wanted, D) < 2e-6);
+    for (size_t i = 0; i < COUNT_OF(memory); i++)
         clReleaseMemObject(memory[i]);
-    support_release(&context);
+    release_context(&context);
 }
 
 #define REFUSED(status, change) \
@@ -539,7 +539,7 @@ static void attention_reads_what_was_appended(void **state)
 static void what_does_not_fit_is_refused(void **state)
 {
     static const size_t one[1] = {2}, other[1] = {3}, table[2] = {2, 4};
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     clattn_kv_append_desc good = CLATTN_KV_APPEND_DESC_INIT;
     (void)state;
     good.key = good.value = clattn_layout_bhsd(CLATTN_DTYPE_F16, 2, 2, 3, 8);
@@ -568,20 +568,20 @@ static void what_does_not_fit_is_refused(void **state)
     REFUSED(INVALID_ARGUMENT, d.cache = CLATTN_CACHE_KIND_PAGED);
     REFUSED(INVALID_LAYOUT, (d.past_lengths = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, other)));
     REFUSED(INVALID_LAYOUT, (d.new_lengths = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, one)));
-    support_release(&context);
+    release_context(&context);
 }
 
 /* Attention counts a ring's keys in an int, so no more are appended than it can count. */
 static void a_ring_ends_where_attention_stops_counting(void **state)
 {
     const int64_t most = INT32_MAX - 65536;
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     cl_context opencl = clattn_context_opencl_context(context);
     clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
     clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
-    cl_mem cache = support_buffer(opencl, CL_MEM_READ_WRITE, 2 * 4 * 8 * sizeof(float), NULL);
+    cl_mem cache = new_buffer(opencl, CL_MEM_READ_WRITE, 2 * 4 * 8 * sizeof(float), NULL);
     float zeros[3 * 8] = {0};
-    cl_mem rows = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof zeros, zeros);
+    cl_mem rows = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof zeros, zeros);
 
     (void)state;
     desc.cache = CLATTN_CACHE_KIND_RING;
@@ -598,7 +598,7 @@ static void a_ring_ends_where_attention_stops_counting(void **state)
     assert_int_equal(clattn_kv_append_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
     clReleaseMemObject(cache);
     clReleaseMemObject(rows);
-    support_release(&context);
+    release_context(&context);
 }
 
 int main(void)
@@ -609,5 +609,5 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_ring_ends_where_attention_stops_counting),
     };
-    return SUPPORT_RUN("kv_append", tests);
+    return RUN_TESTS("kv_append", tests);
 }

@@ -207,7 +207,7 @@ static void clblast_is_a_choice(void **state)
     desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 11});
     desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){11, 13});
     desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){7, 13});
-    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
+    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan), CLATTN_SUCCESS);
     if (device_is_cpu()) {
         assert_string_equal(clattn_plan_solver(plan), "cpu");
     }
@@ -215,8 +215,8 @@ static void clblast_is_a_choice(void **state)
     if (!matmul_has_clblast()) {
         clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
         options.solver = "clblast";
-        assert_status(CLATTN_ERROR_INVALID_ARGUMENT,
-                      clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
+                      CLATTN_ERROR_INVALID_ARGUMENT);
         assert_null(plan);
     }
 }
@@ -254,11 +254,11 @@ static void rows_overlap(const void *which, const char *solver)
     options.solver = solver;
     clattn_status status = clattn_matmul_plan_create(device_context(), &desc, &options, &plan);
     if (strcmp(solver, "clblast") == 0 && o->m > 1) {
-        assert_status(CLATTN_ERROR_UNSUPPORTED, status);
+        assert_status(device_context(), status, CLATTN_ERROR_UNSUPPORTED);
         assert_cl(clReleaseCommandQueue(queue));
         return;
     }
-    assert_status(CLATTN_SUCCESS, status);
+    assert_status(device_context(), status, CLATTN_SUCCESS);
     for (int i = 0; i < A; i++) {
         a[i] = (float)(i % 5) - 2;
     }
@@ -283,7 +283,7 @@ static void rows_overlap(const void *which, const char *solver)
     if (workspace) {
         args.workspace = clattn_binding_buffer(own, BAND * sizeof(float));
     }
-    assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan, queue, &args, 0, NULL, NULL));
+    assert_status(device_context(), clattn_matmul_enqueue(plan, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     assert_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
     assert_cl(clEnqueueReadBuffer(queue, own, CL_TRUE, 0, bytes, image, 0, NULL, NULL));
     for (size_t i = 0; i < BAND * sizeof(float); i++) {
@@ -335,12 +335,13 @@ static void clblast_calls_no_other_opencl(void **state)
     params.get_proc = inject_get_proc;
     params.clblast = CLATTN_CLBLAST_MODE_PREFER;
     params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
-    assert_status(CLATTN_SUCCESS, clattn_context_create(&params, &context));
-    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(context, &desc, NULL, &plan));
+    assert_status(device_context(), clattn_context_create(&params, &context), CLATTN_SUCCESS);
+    assert_status(device_context(), clattn_matmul_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
     assert_string_not_equal(clattn_plan_solver(plan), "clblast");
     clattn_plan_release(&plan);
     options.solver = "clblast";
-    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_matmul_plan_create(context, &desc, &options, &plan));
+    assert_status(device_context(), clattn_matmul_plan_create(context, &desc, &options, &plan),
+                  CLATTN_ERROR_UNSUPPORTED);
     clattn_context_message(context, message, sizeof message);
     assert_non_null(strstr(message, "OpenCL functions of its own"));
     clattn_context_release(&context);
@@ -366,9 +367,10 @@ static void clblast_reads_a_biased_c(void **state)
         args.a = args.b = clattn_binding_buffer(in, 0);
         args.bias = bias ? args.a : clattn_binding_buffer(NULL, 0);
         args.c = clattn_binding_buffer(out, 0);
-        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
-        assert_status(bias ? CLATTN_ERROR_BUFFER_ACCESS : CLATTN_SUCCESS,
-                      clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL));
+        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
+                      CLATTN_SUCCESS);
+        assert_status(device_context(), clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL),
+                      bias ? CLATTN_ERROR_BUFFER_ACCESS : CLATTN_SUCCESS);
         assert_cl(clFinish(clattn_context_queue(device_context())));
         clattn_plan_release(&plan);
         device_release_buffer(in);
@@ -413,8 +415,9 @@ static void clblast_in_two_contexts(void **state)
         before[i] = context_references(opencl[i]);
         params.opencl_context = opencl[i];
         params.opencl_device = device;
-        assert_status(CLATTN_SUCCESS, clattn_context_create(&params, &context[i]));
-        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(context[i], &desc, &options, &plan[i]));
+        assert_status(device_context(), clattn_context_create(&params, &context[i]), CLATTN_SUCCESS);
+        assert_status(device_context(), clattn_matmul_plan_create(context[i], &desc, &options, &plan[i]),
+                      CLATTN_SUCCESS);
     }
     for (int i = 0; i < ROUNDS; i++) {
         clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
@@ -428,7 +431,7 @@ static void clblast_in_two_contexts(void **state)
         args.a = clattn_binding_buffer(in, 0);
         args.b = clattn_binding_buffer(weights, 0);
         args.c = clattn_binding_buffer(out, 0);
-        assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan[i], NULL, &args, 0, NULL, NULL));
+        assert_status(device_context(), clattn_matmul_enqueue(plan[i], NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
         assert_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
         for (int j = 0; j < M * N; j++) {
             float sum = 0; /* of whole numbers: exact */
@@ -451,29 +454,27 @@ static void clblast_in_two_contexts(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    matmul_add(&suite, sizes, COUNT_OF(sizes));
-    matmul_add(&suite, forms, COUNT_OF(forms));
-    matmul_add(&suite, stored, COUNT_OF(stored));
-    matmul_add(&suite, skinny, COUNT_OF(skinny));
-    matmul_add(&suite, batches, COUNT_OF(batches));
-    matmul_add(&suite, values, COUNT_OF(values));
-    suite_add(&suite, clblast_is_a_choice, "matmul: CLBlast only where it pays");
+    matmul_add(sizes, COUNT_OF(sizes));
+    matmul_add(forms, COUNT_OF(forms));
+    matmul_add(stored, COUNT_OF(stored));
+    matmul_add(skinny, COUNT_OF(skinny));
+    matmul_add(batches, COUNT_OF(batches));
+    matmul_add(values, COUNT_OF(values));
+    suite_add(clblast_is_a_choice, "matmul: CLBlast only where it pays");
     for (int n = 0; n < MATMUL_SOLVERS - (matmul_has_clblast() ? 0 : 1); n++) {
         for (size_t i = 0; i < COUNT_OF(overlaps) && (level() == LEVEL_FULL || n < MATMUL_SOLVERS - 1); i++) {
-            suite_add_case(&suite, rows_overlap, &overlaps[i], matmul_solvers[n],
+            suite_add_case(rows_overlap, &overlaps[i], matmul_solvers[n],
                            "matmul %s: A's rows overlap, %zu an item, strides %d, %d", matmul_solvers[n], overlaps[i].m,
                            (int)overlaps[i].item, (int)overlaps[i].row);
         }
     }
     if (matmul_has_clblast()) {
-        matmul_add(&suite, clblast, COUNT_OF(clblast));
-        suite_add(&suite, clblast_calls_no_other_opencl, "matmul: no CLBlast with the application's OpenCL");
+        matmul_add(clblast, COUNT_OF(clblast));
+        suite_add(clblast_calls_no_other_opencl, "matmul: no CLBlast with the application's OpenCL");
         if (level() == LEVEL_FULL) {
-            suite_add(&suite, clblast_reads_a_biased_c, "matmul clblast: a bias is read from C");
-            suite_add(&suite, clblast_in_two_contexts, "matmul clblast: two contexts, each gives back what it took");
+            suite_add(clblast_reads_a_biased_c, "matmul clblast: a bias is read from C");
+            suite_add(clblast_in_two_contexts, "matmul clblast: two contexts, each gives back what it took");
         }
     }
-    return suite_run(&suite, "matmul", true, argc, argv);
+    return suite_run("matmul", argc, argv);
 }

@@ -101,7 +101,8 @@ static void chosen_where_it_pays(void **state)
         desc.a = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){m, 24});
         desc.b = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){24, 20});
         desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, 20});
-        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
+        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan),
+                      CLATTN_SUCCESS);
         device_check_pairs(plan, m == 5);
         clattn_plan_release(&plan);
     }
@@ -129,19 +130,21 @@ static void wisdom_does_not_choose_it(void **state)
         desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){40, 20});
         options.solver = names[n];
         if (n == 0 && !may_imitate_amx()) {
-            assert_status(CLATTN_ERROR_UNSUPPORTED,
-                          clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+            assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
+                          CLATTN_ERROR_UNSUPPORTED);
             continue;
         }
-        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
-        assert_status(CLATTN_SUCCESS, clattn_wisdom_learn(plan, 0, 1));
+        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
+                      CLATTN_SUCCESS);
+        assert_status(device_context(), clattn_wisdom_learn(plan, 0, 1), CLATTN_SUCCESS);
         clattn_plan_release(&plan);
-        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
+        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan),
+                      CLATTN_SUCCESS);
         device_check_pairs(plan, true);
         assert_non_null(strstr(clattn_plan_explain(plan), names[n]));
         assert_int_equal(!strstr(clattn_plan_explain(plan), "that is ignored"), here && !strcmp(here, names[n]));
         clattn_plan_release(&plan);
-        assert_status(CLATTN_SUCCESS, clattn_wisdom_clear(device_context()));
+        assert_status(device_context(), clattn_wisdom_clear(device_context()), CLATTN_SUCCESS);
     }
 }
 
@@ -159,7 +162,8 @@ static void amx_packs_by_its_own_tile(void **state)
         desc.b = (clattn_layout){.dtype = CLATTN_DTYPE_BF16, .rank = 2, .extent = {24, n}, .stride = {1, 24}};
         desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
         options.solver = "cpu-amx";
-        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
+                      CLATTN_SUCCESS);
         assert_non_null(strstr(clattn_plan_explain(plan), along_m ? " along_m=1" : " along_m=0"));
         clattn_plan_release(&plan);
     }
@@ -186,7 +190,8 @@ static void subnormal_numbers(void **state)
     desc.b = clattn_layout_contiguous(CLATTN_DTYPE_BF16, 2, (size_t[]){K, N});
     desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){M, N});
     options.solver = "cpu-bf16";
-    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
+                  CLATTN_SUCCESS);
     cl_mem left = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof a, a, NULL);
     cl_mem right = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof b, b, NULL);
     cl_mem out = clCreateBuffer(context, 0, sizeof c, NULL, NULL);
@@ -194,7 +199,7 @@ static void subnormal_numbers(void **state)
     args.a = clattn_binding_buffer(left, 0);
     args.b = clattn_binding_buffer(right, 0);
     args.c = clattn_binding_buffer(out, 0);
-    assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL));
+    assert_status(device_context(), clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), out, CL_TRUE, 0, sizeof c, c, 0, NULL, NULL));
     for (int i = 0; i < M * N; i++)
         assert_true(i % N == 0 ? isnan(c[i]) : c[i] == 0);
@@ -206,16 +211,14 @@ static void subnormal_numbers(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    matmul_add(&suite, sizes, COUNT_OF(sizes));
-    matmul_add(&suite, forms, COUNT_OF(forms));
-    matmul_add(&suite, batches, COUNT_OF(batches));
-    suite_add(&suite, chosen_where_it_pays, "matmul cpu-bf16: chosen where it pays");
-    suite_add(&suite, wisdom_does_not_choose_it, "matmul cpu-bf16, cpu-amx: not by wisdom where they are held back");
+    matmul_add(sizes, COUNT_OF(sizes));
+    matmul_add(forms, COUNT_OF(forms));
+    matmul_add(batches, COUNT_OF(batches));
+    suite_add(chosen_where_it_pays, "matmul cpu-bf16: chosen where it pays");
+    suite_add(wisdom_does_not_choose_it, "matmul cpu-bf16, cpu-amx: not by wisdom where they are held back");
     if (may_imitate_amx()) {
-        suite_add(&suite, amx_packs_by_its_own_tile, "matmul cpu-amx: packs by its own tile");
+        suite_add(amx_packs_by_its_own_tile, "matmul cpu-amx: packs by its own tile");
     }
-    suite_add(&suite, subnormal_numbers, "matmul cpu-bf16: subnormal numbers");
-    return suite_run(&suite, "matmul_bf16", true, argc, argv);
+    suite_add(subnormal_numbers, "matmul cpu-bf16: subnormal numbers");
+    return suite_run("matmul_bf16", argc, argv);
 }

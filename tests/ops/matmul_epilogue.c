@@ -287,7 +287,7 @@ static void refused_arguments(void **state)
     args_given.b_scale = array_binding(&scale);
     args_given.operand = array_binding(&operand);
     args_given.c = array_binding(&c);
-    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
+    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan), CLATTN_SUCCESS);
     REFUSED_ARGS(INVALID_ARGUMENT, operand = none);
     REFUSED_ARGS(INVALID_ARGUMENT, b_scale = none);
     REFUSED_ARGS(BUFFER_TOO_SMALL, operand.offset = 100);
@@ -297,7 +297,7 @@ static void refused_arguments(void **state)
     memset(&desc.operand, 0, sizeof desc.operand);
     memset(&desc.b_scale, 0, sizeof desc.b_scale);
     desc.b.dtype = CLATTN_DTYPE_F32;
-    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
+    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan), CLATTN_SUCCESS);
     args_given.b = array_binding(&operand); /* is large enough */
     REFUSED_ARGS(INVALID_ARGUMENT, b_scale = none);
     REFUSED_ARGS(INVALID_ARGUMENT, operand = none);
@@ -327,28 +327,28 @@ static void shorter_structs(void **state)
     args.a = array_binding(&one);
     args.b = array_binding(&job.input[0]);
     args.c = array_binding(&job.output[0]);
-    assert_status(CLATTN_SUCCESS, clattn_matmul_run(device_context(), NULL, &desc, &args, 0, NULL, NULL));
+    assert_status(device_context(), clattn_matmul_run(device_context(), NULL, &desc, &args, 0, NULL, NULL),
+                  CLATTN_SUCCESS);
     job_expect_two_elements(&job, -6, 9);
     desc.size--;
-    assert_status(CLATTN_ERROR_INVALID_STRUCT, clattn_matmul_supports(device_context(), &desc, NULL));
+    assert_status(device_context(), clattn_matmul_supports(device_context(), &desc, NULL), CLATTN_ERROR_INVALID_STRUCT);
     job_release(&job);
 }
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
     size_t count = level() == LEVEL_TINY ? 6 : level() == LEVEL_SMALL ? 12 : MOST_RANDOM;
 
-    matmul_add(&suite, activations, COUNT_OF(activations));
-    matmul_add(&suite, few, COUNT_OF(few));
-    matmul_add(&suite, operands, COUNT_OF(operands));
-    matmul_add(&suite, integers, COUNT_OF(integers));
-    matmul_add(&suite, stored, COUNT_OF(stored));
-    matmul_add(&suite, pairs, COUNT_OF(pairs));
+    matmul_add(activations, COUNT_OF(activations));
+    matmul_add(few, COUNT_OF(few));
+    matmul_add(operands, COUNT_OF(operands));
+    matmul_add(integers, COUNT_OF(integers));
+    matmul_add(stored, COUNT_OF(stored));
+    matmul_add(pairs, COUNT_OF(pairs));
     draw(count, level() == LEVEL_TINY ? 40 : 150);
-    matmul_add(&suite, drawn, count);
-    suite_add(&suite, refused_descriptions, "matmul: descriptions that are refused");
-    suite_add(&suite, refused_arguments, "matmul: arguments that are refused");
-    suite_add(&suite, shorter_structs, "matmul: structs without an epilogue");
-    return suite_run(&suite, "matmul epilogue", true, argc, argv);
+    matmul_add(drawn, count);
+    suite_add(refused_descriptions, "matmul: descriptions that are refused");
+    suite_add(refused_arguments, "matmul: arguments that are refused");
+    suite_add(shorter_structs, "matmul: structs without an epilogue");
+    return suite_run("matmul epilogue", argc, argv);
 }

@@ -133,13 +133,11 @@ static void no_engine_here(void **state)
     if (!device_is_cpu()) {
         skip();
     }
-    check_status(CLATTN_SUCCESS, plan_of(device_context(), NULL, CLATTN_DTYPE_BF16, 64, &plan), "plan", __FILE__,
-                 __LINE__);
+    assert_status(device_context(), plan_of(device_context(), NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_SUCCESS);
     assert_non_null(strstr(clattn_plan_explain(plan), "matrix: refused, the device is no GPU"));
     assert_null(strstr(clattn_plan_explain(plan), "emulated"));
     clattn_plan_release(&plan);
-    check_status(CLATTN_ERROR_UNSUPPORTED, plan_of(device_context(), "matrix", CLATTN_DTYPE_BF16, 64, &plan), "plan",
-                 __FILE__, __LINE__);
+    assert_status(device_context(), plan_of(device_context(), "matrix", CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
     clattn_context_message(device_context(), message, sizeof message);
     assert_non_null(strstr(message, "the device is no GPU"));
 }
@@ -166,7 +164,7 @@ static clattn_context *paper_context(const offline_target *target, bool checks)
     params.get_proc = platform_get_proc;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
-    check_status(CLATTN_SUCCESS, clattn_context_create(&params, &context), "context", __FILE__, __LINE__);
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
     return context;
 }
 
@@ -318,7 +316,7 @@ static void binaries_that_cannot_be_spliced(void **state)
         params.cache_mode = CLATTN_CACHE_MODE_OFF;
         params.log = keep_log;
         params.log_user = log;
-        check_status(CLATTN_SUCCESS, clattn_context_create(&params, &context), "context", __FILE__, __LINE__);
+        assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
         snprintf(line, sizeof line, "matmul/gpu/wgmma.cl: instructions cannot be put into the driver's binary: %s",
                  binaries[i].reason);
         /* The second time it is remembered. */
@@ -455,16 +453,14 @@ static void refusals(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    matmul_add(&suite, sizes, COUNT_OF(sizes));
-    matmul_add(&suite, forms, COUNT_OF(forms));
-    matmul_add(&suite, batches, COUNT_OF(batches));
-    matmul_add(&suite, epilogues, COUNT_OF(epilogues));
-    suite_add(&suite, no_engine_here, "matmul matrix: no engine here");
-    suite_add(&suite, engines_of_gpus, "matmul matrix: engines of GPUs on paper");
-    suite_add(&suite, wgmma_of_gpus, "matmul matrix: wgmma of GPUs on paper");
-    suite_add(&suite, binaries_that_cannot_be_spliced, "matmul matrix: binaries that cannot be spliced");
-    suite_add(&suite, refusals, "matmul matrix: refusals");
-    return suite_run(&suite, "matmul_matrix", true, argc, argv);
+    matmul_add(sizes, COUNT_OF(sizes));
+    matmul_add(forms, COUNT_OF(forms));
+    matmul_add(batches, COUNT_OF(batches));
+    matmul_add(epilogues, COUNT_OF(epilogues));
+    suite_add(no_engine_here, "matmul matrix: no engine here");
+    suite_add(engines_of_gpus, "matmul matrix: engines of GPUs on paper");
+    suite_add(wgmma_of_gpus, "matmul matrix: wgmma of GPUs on paper");
+    suite_add(binaries_that_cannot_be_spliced, "matmul matrix: binaries that cannot be spliced");
+    suite_add(refusals, "matmul matrix: refusals");
+    return suite_run("matmul_matrix", argc, argv);
 }

@@ -168,7 +168,8 @@ static void product(const char *solver, size_t m, size_t n, size_t k, const floa
     desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){k, n});
     desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
     options.solver = solver;
-    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
+                  CLATTN_SUCCESS);
     cl_mem left = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, m * k * sizeof *a, (void *)(uintptr_t)a, NULL);
     cl_mem right = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, k * n * sizeof *b, (void *)(uintptr_t)b, NULL);
     cl_mem out = clCreateBuffer(context, 0, m * n * sizeof *c, NULL, NULL);
@@ -176,7 +177,7 @@ static void product(const char *solver, size_t m, size_t n, size_t k, const floa
     args.a = clattn_binding_buffer(left, 0);
     args.b = clattn_binding_buffer(right, 0);
     args.c = clattn_binding_buffer(out, 0);
-    assert_status(CLATTN_SUCCESS, clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL));
+    assert_status(device_context(), clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     assert_cl(clEnqueueReadBuffer(clattn_context_queue(device_context()), out, CL_TRUE, 0, m * n * sizeof *c, c, 0,
                                   NULL, NULL));
     device_release_buffer(left);
@@ -258,7 +259,8 @@ static void few_k_by_a_small_depth(void **state)
     desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){64, 64});
     options.solver = "cpu-amx";
     options.tuning = "depth=2";
-    assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, &options, &plan));
+    assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, &options, &plan),
+                  CLATTN_SUCCESS);
     clattn_plan_release(&plan);
 }
 
@@ -276,7 +278,8 @@ static void chosen_where_it_pays(void **state)
         desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, k});
         desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){k, n});
         desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
-        assert_status(CLATTN_SUCCESS, clattn_matmul_plan_create(device_context(), &desc, NULL, &plan));
+        assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan),
+                      CLATTN_SUCCESS);
         bool taken = strstr(clattn_plan_explain(plan), "matmul_cpu_parts") != NULL;
         assert_int_equal(taken, here && thin == 0);
         clattn_plan_release(&plan);
@@ -285,20 +288,18 @@ static void chosen_where_it_pays(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    matmul_add(&suite, sizes, COUNT_OF(sizes));
-    matmul_add(&suite, types, COUNT_OF(types));
-    matmul_add(&suite, geometries, COUNT_OF(geometries));
-    matmul_add(&suite, forms, COUNT_OF(forms));
-    matmul_add(&suite, batches, COUNT_OF(batches));
-    matmul_add(&suite, magnitudes, COUNT_OF(magnitudes));
-    matmul_add(&suite, epilogues, COUNT_OF(epilogues));
-    suite_add(&suite, chosen_where_it_pays, "matmul cpu-amx of float32: chosen where it pays");
+    matmul_add(sizes, COUNT_OF(sizes));
+    matmul_add(types, COUNT_OF(types));
+    matmul_add(geometries, COUNT_OF(geometries));
+    matmul_add(forms, COUNT_OF(forms));
+    matmul_add(batches, COUNT_OF(batches));
+    matmul_add(magnitudes, COUNT_OF(magnitudes));
+    matmul_add(epilogues, COUNT_OF(epilogues));
+    suite_add(chosen_where_it_pays, "matmul cpu-amx of float32: chosen where it pays");
     if (may_imitate_amx()) {
-        suite_add(&suite, beyond_parts_as_cpu, "matmul cpu-amx of float32: beyond parts as cpu");
-        suite_add(&suite, few_k_by_a_small_depth, "matmul cpu-amx of float32: few k by a small depth");
-        suite_add(&suite, tiny_beside_great, "matmul cpu-amx of float32: tiny elements beside great ones");
+        suite_add(beyond_parts_as_cpu, "matmul cpu-amx of float32: beyond parts as cpu");
+        suite_add(few_k_by_a_small_depth, "matmul cpu-amx of float32: few k by a small depth");
+        suite_add(tiny_beside_great, "matmul cpu-amx of float32: tiny elements beside great ones");
     }
-    return suite_run(&suite, "matmul_parts", true, argc, argv);
+    return suite_run("matmul_parts", argc, argv);
 }

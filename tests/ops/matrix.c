@@ -412,16 +412,14 @@ static void wgmma_places(const void *which, const char *type)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
     for (size_t i = 0; i < COUNT_OF(engines); i++) {
-        suite_add_case(&suite, fragments, &engines[i], "float16", "matrix fragments: %s, float16", engines[i].name);
-        suite_add_case(&suite, fragments, &engines[i], "bfloat16", "matrix fragments: %s, bfloat16", engines[i].name);
+        suite_add_case(fragments, &engines[i], "float16", "matrix fragments: %s, float16", engines[i].name);
+        suite_add_case(fragments, &engines[i], "bfloat16", "matrix fragments: %s, bfloat16", engines[i].name);
     }
     for (size_t i = 0; i < COUNT_OF(wgmma_tiles); i++) {
         const wgmma_tile *t = &wgmma_tiles[i];
-        suite_add_case(&suite, wgmma_places, t, "", "matrix wgmma: %d columns, rows of %d bytes%s at %d", t->columns,
-                       t->span, t->across ? " along n" : "", t->at);
+        suite_add_case(wgmma_places, t, "", "matrix wgmma: %d columns, rows of %d bytes%s at %d", t->columns, t->span,
+                       t->across ? " along n" : "", t->at);
     }
-    return suite_run(&suite, "matrix", true, argc, argv);
+    return suite_run("matrix", argc, argv);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 
 /* A merge's shape and what is special about it. */
 struct problem {
@@ -105,9 +105,9 @@ static void check(clattn_context *context, const struct problem *p)
     float *output = calloc(elements(&desc.output), sizeof *output), *total = calloc(rows + 1, sizeof *total);
     double *values = calloc(p->parts * p->columns, sizeof *values), *wanted = calloc(p->columns, sizeof *wanted);
     assert_true(partial && lse && output && total && values && wanted);
-    support_fill(partial, count, 1);
-    support_fill(lse, lse_count, 2);
-    support_fill(sinks, 8, 3);
+    fill_floats(partial, count, 1);
+    fill_floats(lse, lse_count, 2);
+    fill_floats(sinks, 8, 3);
     for (size_t i = 0; i < lse_count; i++) {
         lse[i] *= 20;
         if (i % 7 == 3)
@@ -121,11 +121,11 @@ static void check(clattn_context *context, const struct problem *p)
     if (p->queries > 1) /* and row (0, 0, 1) is lost */
         lse[(parts - 1) * (size_t)desc.partial_lse.stride[0] + (size_t)desc.partial_lse.stride[3]] = NAN;
 
-    cl_mem buffers[] = {support_buffer(opencl, CL_MEM_READ_ONLY, count * sizeof *partial, partial),
-                        support_buffer(opencl, CL_MEM_READ_ONLY, lse_count * sizeof *lse, lse),
-                        support_buffer(opencl, CL_MEM_READ_ONLY, sizeof sinks, sinks),
-                        support_buffer(opencl, CL_MEM_WRITE_ONLY, elements(&desc.output) * sizeof *output, NULL),
-                        support_buffer(opencl, CL_MEM_WRITE_ONLY, (rows + 1) * sizeof *total, NULL)};
+    cl_mem buffers[] = {new_buffer(opencl, CL_MEM_READ_ONLY, count * sizeof *partial, partial),
+                        new_buffer(opencl, CL_MEM_READ_ONLY, lse_count * sizeof *lse, lse),
+                        new_buffer(opencl, CL_MEM_READ_ONLY, sizeof sinks, sinks),
+                        new_buffer(opencl, CL_MEM_WRITE_ONLY, elements(&desc.output) * sizeof *output, NULL),
+                        new_buffer(opencl, CL_MEM_WRITE_ONLY, (rows + 1) * sizeof *total, NULL)};
     args.partial = clattn_binding_buffer(buffers[0], 0);
     args.partial_lse = clattn_binding_buffer(buffers[1], 0);
     if (p->sinks)
@@ -140,8 +140,8 @@ static void check(clattn_context *context, const struct problem *p)
         args.query_length = p->queries;
     }
     assert_status(context, clattn_merge_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), buffers[3], elements(&desc.output) * sizeof *output, output);
-    support_read(clattn_context_queue(context), buffers[4], (rows + 1) * sizeof *total, total);
+    read_buffer(clattn_context_queue(context), buffers[3], elements(&desc.output) * sizeof *output, output);
+    read_buffer(clattn_context_queue(context), buffers[4], (rows + 1) * sizeof *total, total);
 
     for (size_t row = 0; row < rows; row++) {
         size_t i = row % p->queries, h = row / p->queries % p->heads, b = row / p->queries / p->heads;
@@ -160,7 +160,7 @@ static void check(clattn_context *context, const struct problem *p)
                        i * (size_t)desc.lse.stride[2]],
                  log_sum, p->rule);
     }
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+    for (size_t i = 0; i < COUNT_OF(buffers); i++)
         clReleaseMemObject(buffers[i]);
     free(partial);
     free(lse);
@@ -172,33 +172,33 @@ static void check(clattn_context *context, const struct problem *p)
 
 static void the_definition_holds(void **state)
 {
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     (void)state;
-    for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++)
+    for (size_t i = 0; i < COUNT_OF(problems); i++)
         check(context, &problems[i]);
-    support_release(&context);
+    release_context(&context);
 }
 
 /* Two attentions over the first and the last keys, merged, against one over all. */
 static void parts_of_the_keys_merge_to_the_whole(void **state)
 {
     enum { HEADS = 2, QUERIES = 5, KEYS = 23, D = 8, FIRST = 9 };
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     cl_context opencl = clattn_context_opencl_context(context);
     float q[HEADS * QUERIES * D], k[HEADS * KEYS * D], v[HEADS * KEYS * D], whole[HEADS * QUERIES * D];
     float merged[HEADS * QUERIES * D];
     const size_t partial_extent[5] = {2, 1, HEADS, QUERIES, D};
     (void)state;
-    support_fill(q, HEADS * QUERIES * D, 1);
-    support_fill(k, HEADS * KEYS * D, 2);
-    support_fill(v, HEADS * KEYS * D, 3);
-    support_attention(HEADS, QUERIES, KEYS, D, D, false, q, k, v, whole);
-    cl_mem query = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof q, q);
-    cl_mem key = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof k, k);
-    cl_mem value = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof v, v);
-    cl_mem partial = support_buffer(opencl, CL_MEM_READ_WRITE, 2 * sizeof whole, NULL);
-    cl_mem lse = support_buffer(opencl, CL_MEM_READ_WRITE, 2 * HEADS * QUERIES * sizeof(float), NULL);
-    cl_mem output = support_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof whole, NULL);
+    fill_floats(q, HEADS * QUERIES * D, 1);
+    fill_floats(k, HEADS * KEYS * D, 2);
+    fill_floats(v, HEADS * KEYS * D, 3);
+    expected_attention(HEADS, QUERIES, KEYS, D, D, false, q, k, v, whole);
+    cl_mem query = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof q, q);
+    cl_mem key = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof k, k);
+    cl_mem value = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof v, v);
+    cl_mem partial = new_buffer(opencl, CL_MEM_READ_WRITE, 2 * sizeof whole, NULL);
+    cl_mem lse = new_buffer(opencl, CL_MEM_READ_WRITE, 2 * HEADS * QUERIES * sizeof(float), NULL);
+    cl_mem output = new_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof whole, NULL);
     for (int part = 0; part < 2; part++) {
         clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
         clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
@@ -224,12 +224,12 @@ static void parts_of_the_keys_merge_to_the_whole(void **state)
     args.partial_lse = clattn_binding_buffer(lse, 0);
     args.output = clattn_binding_buffer(output, 0);
     assert_status(context, clattn_merge_run(context, NULL, &desc, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), output, sizeof merged, merged);
-    assert_true(support_difference(merged, whole, HEADS * QUERIES * D) < 2e-6);
+    read_buffer(clattn_context_queue(context), output, sizeof merged, merged);
+    assert_true(largest_difference(merged, whole, HEADS * QUERIES * D) < 2e-6);
     cl_mem all[] = {query, key, value, partial, lse, output};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    for (size_t i = 0; i < COUNT_OF(all); i++)
         clReleaseMemObject(all[i]);
-    support_release(&context);
+    release_context(&context);
 }
 
 #define REFUSED(status, change) \
@@ -244,7 +244,7 @@ static void parts_of_the_keys_merge_to_the_whole(void **state)
 static void what_does_not_fit_is_refused(void **state)
 {
     const size_t extent[5] = {3, 2, 2, 5, 8};
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     clattn_merge_desc good = CLATTN_MERGE_DESC_INIT;
     (void)state;
     good.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, extent);
@@ -263,7 +263,7 @@ static void what_does_not_fit_is_refused(void **state)
     REFUSED(INVALID_LAYOUT, d.output.stride[3] = 0);
     REFUSED(INVALID_LAYOUT, (d.sinks = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, extent)));
     REFUSED(INVALID_LAYOUT, (d.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, extent)));
-    support_release(&context);
+    release_context(&context);
 }
 
 int main(void)
@@ -273,5 +273,5 @@ int main(void)
         cmocka_unit_test(parts_of_the_keys_merge_to_the_whole),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
-    return SUPPORT_RUN("merge", tests);
+    return RUN_TESTS("merge", tests);
 }

@@ -171,7 +171,8 @@ static void cost_is_not_in_the_map_squared(void **state)
         desc.query = desc.key = desc.value = desc.output =
             clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (size_t[]){1, 1, 21, 40, 4});
         desc.window[0] = desc.window[1] = i ? 21 : 7;
-        assert_status(CLATTN_SUCCESS, clattn_neighbourhood_plan_create(device_context(), &desc, NULL, &plan));
+        assert_status(device_context(), clattn_neighbourhood_plan_create(device_context(), &desc, NULL, &plan),
+                      CLATTN_SUCCESS);
         workspace[i] = clattn_plan_workspace_size(plan);
         kernels[i] = clattn_plan_launch_count(plan);
         assert_true(workspace[i] <= 4 * sizeof(float) * 21 * 4 * (40 + 64));
@@ -277,29 +278,28 @@ static void refused_arguments(void **state)
         ARGS_WITH(BUFFER_TOO_SMALL, a.value.offset = 1000000),
         ARGS_WITH(BUFFER_ACCESS, a.output = array_binding(&closed)),
     };
-    assert_status(CLATTN_SUCCESS, clattn_neighbourhood_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_status(device_context(), clattn_neighbourhood_plan_create(device_context(), &desc, NULL, &job.plan),
+                  CLATTN_SUCCESS);
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         print_message("# arguments %zu\n", i);
-        assert_status(wrong[i].status, clattn_neighbourhood_enqueue(job.plan, NULL, &wrong[i].args, 0, NULL, NULL));
+        assert_status(device_context(), clattn_neighbourhood_enqueue(job.plan, NULL, &wrong[i].args, 0, NULL, NULL),
+                      wrong[i].status);
     }
     job_release(&job);
 }
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    neighbourhood_add(&suite, windows, COUNT_OF(windows));
-    neighbourhood_add(&suite, dilations, COUNT_OF(dilations));
-    neighbourhood_add(&suite, heads, COUNT_OF(heads));
-    neighbourhood_add(&suite, tiles, COUNT_OF(tiles));
-    neighbourhood_add(&suite, biases, COUNT_OF(biases));
-    neighbourhood_add(&suite, values, COUNT_OF(values));
-    neighbourhood_add(&suite, storage, COUNT_OF(storage));
-    suite_add(&suite, windows_are_nattens, "neighbourhood: windows are NATTEN's");
-    suite_add(&suite, cost_is_not_in_the_map_squared,
-              "neighbourhood: workspace and kernels do not grow with the window");
-    suite_add(&suite, refused_descriptions, "neighbourhood: wrong descriptions are refused");
-    suite_add(&suite, refused_arguments, "neighbourhood: wrong arguments are refused");
-    return suite_run(&suite, "neighbourhood", true, argc, argv);
+    neighbourhood_add(windows, COUNT_OF(windows));
+    neighbourhood_add(dilations, COUNT_OF(dilations));
+    neighbourhood_add(heads, COUNT_OF(heads));
+    neighbourhood_add(tiles, COUNT_OF(tiles));
+    neighbourhood_add(biases, COUNT_OF(biases));
+    neighbourhood_add(values, COUNT_OF(values));
+    neighbourhood_add(storage, COUNT_OF(storage));
+    suite_add(windows_are_nattens, "neighbourhood: windows are NATTEN's");
+    suite_add(cost_is_not_in_the_map_squared, "neighbourhood: workspace and kernels do not grow with the window");
+    suite_add(refused_descriptions, "neighbourhood: wrong descriptions are refused");
+    suite_add(refused_arguments, "neighbourhood: wrong arguments are refused");
+    return suite_run("neighbourhood", argc, argv);
 }

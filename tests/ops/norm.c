@@ -334,7 +334,7 @@ static void refused_arguments(void **state)
     desc.y = job.output[0].layout;
     good.x = array_binding(&job.input[0]);
     good.y = array_binding(&job.output[0]);
-    assert_status(CLATTN_SUCCESS, clattn_norm_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_status(device_context(), clattn_norm_plan_create(device_context(), &desc, NULL, &job.plan), CLATTN_SUCCESS);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, scale = good.x);
     REFUSED_ARGS(INVALID_ARGUMENT, mean = good.y);
@@ -368,7 +368,8 @@ static void shorter_structs(void **state)
     desc.epsilon = 7;
     args.x = array_binding(&job.input[0]);
     args.y = array_binding(&job.output[0]);
-    assert_status(CLATTN_SUCCESS, clattn_norm_run(device_context(), NULL, &desc, &args, 0, NULL, NULL));
+    assert_status(device_context(), clattn_norm_run(device_context(), NULL, &desc, &args, 0, NULL, NULL),
+                  CLATTN_SUCCESS);
     job_expect_two_elements(&job, -0.75, 0.75);
     job_release(&job);
 }
@@ -395,23 +396,21 @@ static void one_call(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    norm_add(&suite, rows, COUNT_OF(rows));
-    norm_add(&suite, axes, COUNT_OF(axes));
-    norm_add(&suite, forms, COUNT_OF(forms));
-    norm_add(&suite, factors, COUNT_OF(factors));
-    norm_add(&suite, types, COUNT_OF(types));
-    norm_add(&suite, accuracy, COUNT_OF(accuracy));
-    norm_add(&suite, values, COUNT_OF(values));
-    norm_add(&suite, residuals, COUNT_OF(residuals));
+    norm_add(rows, COUNT_OF(rows));
+    norm_add(axes, COUNT_OF(axes));
+    norm_add(forms, COUNT_OF(forms));
+    norm_add(factors, COUNT_OF(factors));
+    norm_add(types, COUNT_OF(types));
+    norm_add(accuracy, COUNT_OF(accuracy));
+    norm_add(values, COUNT_OF(values));
+    norm_add(residuals, COUNT_OF(residuals));
     size_t count = level() == LEVEL_TINY ? 4 : level() == LEVEL_SMALL ? 8 : MOST_RANDOM;
     draw(count);
-    norm_add(&suite, drawn, count);
-    suite_add(&suite, refused_descriptions, "norm: descriptions that are refused");
-    suite_add(&suite, refused_epsilons, "norm: epsilons that are refused");
-    suite_add(&suite, refused_arguments, "norm: arguments that are refused");
-    suite_add(&suite, one_call, "norm: prewarm and run");
-    suite_add(&suite, shorter_structs, "norm: structs without residuals");
-    return suite_run(&suite, "norm", true, argc, argv);
+    norm_add(drawn, count);
+    suite_add(refused_descriptions, "norm: descriptions that are refused");
+    suite_add(refused_epsilons, "norm: epsilons that are refused");
+    suite_add(refused_arguments, "norm: arguments that are refused");
+    suite_add(one_call, "norm: prewarm and run");
+    suite_add(shorter_structs, "norm: structs without residuals");
+    return suite_run("norm", argc, argv);
 }

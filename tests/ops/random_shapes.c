@@ -109,16 +109,15 @@ static void sizes_are_what_the_header_says(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
     random_limits limits;
     const size_t count = count_of_level(&limits);
 
     draw(count, &limits);
-    suite_add(&suite, a_seed_and_an_index_give_one_shape, "random shapes: a seed and an index give one shape");
-    suite_add(&suite, sizes_are_what_the_header_says, "random shapes: sizes are what the header says");
-    attention_add_frugal(&suite, attentions, count);
-    matmul_add(&suite, products, count);
-    softmax_add(&suite, softmaxes, count);
-    norm_add(&suite, norms, count);
-    return suite_run(&suite, "random shapes", true, argc, argv);
+    suite_add(a_seed_and_an_index_give_one_shape, "random shapes: a seed and an index give one shape");
+    suite_add(sizes_are_what_the_header_says, "random shapes: sizes are what the header says");
+    attention_add_frugal(attentions, count);
+    matmul_add(products, count);
+    softmax_add(softmaxes, count);
+    norm_add(norms, count);
+    return suite_run("random shapes", argc, argv);
 }

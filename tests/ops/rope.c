@@ -206,7 +206,7 @@ static void refused_arguments(void **state)
     desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, extent);
     good.x = good.offsets = array_binding(&job.input[0]);
     good.y = array_binding(&job.output[0]);
-    assert_status(CLATTN_SUCCESS, clattn_rope_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_status(device_context(), clattn_rope_plan_create(device_context(), &desc, NULL, &job.plan), CLATTN_SUCCESS);
     REFUSED_ARGS(INVALID_STRUCT, size = 8);
     REFUSED_ARGS(INVALID_ARGUMENT, cos = good.x);
     REFUSED_ARGS(INVALID_ARGUMENT, positions = good.x);
@@ -240,17 +240,15 @@ static void one_call(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    rope_add(&suite, shapes, COUNT_OF(shapes));
-    rope_add(&suite, partly, COUNT_OF(partly));
-    rope_add(&suite, angles, COUNT_OF(angles));
-    rope_add(&suite, forms, COUNT_OF(forms));
-    rope_add(&suite, types, COUNT_OF(types));
-    rope_add(&suite, lengths, COUNT_OF(lengths));
-    suite_add(&suite, refused_descriptions, "rope: descriptions that are refused");
-    suite_add(&suite, refused_rotary_sizes, "rope: rotary sizes that are refused");
-    suite_add(&suite, refused_arguments, "rope: arguments that are refused");
-    suite_add(&suite, one_call, "rope: prewarm and run");
-    return suite_run(&suite, "rope", true, argc, argv);
+    rope_add(shapes, COUNT_OF(shapes));
+    rope_add(partly, COUNT_OF(partly));
+    rope_add(angles, COUNT_OF(angles));
+    rope_add(forms, COUNT_OF(forms));
+    rope_add(types, COUNT_OF(types));
+    rope_add(lengths, COUNT_OF(lengths));
+    suite_add(refused_descriptions, "rope: descriptions that are refused");
+    suite_add(refused_rotary_sizes, "rope: rotary sizes that are refused");
+    suite_add(refused_arguments, "rope: arguments that are refused");
+    suite_add(one_call, "rope: prewarm and run");
+    return suite_run("rope", argc, argv);
 }

@@ -258,23 +258,23 @@ static void write_only_output(void **state)
     desc.y = y.layout;
     args.x = array_binding(&x);
     args.y = array_binding(&y);
-    assert_status(CLATTN_SUCCESS, clattn_softmax_plan_create(device_context(), &desc, NULL, &job.plan));
-    assert_status(CLATTN_ERROR_BUFFER_ACCESS, clattn_softmax_enqueue(job.plan, NULL, &args, 0, NULL, NULL));
+    assert_status(device_context(), clattn_softmax_plan_create(device_context(), &desc, NULL, &job.plan),
+                  CLATTN_SUCCESS);
+    assert_status(device_context(), clattn_softmax_enqueue(job.plan, NULL, &args, 0, NULL, NULL),
+                  CLATTN_ERROR_BUFFER_ACCESS);
     job_release(&job);
 }
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    softmax_add(&suite, rows, COUNT_OF(rows));
-    softmax_add(&suite, side_by_side, COUNT_OF(side_by_side));
-    softmax_add(&suite, forms, COUNT_OF(forms));
-    softmax_add(&suite, masks, COUNT_OF(masks));
-    softmax_add(&suite, types, COUNT_OF(types));
-    softmax_add(&suite, values, COUNT_OF(values));
-    suite_add(&suite, refused_types, "softmax: elements that are no float32, float16 or bfloat16 are refused");
-    suite_add(&suite, refused_scales, "softmax: NaN and infinite scales are refused");
-    suite_add(&suite, write_only_output, "softmax: an output that kernels may not read is refused");
-    return suite_run(&suite, "softmax", true, argc, argv);
+    softmax_add(rows, COUNT_OF(rows));
+    softmax_add(side_by_side, COUNT_OF(side_by_side));
+    softmax_add(forms, COUNT_OF(forms));
+    softmax_add(masks, COUNT_OF(masks));
+    softmax_add(types, COUNT_OF(types));
+    softmax_add(values, COUNT_OF(values));
+    suite_add(refused_types, "softmax: elements that are no float32, float16 or bfloat16 are refused");
+    suite_add(refused_scales, "softmax: NaN and infinite scales are refused");
+    suite_add(write_only_output, "softmax: an output that kernels may not read is refused");
+    return suite_run("softmax", argc, argv);
 }

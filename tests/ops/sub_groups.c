@@ -97,7 +97,7 @@ static clattn_context *paper_context(const offline_target *target, bool checks, 
     params.log = keep_log;
     params.log_user = log;
     *log = '\0';
-    check_status(CLATTN_SUCCESS, clattn_context_create(&params, &context), "context", __FILE__, __LINE__);
+    assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
     return context;
 }
 
@@ -275,14 +275,12 @@ static void given_work_groups(void **state)
 int main(int argc, char **argv)
 {
     static const char *const solvers[] = {"emulated-sub-group", "sub-group"};
-    test_suite suite = {0};
-
     for (size_t i = 0; i < COUNT_OF(solvers); i++) {
-        softmax_add_by(&suite, solvers[i], softmax_cases, COUNT_OF(softmax_cases));
-        norm_add_by(&suite, solvers[i], norm_cases, COUNT_OF(norm_cases));
+        softmax_add_by(solvers[i], softmax_cases, COUNT_OF(softmax_cases));
+        norm_add_by(solvers[i], norm_cases, COUNT_OF(norm_cases));
     }
-    suite_add(&suite, gpus, "sub-groups: of GPUs on paper");
-    suite_add(&suite, refusals, "sub-groups: refusals");
-    suite_add(&suite, given_work_groups, "sub-groups: work-groups are whole ones");
-    return suite_run(&suite, "sub_groups", true, argc, argv);
+    suite_add(gpus, "sub-groups: of GPUs on paper");
+    suite_add(refusals, "sub-groups: refusals");
+    suite_add(given_work_groups, "sub-groups: work-groups are whole ones");
+    return suite_run("sub_groups", argc, argv);
 }

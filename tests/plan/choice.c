@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #include "support/core/inject.h"
-#include "support/api.h"
+#include "support/harness.h"
+#include "support/small_attention.h"
 
 /* Which of the hooked calls fails, and how: `left` calls of it from now on. */
 static struct {
@@ -104,7 +105,7 @@ static int start(void **state)
     params.get_proc = hooks;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.log = log_line;
-    context = support_context_with(&params);
+    context = new_context_with(&params);
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, clattn_context_opencl_context(context));
     return 0;
@@ -115,7 +116,7 @@ static int stop(void **state)
     enum inject_kind kind;
     (void)state;
     small_attention_release(&problem);
-    support_release(&context);
+    release_context(&context);
     return inject_balanced(&kind) ? 0 : -1;
 }
 
@@ -286,5 +287,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(resources_are_explained, start, stop),
         cmocka_unit_test_setup_teardown(log_lines_of_failures_may_make_plans, start, stop),
     };
-    return SUPPORT_RUN("choice", tests);
+    return RUN_TESTS("choice", tests);
 }

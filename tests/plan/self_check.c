@@ -39,7 +39,7 @@ static void a_wrong_solver_is_refused_with_the_reason(void **state)
     assert_message_has(context, "attention_cpu_decode disagrees with the reference on this device: output[");
     assert_status(context, plan_by(context, "generic", &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
 
     sources_damage(&sources, SCALAR_EXP);
     context = sources_context(&sources, NULL, true);
@@ -48,7 +48,7 @@ static void a_wrong_solver_is_refused_with_the_reason(void **state)
     /* Known by now: the same answer without another run. */
     assert_status(context, plan_by(context, "generic", &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "attention_generic disagrees with the reference");
-    support_release(&context);
+    release_context(&context);
 }
 
 /* Softmax and the matrix product too. */
@@ -70,7 +70,7 @@ static void other_operators_are_checked(void **state)
     assert_message_has(context, "softmax_cpu_short disagrees with the reference on this device: y[");
     assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
 
     /* Not fma.h, of which a device that does not fuse has the other half. */
     sources_damage(&sources, "matmul/cpu/packed.cl", "ADD_PRODUCT(x, y[v], acc[r][v])",
@@ -78,7 +78,7 @@ static void other_operators_are_checked(void **state)
     context = sources_context(&sources, NULL, true);
     assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, "matmul_cpu disagrees with the reference on this device: c[");
-    support_release(&context);
+    release_context(&context);
 }
 
 /* Each of the small operators' two kinds of kernels, with a constant of its own that is wrong. */
@@ -110,7 +110,7 @@ static void small_operators_are_checked(void **state)
          "activation_generic disagrees with the reference on this device: y[", 2},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_plan_options options = {.size = sizeof options, .solver = cases[i].solver};
         clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
         clattn_rope_desc rope = CLATTN_ROPE_DESC_INIT;
@@ -137,7 +137,7 @@ static void small_operators_are_checked(void **state)
         assert_status(context, status, CLATTN_ERROR_UNSUPPORTED);
         assert_null(plan);
         assert_message_has(context, cases[i].message);
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -156,7 +156,7 @@ static void merging_is_checked(void **state)
         {"if (x == -INFINITY)", "if (isnan(x))", "merge disagrees with the reference on this device: output["},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
         const size_t extent[5] = {3, 1, 4, 2, 20};
         clattn_plan *plan;
@@ -170,7 +170,7 @@ static void merging_is_checked(void **state)
         assert_status(context, clattn_merge_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_null(plan);
         assert_message_has(context, cases[i].message);
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -205,7 +205,7 @@ static void appending_is_checked(void **state)
     };
 #undef WRONG
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
         bool paged = cases[i].cache == CLATTN_CACHE_KIND_PAGED;
         size_t heads = 2, pages = paged ? 5 : 1;
@@ -224,7 +224,7 @@ static void appending_is_checked(void **state)
         assert_status(context, clattn_kv_append_plan_create(context, &desc, NULL, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_null(plan);
         assert_message_has(context, cases[i].message);
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -251,7 +251,7 @@ static void images_are_checked(void **state)
          "image_unpack disagrees with the reference on this device: image[", CLATTN_IMAGE_OPERATION_UNPACK},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
         bool pack = cases[i].operation == CLATTN_IMAGE_OPERATION_PACK;
         const char *reason;
@@ -270,7 +270,7 @@ static void images_are_checked(void **state)
         } else {
             assert_non_null(strstr(reason, "no images"));
         }
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -288,33 +288,33 @@ static void the_next_solver_takes_over(void **state)
     if (info.type & CL_DEVICE_TYPE_CPU)
         assert_non_null(strstr(clattn_plan_explain(plan), "cpu: failed, attention_cpu disagrees with the reference"));
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
 }
 
 static void a_wrong_program_is_not_saved(void **state)
 {
     struct sources sources;
     clattn_plan *plan;
-    char cache[SUPPORT_PATH];
+    char cache[FOLDER_SIZE];
     (void)state;
     sources_damage(&sources, VECTOR_EXP);
-    support_folder(cache);
+    new_folder(cache);
     for (int round = 0; round < 2; round++) {
         clattn_context *context = sources_context(&sources, cache, true);
         clattn_program_statistics statistics = {.size = sizeof statistics};
         assert_status(context, plan_by(context, "cpu", &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
         assert_int_equal(statistics.loaded, 0);
-        support_release(&context);
+        release_context(&context);
     }
     /* One that was saved without a check is nothing to one that checks. */
     clattn_context *context = sources_context(&sources, cache, false);
     assert_status(context, plan_by(context, "cpu", &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
     context = sources_context(&sources, cache, true);
     assert_status(context, plan_by(context, "cpu", &plan), CLATTN_ERROR_UNSUPPORTED);
-    support_release(&context);
+    release_context(&context);
 }
 
 static void an_unknown_self_check_is_refused(void **state)
@@ -342,5 +342,5 @@ int main(void)
         cmocka_unit_test(a_wrong_program_is_not_saved),
         cmocka_unit_test(an_unknown_self_check_is_refused),
     };
-    return SUPPORT_RUN("self-check", tests);
+    return RUN_TESTS("self-check", tests);
 }

@@ -19,7 +19,7 @@ static void pairs_are_checked(void **state)
          "attention_cpu disagrees with the reference", NULL},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_plan_options options = {.size = sizeof options, .solver = "cpu-bf16"};
         clattn_attention_desc attention = CLATTN_ATTENTION_DESC_INIT;
         clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
@@ -37,7 +37,7 @@ static void pairs_are_checked(void **state)
         if (cases[i].matmul)
             assert_message_has(context, cases[i].matmul);
         clattn_plan_release(&plan);
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -63,7 +63,7 @@ static void matrix_fragments_are_checked(void **state)
         {"emulated-wgmma", "matmul/gpu/tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)"},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_plan_options options = {.size = sizeof options, .solver = cases[i].solver};
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_plan *plan;
@@ -81,7 +81,7 @@ static void matrix_fragments_are_checked(void **state)
                                         : "matmul_wgmma disagrees with the reference on this device: c[");
         assert_status(context, status, CLATTN_ERROR_UNSUPPORTED);
         assert_null(plan);
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -96,7 +96,7 @@ static void sub_groups_are_checked(void **state)
         {"lib/reduce.h", "part_ = 1; part_ < REDUCE_PARTS", "part_ = 2; part_ < REDUCE_PARTS"},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_plan_options options = {.size = sizeof options, .solver = "emulated-sub-group"};
         clattn_softmax_desc softmax = CLATTN_SOFTMAX_DESC_INIT;
         clattn_norm_desc norm = CLATTN_NORM_DESC_INIT;
@@ -122,7 +122,7 @@ static void sub_groups_are_checked(void **state)
         options.solver = "tile";
         assert_status(context, clattn_softmax_plan_create(context, &softmax, &options, &plan), CLATTN_SUCCESS);
         clattn_plan_release(&plan);
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -133,7 +133,7 @@ static void amx_may_be_refused(void **state)
     static char little[8192];
     clattn_matmul_desc matmul = CLATTN_MATMUL_DESC_INIT;
     clattn_plan_options options = {.size = sizeof options, .solver = "cpu-amx"};
-    clattn_context *context = support_context();
+    clattn_context *context = new_context();
     clattn_plan *plan;
     stack_t before, with = {.ss_sp = little, .ss_size = sizeof little};
     (void)state;
@@ -150,7 +150,7 @@ static void amx_may_be_refused(void **state)
     }
     clattn_plan_release(&plan);
     assert_int_equal(sigaltstack(&before, NULL), 0);
-    support_release(&context);
+    release_context(&context);
     if (!there)
         skip();
 }
@@ -176,14 +176,14 @@ static void amx_assembles(void **state)
     clattn_context *context = sources_context(&sources, NULL, false);
     assert_status(context, clattn_context_device_info(context, &info), CLATTN_SUCCESS);
     if (info.device_class != CLATTN_DEVICE_CLASS_POCL) {
-        support_release(&context);
+        release_context(&context);
         skip();
     }
     assert_status(context, clattn_attention_plan_create(context, &attention, &options, &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
     assert_status(context, clattn_matmul_plan_create(context, &matmul, &options, &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
 }
 
 int main(void)
@@ -195,5 +195,5 @@ int main(void)
         cmocka_unit_test(sub_groups_are_checked),
         cmocka_unit_test(amx_assembles),
     };
-    return SUPPORT_RUN("self-check of engines", tests);
+    return RUN_TESTS("self-check of engines", tests);
 }

@@ -62,18 +62,18 @@ static void a_short_problem_is_checked_like_a_long_one(void **state)
         {paged_of(16, 0), DISAGREES("attention_cpu_decode")},
         {paged_of(4096, 1), DISAGREES("attention_cpu_decode")},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, attention_by(context, "cpu", &cases[i].desc), CLATTN_ERROR_UNSUPPORTED);
         assert_message_has(context, cases[i].message);
-        support_release(&context);
+        release_context(&context);
     }
     /* A window of one key. */
     clattn_attention_desc desc = attention_of(1, 24, 24);
     desc.window.explicit_left = desc.window.explicit_right = 1;
     clattn_context *context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "cpu", &desc), CLATTN_ERROR_UNSUPPORTED);
-    support_release(&context);
+    release_context(&context);
 }
 
 enum { NORM, SOFTMAX, MATMUL, ROPE, NEIGHBOURHOOD };
@@ -163,13 +163,13 @@ static void other_operators_short_problems_too(void **state)
         {NEIGHBOURHOOD, {0, 0, 3}, "cpu", VECTOR_EXP, DISAGREES("neighbourhood_cpu")},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         sources_damage(&sources, cases[i].file, cases[i].from, cases[i].to);
         clattn_context *context = sources_context(&sources, NULL, true);
         assert_status(context, plan_of(context, cases[i].kind, cases[i].sizes, cases[i].solver),
                       CLATTN_ERROR_UNSUPPORTED);
         assert_message_has(context, cases[i].message);
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -178,7 +178,7 @@ static clattn_context *plain_context(size_t workspace_limit)
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.workspace_limit = workspace_limit;
-    return support_context_with(&params);
+    return new_context_with(&params);
 }
 
 /* What is told at run time and drowns every result has nothing to say about the program. */
@@ -218,7 +218,7 @@ static void an_extreme_scale_refuses_no_solver(void **state)
     clattn_plan_release(&plan);
     assert_status(context, clattn_rope_plan_create(context, &rope, NULL, &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
 }
 
 /* Plans that want more than the pool may hold can be made; pages of any size too. */
@@ -238,7 +238,7 @@ static void the_check_takes_no_workspace_of_the_callers(void **state)
     assert_status(context, attention_by(context, NULL, &empty), CLATTN_SUCCESS);
     assert_status(context, plan_of(context, MATMUL, (const size_t[3]){64, 64, 64}, "cpu"), CLATTN_SUCCESS);
     assert_status(context, plan_of(context, NEIGHBOURHOOD, (const size_t[3]){9, 9, 3}, "cpu"), CLATTN_SUCCESS);
-    support_release(&context);
+    release_context(&context);
 }
 
 /* Of several kernels the wrong one is named, and solvers that share the others take over. */
@@ -261,14 +261,14 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
         assert_message_has(context, i < 2 ? DISAGREES("attention_cpu") : DISAGREES("attention_cpu_decode"));
         assert_status(context, attention_by(context, NULL, shared[i]), CLATTN_SUCCESS);
     }
-    support_release(&context);
+    release_context(&context);
     /* The log-sum-exp that nobody but the probabilities asked for. */
     sources_damage(&sources, "attention/core.h", "top + log(total)", "top + log(total) * 1.01f");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "generic", &weights), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, DISAGREES("attention_generic") "lse[");
     assert_status(context, attention_by(context, "generic", &raw), CLATTN_SUCCESS);
-    support_release(&context);
+    release_context(&context);
     /* The scores'. */
     sources_damage(&sources, "attention/scores.cl", "STORE(W_TYPE, scores, a.scores.offset",
                    "STORE(W_TYPE, scores, (i == 0) + a.scores.offset");
@@ -278,7 +278,7 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     assert_status(context, attention_by(context, "generic", &raw), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, DISAGREES("attention_scores") "scores[");
     assert_status(context, attention_by(context, "cpu", &plain), CLATTN_SUCCESS);
-    support_release(&context);
+    release_context(&context);
     /* The merging one. */
     sources_damage(&sources, "merge/merge.cl", "total += weight;", "total += weight * 1.001f;");
     context = sources_context(&sources, NULL, true);
@@ -287,14 +287,14 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     assert_status(context, attention_by(context, "cpu", &split_weights), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, DISAGREES("merge") "output[");
     assert_status(context, attention_by(context, "cpu", &plain), CLATTN_SUCCESS);
-    support_release(&context);
+    release_context(&context);
 }
 
 /* A user's snippet cannot be checked, and what its plan saves is no proof for plans that can be. */
 static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
 {
     struct sources sources;
-    char cache[SUPPORT_PATH];
+    char cache[FOLDER_SIZE];
     clattn_attention_desc modified = split_of(), split = modified;
     clattn_program_statistics statistics = {.size = sizeof statistics};
     (void)state;
@@ -302,7 +302,7 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
         "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
         "{ return score + 1.0f; }\n";
     sources_damage(&sources, "merge/merge.cl", "total += weight;", "total += weight * 1.001f;");
-    support_folder(cache);
+    new_folder(cache);
     for (int round = 0; round < 2; round++) {
         clattn_context *context = sources_context(&sources, cache, true);
         assert_status(context, attention_by(context, "cpu", &modified), CLATTN_SUCCESS);
@@ -312,7 +312,7 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
         assert_int_equal(statistics.loaded, round ? 2 : 0);
         assert_status(context, attention_by(context, "cpu", &split), CLATTN_ERROR_UNSUPPORTED);
         assert_message_has(context, DISAGREES("merge") "output[");
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -324,7 +324,7 @@ static void thin_products_refuse_no_solver(void **state)
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     (void)state;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         const size_t *n = sizes[i];
         clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
         clattn_context *context;
@@ -332,13 +332,13 @@ static void thin_products_refuse_no_solver(void **state)
         desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, n);
         desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, n + 1);
         desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){n[0], n[2]});
-        for (size_t k = 0; k < sizeof solvers / sizeof solvers[0]; k++) {
+        for (size_t k = 0; k < COUNT_OF(solvers); k++) {
             clattn_plan_options options = {.size = sizeof options, .solver = solvers[k]};
             clattn_plan *plan;
             assert_status(context, clattn_matmul_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
             clattn_plan_release(&plan);
         }
-        support_release(&context);
+        release_context(&context);
     }
 }
 
@@ -353,5 +353,5 @@ int main(void)
         cmocka_unit_test(the_wrong_kernel_alone_is_blamed),
         cmocka_unit_test(what_was_saved_unchecked_is_checked_when_it_is_loaded),
     };
-    return SUPPORT_RUN("self-check of plans", tests);
+    return RUN_TESTS("self-check of plans", tests);
 }

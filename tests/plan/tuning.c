@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support/plan/tuned_plan.h"
+#include "support/small_attention.h"
 
 static void wisdom_changes_the_geometry(void **state)
 {
@@ -125,7 +126,7 @@ static void hostile_values_are_ignored(void **state)
     };
     (void)state;
     char *text = tuned_learnt(tuned.context);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char *other = tuned_exchanged(text, cases[i].old, cases[i].new);
         assert_status(tuned.context, clattn_wisdom_clear(tuned.context), CLATTN_SUCCESS);
         assert_status(tuned.context, tuned_import(tuned.context, other), CLATTN_SUCCESS);
@@ -147,7 +148,7 @@ static void every_allowed_value_is_safe(void **state)
     for (size_t i = 0; i < clattn_plan_parameter_count(plan); i++) {
         clattn_plan_parameter parameter = {.size = sizeof parameter};
         assert_status(tuned.context, clattn_plan_parameter_info(plan, i, &parameter), CLATTN_SUCCESS);
-        for (size_t j = 0; j < parameter.allowed_count && (j < 2 || !support_tiny()); j++) {
+        for (size_t j = 0; j < parameter.allowed_count && (j < 2 || !is_tiny()); j++) {
             char text[64], shown[80];
             clattn_plan *other = NULL;
             sprintf(text, "%s=%d", parameter.name, (int)parameter.allowed[j]);
@@ -185,7 +186,7 @@ static void every_allowed_tile_of_attention_is_safe(void **state)
     for (size_t i = 0; i < clattn_plan_parameter_count(plan); i++) {
         clattn_plan_parameter parameter = {.size = sizeof parameter};
         assert_status(tuned.context, clattn_plan_parameter_info(plan, i, &parameter), CLATTN_SUCCESS);
-        for (size_t j = 0; j < parameter.allowed_count && (j < 2 || !support_tiny()); j++) {
+        for (size_t j = 0; j < parameter.allowed_count && (j < 2 || !is_tiny()); j++) {
             char text[64];
             clattn_plan *other = NULL;
             sprintf(text, "%s=%d", parameter.name, (int)parameter.allowed[j]);
@@ -225,7 +226,7 @@ static void clblast_wins_by_wisdom(void **state)
 {
     clattn_plan *plan = NULL;
     (void)state;
-    if (support_tiny()) /* a simulator reports what CLBlast computes of uninitialized memory while a plan is made */
+    if (is_tiny()) /* a simulator reports what CLBlast computes of uninitialized memory while a plan is made */
         skip();
     clattn_status status = tuned_make(tuned.context, "clblast", "", &plan);
     if (status == CLATTN_ERROR_INVALID_ARGUMENT) /* the library was built without CLBlast */
@@ -241,13 +242,13 @@ static void clblast_wins_by_wisdom(void **state)
     char *text = tuned_export(tuned.context);
     clattn_context_params never = tuned.params;
     never.clblast = CLATTN_CLBLAST_MODE_NEVER;
-    clattn_context *without = support_context_with(&never);
+    clattn_context *without = new_context_with(&never);
     assert_status(without, tuned_import(without, text), CLATTN_SUCCESS);
     plan = tuned_plan(without, NULL, NULL);
     assert_says(plan, "that is ignored: the context's params exclude it", true);
     assert_true(strcmp(clattn_plan_solver(plan), "clblast") != 0);
     clattn_plan_release(&plan);
-    support_release(&without);
+    release_context(&without);
     free(text);
 }
 
@@ -264,5 +265,5 @@ int main(void)
         TUNED_TEST(given_parameters_are_taken_or_refused),
         TUNED_TEST(clblast_wins_by_wisdom),
     };
-    return SUPPORT_RUN("tuning", tests);
+    return RUN_TESTS("tuning", tests);
 }

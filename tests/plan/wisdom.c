@@ -49,7 +49,7 @@ static void malformed_text_is_refused_whole(void **state)
     };
     (void)state;
     char *before = tuned_learnt(tuned.context);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
         clattn_status status = tuned_import(tuned.context, cases[i].text);
         if (status != CLATTN_ERROR_FORMAT)
             fail_msg("case %zu gave %d", i, (int)status);
@@ -86,7 +86,7 @@ static void damaged_text_never_fails_a_plan(void **state)
     (void)state;
     char *text = tuned_learnt(tuned.context), *longer;
     longer = tuned_exchanged(text, TUNED_HEADING, TUNED_HEADING "d v k o c s 0 1 a=1\n");
-    size_t bytes = strlen(longer), step = support_tiny() ? 29 : 1;
+    size_t bytes = strlen(longer), step = is_tiny() ? 29 : 1;
     for (size_t length = 0; length < bytes; length += step) {
         clattn_status status = clattn_wisdom_import(tuned.context, longer, length, NULL);
         bool whole = length >= strlen(TUNED_HEADING) && longer[length - 1] == '\n';
@@ -94,7 +94,7 @@ static void damaged_text_never_fails_a_plan(void **state)
             fail_msg("cut to %zu of %zu bytes: %d", length, bytes, (int)status);
     }
     size_t plans = 0;
-    for (size_t at = 0; at < strlen(text); at += support_tiny() ? 41 : 3) {
+    for (size_t at = 0; at < strlen(text); at += is_tiny() ? 41 : 3) {
         char *bad = strdup(text);
         assert_non_null(bad);
         bad[at] ^= (char)(1 << (at % 7));
@@ -110,27 +110,27 @@ static void damaged_text_never_fails_a_plan(void **state)
         }
         free(bad);
     }
-    assert_true(plans > 0 || support_tiny());
+    assert_true(plans > 0 || is_tiny());
     free(text);
     free(longer);
 }
 
 /* ---- the file ---- */
 
-static void path_of(char path[SUPPORT_PATH + 8])
+static void path_of(char path[FOLDER_SIZE + 8])
 {
-    snprintf(path, SUPPORT_PATH + 8, "%s/wisdom", tuned.folder);
+    snprintf(path, FOLDER_SIZE + 8, "%s/wisdom", tuned.folder);
 }
 
 /* How a new context's plan came to be. */
 static bool new_context_is_wise(const clattn_context_params *with)
 {
-    clattn_context *other = support_context_with(with);
+    clattn_context *other = new_context_with(with);
     clattn_plan *plan = tuned_plan(other, NULL, NULL);
     bool wise = tuned_says(plan, "geometry by wisdom:");
     tuned_check(other, plan);
     clattn_plan_release(&plan);
-    support_release(&other);
+    release_context(&other);
     return wise;
 }
 
@@ -145,7 +145,7 @@ static void put(const char *path, const char *text, mode_t mode)
 
 static void the_file_serves_later_contexts(void **state)
 {
-    char path[SUPPORT_PATH + 8];
+    char path[FOLDER_SIZE + 8];
     (void)state;
     path_of(path);
     char *text = tuned_learnt(tuned.context);
@@ -160,18 +160,18 @@ static void the_file_serves_later_contexts(void **state)
     char *more = tuned_exchanged(text, TUNED_HEADING, TUNED_HEADING "d v k o c s 0 1 a=1\n"), *all;
     put(path, more, 0600);
     assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MODE_MERGE), CLATTN_SUCCESS);
-    clattn_context *other = support_context_with(&tuned.params);
+    clattn_context *other = new_context_with(&tuned.params);
     all = tuned_export(other);
     assert_non_null(strstr(all, "d v k o c s 0 1 a=1\n"));
     assert_non_null(strstr(all, " cpu 0 1234567 "));
     free(all);
-    support_release(&other);
+    release_context(&other);
     assert_status(tuned.context, clattn_wisdom_save(tuned.context, CLATTN_WISDOM_MODE_REPLACE), CLATTN_SUCCESS);
-    other = support_context_with(&tuned.params);
+    other = new_context_with(&tuned.params);
     all = tuned_export(other);
     assert_string_equal(all, text);
     free(all);
-    support_release(&other);
+    release_context(&other);
 
     /* Damaged, writable by others, a link: none. */
     put(path, "clattn-wisdom 1\nd v\n", 0600);
@@ -180,7 +180,7 @@ static void the_file_serves_later_contexts(void **state)
     assert_false(new_context_is_wise(&tuned.params));
     put(path, text, 0600);
     assert_true(new_context_is_wise(&tuned.params));
-    char target[SUPPORT_PATH + 16];
+    char target[FOLDER_SIZE + 16];
     snprintf(target, sizeof target, "%s/elsewhere", tuned.folder);
     assert_int_equal(rename(path, target), 0);
     assert_int_equal(symlink(target, path), 0);
@@ -190,14 +190,14 @@ static void the_file_serves_later_contexts(void **state)
     clattn_context_params off = tuned.params;
     off.cache_mode = CLATTN_CACHE_MODE_OFF;
     assert_false(new_context_is_wise(&off));
-    other = support_context_with(&off);
+    other = new_context_with(&off);
     assert_status(other, clattn_wisdom_save(other, CLATTN_WISDOM_MODE_MERGE), CLATTN_ERROR_UNSUPPORTED);
     /* By hand it goes all the same. */
     assert_status(other, tuned_import(other, text), CLATTN_SUCCESS);
     clattn_plan *plan = tuned_plan(other, NULL, NULL);
     assert_says(plan, "geometry by wisdom:", true);
     clattn_plan_release(&plan);
-    support_release(&other);
+    release_context(&other);
     free(more);
     free(text);
 }
@@ -292,7 +292,7 @@ static int change_wisdom(void *user)
 static int make_plans(void *user)
 {
     int *failures = user;
-    for (int i = 0; i < (support_tiny() ? 4 : 40); i++) {
+    for (int i = 0; i < (is_tiny() ? 4 : 40); i++) {
         clattn_plan *plan = NULL;
         *failures += tuned_make(tuned.context, NULL, NULL, &plan) != CLATTN_SUCCESS;
         /* One moment's wisdom: it is named if and only if it was followed. */
@@ -329,5 +329,5 @@ int main(void)
         TUNED_TEST(the_file_serves_later_contexts),     TUNED_TEST(a_round_trip_is_exact),
         TUNED_TEST(a_search_goes_on_where_it_was_left), TUNED_TEST(plans_are_made_while_wisdom_changes),
     };
-    return SUPPORT_RUN("wisdom", tests);
+    return RUN_TESTS("wisdom", tests);
 }

@@ -12,13 +12,13 @@
 
 #define HEADER_BYTES 88 /* of an entry: magic, format, length, key, digest; numerics.md says what they are for */
 
-static char folder[SUPPORT_PATH];
+static char folder[FOLDER_SIZE];
 static clattn_context_params params;
 
-static int new_folder(void **state)
+static int empty_cache(void **state)
 {
     (void)state;
-    support_folder(folder);
+    new_folder(folder);
     clattn_context_params_init(&params);
     params.cache_dir = folder;
     params.cache_mode = CLATTN_CACHE_MODE_ON;
@@ -50,7 +50,7 @@ static void write_all(const char *path, const void *data, size_t bytes)
 
 static void entries_are_private_and_reused(void **state)
 {
-    char entry[SUPPORT_PATH];
+    char entry[FOLDER_SIZE];
     struct stat about;
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
@@ -68,7 +68,7 @@ static void entries_are_private_and_reused(void **state)
 /* Every byte of the header, and bytes all through the payload. */
 static void corrupt_entries_are_refused_and_rebuilt(void **state)
 {
-    char entry[SUPPORT_PATH];
+    char entry[FOLDER_SIZE];
     size_t bytes;
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
@@ -76,7 +76,7 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
     unsigned char *good = read_all(entry, &bytes), *bad = malloc(bytes);
     assert_non_null(bad);
     assert_true(bytes > HEADER_BYTES);
-    const size_t step = support_tiny() ? HEADER_BYTES / 4 : 1, payload_step = (bytes - HEADER_BYTES) / 24 + 1;
+    const size_t step = is_tiny() ? HEADER_BYTES / 4 : 1, payload_step = (bytes - HEADER_BYTES) / 24 + 1;
     for (size_t at = 0; at < bytes; at += at < HEADER_BYTES ? step : payload_step) {
         memcpy(bad, good, bytes);
         bad[at] ^= (unsigned char)(1u << (at % 8));
@@ -85,7 +85,7 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
         if (outcome.built != 1 || outcome.refused != 1 || outcome.loaded != 0)
             fail_msg("byte %zu of %zu flipped: built %llu, loaded %llu, refused %llu", at, bytes, outcome.built,
                      outcome.loaded, outcome.refused);
-        if (support_tiny() && at > HEADER_BYTES)
+        if (is_tiny() && at > HEADER_BYTES)
             break;
     }
     memcpy(bad, good, bytes);
@@ -99,14 +99,14 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
 
 static void truncated_and_extended_entries_are_refused(void **state)
 {
-    char entry[SUPPORT_PATH];
+    char entry[FOLDER_SIZE];
     size_t bytes;
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
     assert_int_equal(cached_files(folder, entry), 1);
     unsigned char *good = read_all(entry, &bytes), *longer = calloc(bytes + 4096, 1);
     assert_non_null(longer);
-    const size_t step = support_tiny() ? HEADER_BYTES / 3 : 3, payload_step = (bytes - HEADER_BYTES) / 12 + 1;
+    const size_t step = is_tiny() ? HEADER_BYTES / 3 : 3, payload_step = (bytes - HEADER_BYTES) / 12 + 1;
     for (size_t length = 0; length < bytes; length += length < HEADER_BYTES + 3 ? step : payload_step) {
         write_all(entry, good, length);
         struct outcome outcome = cached_plan(&params, 0);
@@ -114,7 +114,7 @@ static void truncated_and_extended_entries_are_refused(void **state)
         if (outcome.built != 1 || outcome.refused + (length == 0) < 1 || outcome.loaded != 0)
             fail_msg("cut to %zu of %zu bytes: built %llu, loaded %llu, refused %llu", length, bytes, outcome.built,
                      outcome.loaded, outcome.refused);
-        if (support_tiny() && length > HEADER_BYTES)
+        if (is_tiny() && length > HEADER_BYTES)
             break;
     }
     memcpy(longer, good, bytes);
@@ -129,7 +129,7 @@ static void truncated_and_extended_entries_are_refused(void **state)
 /* An entry under another one's name is a wrong program, not a damaged one. */
 static void exchanged_entries_are_refused(void **state)
 {
-    char first[SUPPORT_PATH], second[SUPPORT_PATH], moved[SUPPORT_PATH + 8];
+    char first[FOLDER_SIZE], second[FOLDER_SIZE], moved[FOLDER_SIZE + 8];
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
     assert_int_equal(cached_files(folder, first), 1);
@@ -139,7 +139,7 @@ static void exchanged_entries_are_refused(void **state)
     for (DIR *stream = opendir(folder); stream; stream = NULL) {
         for (struct dirent *item = readdir(stream); item; item = readdir(stream))
             if (item->d_name[0] != '.' && !strstr(item->d_name, ".moved"))
-                snprintf(second, sizeof second, "%.*s/%.256s", SUPPORT_PATH - 300, folder, item->d_name);
+                snprintf(second, sizeof second, "%.*s/%.256s", FOLDER_SIZE - 300, folder, item->d_name);
         closedir(stream);
     }
     assert_int_equal(rename(second, first), 0);
@@ -153,14 +153,14 @@ static void exchanged_entries_are_refused(void **state)
 /* What lies in an entry's place and is no plain file of ours is not read, not followed, and does not hang us. */
 static void strange_things_in_an_entrys_place_are_not_read(void **state)
 {
-    char entry[SUPPORT_PATH], target[SUPPORT_PATH];
+    char entry[FOLDER_SIZE], target[FOLDER_SIZE];
     size_t bytes;
     (void)state;
     assert_programs(&params, 0, 1, 0, 0);
     assert_int_equal(cached_files(folder, entry), 1);
     unsigned char *good = read_all(entry, &bytes);
     alarm(120);
-    support_folder(target);
+    new_folder(target);
     strncat(target, "/target", sizeof target - strlen(target) - 1);
     write_all(target, good, bytes);
     for (int round = 0; round < 4; round++) {
@@ -204,7 +204,7 @@ static void expect_off(const char *path)
 
 static void unsafe_folders_turn_the_cache_off(void **state)
 {
-    char link[SUPPORT_PATH + 16];
+    char link[FOLDER_SIZE + 16];
     (void)state;
     snprintf(link, sizeof link, "%s.link", folder);
     assert_int_equal(symlink(folder, link), 0);
@@ -221,7 +221,7 @@ static void unsafe_folders_turn_the_cache_off(void **state)
     for (size_t i = 0; i < sizeof readable / sizeof *readable; i++) {
         assert_int_equal(chmod(folder, readable[i]), 0);
         assert_true(cached_plan(&params, 0).has_folder);
-        char entry[SUPPORT_PATH];
+        char entry[FOLDER_SIZE];
         assert_int_equal(cached_files(folder, entry), 1);
         remove(entry);
     }
@@ -237,7 +237,7 @@ static void unsafe_folders_turn_the_cache_off(void **state)
 
 static void folders_that_cannot_be_used_turn_the_cache_off(void **state)
 {
-    char file[SUPPORT_PATH + 16], inside[SUPPORT_PATH + 32];
+    char file[FOLDER_SIZE + 16], inside[FOLDER_SIZE + 32];
     (void)state;
     snprintf(file, sizeof file, "%s/file", folder);
     write_all(file, "x", 1);
@@ -261,7 +261,7 @@ static void folders_that_cannot_be_used_turn_the_cache_off(void **state)
 
 static void missing_folders_are_made_private(void **state)
 {
-    char path[SUPPORT_PATH + 16];
+    char path[FOLDER_SIZE + 16];
     struct stat about;
     mode_t mask = umask(0);
     (void)state;
@@ -298,7 +298,7 @@ static void restore(struct saved *saved)
 static void the_environment_chooses_where_params_leave_a_choice(void **state)
 {
     struct saved saved[4];
-    char below[SUPPORT_PATH + 32];
+    char below[FOLDER_SIZE + 32];
     (void)state;
     save(&saved[0], "CLATTN_CACHE");
     save(&saved[1], "CLATTN_CACHE_DIR");
@@ -367,12 +367,12 @@ static void contexts_may_share_a_folder(void **state)
     /* A simulator has one thread run kernels at a time: there they follow one another. */
     for (int i = 0; i < 3; i++) {
         assert_int_equal(thrd_create(&threads[i], build_on_a_thread, &params), thrd_success);
-        if (support_tiny()) {
+        if (is_tiny()) {
             assert_int_equal(thrd_join(threads[i], &result), thrd_success);
             assert_int_equal(result, CLATTN_SUCCESS);
         }
     }
-    for (int i = 0; i < 3 && !support_tiny(); i++) {
+    for (int i = 0; i < 3 && !is_tiny(); i++) {
         assert_int_equal(thrd_join(threads[i], &result), thrd_success);
         assert_int_equal(result, CLATTN_SUCCESS);
     }
@@ -382,16 +382,16 @@ static void contexts_may_share_a_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(entries_are_private_and_reused, new_folder),
-        cmocka_unit_test_setup(corrupt_entries_are_refused_and_rebuilt, new_folder),
-        cmocka_unit_test_setup(truncated_and_extended_entries_are_refused, new_folder),
-        cmocka_unit_test_setup(exchanged_entries_are_refused, new_folder),
-        cmocka_unit_test_setup(strange_things_in_an_entrys_place_are_not_read, new_folder),
-        cmocka_unit_test_setup(unsafe_folders_turn_the_cache_off, new_folder),
-        cmocka_unit_test_setup(folders_that_cannot_be_used_turn_the_cache_off, new_folder),
-        cmocka_unit_test_setup(missing_folders_are_made_private, new_folder),
-        cmocka_unit_test_setup(the_environment_chooses_where_params_leave_a_choice, new_folder),
-        cmocka_unit_test_setup(contexts_may_share_a_folder, new_folder),
+        cmocka_unit_test_setup(entries_are_private_and_reused, empty_cache),
+        cmocka_unit_test_setup(corrupt_entries_are_refused_and_rebuilt, empty_cache),
+        cmocka_unit_test_setup(truncated_and_extended_entries_are_refused, empty_cache),
+        cmocka_unit_test_setup(exchanged_entries_are_refused, empty_cache),
+        cmocka_unit_test_setup(strange_things_in_an_entrys_place_are_not_read, empty_cache),
+        cmocka_unit_test_setup(unsafe_folders_turn_the_cache_off, empty_cache),
+        cmocka_unit_test_setup(folders_that_cannot_be_used_turn_the_cache_off, empty_cache),
+        cmocka_unit_test_setup(missing_folders_are_made_private, empty_cache),
+        cmocka_unit_test_setup(the_environment_chooses_where_params_leave_a_choice, empty_cache),
+        cmocka_unit_test_setup(contexts_may_share_a_folder, empty_cache),
     };
-    return SUPPORT_RUN("cache", tests);
+    return RUN_TESTS("cache", tests);
 }

@@ -9,13 +9,13 @@
 #include "support/nn/model.h"
 #include "support/nn/run.h"
 
-static char folder[SUPPORT_PATH];
+static char folder[FOLDER_SIZE];
 static clattn_context_params params;
 
-static int new_folder(void **state)
+static int empty_cache(void **state)
 {
     (void)state;
-    support_folder(folder);
+    new_folder(folder);
     clattn_context_params_init(&params);
     params.cache_dir = folder;
     params.cache_mode = CLATTN_CACHE_MODE_ON;
@@ -54,7 +54,7 @@ static void large_grids_are_kept_too(void **state)
 {
     clattn_program_statistics statistics = {.size = sizeof statistics};
     (void)state;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     int entries = saves_late(context) ? 2 : 1;
     softmax_built(context, 3);
     assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
@@ -63,13 +63,13 @@ static void large_grids_are_kept_too(void **state)
     softmax_built(context, 3);
     assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
     assert_int_equal(cached_files(folder, NULL), entries);
-    support_release(&context);
-    context = support_context_with(&params);
+    release_context(&context);
+    context = new_context_with(&params);
     softmax_built(context, 70000);
     assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
     assert_int_equal(statistics.built, 0);
     assert_int_equal(statistics.loaded, entries);
-    support_release(&context);
+    release_context(&context);
 }
 
 /* PoCL compiles for its binaries, so that the first result does not wait for them: they are saved when asked for, or by the
@@ -77,26 +77,26 @@ static void large_grids_are_kept_too(void **state)
 static void saving_does_not_keep_anybody_waiting(void **state)
 {
     (void)state;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     const bool late = saves_late(context);
     clattn_plan *trial = softmax_plan(context, 3, "");
     assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
     assert_int_equal(cached_files(folder, NULL), !late);
     clattn_plan *plan = softmax_plan(context, 3, NULL);
     assert_int_equal(cached_files(folder, NULL), !late);
-    support_release(&context);
+    release_context(&context);
     assert_null(context);
     assert_int_equal(cached_files(folder, NULL), 1);
     clattn_plan_release(&plan);
     clattn_plan_release(&trial);
-    context = support_context_with(&params);
+    context = new_context_with(&params);
     clattn_program_statistics statistics = {.size = sizeof statistics};
     softmax_built(context, 3);
     assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
     assert_true(statistics.built == 0 && statistics.loaded == 1);
     assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
     assert_int_equal(cached_files(folder, NULL), 1);
-    support_release(&context);
+    release_context(&context);
     assert_status(NULL, clattn_context_save_programs(NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
@@ -130,10 +130,10 @@ static void what_pocl_has_lost_is_not_kept(void **state)
     (void)state;
     inject_start(0, 0);
     params.get_proc = lossy_get_proc;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     const bool late = saves_late(context);
     softmax_built(context, 3);
-    support_release(&context);
+    release_context(&context);
     assert_int_equal(cached_files(folder, NULL), !late);
 }
 
@@ -157,7 +157,7 @@ static void programs_made_after_the_release_are_saved_too(void **state)
     model.encoder = &encoder;
     desc.batch = 1;
     desc.length = 4;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     assert_status(context, clattn_transformer_create(context, &model, &source, &transformer), CLATTN_SUCCESS);
     clattn_context_release(&context);
     const int before = cached_files(folder, NULL);
@@ -191,16 +191,16 @@ static void programs_may_run_while_they_are_saved(void **state)
     enum { N = 512 };
     static float x[N * N], y[N * N];
     (void)state;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     if (!saves_late(context)) { /* and others may not have threads that share a queue */
-        support_release(&context);
+        release_context(&context);
         skip();
     }
     cl_context opencl = clattn_context_opencl_context(context);
     cl_command_queue queue = clattn_context_queue(context);
-    support_fill(x, N * N, 1);
-    cl_mem buffers[2] = {support_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x),
-                         support_buffer(opencl, CL_MEM_READ_WRITE, sizeof y, NULL)};
+    fill_floats(x, N * N, 1);
+    cl_mem buffers[2] = {new_buffer(opencl, CL_MEM_READ_ONLY, sizeof x, x),
+                         new_buffer(opencl, CL_MEM_READ_WRITE, sizeof y, NULL)};
     args.x = clattn_binding_buffer(buffers[0], 0);
     args.y = clattn_binding_buffer(buffers[1], 0);
     desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){N, N});
@@ -219,7 +219,7 @@ static void programs_may_run_while_they_are_saved(void **state)
     assert_int_equal(thrd_join(thread, &result), thrd_success);
     assert_int_equal(result, CLATTN_SUCCESS);
     assert_true(cached_files(folder, NULL) > 0);
-    support_read(queue, buffers[1], sizeof y, y);
+    read_buffer(queue, buffers[1], sizeof y, y);
     double sum = 0;
     for (int i = 0; i < N; i++)
         sum += (double)y[i];
@@ -227,17 +227,17 @@ static void programs_may_run_while_they_are_saved(void **state)
     clReleaseMemObject(buffers[0]);
     clReleaseMemObject(buffers[1]);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(large_grids_are_kept_too, new_folder),
-        cmocka_unit_test_setup(saving_does_not_keep_anybody_waiting, new_folder),
-        cmocka_unit_test_setup(what_pocl_has_lost_is_not_kept, new_folder),
-        cmocka_unit_test_setup(programs_made_after_the_release_are_saved_too, new_folder),
-        cmocka_unit_test_setup(programs_may_run_while_they_are_saved, new_folder),
+        cmocka_unit_test_setup(large_grids_are_kept_too, empty_cache),
+        cmocka_unit_test_setup(saving_does_not_keep_anybody_waiting, empty_cache),
+        cmocka_unit_test_setup(what_pocl_has_lost_is_not_kept, empty_cache),
+        cmocka_unit_test_setup(programs_made_after_the_release_are_saved_too, empty_cache),
+        cmocka_unit_test_setup(programs_may_run_while_they_are_saved, empty_cache),
     };
-    return SUPPORT_RUN("cache_saving", tests);
+    return RUN_TESTS("cache_saving", tests);
 }

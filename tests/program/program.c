@@ -8,6 +8,7 @@
 
 #include "support/plan/cached_plan.h"
 #include "support/core/inject.h"
+#include "support/small_attention.h"
 
 /* An application's store: one entry a key. */
 struct store {
@@ -199,13 +200,13 @@ static void callbacks_may_ask_the_library(void **state)
     for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++) {
         clattn_plan *plan = NULL;
         curious.store.behaviour = behaviours[i];
-        clattn_context *context = support_context_with(&params);
+        clattn_context *context = new_context_with(&params);
         curious.context = context;
         assert_status(context, clattn_softmax_plan_create(context, &desc, NULL, &plan), CLATTN_SUCCESS);
         clattn_plan_release(&plan);
         assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
         curious.context = NULL;
-        support_release(&context);
+        release_context(&context);
     }
     alarm(0);
     assert_int_equal(curious.lines, 2);
@@ -235,7 +236,7 @@ static void a_context_builds_a_program_once(void **state)
     clattn_plan *plans[3] = {NULL};
     (void)state;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     small_attention_prepare(&problem);
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plans[0]), CLATTN_SUCCESS);
     assert_status(context, clattn_context_program_statistics(context, &first), CLATTN_SUCCESS);
@@ -248,7 +249,7 @@ static void a_context_builds_a_program_once(void **state)
     assert_memory_equal(&first, &second, sizeof first);
     clattn_plan_release(&plans[2]);
     small_attention_release(&problem);
-    support_release(&context);
+    release_context(&context);
 }
 
 struct maker {
@@ -272,7 +273,7 @@ static int make_on_a_thread(void *user)
 /* Threads that want one program wait for the one that builds it; others do not get in between. */
 static void threads_build_a_program_once(void **state)
 {
-    if (support_tiny())
+    if (is_tiny())
         skip(); /* Oclgrind 21.10 ends the process when kernels run on two threads at once */
     enum { THREADS = 6, KINDS = 2 };
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
@@ -282,7 +283,7 @@ static void threads_build_a_program_once(void **state)
     int result;
     (void)state;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     for (int i = 0; i < THREADS; i++) {
         makers[i] = (struct maker){context, i % KINDS ? 30 : 3};
         assert_int_equal(thrd_create(&threads[i], make_on_a_thread, &makers[i]), thrd_success);
@@ -293,7 +294,7 @@ static void threads_build_a_program_once(void **state)
     }
     assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
     assert_int_equal(statistics.built, KINDS);
-    support_release(&context);
+    release_context(&context);
 }
 
 static char options_seen[64][1024];
@@ -337,9 +338,9 @@ static void no_build_option_changes_results(void **state)
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     options_count = 0;
     inject_start(0, 0);
-    clattn_context *context = support_context_with(&params);
+    clattn_context *context = new_context_with(&params);
     small_attention_prepare(&problem);
-    for (size_t i = 0; i < (support_tiny() ? 1 : 3); i++) {
+    for (size_t i = 0; i < (is_tiny() ? 1 : 3); i++) {
         clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
         clattn_plan *plan = NULL;
         options.solver = solvers[i];
@@ -356,7 +357,7 @@ static void no_build_option_changes_results(void **state)
     assert_status(context, clattn_matmul_plan_create(context, &matmul, NULL, &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
     small_attention_release(&problem);
-    support_release(&context);
+    release_context(&context);
     assert_true(options_count >= 3);
     for (int i = 0; i < options_count; i++) {
         assert_non_null(strstr(options_seen[i], "-cl-std=CL1.2"));
@@ -377,5 +378,5 @@ int main(void)
         cmocka_unit_test(threads_build_a_program_once),
         cmocka_unit_test(no_build_option_changes_results),
     };
-    return SUPPORT_RUN("program", tests);
+    return RUN_TESTS("program", tests);
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness.h"
+#include "support/harness.h"
 
 /* max |naive − reference| over what is finite in both: elsewhere the rule asks for the class. */
 static double naive_error(size_t count, const double *reference, const double *naive)
@@ -146,4 +146,15 @@ void accuracy_unchanged(const char *what, size_t count, const double *reference,
                      value[i], new_value[i]);
         }
     }
+}
+
+double largest_difference(const float *got, const float *expected, size_t count)
+{
+    double worst = 0;
+    for (size_t i = 0; i < count; i++) {
+        double difference = fabs((double)got[i] - (double)expected[i]);
+        if (!(difference <= worst))
+            worst = isnan(difference) ? (double)INFINITY : difference;
+    }
+    return worst;
 }

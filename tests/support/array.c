@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness.h"
+#include "support/harness.h"
 
 /* Odd, so that no array starts where a vector would like to; longer than a vector and a half. */
 #define GUARD_FRONT 37

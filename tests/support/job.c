@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job.h"
+#include "support/job.h"
 
 #define ENQUEUE(name) \
     clattn_status enqueue_##name(const test_job *job, cl_command_queue queue, cl_uint wait_count, \
@@ -177,12 +177,12 @@ bool job_refused_sub_groups(const char *solver)
 bool job_planned(const test_job *job, clattn_status status, const char *solver, bool refused)
 {
     if (refused) {
-        assert_status(CLATTN_ERROR_UNSUPPORTED, status);
+        assert_status(device_context(), status, CLATTN_ERROR_UNSUPPORTED);
         assert_null(job->plan);
         printf("# refused\n"); /* tests/platforms.sh counts these, of the test that is reported next */
         return false;
     }
-    assert_status(CLATTN_SUCCESS, status);
+    assert_status(device_context(), status, CLATTN_SUCCESS);
     assert_non_null(job->plan);
     assert_string_equal(clattn_plan_solver(job->plan), solver);
     return true;
@@ -192,7 +192,7 @@ void job_run(test_job *job, cl_command_queue queue)
 {
     cl_event event = NULL;
 
-    assert_status(CLATTN_SUCCESS, job->enqueue(job, queue, 0, NULL, &event));
+    assert_status(device_context(), job->enqueue(job, queue, 0, NULL, &event), CLATTN_SUCCESS);
     assert_non_null(event);
     assert_cl(clWaitForEvents(1, &event));
     assert_cl(clReleaseEvent(event));

@@ -2,7 +2,7 @@
 #ifndef TESTS_JOB_H
 #define TESTS_JOB_H
 
-#include "harness.h"
+#include "support/harness.h"
 
 typedef enum mask_kind {
     MASK_NONE,

@@ -1,23 +1,13 @@
-/* The context that all tests of a program have, and cmocka's set-up and tear-down of it; for the program's own file. */
+/* A context for each test of a program, as cmocka's set-up and tear-down functions. */
 #ifndef TESTS_ONE_CONTEXT_H
 #define TESTS_ONE_CONTEXT_H
 
-#include "support/api.h"
+#include "support/device.h"
+#include "support/suite.h"
 
-static clattn_context *context;
+extern clattn_context *context;
 
-static int set_up(void **state)
-{
-    (void)state;
-    context = support_context();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    support_release(&context);
-    return 0;
-}
+int open_context(void **state);
+int close_context(void **state);
 
 #endif

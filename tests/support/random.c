@@ -1,7 +1,7 @@
 /* SplitMix64 (Steele, Lea, Flood 2014): small, and any seed is a good one. */
 #include <stdlib.h>
 
-#include "harness.h"
+#include "support/harness.h"
 
 uint64_t random_seed(void)
 {
@@ -37,4 +37,13 @@ int random_int(random_stream *stream, int low, int high)
 {
     uint64_t span = (uint64_t)((int64_t)high - low) + 1;
     return low + (int)(random_bits(stream) % span);
+}
+
+void fill_floats(float *values, size_t count, uint32_t seed)
+{
+    uint32_t state = seed * 2654435761u + 1;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        values[i] = (float)(int32_t)(state >> 8 << 8) * (1.0f / 2147483648.0f);
+    }
 }

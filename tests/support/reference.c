@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "harness.h"
+#include "support/harness.h"
 
 static double rounded(double x, bool narrow)
 {

@@ -2,7 +2,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "harness.h"
+#include "support/harness.h"
 
 void reference_norm(size_t elements, bool rms, double epsilon, const double *x, const double *scale, const double *bias,
                     double *y, double *magnitude, double *mean, double *factor)
@@ -74,4 +74,45 @@ double reference_activation(clattn_activation function, double alpha, double x)
     default: fail_msg("no such activation: %d", (int)function);
     }
     return 0;
+}
+
+void expected_attention(size_t heads, size_t queries, size_t keys, size_t d_k, size_t d_v, bool causal, const float *q,
+                        const float *k, const float *v, float *out)
+{
+    double *p = malloc((keys ? keys : 1) * sizeof *p);
+    assert_non_null(p);
+    for (size_t row = 0; row < heads * queries; row++) {
+        size_t h = row / queries, i = row % queries;
+        size_t attended = causal && i + 1 < keys ? i + 1 : keys;
+        double largest = -(double)INFINITY, sum = 0;
+        for (size_t j = 0; j < attended; j++) {
+            p[j] = 0;
+            for (size_t d = 0; d < d_k; d++)
+                p[j] += (double)q[row * d_k + d] * (double)k[(h * keys + j) * d_k + d];
+            p[j] /= sqrt((double)d_k);
+            largest = p[j] > largest ? p[j] : largest;
+        }
+        for (size_t j = 0; j < attended; j++)
+            sum += p[j] = exp(p[j] - largest);
+        for (size_t d = 0; d < d_v; d++) {
+            double total = 0;
+            for (size_t j = 0; j < attended; j++)
+                total += p[j] * (double)v[(h * keys + j) * d_v + d];
+            out[row * d_v + d] = attended ? (float)(total / sum) : 0.0f;
+        }
+    }
+    free(p);
+}
+
+void expected_softmax(size_t rows, size_t columns, const float *x, float *y)
+{
+    for (size_t r = 0; r < rows; r++) {
+        double largest = -(double)INFINITY, sum = 0;
+        for (size_t c = 0; c < columns; c++)
+            largest = (double)x[r * columns + c] > largest ? (double)x[r * columns + c] : largest;
+        for (size_t c = 0; c < columns; c++)
+            sum += exp((double)x[r * columns + c] - largest);
+        for (size_t c = 0; c < columns; c++)
+            y[r * columns + c] = (float)(exp((double)x[r * columns + c] - largest) / sum);
+    }
 }

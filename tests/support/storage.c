@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "harness.h"
+#include "support/harness.h"
 
 /* A binary format: `digits` of significand, implicit one included, and the exponents of its smallest normal number and
  * of its largest binade. */

@@ -1,34 +1,44 @@
 /* Suites are made at run time because their tables are: one cmocka test for each solver and case, so that a
  * failure names both and the counts mean something. */
+#include "support/suite.h"
+
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "harness.h"
+#include "support/device.h"
+#include "support/random.h"
+
+static struct {
+    struct CMUnitTest *tests;
+    size_t count, capacity;
+} suite;
+
+static char scratch[FOLDER_SIZE]; /* the folder that new_folder makes folders in, if any */
 
 test_level level(void)
 {
-    static test_level known;
+    static const struct {
+        const char *name;
+        test_level level;
+    } levels[] = {{"tiny", LEVEL_TINY}, {"small", LEVEL_SMALL}, {"full", LEVEL_FULL}};
     const char *text = getenv("CLATTN_TEST_LEVEL");
 
-    if (known) {
-        return known;
+    for (size_t i = 0; i < COUNT_OF(levels); i++) {
+        if (strcmp(text ? text : "small", levels[i].name) == 0) {
+            return levels[i].level;
+        }
     }
-    if (!text) {
-        known = device_platform_contains("Oclgrind")  ? LEVEL_TINY
-                : device_platform_contains("rusticl") ? LEVEL_SMALL
-                                                      : LEVEL_FULL;
-    } else if (strcmp(text, "full") == 0) {
-        known = LEVEL_FULL;
-    } else if (strcmp(text, "small") == 0) {
-        known = LEVEL_SMALL;
-    } else if (strcmp(text, "tiny") == 0) {
-        known = LEVEL_TINY;
-    } else {
-        fprintf(stderr, "CLATTN_TEST_LEVEL is '%s', expected full, small or tiny\n", text);
-        exit(1);
-    }
-    return known;
+    fprintf(stderr, "CLATTN_TEST_LEVEL is '%s', expected full, small or tiny\n", text);
+    exit(1);
+}
+
+bool is_tiny(void)
+{
+    return level() == LEVEL_TINY;
 }
 
 /* What a test finds in *state. */
@@ -50,56 +60,101 @@ static void run_call(void **state)
     }
 }
 
-static void add(test_suite *suite, call what, const char *format, va_list arguments)
+static void add(call what, const char *format, va_list arguments)
 {
     char name[160];
     call *kept = malloc(sizeof *kept);
 
     vsnprintf(name, sizeof name, format, arguments);
-    if (suite->count == suite->capacity) {
-        suite->capacity = suite->capacity ? 2 * suite->capacity : 64;
-        suite->tests = realloc(suite->tests, suite->capacity * sizeof *suite->tests);
+    if (suite.count == suite.capacity) {
+        suite.capacity = suite.capacity ? 2 * suite.capacity : 64;
+        suite.tests = realloc(suite.tests, suite.capacity * sizeof *suite.tests);
     }
     char *copy = strdup(name);
-    if (!suite->tests || !copy || !kept) {
+    if (!suite.tests || !copy || !kept) {
         abort();
     }
     *kept = what;
     struct CMUnitTest test = {.name = copy, .test_func = run_call, .initial_state = kept};
-    suite->tests[suite->count++] = test;
+    suite.tests[suite.count++] = test;
 }
 
-void suite_add(test_suite *suite, CMUnitTestFunction function, const char *format, ...)
+void suite_add(CMUnitTestFunction function, const char *format, ...)
 {
     va_list arguments;
 
     va_start(arguments, format);
-    add(suite, (call){.plain = function}, format, arguments);
+    add((call){.plain = function}, format, arguments);
     va_end(arguments);
 }
 
-void suite_add_case(test_suite *suite, case_check check, const void *test, const char *solver, const char *format, ...)
+void suite_add_case(case_check check, const void *test, const char *solver, const char *format, ...)
 {
     va_list arguments;
 
     va_start(arguments, format);
-    add(suite, (call){NULL, check, test, solver}, format, arguments);
+    add((call){NULL, check, test, solver}, format, arguments);
     va_end(arguments);
 }
 
-int suite_run(test_suite *suite, const char *name, bool device, int argc, char **argv)
+void new_folder(char path[FOLDER_SIZE])
+{
+    static unsigned number;
+    if (!scratch[0]) {
+        char here[FOLDER_SIZE - 64];
+        assert_non_null(getcwd(here, sizeof here));
+        snprintf(scratch, sizeof scratch, "%s/scratch-%ld", here, (long)getpid());
+        assert_int_equal(mkdir(scratch, 0700), 0);
+    }
+    snprintf(path, FOLDER_SIZE, "%.*s/%u", FOLDER_SIZE - 32, scratch, number++);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+}
+
+static void remove_tree(const char *path)
+{
+    struct stat about;
+    if (lstat(path, &about) != 0)
+        return;
+    if (S_ISDIR(about.st_mode)) {
+        chmod(path, 0700);
+        DIR *folder = opendir(path);
+        for (struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder)) {
+            char inner[4096];
+            if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") &&
+                snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name) < (int)sizeof inner)
+                remove_tree(inner);
+        }
+        if (folder)
+            closedir(folder);
+    }
+    remove(path);
+}
+
+int run_test_table(const char *name, const struct CMUnitTest *tests, size_t count)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0); /* so that lines of stdout and stderr stay in order in a log */
+    int failures = _cmocka_run_group_tests(name, tests, count, NULL, NULL);
+    device_release();
+    if (scratch[0])
+        remove_tree(scratch);
+    clattn_program_statistics programs = released_programs();
+    printf("%s: programs built %llu, loaded %llu, refused %llu\n", name, (unsigned long long)programs.built,
+           (unsigned long long)programs.loaded, (unsigned long long)programs.refused);
+    return failures != 0;
+}
+
+int suite_run(const char *name, int argc, char **argv)
 {
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
     printf("%s: seed %llu\n", name, (unsigned long long)random_seed());
-    fflush(stdout);
-    int failures = _cmocka_run_group_tests(name, suite->tests, suite->count, device ? device_open : NULL,
-                                           device ? device_close : NULL);
-    for (size_t i = 0; i < suite->count; i++) {
-        free((void *)suite->tests[i].name);
-        free(suite->tests[i].initial_state);
+    int result = run_test_table(name, suite.tests, suite.count);
+    for (size_t i = 0; i < suite.count; i++) {
+        free((void *)suite.tests[i].name);
+        free(suite.tests[i].initial_state);
     }
-    free(suite->tests);
-    return failures != 0;
+    free(suite.tests);
+    return result;
 }

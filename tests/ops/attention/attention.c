@@ -92,10 +92,8 @@ static const attention_case forms[] = {
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add(&suite, lengths, COUNT_OF(lengths));
-    attention_add(&suite, head_sizes, COUNT_OF(head_sizes));
-    attention_add(&suite, forms, COUNT_OF(forms));
-    return suite_run(&suite, "attention shapes", true, argc, argv);
+    attention_add(lengths, COUNT_OF(lengths));
+    attention_add(head_sizes, COUNT_OF(head_sizes));
+    attention_add(forms, COUNT_OF(forms));
+    return suite_run("attention shapes", argc, argv);
 }

@@ -17,7 +17,8 @@ static void chosen_where_it_pays(void **state)
     for (int few = 0; few < 2; few++) {
         test_job job = {0};
         clattn_attention_desc desc = attention_prepare(&job, few ? &one_query : &attention_engine_cases[0], 1);
-        assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+        assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan),
+                      CLATTN_SUCCESS);
         device_check_pairs(job.plan, !few);
         job_release(&job);
     }
@@ -39,27 +40,26 @@ static void imitated_amx_must_be_asked_for(void **state)
     bool slow = emulates_too_slowly();
 
     (void)state;
-    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan),
+                  CLATTN_SUCCESS);
     assert_non_null(strstr(clattn_plan_explain(job.plan), slow ? "cpu-amx: refused, this device is too slow"
                                                           : here && !strcmp(here, "cpu-amx")
                                                               ? "cpu-amx: chosen"
                                                               : "cpu-amx: refused, no AMX for bfloat16"));
     clattn_plan_release(&job.plan);
     options.solver = "cpu-amx";
-    assert_status(slow ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS,
-                  clattn_attention_plan_create(device_context(), &desc, &options, &job.plan));
+    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &job.plan),
+                  slow ? CLATTN_ERROR_UNSUPPORTED : CLATTN_SUCCESS);
     job_release(&job);
 }
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add_by(&suite, "cpu-bf16", attention_engine_cases, attention_engine_case_count);
+    attention_add_by("cpu-bf16", attention_engine_cases, attention_engine_case_count);
     if (!emulates_too_slowly()) {
-        attention_add_by(&suite, "cpu-amx", attention_engine_cases, attention_engine_case_count);
+        attention_add_by("cpu-amx", attention_engine_cases, attention_engine_case_count);
     }
-    suite_add(&suite, chosen_where_it_pays, "attention cpu-bf16: chosen where it pays");
-    suite_add(&suite, imitated_amx_must_be_asked_for, "attention cpu-amx: must be asked for where it is imitated");
-    return suite_run(&suite, "attention_bf16", true, argc, argv);
+    suite_add(chosen_where_it_pays, "attention cpu-bf16: chosen where it pays");
+    suite_add(imitated_amx_must_be_asked_for, "attention cpu-amx: must be asked for where it is imitated");
+    return suite_run("attention_bf16", argc, argv);
 }

@@ -161,15 +161,13 @@ static void long_ring(const void *which, const char *solver)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add_frugal(&suite, packed, COUNT_OF(packed));
-    attention_add_frugal(&suite, rings, COUNT_OF(rings));
-    attention_add_frugal(&suite, pages, COUNT_OF(pages));
-    attention_add_frugal(&suite, quantised, COUNT_OF(quantised));
+    attention_add_frugal(packed, COUNT_OF(packed));
+    attention_add_frugal(rings, COUNT_OF(rings));
+    attention_add_frugal(pages, COUNT_OF(pages));
+    attention_add_frugal(quantised, COUNT_OF(quantised));
     for (int n = 0; n < ATTENTION_SOLVERS; n++) {
-        suite_add_case(&suite, long_ring, NULL, attention_solvers[n], "attention %s: ring after 2^30 keys",
+        suite_add_case(long_ring, NULL, attention_solvers[n], "attention %s: ring after 2^30 keys",
                        attention_solvers[n]);
     }
-    return suite_run(&suite, "attention caches", true, argc, argv);
+    return suite_run("attention caches", argc, argv);
 }

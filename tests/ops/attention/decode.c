@@ -81,10 +81,8 @@ static const attention_case stored[] = {
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add_frugal(&suite, rows, COUNT_OF(rows));
-    attention_add_frugal(&suite, scores, COUNT_OF(scores));
-    attention_add_frugal(&suite, stored, COUNT_OF(stored));
-    return suite_run(&suite, "attention decode", true, argc, argv);
+    attention_add_frugal(rows, COUNT_OF(rows));
+    attention_add_frugal(scores, COUNT_OF(scores));
+    attention_add_frugal(stored, COUNT_OF(stored));
+    return suite_run("attention decode", argc, argv);
 }

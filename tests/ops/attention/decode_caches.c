@@ -44,8 +44,6 @@ static const attention_case caches[] = {
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add_frugal(&suite, caches, COUNT_OF(caches));
-    return suite_run(&suite, "attention decode, caches", true, argc, argv);
+    attention_add_frugal(caches, COUNT_OF(caches));
+    return suite_run("attention decode, caches", argc, argv);
 }

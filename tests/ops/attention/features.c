@@ -155,13 +155,11 @@ static const attention_case together[] = {
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add_frugal(&suite, scores, COUNT_OF(scores));
-    attention_add_frugal(&suite, addends, COUNT_OF(addends));
-    attention_add_frugal(&suite, windows, COUNT_OF(windows));
-    attention_add_frugal(&suite, lengths, COUNT_OF(lengths));
-    attention_add_frugal(&suite, few, COUNT_OF(few));
-    attention_add_frugal(&suite, together, COUNT_OF(together));
-    return suite_run(&suite, "attention features", true, argc, argv);
+    attention_add_frugal(scores, COUNT_OF(scores));
+    attention_add_frugal(addends, COUNT_OF(addends));
+    attention_add_frugal(windows, COUNT_OF(windows));
+    attention_add_frugal(lengths, COUNT_OF(lengths));
+    attention_add_frugal(few, COUNT_OF(few));
+    attention_add_frugal(together, COUNT_OF(together));
+    return suite_run("attention features", argc, argv);
 }

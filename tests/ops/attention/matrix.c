@@ -71,20 +71,20 @@ static void without_an_engine(void **state)
     clattn_attention_desc desc = attention_prepare(&job, &cases[0], 1);
 
     (void)state;
-    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan),
+                  CLATTN_SUCCESS);
     assert_non_null(strstr(clattn_plan_explain(job.plan), "  matrix: "));
     assert_null(strstr(clattn_plan_explain(job.plan), "emulated"));
     clattn_plan_release(&job.plan);
     options.solver = "matrix";
-    assert_status(CLATTN_ERROR_UNSUPPORTED, clattn_attention_plan_create(device_context(), &desc, &options, &job.plan));
+    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &job.plan),
+                  CLATTN_ERROR_UNSUPPORTED);
     job_release(&job);
 }
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add_by(&suite, "emulated-mma", cases, COUNT_OF(cases));
-    suite_add(&suite, without_an_engine, "attention matrix: not without an engine");
-    return suite_run(&suite, "attention_matrix", true, argc, argv);
+    attention_add_by("emulated-mma", cases, COUNT_OF(cases));
+    suite_add(without_an_engine, "attention matrix: not without an engine");
+    return suite_run("attention_matrix", argc, argv);
 }

@@ -190,8 +190,10 @@ static void compile_errors(const void *which, const char *solver)
 
         desc.snippets.score_mod = table[n].score;
         desc.snippets.mask_mod = table[n].mask;
-        assert_status(CLATTN_SUCCESS, clattn_attention_supports(device_context(), &desc, NULL)); /* nothing is built */
-        assert_status(CLATTN_ERROR_BUILD, clattn_attention_plan_create(device_context(), &desc, &options, &plan));
+        assert_status(device_context(), clattn_attention_supports(device_context(), &desc, NULL),
+                      CLATTN_SUCCESS); /* nothing is built */
+        assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &plan),
+                      CLATTN_ERROR_BUILD);
         assert_null(plan);
         clattn_context_message(device_context(), message, sizeof message);
         /* Oclgrind 21.10 takes no notice of #line: it shows the user's text, but counts lines from the top. */
@@ -204,7 +206,8 @@ static void compile_errors(const void *which, const char *solver)
     }
     desc.snippets.mask_mod = NULL; /* the context is none the worse */
     desc.snippets.score_mod = SCORE "{ return score; }";
-    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, &options, &job.plan));
+    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &job.plan),
+                  CLATTN_SUCCESS);
     job_run(&job, NULL);
     attention_judge(&job, &test);
     job_release(&job);
@@ -214,8 +217,9 @@ static void compile_errors(const void *which, const char *solver)
 
 static double first_output(test_job *job, const clattn_attention_desc *desc)
 {
-    assert_status(CLATTN_SUCCESS,
-                  clattn_attention_run(device_context(), NULL, desc, &job->args.attention, 0, NULL, NULL));
+    assert_status(device_context(),
+                  clattn_attention_run(device_context(), NULL, desc, &job->args.attention, 0, NULL, NULL),
+                  CLATTN_SUCCESS);
     assert_cl(clFinish(clattn_context_queue(device_context())));
     array_download(&job->output[OUTPUT]);
     array_poison(&job->output[OUTPUT]);
@@ -261,8 +265,9 @@ static void plan_cache(void **state)
     desc.snippets.score_mod = SCORE "{ return key == 3 ? 1e4f : 0.0f; }";
     assert_true(first_output(&job, &desc) == first_value(&job, 3));
     desc.snippets.buffer_dtype[2] = CLATTN_DTYPE_F32; /* the buffers belong to the description, too */
-    assert_status(CLATTN_ERROR_INVALID_ARGUMENT,
-                  clattn_attention_run(device_context(), NULL, &desc, &job.args.attention, 0, NULL, NULL));
+    assert_status(device_context(),
+                  clattn_attention_run(device_context(), NULL, &desc, &job.args.attention, 0, NULL, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
     job_release(&job);
 }
 
@@ -336,9 +341,11 @@ static void snippet_limit(void **state)
     memset(text, ' ', CLATTN_SNIPPET_LIMIT);
     memcpy(text, function, sizeof function - 1);
     desc.snippets.mask_mod = text;
-    assert_status(CLATTN_ERROR_INVALID_ARGUMENT, clattn_attention_supports(device_context(), &desc, NULL));
+    assert_status(device_context(), clattn_attention_supports(device_context(), &desc, NULL),
+                  CLATTN_ERROR_INVALID_ARGUMENT);
     text[CLATTN_SNIPPET_LIMIT - 1] = '\0';
-    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan));
+    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &job.plan),
+                  CLATTN_SUCCESS);
     job_run(&job, NULL);
     attention_judge(&job, &test);
     job_release(&job);
@@ -346,18 +353,16 @@ static void snippet_limit(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add_frugal(&suite, cases, COUNT_OF(cases));
+    attention_add_frugal(cases, COUNT_OF(cases));
     for (int n = 0; n < ATTENTION_SOLVERS; n++) {
         if (!attention_refuses(&cases[0], attention_solvers[n])) {
-            suite_add_case(&suite, compile_errors, NULL, attention_solvers[n], "attention %s: compile errors",
+            suite_add_case(compile_errors, NULL, attention_solvers[n], "attention %s: compile errors",
                            attention_solvers[n]);
         }
     }
-    suite_add_case(&suite, compile_errors, NULL, NULL, "attention: compile errors, any solver");
-    suite_add(&suite, plan_cache, "attention: two snippets are two plans");
-    suite_add(&suite, binary_cache, "attention: two snippets are two binaries");
-    suite_add(&suite, snippet_limit, "attention: the longest snippet");
-    return suite_run(&suite, "attention mods", true, argc, argv);
+    suite_add_case(compile_errors, NULL, NULL, "attention: compile errors, any solver");
+    suite_add(plan_cache, "attention: two snippets are two plans");
+    suite_add(binary_cache, "attention: two snippets are two binaries");
+    suite_add(snippet_limit, "attention: the longest snippet");
+    return suite_run("attention mods", argc, argv);
 }

@@ -74,7 +74,8 @@ static void attend(const char *solver, const float *q, const float *k, const flo
     desc.query = desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, HEADS, ROWS, SIZE});
     desc.key = desc.value = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, HEADS, KEYS, SIZE});
     options.solver = solver;
-    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, &options, &plan));
+    assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, &options, &plan),
+                  CLATTN_SUCCESS);
     cl_mem memory[4] = {clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, rows, (void *)(uintptr_t)q, NULL),
                         clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, keys, (void *)(uintptr_t)k, NULL),
                         clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, keys, (void *)(uintptr_t)v, NULL),
@@ -84,7 +85,7 @@ static void attend(const char *solver, const float *q, const float *k, const flo
     args.key = clattn_binding_buffer(memory[1], 0);
     args.value = clattn_binding_buffer(memory[2], 0);
     args.output = clattn_binding_buffer(memory[3], 0);
-    assert_status(CLATTN_SUCCESS, clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL));
+    assert_status(device_context(), clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
     assert_cl(
         clEnqueueReadBuffer(clattn_context_queue(device_context()), memory[3], CL_TRUE, 0, rows, o, 0, NULL, NULL));
     for (int i = 0; i < 4; i++) {
@@ -160,7 +161,8 @@ static void chosen_where_it_pays(void **state)
         clattn_plan *plan = NULL;
         desc.query = desc.output = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, rows, 32});
         desc.key = desc.value = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){1, 2, 128, 32});
-        assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), &desc, NULL, &plan));
+        assert_status(device_context(), clattn_attention_plan_create(device_context(), &desc, NULL, &plan),
+                      CLATTN_SUCCESS);
         assert_int_equal(!strcmp(clattn_plan_solver(plan), "cpu-amx"), here && rows == 128);
         clattn_plan_release(&plan);
     }
@@ -174,17 +176,16 @@ static bool is_refused(void)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
     size_t count;
     attention_case *shared = float_cases(&count);
 
     if (!is_refused()) {
-        attention_add_by(&suite, "cpu-amx", shared, count);
-        attention_add_by(&suite, "cpu-amx", cases, COUNT_OF(cases));
-        suite_add(&suite, beyond_parts, "attention cpu-amx of float32: beyond parts");
+        attention_add_by("cpu-amx", shared, count);
+        attention_add_by("cpu-amx", cases, COUNT_OF(cases));
+        suite_add(beyond_parts, "attention cpu-amx of float32: beyond parts");
     }
-    suite_add(&suite, chosen_where_it_pays, "attention cpu-amx of float32: chosen where it pays");
-    int result = suite_run(&suite, "attention_parts", true, argc, argv);
+    suite_add(chosen_where_it_pays, "attention cpu-amx of float32: chosen where it pays");
+    int result = suite_run("attention_parts", argc, argv);
     free(shared);
     return result;
 }

@@ -57,7 +57,8 @@ static void read_cost(const clattn_attention_desc *desc, const char *solver, siz
     clattn_plan *plan = NULL;
 
     options.solver = solver;
-    assert_status(CLATTN_SUCCESS, clattn_attention_plan_create(device_context(), desc, &options, &plan));
+    assert_status(device_context(), clattn_attention_plan_create(device_context(), desc, &options, &plan),
+                  CLATTN_SUCCESS);
     *kernels = clattn_plan_launch_count(plan);
     *workspace = clattn_plan_workspace_size(plan);
     clattn_plan_release(&plan);
@@ -164,7 +165,7 @@ static void wait_for(const test_job *job)
 {
     cl_event event = NULL;
 
-    assert_status(CLATTN_SUCCESS, job->enqueue(job, NULL, 0, NULL, &event));
+    assert_status(device_context(), job->enqueue(job, NULL, 0, NULL, &event), CLATTN_SUCCESS);
     assert_cl(clWaitForEvents(1, &event));
     assert_cl(clReleaseEvent(event));
 }
@@ -204,7 +205,7 @@ static size_t items_for_heads(attention_case test, const char *solver)
     size_t grid[3];
     test_job job = {0};
 
-    assert_status(CLATTN_SUCCESS, clattn_context_device_info(device_context(), &info));
+    assert_status(device_context(), clattn_context_device_info(device_context(), &info), CLATTN_SUCCESS);
     test.dim.batch = 2 * (size_t)info.compute_units;
     test.shorter = true;
     test.actual.batch = test.actual.queries = 1;
@@ -232,15 +233,11 @@ static void one_head_of_a_plain_cache(const void *test, const char *solver)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
     device_use_functions(inject_get_proc);
-    attention_add_check(&suite, plan_cost, costs, COUNT_OF(costs));
-    attention_add_check(&suite, slices, sliced, COUNT_OF(sliced));
-    attention_add_check(&suite, cancel, cancelled, COUNT_OF(cancelled));
-    suite_add_case(&suite, heads_in_turn_of_pages, &paged_token, "cpu",
-                   "attention cpu: several heads in turn from pages");
-    suite_add_case(&suite, one_head_of_a_plain_cache, &plain_token, "cpu",
-                   "attention cpu: one head from a plain cache");
-    return suite_run(&suite, "attention plans", true, argc, argv);
+    attention_add_check(plan_cost, costs, COUNT_OF(costs));
+    attention_add_check(slices, sliced, COUNT_OF(sliced));
+    attention_add_check(cancel, cancelled, COUNT_OF(cancelled));
+    suite_add_case(heads_in_turn_of_pages, &paged_token, "cpu", "attention cpu: several heads in turn from pages");
+    suite_add_case(one_head_of_a_plain_cache, &plain_token, "cpu", "attention cpu: one head from a plain cache");
+    return suite_run("attention plans", argc, argv);
 }

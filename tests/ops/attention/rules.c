@@ -229,15 +229,13 @@ static void refused_scales(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add(&suite, mask_cases, make_mask_cases());
-    attention_add(&suite, masks, COUNT_OF(masks));
-    attention_add(&suite, causal, COUNT_OF(causal));
-    attention_add(&suite, scales, COUNT_OF(scales));
-    attention_add(&suite, empty, COUNT_OF(empty));
-    attention_add(&suite, leaks, COUNT_OF(leaks));
-    attention_add(&suite, poisons, COUNT_OF(poisons));
-    suite_add(&suite, refused_scales, "attention: NaN and infinite scales are refused");
-    return suite_run(&suite, "attention rules", true, argc, argv);
+    attention_add(mask_cases, make_mask_cases());
+    attention_add(masks, COUNT_OF(masks));
+    attention_add(causal, COUNT_OF(causal));
+    attention_add(scales, COUNT_OF(scales));
+    attention_add(empty, COUNT_OF(empty));
+    attention_add(leaks, COUNT_OF(leaks));
+    attention_add(poisons, COUNT_OF(poisons));
+    suite_add(refused_scales, "attention: NaN and infinite scales are refused");
+    return suite_run("attention rules", argc, argv);
 }

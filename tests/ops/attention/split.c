@@ -38,8 +38,6 @@ static const attention_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add(&suite, cases, COUNT_OF(cases));
-    return suite_run(&suite, "attention, split keys", true, argc, argv);
+    attention_add(cases, COUNT_OF(cases));
+    return suite_run("attention, split keys", argc, argv);
 }

@@ -82,10 +82,8 @@ static const attention_case doubles[] = {
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add_frugal(&suite, halves, COUNT_OF(halves));
-    attention_add_frugal(&suite, mixed, COUNT_OF(mixed));
-    attention_add_frugal(&suite, doubles, COUNT_OF(doubles));
-    return suite_run(&suite, "attention storage", true, argc, argv);
+    attention_add_frugal(halves, COUNT_OF(halves));
+    attention_add_frugal(mixed, COUNT_OF(mixed));
+    attention_add_frugal(doubles, COUNT_OF(doubles));
+    return suite_run("attention storage", argc, argv);
 }

@@ -59,7 +59,7 @@ static clattn_status plan_of(const offline_target *target, bool checks, const ch
     params.get_proc = platform_get_proc;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
-    check_status(CLATTN_SUCCESS, clattn_context_create(&params, context), "context", __FILE__, __LINE__);
+    assert_status(NULL, clattn_context_create(&params, context), CLATTN_SUCCESS);
     desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 4, 256, 64);
     options.solver = solver;
     return clattn_attention_plan_create(*context, &desc, &options, plan);
@@ -95,10 +95,8 @@ static void gpus(void **state)
 
 int main(int argc, char **argv)
 {
-    test_suite suite = {0};
-
-    attention_add_by(&suite, "emulated-sub-group", cases, COUNT_OF(cases));
-    attention_add_by(&suite, "sub-group", cases, COUNT_OF(cases));
-    suite_add(&suite, gpus, "attention in sub-groups: of GPUs on paper");
-    return suite_run(&suite, "attention_sub_groups", true, argc, argv);
+    attention_add_by("emulated-sub-group", cases, COUNT_OF(cases));
+    attention_add_by("sub-group", cases, COUNT_OF(cases));
+    suite_add(gpus, "attention in sub-groups: of GPUs on paper");
+    return suite_run("attention_sub_groups", argc, argv);
 }

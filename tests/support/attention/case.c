@@ -142,7 +142,7 @@ bool attention_refuses(const attention_case *test, const char *solver)
         refused = refused || ((test->refused_by >> n & 1) && strcmp(solver, attention_solvers[n]) == 0);
     }
     if (test->type.query == CLATTN_DTYPE_F64) {
-        assert_status(CLATTN_SUCCESS, clattn_context_device_info(device_context(), &info));
+        assert_status(device_context(), clattn_context_device_info(device_context(), &info), CLATTN_SUCCESS);
         refused = refused || !info.has_fp64;
     }
     return refused;
@@ -166,47 +166,47 @@ void attention_describe(const attention_case *t, char *text, size_t size)
              t->dim.queries, t->dim.keys, t->dim.d_k, t->dim.d_v);
 }
 
-static void add_case(test_suite *suite, case_check check, const attention_case *test, const char *solver)
+static void add_case(case_check check, const attention_case *test, const char *solver)
 {
     char text[256];
 
     attention_describe(test, text, sizeof text);
     if (test->levels & level()) {
-        suite_add_case(suite, check, test, solver, "attention %s: %s", solver, text);
+        suite_add_case(check, test, solver, "attention %s: %s", solver, text);
     }
 }
 
-static void add(test_suite *suite, case_check check, const attention_case *cases, size_t count, bool frugal)
+static void add(case_check check, const attention_case *cases, size_t count, bool frugal)
 {
     for (int n = 0; n < ATTENTION_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
             bool passed_by = frugal && level() == LEVEL_SMALL && !(cases[i].levels & LEVEL_TILE) && BY_TILE == 1 << n;
 
             if (!passed_by) {
-                add_case(suite, check, &cases[i], attention_solvers[n]);
+                add_case(check, &cases[i], attention_solvers[n]);
             }
         }
     }
 }
 
-void attention_add_by(test_suite *suite, const char *solver, const attention_case *cases, size_t count)
+void attention_add_by(const char *solver, const attention_case *cases, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        add_case(suite, attention_check, &cases[i], solver);
+        add_case(attention_check, &cases[i], solver);
     }
 }
 
-void attention_add(test_suite *suite, const attention_case *cases, size_t count)
+void attention_add(const attention_case *cases, size_t count)
 {
-    add(suite, attention_check, cases, count, false);
+    add(attention_check, cases, count, false);
 }
 
-void attention_add_frugal(test_suite *suite, const attention_case *cases, size_t count)
+void attention_add_frugal(const attention_case *cases, size_t count)
 {
-    add(suite, attention_check, cases, count, true);
+    add(attention_check, cases, count, true);
 }
 
-void attention_add_check(test_suite *suite, case_check check, const attention_case *cases, size_t count)
+void attention_add_check(case_check check, const attention_case *cases, size_t count)
 {
-    add(suite, check, cases, count, true);
+    add(check, cases, count, true);
 }

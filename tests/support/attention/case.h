@@ -182,19 +182,19 @@ void attention_check(const void *test, const char *solver);
 void attention_judge(const test_job *job, const attention_case *test);
 
 /* Adds attention_check of every case of this level by every solver.  The cases must stay where they are. */
-void attention_add(test_suite *suite, const attention_case *cases, size_t count);
+void attention_add(const attention_case *cases, size_t count);
 
 /* The same by one solver alone. */
-void attention_add_by(test_suite *suite, const char *solver, const attention_case *cases, size_t count);
+void attention_add_by(const char *solver, const attention_case *cases, size_t count);
 
 /* The same with less of the tile solver, whose kernels take longest to compile where a CPU runs them: at the level
  * small only cases that have LEVEL_TILE among their levels. */
 #define LEVEL_TILE 8
 #define TILE LEVEL_TILE
-void attention_add_frugal(test_suite *suite, const attention_case *cases, size_t count);
+void attention_add_frugal(const attention_case *cases, size_t count);
 
 /* As frugally, another check of the cases. */
-void attention_add_check(test_suite *suite, case_check check, const attention_case *cases, size_t count);
+void attention_add_check(case_check check, const attention_case *cases, size_t count);
 
 /* ---- what a case's arrays mean (attention_dense.c) ---- */
 

@@ -165,7 +165,7 @@ INFO(clGetPlatformInfo, cl_platform_id, cl_platform_info)
 QUERY(clGetDeviceIDs, (cl_platform_id p, cl_device_type t, cl_uint n, cl_device_id *list, cl_uint *count),
       (p, t, n, list, count))
 INFO(clGetDeviceInfo, cl_device_id, cl_device_info)
-QUERY(clRetainDevice, (cl_device_id device), (device)) /* no effect on root devices, so no books */
+QUERY(clRetainDevice, (cl_device_id device), (device)) /* no effect on root devices, so it is not counted */
 QUERY(clReleaseDevice, (cl_device_id device), (device))
 
 CREATE(INJECT_CONTEXT, cl_context, clCreateContext,

@@ -1,5 +1,5 @@
 /* A table of OpenCL functions for clattn_context_params.get_proc that counts calls, makes a chosen one fail, looks at
- * launches, and keeps the books of every object created, retained and released. */
+ * launches, and counts the references to every object created, retained and released. */
 #ifndef TESTS_SUPPORT_CORE_INJECT_H
 #define TESTS_SUPPORT_CORE_INJECT_H
 
@@ -7,7 +7,7 @@
 
 #include "clattn/context.h"
 
-/* What the books are kept of. */
+/* The kinds of objects whose references are counted. */
 enum inject_kind {
     INJECT_CONTEXT,
     INJECT_QUEUE,
@@ -19,7 +19,7 @@ enum inject_kind {
 };
 
 /* Starts counting anew: the `fail_at`-th call from now (1 is the first; 0: none) fails with `code`.  A release
- * that is made to fail still releases, so that the books tell whether the library called it at all. */
+ * that is made to fail still releases, so that the counts tell whether the library called it at all. */
 void inject_start(unsigned long fail_at, cl_int code);
 
 /* Kernels enqueued since inject_start. */

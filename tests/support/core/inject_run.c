@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/core/inject.h"
 #include "support/core/inject_run.h"
 
@@ -77,7 +77,7 @@ void inject_run(const inject_scenario *scenario)
 
 inject_scenario inject_scenario_of(clattn_status (*use)(clattn_context *), int32_t cache_mode)
 {
-    inject_scenario scenario = {.use = use, .stride = support_tiny() ? 17 : 1};
+    inject_scenario scenario = {.use = use, .stride = is_tiny() ? 17 : 1};
     clattn_context_params_init(&scenario.params);
     scenario.params.get_proc = inject_get_proc;
     scenario.params.cache_mode = cache_mode;

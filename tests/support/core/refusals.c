@@ -2,14 +2,12 @@
 
 #include <string.h>
 
-clattn_context *context;
 struct small_attention problem;
 clattn_plan *plan;
 
 int refusals_start(void **state)
 {
-    (void)state;
-    context = support_context();
+    open_context(state);
     small_attention_prepare(&problem);
     small_attention_buffers(&problem, clattn_context_opencl_context(context));
     assert_status(context, clattn_attention_plan_create(context, &problem.desc, NULL, &plan), CLATTN_SUCCESS);
@@ -18,11 +16,9 @@ int refusals_start(void **state)
 
 int refusals_stop(void **state)
 {
-    (void)state;
     clattn_plan_release(&plan);
     small_attention_release(&problem);
-    support_release(&context);
-    return 0;
+    return close_context(state);
 }
 
 void refused_attention(const clattn_attention_desc *desc, unsigned set, const char *file, int line)
@@ -30,15 +26,15 @@ void refused_attention(const clattn_attention_desc *desc, unsigned set, const ch
     clattn_plan *none = (clattn_plan *)(void *)&line; /* must come back as NULL */
     const char *reason = NULL;
     clattn_status status = clattn_attention_supports(context, desc, &reason);
-    support_status_in_at(context, status, set, "attention_supports", file, line);
+    check_status(context, status, set, "attention_supports", file, line);
     if (!reason || strlen(reason) < 4)
         fail_msg("%s:%d: no reason", file, line);
-    support_status_in_at(context, clattn_attention_plan_create(context, desc, NULL, &none), set,
-                         "attention_plan_create", file, line);
+    check_status(context, clattn_attention_plan_create(context, desc, NULL, &none), set, "attention_plan_create", file,
+                 line);
     assert_null(none);
     assert_true(clattn_context_message(context, NULL, 0) > 4);
-    support_status_in_at(context, clattn_attention_run(context, NULL, desc, &problem.args, 0, NULL, NULL), set,
-                         "attention_run", file, line);
+    check_status(context, clattn_attention_run(context, NULL, desc, &problem.args, 0, NULL, NULL), set, "attention_run",
+                 file, line);
 }
 
 void refused_enqueue(const clattn_attention_args *args, unsigned set, const char *file, int line)
@@ -46,11 +42,11 @@ void refused_enqueue(const clattn_attention_args *args, unsigned set, const char
     cl_event event = NULL;
     float before[128], after[128];
     cl_command_queue queue = clattn_context_queue(context);
-    support_read(queue, problem.output, problem.count * sizeof(float), before);
-    support_status_in_at(context, clattn_attention_enqueue(plan, NULL, args, 0, NULL, &event), set, "attention_enqueue",
-                         file, line);
+    read_buffer(queue, problem.output, problem.count * sizeof(float), before);
+    check_status(context, clattn_attention_enqueue(plan, NULL, args, 0, NULL, &event), set, "attention_enqueue", file,
+                 line);
     assert_null(event);
     assert_true(clattn_context_message(context, NULL, 0) > 4);
-    support_read(queue, problem.output, problem.count * sizeof(float), after);
+    read_buffer(queue, problem.output, problem.count * sizeof(float), after);
     assert_memory_equal(before, after, problem.count * sizeof(float));
 }

@@ -3,10 +3,11 @@
 #ifndef TESTS_SUPPORT_CORE_REFUSALS_H
 #define TESTS_SUPPORT_CORE_REFUSALS_H
 
-#include "support/api.h"
+#include "support/harness.h"
+#include "support/one_context.h"
+#include "support/small_attention.h"
 
 /* Made anew for each test. */
-extern clattn_context *context;
 extern struct small_attention problem;
 extern clattn_plan *plan;
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/decode.h"
 #include "support/nn/run.h"
 #include "support/storage.h"
@@ -53,7 +53,7 @@ static cl_mem make_memory(nn_world *w)
     w->memory = malloc(count * sizeof *w->memory + 1);
     assert_non_null(stored);
     assert_non_null(w->memory);
-    support_fill(w->memory, count, 4);
+    fill_floats(w->memory, count, 4);
     for (size_t i = 0; narrow && i < count; i++) {
         w->memory[i] = rintf(w->memory[i] * 16) / 16;
         storage_set(w->dtype, &stored[i], w->memory[i]);
@@ -131,7 +131,7 @@ void nn_world_open(nn_world *w, clattn_decoder_desc *desc)
 void nn_world_close(nn_world *w)
 {
     const cl_mem buffers[] = {w->memory_buffer, w->tokens, w->logits, w->vectors, w->self, w->cross};
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+    for (size_t i = 0; i < COUNT_OF(buffers); i++)
         clReleaseMemObject(buffers[i]);
     clattn_decoder_state_release(&w->state);
     clattn_plan_release(&w->plan);
@@ -206,7 +206,7 @@ void nn_world_append(nn_world *w, size_t sequences, const int32_t *ids, size_t s
     cl_mem masks[] = {bind_mask(w, &w->mask, at, lengths, length, &args.mask),
                       bind_mask(w, &w->memory_mask, at, lengths, length, &args.memory_mask)};
     assert_status(w->context, clattn_decoder_enqueue(w->state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(queue, w->logits, sequences * logit_rows * NN_VOCABULARY * sizeof(float), logits);
+    read_buffer(queue, w->logits, sequences * logit_rows * NN_VOCABULARY * sizeof(float), logits);
     for (size_t i = 0; i < 2; i++)
         if (masks[i])
             clReleaseMemObject(masks[i]);

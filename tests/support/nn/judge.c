@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/storage.h"
 
 static void add_error(struct nn_errors *e, double value, double reference)

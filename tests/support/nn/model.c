@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/storage.h"
 
 static const float *get_or_null(const nn_store *store, bool there, const char *format, const char *prefix,

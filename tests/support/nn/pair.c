@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/nn/pair.h"
 #include "support/nn/run.h"
 
@@ -67,7 +67,7 @@ static float *decode(const nn_pair *p, clattn_decoder_state *state, cl_mem memor
         args.logits = clattn_binding_buffer(out, 0);
         args.length = row;
         assert_status(p->context, clattn_decoder_enqueue(state, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-        support_read(queue, out, bytes, part);
+        read_buffer(queue, out, bytes, part);
         for (size_t i = 0; i < p->batch * row * vocabulary; i++)
             all[(i / vocabulary / row * p->length + at + i / vocabulary % row) * vocabulary + i % vocabulary] = part[i];
         clReleaseMemObject(in);

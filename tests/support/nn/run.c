@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 
 cl_mem nn_buffer(clattn_context *context, size_t bytes, const void *data)
 {
-    return support_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, bytes, data);
+    return new_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, bytes, data);
 }
 
 clattn_weight_source nn_source(nn_store *store)
@@ -30,7 +30,7 @@ float *nn_floats(size_t count, uint32_t seed)
 {
     float *values = malloc((count ? count : 1) * sizeof *values);
     assert_non_null(values);
-    support_fill(values, count, seed);
+    fill_floats(values, count, seed);
     return values;
 }
 
@@ -70,9 +70,9 @@ float *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
         args.segments = clattn_binding_buffer(segments, 0);
     args.lengths = run->lengths;
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), out, count * sizeof *y, y);
+    read_buffer(clattn_context_queue(context), out, count * sizeof *y, y);
     if (run->pooled)
-        support_read(clattn_context_queue(context), pooled, run->desc.batch * run->d->d_model * sizeof *y, run->pooled);
+        read_buffer(clattn_context_queue(context), pooled, run->desc.batch * run->d->d_model * sizeof *y, run->pooled);
     clReleaseMemObject(in);
     clReleaseMemObject(out);
     clReleaseMemObject(pooled);

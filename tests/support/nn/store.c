@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 
 struct nn_tensor {
     char name[96];
@@ -49,7 +49,7 @@ float *nn_store_add(nn_store *store, const char *name, int rank, const size_t *e
     free(tensor->values);
     tensor->values = malloc(tensor->elements * sizeof(float));
     assert_non_null(tensor->values);
-    support_fill(tensor->values, tensor->elements, ++store->seed);
+    fill_floats(tensor->values, tensor->elements, ++store->seed);
     for (size_t i = 0; i < tensor->elements; i++)
         tensor->values[i] = tensor->values[i] * scale + offset;
     return tensor->values;

@@ -129,7 +129,7 @@ void activation_check(const void *which, const char *solver)
     job_release(&job);
 }
 
-void activation_add(test_suite *suite, const activation_case *cases, size_t count)
+void activation_add(const activation_case *cases, size_t count)
 {
     static const char *const names[] = {"none", "ReLU", "GELU", "GELU tanh", "Swish"};
 
@@ -138,7 +138,7 @@ void activation_add(test_suite *suite, const activation_case *cases, size_t coun
             const activation_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(suite, activation_check, t, activation_solvers[n],
+                suite_add_case(activation_check, t, activation_solvers[n],
                                "activation %s: %s, %s, alpha %g, rank %d, last %zu", activation_solvers[n],
                                names[t->function], t->rule, t->explicit_alpha ? (double)t->alpha : 1, t->rank,
                                t->extent[t->rank - 1]);

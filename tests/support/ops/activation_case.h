@@ -32,6 +32,6 @@ typedef struct activation_case {
 } activation_case;
 
 void activation_check(const void *test, const char *solver);
-void activation_add(test_suite *suite, const activation_case *cases, size_t count);
+void activation_add(const activation_case *cases, size_t count);
 
 #endif

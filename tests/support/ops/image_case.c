@@ -290,9 +290,10 @@ void image_check(const void *which, const char *solver)
     args.explicit_matrix = t->transform;
     memcpy(args.matrix, colours, sizeof args.matrix);
     options.solver = solver;
-    assert_status(CLATTN_SUCCESS, clattn_image_supports(device_context(), &desc, NULL));
-    assert_status(CLATTN_SUCCESS, clattn_image_plan_create(device_context(), &desc, &options, &job.plan));
-    assert_status(CLATTN_SUCCESS, clattn_image_enqueue(job.plan, NULL, &args, 0, NULL, &event));
+    assert_status(device_context(), clattn_image_supports(device_context(), &desc, NULL), CLATTN_SUCCESS);
+    assert_status(device_context(), clattn_image_plan_create(device_context(), &desc, &options, &job.plan),
+                  CLATTN_SUCCESS);
+    assert_status(device_context(), clattn_image_enqueue(job.plan, NULL, &args, 0, NULL, &event), CLATTN_SUCCESS);
     assert_cl(clWaitForEvents(1, &event));
     assert_cl(clReleaseEvent(event));
     if (pack) {

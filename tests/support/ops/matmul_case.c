@@ -300,7 +300,7 @@ void matmul_check(const void *which, const char *solver)
     job_release(&job);
 }
 
-void matmul_add(test_suite *suite, const matmul_case *cases, size_t count)
+void matmul_add(const matmul_case *cases, size_t count)
 {
     for (int n = 0; n < MATMUL_ALL_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
@@ -308,7 +308,7 @@ void matmul_add(test_suite *suite, const matmul_case *cases, size_t count)
             unsigned solvers = t->solvers ? t->solvers : MATMUL_GENERIC | MATMUL_CPU | MATMUL_TILE;
 
             if ((t->levels & level()) && (solvers >> n & 1)) {
-                suite_add_case(suite, matmul_check, t, matmul_solvers[n], "matmul %s: %s, %zu x %zux%zux%zu",
+                suite_add_case(matmul_check, t, matmul_solvers[n], "matmul %s: %s, %zu x %zux%zux%zu",
                                matmul_solvers[n], t->rule, t->batch ? t->batch : 1, t->m, t->n, t->k);
             }
         }

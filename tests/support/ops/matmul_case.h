@@ -68,6 +68,6 @@ bool matmul_has_clblast(void);
 
 bool matmul_job(test_job *job, const matmul_case *test, const char *solver, uint64_t salt);
 void matmul_check(const void *test, const char *solver);
-void matmul_add(test_suite *suite, const matmul_case *cases, size_t count);
+void matmul_add(const matmul_case *cases, size_t count);
 
 #endif

@@ -146,7 +146,8 @@ void mha_job(test_job *job, const mha_case *t, const char *solver, uint64_t salt
     job->args.mha = args;
     job->enqueue = enqueue_mha;
     options.solver = solver;
-    assert_status(CLATTN_SUCCESS, clattn_mha_plan_create(device_context(), &desc, &options, &job->plan));
+    assert_status(device_context(), clattn_mha_plan_create(device_context(), &desc, &options, &job->plan),
+                  CLATTN_SUCCESS);
     snprintf(expected, sizeof expected, "+%s+", solver); /* the projections are the plan's own choice */
     if (!strstr(clattn_plan_solver(job->plan), expected)) {
         fail_msg("the plan is by %s, expected %s inside", clattn_plan_solver(job->plan), expected);
@@ -355,16 +356,15 @@ void mha_check(const void *which, const char *solver)
     job_release(&job);
 }
 
-void mha_add(test_suite *suite, const mha_case *cases, size_t count)
+void mha_add(const mha_case *cases, size_t count)
 {
     for (int n = 0; n < MHA_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
             const mha_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(suite, mha_check, t, mha_solvers[n], "mha %s: %s, %zu x %zux%zu, %zu/%zu",
-                               mha_solvers[n], t->rule, t->batch, t->queries, t->cross ? t->keys : t->queries,
-                               t->d_model, t->heads);
+                suite_add_case(mha_check, t, mha_solvers[n], "mha %s: %s, %zu x %zux%zu, %zu/%zu", mha_solvers[n],
+                               t->rule, t->batch, t->queries, t->cross ? t->keys : t->queries, t->d_model, t->heads);
             }
         }
     }

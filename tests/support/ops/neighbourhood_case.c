@@ -314,14 +314,14 @@ void neighbourhood_check(const void *which, const char *solver)
     job_release(&job);
 }
 
-void neighbourhood_add(test_suite *suite, const neighbourhood_case *cases, size_t count)
+void neighbourhood_add(const neighbourhood_case *cases, size_t count)
 {
     for (int n = 0; n < NEIGHBOURHOOD_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
             const neighbourhood_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(suite, neighbourhood_check, t, neighbourhood_solvers[n],
+                suite_add_case(neighbourhood_check, t, neighbourhood_solvers[n],
                                "neighbourhood %s: %s, %zux%zu, window %dx%d", neighbourhood_solvers[n], t->rule,
                                t->map[0], t->map[1], t->window[0], t->window[1]);
             }

@@ -48,7 +48,7 @@ typedef struct neighbourhood_case {
 } neighbourhood_case;
 
 void neighbourhood_check(const void *test, const char *solver);
-void neighbourhood_add(test_suite *suite, const neighbourhood_case *cases, size_t count);
+void neighbourhood_add(const neighbourhood_case *cases, size_t count);
 
 /* Whether position p of a line of `length` attends position j, by the header's definition and nothing clever. */
 bool neighbourhood_attends(int p, int j, int length, int window, int dilation, bool clip);

@@ -266,21 +266,21 @@ void norm_check(const void *which, const char *solver)
     job_release(&job);
 }
 
-void norm_add_by(test_suite *suite, const char *solver, const norm_case *cases, size_t count)
+void norm_add_by(const char *solver, const norm_case *cases, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const norm_case *t = &cases[i];
 
         if (t->levels & level()) {
-            suite_add_case(suite, norm_check, t, solver, "norm %s: %s %s, rank %d, %d axes, last %zu", solver,
+            suite_add_case(norm_check, t, solver, "norm %s: %s %s, rank %d, %d axes, last %zu", solver,
                            t->rms ? "RMS" : "layer", t->rule, t->rank, t->axes ? t->axes : 1, t->extent[t->rank - 1]);
         }
     }
 }
 
-void norm_add(test_suite *suite, const norm_case *cases, size_t count)
+void norm_add(const norm_case *cases, size_t count)
 {
     for (int n = 0; n < NORM_SOLVERS; n++) {
-        norm_add_by(suite, norm_solvers[n], cases, count);
+        norm_add_by(norm_solvers[n], cases, count);
     }
 }

@@ -54,7 +54,7 @@ typedef struct norm_case {
 } norm_case;
 
 void norm_check(const void *test, const char *solver);
-void norm_add(test_suite *suite, const norm_case *cases, size_t count);
-void norm_add_by(test_suite *suite, const char *solver, const norm_case *cases, size_t count);
+void norm_add(const norm_case *cases, size_t count);
+void norm_add_by(const char *solver, const norm_case *cases, size_t count);
 
 #endif

@@ -233,16 +233,16 @@ void rope_check(const void *which, const char *solver)
     job_release(&job);
 }
 
-void rope_add(test_suite *suite, const rope_case *cases, size_t count)
+void rope_add(const rope_case *cases, size_t count)
 {
     for (int n = 0; n < ROPE_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
             const rope_case *t = &cases[i];
 
             if (t->levels & level()) {
-                suite_add_case(suite, rope_check, t, rope_solvers[n], "rope %s: %s, %s, %zux%zux%zux%zu",
-                               rope_solvers[n], t->rule, t->interleaved ? "interleaved" : "halves", t->batch, t->heads,
-                               t->length, t->size);
+                suite_add_case(rope_check, t, rope_solvers[n], "rope %s: %s, %s, %zux%zux%zux%zu", rope_solvers[n],
+                               t->rule, t->interleaved ? "interleaved" : "halves", t->batch, t->heads, t->length,
+                               t->size);
             }
         }
     }

@@ -42,6 +42,6 @@ typedef struct rope_case {
 } rope_case;
 
 void rope_check(const void *test, const char *solver);
-void rope_add(test_suite *suite, const rope_case *cases, size_t count);
+void rope_add(const rope_case *cases, size_t count);
 
 #endif

@@ -167,21 +167,21 @@ void softmax_check(const void *which, const char *solver)
     job_release(&job);
 }
 
-void softmax_add_by(test_suite *suite, const char *solver, const softmax_case *cases, size_t count)
+void softmax_add_by(const char *solver, const softmax_case *cases, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const softmax_case *t = &cases[i];
 
         if (t->levels & level()) {
-            suite_add_case(suite, softmax_check, t, solver, "softmax %s: %s, rank %d, %zu columns", solver, t->rule,
-                           t->rank, t->extent[t->rank - 1]);
+            suite_add_case(softmax_check, t, solver, "softmax %s: %s, rank %d, %zu columns", solver, t->rule, t->rank,
+                           t->extent[t->rank - 1]);
         }
     }
 }
 
-void softmax_add(test_suite *suite, const softmax_case *cases, size_t count)
+void softmax_add(const softmax_case *cases, size_t count)
 {
     for (int n = 0; n < SOFTMAX_SOLVERS; n++) {
-        softmax_add_by(suite, softmax_solvers[n], cases, count);
+        softmax_add_by(softmax_solvers[n], cases, count);
     }
 }

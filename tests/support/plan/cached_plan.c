@@ -12,12 +12,12 @@ struct outcome cached_plan(const clattn_context_params *params, int variant)
     float expected[HEADS * QUERIES * SIZE * SIZES], got[HEADS * QUERIES * SIZE * SIZES];
     const size_t size = (size_t)(SIZE * (1 + variant));
     assert_true(variant >= 0 && variant < SIZES);
-    support_fill(q, sizeof q / sizeof *q, 11);
-    support_fill(k, sizeof k / sizeof *k, 12);
-    support_fill(v, sizeof v / sizeof *v, 13);
-    support_attention(HEADS, QUERIES, KEYS, size, size, false, q, k, v, expected);
+    fill_floats(q, sizeof q / sizeof *q, 11);
+    fill_floats(k, sizeof k / sizeof *k, 12);
+    fill_floats(v, sizeof v / sizeof *v, 13);
+    expected_attention(HEADS, QUERIES, KEYS, size, size, false, q, k, v, expected);
 
-    clattn_context *context = support_context_with(params);
+    clattn_context *context = new_context_with(params);
     cl_context opencl = clattn_context_opencl_context(context);
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
@@ -30,17 +30,17 @@ struct outcome cached_plan(const clattn_context_params *params, int variant)
     options.solver = "generic";
     assert_status(context, clattn_attention_plan_create(context, &desc, &options, &plan), CLATTN_SUCCESS);
     assert_status(context, clattn_context_program_statistics(context, &made), CLATTN_SUCCESS);
-    cl_mem query = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof q, q);
-    cl_mem key = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof k, k);
-    cl_mem value = support_buffer(opencl, CL_MEM_READ_ONLY, sizeof v, v);
-    cl_mem output = support_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof got, NULL);
+    cl_mem query = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof q, q);
+    cl_mem key = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof k, k);
+    cl_mem value = new_buffer(opencl, CL_MEM_READ_ONLY, sizeof v, v);
+    cl_mem output = new_buffer(opencl, CL_MEM_WRITE_ONLY, sizeof got, NULL);
     args.query = clattn_binding_buffer(query, 0);
     args.key = clattn_binding_buffer(key, 0);
     args.value = clattn_binding_buffer(value, 0);
     args.output = clattn_binding_buffer(output, 0);
     assert_status(context, clattn_attention_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(context), output, sizeof got, got);
-    assert_true(support_difference(got, expected, HEADS * QUERIES * size) <= 2e-6);
+    read_buffer(clattn_context_queue(context), output, sizeof got, got);
+    assert_true(largest_difference(got, expected, HEADS * QUERIES * size) <= 2e-6);
     assert_status(context, clattn_context_program_statistics(context, &after), CLATTN_SUCCESS);
     assert_memory_equal(&made, &after, sizeof made); /* enqueue never compiles */
 
@@ -52,7 +52,7 @@ struct outcome cached_plan(const clattn_context_params *params, int variant)
     clReleaseMemObject(value);
     clReleaseMemObject(output);
     clattn_plan_release(&plan);
-    support_release(&context);
+    release_context(&context);
     return outcome;
 }
 
@@ -67,7 +67,7 @@ void cached_plan_gives(const clattn_context_params *params, int variant, unsigne
     _fail(file, line);
 }
 
-int cached_files(const char *path, char name[SUPPORT_PATH])
+int cached_files(const char *path, char name[FOLDER_SIZE])
 {
     int count = 0;
     DIR *stream = opendir(path);
@@ -76,7 +76,7 @@ int cached_files(const char *path, char name[SUPPORT_PATH])
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) {
             count++;
             if (name)
-                snprintf(name, SUPPORT_PATH, "%.*s/%.256s", SUPPORT_PATH - 300, path, entry->d_name);
+                snprintf(name, FOLDER_SIZE, "%.*s/%.256s", FOLDER_SIZE - 300, path, entry->d_name);
         }
     closedir(stream);
     return count;

@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_PLAN_CACHED_PLAN_H
 #define TESTS_SUPPORT_PLAN_CACHED_PLAN_H
 
-#include "support/api.h"
+#include "support/harness.h"
 
 struct outcome {
     unsigned long long built, loaded, refused;
@@ -21,6 +21,6 @@ void cached_plan_gives(const clattn_context_params *params, int variant, unsigne
     cached_plan_gives((params), (variant), (built), (loaded), (refused), __FILE__, __LINE__)
 
 /* The number of files in a folder, and the path of the last one (NULL: not wanted). */
-int cached_files(const char *path, char name[SUPPORT_PATH]);
+int cached_files(const char *path, char name[FOLDER_SIZE]);
 
 #endif

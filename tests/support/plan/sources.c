@@ -31,8 +31,8 @@ static void write_replaced(FILE *out, const char *text, const char *from, const 
 
 void sources_damage(struct sources *sources, const char *file, const char *from, const char *to)
 {
-    char command[3 * SUPPORT_PATH], path[2 * SUPPORT_PATH];
-    support_folder(sources->folder);
+    char command[3 * FOLDER_SIZE], path[2 * FOLDER_SIZE];
+    new_folder(sources->folder);
     snprintf(command, sizeof command, "cp -R '%s/.' '%s'", KERNEL_DIR, sources->folder);
     assert_int_equal(system(command), 0);
     snprintf(path, sizeof path, "%s/%s", sources->folder, file);
@@ -51,5 +51,5 @@ clattn_context *sources_context(const struct sources *sources, const char *cache
     params.cache_mode = cache ? CLATTN_CACHE_MODE_ON : CLATTN_CACHE_MODE_OFF;
     params.cache_dir = cache;
     params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
-    return support_context_with(&params);
+    return new_context_with(&params);
 }

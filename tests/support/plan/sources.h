@@ -2,11 +2,11 @@
 #ifndef TESTS_SUPPORT_PLAN_SOURCES_H
 #define TESTS_SUPPORT_PLAN_SOURCES_H
 
-#include "support/api.h"
+#include "support/harness.h"
 
 /* A copy of the kernel sources in which every `from` of `file` is `to`. */
 struct sources {
-    char folder[SUPPORT_PATH];
+    char folder[FOLDER_SIZE];
 };
 
 void sources_damage(struct sources *sources, const char *file, const char *from, const char *to);

@@ -9,12 +9,12 @@ struct tuned tuned;
 int tuned_start(void **state)
 {
     (void)state;
-    support_folder(tuned.folder);
+    new_folder(tuned.folder);
     clattn_context_params_init(&tuned.params);
     tuned.params.cache_dir = tuned.folder;
     tuned.params.cache_mode = CLATTN_CACHE_MODE_ON;
     tuned.params.log_level = CLATTN_LOG_LEVEL_NONE;
-    tuned.context = support_context_with(&tuned.params);
+    tuned.context = new_context_with(&tuned.params);
     clattn_matmul_desc_init(&tuned.desc);
     tuned.desc.a = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){TUNED_M, TUNED_K});
     tuned.desc.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[]){TUNED_K, TUNED_N});
@@ -25,7 +25,7 @@ int tuned_start(void **state)
 int tuned_stop(void **state)
 {
     (void)state;
-    support_release(&tuned.context);
+    release_context(&tuned.context);
     return 0;
 }
 
@@ -47,16 +47,16 @@ void tuned_check(clattn_context *in, clattn_plan *plan)
     float a[TUNED_M * TUNED_K], b[TUNED_K * TUNED_N], c[TUNED_M * TUNED_N];
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
     cl_context opencl = clattn_context_opencl_context(in);
-    support_fill(a, TUNED_M * TUNED_K, 1);
-    support_fill(b, TUNED_K * TUNED_N, 2);
-    cl_mem buffers[3] = {support_buffer(opencl, CL_MEM_READ_ONLY, sizeof a, a),
-                         support_buffer(opencl, CL_MEM_READ_ONLY, sizeof b, b),
-                         support_buffer(opencl, CL_MEM_READ_WRITE, sizeof c, NULL)};
+    fill_floats(a, TUNED_M * TUNED_K, 1);
+    fill_floats(b, TUNED_K * TUNED_N, 2);
+    cl_mem buffers[3] = {new_buffer(opencl, CL_MEM_READ_ONLY, sizeof a, a),
+                         new_buffer(opencl, CL_MEM_READ_ONLY, sizeof b, b),
+                         new_buffer(opencl, CL_MEM_READ_WRITE, sizeof c, NULL)};
     args.a = clattn_binding_buffer(buffers[0], 0);
     args.b = clattn_binding_buffer(buffers[1], 0);
     args.c = clattn_binding_buffer(buffers[2], 0);
     assert_status(in, clattn_matmul_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    support_read(clattn_context_queue(in), buffers[2], sizeof c, c);
+    read_buffer(clattn_context_queue(in), buffers[2], sizeof c, c);
     for (int i = 0; i < TUNED_M; i++)
         for (int j = 0; j < TUNED_N; j++) {
             double sum = 0;

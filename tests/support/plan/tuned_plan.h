@@ -3,7 +3,7 @@
 #ifndef TESTS_SUPPORT_PLAN_TUNED_PLAN_H
 #define TESTS_SUPPORT_PLAN_TUNED_PLAN_H
 
-#include "support/api.h"
+#include "support/harness.h"
 
 #define TUNED_M 20
 #define TUNED_N 24
@@ -12,7 +12,7 @@
 
 /* What tuned_start makes anew for each test. */
 extern struct tuned {
-    char folder[SUPPORT_PATH]; /* the cache's */
+    char folder[FOLDER_SIZE]; /* the cache's */
     clattn_context_params params;
     clattn_context *context;
     clattn_matmul_desc desc;

@@ -1,12 +1,11 @@
-/* The device under test: what CLATTN_DEVICE says, otherwise the best that is visible, software devices
- * included, so that OCL_ICD_VENDORS alone chooses a platform. */
+#include "support/device.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness.h"
-
-static clattn_context *context;
+static clattn_context *opened;
+static clattn_program_statistics released; /* of the contexts that release_context had */
 static void *(*functions)(void *user, const char *name);
 
 void device_use_functions(void *(*get_proc)(void *user, const char *name))
@@ -14,51 +13,40 @@ void device_use_functions(void *(*get_proc)(void *user, const char *name))
     functions = get_proc;
 }
 
+static void print_device(void)
+{
+    char name[128] = "", platform_name[128] = "";
+    cl_device_id device = clattn_context_opencl_device(opened);
+    cl_platform_id platform = NULL;
+
+    clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
+    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name - 1, platform_name, NULL);
+    printf("# %s, %s\n", platform_name, name);
+}
+
 clattn_context *device_context(void)
 {
-    if (!context) {
+    if (!opened) {
         clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
 
         params.get_proc = functions;
         params.device = getenv("CLATTN_DEVICE") ? NULL : "0";
-        if (clattn_context_create(&params, &context) != CLATTN_SUCCESS) {
+        if (clattn_context_create(&params, &opened) != CLATTN_SUCCESS) {
             char message[512];
 
             clattn_context_message(NULL, message, sizeof message);
             fprintf(stderr, "no device to test on: %s\n", message);
             exit(1); /* never a skip */
         }
+        print_device();
     }
-    return context;
+    return opened;
 }
 
-int device_open(void **state)
+void device_release(void)
 {
-    (void)state;
-    device_context();
-    return 0;
-}
-
-int device_close(void **state)
-{
-    static const char *const names[] = {[LEVEL_TINY] = "tiny", [LEVEL_SMALL] = "small", [LEVEL_FULL] = "full"};
-    clattn_program_statistics statistics = {.size = sizeof statistics};
-    char name[128] = "", platform_name[128] = "";
-    cl_device_id device = clattn_context_opencl_device(context);
-    cl_platform_id platform = NULL;
-
-    (void)state;
-    clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
-    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name - 1, platform_name, NULL);
-    if (clattn_context_program_statistics(context, &statistics) != CLATTN_SUCCESS) {
-        return 1;
-    }
-    printf("%s, %s: level %s, programs built %llu, loaded %llu, refused %llu\n", platform_name, name, names[level()],
-           (unsigned long long)statistics.built, (unsigned long long)statistics.loaded,
-           (unsigned long long)statistics.refused);
-    clattn_context_release(&context);
-    return context != NULL;
+    release_context(&opened);
 }
 
 const char *device_pairs_solver(void)
@@ -157,14 +145,55 @@ cl_command_queue device_queue_out_of_order(void)
                                                                : NULL;
 }
 
-void check_status(clattn_status expected, clattn_status actual, const char *what, const char *file, int line)
+clattn_context *new_context(void)
 {
-    if (actual != expected) {
-        char message[4096] = "";
+    return new_context_with(NULL);
+}
 
-        clattn_context_message(context, message, sizeof message);
-        print_error("%s\n    gave '%s' (%d), expected '%s'\n    %s\n", what, clattn_status_string(actual), (int)actual,
-                    clattn_status_string(expected), message);
-        _fail(file, line);
+clattn_context *new_context_with(const clattn_context_params *params)
+{
+    clattn_context *made = NULL;
+    assert_status(NULL, clattn_context_create(params, &made), CLATTN_SUCCESS);
+    assert_non_null(made);
+    return made;
+}
+
+void release_context(clattn_context **context)
+{
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    if (*context && clattn_context_program_statistics(*context, &statistics) == CLATTN_SUCCESS) {
+        released.built += statistics.built;
+        released.loaded += statistics.loaded;
+        released.refused += statistics.refused;
     }
+    clattn_context_release(context);
+    assert_null(*context);
+}
+
+clattn_program_statistics released_programs(void)
+{
+    return released;
+}
+
+cl_mem new_buffer(cl_context opencl, cl_mem_flags flags, size_t bytes, const void *data)
+{
+    cl_int code = CL_SUCCESS;
+    unsigned char *poison = NULL;
+    if (!data) {
+        poison = malloc(bytes);
+        assert_non_null(poison);
+        memset(poison, 0xff, bytes);
+    }
+    cl_mem buffer = clCreateBuffer(opencl, flags | CL_MEM_COPY_HOST_PTR, bytes,
+                                   poison ? (void *)poison : (void *)(uintptr_t)data, &code);
+    free(poison);
+    assert_int_equal(code, CL_SUCCESS);
+    assert_non_null(buffer);
+    return buffer;
+}
+
+void read_buffer(cl_command_queue queue, cl_mem buffer, size_t bytes, void *data)
+{
+    assert_int_equal(clFinish(queue), CL_SUCCESS);
+    assert_int_equal(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, bytes, data, 0, NULL, NULL), CL_SUCCESS);
 }

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "support/core/inject.h"
-#include "support/api.h"
+#include "support/harness.h"
 #include "support/operator.h"
+#include "support/small_attention.h"
 
 static clattn_context *context;
 static cl_context opencl;
@@ -22,13 +23,13 @@ static clattn_binding buffer_of(size_t count)
     float *values = calloc(count, sizeof *values);
     assert_non_null(values);
     assert_true(buffer_count < MOST);
-    support_fill(values, count, (uint32_t)buffer_count + 1);
-    cl_mem buffer = buffers[buffer_count++] = support_buffer(opencl, CL_MEM_READ_WRITE, count * sizeof *values, values);
+    fill_floats(values, count, (uint32_t)buffer_count + 1);
+    cl_mem buffer = buffers[buffer_count++] = new_buffer(opencl, CL_MEM_READ_WRITE, count * sizeof *values, values);
     free(values);
     return clattn_binding_buffer(buffer, 0);
 }
 
-static int open_books(void **state)
+static int open_counts(void **state)
 {
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     (void)state;
@@ -36,7 +37,7 @@ static int open_books(void **state)
     params.get_proc = inject_get_proc;
     params.cache_mode = CLATTN_CACHE_MODE_OFF;
     params.clblast = CLATTN_CLBLAST_MODE_NEVER; /* it calls OpenCL by itself */
-    context = support_context_with(&params);
+    context = new_context_with(&params);
     opencl = clattn_context_opencl_context(context);
     unordered = clCreateCommandQueue(opencl, clattn_context_opencl_device(context),
                                      CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NULL);
@@ -44,7 +45,7 @@ static int open_books(void **state)
 }
 
 /* Nothing is left of the library's, whatever the test kept. */
-static int close_books(void **state)
+static int close_counts(void **state)
 {
     enum inject_kind kind;
     (void)state;
@@ -55,7 +56,7 @@ static int close_books(void **state)
     }
     while (buffer_count > 0)
         clReleaseMemObject(buffers[--buffer_count]);
-    support_release(&context);
+    release_context(&context);
     if (!inject_balanced(&kind)) {
         print_error("%ld of %lu %s references did not come back\n", inject_live(kind), inject_made(kind),
                     inject_kind_name(kind));
@@ -149,7 +150,7 @@ static void a_life_of_attention(void **state)
     args.outputs.lse = buffer_of(2 * 2 * 5);
     clattn_attention_args bad = args;
     bad.outputs.lse = buffer_of(2 * 2 * 5 - 1);
-    for (size_t i = 0; i < (support_tiny() ? 2 : 4); i++)
+    for (size_t i = 0; i < (is_tiny() ? 2 : 4); i++)
         live(&attention_operator, solvers[i], &desc, &args, &bad);
 }
 
@@ -249,10 +250,10 @@ static void every_kind_was_counted(void **state)
 
 int main(void)
 {
-#define BOOKS(name) cmocka_unit_test_setup_teardown(name, open_books, close_books)
+#define COUNTED(name) cmocka_unit_test_setup_teardown(name, open_counts, close_counts)
     const struct CMUnitTest tests[] = {
-        BOOKS(a_life_of_attention), BOOKS(a_life_of_softmax),           BOOKS(a_life_of_matmul),
-        BOOKS(a_life_of_mha),       BOOKS(plans_outlive_their_context), cmocka_unit_test(every_kind_was_counted),
+        COUNTED(a_life_of_attention), COUNTED(a_life_of_softmax),           COUNTED(a_life_of_matmul),
+        COUNTED(a_life_of_mha),       COUNTED(plans_outlive_their_context), cmocka_unit_test(every_kind_was_counted),
     };
-    return SUPPORT_RUN("books", tests);
+    return RUN_TESTS("reference counts", tests);
 }

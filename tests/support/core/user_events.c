@@ -1,8 +1,8 @@
-#include "support/core/gates.h"
+#include "support/core/user_events.h"
 
 #include <time.h>
 
-#include "support/api.h"
+#include "support/harness.h"
 
 cl_command_queue make_queue_of(const clattn_context *of, bool out_of_order)
 {
@@ -15,22 +15,22 @@ cl_command_queue make_queue_of(const clattn_context *of, bool out_of_order)
     return code == CL_SUCCESS ? queue : NULL;
 }
 
-cl_event make_gate(const clattn_context *of)
+cl_event make_user_event(const clattn_context *of)
 {
     cl_int code;
-    if (support_tiny())
+    if (is_tiny())
         return NULL;
-    cl_event gate = clCreateUserEvent(clattn_context_opencl_context(of), &code);
+    cl_event user_event = clCreateUserEvent(clattn_context_opencl_context(of), &code);
     assert_int_equal(code, CL_SUCCESS);
-    return gate;
+    return user_event;
 }
 
-void open_gate(cl_event gate)
+void complete_user_event(cl_event user_event)
 {
-    if (!gate)
+    if (!user_event)
         return;
-    assert_int_equal(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    clReleaseEvent(gate);
+    assert_int_equal(clSetUserEventStatus(user_event, CL_COMPLETE), CL_SUCCESS);
+    clReleaseEvent(user_event);
 }
 
 bool event_waits(cl_event event)

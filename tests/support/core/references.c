@@ -1,0 +1,77 @@
+#include "support/core/references.h"
+
+#include <time.h>
+
+#include "support/device.h"
+
+/* PoCL keeps the latest command of a queue, and of each buffer, with a reference to the queue, and drops finished ones
+ * a moment after clFinish.  So counts compare only after the same commands, these of a kernel of our own, without
+ * other buffers, and after waiting. */
+static void settle(cl_context context, cl_command_queue queue)
+{
+    const char *source = "kernel void settle(global int *x) { x[get_global_id(0)] = 1; }";
+    const size_t global = 1;
+    cl_int code;
+    cl_device_id device;
+    assert_int_equal(clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL), CL_SUCCESS);
+    cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
+    assert_int_equal(code, CL_SUCCESS);
+    assert_int_equal(clBuildProgram(program, 1, &device, "", NULL, NULL), CL_SUCCESS);
+    cl_kernel kernel = clCreateKernel(program, "settle", &code);
+    assert_int_equal(code, CL_SUCCESS);
+    cl_mem buffer = new_buffer(context, CL_MEM_READ_WRITE, sizeof(cl_int), NULL);
+    assert_int_equal(clSetKernelArg(kernel, 0, sizeof buffer, &buffer), CL_SUCCESS);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL), CL_SUCCESS);
+        assert_int_equal(clFinish(queue), CL_SUCCESS);
+    }
+    assert_int_equal(clReleaseMemObject(buffer), CL_SUCCESS);
+    assert_int_equal(clReleaseKernel(kernel), CL_SUCCESS);
+    assert_int_equal(clReleaseProgram(program), CL_SUCCESS);
+}
+
+static void pause_a_moment(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+}
+
+static struct reference_counts read_references(cl_context context, cl_command_queue queue)
+{
+    struct reference_counts counts = {0, 0};
+    assert_int_equal(
+        clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof counts.context, &counts.context, NULL),
+        CL_SUCCESS);
+    assert_int_equal(clGetCommandQueueInfo(queue, CL_QUEUE_REFERENCE_COUNT, sizeof counts.queue, &counts.queue, NULL),
+                     CL_SUCCESS);
+    return counts;
+}
+
+struct reference_counts reference_counts_of(cl_context context, cl_command_queue queue)
+{
+    settle(context, queue);
+    struct reference_counts counts = {0, 0}, before;
+    int same = 0;
+    for (int tries = 0; tries < 200 && same < 5; tries++) {
+        before = counts;
+        counts = read_references(context, queue);
+        same = counts.context == before.context && counts.queue == before.queue ? same + 1 : 0;
+        pause_a_moment();
+    }
+    return counts;
+}
+
+void check_references(cl_context context, cl_command_queue queue, struct reference_counts expected, const char *file,
+                      int line)
+{
+    struct reference_counts counts = {0, 0};
+    settle(context, queue);
+    for (int tries = 0; tries < 200; tries++) {
+        counts = read_references(context, queue);
+        if (counts.context == expected.context && counts.queue == expected.queue)
+            return;
+        pause_a_moment();
+    }
+    print_error("reference counts: context %u (expected %u), queue %u (expected %u)\n", counts.context,
+                expected.context, counts.queue, expected.queue);
+    _fail(file, line);
+}

@@ -1,0 +1,68 @@
+/* The device under test: its contexts, queues and buffers, and what is known of it.
+ *
+ * The device is the one that CLATTN_DEVICE names, otherwise the best that is visible, software devices included, so that
+ * OCL_ICD_VENDORS alone chooses a platform. */
+#ifndef TESTS_DEVICE_H
+#define TESTS_DEVICE_H
+
+#include "support/check.h"
+
+/* ---- the one context of a suite ---- */
+
+/* Made by the first call, released by suite_run. */
+clattn_context *device_context(void);
+
+/* Called before the first device_context: where that has its OpenCL functions from (clattn_context_params.get_proc). */
+void device_use_functions(void *(*get_proc)(void *user, const char *name));
+
+/* Counts its programs as release_context does, and releases it, if there is one. */
+void device_release(void);
+
+/* New queues of device_context, which the caller releases.  The out-of-order one is NULL if the device has none. */
+cl_command_queue device_queue(void);
+cl_command_queue device_queue_out_of_order(void);
+
+/* Releases a buffer, except on a simulator whose bookkeeping cannot bear it. */
+void device_release_buffer(cl_mem buffer);
+
+/* ---- contexts of single tests ---- */
+
+/* A new context with the default cache, or with `params`, which are not changed.  The test fails with the library's
+ * message if there is none. */
+clattn_context *new_context(void);
+clattn_context *new_context_with(const clattn_context_params *params);
+
+/* Counts the programs that the context has built and loaded, and releases it. */
+void release_context(clattn_context **context);
+
+/* All that were counted. */
+clattn_program_statistics released_programs(void);
+
+/* ---- buffers ---- */
+
+/* A buffer of `bytes` in an OpenCL context, with `data` copied in (NULL: every byte 0xff, so floats are NaN). */
+cl_mem new_buffer(cl_context opencl, cl_mem_flags flags, size_t bytes, const void *data);
+
+/* Waits for `queue`, then reads `bytes`. */
+void read_buffer(cl_command_queue queue, cl_mem buffer, size_t bytes, void *data);
+
+/* ---- what the device is ---- */
+
+/* Whether it is a CPU (PoCL, llvmpipe, Oclgrind's included). */
+bool device_is_cpu(void);
+
+/* Whether the platform's name has this part: "rusticl", "Oclgrind". */
+bool device_platform_contains(const char *part);
+
+/* The solver that multiplies bfloat16 in pairs and is faster than fma here, or NULL.  On PoCL /proc/cpuinfo tells:
+ * cpu-amx with AMX, cpu-bf16 on AMD's processors with vdpbf16ps. */
+const char *device_pairs_solver(void);
+
+/* Asserts that the plan has that solver if `pays`, otherwise none that multiplies in pairs, and says so. */
+void device_check_pairs(const clattn_plan *plan, bool pays);
+
+/* Whether kernels in OpenCL C 1.2 can pass values between the items of a sub-group: on GPUs by NVIDIA's and AMD's own
+ * drivers, or by Intel's extensions. */
+bool device_shuffles(void);
+
+#endif

@@ -1,0 +1,70 @@
+#include "support/small_attention.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/accuracy.h"
+#include "support/device.h"
+#include "support/random.h"
+#include "support/reference.h"
+
+/* One batch item, two heads, lengths and sizes without a common factor. */
+enum { SMALL_HEADS = 2, SMALL_QUERIES = 5, SMALL_KEYS = 7, SMALL_D_K = 8, SMALL_D_V = 6 };
+
+static float small_q[SMALL_HEADS * SMALL_QUERIES * SMALL_D_K], small_k[SMALL_HEADS * SMALL_KEYS * SMALL_D_K],
+    small_v[SMALL_HEADS * SMALL_KEYS * SMALL_D_V];
+
+void small_attention_prepare(struct small_attention *problem)
+{
+    memset(problem, 0, sizeof *problem);
+    clattn_attention_desc_init(&problem->desc);
+    clattn_attention_args_init(&problem->args);
+    problem->desc.query = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, SMALL_HEADS, SMALL_QUERIES, SMALL_D_K);
+    problem->desc.key = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, SMALL_HEADS, SMALL_KEYS, SMALL_D_K);
+    problem->desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, SMALL_HEADS, SMALL_KEYS, SMALL_D_V);
+    problem->desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, SMALL_HEADS, SMALL_QUERIES, SMALL_D_V);
+    problem->count = SMALL_HEADS * SMALL_QUERIES * SMALL_D_V;
+    problem->expected = malloc(problem->count * sizeof(float));
+    assert_non_null(problem->expected);
+    fill_floats(small_q, sizeof small_q / sizeof(float), 1);
+    fill_floats(small_k, sizeof small_k / sizeof(float), 2);
+    fill_floats(small_v, sizeof small_v / sizeof(float), 3);
+    expected_attention(SMALL_HEADS, SMALL_QUERIES, SMALL_KEYS, SMALL_D_K, SMALL_D_V, false, small_q, small_k, small_v,
+                       problem->expected);
+}
+
+void small_attention_buffers(struct small_attention *problem, cl_context context)
+{
+    problem->query = new_buffer(context, CL_MEM_READ_ONLY, sizeof small_q, small_q);
+    problem->key = new_buffer(context, CL_MEM_READ_ONLY, sizeof small_k, small_k);
+    problem->value = new_buffer(context, CL_MEM_READ_ONLY, sizeof small_v, small_v);
+    problem->output = new_buffer(context, CL_MEM_READ_WRITE, problem->count * sizeof(float), NULL);
+    problem->args.query = clattn_binding_buffer(problem->query, 0);
+    problem->args.key = clattn_binding_buffer(problem->key, 0);
+    problem->args.value = clattn_binding_buffer(problem->value, 0);
+    problem->args.output = clattn_binding_buffer(problem->output, 0);
+}
+
+void small_attention_release(struct small_attention *problem)
+{
+    cl_mem *buffers[] = {&problem->query, &problem->key, &problem->value, &problem->output};
+    for (size_t i = 0; i < 4; i++) {
+        if (*buffers[i])
+            assert_int_equal(clReleaseMemObject(*buffers[i]), CL_SUCCESS);
+        *buffers[i] = NULL;
+    }
+    free(problem->expected);
+    problem->expected = NULL;
+}
+
+void small_attention_check(struct small_attention *problem, cl_command_queue queue)
+{
+    float got[SMALL_HEADS * SMALL_QUERIES * SMALL_D_V], poison[SMALL_HEADS * SMALL_QUERIES * SMALL_D_V];
+    read_buffer(queue, problem->output, sizeof got, got);
+    double difference = largest_difference(got, problem->expected, problem->count);
+    if (!(difference <= 2e-6))
+        fail_msg("attention is off by %g", difference);
+    memset(poison, 0xff, sizeof poison);
+    assert_int_equal(clEnqueueWriteBuffer(queue, problem->output, CL_TRUE, 0, sizeof poison, poison, 0, NULL, NULL),
+                     CL_SUCCESS);
+}

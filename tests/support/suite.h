@@ -1,0 +1,45 @@
+/* Levels, suites and running them: what a test program's main uses. */
+#ifndef TESTS_SUITE_H
+#define TESTS_SUITE_H
+
+#include "support/check.h"
+
+/* How much the platform under test can bear: CLATTN_TEST_LEVEL, "tiny", "small" (if it is not set) or "full". */
+typedef enum test_level {
+    LEVEL_TINY = 1,  /* a simulator, about a thousand times slower */
+    LEVEL_SMALL = 2, /* a slow compiler: fewer kernels */
+    LEVEL_FULL = 4
+} test_level;
+
+/* Sets of levels, as tables of cases name them. */
+#define TINY LEVEL_TINY
+#define SMALL LEVEL_SMALL
+#define FULL LEVEL_FULL
+#define BIG (SMALL | FULL)
+#define ALL (TINY | BIG)
+
+test_level level(void);
+bool is_tiny(void);
+
+/* Adds a test under a printf-made name to the program's suite: `function`, or check(test, solver), whose arguments must
+ * live until the suite has run. */
+typedef void (*case_check)(const void *test, const char *solver);
+void suite_add(CMUnitTestFunction function, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void suite_add_case(case_check check, const void *test, const char *solver, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Runs the suite.  argv[1], if given, is a pattern with * and ? that the names of tests must match.  Prints at the end
+ * how many kernel programs the device's context had.  Returns the exit status of main. */
+int suite_run(const char *name, int argc, char **argv);
+
+/* Runs a table of cmocka's tests and prints at the end how many kernel programs their contexts had, as far as
+ * release_context released them.  Returns the exit status of main. */
+#define RUN_TESTS(name, tests) run_test_table((name), (tests), COUNT_OF(tests))
+int run_test_table(const char *name, const struct CMUnitTest *tests, size_t count);
+
+/* Makes a new empty folder, mode 0700, in the current directory and puts its absolute name into `path`.  The
+ * folder is removed when the program ends. */
+#define FOLDER_SIZE 1024
+void new_folder(char path[FOLDER_SIZE]);
+
+#endif
