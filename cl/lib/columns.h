@@ -37,22 +37,6 @@
 #endif
 
 #if WINDOW > 1
-/* Even lanes of x and then of y, and odd ones: what undoes ZIP_LOW and ZIP_HIGH. */
-#if LANES == 16
-#define EVEN_OF(x, y) \
-    ((floatv)((x).s0, (x).s2, (x).s4, (x).s6, (x).s8, (x).sa, (x).sc, (x).se, (y).s0, (y).s2, (y).s4, (y).s6, (y).s8, \
-              (y).sa, (y).sc, (y).se))
-#define ODD_OF(x, y) \
-    ((floatv)((x).s1, (x).s3, (x).s5, (x).s7, (x).s9, (x).sb, (x).sd, (x).sf, (y).s1, (y).s3, (y).s5, (y).s7, (y).s9, \
-              (y).sb, (y).sd, (y).sf))
-#elif LANES == 8
-#define EVEN_OF(x, y) ((floatv)((x).s0, (x).s2, (x).s4, (x).s6, (y).s0, (y).s2, (y).s4, (y).s6))
-#define ODD_OF(x, y) ((floatv)((x).s1, (x).s3, (x).s5, (x).s7, (y).s1, (y).s3, (y).s5, (y).s7))
-#else
-#define EVEN_OF(x, y) ((floatv)((x).s0, (x).s2, (y).s0, (y).s2))
-#define ODD_OF(x, y) ((floatv)((x).s1, (x).s3, (y).s1, (y).s3))
-#endif
-
 /* From rows to columns: the index of an element of all WINDOW vectors is its row's bits, then its column's.  A pass moves
  * the last bit to the front. */
 INLINE void turn_to_columns(floatv *x)
@@ -63,8 +47,8 @@ INLINE void turn_to_columns(floatv *x)
     for (int pass = 0; pass < LOG2_WINDOW; pass++) {
 #pragma unroll
         for (int i = 0; i < WINDOW / 2; i++) {
-            y[i] = EVEN_OF(x[2 * i], x[2 * i + 1]);
-            y[i + WINDOW / 2] = ODD_OF(x[2 * i], x[2 * i + 1]);
+            y[i] = even_lanes(x[2 * i], x[2 * i + 1]);
+            y[i + WINDOW / 2] = odd_lanes(x[2 * i], x[2 * i + 1]);
         }
 #pragma unroll
         for (int i = 0; i < WINDOW; i++)

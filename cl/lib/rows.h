@@ -8,26 +8,15 @@
 #ifndef CLATTN_CL_LIB_ROWS_H
 #define CLATTN_CL_LIB_ROWS_H
 
-#include "lib/vector.h"
+#include "lib/shuffle.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Lanes of x and y in turn: of their lower halves, and of their upper halves. */
 #if LANES == 16
-#define ZIP_LOW(x, y) \
-    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3, (x).s4, (y).s4, (x).s5, (y).s5, (x).s6, \
-              (y).s6, (x).s7, (y).s7))
-#define ZIP_HIGH(x, y) \
-    ((floatv)((x).s8, (y).s8, (x).s9, (y).s9, (x).sa, (y).sa, (x).sb, (y).sb, (x).sc, (y).sc, (x).sd, (y).sd, (x).se, \
-              (y).se, (x).sf, (y).sf))
 #define LOG2_LANES 4
 #elif LANES == 8
-#define ZIP_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s2, (y).s2, (x).s3, (y).s3))
-#define ZIP_HIGH(x, y) ((floatv)((x).s4, (y).s4, (x).s5, (y).s5, (x).s6, (y).s6, (x).s7, (y).s7))
 #define LOG2_LANES 3
 #else
-#define ZIP_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1))
-#define ZIP_HIGH(x, y) ((floatv)((x).s2, (y).s2, (x).s3, (y).s3))
 #define LOG2_LANES 2
 #endif
 
@@ -40,8 +29,8 @@ INLINE void shuffle_perfectly(floatv *x, const int count, const int passes)
     for (int pass = 0; pass < passes; pass++) {
 #pragma unroll
         for (int i = 0; i < count / 2; i++) {
-            y[2 * i] = ZIP_LOW(x[i], x[i + count / 2]);
-            y[2 * i + 1] = ZIP_HIGH(x[i], x[i + count / 2]);
+            y[2 * i] = zip_low(x[i], x[i + count / 2]);
+            y[2 * i + 1] = zip_high(x[i], x[i + count / 2]);
         }
 #pragma unroll
         for (int i = 0; i < count; i++)
@@ -63,7 +52,7 @@ INLINE floatv sum_each(floatv *x)
     for (int count = LANES / 2; count > 0; count /= 2)
 #pragma unroll
         for (int i = 0; i < count; i++)
-            x[i] = ZIP_LOW(x[i], x[i + count]) + ZIP_HIGH(x[i], x[i + count]);
+            x[i] = zip_low(x[i], x[i + count]) + zip_high(x[i], x[i + count]);
     return x[0];
 }
 

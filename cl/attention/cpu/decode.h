@@ -6,6 +6,7 @@
 
 #include "attention/cpu/block.h"
 #include "attention/cpu/keys.h"
+#include "lib/shuffle.h"
 #include "lib/tanh.h"
 
 #define K_VECTORS (ROUND_UP(D_K, LANES) / LANES)
@@ -56,52 +57,33 @@
 #endif
 
 /* The sums of LANES vectors, begun with KEY_STEP of them as they come out of the registers, so that a quarter of the vectors
- * goes through memory: within each four lanes ADD_PAIR makes two sums of two vectors, ADD_FOUR four of four out of two
+ * goes through memory: within each four lanes add_pair makes two sums of two vectors, add_four four of four out of two
  * such; sum_fours adds up the fours of lanes.  Lane l of the result is the sum of vector l. */
-#if LANES == 16
-#define PAIR_LOW(x, y) \
-    ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s4, (y).s4, (x).s5, (y).s5, (x).s8, (y).s8, (x).s9, (y).s9, (x).sc, \
-              (y).sc, (x).sd, (y).sd))
-#define PAIR_HIGH(x, y) \
-    ((floatv)((x).s2, (y).s2, (x).s3, (y).s3, (x).s6, (y).s6, (x).s7, (y).s7, (x).sa, (y).sa, (x).sb, (y).sb, (x).se, \
-              (y).se, (x).sf, (y).sf))
-#define FOUR_LOW(x, y) \
-    ((floatv)((x).s0, (x).s1, (y).s0, (y).s1, (x).s4, (x).s5, (y).s4, (y).s5, (x).s8, (x).s9, (y).s8, (y).s9, (x).sc, \
-              (x).sd, (y).sc, (y).sd))
-#define FOUR_HIGH(x, y) \
-    ((floatv)((x).s2, (x).s3, (y).s2, (y).s3, (x).s6, (x).s7, (y).s6, (y).s7, (x).sa, (x).sb, (y).sa, (y).sb, (x).se, \
-              (x).sf, (y).se, (y).sf))
-#define EVEN_FOURS(x, y) \
-    ((floatv)((x).s0, (x).s1, (x).s2, (x).s3, (x).s8, (x).s9, (x).sa, (x).sb, (y).s0, (y).s1, (y).s2, (y).s3, (y).s8, \
-              (y).s9, (y).sa, (y).sb))
-#define ODD_FOURS(x, y) \
-    ((floatv)((x).s4, (x).s5, (x).s6, (x).s7, (x).sc, (x).sd, (x).se, (x).sf, (y).s4, (y).s5, (y).s6, (y).s7, (y).sc, \
-              (y).sd, (y).se, (y).sf))
-#elif LANES == 8
-#define PAIR_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1, (x).s4, (y).s4, (x).s5, (y).s5))
-#define PAIR_HIGH(x, y) ((floatv)((x).s2, (y).s2, (x).s3, (y).s3, (x).s6, (y).s6, (x).s7, (y).s7))
-#define FOUR_LOW(x, y) ((floatv)((x).s0, (x).s1, (y).s0, (y).s1, (x).s4, (x).s5, (y).s4, (y).s5))
-#define FOUR_HIGH(x, y) ((floatv)((x).s2, (x).s3, (y).s2, (y).s3, (x).s6, (x).s7, (y).s6, (y).s7))
-#define EVEN_FOURS(x, y) ((floatv)((x).s0, (x).s1, (x).s2, (x).s3, (y).s0, (y).s1, (y).s2, (y).s3))
-#define ODD_FOURS(x, y) ((floatv)((x).s4, (x).s5, (x).s6, (x).s7, (y).s4, (y).s5, (y).s6, (y).s7))
-#else
-#define PAIR_LOW(x, y) ((floatv)((x).s0, (y).s0, (x).s1, (y).s1))
-#define PAIR_HIGH(x, y) ((floatv)((x).s2, (y).s2, (x).s3, (y).s3))
-#define FOUR_LOW(x, y) ((floatv)((x).s0, (x).s1, (y).s0, (y).s1))
-#define FOUR_HIGH(x, y) ((floatv)((x).s2, (x).s3, (y).s2, (y).s3))
+INLINE floatv add_pair(floatv x, floatv y)
+{
+    return pair_low(x, y) + pair_high(x, y);
+}
+
+INLINE floatv add_four(floatv x, floatv y)
+{
+    return four_low(x, y) + four_high(x, y);
+}
+
+#if LANES > 4
+INLINE floatv add_fours(floatv x, floatv y)
+{
+    return even_fours(x, y) + odd_fours(x, y);
+}
 #endif
-#define ADD_PAIR(x, y) (PAIR_LOW(x, y) + PAIR_HIGH(x, y))
-#define ADD_FOUR(x, y) (FOUR_LOW(x, y) + FOUR_HIGH(x, y)) /* of what ADD_PAIR has made */
-#define ADD_FOURS(x, y) (EVEN_FOURS(x, y) + ODD_FOURS(x, y))
 
 /* Four lanes a vector of x, LANES / 4 vectors, become the sums of LANES vectors. */
 INLINE floatv sum_fours(const floatv *x)
 {
 #if LANES == 16
-    const floatv low = ADD_FOURS(x[0], x[1]), high = ADD_FOURS(x[2], x[3]);
-    return ADD_FOURS(low, high);
+    const floatv low = add_fours(x[0], x[1]), high = add_fours(x[2], x[3]);
+    return add_fours(low, high);
 #elif LANES == 8
-    return ADD_FOURS(x[0], x[1]);
+    return add_fours(x[0], x[1]);
 #else
     return x[0];
 #endif
@@ -150,14 +132,14 @@ INLINE void score_keys(floatv *s, const floatv *q, const floatv *weight, const g
 #pragma unroll
             for (int r = 0; r < BLOCK; r++) {
 #if KEY_STEP == 4
-                const floatv first = ADD_PAIR(acc[0][r], acc[1][r]), second = ADD_PAIR(acc[2][r], acc[3][r]);
-                part[r][c >> 2] = ADD_FOUR(first, second);
+                const floatv first = add_pair(acc[0][r], acc[1][r]), second = add_pair(acc[2][r], acc[3][r]);
+                part[r][c >> 2] = add_four(first, second);
 #else
-                const floatv second = ADD_PAIR(acc[0][r], acc[1][r]);
+                const floatv second = add_pair(acc[0][r], acc[1][r]);
                 if ((c & 2) == 0)
                     pair[r] = second;
                 else
-                    part[r][c >> 2] = ADD_FOUR(pair[r], second);
+                    part[r][c >> 2] = add_four(pair[r], second);
 #endif
             }
         }
