@@ -166,7 +166,7 @@ static void team_release(test_team *team)
 static void same_bits(const void *which, const char *solver)
 {
     const operator_case *op = which;
-    int runs = level() == LEVEL_TINY ? 20 : level() == LEVEL_SMALL ? 200 : 1000;
+    int runs = (int)by_level(20, 200, 200, 1000);
     test_job job = {0};
 
     op->make(&job, solver, 3);

@@ -415,7 +415,7 @@ static void one_call(void **state)
 
 int main(int argc, char **argv)
 {
-    size_t count = level() == LEVEL_TINY ? 5 : level() == LEVEL_SMALL ? 10 : MOST_RANDOM;
+    size_t count = by_level(5, 5, 10, MOST_RANDOM);
 
     draw(count);
     for (size_t i = 0; i < COUNT_OF(cases) + count; i++) {

@@ -337,7 +337,7 @@ static void shorter_structs(void **state)
 
 int main(int argc, char **argv)
 {
-    size_t count = level() == LEVEL_TINY ? 6 : level() == LEVEL_SMALL ? 12 : MOST_RANDOM;
+    size_t count = by_level(6, 4, 12, MOST_RANDOM);
 
     matmul_add(activations, COUNT_OF(activations));
     matmul_add(few, COUNT_OF(few));

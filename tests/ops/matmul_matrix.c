@@ -137,7 +137,8 @@ static void no_engine_here(void **state)
     assert_non_null(strstr(clattn_plan_explain(plan), "matrix: refused, the device is no GPU"));
     assert_null(strstr(clattn_plan_explain(plan), "emulated"));
     clattn_plan_release(&plan);
-    assert_status(device_context(), plan_of(device_context(), "matrix", CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
+    assert_status(device_context(), plan_of(device_context(), "matrix", CLATTN_DTYPE_BF16, 64, &plan),
+                  CLATTN_ERROR_UNSUPPORTED);
     clattn_context_message(device_context(), message, sizeof message);
     assert_non_null(strstr(message, "the device is no GPU"));
 }

@@ -404,7 +404,7 @@ int main(int argc, char **argv)
     norm_add(accuracy, COUNT_OF(accuracy));
     norm_add(values, COUNT_OF(values));
     norm_add(residuals, COUNT_OF(residuals));
-    size_t count = level() == LEVEL_TINY ? 4 : level() == LEVEL_SMALL ? 8 : MOST_RANDOM;
+    size_t count = by_level(4, 4, 8, MOST_RANDOM);
     draw(count);
     norm_add(drawn, count);
     suite_add(refused_descriptions, "norm: descriptions that are refused");

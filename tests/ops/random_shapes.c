@@ -20,8 +20,8 @@ static norm_case norms[MOST_EACH];
 /* How many shapes of each operator, and how much work each may be. */
 static size_t count_of_level(random_limits *limits)
 {
-    *limits = (random_limits){1, level() == LEVEL_TINY ? 1u << 19 : level() == LEVEL_SMALL ? 1u << 22 : 1u << 24};
-    return level() == LEVEL_TINY ? 2 : level() == LEVEL_SMALL ? 4 : MOST_EACH;
+    *limits = (random_limits){1, by_level(1u << 19, 1u << 22, 1u << 22, 1u << 24)};
+    return by_level(2, 2, 4, MOST_EACH);
 }
 
 static void draw(size_t count, const random_limits *limits)

@@ -179,7 +179,7 @@ bool job_planned(const test_job *job, clattn_status status, const char *solver, 
     if (refused) {
         assert_status(device_context(), status, CLATTN_ERROR_UNSUPPORTED);
         assert_null(job->plan);
-        printf("# refused\n"); /* tests/platforms.sh counts these, of the test that is reported next */
+        printf("# refused\n"); /* tests/platforms.py counts these, of the test that is reported next */
         return false;
     }
     assert_status(device_context(), status, CLATTN_SUCCESS);

@@ -24,21 +24,26 @@ test_level level(void)
     static const struct {
         const char *name;
         test_level level;
-    } levels[] = {{"tiny", LEVEL_TINY}, {"small", LEVEL_SMALL}, {"full", LEVEL_FULL}};
+    } levels[] = {{"tiny", LEVEL_TINY}, {"quick", LEVEL_QUICK}, {"small", LEVEL_SMALL}, {"full", LEVEL_FULL}};
     const char *text = getenv("CLATTN_TEST_LEVEL");
 
     for (size_t i = 0; i < COUNT_OF(levels); i++) {
-        if (strcmp(text ? text : "small", levels[i].name) == 0) {
+        if (strcmp(text ? text : "quick", levels[i].name) == 0) {
             return levels[i].level;
         }
     }
-    fprintf(stderr, "CLATTN_TEST_LEVEL is '%s', expected full, small or tiny\n", text);
+    fprintf(stderr, "CLATTN_TEST_LEVEL is '%s', expected tiny, quick, small or full\n", text);
     exit(1);
 }
 
 bool is_tiny(void)
 {
     return level() == LEVEL_TINY;
+}
+
+size_t by_level(size_t tiny, size_t quick, size_t small, size_t full)
+{
+    return is_tiny() ? tiny : level() == LEVEL_QUICK ? quick : level() == LEVEL_SMALL ? small : full;
 }
 
 /* What a test finds in *state. */

@@ -4,22 +4,27 @@
 
 #include "support/check.h"
 
-/* How much the platform under test can bear: CLATTN_TEST_LEVEL, "tiny", "small" (if it is not set) or "full". */
+/* How much of the tests runs: CLATTN_TEST_LEVEL, "quick" if it is not set. */
 typedef enum test_level {
-    LEVEL_TINY = 1,  /* a simulator, about a thousand times slower */
-    LEVEL_SMALL = 2, /* a slow compiler: fewer kernels */
-    LEVEL_FULL = 4
+    LEVEL_TINY = 1,  /* for a simulator, which is about a thousand times slower: small shapes */
+    LEVEL_QUICK = 2, /* each feature once, and what needs no further kernel */
+    LEVEL_SMALL = 4, /* the thorough run */
+    LEVEL_FULL = 8   /* every head size */
 } test_level;
 
-/* Sets of levels, as tables of cases name them. */
+/* Sets of levels, as tables of cases name them.  Time goes into the compilation of kernels: a BIG case shares its kernel
+ * with an ALL case, a MORE case needs another. */
 #define TINY LEVEL_TINY
-#define SMALL LEVEL_SMALL
 #define FULL LEVEL_FULL
-#define BIG (SMALL | FULL)
+#define MORE (LEVEL_SMALL | FULL)
+#define BIG (LEVEL_QUICK | MORE)
 #define ALL (TINY | BIG)
 
 test_level level(void);
 bool is_tiny(void);
+
+/* The number for this level. */
+size_t by_level(size_t tiny, size_t quick, size_t small, size_t full);
 
 /* Adds a test under a printf-made name to the program's suite: `function`, or check(test, solver), whose arguments must
  * live until the suite has run. */

@@ -180,7 +180,8 @@ static void add(case_check check, const attention_case *cases, size_t count, boo
 {
     for (int n = 0; n < ATTENTION_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
-            bool passed_by = frugal && level() == LEVEL_SMALL && !(cases[i].levels & LEVEL_TILE) && BY_TILE == 1 << n;
+            bool passed_by = frugal && (level() & (LEVEL_QUICK | LEVEL_SMALL)) && !(cases[i].levels & LEVEL_TILE) &&
+                             BY_TILE == 1 << n;
 
             if (!passed_by) {
                 add_case(check, &cases[i], attention_solvers[n]);

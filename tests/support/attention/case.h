@@ -187,9 +187,9 @@ void attention_add(const attention_case *cases, size_t count);
 /* The same by one solver alone. */
 void attention_add_by(const char *solver, const attention_case *cases, size_t count);
 
-/* The same with less of the tile solver, whose kernels take longest to compile where a CPU runs them: at the level
- * small only cases that have LEVEL_TILE among their levels. */
-#define LEVEL_TILE 8
+/* The same with less of the tile solver, whose kernels take longest to compile where a CPU runs them: at the levels
+ * quick and small only cases that have LEVEL_TILE among their levels. */
+#define LEVEL_TILE 16
 #define TILE LEVEL_TILE
 void attention_add_frugal(const attention_case *cases, size_t count);
 

