@@ -1,5 +1,5 @@
 /* Times the operators that move memory and that `clattn bench` does not know, through the public API alone, in turn with
- * a kernel that copies 64 MiB: movers [ROUNDS].  For CPU devices: what counts is the processor time of all threads, which
+ * a kernel that copies 64 MiB: data_movement [ROUNDS].  For CPU devices: what counts is the processor time of all threads, which
  * other work on the machine moves less than the time that passes.  A line each: bytes read and written once, the
  * shortest and the median time, the shortest's rate for each core, that of the shortest copy between them, and their
  * quotient. */
@@ -23,11 +23,11 @@ static cl_kernel copy;
 static cl_mem copies[2];
 
 /* An operator on its arrays. */
-struct mover {
+struct timed_call {
     const char *name;
     double bytes;
     clattn_plan *plan;
-    clattn_status (*enqueue)(const struct mover *mover, cl_event *event);
+    clattn_status (*enqueue)(const struct timed_call *call, cl_event *event);
     union {
         clattn_activation_args activation;
         clattn_rope_args rope;
@@ -45,7 +45,7 @@ static void check(clattn_status status, const char *what)
     if (status == CLATTN_SUCCESS)
         return;
     clattn_context_message(context, message, sizeof message);
-    fprintf(stderr, "movers: %s: %s: %s\n", what, clattn_status_string(status), message);
+    fprintf(stderr, "data_movement: %s: %s: %s\n", what, clattn_status_string(status), message);
     exit(1);
 }
 
@@ -55,7 +55,7 @@ static double now(void)
 }
 
 /* A buffer for an array, filled with numbers up to 0.5 where it is read; counts its bytes. */
-static clattn_binding array(struct mover *mover, const clattn_layout *layout)
+static clattn_binding array(struct timed_call *call, const clattn_layout *layout)
 {
     size_t bytes = clattn_dtype_size(layout->dtype);
     for (int32_t i = 0; i < layout->rank; i++)
@@ -77,11 +77,11 @@ static clattn_binding array(struct mover *mover, const clattn_layout *layout)
     cl_mem buffer = data ? clCreateBuffer(opencl, CL_MEM_COPY_HOST_PTR, bytes, data, NULL) : NULL;
     free(data);
     if (!buffer) {
-        fprintf(stderr, "movers: no memory for %zu bytes\n", bytes);
+        fprintf(stderr, "data_movement: no memory for %zu bytes\n", bytes);
         exit(1);
     }
-    mover->buffers[mover->count++] = buffer;
-    mover->bytes += (double)bytes;
+    call->buffers[call->count++] = buffer;
+    call->bytes += (double)bytes;
     return clattn_binding_buffer(buffer, 0);
 }
 
@@ -104,7 +104,7 @@ static void make_copy(void)
     if (!program || !copies[0] || !copies[1] || clBuildProgram(program, 0, NULL, NULL, NULL, NULL) != CL_SUCCESS ||
         !(copy = clCreateKernel(program, "copy", NULL)) || clSetKernelArg(copy, 0, sizeof(cl_mem), &copies[0]) ||
         clSetKernelArg(copy, 1, sizeof(cl_mem), &copies[1]) || clSetKernelArg(copy, 2, sizeof piece, &piece)) {
-        fprintf(stderr, "movers: the copying kernel cannot be made\n");
+        fprintf(stderr, "data_movement: the copying kernel cannot be made\n");
         exit(1);
     }
     clReleaseProgram(program);
@@ -121,13 +121,13 @@ static double copied(void)
     return now() - begun;
 }
 
-static void measure(struct mover *mover, const char *name)
+static void measure(struct timed_call *call, const char *name)
 {
     double seconds[MOST], beside[MOST];
     for (size_t i = 0; i < rounds; i++) {
         cl_event event;
         double begun = now();
-        check(mover->enqueue(mover, &event), name);
+        check(call->enqueue(call, &event), name);
         clWaitForEvents(1, &event);
         seconds[i] = now() - begun;
         clReleaseEvent(event);
@@ -135,102 +135,102 @@ static void measure(struct mover *mover, const char *name)
     }
     qsort(seconds, rounds, sizeof *seconds, by_size);
     qsort(beside, rounds, sizeof *beside, by_size);
-    double rate = mover->bytes / seconds[0] * 1e-9, roof = 2.0 * (double)COPIED / beside[0] * 1e-9;
-    printf("%-34s %6.1f MB %8.3f ms %8.3f ms  %6.1f GB/s a core, copying %5.1f: %.2f\n", name, mover->bytes * 1e-6,
+    double rate = call->bytes / seconds[0] * 1e-9, roof = 2.0 * (double)COPIED / beside[0] * 1e-9;
+    printf("%-34s %6.1f MB %8.3f ms %8.3f ms  %6.1f GB/s a core, copying %5.1f: %.2f\n", name, call->bytes * 1e-6,
            seconds[0] * 1e3, seconds[rounds / 2] * 1e3, rate, roof, rate / roof);
     fflush(stdout);
-    clattn_plan_release(&mover->plan);
-    for (size_t i = 0; i < mover->count; i++)
-        clReleaseMemObject(mover->buffers[i]);
+    clattn_plan_release(&call->plan);
+    for (size_t i = 0; i < call->count; i++)
+        clReleaseMemObject(call->buffers[i]);
 }
 
-static clattn_status run_activation(const struct mover *mover, cl_event *event)
+static clattn_status run_activation(const struct timed_call *call, cl_event *event)
 {
-    return clattn_activation_enqueue(mover->plan, NULL, &mover->args.activation, 0, NULL, event);
+    return clattn_activation_enqueue(call->plan, NULL, &call->args.activation, 0, NULL, event);
 }
 
 static void activation(const char *name, int32_t function, clattn_dtype dtype)
 {
     clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
-    struct mover mover = {.enqueue = run_activation};
+    struct timed_call call = {.enqueue = run_activation};
     desc.function = function;
     desc.x = desc.y = clattn_layout_contiguous(dtype, 2, (size_t[]){4096, 4096});
-    check(clattn_activation_plan_create(context, &desc, NULL, &mover.plan), name);
-    clattn_activation_args_init(&mover.args.activation);
-    mover.args.activation.x = array(&mover, &desc.x);
-    mover.args.activation.y = array(&mover, &desc.y);
-    measure(&mover, name);
+    check(clattn_activation_plan_create(context, &desc, NULL, &call.plan), name);
+    clattn_activation_args_init(&call.args.activation);
+    call.args.activation.x = array(&call, &desc.x);
+    call.args.activation.y = array(&call, &desc.y);
+    measure(&call, name);
 }
 
-static clattn_status run_rope(const struct mover *mover, cl_event *event)
+static clattn_status run_rope(const struct timed_call *call, cl_event *event)
 {
-    return clattn_rope_enqueue(mover->plan, NULL, &mover->args.rope, 0, NULL, event);
+    return clattn_rope_enqueue(call->plan, NULL, &call->args.rope, 0, NULL, event);
 }
 
 static void rope(const char *name, int32_t pairing, clattn_dtype dtype)
 {
     clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
-    struct mover mover = {.enqueue = run_rope};
+    struct timed_call call = {.enqueue = run_rope};
     desc.pairing = pairing;
     desc.x = desc.y = clattn_layout_bhsd(dtype, 1, 32, 4096, 128);
-    check(clattn_rope_plan_create(context, &desc, NULL, &mover.plan), name);
-    clattn_rope_args_init(&mover.args.rope);
-    mover.args.rope.x = array(&mover, &desc.x);
-    mover.args.rope.y = array(&mover, &desc.y);
-    measure(&mover, name);
+    check(clattn_rope_plan_create(context, &desc, NULL, &call.plan), name);
+    clattn_rope_args_init(&call.args.rope);
+    call.args.rope.x = array(&call, &desc.x);
+    call.args.rope.y = array(&call, &desc.y);
+    measure(&call, name);
 }
 
-static clattn_status run_kv_append(const struct mover *mover, cl_event *event)
+static clattn_status run_kv_append(const struct timed_call *call, cl_event *event)
 {
-    return clattn_kv_append_enqueue(mover->plan, NULL, &mover->args.kv_append, 0, NULL, event);
+    return clattn_kv_append_enqueue(call->plan, NULL, &call->args.kv_append, 0, NULL, event);
 }
 
 static void kv_append(const char *name, clattn_dtype cache, bool rotate)
 {
     clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
-    struct mover mover = {.enqueue = run_kv_append};
-    clattn_kv_append_args *args = &mover.args.kv_append;
+    struct timed_call call = {.enqueue = run_kv_append};
+    clattn_kv_append_args *args = &call.args.kv_append;
     desc.rotate = rotate;
     desc.key = desc.value = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 8, 8192, 128);
     desc.key_cache = desc.value_cache = clattn_layout_bhsd(cache, 1, 8, 8192, 128);
     if (cache == CLATTN_DTYPE_I8)
         desc.key_scale = desc.value_scale = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 8, 8192, 1);
-    check(clattn_kv_append_plan_create(context, &desc, NULL, &mover.plan), name);
+    check(clattn_kv_append_plan_create(context, &desc, NULL, &call.plan), name);
     clattn_kv_append_args_init(args);
-    args->key = array(&mover, &desc.key);
-    args->value = array(&mover, &desc.value);
-    args->key_cache = array(&mover, &desc.key_cache);
-    args->value_cache = array(&mover, &desc.value_cache);
+    args->key = array(&call, &desc.key);
+    args->value = array(&call, &desc.value);
+    args->key_cache = array(&call, &desc.key_cache);
+    args->value_cache = array(&call, &desc.value_cache);
     if (cache == CLATTN_DTYPE_I8) {
-        args->key_scale = array(&mover, &desc.key_scale);
-        args->value_scale = array(&mover, &desc.value_scale);
+        args->key_scale = array(&call, &desc.key_scale);
+        args->value_scale = array(&call, &desc.value_scale);
     }
-    measure(&mover, name);
+    measure(&call, name);
 }
 
-static clattn_status run_merge(const struct mover *mover, cl_event *event)
+static clattn_status run_merge(const struct timed_call *call, cl_event *event)
 {
-    return clattn_merge_enqueue(mover->plan, NULL, &mover->args.merge, 0, NULL, event);
+    return clattn_merge_enqueue(call->plan, NULL, &call->args.merge, 0, NULL, event);
 }
 
 static void merge(const char *name, size_t parts)
 {
     clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
-    struct mover mover = {.enqueue = run_merge};
+    struct timed_call call = {.enqueue = run_merge};
     desc.partial = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, (size_t[]){parts, 1, 32, 4096 / parts, 128});
     desc.partial_lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, (size_t[]){parts, 1, 32, 4096 / parts});
     desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 32, 4096 / parts, 128);
-    check(clattn_merge_plan_create(context, &desc, NULL, &mover.plan), name);
-    clattn_merge_args_init(&mover.args.merge);
-    mover.args.merge.partial = array(&mover, &desc.partial);
-    mover.args.merge.partial_lse = array(&mover, &desc.partial_lse);
-    mover.args.merge.output = array(&mover, &desc.output);
-    measure(&mover, name);
+    check(clattn_merge_plan_create(context, &desc, NULL, &call.plan), name);
+    clattn_merge_args_init(&call.args.merge);
+    call.args.merge.partial = array(&call, &desc.partial);
+    call.args.merge.partial_lse = array(&call, &desc.partial_lse);
+    call.args.merge.output = array(&call, &desc.output);
+    measure(&call, name);
 }
 
-static clattn_status run_image(const struct mover *mover, cl_event *event)
+static clattn_status run_image(const struct timed_call *call, cl_event *event)
 {
-    return clattn_image_enqueue(mover->plan, NULL, &mover->args.image, 0, NULL, event);
+    return clattn_image_enqueue(call->plan, NULL, &call->args.image, 0, NULL, event);
 }
 
 static void image(const char *name, int32_t operation)
@@ -239,20 +239,20 @@ static void image(const char *name, int32_t operation)
     const cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
     const cl_image_desc about = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = SIDE, .image_height = SIDE};
     clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
-    struct mover mover = {.enqueue = run_image};
+    struct timed_call call = {.enqueue = run_image};
     desc.operation = operation;
     desc.array = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){SIDE, SIDE, 3});
     if (clattn_image_supports(context, &desc, NULL) != CLATTN_SUCCESS)
         return;
-    check(clattn_image_plan_create(context, &desc, NULL, &mover.plan), name);
-    clattn_image_args_init(&mover.args.image);
-    mover.args.image.array = array(&mover, &desc.array);
+    check(clattn_image_plan_create(context, &desc, NULL, &call.plan), name);
+    clattn_image_args_init(&call.args.image);
+    call.args.image.array = array(&call, &desc.array);
     cl_mem picture =
         clCreateImage(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, &format, &about, NULL, NULL);
-    mover.buffers[mover.count++] = picture;
-    mover.bytes += 4.0 * SIDE * SIDE;
-    mover.args.image.image = clattn_binding_image(picture);
-    measure(&mover, name);
+    call.buffers[call.count++] = picture;
+    call.bytes += 4.0 * SIDE * SIDE;
+    call.args.image.image = clattn_binding_image(picture);
+    measure(&call, name);
 }
 
 int main(int argc, char **argv)
@@ -260,7 +260,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         rounds = strtoul(argv[1], NULL, 10);
     if (argc > 2 || rounds < 1 || rounds > MOST) {
-        fprintf(stderr, "usage: movers [ROUNDS, 1 to %d]\n", MOST);
+        fprintf(stderr, "usage: data_movement [ROUNDS, 1 to %d]\n", MOST);
         return 2;
     }
     check(clattn_context_create(NULL, &context), "context");
