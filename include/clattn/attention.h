@@ -1,26 +1,33 @@
-/* Attention.
+/** @file
+ * Attention: every query is compared with the keys and takes the weighted mean of their values.
  *
- *   s    = scale * sum_d query[b,h,i,d] * key[b,h/g,j,d]              CLATTN_SCORE_DOT
- *          scale * sum_d vector[h,d] * tanh(query[..] + key[..])     CLATTN_SCORE_ADDITIVE
- *   s    = softcap * tanh(s / softcap)                               with softcap
- *   s    = score_mod(s, b, h, i, j)                                  with score_mod
- *   s   += bias[b,h,i,j]  - slope[b,h] * |p - j|  + mask[b,h,i,j]    with a bias, ALiBi, a float mask
- *   P    = softmax over the attended keys j (and the sink's logit), dropped out with dropout
- *   output[b,h,i,:] = sum_j P[b,h,i,j] * value[b,h/g,j,:]
+ *     s   = scale * sum_d query[b,h,i,d] * key[b,h/g,j,d]              CLATTN_SCORE_DOT
+ *           scale * sum_d vector[h,d] * tanh(query[...] + key[...])    CLATTN_SCORE_ADDITIVE
+ *     s   = softcap * tanh(s / softcap)                                if there is a softcap
+ *     s   = score_mod(s, b, h, i, j)                                   if there is a score_mod
+ *     s  += bias[b,h,i,j] - slope[b,h] * |p - j| + mask[b,h,i,j]       if there are a bias, ALiBi, a float mask
+ *     P   = softmax of s over the attended keys j (and the sink's logit), then dropout
+ *     output[b,h,i,:] = sum_j P[b,h,i,j] * value[b,h/g,j,:]
  *
- * with g = query heads / key-value heads and p = i + the item's position (clattn_alignment).  Sources: dot
- * products: Vaswani et al. 2017, section 3.2.1; additive: Bahdanau et al. 2015 (query and key already
- * projected); grouped heads: Ainslie et al. 2023; ALiBi: Press et al. 2022; softcap: Gemma 2, 2024; sinks:
- * Xiao et al. 2024, as a learned logit per head.
+ * Here g = heads / kv_heads, and p = i + the item's position (clattn_alignment).
  *
- * A key is attended if it lies within the item's lengths and the boolean mask, a float mask or bias that is
- * not -inf there, causality, the window and mask_mod all let it.  These rules compose without exception; which
- * fields do not go together is said at the fields and listed at the end of docs/attention.md.  The scores are never
- * written to memory unless asked for.  A row that attends nothing is exactly +0 and its log-sum-exp -inf (with a
- * sink: the sink's logit).  A NaN, or a +inf score, makes its row NaN; a key that is not attended cannot
- * leak, whatever K holds there, nor can K and V beyond the actual lengths; V at such a key within the lengths
- * takes part with weight +0 and must be finite.  A finite large negative float mask (-1e4, -FLT_MAX) is an
- * ordinary addend and not a mask. */
+ * A key is attended if all of these allow it: the item's lengths, the boolean mask, a float mask and a bias that are
+ * not -inf there, causality, the window, and mask_mod. These rules compose without exception. Fields that do not go
+ * together say so, and docs/attention.md lists them.
+ *
+ * - A row that attends nothing is exactly +0, and its log-sum-exp is -inf (with a sink: the sink's logit).
+ * - A NaN, or a score of +inf, makes its whole row NaN.
+ * - A key that is not attended cannot leak into the output, whatever `key` holds there. Nor can anything that `key`
+ *   and `value` hold beyond the actual lengths.
+ * - The value of a masked key within the lengths takes part with weight +0, and must therefore be finite.
+ * - A finite large negative float mask (-1e4, -FLT_MAX) is an ordinary addend and excludes nothing.
+ *
+ * Scores are never written to memory unless `outputs.scores` asks for them.
+ *
+ * Sources: dot products, Vaswani et al. 2017, section 3.2.1; additive scores, Bahdanau et al. 2015 (query and key come
+ * already projected); grouped heads, Ainslie et al. 2023; ALiBi, Press et al. 2022; softcap, Gemma 2, 2024; sinks,
+ * Xiao et al. 2024, as one learned logit for each head.
+ */
 #ifndef CLATTN_ATTENTION_H
 #define CLATTN_ATTENTION_H
 
@@ -28,245 +35,310 @@
 
 CLATTN_BEGIN_DECLS
 
+/** How a query is compared with a key. */
 typedef enum clattn_score {
-    CLATTN_SCORE_DOT = 0,
-    CLATTN_SCORE_ADDITIVE = 1,
+    CLATTN_SCORE_DOT = 0,      /**< by their dot product */
+    CLATTN_SCORE_ADDITIVE = 1, /**< by a vector times the tanh of their sum */
     CLATTN_SCORE_FORCE_32BIT = 0x7fffffff
 } clattn_score;
 
-/* At which key position query 0 of a batch item stands; query i stands i further.  Frameworks disagree, so it
- * is one field.  Never clamped: leading rows may attend nothing. */
+/** At which key position query 0 of a batch item stands; query i stands i further.
+ *
+ * Frameworks disagree about it, so it is one explicit field. The position is never clamped: leading rows may attend
+ * nothing. */
 typedef enum clattn_alignment {
-    CLATTN_ALIGNMENT_TOP_LEFT = 0,     /* 0 */
-    CLATTN_ALIGNMENT_BOTTOM_RIGHT = 1, /* the item's key length - its query length; may be negative */
-    CLATTN_ALIGNMENT_EXPLICIT = 2,     /* clattn_attention_args.position, plus positions[b] where there are some */
+    CLATTN_ALIGNMENT_TOP_LEFT = 0,     /**< 0 */
+    CLATTN_ALIGNMENT_BOTTOM_RIGHT = 1, /**< the item's key length - its query length; may be negative */
+    CLATTN_ALIGNMENT_EXPLICIT = 2, /**< clattn_attention_args.position, plus lengths.positions[b] if there are some */
     CLATTN_ALIGNMENT_FORCE_32BIT = 0x7fffffff
 } clattn_alignment;
 
-/* What `scores` gets. */
+/** What `outputs.scores` gets. */
 typedef enum clattn_scores_mode {
-    CLATTN_SCORES_MODE_RAW = 0,           /* the scaled score of every key within the item's lengths, attended or not;
-                                      * beyond them +0 */
-    CLATTN_SCORES_MODE_CAPPED = 1,        /* the same after softcap */
-    CLATTN_SCORES_MODE_BIASED = 2,        /* after score_mod, bias, ALiBi and mask; -inf where a key is not attended */
-    CLATTN_SCORES_MODE_PROBABILITIES = 3, /* P before dropout; +0 where a key is not attended */
+    /** The scaled score of every key within the item's lengths, attended or not; +0 beyond lengths.key. */
+    CLATTN_SCORES_MODE_RAW = 0,
+    CLATTN_SCORES_MODE_CAPPED = 1, /**< the raw score after softcap */
+    CLATTN_SCORES_MODE_BIASED = 2, /**< after score_mod, bias, ALiBi and mask; -inf for keys that are not attended */
+    CLATTN_SCORES_MODE_PROBABILITIES = 3, /**< P before dropout; +0 for keys that are not attended */
     CLATTN_SCORES_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_scores_mode;
 
+/** How many buffers, and how many numbers, a caller's own functions can have. */
 #define CLATTN_USER_BUFFERS 4
+
+/** The bytes that the text of a caller's own function may have, its NUL included. */
 #define CLATTN_SNIPPET_LIMIT 8192
 
-/* What to compute.  Set it up with CLATTN_ATTENTION_DESC_INIT; a group of fields that stays zeroed asks for nothing.
- * Extents are the largest ones that an enqueue may use.
+/** What to compute.
  *
- * Storage: query, key, value and output are each float32, float16 or bfloat16, or all four float64 if the device has it;
- * key and value also int8 or int4 with cache.key_scale and cache.value_scale.  The state (scores, running maximum, sum,
- * accumulator) is float32, with float64 arrays float64.
+ * Set it up with CLATTN_ATTENTION_DESC_INIT; a group of fields that stays zeroed asks for nothing. Extents are the
+ * largest that an enqueue may use.
  *
- * Integer arrays (lengths, positions, starts, block_table) are int32 or int64 on the device, each its own; values out of
- * range are clamped into it, never trusted with an address. */
+ * Storage: query, key, value and output are each float32, float16 or bfloat16, or all four float64 if the device has
+ * it. Key and value may also be int8 or int4, with cache.key_scale and cache.value_scale. Scores, running maximum, sum
+ * and accumulator are float32, or float64 if the arrays are.
+ *
+ * Integer arrays (lengths, positions, starts, block_table) are each int32 or int64. The device reads them; a value
+ * that is out of range is clamped into it and never trusted with an address. */
 typedef struct clattn_attention_desc {
-    size_t size; /* sizeof(clattn_attention_desc) */
-    clattn_direction direction;
-    int32_t causal;             /* 1: query i attends keys j <= p; 0 (default): all keys */
-    clattn_alignment alignment; /* matters with `causal`, `window` and `scoring.alibi` */
-    int32_t short_mask;         /* 1: `mask` and `bias` may have 2 ... S_k - 1 keys, and the keys beyond them are not
-                                 * attended (ONNX); 0 (default): such an array is refused */
-    clattn_layout query;        /* (batch, heads, S_q, d_k) */
-    clattn_layout key;          /* (batch, kv_heads, S_k, d_k); heads is a multiple of kv_heads */
-    clattn_layout value;        /* (batch, kv_heads, S_k, d_v) */
-    clattn_layout output;       /* (batch, heads, S_q, d_v) */
-    clattn_layout mask; /* none, or rank <= 4, lower ranks get leading 1s: (batch or 1, heads or 1, S_q or 1, S_k or 1):
-                         * bool (true = attend) or float32, float16, bfloat16 (added), with float64 query, key, value and
-                         * output also float64.  Extent 1 broadcasts.  With lengths.query_starts S_q is here
-                         * lengths.longest_query */
-    clattn_layout bias; /* none, or as a float mask, added besides the mask */
+    size_t size;                /**< sizeof(clattn_attention_desc) */
+    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    int32_t causal;             /**< 1: query i attends keys j <= p; 0 (default): all keys */
+    clattn_alignment alignment; /**< where queries stand, for `causal`, `window` and `scoring.alibi` */
 
-    /* Which keys a query attends by their distance: p - left <= j <= p + right. */
+    /** 1: `mask` and `bias` may have 2 ... S_k - 1 keys, and the keys beyond them are not attended, as in ONNX. 0
+     * (default): such an array is refused. */
+    int32_t short_mask;
+    clattn_layout query;  /**< (batch, heads, S_q, d_k) */
+    clattn_layout key;    /**< (batch, kv_heads, S_k, d_k); heads is a multiple of kv_heads */
+    clattn_layout value;  /**< (batch, kv_heads, S_k, d_v) */
+    clattn_layout output; /**< (batch, heads, S_q, d_v) */
+
+    /** None, or (batch or 1, heads or 1, S_q or 1, S_k or 1); an extent of 1 broadcasts, and lower ranks get leading
+     * 1s.
+     *
+     * It is bool (true = attend), or float32, float16 or bfloat16 (added to the score), or float64 if query, key,
+     * value and output are. If there are lengths.query_starts, batch is their number of items, and S_q is
+     * lengths.longest_query. */
+    clattn_layout mask;
+    clattn_layout bias; /**< none, or as a float `mask`: added besides the mask */
+
+    /** Which keys a query attends by their distance: p - left <= j <= p + right. */
     struct {
-        int32_t explicit_left,
-            explicit_right;  /* 1: the field of that name counts; 0 (default): unbounded on that side */
-        int64_t left, right; /* >= 0 */
+        int32_t explicit_left;  /**< 1: `left` counts; 0 (default): no limit before the query */
+        int32_t explicit_right; /**< 1: `right` counts; 0 (default): no limit behind the query */
+        int64_t left;           /**< the keys before position p that are attended, >= 0 */
+        int64_t right;          /**< the keys behind position p that are attended, >= 0 */
     } window;
 
-    /* From query and key to a score. */
+    /** How a query and a key become a score. */
     struct {
-        clattn_score kind;
-        int32_t explicit_scale; /* 1: `scale` counts; 0 (default): 1/sqrt(d_k), with additive attention 1 */
-        float scale;            /* any finite value, 0 and negative included */
-        float softcap;          /* 0 (default): none; otherwise positive and finite */
-        clattn_layout vector;   /* with CLATTN_SCORE_ADDITIVE: (heads or 1, d_k) float32 */
-        clattn_layout alibi;    /* none, or (heads) or (batch or 1, heads) float32 slopes */
-        clattn_layout sinks;    /* none, or (heads) float32: one more logit in each row's softmax, without a value */
+        clattn_score kind;      /**< how they are compared */
+        int32_t explicit_scale; /**< 1: `scale` counts; 0 (default): 1/sqrt(d_k), or 1 if the score is additive */
+        float scale;            /**< any finite value, 0 and negative included */
+        float softcap;          /**< 0 (default): none; otherwise positive and finite */
+        clattn_layout vector;   /**< (heads or 1, d_k) float32 if the score is additive; otherwise none */
+        clattn_layout alibi;    /**< none, or float32 slopes, (heads) or (batch or 1, heads) */
+        clattn_layout sinks;    /**< none, or (heads) float32: one more logit in each row's softmax, without a value */
     } scoring;
 
-    /* The caller's own functions in OpenCL C.  They are trusted: they run on the device with the kernel's rights and can
-     * read and write whatever the kernel can.  Each is at most CLATTN_SNIPPET_LIMIT - 1 characters, copied.  They may use
-     * helper functions; names in capitals are the library's.  `query` and `key` are the item's own indices.  The first line
-     * of a build's message says what is wrong with the text as "score_mod:LINE: ...", or as "score_mod: ..." if it defines
-     * no function of that name.
+    /** The caller's own functions in OpenCL C, which become part of the kernels.
      *
-     * `user_data user` is a struct with the members
-     *   const global T *buffer0 ... *buffer3     those that buffer_dtype describes, at the offset of their binding
-     *   float scalar0 ... scalar3                args.snippets.scalar
-     *   long position                            the key position of the item's query 0
-     *   int query_length, key_length             the item's own */
+     * They are trusted: they run on the device with the kernel's rights, and can read and write whatever the kernel
+     * can. Each text has at most CLATTN_SNIPPET_LIMIT - 1 characters and is copied. It may define helper functions;
+     * names in capitals are the library's. The arguments `query` and `key` are the item's own indices.
+     *
+     * If a text does not build, the first line of the failure's message says what is wrong with it, as
+     * "score_mod:LINE: ...", or as "score_mod: ..." if it defines no function of that name.
+     *
+     * Their last argument, `user_data user`, is a struct:
+     *
+     *     const global T *buffer0 ... *buffer3    what buffer_dtype describes, at the binding's offset
+     *     float scalar0 ... scalar3               clattn_attention_args.snippets.scalar
+     *     long position                           the key position of the item's query 0
+     *     int query_length, key_length            the item's own
+     */
     struct {
-        const char *score_mod; /* NULL, or text that defines
-                                *   float score_mod(float score, int batch, int head, int query, int key, user_data user) */
-        const char *mask_mod;  /* NULL, or text that defines
-                                *   int mask_mod(int batch, int head, int query, int key, user_data user)
-                                * which returns 0 for "do not attend" */
-        clattn_dtype
-            buffer_dtype[CLATTN_USER_BUFFERS]; /* what user.buffer0 ... user.buffer3 point to, as `const global T *`;
-                                * CLATTN_DTYPE_NONE (default): there is no such buffer.  float32 is float, float16 half,
-                                * bfloat16 ushort, bool and uint8 uchar, int8 char, int32 int, int64 long */
+        /** NULL, or text that defines a function that changes a score:
+         *
+         *     float score_mod(float score, int batch, int head, int query, int key, user_data user)
+         */
+        const char *score_mod;
+
+        /** NULL, or text that defines a function that returns 0 for "do not attend":
+         *
+         *     int mask_mod(int batch, int head, int query, int key, user_data user)
+         */
+        const char *mask_mod;
+
+        /** The elements of user.buffer0 ... user.buffer3; CLATTN_DTYPE_NONE (default): there is no such buffer.
+         *
+         * In OpenCL C float32 is float, float16 half, bfloat16 ushort, bool and uint8 uchar, int8 char, int32 int, and
+         * int64 long. */
+        clattn_dtype buffer_dtype[CLATTN_USER_BUFFERS];
     } snippets;
 
-    /* Lengths of each batch item; without them all items have the args' lengths. */
+    /** Lengths and positions of each batch item. Without them all items have the lengths of clattn_attention_args. */
     struct {
-        clattn_layout query;        /* none, or (batch): query rows beyond are written as rows that attend nothing */
-        clattn_layout key;          /* none, or (batch); none counts for more than args.key_length, except a ring's */
-        clattn_layout positions;    /* none, or (batch), with CLATTN_ALIGNMENT_EXPLICIT: added to args.position */
-        clattn_layout query_starts; /* none, or (batch + 1): packed sequences.  Query, output and outputs.lse then have
-                                     * batch 1 and S_q rows in all; item b owns rows query_starts[b] ...
-                                     * query_starts[b+1] - 1, of which the first args.query_length count; rows that no item
-                                     * owns keep what they held, in output, lse and entropy */
-        clattn_layout key_starts;   /* the same for key and value; not with a ring or pages */
-        size_t longest_query;       /* with query_starts: no item has more rows; 0 (default): S_q */
+        clattn_layout query; /**< none, or (batch); query rows beyond are written as rows that attend nothing */
+        clattn_layout key;   /**< none, or (batch); none counts for more than args.key_length, except a ring's */
+
+        /** None, or (batch): key positions that are added to clattn_attention_args.position. Only with
+         * CLATTN_ALIGNMENT_EXPLICIT. */
+        clattn_layout positions;
+
+        /** None, or (batch + 1): the queries are packed sequences.
+         *
+         * Query, output, lse and entropy then have batch 1, and S_q rows in all. Item b owns rows query_starts[b] ...
+         * query_starts[b+1] - 1, of which the first clattn_attention_args.query_length count. Rows that no item owns
+         * keep what they held, in output, lse and entropy. */
+        clattn_layout query_starts;
+        clattn_layout key_starts; /**< none, or the same for key and value; not with a ring or pages */
+        size_t longest_query;     /**< a limit to each item's rows if there are query_starts; 0 (default): S_q */
     } lengths;
 
-    /* How keys and values are kept. */
+    /** How keys and values are kept. */
     struct {
-        clattn_cache_kind kind;
+        clattn_cache_kind kind;    /**< plain, ring or paged */
         int32_t reserved;          /* 0 */
-        clattn_layout block_table; /* with CLATTN_CACHE_KIND_PAGED: (batch, blocks); S_k is blocks * page_size */
-        clattn_layout
-            key_scale; /* with int8 or int4 keys: (batch, kv_heads, S_k, groups) float32 or float16, indexed as
-                                    * the keys are (pages included): key = integer * scale[.., d / (d_k / groups)], groups a
-                                    * divisor of d_k.  A stride of 0 shares scales */
-        clattn_layout value_scale; /* the same for the values, groups a divisor of d_v */
+        clattn_layout block_table; /**< (batch, blocks) if the cache is paged; S_k is then blocks * page_size */
+
+        /** (batch, kv_heads, S_k, groups) float32 or float16 if keys are int8 or int4; otherwise none.
+         *
+         * It is indexed as the keys are, pages included: key = integer * scale[..., d / (d_k / groups)]. The number of
+         * groups divides d_k. A stride of 0 shares scales. */
+        clattn_layout key_scale;
+        clattn_layout value_scale; /**< the same for int8 or int4 values; the number of groups divides d_v */
     } cache;
 
-    /* Results besides the output. */
+    /** Results besides the output. */
     struct {
-        clattn_layout
-            lse; /* none, or (batch, heads, S_q) float32: natural logarithm of the row's sum of exp(s) over the
-                                * attended keys, and of its sink's.  With CLATTN_SCORES_MODE_PROBABILITIES kernels read it,
-                                * too */
-        clattn_layout entropy; /* none, or as lse: -sum_j P ln P in nats, P before dropout; 0 if nothing is attended */
-        clattn_layout scores;  /* none, or (batch, heads, S_q, S_k) float32, float16 or bfloat16, by `scores_mode`; for
-                                * looking at: a second kernel computes them.  Not with packed sequences or a ring */
-        clattn_scores_mode scores_mode;
-        int32_t reserved; /* 0 */
+        /** None, or (batch, heads, S_q) float32: the natural logarithm of the row's sum of exp(s) over the attended
+         * keys and the sink. If scores are probabilities, kernels also read it. */
+        clattn_layout lse;
+
+        /** None, or as `lse`: -sum_j P ln P in nats, with P before dropout; 0 if nothing is attended. */
+        clattn_layout entropy;
+
+        /** None, or (batch, heads, S_q, S_k) float32, float16 or bfloat16, by `scores_mode`. Not with packed sequences
+         * or a ring.
+         *
+         * Scores are for looking at: a second kernel computes them. Cells beyond the batch, query_length and
+         * key_length of clattn_attention_args keep what they held. */
+        clattn_layout scores;
+        clattn_scores_mode scores_mode; /**< which scores */
+        int32_t reserved;               /* 0 */
     } outputs;
 
-    /* Dropout: P becomes 0 with this probability and P / (1 - probability) otherwise, by clattn_dropout_keep. */
+    /** Dropout: P becomes 0 with this probability, and P / (1 - probability) otherwise, as clattn_dropout_keep says. */
     struct {
-        float probability; /* 0 (default) <= probability < 1 */
+        float probability; /**< 0 (default) ... below 1 */
         int32_t reserved;  /* 0 */
     } dropout;
 
-    /* How the work is launched. */
+    /** How the work is launched. */
     struct {
-        uint32_t max_ms; /* long launches are cut along batch, heads and queries into pieces of about this many
-                              * milliseconds, by an estimate from the device's capabilities that errs on the short side;
-                              * 0 (default): one launch */
-        int32_t
-            cancellable; /* 1: args.cancel is bound: a buffer with one int32.  Each launch that finds it other than 0 when
-                              * it starts does nothing; the outputs are then unspecified.  Write it through another queue
-                              * than the attention's, whose in-order write would wait for the work to end, and set max_ms,
-                              * or there is but one launch to skip */
+        /** Long launches are cut along batch, heads and queries into pieces of about this many milliseconds, by an
+         * estimate from the device's capabilities that errs on the short side. 0 (default): one launch. */
+        uint32_t max_ms;
+
+        /** 1: clattn_attention_args.cancel is bound, a buffer with one int32.
+         *
+         * A launch that finds the int32 other than 0 when it starts does nothing; the outputs are then unspecified.
+         * Write it through another queue: a write on the attention's own in-order queue would wait for the work to
+         * end. Set max_ms, too, or there is only one launch to skip. */
+        int32_t cancellable;
     } launch;
 } clattn_attention_desc;
 
+/** Initialises a clattn_attention_desc: its size, and zeros. */
 #define CLATTN_ATTENTION_DESC_INIT CLATTN_INIT(clattn_attention_desc)
 
-/* What CLATTN_ATTENTION_DESC_INIT does.  NULL is accepted. */
+/** Sets *desc as CLATTN_ATTENTION_DESC_INIT does (@ref calls_init). */
 CLATTN_API void clattn_attention_desc_init(clattn_attention_desc *desc);
 
-/* Where the arrays are this time, and how much of them counts: a binding for each layout of the description, under the same
- * name.  Set it up with CLATTN_ATTENTION_ARGS_INIT. */
+/** Where the arrays are this time, and how much of them counts.
+ *
+ * Set it up with CLATTN_ATTENTION_ARGS_INIT. Each layout of the description has a binding here, under the same
+ * name. */
 typedef struct clattn_attention_args {
-    size_t size; /* sizeof(clattn_attention_args) */
-    clattn_binding query, key, value, output, mask, bias;
-    int32_t explicit_lengths; /* 1: the three fields below count; 0 (default): the desc's extents */
+    size_t size;                                          /**< sizeof(clattn_attention_args) */
+    clattn_binding query, key, value, output, mask, bias; /**< the array of that name */
+    int32_t explicit_lengths; /**< 1: the next three fields count; 0 (default): the description's extents */
     int32_t reserved;         /* 0 */
-    size_t batch;             /* <= the desc's; 0 is allowed and does nothing */
-    size_t query_length;      /* <= the desc's S_q (packed: longest_query); 0 is allowed and does nothing */
-    size_t key_length;        /* <= the desc's S_k; 0 is allowed: all rows attend nothing.  With a ring all keys ever
-                               * appended, at most 2^31 - 65537; with a ring and lengths.key it does not count */
-    int64_t position;         /* with CLATTN_ALIGNMENT_EXPLICIT: the key position of query 0 */
-    clattn_binding
-        workspace; /* at least clattn_plan_workspace_size bytes that kernels may read and write, `offset` in bytes
-                               * and a multiple of 128; none (default): leased from the context */
+    size_t batch;             /**< at most the description's; 0 is allowed and does nothing */
+    size_t query_length;      /**< at most the description's S_q or longest_query; 0 is allowed and does nothing */
+
+    /** At most the description's S_k; with 0 all rows attend nothing. A ring's counts all keys ever appended, at most
+     * 2^31 - 65537, and does not count if there is a lengths.key. */
+    size_t key_length;
+    int64_t position;         /**< the key position of query 0, with CLATTN_ALIGNMENT_EXPLICIT */
+    clattn_binding workspace; /**< none (default), or a workspace (@ref calls_workspace) */
+
+    /** The arrays of the description's `scoring`. */
     struct {
-        clattn_binding vector, alibi, sinks;
+        clattn_binding vector, alibi, sinks; /**< the array of that name */
     } scoring;
+
+    /** The arrays of the description's `lengths`. */
     struct {
-        clattn_binding query, key, positions, query_starts, key_starts;
+        clattn_binding query, key, positions, query_starts, key_starts; /**< the array of that name */
     } lengths;
+
+    /** The arrays of the description's `cache`. */
     struct {
-        clattn_binding block_table, key_scale, value_scale;
+        clattn_binding block_table, key_scale, value_scale; /**< the array of that name */
     } cache;
+
+    /** The arrays of the description's `outputs`. */
     struct {
-        clattn_binding lse, entropy, scores;
+        clattn_binding lse, entropy, scores; /**< the array of that name */
     } outputs;
+
+    /** What the caller's own functions read. */
     struct {
-        clattn_binding buffer[CLATTN_USER_BUFFERS]; /* what the caller's functions read; sizes are not checked */
-        float scalar[CLATTN_USER_BUFFERS];          /* user.scalar0 ... user.scalar3 */
+        clattn_binding buffer[CLATTN_USER_BUFFERS]; /**< user.buffer0 ... user.buffer3; their sizes are not checked */
+        float scalar[CLATTN_USER_BUFFERS];          /**< user.scalar0 ... user.scalar3 */
     } snippets;
+
+    /** Which probabilities dropout drops: the arguments of clattn_dropout_keep. */
     struct {
-        uint64_t seed;
-        uint32_t offset;  /* which of the seed's masks */
+        uint64_t seed;    /**< the generator's key */
+        uint32_t offset;  /**< which of the seed's masks */
         int32_t reserved; /* 0 */
     } dropout;
-    clattn_binding cancel; /* with launch.cancellable */
+    clattn_binding cancel; /**< one int32 if launch.cancellable is 1 */
 } clattn_attention_args;
 
+/** Initialises a clattn_attention_args: its size, and zeros. */
 #define CLATTN_ATTENTION_ARGS_INIT CLATTN_INIT(clattn_attention_args)
 
-/* What CLATTN_ATTENTION_ARGS_INIT does.  NULL is accepted. */
+/** Sets *args as CLATTN_ATTENTION_ARGS_INIT does (@ref calls_init). */
 CLATTN_API void clattn_attention_args_init(clattn_attention_args *args);
 
-/* Whether some solver on this context takes `desc`, from capabilities alone, in microseconds: nothing is
- * built and no message is written.  Returns SUCCESS, or why not: INVALID_ARGUMENT, INVALID_STRUCT,
- * INVALID_LAYOUT, OVERFLOW, UNSUPPORTED; *reason (may be NULL) is then a static string. */
+/** Tells whether some solver takes `desc`, and if not, why (@ref calls_supports).
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY. */
 CLATTN_API clattn_status clattn_attention_supports(clattn_context *context, const clattn_attention_desc *desc,
                                                    const char **reason);
 
-/* Chooses a solver for `desc`, builds its kernels and runs each once with nothing to do.  Blocks: from a
- * millisecond (everything cached) to seconds (compiling).  `options` may be NULL.
- * After failure *plan is NULL.  Returns what supports does, and OUT_OF_MEMORY, OPENCL, BUILD, FORKED. */
+/** Compiles a plan for `desc` (@ref calls_plan). Blocks.
+ *
+ * Kernels with snippets are not compared with the reference.
+ *
+ * @return what clattn_attention_supports returns, FORKED, OPENCL, BUILD (also: a snippet is wrong), IO or INTERNAL. */
 CLATTN_API clattn_status clattn_attention_plan_create(clattn_context *context, const clattn_attention_desc *desc,
                                                       const clattn_plan_options *options, clattn_plan **plan);
 
-/* Enqueues the plan on `queue` (NULL: the context's), after `wait_count` events of `wait_list`; *event (may
- * be NULL) is an event that completes with the work and that the caller releases.  Asynchronous: never waits
- * and never finishes or flushes a queue.  In-order and out-of-order queues work alike.  Inputs may overlap
- * each other; an output may overlap nothing. With batch, heads or S_q 0 it succeeds, and the event is that of
- * a marker. After failure nothing that writes the caller's outputs has been enqueued, unless the status is
- * OPENCL or OUT_OF_MEMORY. A need over the context's workspace_limit without a workspace of the caller's is
- * OUT_OF_MEMORY.  Returns INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (an SVM binding on a device
- * without), WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL, FORKED. */
+/** Enqueues the plan (@ref calls_enqueue). Does not block.
+ *
+ * It is one kernel, or two if few queries attend many keys; `outputs.scores` adds one, and `launch.max_ms` launches
+ * the same ones several times. If batch, heads or S_q is 0, nothing is computed.
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED, WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS,
+ * BUSY, OUT_OF_MEMORY, OPENCL or FORKED. */
 CLATTN_API clattn_status clattn_attention_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                   const clattn_attention_args *args, cl_uint wait_count,
                                                   const cl_event *wait_list, cl_event *event);
 
-/* Makes the plan that clattn_attention_run will want for `desc` and keeps it in the context's plan cache, so
- * that the run does not block.  Blocks and returns as plan_create does. */
+/** Makes the plan that clattn_attention_run will want for `desc` (@ref calls_prewarm). Blocks.
+ *
+ * @return what clattn_attention_plan_create returns. */
 CLATTN_API clattn_status clattn_attention_prewarm(clattn_context *context, const clattn_attention_desc *desc);
 
-/* plan_create (through the context's plan cache) and enqueue in one call.  Blocks the first time a
- * description is seen, while it compiles, and is asynchronous from then on. */
+/** Finds or makes the plan for `desc` and enqueues it (@ref calls_run). Blocks only while it compiles.
+ *
+ * @return what clattn_attention_plan_create and clattn_attention_enqueue return. */
 CLATTN_API clattn_status clattn_attention_run(clattn_context *context, cl_command_queue queue,
                                               const clattn_attention_desc *desc, const clattn_attention_args *args,
                                               cl_uint wait_count, const cl_event *wait_list, cl_event *event);
 
-/* Whether dropout keeps the probability of batch item `batch`, head `head`, query `query` and key `key` (the item's
- * own indices): the same on every device and for every solver.  Philox4x32-10 (Salmon et al. 2011) with the
- * seed as key and (key / 4, query, batch * heads + head, offset) as counter; word key % 4 of the result, divided by 2^32, is
- * compared with `dropout`: below it the probability is dropped.  Thread-safe. */
+/** Returns 1 if dropout keeps a probability and 0 if it drops it, the same on every device and for every solver.
+ *
+ * The probability is that of batch item `batch`, head `head` of `heads`, query `query` and key `key`, which are the
+ * item's own indices. Philox4x32-10 (Salmon et al. 2011) with `seed` as key and (key / 4, query, batch * heads + head,
+ * offset) as counter gives four words; word key % 4, divided by 2^32, is compared with `dropout`, and below it the
+ * probability is dropped. Thread-safe. */
 CLATTN_API int clattn_dropout_keep(uint64_t seed, uint32_t offset, float dropout, uint32_t heads, uint32_t batch,
                                    uint32_t head, uint32_t query, uint32_t key);
 

@@ -1,4 +1,67 @@
-/* clattn, the attention library for OpenCL: everything but the file readers of clattn/io.h. */
+/** @file
+ * All headers except the file readers of io.h.
+ */
+
+/** @mainpage clattn
+ *
+ * A program makes a context for a device, describes what it wants to compute, and runs it:
+ *
+ *     clattn_context *context;
+ *     clattn_context_create(NULL, &context);                              the best device here
+ *     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;            what: layouts of the arrays
+ *     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;            where: their buffers
+ *     clattn_attention_run(context, NULL, &desc, &args, 0, NULL, NULL);   compiles once, enqueues each time
+ *
+ * All operators have the same seven calls, and one page has their contract: @ref calls.
+ *
+ * | To begin                                                    | see                                     |
+ * | ----------------------------------------------------------- | --------------------------------------- |
+ * | choose a device, adopt an application's OpenCL objects      | clattn_context_create, clattn_devices   |
+ * | say how an array lies in memory, and where                  | clattn_layout, clattn_binding           |
+ * | learn why a call failed                                     | clattn_status, clattn_context_message   |
+ * | say when compiling happens; learn which solver was chosen   | plan.h, clattn_plan_explain             |
+ * | keep compiled programs for the next process                 | clattn_context_save_programs            |
+ *
+ * | Attention                                                   | see                                     |
+ * | ----------------------------------------------------------- | --------------------------------------- |
+ * | attend: masks, windows, grouped heads, packed sequences     | attention.h                             |
+ * | change scores or exclude keys by OpenCL C of one's own      | clattn_attention_desc.snippets          |
+ * | append to a cache of keys and values: ring, pages, int8     | kv_append.h                             |
+ * | rotate queries and keys by their positions                  | rope.h                                  |
+ * | merge attentions over disjoint sets of keys                 | merge.h                                 |
+ * | attend with projections, as PyTorch's nn.MultiheadAttention | mha.h                                   |
+ *
+ * | Softmax and the rest of a layer                             | see                                     |
+ * | ----------------------------------------------------------- | --------------------------------------- |
+ * | softmax of rows                                             | softmax.h                               |
+ * | LayerNorm, RMSNorm                                          | norm.h                                  |
+ * | multiply matrices, with bias, activation, residual, gate    | matmul.h                                |
+ * | a feed-forward network                                      | feed_forward.h                          |
+ * | ReLU, GELU, Swish                                           | activation.h                            |
+ * | look up tokens, positions and segments; gather rows         | embedding.h                             |
+ *
+ * | Models                                                      | see                                     |
+ * | ----------------------------------------------------------- | --------------------------------------- |
+ * | describe a model, load it, run its encoder                  | transformer.h                           |
+ * | name its weights as a file does                             | weights.h                               |
+ * | run its decoder with caches                                 | decoder.h                               |
+ * | generate text: greedy, sampled, beams                       | generate.h                              |
+ *
+ * | Images                                                      | see                                     |
+ * | ----------------------------------------------------------- | --------------------------------------- |
+ * | turn an image2d_t into an array, and back                   | image.h                                 |
+ * | attend to pixels around a pixel                             | neighbourhood.h                         |
+ *
+ * | Tuning                                                      | see                                     |
+ * | ----------------------------------------------------------- | --------------------------------------- |
+ * | choose a solver and its parameters                          | clattn_plan_options                     |
+ * | export, import and save what measurements found             | tuning.h                                |
+ *
+ * | Files                                                       | see                                     |
+ * | ----------------------------------------------------------- | --------------------------------------- |
+ * | read .npy, safetensors, CTranslate2's models; write .npy    | io.h                                    |
+ * | describe an array in host memory                            | tensor.h                                |
+ */
 #ifndef CLATTN_CLATTN_H
 #define CLATTN_CLATTN_H
 

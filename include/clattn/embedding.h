@@ -1,15 +1,21 @@
-/* Embedding: rows of tables for ids, added up.
+/** @file
+ * Embedding: rows of tables, chosen by ids, added up.
  *
- *   Y[b,s] = scale * table[ids[b,s]]  (+ position row p(b,s))  (+ segment_table[segments[b,s]])
+ *     Y[b,s] = scale * table[ids[b,s]]  (+ position row p(b,s))  (+ segment_table[segments[b,s]])
  *
- * A Transformer's first layer: tokens by their ids, times the square root of the model's size in the paper; positions by
- * a table that was learnt, or the paper's sinusoids; segments as BERT has them (its token types).
+ * This is a Transformer's first layer: tokens by their ids, in the paper times the square root of the model's size;
+ * positions by a learned table or the paper's sinusoids; segments as BERT has them (its token types).
  *
- * Position p(b,s) is clattn_embedding_args.position plus offsets[b] (or 0) plus s.  The sinusoids of a row of d elements
- * are sin(p / 10000^(2 i / d)) at 2 i and cos of the same at 2 i + 1, within 4e-7 of exact for |p| up to 2^31.
+ * Position p(b,s) is clattn_embedding_args.position plus offsets[b] (0 without offsets) plus s. The sinusoids of a row
+ * of d elements are sin(p / 10000^(2 i / d)) at 2 i and the cosine of the same at 2 i + 1, within 4e-7 of exact for
+ * |p| up to 2^31.
  *
- * State is float32 whatever is stored, and Y is rounded once.  A row whose id, position or segment is not in its table
- * is all NaN: a wrong id reads nothing that it should not, and does not pass unnoticed. */
+ * State is float32, whatever is stored, and Y is rounded once. A row whose id, position or segment is not in its table
+ * is all NaN: a wrong id reads no memory outside the table, and does not pass unnoticed.
+ *
+ * Without positions and segments the operator gathers rows: with a permutation as ids it cuts an image into windows,
+ * or shifts it.
+ */
 #ifndef CLATTN_EMBEDDING_H
 #define CLATTN_EMBEDDING_H
 
@@ -17,61 +23,83 @@
 
 CLATTN_BEGIN_DECLS
 
-/* What is added to each row for its position. */
+/** What is added to each row for its position. */
 typedef enum clattn_positions {
-    CLATTN_POSITIONS_NONE = 0,      /* nothing */
-    CLATTN_POSITIONS_SINUSOIDS = 1, /* the paper's, section 3.5, computed; the size is even, and at most 131072 */
-    CLATTN_POSITIONS_TABLE = 2, /* a row of a table: learned positions, or Whisper's sinusoids as its files have them */
+    CLATTN_POSITIONS_NONE = 0,      /**< nothing */
+    CLATTN_POSITIONS_SINUSOIDS = 1, /**< the paper's, section 3.5, computed; the size is even and at most 131072 */
+    CLATTN_POSITIONS_TABLE = 2,     /**< a row of a table: learned positions, or sinusoids that a file brings */
     CLATTN_POSITIONS_FORCE_32BIT = 0x7fffffff
 } clattn_positions;
 
-/* What to compute.  Set it up with CLATTN_EMBEDDING_DESC_INIT.  The tables and y are each CLATTN_DTYPE_F32, CLATTN_DTYPE_F16 or
- * CLATTN_DTYPE_BF16, independently of each other.  Extents of batch and length are the largest ones that an enqueue may use. */
+/** What to compute. Set it up with CLATTN_EMBEDDING_DESC_INIT.
+ *
+ * The tables and y are each float32, float16 or bfloat16, independently of each other. The extents of batch and length
+ * are the largest that an enqueue may use. */
 typedef struct clattn_embedding_desc {
-    size_t size; /* sizeof(clattn_embedding_desc) */
-    clattn_direction direction;
-    clattn_positions positions;
-    int32_t explicit_scale;       /* 1: `scale` counts; 0 (default): 1 */
-    float scale;                  /* of table's rows alone: finite */
-    clattn_layout ids;            /* (batch, length), CLATTN_DTYPE_I32 */
-    clattn_layout table;          /* (rows, size) */
-    clattn_layout y;              /* (batch, length, size) */
-    clattn_layout position_table; /* (rows, size) with CLATTN_POSITIONS_TABLE, else none */
-    clattn_layout offsets;        /* none, or (batch), CLATTN_DTYPE_I32; with positions only */
-    clattn_layout segments;       /* none, or (batch or 1, length), CLATTN_DTYPE_I32 */
-    clattn_layout segment_table;  /* (rows, size) with segments, else none */
+    size_t size;                  /**< sizeof(clattn_embedding_desc) */
+    clattn_direction direction;   /**< CLATTN_DIRECTION_FORWARD */
+    clattn_positions positions;   /**< what is added for the position */
+    int32_t explicit_scale;       /**< 1: `scale` counts; 0 (default): 1 */
+    float scale;                  /**< finite; multiplies the rows of `table` only */
+    clattn_layout ids;            /**< (batch, length) int32 */
+    clattn_layout table;          /**< (rows, size) */
+    clattn_layout y;              /**< the output (batch, length, size) */
+    clattn_layout position_table; /**< (rows, size) with CLATTN_POSITIONS_TABLE; otherwise none */
+    clattn_layout offsets;        /**< none, or (batch) int32; only if there are positions */
+    clattn_layout segments;       /**< none, or (batch or 1, length) int32 */
+    clattn_layout segment_table;  /**< (rows, size) if there are segments; otherwise none */
 } clattn_embedding_desc;
 
+/** Initialises a clattn_embedding_desc: its size, and zeros. */
 #define CLATTN_EMBEDDING_DESC_INIT CLATTN_INIT(clattn_embedding_desc)
 
-/* What CLATTN_EMBEDDING_DESC_INIT does.  NULL is accepted. */
+/** Sets *desc as CLATTN_EMBEDDING_DESC_INIT does (@ref calls_init). */
 CLATTN_API void clattn_embedding_desc_init(clattn_embedding_desc *desc);
 
-/* Where the arrays are.  y may overlap nothing. */
+/** Where the arrays are this time. Set it up with CLATTN_EMBEDDING_ARGS_INIT. y may overlap nothing. */
 typedef struct clattn_embedding_args {
-    size_t size; /* sizeof(clattn_embedding_args) */
-    clattn_binding ids, table, y, position_table, offsets, segments, segment_table;
-    int32_t explicit_lengths; /* 1: `batch` and `length` count; 0 (default): the desc's extents */
+    size_t size; /**< sizeof(clattn_embedding_args) */
+    clattn_binding ids, table, y, position_table, offsets, segments, segment_table; /**< the array of that name */
+    int32_t explicit_lengths; /**< 1: `batch` and `length` count; 0 (default): the description's extents */
     int32_t reserved;         /* 0 */
-    size_t batch, length;     /* <= the desc's; 0 is allowed and does nothing */
-    int64_t position;         /* of the first element of each item, before offsets; |position| <= 2^31 */
+    size_t batch, length;     /**< at most the description's; 0 is allowed and does nothing */
+    int64_t position;         /**< the position of each item's first element, before offsets; |position| <= 2^31 */
 } clattn_embedding_args;
 
+/** Initialises a clattn_embedding_args: its size, and zeros. */
 #define CLATTN_EMBEDDING_ARGS_INIT CLATTN_INIT(clattn_embedding_args)
 
-/* What CLATTN_EMBEDDING_ARGS_INIT does.  NULL is accepted. */
+/** Sets *args as CLATTN_EMBEDDING_ARGS_INIT does (@ref calls_init). */
 CLATTN_API void clattn_embedding_args_init(clattn_embedding_args *args);
 
-/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  enqueue
- * and run also return UNSUPPORTED, for a shared-virtual-memory binding on a device that has none. */
+/** Tells whether some solver takes `desc`, and if not, why (@ref calls_supports).
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY. */
 CLATTN_API clattn_status clattn_embedding_supports(clattn_context *context, const clattn_embedding_desc *desc,
                                                    const char **reason);
+
+/** Compiles a plan for `desc` (@ref calls_plan). Blocks.
+ *
+ * @return what clattn_embedding_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_embedding_plan_create(clattn_context *context, const clattn_embedding_desc *desc,
                                                       const clattn_plan_options *options, clattn_plan **plan);
+
+/** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL or FORKED. */
 CLATTN_API clattn_status clattn_embedding_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                   const clattn_embedding_args *args, cl_uint wait_count,
                                                   const cl_event *wait_list, cl_event *event);
+
+/** Makes the plan that clattn_embedding_run will want for `desc` (@ref calls_prewarm). Blocks.
+ *
+ * @return what clattn_embedding_plan_create returns. */
 CLATTN_API clattn_status clattn_embedding_prewarm(clattn_context *context, const clattn_embedding_desc *desc);
+
+/** Finds or makes the plan for `desc` and enqueues it (@ref calls_run). Blocks only while it compiles.
+ *
+ * @return what clattn_embedding_plan_create and clattn_embedding_enqueue return. */
 CLATTN_API clattn_status clattn_embedding_run(clattn_context *context, cl_command_queue queue,
                                               const clattn_embedding_desc *desc, const clattn_embedding_args *args,
                                               cl_uint wait_count, const cl_event *wait_list, cl_event *event);

@@ -1,8 +1,12 @@
-/* Symbol visibility: the library is built with hidden visibility, and only what is marked CLATTN_API leaves
- * it. */
+/** @file
+ * Symbol visibility and linkage: the macros that stand around every declaration of the library.
+ *
+ * The library is built with hidden visibility. Only what is marked CLATTN_API leaves it.
+ */
 #ifndef CLATTN_EXPORT_H
 #define CLATTN_EXPORT_H
 
+/** Marks a function that the library exports. */
 #if defined(_WIN32)
 #if defined(CLATTN_BUILDING)
 #define CLATTN_API __declspec(dllexport)
@@ -19,11 +23,11 @@
 #define CLATTN_BEGIN_DECLS extern "C" {
 #define CLATTN_END_DECLS }
 #else
-#define CLATTN_BEGIN_DECLS
-#define CLATTN_END_DECLS
+#define CLATTN_BEGIN_DECLS /**< opens a block of declarations with C linkage */
+#define CLATTN_END_DECLS   /**< closes that block */
 #endif
 
-/* An initialiser for a struct whose first member is its own size: that, and zeros. */
+/** An initialiser for a struct whose first member is its own size: that size, and zeros. */
 #ifdef __cplusplus
 #define CLATTN_INIT(type) \
     ([] { \

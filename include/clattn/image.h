@@ -1,30 +1,35 @@
-/* Images: from an image2d_t into an array that the operators take, and back, on the application's queue.
+/** @file
+ * Images: from an image2d_t into an array that the operators take, and back, on the application's queue.
  *
- *   pack     A[y,x,c]               = J[origin_y + y, origin_x + x].c
- *            A[y,x,(i*P + j)*C + c] = J[origin_y + y + i − P/2, origin_x + x + j − P/2].c           (patch P)
- *            N[y,x]                 = norm_factor * sum of A[y,x,·]^2                        (if asked for)
- *            N[y,x,c]               = norm_factor * sum_ij A[y,x,(i*P + j)*C + c]^2       (or so)
- *   unpack   J[origin_y + y, origin_x + x].c = A[y,x,c]
+ *     pack     A[y,x,c]               = J[origin_y + y, origin_x + x].c
+ *              A[y,x,(i*P + j)*C + c] = J[origin_y + y + i − P/2, origin_x + x + j − P/2].c    with a patch P
+ *              N[y,x]                 = norm_factor * sum of A[y,x,·]^2                        norm (height, width)
+ *              N[y,x,c]               = norm_factor * sum_ij A[y,x,(i*P + j)*C + c]^2          norm (height, width, C)
+ *     unpack   J[origin_y + y, origin_x + x].c = A[y,x,c]
  *
- * with component c = 0 … 3: red, green, blue, alpha, whatever the order in memory.  J is the image, or with a
- * colour matrix its colours multiplied by it: J.c = ((m[c][0] r + m[c][1] g) + m[c][2] b) + m[c][3] for c = 0
- * … 2 on the way in, in float32 without contraction, and the image's r, g, b are the same of J's on the way
- * out; alpha stays.
+ * Component c = 0 ... 3 is red, green, blue or alpha, whatever the order in memory. J is the image. If there is a
+ * colour matrix, J is the image's colours multiplied by it: on the way in J.c = ((m[c][0] r + m[c][1] g) + m[c][2] b)
+ * + m[c][3] for c = 0 ... 2, in float32 without contraction; on the way out the image's r, g and b are made from J's
+ * in the same way. Alpha stays.
  *
- * Pack clamps coordinates to the image: what lies outside has the value of the nearest edge pixel, so that a
- * tile may be read with a margin.  With a patch, each pixel becomes a row of its P x P neighbourhood, pixel
- * by pixel and row by row: what non-local means compares (Buades, Coll, Morel 2005), and a convolution's
- * im2col. That is here and not a matter of strides because a patch needs two dimensions where the size of a
- * query has one.  The pixel itself is the C elements from (P*P/2)*C on: with that offset the same memory
- * serves as values; and component c of all of a patch is every C-th element from c on, a head of its own.
+ * Pack clamps coordinates to the image: what lies outside has the value of the nearest edge pixel, so a tile may be
+ * read with a margin. With a patch, each pixel becomes a row of its P x P neighbourhood, pixel by pixel and row by
+ * row: what non-local means compares (Buades, Coll, Morel 2005), and a convolution's im2col. (Strides cannot express a
+ * patch, because it needs two dimensions and the size of a query has one.) The pixel itself is the C elements from
+ * (P*P/2)*C on: with that offset the same memory serves as values. Component c of a whole patch is every C-th element
+ * from c on, a head of its own.
  *
- * The numbers.  Pack of CL_UNORM_INT8 gives v / 255, of CL_UNORM_INT16 v / 65535, as read_imagef does (0 and
- * the largest exact, others within 1.5 ulp of float32); of CL_HALF_FLOAT and CL_FLOAT the value.  It is then
- * rounded to nearest even to the array's dtype.  Unpack to CL_UNORM_INT8 (INT16) stores the whole number
- * nearest to the float32 product 255 v (65535 v), ties to even, v below 0 and NaN as 0, above 1 as the
- * largest; to CL_HALF_FLOAT the nearest, ties to even, beyond 65520 an infinity; to CL_FLOAT the value.  NaN
- * stays NaN where it can be stored; subnormals may become 0.  Components that the array lacks count as 0,
- * alpha as 1. */
+ * The numbers:
+ *
+ * - Pack of CL_UNORM_INT8 gives v / 255 and of CL_UNORM_INT16 v / 65535, as read_imagef does: 0 and the largest are
+ *   exact, others within 1.5 ulp of float32. Pack of CL_HALF_FLOAT and CL_FLOAT gives the value. The result is then
+ *   rounded to nearest even to the array's type.
+ * - Unpack to CL_UNORM_INT8 (INT16) stores the whole number nearest to the float32 product 255 v (65535 v), ties to
+ *   even; v below 0 and NaN become 0, and v above 1 the largest. Unpack to CL_HALF_FLOAT stores the nearest value,
+ *   ties to even, and an infinity beyond 65520; unpack to CL_FLOAT stores the value.
+ * - NaN stays NaN if it can be stored. Subnormals may become 0. Components that the array lacks count as 0, alpha as
+ *   1.
+ */
 #ifndef CLATTN_IMAGE_H
 #define CLATTN_IMAGE_H
 
@@ -32,64 +37,96 @@
 
 CLATTN_BEGIN_DECLS
 
+/** Which way data goes. */
 typedef enum clattn_image_operation {
-    CLATTN_IMAGE_OPERATION_PACK = 0,   /* image to array */
-    CLATTN_IMAGE_OPERATION_UNPACK = 1, /* array to image */
+    CLATTN_IMAGE_OPERATION_PACK = 0,   /**< from an image to an array */
+    CLATTN_IMAGE_OPERATION_UNPACK = 1, /**< from an array to an image */
     CLATTN_IMAGE_OPERATION_FORCE_32BIT = 0x7fffffff
 } clattn_image_operation;
 
+/** The largest patch. */
 #define CLATTN_IMAGE_MAX_PATCH 31
 
-/* What to do.  Set it up with CLATTN_IMAGE_DESC_INIT.  Extents are the largest ones that an enqueue may use.
- */
+/** What to do. Set it up with CLATTN_IMAGE_DESC_INIT. Extents are the largest that an enqueue may use. */
 typedef struct clattn_image_desc {
-    size_t size; /* sizeof(clattn_image_desc) */
-    clattn_image_operation operation;
-    int32_t patch;       /* pack: P, odd, up to CLATTN_IMAGE_MAX_PATCH; 0 (default): 1 */
-    clattn_layout array; /* (height, width, C P²), C 1 … 4: CLATTN_DTYPE_F32, F16 or BF16, any strides.  Unpack: a
-                          * stride of 0 repeats, so that (height, width, 3) over one channel writes grey */
-    clattn_layout norm;  /* pack: none, or (height, width) CLATTN_DTYPE_F32; sums what the array holds, after
-                          * rounding to its dtype */
+    size_t size;                      /**< sizeof(clattn_image_desc) */
+    clattn_image_operation operation; /**< which way data goes */
+    int32_t patch;                    /**< P of pack, odd, up to CLATTN_IMAGE_MAX_PATCH; 0 (default): 1 */
+
+    /** (height, width, C P²) with C = 1 ... 4: float32, float16 or bfloat16, any strides. A stride of 0 repeats what
+     * unpack reads: (height, width, 3) over one channel writes grey. */
+    clattn_layout array;
+
+    /** None, or a float32 output of pack, (height, width) or (height, width, C). It sums what the array holds after
+     * rounding to its type. */
+    clattn_layout norm;
 } clattn_image_desc;
 
+/** Initialises a clattn_image_desc: its size, and zeros. */
 #define CLATTN_IMAGE_DESC_INIT CLATTN_INIT(clattn_image_desc)
 
-/* What CLATTN_IMAGE_DESC_INIT does.  NULL is accepted. */
+/** Sets *desc as CLATTN_IMAGE_DESC_INIT does (@ref calls_init). */
 CLATTN_API void clattn_image_desc_init(clattn_image_desc *desc);
 
-/* Where the image and the arrays are this time, and which part of the image counts.  The image is a 2D image
- * (CL_MEM_OBJECT_IMAGE2D) of channel order CL_RGBA or CL_BGRA and of type CL_UNORM_INT8, CL_UNORM_INT16,
- * CL_HALF_FLOAT or CL_FLOAT; what else a device may read is refused with UNSUPPORTED. */
+/** Where the image and the arrays are this time, and which part of the image counts.
+ *
+ * Set it up with CLATTN_IMAGE_ARGS_INIT. The image is a 2D image (CL_MEM_OBJECT_IMAGE2D) of channel order CL_RGBA or
+ * CL_BGRA and of type CL_UNORM_INT8, CL_UNORM_INT16, CL_HALF_FLOAT or CL_FLOAT; other formats are refused with
+ * UNSUPPORTED, even if the device can read them. If pack has a norm, kernels also read the array.
+ *
+ * The origin of pack is anywhere within ±2^30. Unpack's region has to lie within the image; INVALID_ARGUMENT
+ * otherwise. */
 typedef struct clattn_image_args {
-    size_t size;          /* sizeof(clattn_image_args) */
-    clattn_binding image; /* clattn_binding_image */
-    clattn_binding array, norm;
-    int64_t origin_x, origin_y; /* the pixel of element (0, 0).  Pack: anywhere within ±2^30, see above;
-                                 * unpack: the region lies within the image, else INVALID_ARGUMENT */
-    int32_t explicit_region;    /* 1: the two fields below count; 0 (default): the desc's extents */
-    float norm_factor;          /* with a norm; any finite value, default 0 */
-    size_t width, height;       /* <= the desc's; 0 is allowed and does nothing */
-    int32_t explicit_matrix;    /* 1: `matrix` counts; 0 (default): colours as they are */
-    float matrix[3][4];         /* of finite values; pack's and unpack's are to be each other's inverse */
+    size_t size;                /**< sizeof(clattn_image_args) */
+    clattn_binding image;       /**< the image, by clattn_binding_image */
+    clattn_binding array, norm; /**< the array of that name */
+
+    int64_t origin_x, origin_y; /**< the pixel of element (0, 0) */
+    int32_t explicit_region;    /**< 1: `width` and `height` count; 0 (default): the description's extents */
+    float norm_factor;          /**< what norms are multiplied by: any finite value; the default is 0 */
+    size_t width, height;       /**< at most the description's; 0 is allowed and does nothing */
+    int32_t explicit_matrix;    /**< 1: `matrix` counts; 0 (default): colours stay as they are */
+    float matrix[3][4];         /**< finite values; to undo pack's matrix, give unpack the inverse */
     int32_t reserved;           /* 0 */
 } clattn_image_args;
 
+/** Initialises a clattn_image_args: its size, and zeros. */
 #define CLATTN_IMAGE_ARGS_INIT CLATTN_INIT(clattn_image_args)
 
-/* What CLATTN_IMAGE_ARGS_INIT does.  NULL is accepted. */
+/** Sets *args as CLATTN_IMAGE_ARGS_INIT does (@ref calls_init). */
 CLATTN_API void clattn_image_args_init(clattn_image_args *args);
 
-/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  A device
- * without images is refused with UNSUPPORTED, by supports as by all others; enqueue and run also return
- * UNSUPPORTED for an image of another format.  Other operators on the same queue, or ordered by events, may
- * use the array at once: no host copy lies between. */
+/** Tells whether some solver takes `desc`, and if not, why (@ref calls_supports).
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY. */
 CLATTN_API clattn_status clattn_image_supports(clattn_context *context, const clattn_image_desc *desc,
                                                const char **reason);
+
+/** Compiles a plan for `desc` (@ref calls_plan). Blocks.
+ *
+ * A device without images is refused with UNSUPPORTED.
+ *
+ * @return what clattn_image_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_image_plan_create(clattn_context *context, const clattn_image_desc *desc,
                                                   const clattn_plan_options *options, clattn_plan **plan);
+
+/** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
+ *
+ * Other operators on the same queue, or ordered by events, may use the array at once: no host copy lies between.
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (among others, an image of another format),
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL or FORKED. */
 CLATTN_API clattn_status clattn_image_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_image_args *args,
                                               cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+
+/** Makes the plan that clattn_image_run will want for `desc` (@ref calls_prewarm). Blocks.
+ *
+ * @return what clattn_image_plan_create returns. */
 CLATTN_API clattn_status clattn_image_prewarm(clattn_context *context, const clattn_image_desc *desc);
+
+/** Finds or makes the plan for `desc` and enqueues it (@ref calls_run). Blocks only while it compiles.
+ *
+ * @return what clattn_image_plan_create and clattn_image_enqueue return. */
 CLATTN_API clattn_status clattn_image_run(clattn_context *context, cl_command_queue queue,
                                           const clattn_image_desc *desc, const clattn_image_args *args,
                                           cl_uint wait_count, const cl_event *wait_list, cl_event *event);

@@ -1,25 +1,31 @@
-/* Neighbourhood attention: each pixel attends a window of pixels around it.
+/** @file
+ * Neighbourhood attention: each pixel attends a window of pixels around it.
  *
- *   S[b,h,y,x,(i,j)] = scale * sum_d query[b,h,y,x,d] * key[b,h/g,i,j,d]  (+ bias[b,h,i,j])
- *   O[b,h,y,x,:]     = sum_(i,j) softmax(S[b,h,y,x,:] over the window of (y,x)) * value[b,h/g,i,j,:]
+ *     S[b,h,y,x,(i,j)] = scale * sum_d query[b,h,y,x,d] * key[b,h/g,i,j,d]  (+ bias[b,h,i,j])
+ *     O[b,h,y,x,:]     = sum_(i,j) softmax(S[b,h,y,x,:] over the window of (y,x)) * value[b,h/g,i,j,:]
  *
- * with g = query heads / key-value heads.  In each dimension, of length L, with window K (odd) and dilation
- * D:
+ * Here g = heads / kv_heads. The window of a query is the product of its two ranges, one in each dimension. Consider a
+ * dimension of length L, with an odd window K and dilation D. All positions with the same remainder r = p mod D form a
+ * group of n = ceil((L - r) / D) positions, in which p is number t = p div D. The range of p consists of the group's
+ * positions r + D*u:
  *
- *   a position p belongs to the group of those with the same r = p mod D, where it is the t-th, t = p div D,
- * of n = ceil((L − r) / D); its window is a range of the group's positions r + D*u: CLATTN_EDGE_SHIFT   u = s
- * … s + K − 1 with s = t − K div 2, shifted to lie within 0 … n − K, so that every query has K keys in this
- * dimension; needs K*D <= L.  As NATTEN has it (Hassani et al. 2023, "Neighborhood Attention Transformer";
- * dilation: Hassani and Shi 2022). CLATTN_EDGE_CLIP    u = t − K div 2 … t + K div 2 as far as it lies within
- * 0 … n − 1: keys outside are dropped, and the query stands in the middle of what is left.
+ *     CLATTN_EDGE_SHIFT   u = s ... s + K - 1, where s = t - K div 2, shifted to lie within 0 ... n - K.
+ *                         Every query has K keys in this dimension.  Needs K*D <= L.
+ *     CLATTN_EDGE_CLIP    u = t - K div 2 ... t + K div 2, as far as it lies within 0 ... n - 1.
+ *                         The window stays centred on the query, and keys outside the map are dropped.
  *
- * The window of a query is the product of its two ranges.  Its cost is that of the window, K_y * K_x keys for
- * each query, and never of the whole map; scores are not written to memory.  A key outside the window cannot
- * leak, whatever it holds.  Storage is float32, float16 or bfloat16, state float32.
+ * CLATTN_EDGE_SHIFT is NATTEN's way (Hassani et al. 2023, "Neighborhood Attention Transformer"; dilation: Hassani and
+ * Shi 2022).
  *
- * A bias of −inf drops its key exactly: K there may hold anything, V takes part with weight +0 and must be
- * finite. A query all of whose keys are dropped is exactly +0 and its log-sum-exp −inf.  A NaN, or a +inf
- * score, makes its query NaN. */
+ * The cost is that of the window, K_y * K_x keys for each query, and never of the whole map. Scores are not written to
+ * memory. Storage is float32, float16 or bfloat16; state is float32.
+ *
+ * - A key outside the window cannot leak, whatever it holds.
+ * - A bias of -inf drops its key exactly: `key` may hold anything there; `value` takes part with weight +0 and must be
+ *   finite.
+ * - A query all of whose keys are dropped is exactly +0, and its log-sum-exp is -inf.
+ * - A NaN, or a score of +inf, makes its query NaN.
+ */
 #ifndef CLATTN_NEIGHBOURHOOD_H
 #define CLATTN_NEIGHBOURHOOD_H
 
@@ -27,74 +33,98 @@
 
 CLATTN_BEGIN_DECLS
 
+/** What becomes of a window at the map's edge. */
 typedef enum clattn_edge {
-    CLATTN_EDGE_SHIFT = 0,
-    CLATTN_EDGE_CLIP = 1,
+    CLATTN_EDGE_SHIFT = 0, /**< it is shifted inwards and stays whole */
+    CLATTN_EDGE_CLIP = 1,  /**< it is cut off */
     CLATTN_EDGE_FORCE_32BIT = 0x7fffffff
 } clattn_edge;
 
-/* What to compute.  Set it up with CLATTN_NEIGHBOURHOOD_DESC_INIT.  Extents are the largest ones that an
- * enqueue may use.  Pairs are (y, x). */
+/** What to compute. Set it up with CLATTN_NEIGHBOURHOOD_DESC_INIT.
+ *
+ * Extents are the largest that an enqueue may use, and at most 2^29. Pairs are (y, x). query, key, value and output
+ * are each float32, float16 or bfloat16, independently of each other. */
 typedef struct clattn_neighbourhood_desc {
-    size_t size; /* sizeof(clattn_neighbourhood_desc) */
-    clattn_direction direction;
-    clattn_edge edge;
-    int32_t window[2];      /* K, odd, 1 … 32767 */
-    int32_t dilation[2];    /* D, 1 … 32767; 0 (default): 1 */
-    int32_t explicit_scale; /* 1: `scale` counts; 0 (default): 1/sqrt(d_k) */
-    float scale;            /* any finite value, 0 and negative included */
-    clattn_layout query;    /* (batch, heads, query height, query width, d_k): F32, F16 or BF16, as key, value
-                           * and  output, each for itself */
-    clattn_layout key;      /* (batch, kv_heads, height, width, d_k); heads is a multiple of kv_heads */
-    clattn_layout value;    /* (batch, kv_heads, height, width, d_v) */
-    clattn_layout output;   /* (batch, heads, query height, query width, d_v) */
-    clattn_layout bias;     /* none, or (batch or 1, heads or 1, height, width) CLATTN_DTYPE_F32: added to the scores of
-                         * a key, whichever query asks */
-    clattn_layout lse;      /* none, or (batch, heads, query height, query width) CLATTN_DTYPE_F32: natural logarithm of
-                         * the sum of exp(S) over the window */
+    size_t size;                /**< sizeof(clattn_neighbourhood_desc) */
+    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    clattn_edge edge;           /**< what becomes of a window at the edge */
+    int32_t window[2];          /**< K, odd, 1 ... 32767 */
+    int32_t dilation[2];        /**< D, 1 ... 32767; 0 (default): 1 */
+    int32_t explicit_scale;     /**< 1: `scale` counts; 0 (default): 1/sqrt(d_k) */
+    float scale;                /**< any finite value, 0 and negative included */
+    clattn_layout query;        /**< (batch, heads, query height, query width, d_k) */
+    clattn_layout key;          /**< (batch, kv_heads, height, width, d_k); heads is a multiple of kv_heads */
+    clattn_layout value;        /**< (batch, kv_heads, height, width, d_v) */
+    clattn_layout output;       /**< (batch, heads, query height, query width, d_v) */
+
+    /** None, or (batch or 1, heads or 1, height, width) float32: added to the scores of a key, whichever query asks. */
+    clattn_layout bias;
+
+    /** None, or (batch, heads, query height, query width) float32: the natural logarithm of the sum of exp(S) over the
+     * window. */
+    clattn_layout lse;
 } clattn_neighbourhood_desc;
 
+/** Initialises a clattn_neighbourhood_desc: its size, and zeros. */
 #define CLATTN_NEIGHBOURHOOD_DESC_INIT CLATTN_INIT(clattn_neighbourhood_desc)
 
-/* What CLATTN_NEIGHBOURHOOD_DESC_INIT does.  NULL is accepted. */
+/** Sets *desc as CLATTN_NEIGHBOURHOOD_DESC_INIT does (@ref calls_init). */
 CLATTN_API void clattn_neighbourhood_desc_init(clattn_neighbourhood_desc *desc);
 
-/* Where the arrays are this time, and how much of them counts.  Set it up with
- * CLATTN_NEIGHBOURHOOD_ARGS_INIT.
+/** Where the arrays are this time, and how much of them counts. Set it up with CLATTN_NEIGHBOURHOOD_ARGS_INIT.
  *
- * Queries may be a part of the map, a tile: query (0, 0) stands at key position (query_y, query_x), and all
- * of them within the map of keys.  The keys of a tile are then those within a margin of K div 2 * D around it
- * (where the map ends earlier, so do they), and tile by tile the result is that of the whole map.  With
- * CLATTN_EDGE_SHIFT windows at the map's edge reach further inwards: where the map's end cuts a margin, a tile has at
- * least K * D keys in that dimension, from the edge on. */
+ * Queries may be a part of the map, a tile: query (0, 0) stands at key position (query_y, query_x), and all queries
+ * lie within the map of keys. The keys of a tile are those within a margin of K div 2 * D around it, or less at the
+ * map's edge. Tile by tile the result is then that of the whole map. With CLATTN_EDGE_SHIFT, windows at the map's edge
+ * reach further inwards: if the map's end cuts a margin, the tile has at least K * D keys in that dimension, from the
+ * edge on. */
 typedef struct clattn_neighbourhood_args {
-    size_t size; /* sizeof(clattn_neighbourhood_args) */
-    clattn_binding query, key, value, bias, output, lse;
-    int32_t explicit_sizes; /* 1: the five fields below count; 0 (default): the desc's extents */
-    int32_t reserved;       /* 0 */
-    size_t batch;           /* each <= the desc's; 0 queries are allowed and do nothing */
-    size_t query_height, query_width;
-    size_t key_height, key_width;
-    size_t query_y, query_x;  /* query_y + query height <= key height, and so for x; default 0 */
-    clattn_binding workspace; /* at least clattn_plan_workspace_size bytes, `offset` in bytes and a multiple
-                               * of 128; none (default): leased from the context */
+    size_t size;                                         /**< sizeof(clattn_neighbourhood_args) */
+    clattn_binding query, key, value, bias, output, lse; /**< the array of that name */
+    int32_t explicit_sizes;           /**< 1: the next five fields count; 0 (default): the description's extents */
+    int32_t reserved;                 /* 0 */
+    size_t batch;                     /**< at most the description's; 0 is allowed and does nothing */
+    size_t query_height, query_width; /**< at most the description's; 0 is allowed and does nothing */
+    size_t key_height, key_width;     /**< at most the description's */
+    size_t query_y, query_x;          /**< where query (0, 0) stands; 0 (default): at the map's first row, column */
+    clattn_binding workspace;         /**< none (default), or a workspace (@ref calls_workspace) */
 } clattn_neighbourhood_args;
 
+/** Initialises a clattn_neighbourhood_args: its size, and zeros. */
 #define CLATTN_NEIGHBOURHOOD_ARGS_INIT CLATTN_INIT(clattn_neighbourhood_args)
 
-/* What CLATTN_NEIGHBOURHOOD_ARGS_INIT does.  NULL is accepted. */
+/** Sets *args as CLATTN_NEIGHBOURHOOD_ARGS_INIT does (@ref calls_init). */
 CLATTN_API void clattn_neighbourhood_args_init(clattn_neighbourhood_args *args);
 
-/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses. */
+/** Tells whether some solver takes `desc`, and if not, why (@ref calls_supports).
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY. */
 CLATTN_API clattn_status clattn_neighbourhood_supports(clattn_context *context, const clattn_neighbourhood_desc *desc,
                                                        const char **reason);
+
+/** Compiles a plan for `desc` (@ref calls_plan). Blocks.
+ *
+ * @return what clattn_neighbourhood_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_neighbourhood_plan_create(clattn_context *context,
                                                           const clattn_neighbourhood_desc *desc,
                                                           const clattn_plan_options *options, clattn_plan **plan);
+
+/** Enqueues the plan (@ref calls_enqueue). Does not block.
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, BUSY, OUT_OF_MEMORY, OPENCL or FORKED. */
 CLATTN_API clattn_status clattn_neighbourhood_enqueue(clattn_plan *plan, cl_command_queue queue,
                                                       const clattn_neighbourhood_args *args, cl_uint wait_count,
                                                       const cl_event *wait_list, cl_event *event);
+
+/** Makes the plan that clattn_neighbourhood_run will want for `desc` (@ref calls_prewarm). Blocks.
+ *
+ * @return what clattn_neighbourhood_plan_create returns. */
 CLATTN_API clattn_status clattn_neighbourhood_prewarm(clattn_context *context, const clattn_neighbourhood_desc *desc);
+
+/** Finds or makes the plan for `desc` and enqueues it (@ref calls_run). Blocks only while it compiles.
+ *
+ * @return what clattn_neighbourhood_plan_create and clattn_neighbourhood_enqueue return. */
 CLATTN_API clattn_status clattn_neighbourhood_run(clattn_context *context, cl_command_queue queue,
                                                   const clattn_neighbourhood_desc *desc,
                                                   const clattn_neighbourhood_args *args, cl_uint wait_count,

@@ -1,23 +1,29 @@
-/* Normalisation over trailing axes: LayerNorm and RMSNorm.
+/** @file
+ * Normalisation over trailing axes: LayerNorm and RMSNorm.
  *
- *   layer:  Y = (X − mean) / sqrt(mean((X − mean)²) + epsilon) · scale + bias       (Ba et al. 2016)
- *   RMS:    Y = X / sqrt(mean(X²) + epsilon) · scale + bias                         (Zhang, Sennrich 2019)
+ *     layer:  Y = (X − mean) / sqrt(mean((X − mean)²) + epsilon) · scale + bias       (Ba et al. 2016)
+ *     RMS:    Y = X / sqrt(mean(X²) + epsilon) · scale + bias                         (Zhang, Sennrich 2019)
  *
- * with the means over the normalised axes of each row.  These are ONNX's LayerNormalization (opset 17, with
- * its optional outputs Mean and InvStdDev) and RMSNormalization (opset 23), stash_type float32.
+ * The means are over the normalised axes of each row. These are ONNX's LayerNormalization (opset 17, with its optional
+ * outputs Mean and InvStdDev) and RMSNormalization (opset 23), stash_type float32.
  *
- * With a residual X + residual, added and rounded in float32, takes X's place, and `sum` is that as an output: what a
- * Transformer's layer hands on, and its next norm, in one pass (SkipLayerNormalization).
+ * If there is a residual, X + residual, added and rounded in float32, takes X's place. `sum` is that sum as an output:
+ * what a Transformer's layer hands on and its next norm take one pass (SkipLayerNormalization).
  *
- * State is float32 whatever is stored.  The mean is subtracted before anything is squared (two passes), and
- * the deviations' own mean, which is what rounding has left in it, once more: an offset common to a row costs
- * nothing however large, and Y before its rounding to the storage type is within 8·2^-23 of
- * (|X − mean| + mean|X − mean|) · |scale| / sqrt(…) + |bias|, or of |X| · |scale| / sqrt(…) + |bias|. Squares
- * below 2^-126 may be lost, which an epsilon of that size would notice.
+ * State is float32, whatever is stored. The mean is subtracted before anything is squared (two passes). The
+ * deviations' own mean, which is what rounding has left, is subtracted once more. So an offset that a row has in
+ * common costs no accuracy, however large it is. The error of Y, before its rounding to the storage type, is at most
+ * 8·2^-23 times
  *
- * A row that holds NaN or an infinity is NaN, and so is one whose sum or sum of squares is beyond float32's
- * range (elements of 1e19 and more), which 16-bit floats can reach as bfloat16 only.  A constant row is bias;
- * with epsilon 0 it has no value that could be relied on. */
+ *     layer:  (|X − mean| + mean|X − mean|) · |scale| / sqrt(…) + |bias|
+ *     RMS:    |X| · |scale| / sqrt(…) + |bias|
+ *
+ * Squares below 2^-126 may be lost, which only an epsilon of that size would notice.
+ *
+ * A row that holds NaN or an infinity is NaN. So is a row whose sum or sum of squares exceeds float32's range
+ * (elements of 1e19 and more, which of the 16-bit types only bfloat16 has). A constant row becomes `bias`; with
+ * epsilon 0 its value cannot be relied on.
+ */
 #ifndef CLATTN_NORM_H
 #define CLATTN_NORM_H
 
@@ -25,64 +31,97 @@
 
 CLATTN_BEGIN_DECLS
 
+/** Which norm. */
 typedef enum clattn_norm_kind {
-    CLATTN_NORM_KIND_LAYER = 0,
-    CLATTN_NORM_KIND_RMS = 1,
+    CLATTN_NORM_KIND_LAYER = 0, /**< LayerNorm */
+    CLATTN_NORM_KIND_RMS = 1,   /**< RMSNorm */
     CLATTN_NORM_KIND_FORCE_32BIT = 0x7fffffff
 } clattn_norm_kind;
 
-/* What to compute.  Set it up with CLATTN_NORM_DESC_INIT.  x, y, scale, bias, residual and sum are each CLATTN_DTYPE_F32,
- * CLATTN_DTYPE_F16 or CLATTN_DTYPE_BF16, independently of each other. */
+/** What to compute. Set it up with CLATTN_NORM_DESC_INIT.
+ *
+ * x, y, scale, bias, residual and sum are each float32, float16 or bfloat16, independently of each other. */
 typedef struct clattn_norm_desc {
-    size_t size; /* sizeof(clattn_norm_desc) */
-    clattn_direction direction;
-    clattn_norm_kind kind;
-    int32_t axes;              /* how many trailing axes are normalised together, 1 … rank; 0 (default): 1.
-                               * An `axis` as ONNX counts it is rank − axes, or −axes. */
-    int32_t explicit_epsilon;  /* 1: `epsilon` counts; 0 (default): 1e-5 */
-    float epsilon;             /* finite, >= 0 */
-    int32_t reserved;          /* 0 */
-    clattn_layout x;           /* rank 1 … 5; at most 2^31 − 65537 rows of as many elements */
-    clattn_layout y;           /* the same extents */
-    clattn_layout scale;       /* none: 1.  Rank up to x's, lower ranks get leading 1s; each extent 1 or x's: */
-    clattn_layout bias;        /* none: 0.  also one for each row, as adaptive normalisation has it */
-    clattn_layout mean;        /* none, or CLATTN_DTYPE_F32: x's extents, 1 for each normalised axis.  LAYER only */
-    clattn_layout inv_std_dev; /* none, or the same: 1 / sqrt(mean((X − mean)²) + epsilon); RMS: of mean(X²) */
-    clattn_layout residual;    /* none, or what is added to x: extents as scale's */
-    clattn_layout sum;         /* none, or x's extents: an output, x + residual.  With a residual only */
+    size_t size;                /**< sizeof(clattn_norm_desc) */
+    clattn_direction direction; /**< CLATTN_DIRECTION_FORWARD */
+    clattn_norm_kind kind;      /**< which norm */
+
+    /** How many trailing axes are normalised together, 1 ... rank; 0 (default): 1. ONNX's `axis` is rank - axes, or
+     * -axes. */
+    int32_t axes;
+    int32_t explicit_epsilon; /**< 1: `epsilon` counts; 0 (default): 1e-5 */
+    float epsilon;            /**< finite, >= 0 */
+    int32_t reserved;         /* 0 */
+    clattn_layout x;          /**< the input, of rank 1 ... 5: at most 2^31 - 65537 rows of as many elements */
+    clattn_layout y;          /**< the output, with x's extents */
+
+    /** None (1), or each extent 1 or x's; lower ranks get leading 1s. It may differ from row to row, as adaptive
+     * normalisation needs. */
+    clattn_layout scale;
+    clattn_layout bias; /**< none (0), or as `scale` */
+    clattn_layout mean; /**< none, or a float32 output: x's extents, 1 for each normalised axis; LayerNorm only */
+
+    /** None, or a float32 output with the extents of `mean`: 1 / sqrt(mean((X - mean)²) + epsilon), of mean(X²) in
+     * RMSNorm. */
+    clattn_layout inv_std_dev;
+    clattn_layout residual; /**< none, or what is added to x, with extents as `scale` */
+    clattn_layout sum;      /**< none, or the output x + residual, with x's extents; only if there is a residual */
 } clattn_norm_desc;
 
+/** Initialises a clattn_norm_desc: its size, and zeros. */
 #define CLATTN_NORM_DESC_INIT CLATTN_INIT(clattn_norm_desc)
 
-/* What CLATTN_NORM_DESC_INIT does.  NULL is accepted. */
+/** Sets *desc as CLATTN_NORM_DESC_INIT does (@ref calls_init). */
 CLATTN_API void clattn_norm_desc_init(clattn_norm_desc *desc);
 
-/* Where the arrays are.  y and sum may each be the same memory as x or as residual, if that has x's extents, with the same
- * layout (in place), and may otherwise overlap nothing; nor may mean and inv_std_dev. */
+/** Where the arrays are this time. Set it up with CLATTN_NORM_ARGS_INIT.
+ *
+ * y and sum may each be in place: the same memory, with the same layout, as x, or as a residual that has x's extents.
+ * Otherwise outputs may overlap nothing. */
 typedef struct clattn_norm_args {
-    size_t size; /* sizeof(clattn_norm_args) */
-    clattn_binding x, y, scale, bias, mean, inv_std_dev;
-    int32_t explicit_batch; /* 1: `batch` counts; 0 (default): the desc's extent */
+    size_t size;                                         /**< sizeof(clattn_norm_args) */
+    clattn_binding x, y, scale, bias, mean, inv_std_dev; /**< the array of that name */
+    int32_t explicit_batch; /**< 1: `batch` counts; 0 (default): the description's extent */
     int32_t reserved;       /* 0 */
-    size_t batch;           /* of the first axis, <= the desc's; where that axis is not normalised */
-    clattn_binding residual, sum;
+    size_t batch; /**< the extent of the first axis, at most the description's; only if that axis is not normalised */
+    clattn_binding residual, sum; /**< the array of that name */
 } clattn_norm_args;
 
+/** Initialises a clattn_norm_args: its size, and zeros. */
 #define CLATTN_NORM_ARGS_INIT CLATTN_INIT(clattn_norm_args)
 
-/* What CLATTN_NORM_ARGS_INIT does.  NULL is accepted. */
+/** Sets *args as CLATTN_NORM_ARGS_INIT does (@ref calls_init). */
 CLATTN_API void clattn_norm_args_init(clattn_norm_args *args);
 
-/* The five calls below behave as their namesakes in attention.h: contracts, blocking and statuses.  enqueue
- * and run also return UNSUPPORTED, for a shared-virtual-memory binding on a device that has none.  Where x
- * has no elements nothing is written, mean and inv_std_dev included. */
+/** Tells whether some solver takes `desc`, and if not, why (@ref calls_supports).
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY. */
 CLATTN_API clattn_status clattn_norm_supports(clattn_context *context, const clattn_norm_desc *desc,
                                               const char **reason);
+
+/** Compiles a plan for `desc` (@ref calls_plan). Blocks.
+ *
+ * @return what clattn_norm_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_norm_plan_create(clattn_context *context, const clattn_norm_desc *desc,
                                                  const clattn_plan_options *options, clattn_plan **plan);
+
+/** Enqueues the plan's one kernel (@ref calls_enqueue). Does not block.
+ *
+ * If x has no elements, nothing is written, not even mean and inv_std_dev.
+ *
+ * @return INVALID_ARGUMENT, INVALID_STRUCT, OVERFLOW, UNSUPPORTED (shared virtual memory on a device without it),
+ * WRONG_CONTEXT, BUFFER_TOO_SMALL, BUFFER_ACCESS, OUT_OF_MEMORY, OPENCL or FORKED. */
 CLATTN_API clattn_status clattn_norm_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_norm_args *args,
                                              cl_uint wait_count, const cl_event *wait_list, cl_event *event);
+
+/** Makes the plan that clattn_norm_run will want for `desc` (@ref calls_prewarm). Blocks.
+ *
+ * @return what clattn_norm_plan_create returns. */
 CLATTN_API clattn_status clattn_norm_prewarm(clattn_context *context, const clattn_norm_desc *desc);
+
+/** Finds or makes the plan for `desc` and enqueues it (@ref calls_run). Blocks only while it compiles.
+ *
+ * @return what clattn_norm_plan_create and clattn_norm_enqueue return. */
 CLATTN_API clattn_status clattn_norm_run(clattn_context *context, cl_command_queue queue, const clattn_norm_desc *desc,
                                          const clattn_norm_args *args, cl_uint wait_count, const cl_event *wait_list,
                                          cl_event *event);

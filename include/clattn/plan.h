@@ -1,4 +1,6 @@
-/* Plans: compiled decisions.  Each operator's header has the functions that make and enqueue its own. */
+/** @file
+ * Plans: compiled decisions, and the contract of the calls that every operator has (@ref calls).
+ */
 #ifndef CLATTN_PLAN_H
 #define CLATTN_PLAN_H
 
@@ -6,62 +8,172 @@
 
 CLATTN_BEGIN_DECLS
 
-/* Which way a computation goes; other values are refused. */
+/** @page calls The calls of every operator
+ *
+ * An operator X (attention, softmax, matmul, ...) is described by a `clattn_X_desc`, gets its arrays by a
+ * `clattn_X_args`, and has the seven calls below. They are the same for all operators; each operator's header says
+ * what is special there and lists its statuses. SUCCESS is always among them.
+ *
+ *     clattn_X_desc desc = CLATTN_X_DESC_INIT;                                   what to compute
+ *     clattn_X_args args = CLATTN_X_ARGS_INIT;                                   where the arrays are this time
+ *     clattn_X_supports(context, &desc, &reason);                                can this device do it?
+ *     clattn_X_plan_create(context, &desc, &options, &plan);                     compiles
+ *     clattn_X_enqueue(plan, queue, &args, count, wait_list, &event);            as often as wanted
+ *     clattn_X_prewarm(context, &desc);                                          makes the plan of run, in advance
+ *     clattn_X_run(context, queue, &desc, &args, count, wait_list, &event);      plan and enqueue in one call
+ *
+ * All calls are thread-safe. Descriptions, arguments and options are read during the call only; wherever an array is
+ * not wanted, its layout and its binding stay zeroed ("none"). Memory that bindings name belongs to the caller, who
+ * keeps it until the enqueued work has completed. clattn_context_message has the message of the calling thread's last
+ * failure.
+ *
+ * @section calls_init desc_init and args_init
+ *
+ * They set a struct's `size` and zero the rest, as the macros `CLATTN_X_DESC_INIT` and `CLATTN_X_ARGS_INIT` do. They
+ * are for languages without macros. NULL is accepted.
+ *
+ * @section calls_supports supports
+ *
+ * Tells whether some solver on `context` takes `desc`. The answer comes from capabilities alone, in microseconds:
+ * nothing is built, and no message is written. Unless the status is SUCCESS, *reason is a static string that says why
+ * not; otherwise it is NULL. `reason` may be NULL.
+ *
+ * Returns INVALID_ARGUMENT, INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW, UNSUPPORTED or OUT_OF_MEMORY.
+ *
+ * @section calls_plan plan_create
+ *
+ * Chooses a solver for `desc`, builds its kernels, runs each once with nothing to do, and compares them with a
+ * reference unless clattn_context_params.self_check says otherwise. Blocks: a millisecond if everything is cached,
+ * seconds if it has to compile. `options` may be NULL, which means all defaults. The caller releases *plan with
+ * clattn_plan_release; if the call fails, *plan is NULL.
+ *
+ * Returns what supports returns, FORKED, OPENCL, BUILD (a kernel did not build; the message has the log), IO (a file
+ * of clattn_context_params.kernel_dir cannot be read) or INTERNAL.
+ *
+ * @section calls_enqueue enqueue
+ *
+ * Enqueues the plan on `queue`, behind the `wait_count` events of `wait_list`. Does not block: it never waits for the
+ * device, and never finishes or flushes a queue.
+ *
+ * - `plan` is one of the operator's own. Any number of threads may enqueue one plan at once.
+ * - `queue` belongs to the context's device and OpenCL context; NULL means clattn_context_queue. It may be in order or
+ *   out of order.
+ * - `wait_list` is NULL if and only if `wait_count` is 0.
+ * - `event` may be NULL. Otherwise *event completes with the work, and the caller releases it.
+ *
+ * Inputs may overlap each other. An output may overlap nothing, unless the operator says otherwise. If there is
+ * nothing to compute (a batch of 0, for example), the call succeeds and the event is that of a marker.
+ *
+ * If it fails, nothing that writes the caller's outputs has been enqueued, unless the status is OPENCL or
+ * OUT_OF_MEMORY.
+ *
+ * Returns
+ *
+ * - INVALID_ARGUMENT: a NULL, a plan of another operator, an array that the description needs and that is not bound,
+ *   one that is bound and that the description does not have, or a length above the description's;
+ * - INVALID_STRUCT, FORKED;
+ * - OVERFLOW: an offset or the number of work-items;
+ * - UNSUPPORTED: shared virtual memory on a device without it;
+ * - WRONG_CONTEXT: a buffer, queue or event of another OpenCL context;
+ * - BUFFER_TOO_SMALL, BUFFER_ACCESS: a buffer that the layout reaches beyond, or that kernels may not read or write;
+ * - BUSY: the workspace pool is in use (only plans with a workspace);
+ * - OUT_OF_MEMORY: among others, if the plan needs more than clattn_context_params.workspace_limit and the caller gave
+ *   no workspace;
+ * - OPENCL.
+ *
+ * @section calls_workspace The workspace
+ *
+ * Some operators' arguments have a `workspace`: at least clattn_plan_workspace_size bytes that kernels may read and
+ * write, with an offset in bytes that is a multiple of 128. One workspace serves one enqueue at a time. If it is none,
+ * the enqueue leases memory from the context until the work completes.
+ *
+ * @section calls_prewarm prewarm
+ *
+ * Makes the plan that `clattn_X_run` will want for `desc`, and keeps it in the context's plan cache, so that the run
+ * does not block. Blocks and returns as plan_create does.
+ *
+ * @section calls_run run
+ *
+ * Takes the plan for `desc` from the context's plan cache, or makes it and keeps it there, and enqueues it. Blocks the
+ * first time that a description is seen, while it compiles, and does not block from then on. The cache holds
+ * clattn_context_params.plan_capacity plans; the one that was used longest ago makes room.
+ *
+ * Returns what plan_create and enqueue return.
+ */
+
+/** Which way a computation goes. */
 typedef enum clattn_direction {
-    CLATTN_DIRECTION_FORWARD = 0,
+    CLATTN_DIRECTION_FORWARD = 0, /**< from inputs to outputs; the only direction there is, others are refused */
     CLATTN_DIRECTION_FORCE_32BIT = 0x7fffffff
 } clattn_direction;
 
-/* How the keys lie in `key` and `value`. */
+/** How keys and values are kept. S_k is the extent of `key` that counts keys. */
 typedef enum clattn_cache_kind {
-    CLATTN_CACHE_KIND_PLAIN = 0, /* key j in row j */
-    CLATTN_CACHE_KIND_RING = 1,  /* key j in row j mod S_k, the last S_k keys being held.  Lengths count all keys
-                             * ever appended and may exceed S_k; older keys are not attended.  No mask or bias with
-                             * more than one key, no scores */
-    CLATTN_CACHE_KIND_PAGED = 2, /* `key` is (pages, kv_heads, page_size, d_k), `value` alike; key j of item b in
-                             * row j mod page_size of page block_table[b, j / page_size] */
+    CLATTN_CACHE_KIND_PLAIN = 0, /**< key j lies in row j */
+
+    /** Key j lies in row j mod S_k, and the last S_k keys are held. Lengths count all keys ever appended and may
+     * exceed S_k; older keys are not attended. Attention then takes no mask or bias with more than one key, and gives
+     * no scores. */
+    CLATTN_CACHE_KIND_RING = 1,
+
+    /** `key` is (pages, kv_heads, page_size, d_k), and `value` alike. Key j of item b lies in row j mod page_size of
+     * page block_table[b, j / page_size]. */
+    CLATTN_CACHE_KIND_PAGED = 2,
     CLATTN_CACHE_KIND_FORCE_32BIT = 0x7fffffff
 } clattn_cache_kind;
 
-/* An immutable, compiled decision for one description on one context: kernels, geometry, workspace.
- * Thread-safety: any number of threads may enqueue one plan at once.
- * Ownership: the caller releases it with clattn_plan_release; enqueued work keeps what it needs. */
+/** A compiled decision for one description on one context: kernels, geometry, workspace. Immutable.
+ *
+ * - Thread-safety: any number of threads may enqueue one plan at once.
+ * - Ownership: the caller releases it with clattn_plan_release; enqueued work keeps what it needs. */
 typedef struct clattn_plan clattn_plan;
 
-/* Choices about a plan that do not change what it computes.  CLATTN_PLAN_OPTIONS_INIT sets it up; NULL in its
- * place means all defaults. */
+/** Choices about a plan that do not change what it computes.
+ *
+ * Set it up with CLATTN_PLAN_OPTIONS_INIT. NULL in its place means all defaults. */
 typedef struct clattn_plan_options {
-    size_t size;        /* sizeof(clattn_plan_options) */
-    const char *solver; /* this solver or none: UNSUPPORTED if it refuses; NULL: the best that takes it.
-                         * "cpu-amx", on Linux and a processor with AMX, asks the system for permission to use it
-                         * (arch_prctl): for the whole process and for good, which makes signal frames larger */
+    size_t size; /**< sizeof(clattn_plan_options) */
 
-    /* With `solver`: its parameters, "rows=6 depth=512", as tuning.h and clattn_plan_explain name them; UNSUPPORTED if
-     * it does not take them.  Those that are not named are the cost model's, so "" is its choice alone.  NULL: wisdom's
-     * where there is any, otherwise the cost model's.  On PoCL such a plan's programs are not kept in the cache. */
+    /** The solver to use, which fails with UNSUPPORTED if that solver refuses. NULL: the best one that takes the
+     * problem.
+     *
+     * The solver "cpu-amx" uses a processor's AMX, for which it asks Linux for permission (arch_prctl). The permission
+     * is for the whole process and for good, and makes signal frames larger. */
+    const char *solver;
+
+    /** Parameters of `solver`, as "rows=6 depth=512", named as clattn_plan_parameter_info and clattn_plan_explain name
+     * them.
+     *
+     * The cost model chooses those that are not named, so "" means its choice alone. The plan fails with UNSUPPORTED
+     * if the solver does not take them. NULL: what wisdom has for the problem (tuning.h), otherwise the cost model's
+     * choice. On PoCL the programs of a plan with `tuning` are not kept in the cache. */
     const char *tuning;
 } clattn_plan_options;
 
+/** Initialises a clattn_plan_options with defaults. */
 #define CLATTN_PLAN_OPTIONS_INIT CLATTN_INIT(clattn_plan_options)
 
-/* What CLATTN_PLAN_OPTIONS_INIT does.  NULL is accepted. */
+/** Sets *options as CLATTN_PLAN_OPTIONS_INIT does, for languages without macros. `options` may be NULL. */
 CLATTN_API void clattn_plan_options_init(clattn_plan_options *options);
 
-/* Releases and nulls; NULL and a NULL handle are accepted.  Does not wait for enqueued work. */
+/** Releases the plan and sets *plan to NULL; accepts NULL and a pointer to NULL. Does not wait for enqueued work. */
 CLATTN_API void clattn_plan_release(clattn_plan **plan);
 
-/* Bytes of workspace that an enqueue of this plan takes; 0 if none.  An enqueue whose arguments bring no
- * workspace leases one of this size from the context until the work completes. */
+/** Returns the bytes of workspace that an enqueue of this plan takes; 0 if it takes none (@ref calls_workspace). */
 CLATTN_API size_t clattn_plan_workspace_size(const clattn_plan *plan);
 
-/* The chosen solver's name, for instance "cpu"; of a plan made of several, the names joined by "+". */
+/** Returns the chosen solver's name, for instance "cpu". If a plan is made of several, their names are joined by "+".
+ *
+ * The string belongs to the plan; NULL for a NULL `plan`. */
 CLATTN_API const char *clattn_plan_solver(const clattn_plan *plan);
 
-/* Several lines of text: the device, the chosen solver and why, its kernels, geometry, launches and workspace, and each
- * other solver with the reason why it was not chosen.  Owned by the plan. */
+/** Returns several lines of text about the plan, which belong to it; "" for a NULL `plan`.
+ *
+ * They tell the device, the chosen solver and why it was chosen, its kernels, geometry, launches and workspace, and
+ * for each other solver the reason why it was not chosen. */
 CLATTN_API const char *clattn_plan_explain(const clattn_plan *plan);
 
-/* How many kernels one enqueue of the plan launches at the most. */
+/** Returns how many kernels one enqueue of the plan launches at the most. */
 CLATTN_API size_t clattn_plan_launch_count(const clattn_plan *plan);
 
 CLATTN_END_DECLS

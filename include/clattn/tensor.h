@@ -1,5 +1,9 @@
-/* Arrays in host memory, and the callback by which whoever needs tensors asks for them by name.  Shared by libclattn, which
- * takes a model's weights so, and libclattn-io, which reads them from files; needs nothing of OpenCL's. */
+/** @file
+ * Arrays in host memory, and the callback that delivers a model's tensors by name.
+ *
+ * libclattn takes a model's weights through this callback; libclattn-io reads them from files. Nothing here needs
+ * OpenCL.
+ */
 #ifndef CLATTN_TENSOR_H
 #define CLATTN_TENSOR_H
 
@@ -11,30 +15,35 @@
 
 CLATTN_BEGIN_DECLS
 
-/* Why a call failed: one line without a newline that names the file, the value found and what was expected.
- * Written only on failure, always terminated; control characters, and in what is quoted from a file all but
- * ASCII, appear as '?'.  A plain value of the caller's, one per thread; every `error` parameter may be NULL. */
+/** Why a call failed: one line without a newline that names the file, the value found and what was expected.
+ *
+ * Functions write it only if they fail, and always terminate it. Control characters appear as '?', and so does
+ * everything but ASCII in text that is quoted from a file. A plain value of the caller's, one for each thread; every
+ * `error` parameter may be NULL. */
 typedef struct clattn_io_error {
-    char message[512];
+    char message[512]; /**< the line */
 } clattn_io_error;
 
-/* An array in host memory, in C order without gaps.  A plain value that borrows: `data` belongs to whatever
- * gave the tensor and lives as long as that does.  A zeroed tensor (dtype CLATTN_DTYPE_NONE, data NULL) means
- * "there is no such tensor".  A scalar has rank 0 and one element. */
+/** An array in host memory, in C order without gaps.
+ *
+ * A plain value that borrows: `data` belongs to whatever gave the tensor and lives as long as that does. A zeroed
+ * tensor means "there is no such tensor". A scalar has rank 0 and one element. */
 typedef struct clattn_host_tensor {
-    clattn_dtype dtype;
-    int32_t rank; /* 0 … CLATTN_MAX_RANK */
-    size_t extent[CLATTN_MAX_RANK];
-    size_t bytes;     /* the product of the extents times the element's size; at most INT64_MAX */
-    const void *data; /* little-endian elements, at any address; NULL when `bytes` is 0 */
+    clattn_dtype dtype;             /**< the elements' type */
+    int32_t rank;                   /**< how many dimensions there are, 0 ... CLATTN_MAX_RANK */
+    size_t extent[CLATTN_MAX_RANK]; /**< elements along each dimension */
+    size_t bytes;                   /**< the product of the extents times the element's size; at most INT64_MAX */
+    const void *data;               /**< little-endian elements, at any address; NULL if `bytes` is 0 */
 } clattn_host_tensor;
 
-/* How something that loads a model asks for its tensors by name, wherever they are kept.  `user` is the caller's
- * own.  Fills *tensor; an absent tensor is no error: CLATTN_SUCCESS and a zeroed *tensor.  On failure any status, a
- * zeroed *tensor, and a line in *error if `error` is not NULL.
+/** Delivers the tensor called `name`, wherever it is kept, into *tensor.
  *
- * The tensor is borrowed: it must stay as it is until the callback is called again, or the function that was given the
- * callback returns, whichever is first.  clattn_safetensors_lookup (io.h) is one. */
+ * `user` is the caller's own. A missing tensor is no error: the callback returns SUCCESS and zeroes *tensor. If it
+ * fails, it returns any other status, zeroes *tensor, and writes a line to *error unless `error` is NULL.
+ *
+ * The tensor is borrowed: it must stay as it is until the callback is called again, or until the function that was
+ * given the callback returns, whichever is first. clattn_safetensors_lookup and clattn_ctranslate2_lookup (io.h) are
+ * such callbacks. */
 typedef clattn_status (*clattn_tensor_lookup)(void *user, const char *name, clattn_host_tensor *tensor,
                                               clattn_io_error *error);
 

@@ -1,10 +1,29 @@
-/* Tuning: the parameters of a plan's geometry, and wisdom, what measurements have found to be best.
+/** @file
+ * Tuning: the parameters of a plan's geometry, and wisdom, which is what measurements have found to be best.
  *
  * A solver's cost model chooses each plan's geometry: how many rows a register tile has, how many keys are taken at a
- * time.  `clattn tune` measures other choices, and other solvers, and keeps the best as wisdom: records that later plans
- * of the same class (lengths by powers of two, exact head sizes, types and options) on the same device, with the same
- * driver and the same kernels, follow.  Wisdom changes how fast a result comes and, within rounding, nothing else;
- * whatever is wrong with it, a plan is made as if there were none, and clattn_plan_explain says so. */
+ * time. `clattn tune` measures other choices and other solvers and keeps the best as wisdom: records that later plans
+ * follow if they are of the same class (lengths by powers of two; exact head sizes, types and options) on the same
+ * device, with the same driver and the same kernels.
+ *
+ * Wisdom changes how fast a result comes and, within rounding, nothing else. Whatever is wrong with it, a plan is made
+ * as if there were none, and clattn_plan_explain says so.
+ *
+ * A context has wisdom of its own. It reads the file "wisdom" from the folder of the kernel cache
+ * (clattn_context_cache_dir) when it is made. If the cache is off, there is no file; a file that is damaged or not
+ * this user's own counts as none. An application whose own callbacks replace the cache imports and exports its wisdom
+ * itself.
+ *
+ * The text is lines: "clattn-wisdom 1", then one record a line: device, driver, digest of the kernels, operator,
+ * class, solver, rank (0: the best of its class), nanoseconds, and the parameters as name=value. A record with "-" for
+ * the solver holds the steps of a search that is to go on. Records of other devices, drivers or kernels are kept and
+ * ignored. The text is read with suspicion, because it may come from anywhere: no text makes a plan wrong or unsafe or
+ * makes it fail; a text can only make a plan slow.
+ *
+ * Any thread may call every function of this header at any time, even while plans are made: each plan sees the wisdom
+ * of one moment. Plans that exist keep their geometry. The cached plans of the one-call forms are dropped when wisdom
+ * changes.
+ */
 #ifndef CLATTN_TUNING_H
 #define CLATTN_TUNING_H
 
@@ -12,84 +31,92 @@
 
 CLATTN_BEGIN_DECLS
 
-/* ---- parameters ---- */
-
-/* One number of a plan's geometry, and what else it may be.  Strings and arrays live as long as the plan. */
+/** One number of a plan's geometry, and what else it may be. Strings and arrays live as long as the plan. */
 typedef struct clattn_plan_parameter {
-    size_t size;      /* sizeof(clattn_plan_parameter), set by the caller */
-    const char *name; /* "rows" */
-    int32_t value;    /* the plan's */
-    int32_t reserved;
-    size_t allowed_count;   /* of what clattn_plan_options.tuning may give, */
-    const int32_t *allowed; /* in no order; not every combination is one that the solver takes */
+    size_t size;          /**< sizeof(clattn_plan_parameter), set by the caller */
+    const char *name;     /**< its name, as "rows" */
+    int32_t value;        /**< what the plan has */
+    int32_t reserved;     /* 0 */
+    size_t allowed_count; /**< how many values clattn_plan_options.tuning may give it */
+    /** These values, in no order. The solver may refuse some combinations with other parameters. */
+    const int32_t *allowed;
 } clattn_plan_parameter;
 
-/* How many parameters the plan's solver has for its problem; 0: there is nothing to tune, or plan is NULL. */
+/** Returns how many parameters the plan's solver has for its problem; 0 if nothing can be tuned, or for a NULL
+ * `plan`. */
 CLATTN_API size_t clattn_plan_parameter_count(const clattn_plan *plan);
 
-/* Parameter `index`.  Returns INVALID_ARGUMENT or INVALID_STRUCT. */
+/** Fills *parameter with the plan's parameter `index`; `parameter->size` must be set.
+ *
+ * @return INVALID_ARGUMENT or INVALID_STRUCT. */
 CLATTN_API clattn_status clattn_plan_parameter_info(const clattn_plan *plan, size_t index,
                                                     clattn_plan_parameter *parameter);
 
-/* ---- wisdom ----
+/** Copies the context's wisdom into `buffer` of `capacity` bytes, without a terminator, and its length into *bytes.
  *
- * A context has its own, read when it is made from the file "wisdom" in the folder of the kernel cache
- * (clattn_context_cache_dir), where that is on; a file that is damaged or not this user's own counts as none.  With an
- * application's own callbacks for the cache there is no file: import and export.
+ * With capacity 0 only the length is told. Blocks no longer than copying takes.
  *
- * All functions may be called from any thread at any time, plans being made or not: each plan sees the wisdom of one
- * moment.  Plans that exist keep their geometry; the one-call forms' cached plans are dropped where wisdom changes.
- *
- * The text is lines: "clattn-wisdom 1", then a record each: device, driver, digest of the kernels, operator, class,
- * solver, rank (0: the best of its class), nanoseconds, and the parameters as name=value; or, with "-" for the solver,
- * the steps of a search that is to go on.  Records of other devices, drivers or kernels are kept and ignored.  It is read
- * with suspicion: it may come from anywhere, and no text makes a plan wrong, unsafe or fail; it can only make it slow. */
-
-/* Copies the text into `buffer` of `capacity` bytes, without a terminator, and its length into *bytes; with
- * capacity 0 only that.  Blocks for no longer than copying takes.  Returns INVALID_ARGUMENT, OUT_OF_MEMORY, FORKED, or
- * BUFFER_TOO_SMALL (then *bytes says what it takes, and nothing was copied). */
+ * @return INVALID_ARGUMENT, OUT_OF_MEMORY, FORKED, or BUFFER_TOO_SMALL: nothing was copied, and *bytes says what it
+ * takes. */
 CLATTN_API clattn_status clattn_wisdom_export(clattn_context *context, char *buffer, size_t capacity, size_t *bytes);
 
-/* Adds the records of a text of `bytes` bytes, which is read during the call only, to the context's; one for the same
- * class and solver is replaced.  All or nothing, but where memory runs out.  *records (may be NULL): how many there
- * were.  Returns FORMAT (the message names the line), INVALID_ARGUMENT, OUT_OF_MEMORY or FORKED. */
+/** Adds the records of a text of `bytes` bytes to the context's wisdom.
+ *
+ * A record replaces the one for the same class and solver. Either all records are added or none, unless memory runs
+ * out. *records becomes how many there were; `records` may be NULL. The text is read during the call only.
+ *
+ * @return FORMAT (the message names the line), INVALID_ARGUMENT, OUT_OF_MEMORY or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_import(clattn_context *context, const char *text, size_t bytes, size_t *records);
 
-/* Drops the context's records; the file stays.  Returns INVALID_ARGUMENT or FORKED. */
+/** Drops all of the context's records; the file stays.
+ *
+ * @return INVALID_ARGUMENT or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_clear(clattn_context *context);
 
-/* Records that the plan's solver with the plan's parameters comes `rank`th (0: best, at most 7) for the plan's class,
- * and how long it takes, for explain alone.  Rank 0 drops the class's other records first: say the best first.
- * Returns INVALID_ARGUMENT (rank too large, plan of an operator that is not tuned), OUT_OF_MEMORY or FORKED. */
+/** Records that the plan's solver with the plan's parameters comes `rank`th for the plan's class.
+ *
+ * Rank 0 is the best, and 7 the last. Rank 0 drops the class's other records first, so record the best first.
+ * `nanoseconds` is how long the plan takes; only clattn_plan_explain shows it.
+ *
+ * @return INVALID_ARGUMENT (the rank is too large, or the plan's operator is not tuned), OUT_OF_MEMORY or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_learn(clattn_plan *plan, uint32_t rank, uint64_t nanoseconds);
 
-/* Drops the context's records for the plan's class.  Returns INVALID_ARGUMENT or FORKED. */
+/** Drops the context's records for the plan's class.
+ *
+ * @return INVALID_ARGUMENT or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_forget(clattn_plan *plan);
 
-/* Whether there is a record for the plan's class, on its device and with its kernels. */
+/** Returns whether there is a record for the plan's class, on its device and with its kernels. */
 CLATTN_API int clattn_wisdom_knows(const clattn_plan *plan);
 
-/* Copies the parameters of the record for `solver` and the plan's class into `text` of `capacity` bytes, as
- * clattn_plan_options.tuning takes them; "" where there is no such record.  Returns INVALID_ARGUMENT, BUFFER_TOO_SMALL
- * (nothing was copied), OUT_OF_MEMORY or FORKED. */
+/** Copies the parameters of the record for `solver` and the plan's class into `text` of `capacity` bytes.
+ *
+ * They have the form of clattn_plan_options.tuning; "" if there is no such record.
+ *
+ * @return INVALID_ARGUMENT, BUFFER_TOO_SMALL (nothing was copied), OUT_OF_MEMORY or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_recall(const clattn_plan *plan, const char *solver, char *text, size_t capacity);
 
-/* Notes that the search for what is best in the plan's class was left after `steps` steps, in the searcher's own count,
- * and is to go on from there.  Learning rank 0 and forgetting drop the note: pause last.  Plans do not heed it.  Returns
- * INVALID_ARGUMENT (steps 0 or above 2^63 - 1, plan of an operator that is not tuned), OUT_OF_MEMORY or FORKED. */
+/** Notes that the search in the plan's class was left after `steps` steps, and is to go on from there.
+ *
+ * Steps are in the searcher's own count. Learning rank 0 and forgetting drop the note, so pause last. Plans ignore it.
+ *
+ * @return INVALID_ARGUMENT (`steps` is 0 or above 2^63 - 1, or the plan's operator is not tuned), OUT_OF_MEMORY or
+ * FORKED. */
 CLATTN_API clattn_status clattn_wisdom_pause(clattn_plan *plan, uint64_t steps);
 
-/* The steps of that note; 0 where there is none. */
+/** Returns the steps of that note; 0 if there is none. */
 CLATTN_API uint64_t clattn_wisdom_paused(const clattn_plan *plan);
 
+/** What clattn_wisdom_save does with records that the file has and the context has not. */
 typedef enum clattn_wisdom_mode {
-    CLATTN_WISDOM_MODE_MERGE = 0,   /* records that the file has and the context has not stay in the file */
-    CLATTN_WISDOM_MODE_REPLACE = 1, /* the file then has the context's records and no others */
+    CLATTN_WISDOM_MODE_MERGE = 0,   /**< they stay in the file */
+    CLATTN_WISDOM_MODE_REPLACE = 1, /**< they go: the file then has the context's records and no others */
     CLATTN_WISDOM_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_wisdom_mode;
 
-/* Writes the context's records to the file that contexts read.  Readers see the old file or the new one.  Returns
- * INVALID_ARGUMENT, OUT_OF_MEMORY, FORKED, UNSUPPORTED (there is no folder; the message says why) or IO. */
+/** Writes the context's records to the file that contexts read. Readers see the old file or the new one.
+ *
+ * @return INVALID_ARGUMENT, OUT_OF_MEMORY, FORKED, UNSUPPORTED (there is no folder; the message says why) or IO. */
 CLATTN_API clattn_status clattn_wisdom_save(clattn_context *context, clattn_wisdom_mode mode);
 
 CLATTN_END_DECLS
