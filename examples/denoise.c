@@ -1,16 +1,16 @@
-/* Non-local means as attention: an application with an OpenCL context and images of its own has clattn clean one.
+/* Non-local means as attention: an application that has an OpenCL context and images of its own lets clattn clean one.
  *
  *   denoise NOISY.png OUT.png [CLEAN.png]
  *
  * Each pixel becomes the mean of the pixels around it, weighted by how much the 5 x 5 patches around both are alike
- * (Buades, Coll, Morel 2005).  That is attention: patches are queries and keys, pixels values, and
+ * (Buades, Coll, Morel 2005). This mean is attention: patches are queries and keys, pixels are values, and
  *
- *   softmax_k(−|q − k|²/h²) = softmax_k((2 q·k − |k|²)/h²),
+ *   softmax_k(−|q − k|²/h²) = softmax_k((2 q·k − |k|²)/h²)
  *
- * a scaled dot product with a bias for each key, over a window.  A colour matrix turns red, green and blue into one
- * brightness and two colour differences, each of which is a head of its own.  From image to image the data stays on the
- * device, and nothing waits.  With CLEAN.png it prints the peak signal-to-noise ratio before and after, and fails if
- * that is no better.  `clattn denoise` does the same in tiles, for pictures of any size. */
+ * is a scaled dot product with a bias for each key, over a window. A colour matrix turns red, green and blue into one
+ * brightness and two colour differences, each of which is a head of its own. The data stays on the device from image to
+ * image, and nothing waits. If CLEAN.png is given, the program prints the peak signal-to-noise ratio before and after,
+ * and fails unless the second is better. `clattn denoise` does the same in tiles, for pictures of any size. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ enum { CHANNELS = 3, PATCH = 5, RADIUS = 7, SIZE = PATCH * PATCH };
 
 static const float strength = 20; /* the noise's standard deviation, of 255 levels */
 
-/* An orthonormal basis of colours, so that the noise stays what it is; brightness around 0. */
+/* An orthonormal basis of colours, which leaves the noise as it is; brightness lies around 0. */
 static const float to_planes[3][4] = {{0.57735027f, 0.57735027f, 0.57735027f, -0.8660254f},
                                       {0.70710678f, 0, -0.70710678f, 0},
                                       {0.40824829f, -0.81649658f, 0.40824829f, 0}};
@@ -47,7 +47,7 @@ static void check_clattn(const clattn_context *context, clattn_status status)
     check(status == CLATTN_SUCCESS, message);
 }
 
-/* RGBA, 8 bits a component; the caller frees it. */
+/* Returns the picture as RGBA, 8 bits a component; the caller frees it. */
 static unsigned char *read_png(const char *path, size_t *width, size_t *height)
 {
     png_image image = {.version = PNG_IMAGE_VERSION};
@@ -70,7 +70,7 @@ static void write_png(const char *path, size_t width, size_t height, const unsig
     check(png_image_write_to_file(&image, path, 0, pixels, 0, NULL), path);
 }
 
-/* The application: a device, a context, a queue. */
+/* The application's own device, context and queue. */
 static cl_device_id device;
 static cl_context opencl;
 static cl_command_queue queue;
@@ -115,7 +115,7 @@ static clattn_layout layout(size_t heads, size_t height, size_t width, size_t si
     return made;
 }
 
-/* Puts three operators on the queue: image to patches and their norms, attention, pixels to image. */
+/* Enqueues three operators: image to patches and their norms, attention, pixels to image. */
 static void denoise(clattn_context *context, cl_mem from, cl_mem to, size_t width, size_t height)
 {
     const size_t pixels = width * height;
@@ -137,7 +137,7 @@ static void denoise(clattn_context *context, cl_mem from, cl_mem to, size_t widt
     memcpy(packed.matrix, to_planes, sizeof packed.matrix);
     check_clattn(context, clattn_image_run(context, queue, &pack, &packed, 0, NULL, NULL));
 
-    /* The channels of a patch's pixels lie next to each other: a head is every third element. */
+    /* A head is every third element, because the channels of a patch's pixels lie next to each other. */
     clattn_neighbourhood_desc attend = CLATTN_NEIGHBOURHOOD_DESC_INIT;
     attend.edge = CLATTN_EDGE_CLIP;
     attend.window[0] = attend.window[1] = 2 * RADIUS + 1;
@@ -167,7 +167,7 @@ static void denoise(clattn_context *context, cl_mem from, cl_mem to, size_t widt
     memcpy(unpacked.matrix, from_planes, sizeof unpacked.matrix);
     check_clattn(context, clattn_image_run(context, queue, &unpack, &unpacked, 0, NULL, NULL));
 
-    clReleaseMemObject(patches); /* OpenCL keeps them until the work is done */
+    clReleaseMemObject(patches); /* OpenCL keeps the buffers until the work is done */
     clReleaseMemObject(norms);
     clReleaseMemObject(cleaned);
 }
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
     check(clEnqueueReadImage(queue, to, CL_TRUE, origin, region, 0, 0, cleaned, 0, NULL, NULL) == CL_SUCCESS,
           "clEnqueueReadImage");
     for (size_t i = 3; i < 4 * width * height; i += 4)
-        cleaned[i] = noisy[i]; /* transparency is not noisy */
+        cleaned[i] = noisy[i]; /* transparency has no noise */
     write_png(argv[2], width, height, cleaned);
 
     int good = 1;

@@ -4,12 +4,12 @@
  *   additive      w · tanh(q + k)       (Bahdanau et al. 2014, "Neural Machine Translation by Jointly Learning to
  *                                        Align and Translate"; a network with one hidden layer, d_k units wide)
  *
- * Both take 2 d_k additions and multiplications a pair, and additive attention d_k hyperbolic tangents more, which are what
- * costs; and there is no matrix product that could compute it.  This program runs both on the same queries, keys and values,
- * tells how long each took and how evenly it attends (the entropy: ln n is all n keys alike, 0 a single one), and
- * compares what comes out with the definition, written out in plain C.
+ * Both take 2 d_k additions and multiplications for each pair. Additive attention also takes d_k hyperbolic tangents,
+ * which are what costs, and no matrix product can compute it. This program runs both on the same queries, keys and
+ * values, tells how long each took and how evenly it attends (its entropy: ln n if all n keys count alike, 0 if only
+ * one counts), and compares the results with the definition, written out in plain C.
  *
- * One more difference does not show here: what w and the matrices before q and k are, is learned. */
+ * One thing does not show here: w and the matrices that make q and k are learned. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 #include <clattn/clattn.h>
 
-enum { HEADS = 8, SIZE = 64, MOST = 512, RUNS = 5, CHECKED = 8 /* queries of the last head */ };
+enum { HEADS = 8, SIZE = 64, MOST = 512, RUNS = 5, CHECKED = 8 /* queries of the last head are compared */ };
 
 static float q[HEADS * MOST * SIZE], k[HEADS * MOST * SIZE], v[HEADS * MOST * SIZE], w[SIZE];
 static float output[HEADS * MOST * SIZE], entropy[HEADS * MOST];
@@ -33,7 +33,7 @@ static void check(clattn_status status)
     exit(1);
 }
 
-/* What attention is: of n keys and values, for one query. */
+/* The definition of attention: one query over n keys and values. */
 static void define(int additive, const float *query, const float *keys, const float *values, int n, double result[SIZE])
 {
     static double p[MOST];
@@ -52,7 +52,7 @@ static void define(int additive, const float *query, const float *keys, const fl
     }
 }
 
-/* The largest difference between some of the device's results and the definition. */
+/* Returns the largest difference between the definition and some of the device's results. */
 static double largest_error(int additive, int n)
 {
     double worst = 0, result[SIZE];
@@ -61,7 +61,7 @@ static double largest_error(int additive, int n)
         define(additive, q + head + i * SIZE, k + head, v + head, n, result);
         for (int d = 0; d < SIZE; d++) {
             double error = fabs(output[head + i * SIZE + d] - result[d]);
-            worst = error <= worst ? worst : error; /* a NaN stays */
+            worst = error <= worst ? worst : error; /* also if it is NaN */
         }
     }
     return worst;
@@ -80,7 +80,7 @@ static cl_mem buffer_of(size_t bytes, float *data)
 }
 
 struct outcome {
-    double milliseconds, entropy, error; /* the shortest time; the mean over all queries; the largest */
+    double milliseconds, entropy, error; /* the shortest time, the mean entropy of all queries, the largest error */
 };
 
 static struct outcome attend(int additive, int n)
@@ -97,7 +97,7 @@ static struct outcome attend(int additive, int n)
         desc.scoring.vector = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){1, SIZE});
     }
     clattn_plan *plan = NULL;
-    check(clattn_attention_plan_create(context, &desc, NULL, &plan)); /* compiles, so that the clock sees none of it */
+    check(clattn_attention_plan_create(context, &desc, NULL, &plan)); /* compiles before the clock starts */
 
     cl_mem buffers[] = {buffer_of(bytes, q),    buffer_of(bytes, k),    buffer_of(bytes, v),
                         buffer_of(sizeof w, w), buffer_of(bytes, NULL), buffer_of(rows * sizeof(float), NULL)};
@@ -126,12 +126,12 @@ static struct outcome attend(int additive, int n)
     return found;
 }
 
-/* Numbers that look random, with mean 0 and variance 1, the same everywhere. */
+/* Returns a number that looks random, with mean 0 and variance 1; the sequence is the same everywhere. */
 static float next(void)
 {
     static unsigned state = 1;
     float sum = 0;
-    for (int i = 0; i < 12; i++) { /* of twelve uniform ones, each of variance 1/12 */
+    for (int i = 0; i < 12; i++) { /* the sum of twelve uniform numbers, each of variance 1/12 */
         state = state * 1664525u + 1013904223u;
         sum += (float)(state >> 8) / 16777216.0f;
     }

@@ -3,8 +3,8 @@
  *     minilm FOLDER
  *
  * FOLDER holds weights.safetensors, hidden.npy (what enters the layer), expected.npy (what PyTorch makes of it in
- * float64) and tokens.txt (a word a line).  Prints the device, the solver, the time, the largest error and, for a few
- * words, which words they attend to most.  Exits with 1 if the error is above 1e-5. */
+ * float64) and tokens.txt (one word a line). The program prints the device, the solver, the time, the largest error
+ * and, for a few words, which words they attend to most. It exits with 1 if the error is above 1e-5. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -82,7 +82,7 @@ static clattn_binding upload(cl_context opencl, clattn_host_tensor tensor)
     return clattn_binding_buffer(buffer, 0);
 }
 
-static clattn_binding room(cl_context opencl, size_t bytes)
+static clattn_binding allocate(cl_context opencl, size_t bytes)
 {
     cl_int code;
     cl_mem buffer = clCreateBuffer(opencl, CL_MEM_READ_WRITE, bytes, NULL, &code);
@@ -118,7 +118,8 @@ static size_t read_tokens(const char *folder, char tokens[MAX_TOKENS][64])
     return count;
 }
 
-/* Marks ([CLS] takes most of the attention in this layer, as the first token often does) and punctuation. */
+/* Whether the token is a word: neither punctuation nor a mark such as [CLS], which takes most of this layer's
+ * attention, as the first token often does. */
 static int is_word(const char *token)
 {
     return token[0] != '[' && strcspn(token, ".,;:!?") > 0;
@@ -186,7 +187,7 @@ int main(int argc, char **argv)
     args.b_in = upload(opencl, find(file, "in_proj_bias", 3, d_model));
     args.w_o = upload(opencl, find(file, "out_proj.weight", d_model, d_model));
     args.b_o = upload(opencl, find(file, "out_proj.bias", 1, d_model));
-    args.y = room(opencl, hidden.bytes);
+    args.y = allocate(opencl, hidden.bytes);
     float *output = malloc(hidden.bytes), *weights = malloc(length * length * sizeof(float));
     if (!output || !weights)
         stop("no memory");
@@ -196,7 +197,7 @@ int main(int argc, char **argv)
     double first = now() - start, times[REPEATS], worst = 0;
     for (size_t i = 0; i < length * d_model; i++) {
         double difference = fabs(output[i] - ((const double *)expected.data)[i]);
-        worst = difference <= worst ? worst : difference; /* a NaN stays */
+        worst = difference <= worst ? worst : difference; /* also if it is NaN */
     }
     for (int i = 0; i < REPEATS; i++) {
         double before = now();
@@ -206,9 +207,9 @@ int main(int argc, char **argv)
     }
     qsort(times, REPEATS, sizeof times[0], by_value);
 
-    /* The same layer once more with its attention weights, averaged over the heads, as a second output. */
+    /* The same layer runs once more and also writes its attention weights, averaged over the heads. */
     desc.weights = CLATTN_WEIGHTS_OUTPUT_AVERAGE;
-    args.weights = room(opencl, length * length * sizeof(float));
+    args.weights = allocate(opencl, length * length * sizeof(float));
     check(clattn_mha_plan_create(context, &desc, NULL, &observed), context);
     check(clattn_mha_enqueue(observed, NULL, &args, 0, NULL, NULL), context);
     check_cl(clEnqueueReadBuffer(queue, args.weights.buffer, CL_TRUE, 0, length * length * sizeof(float), weights, 0,

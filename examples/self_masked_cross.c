@@ -1,13 +1,13 @@
-/* The three uses of attention in a Transformer ("Attention Is All You Need", Vaswani et al. 2017, section 3.2.3), on two
- * sentences of four words:
+/* The three uses of attention in a Transformer ("Attention Is All You Need", Vaswani et al. 2017, section 3.2.3), on
+ * two sentences of four words:
  *
  *   self     the words of a sentence look at each other                    (in the encoder)
  *   masked   each looks at itself and those before it, never ahead         (in the decoder, which is still writing)
  *   cross    the words of one sentence look at those of another            (in the decoder, at what it translates)
  *
- * The operator is the same each time.  Only two things change: where queries, keys and values come from, and `causal`.
+ * The operator is the same each time. Only two things change: where queries, keys and values come from, and `causal`.
  * In a Transformer, learned matrices make queries, keys and values from the words' vectors; here the vectors are made
- * up, and stand for all three. */
+ * up and stand for all three. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@
 
 enum { WORDS = 4, SIZE = 4 };
 
-/* How much of an article, a noun, an adjective and a verb is in each word.  Words that mean the same have the same. */
+/* Each word's vector says how much of an article, a noun, an adjective and a verb it is. Words that mean the same have
+ * the same vector. */
 struct sentence {
     const char *word[WORDS];
     float vector[WORDS][SIZE];
@@ -44,15 +45,14 @@ static clattn_binding buffer_of(const void *data, size_t bytes)
         clCreateBuffer(clattn_context_opencl_context(context), flags, bytes, (void *)(size_t)data, NULL), 0);
 }
 
-/* Queries from one sentence, keys and values from another or the same.  weight[i][j]: how much of what word i gets
- * comes from word j; what it gets is the sum of the values, so weighted. */
+/* Attends from one sentence to another or the same. Queries come from `from`, keys and values from `to`. Word i gets
+ * the sum of the values, weighted by weight[i][j] for word j. */
 static void attend(const struct sentence *from, const struct sentence *to, int causal, float weight[WORDS][WORDS])
 {
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT; /* one sentence, one head */
     desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, WORDS, SIZE);
     desc.causal = causal;
-    desc.outputs.scores =
-        clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, WORDS, WORDS); /* a second result, for looking at */
+    desc.outputs.scores = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, WORDS, WORDS); /* a second result, to look at */
     desc.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
 
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
@@ -69,10 +69,10 @@ static void attend(const struct sentence *from, const struct sentence *to, int c
     clReleaseMemObject(args.outputs.scores.buffer);
 }
 
-/* Writes the weights, and returns whether each word's sum to 1. */
+/* Prints the weights, and returns whether those of each word sum to 1. */
 static int show(const char *title, const struct sentence *from, const struct sentence *to, float weight[WORDS][WORDS])
 {
-    int whole = 1;
+    int sums_right = 1;
     printf("%s\n%8s", title, "");
     for (int j = 0; j < WORDS; j++)
         printf("%8s", to->word[j]);
@@ -83,10 +83,10 @@ static int show(const char *title, const struct sentence *from, const struct sen
             printf("%7.1f%%", 100.0 * weight[i][j]);
             sum += weight[i][j];
         }
-        whole = whole && sum > 0.9999f && sum < 1.0001f;
+        sums_right = sums_right && sum > 0.9999f && sum < 1.0001f;
     }
     printf("\n\n");
-    return whole;
+    return sums_right;
 }
 
 int main(void)

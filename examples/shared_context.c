@@ -1,7 +1,7 @@
-/* An application with a context, a queue and kernels of its own puts attention between two of them.
+/* An application that has a context, a queue and kernels of its own puts attention between two of its kernels.
  *
- * Its first kernel makes the queries, clattn attends, its second kernel adds the result to the residual; all three
- * are ordered by events alone, so the queue may run things out of order.  Nothing waits until the very end. */
+ * Its first kernel makes the queries, clattn attends, and its second kernel adds the result to the residual. Events
+ * alone order the three, so the queue may be out of order. Nothing waits until the very end. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void check_clattn(clattn_status status, const clattn_context *context)
     exit(1);
 }
 
-/* The first device of any platform that has one. */
+/* Returns the first device of the first platform that has one. */
 static cl_device_id any_device(void)
 {
     cl_platform_id platforms[16];
@@ -51,7 +51,7 @@ static cl_device_id any_device(void)
     return device;
 }
 
-/* x + softmax(3 x xT / sqrt(SIZE)) x, one output element at a time. */
+/* Compares y with x + softmax(3 x xT / sqrt(SIZE)) x, computed one row at a time. */
 static double largest_error(const float *x, const float *y)
 {
     double worst = 0;
@@ -79,7 +79,7 @@ int main(void)
     for (int i = 0; i < COUNT; i++)
         x[i] = (float)sin(i * 0.7) * 0.5f;
 
-    /* What the application has anyway. */
+    /* The application has these objects anyway. */
     cl_device_id device = any_device();
     cl_context opencl = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
     check(code, "clCreateContext");
@@ -97,7 +97,7 @@ int main(void)
            output = clCreateBuffer(opencl, 0, sizeof y, NULL, NULL);
     check(before && after && input && query && output ? CL_SUCCESS : CL_OUT_OF_RESOURCES, "creating objects");
 
-    /* clattn on the same objects: it retains them and gives them back. */
+    /* clattn works on the same objects: it retains them and releases them again. */
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     params.opencl_context = opencl;
     params.opencl_device = device;
@@ -113,7 +113,7 @@ int main(void)
     args.key = args.value = clattn_binding_buffer(input, 0);
     args.output = clattn_binding_buffer(output, 0);
 
-    /* Three steps, chained by events. */
+    /* The three steps, ordered by events. */
     size_t global = COUNT;
     cl_event made, attended, added;
     check(clSetKernelArg(before, 0, sizeof input, &input) | clSetKernelArg(before, 1, sizeof query, &query) |

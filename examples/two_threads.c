@@ -1,5 +1,5 @@
-/* Two plans of one context, each enqueued by a thread of its own on a queue of its own: causal attention and softmax.
- * A context is thread-safe and a plan is immutable, so neither needs a lock around it. */
+/* Two threads enqueue two plans of one context, each on a queue of its own: causal attention and softmax. A context is
+ * thread-safe and a plan is immutable, so neither needs a lock. */
 #include <math.h>
 #include <stdio.h>
 #include <threads.h>
@@ -15,7 +15,7 @@ struct job {
     clattn_status (*enqueue)(const struct job *job, cl_command_queue queue, cl_event *event);
     double (*error)(const float *x, const float *y);
     float x[COUNT];
-    double worst; /* negative: a call failed */
+    double worst; /* the largest error; negative: a call failed */
 };
 
 static clattn_status enqueue_attention(const struct job *job, cl_command_queue queue, cl_event *event)
@@ -34,7 +34,7 @@ static clattn_status enqueue_softmax(const struct job *job, cl_command_queue que
     return clattn_softmax_enqueue(job->plan, queue, &args, 0, NULL, event);
 }
 
-/* Query 0 attends key 0 alone, so it must find exactly that value. */
+/* Query 0 attends only key 0, so its result must be exactly that value. */
 static double attention_error(const float *x, const float *y)
 {
     double worst = 0;
@@ -43,7 +43,7 @@ static double attention_error(const float *x, const float *y)
     return worst;
 }
 
-/* Each row sums to one, and ratios within it are those of the exponentials. */
+/* Each row must sum to one, and the ratios within it must be those of the exponentials. */
 static double softmax_error(const float *x, const float *y)
 {
     double worst = 0;

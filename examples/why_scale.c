@@ -2,21 +2,21 @@
  *
  *     why_scale [PLOT.svg]
  *
- * "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) argues: if the components of a query q and a key k are
- * independent, with mean 0 and variance 1, then q · k is a sum of d_k such products and has variance d_k.  So for large d_k
- * some scores stand far above the others; softmax gives nearly everything to the largest, and its derivative
- * vanishes, so that little is learned.  Divided by √d_k, scores have variance 1 whatever d_k is.
+ * "Attention Is All You Need" (Vaswani et al. 2017, section 3.2.1) argues: if the components of a query q and a key k
+ * are independent, with mean 0 and variance 1, then q · k is a sum of d_k such products and has variance d_k. So if d_k
+ * is large, some scores stand far above the others: softmax gives nearly everything to the largest, its derivative
+ * vanishes, and little is learned. Divided by √d_k, scores have variance 1 whatever d_k is.
  *
- * This program makes such queries and keys, has attention compute scores, probabilities and their entropy with and
- * without the division, and measures, for d_k from 1 to 1,024:
+ * This program makes such queries and keys, lets attention compute scores, probabilities and their entropy with and
+ * without the division, and measures for d_k from 1 to 1,024:
  *
- *   variance     of all scores
- *   largest      the largest probability of a query's 64: 1 is "saturated"
- *   entropy      of a query's probabilities, in nats: from ln 64 = 4.16 (all alike) down to 0 (a single one)
+ *   variance     the variance of all scores
+ *   largest      the largest of a query's 64 probabilities: 1 is "saturated"
+ *   entropy      their entropy in nats: from ln 64 = 4.16 (all keys alike) down to 0 (a single key)
  *   gradient     the norm of the softmax's derivative by its scores, the 64 x 64 matrix diag(p) - p pᵀ
  *
- * The last three are those of the median query: half of all queries have less.  The gradient is largest where a few keys
- * share the probability, so without the division it grows first, and vanishes then. */
+ * The last three are those of the median query: half of all queries have less. The gradient is largest if a few keys
+ * share the probability, so without the division it first grows and then vanishes. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ struct result {
 };
 struct row {
     int d_k;
-    struct result with[2]; /* [0] without, [1] with the division */
+    struct result with[2]; /* [0] without the division, [1] with it */
 };
 
 static void check(clattn_status status)
@@ -47,7 +47,7 @@ static void check(clattn_status status)
     exit(1);
 }
 
-/* Normally distributed numbers (Box and Muller 1958), the same everywhere. */
+/* Returns a normally distributed number (Box and Muller 1958); the sequence is the same everywhere. */
 static float normal(void)
 {
     static unsigned long long state = 1;
@@ -61,7 +61,7 @@ static float normal(void)
 
 static double median(double *value, int count)
 {
-    /* Shell's sort: short, and quick enough for two thousand numbers. */
+    /* Shell's sort is short, and fast enough for two thousand numbers. */
     for (int gap = count / 2; gap > 0; gap /= 2)
         for (int i = gap; i < count; i++)
             for (int j = i; j >= gap && value[j - gap] > value[j]; j -= gap) {
@@ -72,8 +72,8 @@ static double median(double *value, int count)
     return (value[count / 2] + value[(count - 1) / 2]) / 2;
 }
 
-/* Runs attention on the device for `what` its scores output can be, and fetches that and the entropy. */
-static void attend(int d_k, int divided, clattn_scores_mode what, cl_mem queries, cl_mem keys, cl_mem room)
+/* Runs attention on the device, and reads back the entropy and what outputs.scores gets by `mode`. */
+static void attend(int d_k, int divided, clattn_scores_mode mode, cl_mem queries, cl_mem keys, cl_mem results)
 {
     cl_command_queue queue = clattn_context_queue(context);
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
@@ -81,32 +81,32 @@ static void attend(int d_k, int divided, clattn_scores_mode what, cl_mem queries
     desc.scoring.explicit_scale = 1; /* the default is 1/√d_k */
     desc.scoring.scale = divided ? 1 / sqrtf((float)d_k) : 1;
     desc.outputs.scores = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, HEADS, ROWS, ROWS);
-    desc.outputs.scores_mode = what;
+    desc.outputs.scores_mode = mode;
     desc.outputs.entropy = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, (size_t[]){1, HEADS, ROWS});
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
     args.query = clattn_binding_buffer(queries, 0);
     args.key = args.value = clattn_binding_buffer(keys, 0);
-    args.outputs.scores = clattn_binding_buffer(room, 0);
-    args.outputs.entropy = clattn_binding_buffer(room, SCORES);
-    args.output = clattn_binding_buffer(room, SCORES + QUERIES);
+    args.outputs.scores = clattn_binding_buffer(results, 0);
+    args.outputs.entropy = clattn_binding_buffer(results, SCORES);
+    args.output = clattn_binding_buffer(results, SCORES + QUERIES);
     check(clattn_attention_run(context, NULL, &desc, &args, 0, NULL, NULL));
-    clEnqueueReadBuffer(queue, room, CL_TRUE, 0, sizeof scores, scores, 0, NULL, NULL);
-    clEnqueueReadBuffer(queue, room, CL_TRUE, sizeof scores, sizeof entropy, entropy, 0, NULL, NULL);
+    clEnqueueReadBuffer(queue, results, CL_TRUE, 0, sizeof scores, scores, 0, NULL, NULL);
+    clEnqueueReadBuffer(queue, results, CL_TRUE, sizeof scores, sizeof entropy, entropy, 0, NULL, NULL);
 }
 
-static struct result measure(int d_k, int divided, cl_mem queries, cl_mem keys, cl_mem room)
+static struct result measure(int d_k, int divided, cl_mem queries, cl_mem keys, cl_mem results)
 {
     static double largest[QUERIES], gradient[QUERIES], uncertainty[QUERIES];
     struct result found = {0};
     double sum = 0;
-    attend(d_k, divided, CLATTN_SCORES_MODE_RAW, queries, keys, room);
+    attend(d_k, divided, CLATTN_SCORES_MODE_RAW, queries, keys, results);
     for (int i = 0; i < SCORES; i++) {
         sum += scores[i];
         found.variance += (double)scores[i] * scores[i];
     }
     found.variance = found.variance / SCORES - sum / SCORES * sum / SCORES;
 
-    attend(d_k, divided, CLATTN_SCORES_MODE_PROBABILITIES, queries, keys, room);
+    attend(d_k, divided, CLATTN_SCORES_MODE_PROBABILITIES, queries, keys, results);
     for (int i = 0; i < QUERIES; i++) {
         double squares = 0, cubes = 0; /* |diag(p) - p pᵀ|² = Σ p² - 2 Σ p³ + (Σ p²)² */
         largest[i] = 0;
@@ -125,7 +125,8 @@ static struct result measure(int d_k, int divided, cl_mem queries, cl_mem keys, 
     return found;
 }
 
-/* One of four diagrams: a member of struct result against log d_k, without (red) and with the division (blue). */
+/* Draws one of four diagrams: a member of struct result against log d_k, without the division (red) and with it
+ * (blue). */
 static void draw(FILE *file, int place, const char *title, size_t member, double top, int logarithmic,
                  const struct row *rows)
 {
@@ -150,7 +151,7 @@ static void draw(FILE *file, int place, const char *title, size_t member, double
     }
 }
 
-/* Draws it all and closes the file; whether that went well. */
+/* Draws all diagrams and closes the file; returns whether that went well. */
 static int plot(FILE *file, const struct row *rows)
 {
     fprintf(file,
@@ -183,7 +184,7 @@ int main(int argc, char **argv)
     cl_context opencl = clattn_context_opencl_context(context);
     cl_mem queries = clCreateBuffer(opencl, CL_MEM_COPY_HOST_PTR, sizeof query, query, NULL);
     cl_mem keys = clCreateBuffer(opencl, CL_MEM_COPY_HOST_PTR, sizeof key, key, NULL);
-    cl_mem room = clCreateBuffer(opencl, 0, sizeof scores + sizeof entropy + sizeof query, NULL, NULL);
+    cl_mem results = clCreateBuffer(opencl, 0, sizeof scores + sizeof entropy + sizeof query, NULL, NULL);
 
     printf("          variance           largest          entropy         gradient\n");
     printf(" d_k    q·k   /√d_k      q·k   /√d_k     q·k   /√d_k      q·k   /√d_k\n");
@@ -191,19 +192,20 @@ int main(int argc, char **argv)
         struct result *with = rows[i].with;
         rows[i].d_k = 1 << 2 * i;
         for (int divided = 0; divided < 2; divided++)
-            with[divided] = measure(rows[i].d_k, divided, queries, keys, room);
+            with[divided] = measure(rows[i].d_k, divided, queries, keys, results);
         printf("%4d %7.1f %6.2f %9.4f %7.4f %8.4f %6.4f %9.4f %7.4f\n", rows[i].d_k, with[0].variance, with[1].variance,
                with[0].largest, with[1].largest, with[0].entropy, with[1].entropy, with[0].gradient, with[1].gradient);
     }
     clReleaseMemObject(queries);
     clReleaseMemObject(keys);
-    clReleaseMemObject(room);
+    clReleaseMemObject(results);
     clattn_context_release(&context);
     if (file != NULL && !plot(file, rows)) {
         perror(argv[1]);
         return 1;
     }
-    /* The argument holds: variance d_k without and 1 with the division, and saturated without it. */
+    /* The argument holds if the variance is d_k without the division and 1 with it, and softmax is saturated without
+     * it. */
     const struct result *without = &rows[SIZES - 1].with[0], *with = &rows[SIZES - 1].with[1];
     return !(fabs(without->variance / MOST - 1) < 0.1 && fabs(with->variance - 1) < 0.1 && without->gradient < 0.01 &&
              with->gradient > 0.1);
