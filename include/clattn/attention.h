@@ -42,7 +42,7 @@ typedef enum clattn_score {
     CLATTN_SCORE_FORCE_32BIT = 0x7fffffff
 } clattn_score;
 
-/** At which key position query 0 of a batch item stands; query i stands i further.
+/** The key position of a batch item's query 0; query i stands i further.
  *
  * Frameworks disagree about it, so it is one explicit field. The position is never clamped: leading rows may attend
  * nothing. */
@@ -153,7 +153,7 @@ typedef struct clattn_attention_desc {
 
         /** The elements of user.buffer0 ... user.buffer3; CLATTN_DTYPE_NONE (default): there is no such buffer.
          *
-         * In OpenCL C float32 is float, float16 half, bfloat16 ushort, bool and uint8 uchar, int8 char, int32 int, and
+         * float32 is float in OpenCL C, float16 half, bfloat16 ushort, bool and uint8 uchar, int8 char, int32 int,
          * int64 long. */
         clattn_dtype buffer_dtype[CLATTN_USER_BUFFERS];
     } snippets;
@@ -161,7 +161,7 @@ typedef struct clattn_attention_desc {
     /** Lengths and positions of each batch item. Without them all items have the lengths of clattn_attention_args. */
     struct {
         clattn_layout query; /**< none, or (batch); query rows beyond are written as rows that attend nothing */
-        clattn_layout key;   /**< none, or (batch); none counts for more than args.key_length, except a ring's */
+        clattn_layout key;   /**< none, or (batch): at most args.key_length counts, except for a ring */
 
         /** None, or (batch): key positions that are added to clattn_attention_args.position. Only with
          * CLATTN_ALIGNMENT_EXPLICIT. */

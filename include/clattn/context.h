@@ -25,13 +25,13 @@ typedef enum clattn_log_level {
     CLATTN_LOG_LEVEL_FORCE_32BIT = 0x7fffffff
 } clattn_log_level;
 
-/** Receives one line of the log, without a newline.
+/** Receives `line`, one line of the log without a newline, and its `level`.
  *
  * Any thread may make the call. No lock of the library is held, so the callback may call the library. `user` is
  * clattn_context_params.log_user. */
 typedef void (*clattn_log_callback)(void *user, clattn_log_level level, const char *line);
 
-/** Finds an OpenCL function by its name, as dlsym does; returns NULL if there is no such function.
+/** Finds the OpenCL function called `name`, as dlsym does; returns NULL if there is no such function.
  *
  * `user` is clattn_context_params.get_proc_user. */
 typedef void *(*clattn_get_proc)(void *user, const char *name);
@@ -44,7 +44,8 @@ typedef enum clattn_cache_mode {
     CLATTN_CACHE_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_cache_mode;
 
-/** Hands an entry of `bytes` bytes to the library; clattn_cache_load calls it with the `sink` that it was given. */
+/** Hands an entry, `bytes` bytes at `data`, to the library; clattn_cache_load calls it with the `sink` that it was
+ * given. */
 typedef void (*clattn_cache_deliver)(void *sink, const void *data, size_t bytes);
 
 /** Loads a compiled program for an application that keeps them itself.
@@ -65,7 +66,8 @@ typedef void (*clattn_cache_load)(void *user, const char *key, clattn_cache_deli
 
 /** Stores a compiled program of `bytes` bytes under `key`, for clattn_cache_load, or does not.
  *
- * A failure has no effect on the computation. `data` is valid during the call only. */
+ * A failure has no effect on the computation. `data` is valid during the call only. `user` is
+ * clattn_context_params.cache_user. */
 typedef void (*clattn_cache_store)(void *user, const char *key, const void *data, size_t bytes);
 
 /** Whether CLBlast multiplies matrices. */
@@ -255,7 +257,7 @@ typedef struct clattn_device_info {
     uint8_t uuid[16];            /**< cl_khr_device_uuid, or zeros */
 } clattn_device_info;
 
-/** Fills *info with the capabilities of the context's device.
+/** Fills *info with the capabilities of the device of `context`.
  *
  * `info->size` must be set; as much is filled as that size has room for.
  *
@@ -278,18 +280,20 @@ CLATTN_API clattn_status clattn_devices_create(const clattn_context_params *para
 /** Releases the list and sets *devices to NULL; accepts NULL and a pointer to NULL. */
 CLATTN_API void clattn_devices_release(clattn_devices **devices);
 
-/** Returns how many usable devices there are; 0 for NULL. The first has index 0. */
+/** Returns how many usable devices `devices` has; 0 for NULL. The first has index 0. */
 CLATTN_API size_t clattn_devices_count(const clattn_devices *devices);
 
-/** Fills *info with the capabilities of device `index` in rank order, as clattn_context_device_info does.
+/** Fills *info with the capabilities of device `index` of `devices`, in rank order, as clattn_context_device_info
+ * does.
  *
  * @return INVALID_ARGUMENT or INVALID_STRUCT. */
 CLATTN_API clattn_status clattn_devices_info(const clattn_devices *devices, size_t index, clattn_device_info *info);
 
-/** Returns how many platforms and devices were skipped; 0 for NULL. */
+/** Returns how many platforms and devices `devices` has skipped; 0 for NULL. */
 CLATTN_API size_t clattn_devices_skipped_count(const clattn_devices *devices);
 
-/** Returns a line that names the skipped platform or device `index` and says why; NULL if there is none. */
+/** Returns a line that names the skipped platform or device `index` of `devices` and says why; NULL if there is
+ * none. */
 CLATTN_API const char *clattn_devices_skipped(const clattn_devices *devices, size_t index);
 
 /** How this context came by its compiled programs. */
@@ -300,13 +304,13 @@ typedef struct clattn_program_statistics {
     uint64_t refused; /**< cache entries that were there and were refused */
 } clattn_program_statistics;
 
-/** Fills *statistics, whose `size` must be set; as much is filled as that size has room for.
+/** Fills *statistics with the counts of `context`; `statistics->size` must be set, and limits what is filled.
  *
  * @return INVALID_ARGUMENT, INVALID_STRUCT or FORKED. */
 CLATTN_API clattn_status clattn_context_program_statistics(const clattn_context *context,
                                                            clattn_program_statistics *statistics);
 
-/** Saves those programs to the cache that are not there yet.
+/** Saves those programs of `context` to the cache that are not there yet.
  *
  * Most drivers' binaries are saved while a plan is made, and this call then does nothing. PoCL's are left to this call
  * and to the context's release: PoCL compiles every kernel once more for them, which takes longer than the plan did,
@@ -319,7 +323,7 @@ CLATTN_API clattn_status clattn_context_program_statistics(const clattn_context 
  * @return INVALID_ARGUMENT or FORKED. */
 CLATTN_API clattn_status clattn_context_save_programs(clattn_context *context);
 
-/** Returns the folder of the on-disk cache, or NULL if the cache is off.
+/** Returns the folder of the on-disk cache of `context`, or NULL if the cache is off.
  *
  * It is off by request, because callbacks replace it, or because the folder is missing or unsafe; *reason, a static
  * string, then says why. `reason` may be NULL. */

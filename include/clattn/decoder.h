@@ -84,7 +84,7 @@ CLATTN_API clattn_status clattn_decoder_state_create(clattn_plan *plan, clattn_d
 /** Releases the state and sets *state to NULL; accepts NULL and a pointer to NULL. Does not wait for enqueued work. */
 CLATTN_API void clattn_decoder_state_release(clattn_decoder_state **state);
 
-/** Returns the bytes of device memory that the state holds; 0 for NULL. */
+/** Returns the bytes of device memory that `state` holds; 0 for NULL. */
 CLATTN_API size_t clattn_decoder_state_bytes(const clattn_decoder_state *state);
 
 /** How to begin anew. Set it up with CLATTN_DECODER_BEGIN_ARGS_INIT. */
@@ -110,10 +110,10 @@ typedef struct clattn_decoder_begin_args {
 /** Sets *args as CLATTN_DECODER_BEGIN_ARGS_INIT does (@ref calls_init). */
 CLATTN_API void clattn_decoder_begin_args_init(clattn_decoder_begin_args *args);
 
-/** Empties all sequences, sets how many there are, and enqueues the memory's keys and values (@ref calls_enqueue).
+/** Empties all sequences of `state`, sets how many there are, and enqueues the memory's keys and values.
  *
- * Does not block. After a failure with OUT_OF_MEMORY or OPENCL the state needs another beginning; after any other
- * failure it is as before.
+ * Does not block; the rest is as in @ref calls_enqueue. After a failure with OUT_OF_MEMORY or OPENCL the state needs
+ * another beginning; after any other failure it is as before.
  *
  * @return what clattn_encoder_enqueue returns. */
 CLATTN_API clattn_status clattn_decoder_begin(clattn_decoder_state *state, cl_command_queue queue,
@@ -158,7 +158,7 @@ typedef struct clattn_decoder_args {
 /** Sets *args as CLATTN_DECODER_ARGS_INIT does (@ref calls_init). */
 CLATTN_API void clattn_decoder_args_init(clattn_decoder_args *args);
 
-/** Appends tokens to all sequences, and enqueues what they bring (@ref calls_enqueue). Does not block.
+/** Appends tokens to all sequences of `state`, and enqueues what they bring (@ref calls_enqueue). Does not block.
  *
  * After a failure with OUT_OF_MEMORY or OPENCL the state needs another beginning; after any other failure it is as
  * before.
@@ -169,16 +169,17 @@ CLATTN_API clattn_status clattn_decoder_enqueue(clattn_decoder_state *state, cl_
                                                 const clattn_decoder_args *args, cl_uint wait_count,
                                                 const cl_event *wait_list, cl_event *event);
 
-/** Returns how many tokens sequence `sequence` has; 0 if there is no such sequence. */
+/** Returns how many tokens sequence `sequence` of `state` has; 0 if there is no such sequence. */
 CLATTN_API size_t clattn_decoder_length(const clattn_decoder_state *state, size_t sequence);
 
-/** Cuts every sequence that is longer than `length` tokens down to them: the tokens behind are forgotten. No device
- * work.
+/** Cuts every sequence of `state` that is longer than `length` tokens down to them: the tokens behind are forgotten.
+ * No device work.
  *
  * @return INVALID_ARGUMENT (also before a beginning) or FORKED. */
 CLATTN_API clattn_status clattn_decoder_truncate(clattn_decoder_state *state, size_t length);
 
-/** Replaces the sequences: new sequence s, of items * `beams`, becomes a copy of sequence parents[s]. Does not block.
+/** Replaces the sequences of `state`: new sequence s, of items * `beams`, becomes a copy of sequence parents[s]. Does
+ * not block.
  *
  * parents[s] belongs to the same item; `parents` is host memory that is read during the call. `beams` is 1 or the
  * plan's, so this is also how the one sequence of an item, having read a prompt, becomes many. Only what sequences

@@ -27,10 +27,11 @@ typedef enum clattn_dtype {
     CLATTN_DTYPE_FORCE_32BIT = 0x7fffffff
 } clattn_dtype;
 
-/** Returns the bytes of one element; 0 for CLATTN_DTYPE_I4, CLATTN_DTYPE_NONE and unknown values. Thread-safe. */
+/** Returns the bytes of one element of `dtype`; 0 for CLATTN_DTYPE_I4, CLATTN_DTYPE_NONE and unknown values.
+ * Thread-safe. */
 CLATTN_API size_t clattn_dtype_size(clattn_dtype dtype);
 
-/** Returns the bits of one element; 0 for CLATTN_DTYPE_NONE and unknown values. Thread-safe. */
+/** Returns the bits of one element of `dtype`; 0 for CLATTN_DTYPE_NONE and unknown values. Thread-safe. */
 CLATTN_API size_t clattn_dtype_bits(clattn_dtype dtype);
 
 /** Returns the name of `dtype`, a static string: "float32", "bool", ...; otherwise "none" or "unknown". Thread-safe. */

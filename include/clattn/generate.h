@@ -41,7 +41,7 @@ typedef struct clattn_logits_view {
     size_t count;  /**< how many logits there are */
 } clattn_logits_view;
 
-/** Sees, and may change, a sequence's logits before its next token is chosen.
+/** Sees a sequence's logits in `view` before its next token is chosen, and may change them.
  *
  * The call is made for every sequence that has not stopped, before each of its tokens, on the thread that called
  * clattn_generate, in the order of items and beams. `user` is clattn_generate_desc.hook_user. If the hook returns
@@ -116,15 +116,16 @@ typedef struct clattn_generated {
 /** Sets *generated as CLATTN_GENERATED_INIT does (@ref calls_init). */
 CLATTN_API void clattn_generated_init(clattn_generated *generated);
 
-/** Generates: reads the prompts, and appends to them until every sequence has stopped. Blocks until it is done.
+/** Generates by `desc`: reads prompts, and appends to them until every sequence has stopped. Blocks until it is done.
  *
- * The state's sequences are emptied first. `prompts` has one prompt behind the other; prompt i has prompt_lengths[i]
- * >= 1 tokens. There are as many as items at the state's beginning; a decoder without cross-attention needs a
- * beginning, too. The memory stays, so another seed or temperature may follow. Prompts are read in enqueues of the
- * plan's `length`, whatever their own lengths. The plan has logits, no more than the embedding has tokens.
+ * The sequences of `state` are emptied first. `prompts` has one prompt behind the other; prompt i has
+ * prompt_lengths[i] >= 1 tokens. There are as many as items at the state's beginning; a decoder without
+ * cross-attention needs a beginning, too. The memory stays, so another seed or temperature may follow. Prompts are
+ * read in enqueues of the plan's `length`, whatever their own lengths. The plan has logits, no more than the embedding
+ * has tokens.
  *
- * `queue` may be NULL, which means the context's. Logits come to the host for every token. After a failure the state
- * needs a clattn_decoder_begin, and results mean nothing.
+ * `queue` may be NULL, which means the context's. Logits come to the host for every token. *generated says where
+ * results go. After a failure the state needs a clattn_decoder_begin, and results mean nothing.
  *
  * @return what clattn_decoder_enqueue returns, and what the hook returns. */
 CLATTN_API clattn_status clattn_generate(clattn_decoder_state *state, cl_command_queue queue,

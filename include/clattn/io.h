@@ -4,7 +4,7 @@
  * It is a second library: it needs jansson and nothing of OpenCL. libclattn itself opens no tensor file; its callers
  * hand it buffers.
  *
- * For the whole header:
+ * These rules hold for the whole header:
  *
  * - Functions have no global state, and any number of threads may call them at once. They block for as long as the
  *   file system does. Paths are NUL-terminated and go to the operating system as they are.

@@ -6,8 +6,7 @@
  * storage types. If `rotate` is 1, the keys are rotated on their way, as by rope.h with computed angles, at position j
  * + clattn_kv_append_args.position.
  *
- * In int8 and int4 caches a group of d / groups neighbouring elements is stored as integers q with one scale, x = q
- * scale:
+ * An int8 or int4 cache stores a group of d / groups neighbouring elements as integers q with one scale, x = q scale:
  *
  *     scale = max|x| / 127 (int4: 7), rounded to the scale's type first
  *     q     = x / scale, rounded to nearest even, within -127 ... 127 (int4: -7 ... 7)
@@ -61,8 +60,8 @@ CLATTN_API void clattn_kv_append_desc_init(clattn_kv_append_desc *desc);
 
 /** Where the arrays are this time. Set it up with CLATTN_KV_APPEND_ARGS_INIT.
  *
- * Of the caches and scales only the appended rows are written. They may overlap nothing. If two items have a page in
- * common, their writes race. Kernels also read the scales: a CL_MEM_WRITE_ONLY buffer is refused with
+ * Only the appended rows of the caches and scales are written. Caches and scales may overlap nothing. If two items
+ * have a page in common, their writes race. Kernels also read the scales: a CL_MEM_WRITE_ONLY buffer is refused with
  * BUFFER_ACCESS. */
 typedef struct clattn_kv_append_args {
     size_t size;                                                                   /**< sizeof(clattn_kv_append_args) */

@@ -35,19 +35,21 @@ typedef struct clattn_layout {
 
 /** Returns the row-major (C order) layout of the given extents: the last dimension is contiguous.
  *
- * `extent` has `rank` values. A `rank` outside 1 ... CLATTN_MAX_RANK or a NULL `extent` gives a zeroed layout. Strides
- * that overflow are reported by whatever is given the layout. Thread-safe. */
+ * `dtype` is the type of its elements, and `extent` has `rank` values. A `rank` outside 1 ... CLATTN_MAX_RANK or a
+ * NULL `extent` gives a zeroed layout. Strides that overflow are reported by whatever is given the layout.
+ * Thread-safe. */
 CLATTN_API clattn_layout clattn_layout_contiguous(clattn_dtype dtype, int32_t rank, const size_t *extent);
 
 /** Returns the layout (`batch`, `heads`, `length`, `size`), contiguous in that order: what ONNX calls 4D attention
  * inputs.
  *
- * Thread-safe. */
+ * `dtype` is the type of its elements. Thread-safe. */
 CLATTN_API clattn_layout clattn_layout_bhsd(clattn_dtype dtype, size_t batch, size_t heads, size_t length, size_t size);
 
 /** Returns the layout (`batch`, `heads`, `length`, `size`) of memory in the order (batch, length, heads, size).
  *
- * A projection to (batch, length, heads * size) leaves its result in that order. Thread-safe. */
+ * A projection to (batch, length, heads * size) leaves its result in that order. `dtype` is the type of its elements.
+ * Thread-safe. */
 CLATTN_API clattn_layout clattn_layout_bshd(clattn_dtype dtype, size_t batch, size_t heads, size_t length, size_t size);
 
 /** What kind of memory a binding names. */

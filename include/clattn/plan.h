@@ -159,7 +159,7 @@ CLATTN_API void clattn_plan_options_init(clattn_plan_options *options);
 /** Releases the plan and sets *plan to NULL; accepts NULL and a pointer to NULL. Does not wait for enqueued work. */
 CLATTN_API void clattn_plan_release(clattn_plan **plan);
 
-/** Returns the bytes of workspace that an enqueue of this plan takes; 0 if it takes none (@ref calls_workspace). */
+/** Returns the bytes of workspace that an enqueue of `plan` takes; 0 for none (@ref calls_workspace). */
 CLATTN_API size_t clattn_plan_workspace_size(const clattn_plan *plan);
 
 /** Returns the chosen solver's name, for instance "cpu". If a plan is made of several, their names are joined by "+".
@@ -173,7 +173,7 @@ CLATTN_API const char *clattn_plan_solver(const clattn_plan *plan);
  * for each other solver the reason why it was not chosen. */
 CLATTN_API const char *clattn_plan_explain(const clattn_plan *plan);
 
-/** Returns how many kernels one enqueue of the plan launches at the most. */
+/** Returns how many kernels one enqueue of `plan` launches at the most; 0 for NULL. */
 CLATTN_API size_t clattn_plan_launch_count(const clattn_plan *plan);
 
 CLATTN_END_DECLS

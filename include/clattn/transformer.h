@@ -191,7 +191,7 @@ typedef enum clattn_preset {
     CLATTN_PRESET_FORCE_32BIT = 0x7fffffff
 } clattn_preset;
 
-/** Fills *desc, *encoder and *decoder with the shape of a published model.
+/** Fills *desc, *encoder and *decoder with the shape of the published model that `preset` names.
  *
  * The caller owns all three and may then change them. desc->encoder and desc->decoder point to `encoder` and
  * `decoder`, or are NULL if the model has none.
@@ -206,7 +206,7 @@ CLATTN_API clattn_status clattn_transformer_preset(clattn_preset preset, clattn_
  * - Ownership: the caller releases it with clattn_transformer_release; plans keep what they need of it. */
 typedef struct clattn_transformer clattn_transformer;
 
-/** Makes a model: asks `source` for every tensor that `desc` calls for, and copies it to the device.
+/** Makes a model: asks `source` for every tensor that `desc` calls for, and copies it to the device of `context`.
  *
  * Each tensor's shape is checked, and it is converted from float32, float16 or bfloat16. Padding, permutations and
  * packing that kernels want are made here, once. Blocks while it does all that; compiles nothing.
@@ -226,10 +226,10 @@ CLATTN_API clattn_status clattn_transformer_create(clattn_context *context, cons
  * Does not wait for enqueued work. */
 CLATTN_API void clattn_transformer_release(clattn_transformer **transformer);
 
-/** Returns the bytes of device memory that the weights take; 0 for NULL. */
+/** Returns the bytes of device memory that the weights of `transformer` take; 0 for NULL. */
 CLATTN_API size_t clattn_transformer_weight_bytes(const clattn_transformer *transformer);
 
-/** Returns how many numbers the weights are; 0 for NULL. */
+/** Returns how many numbers the weights of `transformer` are; 0 for NULL. */
 CLATTN_API size_t clattn_transformer_parameters(const clattn_transformer *transformer);
 
 /** How the vectors of a sequence's positions become one vector. */

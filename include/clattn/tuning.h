@@ -46,21 +46,21 @@ typedef struct clattn_plan_parameter {
  * `plan`. */
 CLATTN_API size_t clattn_plan_parameter_count(const clattn_plan *plan);
 
-/** Fills *parameter with the plan's parameter `index`; `parameter->size` must be set.
+/** Fills *parameter with parameter `index` of `plan`; `parameter->size` must be set.
  *
  * @return INVALID_ARGUMENT or INVALID_STRUCT. */
 CLATTN_API clattn_status clattn_plan_parameter_info(const clattn_plan *plan, size_t index,
                                                     clattn_plan_parameter *parameter);
 
-/** Copies the context's wisdom into `buffer` of `capacity` bytes, without a terminator, and its length into *bytes.
+/** Copies the wisdom of `context` into `buffer` of `capacity` bytes, without a terminator, and its length into *bytes.
  *
- * With capacity 0 only the length is told. Blocks no longer than copying takes.
+ * If `capacity` is 0, only the length is told. The call blocks no longer than copying takes.
  *
  * @return INVALID_ARGUMENT, OUT_OF_MEMORY, FORKED, or BUFFER_TOO_SMALL: nothing was copied, and *bytes says what it
  * takes. */
 CLATTN_API clattn_status clattn_wisdom_export(clattn_context *context, char *buffer, size_t capacity, size_t *bytes);
 
-/** Adds the records of a text of `bytes` bytes to the context's wisdom.
+/** Adds the records of `text`, `bytes` bytes, to the wisdom of `context`.
  *
  * A record replaces the one for the same class and solver. Either all records are added or none, unless memory runs
  * out. *records becomes how many there were; `records` may be NULL. The text is read during the call only.
@@ -68,12 +68,12 @@ CLATTN_API clattn_status clattn_wisdom_export(clattn_context *context, char *buf
  * @return FORMAT (the message names the line), INVALID_ARGUMENT, OUT_OF_MEMORY or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_import(clattn_context *context, const char *text, size_t bytes, size_t *records);
 
-/** Drops all of the context's records; the file stays.
+/** Drops all records of `context`; the file stays.
  *
  * @return INVALID_ARGUMENT or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_clear(clattn_context *context);
 
-/** Records that the plan's solver with the plan's parameters comes `rank`th for the plan's class.
+/** Records that the solver and the parameters of `plan` come `rank`th for the plan's class.
  *
  * Rank 0 is the best, and 7 the last. Rank 0 drops the class's other records first, so record the best first.
  * `nanoseconds` is how long the plan takes; only clattn_plan_explain shows it.
@@ -81,7 +81,7 @@ CLATTN_API clattn_status clattn_wisdom_clear(clattn_context *context);
  * @return INVALID_ARGUMENT (the rank is too large, or the plan's operator is not tuned), OUT_OF_MEMORY or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_learn(clattn_plan *plan, uint32_t rank, uint64_t nanoseconds);
 
-/** Drops the context's records for the plan's class.
+/** Drops the context's records for the class of `plan`.
  *
  * @return INVALID_ARGUMENT or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_forget(clattn_plan *plan);
@@ -114,7 +114,8 @@ typedef enum clattn_wisdom_mode {
     CLATTN_WISDOM_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_wisdom_mode;
 
-/** Writes the context's records to the file that contexts read. Readers see the old file or the new one.
+/** Writes the records of `context` to the file that contexts read; `mode` says what becomes of the file's others.
+ * Readers see the old file or the new one.
  *
  * @return INVALID_ARGUMENT, OUT_OF_MEMORY, FORKED, UNSUPPORTED (there is no folder; the message says why) or IO. */
 CLATTN_API clattn_status clattn_wisdom_save(clattn_context *context, clattn_wisdom_mode mode);
