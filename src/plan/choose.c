@@ -1,9 +1,8 @@
 /* Choosing among an operator's solvers. */
 #include <string.h>
 
-#include "base/os.h"
 #include "base/try.h"
-#include "plan/plan.h"
+#include "plan/operator.h"
 
 const char *refuse_loops(const struct capabilities *caps, double iterations)
 {
@@ -20,77 +19,68 @@ const char *refuse_cpu(const struct capabilities *caps, bool forced)
     return forced || !capabilities_on_cpu(caps) ? NULL : "barriers and local memory are slow on a CPU";
 }
 
+/* ---- which solvers may serve ---- */
+
+/* Who wants a solver. */
+enum asker { BY_DEFAULT, BY_WISDOM, BY_NAME };
+
 static bool is_hidden(const struct solver *solver)
 {
     static const char start[] = "emulated-";
     return !strncmp(solver->name, start, sizeof start - 1);
 }
 
-const char *refuse_slow_bf16(const clattn_context *context)
+/* Why the solver may not serve the problem, a static string, or NULL. */
+static const char *why_not(const clattn_context *context, const struct operator_type *type, const struct solver *solver,
+                           const void *problem, enum asker asker)
 {
-    return context->device.caps.fast_bf16
-               ? NULL
-               : "no AVX512-BF16 that is faster than fma, or a compiler not known to take it";
-}
-
-const char *refuse_emulated_amx(const clattn_context *context)
-{
-    return context->device.caps.amx_bf16 ? NULL : "no AMX for bfloat16, or a compiler not known to take it";
-}
-
-bool has_bf16_parts(clattn_dtype dtype)
-{
-    return dtype == CLATTN_DTYPE_F32 || dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16;
-}
-
-clattn_status choose_amx(clattn_plan *plan, bool *has)
-{
-    *has = plan->context->device.caps.amx_bf16;
-    return !*has || os_processor_permit_amx_bf16()
-               ? CLATTN_SUCCESS
-               : report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED,
-                              "the system does not permit AMX");
-}
-
-/* Why `solver` may not even be asked, or NULL. */
-static const char *excluded(const clattn_context *context, const char *operator_name, const struct solver *solver,
-                            const char *forced)
-{
-    if (forced && strcmp(forced, solver->name) != 0)
-        return "another solver was asked for";
-    if (context_denies(context, operator_name, solver->name))
+    if (context_denies(context, type->name, solver->name))
         return "denied by the application";
-    return NULL;
+    if (is_hidden(solver) && asker != BY_NAME)
+        return "only a caller may ask for it";
+    const char *reason = solver->refuse(context, problem, asker != BY_DEFAULT);
+    if (!reason && solver->only_named && asker != BY_NAME)
+        reason = solver->only_named(context);
+    return reason;
 }
 
-static const char *held_back(const clattn_context *context, const struct solver *solver, const char *forced)
+clattn_status plan_supports(const clattn_context *context, const struct operator_type *type, const void *problem,
+                            const char **reason)
 {
-    return forced || !solver->only_named ? NULL : solver->only_named(context);
-}
-
-clattn_status plan_supports(const clattn_context *context, const char *operator_name, const struct solver *const *table,
-                            size_t count, const void *problem, const char **reason)
-{
-    const char *why = "the operator has no solver";
-    for (size_t i = 0; i < count; i++) {
-        if (is_hidden(table[i]))
+    *reason = "the operator has no solver";
+    for (size_t i = 0; i < type->solver_count; i++) {
+        if (is_hidden(type->solvers[i]))
             continue;
-        why = excluded(context, operator_name, table[i], NULL);
-        if (!why)
-            why = table[i]->refuse(context, problem, false);
-        if (!why)
-            why = held_back(context, table[i], NULL);
-        if (!why)
+        *reason = why_not(context, type, type->solvers[i], problem, BY_DEFAULT);
+        if (!*reason)
             return CLATTN_SUCCESS;
     }
-    *reason = why;
     return CLATTN_ERROR_UNSUPPORTED;
 }
 
-/* The source of a geometry whose plan may be one of many that are only measured. */
-static const char source_caller[] = "the caller";
+static const struct solver *find_solver(const struct operator_type *type, const char *name)
+{
+    for (size_t i = 0; i < type->solver_count; i++)
+        if (!strcmp(type->solvers[i]->name, name))
+            return type->solvers[i];
+    return NULL;
+}
 
-/* `source`: whose choice the geometry is. */
+/* Whether the context's params prefer one of the operator's solvers, and not this one. */
+static bool another_is_preferred(const clattn_context *context, const struct operator_type *type,
+                                 const struct solver *solver)
+{
+    for (size_t i = 0; i < type->solver_count; i++)
+        if (type->solvers[i] != solver && type->solvers[i]->preferred && type->solvers[i]->preferred(context))
+            return true;
+    return false;
+}
+
+/* ---- explaining ---- */
+
+/* Whose choice a plan's geometry is. */
+static const char source_model[] = "the cost model", source_wisdom[] = "wisdom", source_caller[] = "the caller";
+
 static void explain_choice(clattn_plan *plan, const char *source)
 {
     strbuf_printf(&plan->explain, "  %s: chosen;", plan->solver);
@@ -111,15 +101,37 @@ static void explain_choice(clattn_plan *plan, const char *source)
     plan_explain_workspace(plan);
 }
 
+/* The solvers from `first` on that were never asked, because plan->solver already serves. */
+static void explain_unasked(clattn_plan *plan, size_t first, const char *why)
+{
+    const struct operator_type *type = plan->type;
+    for (size_t i = first; i < type->solver_count; i++)
+        if (!is_hidden(type->solvers[i]) && strcmp(type->solvers[i]->name, plan->solver) != 0)
+            strbuf_printf(&plan->explain, "  %s: not asked, %s\n", type->solvers[i]->name, why);
+}
+
+/* Appends the first line of the last failure's message to `explain`, behind `heading`, and logs it, behind `warning`. */
+static void explain_failure(clattn_plan *plan, const char *heading, const char *warning, const char *solver)
+{
+    struct report *report = &plan->context->device.report;
+    char message[512];
+    report_copy(report, message, sizeof message);
+    message[strcspn(message, "\n")] = '\0';
+    report_log(report, CLATTN_LOG_LEVEL_WARNING, "%s: solver %s failed, %s: %s", plan->type->name, solver, warning,
+               message);
+    strbuf_printf(&plan->explain, "%s%s\n", heading, message);
+}
+
+/* ---- trying ---- */
+
 /* Prepares and warms the plan by `solver` with what plan->tuning gives; undone on failure.  `source`: whose that is. */
-static clattn_status try_solver(clattn_plan *plan, const struct solver *solver,
-                                clattn_status (*check)(clattn_plan *plan), const char *source)
+static clattn_status try_solver(clattn_plan *plan, const struct solver *solver, const char *source)
 {
     clattn_status status;
     TRY(solver->prepare(plan));
     TRY(plan_warm(plan));
-    TRY(plan_self_check(plan, check));
-    plan_save(plan, source == source_caller);
+    TRY(plan_self_check(plan));
+    plan_save(plan, source == source_caller); /* a caller's plan may be one of many that are only measured */
     plan->solver = solver->name;
     explain_choice(plan, source);
     return CLATTN_SUCCESS;
@@ -128,180 +140,125 @@ fail:
     return status;
 }
 
-/* A failed solver's message goes into the log and, its first line, into `explain`. */
-static void explain_failure(clattn_plan *plan, const char *operator_name, const struct solver *solver)
-{
-    struct report *report = &plan->context->device.report;
-    char message[512];
-    report_copy(report, message, sizeof message);
-    message[strcspn(message, "\n")] = '\0';
-    report_log(report, CLATTN_LOG_LEVEL_WARNING, "%s solver %s failed, trying the next: %s", operator_name,
-               solver->name, message);
-    strbuf_printf(&plan->explain, "  %s: failed, %s\n", solver->name, message);
-}
-
-/* The same of a record: the choice then goes on as if there were none. */
-static void explain_wisdom_failure(clattn_plan *plan, const char *operator_name, const struct advice *advice)
-{
-    struct report *report = &plan->context->device.report;
-    char message[512];
-    report_copy(report, message, sizeof message);
-    message[strcspn(message, "\n")] = '\0';
-    report_log(report, CLATTN_LOG_LEVEL_WARNING, "wisdom for %s is ignored, its solver %s failed: %s", operator_name,
-               advice->solver, message);
-    strbuf_printf(&plan->explain, "    that is ignored: %s\n", message);
-}
-
-/* What another solver would meet with too: no host memory, another process. */
+/* Whether another solver would fail for the same reason: no host memory, another process. */
 static bool is_final(clattn_status status)
 {
     return status == CLATTN_ERROR_FORKED || (status == CLATTN_ERROR_OUT_OF_MEMORY && report_host_memory());
 }
 
-struct choosing {
-    clattn_plan *plan;
-    const char *operator_name;
-    const struct solver *const *table;
-    size_t count;
-    clattn_status (*check)(clattn_plan *plan);
-    const void *problem;
-    const char *forced; /* a solver's name, or NULL */
-};
-
-/* The solver that a record names and that may be asked; otherwise NULL and why not, a static string. */
-static const struct solver *advised_solver(const struct choosing *c, const struct advice *advice, const char **reason)
+/* Tries what wisdom has for the problem, best first; plan->solver says whether that has led to anything.  `named`: the
+ * solver that the caller asks for, or NULL. */
+static clattn_status try_wisdom(clattn_plan *plan, const char *named)
 {
-    const clattn_context *context = c->plan->context;
-    *reason = "there is no such solver";
-    for (size_t i = 0; i < c->count; i++) {
-        if (strcmp(c->table[i]->name, advice->solver) != 0)
-            continue;
-        *reason = excluded(context, c->operator_name, c->table[i], c->forced);
-        if (!*reason && is_hidden(c->table[i]) && !c->forced)
-            *reason = "only a caller may ask for it";
-        if (!*reason && c->plan->number == OPERATOR_MATMUL && context->clblast == CLATTN_CLBLAST_MODE_PREFER &&
-            strcmp(advice->solver, "clblast") != 0)
-            *reason = "the context's params prefer CLBlast";
-        if (!*reason)
-            *reason = c->table[i]->refuse(context, c->problem, true);
-        if (!*reason)
-            *reason = held_back(context, c->table[i], c->forced);
-        return *reason ? NULL : c->table[i];
-    }
-    return NULL;
-}
-
-/* Tries what wisdom has for the problem's class, best first; plan->solver says whether that has led to anything. */
-static clattn_status try_wisdom(const struct choosing *c)
-{
-    clattn_plan *plan = c->plan;
-    struct wisdom *wisdom = &plan->context->wisdom;
+    const clattn_context *context = plan->context;
     struct advice advice;
     const struct setting *ignored;
-    for (uint32_t rank = 0; plan->wisdom_key && wisdom_find(wisdom, plan->wisdom_key, rank, &advice);
+    for (uint32_t rank = 0; plan->wisdom_key && wisdom_find(&plan->context->wisdom, plan->wisdom_key, rank, &advice);
          rank = advice.rank + 1) {
-        const char *reason;
-        const struct solver *solver = advised_solver(c, &advice, &reason);
+        const struct solver *solver = find_solver(plan->type, advice.solver);
+        const char *reason =
+            !solver                                      ? "there is no such solver"
+            : named && strcmp(named, advice.solver) != 0 ? "another solver was asked for"
+            : another_is_preferred(context, plan->type, solver)
+                ? "the context's params prefer another"
+                : why_not(context, plan->type, solver, operator_problem(plan), named ? BY_NAME : BY_WISDOM);
         strbuf_printf(&plan->explain, "    wisdom has %s, rank %u, %.6g ms, for %s\n", advice.solver,
                       (unsigned)advice.rank, (double)advice.nanoseconds * 1e-6, plan->wisdom_key);
-        if (!solver) {
+        if (reason) {
             strbuf_printf(&plan->explain, "    that is ignored: %s\n", reason);
             continue;
         }
         plan->tuning.given = &advice.settings;
-        clattn_status status = try_solver(plan, solver, c->check, "wisdom");
+        clattn_status status = try_solver(plan, solver, source_wisdom);
         if (status == CLATTN_SUCCESS && !tuning_all_taken(&plan->tuning, &ignored))
             strbuf_printf(&plan->explain, "    of wisdom %s=%d, for one, is ignored: the solver does not take it\n",
                           ignored->name, (int)ignored->value);
         plan->tuning.given = NULL;
         if (status == CLATTN_SUCCESS || is_final(status))
             return status;
-        explain_wisdom_failure(plan, c->operator_name, &advice);
+        explain_failure(plan, "    that is ignored: ", "wisdom for it is ignored", advice.solver);
     }
     return CLATTN_SUCCESS;
 }
 
-/* The caller's own parameters: the solver takes all, or the plan fails. */
-static clattn_status try_given(const struct choosing *c, const struct solver *solver, const char *text)
+/* Tries the caller's own parameters: the solver takes all, or the plan fails. */
+static clattn_status try_given(clattn_plan *plan, const struct solver *solver, const char *text)
 {
     struct settings settings;
     const struct setting *refused;
-    struct report *report = &c->plan->context->device.report;
+    struct report *report = &plan->context->device.report;
     if (!settings_parse(text, strlen(text), &settings))
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "tuning is not \"NAME=NUMBER NAME=NUMBER ...\": \"%.100s\"", text);
-    c->plan->tuning.given = &settings;
-    clattn_status status = try_solver(c->plan, solver, c->check, source_caller);
-    if (status == CLATTN_SUCCESS && !tuning_all_taken(&c->plan->tuning, &refused))
-        status = report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s's solver %s does not take %s=%d", c->operator_name,
+    plan->tuning.given = &settings;
+    clattn_status status = try_solver(plan, solver, source_caller);
+    if (status == CLATTN_SUCCESS && !tuning_all_taken(&plan->tuning, &refused))
+        status = report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s's solver %s does not take %s=%d", plan->type->name,
                               solver->name, refused->name, (int)refused->value);
-    c->plan->tuning.given = NULL;
+    plan->tuning.given = NULL;
     return status;
 }
 
-/* A solver's line, where it was not tried or another one already serves. */
-static void explain_solver(clattn_plan *plan, const char *solver, const char *verdict, const char *why)
+static clattn_status choose_named(clattn_plan *plan, const clattn_plan_options *options)
 {
-    strbuf_printf(&plan->explain, "  %s: %s, %s\n", solver, verdict, why);
+    struct report *report = &plan->context->device.report;
+    const struct solver *solver = find_solver(plan->type, options->solver);
+    if (!solver)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\"", plan->type->name,
+                            options->solver);
+    const char *reason = why_not(plan->context, plan->type, solver, operator_problem(plan), BY_NAME);
+    if (reason)
+        return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: %s", plan->type->name, reason);
+    return options->tuning ? try_given(plan, solver, options->tuning) : try_solver(plan, solver, source_model);
 }
 
-clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table, size_t count,
-                          clattn_status (*check)(clattn_plan *plan), const void *problem,
-                          const clattn_plan_options *options)
+static clattn_status choose_best(clattn_plan *plan)
 {
-    clattn_context *context = plan->context;
-    struct report *report = &context->device.report;
-    const clattn_device_info *info = &context->device.caps.info;
-    const char *forced = options->solver, *refusal = "there is no such solver";
-    const struct choosing choosing = {plan, operator_name, table, count, check, problem, forced};
-    clattn_status status = CLATTN_SUCCESS, failure = CLATTN_SUCCESS;
-    bool known = !forced, by_wisdom;
-    strbuf_printf(&plan->explain, "%s on %s, %s\n", operator_name, info->platform, info->name);
-    if (options->tuning && !forced)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "tuning needs a solver");
-    if (!options->tuning)
-        status = try_wisdom(&choosing);
-    if (status != CLATTN_SUCCESS)
-        return status;
-    by_wisdom = plan->solver != NULL;
-    for (size_t i = 0; i < count; i++) {
-        const struct solver *solver = table[i];
-        const char *reason = excluded(context, operator_name, solver, forced);
-        known = known || !strcmp(forced, solver->name);
-        if (is_hidden(solver) && (!forced || strcmp(forced, solver->name) != 0))
+    const struct operator_type *type = plan->type;
+    const char *refusal = "the operator has no solver";
+    clattn_status failure = CLATTN_SUCCESS;
+    for (size_t i = 0; i < type->solver_count; i++) {
+        const struct solver *solver = type->solvers[i];
+        if (is_hidden(solver))
             continue;
-        if (plan->solver) {
-            if (!by_wisdom || strcmp(plan->solver, solver->name) != 0)
-                explain_solver(plan, solver->name, "not asked",
-                               by_wisdom ? "wisdom has another" : "the one before took it");
-            continue;
-        }
-        if (!reason)
-            reason = solver->refuse(context, problem, forced != NULL);
-        if (!reason)
-            reason = held_back(context, solver, forced);
+        const char *reason = why_not(plan->context, type, solver, operator_problem(plan), BY_DEFAULT);
         if (reason) {
-            explain_solver(plan, solver->name, "refused", reason);
-            if (!forced || !strcmp(forced, solver->name))
-                refusal = reason;
+            strbuf_printf(&plan->explain, "  %s: refused, %s\n", solver->name, reason);
+            refusal = reason;
             continue;
         }
-        status = options->tuning ? try_given(&choosing, solver, options->tuning)
-                                 : try_solver(plan, solver, check, "the cost model");
+        clattn_status status = try_solver(plan, solver, source_model);
         if (status == CLATTN_SUCCESS)
-            continue;
-        if (forced || is_final(status))
+            explain_unasked(plan, i + 1, "the one before took it");
+        if (status == CLATTN_SUCCESS || is_final(status))
             return status;
         failure = status;
-        explain_failure(plan, operator_name, solver);
+        strbuf_printf(&plan->explain, "  %s: ", solver->name);
+        explain_failure(plan, "failed, ", "trying the next", solver->name);
     }
-    if (plan->explain.failed)
-        return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
-    if (!known)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\"", operator_name, forced);
-    if (!plan->solver && failure != CLATTN_SUCCESS)
+    if (failure != CLATTN_SUCCESS)
         return failure; /* the last failure's message stands, build log and all */
-    if (!plan->solver)
-        return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: %s", operator_name, refusal);
-    return CLATTN_SUCCESS;
+    return report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s: %s", type->name, refusal);
+}
+
+clattn_status plan_choose(clattn_plan *plan, const clattn_plan_options *options)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    struct report *report = &plan->context->device.report;
+    const clattn_device_info *info = &plan->context->device.caps.info;
+    strbuf_printf(&plan->explain, "%s on %s, %s\n", plan->type->name, info->platform, info->name);
+    if (options->tuning && !options->solver)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "tuning needs a solver");
+    if (!options->tuning)
+        TRY(try_wisdom(plan, options->solver));
+    if (plan->solver)
+        explain_unasked(plan, 0, "wisdom has another");
+    else
+        TRY(options->solver ? choose_named(plan, options) : choose_best(plan));
+    if (options->solver)
+        strbuf_printf(&plan->explain, "  others: not asked, the caller asked for %s\n", options->solver);
+    if (plan->explain.failed)
+        status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
+fail:
+    return status;
 }

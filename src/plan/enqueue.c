@@ -162,16 +162,17 @@ fail:
     return status;
 }
 
-clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue, cl_uint wait_count,
-                          const cl_event *wait_list, const cl_event *event, size_t workspace,
+clattn_status chain_begin(struct chain *chain, clattn_context *context, const struct enqueue_call *call,
                           const clattn_binding *given)
 {
     clattn_status status;
+    const size_t workspace = call->workspace;
     *chain = (struct chain){.context = context,
-                            .queue = queue ? queue : context->queue,
-                            .wait_count = wait_count,
-                            .wait_list = wait_list,
-                            .needs_event = event != NULL};
+                            .queue = call->queue ? call->queue : context->queue,
+                            .wait_count = call->wait_count,
+                            .wait_list = call->wait_list,
+                            .needs_event = call->event != NULL,
+                            .event = call->event};
     report_hold();
     TRY(check_queue(chain));
     TRY(check_waits(chain));
@@ -268,12 +269,12 @@ static void give_back(struct chain *chain)
         cl->clReleaseEvent(end);
 }
 
-clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *event)
+clattn_status chain_end(struct chain *chain, clattn_status status)
 {
     const struct cl_table *cl = &chain->context->device.cl;
     give_back(chain);
-    if (status == CLATTN_SUCCESS && event) {
-        *event = chain->last;
+    if (status == CLATTN_SUCCESS && chain->event) {
+        *chain->event = chain->last;
         chain->last = NULL;
     }
     if (chain->last)
@@ -298,26 +299,26 @@ fail:
     return status;
 }
 
-clattn_status plan_enqueue_nothing(clattn_plan *plan, cl_command_queue queue, cl_uint wait_count,
-                                   const cl_event *wait_list, cl_event *event)
+clattn_status plan_enqueue_nothing(const clattn_plan *plan, const struct enqueue_call *call)
 {
     struct chain chain;
-    clattn_status status = chain_begin(&chain, plan->context, queue, wait_count, wait_list, event, 0, NULL);
+    struct enqueue_call nothing = *call;
+    nothing.workspace = 0;
+    clattn_status status = chain_begin(&chain, plan->context, &nothing, NULL);
     if (status == CLATTN_SUCCESS)
         status = chain_mark(&chain);
-    return chain_end(&chain, status, event);
+    return chain_end(&chain, status);
 }
 
-clattn_status plan_enqueue_kernel(clattn_plan *plan, cl_command_queue queue, const clattn_binding *const *bindings,
-                                  const void *args, const size_t groups[3], cl_uint wait_count,
-                                  const cl_event *wait_list, cl_event *event)
+clattn_status plan_enqueue_kernel(const clattn_plan *plan, const struct enqueue_call *call,
+                                  const clattn_binding *const *bindings, const void *args, const size_t groups[3])
 {
     struct chain chain;
-    clattn_status status = chain_begin(&chain, plan->context, queue, wait_count, wait_list, event, 0, NULL);
+    clattn_status status = chain_begin(&chain, plan->context, call, NULL);
     if (status == CLATTN_SUCCESS) {
-        mtx_lock(&plan->lock);
+        mtx_lock(plan->lock);
         status = chain_launch(&chain, &plan->kernels[0], bindings, args, groups, true);
-        mtx_unlock(&plan->lock);
+        mtx_unlock(plan->lock);
     }
-    return chain_end(&chain, status, event);
+    return chain_end(&chain, status);
 }

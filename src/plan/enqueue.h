@@ -4,6 +4,16 @@
 
 #include "plan/plan.h"
 
+/* One enqueue of a plan. */
+struct enqueue_call {
+    const void *problem;    /* the plan's own, or a self-check's, for which the plan's kernels would be the same */
+    size_t workspace;       /* bytes that the problem needs */
+    cl_command_queue queue; /* NULL: the context's */
+    cl_uint wait_count;
+    const cl_event *wait_list;
+    cl_event *event; /* where the event goes, or NULL */
+};
+
 enum binding_access { BINDING_READ = 1, BINDING_WRITE = 2, BINDING_READ_WRITE = 3 };
 
 /* Whether `binding` is memory of the plan's OpenCL context that the device may access so, and holds all
@@ -52,15 +62,14 @@ struct chain {
     bool started;     /* a step has been enqueued */
     bool uncertain;   /* a step has failed that may have enqueued a part of itself */
     bool needs_event; /* somebody wants the event of the last step */
+    cl_event *event;  /* where the caller wants it, or NULL */
     struct workspace_lease lease;
     clattn_binding workspace; /* the caller's or the leased one; its offset in bytes */
 };
 
-/* Checks the queue and the wait list, and leases `workspace` bytes if the caller brings none: what else can
- * be wrong with the call is best found before.  `event` is where chain_end will put the last step's event, or
- * NULL.  Log lines are kept back until chain_end, so that locks may be held between. */
-clattn_status chain_begin(struct chain *chain, clattn_context *context, cl_command_queue queue, cl_uint wait_count,
-                          const cl_event *wait_list, const cl_event *event, size_t workspace,
+/* Checks the call's queue and wait list, and leases its workspace unless the caller has given one: whatever else can be
+ * wrong with the call is best found before.  Log lines are held until chain_end, so that locks may be held in between. */
+clattn_status chain_begin(struct chain *chain, clattn_context *context, const struct enqueue_call *call,
                           const clattn_binding *given);
 
 /* What one step, a launch or another plan's enqueue, is to be given. */
@@ -71,6 +80,12 @@ struct step {
     cl_event made;
 };
 void chain_step(const struct chain *chain, bool last, struct step *step);
+/* The step as a call, for an enqueue of another plan that takes one and needs no workspace. */
+static inline struct enqueue_call chain_call(const struct chain *chain, const struct step *step)
+{
+    return (struct enqueue_call){
+        .queue = chain->queue, .wait_count = step->wait_count, .wait_list = step->wait_list, .event = step->event};
+}
 /* Takes note that the step has been enqueued. */
 void chain_stepped(struct chain *chain, struct step *step);
 /* Takes note that a step of several commands has failed, some of them perhaps enqueued: what the chain has
@@ -85,18 +100,17 @@ clattn_status chain_launch(struct chain *chain, const struct plan_kernel *kernel
 /* A marker as the last step, where somebody wants its event. */
 clattn_status chain_mark(struct chain *chain);
 
-/* Gives the workspace back and hands *event over on success; returns `status`.  No lock may be held. */
-clattn_status chain_end(struct chain *chain, clattn_status status, cl_event *event);
+/* Gives the workspace back and, on success, puts the last step's event where the call wants it; returns `status`.  No lock
+ * may be held. */
+clattn_status chain_end(struct chain *chain, clattn_status status);
 
 /* ---- whole enqueues: chain_begin to chain_end ---- */
 
-/* With nothing to do: a marker. */
-clattn_status plan_enqueue_nothing(clattn_plan *plan, cl_command_queue queue, cl_uint wait_count,
-                                   const cl_event *wait_list, cl_event *event);
+/* Enqueues a marker: there is nothing to do. */
+clattn_status plan_enqueue_nothing(const clattn_plan *plan, const struct enqueue_call *call);
 
-/* Of a plan that launches its first kernel, once and without a workspace; see chain_launch. */
-clattn_status plan_enqueue_kernel(clattn_plan *plan, cl_command_queue queue, const clattn_binding *const *bindings,
-                                  const void *args, const size_t groups[3], cl_uint wait_count,
-                                  const cl_event *wait_list, cl_event *event);
+/* Launches the plan's first kernel once, without a workspace; the last three arguments are chain_launch's. */
+clattn_status plan_enqueue_kernel(const clattn_plan *plan, const struct enqueue_call *call,
+                                  const clattn_binding *const *bindings, const void *args, const size_t groups[3]);
 
 #endif

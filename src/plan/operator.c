@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "plan/enqueue.h"
 
 /* An allocated problem that the caller frees, or NULL with the status and reason why not. */
 static void *read_problem(const struct operator_type *type, const void *desc, clattn_status *status,
@@ -27,8 +28,7 @@ clattn_status operator_supports(const struct operator_type *type, clattn_context
     clattn_status status = CLATTN_ERROR_INVALID_ARGUMENT;
     void *problem = context ? read_problem(type, desc, &status, &why) : NULL;
     if (problem)
-        status = type->solvers ? plan_supports(context, type->name, type->solvers, type->solver_count, problem, &why)
-                               : type->supports(context, problem, &why);
+        status = type->solvers ? plan_supports(context, type, problem, &why) : type->supports(context, problem, &why);
     free(problem);
     if (reason)
         *reason = status == CLATTN_SUCCESS ? NULL : why;
@@ -53,14 +53,11 @@ static clattn_status make_plan(const struct operator_type *type, clattn_context 
 {
     clattn_status status;
     clattn_plan *made = NULL;
-    TRY(plan_new(context, type->number, type->plan_bytes, &made));
-    made->type = type;
-    memcpy(operator_problem(made), problem, type->problem_bytes);
+    TRY(plan_new(context, type, &made));
+    memcpy((unsigned char *)made + type->problem_offset, problem, type->problem_bytes);
     if (type->classify)
         TRY(find_class(type, made));
-    TRY(type->solvers ? plan_choose(made, type->name, type->solvers, type->solver_count, type->check,
-                                    operator_problem(made), options)
-                      : type->make(made, options));
+    TRY(type->solvers ? plan_choose(made, options) : type->make(made, options));
     *plan = made;
     return CLATTN_SUCCESS;
 fail:
@@ -108,10 +105,10 @@ clattn_status operator_plan_find(const struct operator_type *type, clattn_contex
     *plan = NULL;
     TRY(context_check(context));
     TRY(read_reported(type, context, desc, &problem));
-    *plan = plan_cache_find(&context->plans, type->number, problem, type->desc_bytes);
+    *plan = plan_cache_find(&context->plans, type, problem, type->desc_bytes);
     if (!*plan) {
         TRY(make_plan(type, context, problem, &options, plan));
-        plan_cache_add(&context->plans, type->number, problem, type->desc_bytes, *plan);
+        plan_cache_add(&context->plans, type, problem, type->desc_bytes, *plan);
     }
 fail:
     free(problem);
@@ -129,10 +126,11 @@ clattn_status operator_prewarm(const struct operator_type *type, clattn_context 
 clattn_status operator_enqueue(const struct operator_type *type, clattn_plan *plan, cl_command_queue queue,
                                const void *args, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
-    clattn_status status = plan_check(plan, type->number);
-    if (status == CLATTN_SUCCESS)
-        status = type->enqueue(plan, queue, args, wait_count, wait_list, event);
-    return status;
+    clattn_status status = plan_check(plan, type);
+    if (status != CLATTN_SUCCESS)
+        return status;
+    const struct enqueue_call call = {operator_problem(plan), plan->workspace, queue, wait_count, wait_list, event};
+    return type->enqueue(plan, &call, args);
 }
 
 clattn_status operator_run(const struct operator_type *type, clattn_context *context, cl_command_queue queue,

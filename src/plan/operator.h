@@ -7,20 +7,21 @@
 
 #define CLASS_BYTES 240
 
+struct enqueue_call; /* plan/enqueue.h */
+
 /* An operator.  Its plan struct begins with a clattn_plan; its problem struct, a member of the plan struct,
  * begins with the normalised description. */
 struct operator_type {
     const char *name;
-    enum operator_number number;
     size_t plan_bytes, problem_offset, problem_bytes, desc_bytes;
     /* Reads and checks a description into a problem; *reason is a static string when it fails. */
     clattn_status (*read)(const void *desc, void *problem, const char **reason);
     /* Enqueues one of its plans with the operator's own struct of arguments. */
-    clattn_status (*enqueue)(clattn_plan *plan, cl_command_queue queue, const void *args, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event);
+    clattn_status (*enqueue)(const clattn_plan *plan, const struct enqueue_call *call, const void *args);
     const struct solver *const *solvers; /* best first; NULL: the operator is made of others, by the two below */
     size_t solver_count;
-    clattn_status (*check)(clattn_plan *plan); /* the solvers' self-check, for plan_self_check; or NULL */
+    /* Compares a plan's kernels with the reference: UNSUPPORTED with a message when they disagree.  NULL: there is none. */
+    clattn_status (*check)(struct self_check *check);
     /* The problem's class, for wisdom: one token of at most CLASS_BYTES, of letters, digits and -_.:,+ alone; NULL: the
      * operator is not tuned. */
     void (*classify)(const void *problem, struct strbuf *text);
@@ -38,9 +39,9 @@ static inline size_t class_length(size_t length)
 }
 
 /* The plan's problem struct, of the operator that made it. */
-static inline void *operator_problem(clattn_plan *plan)
+static inline const void *operator_problem(const clattn_plan *plan)
 {
-    return (unsigned char *)plan + plan->type->problem_offset;
+    return (const unsigned char *)plan + plan->type->problem_offset;
 }
 
 clattn_status operator_supports(const struct operator_type *type, clattn_context *context, const void *desc,

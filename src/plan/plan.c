@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "plan/operator.h"
 #include "program/defines.h"
 
 #define MAX_ARGS_BYTES 1024
@@ -31,17 +32,20 @@ clattn_status plan_options_read(clattn_context *context, const clattn_plan_optio
     return status;
 }
 
-clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes, clattn_plan **result)
+clattn_status plan_new(clattn_context *context, const struct operator_type *type, clattn_plan **result)
 {
-    clattn_plan *plan = calloc(1, bytes);
+    clattn_plan *plan = calloc(1, type->plan_bytes);
+    mtx_t *lock = malloc(sizeof *lock);
     *result = NULL;
-    if (!plan || mtx_init(&plan->lock, mtx_plain) != thrd_success) {
+    if (!plan || !lock || mtx_init(lock, mtx_plain) != thrd_success) {
         free(plan);
+        free(lock);
         return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     }
     atomic_init(&plan->references, 1);
-    plan->number = number;
+    plan->type = type;
     plan->context = context;
+    plan->lock = lock;
     context_retain(context);
     *result = plan;
     return CLATTN_SUCCESS;
@@ -84,7 +88,8 @@ void clattn_plan_release(clattn_plan **handle)
     plan_drop_kernels(plan);
     strbuf_clear(&plan->explain);
     free(plan->wisdom_key);
-    mtx_destroy(&plan->lock);
+    mtx_destroy(plan->lock);
+    free(plan->lock);
     context_drop(plan->context);
     free(plan);
 }
@@ -235,20 +240,21 @@ fail:
     return status;
 }
 
-void plan_save(clattn_plan *plan, bool trial)
+void plan_save(const clattn_plan *plan, bool trial)
 {
     for (size_t i = 0; i < plan->kernel_count; i++)
         program_save(&plan->context->programs, plan->kernels[i].program, trial);
 }
 
-clattn_status plan_self_check(clattn_plan *plan, clattn_status (*check)(clattn_plan *plan))
+clattn_status plan_self_check(const clattn_plan *plan)
 {
     clattn_context *context = plan->context;
     struct program_cache *programs = &context->programs;
+    struct self_check check = {.plan = plan};
     bool trusted = true;
     char message[512];
     /* A simulator interprets kernels one by one and checks them itself. */
-    if (!check || !programs->checks || (context->device.caps.quirks & QUIRK_SIMULATOR))
+    if (!plan->type->check || !programs->checks || (context->device.caps.quirks & QUIRK_SIMULATOR))
         return CLATTN_SUCCESS;
     for (size_t i = 0; i < plan->kernel_count; i++) {
         const char *distrust = program_distrusted(programs, plan->kernels[i].program);
@@ -258,14 +264,12 @@ clattn_status plan_self_check(clattn_plan *plan, clattn_status (*check)(clattn_p
     }
     if (trusted)
         return CLATTN_SUCCESS;
-    plan->blamed = 0;
-    plan->unchecked = false;
-    clattn_status status = check(plan);
+    clattn_status status = plan->type->check(&check);
     if (status == CLATTN_ERROR_UNSUPPORTED) {
         report_copy(&context->device.report, message, sizeof message);
-        program_distrust(programs, plan->kernels[plan->blamed].program, message);
+        program_distrust(programs, plan->kernels[check.blamed].program, message);
     }
-    for (size_t i = 0; i < plan->kernel_count && status == CLATTN_SUCCESS && !plan->unchecked; i++)
+    for (size_t i = 0; i < plan->kernel_count && status == CLATTN_SUCCESS && !check.unchecked; i++)
         program_trust(programs, plan->kernels[i].program);
     return status;
 }
@@ -284,12 +288,12 @@ void plan_explain_workspace(clattn_plan *plan)
                plan->workspace, limit);
 }
 
-clattn_status plan_check(clattn_plan *plan, enum operator_number number)
+clattn_status plan_check(const clattn_plan *plan, const struct operator_type *type)
 {
     if (!plan)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
     clattn_status status = context_check(plan->context);
-    if (status == CLATTN_SUCCESS && plan->number != number)
+    if (status == CLATTN_SUCCESS && plan->type != type)
         status = report_error(&plan->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
                               "the plan is of another operator");
     return status;

@@ -5,25 +5,6 @@
 #include "clattn/plan.h"
 #include "plan/context.h"
 
-enum operator_number {
-    OPERATOR_SOFTMAX = 1,
-    OPERATOR_ATTENTION,
-    OPERATOR_ATTENTION_WEIGHTS,
-    OPERATOR_MATMUL,
-    OPERATOR_MHA,
-    OPERATOR_IMAGE,
-    OPERATOR_NORM,
-    OPERATOR_MERGE,
-    OPERATOR_NEIGHBOURHOOD,
-    OPERATOR_KV_APPEND,
-    OPERATOR_ROPE,
-    OPERATOR_ACTIVATION,
-    OPERATOR_EMBEDDING,
-    OPERATOR_FEED_FORWARD,
-    OPERATOR_ENCODER,
-    OPERATOR_DECODER,
-};
-
 struct operator_type;
 
 #define PLAN_KERNELS 4
@@ -43,20 +24,18 @@ struct plan_kernel {
     size_t widest; /* work-items in the longest dimension of the largest launch; set by the operator */
 };
 
-/* The first member of every operator's own plan struct.  Immutable once made, but for the lock. */
+/* The first member of every operator's own plan struct.  Nothing in it changes once the plan is made, except the count of
+ * references; enqueues see it as const. */
 struct clattn_plan {
     atomic_int references;
-    enum operator_number number;
-    const struct operator_type *type; /* by which plan/operator.h made it; otherwise NULL */
-    clattn_context *context;          /* retained */
-    mtx_t lock;                       /* over setting kernel arguments and enqueueing */
+    const struct operator_type *type;
+    clattn_context *context; /* retained */
+    mtx_t *lock;             /* over setting kernel arguments and enqueueing */
     struct plan_kernel kernels[PLAN_KERNELS];
     size_t kernel_count; /* filled entries of `kernels` */
     size_t launches;     /* kernels one enqueue launches at the most */
     size_t workspace;    /* bytes */
     bool reads_output;   /* its kernels read the output that they have written */
-    size_t blamed;       /* by its self-check: the kernel that disagrees */
-    bool unchecked;      /* by its self-check: there is nothing to compare its kernels with */
     const char *solver;
     struct source_snippets snippets; /* what the user adds to its kernels; the texts are the operator's */
     struct strbuf explain;
@@ -65,8 +44,8 @@ struct clattn_plan {
     void (*clear)(clattn_plan *plan); /* what the operator added, or NULL */
 };
 
-/* A zeroed plan of `bytes` bytes (an operator's struct that begins with a clattn_plan), one reference. */
-clattn_status plan_new(clattn_context *context, enum operator_number number, size_t bytes, clattn_plan **plan);
+/* A zeroed plan of type->plan_bytes bytes, with one reference. */
+clattn_status plan_new(clattn_context *context, const struct operator_type *type, clattn_plan **plan);
 void plan_retain(clattn_plan *plan);
 
 /* Builds `file` with `options` (taken over and cleared), creates kernel `name` and checks that a work-group
@@ -83,20 +62,26 @@ void plan_kernel_largest(struct plan_kernel *kernel, const size_t groups[3]);
 /* Runs each kernel once with nothing to do on the context's private queue and waits.  No lock may be held. */
 clattn_status plan_warm(clattn_plan *plan);
 
-/* Compares the plan's kernels with the reference (`check`: UNSUPPORTED with a message when they disagree), unless
- * that has been done for its programs on this device, or the context does without.  `check` may be NULL.  Of a plan
- * that disagrees the program of kernel `blamed` alone is distrusted: others are shared with solvers that agree. */
-clattn_status plan_self_check(clattn_plan *plan, clattn_status (*check)(clattn_plan *plan));
+/* One run of an operator's self-check. */
+struct self_check {
+    const clattn_plan *plan;
+    size_t blamed;  /* the check says which of the plan's kernels disagrees, */
+    bool unchecked; /* and whether there is nothing to compare the kernels with */
+};
+
+/* Runs the operator's self-check on the plan, unless its programs have passed one on this device or the context's params
+ * exclude it.  If the kernels disagree, only the blamed kernel's program is distrusted: the other programs may be shared
+ * with solvers that agree. */
+clattn_status plan_self_check(const clattn_plan *plan);
 
 /* Saves the plan's programs; after plan_warm and plan_self_check.  `trial` as of program_save. */
-void plan_save(clattn_plan *plan, bool trial);
+void plan_save(const clattn_plan *plan, bool trial);
 
 /* If the pool can never lend the plan's workspace, adds that to `explain` and logs it. */
 void plan_explain_workspace(clattn_plan *plan);
 
-/* SUCCESS if `plan` is of that operator and of this process; otherwise INVALID_ARGUMENT or FORKED, reported.
- */
-clattn_status plan_check(clattn_plan *plan, enum operator_number number);
+/* SUCCESS if `plan` is of that operator and of this process; otherwise INVALID_ARGUMENT or FORKED, reported. */
+clattn_status plan_check(const clattn_plan *plan, const struct operator_type *type);
 
 /* One way to do an operator.  `prepare` declares the numbers of its geometry that are worth measuring by
  * tuning_parameter(&plan->tuning, ...), which exchanges its own choice for what wisdom or the caller gives, and returns
@@ -113,6 +98,9 @@ struct solver {
     /* Why on this device nobody gets it but who asks for it by name, not even by wisdom: that it has never been tried on such
      * hardware, or only imitates it there.  A static string, or NULL; the function may be NULL. */
     const char *(*only_named)(const clattn_context *context);
+    /* Whether the context's params prefer this solver: then wisdom for another one is ignored.  NULL: they know nothing of
+     * it. */
+    bool (*preferred)(const clattn_context *context);
 };
 
 /* What solvers refuse alike, with the reason, or NULL: that a work-item loops `iterations` times, all its loops together;
@@ -121,26 +109,13 @@ const char *refuse_loops(const struct capabilities *caps, double iterations);
 const char *refuse_all_but_cpu(const struct capabilities *caps, bool forced);
 const char *refuse_cpu(const struct capabilities *caps, bool forced);
 
-/* An `only_named` for kernels by vdpbf16ps, and one for those by AMX. */
-const char *refuse_slow_bf16(const clattn_context *context);
-const char *refuse_emulated_amx(const clattn_context *context);
-
-/* Whether an element of that type is a sum of at most three bfloat16, which AMX multiplies (cl/lib/bf16x3.h). */
-bool has_bf16_parts(clattn_dtype dtype);
-
-/* Whether a kernel is to have AMX's instructions, or what stands in for them; where the device has them, they are asked for
- * from the system, which may refuse. */
-clattn_status choose_amx(clattn_plan *plan, bool *has);
-
-/* The first solver of the table that takes the problem, prepared and warmed; fills plan->solver and
+/* Lets the first of the operator's solvers that takes the plan's problem prepare and warm the plan; fills plan->solver and
  * ->explain. */
-clattn_status plan_choose(clattn_plan *plan, const char *operator_name, const struct solver *const *table, size_t count,
-                          clattn_status (*check)(clattn_plan *plan), const void *problem,
-                          const clattn_plan_options *options);
+clattn_status plan_choose(clattn_plan *plan, const clattn_plan_options *options);
 
-/* SUCCESS if some solver of the table takes the problem; otherwise UNSUPPORTED and the last one's reason. */
-clattn_status plan_supports(const clattn_context *context, const char *operator_name, const struct solver *const *table,
-                            size_t count, const void *problem, const char **reason);
+/* SUCCESS if one of the operator's solvers takes the problem; otherwise UNSUPPORTED and the last one's reason. */
+clattn_status plan_supports(const clattn_context *context, const struct operator_type *type, const void *problem,
+                            const char **reason);
 
 /* A copy of the caller's options with what is missing defaulted; the status is reported on the context. */
 clattn_status plan_options_read(clattn_context *context, const clattn_plan_options *given,

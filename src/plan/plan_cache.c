@@ -8,7 +8,7 @@
 struct plan_cache_entry {
     struct plan_cache_entry *next;
     clattn_plan *plan;
-    int operator_number;
+    const struct operator_type *type;
     size_t bytes;
     unsigned char desc[];
 };
@@ -49,21 +49,20 @@ void plan_cache_clear(struct plan_cache *cache)
     mtx_destroy(&cache->lock);
 }
 
-static struct plan_cache_entry **find_link(struct plan_cache *cache, int operator_number, const void *desc,
+static struct plan_cache_entry **find_link(struct plan_cache *cache, const struct operator_type *type, const void *desc,
                                            size_t bytes)
 {
     for (struct plan_cache_entry **link = &cache->first; *link; link = &(*link)->next)
-        if ((*link)->operator_number == operator_number && (*link)->bytes == bytes &&
-            !memcmp((*link)->desc, desc, bytes))
+        if ((*link)->type == type && (*link)->bytes == bytes && !memcmp((*link)->desc, desc, bytes))
             return link;
     return NULL;
 }
 
-clattn_plan *plan_cache_find(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes)
+clattn_plan *plan_cache_find(struct plan_cache *cache, const struct operator_type *type, const void *desc, size_t bytes)
 {
     clattn_plan *plan = NULL;
     mtx_lock(&cache->lock);
-    struct plan_cache_entry **link = find_link(cache, operator_number, desc, bytes);
+    struct plan_cache_entry **link = find_link(cache, type, desc, bytes);
     if (link) {
         struct plan_cache_entry *found = *link;
         *link = found->next;
@@ -88,17 +87,18 @@ static struct plan_cache_entry *take_oldest(struct plan_cache *cache)
     return oldest;
 }
 
-void plan_cache_add(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes, clattn_plan *plan)
+void plan_cache_add(struct plan_cache *cache, const struct operator_type *type, const void *desc, size_t bytes,
+                    clattn_plan *plan)
 {
     struct plan_cache_entry *entry = malloc(sizeof *entry + bytes), *dropped = NULL;
     if (!entry)
         return;
-    entry->operator_number = operator_number;
+    entry->type = type;
     entry->plan = plan;
     entry->bytes = bytes;
     memcpy(entry->desc, desc, bytes);
     mtx_lock(&cache->lock);
-    if (find_link(cache, operator_number, desc, bytes)) { /* another thread was faster */
+    if (find_link(cache, type, desc, bytes)) { /* another thread was faster */
         mtx_unlock(&cache->lock);
         free(entry);
         return;

@@ -7,6 +7,7 @@
 
 #include "clattn/plan.h"
 
+struct operator_type;
 struct plan_cache_entry;
 
 /* Thread-safe.  Each entry holds a reference to its plan, which holds one to the context. */
@@ -20,11 +21,12 @@ clattn_status plan_cache_init(struct plan_cache *cache, uint32_t capacity);
 void plan_cache_empty(struct plan_cache *cache);
 void plan_cache_clear(struct plan_cache *cache);
 
-/* The plan for a normalised description of `bytes` bytes, with a reference for the caller; NULL if there is
- * none. Descriptions of different operators differ, since each begins with its operator's number (plan.h). */
-clattn_plan *plan_cache_find(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes);
+/* The operator's plan for a normalised description of `bytes` bytes, with a reference for the caller, or NULL. */
+clattn_plan *plan_cache_find(struct plan_cache *cache, const struct operator_type *type, const void *desc,
+                             size_t bytes);
 
 /* Keeps the plan, dropping the least recently used one above capacity.  Out of memory keeps nothing. */
-void plan_cache_add(struct plan_cache *cache, int operator_number, const void *desc, size_t bytes, clattn_plan *plan);
+void plan_cache_add(struct plan_cache *cache, const struct operator_type *type, const void *desc, size_t bytes,
+                    clattn_plan *plan);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "plan/enqueue.h"
 #include "plan/operator.h"
 
 clattn_status check_array_room(clattn_context *context, const clattn_layout *layout, struct check_array *array)
@@ -170,32 +171,19 @@ clattn_status check_end(clattn_context *context, struct check_array *arrays, siz
     return status;
 }
 
-static void exchange(void *a, void *b, size_t bytes)
+clattn_status check_enqueue(const clattn_plan *plan, const void *small, size_t workspace, const void *args)
 {
-    unsigned char *x = a, *y = b;
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char byte = x[i];
-        x[i] = y[i];
-        y[i] = byte;
-    }
+    const struct enqueue_call call = {.problem = small, .workspace = workspace, .queue = plan->context->warm_queue};
+    return plan->type->enqueue(plan, &call, args);
 }
 
-clattn_status check_enqueue(clattn_plan *plan, void *small, const void *args)
-{
-    const struct operator_type *type = plan->type;
-    exchange(operator_problem(plan), small, type->problem_bytes);
-    clattn_status status = type->enqueue(plan, plan->context->warm_queue, args, 0, NULL, NULL);
-    exchange(operator_problem(plan), small, type->problem_bytes);
-    return status;
-}
-
-clattn_status check_run(clattn_plan *plan, const struct check_course *course, void *check)
+clattn_status check_run(const clattn_plan *plan, const struct check_course *course, void *check)
 {
     clattn_status status;
     clattn_context *context = plan->context;
     TRY(check_begin(context));
     TRY(course->make(check, context));
-    TRY(check_enqueue(plan, course->small, course->args));
+    TRY(check_enqueue(plan, course->small, course->workspace, course->args));
     TRY(check_arrays_read(context, &course->arrays[course->output], course->outputs));
     status = course->judge(check, &context->device.report, plan->kernels[plan->kernel_count - 1].name);
 fail:

@@ -78,24 +78,24 @@ clattn_status check_end(clattn_context *context, struct check_array *arrays, siz
 
 /* ---- the course of a check ---- */
 
-/* Enqueues the plan, which its maker alone has yet, on the private queue with `small`, a problem struct of its operator, in
- * its own problem's stead. */
-clattn_status check_enqueue(clattn_plan *plan, void *small, const void *args);
+/* Enqueues the plan on the private queue for `small`, a problem struct of its operator that needs `workspace` bytes. */
+clattn_status check_enqueue(const clattn_plan *plan, const void *small, size_t workspace, const void *args);
 
 /* What a check is made of that enqueues its plan once. */
 struct check_course {
-    void *small;      /* the problem, and */
-    const void *args; /* the arguments, as `make` leaves them */
+    const void *small; /* the problem, and */
+    const void *args;  /* the arguments, as `make` leaves them */
     struct check_array *arrays;
     size_t count, output, outputs; /* all of the arrays, the first one that is read back, and how many are */
     clattn_status (*make)(void *check,
                           clattn_context *context); /* describes the problem, fills and uploads the arrays */
     /* Compares them with the reference; `kernel` is the plan's last one. */
     clattn_status (*judge)(void *check, struct report *report, const char *kernel);
+    size_t workspace; /* bytes that the small problem needs; `make` binds as many */
 };
 
 /* From check_begin to check_end; `check` is the operator's own struct. */
-clattn_status check_run(clattn_plan *plan, const struct check_course *course, void *check);
+clattn_status check_run(const clattn_plan *plan, const struct check_course *course, void *check);
 
 /* ---- the verdict ---- */
 

@@ -266,7 +266,7 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     sources_damage(&sources, "attention/core.h", "top + log(total)", "top + log(total) * 1.01f");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "generic", &weights), CLATTN_ERROR_UNSUPPORTED);
-    assert_message_has(context, DISAGREES("attention_generic") "lse[");
+    assert_message_has(context, DISAGREES("attention_generic") "outputs.lse[");
     assert_status(context, attention_by(context, "generic", &raw), CLATTN_SUCCESS);
     release_context(&context);
     /* The scores'. */

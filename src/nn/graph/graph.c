@@ -110,18 +110,18 @@ struct graph_step *graph_add(struct graph *graph, const struct graph_step *step)
 
 /* ---- plans ---- */
 
-static clattn_plan *find_plan(const struct graph *graph, int number, const void *desc, size_t bytes)
+static clattn_plan *find_plan(const struct graph *graph, enum graph_op op, const void *desc, size_t bytes)
 {
     for (size_t i = 0; i < graph->plan_count; i++) {
         const struct graph_plan *entry = &graph->plans[i];
-        if (entry->operator_number == number && entry->bytes == bytes && !memcmp(entry->desc, desc, bytes))
+        if (entry->op == op && entry->bytes == bytes && !memcmp(entry->desc, desc, bytes))
             return entry->plan;
     }
     return NULL;
 }
 
 /* Keeps `plan`, which it takes over. */
-static clattn_status keep_plan(struct graph *graph, int number, const void *desc, size_t bytes, clattn_plan *plan)
+static clattn_status keep_plan(struct graph *graph, enum graph_op op, const void *desc, size_t bytes, clattn_plan *plan)
 {
     struct graph_plan *plans = grow(graph->plans, &graph->plan_room, graph->plan_count, sizeof *plans);
     void *copy = malloc(bytes);
@@ -133,19 +133,18 @@ static clattn_status keep_plan(struct graph *graph, int number, const void *desc
         return report_error(&graph->context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     }
     memcpy(copy, desc, bytes);
-    plans[graph->plan_count++] =
-        (struct graph_plan){.operator_number = number, .desc = copy, .bytes = bytes, .plan = plan};
+    plans[graph->plan_count++] = (struct graph_plan){.op = op, .desc = copy, .bytes = bytes, .plan = plan};
     return CLATTN_SUCCESS;
 }
 
 /* The body of the functions below: the plan there is for `desc`, or the one that `create` makes. */
-#define FIND_OR_MAKE(number, desc, create) \
+#define FIND_OR_MAKE(op, desc, create) \
     clattn_status status; \
-    *plan = find_plan(graph, (number), (desc), sizeof *(desc)); \
+    *plan = find_plan(graph, (op), (desc), sizeof *(desc)); \
     if (*plan) \
         return CLATTN_SUCCESS; \
     TRY(create); \
-    status = keep_plan(graph, (number), (desc), sizeof *(desc), *plan); \
+    status = keep_plan(graph, (op), (desc), sizeof *(desc), *plan); \
     fail: \
     if (status != CLATTN_SUCCESS) \
         *plan = NULL; \
@@ -154,40 +153,39 @@ static clattn_status keep_plan(struct graph *graph, int number, const void *desc
 clattn_status graph_matmul(struct graph *graph, const clattn_matmul_desc *desc, const clattn_plan_options *options,
                            clattn_plan **plan)
 {
-    FIND_OR_MAKE(OPERATOR_MATMUL, desc, clattn_matmul_plan_create(graph->context, desc, options, plan));
+    FIND_OR_MAKE(GRAPH_MATMUL, desc, clattn_matmul_plan_create(graph->context, desc, options, plan));
 }
 
 clattn_status graph_attention(struct graph *graph, const clattn_attention_desc *desc,
                               const clattn_plan_options *options, clattn_plan **plan)
 {
-    FIND_OR_MAKE(OPERATOR_ATTENTION, desc, clattn_attention_plan_create(graph->context, desc, options, plan));
+    FIND_OR_MAKE(GRAPH_ATTENTION, desc, clattn_attention_plan_create(graph->context, desc, options, plan));
 }
 
 clattn_status graph_weights(struct graph *graph, const clattn_attention_desc *desc, const clattn_layout *weights,
                             clattn_plan **plan)
 {
-    FIND_OR_MAKE(OPERATOR_ATTENTION_WEIGHTS, desc,
-                 attention_weights_plan_create(graph->context, desc, weights, false, plan));
+    FIND_OR_MAKE(GRAPH_WEIGHTS, desc, attention_weights_plan_create(graph->context, desc, weights, false, plan));
 }
 
 clattn_status graph_norm(struct graph *graph, const clattn_norm_desc *desc, clattn_plan **plan)
 {
-    FIND_OR_MAKE(OPERATOR_NORM, desc, clattn_norm_plan_create(graph->context, desc, NULL, plan));
+    FIND_OR_MAKE(GRAPH_NORM, desc, clattn_norm_plan_create(graph->context, desc, NULL, plan));
 }
 
 clattn_status graph_embedding(struct graph *graph, const clattn_embedding_desc *desc, clattn_plan **plan)
 {
-    FIND_OR_MAKE(OPERATOR_EMBEDDING, desc, clattn_embedding_plan_create(graph->context, desc, NULL, plan));
+    FIND_OR_MAKE(GRAPH_EMBEDDING, desc, clattn_embedding_plan_create(graph->context, desc, NULL, plan));
 }
 
 clattn_status graph_rope(struct graph *graph, const clattn_rope_desc *desc, clattn_plan **plan)
 {
-    FIND_OR_MAKE(OPERATOR_ROPE, desc, clattn_rope_plan_create(graph->context, desc, NULL, plan));
+    FIND_OR_MAKE(GRAPH_ROPE, desc, clattn_rope_plan_create(graph->context, desc, NULL, plan));
 }
 
 clattn_status graph_append(struct graph *graph, const clattn_kv_append_desc *desc, clattn_plan **plan)
 {
-    FIND_OR_MAKE(OPERATOR_KV_APPEND, desc, clattn_kv_append_plan_create(graph->context, desc, NULL, plan));
+    FIND_OR_MAKE(GRAPH_APPEND, desc, clattn_kv_append_plan_create(graph->context, desc, NULL, plan));
 }
 
 /* ---- the arena ---- */

@@ -100,7 +100,7 @@ struct graph_array {
 };
 
 struct graph_plan {
-    int operator_number;
+    enum graph_op op;
     void *desc; /* that it was made for, `bytes` long */
     size_t bytes;
     clattn_plan *plan;
@@ -174,8 +174,7 @@ struct graph_run {
 
 /* Enqueues all steps whose condition is met, in a workspace of graph->arena bytes at least: a whole enqueue, see chain_begin
  * and chain_end. */
-clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, cl_command_queue queue,
-                            const struct graph_run *run, const clattn_binding *workspace, cl_uint wait_count,
-                            const cl_event *wait_list, cl_event *event);
+clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, const struct enqueue_call *call,
+                            const struct graph_run *run, const clattn_binding *workspace);
 
 #endif

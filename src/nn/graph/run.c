@@ -107,8 +107,8 @@ static clattn_status attention(const struct runner *r, const struct graph_step *
     args.workspace = workspace(r, s);
     if (s->op == GRAPH_WEIGHTS) {
         clattn_binding weights = bind(r, s, HEADS_WEIGHTS);
-        return attention_weights_enqueue(s->plan, r->chain->queue, &args, &weights, step->wait_count, step->wait_list,
-                                         step->event);
+        const struct enqueue_call call = chain_call(r->chain, step);
+        return attention_weights_enqueue(s->plan, &call, &args, &weights);
     }
     return clattn_attention_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
@@ -302,16 +302,17 @@ fail:
     return status;
 }
 
-clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, cl_command_queue queue,
-                            const struct graph_run *run, const clattn_binding *workspace, cl_uint wait_count,
-                            const cl_event *wait_list, cl_event *event)
+clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, const struct enqueue_call *given,
+                            const struct graph_run *run, const clattn_binding *workspace)
 {
     struct chain chain;
-    clattn_status status = chain_begin(&chain, context, queue, wait_count, wait_list, event, graph->arena, workspace);
+    struct enqueue_call call = *given;
+    call.workspace = graph->arena;
+    clattn_status status = chain_begin(&chain, context, &call, workspace);
     if (status == CLATTN_SUCCESS)
         status = enqueue_steps(graph, &chain, run);
     /* Commands of OpenCL's own have no event on a queue in order; should one be the last, a marker has it. */
     if (status == CLATTN_SUCCESS && !chain.last)
         status = chain_mark(&chain);
-    return chain_end(&chain, status, event);
+    return chain_end(&chain, status);
 }

@@ -162,7 +162,7 @@ static clattn_status part_enqueued(struct chain *chain, struct step *step, clatt
     return status;
 }
 
-static clattn_status enqueue_projection(struct mha_plan *plan, struct chain *chain, size_t index,
+static clattn_status enqueue_projection(const struct mha_plan *plan, struct chain *chain, size_t index,
                                         const clattn_mha_args *args)
 {
     const struct mha_projection *projection = &plan->problem.projection[index];
@@ -181,7 +181,7 @@ static clattn_status enqueue_projection(struct mha_plan *plan, struct chain *cha
                                                step.wait_list, step.event));
 }
 
-static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
+static clattn_status enqueue_attention(const struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
 {
     clattn_status status;
     const struct mha_problem *problem = &plan->problem;
@@ -207,9 +207,8 @@ static clattn_status enqueue_attention(struct mha_plan *plan, struct chain *chai
         clattn_attention_enqueue(plan->attention, chain->queue, &heads, step.wait_count, step.wait_list, step.event)));
     if (problem->desc.weights) {
         chain_step(chain, false, &step);
-        TRY(part_enqueued(chain, &step,
-                          attention_weights_enqueue(plan->weights, chain->queue, &heads, &args->weights,
-                                                    step.wait_count, step.wait_list, step.event)));
+        const struct enqueue_call call = chain_call(chain, &step);
+        TRY(part_enqueued(chain, &step, attention_weights_enqueue(plan->weights, &call, &heads, &args->weights)));
     }
 fail:
     return status;
@@ -239,7 +238,7 @@ fail:
 }
 
 /* Attention checks it too, but by then the projections are on their way. */
-static clattn_status check_mask(struct mha_plan *plan, const clattn_mha_args *args)
+static clattn_status check_mask(const struct mha_plan *plan, const clattn_mha_args *args)
 {
     const clattn_mha_desc *desc = &plan->problem.desc;
     const size_t size[4] = {args->batch, desc->heads, args->query_length, args->key_length};
@@ -250,7 +249,7 @@ static clattn_status check_mask(struct mha_plan *plan, const clattn_mha_args *ar
     return binding_check(plan->base.context, &args->mask, &mask, reach, BINDING_READ, "mask");
 }
 
-static clattn_status check_outputs(struct mha_plan *plan, const clattn_mha_args *args)
+static clattn_status check_outputs(const struct mha_plan *plan, const clattn_mha_args *args)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
@@ -268,7 +267,7 @@ fail:
 }
 
 /* All bindings, before anything is enqueued; and that nothing is bound that should not be. */
-static clattn_status check_bindings(struct mha_plan *plan, const clattn_mha_args *args)
+static clattn_status check_bindings(const struct mha_plan *plan, const clattn_mha_args *args)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
@@ -303,7 +302,7 @@ fail:
     return status;
 }
 
-static clattn_status enqueue_output(struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
+static clattn_status enqueue_output(const struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
 {
     clattn_matmul_args product = CLATTN_MATMUL_ARGS_INIT;
     struct step step;
@@ -321,7 +320,7 @@ static clattn_status enqueue_output(struct mha_plan *plan, struct chain *chain, 
         clattn_matmul_enqueue(plan->output, chain->queue, &product, step.wait_count, step.wait_list, step.event));
 }
 
-static clattn_status enqueue_all(struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
+static clattn_status enqueue_all(const struct mha_plan *plan, struct chain *chain, const clattn_mha_args *args)
 {
     clattn_status status;
     for (size_t i = 0; i < plan->problem.projections; i++)
@@ -332,31 +331,28 @@ fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct mha_plan *plan = (struct mha_plan *)handle;
+    const struct mha_plan *plan = (const struct mha_plan *)handle;
     struct report *report = &handle->context->device.report;
     clattn_mha_args args;
     struct chain chain;
     TRY(args_read(report, "clattn_mha_args", &args, sizeof args, sizeof args, given));
     TRY(read_lengths(report, &plan->problem.desc, &args));
     if (!args.batch || !args.query_length)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     TRY(check_bindings(plan, &args));
-    status =
-        chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace, &args.workspace);
+    status = chain_begin(&chain, handle->context, call, &args.workspace);
     if (status == CLATTN_SUCCESS)
         status = enqueue_all(plan, &chain, &args);
-    return chain_end(&chain, status, event);
+    return chain_end(&chain, status);
 fail:
     return status;
 }
 
 static const struct operator_type mha_operator = {
     .name = "mha",
-    .number = OPERATOR_MHA,
     .plan_bytes = sizeof(struct mha_plan),
     .problem_offset = offsetof(struct mha_plan, problem),
     .problem_bytes = sizeof(struct mha_problem),

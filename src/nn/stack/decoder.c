@@ -8,6 +8,7 @@
 #include "nn/stack/decoder.h"
 #include "nn/stack/model_plan.h"
 #include "ops/common/arrays.h"
+#include "plan/operator.h"
 
 void clattn_decoder_desc_init(clattn_decoder_desc *desc)
 {
@@ -25,6 +26,14 @@ void clattn_decoder_begin_args_init(clattn_decoder_begin_args *args)
 }
 
 /* ---- planning ---- */
+
+/* Its plans are of a model, and are made and enqueued by the functions below. */
+static const struct operator_type decoder_type = {.name = "decoder", .plan_bytes = sizeof(struct decoder_plan)};
+
+clattn_status decoder_plan_check(const clattn_plan *plan)
+{
+    return plan_check(plan, &decoder_type);
+}
 
 static const char *wrong_desc(const clattn_transformer *model, const clattn_decoder_desc *desc)
 {
@@ -104,7 +113,7 @@ clattn_status clattn_decoder_plan_create(clattn_transformer *model, const clattn
     const char *reason = wrong_desc(model, &desc);
     if (reason)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "decoder: %s", reason);
-    TRY(plan_new(model->context, OPERATOR_DECODER, sizeof(struct decoder_plan), &made));
+    TRY(plan_new(model->context, &decoder_type, &made));
     struct decoder_plan *plan = (struct decoder_plan *)made;
     plan->desc = desc;
     plan->model = model;
@@ -133,21 +142,22 @@ clattn_status decoder_state_check(const clattn_decoder_state *state)
 }
 
 /* The caller's waits, and the state's own where the queue does not keep the order by itself. */
-clattn_status decoder_waits(clattn_decoder_state *state, cl_command_queue *queue, cl_uint *count, const cl_event **list)
+clattn_status decoder_waits(clattn_decoder_state *state, struct enqueue_call *call)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = state->plan->base.context;
-    const cl_uint given = *count;
+    const cl_uint given = call->wait_count;
     cl_command_queue_properties properties;
-    if (!*queue)
-        *queue = context->queue;
+    if (!call->queue)
+        call->queue = context->queue;
     if (!state->last)
         return CLATTN_SUCCESS;
     TRY_CL(&context->device.report, "clGetCommandQueueInfo",
-           context->device.cl.clGetCommandQueueInfo(*queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
-    if (*queue == state->queue && !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE))
+           context->device.cl.clGetCommandQueueInfo(call->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties,
+                                                    NULL));
+    if (call->queue == state->queue && !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE))
         return CLATTN_SUCCESS;
-    if (!given != !*list) /* chain_begin says what is wrong */
+    if (!given != !call->wait_list) /* chain_begin says what is wrong */
         return CLATTN_SUCCESS;
     if (given + 1 > state->waits_room) {
         cl_event *waits = realloc(state->waits, (given + 1) * sizeof(cl_event));
@@ -157,10 +167,10 @@ clattn_status decoder_waits(clattn_decoder_state *state, cl_command_queue *queue
         state->waits_room = given + 1;
     }
     if (given)
-        memcpy(state->waits, *list, given * sizeof(cl_event));
+        memcpy(state->waits, call->wait_list, given * sizeof(cl_event));
     state->waits[given] = state->last;
-    *list = state->waits;
-    *count = given + 1;
+    call->wait_list = state->waits;
+    call->wait_count = given + 1;
 fail:
     return status;
 }
@@ -190,17 +200,17 @@ void decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clatt
         *event = made;
 }
 
-static clattn_status run_graph(clattn_decoder_state *state, enum decoder_graph which, cl_command_queue queue,
-                               const struct graph_run *run, const clattn_binding *workspace, cl_uint wait_count,
-                               const cl_event *wait_list, cl_event *event)
+static clattn_status run_graph(clattn_decoder_state *state, enum decoder_graph which, const struct enqueue_call *given,
+                               const struct graph_run *run, const clattn_binding *workspace)
 {
     clattn_status status;
-    struct decoder_plan *plan = state->plan;
+    const struct decoder_plan *plan = state->plan;
     cl_event made = NULL;
-    TRY(decoder_waits(state, &queue, &wait_count, &wait_list));
-    status =
-        graph_enqueue(&plan->graph[which], plan->base.context, queue, run, workspace, wait_count, wait_list, &made);
-    decoder_enqueued(state, queue, status, made, event);
+    struct enqueue_call call = *given;
+    call.event = &made;
+    TRY(decoder_waits(state, &call));
+    status = graph_enqueue(&plan->graph[which], plan->base.context, &call, run, workspace);
+    decoder_enqueued(state, call.queue, status, made, given->event);
 fail:
     return status;
 }
@@ -248,11 +258,11 @@ static clattn_status check_begin_arrays(const clattn_decoder_state *state, const
     return whole_check_arrays(plan->base.context, arrays, sizeof arrays / sizeof arrays[0]);
 }
 
-static clattn_status begin(clattn_decoder_state *state, cl_command_queue queue, const clattn_decoder_begin_args *args,
-                           cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status begin(clattn_decoder_state *state, const struct enqueue_call *call,
+                           const clattn_decoder_begin_args *args)
 {
     clattn_status status;
-    struct decoder_plan *plan = state->plan;
+    const struct decoder_plan *plan = state->plan;
     const bool memory = !binding_is_none(&args->memory);
     TRY(check_begin(state, args));
     TRY(check_begin_arrays(state, args));
@@ -265,12 +275,12 @@ static clattn_status begin(clattn_decoder_state *state, cl_command_queue queue, 
         run.number[NUMBER_ONE] = 1;
         run.number[DECODER_ITEMS] = args->items;
         run.number[DECODER_MEMORY_LENGTH] = args->memory_length;
-        TRY(run_graph(state, DECODER_MEMORY, queue, &run, &args->workspace, wait_count, wait_list, event));
+        TRY(run_graph(state, DECODER_MEMORY, call, &run, &args->workspace));
         state->memory_length = args->memory_length;
         for (size_t i = 0; i < args->items; i++)
             state->memory_lengths[i] = args->memory_lengths ? args->memory_lengths[i] : (int32_t)args->memory_length;
     } else {
-        TRY(plan_enqueue_nothing(&plan->base, queue, wait_count, wait_list, event));
+        TRY(plan_enqueue_nothing(&plan->base, call));
     }
     state->items = args->items;
     state->begun = true;
@@ -285,9 +295,10 @@ clattn_status clattn_decoder_begin(clattn_decoder_state *state, cl_command_queue
 {
     clattn_status status;
     clattn_decoder_begin_args args;
+    const struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
     TRY(decoder_state_check(state));
     TRY(args_read(report_of(state), "clattn_decoder_begin_args", &args, sizeof args, sizeof args, given));
-    status = begin(state, queue, &args, wait_count, wait_list, event);
+    status = begin(state, &call, &args);
 fail:
     return status;
 }
@@ -414,8 +425,8 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
     return whole_check_arrays(plan->base.context, arrays, sizeof arrays / sizeof arrays[0]);
 }
 
-static clattn_status enqueue(clattn_decoder_state *state, cl_command_queue queue, const clattn_decoder_args *args,
-                             cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(clattn_decoder_state *state, const struct enqueue_call *call,
+                             const clattn_decoder_args *args)
 {
     clattn_status status;
     const struct decoder_plan *plan = state->plan;
@@ -450,8 +461,8 @@ static clattn_status enqueue(clattn_decoder_state *state, cl_command_queue queue
     count_tokens(state, args, &growth, &run);
     TRY(check_token_arrays(state, args, &growth, &run));
     if (!run.number[DECODER_LENGTH])
-        return plan_enqueue_nothing(&state->plan->base, queue, wait_count, wait_list, event);
-    TRY(run_graph(state, growth.which, queue, &run, &args->workspace, wait_count, wait_list, event));
+        return plan_enqueue_nothing(&state->plan->base, call);
+    TRY(run_graph(state, growth.which, call, &run, &args->workspace));
     memcpy(state->lengths, growth.total, growth.sequences * sizeof *state->lengths);
 fail:
     return status;
@@ -463,9 +474,10 @@ clattn_status clattn_decoder_enqueue(clattn_decoder_state *state, cl_command_que
 {
     clattn_status status;
     clattn_decoder_args args;
+    const struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
     TRY(decoder_state_check(state));
     TRY(args_read(report_of(state), "clattn_decoder_args", &args, sizeof args, sizeof args, given));
-    status = enqueue(state, queue, &args, wait_count, wait_list, event);
+    status = enqueue(state, &call, &args);
 fail:
     return status;
 }

@@ -40,13 +40,15 @@ struct clattn_decoder_state {
 };
 #define STATE_SCRATCH 4
 
+/* plan_check, for a decoder's plan. */
+clattn_status decoder_plan_check(const clattn_plan *plan);
+
 /* SUCCESS, or INVALID_ARGUMENT for NULL, or FORKED. */
 clattn_status decoder_state_check(const clattn_decoder_state *state);
 
 /* Makes the queue and the wait list what an enqueue on the state is to use: with its earlier work, where the queue does not
  * keep the order by itself.  The list is good until the next call. */
-clattn_status decoder_waits(clattn_decoder_state *state, cl_command_queue *queue, cl_uint *count,
-                            const cl_event **list);
+clattn_status decoder_waits(clattn_decoder_state *state, struct enqueue_call *call);
 
 /* Takes note of what has been enqueued on the state, or not: takes over `made`, and hands the caller's *event out. */
 void decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clattn_status status, cl_event made,

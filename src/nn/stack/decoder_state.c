@@ -50,7 +50,7 @@ clattn_status clattn_decoder_state_create(clattn_plan *plan, clattn_decoder_stat
     clattn_status status;
     if (result)
         *result = NULL;
-    TRY(plan_check(plan, OPERATOR_DECODER));
+    TRY(decoder_plan_check(plan));
     struct report *report = &plan->context->device.report;
     if (!result)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "state is NULL");
@@ -193,18 +193,19 @@ clattn_status clattn_decoder_reorder(clattn_decoder_state *state, cl_command_que
     clattn_status status;
     struct chain chain;
     cl_event made = NULL;
+    struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = &made};
     TRY(decoder_state_check(state));
     TRY(check_parents(state, beams, parents));
-    TRY(decoder_waits(state, &queue, &wait_count, &wait_list));
+    TRY(decoder_waits(state, &call));
     const size_t count = state->items * beams;
-    status = chain_begin(&chain, state->plan->base.context, queue, wait_count, wait_list, &made, 0, NULL);
+    status = chain_begin(&chain, state->plan->base.context, &call, NULL);
     if (status == CLATTN_SUCCESS && state->self[1])
         status = move(state, &chain, count, parents);
     /* Behind the copies: the caller's event, and the state's. */
     if (status == CLATTN_SUCCESS)
         status = chain_mark(&chain);
-    status = chain_end(&chain, status, &made);
-    decoder_enqueued(state, queue, status, made, event);
+    status = chain_end(&chain, status);
+    decoder_enqueued(state, call.queue, status, made, event);
     if (status != CLATTN_SUCCESS)
         return status;
     for (size_t i = 0; i < count; i++)

@@ -8,6 +8,7 @@
 #include "nn/stack/encoder.h"
 #include "nn/stack/model_plan.h"
 #include "ops/common/arrays.h"
+#include "plan/operator.h"
 
 void clattn_encoder_desc_init(clattn_encoder_desc *desc)
 {
@@ -20,6 +21,9 @@ void clattn_encoder_args_init(clattn_encoder_args *args)
 }
 
 /* ---- planning ---- */
+
+/* Its plans are of a model, and are made and enqueued by the functions below. */
+static const struct operator_type encoder_type = {.name = "encoder", .plan_bytes = sizeof(struct encoder_plan)};
 
 static const char *wrong_desc(const struct stack *stack, const clattn_encoder_desc *desc, size_t positions)
 {
@@ -96,7 +100,7 @@ clattn_status clattn_encoder_plan_create(clattn_transformer *model, const clattn
     reason = wrong_desc(&model->encoder, &desc, positions);
     if (reason)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "encoder: %s", reason);
-    TRY(plan_new(model->context, OPERATOR_ENCODER, sizeof(struct encoder_plan), &made));
+    TRY(plan_new(model->context, &encoder_type, &made));
     struct encoder_plan *plan = (struct encoder_plan *)made;
     plan->desc = desc;
     plan->positions = positions;
@@ -175,8 +179,8 @@ static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_
 }
 
 /* No item has a position: pooled vectors of zeros, and nothing else to do. */
-static clattn_status enqueue_empty(struct encoder_plan *plan, cl_command_queue queue, const clattn_encoder_args *args,
-                                   size_t batch, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue_empty(const struct encoder_plan *plan, const struct enqueue_call *call,
+                                   const clattn_encoder_args *args, size_t batch)
 {
     static const float zero;
     clattn_status status;
@@ -187,11 +191,11 @@ static clattn_status enqueue_empty(struct encoder_plan *plan, cl_command_queue q
     struct chain chain;
     struct step step;
     if (!plan->desc.pooling || !batch)
-        return plan_enqueue_nothing(&plan->base, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(&plan->base, call);
     status = whole_check_arrays(context, &pooled, 1);
     if (status != CLATTN_SUCCESS)
         return status;
-    TRY(chain_begin(&chain, context, queue, wait_count, wait_list, event, 0, NULL));
+    TRY(chain_begin(&chain, context, call, NULL));
     chain_step(&chain, true, &step);
     TRY_CL(&context->device.report, "clEnqueueFillBuffer",
            context->device.cl.clEnqueueFillBuffer(
@@ -199,11 +203,11 @@ static clattn_status enqueue_empty(struct encoder_plan *plan, cl_command_queue q
                extent[0] * extent[1] * sizeof zero, step.wait_count, step.wait_list, step.event));
     chain_stepped(&chain, &step);
 fail:
-    return chain_end(&chain, status, event);
+    return chain_end(&chain, status);
 }
 
-static clattn_status enqueue(struct encoder_plan *plan, cl_command_queue queue, const clattn_encoder_args *args,
-                             int32_t *lengths, cl_uint wait_count, const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const struct encoder_plan *plan, const struct enqueue_call *call,
+                             const clattn_encoder_args *args, int32_t *lengths)
 {
     clattn_status status;
     const float scale = 1 / sqrtf((float)plan->model->encoder.desc.d_model);
@@ -216,10 +220,9 @@ static clattn_status enqueue(struct encoder_plan *plan, cl_command_queue queue, 
     struct graph_run run = {.bound = bound, .integers = integers};
     TRY(read_lengths(plan, args, &run, lengths));
     if (!run.number[NUMBER_BATCH] || !run.number[NUMBER_POSITIONS])
-        return enqueue_empty(plan, queue, args, run.number[NUMBER_BATCH], wait_count, wait_list, event);
+        return enqueue_empty(plan, call, args, run.number[NUMBER_BATCH]);
     TRY(check_arrays(plan, args, &run));
-    status =
-        graph_enqueue(&plan->graph, plan->base.context, queue, &run, &args->workspace, wait_count, wait_list, event);
+    status = graph_enqueue(&plan->graph, plan->base.context, call, &run, &args->workspace);
 fail:
     return status;
 }
@@ -228,15 +231,16 @@ clattn_status clattn_encoder_enqueue(clattn_plan *handle, cl_command_queue queue
                                      cl_uint wait_count, const cl_event *wait_list, cl_event *event)
 {
     clattn_status status;
-    struct encoder_plan *plan = (struct encoder_plan *)handle;
+    const struct encoder_plan *plan = (const struct encoder_plan *)handle;
+    const struct enqueue_call call = {.queue = queue, .wait_count = wait_count, .wait_list = wait_list, .event = event};
     clattn_encoder_args args;
     int32_t *lengths = NULL;
-    TRY(plan_check(handle, OPERATOR_ENCODER));
+    TRY(plan_check(handle, &encoder_type));
     struct report *report = &handle->context->device.report;
     TRY(args_read(report, "clattn_encoder_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_lengths", args.explicit_lengths, args.reserved));
     TRY(whole_integers(handle->context, plan->desc.batch, &lengths));
-    status = enqueue(plan, queue, &args, lengths, wait_count, wait_list, event);
+    status = enqueue(plan, &call, &args, lengths);
 fail:
     whole_integers_free(&lengths);
     return status;

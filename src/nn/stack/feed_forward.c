@@ -159,31 +159,29 @@ static clattn_status check_arrays(const struct feed_forward_plan *plan, const cl
     return whole_check_arrays(plan->base.context, arrays, sizeof arrays / sizeof arrays[0]);
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct feed_forward_plan *plan = (struct feed_forward_plan *)handle;
+    const struct feed_forward_plan *plan = (const struct feed_forward_plan *)handle;
     struct report *report = &handle->context->device.report;
     clattn_feed_forward_args args;
     TRY(args_read(report, "clattn_feed_forward_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_rows", args.explicit_rows, args.reserved));
     TRY(args_length(report, "rows", args.explicit_rows, &args.rows, plan->problem.desc.rows));
     if (!args.rows)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     TRY(check_arrays(plan, &args));
     const clattn_binding bound[SLOTS] = {
         [SLOT_X] = args.x,           [SLOT_W_IN] = args.w_in,   [SLOT_B_IN] = args.b_in,   [SLOT_W_GATE] = args.w_gate,
         [SLOT_B_GATE] = args.b_gate, [SLOT_W_OUT] = args.w_out, [SLOT_B_OUT] = args.b_out, [SLOT_Y] = args.y};
     const struct graph_run run = {.bound = bound, .number = {1, args.rows}};
-    status = graph_enqueue(&plan->graph, handle->context, queue, &run, &args.workspace, wait_count, wait_list, event);
+    status = graph_enqueue(&plan->graph, handle->context, call, &run, &args.workspace);
 fail:
     return status;
 }
 
 static const struct operator_type feed_forward_operator = {
     .name = "feed_forward",
-    .number = OPERATOR_FEED_FORWARD,
     .plan_bytes = sizeof(struct feed_forward_plan),
     .problem_offset = offsetof(struct feed_forward_plan, problem),
     .problem_bytes = sizeof(struct feed_forward_problem),

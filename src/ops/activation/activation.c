@@ -45,29 +45,28 @@ fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct activation_plan *plan = (struct activation_plan *)handle;
+    const struct activation_plan *plan = (const struct activation_plan *)handle;
+    const struct activation_problem *problem = call->problem;
     clattn_activation_args args;
     size_t batch;
-    TRY(activation_args_read(handle->context, &plan->problem, given, &args, &batch));
+    TRY(activation_args_read(handle->context, problem, given, &args, &batch));
     if (!batch)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
-    activation_args walk = activation_walk(&plan->problem, batch, plan->chunk);
+        return plan_enqueue_nothing(handle, call);
+    activation_args walk = activation_walk(problem, batch, plan->chunk);
     walk.x.offset = args.x.offset;
     walk.y.offset = args.y.offset;
     const clattn_binding *bindings[2] = {&args.x, &args.y};
     const size_t groups[3] = {groups_of(plan, &walk), 1, 1};
-    status = plan_enqueue_kernel(handle, queue, bindings, &walk, groups, wait_count, wait_list, event);
+    status = plan_enqueue_kernel(handle, call, bindings, &walk, groups);
 fail:
     return status;
 }
 
 static const struct operator_type activation_operator = {
     .name = "activation",
-    .number = OPERATOR_ACTIVATION,
     .plan_bytes = sizeof(struct activation_plan),
     .problem_offset = offsetof(struct activation_plan, problem),
     .problem_bytes = sizeof(struct activation_problem),

@@ -36,7 +36,7 @@ clattn_status activation_add_kernel(struct activation_plan *plan, const char *fi
                                     const size_t local[3]);
 
 /* For plan_self_check. */
-clattn_status activation_self_check(clattn_plan *plan);
+clattn_status activation_self_check(struct self_check *check);
 
 extern const struct solver activation_cpu_solver;
 extern const struct solver activation_generic_solver;

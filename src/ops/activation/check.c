@@ -82,13 +82,14 @@ fail:
     return status;
 }
 
-clattn_status activation_self_check(clattn_plan *base)
+clattn_status activation_self_check(struct self_check *self)
 {
-    const struct activation_plan *plan = (struct activation_plan *)base;
+    const clattn_plan *base = self->plan;
+    const struct activation_plan *plan = (const struct activation_plan *)base;
     struct activation_check check = {.original = plan->problem, .args = CLATTN_ACTIVATION_ARGS_INIT};
-    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge};
-    base->unchecked = check.original.empty;
-    if (base->unchecked)
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge, 0};
+    self->unchecked = check.original.empty;
+    if (self->unchecked)
         return CLATTN_SUCCESS;
     return check_run(base, &course, &check);
 }

@@ -19,24 +19,23 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return attention_problem_read(desc, problem, reason);
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct attention_plan *plan = (struct attention_plan *)handle;
+    const struct attention_plan *plan = (const struct attention_plan *)handle;
+    const struct attention_problem *problem = call->problem;
     clattn_attention_args args;
     struct chain chain;
-    TRY(attention_args_read(handle->context, &plan->problem, given, &args));
-    if (!args.batch || !plan->problem.heads || !args.query_length)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
-    status =
-        chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace, &args.workspace);
+    TRY(attention_args_read(handle->context, problem, given, &args));
+    if (!args.batch || !problem->heads || !args.query_length)
+        return plan_enqueue_nothing(handle, call);
+    status = chain_begin(&chain, handle->context, call, &args.workspace);
     if (status == CLATTN_SUCCESS) {
-        mtx_lock(&handle->lock);
-        status = attention_launch(plan, &chain, &args);
-        mtx_unlock(&handle->lock);
+        mtx_lock(handle->lock);
+        status = attention_launch(plan, problem, &chain, &args);
+        mtx_unlock(handle->lock);
     }
-    return chain_end(&chain, status, event);
+    return chain_end(&chain, status);
 fail:
     return status;
 }
@@ -87,7 +86,6 @@ static void classify(const void *data, struct strbuf *text)
 
 static const struct operator_type attention_operator = {
     .name = "attention",
-    .number = OPERATOR_ATTENTION,
     .plan_bytes = sizeof(struct attention_plan),
     .problem_offset = offsetof(struct attention_plan, problem),
     .problem_bytes = sizeof(struct attention_problem),

@@ -110,7 +110,8 @@ size_t attention_group_count(const struct attention_plan *plan);
 bool attention_workspace(const struct attention_plan *plan, const struct attention_problem *problem, size_t *bytes);
 
 /* All launches of one enqueue; the plan's lock is held.  `args` has passed attention_args_read. */
-clattn_status attention_launch(struct attention_plan *plan, struct chain *chain, clattn_attention_args *args);
+clattn_status attention_launch(const struct attention_plan *plan, const struct attention_problem *problem,
+                               struct chain *chain, clattn_attention_args *args);
 
 /* Adds the plan's kernel, with plan->splits the merging one, and the one for the scores if they are asked for; `options`
  * is taken over and cleared. */
@@ -143,7 +144,8 @@ struct attention_slices {
 };
 
 /* Into what pieces a launch for the given lengths is cut. */
-struct attention_slices attention_slice(const struct attention_plan *plan, size_t batch, size_t queries, size_t keys);
+struct attention_slices attention_slice(const struct attention_plan *plan, const struct attention_problem *problem,
+                                        size_t batch, size_t queries, size_t keys);
 
 /* The next launch's range in `kernel_args`, which attention_fill_args filled for `whole`; false when there is none.
  * *position starts at 0. */
@@ -154,7 +156,7 @@ bool attention_next_slice(const struct attention_slices *slices, const attention
 size_t attention_slice_count(const struct attention_slices *slices, const attention_args *whole);
 
 /* Compares the plan's kernels with the reference on a small problem of the same kind (plan_self_check). */
-clattn_status attention_self_check(clattn_plan *plan);
+clattn_status attention_self_check(struct self_check *check);
 
 extern const struct solver attention_cpu_amx_solver;
 extern const struct solver attention_cpu_bf16_solver;

@@ -218,21 +218,15 @@ fail:
 
 /* ---- running it ---- */
 
-/* The plan with the small problem in its own one's stead; nobody else has it yet. */
-static clattn_status run(struct attention_check *check, struct attention_plan *plan)
+static clattn_status run(struct attention_check *check, const struct attention_plan *plan)
 {
     clattn_status status;
     clattn_context *context = plan->base.context;
-    size_t workspace = plan->base.workspace, bytes;
+    size_t bytes;
     TRY(attention_workspace(plan, &check->small, &bytes)
             ? check_workspace(context, bytes, &check->array[CHECK_WORKSPACE], &check->args.workspace)
             : report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "self-check: a workspace overflows"));
-    plan->problem = check->small;
-    plan->base.workspace = bytes;
-    status = clattn_attention_enqueue(&plan->base, context->warm_queue, &check->args, 0, NULL, NULL);
-    plan->problem = *check->original;
-    plan->base.workspace = workspace;
-    TRY(status);
+    TRY(check_enqueue(&plan->base, &check->small, bytes, &check->args));
     TRY(check_array_read(context, &check->array[CHECK_OUTPUT]));
     TRY(check_arrays_read(context, &check->array[ATTENTION_SIDE_ARRAYS], ATTENTION_ARRAYS - ATTENTION_SIDE_ARRAYS));
     TRY(check_arrays_read(context, &check->array[CHECK_WORKSPACE], 1));
@@ -246,26 +240,22 @@ static bool has_huge_pages(const struct attention_problem *problem)
     return problem->page_size > ARRAY_LIMIT / 2 / size;
 }
 
-clattn_status attention_self_check(clattn_plan *base)
+clattn_status attention_self_check(struct self_check *self)
 {
+    const clattn_plan *base = self->plan;
     clattn_status status;
-    struct attention_plan *plan = (struct attention_plan *)base;
+    const struct attention_plan *plan = (const struct attention_plan *)base;
     const struct attention_problem *problem = &plan->problem;
     clattn_context *context = base->context;
     const char *reason;
-    base->unchecked = *problem->score_mod || *problem->mask_mod || !problem->heads || has_huge_pages(problem);
-    if (base->unchecked)
+    self->unchecked = *problem->score_mod || *problem->mask_mod || !problem->heads || has_huge_pages(problem);
+    if (self->unchecked)
         return CLATTN_SUCCESS;
     struct attention_check *check = calloc(1, sizeof *check);
-    struct attention_problem *original = malloc(sizeof *original);
     clattn_attention_desc desc;
-    if (!check || !original) {
-        free(check);
-        free(original);
+    if (!check)
         return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
-    }
-    *original = *problem;
-    check->original = original;
+    check->original = problem;
     clattn_attention_args_init(&check->args);
     check->args.position = 1;
     check->args.dropout.seed = 7;
@@ -287,10 +277,9 @@ clattn_status attention_self_check(clattn_plan *base)
     check->args.explicit_lengths = 1;
     TRY(make_arrays(check, context));
     TRY(run(check, plan));
-    status = attention_check_judge(check, plan);
+    status = attention_check_judge(check, plan, &self->blamed);
 fail:
     status = check_end(context, check->array, CHECK_ARRAYS, status);
     free(check);
-    free(original);
     return status;
 }

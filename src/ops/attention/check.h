@@ -30,7 +30,8 @@ static inline size_t attention_check_row(const struct attention_check *check, in
 }
 
 /* Compares what has been read back with the reference, in some rows; UNSUPPORTED where they differ by more than
- * arithmetic explains, with a message that names the kernel whose work it is, and that kernel in plan->base.blamed. */
-clattn_status attention_check_judge(const struct attention_check *check, struct attention_plan *plan);
+ * arithmetic explains, with a message that names the kernel whose work it is, and that kernel's number in *blamed. */
+clattn_status attention_check_judge(const struct attention_check *check, const struct attention_plan *plan,
+                                    size_t *blamed);
 
 #endif

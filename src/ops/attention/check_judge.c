@@ -181,7 +181,8 @@ fail:
     return status;
 }
 
-clattn_status attention_check_judge(const struct attention_check *check, struct attention_plan *plan)
+clattn_status attention_check_judge(const struct attention_check *check, const struct attention_plan *plan,
+                                    size_t *blamed)
 {
     struct report *report = &plan->base.context->device.report;
     const struct attention_problem *small = &check->small;
@@ -206,12 +207,12 @@ clattn_status attention_check_judge(const struct attention_check *check, struct 
         reference_attention_row(&rows.naive, b, h, i, &rows.plain);
         status = judge_row(check, &rows, plan, b, h, i);
         if (status == CLATTN_ERROR_UNSUPPORTED && plan->splits > 1)
-            plan->base.blamed = judge_merge(check, plan, rows.room, b, h, i) != CLATTN_SUCCESS;
+            *blamed = judge_merge(check, plan, rows.room, b, h, i) != CLATTN_SUCCESS;
         if (status != CLATTN_SUCCESS)
             break;
         status = judge_scores(check, &rows, report, plan->base.kernels[last].name, b, h, i);
         if (status == CLATTN_ERROR_UNSUPPORTED)
-            plan->base.blamed = last;
+            *blamed = last;
     }
     free(rows.room);
     return status;

@@ -64,10 +64,9 @@ struct places {
     int64_t partial, partial_lse, lse;
 };
 
-static struct places places_of(const struct attention_plan *plan, const struct chain *chain,
-                               const clattn_attention_args *args)
+static struct places places_of(const struct attention_plan *plan, const struct attention_problem *problem,
+                               const struct chain *chain, const clattn_attention_args *args)
 {
-    const struct attention_problem *problem = &plan->problem;
     size_t rows = args->batch * problem->heads * args->query_length, parts = plan->splits > 1 ? plan->splits : 0;
     struct places places = {.partial = chain->workspace.offset / (int64_t)sizeof(float)};
     places.partial_lse = places.partial + (int64_t)(rows * parts * problem->d_v);
@@ -90,7 +89,7 @@ static void note_launches(struct attention_plan *plan)
     const struct attention_problem *problem = &plan->problem;
     attention_args whole = {0}, first;
     size_t groups[3], position = 0, batch = problem->batch * plan->splits;
-    struct attention_slices slices = attention_slice(plan, batch, problem->query_length, problem->key_length);
+    struct attention_slices slices = attention_slice(plan, problem, batch, problem->query_length, problem->key_length);
     whole.batch = (int)batch;
     whole.launch_heads = (int)problem->heads;
     whole.launch_queries = (int)problem->query_length;
@@ -151,7 +150,7 @@ fail:
 /* ---- launches ---- */
 
 /* One enqueue's launches of the attention kernel or of the scores', the last of all of them marked. */
-static clattn_status launch(struct attention_plan *plan, bool scores, struct chain *chain,
+static clattn_status launch(const struct attention_plan *plan, bool scores, struct chain *chain,
                             const clattn_binding *const *bindings, const attention_args *whole,
                             const struct attention_slices *slices, bool last)
 {
@@ -171,7 +170,7 @@ fail:
 }
 
 /* What the merge is told, of the launch of the partials; its output and lse are the caller's. */
-static merge_args merge_of(const struct attention_plan *plan, const attention_args *split, const array4 *output,
+static merge_args merge_of(const struct attention_problem *problem, const attention_args *split, const array4 *output,
                            const array4 *lse)
 {
     return (merge_args){
@@ -187,16 +186,16 @@ static merge_args merge_of(const struct attention_plan *plan, const attention_ar
         .heads = split->heads,
         .queries = split->query_length,
         .parts = split->splits,
-        .columns = (int)plan->problem.d_v,
+        .columns = (int)problem->d_v,
     };
 }
 
 /* The partials of all parts, then their merge. */
-static clattn_status launch_split(struct attention_plan *plan, struct chain *chain, const clattn_attention_args *args,
-                                  const struct places *places, const attention_args *whole, bool last)
+static clattn_status launch_split(const struct attention_plan *plan, const struct attention_problem *problem,
+                                  struct chain *chain, const clattn_attention_args *args, const struct places *places,
+                                  const attention_args *whole, bool last)
 {
     clattn_status status;
-    const struct attention_problem *problem = &plan->problem;
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key, &args->value};
     const clattn_binding *merged[5] = {&chain->workspace, &chain->workspace};
     size_t count = attention_side_bindings(problem, args, bindings, 3), groups[3];
@@ -209,10 +208,10 @@ static clattn_status launch_split(struct attention_plan *plan, struct chain *cha
     split.splits = (int)plan->splits;
     split.batch = split.items * split.splits;
     const struct attention_slices slices =
-        attention_slice(plan, (size_t)split.batch, args->query_length, args->key_length);
+        attention_slice(plan, problem, (size_t)split.batch, args->query_length, args->key_length);
     TRY(launch(plan, false, chain, bindings, &split, &slices, false));
 
-    const merge_args merge = merge_of(plan, &split, &whole->output, &whole->lse);
+    const merge_args merge = merge_of(problem, &split, &whole->output, &whole->lse);
     count = 2;
     if (problem->has[ATTENTION_SINKS])
         merged[count++] = &args->scoring.sinks;
@@ -225,12 +224,13 @@ fail:
     return status;
 }
 
-static clattn_status launch_whole(struct attention_plan *plan, struct chain *chain, const clattn_attention_args *args,
-                                  const attention_args *whole, bool last)
+static clattn_status launch_whole(const struct attention_plan *plan, const struct attention_problem *problem,
+                                  struct chain *chain, const clattn_attention_args *args, const attention_args *whole,
+                                  bool last)
 {
-    const struct attention_problem *problem = &plan->problem;
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key, &args->value};
-    const struct attention_slices slices = attention_slice(plan, args->batch, args->query_length, args->key_length);
+    const struct attention_slices slices =
+        attention_slice(plan, problem, args->batch, args->query_length, args->key_length);
     size_t count = attention_side_bindings(problem, args, bindings, 3);
     bindings[count++] = &args->output;
     if (problem->has[ATTENTION_LSE] || plan->lends_lse)
@@ -240,12 +240,12 @@ static clattn_status launch_whole(struct attention_plan *plan, struct chain *cha
     return launch(plan, false, chain, bindings, whole, &slices, last);
 }
 
-static clattn_status launch_scores(struct attention_plan *plan, struct chain *chain, const clattn_attention_args *args,
-                                   const attention_args *whole)
+static clattn_status launch_scores(const struct attention_plan *plan, const struct attention_problem *problem,
+                                   struct chain *chain, const clattn_attention_args *args, const attention_args *whole)
 {
-    const struct attention_problem *problem = &plan->problem;
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key};
-    const struct attention_slices slices = attention_slice(plan, args->batch, args->query_length, args->key_length);
+    const struct attention_slices slices =
+        attention_slice(plan, problem, args->batch, args->query_length, args->key_length);
     size_t count = attention_side_bindings(problem, args, bindings, 2);
     if (problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES)
         bindings[count++] = &args->outputs.lse;
@@ -253,21 +253,22 @@ static clattn_status launch_scores(struct attention_plan *plan, struct chain *ch
     return launch(plan, true, chain, bindings, whole, &slices, true);
 }
 
-clattn_status attention_launch(struct attention_plan *plan, struct chain *chain, clattn_attention_args *args)
+clattn_status attention_launch(const struct attention_plan *plan, const struct attention_problem *problem,
+                               struct chain *chain, clattn_attention_args *args)
 {
     clattn_status status;
-    const bool has_scores = plan->problem.has[ATTENTION_SCORES] && args->key_length;
-    const struct places places = places_of(plan, chain, args);
+    const bool has_scores = problem->has[ATTENTION_SCORES] && args->key_length;
+    const struct places places = places_of(plan, problem, chain, args);
     attention_args whole;
-    attention_fill_args(&plan->problem, args, &whole);
+    attention_fill_args(problem, args, &whole);
     if (plan->lends_lse) {
         args->outputs.lse = chain->workspace;
         whole.lse = placed(&whole, places.lse, 1);
     }
-    TRY(plan->splits > 1 ? launch_split(plan, chain, args, &places, &whole, !has_scores)
-                         : launch_whole(plan, chain, args, &whole, !has_scores));
+    TRY(plan->splits > 1 ? launch_split(plan, problem, chain, args, &places, &whole, !has_scores)
+                         : launch_whole(plan, problem, chain, args, &whole, !has_scores));
     if (has_scores)
-        TRY(launch_scores(plan, chain, args, &whole));
+        TRY(launch_scores(plan, problem, chain, args, &whole));
 fail:
     return status;
 }

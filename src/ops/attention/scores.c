@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/common/arrays.h"
+#include "plan/operator.h"
 #include "program/defines.h"
 
 struct weights_plan {
@@ -13,6 +14,13 @@ struct weights_plan {
     struct attention_problem problem;
     clattn_layout weights;
     bool average;
+};
+
+/* Its plans are made and enqueued by the functions below. */
+static const struct operator_type weights_operator = {
+    .name = "attention weights",
+    .plan_bytes = sizeof(struct weights_plan),
+    .problem_offset = offsetof(struct weights_plan, problem),
 };
 
 static clattn_status read_weights(const clattn_attention_desc *attention, const clattn_layout *weights, bool average,
@@ -88,7 +96,7 @@ clattn_status attention_weights_plan_create(clattn_context *context, const clatt
         status = read_weights(attention, weights, average, &problem, &reason);
     if (status != CLATTN_SUCCESS)
         return report_error(&context->device.report, status, "attention weights: %s", reason);
-    TRY(plan_new(context, OPERATOR_ATTENTION_WEIGHTS, sizeof(struct weights_plan), &plan));
+    TRY(plan_new(context, &weights_operator, &plan));
     struct weights_plan *made = (struct weights_plan *)plan;
     made->problem = problem;
     made->weights = *weights;
@@ -104,13 +112,12 @@ fail:
     return status;
 }
 
-clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue queue, const clattn_attention_args *given,
-                                        const clattn_binding *weights, cl_uint wait_count, const cl_event *wait_list,
-                                        cl_event *event)
+clattn_status attention_weights_enqueue(const clattn_plan *handle, const struct enqueue_call *call,
+                                        const clattn_attention_args *given, const clattn_binding *weights)
 {
     clattn_status status;
-    TRY(plan_check(handle, OPERATOR_ATTENTION_WEIGHTS));
-    struct weights_plan *plan = (struct weights_plan *)handle;
+    TRY(plan_check(handle, &weights_operator));
+    const struct weights_plan *plan = (const struct weights_plan *)handle;
     const struct attention_problem *problem = &plan->problem;
     clattn_attention_args args;
     attention_args kernel_args;
@@ -118,7 +125,7 @@ clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue qu
     const size_t extent[4] = {args.batch, plan->weights.extent[1], args.query_length, args.key_length};
     TRY(binding_check(handle->context, weights, &plan->weights, extent, BINDING_WRITE, "weights"));
     if (!args.batch || !problem->heads || !args.query_length || !args.key_length)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
 
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args.query, &args.key};
     size_t groups[3], count = attention_side_bindings(problem, &args, bindings, 2);
@@ -127,7 +134,7 @@ clattn_status attention_weights_enqueue(clattn_plan *handle, cl_command_queue qu
     attention_fill_args(problem, &args, &kernel_args);
     kernel_args.scores = array4_of(&plan->weights, weights->offset);
     attention_scores_groups(&handle->kernels[0], &kernel_args, plan->average, groups);
-    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;
 }

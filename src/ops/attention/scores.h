@@ -22,8 +22,7 @@ clattn_status attention_weights_plan_create(clattn_context *context, const clatt
                                             const clattn_layout *weights, bool average, clattn_plan **plan);
 
 /* `args` are those of the attention, whose query, key, mask and lse are read. */
-clattn_status attention_weights_enqueue(clattn_plan *plan, cl_command_queue queue, const clattn_attention_args *args,
-                                        const clattn_binding *weights, cl_uint wait_count, const cl_event *wait_list,
-                                        cl_event *event);
+clattn_status attention_weights_enqueue(const clattn_plan *plan, const struct enqueue_call *call,
+                                        const clattn_attention_args *args, const clattn_binding *weights);
 
 #endif

@@ -24,9 +24,9 @@ static double attended(const struct attention_problem *problem, size_t keys)
     return count;
 }
 
-struct attention_slices attention_slice(const struct attention_plan *plan, size_t batch, size_t queries, size_t keys)
+struct attention_slices attention_slice(const struct attention_plan *plan, const struct attention_problem *problem,
+                                        size_t batch, size_t queries, size_t keys)
 {
-    const struct attention_problem *problem = &plan->problem;
     struct attention_slices slices = {batch, problem->heads, queries};
     if (!problem->desc.launch.max_ms || !batch || !problem->heads || !queries)
         return slices;

@@ -4,6 +4,7 @@
 #include "ops/common/arrays.h"
 #include "ops/attention/attention.h"
 #include "program/defines.h"
+#include "ops/common/x86.h"
 
 #define MAX_SIZE 512
 #define BLOCK_BYTES 393216 /* of a work-item's rows, at the most */
@@ -386,7 +387,7 @@ static clattn_status prepare_pairs(clattn_plan *base)
 }
 
 const struct solver attention_cpu_bf16_solver = {
-    .name = "cpu-bf16", .refuse = refuse_pairs, .prepare = prepare_pairs, .only_named = refuse_slow_bf16};
+    .name = "cpu-bf16", .refuse = refuse_pairs, .prepare = prepare_pairs, .only_named = x86_bf16_only_named};
 
 /* ---- the same by AMX ---- */
 
@@ -394,8 +395,8 @@ static const char *refuse_amx(const clattn_context *context, const void *data, b
 {
     const struct attention_problem *problem = data;
     const struct capabilities *caps = &context->device.caps;
-    if (!has_bf16_parts(problem->desc.query.dtype) || !has_bf16_parts(problem->desc.key.dtype) ||
-        !has_bf16_parts(problem->desc.value.dtype))
+    if (!x86_amx_takes(problem->desc.query.dtype) || !x86_amx_takes(problem->desc.key.dtype) ||
+        !x86_amx_takes(problem->desc.value.dtype))
         return "query, key or value is none of float32, float16 and bfloat16";
     const char *reason = mismatch_of_pairs(context, problem);
     if (!reason && (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR)))
@@ -411,11 +412,11 @@ static clattn_status prepare_amx(clattn_plan *base)
 {
     bool has;
     clattn_status status;
-    TRY(choose_amx(base, &has));
+    TRY(x86_choose_amx(base, &has));
     status = prepare_by(base, has ? PRODUCTS_AMX_X86 : PRODUCTS_AMX);
 fail:
     return status;
 }
 
 const struct solver attention_cpu_amx_solver = {
-    .name = "cpu-amx", .refuse = refuse_amx, .prepare = prepare_amx, .only_named = refuse_emulated_amx};
+    .name = "cpu-amx", .refuse = refuse_amx, .prepare = prepare_amx, .only_named = x86_amx_only_named};

@@ -124,17 +124,18 @@ fail:
     return status;
 }
 
-clattn_status embedding_self_check(clattn_plan *base)
+clattn_status embedding_self_check(struct self_check *self)
 {
-    const struct embedding_plan *plan = (struct embedding_plan *)base;
+    const clattn_plan *base = self->plan;
+    const struct embedding_plan *plan = (const struct embedding_plan *)base;
     struct embedding_check check = {
         .original = plan->problem,
         .size = plan->whole_vectors ? WHOLE_SIZE : SIZE,
         .args = CLATTN_EMBEDDING_ARGS_INIT,
     };
-    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge};
-    base->unchecked = check.original.empty;
-    if (base->unchecked)
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge, 0};
+    self->unchecked = check.original.empty;
+    if (self->unchecked)
         return CLATTN_SUCCESS;
     return check_run(base, &course, &check);
 }

@@ -96,17 +96,16 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
 
 /* ---- the calls ---- */
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct embedding_plan *plan = (struct embedding_plan *)handle;
-    const struct embedding_problem *problem = &plan->problem;
+    const struct embedding_plan *plan = (const struct embedding_plan *)handle;
+    const struct embedding_problem *problem = call->problem;
     clattn_embedding_args args;
     embedding_args kernel_args;
     TRY(embedding_args_read(handle->context, problem, given, &args, &kernel_args));
     if (!kernel_args.batch)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     /* In the place of an array that is not there, one that the kernel has anyway. */
     bool table = problem->desc.positions == CLATTN_POSITIONS_TABLE;
     const clattn_binding *bindings[POINTERS] = {
@@ -119,14 +118,13 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
         &args.y,
     };
     const size_t groups[3] = {groups_of(plan, (size_t)kernel_args.batch, (size_t)kernel_args.length), 1, 1};
-    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;
 }
 
 static const struct operator_type embedding_operator = {
     .name = "embedding",
-    .number = OPERATOR_EMBEDDING,
     .plan_bytes = sizeof(struct embedding_plan),
     .problem_offset = offsetof(struct embedding_plan, problem),
     .problem_bytes = sizeof(struct embedding_problem),

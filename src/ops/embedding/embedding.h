@@ -30,6 +30,6 @@ clattn_status embedding_args_read(clattn_context *context, const struct embeddin
                                   embedding_args *kernel_args);
 
 /* For plan_self_check. */
-clattn_status embedding_self_check(clattn_plan *plan);
+clattn_status embedding_self_check(struct self_check *check);
 
 #endif

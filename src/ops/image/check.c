@@ -226,10 +226,11 @@ fail:
     return status;
 }
 
-clattn_status image_self_check(clattn_plan *base)
+clattn_status image_self_check(struct self_check *self)
 {
+    const clattn_plan *base = self->plan;
     clattn_status status;
-    const struct image_plan *plan = (struct image_plan *)base;
+    const struct image_plan *plan = (const struct image_plan *)base;
     clattn_context *context = base->context;
     struct image_check check = {.original = plan->problem, .args = CLATTN_IMAGE_ARGS_INIT};
     TRY(check_begin(context));
@@ -242,7 +243,7 @@ clattn_status image_self_check(clattn_plan *base)
         TRY(make_image(&check, context));
         if (!check.arrays[IMAGE].buffer)
             continue;
-        TRY(check_enqueue(base, &check.small, &check.args));
+        TRY(check_enqueue(base, &check.small, 0, &check.args));
         TRY(judge(&check, context, base->kernels[0].name));
     }
 fail:

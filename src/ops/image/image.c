@@ -55,27 +55,25 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return image_problem_read(desc, problem, reason);
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct image_plan *plan = (struct image_plan *)handle;
+    const struct image_problem *problem = call->problem;
     clattn_image_args args;
     image_args kernel_args;
-    TRY(image_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
+    TRY(image_args_read(handle->context, problem, given, &args, &kernel_args));
     if (!kernel_args.batch)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     const clattn_binding *bindings[3] = {&args.image, &args.array, &args.norm};
     size_t groups[3];
     groups_of(&handle->kernels[0], args.width, args.height, groups);
-    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;
 }
 
 static const struct operator_type image_operator = {
     .name = "image",
-    .number = OPERATOR_IMAGE,
     .plan_bytes = sizeof(struct image_plan),
     .problem_offset = offsetof(struct image_plan, problem),
     .problem_bytes = sizeof(struct image_problem),

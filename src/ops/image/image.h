@@ -25,6 +25,6 @@ clattn_status image_args_read(clattn_context *context, const struct image_proble
                               const clattn_image_args *given, clattn_image_args *args, image_args *kernel_args);
 
 /* For plan_self_check. */
-clattn_status image_self_check(clattn_plan *plan);
+clattn_status image_self_check(struct self_check *check);
 
 #endif

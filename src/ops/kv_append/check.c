@@ -292,12 +292,13 @@ fail:
     return status;
 }
 
-clattn_status kv_append_self_check(clattn_plan *base)
+clattn_status kv_append_self_check(struct self_check *self)
 {
-    const struct kv_append_plan *plan = (struct kv_append_plan *)base;
+    const clattn_plan *base = self->plan;
+    const struct kv_append_plan *plan = (const struct kv_append_plan *)base;
     struct kv_append_check check = {.original = plan->problem, .args = CLATTN_KV_APPEND_ARGS_INIT};
-    const struct check_course course = {&check.small, &check.args,       check.arrays, ARRAYS,
-                                        KEY_CACHE,    TABLE - KEY_CACHE, make,         judge};
+    const struct check_course course = {&check.small,      &check.args, check.arrays, ARRAYS, KEY_CACHE,
+                                        TABLE - KEY_CACHE, make,        judge,        0};
     clattn_status status = check_run(base, &course, &check);
     for (int i = 0; i < ARRAYS; i++)
         free(check.before[i]);

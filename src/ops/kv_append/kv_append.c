@@ -98,29 +98,27 @@ static void bind(const struct kv_append_problem *problem, const clattn_kv_append
     bindings[count++] = &args->value_cache;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    const struct kv_append_problem *problem = &((struct kv_append_plan *)handle)->problem;
+    const struct kv_append_problem *problem = call->problem;
     clattn_kv_append_args args;
     kv_append_args kernel_args;
     TRY(kv_append_args_read(handle->context, problem, given, &args));
     if (!args.batch || !problem->heads || !args.length)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     const clattn_binding *bindings[9];
     bind(problem, &args, bindings);
     kv_append_fill_args(problem, &args, &kernel_args);
     const size_t groups[3] = {divide_up(units(problem), handle->kernels[0].local[0]),
                               args.batch * problem->heads * args.length, 2};
-    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;
 }
 
 static const struct operator_type kv_append_operator = {
     .name = "kv_append",
-    .number = OPERATOR_KV_APPEND,
     .plan_bytes = sizeof(struct kv_append_plan),
     .problem_offset = offsetof(struct kv_append_plan, problem),
     .problem_bytes = sizeof(struct kv_append_problem),

@@ -34,6 +34,6 @@ void kv_append_fill_args(const struct kv_append_problem *problem, const clattn_k
                          kv_append_args *kernel_args);
 
 /* For plan_self_check. */
-clattn_status kv_append_self_check(clattn_plan *plan);
+clattn_status kv_append_self_check(struct self_check *check);
 
 #endif

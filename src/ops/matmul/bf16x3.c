@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "ops/matmul/bf16x3.h"
 #include "program/defines.h"
+#include "ops/common/x86.h"
 
 #define PANEL 32         /* rows or lanes */
 #define SUM_BYTES 4096   /* of a tile of PANEL x PANEL */
@@ -51,7 +52,7 @@ static bool pays(const struct matmul_problem *problem)
 const char *matmul_parts_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced)
 {
     size_t bytes;
-    if (!has_bf16_parts(problem->desc.a.dtype) || !has_bf16_parts(problem->desc.b.dtype))
+    if (!x86_amx_takes(problem->desc.a.dtype) || !x86_amx_takes(problem->desc.b.dtype))
         return "a or b is none of float32, float16 and bfloat16";
     if (!size_mul(panel_bytes(problem->k), divide_up(size_max(problem->m, problem->n), PANEL), &bytes) ||
         !size_mul(bytes, size_max(problem->batch, 1), &bytes))
@@ -61,8 +62,8 @@ const char *matmul_parts_refuse(const clattn_context *context, const struct matm
     return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
 }
 
-static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                            const matmul_args *given)
+static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
+                            const clattn_matmul_args *args, const matmul_args *given)
 {
     const clattn_binding *lanes = plan->lanes_along_m ? &args->a : &args->b;
     const clattn_binding *rows = plan->lanes_along_m ? &args->b : &args->a;
@@ -75,7 +76,7 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
                               (size_t)given->batch};
     const clattn_binding *split_bindings[2] = {lanes, &chain->workspace};
     const clattn_binding *bindings[1 + MATMUL_POINTERS] = {rows, lanes, &chain->workspace};
-    matmul_bind(&plan->problem, args, bindings + 1);
+    matmul_bind(problem, args, bindings + 1);
     return matmul_launch_packed(plan, chain, given, split_bindings, split_groups, bindings, groups);
 }
 

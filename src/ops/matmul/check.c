@@ -140,23 +140,21 @@ fail:
     return status;
 }
 
-static clattn_status check_small(struct matmul_plan *plan, size_t m, size_t n, size_t k, bool subnormal)
+static clattn_status check_small(const struct matmul_plan *plan, size_t m, size_t n, size_t k, bool subnormal)
 {
     struct matmul_check check = {
         .original = plan->problem, .m = m, .n = n, .k = k, .subnormal = subnormal, .args = CLATTN_MATMUL_ARGS_INIT};
-    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, C, 1, make, judge};
-    size_t workspace = plan->base.workspace;
-    plan->base.workspace = WORKSPACE_BYTES;
-    clattn_status status = check_run(&plan->base, &course, &check);
-    plan->base.workspace = workspace;
-    return status;
+    const struct check_course course = {&check.small, &check.args, check.arrays,   ARRAYS, C, 1,
+                                        make,         judge,       WORKSPACE_BYTES};
+    return check_run(&plan->base, &course, &check);
 }
 
-clattn_status matmul_self_check(clattn_plan *base)
+clattn_status matmul_self_check(struct self_check *self)
 {
-    struct matmul_plan *plan = (struct matmul_plan *)base;
-    base->unchecked = plan->foreign;
-    if (base->unchecked)
+    const clattn_plan *base = self->plan;
+    const struct matmul_plan *plan = (const struct matmul_plan *)base;
+    self->unchecked = plan->foreign;
+    if (self->unchecked)
         return CLATTN_SUCCESS;
     const char *kernel = base->kernels[0].name;
     if (strcmp(kernel, "matmul_split") == 0 && plan->problem.k > PARTS_MOST)

@@ -150,12 +150,11 @@ fail:
     return status;
 }
 
-clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matmul_args *given,
-                               clattn_matmul_args *args)
+clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matmul_problem *problem,
+                               const clattn_matmul_args *given, clattn_matmul_args *args)
 {
     clattn_status status;
     clattn_context *context = plan->base.context;
-    const struct matmul_problem *problem = &plan->problem;
     struct report *report = &context->device.report;
     const clattn_matmul_desc *desc = &problem->desc;
     TRY(args_read(report, "clattn_matmul_args", args, sizeof *args, offsetof(clattn_matmul_args, operand), given));

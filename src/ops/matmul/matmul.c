@@ -23,11 +23,11 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return matmul_problem_read(desc, problem, reason);
 }
 
-clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                                  const matmul_args *kernel_args)
+clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct matmul_problem *problem,
+                                  struct chain *chain, const clattn_matmul_args *args, const matmul_args *kernel_args)
 {
     const clattn_binding *bindings[MATMUL_POINTERS] = {&args->a, &args->b};
-    matmul_bind(&plan->problem, args, bindings);
+    matmul_bind(problem, args, bindings);
     const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns),
                               divide_up((size_t)kernel_args->m, plan->tile_rows), (size_t)kernel_args->batch};
     return chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
@@ -49,7 +49,7 @@ fail:
     return status;
 }
 
-clattn_status matmul_launch_packed(struct matmul_plan *plan, struct chain *chain, const matmul_args *given,
+clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, const matmul_args *given,
                                    const clattn_binding **pack_bindings, const size_t pack_groups[3],
                                    const clattn_binding **bindings, const size_t groups[3])
 {
@@ -63,26 +63,25 @@ clattn_status matmul_launch_packed(struct matmul_plan *plan, struct chain *chain
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct matmul_plan *plan = (struct matmul_plan *)handle;
+    const struct matmul_plan *plan = (const struct matmul_plan *)handle;
+    const struct matmul_problem *problem = call->problem;
     clattn_matmul_args args;
     matmul_args kernel_args;
     struct chain chain;
-    TRY(matmul_args_read(plan, given, &args));
-    if (!args.batch || !args.m || !plan->problem.n)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
-    matmul_fill_args(&plan->problem, &args, &kernel_args);
-    status =
-        chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace, &args.workspace);
+    TRY(matmul_args_read(plan, problem, given, &args));
+    if (!args.batch || !args.m || !problem->n)
+        return plan_enqueue_nothing(handle, call);
+    matmul_fill_args(problem, &args, &kernel_args);
+    status = chain_begin(&chain, handle->context, call, &args.workspace);
     if (status == CLATTN_SUCCESS) {
-        mtx_lock(&handle->lock);
-        status = plan->launch(plan, &chain, &args, &kernel_args);
-        mtx_unlock(&handle->lock);
+        mtx_lock(handle->lock);
+        status = plan->launch(plan, problem, &chain, &args, &kernel_args);
+        mtx_unlock(handle->lock);
     }
-    return chain_end(&chain, status, event);
+    return chain_end(&chain, status);
 fail:
     return status;
 }
@@ -115,7 +114,6 @@ static void classify(const void *data, struct strbuf *text)
 
 static const struct operator_type matmul_operator = {
     .name = "matmul",
-    .number = OPERATOR_MATMUL,
     .plan_bytes = sizeof(struct matmul_plan),
     .problem_offset = offsetof(struct matmul_plan, problem),
     .problem_bytes = sizeof(struct matmul_problem),

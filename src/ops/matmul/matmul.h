@@ -19,8 +19,8 @@ struct matmul_plan {
     struct matmul_problem problem;
     /* Enqueues the product; the plan's lock is held.  The kernels' args say what: their `batch` and `m` are
      * the actual ones, items that lie one behind the other already folded into m. */
-    clattn_status (*launch)(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                            const matmul_args *kernel_args);
+    clattn_status (*launch)(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
+                            const clattn_matmul_args *args, const matmul_args *kernel_args);
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
     size_t panel;                   /* lanes of a packed panel, */
     size_t k_step;                  /* and k in an element of it */
@@ -37,8 +37,8 @@ static inline size_t matmul_rows(const struct matmul_problem *problem)
 clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_problem *problem, const char **reason);
 
 /* A copy of the caller's args with lengths filled in and all bindings checked. */
-clattn_status matmul_args_read(const struct matmul_plan *plan, const clattn_matmul_args *given,
-                               clattn_matmul_args *args);
+clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matmul_problem *problem,
+                               const clattn_matmul_args *given, clattn_matmul_args *args);
 
 /* What the kernels are told. */
 void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args, matmul_args *kernel_args);
@@ -62,19 +62,19 @@ size_t matmul_args_bytes(const struct matmul_problem *problem);
 /* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C:
  * its `launch`, and adding the kernel, whose arguments are a, b, [bias], [b_scale], [operand], c; `options` is taken over
  * and cleared. */
-clattn_status matmul_launch_tiles(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                                  const matmul_args *kernel_args);
+clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct matmul_problem *problem,
+                                  struct chain *chain, const clattn_matmul_args *args, const matmul_args *kernel_args);
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 
 /* For those with two, of which the first one packs an operand into the workspace for the second: enqueues both, the first
  * one unless k is 0. */
-clattn_status matmul_launch_packed(struct matmul_plan *plan, struct chain *chain, const matmul_args *kernel_args,
+clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, const matmul_args *kernel_args,
                                    const clattn_binding **pack_bindings, const size_t pack_groups[3],
                                    const clattn_binding **bindings, const size_t groups[3]);
 
 /* Compares the plan's kernels with the reference on a small product (plan_self_check). */
-clattn_status matmul_self_check(clattn_plan *plan);
+clattn_status matmul_self_check(struct self_check *check);
 
 extern const struct solver matmul_clblast_solver;
 extern const struct solver matmul_cpu_amx_solver;

@@ -35,14 +35,14 @@ const char *matmul_packed_refuse_pairs(const clattn_context *context, const stru
 }
 
 /* How many items the packed side has: one if all items share it. */
-static size_t packed_items(const struct matmul_plan *plan, size_t batch)
+static size_t packed_items(const struct matmul_plan *plan, const struct matmul_problem *problem, size_t batch)
 {
-    int64_t stride = plan->lanes_along_m ? plan->problem.a.batch : plan->problem.b.batch;
+    int64_t stride = plan->lanes_along_m ? problem->a.batch : problem->b.batch;
     return stride ? batch : 1;
 }
 
-static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                            const matmul_args *given)
+static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
+                            const clattn_matmul_args *args, const matmul_args *given)
 {
     const clattn_binding *lanes = plan->lanes_along_m ? &args->a : &args->b;
     const clattn_binding *rows = plan->lanes_along_m ? &args->b : &args->a;
@@ -50,11 +50,11 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
     size_t row_count = (size_t)(plan->lanes_along_m ? given->n : given->m);
     size_t panels = divide_up(lane_count, plan->panel);
     const size_t pack_groups[3] = {panels, divide_up(divide_up((size_t)given->k, plan->k_step), PACK_DEPTH),
-                                   packed_items(plan, (size_t)given->batch)};
+                                   packed_items(plan, problem, (size_t)given->batch)};
     const size_t groups[3] = {panels, divide_up(row_count, plan->tile_rows), (size_t)given->batch};
     const clattn_binding *pack_bindings[2] = {lanes, &chain->workspace};
     const clattn_binding *bindings[MATMUL_POINTERS] = {rows, &chain->workspace};
-    matmul_bind(&plan->problem, args, bindings);
+    matmul_bind(problem, args, bindings);
     return matmul_launch_packed(plan, chain, given, pack_bindings, pack_groups, bindings, groups);
 }
 
@@ -232,7 +232,7 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
     size_t row_count = plan->lanes_along_m ? problem->n : problem->m;
     /* Items folded into one need no more panels than they do apart. */
-    size_t items = packed_items(plan, problem->batch), panels = divide_up(lane_count, plan->panel);
+    size_t items = packed_items(plan, problem, problem->batch), panels = divide_up(lane_count, plan->panel);
     size_t steps = divide_up(problem->k, plan->k_step);
     base->workspace = items * panels * plan->panel * steps * 4;
     plan_kernel_largest(&base->kernels[0], (const size_t[3]){items * panels, divide_up(steps, PACK_DEPTH), items});

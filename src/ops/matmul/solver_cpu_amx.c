@@ -3,6 +3,7 @@
 #include "base/try.h"
 #include "ops/matmul/packed.h"
 #include "ops/matmul/bf16x3.h"
+#include "ops/common/x86.h"
 
 static bool is_bf16(const struct matmul_problem *problem)
 {
@@ -23,7 +24,7 @@ static clattn_status prepare(clattn_plan *base)
     bool has;
     clattn_status status;
     struct matmul_plan *plan = (struct matmul_plan *)base;
-    TRY(choose_amx(base, &has));
+    TRY(x86_choose_amx(base, &has));
     status = is_bf16(&plan->problem) ? matmul_packed_prepare(plan, has ? FACTORS_AMX_X86 : FACTORS_AMX)
                                      : matmul_parts_prepare(plan, has);
 fail:
@@ -31,4 +32,4 @@ fail:
 }
 
 const struct solver matmul_cpu_amx_solver = {
-    .name = "cpu-amx", .refuse = refuse, .prepare = prepare, .only_named = refuse_emulated_amx};
+    .name = "cpu-amx", .refuse = refuse, .prepare = prepare, .only_named = x86_amx_only_named};

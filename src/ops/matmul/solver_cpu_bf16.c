@@ -1,5 +1,6 @@
 /* Matrix products of bfloat16 on CPU devices whose processor multiplies them two by two: cl/matmul/cpu/packed.cl with PAIRS. */
 #include "ops/matmul/packed.h"
+#include "ops/common/x86.h"
 
 static const char *refuse(const clattn_context *context, const void *problem, bool forced)
 {
@@ -13,4 +14,4 @@ static clattn_status prepare(clattn_plan *base)
 }
 
 const struct solver matmul_cpu_bf16_solver = {
-    .name = "cpu-bf16", .refuse = refuse, .prepare = prepare, .only_named = refuse_slow_bf16};
+    .name = "cpu-bf16", .refuse = refuse, .prepare = prepare, .only_named = x86_bf16_only_named};

@@ -116,11 +116,12 @@ fail:
     return status;
 }
 
-clattn_status merge_self_check(clattn_plan *base)
+clattn_status merge_self_check(struct self_check *self)
 {
-    const struct merge_plan *plan = (struct merge_plan *)base;
+    const clattn_plan *base = self->plan;
+    const struct merge_plan *plan = (const struct merge_plan *)base;
     struct merge_check check = {.original = plan->problem, .args = CLATTN_MERGE_ARGS_INIT};
-    const struct check_course course = {&check.small, &check.args,     check.arrays, ARRAYS,
-                                        OUTPUT,       ARRAYS - OUTPUT, make,         judge};
+    const struct check_course course = {&check.small,    &check.args, check.arrays, ARRAYS, OUTPUT,
+                                        ARRAYS - OUTPUT, make,        judge,        0};
     return check_run(base, &course, &check);
 }

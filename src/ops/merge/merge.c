@@ -186,17 +186,16 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
 
 /* ---- the calls ---- */
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    const struct merge_problem *problem = &((struct merge_plan *)handle)->problem;
+    const struct merge_problem *problem = call->problem;
     clattn_merge_args args;
     merge_args kernel_args;
     size_t groups[3], count = 2;
     TRY(read_args(handle->context, problem, given, &args));
     if (!args.batch || !problem->heads || !args.query_length)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     const clattn_binding *bindings[5] = {&args.partial, &args.partial_lse};
     if (problem->has_sinks)
         bindings[count++] = &args.sinks;
@@ -205,14 +204,13 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
         bindings[count++] = &args.lse;
     fill_args(problem, &args, &kernel_args);
     merge_groups(&handle->kernels[0], &handle->context->device.caps, &kernel_args, groups);
-    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;
 }
 
 static const struct operator_type merge_operator = {
     .name = "merge",
-    .number = OPERATOR_MERGE,
     .plan_bytes = sizeof(struct merge_plan),
     .problem_offset = offsetof(struct merge_plan, problem),
     .problem_bytes = sizeof(struct merge_problem),

@@ -21,7 +21,7 @@ struct merge_plan {
 clattn_status merge_problem_read(const clattn_merge_desc *desc, struct merge_problem *problem, const char **reason);
 
 /* For plan_self_check. */
-clattn_status merge_self_check(clattn_plan *plan);
+clattn_status merge_self_check(struct self_check *check);
 
 /* Output columns of a work-item of the kernel on this device. */
 size_t merge_chunk(const struct capabilities *caps, size_t columns);

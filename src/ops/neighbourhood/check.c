@@ -133,28 +133,23 @@ static clattn_status judge(struct neighbourhood_check *check, struct report *rep
     return status;
 }
 
-/* The plan is the caller's alone: for as long as the check takes it has the small problem and its workspace.
- */
-static clattn_status enqueue_small(struct neighbourhood_plan *plan, struct neighbourhood_check *check)
+static clattn_status enqueue_small(const struct neighbourhood_plan *plan, struct neighbourhood_check *check)
 {
-    clattn_status status;
-    size_t workspace = plan->base.workspace, packed_width = plan->packed_width;
-    plan->problem = check->small;
-    if (plan->size_workspace)
-        TRY(plan->size_workspace(plan));
-    TRY(check_workspace(plan->base.context, plan->base.workspace, &check->arrays[WORKSPACE], &check->args.workspace));
-    status = clattn_neighbourhood_enqueue(&plan->base, plan->base.context->warm_queue, &check->args, 0, NULL, NULL);
+    clattn_status status = CLATTN_SUCCESS;
+    size_t bytes = 0;
+    if (plan->workspace)
+        TRY(plan->workspace(plan, &check->small, &bytes));
+    TRY(check_workspace(plan->base.context, bytes, &check->arrays[WORKSPACE], &check->args.workspace));
+    status = check_enqueue(&plan->base, &check->small, bytes, &check->args);
 fail:
-    plan->problem = check->original;
-    plan->base.workspace = workspace;
-    plan->packed_width = packed_width;
     return status;
 }
 
-clattn_status neighbourhood_self_check(clattn_plan *base)
+clattn_status neighbourhood_self_check(struct self_check *self)
 {
+    const clattn_plan *base = self->plan;
     clattn_status status;
-    struct neighbourhood_plan *plan = (struct neighbourhood_plan *)base;
+    const struct neighbourhood_plan *plan = (const struct neighbourhood_plan *)base;
     clattn_context *context = base->context;
     struct neighbourhood_check check = {.original = plan->problem, .args = CLATTN_NEIGHBOURHOOD_ARGS_INIT};
     TRY(check_begin(context));

@@ -15,34 +15,31 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return neighbourhood_problem_read(desc, problem, reason);
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct neighbourhood_plan *plan = (struct neighbourhood_plan *)handle;
-    const struct neighbourhood_problem *problem = &plan->problem;
+    const struct neighbourhood_plan *plan = (const struct neighbourhood_plan *)handle;
+    const struct neighbourhood_problem *problem = call->problem;
     clattn_neighbourhood_args args;
     neighbourhood_args kernel_args;
     struct chain chain;
     TRY(neighbourhood_args_read(handle->context, problem, given, &args));
     if (!args.batch || !problem->heads || !args.query_height || !args.query_width)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     neighbourhood_fill_args(problem, &args, &kernel_args);
-    status =
-        chain_begin(&chain, handle->context, queue, wait_count, wait_list, event, handle->workspace, &args.workspace);
+    status = chain_begin(&chain, handle->context, call, &args.workspace);
     if (status == CLATTN_SUCCESS) {
-        mtx_lock(&handle->lock);
-        status = plan->launch(plan, &chain, &args, &kernel_args);
-        mtx_unlock(&handle->lock);
+        mtx_lock(handle->lock);
+        status = plan->launch(plan, problem, &chain, &args, &kernel_args);
+        mtx_unlock(handle->lock);
     }
-    return chain_end(&chain, status, event);
+    return chain_end(&chain, status);
 fail:
     return status;
 }
 
 static const struct operator_type neighbourhood_operator = {
     .name = "neighbourhood",
-    .number = OPERATOR_NEIGHBOURHOOD,
     .plan_bytes = sizeof(struct neighbourhood_plan),
     .problem_offset = offsetof(struct neighbourhood_plan, problem),
     .problem_bytes = sizeof(struct neighbourhood_problem),

@@ -19,12 +19,14 @@ struct neighbourhood_plan {
     clattn_plan base;
     struct neighbourhood_problem problem;
     /* Enqueues the kernels; `args` and its sizes have been checked, and `kernel_args` is filled. */
-    clattn_status (*launch)(struct neighbourhood_plan *plan, struct chain *chain, const clattn_neighbourhood_args *args,
+    clattn_status (*launch)(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
+                            struct chain *chain, const clattn_neighbourhood_args *args,
                             neighbourhood_args *kernel_args);
-    /* Sets packed_width and the workspace's size for the problem; NULL without a workspace. */
-    clattn_status (*size_workspace)(struct neighbourhood_plan *plan);
+    /* The bytes of workspace that a problem takes; NULL without a workspace. */
+    clattn_status (*workspace)(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
+                               size_t *bytes);
     /* Geometry, filled by the solver. */
-    size_t lanes, rows, chunk, packed_width;
+    size_t lanes, rows, chunk;
 };
 
 clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *desc, struct neighbourhood_problem *problem,
@@ -45,7 +47,7 @@ void neighbourhood_defines(const struct neighbourhood_problem *problem, struct s
 size_t neighbourhood_keys(const struct neighbourhood_problem *problem, int dimension);
 
 /* The solvers' self-check; see plan_self_check. */
-clattn_status neighbourhood_self_check(clattn_plan *plan);
+clattn_status neighbourhood_self_check(struct self_check *check);
 
 extern const struct solver neighbourhood_cpu_solver;
 extern const struct solver neighbourhood_generic_solver;

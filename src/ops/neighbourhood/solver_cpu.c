@@ -72,10 +72,9 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
 }
 
-static void groups_of(const struct neighbourhood_plan *plan, const clattn_neighbourhood_args *args, size_t pack[3],
-                      size_t attend[3])
+static void groups_of(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
+                      const clattn_neighbourhood_args *args, size_t pack[3], size_t attend[3])
 {
-    const struct neighbourhood_problem *problem = &plan->problem;
     size_t dilation = (size_t)problem->desc.dilation[0];
     pack[0] = divide_up(args->key_width, plan->lanes) + 2;
     pack[1] = args->key_height;
@@ -86,13 +85,19 @@ static void groups_of(const struct neighbourhood_plan *plan, const clattn_neighb
     attend[2] = args->batch * problem->heads;
 }
 
-static clattn_status launch(struct neighbourhood_plan *plan, struct chain *chain, const clattn_neighbourhood_args *args,
-                            neighbourhood_args *kernel_args)
+/* Floats in a packed line of the map.  Lines that lie a multiple of 4 KiB apart would share few sets of the caches. */
+static size_t packed_width(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem)
+{
+    size_t vectors = divide_up(problem->width, plan->lanes) + 2;
+    return (vectors + (vectors % 2 == 0)) * plan->lanes;
+}
+
+static clattn_status launch(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
+                            struct chain *chain, const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
 {
     clattn_status status;
-    const struct neighbourhood_problem *problem = &plan->problem;
     const clattn_binding *pack[4] = {&args->key, &args->value, &args->bias}, *attend[4];
-    size_t width = plan->packed_width, pack_groups[3], attend_groups[3];
+    size_t width = packed_width(plan, problem), pack_groups[3], attend_groups[3];
     pack[2 + problem->has_bias] = &chain->workspace;
     attend[0] = &args->query;
     attend[1] = &chain->workspace;
@@ -106,30 +111,25 @@ static clattn_status launch(struct neighbourhood_plan *plan, struct chain *chain
         kernel_args->packed_bias_head = (int64_t)(args->key_height * width);
     if (kernel_args->bias_batch > 1)
         kernel_args->packed_bias_batch = (int64_t)(problem->bias_heads * args->key_height * width);
-    groups_of(plan, args, pack_groups, attend_groups);
+    groups_of(plan, problem, args, pack_groups, attend_groups);
     TRY(chain_launch(chain, &plan->base.kernels[PACK], pack, kernel_args, pack_groups, false));
     TRY(chain_launch(chain, &plan->base.kernels[ATTEND], attend, kernel_args, attend_groups, true));
 fail:
     return status;
 }
 
-/* K, V and the bias as lines of packed_width floats. */
-static clattn_status size_workspace(struct neighbourhood_plan *plan)
+/* K, V and the bias are packed as lines of packed_width floats. */
+static clattn_status workspace(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
+                               size_t *bytes)
 {
-    const struct neighbourhood_problem *problem = &plan->problem;
-    size_t lines, bias, bytes;
-    plan->packed_width = round_up(problem->width, plan->lanes) + 2 * plan->lanes;
-    /* Lines that lie a multiple of 4 KiB apart would share few sets of the caches. */
-    if (plan->packed_width / plan->lanes % 2 == 0)
-        plan->packed_width += plan->lanes;
+    size_t lines, bias;
     if (!size_mul(problem->batch * problem->kv_heads, problem->height, &lines) ||
         !size_mul(lines, problem->d_k + problem->d_v, &lines) ||
         !size_mul(problem->bias_batch * problem->bias_heads, problem->height, &bias) ||
-        !size_add(lines, bias, &lines) || !size_mul(lines, plan->packed_width * sizeof(float), &bytes) ||
-        bytes > INT64_MAX / 2)
+        !size_add(lines, bias, &lines) || !size_mul(lines, packed_width(plan, problem) * sizeof(float), bytes) ||
+        *bytes > INT64_MAX / 2)
         return report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW,
                             "neighbourhood: the workspace overflows");
-    plan->base.workspace = bytes;
     return CLATTN_SUCCESS;
 }
 
@@ -151,9 +151,9 @@ static clattn_status prepare(clattn_plan *base)
     plan->lanes = g.lanes;
     plan->rows = g.rows;
     plan->launch = launch;
-    plan->size_workspace = size_workspace;
-    TRY(size_workspace(plan));
-    groups_of(plan, &largest, groups[PACK], groups[ATTEND]);
+    plan->workspace = workspace;
+    TRY(workspace(plan, problem, &base->workspace));
+    groups_of(plan, problem, &largest, groups[PACK], groups[ATTEND]);
     for (int i = PACK; i <= ATTEND; i++) {
         struct strbuf options = {0};
         neighbourhood_defines(problem, &options);

@@ -20,28 +20,28 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     return refuse_loops(&context->device.caps, keys * ((double)problem->d_k / 2 + 2 * chunk + 3) + 4 * chunk);
 }
 
-static clattn_status groups_of(const struct neighbourhood_plan *plan, size_t batch, size_t query_height,
-                               size_t query_width, size_t groups[3])
+static clattn_status groups_of(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
+                               size_t batch, size_t query_height, size_t query_width, size_t groups[3])
 {
     const size_t *local = plan->base.kernels[0].local;
     groups[0] = divide_up(query_width, local[0]);
     groups[1] = divide_up(query_height, local[1]);
-    if (size_mul(batch * plan->problem.heads, divide_up(plan->problem.d_v, plan->chunk), &groups[2]))
+    if (size_mul(batch * problem->heads, divide_up(problem->d_v, plan->chunk), &groups[2]))
         return CLATTN_SUCCESS;
     return report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW, "too many work-groups");
 }
 
-static clattn_status launch(struct neighbourhood_plan *plan, struct chain *chain, const clattn_neighbourhood_args *args,
-                            neighbourhood_args *kernel_args)
+static clattn_status launch(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
+                            struct chain *chain, const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
 {
     const clattn_binding *bindings[6] = {&args->query, &args->key, &args->value};
     size_t count = 3, groups[3];
-    if (plan->problem.has_bias)
+    if (problem->has_bias)
         bindings[count++] = &args->bias;
     bindings[count++] = &args->output;
-    if (plan->problem.has_lse)
+    if (problem->has_lse)
         bindings[count++] = &args->lse;
-    clattn_status status = groups_of(plan, args->batch, args->query_height, args->query_width, groups);
+    clattn_status status = groups_of(plan, problem, args->batch, args->query_height, args->query_width, groups);
     return status != CLATTN_SUCCESS ? status
                                     : chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
 }
@@ -57,14 +57,14 @@ static clattn_status prepare(clattn_plan *base)
     size_t groups[3];
     plan->chunk = chunk_of(caps, problem);
     plan->launch = launch;
-    plan->size_workspace = NULL;
+    plan->workspace = NULL;
     neighbourhood_defines(problem, &options);
     define_int(&options, "D_V_CHUNK", (long long)plan->chunk);
     clattn_status status =
         plan_add_kernel(base, "neighbourhood/generic.cl", &options, "neighbourhood_generic",
                         4u + problem->has_bias + problem->has_lse, sizeof(neighbourhood_args), local);
     if (status == CLATTN_SUCCESS)
-        status = groups_of(plan, problem->batch, problem->query_height, problem->query_width, groups);
+        status = groups_of(plan, problem, problem->batch, problem->query_height, problem->query_width, groups);
     if (status != CLATTN_SUCCESS)
         return status;
     plan_kernel_largest(&base->kernels[0], groups);

@@ -139,11 +139,12 @@ fail:
     return status;
 }
 
-clattn_status norm_self_check(clattn_plan *base)
+clattn_status norm_self_check(struct self_check *self)
 {
-    const struct norm_plan *plan = (struct norm_plan *)base;
+    const clattn_plan *base = self->plan;
+    const struct norm_plan *plan = (const struct norm_plan *)base;
     struct norm_check check = {
         .original = plan->problem, .args = CLATTN_NORM_ARGS_INIT, .longest_row = plan->longest_row};
-    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, ARRAYS - Y, make, judge};
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, ARRAYS - Y, make, judge, 0};
     return check_run(base, &course, &check);
 }

@@ -29,17 +29,17 @@ fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct norm_plan *plan = (struct norm_plan *)handle;
-    const norm_args *walk = &plan->problem.walk;
+    const struct norm_plan *plan = (const struct norm_plan *)handle;
+    const struct norm_problem *problem = call->problem;
+    const norm_args *walk = &problem->walk;
     clattn_norm_args args;
     norm_args kernel_args;
-    TRY(norm_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
+    TRY(norm_args_read(handle->context, problem, given, &args, &kernel_args));
     if (!kernel_args.rows)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     /* In the place of an array that is not there, one that the kernel has anyway. */
     const clattn_binding *bindings[8] = {
         &args.x,        walk->has_scale ? &args.scale : &args.x, walk->has_bias ? &args.bias : &args.x,
@@ -47,7 +47,7 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
         &args.residual, walk->has_sum ? &args.sum : &args.y,
     };
     const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
-    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;
 }
@@ -69,7 +69,6 @@ static void classify(const void *data, struct strbuf *text)
 
 static const struct operator_type norm_operator = {
     .name = "norm",
-    .number = OPERATOR_NORM,
     .plan_bytes = sizeof(struct norm_plan),
     .problem_offset = offsetof(struct norm_plan, problem),
     .problem_bytes = sizeof(struct norm_problem),

@@ -41,7 +41,7 @@ clattn_status norm_add_kernel(struct norm_plan *plan, const char *file, const ch
                               const size_t local[3]);
 
 /* For plan_self_check. */
-clattn_status norm_self_check(clattn_plan *plan);
+clattn_status norm_self_check(struct self_check *check);
 
 extern const struct solver norm_cpu_solver;
 extern const struct solver norm_sub_group_solver;

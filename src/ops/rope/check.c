@@ -134,10 +134,11 @@ fail:
     return status;
 }
 
-clattn_status rope_self_check(clattn_plan *base)
+clattn_status rope_self_check(struct self_check *self)
 {
-    const struct rope_plan *plan = (struct rope_plan *)base;
+    const clattn_plan *base = self->plan;
+    const struct rope_plan *plan = (const struct rope_plan *)base;
     struct rope_check check = {.original = plan->problem, .args = CLATTN_ROPE_ARGS_INIT};
-    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge};
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge, 0};
     return check_run(base, &course, &check);
 }

@@ -16,9 +16,9 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return rope_problem_read(desc, problem, reason);
 }
 
-size_t rope_groups(const struct rope_plan *plan, size_t batch, size_t length)
+static size_t groups_of(const struct rope_plan *plan, const struct rope_problem *problem, size_t batch, size_t length)
 {
-    const rope_args *kernel = &plan->problem.kernel;
+    const rope_args *kernel = &problem->kernel;
     size_t places = batch * length;
     if (plan->places_per_group)
         return divide_up(places, plan->places_per_group);
@@ -33,22 +33,23 @@ clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const ch
     const size_t *extent = plan->problem.desc.x.extent;
     TRY(plan_add_kernel(&plan->base, file, options, name, 6, sizeof(rope_args), local));
     if (!plan->problem.empty)
-        plan_kernel_largest(&plan->base.kernels[0], (const size_t[3]){rope_groups(plan, extent[0], extent[2]), 1, 1});
+        plan_kernel_largest(&plan->base.kernels[0],
+                            (const size_t[3]){groups_of(plan, &plan->problem, extent[0], extent[2]), 1, 1});
     plan->base.launches = 1;
 fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct rope_plan *plan = (struct rope_plan *)handle;
+    const struct rope_plan *plan = (const struct rope_plan *)handle;
+    const struct rope_problem *problem = call->problem;
     clattn_rope_args args;
     rope_args kernel_args;
-    TRY(rope_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
+    TRY(rope_args_read(handle->context, problem, given, &args, &kernel_args));
     if (!kernel_args.batch)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     /* In the place of an array that is not there, one that the kernel has anyway. */
     bool computed = kernel_args.table == ROPE_COMPUTED;
     const clattn_binding *bindings[6] = {
@@ -59,15 +60,14 @@ static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const 
         kernel_args.has_offsets ? &args.offsets : &args.x,
         &args.y,
     };
-    const size_t groups[3] = {rope_groups(plan, (size_t)kernel_args.batch, (size_t)kernel_args.length), 1, 1};
-    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+    const size_t groups[3] = {groups_of(plan, problem, (size_t)kernel_args.batch, (size_t)kernel_args.length), 1, 1};
+    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;
 }
 
 static const struct operator_type rope_operator = {
     .name = "rope",
-    .number = OPERATOR_ROPE,
     .plan_bytes = sizeof(struct rope_plan),
     .problem_offset = offsetof(struct rope_plan, problem),
     .problem_bytes = sizeof(struct rope_problem),

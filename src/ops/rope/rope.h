@@ -28,15 +28,12 @@ clattn_status rope_args_read(clattn_context *context, const struct rope_problem 
 /* The -D options that all kernels share. */
 void rope_defines(const struct rope_problem *problem, struct strbuf *options);
 
-/* The work-groups that rotate batch * length places. */
-size_t rope_groups(const struct rope_plan *plan, size_t batch, size_t length);
-
 /* Adds the plan's one kernel; `options` is taken over and cleared. */
 clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const char *name, struct strbuf *options,
                               const size_t local[3]);
 
 /* For plan_self_check. */
-clattn_status rope_self_check(clattn_plan *plan);
+clattn_status rope_self_check(struct self_check *check);
 
 extern const struct solver rope_cpu_solver;
 extern const struct solver rope_generic_solver;

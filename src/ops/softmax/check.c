@@ -93,11 +93,12 @@ fail:
     return status;
 }
 
-clattn_status softmax_self_check(clattn_plan *base)
+clattn_status softmax_self_check(struct self_check *self)
 {
-    const struct softmax_plan *plan = (struct softmax_plan *)base;
+    const clattn_plan *base = self->plan;
+    const struct softmax_plan *plan = (const struct softmax_plan *)base;
     struct softmax_check check = {
         .original = plan->problem, .args = CLATTN_SOFTMAX_ARGS_INIT, .longest_row = plan->longest_row};
-    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge};
+    const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge, 0};
     return check_run(base, &course, &check);
 }

@@ -28,23 +28,23 @@ fail:
     return status;
 }
 
-static clattn_status enqueue(clattn_plan *handle, cl_command_queue queue, const void *given, cl_uint wait_count,
-                             const cl_event *wait_list, cl_event *event)
+static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
-    struct softmax_plan *plan = (struct softmax_plan *)handle;
+    const struct softmax_plan *plan = (const struct softmax_plan *)handle;
+    const struct softmax_problem *problem = call->problem;
     clattn_softmax_args args;
     softmax_args kernel_args;
-    TRY(softmax_args_read(handle->context, &plan->problem, given, &args, &kernel_args));
+    TRY(softmax_args_read(handle->context, problem, given, &args, &kernel_args));
     if (!kernel_args.rows)
-        return plan_enqueue_nothing(handle, queue, wait_count, wait_list, event);
+        return plan_enqueue_nothing(handle, call);
     const clattn_binding *bindings[3] = {&args.x};
     size_t count = 1;
-    if (plan->problem.has_mask)
+    if (problem->has_mask)
         bindings[count++] = &args.mask;
     bindings[count] = &args.y;
     const size_t groups[3] = {divide_up((size_t)kernel_args.rows, plan->rows_per_group), 1, 1};
-    status = plan_enqueue_kernel(handle, queue, bindings, &kernel_args, groups, wait_count, wait_list, event);
+    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;
 }
@@ -60,7 +60,6 @@ static void classify(const void *data, struct strbuf *text)
 
 static const struct operator_type softmax_operator = {
     .name = "softmax",
-    .number = OPERATOR_SOFTMAX,
     .plan_bytes = sizeof(struct softmax_plan),
     .problem_offset = offsetof(struct softmax_plan, problem),
     .problem_bytes = sizeof(struct softmax_problem),

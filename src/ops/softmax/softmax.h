@@ -45,7 +45,7 @@ clattn_status softmax_add_kernel(struct softmax_plan *plan, const char *file, co
                                  const size_t local[3]);
 
 /* Compares the plan's kernel with the reference on some rows (plan_self_check). */
-clattn_status softmax_self_check(clattn_plan *plan);
+clattn_status softmax_self_check(struct self_check *check);
 
 extern const struct solver softmax_cpu_solver;
 extern const struct solver softmax_sub_group_solver;

@@ -106,8 +106,8 @@ static clattn_status barrier(struct chain *chain, const struct step *step, cl_ev
                               : report_opencl(&chain->context->device.report, "clEnqueueBarrierWithWaitList", code);
 }
 
-static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const clattn_matmul_args *args,
-                            const matmul_args *kernel_args)
+static clattn_status launch(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
+                            const clattn_matmul_args *args, const matmul_args *kernel_args)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
@@ -115,7 +115,7 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
     struct operands operands;
     struct step step;
     /* Items folded into one taller one may be what CLBlast does not take: rows that overlap, for one. */
-    if (!operands_of(&plan->problem, (size_t)product.m, &operands)) {
+    if (!operands_of(problem, (size_t)product.m, &operands)) {
         product.batch = (int)args->batch;
         product.m = (int)args->m;
     }
@@ -123,7 +123,7 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
         args->c.kind != CLATTN_BINDING_KIND_BUFFER)
         return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED,
                             "CLBlast takes buffers only: ask for another solver with SVM pointers");
-    if (plan->problem.has_bias) {
+    if (problem->has_bias) {
         const clattn_binding *bindings[2] = {&args->bias, &args->c};
         const size_t groups[3] = {divide_up((size_t)kernel_args->n, plan->tile_columns), (size_t)kernel_args->m,
                                   (size_t)kernel_args->batch};
@@ -132,8 +132,7 @@ static clattn_status launch(struct matmul_plan *plan, struct chain *chain, const
     chain_step(chain, true, &step);
     if (step.wait_count || !chain->in_order)
         TRY(barrier(chain, &step, NULL));
-    status = call(context, &plan->problem, &product, args->a.buffer, args->b.buffer, args->c.buffer, chain->queue,
-                  step.event);
+    status = call(context, problem, &product, args->a.buffer, args->b.buffer, args->c.buffer, chain->queue, step.event);
     if (status == CLATTN_SUCCESS && !chain->in_order)
         status = barrier(chain, &(struct step){0}, NULL);
     /* CLBlast may have enqueued copies before it failed. */
@@ -241,4 +240,10 @@ fail:
     return status;
 }
 
-const struct solver matmul_clblast_solver = {.name = "clblast", .refuse = refuse, .prepare = prepare};
+static bool preferred(const clattn_context *context)
+{
+    return context->clblast == CLATTN_CLBLAST_MODE_PREFER;
+}
+
+const struct solver matmul_clblast_solver = {
+    .name = "clblast", .refuse = refuse, .prepare = prepare, .preferred = preferred};
