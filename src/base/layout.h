@@ -54,4 +54,22 @@ clattn_status layouts_read(const struct layout_rule *rules, size_t count, const 
  * extents being at least 1.  False on overflow. */
 bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t offset, int64_t *lowest, int64_t *highest);
 
+/* Where an array lies: the first extent[i] elements of each dimension of `layout`, from element `offset` behind `address` on
+ * (in bytes; 0 for an array in a buffer). */
+struct array_place {
+    const clattn_layout *layout;
+    const size_t *extent;
+    uint64_t address;
+    int64_t offset;
+};
+
+/* Whether two arrays, in one buffer or in the address space of shared virtual memory, have a byte in common.  The answer is
+ * exact unless the layouts are so contrived that the search takes more than OVERLAP_STEPS steps: such arrays, and those that
+ * reach beyond all memory, count as overlapping. */
+#define OVERLAP_STEPS 4096
+bool arrays_overlap(const struct array_place *a, const struct array_place *b);
+
+/* Whether the elements with equal indices have the same place in both arrays. */
+bool arrays_coincide(const struct array_place *a, const struct array_place *b);
+
 #endif

@@ -9,6 +9,9 @@
 
 #include "clattn/status.h"
 
+/* How many elements an array (not a pointer) has. */
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
 /* *result = a * b, a + b; false on overflow, *result then undefined. */
 static inline bool size_mul(size_t a, size_t b, size_t *result)
 {
@@ -40,6 +43,12 @@ static inline size_t size_min(size_t a, size_t b)
 static inline size_t size_max(size_t a, size_t b)
 {
     return a > b ? a : b;
+}
+
+/* Whether a description's flag is 0 or 1. */
+static inline bool is_flag(int32_t value)
+{
+    return value == 0 || value == 1;
 }
 
 /* Whether an enum's value, from 0 on, is none beyond the last one. */

@@ -1,4 +1,5 @@
-/* Error propagation: every function with something to undo has one label, `fail:`. */
+/* Error propagation: every function with something to undo has one label, `fail:`.  Functions that read a description have
+ * nothing to undo, and refuse it with REQUIRE. */
 #ifndef CLATTN_BASE_TRY_H
 #define CLATTN_BASE_TRY_H
 
@@ -19,6 +20,16 @@
         if (code_ != CL_SUCCESS) { \
             status = report_opencl((report), (name), code_); \
             goto fail; \
+        } \
+    } while (0)
+
+/* Refuses a description unless `condition` holds: returns `status`, with the static string `text` as the reason, from a
+ * function that has the parameter `const char **reason`. */
+#define REQUIRE(condition, status, text) \
+    do { \
+        if (!(condition)) { \
+            *reason = (text); \
+            return (status); \
         } \
     } while (0)
 

@@ -8,13 +8,8 @@
 #include "base/size.h"
 #include "base/strbuf.h"
 #include "base/try.h"
+#include "device/queries.h"
 #include "device/quirks.h"
-
-/* Queries of extensions. */
-#define UUID_QUERY 0x106A            /* CL_DEVICE_UUID_KHR of cl_khr_device_uuid */
-#define SUB_GROUP_SIZES_QUERY 0x4108 /* CL_DEVICE_SUB_GROUP_SIZES_INTEL; cl_intel_required_subgroup_size */
-#define WARP_QUERY 0x4003            /* CL_DEVICE_WARP_SIZE_NV of cl_nv_device_attribute_query */
-#define WAVEFRONT_QUERY 0x4043       /* CL_DEVICE_WAVEFRONT_WIDTH_AMD of cl_amd_device_attribute_query */
 
 static clattn_status read_value(const struct cl_table *cl, cl_device_id device, cl_device_info query, const char *name,
                                 void *value, size_t bytes)
@@ -261,6 +256,11 @@ void capabilities_clear(struct capabilities *caps)
 bool capabilities_allow_loops(const struct capabilities *caps, double iterations)
 {
     return !(caps->quirks & QUIRK_LOOPS_STOP) || iterations < 65535;
+}
+
+void capabilities_define(const struct capabilities *caps, struct strbuf *options)
+{
+    strbuf_printf(options, " -DFUSED=%d -DX86_F16=%d", caps->fused, caps->takes_assembly);
 }
 
 bool capabilities_have(const struct capabilities *caps, const char *extension)

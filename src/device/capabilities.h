@@ -9,6 +9,8 @@
 #include "device/matrix_engine.h"
 #include "device/sub_groups.h"
 
+struct strbuf;
+
 /* What is known to be wrong or different about a device, found by its names; see quirks.c. */
 enum quirk {
     QUIRK_SLOW_COMPILER = 1u << 0,    /* minutes for wide unrolled kernels: narrow vectors, smallest tiles */
@@ -54,6 +56,9 @@ void capabilities_read_sub_groups(const struct cl_table *cl, struct capabilities
  * solvers refuse what does not fit, with this reason. */
 bool capabilities_allow_loops(const struct capabilities *caps, double iterations);
 #define LOOPS_REASON "this device silently stops a work-item's loops after 65,535 iterations"
+
+/* Appends the -D options that every kernel for the device is built with. */
+void capabilities_define(const struct capabilities *caps, struct strbuf *options);
 
 /* Whether the device has the extension of that exact name. */
 bool capabilities_have(const struct capabilities *caps, const char *extension);

@@ -3,10 +3,7 @@
 #include <string.h>
 
 #include "device/capabilities.h"
-
-#define SUB_GROUP_SIZES_QUERY 0x4108  /* CL_DEVICE_SUB_GROUP_SIZES_INTEL */
-#define CAPABILITY_MAJOR_QUERY 0x4000 /* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV of cl_nv_device_attribute_query */
-#define CAPABILITY_MINOR_QUERY 0x4001 /* CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV */
+#include "device/queries.h"
 
 static const struct {
     const char *name;

@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "device/capabilities.h"
-
-#define SUB_GROUP_SIZES_QUERY 0x4108  /* CL_DEVICE_SUB_GROUP_SIZES_INTEL; cl_intel_required_subgroup_size */
-#define CAPABILITY_MAJOR_QUERY 0x4000 /* CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV */
+#include "device/queries.h"
 
 const char *sub_group_means_name(enum sub_group_means means)
 {

@@ -251,12 +251,13 @@ clattn_status plan_choose(clattn_plan *plan, const clattn_plan_options *options)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "tuning needs a solver");
     if (!options->tuning)
         TRY(try_wisdom(plan, options->solver));
-    if (plan->solver)
-        explain_unasked(plan, 0, "wisdom has another");
-    else
+    const bool by_wisdom = plan->solver != NULL;
+    if (!by_wisdom)
         TRY(options->solver ? choose_named(plan, options) : choose_best(plan));
     if (options->solver)
-        strbuf_printf(&plan->explain, "  others: not asked, the caller asked for %s\n", options->solver);
+        explain_unasked(plan, 0, "another was asked for");
+    else if (by_wisdom)
+        explain_unasked(plan, 0, "wisdom has another");
     if (plan->explain.failed)
         status = report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
 fail:

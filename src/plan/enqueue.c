@@ -118,6 +118,63 @@ clattn_status binding_check(clattn_context *context, const clattn_binding *bindi
     return CLATTN_SUCCESS;
 }
 
+clattn_status bindings_absent(clattn_context *context, const struct bound_array *arrays, size_t count)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    for (size_t i = 0; i < count; i++)
+        if (!arrays[i].present)
+            TRY(binding_absent(context, arrays[i].binding, arrays[i].name));
+fail:
+    return status;
+}
+
+static bool is_bound(const struct bound_array *array)
+{
+    return array->present && !((array->access & BINDING_OPTIONAL) && binding_is_none(array->binding));
+}
+
+static struct array_place place_of(const struct bound_array *array)
+{
+    const clattn_binding *binding = array->binding;
+    return (struct array_place){.layout = array->layout,
+                                .extent = array->extent,
+                                .address = binding->kind == CLATTN_BINDING_KIND_SVM ? (uintptr_t)binding->svm : 0,
+                                .offset = binding->offset};
+}
+
+/* `output` is written, `other` may be as well. */
+static clattn_status check_overlap(clattn_context *context, const struct bound_array *output,
+                                   const struct bound_array *other)
+{
+    const bool may_coincide = (output->access & other->access & BINDING_IN_PLACE) && !(other->access & BINDING_WRITE);
+    if (output->binding->kind != other->binding->kind ||
+        (output->binding->kind == CLATTN_BINDING_KIND_BUFFER && output->binding->buffer != other->binding->buffer))
+        return CLATTN_SUCCESS;
+    const struct array_place a = place_of(output), b = place_of(other);
+    if (!arrays_overlap(&a, &b) || (may_coincide && arrays_coincide(&a, &b)))
+        return CLATTN_SUCCESS;
+    return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
+                        may_coincide ? "%s overlaps %s, and is not in its place: the same memory, offset and layout"
+                                     : "%s overlaps %s in memory",
+                        output->name, other->name);
+}
+
+clattn_status bindings_check(clattn_context *context, const struct bound_array *arrays, size_t count)
+{
+    clattn_status status;
+    TRY(bindings_absent(context, arrays, count));
+    for (size_t i = 0; i < count; i++)
+        if (is_bound(&arrays[i]))
+            TRY(binding_check(context, arrays[i].binding, arrays[i].layout, arrays[i].extent,
+                              arrays[i].access & BINDING_READ_WRITE, arrays[i].name));
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < count && (arrays[i].access & BINDING_WRITE) && is_bound(&arrays[i]); j++)
+            if (is_bound(&arrays[j]) && (j > i || (j < i && !(arrays[j].access & BINDING_WRITE))))
+                TRY(check_overlap(context, &arrays[i], &arrays[j]));
+fail:
+    return status;
+}
+
 static clattn_status check_queue(struct chain *chain)
 {
     clattn_status status = CLATTN_SUCCESS;

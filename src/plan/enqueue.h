@@ -14,12 +14,38 @@ struct enqueue_call {
     cl_event *event; /* where the event goes, or NULL */
 };
 
-enum binding_access { BINDING_READ = 1, BINDING_WRITE = 2, BINDING_READ_WRITE = 3 };
+/* How kernels access an array; in a table of arrays also what else holds for it. */
+enum binding_access {
+    BINDING_READ = 1,
+    BINDING_WRITE = 2,
+    BINDING_READ_WRITE = BINDING_READ | BINDING_WRITE,
+    BINDING_IN_PLACE = 4, /* an input and an output that both say so may be one array: same memory, offset and layout */
+    BINDING_OPTIONAL = 8, /* the caller may leave it unbound */
+};
 
 /* Whether `binding` is memory of the plan's OpenCL context that the device may access so, and holds all
  * elements that the first extent[i] of each dimension of `layout` reach.  `name` goes into the message. */
 clattn_status binding_check(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
                             const size_t *extent, enum binding_access access, const char *name);
+
+/* An array of an enqueue. */
+struct bound_array {
+    const clattn_binding *binding;
+    const clattn_layout *layout;
+    const size_t *extent; /* what the enqueue reaches of each dimension */
+    unsigned access;      /* of binding_access, ored */
+    const char *name;
+    bool present; /* the plan's description has it */
+};
+
+/* binding_absent of the arrays that are not present. */
+clattn_status bindings_absent(clattn_context *context, const struct bound_array *arrays, size_t count);
+
+/* bindings_absent, then binding_check of the arrays that are present; and INVALID_ARGUMENT, with both names, if an output
+ * overlaps another array in the same buffer or in shared virtual memory, unless it may and does lie in the place of an input
+ * (base/layout.h says how exactly overlap is found).  Buffers that share memory in other ways, as sub-buffers do, are not
+ * found out. */
+clattn_status bindings_check(clattn_context *context, const struct bound_array *arrays, size_t count);
 
 /* Whether `buffer` is memory of that type, of the plan's OpenCL context, that the device may access so; then
  * its size. */

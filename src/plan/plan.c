@@ -7,7 +7,6 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "plan/operator.h"
-#include "program/defines.h"
 
 #define MAX_ARGS_BYTES 1024
 
@@ -127,8 +126,7 @@ clattn_status plan_add_kernel(clattn_plan *plan, const char *file, struct strbuf
     clattn_status status;
     struct device *device = &plan->context->device;
     struct plan_kernel *kernel = &plan->kernels[plan->kernel_count];
-    define_int(options, "FUSED", device->caps.fused);
-    define_int(options, "X86_F16", device->caps.takes_assembly);
+    capabilities_define(&device->caps, options);
     char *text = strbuf_take(options);
     if (!text || plan->kernel_count == PLAN_KERNELS || args_bytes > MAX_ARGS_BYTES) {
         status = text ? report_error(&device->report, CLATTN_ERROR_INTERNAL, "a plan's kernels overflow")

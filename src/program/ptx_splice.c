@@ -3,6 +3,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/characters.h"
+
 #define MOST_BYTES ((size_t)64 << 20)
 #define MOST_FLOATS 128
 #define MARK "//clattn."
@@ -22,11 +24,6 @@ struct splice {
     int depth;      /* of braces */
     unsigned marks;
 };
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 
 static bool is_blank(char c)
 {

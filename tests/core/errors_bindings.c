@@ -149,6 +149,60 @@ static void plans_are_not_taken_for_another_operators(void **state)
     assert_status(context, clattn_mha_enqueue(plan, NULL, &mha, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
+/* One buffer of 64 floats holds x and y of an activation. */
+static clattn_status activate_within_a_buffer(cl_mem buffer, int64_t x_row, int64_t y_row, int64_t y_at, size_t columns)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    clattn_activation_args args = CLATTN_ACTIVATION_ARGS_INIT;
+    desc.function = CLATTN_ACTIVATION_RELU;
+    desc.x = desc.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){4, columns});
+    desc.x.stride[0] = x_row;
+    desc.y.stride[0] = y_row;
+    args.x = clattn_binding_buffer(buffer, 0);
+    args.y = clattn_binding_buffer(buffer, y_at);
+    return clattn_activation_run(context, NULL, &desc, &args, 0, NULL, NULL);
+}
+
+/* Outputs overlap nothing, unless they lie exactly in an input's place and the operator's header allows that. */
+static void outputs_that_overlap_are_refused(void **state)
+{
+    cl_mem buffer = new_buffer(clattn_context_opencl_context(context), CL_MEM_READ_WRITE, 64 * sizeof(float), NULL);
+    (void)state;
+    assert_status(context, activate_within_a_buffer(buffer, 8, 8, 32, 8), CLATTN_SUCCESS);  /* one behind the other */
+    assert_status(context, activate_within_a_buffer(buffer, 16, 16, 8, 8), CLATTN_SUCCESS); /* columns side by side */
+    assert_status(context, activate_within_a_buffer(buffer, 16, 16, 0, 8), CLATTN_SUCCESS); /* in place */
+    assert_status(context, activate_within_a_buffer(buffer, 8, 8, 31, 8), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_message_has(context, "y overlaps x");
+    assert_status(context, activate_within_a_buffer(buffer, 16, 16, 7, 8), CLATTN_ERROR_INVALID_ARGUMENT);
+    assert_status(context, activate_within_a_buffer(buffer, 8, 16, 0, 8), CLATTN_ERROR_INVALID_ARGUMENT);
+
+    clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
+    desc.x = desc.y = desc.residual = desc.sum = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){2, 8});
+    desc.mean = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){2, 1});
+    const struct {
+        int64_t y, sum, mean;
+        const char *message; /* NULL: it runs */
+    } norms[] = {
+        {32, 48, 30, "mean overlaps residual"}, {0, 16, 32, NULL},
+        {16, 0, 14, "sum overlaps mean"},       {16, 0, 62, NULL},
+        {0, 0, 40, "y overlaps sum"},           {8, 48, 40, "y overlaps x"},
+    };
+    for (size_t i = 0; i < COUNT_OF(norms); i++) {
+        clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
+        args.x = clattn_binding_buffer(buffer, 0);
+        args.residual = clattn_binding_buffer(buffer, 16);
+        args.y = clattn_binding_buffer(buffer, norms[i].y);
+        args.sum = clattn_binding_buffer(buffer, norms[i].sum);
+        args.mean = clattn_binding_buffer(buffer, norms[i].mean);
+        assert_status(context, clattn_norm_run(context, NULL, &desc, &args, 0, NULL, NULL),
+                      norms[i].message ? CLATTN_ERROR_INVALID_ARGUMENT : CLATTN_SUCCESS);
+        if (norms[i].message)
+            assert_message_has(context, norms[i].message);
+    }
+    assert_cl(clFinish(clattn_context_queue(context)));
+    clReleaseMemObject(buffer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +213,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(foreign_objects_are_refused, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(lengths_beyond_the_plan_are_refused, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(plans_are_not_taken_for_another_operators, refusals_start, refusals_stop),
+        cmocka_unit_test_setup_teardown(outputs_that_overlap_are_refused, refusals_start, refusals_stop),
     };
     return RUN_TESTS("errors of bindings", tests);
 }

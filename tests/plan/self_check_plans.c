@@ -270,8 +270,7 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     assert_status(context, attention_by(context, "generic", &raw), CLATTN_SUCCESS);
     release_context(&context);
     /* The scores'. */
-    sources_damage(&sources, "attention/scores.cl", "STORE(W_TYPE, scores, a.scores.offset",
-                   "STORE(W_TYPE, scores, (i == 0) + a.scores.offset");
+    sources_damage(&sources, "attention/scores.cl", "a.scores.offset + b", "(i == 0) + a.scores.offset + b");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "cpu", &weights), CLATTN_ERROR_UNSUPPORTED);
     assert_message_has(context, DISAGREES("attention_scores") "scores[");

@@ -10,11 +10,6 @@
 #define ALIGNMENT 128 /* bytes */
 #define SIZE_LIMIT ((size_t)1 << 31)
 
-static bool is_flag(int32_t value)
-{
-    return value == 0 || value == 1;
-}
-
 /* Replaces zeros by what they mean and checks what the parts' own checks do not see. */
 static clattn_status complete(struct mha_problem *problem, const char **reason)
 {

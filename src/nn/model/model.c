@@ -114,11 +114,6 @@ clattn_status clattn_transformer_preset(clattn_preset preset, clattn_transformer
 
 /* ---- checks ---- */
 
-static bool is_flag(int32_t value)
-{
-    return value == 0 || value == 1;
-}
-
 static bool in_range(int32_t value, int32_t last)
 {
     return value >= 0 && value <= last;

@@ -24,11 +24,6 @@ struct feed_forward_plan {
     char solver_name[64];
 };
 
-static bool is_flag(int32_t value)
-{
-    return value == 0 || value == 1;
-}
-
 static clattn_status read_desc(const void *given, void *data, const char **reason)
 {
     clattn_feed_forward_desc *d = &((struct feed_forward_problem *)data)->desc;

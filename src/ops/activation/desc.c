@@ -79,19 +79,14 @@ activation_args activation_walk(const struct activation_problem *problem, size_t
 
 static clattn_status read_options(clattn_activation_desc *desc, const char **reason)
 {
-    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
-    if (desc->direction != CLATTN_DIRECTION_FORWARD)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "unknown function";
-    if (!enum_within(desc->function, CLATTN_ACTIVATION_SWISH))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "explicit_alpha is neither 0 nor 1";
-    if (desc->explicit_alpha != 0 && desc->explicit_alpha != 1)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "alpha is NaN or infinite";
     if (!desc->explicit_alpha)
         desc->alpha = 1;
-    return isfinite(desc->alpha) ? CLATTN_SUCCESS : CLATTN_ERROR_INVALID_ARGUMENT;
+    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
+            "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(enum_within(desc->function, CLATTN_ACTIVATION_SWISH), CLATTN_ERROR_INVALID_ARGUMENT, "unknown function");
+    REQUIRE(is_flag(desc->explicit_alpha), CLATTN_ERROR_INVALID_ARGUMENT, "explicit_alpha is neither 0 nor 1");
+    REQUIRE(isfinite(desc->alpha), CLATTN_ERROR_INVALID_ARGUMENT, "alpha is NaN or infinite");
+    return CLATTN_SUCCESS;
 }
 
 clattn_status activation_problem_read(const clattn_activation_desc *given, struct activation_problem *problem,
@@ -136,8 +131,11 @@ clattn_status activation_args_read(clattn_context *context, const struct activat
     *batch = problem->empty ? 0 : extent[0];
     if (!*batch)
         return CLATTN_SUCCESS;
-    TRY(binding_check(context, &args->x, &desc->x, extent, BINDING_READ, "x"));
-    TRY(binding_check(context, &args->y, &desc->y, extent, BINDING_WRITE, "y"));
+    const struct bound_array arrays[] = {
+        {&args->x, &desc->x, extent, BINDING_READ | BINDING_IN_PLACE, "x", true},
+        {&args->y, &desc->y, extent, BINDING_WRITE | BINDING_IN_PLACE, "y", true},
+    };
+    TRY(bindings_check(context, arrays, COUNT_OF(arrays)));
 fail:
     return status;
 }

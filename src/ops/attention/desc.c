@@ -76,11 +76,6 @@ static clattn_status fail(const char **reason, clattn_status status, const char 
 #define LAYOUT(why) return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, why)
 #define UNSUPPORTED(why) return fail(reason, CLATTN_ERROR_UNSUPPORTED, why)
 
-static bool is_flag(int32_t value)
-{
-    return value == 0 || value == 1;
-}
-
 static clattn_status check_enums(const clattn_attention_desc *desc, const char **reason)
 {
     if (desc->direction != CLATTN_DIRECTION_FORWARD)

@@ -186,6 +186,28 @@ fail:
     return status;
 }
 
+/* All bindings; if there is nothing to do, only that nothing is bound to an array that the description does not have. */
+static clattn_status check_bindings(clattn_context *context, const clattn_embedding_desc *desc,
+                                    const clattn_embedding_args *args, bool idle)
+{
+    const size_t places[3] = {args->batch, args->length, desc->y.extent[2]};
+    const size_t segments[2] = {desc->segments.extent[0] == 1 ? 1 : args->batch, args->length};
+    const bool has_positions = !layout_is_none(&desc->position_table), has_segments = !layout_is_none(&desc->segments);
+    const struct bound_array arrays[] = {
+        {&args->ids, &desc->ids, places, BINDING_READ, "ids", true},
+        {&args->table, &desc->table, desc->table.extent, BINDING_READ, "table", true},
+        {&args->y, &desc->y, places, BINDING_WRITE, "y", true},
+        {&args->position_table, &desc->position_table, desc->position_table.extent, BINDING_READ, "position_table",
+         has_positions},
+        {&args->offsets, &desc->offsets, places, BINDING_READ, "offsets", !layout_is_none(&desc->offsets)},
+        {&args->segments, &desc->segments, segments, BINDING_READ, "segments", has_segments},
+        {&args->segment_table, &desc->segment_table, desc->segment_table.extent, BINDING_READ, "segment_table",
+         has_segments},
+    };
+    return idle ? bindings_absent(context, arrays, COUNT_OF(arrays))
+                : bindings_check(context, arrays, COUNT_OF(arrays));
+}
+
 clattn_status embedding_args_read(clattn_context *context, const struct embedding_problem *problem,
                                   const clattn_embedding_args *given, clattn_embedding_args *args,
                                   embedding_args *kernel_args)
@@ -198,45 +220,23 @@ clattn_status embedding_args_read(clattn_context *context, const struct embeddin
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, desc->y.extent[0]));
     TRY(args_length(report, "length", args->explicit_lengths, &args->length, desc->y.extent[1]));
-    const size_t batch = args->batch, length = args->length;
     if (args->position > FARTHEST || args->position < -FARTHEST)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "position %lld is beyond 2^31",
                             (long long)args->position);
-    const size_t places[3] = {batch, length, desc->y.extent[2]};
-    const size_t segments[2] = {desc->segments.extent[0] == 1 ? 1 : batch, length};
-    const struct {
-        const clattn_binding *binding;
-        const clattn_layout *layout;
-        const size_t *extent;
-        enum binding_access access;
-        const char *name;
-        args_long *offset;
-    } arrays[] = {
-        {&args->ids, &desc->ids, places, BINDING_READ, "ids", &kernel_args->ids_offset},
-        {&args->table, &desc->table, desc->table.extent, BINDING_READ, "table", &kernel_args->table.offset},
-        {&args->y, &desc->y, places, BINDING_WRITE, "y", &kernel_args->y.offset},
-        {&args->position_table, &desc->position_table, desc->position_table.extent, BINDING_READ, "position_table",
-         &kernel_args->position_table.offset},
-        {&args->offsets, &desc->offsets, places, BINDING_READ, "offsets", &kernel_args->offsets_offset},
-        {&args->segments, &desc->segments, segments, BINDING_READ, "segments", &kernel_args->segments_offset},
-        {&args->segment_table, &desc->segment_table, desc->segment_table.extent, BINDING_READ, "segment_table",
-         &kernel_args->segment_table.offset},
-    };
-    bool idle = problem->empty || !batch || !length;
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        if (layout_is_none(arrays[i].layout)) {
-            TRY(binding_absent(context, arrays[i].binding, arrays[i].name));
-        } else if (!idle) {
-            TRY(binding_check(context, arrays[i].binding, arrays[i].layout, arrays[i].extent, arrays[i].access,
-                              arrays[i].name));
-            *arrays[i].offset = arrays[i].binding->offset;
-        }
-    }
+    const bool idle = problem->empty || !args->batch || !args->length;
+    TRY(check_bindings(context, desc, args, idle));
     if (idle)
         return CLATTN_SUCCESS; /* kernel_args->batch stays 0 */
+    kernel_args->ids_offset = args->ids.offset;
+    kernel_args->table.offset = args->table.offset;
+    kernel_args->y.offset = args->y.offset;
+    kernel_args->position_table.offset = args->position_table.offset;
+    kernel_args->offsets_offset = args->offsets.offset;
+    kernel_args->segments_offset = args->segments.offset;
+    kernel_args->segment_table.offset = args->segment_table.offset;
     kernel_args->position = args->position;
-    kernel_args->batch = (int)batch;
-    kernel_args->length = (int)length;
+    kernel_args->batch = (int)args->batch;
+    kernel_args->length = (int)args->length;
 fail:
     return status;
 }

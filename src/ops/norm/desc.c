@@ -302,19 +302,33 @@ fail:
     return status;
 }
 
-/* Checks one binding, and takes its offset. */
-static clattn_status read_binding(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
-                                  bool batched, size_t batch, enum binding_access access, const char *name,
-                                  array5 *array)
+/* All bindings, of which the first `batch` items are used; if there is nothing to do, only that nothing is bound to an array
+ * that the description does not have. */
+static clattn_status check_bindings(clattn_context *context, const struct norm_problem *problem,
+                                    const clattn_norm_args *args, bool idle)
 {
-    size_t extent[CLATTN_MAX_RANK];
-    if (layout_is_none(layout))
-        return binding_absent(context, binding, name);
-    memcpy(extent, layout->extent, sizeof extent);
-    if (batched && extent[0] != 1)
-        extent[0] = batch;
-    array->offset = binding->offset;
-    return binding_check(context, binding, layout, extent, access, name);
+    const clattn_norm_desc *desc = &problem->desc;
+    const norm_args *walk = &problem->walk;
+    struct bound_array arrays[] = {
+        {&args->x, &desc->x, NULL, BINDING_READ | BINDING_IN_PLACE, "x", true},
+        {&args->residual, &desc->residual, NULL, BINDING_READ | BINDING_IN_PLACE, "residual", problem->has_residual},
+        {&args->scale, &desc->scale, NULL, BINDING_READ, "scale", walk->has_scale},
+        {&args->bias, &desc->bias, NULL, BINDING_READ, "bias", walk->has_bias},
+        {&args->y, &desc->y, NULL, BINDING_WRITE | BINDING_IN_PLACE, "y", true},
+        {&args->sum, &desc->sum, NULL, BINDING_WRITE | BINDING_IN_PLACE, "sum", walk->has_sum},
+        {&args->mean, &desc->mean, NULL, BINDING_WRITE, "mean", walk->has_mean},
+        {&args->inv_std_dev, &desc->inv_std_dev, NULL, BINDING_WRITE, "inv_std_dev", walk->has_inverse},
+    };
+    size_t extent[COUNT_OF(arrays)][CLATTN_MAX_RANK];
+    if (idle)
+        return bindings_absent(context, arrays, COUNT_OF(arrays));
+    for (size_t i = 0; i < COUNT_OF(arrays); i++) {
+        memcpy(extent[i], arrays[i].layout->extent, sizeof extent[i]);
+        if (desc->axes < desc->x.rank && extent[i][0] != 1)
+            extent[i][0] = args->batch;
+        arrays[i].extent = extent[i];
+    }
+    return bindings_check(context, arrays, COUNT_OF(arrays));
 }
 
 clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem, const clattn_norm_args *given,
@@ -329,34 +343,21 @@ clattn_status norm_args_read(clattn_context *context, const struct norm_problem 
     if (args->explicit_batch && desc->axes == desc->x.rank)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and all axes are normalised");
     TRY(args_length(report, "batch", args->explicit_batch, &args->batch, desc->x.extent[0]));
-    const size_t batch = args->batch;
-    /* What is bound to an array that is not there is a mistake even where there is nothing to do. */
-    bool idle = !problem->rows || !batch;
-    const struct {
-        const clattn_binding *binding;
-        const clattn_layout *layout;
-        enum binding_access access;
-        const char *name;
-        array5 *array;
-    } arrays[] = {
-        {&args->x, &desc->x, BINDING_READ, "x", &kernel_args->x},
-        {&args->y, &desc->y, BINDING_WRITE, "y", &kernel_args->y},
-        {&args->scale, &desc->scale, BINDING_READ, "scale", &kernel_args->scale},
-        {&args->bias, &desc->bias, BINDING_READ, "bias", &kernel_args->bias},
-        {&args->mean, &desc->mean, BINDING_WRITE, "mean", &kernel_args->mean},
-        {&args->inv_std_dev, &desc->inv_std_dev, BINDING_WRITE, "inv_std_dev", &kernel_args->inverse},
-        {&args->residual, &desc->residual, BINDING_READ, "residual", &kernel_args->residual},
-        {&args->sum, &desc->sum, BINDING_WRITE, "sum", &kernel_args->sum},
-    };
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        if (!idle || layout_is_none(arrays[i].layout))
-            TRY(read_binding(context, arrays[i].binding, arrays[i].layout, desc->axes < desc->x.rank, batch,
-                             arrays[i].access, arrays[i].name, arrays[i].array));
+    const bool idle = !problem->rows || !args->batch;
+    TRY(check_bindings(context, problem, args, idle));
     if (idle)
         return CLATTN_SUCCESS; /* kernel_args->rows stays 0 */
+    kernel_args->x.offset = args->x.offset;
+    kernel_args->y.offset = args->y.offset;
+    kernel_args->scale.offset = args->scale.offset;
+    kernel_args->bias.offset = args->bias.offset;
+    kernel_args->mean.offset = args->mean.offset;
+    kernel_args->inverse.offset = args->inv_std_dev.offset;
+    kernel_args->residual.offset = args->residual.offset;
+    kernel_args->sum.offset = args->sum.offset;
     /* The first dimension may have others joined to it. */
     if (desc->axes < desc->x.rank)
-        kernel_args->row_extent[0] = kernel_args->row_extent[0] / (int)desc->x.extent[0] * (int)batch;
+        kernel_args->row_extent[0] = kernel_args->row_extent[0] / (int)desc->x.extent[0] * (int)args->batch;
     kernel_args->rows = 1;
     for (int i = 0; i < NORM_DIMENSIONS; i++)
         kernel_args->rows *= kernel_args->row_extent[i];

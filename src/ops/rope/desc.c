@@ -199,21 +199,34 @@ fail:
     return status;
 }
 
-/* The extents that count of an array whose first dimension is the batch, or 1, and whose second the length.
- */
-static clattn_status check(clattn_context *context, const clattn_binding *binding, const clattn_layout *layout,
-                           size_t batch, size_t length, const char *name)
+/* All bindings; if there is nothing to do, only that nothing is bound to an array that the description does not have. */
+static clattn_status check_bindings(clattn_context *context, const clattn_rope_desc *desc, const clattn_rope_args *args,
+                                    bool idle)
 {
-    size_t extent[CLATTN_MAX_RANK];
-    if (layout_is_none(layout))
-        return binding_absent(context, binding, name);
-    memcpy(extent, layout->extent, sizeof extent);
-    if (batch != SIZE_MAX) {
-        extent[0] = extent[0] == 1 ? 1 : batch;
+    const size_t rows[4] = {args->batch, desc->x.extent[1], args->length, desc->x.extent[3]};
+    struct bound_array arrays[] = {
+        {&args->x, &desc->x, rows, BINDING_READ | BINDING_IN_PLACE, "x", true},
+        {&args->y, &desc->y, rows, BINDING_WRITE | BINDING_IN_PLACE, "y", true},
+        {&args->cos, &desc->cos, NULL, BINDING_READ, "cos", !layout_is_none(&desc->cos)},
+        {&args->sin, &desc->sin, NULL, BINDING_READ, "sin", !layout_is_none(&desc->sin)},
+        {&args->positions, &desc->positions, NULL, BINDING_READ, "positions", !layout_is_none(&desc->positions)},
+        {&args->offsets, &desc->offsets, NULL, BINDING_READ, "offsets", !layout_is_none(&desc->offsets)},
+    };
+    size_t extent[COUNT_OF(arrays)][CLATTN_MAX_RANK];
+    if (idle)
+        return bindings_absent(context, arrays, COUNT_OF(arrays));
+    for (size_t i = 2; i < COUNT_OF(arrays); i++) {
+        const clattn_layout *layout = arrays[i].layout;
+        memcpy(extent[i], layout->extent, sizeof extent[i]);
+        arrays[i].extent = extent[i];
+        if (i < 4 && layout->rank == 2)
+            continue; /* a table by position, all of which is used */
+        if (extent[i][0] != 1)
+            extent[i][0] = args->batch;
         if (layout->rank > 1)
-            extent[1] = length;
+            extent[i][1] = args->length;
     }
-    return binding_check(context, binding, layout, extent, BINDING_READ, name);
+    return bindings_check(context, arrays, COUNT_OF(arrays));
 }
 
 clattn_status rope_args_read(clattn_context *context, const struct rope_problem *problem, const clattn_rope_args *given,
@@ -227,27 +240,10 @@ clattn_status rope_args_read(clattn_context *context, const struct rope_problem 
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, desc->x.extent[0]));
     TRY(args_length(report, "length", args->explicit_lengths, &args->length, desc->x.extent[2]));
-    const size_t batch = args->batch, length = args->length;
-    const struct {
-        const clattn_binding *binding;
-        const clattn_layout *layout;
-        size_t batch; /* SIZE_MAX: all of it, whatever the lengths */
-        const char *name;
-    } arrays[] = {
-        {&args->cos, &desc->cos, desc->cos.rank == 2 ? SIZE_MAX : batch, "cos"},
-        {&args->sin, &desc->sin, desc->sin.rank == 2 ? SIZE_MAX : batch, "sin"},
-        {&args->positions, &desc->positions, batch, "positions"},
-        {&args->offsets, &desc->offsets, batch, "offsets"},
-    };
-    bool idle = problem->empty || !batch || !length;
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        if (!idle || layout_is_none(arrays[i].layout))
-            TRY(check(context, arrays[i].binding, arrays[i].layout, arrays[i].batch, length, arrays[i].name));
+    const bool idle = problem->empty || !args->batch || !args->length;
+    TRY(check_bindings(context, desc, args, idle));
     if (idle)
         return CLATTN_SUCCESS; /* kernel_args->batch stays 0 */
-    const size_t extent[4] = {batch, desc->x.extent[1], length, desc->x.extent[3]};
-    TRY(binding_check(context, &args->x, &desc->x, extent, BINDING_READ, "x"));
-    TRY(binding_check(context, &args->y, &desc->y, extent, BINDING_WRITE, "y"));
     kernel_args->x.offset = args->x.offset;
     kernel_args->y.offset = args->y.offset;
     kernel_args->cos.offset = args->cos.offset;
@@ -255,8 +251,8 @@ clattn_status rope_args_read(clattn_context *context, const struct rope_problem 
     kernel_args->positions_offset = args->positions.offset;
     kernel_args->offsets_offset = args->offsets.offset;
     kernel_args->position = args->position;
-    kernel_args->batch = (int)batch;
-    kernel_args->length = (int)length;
+    kernel_args->batch = (int)args->batch;
+    kernel_args->length = (int)args->length;
 fail:
     return status;
 }

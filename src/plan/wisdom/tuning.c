@@ -3,18 +3,9 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "base/characters.h"
 #include "base/size.h"
 #include "clattn/tuning.h"
-
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 
 static const struct setting *find(const struct settings *settings, const char *name)
 {
