@@ -57,7 +57,7 @@ static void matrix_fragments_are_checked(void **state)
         {"emulated-mma", "engine/copy.h", "matrix_eight(from, 1, bytes >> 1)", "matrix_eight(from, 1, 8)"},
         /* Of wgmma what the descriptors say, how they are read, and how the tiles lie. */
         {"emulated-wgmma", "matmul/gpu/wgmma.cl", "8 * SPAN_OF(A_WIDTH)", "4 * SPAN_OF(A_WIDTH)"},
-        {"emulated-wgmma", "engine/nvidia/wgmma.h", "span == 64 ? 2", "span == 64 ? 3"},
+        {"emulated-wgmma", "engine/nvidia/wgmma.h", "? 2\n                                : 3)", "? 3 : 2)"},
         {"emulated-wgmma", "engine/nvidia/wgmma.h", "at ^= (at >> 7 & turned) << 4;", ""},
         {"emulated-wgmma", "matmul/gpu/tiles.h", "TILE_AT(row, column, width, height)", "(row * width + column)"},
     };
