@@ -330,8 +330,8 @@ static void binaries_that_cannot_be_spliced(void **state)
         /* On paper nothing is right, but each solver has its turn. */
         assert_int_equal(plan_of(context, NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_UNSUPPORTED);
         assert_says(log,
-                    "matmul solver wgmma failed, trying the next: matmul/gpu/wgmma.cl: instructions cannot be put");
-        assert_says(log, "matmul solver matrix failed, trying the next: matmul_matrix disagrees");
+                    "matmul: solver wgmma failed, trying the next: matmul/gpu/wgmma.cl: instructions cannot be put");
+        assert_says(log, "matmul: solver matrix failed, trying the next: matmul_matrix disagrees");
         clattn_context_release(&context);
     }
     platform_give_binary(platform_ptx);

@@ -65,7 +65,7 @@ int text_lines_read(text_lines *lines, size_t most, bool keep, bool filled)
         int status = read_line(lines, &end);
         if (status != TOOL_DONE || end)
             return status;
-        if (filled && is_blank(lines->text + begin, lines->used - begin)) {
+        if (filled && (lines->used == begin || is_blank(lines->text + begin, lines->used - begin))) {
             lines->used = begin;
             continue;
         }
