@@ -10,7 +10,7 @@ The peers run where the Python that runs this has their packages, each in a proc
     onnxruntime  ONNX Runtime with the model in --onnx (what --export FILE writes), likewise both ways
 
 MODEL_DIR is all-MiniLM-L6-v2: `sh examples/models.sh minilm FOLDER` prints it.  The texts are the first 64 sentences of
-docs/attention.md and docs/design.md.  Medians of the rounds, of which each has several runs.
+docs/attention.md and docs/architecture.md.  Medians of the rounds, of which each has several runs.
 
 The exit status is 1 where a vector differs from a peer's by more than tests/embed holds the command to: a cosine below
 0.99999, or a number that is off by more than 1e-5."""
@@ -31,7 +31,7 @@ LEAST_COSINE, MOST_DIFFERENCE = 0.99999, 1e-5
 
 def texts():
     found = []
-    for name in ("attention.md", "design.md"):
+    for name in ("attention.md", "architecture.md"):
         page = (ROOT / "docs" / name).read_text(encoding="utf-8")
         page = re.sub(r"```.*?```", "", page, flags=re.S)
         lines = " ".join(line for line in page.splitlines() if line and line[0] not in "|#<-*")

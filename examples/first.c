@@ -6,8 +6,8 @@
 
 static float keys[3][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}};
 static float values[3][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}};
-static float queries[2][4] = {{0, 60, 0, 0}, {0, 0, 60, 0}},
-             found[2][4]; /* queries resemble the second and third key */
+static float queries[2][4] = {{0, 60, 0, 0}, {0, 0, 60, 0}}; /* like the second and the third key */
+static float found[2][4];
 
 static void check(const clattn_context *context, clattn_status status)
 {

@@ -12,7 +12,7 @@ FORBIDDEN = {"exit", "_exit", "_Exit", "quick_exit", "abort", "__assert_fail", "
              "vfork", "system", "popen", "printf", "puts", "putchar", "perror", "__printf_chk", "stdout", "stderr",
              "setenv", "putenv", "unsetenv", "signal", "sigaction", "tmpnam", "strtok", "rand", "srand"}
 
-# The two that may change (see docs/design.md): what a thread reports, and the lock and user count around CLBlast.
+# The two that may change (see docs/decisions.md): what a thread reports, and the lock and user count around CLBlast.
 MUTABLE = [r"thread_(message|text|report)\w*", r"\w*clblast\w*", r"lock", r"lock_once", r"users", r"once", r"usable"]
 
 # What the compiler and the linker put there.

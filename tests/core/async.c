@@ -1,7 +1,7 @@
 /* How work is enqueued, for every operator and solver alike: the same bits every time, one plan from several
  * threads, in-order and out-of-order queues, wait lists, events, the caller's workspace.
  *
- * Holds: D1 of docs/numerics.md (1,000 runs), and of docs/design.md: any number of threads may enqueue one plan;
+ * Holds: D1 of docs/numerics.md (1,000 runs), and of docs/architecture.md: any number of threads may enqueue one plan;
  * enqueue never blocks the host; several kernels are chained by events, so that out-of-order queues work. */
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * BUSY, and more than the pool may ever hold is a status of its own that says what to do; the self-check takes none of
  * them, and none of the caller's.
  *
- * Holds: of docs/design.md, "Workspaces are polled, not called back" and "The self-check". */
+ * Holds: of docs/decisions.md, "Workspaces are polled, not called back". */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* A solver that fails makes room for the next one, whatever failed, short of host memory; one that was asked for by
  * name does not; and a build that failed is not tried again.
  *
- * Holds: of docs/design.md, "How a call goes through", 2. */
+ * Holds: of docs/architecture.md, "One call, step by step", 3. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
  * the work; nothing of it is saved; and the check can be turned off.  The miscompiling driver's part is taken by a
  * folder of kernel sources with one wrong constant.
  *
- * Holds: of docs/design.md, "The self-check". */
+ * Holds: of docs/decisions.md, "Kernels are compared before their first use". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The self-check judges a program by problems of its own, whatever the plan's sizes and scales are, leaves the caller's
  * workspaces alone, blames the kernel that is wrong and no other, and tells what has been checked from what has not.
  *
- * Holds: of docs/design.md, "The self-check". */
+ * Holds: of docs/decisions.md, "Kernels are compared before their first use". */
 #include <string.h>
 
 #include "support/plan/sources.h"
