@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/common/activation.h"
 #include "ops/common/arrays.h"
 
 #define SIZE_LIMIT ((size_t)1 << 31)
@@ -122,7 +123,7 @@ static bool in_range(int32_t value, int32_t last)
 /* Enumerations and flags. */
 static const char *wrong_field(const clattn_stack_desc *d)
 {
-    if (!d->activation || !in_range(d->activation, CLATTN_ACTIVATION_SWISH))
+    if (!d->activation || !activation_name(d->activation))
         return "activation is NONE or unknown";
     if (!in_range(d->norm, CLATTN_NORM_KIND_RMS) || !in_range(d->norm_place, CLATTN_NORM_PLACE_PRE))
         return "unknown norm or norm_place";
@@ -190,7 +191,7 @@ static const char *wrong_input(const clattn_stack_desc *d)
     for (size_t i = 0; i < d->convolutions; i++) {
         const clattn_convolution *c = &d->convolution[i];
         if (!c->kernel || c->kernel > 4096 || !c->stride || c->stride > 4096 || c->padding >= c->kernel ||
-            !in_range(c->activation, CLATTN_ACTIVATION_SWISH))
+            !activation_name(c->activation))
             return "a convolution has no kernel or stride, a padding as large as its kernel, or an unknown activation";
     }
     return NULL;

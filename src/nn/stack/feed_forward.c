@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "nn/stack/layers.h"
 #include "nn/stack/model_plan.h"
+#include "ops/common/activation.h"
 #include "ops/common/arrays.h"
 #include "plan/operator.h"
 
@@ -35,7 +36,7 @@ static clattn_status read_desc(const void *given, void *data, const char **reaso
     if (d->direction != CLATTN_DIRECTION_FORWARD)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "activation is NONE or unknown";
-    if (!d->activation || !enum_within(d->activation, CLATTN_ACTIVATION_SWISH))
+    if (!d->activation || !activation_name(d->activation))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "gated, bias_in, bias_out or residual is neither 0 nor 1, or reserved is not 0";
     if (!is_flag(d->gated) || !is_flag(d->bias_in) || !is_flag(d->bias_out) || !is_flag(d->residual) || d->reserved)

@@ -3,6 +3,7 @@
 
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/common/activation.h"
 #include "ops/common/arrays.h"
 #include "plan/operator.h"
 #include "program/defines.h"
@@ -26,13 +27,12 @@ static size_t groups_of(const struct activation_plan *plan, const activation_arg
 clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name, uint32_t lanes,
                                     const size_t local[3])
 {
-    static const char *const functions[] = {"NONE", "RELU", "GELU", "GELU_TANH", "SWISH"};
     clattn_status status;
     const clattn_activation_desc *desc = &plan->problem.desc;
     struct strbuf options = {0};
     define_token(&options, "X_TYPE", storage_token(desc->x.dtype));
     define_token(&options, "Y_TYPE", storage_token(desc->y.dtype));
-    define_token(&options, "ACTIVATION", functions[desc->function]);
+    define_token(&options, "ACTIVATION", activation_name(desc->function));
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     define_int(&options, "LANES", lanes);
     TRY(plan_add_kernel(&plan->base, file, &options, name, 2, sizeof(activation_args), local));

@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/activation/activation.h"
+#include "ops/common/activation.h"
 #include "ops/common/arrays.h"
 
 _Static_assert(sizeof(activation_args) == 2 * 48 + 8 + 8 * 4, "activation_args has padding");
@@ -83,7 +84,7 @@ static clattn_status read_options(clattn_activation_desc *desc, const char **rea
         desc->alpha = 1;
     REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
             "direction: only CLATTN_DIRECTION_FORWARD is known");
-    REQUIRE(enum_within(desc->function, CLATTN_ACTIVATION_SWISH), CLATTN_ERROR_INVALID_ARGUMENT, "unknown function");
+    REQUIRE(activation_name(desc->function), CLATTN_ERROR_INVALID_ARGUMENT, "unknown function");
     REQUIRE(is_flag(desc->explicit_alpha), CLATTN_ERROR_INVALID_ARGUMENT, "explicit_alpha is neither 0 nor 1");
     REQUIRE(isfinite(desc->alpha), CLATTN_ERROR_INVALID_ARGUMENT, "alpha is NaN or infinite");
     return CLATTN_SUCCESS;

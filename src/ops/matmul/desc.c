@@ -5,6 +5,7 @@
 #include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/common/activation.h"
 #include "ops/common/arrays.h"
 #include "ops/matmul/matmul.h"
 #include "program/defines.h"
@@ -35,7 +36,7 @@ static clattn_status read_options(clattn_matmul_desc *desc, const char **reason)
     if (desc->reserved != 0)
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "unknown activation";
-    if (!enum_within(desc->activation, CLATTN_ACTIVATION_SWISH))
+    if (!activation_name(desc->activation))
         return CLATTN_ERROR_INVALID_ARGUMENT;
     *reason = "explicit_alpha is neither 0 nor 1";
     if (desc->explicit_alpha != 0 && desc->explicit_alpha != 1)
@@ -250,7 +251,6 @@ size_t matmul_args_bytes(const struct matmul_problem *problem)
 /* Nothing where there is no epilogue: those kernels are as they were without. */
 static void epilogue_defines(const struct matmul_problem *problem, struct strbuf *options)
 {
-    static const char *const functions[] = {"", "RELU", "GELU", "GELU_TANH", "SWISH"};
     const clattn_matmul_desc *desc = &problem->desc;
     if (!matmul_has_epilogue(problem))
         return;
@@ -258,7 +258,7 @@ static void epilogue_defines(const struct matmul_problem *problem, struct strbuf
     define_int(options, "B_SCALED", problem->has_scale);
     define_int(options, "ACTIVATED", desc->activation != CLATTN_ACTIVATION_NONE);
     if (desc->activation)
-        define_token(options, "ACTIVATION", functions[desc->activation]);
+        define_token(options, "ACTIVATION", activation_name(desc->activation));
     define_int(options, "OPERAND", problem->has_operand ? 1 + desc->operand_use : 0);
     if (problem->has_operand)
         define_token(options, "OPERAND_TYPE", storage_token(desc->operand.dtype));

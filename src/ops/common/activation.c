@@ -1,0 +1,14 @@
+#include "ops/common/activation.h"
+
+#include "base/size.h"
+#include "clattn/activation.h"
+
+const char *activation_name(uint32_t activation)
+{
+    static const char *const names[] = {
+        [CLATTN_ACTIVATION_NONE] = "NONE",   [CLATTN_ACTIVATION_RELU] = "RELU",
+        [CLATTN_ACTIVATION_GELU] = "GELU",   [CLATTN_ACTIVATION_GELU_TANH] = "GELU_TANH",
+        [CLATTN_ACTIVATION_SWISH] = "SWISH",
+    };
+    return activation < COUNT_OF(names) ? names[activation] : NULL;
+}
