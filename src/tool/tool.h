@@ -14,12 +14,21 @@ enum {
     TOOL_NO_DEVICE = 3
 };
 
+/* Calls a function of the tool; unless it returns TOOL_DONE, stores what it returned in the local `status` and jumps to
+ * `fail`. */
+#define TOOL_TRY(expression) \
+    do { \
+        status = (expression); \
+        if (status != TOOL_DONE) \
+            goto fail; \
+    } while (0)
+
 /* Writes "clattn: " and the message to stderr as exactly one line (control characters and line ends in it are
- * replaced) and returns `status`.  Only the first call of a process writes: what follows from an error is
- * silent. */
+ * replaced) and returns `status`.  Only the first call of a process writes: an error that follows from another
+ * is silent. */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Makes the calls that follow silent: a process that was run anew has written the line already. */
+/* Makes the calls that follow silent: a process that runs itself again has written the line already. */
 void complain_no_more(void);
 
 /* The commands.  argv[0] is the first argument after the command's name. */
