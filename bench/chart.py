@@ -1,7 +1,6 @@
-"""A plot of shares as SVG: a horizontal bar a row, a line at 1, and a mark where the row's target is.
+"""Plots as SVG: bars of shares with a line at 1 and a mark at each target, and panels of lines on logarithmic axes.
 
-The text is text, the colours follow the viewer's light or dark scheme, and title and desc tell what is drawn to those who
-do not see it."""
+The colours follow the viewer's light or dark scheme, and title and desc describe the plot to readers who do not see it."""
 import math
 from typing import NamedTuple, Optional
 from xml.sax.saxutils import escape
@@ -17,7 +16,7 @@ class Bar(NamedTuple):
 ROW, BAR = 26, 16         # heights, in pixels
 TOP, BOTTOM = 68, 40      # room above and below the rows
 PLOT = 460                # width of the bars' field
-CHARACTER = 7.2           # at most as wide is one on average, at 13 pixels
+CHARACTER = 7.2           # the most that a character takes on average, at 13 pixels
 RIGHT = 140               # room for the numbers beside the field
 
 STYLE = """
@@ -45,8 +44,8 @@ STYLE = """
 
 
 def label(bar):
-    """The number of a bar, right of the field, and what was wanted where it falls short of that."""
-    return "%.2f" % bar.share + (", wanted %.2f" % bar.target if falls_short(bar) else "")
+    """The number of a bar, right of the field, and the target if the bar falls short of it."""
+    return "%.2f" % bar.share + (", target %.2f" % bar.target if falls_short(bar) else "")
 
 
 def falls_short(bar):
@@ -63,21 +62,21 @@ def text(x, y, content, anchor="start", kind=None):
 
 
 def scale_end(bars):
-    """Where the axis ends: a little beyond 1, or beyond the longest bar and the highest target, in quarters."""
+    """The end of the axis, in quarters: a little beyond 1, the longest bar and the highest target."""
     longest = max([1.0] + [bar.share for bar in bars] + [bar.target for bar in bars if bar.target is not None])
     return math.floor(longest * 4) / 4 + 0.25
 
 
 def description(bars):
     """The plot in words."""
-    shares = ("%s: %.2f%s" % (bar.name, bar.share, "" if bar.target is None else " (wanted %.2f)" % bar.target)
+    shares = ("%s: %.2f%s" % (bar.name, bar.share, "" if bar.target is None else " (target %.2f)" % bar.target)
               for bar in bars)
     return "Horizontal bars, one for each measured work: the share of the roof that bounds it. A line marks 1. %s." % (
         "; ".join(shares))
 
 
 def svg(heading, bars):
-    """The document.  Raises ValueError where there is nothing to draw or a share is no number."""
+    """The document.  Raises ValueError if there is nothing to draw or a share is no number."""
     if not bars:
         raise ValueError("no bars to draw")
     for bar in bars:
@@ -95,7 +94,7 @@ def svg(heading, bars):
            '<title id="title">%s</title>' % escape(heading), '<desc id="desc">%s</desc>' % escape(description(bars)),
            "<style>%s</style>" % STYLE, '<rect class="page" width="100%" height="100%"/>',
            text(16, 26, heading, kind="heading"),
-           text(16, 48, "Longer is better; the line at 1 is the roof, a mark in a row what is wanted there.", kind="faint")]
+           text(16, 48, "Longer is better; the line at 1 is the roof, a mark in a row its target.", kind="faint")]
     for quarter in range(int(end * 4) + 1):
         x = place(quarter / 4)
         out.append(line("one" if quarter == 4 else "grid", x, TOP - 4, bottom + 4))
@@ -201,8 +200,8 @@ def lines_description(panels):
 
 
 def curves(heading, panels, columns=2):
-    """The document: panels of lines on logarithmic axes, each segment with its slope.  Raises ValueError where there is
-    nothing to draw or a number cannot stand on such an axis."""
+    """The document: panels of lines on logarithmic axes, each segment with its slope.  Raises ValueError if there is
+    nothing to draw or a number has no place on such an axis."""
     if not panels or not all(panel.lines for panel in panels):
         raise ValueError("no lines to draw")
     for panel in panels:

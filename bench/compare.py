@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Compares clattn with the machine's roofs and with PyTorch, everything in one run.
 
-    compare.py BUILD_DIR [--rounds N] [--only TEXT] [--markdown FILE] [--svg FILE] [--openblas FILE]
+    compare.py BUILD_DIR [--rounds N] [--only TEXT] [--json FILE] [--machine TEXT] [--markdown FILE] [--svg FILE]
+               [--openblas FILE]
 
-Each round measures the roofs, clattn, the roofs again, and PyTorch (where it can be imported), so that drifting clocks and
-busy neighbours touch all of them.  A ratio is taken within its round; the median of the rounds counts.  A roof is that of
-fma, of bfloat16 (that of fma where the processor has none), of reading memory, or of copying it; `roofline` is whichever of
-fma and reading takes longer for the work.  Others beside PyTorch, in the same rounds, have a table of their own: OpenBLAS
-(where it is found, or --openblas names it) for float32 products, and for bfloat16 our own float32.  What has no
-roof stands in a third table.  bench/compare.sh keeps the tables and the plot in files."""
+Each round measures the roofs, clattn, the roofs again, and PyTorch (if it can be imported), so that drifting clocks and
+busy neighbours touch all of them.  A ratio is taken within its round, and the median of the rounds counts.  There are four
+roofs: fma, products of bfloat16 (fma if the processor has none), reading memory, and copying memory.  `roofline` is fma or
+reading, whichever takes longer for the work.
+
+The first table has clattn beside the roof and PyTorch.  The second has what else is timed in the same rounds: OpenBLAS (the
+system's, or the one that --openblas names) beside products of float32, and our own float32 beside bfloat16.  The third has
+what no roof bounds.
+
+--json writes all of it in the form of bench/results, from which bench/tables.py makes the tables of docs/performance.md;
+bench/compare.sh keeps the tables and the plot in files."""
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -20,6 +25,8 @@ from typing import Callable, NamedTuple, Optional
 
 import chart
 import openblas
+import record
+from record import run_json, write_whole
 
 
 class Case(NamedTuple):
@@ -27,15 +34,15 @@ class Case(NamedTuple):
     arguments: list                  # of `clattn bench`
     roof: str                        # fma, bf16, read, copy, roofline
     peer: Callable                   # torch module -> function that does the same
-    share: Optional[float] = None    # of the roof, that is wanted
-    speedup: Optional[float] = None  # PyTorch's time / ours, that is wanted
+    share: Optional[float] = None    # the target, as a share of the roof
+    speedup: Optional[float] = None  # the target for PyTorch's time / ours
     beside: tuple = ()               # Beside: what else is timed in the same rounds
 
 
 class Beside(NamedTuple):
     name: str
     command: Callable              # (clattn, OpenBLAS's library or None) -> a command that reports seconds_median, or None
-    wanted: float                  # its time / ours
+    target: float                  # for its time / ours
 
 
 class Extra(NamedTuple):
@@ -43,9 +50,13 @@ class Extra(NamedTuple):
     name: str
     arguments: list                # of `clattn`
     read: Callable                 # the report -> the number
-    form: str                      # of the number, with its unit
-    limit: Optional[float] = None  # at most this is wanted
-    optional: bool = False         # left out where the command refuses: a library without CLBlast has no such row
+    digits: int                    # of the number, behind the point
+    unit: str
+    limit: Optional[float] = None  # the target: at most this
+    optional: bool = False         # left out if the command refuses: a library without CLBlast has no such row
+
+    def text(self, value):
+        return "%.*f %s" % (self.digits, value, self.unit)
 
 
 class Row(NamedTuple):
@@ -78,7 +89,7 @@ def attention(name, shape, causal=False, roof="fma", share=None, speedup=None, d
 
 
 def stored(case, dtype):
-    """The case with arrays of that type; bfloat16 is held against the roof of bfloat16, and against our own float32, too."""
+    """The case with arrays of that type. Bfloat16 has the roof of bfloat16, and our own float32 beside it."""
     if dtype == "f32":
         return case
     ours = ["bench", *case.arguments, "--json"]
@@ -148,7 +159,7 @@ def encoder(batch, length, size=512, heads=8, inner=2048):
 
 
 def causal(length, most, share=None):
-    """Causal attention, with the same without the triangle beside it, of whose time it may take so much."""
+    """Causal attention, with attention of all keys beside it; `most` is the largest share of that time that it may take."""
     shape = (1, 8, 8, length, length, 64, 64)
     whole = ["bench", "attention", "--shape", ",".join(map(str, shape)), "--json"]
     return attention("8 x %d, d 64, causal" % length, shape, causal=True, share=share)._replace(beside=(
@@ -186,19 +197,14 @@ CLBLAST_STARTUP = ["bench", "startup", "--matmul", "128,512,512", "--solver", "c
 MOST_STARTUP = {"empty": 1500, "warm": 60}  # milliseconds
 EXTRAS = [
     Extra("one enqueue of a ready plan, over bare launches", ["bench", "enqueue", "--json"],
-          lambda report: report["difference_microseconds"], "%.2f µs", 5),
+          lambda report: report["difference_microseconds"], 2, "µs", 5),
     Extra("workspace of attention 1 x 32,768, d 64", ["explain", "--shape", "1,1,1,32768,32768,64,64", "--json"],
-          lambda report: report["workspace_bytes"] / 2 ** 20, "%.1f MiB", 16),
+          lambda report: report["workspace_bytes"] / 2 ** 20, 1, "MiB", 16),
     *(Extra("first result of a new process%s, %s caches" % (what, caches), arguments,
-            lambda report, key=caches + "_seconds_median": report[key] * 1e3, "%.0f ms", limit, bool(what))
+            lambda report, key=caches + "_seconds_median": report[key] * 1e3, 0, "ms", limit, bool(what))
       for what, arguments in (("", STARTUP), (", a product by CLBlast", CLBLAST_STARTUP))
       for caches, limit in MOST_STARTUP.items()),
 ]
-
-
-def run_json(command):
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.strip().splitlines()[-1])
 
 
 def median_time(function, budget=1.0, least=5):
@@ -229,7 +235,7 @@ def roofs_of(case):
 
 
 def rate_and_roof(roof, ours, before, after):
-    """What was reached, what could be, and the share of it, by one roof: in GFLOP/s, or GB/s where memory is the bound."""
+    """What was reached, the roof, and the share of it: in GFLOP/s, or in GB/s if memory is the bound."""
     key, what = {"fma": ("fma_gflops", "gflops"), "bf16": ("bf16_gflops", "gflops"),
                  "read": ("read_gbytes_per_s", "gbytes_per_s"), "copy": ("copy_gbytes_per_s", "gbytes_per_s")}[roof]
     limit = (before[key] + after[key]) / 2
@@ -237,8 +243,8 @@ def rate_and_roof(roof, ours, before, after):
 
 
 def nearest_roof(case, rounds):
-    """The roof that counts in all rounds, with the medians under it: of a `roofline` the one that the work comes nearer to,
-    of `bf16` the processor's own, or that of fma."""
+    """The medians under the one roof that counts in all rounds, and their unit. For `roofline` it is the roof that the work
+    comes nearer to; for `bf16` the processor's own, or fma if it has none."""
     roofs = roofs_of(case)
     if case.roof == "bf16":
         roofs = ("bf16",) if has_bf16(rounds) else ("fma",)
@@ -270,7 +276,7 @@ def measure(case, rounds, clattn, roof, torch, blas=None):
                 others[each].append(run_json(command)["seconds_median"] / ours["seconds_median"])
     rate, limit, share, unit = nearest_roof(case, measured)
     if case.roof == "bf16" and not has_bf16(measured):
-        case = case._replace(speedup=None)  # what is wanted supposes a processor that multiplies bfloat16
+        case = case._replace(speedup=None)  # the target supposes a processor that multiplies bfloat16
     return Row(case, measured[-1][0]["solver"], rate, unit, limit, share, statistics.median(speedups) if speedups else None,
                tuple((each, statistics.median(ratios)) for each, ratios in others.items()))
 
@@ -279,10 +285,10 @@ def number(value):
     return "-" if value is None else "%.2f" % value
 
 
-HEAD = ("| work | solver | reached | roof | of the roof | wanted | PyTorch's time / ours | wanted |\n"
+HEAD = ("| work | solver | reached | roof | of the roof | target | PyTorch's time / ours | target |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- |")
-BESIDE_HEAD = "| work | beside | its time / ours | wanted |\n| --- | --- | --- | --- |"
-EXTRA_HEAD = "| what | measured | wanted |\n| --- | --- | --- |"
+BESIDE_HEAD = "| work | beside | its time / ours | target |\n| --- | --- | --- | --- |"
+EXTRA_HEAD = "| what | measured | target |\n| --- | --- | --- |"
 
 
 def table_line(row):
@@ -292,35 +298,51 @@ def table_line(row):
 
 
 def beside_lines(row):
-    return ["| %s | %s | %.2f | %.2f |" % (row.case.name, each.name, ratio, each.wanted) for each, ratio in row.beside]
+    return ["| %s | %s | %.2f | %.2f |" % (row.case.name, each.name, ratio, each.target) for each, ratio in row.beside]
 
 
 def extra_line(extra, value):
-    return "| %s | %s | %s |" % (extra.name, extra.form % value,
-                                 "-" if extra.limit is None else "at most " + extra.form % extra.limit)
+    return "| %s | %s | %s |" % (extra.name, extra.text(value),
+                                 "-" if extra.limit is None else "at most " + extra.text(extra.limit))
+
+
+def results_of(rows, extras):
+    """What was measured, in the form of bench/results."""
+    def rounded(value, digits=3):
+        return None if value is None else round(value, digits)
+
+    return {
+        "rows": [{"work": row.case.name, "solver": row.solver, "reached": rounded(row.rate, 1), "unit": row.unit,
+                  "roof": rounded(row.limit, 1), "share": rounded(row.share), "share_target": row.case.share,
+                  "speedup": rounded(row.speedup), "speedup_target": row.case.speedup} for row in rows],
+        "beside": [{"work": row.case.name, "beside": each.name, "ratio": rounded(ratio), "target": each.target}
+                   for row in rows for each, ratio in row.beside],
+        "extras": [{"what": extra.name, "value": rounded(value, extra.digits), "unit": extra.unit, "limit": extra.limit}
+                   for extra, value in extras]}
 
 
 def bar_of(row):
-    detail = "%s: %.0f of %.0f %s, by %s" % (row.case.name, row.rate, row.limit, row.unit, row.solver)
-    if row.speedup is not None:
-        detail += "; %.2f times as fast as PyTorch" % row.speedup
-    return chart.Bar(row.case.name, row.share, row.case.share, detail)
+    """The bar of one of the record's rows."""
+    detail = "%s: %.0f of %.0f %s, by %s" % (row["work"], row["reached"], row["roof"], row["unit"], row["solver"])
+    if row["speedup"] is not None:
+        detail += "; %.2f times as fast as PyTorch" % row["speedup"]
+    return chart.Bar(row["work"], row["share"], row["share_target"], detail)
 
 
-def targets(rows, extras):
-    """How many of the targets that could be measured were reached, and how many these are."""
-    reached = [row.share >= row.case.share for row in rows if row.case.share is not None]
-    reached += [row.speedup >= row.case.speedup for row in rows if None not in (row.speedup, row.case.speedup)]
-    reached += [ratio >= each.wanted for row in rows for each, ratio in row.beside]
-    reached += [value <= extra.limit for extra, value in extras if extra.limit is not None]
+def plot(found):
+    """The record's shares of the roof, as SVG."""
+    name = "clattn, %s" % found["machine"] if "machine" in found else "clattn"
+    return chart.svg(name + ": share of the machine's roof", [bar_of(row) for row in found["rows"]])
+
+
+def targets(found):
+    """How many of the record's targets were reached, and how many there are."""
+    reached = [row["share"] >= row["share_target"] for row in found["rows"] if row["share_target"] is not None]
+    reached += [row["speedup"] >= row["speedup_target"] for row in found["rows"]
+                if None not in (row["speedup"], row["speedup_target"])]
+    reached += [row["ratio"] >= row["target"] for row in found["beside"]]
+    reached += [row["value"] <= row["limit"] for row in found["extras"] if row["limit"] is not None]
     return sum(reached), len(reached)
-
-
-def write_whole(path, content):
-    """The file, or none of it."""
-    with open(path + ".part", "w", encoding="utf-8") as out:
-        out.write(content)
-    os.replace(path + ".part", path)
 
 
 def tool(build, *parts):
@@ -337,7 +359,7 @@ def say(lines, text):
 
 
 def run_extra(extra, command):
-    """What it reports; None where the command refuses an optional one."""
+    """What it reports, or None if the command refuses an optional one."""
     try:
         return run_json(command)
     except subprocess.CalledProcessError:
@@ -381,20 +403,27 @@ def compare(options):
     if extras:
         say(lines, "\n" * bool(cases) + EXTRA_HEAD)
         found = measure_extras(extras, clattn, lines)
-    reached, count = targets(rows, found)
+    results = results_of(rows, found)
+    reached, count = targets(results)
     if count > 0:
         say(lines, "\n%d of %d targets reached%s." % (reached, count, "" if torch or not cases else ", without PyTorch"))
+    peers = {**({"PyTorch": torch.__version__} if torch else {}), **({"OpenBLAS": openblas.version(blas)} if blas else {})}
+    results = {**record.about(clattn, options.machine), "rounds": options.rounds, "peers": peers, **results}
+    if options.json:
+        record.write(options.json, results)
     if options.markdown:
         write_whole(options.markdown, "\n".join(lines) + "\n")
     if options.svg and rows:
-        write_whole(options.svg, chart.svg("clattn: share of the machine's roof", [bar_of(row) for row in rows]))
+        write_whole(options.svg, plot(results))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", metavar="TEXT", help="only the rows whose name has this in it")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only the rows whose name contains this")
+    parser.add_argument("--json", metavar="FILE", help="write the results there, in the form of bench/results")
+    parser.add_argument("--machine", metavar="TEXT", help="what the results call this machine; default: what it says of itself")
     parser.add_argument("--markdown", metavar="FILE", help="write the tables there, too")
     parser.add_argument("--svg", metavar="FILE", help="draw the shares of the roof there")
     parser.add_argument("--openblas", metavar="FILE", help="OpenBLAS's library; default: the system's, if there is one")

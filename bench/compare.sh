@@ -1,14 +1,15 @@
 #!/bin/sh
-# Compares clattn with the machine's roofs and with PyTorch, and keeps the tables and a plot:
+# Compares clattn with the machine's roofs and with PyTorch, and keeps the results, the tables and a plot:
 #
 #   sh bench/compare.sh BUILD_DIR [--out FOLDER] [OPTION...]
 #
 #   BUILD_DIR  where clattn was built, with the command
-#   --out      where compare.md and compare.svg go (default: BUILD_DIR/bench); those of an earlier run are replaced
-#   OPTION     bench/compare.py's: --rounds N, --only TEXT, --openblas FILE
+#   --out      where compare.json, compare.md and compare.svg go (default: BUILD_DIR/bench); those of an earlier run are
+#              replaced
+#   OPTION     bench/compare.py's: --rounds N, --only TEXT, --machine TEXT, --openblas FILE
 #
-# Runs on the OpenCL device that the command chooses (CLATTN_DEVICE).  PyTorch is compared with where the Python that
-# PYTHON names (default: python3) can import it, and left out where not.
+# Runs on the OpenCL device that the command chooses (CLATTN_DEVICE).  PyTorch is measured if the Python that PYTHON names
+# (default: python3) can import it.  compare.json has the form of bench/results.
 set -eu
 
 fail() { echo "compare.sh: $*" >&2; exit 1; }
@@ -18,7 +19,7 @@ case ${1-} in
     sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
-'' | -*) fail "usage: compare.sh BUILD_DIR [--out FOLDER] [--rounds N] [--only TEXT] [--openblas FILE]" ;;
+'' | -*) fail "usage: compare.sh BUILD_DIR [--out FOLDER] [--rounds N] [--only TEXT] [--machine TEXT] [--openblas FILE]" ;;
 esac
 build=$1
 shift
@@ -46,11 +47,11 @@ for each in src/clattn bench/roof; do
 done
 mkdir -p "$out" || fail "$out: cannot be made"
 "$build/src/clattn" devices > /dev/null || fail "the clattn command finds no device to measure"
-# What an earlier run has left is not this one's.
-rm -f "$out/compare.md" "$out/compare.svg"
+# A run that fails must not leave the results of an earlier one.
+rm -f "$out/compare.json" "$out/compare.md" "$out/compare.svg"
 
-"$python" "$here/compare.py" "$build" --markdown "$out/compare.md" --svg "$out/compare.svg" "$@"
+"$python" "$here/compare.py" "$build" --json "$out/compare.json" --markdown "$out/compare.md" --svg "$out/compare.svg" "$@"
 echo
-for each in compare.md compare.svg; do
+for each in compare.json compare.md compare.svg; do
     [ ! -e "$out/$each" ] || echo "$out/$each"
 done

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Sentence embedding beside its peers: the time from 64 texts to 64 vectors, tokenizing included, in turn in one run.
 
-    embed.py BUILD_DIR MODEL_DIR [--rounds N] [--threads N] [--onnx FILE] [--markdown]
+    embed.py BUILD_DIR MODEL_DIR [--rounds N] [--threads N] [--onnx FILE] [--json FILE] [--machine TEXT]
 
-The peers run where the Python that runs this has their packages, each in a process of its own:
+A peer runs if the Python that runs this has its packages. Each has a process of its own:
 
     torch        transformers' BertModel by PyTorch in float32: all 64 in one batch, padded to the longest
     torch, by length   the same in batches of 16 of like length, as sentence-transformers sorts them
     onnxruntime  ONNX Runtime with the model in --onnx (what --export FILE writes), likewise both ways
 
 MODEL_DIR is all-MiniLM-L6-v2: `sh examples/models.sh minilm FOLDER` prints it.  The texts are the first 64 sentences of
-docs/attention.md and docs/architecture.md.  Medians of the rounds, of which each has several runs.
+docs/attention.md and docs/architecture.md.  The median of the rounds counts; each round has several runs.
 
-The exit status is 1 where a vector differs from a peer's by more than tests/embed holds the command to: a cosine below
+The exit status is 1 if a vector differs from a peer's by more than tests/embed holds the command to: a cosine below
 0.99999, or a number that is off by more than 1e-5."""
 import argparse
 import json
@@ -23,6 +23,8 @@ import statistics
 import subprocess
 import sys
 import time
+
+import record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COUNT, RUNS, BATCH = 64, 5, 16
@@ -174,7 +176,8 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
     parser.add_argument("--onnx", metavar="FILE")
     parser.add_argument("--export", metavar="FILE")
-    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--json", metavar="FILE", help="write the results there, in the form of bench/results")
+    parser.add_argument("--machine", metavar="TEXT", help="what the results call this machine; default: what it says of itself")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     parser.add_argument("--vectors", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -208,12 +211,16 @@ def main():
             print("%s: vectors differ by at most %.2g, cosines are at least %.8f" % (kind, difference, cosine) +
                   ("" if same else ": TOO DIFFERENT (limits: %g and %g)" % (MOST_DIFFERENCE, LEAST_COSINE)))
     print("%d texts, %d tokens, %s, %d threads for the peers\n" % (COUNT, report["tokens"], report["device"], options.threads))
-    print("| what | median | fastest round | over clattn |\n| --- | --- | --- | --- |" if options.markdown else "")
-    best = statistics.median(times["clattn"])
+    best, rows = statistics.median(times["clattn"]), []
     for kind, found in times.items():
         ratio = statistics.median(a / b for a, b in zip(found, times["clattn"]))
-        line = "| %s | %.1f ms | %.1f ms | %.2f |" if options.markdown else "%-24s %8.1f ms  fastest %8.1f ms  over clattn %.2f"
-        print(line % (kind, statistics.median(found) * 1e3, min(found) * 1e3, ratio))
+        milliseconds = statistics.median(found) * 1e3
+        print("%-24s %8.1f ms  fastest %8.1f ms  over clattn %.2f" % (kind, milliseconds, min(found) * 1e3, ratio))
+        rows.append([kind, "%.0f ms" % milliseconds, "%.2f" % ratio])
+    if options.json:
+        record.write(options.json, {
+            **record.about(os.path.join(options.build, "src", "clattn"), options.machine), "rounds": options.rounds,
+            "command": "bench/embed.py", "columns": ["program", "median", "its time / ours"], "rows": rows})
     assert best > 0
     return 1 if different else 0
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What attention's features cost, as ratios of times taken in turn in one run.
 
-    features.py BUILD_DIR [--rounds N] [--markdown]
+    features.py BUILD_DIR [--rounds N] [--json FILE] [--machine TEXT]
 
 Each ratio compares two calls of `clattn bench attention`, one right after the other; the median of the rounds counts."""
 import argparse
@@ -11,6 +11,8 @@ import random
 import statistics
 import subprocess
 import tempfile
+
+import record
 
 
 def write_mask(path, queries, keys):
@@ -24,22 +26,22 @@ def write_mask(path, queries, keys):
 
 
 def cases(mask):
-    """name, options of the feature's call, options of the call that it is compared with, wanted, how."""
+    """name, options of the feature's call, options of the call that it is compared with, the most that the ratio may be."""
     plain = ["--shape", "1,8,8,2048,2048,64,64"]
     square = ["--shape", "1,2,2,4096,4096,64,64"]
     long = ["--shape", "1,1,1,16384,16384,64,64"]
     token = ["--shape", "1,8,8,1,16384,64,64"]
     return [
-        ("a boolean mask", plain + ["--mask", mask], plain, 1.15, "at most"),
-        ("causal, 4,096 x 4,096", square + ["--causal"], square, 0.58, "at most"),
-        ("a window of 256 in 16,384 keys", long + ["--window", "255,0"], long, 1 / 20, "at most"),
+        ("a boolean mask", plain + ["--mask", mask], plain, 1.15),
+        ("causal, 4,096 x 4,096", square + ["--causal"], square, 0.58),
+        ("a window of 256 in 16,384 keys", long + ["--window", "255,0"], long, 1 / 20),
         ("8 query heads to a key head", ["--shape", "1,16,2,1024,1024,64,64"],
-         ["--shape", "1,16,16,1024,1024,64,64"], 1.0, "at most"),
+         ["--shape", "1,16,16,1024,1024,64,64"], 1.0),
         ("8 query heads to a key head, 1 query", ["--shape", "1,32,4,1,8192,64,64"],
-         ["--shape", "1,32,32,1,8192,64,64"], 1.0, "at most"),
-        ("pages of 16 keys", plain + ["--page-size", "16"], plain, 1.10, "at most"),
-        ("pages of 16 keys, 1 query", token + ["--page-size", "16"], token, 1.10, "at most"),
-        ("pages of 256 keys, 1 query", token + ["--page-size", "256"], token, 1.10, "at most"),
+         ["--shape", "1,32,32,1,8192,64,64"], 1.0),
+        ("pages of 16 keys", plain + ["--page-size", "16"], plain, 1.10),
+        ("pages of 16 keys, 1 query", token + ["--page-size", "16"], token, 1.10),
+        ("pages of 256 keys, 1 query", token + ["--page-size", "256"], token, 1.10),
     ]
 
 
@@ -53,19 +55,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--json", metavar="FILE", help="write the results there, in the form of bench/results")
+    parser.add_argument("--machine", metavar="TEXT", help="what the results call this machine; default: what it says of itself")
     arguments = parser.parse_args()
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         mask = os.path.join(folder, "mask.npy")
         write_mask(mask, 2048, 2048)
-        if arguments.markdown:
-            print("| feature | time over without | wanted |\n| --- | --- | --- |")
-        for name, feature, without, wanted, how in cases(mask):
+        for name, feature, without, most in cases(mask):
             ratios = [seconds(arguments.build, feature) / seconds(arguments.build, without)
                       for _ in range(arguments.rounds)]
             ratio = statistics.median(ratios)
-            text = "| %s | %.3f | %s %.2f |" if arguments.markdown else "%-40s %6.3f   wanted: %s %.2f"
-            print(text % (name, ratio, how, wanted), flush=True)
+            print("%-40s %6.3f   target: at most %.2f" % (name, ratio, most), flush=True)
+            rows.append([name, "%.3f" % ratio, "at most %.2f" % most])
+    if arguments.json:
+        record.write(arguments.json, {
+            **record.about(os.path.join(arguments.build, "src", "clattn"), arguments.machine), "rounds": arguments.rounds,
+            "command": "bench/features.py", "columns": ["feature", "time over without", "target"], "rows": rows})
 
 
 if __name__ == "__main__":

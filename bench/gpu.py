@@ -32,6 +32,7 @@ from ctypes import byref, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_voi
 from typing import NamedTuple
 
 import compare
+import record
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
@@ -101,7 +102,7 @@ class Run:
                                 CLATTN_DEVICE=options.device)
 
     def write(self):
-        compare.write_whole(os.path.join(self.options.out, "gpu.json"), json.dumps(self.result, indent=1) + "\n")
+        record.write_whole(os.path.join(self.options.out, "gpu.json"), json.dumps(self.result, indent=1) + "\n")
 
     def log(self, text):
         self.log_file.write(text)
@@ -147,7 +148,7 @@ def use_driver(run):
             return {"note": "no %s: the loader chooses from its own ICD files" % name}
         library = os.path.join(run.options.work, "vendors", "nvidia.icd")
         os.makedirs(os.path.dirname(library), exist_ok=True)
-        compare.write_whole(library, found[0] + "\n")
+        record.write_whole(library, found[0] + "\n")
         run.environment["LD_LIBRARY_PATH"] = ":".join([*paths, os.path.dirname(found[0])])
     run.environment["OCL_ICD_VENDORS"] = os.environ["OCL_ICD_VENDORS"] = library
     return {"icd": library}

@@ -16,6 +16,7 @@ from typing import Callable, NamedTuple
 
 import compare
 import features
+import record
 
 ATTEMPTS = 3
 BUDGET = 40  # seconds; no figure is measured again after that
@@ -82,8 +83,8 @@ def reason_to_skip(build):
     if not os.access(os.path.join(build, "bench", "roof"), os.X_OK):
         return "bench/roof is missing"
     clattn = compare.tool(build, "src", "clattn")
-    used = compare.run_json([clattn, "bench", "softmax", "--shape", "1,1", "--repeat", "1", "--json"])
-    for device in compare.run_json([clattn, "devices", "--json"])["devices"]:
+    used = record.run_json([clattn, "bench", "softmax", "--shape", "1,1", "--repeat", "1", "--json"])
+    for device in record.run_json([clattn, "devices", "--json"])["devices"]:
         if (device["name"], device["platform"]) == (used["device"], used["platform"]):
             return None if device["class"] in CPUS else "%s is no CPU" % device["name"]
     return "%s is not among the devices" % used["device"]

@@ -24,6 +24,13 @@ def library(named=None):
     return named or ctypes.util.find_library("openblas")
 
 
+def version(path):
+    """The library's version, as it tells."""
+    blas = ctypes.CDLL(path)
+    blas.openblas_get_config.restype = ctypes.c_char_p
+    return (blas.openblas_get_config().decode().split() + ["", "unknown"])[1]
+
+
 def has_avx512(cpuinfo="/proc/cpuinfo"):
     try:
         with open(cpuinfo, encoding="utf-8") as file:

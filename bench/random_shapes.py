@@ -15,6 +15,7 @@ import sys
 from typing import NamedTuple
 
 import compare
+import record
 
 OPERATORS = ("attention", "matmul", "softmax", "layernorm")
 ROOFS = {"attention": "fma,read", "matmul": "fma,read", "softmax": "copy", "layernorm": "copy"}
@@ -54,9 +55,9 @@ def arguments_of(shape):
 def measure(shape, clattn, roof):
     operator, arguments = shape["operator"], arguments_of(shape)
     probe = [roof, "--only", ROOFS[operator], "0.1"]
-    before = compare.run_json(probe)
-    report = compare.run_json([clattn, "bench", operator, *arguments, "--json"])
-    return judge(operator, " ".join(arguments[1:]), report, before, compare.run_json(probe))
+    before = record.run_json(probe)
+    report = record.run_json([clattn, "bench", operator, *arguments, "--json"])
+    return judge(operator, " ".join(arguments[1:]), report, before, record.run_json(probe))
 
 
 def worst_decile(shares):
@@ -95,7 +96,7 @@ def run(options):
     clattn, roof = compare.tool(options.build, "src", "clattn"), compare.tool(options.build, "bench", "roof")
     wanted = ["--%s=%d" % (name, getattr(options, name)) for name in ("seed", "count", "least", "most")
               if getattr(options, name) is not None]
-    shapes = compare.run_json([clattn, "bench", "random", *wanted, "--json"])["shapes"]
+    shapes = record.run_json([clattn, "bench", "random", *wanted, "--json"])["shapes"]
     timed = []
     for number, shape in enumerate(shapes, 1):
         timed.append(measure(shape, clattn, roof))
@@ -103,7 +104,7 @@ def run(options):
     lines = tables(timed, options.worst)
     print("\n".join(lines))
     if options.markdown:
-        compare.write_whole(options.markdown, "\n".join(lines) + "\n")
+        record.write_whole(options.markdown, "\n".join(lines) + "\n")
 
 
 def main():

@@ -10,6 +10,7 @@ ends at HELD of the roof of reading memory.  A step that fails is measured again
 cores time must fall by at least 1 / MARGIN of what the cores promise; they are limited as PoCL is (POCL_MAX_PTHREAD_COUNT),
 and left out on other platforms.  The exit status is 1 if something grows too fast."""
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Callable, NamedTuple
 
 import chart
 import compare
+import record
 
 MARGIN = 1.25
 HELD = 0.6
@@ -77,7 +79,7 @@ def time_point(clattn, growth, size):
     environment = {**os.environ, **({"POCL_MAX_PTHREAD_COUNT": str(size)} if growth.cores else {})}
     output = subprocess.run([clattn, "bench", *growth.arguments(size), "--json"], check=True, stdout=subprocess.PIPE,
                             text=True, env=environment).stdout
-    report = compare.json.loads(output.strip().splitlines()[-1])
+    report = json.loads(output.strip().splitlines()[-1])
     seconds = report["seconds_min"]
     point = Point(seconds, report["gflops"] * seconds * 1e9, report["gbytes_per_s"] * seconds * 1e9)
     if not all(value > 0 for value in point):
@@ -160,7 +162,7 @@ def panels_of(measured):
 
 
 def is_pocl(clattn):
-    report = compare.run_json([clattn, "bench", "softmax", "--shape", "1,1", "--repeat", "1", "--json"])
+    report = record.run_json([clattn, "bench", "softmax", "--shape", "1,1", "--repeat", "1", "--json"])
     return report.get("platform") == "Portable Computing Language"
 
 
@@ -177,16 +179,16 @@ def run(options):
     compare.say(lines, HEAD)
     for growth in wanted:
         points, failed = measure(growth, options.rounds, clattn,
-                                 lambda: compare.run_json([roof, "--only", "read", "0.1"])["read_gbytes_per_s"] * 1e9)
+                                 lambda: record.run_json([roof, "--only", "read", "0.1"])["read_gbytes_per_s"] * 1e9)
         measured.append((growth, points))
         complaints += [complaint(growth, points, i) for i in failed]
         compare.say(lines, table_line(growth, points))
     compare.say(lines, "\n" + ("\n".join(complaints) if complaints
                                else "Nothing grows faster than its arithmetic by more than %.2f times." % MARGIN))
     if options.markdown:
-        compare.write_whole(options.markdown, "\n".join(lines) + "\n")
+        record.write_whole(options.markdown, "\n".join(lines) + "\n")
     if options.svg and measured:
-        compare.write_whole(options.svg, chart.curves("clattn: time against size", panels_of(measured)))
+        record.write_whole(options.svg, chart.curves("clattn: time against size", panels_of(measured)))
     return not complaints
 
 

@@ -2,11 +2,13 @@
 """Speech recognition beside faster-whisper: seconds for a second of sound, loading left out, and the most memory that either
 process had, in turn in one run.
 
-    transcribe.py BUILD_DIR MODEL_DIR AUDIO.wav... [--rounds N] [--threads N] [--markdown]
+    transcribe.py BUILD_DIR MODEL_DIR AUDIO.wav... [--rounds N] [--threads N] [--json FILE]
+                  [--machine TEXT]
 
 MODEL_DIR is Whisper tiny.en: `sh examples/models.sh whisper FOLDER` prints it.  faster-whisper (PyPI) runs in float32 in a
-process of its own, with the same greedy search, or beams, and without its filter of silence; where the Python that runs
-this does not have it, clattn runs alone.  Ratios are taken within a round; the median of the rounds counts.  Both must say the same."""
+process of its own, with the same greedy search, or beams, and without its filter of silence.  If the Python that runs this
+does not have it, clattn runs alone.  Ratios are taken within a round; the median of the rounds counts.  Both must say the
+same."""
 import argparse
 import json
 import os
@@ -15,6 +17,8 @@ import subprocess
 import sys
 import time
 import wave
+
+import record
 
 KINDS = {"greedy": (1, False), "greedy, with words": (1, True), "5 beams": (5, False)}
 
@@ -85,7 +89,8 @@ def main():
     parser.add_argument("audio", nargs="+", metavar="AUDIO.wav")
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
-    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--json", metavar="FILE", help="write the results there, in the form of bench/results")
+    parser.add_argument("--machine", metavar="TEXT", help="what the results call this machine; default: what it says of itself")
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
@@ -116,9 +121,7 @@ def main():
         other.communicate()
 
     print("%d recordings, %.1f s of sound, %d threads for the peer\n" % (len(options.audio), sound, options.threads))
-    if options.markdown:
-        print("| search | clattn, seconds a second | faster-whisper | its time / ours | memory | faster-whisper's |\n"
-              "| --- | --- | --- | --- | --- | --- |")
+    lines = []
     for kind, times, memory in rows:
         own = statistics.median(times["clattn"]) / sound
         if not other:
@@ -127,9 +130,15 @@ def main():
         its = statistics.median(times["faster-whisper"]) / sound
         ratio = statistics.median(b / a for a, b in zip(times["clattn"], times["faster-whisper"]))
         megabytes = [memory[who] / 1e6 for who in ("clattn", "faster-whisper")]
-        line = ("| %s | %.3f | %.3f | %.2f | %.0f MB | %.0f MB |" if options.markdown else
-                "%-20s %.3f s a second, faster-whisper %.3f, its time over ours %.2f; %.0f MB, faster-whisper %.0f MB")
-        print(line % (kind, own, its, ratio, *megabytes))
+        print("%-20s %.3f s a second, faster-whisper %.3f, its time over ours %.2f; %.0f MB, faster-whisper %.0f MB" %
+              (kind, own, its, ratio, *megabytes))
+        lines.append([kind, "%.3f" % own, "%.3f" % its, "%.2f" % ratio, *("%.0f MB" % each for each in megabytes)])
+    if options.json:
+        record.write(options.json, {
+            **record.about(os.path.join(options.build, "src", "clattn"), options.machine), "rounds": options.rounds,
+            "command": "bench/transcribe.py",
+            "columns": ["search", "`clattn transcribe`", "faster-whisper", "its time / ours", "most memory", "faster-whisper's"],
+            "rows": lines})
     for kind, path, heard in different:
         print("different (%s, %s): %s" % (kind, path, {who: text for who, (_, text, _) in heard.items()}))
     return 1 if different else 0

@@ -92,13 +92,13 @@ static const int32_t unrolls[] = {1, 4, -1};
 static const int32_t small_tiles[] = {24, 48, 96, -1}, spreads[] = {1, 2, 4, 8, 16, 32, -1};
 
 /* 48 to 192 keys a tile tie on Zen 4 and 5.  With 48 a tile of float scores and of values stays in the first-level cache,
- * which an Intel core shows (docs/kernels.md); fewer keys than 96 are one tile. */
+ * which an Intel core shows (docs/notes/kernels-attention.md); fewer keys than 96 are one tile. */
 static size_t tile_of(const struct attention_problem *problem, bool on_intel)
 {
     return problem->d_k + problem->d_v > 512 || (on_intel && problem->key_length > 96) ? 48 : 96;
 }
 
-/* Measured on Zen 4 and 5 (docs/performance.md): 4 vectors x 6 for long sequences; for short ones, and where four would
+/* Measured on Zen 4 and 5: 4 vectors x 6 for long sequences; for short ones, and where four would
  * leave compute units idle, 2 x 8, or a single vector where two would be too many.  A tile is a multiple of every
  * step.  Large heads get fewer queries and keys, so that a block stays within 256 KiB. */
 static struct geometry geometry_of(const clattn_context *context, const struct attention_problem *problem, bool pairs,

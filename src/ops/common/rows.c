@@ -10,7 +10,7 @@
 static const int32_t group_elements[] = {2048, 4096, 8192, 16384, 32768, 65536, 131072, -1};
 
 /* Columns up to which rows lie across the lanes (softmax/cpu_short.cl, norm/cpu_short.cl): rows of 128 tie
- * (docs/performance.md).  Where there are not rows for all lanes, up to fewer. */
+ * (docs/notes/sizes.md).  Where there are not rows for all lanes, up to fewer. */
 #define SHORT_ROW 127
 #define SHORT_ALWAYS 31
 

@@ -59,7 +59,7 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
 }
 
 /* What narrower panels than 6 x 4 vectors' must save in padding, to be taken; and what more their tiles count for where the
- * operand to be packed is chosen.  With less of the latter they lost now and then (docs/performance.md). */
+ * operand to be packed is chosen.  With less of the latter they lost now and then (docs/notes/cost-model.md). */
 #define NARROWER 1.1
 #define NARROWER_WORK 1.2
 

@@ -30,7 +30,7 @@ static size_t step_for(size_t count, size_t rows)
     return best;
 }
 
-/* Measured (docs/kernels.md): three rows share most of a large window, two of a small one, and at its ends each row is
+/* Measured (docs/notes/kernels-others.md): three rows share most of a large window, two of a small one, and at its ends each row is
  * computed alone. */
 static struct geometry geometry_of(const clattn_context *context, const struct neighbourhood_problem *problem)
 {
