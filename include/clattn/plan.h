@@ -47,8 +47,9 @@ CLATTN_BEGIN_DECLS
  * seconds if it has to compile. `options` may be NULL, which means all defaults. The caller releases *plan with
  * clattn_plan_release; if the call fails, *plan is NULL.
  *
- * Returns what supports returns, FORKED, OPENCL, BUILD (a kernel did not build; the message has the log), IO (a file
- * of clattn_context_params.kernel_dir cannot be read) or INTERNAL.
+ * Returns what supports returns, FORKED, OPENCL, BUILD (a kernel did not build; the message has the log), MISCOMPILED
+ * (the kernels of the solver that was asked for, or of the last one that takes `desc`, disagree with the reference on
+ * this device), IO (a file of clattn_context_params.kernel_dir cannot be read) or INTERNAL.
  *
  * @section calls_enqueue enqueue
  *
@@ -134,8 +135,8 @@ typedef struct clattn_plan clattn_plan;
 typedef struct clattn_plan_options {
     size_t size; /**< sizeof(clattn_plan_options) */
 
-    /** The solver to use, which fails with UNSUPPORTED if that solver refuses. NULL: the best one that takes the
-     * problem.
+    /** The solver to use: the plan fails with UNSUPPORTED if it refuses the problem, with MISCOMPILED if its kernels
+     * disagree with the reference. NULL: the best one that takes the problem.
      *
      * The solver "cpu-amx" uses a processor's AMX, for which it asks Linux for permission (arch_prctl). The permission
      * is for the whole process and for good, and makes signal frames larger. */

@@ -20,7 +20,7 @@ struct operator_type {
     clattn_status (*enqueue)(const clattn_plan *plan, const struct enqueue_call *call, const void *args);
     const struct solver *const *solvers; /* best first; NULL: the operator is made of others, by the two below */
     size_t solver_count;
-    /* Compares a plan's kernels with the reference: UNSUPPORTED with a message when they disagree.  NULL: there is none. */
+    /* Compares a plan's kernels with the reference: MISCOMPILED with a message if they disagree.  NULL: there is none. */
     clattn_status (*check)(struct self_check *check);
     /* The problem's class, for wisdom: one token of at most CLASS_BYTES, of letters, digits and -_.:,+ alone; NULL: the
      * operator is not tuned. */

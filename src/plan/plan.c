@@ -257,13 +257,13 @@ clattn_status plan_self_check(const clattn_plan *plan)
     for (size_t i = 0; i < plan->kernel_count; i++) {
         const char *distrust = program_distrusted(programs, plan->kernels[i].program);
         if (distrust)
-            return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s", distrust);
+            return report_error(&context->device.report, CLATTN_ERROR_MISCOMPILED, "%s", distrust);
         trusted = trusted && program_trusted(programs, plan->kernels[i].program);
     }
     if (trusted)
         return CLATTN_SUCCESS;
     clattn_status status = plan->type->check(&check);
-    if (status == CLATTN_ERROR_UNSUPPORTED) {
+    if (status == CLATTN_ERROR_MISCOMPILED) {
         report_copy(&context->device.report, message, sizeof message);
         program_distrust(programs, plan->kernels[check.blamed].program, message);
     }

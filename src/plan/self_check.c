@@ -209,7 +209,7 @@ clattn_status check_element(struct report *report, const char *kernel, const cha
 {
     if (agrees(value, exact, slack))
         return CLATTN_SUCCESS;
-    return report_error(report, CLATTN_ERROR_UNSUPPORTED,
+    return report_error(report, CLATTN_ERROR_MISCOMPILED,
                         "%s disagrees with the reference on this device: %s[%lld, %lld, %lld, %lld] is %.9g, not %.9g",
                         kernel, what, (long long)index[0], (long long)index[1], (long long)index[2],
                         (long long)index[3], value, exact);

@@ -103,8 +103,8 @@ clattn_status check_run(const clattn_plan *plan, const struct check_course *cour
  * result. */
 double check_slack(double exact, double plain, double magnitude, double state_unit, double unit);
 
-/* SUCCESS if an element of the array `what` agrees: the class of NaN and Inf, or within `slack`.  Otherwise UNSUPPORTED,
- * with the message of a plan whose kernel computed something else. */
+/* SUCCESS if an element of the array `what` agrees: the class of NaN and Inf, or within `slack`.  Otherwise MISCOMPILED,
+ * with a message that names the kernel and the element. */
 clattn_status check_element(struct report *report, const char *kernel, const char *what, const int64_t index[4],
                             double value, double exact, double slack);
 

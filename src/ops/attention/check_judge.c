@@ -206,12 +206,12 @@ clattn_status attention_check_judge(const struct attention_check *check, const s
         reference_attention_row(&rows.reference, b, h, i, &rows.exact);
         reference_attention_row(&rows.naive, b, h, i, &rows.plain);
         status = judge_row(check, &rows, plan, b, h, i);
-        if (status == CLATTN_ERROR_UNSUPPORTED && plan->splits > 1)
+        if (status == CLATTN_ERROR_MISCOMPILED && plan->splits > 1)
             *blamed = judge_merge(check, plan, rows.room, b, h, i) != CLATTN_SUCCESS;
         if (status != CLATTN_SUCCESS)
             break;
         status = judge_scores(check, &rows, report, plan->base.kernels[last].name, b, h, i);
-        if (status == CLATTN_ERROR_UNSUPPORTED)
+        if (status == CLATTN_ERROR_MISCOMPILED)
             *blamed = last;
     }
     free(rows.room);

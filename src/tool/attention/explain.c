@@ -157,7 +157,7 @@ static int explain(const attention_options *options, const attention_request *re
     int status;
     if (made == CLATTN_SUCCESS)
         status = tell_plan(options, device, plan);
-    else if (made == CLATTN_ERROR_UNSUPPORTED)
+    else if (made == CLATTN_ERROR_UNSUPPORTED || made == CLATTN_ERROR_MISCOMPILED)
         status = tell_refusals(options, request, device, made);
     else
         status = attention_plan_failed(options, device, made);

@@ -282,7 +282,8 @@ static int tune_one(tuning_run *run, const tune_shape *shape, size_t rest)
     int status = complained ? TOOL_BAD_INPUT : TOOL_DONE;
     if (complained) {
         /* said already */
-    } else if (made == CLATTN_ERROR_UNSUPPORTED || made == CLATTN_ERROR_OUT_OF_MEMORY) {
+    } else if (made == CLATTN_ERROR_UNSUPPORTED || made == CLATTN_ERROR_MISCOMPILED ||
+               made == CLATTN_ERROR_OUT_OF_MEMORY) {
         run->skipped++;
         status = tell(run, name, "skipped: not for this device", NULL, 0);
     } else if (made != CLATTN_SUCCESS) {
