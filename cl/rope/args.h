@@ -12,9 +12,8 @@ typedef struct rope_args {
     args_long positions_offset, positions_batch, positions_row;
     args_long offsets_offset, offsets_batch;
     args_long position;            /* added to all */
-    args_ulong turn;               /* of computed angles: what pair 0 turns from one position to the next, as a fraction
-                              * of a turn in units of 2^-64 */
-    args_ulong ratio[ROPE_RATIOS]; /* [k]: a pair's turn over that of the pair 2^k earlier, in units of 2^-64 */
+    args_ulong turn;               /* pair 0's computed angle from one position to the next, in 2^-64 of a turn */
+    args_ulong ratio[ROPE_RATIOS]; /* [k]: a pair's `turn` over that of the pair 2^k before it, in 2^-64 */
     int batch;                     /* 0: nothing to do, return at once */
     int heads, length, size, pairs;
     int step, distance; /* pair i: elements i * step and i * step + distance */

@@ -7,13 +7,14 @@
  * Tested: UNIT_STRIDE x INTERLEAVED x LANES 4, 16.
  *
  * NDRange: (work-groups of 1 item); an item owns batch * length / groups neighbouring places (b, s), its lanes neighbouring
- * pairs.  It takes LANES pairs after each other through all its places, so that a pair's turn is found once, and through
- * all heads of a place, so that a rotation is; the host gives it so few places that they stay in the cache meanwhile.
+ * pairs.  For each LANES pairs it walks all its places, so that a pair's angle is found once, and all heads of a place, so
+ * that the sines and cosines are; the host gives it so few places that they stay in the cache meanwhile.
  * Local memory: none.  Barriers: none.
  *
- * Needs OpenCL C 1.2.  rope_generic takes over where a device limits loops and has more heads or larger ones. */
+ * Needs OpenCL C 1.2.  rope_generic takes over if the device limits loops and the heads are too many or too large. */
 #include "rope/rope.h"
 #include "lib/gather.h"
+#include "lib/shuffle.h"
 
 #ifndef UNIT_STRIDE
 #define UNIT_STRIDE 0
@@ -25,32 +26,6 @@
 typedef JOIN(uint, LANES) uintv;
 typedef JOIN(ulong, LANES) ulongv;
 
-/* Neighbours from vectors of first and of second ones, and back. */
-#if LANES == 16
-#define EVEN(a, b) \
-    ((floatv)((a).s0, (a).s2, (a).s4, (a).s6, (a).s8, (a).sa, (a).sc, (a).se, (b).s0, (b).s2, (b).s4, (b).s6, (b).s8, \
-              (b).sa, (b).sc, (b).se))
-#define ODD(a, b) \
-    ((floatv)((a).s1, (a).s3, (a).s5, (a).s7, (a).s9, (a).sb, (a).sd, (a).sf, (b).s1, (b).s3, (b).s5, (b).s7, (b).s9, \
-              (b).sb, (b).sd, (b).sf))
-#define LOW(a, b) \
-    ((floatv)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6, \
-              (b).s6, (a).s7, (b).s7))
-#define HIGH(a, b) \
-    ((floatv)((a).s8, (b).s8, (a).s9, (b).s9, (a).sa, (b).sa, (a).sb, (b).sb, (a).sc, (b).sc, (a).sd, (b).sd, (a).se, \
-              (b).se, (a).sf, (b).sf))
-#elif LANES == 8
-#define EVEN(a, b) ((floatv)((a).s0, (a).s2, (a).s4, (a).s6, (b).s0, (b).s2, (b).s4, (b).s6))
-#define ODD(a, b) ((floatv)((a).s1, (a).s3, (a).s5, (a).s7, (b).s1, (b).s3, (b).s5, (b).s7))
-#define LOW(a, b) ((floatv)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3))
-#define HIGH(a, b) ((floatv)((a).s4, (b).s4, (a).s5, (b).s5, (a).s6, (b).s6, (a).s7, (b).s7))
-#else
-#define EVEN(a, b) ((floatv)((a).s0, (a).s2, (b).s0, (b).s2))
-#define ODD(a, b) ((floatv)((a).s1, (a).s3, (b).s1, (b).s3))
-#define LOW(a, b) ((floatv)((a).s0, (b).s0, (a).s1, (b).s1))
-#define HIGH(a, b) ((floatv)((a).s2, (b).s2, (a).s3, (b).s3))
-#endif
-
 DEFINE_GATHER(gather_x, X_TYPE)
 DEFINE_GATHER(gather_cache, CACHE_TYPE)
 DEFINE_SCATTER(scatter_y, Y_TYPE)
@@ -61,7 +36,7 @@ typedef struct rotations {
 } rotations;
 
 /* rope_rotation for LANES pairs. */
-static inline rotations computed(args_long position, ulongv turns)
+static inline rotations compute_rotations(args_long position, ulongv turns)
 {
     const uintv turned = JOIN(convert_uint, LANES)((turns * (ulong)position) >> 32);
     const uintv quarter = (turned + (1u << 29)) >> 30;
@@ -78,9 +53,10 @@ static inline rotations computed(args_long position, ulongv turns)
     return result;
 }
 
-/* Of the pairs from i on at one place. */
-static inline rotations given(int i, int b, int s, args_long position, const global ELEMENT(CACHE_TYPE) *cosines,
-                              const global ELEMENT(CACHE_TYPE) *sines, const rope_args *a)
+/* Reads the cosines and sines of LANES pairs from pair i on at one place; NaN if the table has no such row. */
+static inline rotations read_rotations(int i, int b, int s, args_long position,
+                                       const global ELEMENT(CACHE_TYPE) *cosines,
+                                       const global ELEMENT(CACHE_TYPE) *sines, const rope_args *a)
 {
     const int count = a->pairs - i;
     rotations result;
@@ -104,11 +80,11 @@ static inline void rotate(const global ELEMENT(X_TYPE) *from, global ELEMENT(Y_T
 #if INTERLEAVED
     if (UNIT_STRIDE && count >= LANES) {
         const floatv low = LOADV(X_TYPE, from, one), high = LOADV(X_TYPE, from, one + LANES);
-        x1 = EVEN(low, high);
-        x2 = ODD(low, high);
+        x1 = even_lanes(low, high);
+        x2 = odd_lanes(low, high);
         const floatv y1 = FMA(x1, r->cosines, -(x2 * r->sines)), y2 = FMA(x1, r->sines, x2 * r->cosines);
-        STOREV(Y_TYPE, to, one, LOW(y1, y2));
-        STOREV(Y_TYPE, to, one + LANES, HIGH(y1, y2));
+        STOREV(Y_TYPE, to, one, zip_low(y1, y2));
+        STOREV(Y_TYPE, to, one + LANES, zip_high(y1, y2));
         return;
     }
 #endif
@@ -136,8 +112,8 @@ kernel void rope_cpu(ROPE_PARAMETERS)
         int b = first_item, s = first_place;
         for (args_long r = first; r < end; r++) {
             const args_long position = rope_position(b, s, positions, offsets, &a);
-            const rotations rotation =
-                a.table == ROPE_COMPUTED ? computed(position, turns) : given(i, b, s, position, cosines, sines, &a);
+            const rotations rotation = a.table == ROPE_COMPUTED ? compute_rotations(position, turns)
+                                                                : read_rotations(i, b, s, position, cosines, sines, &a);
             for (int h = 0; h < a.heads; h++)
                 rotate(x + a.x.offset + b * a.x.batch + h * a.x.head + s * a.x.row,
                        y + a.y.offset + b * a.y.batch + h * a.y.head + s * a.y.row, i, a.pairs - i, &rotation, &a);

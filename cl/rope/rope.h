@@ -6,16 +6,17 @@
  * Element d of head h at place s of batch item b lies at offset + b*batch + h*head + s*row + d*col of x and of y; entry
  * i of a row of cos or sin at offset + row*(row's index) + i*col, or + b*batch + s*row + i*col with ROPE_BY_PLACE.
  * positions[positions_offset + b*positions_batch + s*positions_row], offsets[offsets_offset + b*offsets_batch].
- * An array that is not there may be any buffer and is not touched.  y may be x itself, laid out the same: an item
- * overwrites only elements that it alone reads, after it has read them.
+ * Absent arrays may be any buffers; the kernels do not touch them.  y may be x itself, laid out the same: an item overwrites
+ * only elements that it alone reads, after it has read them.  If a table has no row for a position, the rotated elements
+ * there become NaN and the others are copied.
  *
  * Parameter                      meaning                      allowed
  * X_TYPE, Y_TYPE, CACHE_TYPE     storage                      F32, F16, BF16
  * POSITION_TYPE, OFFSET_TYPE     of positions and offsets     I32, I64
  * Tested: F32, F16 and BF16 throughout, F16 to F32 with BF16 caches; each of I32 and I64.
  *
- * Computed angles are positions times a pair's turn, modulo one turn: a product of 64-bit integers whose overflow is
- * what is to be thrown away.  A turn is 2^64 units; the upper 32 bits of the product (3e-10 of a radian) make the angle,
+ * Computed angles are positions times a pair's turn, modulo one turn: a product of 64-bit integers, whose overflow is
+ * whole turns and drops out.  A turn is 2^64 units; the upper 32 bits of the product (3e-10 of a radian) make the angle,
  * reduced to an eighth of a turn around a quarter.  Sine and cosine there are Cephes' polynomials (sinf.c, cosf.c). */
 #ifndef CLATTN_CL_ROPE_ROPE_H
 #define CLATTN_CL_ROPE_ROPE_H
@@ -57,16 +58,30 @@
 #define COS_6 -1.388731625493765e-3f
 #define COS_8 2.443315711809948e-5f
 
-/* What pair `pair` turns from one position to the next.  No loop over k: rusticl on llvmpipe (Mesa 22.3) crashes where
- * an index into the kernel's argument is none at compile time. */
-#define TURN(k) turn = (pair >> k) & 1 ? mul_hi(turn, a->ratio[k]) : turn;
+/* The angle of `pair` from one position to the next.  There is no loop over k, because rusticl on llvmpipe (Mesa 22.3)
+ * crashes if an index into the kernel's argument is not known at compile time. */
+#define TURN(k) turn = (pair >> k) & 1 ? mul_hi(turn, a->ratio[k]) : turn
 static inline ulong rope_turn(int pair, const rope_args *a)
 {
     ulong turn = a->turn;
 
-    TURN(0) TURN(1) TURN(2) TURN(3) TURN(4) TURN(5) TURN(6) TURN(7) if (pair >> 8)
-    {
-        TURN(8) TURN(9) TURN(10) TURN(11) TURN(12) TURN(13) TURN(14) TURN(15)
+    TURN(0);
+    TURN(1);
+    TURN(2);
+    TURN(3);
+    TURN(4);
+    TURN(5);
+    TURN(6);
+    TURN(7);
+    if (pair >> 8) {
+        TURN(8);
+        TURN(9);
+        TURN(10);
+        TURN(11);
+        TURN(12);
+        TURN(13);
+        TURN(14);
+        TURN(15);
     }
     return turn;
 }
@@ -96,12 +111,13 @@ static inline args_long rope_position(int b, int s, const global INTEGER(POSITIO
     return position + s;
 }
 
-/* Where the row of cos or sin begins; of no use where rope_misses says so. */
+/* Where the row of cos or sin begins, unless rope_misses. */
 static inline args_long rope_row(const array4 *cache, int b, int s, args_long position, const rope_args *a)
 {
     return cache->offset + (a->table == ROPE_BY_PLACE ? b * cache->batch + s * cache->row : position * cache->row);
 }
 
+/* Whether the table has no row for the position. */
 static inline bool rope_misses(args_long position, const rope_args *a)
 {
     return a->table == ROPE_BY_POSITION && (position < 0 || position >= a->table_rows);

@@ -2,8 +2,8 @@
  * offsets, storage types, strides, in place.
  *
  * Holds: what clattn/rope.h says about accuracy, up to positions of 2^31, which is tighter than the accuracy rule of
- * docs/numerics.md; that NaN stays within its pair and a position outside of the table gives NaN; guard bands; what is
- * refused. */
+ * docs/numerics.md; that NaN stays within its pair; that a position outside the table makes NaN of the rotated elements
+ * and leaves the others; guard bands; what is refused. */
 #include <math.h>
 
 #include "support/operator.h"
@@ -66,9 +66,10 @@ static const rope_case angles[] = {
     {"a table, int64 positions", BIG, DIMS(2, 3, 5, 64), .angles = ANGLES_TABLE, .where = WHERE_POSITIONS,
      .index_type = CLATTN_DTYPE_I64},
     {"a table, offsets", BIG, DIMS(3, 3, 5, 64), INTERLEAVED, .angles = ANGLES_TABLE, .where = WHERE_OFFSETS},
-    {"beyond the table: NaN", ALL, DIMS(2, 3, 5, 16), .angles = ANGLES_TABLE, .position = 94},
-    {"ahead of the table: NaN", ALL, DIMS(2, 3, 5, 24), .rotary = 8, .angles = ANGLES_TABLE, .position = -2},
-    {"far beyond the table: NaN", ALL, DIMS(2, 3, 5, 16), .angles = ANGLES_TABLE, .where = WHERE_POSITIONS,
+    {"positions behind the table's end: NaN", ALL, DIMS(2, 3, 5, 16), .angles = ANGLES_TABLE, .position = 94},
+    {"negative positions, partly rotated: NaN, the rest copied", ALL, DIMS(2, 3, 5, 24), .rotary = 8,
+     .angles = ANGLES_TABLE, .position = -2},
+    {"positions far outside the table: NaN", ALL, DIMS(2, 3, 5, 16), .angles = ANGLES_TABLE, .where = WHERE_POSITIONS,
      .low = INT32_MIN, .high = INT32_MAX},
     {"a row for each place", ALL, DIMS(2, 3, 5, 16), .angles = ANGLES_PLACE},
     {"a row for each place", BIG, DIMS(2, 3, 5, 128), INTERLEAVED, .angles = ANGLES_PLACE, .cache = FORM_PADDED},

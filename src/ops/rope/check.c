@@ -14,7 +14,7 @@
 #define ROTARY 78
 #define TAIL 5
 #define TABLE 16
-#define FAR 900000 /* where angles have lost whole turns */
+#define FAR 900000 /* a position whose angles are many turns */
 
 enum { X, COS, SIN, POSITIONS, OFFSETS, Y, ARRAYS };
 
@@ -24,7 +24,7 @@ struct rope_check {
     struct check_array arrays[ARRAYS];
 };
 
-/* Every -D of the kernel is the same: types, pairing, columns side by side or not. */
+/* The small problem has the same -D options: types, pairing, whether columns are contiguous. */
 static clattn_status describe(struct rope_check *check)
 {
     const clattn_rope_desc *full = &check->original.desc;
@@ -32,7 +32,7 @@ static clattn_status describe(struct rope_check *check)
     const size_t places[3] = {BATCH, LENGTH, ROTARY / 2}, table[2] = {TABLE, ROTARY / 2};
     const char *reason;
     desc.rotary_size = ROTARY;
-    desc.base = 0; /* 10000: with another, angles may all be next to nothing */
+    desc.base = 0; /* the default: with another base all angles may be tiny */
     desc.x = clattn_layout_bhsd(full->x.dtype, BATCH, HEADS, LENGTH, ROTARY + TAIL);
     desc.y = clattn_layout_bhsd(full->y.dtype, BATCH, HEADS, LENGTH, ROTARY + TAIL);
     for (int i = 0; i < 4 && !check->original.unit_columns; i++)
@@ -62,7 +62,7 @@ static clattn_status make(void *data, clattn_context *context)
         [Y] = {&desc->y, &check->args.y, CHECK_ZEROS},
     };
     TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
-    /* Positions within a table, with an offset of up to LENGTH to come. */
+    /* Positions within the table, also after up to LENGTH has been added to an offset. */
     check_array_count(&check->arrays[POSITIONS], desc->positions.dtype, 5, 3, TABLE - LENGTH);
     check_array_count(&check->arrays[OFFSETS], desc->offsets.dtype, 5, 3, TABLE - LENGTH);
     TRY(check_arrays_upload(context, places, ARRAYS, check->arrays));

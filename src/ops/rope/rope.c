@@ -1,9 +1,13 @@
 /* The operator of rotary position embedding: planning and enqueueing. */
 #include "ops/rope/rope.h"
 
+#include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/common/simple_operator.h"
 #include "plan/operator.h"
+
+#define ARRAYS 6 /* of the kernels */
 
 /* Best first. */
 static const struct solver *const solvers[] = {
@@ -16,28 +20,57 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
     return rope_problem_read(desc, problem, reason);
 }
 
-static size_t groups_of(const struct rope_plan *plan, const struct rope_problem *problem, size_t batch, size_t length)
+/* Work-groups of `items` for these places of a problem that is not empty. */
+static size_t groups_of(const struct rope_plan *plan, const struct rope_problem *problem, size_t batch, size_t length,
+                        size_t items)
 {
     const rope_args *kernel = &problem->kernel;
     size_t places = batch * length;
     if (plan->places_per_group)
         return divide_up(places, plan->places_per_group);
     return places * divide_up((size_t)kernel->heads, (size_t)kernel->chunk) *
-           divide_up((size_t)(kernel->size - kernel->pairs), plan->base.kernels[0].local[0]);
+           divide_up((size_t)(kernel->size - kernel->pairs), items);
 }
 
 clattn_status rope_add_kernel(struct rope_plan *plan, const char *file, const char *name, struct strbuf *options,
                               const size_t local[3])
 {
+    const struct rope_problem *problem = &plan->problem;
+    const size_t *extent = problem->desc.x.extent;
+    const struct simple_kernel kernel = {file, name, ARRAYS, sizeof(rope_args), {local[0], local[1], local[2]}};
+    const size_t groups[3] = {problem->empty ? 0 : groups_of(plan, problem, extent[0], extent[2], local[0]), 1, 1};
+    return simple_add_kernel(&plan->base, &kernel, options, groups);
+}
+
+/* A copy of the caller's args, and what they and the problem tell the kernel; its batch stays 0 if there is nothing to do. */
+static clattn_status read_args(struct report *report, const struct rope_problem *problem, const void *given,
+                               clattn_rope_args *args, rope_args *kernel_args)
+{
     clattn_status status;
-    const size_t *extent = plan->problem.desc.x.extent;
-    TRY(plan_add_kernel(&plan->base, file, options, name, 6, sizeof(rope_args), local));
-    if (!plan->problem.empty)
-        plan_kernel_largest(&plan->base.kernels[0],
-                            (const size_t[3]){groups_of(plan, &plan->problem, extent[0], extent[2]), 1, 1});
-    plan->base.launches = 1;
+    TRY(args_read(report, "clattn_rope_args", args, sizeof *args, sizeof *args, given));
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->desc.x.extent[0]));
+    TRY(args_length(report, "length", args->explicit_lengths, &args->length, problem->desc.x.extent[2]));
+    *kernel_args = problem->kernel;
+    if (problem->empty || !args->batch || !args->length)
+        return CLATTN_SUCCESS;
+    kernel_args->x.offset = args->x.offset;
+    kernel_args->y.offset = args->y.offset;
+    kernel_args->cos.offset = args->cos.offset;
+    kernel_args->sin.offset = args->sin.offset;
+    kernel_args->positions_offset = args->positions.offset;
+    kernel_args->offsets_offset = args->offsets.offset;
+    kernel_args->position = args->position;
+    kernel_args->batch = (int)args->batch;
+    kernel_args->length = (int)args->length;
 fail:
     return status;
+}
+
+/* What an enqueue reaches of an array's batch. */
+static size_t batch_of(const clattn_layout *layout, size_t batch)
+{
+    return layout->extent[0] == 1 ? 1 : batch;
 }
 
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
@@ -45,23 +78,26 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     clattn_status status;
     const struct rope_plan *plan = (const struct rope_plan *)handle;
     const struct rope_problem *problem = call->problem;
+    const clattn_rope_desc *desc = &problem->desc;
     clattn_rope_args args;
     rope_args kernel_args;
-    TRY(rope_args_read(handle->context, problem, given, &args, &kernel_args));
-    if (!kernel_args.batch)
-        return plan_enqueue_nothing(handle, call);
-    /* In the place of an array that is not there, one that the kernel has anyway. */
-    bool computed = kernel_args.table == ROPE_COMPUTED;
-    const clattn_binding *bindings[6] = {
-        &args.x,
-        computed ? &args.x : &args.cos,
-        computed ? &args.x : &args.sin,
-        kernel_args.has_positions ? &args.positions : &args.x,
-        kernel_args.has_offsets ? &args.offsets : &args.x,
-        &args.y,
+    TRY(read_args(&handle->context->device.report, problem, given, &args, &kernel_args));
+    const bool table = !layout_is_none(&desc->cos);
+    const size_t rows[4] = {args.batch, desc->x.extent[1], args.length, desc->x.extent[3]};
+    const size_t places[2] = {batch_of(&desc->positions, args.batch), args.length};
+    const size_t by_place[3] = {batch_of(&desc->cos, args.batch), args.length, desc->cos.extent[2]};
+    const size_t *angles = desc->cos.rank == 3 ? by_place : desc->cos.extent;
+    const struct bound_array arrays[ARRAYS] = {
+        {&args.x, &desc->x, rows, BINDING_READ | BINDING_IN_PLACE, "x", true},
+        {&args.cos, &desc->cos, angles, BINDING_READ, "cos", table},
+        {&args.sin, &desc->sin, angles, BINDING_READ, "sin", table},
+        {&args.positions, &desc->positions, places, BINDING_READ, "positions", !layout_is_none(&desc->positions)},
+        {&args.offsets, &desc->offsets, rows, BINDING_READ, "offsets", !layout_is_none(&desc->offsets)},
+        {&args.y, &desc->y, rows, BINDING_WRITE | BINDING_IN_PLACE, "y", true},
     };
-    const size_t groups[3] = {groups_of(plan, problem, (size_t)kernel_args.batch, (size_t)kernel_args.length), 1, 1};
-    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
+    const size_t groups[3] = {
+        kernel_args.batch ? groups_of(plan, problem, args.batch, args.length, handle->kernels[0].local[0]) : 0, 1, 1};
+    status = simple_enqueue(handle, call, arrays, ARRAYS, &kernel_args, groups);
 fail:
     return status;
 }
@@ -76,7 +112,7 @@ static const struct operator_type rope_operator = {
     .enqueue = enqueue,
     .check = rope_self_check,
     .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
+    .solver_count = COUNT_OF(solvers),
 };
 
 OPERATOR_CALLS(rope, clattn_rope_desc_init, clattn_rope_args_init, clattn_rope_supports, clattn_rope_plan_create,

@@ -16,14 +16,10 @@ struct rope_problem {
 struct rope_plan {
     clattn_plan base;
     struct rope_problem problem;
-    size_t places_per_group; /* 0: rope_generic, whose groups are parts of a place */
+    size_t places_per_group; /* 0: rope_generic, of whose work-groups several share a place */
 };
 
 clattn_status rope_problem_read(const clattn_rope_desc *desc, struct rope_problem *problem, const char **reason);
-
-/* A copy of the caller's args, all bindings checked; kernel_args->batch is 0 where there is nothing to do. */
-clattn_status rope_args_read(clattn_context *context, const struct rope_problem *problem, const clattn_rope_args *given,
-                             clattn_rope_args *args, rope_args *kernel_args);
 
 /* The -D options that all kernels share. */
 void rope_defines(const struct rope_problem *problem, struct strbuf *options);

@@ -4,17 +4,16 @@
 #include "ops/rope/rope.h"
 #include "program/defines.h"
 
-/* Elements that make a work-group worth its launch and stay in a core's cache while it takes vector by
- * vector. */
+/* A work-group of so many elements is worth its launch, and they stay in a core's cache. */
 #define GROUP_ELEMENTS 16384
 
-/* Loops of a work-item with that many places, at the most. */
+/* The most loop iterations of a work-item with so many places. */
 static double iterations(const struct capabilities *caps, const struct rope_problem *problem, size_t places)
 {
     double lanes = caps->lanes, heads = problem->kernel.heads;
     double vectors = problem->kernel.pairs / lanes + 1,
            tail = (problem->kernel.size - 2.0 * problem->kernel.pairs) / lanes + 1;
-    double each = 1 + 4 * lanes; /* of a vector that is moved element by element: every row's last one may be */
+    double each = 1 + 4 * lanes; /* for a vector that is moved element by element, as each row's last one may be */
     return vectors * (lanes * (ROPE_RATIOS + 1) + (double)places * (1 + 2 * lanes + heads * each)) +
            (double)places * heads * tail * (1 + 2 * lanes);
 }

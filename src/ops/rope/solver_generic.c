@@ -2,7 +2,7 @@
 #include "base/size.h"
 #include "ops/rope/rope.h"
 
-/* The most items of a group; fewer where there are fewer pairs. */
+/* The most items of a work-group; it has fewer if there are fewer pairs. */
 #define MAX_ITEMS 64
 
 static const char *refuse(const clattn_context *context, const void *data, bool forced)
@@ -15,16 +15,16 @@ static clattn_status prepare(clattn_plan *base)
 {
     struct rope_plan *plan = (struct rope_plan *)base;
     const struct capabilities *caps = &base->context->device.caps;
-    size_t limit = size_min(MAX_ITEMS, caps->info.max_work_item[0]);
-    size_t local[3] = {1, 1, 1}, slots = (size_t)(plan->problem.kernel.size - plan->problem.kernel.pairs);
+    const size_t slots = (size_t)(plan->problem.kernel.size - plan->problem.kernel.pairs);
+    size_t limit = size_min(MAX_ITEMS, caps->info.max_work_item[0]), items = 1;
     struct strbuf options = {0};
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         limit = size_min(limit, 32);
-    while (local[0] * 2 <= limit && local[0] < slots) local
-        [0] *= 2;
-    plan->places_per_group = 0; /* another solver may have been tried */
+    while (items * 2 <= limit && items < slots)
+        items *= 2;
+    plan->places_per_group = 0; /* another solver may have set it */
     rope_defines(&plan->problem, &options);
-    return rope_add_kernel(plan, "rope/generic.cl", "rope_generic", &options, local);
+    return rope_add_kernel(plan, "rope/generic.cl", "rope_generic", &options, (const size_t[3]){items, 1, 1});
 }
 
 const struct solver rope_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};

@@ -1,0 +1,40 @@
+#include "ops/common/simple_operator.h"
+
+#include "base/try.h"
+
+clattn_status simple_add_kernel(clattn_plan *plan, const struct simple_kernel *kernel, struct strbuf *options,
+                                const size_t groups[3])
+{
+    clattn_status status;
+    TRY(plan_add_kernel(plan, kernel->file, options, kernel->name, kernel->arrays, kernel->args_bytes, kernel->local));
+    plan_kernel_largest(&plan->kernels[0], groups);
+    plan->launches = 1;
+fail:
+    return status;
+}
+
+/* The same access, because a kernel's `const global` buffer may lie in memory that the device must not write. */
+static const clattn_binding *stand_in(const struct bound_array *arrays, size_t count, const struct bound_array *absent)
+{
+    for (size_t i = 0; i < count; i++)
+        if (arrays[i].present && !((absent->access & ~arrays[i].access) & BINDING_READ_WRITE))
+            return arrays[i].binding;
+    return arrays[0].binding;
+}
+
+clattn_status simple_enqueue(const clattn_plan *plan, const struct enqueue_call *call, const struct bound_array *arrays,
+                             size_t count, const void *kernel_args, const size_t groups[3])
+{
+    clattn_status status;
+    const clattn_binding *bindings[SIMPLE_ARRAYS];
+    if (!groups[0] || !groups[1] || !groups[2]) {
+        TRY(bindings_absent(plan->context, arrays, count));
+        return plan_enqueue_nothing(plan, call);
+    }
+    TRY(bindings_check(plan->context, arrays, count));
+    for (size_t i = 0; i < count; i++)
+        bindings[i] = arrays[i].present ? arrays[i].binding : stand_in(arrays, count, &arrays[i]);
+    status = plan_enqueue_kernel(plan, call, bindings, kernel_args, groups);
+fail:
+    return status;
+}
