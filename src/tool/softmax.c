@@ -41,20 +41,20 @@ static int deliver(const softmax_options *options, const softmax_request *reques
 {
     tool_verdict verdict = {0};
     tool_report report;
-    int status = host_store(options->output, output);
-    if (status == TOOL_DONE && options->verify)
-        status = verify_softmax(request, output, &verdict);
-    if (status != TOOL_DONE)
-        return status;
+    int status;
+    TOOL_TRY(host_store(options->output, output));
+    if (options->verify)
+        TOOL_TRY(verify_softmax(request, output, &verdict));
     report_begin(&report);
     report_device(&report, job->device, job_solver(job));
     report_shape(&report, "shape", output->tensor.rank, output->tensor.extent);
     report_timing(&report, times);
     if (options->verify)
         report_verdict(&report, "", &verdict);
-    status = report_finish(&report, options->json);
-    if (status == TOOL_DONE && !verdict_holds(&verdict))
-        status = complain(TOOL_FAILED, "%s: differs from the reference, see max_error", options->output);
+    TOOL_TRY(report_finish(&report, options->json));
+    if (!verdict_holds(&verdict))
+        TOOL_TRY(complain(TOOL_FAILED, "%s: differs from the reference, see max_error", options->output));
+fail:
     return status;
 }
 
@@ -72,32 +72,24 @@ int cmd_softmax(int argc, char **argv)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     request.scale = options.scale;
     request.short_mask = options.short_mask;
-    int status = host_check_output(options.output, (const char *[]){options.x, options.mask}, 2);
-    if (status == TOOL_DONE)
-        status = host_load(options.x, &request.x);
-    if (status == TOOL_DONE && options.mask != NULL)
-        status = host_load(options.mask, &request.mask);
-    if (status == TOOL_DONE)
-        status = softmax_check(&request);
-    if (status == TOOL_DONE)
-        status =
-            host_allocate(CLATTN_DTYPE_F32, request.x.tensor.rank, request.x.tensor.extent, options.output, &output);
-    if (status == TOOL_DONE)
-        status = device_open(options.device, &device);
-    if (status != TOOL_DONE)
-        goto done;
-    clattn_status made = job_softmax(&device, &request, options.solver, &job);
-    status = made == CLATTN_SUCCESS ? TOOL_DONE : device_failed(&device, made, NULL);
-    if (status == TOOL_DONE) {
-        timing_rule rule = {.repeat = options.repeat > 0 ? options.repeat : 1, .warm_up = options.repeat > 0};
-        status = job_time(&job, &rule, "softmax", &times);
-    }
-    if (status == TOOL_DONE) {
-        clattn_status read = job_read(&job, 0, output.memory);
-        status = read == CLATTN_SUCCESS ? deliver(&options, &request, &job, &times, &output)
-                                        : device_failed(&device, read, NULL);
-    }
-done:
+    timing_rule rule = {.repeat = options.repeat > 0 ? options.repeat : 1, .warm_up = options.repeat > 0};
+    int status;
+    TOOL_TRY(host_check_output(options.output, (const char *[]){options.x, options.mask}, 2));
+    TOOL_TRY(host_load(options.x, &request.x));
+    if (options.mask != NULL)
+        TOOL_TRY(host_load(options.mask, &request.mask));
+    TOOL_TRY(softmax_check(&request));
+    TOOL_TRY(host_allocate(CLATTN_DTYPE_F32, request.x.tensor.rank, request.x.tensor.extent, options.output, &output));
+    TOOL_TRY(device_open(options.device, &device));
+    clattn_status called = job_softmax(&device, &request, options.solver, &job);
+    if (called != CLATTN_SUCCESS)
+        TOOL_TRY(device_failed(&device, called, NULL));
+    TOOL_TRY(job_time(&job, &rule, "softmax", &times));
+    called = job_read(&job, 0, output.memory);
+    if (called != CLATTN_SUCCESS)
+        TOOL_TRY(device_failed(&device, called, NULL));
+    TOOL_TRY(deliver(&options, &request, &job, &times, &output));
+fail:
     job_release(&job);
     device_close(&device);
     host_release(&output);

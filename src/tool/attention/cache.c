@@ -137,18 +137,20 @@ static int store(attention_request *request, attention_input input, attention_in
     part.group = (int64_t)group;
     part.to = clattn_layout_contiguous(
         (clattn_dtype)(request->kv_dtype != CLATTN_DTYPE_NONE ? request->kv_dtype : layout->dtype), 4, extent);
-    int status = make_room(request, input, &part.to, part.data == NULL, &stored);
-    if (status == TOOL_DONE && request->kv_dtype != CLATTN_DTYPE_NONE) {
+    int status;
+    TOOL_TRY(make_room(request, input, &part.to, part.data == NULL, &stored));
+    if (request->kv_dtype != CLATTN_DTYPE_NONE) {
         extent[3] /= group;
         part.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
-        status = make_room(request, input, &part.scale, part.data == NULL, &scales);
+        TOOL_TRY(make_room(request, input, &part.scale, part.data == NULL, &scales));
     }
     part.stored = stored.memory;
     part.scales = scales.memory;
-    for (int64_t b = 0; b < (int64_t)layout->extent[0] && status == TOOL_DONE && part.data != NULL; b++)
+    for (int64_t b = 0; b < (int64_t)layout->extent[0] && part.data != NULL; b++)
         for (int64_t h = 0; h < (int64_t)sizes->kv_heads; h++)
             for (int64_t j = 0; j < (int64_t)sizes->keys; j++)
                 copy_row(request, &part, b, h, j);
+fail:
     if (!request->fused)
         host_release(given);
     request->input[input] = stored;
@@ -172,17 +174,18 @@ int attention_complete_cache(attention_request *request)
 {
     if (request->page_size == 0 && request->kv_dtype == CLATTN_DTYPE_NONE)
         return TOOL_DONE;
-    int status = check_group(request, INPUT_KEY, request->sizes.d_k);
-    if (status == TOOL_DONE)
-        status = check_group(request, INPUT_VALUE, request->sizes.d_v);
+    int status;
+    TOOL_TRY(check_group(request, INPUT_KEY, request->sizes.d_k));
+    TOOL_TRY(check_group(request, INPUT_VALUE, request->sizes.d_v));
     /* A cache without a key has no page to plan for: then it is as if there were no pages. */
-    if (status == TOOL_DONE && request->page_size > 0 && request->sizes.keys > 0 && request->sizes.batch > 0)
-        status = make_table(request);
+    if (request->page_size > 0 && request->sizes.keys > 0 && request->sizes.batch > 0)
+        TOOL_TRY(make_table(request));
     else
         request->page_size = 0;
-    if (status == TOOL_DONE && (request->page_size > 0 || request->kv_dtype != CLATTN_DTYPE_NONE))
-        status = store(request, INPUT_KEY, INPUT_KEY_SCALE);
-    if (status == TOOL_DONE && (request->page_size > 0 || request->kv_dtype != CLATTN_DTYPE_NONE))
-        status = store(request, INPUT_VALUE, INPUT_VALUE_SCALE);
+    if (request->page_size > 0 || request->kv_dtype != CLATTN_DTYPE_NONE) {
+        TOOL_TRY(store(request, INPUT_KEY, INPUT_KEY_SCALE));
+        TOOL_TRY(store(request, INPUT_VALUE, INPUT_VALUE_SCALE));
+    }
+fail:
     return status;
 }

@@ -53,15 +53,12 @@ static int deliver(const attention_options *options, const attention_request *re
     tool_verdict verdicts[RESULT_COUNT] = {0};
     tool_report report;
     int status = TOOL_DONE;
-    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
+    for (int i = 0; i < RESULT_COUNT; i++)
         if (options->result[i] != NULL)
-            status = host_store(options->result[i], &results[i]);
-    if (status == TOOL_DONE)
-        status = heatmap_request_store(heat, results[RESULT_SCORES].memory);
-    if (status == TOOL_DONE && options->verify)
-        status = verify_attention(request, job, results, verdicts);
-    if (status != TOOL_DONE)
-        return status;
+            TOOL_TRY(host_store(options->result[i], &results[i]));
+    TOOL_TRY(heatmap_request_store(heat, results[RESULT_SCORES].memory));
+    if (options->verify)
+        TOOL_TRY(verify_attention(request, job, results, verdicts));
 
     report_begin(&report);
     report_device(&report, job->device, job_solver(job));
@@ -71,11 +68,12 @@ static int deliver(const attention_options *options, const attention_request *re
     for (int i = 0; i < RESULT_COUNT; i++)
         if (options->verify && request->wants[i])
             report_verdict(&report, attention_results[i].name, &verdicts[i]);
-    status = report_finish(&report, options->json);
-    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
+    TOOL_TRY(report_finish(&report, options->json));
+    for (int i = 0; i < RESULT_COUNT; i++)
         if (!verdict_holds(&verdicts[i]))
-            status = complain(TOOL_FAILED, "%s: differs from the reference, see %smax_error", file_of(options, i),
-                              attention_results[i].name);
+            TOOL_TRY(complain(TOOL_FAILED, "%s: differs from the reference, see %smax_error", file_of(options, i),
+                              attention_results[i].name));
+fail:
     return status;
 }
 
@@ -85,19 +83,16 @@ static int run(const attention_options *options, const attention_request *reques
     tool_job job = {0};
     timing times = {0};
     int status = TOOL_DONE;
-    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
+    for (int i = 0; i < RESULT_COUNT; i++)
         if (request->wants[i])
-            status = attention_result_allocate(request, (attention_result)i, file_of(options, i), &results[i]);
-    if (status == TOOL_DONE)
-        status = device_open(options->device, device);
-    if (status != TOOL_DONE)
-        return status;
+            TOOL_TRY(attention_result_allocate(request, (attention_result)i, file_of(options, i), &results[i]));
+    TOOL_TRY(device_open(options->device, device));
     clattn_status made = job_attention(device, request, options->solver, &job);
-    status = made == CLATTN_SUCCESS ? TOOL_DONE : attention_plan_failed(options, device, made);
-    if (status == TOOL_DONE)
-        status = compute(&job, options, request, &times, results);
-    if (status == TOOL_DONE)
-        status = deliver(options, request, heat, &job, &times, results);
+    if (made != CLATTN_SUCCESS)
+        TOOL_TRY(attention_plan_failed(options, device, made));
+    TOOL_TRY(compute(&job, options, request, &times, results));
+    TOOL_TRY(deliver(options, request, heat, &job, &times, results));
+fail:
     job_release(&job);
     return status;
 }
@@ -113,20 +108,18 @@ int cmd_attention(int argc, char **argv)
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
     attention_begin(&request);
-    int status = attention_take_results(&options, &request);
-    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++)
-        status = attention_check_output(&options, options.result[i]);
-    for (size_t i = 0; i < options.heat.files.count && status == TOOL_DONE; i++)
-        status = attention_check_output(&options, options.heat.files.item[i]);
-    if (status == TOOL_DONE)
-        status = attention_load(&options, &request);
-    if (status == TOOL_DONE) {
-        const attention_sizes *sizes = &request.sizes;
-        const heatmap_shape shape = {sizes->batch, sizes->heads, sizes->queries, sizes->keys};
-        status = heatmap_request_begin(&options.heat, &shape, true, request.input[INPUT_QUERY].name, &heat);
-    }
-    if (status == TOOL_DONE)
-        status = run(&options, &request, &heat, &device, results);
+    int status;
+    TOOL_TRY(attention_take_results(&options, &request));
+    for (int i = 0; i < RESULT_COUNT; i++)
+        TOOL_TRY(attention_check_output(&options, options.result[i]));
+    for (size_t i = 0; i < options.heat.files.count; i++)
+        TOOL_TRY(attention_check_output(&options, options.heat.files.item[i]));
+    TOOL_TRY(attention_load(&options, &request));
+    const attention_sizes *sizes = &request.sizes;
+    const heatmap_shape shape = {sizes->batch, sizes->heads, sizes->queries, sizes->keys};
+    TOOL_TRY(heatmap_request_begin(&options.heat, &shape, true, request.input[INPUT_QUERY].name, &heat));
+    TOOL_TRY(run(&options, &request, &heat, &device, results));
+fail:
     heatmap_request_release(&heat);
     device_close(&device);
     for (int i = 0; i < RESULT_COUNT; i++)

@@ -75,12 +75,12 @@ static int check_sizes(attention_request *request, const char *order)
     if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0)
         return complain(TOOL_BAD_INPUT, "%s: shape %s has %zu key heads, expected a divisor of the query's %zu",
                         key->name, shape_of(&key->tensor).text, k[1], q[1]);
-    int status = expect(request, order, INPUT_KEY, 'd', q[3], "the query's head size");
-    if (status == TOOL_DONE)
-        status = expect(request, order, INPUT_VALUE, 'h', k[1], "the key's heads");
-    if (status == TOOL_DONE)
-        status = expect(request, order, INPUT_VALUE, 's', k[2], "the key's length");
+    int status;
+    TOOL_TRY(expect(request, order, INPUT_KEY, 'd', q[3], "the query's head size"));
+    TOOL_TRY(expect(request, order, INPUT_VALUE, 'h', k[1], "the key's heads"));
+    TOOL_TRY(expect(request, order, INPUT_VALUE, 's', k[2], "the key's length"));
     request->sizes = (attention_sizes){q[0], q[1], k[1], q[2], k[2], q[3], v[3]};
+fail:
     return status;
 }
 
@@ -99,13 +99,14 @@ static int check_batch(attention_request *request, const char *order)
                         shape_of(&starts->tensor).text);
     request->sizes.batch = starts->tensor.extent[0] - 1;
     if (host_present(query_starts))
-        status = expect(request, order, INPUT_QUERY, 'b', 1, "all items' queries are packed into one");
+        TOOL_TRY(expect(request, order, INPUT_QUERY, 'b', 1, "all items' queries are packed into one"));
     else
-        status = expect(request, order, INPUT_QUERY, 'b', request->sizes.batch, "as many as --key-starts has");
-    if (status == TOOL_DONE && host_present(key_starts))
-        status = expect(request, order, INPUT_KEY, 'b', 1, "all items' keys are packed into one");
-    else if (status == TOOL_DONE)
-        status = expect(request, order, INPUT_KEY, 'b', request->sizes.batch, "as many as --query-starts has");
+        TOOL_TRY(expect(request, order, INPUT_QUERY, 'b', request->sizes.batch, "as many as --key-starts has"));
+    if (host_present(key_starts))
+        TOOL_TRY(expect(request, order, INPUT_KEY, 'b', 1, "all items' keys are packed into one"));
+    else
+        TOOL_TRY(expect(request, order, INPUT_KEY, 'b', request->sizes.batch, "as many as --query-starts has"));
+fail:
     return status;
 }
 
@@ -140,30 +141,25 @@ int attention_complete(attention_request *request)
     const char *order = request->order != NULL ? request->order : "bhsd";
     clattn_attention_args *args = &request->args;
     int status = TOOL_DONE;
-    for (int i = INPUT_QUERY; i <= INPUT_VALUE && status == TOOL_DONE; i++)
-        status = take_view(request, order, (attention_input)i);
-    if (status == TOOL_DONE)
-        status = check_sizes(request, order);
-    if (status == TOOL_DONE)
-        status = check_batch(request, order);
-    if (status == TOOL_DONE)
-        status = expect(request, order, INPUT_VALUE, 'b', request->desc.key.extent[0], "the key's batch");
-    if (status != TOOL_DONE)
-        return status;
+    for (int i = INPUT_QUERY; i <= INPUT_VALUE; i++)
+        TOOL_TRY(take_view(request, order, (attention_input)i));
+    TOOL_TRY(check_sizes(request, order));
+    TOOL_TRY(check_batch(request, order));
+    TOOL_TRY(expect(request, order, INPUT_VALUE, 'b', request->desc.key.extent[0], "the key's batch"));
     describe_results(request, order);
     args->explicit_lengths = 1;
     args->batch = request->sizes.batch;
     args->query_length = request->sizes.queries;
     args->key_length = request->sizes.keys;
-    status = attention_complete_options(request);
-    if (status == TOOL_DONE)
-        status = attention_complete_cache(request);
-    if (status == TOOL_DONE && request->wants[RESULT_SCORES]) {
+    TOOL_TRY(attention_complete_options(request));
+    TOOL_TRY(attention_complete_cache(request));
+    if (request->wants[RESULT_SCORES]) {
         size_t rows = request->desc.key.extent[2];
         if (!absent(request, INPUT_BLOCK_TABLE))
             rows *= request->desc.cache.block_table.extent[1];
         const size_t extent[4] = {args->batch, request->sizes.heads, args->query_length, rows};
         request->desc.outputs.scores = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, extent);
     }
+fail:
     return status;
 }

@@ -26,21 +26,25 @@ static int split_scores(attention_options *options, attention_request *request)
 
 int attention_take_results(attention_options *options, attention_request *request)
 {
-    int status = options->result[RESULT_SCORES] != NULL ? split_scores(options, request) : TOOL_DONE;
-    for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++) {
-        for (int j = 0; j < i && status == TOOL_DONE; j++)
-            status = host_check_distinct(options->result[i], options->result[j]);
+    int status = TOOL_DONE;
+    if (options->result[RESULT_SCORES] != NULL)
+        TOOL_TRY(split_scores(options, request));
+    for (int i = 0; i < RESULT_COUNT; i++) {
+        for (int j = 0; j < i; j++)
+            TOOL_TRY(host_check_distinct(options->result[i], options->result[j]));
         request->wants[i] = i == RESULT_OUTPUT || options->result[i] != NULL;
     }
-    if (status != TOOL_DONE || options->heat.files.count == 0)
-        return status;
+    if (options->heat.files.count == 0)
+        return TOOL_DONE;
     if (request->wants[RESULT_SCORES] && request->desc.outputs.scores_mode != CLATTN_SCORES_MODE_PROBABILITIES)
         return complain(TOOL_BAD_INPUT,
                         "--attention shows probabilities, and --scores asks for others, expected --scores "
                         "probabilities:FILE");
     request->wants[RESULT_SCORES] = true;
     request->desc.outputs.scores_mode = CLATTN_SCORES_MODE_PROBABILITIES;
-    return heatmap_options_check_distinct(&options->heat, options->result, RESULT_COUNT);
+    TOOL_TRY(heatmap_options_check_distinct(&options->heat, options->result, RESULT_COUNT));
+fail:
+    return status;
 }
 
 int attention_check_output(const attention_options *o, const char *path)
@@ -89,18 +93,16 @@ static int load_sources(const attention_options *o, attention_request *request)
             return complain(TOOL_BAD_INPUT, "--shape: B is %zu, expected 1 with --layout %s", s[0], order);
         if (one_head && (s[1] != 1 || s[2] != 1))
             return complain(TOOL_BAD_INPUT, "--shape: HQ is %zu, expected 1 with --layout %s", s[1], order);
-        status = shape_array(o, s[1], s[3], s[5], 1, &input[INPUT_QUERY]);
-        if (status == TOOL_DONE)
-            status = shape_array(o, s[2], s[4], s[5], 2, &input[INPUT_KEY]);
-        return status == TOOL_DONE ? shape_array(o, s[2], s[4], s[6], 3, &input[INPUT_VALUE]) : status;
+        TOOL_TRY(shape_array(o, s[1], s[3], s[5], 1, &input[INPUT_QUERY]));
+        TOOL_TRY(shape_array(o, s[2], s[4], s[5], 2, &input[INPUT_KEY]));
+        return shape_array(o, s[2], s[4], s[6], 3, &input[INPUT_VALUE]);
     }
     if (request->fused)
         return host_load(o->fused, &input[INPUT_QUERY]);
-    status = host_load(o->query, &input[INPUT_QUERY]);
-    if (status == TOOL_DONE)
-        status = host_load(o->key, &input[INPUT_KEY]);
-    if (status == TOOL_DONE)
-        status = host_load(o->value, &input[INPUT_VALUE]);
+    TOOL_TRY(host_load(o->query, &input[INPUT_QUERY]));
+    TOOL_TRY(host_load(o->key, &input[INPUT_KEY]));
+    TOOL_TRY(host_load(o->value, &input[INPUT_VALUE]));
+fail:
     return status;
 }
 
@@ -159,19 +161,22 @@ static void take_options(const attention_options *o, attention_request *request)
 int attention_load(const attention_options *options, attention_request *request)
 {
     take_options(options, request);
-    int status = load_sources(options, request);
-    if (status == TOOL_DONE)
-        status = load_optional(options, request);
-    if (status == TOOL_DONE)
-        status = attention_load_user(options, request);
-    return status == TOOL_DONE ? attention_complete(request) : status;
+    int status;
+    TOOL_TRY(load_sources(options, request));
+    TOOL_TRY(load_optional(options, request));
+    TOOL_TRY(attention_load_user(options, request));
+    TOOL_TRY(attention_complete(request));
+fail:
+    return status;
 }
 
 int attention_open(attention_options *options, attention_request *request, tool_device *device)
 {
     attention_begin(request);
-    int status = attention_take_results(options, request);
-    if (status == TOOL_DONE)
-        status = attention_load(options, request);
-    return status == TOOL_DONE ? device_open(options->device, device) : status;
+    int status;
+    TOOL_TRY(attention_take_results(options, request));
+    TOOL_TRY(attention_load(options, request));
+    TOOL_TRY(device_open(options->device, device));
+fail:
+    return status;
 }

@@ -161,16 +161,17 @@ static void take_users(attention_request *request)
 int attention_complete_options(attention_request *request)
 {
     const host_array *input = request->input;
-    int status = take_lengths(request);
-    for (attention_input i = INPUT_MASK; i <= INPUT_BIAS && status == TOOL_DONE; i++)
+    int status;
+    TOOL_TRY(take_lengths(request));
+    for (attention_input i = INPUT_MASK; i <= INPUT_BIAS; i++)
         if (host_present(&input[i]))
-            status = take_mask(request, i);
-    for (attention_input i = INPUT_ALIBI; i <= INPUT_SINKS && status == TOOL_DONE; i++)
+            TOOL_TRY(take_mask(request, i));
+    for (attention_input i = INPUT_ALIBI; i <= INPUT_SINKS; i++)
         if (host_present(&input[i]))
-            status = take_per_head(request, i);
-    if (status == TOOL_DONE && host_present(&input[INPUT_VECTOR]))
-        status = take_vector(request);
-    if (status == TOOL_DONE)
-        take_users(request);
+            TOOL_TRY(take_per_head(request, i));
+    if (host_present(&input[INPUT_VECTOR]))
+        TOOL_TRY(take_vector(request));
+    take_users(request);
+fail:
     return status;
 }

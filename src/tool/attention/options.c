@@ -196,12 +196,11 @@ option_outcome attention_options_parse(attention_mode mode, int argc, char **arg
     option_outcome outcome = options_parse(table, argc, argv, options);
     if (outcome != OPTIONS_RUN)
         return outcome;
-    int status = check_sources(table->command, options);
-    if (status == TOOL_DONE)
-        status = check_numbers(table->command, options);
-    if (status == TOOL_DONE)
-        status = check_company(table->command, options);
-    if (status == TOOL_DONE)
-        status = heatmap_options_check(table->command, &options->heat);
+    int status;
+    TOOL_TRY(check_sources(table->command, options));
+    TOOL_TRY(check_numbers(table->command, options));
+    TOOL_TRY(check_company(table->command, options));
+    TOOL_TRY(heatmap_options_check(table->command, &options->heat));
+fail:
     return status == TOOL_DONE ? OPTIONS_RUN : OPTIONS_BAD;
 }

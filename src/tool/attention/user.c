@@ -46,16 +46,16 @@ static int load_buffer(const char *text, attention_request *request)
 {
     const char *path;
     size_t number;
-    int status = split("--user", "N:FILE.npy", text, &path, &number);
-    if (status != TOOL_DONE)
-        return status;
+    int status;
+    TOOL_TRY(split("--user", "N:FILE.npy", text, &path, &number));
     host_array *array = &request->input[INPUT_USER + number];
     if (host_present(array))
         return complain(TOOL_BAD_INPUT, "--user %zu is given twice", number);
-    status = host_load(path, array);
-    if (status == TOOL_DONE && array->tensor.dtype == CLATTN_DTYPE_F64)
-        status =
-            complain(TOOL_BAD_INPUT, "%s: element type float64, expected float32, float16 or an integer type", path);
+    TOOL_TRY(host_load(path, array));
+    if (array->tensor.dtype == CLATTN_DTYPE_F64)
+        TOOL_TRY(
+            complain(TOOL_BAD_INPUT, "%s: element type float64, expected float32, float16 or an integer type", path));
+fail:
     return status;
 }
 
@@ -77,13 +77,14 @@ static int take_scalar(const char *text, bool *given, attention_request *request
 int attention_load_user(const attention_options *options, attention_request *request)
 {
     bool given[CLATTN_USER_BUFFERS] = {false};
-    int status = load_snippet(options->score_mod, &request->score_mod);
-    if (status == TOOL_DONE)
-        status = load_snippet(options->mask_mod, &request->mask_mod);
-    for (size_t i = 0; i < options->user.count && status == TOOL_DONE; i++)
-        status = load_buffer(options->user.item[i], request);
-    for (size_t i = 0; i < options->user_scalar.count && status == TOOL_DONE; i++)
-        status = take_scalar(options->user_scalar.item[i], given, request);
+    int status;
+    TOOL_TRY(load_snippet(options->score_mod, &request->score_mod));
+    TOOL_TRY(load_snippet(options->mask_mod, &request->mask_mod));
+    for (size_t i = 0; i < options->user.count; i++)
+        TOOL_TRY(load_buffer(options->user.item[i], request));
+    for (size_t i = 0; i < options->user_scalar.count; i++)
+        TOOL_TRY(take_scalar(options->user_scalar.item[i], given, request));
+fail:
     return status;
 }
 

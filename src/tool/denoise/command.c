@@ -93,21 +93,17 @@ int cmd_denoise(int argc, char **argv)
                          .radius = options.radius,
                          .memory = options.memory << 20,
                          .solver = options.solver};
-    int status = check_rule(&rule);
-    if (status == TOOL_DONE)
-        status = host_check_output(options.files[1], options.files, 1);
-    if (status == TOOL_DONE)
-        status = picture_load(options.files[0], &p);
-    if (status == TOOL_DONE)
-        status = device_open(options.device, &device);
+    int status;
+    TOOL_TRY(check_rule(&rule));
+    TOOL_TRY(host_check_output(options.files[1], options.files, 1));
+    TOOL_TRY(picture_load(options.files[0], &p));
+    TOOL_TRY(device_open(options.device, &device));
     double seconds = os_seconds();
-    if (status == TOOL_DONE)
-        status = denoise_picture(&device, &p, &rule, &result);
+    TOOL_TRY(denoise_picture(&device, &p, &rule, &result));
     seconds = os_seconds() - seconds;
-    if (status == TOOL_DONE)
-        status = picture_store(options.files[1], &p);
-    if (status == TOOL_DONE)
-        status = write_report(&options, &device, &p, &rule, &result, seconds);
+    TOOL_TRY(picture_store(options.files[1], &p));
+    TOOL_TRY(write_report(&options, &device, &p, &rule, &result, seconds));
+fail:
     device_close(&device);
     picture_release(&p);
     return status;

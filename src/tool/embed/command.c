@@ -137,7 +137,7 @@ static int embed_operands(embedding *e)
 {
     const size_t count = count_texts(e->options);
     int status = TOOL_DONE;
-    for (size_t first = 0; status == TOOL_DONE && first < count; first += PORTION) {
+    for (size_t first = 0; first < count; first += PORTION) {
         size_t some = count - first < PORTION ? count - first : PORTION;
         if (!make_room(e, some))
             return out_of_memory();
@@ -145,10 +145,11 @@ static int embed_operands(embedding *e)
             const char *text = e->options->operands[1 + first + i];
             e->texts[i] = (sentence_text){text, strlen(text)};
         }
-        status = encode(e, some);
-        for (size_t i = 0; status == TOOL_DONE && i < some; i++)
-            status = deliver(e, e->vectors + i * e->model.stack.d_model);
+        TOOL_TRY(encode(e, some));
+        for (size_t i = 0; i < some; i++)
+            TOOL_TRY(deliver(e, e->vectors + i * e->model.stack.d_model));
     }
+fail:
     return status;
 }
 
@@ -169,14 +170,14 @@ static int embed_lines(embedding *e)
     text_lines lines = {.file = stdin, .name = "standard input"};
     int status = TOOL_DONE;
     do {
-        status = text_lines_read(&lines, PORTION, false, false);
-        if (status == TOOL_DONE && lines.count > 0 && !take_lines(e, &lines, 0, lines.count))
-            status = out_of_memory();
-        if (status == TOOL_DONE)
-            status = encode(e, lines.count);
-        for (size_t i = 0; status == TOOL_DONE && i < lines.count; i++)
-            status = deliver(e, e->vectors + i * e->model.stack.d_model);
-    } while (status == TOOL_DONE && lines.count > 0);
+        TOOL_TRY(text_lines_read(&lines, PORTION, false, false));
+        if (lines.count > 0 && !take_lines(e, &lines, 0, lines.count))
+            TOOL_TRY(out_of_memory());
+        TOOL_TRY(encode(e, lines.count));
+        for (size_t i = 0; i < lines.count; i++)
+            TOOL_TRY(deliver(e, e->vectors + i * e->model.stack.d_model));
+    } while (lines.count > 0);
+fail:
     text_lines_release(&lines);
     return status;
 }
@@ -263,16 +264,17 @@ static int score_lines(embedding *e, const text_lines *lines, const float *query
 {
     const size_t d_model = e->model.stack.d_model;
     int status = TOOL_DONE;
-    for (size_t first = 0; status == TOOL_DONE && first < lines->count; first += PORTION) {
+    for (size_t first = 0; first < lines->count; first += PORTION) {
         size_t some = lines->count - first < PORTION ? lines->count - first : PORTION;
-        status = take_lines(e, lines, first, some) ? encode(e, some) : out_of_memory();
-        for (size_t i = 0; status == TOOL_DONE && i < some; i++) {
+        TOOL_TRY(take_lines(e, lines, first, some) ? encode(e, some) : out_of_memory());
+        for (size_t i = 0; i < some; i++) {
             double score = 0.0;
             for (size_t k = 0; k < d_model; k++)
                 score += (double)query[k] * (double)e->vectors[i * d_model + k];
             matches[first + i] = (match){score, first + i};
         }
     }
+fail:
     return status;
 }
 
@@ -282,19 +284,17 @@ static int search(embedding *e, text_lines *lines)
     float *query = malloc(d_model * sizeof *query);
     match *matches = malloc((lines->count + 1) * sizeof *matches);
     size_t top = e->options->top == 0 || e->options->top > lines->count ? lines->count : e->options->top;
-    int status = query != NULL && matches != NULL && make_room(e, 1) ? TOOL_DONE : out_of_memory();
-    if (status == TOOL_DONE) {
-        e->texts[0] = (sentence_text){e->options->operands[1], strlen(e->options->operands[1])};
-        status = sentence_encode(&e->model, e->texts, 1, e->vectors, &e->counts);
-    }
-    if (status == TOOL_DONE) {
-        memcpy(query, e->vectors, d_model * sizeof *query);
-        status = score_lines(e, lines, query, matches);
-    }
-    if (status == TOOL_DONE)
-        qsort(matches, lines->count, sizeof *matches, nearer_first);
-    for (size_t i = 0; status == TOOL_DONE && i < top; i++)
-        status = deliver_match(e, lines, &matches[i]);
+    int status = TOOL_DONE;
+    if (query == NULL || matches == NULL || !make_room(e, 1))
+        TOOL_TRY(out_of_memory());
+    e->texts[0] = (sentence_text){e->options->operands[1], strlen(e->options->operands[1])};
+    TOOL_TRY(sentence_encode(&e->model, e->texts, 1, e->vectors, &e->counts));
+    memcpy(query, e->vectors, d_model * sizeof *query);
+    TOOL_TRY(score_lines(e, lines, query, matches));
+    qsort(matches, lines->count, sizeof *matches, nearer_first);
+    for (size_t i = 0; i < top; i++)
+        TOOL_TRY(deliver_match(e, lines, &matches[i]));
+fail:
     free(query);
     free(matches);
     return status;
@@ -367,30 +367,24 @@ static int run(const embed_options *options)
 {
     embedding e = {.options = options};
     text_lines lines = {0};
-    int status = check(options);
-    if (status == TOOL_DONE)
-        status = sentence_open(options->operands[0], options->max_tokens, &e.model);
-    if (status == TOOL_DONE)
-        status = begin_maps(&e);
-    if (status == TOOL_DONE && options->search != NULL)
-        status = read_file(options->search, &lines);
-    if (status == TOOL_DONE)
-        status = device_open(options->device, &e.device);
+    int status;
+    TOOL_TRY(check(options));
+    TOOL_TRY(sentence_open(options->operands[0], options->max_tokens, &e.model));
+    TOOL_TRY(begin_maps(&e));
+    if (options->search != NULL)
+        TOOL_TRY(read_file(options->search, &lines));
+    TOOL_TRY(device_open(options->device, &e.device));
     e.model.solver = options->solver;
-    if (status == TOOL_DONE)
-        status = sentence_load(&e.model, &e.device);
-    if (status == TOOL_DONE && options->json && (e.result = json_array()) == NULL)
-        status = out_of_memory();
-    if (status == TOOL_DONE)
-        status = options->search != NULL        ? search(&e, &lines)
-                 : options->operands[1] != NULL ? embed_operands(&e)
-                                                : embed_lines(&e);
-    if (status == TOOL_DONE)
-        status = write_maps(&e);
-    if (status == TOOL_DONE)
-        status = write_report(&e);
-    if (status == TOOL_DONE)
-        warn_of_cuts(&e);
+    TOOL_TRY(sentence_load(&e.model, &e.device));
+    if (options->json && (e.result = json_array()) == NULL)
+        TOOL_TRY(out_of_memory());
+    TOOL_TRY(options->search != NULL        ? search(&e, &lines)
+             : options->operands[1] != NULL ? embed_operands(&e)
+                                            : embed_lines(&e));
+    TOOL_TRY(write_maps(&e));
+    TOOL_TRY(write_report(&e));
+    warn_of_cuts(&e);
+fail:
     json_decref(e.result);
     free(e.texts);
     free(e.vectors);

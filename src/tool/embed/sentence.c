@@ -226,21 +226,19 @@ int sentence_open(const char *folder, size_t most_tokens, sentence_model *model)
     if (os_look_at(folder) != OS_PATH_FOLDER)
         return complain(TOOL_BAD_INPUT, "%s: is no folder, expected one with config.json and model.safetensors",
                         folder);
-    int status = read_config(model, "config.json", false, READ_SHAPE);
+    int status;
+    TOOL_TRY(read_config(model, "config.json", false, READ_SHAPE));
     model->most_tokens = model->stack.position_count;
-    if (status == TOOL_DONE)
-        status = read_config(model, "sentence_bert_config.json", true, READ_LIMIT);
-    if (status == TOOL_DONE)
-        status = read_config(model, "1_Pooling/config.json", true, READ_POOLING);
-    if (status == TOOL_DONE && most_tokens > model->stack.position_count)
-        status = complain(TOOL_BAD_INPUT, "--max-tokens %zu is not valid, expected at most the model's %zu positions",
-                          most_tokens, model->stack.position_count);
+    TOOL_TRY(read_config(model, "sentence_bert_config.json", true, READ_LIMIT));
+    TOOL_TRY(read_config(model, "1_Pooling/config.json", true, READ_POOLING));
+    if (most_tokens > model->stack.position_count)
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "--max-tokens %zu is not valid, expected at most the model's %zu positions",
+                          most_tokens, model->stack.position_count));
     if (most_tokens != 0)
         model->most_tokens = most_tokens;
-    if (status == TOOL_DONE)
-        status = open_tokenizer(model);
-    if (status == TOOL_DONE)
-        status = open_weights(model);
+    TOOL_TRY(open_tokenizer(model));
+    TOOL_TRY(open_weights(model));
+fail:
     return status;
 }
 

@@ -200,15 +200,15 @@ int sentence_encode(sentence_model *model, const sentence_text *texts, size_t co
     w.items = malloc(count * sizeof *w.items);
     w.lengths = malloc(count * sizeof *w.lengths);
     w.rows = malloc(count * d_model * sizeof *w.rows);
-    int status = w.items != NULL && w.lengths != NULL && w.rows != NULL ? tokenize(&w, counts) : no_memory(count);
-    if (status == TOOL_DONE) {
-        qsort(w.items, count, sizeof *w.items, longer_first);
-        clattn_status computed = compute(&w, &host_memory);
-        if (computed != CLATTN_SUCCESS)
-            status = host_memory ? no_memory(count) : device_failed(model->device, computed, NULL);
-    }
-    for (size_t i = 0; status == TOOL_DONE && i < count; i++)
+    int status;
+    TOOL_TRY(w.items != NULL && w.lengths != NULL && w.rows != NULL ? tokenize(&w, counts) : no_memory(count));
+    qsort(w.items, count, sizeof *w.items, longer_first);
+    clattn_status computed = compute(&w, &host_memory);
+    if (computed != CLATTN_SUCCESS)
+        TOOL_TRY(host_memory ? no_memory(count) : device_failed(model->device, computed, NULL));
+    for (size_t i = 0; i < count; i++)
         memcpy(vectors + w.items[i].text * d_model, w.rows + i * d_model, d_model * sizeof *vectors);
+fail:
     if (w.input != NULL)
         clReleaseMemObject(w.input);
     if (w.output != NULL)

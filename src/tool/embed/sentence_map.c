@@ -52,12 +52,13 @@ int sentence_map_begin(const sentence_model *model, const sentence_text *texts, 
     map->parts = calloc(count, sizeof *map->parts);
     map->texts = calloc(count, sizeof *map->texts);
     if (map->parts == NULL || map->texts == NULL)
-        status = no_memory();
-    for (size_t i = 0; status == TOOL_DONE && i < count; i++) {
+        TOOL_TRY(no_memory());
+    for (size_t i = 0; i < count; i++) {
         map->count = i + 1;
         snprintf(map->texts[i].name, sizeof map->texts[i].name, "text %zu", i + 1);
-        status = begin_text(model, &texts[i], &map->texts[i], &map->parts[i]);
+        TOOL_TRY(begin_text(model, &texts[i], &map->texts[i], &map->parts[i]));
     }
+fail:
     if (status != TOOL_DONE)
         sentence_map_release(map);
     return status;

@@ -21,23 +21,21 @@ static int read_text(const char *path, size_t count, char **text, size_t *length
     if (file == NULL)
         return complain(TOOL_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
     int status = TOOL_DONE;
-    while (status == TOOL_DONE && !feof(file) && *length <= most) {
+    while (!feof(file) && *length <= most) {
         if (capacity - *length < 4096) {
             capacity = 2 * capacity + 4096;
             char *more = realloc(*text, capacity + 1);
-            if (more == NULL) {
-                status = complain(TOOL_FAILED, "%s: out of memory", path);
-                break;
-            }
+            if (more == NULL)
+                TOOL_TRY(complain(TOOL_FAILED, "%s: out of memory", path));
             *text = more;
         }
         *length += fread(*text + *length, 1, capacity - *length, file);
         if (ferror(file))
-            status = complain(TOOL_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
+            TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno)));
     }
+    (*text)[*length] = '\0';
+fail:
     fclose(file);
-    if (status == TOOL_DONE)
-        (*text)[*length] = '\0';
     return status;
 }
 

@@ -9,12 +9,14 @@
 int heatmap_files_check(const option_list *files, const char *const *inputs, size_t input_count)
 {
     const heatmap none = {0};
-    int status = heatmap_files_accept(files, &none);
-    for (size_t i = 0; i < files->count && status == TOOL_DONE; i++) {
-        status = host_check_output(files->item[i], inputs, input_count);
-        for (size_t j = 0; j < i && status == TOOL_DONE; j++)
-            status = host_check_distinct(files->item[j], files->item[i]);
+    int status;
+    TOOL_TRY(heatmap_files_accept(files, &none));
+    for (size_t i = 0; i < files->count; i++) {
+        TOOL_TRY(host_check_output(files->item[i], inputs, input_count));
+        for (size_t j = 0; j < i; j++)
+            TOOL_TRY(host_check_distinct(files->item[j], files->item[i]));
     }
+fail:
     return status;
 }
 
@@ -46,11 +48,12 @@ int heatmap_options_check_distinct(const heatmap_options *options, const char *c
 {
     int status = TOOL_DONE;
     for (size_t i = 0; i < options->files.count; i++) {
-        for (size_t j = 0; j < i && status == TOOL_DONE; j++)
-            status = host_check_distinct(options->files.item[j], options->files.item[i]);
-        for (size_t j = 0; j < count && status == TOOL_DONE; j++)
-            status = host_check_distinct(outputs[j], options->files.item[i]);
+        for (size_t j = 0; j < i; j++)
+            TOOL_TRY(host_check_distinct(options->files.item[j], options->files.item[i]));
+        for (size_t j = 0; j < count; j++)
+            TOOL_TRY(host_check_distinct(outputs[j], options->files.item[i]));
     }
+fail:
     return status;
 }
 
@@ -59,13 +62,14 @@ static int load_labels(const heatmap_options *options, bool same, heatmap_reques
     heatmap_axis *query = &request->part.query, *key = &request->part.key;
     int status = TOOL_DONE;
     if (options->labels != NULL)
-        status = labels_load(options->labels, query->count, "queries", &request->query);
-    if (status == TOOL_DONE && options->key_labels != NULL)
-        status = labels_load(options->key_labels, key->count, "keys", &request->key);
+        TOOL_TRY(labels_load(options->labels, query->count, "queries", &request->query));
+    if (options->key_labels != NULL)
+        TOOL_TRY(labels_load(options->key_labels, key->count, "keys", &request->key));
     query->labels = request->query.label;
     key->labels = request->key.label;
     if (key->labels == NULL && same && key->count == query->count)
         key->labels = query->labels;
+fail:
     return status;
 }
 
@@ -85,12 +89,13 @@ int heatmap_request_begin(const heatmap_options *options, const heatmap_shape *s
     };
     snprintf(request->title, sizeof request->title, "Attention of %s", name);
     const heatmap map = {request->title, 1, &request->part};
-    int status = heatmap_files_accept(&options->files, &map);
-    if (status == TOOL_DONE)
-        status = load_labels(options, same, request);
-    request->layer = status == TOOL_DONE ? calloc(shape->batch, sizeof *request->layer) : NULL;
-    if (status == TOOL_DONE && request->layer == NULL)
-        status = complain(TOOL_FAILED, "%s: out of memory", options->files.item[0]);
+    int status;
+    TOOL_TRY(heatmap_files_accept(&options->files, &map));
+    TOOL_TRY(load_labels(options, same, request));
+    request->layer = calloc(shape->batch, sizeof *request->layer);
+    if (request->layer == NULL)
+        TOOL_TRY(complain(TOOL_FAILED, "%s: out of memory", options->files.item[0]));
+fail:
     if (status != TOOL_DONE)
         heatmap_request_release(request);
     return status;

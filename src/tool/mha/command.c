@@ -131,15 +131,13 @@ static int load_weights(const mha_options *options, tensor_labels *labels, mha_r
         {"out_proj.bias", &request->b_o},
     };
     int status = TOOL_DONE;
-    for (size_t i = 0; i < TENSORS && status == TOOL_DONE; i++)
-        status = take_tensor(file, path, wanted[i].name, labels, wanted[i].array);
-    if (status == TOOL_DONE)
-        status = check_names(file, path, request);
+    for (size_t i = 0; i < TENSORS; i++)
+        TOOL_TRY(take_tensor(file, path, wanted[i].name, labels, wanted[i].array));
+    TOOL_TRY(check_names(file, path, request));
+    TOOL_TRY(host_expect_rank(&request->w_o, 2, "(out, in)"));
+    request->inner = request->w_o.tensor.extent[1];
+fail:
     clattn_safetensors_release(&file);
-    if (status == TOOL_DONE)
-        status = host_expect_rank(&request->w_o, 2, "(out, in)");
-    if (status == TOOL_DONE)
-        request->inner = request->w_o.tensor.extent[1];
     return status;
 }
 
@@ -161,14 +159,16 @@ static int load_problem(const mha_options *options, tensor_labels *labels, mha_r
     if (options->average && !wants_weights(options))
         return complain(TOOL_BAD_INPUT,
                         "mha: --average is given without --attention-weights OUT.npy or --attention OUT.html");
-    int status = host_load(options->x, &request->x);
-    if (status == TOOL_DONE && options->context != NULL)
-        status = host_load(options->context, &request->context);
-    if (status == TOOL_DONE && options->mask != NULL)
-        status = host_load(options->mask, &request->mask);
-    if (status == TOOL_DONE)
-        status = load_weights(options, labels, request);
-    return status == TOOL_DONE ? mha_check(request) : status;
+    int status;
+    TOOL_TRY(host_load(options->x, &request->x));
+    if (options->context != NULL)
+        TOOL_TRY(host_load(options->context, &request->context));
+    if (options->mask != NULL)
+        TOOL_TRY(host_load(options->mask, &request->mask));
+    TOOL_TRY(load_weights(options, labels, request));
+    TOOL_TRY(mha_check(request));
+fail:
+    return status;
 }
 
 /* For messages. */
@@ -210,15 +210,13 @@ static int deliver(const mha_options *options, const mha_request *request, heatm
     tool_verdict verdict = {0}, weights_verdict = {0};
     tool_report report;
     bool with_weights = wants_weights(options);
-    int status = host_store(options->output, output);
-    if (status == TOOL_DONE && options->attention_weights != NULL)
-        status = host_store(options->attention_weights, weights);
-    if (status == TOOL_DONE)
-        status = heatmap_request_store(heat, weights->memory);
-    if (status == TOOL_DONE && options->verify)
-        status = verify_mha(request, output, weights, &verdict, &weights_verdict);
-    if (status != TOOL_DONE)
-        return status;
+    int status;
+    TOOL_TRY(host_store(options->output, output));
+    if (options->attention_weights != NULL)
+        TOOL_TRY(host_store(options->attention_weights, weights));
+    TOOL_TRY(heatmap_request_store(heat, weights->memory));
+    if (options->verify)
+        TOOL_TRY(verify_mha(request, output, weights, &verdict, &weights_verdict));
     report_begin(&report);
     report_device(&report, job->device, job_solver(job));
     report_shape(&report, "shape", 3, output->tensor.extent);
@@ -228,9 +226,10 @@ static int deliver(const mha_options *options, const mha_request *request, heatm
         report_verdict(&report, "", &verdict);
     if (options->verify && with_weights)
         report_verdict(&report, "weights_", &weights_verdict);
-    status = report_finish(&report, options->json);
-    if (status == TOOL_DONE && !(verdict_holds(&verdict) && verdict_holds(&weights_verdict)))
-        status = complain(TOOL_FAILED, "%s: differs from the reference, see max_error", options->output);
+    TOOL_TRY(report_finish(&report, options->json));
+    if (!(verdict_holds(&verdict) && verdict_holds(&weights_verdict)))
+        TOOL_TRY(complain(TOOL_FAILED, "%s: differs from the reference, see max_error", options->output));
+fail:
     return status;
 }
 
@@ -239,14 +238,16 @@ static int check_outputs(const mha_options *options)
     const char *const inputs[] = {options->weights, options->x,           options->context,
                                   options->mask,    options->heat.labels, options->heat.key_labels};
     const char *const outputs[] = {options->output, options->attention_weights};
-    int status = heatmap_options_check("mha", &options->heat);
-    for (size_t i = 0; i < 2 && status == TOOL_DONE; i++)
-        status = host_check_output(outputs[i], inputs, sizeof inputs / sizeof inputs[0]);
-    for (size_t i = 0; i < options->heat.files.count && status == TOOL_DONE; i++)
-        status = host_check_output(options->heat.files.item[i], inputs, sizeof inputs / sizeof inputs[0]);
-    if (status == TOOL_DONE)
-        status = host_check_distinct(options->output, options->attention_weights);
-    return status == TOOL_DONE ? heatmap_options_check_distinct(&options->heat, outputs, 2) : status;
+    int status;
+    TOOL_TRY(heatmap_options_check("mha", &options->heat));
+    for (size_t i = 0; i < 2; i++)
+        TOOL_TRY(host_check_output(outputs[i], inputs, sizeof inputs / sizeof inputs[0]));
+    for (size_t i = 0; i < options->heat.files.count; i++)
+        TOOL_TRY(host_check_output(options->heat.files.item[i], inputs, sizeof inputs / sizeof inputs[0]));
+    TOOL_TRY(host_check_distinct(options->output, options->attention_weights));
+    TOOL_TRY(heatmap_options_check_distinct(&options->heat, outputs, 2));
+fail:
+    return status;
 }
 
 static int begin_heat(const mha_options *options, const mha_request *request, heatmap_request *heat)
@@ -270,24 +271,18 @@ int cmd_mha(int argc, char **argv)
     option_outcome outcome = options_parse(&table, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    int status = check_outputs(&options);
-    if (status == TOOL_DONE)
-        status = load_problem(&options, &labels, &request);
-    if (status == TOOL_DONE)
-        status = begin_heat(&options, &request, &heat);
-    if (status == TOOL_DONE)
-        status = allocate_outputs(&options, &request, &output, &weights);
-    if (status == TOOL_DONE)
-        status = device_open(options.device, &device);
-    if (status != TOOL_DONE)
-        goto done;
+    int status;
+    TOOL_TRY(check_outputs(&options));
+    TOOL_TRY(load_problem(&options, &labels, &request));
+    TOOL_TRY(begin_heat(&options, &request, &heat));
+    TOOL_TRY(allocate_outputs(&options, &request, &output, &weights));
+    TOOL_TRY(device_open(options.device, &device));
     clattn_status made = job_mha(&device, &request, options.solver, &job);
-    status = made == CLATTN_SUCCESS ? TOOL_DONE : device_failed(&device, made, NULL);
-    if (status == TOOL_DONE)
-        status = compute(&job, &options, &times, &output, &weights);
-    if (status == TOOL_DONE)
-        status = deliver(&options, &request, &heat, &job, &times, &output, &weights);
-done:
+    if (made != CLATTN_SUCCESS)
+        TOOL_TRY(device_failed(&device, made, NULL));
+    TOOL_TRY(compute(&job, &options, &times, &output, &weights));
+    TOOL_TRY(deliver(&options, &request, &heat, &job, &times, &output, &weights));
+fail:
     job_release(&job);
     device_close(&device);
     heatmap_request_release(&heat);

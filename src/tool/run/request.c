@@ -24,13 +24,12 @@ int softmax_check(const softmax_request *request)
 
 static int expect_matrix(const host_array *array, size_t rows, size_t columns, const char *of)
 {
-    int status = host_expect_rank(array, 2, "(out, in)");
-    if (status == TOOL_DONE)
-        status = host_expect_dtype(array, CLATTN_DTYPE_F32);
-    if (status == TOOL_DONE)
-        status = expect_extent(array, 0, rows, of);
-    if (status == TOOL_DONE)
-        status = expect_extent(array, 1, columns, of);
+    int status;
+    TOOL_TRY(host_expect_rank(array, 2, "(out, in)"));
+    TOOL_TRY(host_expect_dtype(array, CLATTN_DTYPE_F32));
+    TOOL_TRY(expect_extent(array, 0, rows, of));
+    TOOL_TRY(expect_extent(array, 1, columns, of));
+fail:
     return status;
 }
 
@@ -38,22 +37,23 @@ static int expect_bias(const host_array *array, size_t length, const char *of)
 {
     if (!host_present(array))
         return TOOL_DONE;
-    int status = host_expect_rank(array, 1, "(out)");
-    if (status == TOOL_DONE)
-        status = host_expect_dtype(array, CLATTN_DTYPE_F32);
-    if (status == TOOL_DONE)
-        status = expect_extent(array, 0, length, of);
+    int status;
+    TOOL_TRY(host_expect_rank(array, 1, "(out)"));
+    TOOL_TRY(host_expect_dtype(array, CLATTN_DTYPE_F32));
+    TOOL_TRY(expect_extent(array, 0, length, of));
+fail:
     return status;
 }
 
 static int expect_sequence(const host_array *array)
 {
-    int status = host_expect_rank(array, 3, "(batch, length, d_model)");
-    if (status == TOOL_DONE)
-        status = host_expect_dtype(array, CLATTN_DTYPE_F32);
-    if (status == TOOL_DONE && array->tensor.extent[2] == 0)
-        status = complain(TOOL_BAD_INPUT, "%s: shape %s, the last dimension is 0, expected at least 1", array->name,
-                          shape_of(&array->tensor).text);
+    int status;
+    TOOL_TRY(host_expect_rank(array, 3, "(batch, length, d_model)"));
+    TOOL_TRY(host_expect_dtype(array, CLATTN_DTYPE_F32));
+    if (array->tensor.extent[2] == 0)
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: shape %s, the last dimension is 0, expected at least 1", array->name,
+                          shape_of(&array->tensor).text));
+fail:
     return status;
 }
 
@@ -64,43 +64,35 @@ size_t mha_key_length(const mha_request *request)
 
 int mha_check(const mha_request *request)
 {
-    int status = expect_sequence(&request->x);
-    if (status != TOOL_DONE)
-        return status;
+    int status;
+    TOOL_TRY(expect_sequence(&request->x));
     const size_t *x = request->x.tensor.extent;
     size_t d_model = x[2], d_context = d_model, inner = request->inner;
     if (host_present(&request->context)) {
-        status = expect_sequence(&request->context);
-        if (status == TOOL_DONE)
-            status = expect_extent(&request->context, 0, x[0], "the batch of x");
-        if (status != TOOL_DONE)
-            return status;
+        TOOL_TRY(expect_sequence(&request->context));
+        TOOL_TRY(expect_extent(&request->context, 0, x[0], "the batch of x"));
         d_context = request->context.tensor.extent[2];
     }
     if (inner == 0 || inner % request->heads != 0)
         return complain(TOOL_BAD_INPUT, "%s: %zu columns are not a multiple of --heads %zu", request->w_o.name, inner,
                         request->heads);
     if (host_present(&request->w_in)) {
-        status = expect_matrix(&request->w_in, 3 * inner, d_model, "W_Q, W_K and W_V of the columns of x");
-        if (status == TOOL_DONE && d_context != d_model)
-            status = expect_extent(&request->context, 2, d_model, "packed weights take one d_model");
+        TOOL_TRY(expect_matrix(&request->w_in, 3 * inner, d_model, "W_Q, W_K and W_V of the columns of x"));
+        if (d_context != d_model)
+            TOOL_TRY(expect_extent(&request->context, 2, d_model, "packed weights take one d_model"));
     } else {
-        status = expect_matrix(&request->w_q, inner, d_model, "(columns of out_proj, columns of x)");
-        if (status == TOOL_DONE)
-            status = expect_matrix(&request->w_k, inner, d_context, "(columns of out_proj, columns of the context)");
-        if (status == TOOL_DONE)
-            status = expect_matrix(&request->w_v, inner, d_context, "(columns of out_proj, columns of the context)");
+        TOOL_TRY(expect_matrix(&request->w_q, inner, d_model, "(columns of out_proj, columns of x)"));
+        TOOL_TRY(expect_matrix(&request->w_k, inner, d_context, "(columns of out_proj, columns of the context)"));
+        TOOL_TRY(expect_matrix(&request->w_v, inner, d_context, "(columns of out_proj, columns of the context)"));
     }
-    if (status == TOOL_DONE)
-        status = expect_matrix(&request->w_o, d_model, inner, "(columns of x, heads * head size)");
-    if (status == TOOL_DONE)
-        status = expect_bias(&request->b_in, 3 * inner, "one for each row of W_Q, W_K and W_V");
-    if (status == TOOL_DONE)
-        status = expect_bias(&request->b_o, d_model, "one for each row of W_O");
-    if (status != TOOL_DONE || !host_present(&request->mask))
-        return status;
-    return host_expect_mask(&request->mask, request->short_mask, 4,
-                            (size_t[]){x[0], request->heads, x[1], mha_key_length(request)});
+    TOOL_TRY(expect_matrix(&request->w_o, d_model, inner, "(columns of x, heads * head size)"));
+    TOOL_TRY(expect_bias(&request->b_in, 3 * inner, "one for each row of W_Q, W_K and W_V"));
+    TOOL_TRY(expect_bias(&request->b_o, d_model, "one for each row of W_O"));
+    if (host_present(&request->mask))
+        TOOL_TRY(host_expect_mask(&request->mask, request->short_mask, 4,
+                                  (size_t[]){x[0], request->heads, x[1], mha_key_length(request)}));
+fail:
+    return status;
 }
 
 void softmax_release(softmax_request *request)

@@ -48,20 +48,20 @@ int timing_measure(const timing_rule *rule, const char *label, int (*run)(void *
 
     int status = TOOL_DONE;
     progress_begin(label);
-    for (size_t i = 0; i < rule->warm_up && status == TOOL_DONE; i++)
-        status = run(user);
+    for (size_t i = 0; i < rule->warm_up; i++)
+        TOOL_TRY(run(user));
     size_t runs = 0;
     double spent = 0.0;
-    while (status == TOOL_DONE && fulfilled(rule, runs, spent) < 1.0) {
+    while (fulfilled(rule, runs, spent) < 1.0) {
         double before = os_seconds();
-        status = run(user);
+        TOOL_TRY(run(user));
         seconds[runs] = os_seconds() - before;
         spent += seconds[runs++];
         progress_show(fulfilled(rule, runs, spent));
     }
+    *result = timing_reduce(seconds, runs);
+fail:
     progress_end();
-    if (status == TOOL_DONE)
-        *result = timing_reduce(seconds, runs);
     free(seconds);
     return status;
 }

@@ -79,24 +79,20 @@ static int hear(const transcribe_options *o, run *r)
                                                     : WHISPER_ATTENTION_NONE;
     double started = os_seconds();
     /* What is wrong with the files is told before a device is looked for. */
-    int status = heatmap_files_check(&o->maps, &o->files[1], 1);
-    if (status == TOOL_DONE)
-        status = audio_load(o->files[1], &r->sound);
-    if (status == TOOL_DONE)
-        status = whisper_tokens_load(o->files[0], &r->tokens);
-    if (status == TOOL_DONE)
-        status = device_open(o->device, &r->device);
-    if (status == TOOL_DONE)
-        status = whisper_device_open(&r->device, o->files[0], &r->tokens, o->no_fallback ? beams : samples, attention,
-                                     &r->model);
-    if (status != TOOL_DONE)
-        return status;
+    int status;
+    TOOL_TRY(heatmap_files_check(&o->maps, &o->files[1], 1));
+    TOOL_TRY(audio_load(o->files[1], &r->sound));
+    TOOL_TRY(whisper_tokens_load(o->files[0], &r->tokens));
+    TOOL_TRY(device_open(o->device, &r->device));
+    TOOL_TRY(whisper_device_open(&r->device, o->files[0], &r->tokens, o->no_fallback ? beams : samples, attention,
+                                 &r->model));
     r->loading = os_seconds() - started;
     started = os_seconds();
     whisper_engine engine = whisper_device_engine(r->model);
     if (!mel_compute(r->sound.samples, r->sound.count, engine.bins, &r->mel))
         return complain(TOOL_FAILED, "%s: no memory for its spectrogram", o->files[1]);
-    status = whisper_transcribe(&engine, &r->tokens, &r->mel, &options, &r->transcript);
+    TOOL_TRY(whisper_transcribe(&engine, &r->tokens, &r->mel, &options, &r->transcript));
+fail:
     r->hearing = os_seconds() - started;
     return status;
 }
@@ -159,15 +155,16 @@ int cmd_transcribe(int argc, char **argv)
     option_outcome outcome = options_parse(&table, argc, argv, &options);
     if (outcome != OPTIONS_RUN)
         return outcome == OPTIONS_DONE ? TOOL_DONE : TOOL_BAD_INPUT;
-    int status = hear(&options, &r);
-    if (status == TOOL_DONE && options.json)
-        status = write_json(&options, &r);
-    else if (status == TOOL_DONE && options.words)
+    int status;
+    TOOL_TRY(hear(&options, &r));
+    if (options.json)
+        TOOL_TRY(write_json(&options, &r));
+    else if (options.words)
         write_words(&r);
-    else if (status == TOOL_DONE)
-        status = write_text(&r);
-    if (status == TOOL_DONE)
-        status = write_maps(&options, &r);
+    else
+        TOOL_TRY(write_text(&r));
+    TOOL_TRY(write_maps(&options, &r));
+fail:
     whisper_map_release(&r.map);
     whisper_transcript_release(&r.transcript);
     mel_release(&r.mel);

@@ -225,21 +225,18 @@ int whisper_decode(const whisper_engine *engine, const whisper_tokens *tokens, c
     w->most = WHISPER_LENGTH - (prompt_count - 1) < MOST_TOKENS ? WHISPER_LENGTH - (prompt_count - 1) : MOST_TOKENS;
     w->logits = malloc(w->count * engine->vocabulary * sizeof *w->logits);
     w->finished = calloc(2 * WHISPER_SEQUENCES, sizeof *w->finished);
-    int status =
-        w->logits != NULL && w->finished != NULL ? TOOL_DONE : complain(TOOL_FAILED, "no memory to generate a text");
-    if (status == TOOL_DONE)
-        status = engine->begin(engine->user, prompt, prompt_count, w->count, w->logits);
-    if (status == TOOL_DONE)
-        status = check_logits(w, 1);
-    if (status == TOOL_DONE) {
-        result->no_speech = whisper_probability(w->logits, engine->vocabulary, tokens->no_speech);
-        status = beam ? decode_beams(w) : decode_apart(w);
-    }
-    if (status == TOOL_DONE)
-        keep_best(beam && w->finished_count > 0 ? w->finished : w->now,
-                  beam && w->finished_count > 0 ? w->finished_count : w->count, result);
-    if (status == TOOL_DONE && !isfinite(result->average))
-        status = complain(TOOL_BAD_INPUT, "the model's config.json leaves no token that may follow");
+    int status = TOOL_DONE;
+    if (w->logits == NULL || w->finished == NULL)
+        TOOL_TRY(complain(TOOL_FAILED, "no memory to generate a text"));
+    TOOL_TRY(engine->begin(engine->user, prompt, prompt_count, w->count, w->logits));
+    TOOL_TRY(check_logits(w, 1));
+    result->no_speech = whisper_probability(w->logits, engine->vocabulary, tokens->no_speech);
+    TOOL_TRY(beam ? decode_beams(w) : decode_apart(w));
+    keep_best(beam && w->finished_count > 0 ? w->finished : w->now,
+              beam && w->finished_count > 0 ? w->finished_count : w->count, result);
+    if (!isfinite(result->average))
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "the model's config.json leaves no token that may follow"));
+fail:
     free(w->finished);
     free(w->logits);
     free(w);

@@ -192,26 +192,23 @@ int whisper_device_open(tool_device *device, const char *folder, const whisper_t
     m->beams = beams;
     int status = TOOL_DONE;
     if (clattn_ctranslate2_create(path, &file, &error) != CLATTN_SUCCESS)
-        status = complain(TOOL_BAD_INPUT, "%s", error.message);
-    if (status == TOOL_DONE)
-        status = read_sizes(file, path, tokens, m);
-    for (size_t i = 0; attention != WHISPER_ATTENTION_NONE && status == TOOL_DONE && i < tokens->head_count; i++)
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s", error.message));
+    TOOL_TRY(read_sizes(file, path, tokens, m));
+    for (size_t i = 0; attention != WHISPER_ATTENTION_NONE && i < tokens->head_count; i++)
         m->attention_mask |= (uint64_t)1 << tokens->heads[i].layer;
-    for (size_t l = 0; attention == WHISPER_ATTENTION_ALL && status == TOOL_DONE && l < m->layers; l++)
+    for (size_t l = 0; attention == WHISPER_ATTENTION_ALL && l < m->layers; l++)
         m->attention_mask |= (uint64_t)1 << l;
     for (size_t l = 0; l < LAYERS_MOST; l++)
         m->attention_layers += m->attention_mask >> l & 1;
-    if (status == TOOL_DONE)
-        status = load_model(m, file);
+    TOOL_TRY(load_model(m, file));
     clattn_ctranslate2_release(&file);
-    if (status == TOOL_DONE)
-        status = make_plans(m);
-    if (status != TOOL_DONE) {
-        whisper_device_close(m);
-        return status;
-    }
+    TOOL_TRY(make_plans(m));
     *made = m;
-    return TOOL_DONE;
+    m = NULL;
+fail:
+    clattn_ctranslate2_release(&file);
+    whisper_device_close(m);
+    return status;
 }
 
 static clattn_status write_buffer(whisper_device *m, cl_mem buffer, const void *data, size_t bytes)

@@ -114,15 +114,17 @@ static int read_attention(whisper_map *map, const whisper_engine *engine, const 
     whisper_head *all = malloc(heads * sizeof *all);
     float *attention = malloc(heads * count * WHISPER_POSITIONS * sizeof *attention);
     window->values = malloc(heads * rows * columns_of(map, window) * sizeof *window->values);
-    int status = all != NULL && attention != NULL && window->values != NULL ? TOOL_DONE : no_memory();
-    for (size_t h = 0; h < heads && status == TOOL_DONE; h++)
+    int status = TOOL_DONE;
+    if (all == NULL || attention == NULL || window->values == NULL)
+        TOOL_TRY(no_memory());
+    for (size_t h = 0; h < heads; h++)
         all[h] = (whisper_head){(int32_t)(h / engine->heads), (int32_t)(h % engine->heads)};
-    if (status == TOOL_DONE)
-        status = engine->align(engine->user, ids, count, tokens->end_of_text, all, heads, probabilities, attention);
-    for (size_t h = 0; h < heads && status == TOOL_DONE; h++)
+    TOOL_TRY(engine->align(engine->user, ids, count, tokens->end_of_text, all, heads, probabilities, attention));
+    for (size_t h = 0; h < heads; h++)
         for (size_t r = 0; r < rows; r++)
             merge_rows(attention + (h * count + BEFORE + r) * WHISPER_POSITIONS, 1, window->positions, map->merged,
                        window->values + (h * rows + r) * columns_of(map, window));
+fail:
     free(all);
     free(attention);
     return status;

@@ -28,24 +28,22 @@ static int read_file(const char *path, char **text, size_t *bytes)
     int status = TOOL_DONE;
     do {
         char *more = realloc(*text, 2 * capacity);
-        if (more == NULL) {
-            status = complain(TOOL_FAILED, "%s: no memory to read it", path);
-            break;
-        }
+        if (more == NULL)
+            TOOL_TRY(complain(TOOL_FAILED, "%s: no memory to read it", path));
         *text = more;
         capacity *= 2;
         got = fread(*text + length, 1, capacity - length - 1, file);
         length += got;
     } while (got > 0 && length <= FILE_MOST);
-    if (status == TOOL_DONE && ferror(file))
-        status = complain(TOOL_BAD_INPUT, "%s: cannot be read", path);
-    if (status == TOOL_DONE && length > FILE_MOST)
-        status = complain(TOOL_BAD_INPUT, "%s: has more than %zu bytes", path, FILE_MOST);
+    if (ferror(file))
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: cannot be read", path));
+    if (length > FILE_MOST)
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: has more than %zu bytes", path, FILE_MOST));
+    (*text)[length] = '\0';
+    *bytes = length;
+fail:
     fclose(file);
-    if (status == TOOL_DONE) {
-        (*text)[length] = '\0';
-        *bytes = length;
-    } else {
+    if (status != TOOL_DONE) {
         free(*text);
         *text = NULL;
     }
@@ -224,20 +222,18 @@ static int read_config(const char *path, whisper_tokens *t)
     char *text;
     size_t bytes;
     json_error_t error;
-    int status = read_file(path, &text, &bytes);
-    if (status != TOOL_DONE)
-        return status;
-    json_t *config = json_loadb(text, bytes, 0, &error);
+    json_t *config = NULL;
+    int status;
+    TOOL_TRY(read_file(path, &text, &bytes));
+    config = json_loadb(text, bytes, 0, &error);
     free(text);
     if (!json_is_object(config))
-        status = complain(TOOL_BAD_INPUT, "%s: is not a JSON object", path);
-    if (status == TOOL_DONE)
-        status = read_numbers(path, config, "suppress_ids", t->count, &t->suppressed, &t->suppressed_count);
-    if (status == TOOL_DONE)
-        status = read_numbers(path, config, "suppress_ids_begin", t->count, &t->suppressed_first,
-                              &t->suppressed_first_count);
-    if (status == TOOL_DONE)
-        status = read_heads(path, config, t);
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: is not a JSON object", path));
+    TOOL_TRY(read_numbers(path, config, "suppress_ids", t->count, &t->suppressed, &t->suppressed_count));
+    TOOL_TRY(
+        read_numbers(path, config, "suppress_ids_begin", t->count, &t->suppressed_first, &t->suppressed_first_count));
+    TOOL_TRY(read_heads(path, config, t));
+fail:
     json_decref(config);
     return status;
 }
@@ -261,14 +257,13 @@ int whisper_tokens_load(const char *folder, whisper_tokens *tokens)
     bool lines = os_look_at(path) != OS_PATH_FILE;
     if (lines)
         join(path, sizeof path, folder, "vocabulary.txt");
-    int status = read_file(path, &text, &bytes);
-    if (status == TOOL_DONE)
-        status = lines ? read_lines(path, text, bytes, tokens) : read_array(path, text, bytes, tokens);
+    int status;
+    TOOL_TRY(read_file(path, &text, &bytes));
+    TOOL_TRY(lines ? read_lines(path, text, bytes, tokens) : read_array(path, text, bytes, tokens));
+    TOOL_TRY(check_specials(path, tokens));
+    TOOL_TRY(read_config(join(path, sizeof path, folder, "config.json"), tokens));
+fail:
     free(text);
-    if (status == TOOL_DONE)
-        status = check_specials(path, tokens);
-    if (status == TOOL_DONE)
-        status = read_config(join(path, sizeof path, folder, "config.json"), tokens);
     if (status != TOOL_DONE)
         whisper_tokens_release(tokens);
     return status;

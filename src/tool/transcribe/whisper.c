@@ -103,15 +103,13 @@ static int decode_window(work *w, window *win)
     size_t count = make_prompt(w, prompt);
     whisper_result tried;
     bool kept = false, kept_repeats = false;
+    int status = TOOL_DONE;
     for (int step = 0; step <= (w->options->fallback ? HOTTEST : 0); step++) {
         double temperature = STEP * step, compression = 0.0;
         whisper_decoding how = {w->options->beams, temperature, w->options->samples,
                                 w->options->seed + win->seek * 8 + (size_t)step};
-        int status = whisper_decode(w->engine, w->tokens, prompt, count, &how, &tried);
-        if (status == TOOL_DONE)
-            status = measure(w, &tried, &compression);
-        if (status != TOOL_DONE)
-            return status;
+        TOOL_TRY(whisper_decode(w->engine, w->tokens, prompt, count, &how, &tried));
+        TOOL_TRY(measure(w, &tried, &compression));
         w->out->generated += tried.count;
         bool repeats = compression > REPETITIVE, unlikely = tried.average < UNLIKELY;
         bool good = !repeats && !unlikely;
@@ -128,7 +126,8 @@ static int decode_window(work *w, window *win)
         if (good)
             break;
     }
-    return TOOL_DONE;
+fail:
+    return status;
 }
 
 static int add_segment(work *w, const window *win, double start, double end, const int32_t *tokens, size_t count)
@@ -213,23 +212,22 @@ static int time_words(work *w, const window *win, whisper_words *words)
     if (text == 0 || positions == 0)
         return TOOL_DONE;
     float *attention = malloc(w->tokens->head_count * count * WHISPER_POSITIONS * sizeof *attention);
-    int status = attention != NULL ? TOOL_DONE : no_memory();
-    if (status == TOOL_DONE)
-        status = w->engine->align(w->engine->user, ids, count, w->tokens->end_of_text, w->tokens->heads,
-                                  w->tokens->head_count, probabilities, attention);
-    for (size_t i = 0; i + 1 < count && status == TOOL_DONE; i++)
+    int status = TOOL_DONE;
+    if (attention == NULL)
+        TOOL_TRY(no_memory());
+    TOOL_TRY(w->engine->align(w->engine->user, ids, count, w->tokens->end_of_text, w->tokens->heads,
+                              w->tokens->head_count, probabilities, attention));
+    for (size_t i = 0; i + 1 < count; i++)
         if (!isfinite(probabilities[i]))
-            status = complain(TOOL_BAD_INPUT, "the model's probabilities of words are not all finite");
-    /* Row 1, of <|notimestamps|>, is where the first word is chosen; the last word's row is where the end is.
-     */
-    if (status == TOOL_DONE &&
-        !align_tokens(attention, w->tokens->head_count, count, WHISPER_POSITIONS, positions, 1, text + 1, first))
-        status = no_memory();
+            TOOL_TRY(complain(TOOL_BAD_INPUT, "the model's probabilities of words are not all finite"));
+    /* The first word is chosen at row 1, that of <|notimestamps|>; the end is chosen at the last word's row. */
+    if (!align_tokens(attention, w->tokens->head_count, count, WHISPER_POSITIONS, positions, 1, text + 1, first))
+        TOOL_TRY(no_memory());
+    if (!whisper_words_split(w->tokens, ids + 2, text, words))
+        TOOL_TRY(no_memory());
+    whisper_words_time(words, first, probabilities + 1);
+fail:
     free(attention);
-    if (status == TOOL_DONE && !whisper_words_split(w->tokens, ids + 2, text, words))
-        status = no_memory();
-    if (status == TOOL_DONE)
-        whisper_words_time(words, first, probabilities + 1);
     return status;
 }
 
@@ -267,21 +265,20 @@ static int add_words(work *w, window *win, size_t *next)
     whisper_words all;
     double median = 0.0, last = w->last_speech;
     size_t at = 0;
-    int status = time_words(w, win, &all);
-    if (status == TOOL_DONE && !whisper_words_polish(&all, &median))
-        status = no_memory();
-    for (size_t i = win->first; i < w->out->count && status == TOOL_DONE; i++) {
+    int status;
+    TOOL_TRY(time_words(w, win, &all));
+    if (!whisper_words_polish(&all, &median))
+        TOOL_TRY(no_memory());
+    for (size_t i = win->first; i < w->out->count; i++) {
         whisper_segment *s = &w->out->segment[i];
-        status = give_words(s, w->tokens, &all, &at);
-        if (status == TOOL_DONE)
-            whisper_words_place(s->words.word, s->words.count, win->offset, median, &s->start, &s->end, &last);
+        TOOL_TRY(give_words(s, w->tokens, &all, &at));
+        whisper_words_place(s->words.word, s->words.count, win->offset, median, &s->start, &s->end, &last);
     }
+    w->last_speech = end_of_words(w, win);
+    if (!win->closed && w->last_speech > win->offset)
+        *next = (size_t)rint(w->last_speech / MEL_SECONDS);
+fail:
     whisper_words_release(&all);
-    if (status == TOOL_DONE) {
-        w->last_speech = end_of_words(w, win);
-        if (!win->closed && w->last_speech > win->offset)
-            *next = (size_t)rint(w->last_speech / MEL_SECONDS);
-    }
     return status;
 }
 
@@ -338,18 +335,19 @@ static int transcribe_window(work *w, window *win, float *features, size_t *next
 {
     mel_window(w->mel, win->seek, win->frames, features);
     *next = win->seek + win->frames;
-    int status = w->engine->encode(w->engine->user, features);
+    int status;
+    TOOL_TRY(w->engine->encode(w->engine->user, features));
     w->out->windows++;
-    if (status == TOOL_DONE)
-        status = decode_window(w, win);
-    if (status != TOOL_DONE || (win->result.no_speech > SILENT && !(win->result.average > UNLIKELY)))
-        return status;
-    status = cut(w, win, next);
-    if (status == TOOL_DONE && w->options->words)
-        status = add_words(w, win, next);
-    if (status == TOOL_DONE)
-        status = keep_segments(w, win);
-    return status == TOOL_DONE ? map_window(w, win) : status;
+    TOOL_TRY(decode_window(w, win));
+    if (win->result.no_speech > SILENT && !(win->result.average > UNLIKELY))
+        return TOOL_DONE;
+    TOOL_TRY(cut(w, win, next));
+    if (w->options->words)
+        TOOL_TRY(add_words(w, win, next));
+    TOOL_TRY(keep_segments(w, win));
+    TOOL_TRY(map_window(w, win));
+fail:
+    return status;
 }
 
 int whisper_transcribe(const whisper_engine *engine, const whisper_tokens *tokens, const mel_spectrogram *mel,

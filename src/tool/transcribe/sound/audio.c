@@ -148,20 +148,18 @@ int audio_load(const char *path, audio *result)
         return complain(TOOL_BAD_INPUT, "%s: is not a WAV file that can be read: %s", path, sf_strerror(NULL));
     int status = TOOL_DONE;
     if (!is_wav(info.format))
-        status = complain(TOOL_BAD_INPUT, "%s: is sound of another kind, expected a WAV file", path);
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: is sound of another kind, expected a WAV file", path));
     else if (info.samplerate < LEAST_RATE || info.samplerate > MOST_RATE)
-        status = complain(TOOL_BAD_INPUT, "%s: has %d samples a second, expected %d to %d", path, info.samplerate,
-                          LEAST_RATE, MOST_RATE);
-    if (status == TOOL_DONE)
-        status = read_frames(file, path, &info, result);
+        TOOL_TRY(complain(TOOL_BAD_INPUT, "%s: has %d samples a second, expected %d to %d", path, info.samplerate,
+                          LEAST_RATE, MOST_RATE));
+    TOOL_TRY(read_frames(file, path, &info, result));
+    result->rate = info.samplerate;
+    result->channels = info.channels;
+    result->seconds = (double)result->count / info.samplerate;
+    if (info.samplerate != MEL_RATE)
+        TOOL_TRY(resample(path, info.samplerate, result));
+fail:
     sf_close(file);
-    if (status == TOOL_DONE) {
-        result->rate = info.samplerate;
-        result->channels = info.channels;
-        result->seconds = (double)result->count / info.samplerate;
-        if (info.samplerate != MEL_RATE)
-            status = resample(path, info.samplerate, result);
-    }
     if (status != TOOL_DONE)
         audio_release(result);
     return status;
