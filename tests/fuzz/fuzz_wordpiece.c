@@ -16,11 +16,11 @@ static void encode(const wordpiece *tokenizer, const uint8_t *text, size_t bytes
 {
     wordpiece_ids ids = {0}, cut = {0};
     REQUIRE(wordpiece_encode(tokenizer, (const char *)text, bytes, 1 << 20, &ids) == CLATTN_SUCCESS);
-    REQUIRE(ids.count >= 2 && ids.count == ids.whole);
+    REQUIRE(ids.count >= 2 && ids.count == ids.total);
     for (size_t i = 0; i < ids.count; i++)
         REQUIRE(ids.id[i] >= 0 && (size_t)ids.id[i] < wordpiece_size(tokenizer));
     REQUIRE(wordpiece_encode(tokenizer, (const char *)text, bytes, 5, &cut) == CLATTN_SUCCESS);
-    REQUIRE(cut.count <= 5 && cut.whole == ids.whole && cut.id[cut.count - 1] == ids.id[ids.count - 1]);
+    REQUIRE(cut.count <= 5 && cut.total == ids.total && cut.id[cut.count - 1] == ids.id[ids.count - 1]);
     REQUIRE(memcmp(cut.id, ids.id, (cut.count - 1) * sizeof *cut.id) == 0);
     wordpiece_ids_release(&ids);
     wordpiece_ids_release(&cut);

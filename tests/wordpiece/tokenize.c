@@ -28,7 +28,7 @@ int main(int argc, char **argv)
         if (text == NULL || fread(text, 1, bytes, stdin) != bytes)
             return 1;
         status = wordpiece_encode(tokenizer, text, bytes, most, &ids);
-        printf("%zu", ids.whole);
+        printf("%zu", ids.total);
         for (size_t i = 0; i < ids.count; i++)
             printf(" %d", (int)ids.id[i]);
         putchar('\n');

@@ -136,9 +136,9 @@ static void a_limit_keeps_the_last_token(void **state)
     assert_string_equal(encoded(tokenizer, text, strlen(text), 5), "[CLS] hello world un [SEP]");
     assert_string_equal(encoded(tokenizer, text, strlen(text), 7), "[CLS] hello world un ##aff ##able [SEP]");
     assert_int_equal(wordpiece_encode(tokenizer, text, strlen(text), 3, &ids), CLATTN_SUCCESS);
-    assert_true(ids.count == 3 && ids.whole == 8 && ids.unknown == 1);
+    assert_true(ids.count == 3 && ids.total == 8 && ids.unknown == 1);
     assert_int_equal(wordpiece_encode(tokenizer, text, strlen(text), 8, &ids), CLATTN_SUCCESS);
-    assert_true(ids.count == 8 && ids.whole == 8);
+    assert_true(ids.count == 8 && ids.total == 8);
     wordpiece_ids_release(&ids);
     wordpiece_close(&tokenizer);
 }

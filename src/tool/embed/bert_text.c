@@ -5,29 +5,12 @@
 #include <utf8proc.h>
 
 #define REPLACEMENT 0xfffd
-#define MOST_DECOMPOSED 16 /* the longest canonical decomposition has four characters */
-
-/* Combining characters that wait for their canonical order: by class, and within a class as they came. */
-typedef struct waiting_mark {
-    int32_t character;
-    int32_t combining_class;
-} waiting_mark;
-
-typedef struct text_pass {
-    const bert_rules *rules;
-    bert_sink sink;
-    void *user;
-    waiting_mark *waiting;
-    size_t count, capacity;
-} text_pass;
-
 typedef struct character_range {
     int32_t first, last;
 } character_range;
 
-/* Where the characters lie that came after Unicode 8 and are marks, punctuation or controls by now.  The
- * tables behind PyPI's tokenizers, by which the models were trained and are used, are of that version, and
- * have them as letters. */
+/* Ranges of characters that came after Unicode 8 and are marks, punctuation or controls today.  PyPI's
+ * tokenizers, by which the models were trained, use tables of Unicode 8, in which they are letters. */
 static const character_range newer[] = {
     {0x61d, 0x61d},     {0x7fd, 0x7fd},     {0x890, 0x8e2},     {0x9fd, 0x9fe},     {0xa76, 0xa76},
     {0xafa, 0xaff},     {0xb55, 0xb55},     {0xc04, 0xc3c},     {0xc77, 0xc77},     {0xc84, 0xc84},
@@ -40,7 +23,7 @@ static const character_range newer[] = {
     {0x1e944, 0x1e95f},
 };
 
-/* Those among them that have a place in the canonical order all the same: for decomposition the tables are of
+/* Ranges within `newer` that have a combining class all the same: the tables for decomposition are of
  * Unicode 9. */
 static const character_range ordered[] = {
     {0x8d4, 0x8e1}, {0x1dfb, 0x1dfb}, {0x11442, 0x11446}, {0x11c3f, 0x11c3f}, {0x1e000, 0x1e02a}, {0x1e944, 0x1e94a},
@@ -84,7 +67,7 @@ static character_class class_of(int32_t c)
     case UTF8PROC_CATEGORY_PO: kind = CLASS_PUNCTUATION; break;
     default: break;
     }
-    /* Three that have changed since. */
+    /* Three characters have changed their category since Unicode 8. */
     if (c == 0x1734)
         return CLASS_NONSPACING;
     if (c == 0x166d || c == 0x111c9)
@@ -92,7 +75,7 @@ static character_class class_of(int32_t c)
     return kind != CLASS_LETTER && is_newer(c) ? CLASS_LETTER : kind;
 }
 
-/* What Unicode calls White_Space; utf8proc has categories only. */
+/* Unicode's property White_Space, which utf8proc does not have. */
 static bool is_space(int32_t c)
 {
     return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
@@ -106,14 +89,13 @@ static bool is_control(int32_t c)
 
 static bool is_mark(int32_t c)
 {
-    /* All of ASCII that is neither letter, digit, space nor control, symbols such as '$' and '`' too. */
+    /* Every ASCII character but letters, digits, space and controls, so also symbols such as '$' and '`'. */
     if (c < 0x80)
         return (c > 0x20 && c < '0') || (c > '9' && c < 'A') || (c > 'Z' && c < 'a') || (c > 'z' && c < 0x7f);
     return class_of(c) == CLASS_PUNCTUATION;
 }
 
-/* The ideographs' blocks.  The sixth begins where the tokenizers of PyPI have it, 0x100 after the block does.
- */
+/* The blocks of ideographs.  The sixth begins 0x100 after its block does, as in PyPI's tokenizers. */
 static bool is_chinese(int32_t c)
 {
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) ||
@@ -121,123 +103,162 @@ static bool is_chinese(int32_t c)
            (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
-static bool give(text_pass *pass, int32_t c)
-{
-    if (pass->rules->lower) {
-        /* The one character whose lower case is two; where accents are stripped it has been decomposed. */
-        if (c == 0x130)
-            return pass->sink(pass->user, 'i', BERT_LETTER) && pass->sink(pass->user, 0x307, BERT_LETTER);
-        c = c < 0x80 ? (c >= 'A' && c <= 'Z' ? c + 32 : c) : utf8proc_tolower(c);
-    }
-    return pass->sink(pass->user, c, is_space(c) ? BERT_SPACE : is_mark(c) ? BERT_MARK : BERT_LETTER);
-}
-
-/* In canonical order: a pass over the run for each class that is in it, of which there are few, so that a
- * hostile run costs no more than its length. */
-static bool give_waiting(text_pass *pass)
-{
-    int32_t done = 0;
-    for (size_t left = pass->count; left > 0;) {
-        int32_t next = INT32_MAX;
-        for (size_t i = 0; i < pass->count; i++)
-            if (pass->waiting[i].combining_class > done && pass->waiting[i].combining_class < next)
-                next = pass->waiting[i].combining_class;
-        for (size_t i = 0; i < pass->count; i++) {
-            if (pass->waiting[i].combining_class != next)
-                continue;
-            left--;
-            if (!give(pass, pass->waiting[i].character))
-                return false;
-        }
-        done = next;
-    }
-    pass->count = 0;
-    return true;
-}
-
-static bool hold(text_pass *pass, int32_t c, int32_t combining_class)
-{
-    if (pass->count == pass->capacity) {
-        size_t capacity = pass->capacity == 0 ? 16 : 2 * pass->capacity;
-        waiting_mark *larger = realloc(pass->waiting, capacity * sizeof *larger);
-        if (larger == NULL)
-            return false;
-        pass->waiting = larger;
-        pass->capacity = capacity;
-    }
-    pass->waiting[pass->count++] = (waiting_mark){c, combining_class};
-    return true;
-}
-
-/* 0: none, the character stays where it is and ends a run of those that have one. */
+/* The canonical combining class.  A character of class 0 stays in its place, and marks are not moved across it. */
 static int32_t combining_class_of(int32_t c)
 {
     int32_t found = utf8proc_get_property(c)->combining_class;
-    if (found == 0 || c == 0x1715 || c == 0x16ff0 || c == 0x16ff1) /* these came after Unicode 9, too */
+    if (found == 0 || c == 0x1715 || c == 0x16ff0 || c == 0x16ff1) /* these also came after Unicode 9 */
         return 0;
     return is_newer(c) && !is_among(c, ordered, sizeof ordered / sizeof ordered[0]) ? 0 : found;
 }
 
-static bool strip(text_pass *pass, int32_t c)
+static bool hold_mark(bert_reader *r, int32_t c, int32_t combining_class)
 {
-    utf8proc_int32_t parts[MOST_DECOMPOSED];
-    utf8proc_ssize_t count = 1;
-    parts[0] = c;
-    if (c >= 0x80) {
-        int boundary = 0;
-        count = utf8proc_decompose_char(c, parts, MOST_DECOMPOSED, UTF8PROC_DECOMPOSE, &boundary);
-        if (count < 1 || count > MOST_DECOMPOSED || (count > 1 && is_newer(c))) {
-            parts[0] = c;
-            count = 1;
-        }
-    }
-    for (utf8proc_ssize_t i = 0; i < count; i++) {
-        bool dropped = class_of(parts[i]) == CLASS_NONSPACING;
-        int32_t combining_class = combining_class_of(parts[i]);
-        if (combining_class != 0) {
-            if (!dropped && !hold(pass, parts[i], combining_class))
-                return false;
-        } else if (!give_waiting(pass) || (!dropped && !give(pass, parts[i]))) {
+    if (r->mark_count == r->mark_capacity) {
+        size_t capacity = r->mark_capacity == 0 ? 16 : 2 * r->mark_capacity;
+        combining_mark *larger = realloc(r->marks, capacity * sizeof *larger);
+        if (larger == NULL)
             return false;
-        }
+        r->marks = larger;
+        r->mark_capacity = capacity;
     }
+    r->marks[r->mark_count++] = (combining_mark){c, combining_class};
     return true;
 }
 
-static bool take(text_pass *pass, int32_t c)
+/* The next of the marks in canonical order: by class, and within a class as they came.  There are few classes,
+ * so that a pass over the marks for each class is linear even for a hostile text. */
+static bool next_mark(bert_reader *r, int32_t *c)
 {
-    return pass->rules->strip ? strip(pass, c) : give(pass, c);
-}
-
-bool bert_text_pass(const bert_rules *rules, const char *text, size_t bytes, bert_sink sink, void *user)
-{
-    text_pass pass = {.rules = rules, .sink = sink, .user = user};
-    bool going = true;
-    for (size_t at = 0; going && at < bytes;) {
-        utf8proc_int32_t c = (unsigned char)text[at];
-        utf8proc_ssize_t used = 1;
-        if (c >= 0x80) {
-            /* At most four bytes count, and the library's lengths are signed. */
-            size_t left = bytes - at < 4 ? bytes - at : 4;
-            used = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)left, &c);
-            if (used <= 0) {
-                used = 1;
-                c = REPLACEMENT;
+    for (;;) {
+        while (r->mark_at < r->mark_count) {
+            const combining_mark *mark = &r->marks[r->mark_at++];
+            if (mark->combining_class == r->mark_class) {
+                *c = mark->character;
+                return true;
             }
         }
-        at += (size_t)used;
-        if (rules->clean) {
-            if (c == 0 || c == REPLACEMENT || is_control(c))
-                continue;
-            if (is_space(c))
-                c = ' ';
-        }
-        bool apart = rules->chinese && is_chinese(c);
-        going = (!apart || take(&pass, ' ')) && take(&pass, c) && (!apart || take(&pass, ' '));
+        int32_t next = INT32_MAX;
+        for (size_t i = 0; i < r->mark_count; i++)
+            if (r->marks[i].combining_class > r->mark_class && r->marks[i].combining_class < next)
+                next = r->marks[i].combining_class;
+        r->mark_at = 0;
+        r->mark_class = next;
+        if (next == INT32_MAX)
+            break;
     }
-    going = going && give_waiting(&pass);
-    free(pass.waiting);
-    return going;
+    r->mark_count = 0;
+    r->mark_class = 0;
+    return false;
+}
+
+static void decompose(bert_reader *r, int32_t c)
+{
+    int32_t *to = r->decomposed + r->decomposed_count;
+    if (r->rules->strip && c >= 0x80) {
+        int boundary = 0;
+        utf8proc_ssize_t count = utf8proc_decompose_char(c, to, BERT_MOST_DECOMPOSED, UTF8PROC_DECOMPOSE, &boundary);
+        if (count >= 1 && count <= BERT_MOST_DECOMPOSED && !(count > 1 && is_newer(c))) {
+            r->decomposed_count += (size_t)count;
+            return;
+        }
+    }
+    to[0] = c;
+    r->decomposed_count++;
+}
+
+/* Reads one character of the text into `decomposed`, or nothing if cleaning drops the character. */
+static void read_character(bert_reader *r)
+{
+    utf8proc_int32_t c = (unsigned char)r->text[r->at];
+    utf8proc_ssize_t used = 1;
+    if (c >= 0x80) {
+        /* At most four bytes count, and the library's lengths are signed. */
+        size_t left = r->bytes - r->at < 4 ? r->bytes - r->at : 4;
+        used = utf8proc_iterate((const utf8proc_uint8_t *)r->text + r->at, (utf8proc_ssize_t)left, &c);
+        if (used <= 0) {
+            used = 1;
+            c = REPLACEMENT;
+        }
+    }
+    r->at += (size_t)used;
+    r->decomposed_at = r->decomposed_count = 0;
+    if (r->rules->clean) {
+        if (c == 0 || c == REPLACEMENT || is_control(c))
+            return;
+        if (is_space(c))
+            c = ' ';
+    }
+    bool apart = r->rules->chinese && is_chinese(c);
+    if (apart)
+        decompose(r, ' ');
+    decompose(r, c);
+    if (apart)
+        decompose(r, ' ');
+}
+
+/* The next character before it is put in lower case. */
+static bool next_stripped(bert_reader *r, int32_t *c)
+{
+    for (;;) {
+        if (r->ordering) {
+            if (next_mark(r, c))
+                return true;
+            r->ordering = false;
+        }
+        if (r->decomposed_at == r->decomposed_count) {
+            if (r->at < r->bytes)
+                read_character(r);
+            else if (r->mark_count > 0)
+                r->ordering = true;
+            else
+                return false;
+            continue;
+        }
+        *c = r->decomposed[r->decomposed_at];
+        bool dropped = r->rules->strip && class_of(*c) == CLASS_NONSPACING;
+        int32_t combining_class = r->rules->strip ? combining_class_of(*c) : 0;
+        if (combining_class == 0 && r->mark_count > 0) {
+            r->ordering = true;
+            continue;
+        }
+        r->decomposed_at++;
+        if (dropped)
+            continue;
+        if (combining_class == 0)
+            return true;
+        if (!hold_mark(r, *c, combining_class)) {
+            r->failed = true;
+            return false;
+        }
+    }
+}
+
+bool bert_next(bert_reader *r, int32_t *character, bert_kind *kind)
+{
+    int32_t c = r->second;
+    r->second = 0;
+    if (c == 0) {
+        if (r->failed || !next_stripped(r, &c))
+            return false;
+        if (r->rules->lower && c == 0x130) {
+            /* The one character whose lower case is two; stripping accents would have decomposed it. */
+            c = 'i';
+            r->second = 0x307;
+        } else if (r->rules->lower) {
+            c = c < 0x80 ? (c >= 'A' && c <= 'Z' ? c + 32 : c) : utf8proc_tolower(c);
+        }
+    }
+    *character = c;
+    *kind = is_space(c) ? BERT_SPACE : is_mark(c) ? BERT_MARK : BERT_LETTER;
+    return true;
+}
+
+void bert_reader_release(bert_reader *reader)
+{
+    free(reader->marks);
+    reader->marks = NULL;
+    reader->mark_count = reader->mark_capacity = 0;
 }
 
 bool bert_text_is_utf8(const char *text, size_t bytes)

@@ -320,7 +320,7 @@ static void warn_of_cuts(const embedding *e)
         return;
     snprintf(line, sizeof line,
              "%zu of %zu texts have more than %zu tokens (text %zu has %zu): only their beginnings count", counts->cut,
-             counts->texts, e->model.most_tokens, counts->first_cut + 1, counts->first_whole);
+             counts->texts, e->model.most_tokens, counts->first_cut + 1, counts->first_cut_tokens);
     device_log(NULL, CLATTN_LOG_LEVEL_WARNING, line);
 }
 

@@ -1,4 +1,4 @@
-/* The small files that lie beside a model's weights. */
+/* Readers of the small files beside a model's weights. */
 #ifndef CLATTN_TOOL_EMBED_MODEL_FILE_H
 #define CLATTN_TOOL_EMBED_MODEL_FILE_H
 
@@ -6,11 +6,12 @@
 
 #include <clattn/io.h>
 
-/* The whole file, a regular one of at most `most` bytes, with a NUL after it, to be freed.
+/* Reads a regular file of at most `most` bytes and adds a NUL; the caller frees *text.
  * CLATTN_ERROR_IO; CLATTN_ERROR_UNSUPPORTED: larger; CLATTN_ERROR_OUT_OF_MEMORY. */
 clattn_status model_file_read(const char *path, size_t most, char **text, size_t *bytes, clattn_io_error *error);
 
-/* The same, parsed: a new reference.  CLATTN_ERROR_FORMAT also: not JSON, or a key twice in an object. */
+/* Reads and parses such a file; *root is a new reference.  Also CLATTN_ERROR_FORMAT: the file is not JSON, or an
+ * object has a key twice. */
 clattn_status model_file_json(const char *path, size_t most, json_t **root, clattn_io_error *error);
 
 #endif

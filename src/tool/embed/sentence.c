@@ -9,7 +9,7 @@
 #include "tool/embed/model_file.h"
 
 #define MOST_CONFIG ((size_t)1 << 20)
-#define MOST_TOKENS 65536 /* positions, whatever the file says */
+#define MOST_TOKENS 65536 /* the largest max_position_embeddings and max_seq_length */
 
 typedef struct model_path {
     char text[4096];
@@ -27,7 +27,7 @@ static bool is_there(const sentence_model *model, const char *name)
     return path_in(model, name, &path) && os_look_at(path.text) == OS_PATH_FILE;
 }
 
-/* Whether the folder in the model's own that `name` lies in is there; true if it is the model's itself. */
+/* Whether the subfolder that `name` lies in exists; true if `name` lies in the model's folder itself. */
 static bool has_folder(const sentence_model *model, const char *name)
 {
     model_path path;
@@ -46,7 +46,7 @@ static int fail(clattn_status status, const clattn_io_error *error)
 /* ---- config.json ---- */
 
 typedef struct config {
-    const char *path;
+    model_path path;
     json_t *root;
     clattn_io_error error;
 } config;
@@ -63,7 +63,7 @@ static clattn_status wrong(config *c, const char *name, const char *expected)
         snprintf(found, sizeof found, "%g", json_real_value(value));
     else if (json_is_string(value))
         snprintf(found, sizeof found, "\"%.40s\"", json_string_value(value));
-    return io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path, "%s is %s, expected %s", name, found, expected);
+    return io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path.text, "%s is %s, expected %s", name, found, expected);
 }
 
 static clattn_status read_size(config *c, const char *name, size_t most, size_t *size)
@@ -122,7 +122,7 @@ static clattn_status read_shape(config *c, clattn_stack_desc *stack)
     if (status != CLATTN_SUCCESS)
         return status;
     if (stack->d_model % stack->heads != 0)
-        return io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path,
+        return io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path.text,
                        "hidden_size is %zu, expected a multiple of num_attention_heads, %zu", stack->d_model,
                        stack->heads);
     if (stack->position_count < 2)
@@ -160,36 +160,52 @@ static clattn_status read_pooling(config *c, int32_t *pooling)
     bool first = json_is_true(json_object_get(c->root, "pooling_mode_cls_token"));
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (json_is_true(json_object_get(c->root, others[i])))
-            return io_fail(&c->error, CLATTN_ERROR_UNSUPPORTED, c->path,
+            return io_fail(&c->error, CLATTN_ERROR_UNSUPPORTED, c->path.text,
                            "%s is true, expected pooling_mode_mean_tokens or pooling_mode_cls_token", others[i]);
     *pooling = mean ? CLATTN_POOLING_MEAN : CLATTN_POOLING_FIRST;
     return mean != first ? CLATTN_SUCCESS
-                         : io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path,
+                         : io_fail(&c->error, CLATTN_ERROR_FORMAT, c->path.text,
                                    "%s of pooling_mode_mean_tokens and "
                                    "pooling_mode_cls_token true, expected one",
                                    mean ? "both are" : "neither is");
 }
 
-/* Calls one of the above for a file of the folder; what is missing and may be, is passed over. */
-enum { READ_SHAPE, READ_LIMIT, READ_POOLING };
-static int read_config(sentence_model *model, const char *name, bool optional, int what)
+/* ---- the files ---- */
+
+/* Opens a JSON file of the folder.  c->root is NULL if the file is absent, which is an error unless `optional`. */
+static int open_config(const sentence_model *model, const char *name, bool optional, config *c)
 {
-    model_path path;
-    config c = {.path = path.text};
-    if (!path_in(model, name, &path))
+    *c = (config){0};
+    if (!path_in(model, name, &c->path))
         return complain(TOOL_BAD_INPUT, "%s: the folder's name is too long", model->folder);
-    if (optional && (os_look_at(path.text) == OS_PATH_MISSING || !has_folder(model, name)))
+    if (optional && (os_look_at(c->path.text) == OS_PATH_MISSING || !has_folder(model, name)))
         return TOOL_DONE;
-    clattn_status status = model_file_json(path.text, MOST_CONFIG, &c.root, &c.error);
-    if (status == CLATTN_SUCCESS)
-        status = what == READ_SHAPE   ? read_shape(&c, &model->stack)
-                 : what == READ_LIMIT ? read_limit(&c, model->stack.position_count, &model->most_tokens)
-                                      : read_pooling(&c, &model->pooling);
-    json_decref(c.root);
-    return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &c.error);
+    clattn_status status = model_file_json(c->path.text, MOST_CONFIG, &c->root, &c->error);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &c->error);
 }
 
-/* ---- the others ---- */
+static int close_config(config *c, clattn_status status)
+{
+    json_decref(c->root);
+    return status == CLATTN_SUCCESS ? TOOL_DONE : fail(status, &c->error);
+}
+
+static int read_configs(sentence_model *model)
+{
+    config c;
+    int status;
+    TOOL_TRY(open_config(model, "config.json", false, &c));
+    TOOL_TRY(close_config(&c, read_shape(&c, &model->stack)));
+    model->most_tokens = model->stack.position_count;
+    TOOL_TRY(open_config(model, "sentence_bert_config.json", true, &c));
+    if (c.root != NULL)
+        TOOL_TRY(close_config(&c, read_limit(&c, model->stack.position_count, &model->most_tokens)));
+    TOOL_TRY(open_config(model, "1_Pooling/config.json", true, &c));
+    if (c.root != NULL)
+        TOOL_TRY(close_config(&c, read_pooling(&c, &model->pooling)));
+fail:
+    return status;
+}
 
 static int open_tokenizer(sentence_model *model)
 {
@@ -227,10 +243,7 @@ int sentence_open(const char *folder, size_t most_tokens, sentence_model *model)
         return complain(TOOL_BAD_INPUT, "%s: is no folder, expected one with config.json and model.safetensors",
                         folder);
     int status;
-    TOOL_TRY(read_config(model, "config.json", false, READ_SHAPE));
-    model->most_tokens = model->stack.position_count;
-    TOOL_TRY(read_config(model, "sentence_bert_config.json", true, READ_LIMIT));
-    TOOL_TRY(read_config(model, "1_Pooling/config.json", true, READ_POOLING));
+    TOOL_TRY(read_configs(model));
     if (most_tokens > model->stack.position_count)
         TOOL_TRY(complain(TOOL_BAD_INPUT, "--max-tokens %zu is not valid, expected at most the model's %zu positions",
                           most_tokens, model->stack.position_count));
@@ -253,7 +266,7 @@ int sentence_load(sentence_model *model, tool_device *device)
     source.lookup = clattn_safetensors_lookup;
     source.user = model->file;
     source.format = CLATTN_NAME_FORMAT_BERT;
-    /* Where the encoder is part of a larger model, as in those trained for masked words. */
+    /* In a model that was trained for masked words the encoder is a part whose names begin with "bert.". */
     char name[64];
     snprintf(name, sizeof name, "bert.%s", first);
     clattn_safetensors_find(model->file, first, &plain, NULL);
@@ -268,7 +281,7 @@ int sentence_load(sentence_model *model, tool_device *device)
 
 const char *sentence_solver(const sentence_model *model)
 {
-    for (size_t i = 0; i < SENTENCE_CLASSES; i++)
+    for (size_t i = 0; i < SENTENCE_BUCKETS; i++)
         if (model->plans[i].plan != NULL)
             return clattn_plan_solver(model->plans[i].plan);
     return "";
@@ -276,7 +289,7 @@ const char *sentence_solver(const sentence_model *model)
 
 void sentence_close(sentence_model *model)
 {
-    for (size_t i = 0; i < SENTENCE_CLASSES; i++)
+    for (size_t i = 0; i < SENTENCE_BUCKETS; i++)
         clattn_plan_release(&model->plans[i].plan);
     clattn_transformer_release(&model->transformer);
     clattn_safetensors_release(&model->file);

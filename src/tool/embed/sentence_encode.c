@@ -1,18 +1,25 @@
-/* Texts to vectors: tokens first, then batches of like length, all enqueued before the first is waited for.
- */
+/* Texts to vectors: all texts are cut into tokens, then divided into batches of texts of similar length, and all
+ * batches are enqueued before the first one is waited for. */
 #include "tool/embed/sentence.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_TOKENS 2048 /* of a plan: its memory, and what it takes to keep a device busy */
+#include "base/try.h"
+
+#define BATCH_TOKENS 2048 /* of a plan: enough to keep a device busy, in a bounded memory */
 #define LEAST_BUCKET 4    /* 16 tokens */
 
+/* A text and its tokens, ids[begin] … ids[begin + tokens − 1]. */
 typedef struct item {
-    size_t text;  /* which */
-    size_t begin; /* its tokens, in `ids` */
-    size_t tokens;
+    size_t text, begin, tokens;
 } item;
+
+/* Items first … first + count − 1, whose rows of plan->length tokens begin at `offset` of the input. */
+typedef struct batch {
+    const sentence_plan *plan;
+    size_t first, count, offset;
+} batch;
 
 typedef struct work {
     sentence_model *model;
@@ -21,9 +28,12 @@ typedef struct work {
     item *items;  /* longest first */
     int32_t *ids; /* of all texts, one after the other */
     size_t id_count, id_capacity;
-    int32_t *padded; /* as the device gets them: a batch's rows, of its class's length */
-    int32_t *lengths;
-    float *rows; /* vectors in the order of items */
+    batch *batches; /* at most one an item */
+    size_t batch_count;
+    int32_t *padded; /* the input: rows of all batches, zeros after a text's tokens */
+    size_t padded_count;
+    int32_t *lengths; /* tokens of each item */
+    float *rows;      /* vectors in the order of items */
     cl_mem input, output;
 } work;
 
@@ -41,7 +51,7 @@ static size_t bucket_of(size_t length)
     return bucket;
 }
 
-static bool keep(work *w, const wordpiece_ids *ids)
+static bool append_ids(work *w, const wordpiece_ids *ids)
 {
     if (w->id_capacity - w->id_count < ids->count) {
         size_t capacity = 2 * w->id_capacity + ids->count;
@@ -61,23 +71,22 @@ static int tokenize(work *w, sentence_counts *counts)
     const sentence_model *model = w->model;
     wordpiece_ids ids = {0};
     int status = TOOL_DONE;
-    for (size_t i = 0; status == TOOL_DONE && i < w->count; i++) {
-        clattn_status encoded =
-            wordpiece_encode(model->tokenizer, w->texts[i].text, w->texts[i].bytes, model->most_tokens, &ids);
-        if (encoded == CLATTN_SUCCESS)
-            w->items[i] = (item){i, w->id_count, ids.count};
-        if (encoded != CLATTN_SUCCESS || !keep(w, &ids)) {
-            status = no_memory(w->count);
-        } else {
-            if (ids.whole > ids.count && counts->cut++ == 0) {
-                counts->first_cut = counts->texts;
-                counts->first_whole = ids.whole;
-            }
-            counts->texts++;
-            counts->tokens += ids.count;
-            counts->unknown += ids.unknown;
+    for (size_t i = 0; i < w->count; i++) {
+        const sentence_text *text = &w->texts[i];
+        if (wordpiece_encode(model->tokenizer, text->text, text->bytes, model->most_tokens, &ids) != CLATTN_SUCCESS)
+            TOOL_TRY(no_memory(w->count));
+        w->items[i] = (item){i, w->id_count, ids.count};
+        if (!append_ids(w, &ids))
+            TOOL_TRY(no_memory(w->count));
+        if (ids.total > ids.count && counts->cut++ == 0) {
+            counts->first_cut = counts->texts;
+            counts->first_cut_tokens = ids.total;
         }
+        counts->texts++;
+        counts->tokens += ids.count;
+        counts->unknown += ids.unknown;
     }
+fail:
     wordpiece_ids_release(&ids);
     return status;
 }
@@ -90,22 +99,23 @@ static int longer_first(const void *left, const void *right)
     return a->text > b->text ? 1 : -1;
 }
 
-/* An encoder for texts of that class, `wanted` of which are at hand. */
-static clattn_status plan_of(sentence_model *model, size_t bucket, size_t wanted, sentence_plan **result)
+/* A plan for batches of texts of the bucket, `wanted` of which are at hand: the plan that is there, if its batch is
+ * large enough, or a new one in its place. */
+static clattn_status plan_for(sentence_model *model, size_t bucket, size_t wanted, const sentence_plan **result)
 {
     sentence_plan *plan = &model->plans[bucket];
     clattn_encoder_desc desc = CLATTN_ENCODER_DESC_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
-    size_t most = BATCH_TOKENS >> bucket, batch = 1;
+    size_t most = BATCH_TOKENS >> bucket, texts = 1;
     most = most == 0 ? 1 : most;
-    while (batch < wanted && batch < most)
-        batch *= 2;
-    batch = batch < most ? batch : most;
+    while (texts < wanted && texts < most)
+        texts *= 2;
+    texts = texts < most ? texts : most;
     *result = plan;
-    if (plan->plan != NULL && plan->batch >= batch)
+    if (plan->plan != NULL && plan->batch >= texts)
         return CLATTN_SUCCESS;
     clattn_plan_release(&plan->plan);
-    plan->batch = desc.batch = batch;
+    plan->batch = desc.batch = texts;
     plan->length = desc.length = (size_t)1 << bucket < model->most_tokens ? (size_t)1 << bucket : model->most_tokens;
     desc.pooling = model->pooling;
     desc.pooled_unit = 1;
@@ -113,79 +123,70 @@ static clattn_status plan_of(sentence_model *model, size_t bucket, size_t wanted
     return clattn_encoder_plan_create(model->transformer, &desc, &options, &plan->plan);
 }
 
-/* How many of the items from `first` on are one batch, at most the plan's: those of one class. */
-static size_t batch_from(const work *w, size_t first, size_t bucket)
+/* Divides the items into batches, each of one bucket.  The first batch of a bucket is its largest, so that the plan
+ * of a bucket is not replaced while batches refer to it. */
+static clattn_status make_batches(work *w)
 {
-    size_t count = 0;
-    while (first + count < w->count && bucket_of(w->items[first + count].tokens) == bucket)
-        count++;
-    return count;
+    for (size_t first = 0, count; first < w->count; first += count) {
+        const sentence_plan *plan;
+        size_t bucket = bucket_of(w->items[first].tokens);
+        for (count = 1; first + count < w->count && bucket_of(w->items[first + count].tokens) == bucket;)
+            count++;
+        clattn_status status = plan_for(w->model, bucket, count, &plan);
+        if (status != CLATTN_SUCCESS)
+            return status;
+        count = count < plan->batch ? count : plan->batch;
+        w->batches[w->batch_count++] = (batch){plan, first, count, w->padded_count};
+        w->padded_count += count * plan->length;
+    }
+    return CLATTN_SUCCESS;
 }
 
-/* Enqueues items first … first + count, whose padded rows begin at `offset`. */
-static clattn_status enqueue(const work *w, const sentence_plan *plan, size_t first, size_t count, size_t offset)
+static void fill_batch(work *w, const batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        const item *each = &w->items[b->first + i];
+        memcpy(w->padded + b->offset + i * b->plan->length, w->ids + each->begin, each->tokens * sizeof *w->ids);
+        w->lengths[b->first + i] = (int32_t)each->tokens;
+    }
+}
+
+static clattn_status enqueue_batch(const work *w, const batch *b)
 {
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
-    args.input = clattn_binding_buffer(w->input, (int64_t)offset);
-    args.pooled = clattn_binding_buffer(w->output, (int64_t)(first * w->model->stack.d_model));
+    args.input = clattn_binding_buffer(w->input, (int64_t)b->offset);
+    args.pooled = clattn_binding_buffer(w->output, (int64_t)(b->first * w->model->stack.d_model));
     args.explicit_lengths = 1;
-    args.batch = count;
-    args.length = w->items[first].tokens;
-    args.lengths = w->lengths + first;
-    return clattn_encoder_enqueue(plan->plan, w->model->device->queue, &args, 0, NULL, NULL);
+    args.batch = b->count;
+    args.length = w->items[b->first].tokens;
+    args.lengths = w->lengths + b->first;
+    return clattn_encoder_enqueue(b->plan->plan, w->model->device->queue, &args, 0, NULL, NULL);
 }
 
-/* Goes through the batches: `run` false only lays their rows out and says how many there are. */
-static clattn_status batches(work *w, bool run, size_t *padded)
-{
-    clattn_status status = CLATTN_SUCCESS;
-    size_t offset = 0;
-    for (size_t first = 0, count; status == CLATTN_SUCCESS && first < w->count; first += count) {
-        sentence_plan *plan;
-        size_t bucket = bucket_of(w->items[first].tokens);
-        count = batch_from(w, first, bucket);
-        status = plan_of(w->model, bucket, count, &plan);
-        if (status != CLATTN_SUCCESS)
-            break;
-        count = count < plan->batch ? count : plan->batch;
-        if (run)
-            status = enqueue(w, plan, first, count, offset);
-        for (size_t i = 0; !run && w->padded != NULL && i < count; i++) {
-            const item *each = &w->items[first + i];
-            memcpy(w->padded + offset + i * plan->length, w->ids + each->begin, each->tokens * sizeof *w->ids);
-            w->lengths[first + i] = (int32_t)each->tokens;
-        }
-        offset += count * plan->length;
-    }
-    *padded = offset;
-    return status;
-}
-
+/* *host_memory: whether it was the host's memory that ran out. */
 static clattn_status compute(work *w, bool *host_memory)
 {
     tool_device *device = w->model->device;
     const size_t bytes = w->count * w->model->stack.d_model * sizeof(float);
-    clattn_host_tensor tensor = {.dtype = CLATTN_DTYPE_I32, .rank = 1};
-    size_t padded;
-    clattn_status status = batches(w, false, &padded);
-    if (status != CLATTN_SUCCESS)
-        return status;
-    w->padded = calloc(padded, sizeof *w->padded);
+    clattn_status status = CLATTN_SUCCESS;
+    TRY(make_batches(w));
+    w->padded = calloc(w->padded_count, sizeof *w->padded);
     *host_memory = w->padded == NULL;
     if (*host_memory)
         return CLATTN_ERROR_OUT_OF_MEMORY;
-    status = batches(w, false, &padded);
-    tensor.extent[0] = padded;
-    tensor.bytes = padded * sizeof *w->padded;
-    tensor.data = w->padded;
-    if (status == CLATTN_SUCCESS)
-        status = device_upload(device, &tensor, &w->input);
-    if (status == CLATTN_SUCCESS)
-        status = device_output(device, bytes, &w->output);
-    if (status == CLATTN_SUCCESS)
-        status = batches(w, true, &padded);
-    if (status == CLATTN_SUCCESS)
-        status = device_download(device, w->output, bytes, w->rows);
+    for (size_t i = 0; i < w->batch_count; i++)
+        fill_batch(w, &w->batches[i]);
+    const clattn_host_tensor tensor = {.data = w->padded,
+                                       .bytes = w->padded_count * sizeof *w->padded,
+                                       .dtype = CLATTN_DTYPE_I32,
+                                       .rank = 1,
+                                       .extent = {w->padded_count}};
+    TRY(device_upload(device, &tensor, &w->input));
+    TRY(device_output(device, bytes, &w->output));
+    for (size_t i = 0; i < w->batch_count; i++)
+        TRY(enqueue_batch(w, &w->batches[i]));
+    TRY(device_download(device, w->output, bytes, w->rows));
+fail:
     return status;
 }
 
@@ -198,10 +199,13 @@ int sentence_encode(sentence_model *model, const sentence_text *texts, size_t co
     if (count == 0)
         return TOOL_DONE;
     w.items = malloc(count * sizeof *w.items);
+    w.batches = malloc(count * sizeof *w.batches);
     w.lengths = malloc(count * sizeof *w.lengths);
     w.rows = malloc(count * d_model * sizeof *w.rows);
-    int status;
-    TOOL_TRY(w.items != NULL && w.lengths != NULL && w.rows != NULL ? tokenize(&w, counts) : no_memory(count));
+    int status = TOOL_DONE;
+    if (w.items == NULL || w.batches == NULL || w.lengths == NULL || w.rows == NULL)
+        TOOL_TRY(no_memory(count));
+    TOOL_TRY(tokenize(&w, counts));
     qsort(w.items, count, sizeof *w.items, longer_first);
     clattn_status computed = compute(&w, &host_memory);
     if (computed != CLATTN_SUCCESS)
@@ -215,6 +219,7 @@ fail:
         clReleaseMemObject(w.output);
     free(w.items);
     free(w.ids);
+    free(w.batches);
     free(w.padded);
     free(w.lengths);
     free(w.rows);

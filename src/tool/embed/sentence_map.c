@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LAYERS_MOST 64 /* the library gives the probabilities of so many */
+#define LAYERS_MOST 64 /* as many as clattn_encoder_desc.probabilities has bits */
 
 struct sentence_map_text {
     char name[32];
@@ -64,7 +64,7 @@ fail:
     return status;
 }
 
-/* What all texts are computed with: a plan for the longest. */
+/* One plan, for the longest text, computes all texts. */
 typedef struct work {
     sentence_model *model;
     clattn_plan *plan;
@@ -91,7 +91,7 @@ static clattn_status begin_work(work *w)
     return status;
 }
 
-/* One text's probabilities to w->all, whose rows are of w->length. */
+/* Computes one text's probabilities into w->all, whose rows have w->length elements. */
 static clattn_status compute_text(const work *w, const wordpiece_ids *ids)
 {
     tool_device *device = w->model->device;
@@ -111,7 +111,7 @@ static clattn_status compute_text(const work *w, const wordpiece_ids *ids)
     return status;
 }
 
-static int keep_text(const work *w, sentence_map_text *t)
+static int copy_text(const work *w, sentence_map_text *t)
 {
     const size_t tokens = t->ids.count, layers = w->model->stack.layers;
     t->values = malloc(w->matrices * tokens * tokens * sizeof *t->values);
@@ -139,7 +139,7 @@ int sentence_map_compute(sentence_model *model, sentence_map *map)
     for (size_t i = 0; computed == CLATTN_SUCCESS && status == TOOL_DONE && i < map->count; i++) {
         computed = compute_text(&w, &map->texts[i].ids);
         if (computed == CLATTN_SUCCESS)
-            status = keep_text(&w, &map->texts[i]);
+            status = copy_text(&w, &map->texts[i]);
     }
     if (computed != CLATTN_SUCCESS)
         status = device_failed(model->device, computed, NULL);

@@ -1,4 +1,4 @@
-/* Whom a sentence encoder's tokens attend to: the probabilities of each layer and head, text by text, for a heat map. */
+/* The attention probabilities of a sentence encoder, for a heat map: for each text, layer and head. */
 #ifndef CLATTN_TOOL_EMBED_SENTENCE_MAP_H
 #define CLATTN_TOOL_EMBED_SENTENCE_MAP_H
 
@@ -7,17 +7,19 @@
 
 typedef struct sentence_map_text sentence_map_text;
 
-/* Zeroed: none.  Release with sentence_map_release, before the model is closed, whose tokens' names it borrows. */
+/* A zeroed one is empty.  It borrows the model's token texts: release it with sentence_map_release before the model is
+ * closed. */
 typedef struct sentence_map {
     size_t count;
     heatmap_part *parts;      /* owned, one a text: (layers, heads, tokens, tokens) */
     sentence_map_text *texts; /* owned */
 } sentence_map;
 
-/* Tokens and sizes of the `count` texts, so that a map can be checked before the work: needs no device.  An exit status. */
+/* Cuts `count` texts into tokens, so that the map's size can be checked before the computation; needs no device.
+ * Returns an exit status. */
 int sentence_map_begin(const sentence_model *model, const sentence_text *texts, size_t count, sentence_map *map);
 
-/* The probabilities, one text after the other; blocks.  The map has been accepted by heatmap_check. */
+/* Computes the probabilities of one text after another; blocks.  The map has been accepted by heatmap_check. */
 int sentence_map_compute(sentence_model *model, sentence_map *map);
 
 void sentence_map_release(sentence_map *map);

@@ -6,8 +6,8 @@
 
 #include "tool/tool.h"
 
-#define MOST_LINE ((size_t)64 << 20)    /* bytes: no text, but a file that has no lines */
-#define MOST_PORTION ((size_t)16 << 20) /* bytes after which a portion ends, whatever its lines */
+#define MOST_LINE ((size_t)64 << 20)    /* bytes; a longer line is refused */
+#define MOST_PORTION ((size_t)16 << 20) /* bytes after which a portion ends, however few lines it has */
 
 static bool grow(void **memory, size_t *capacity, size_t wanted, size_t size)
 {
@@ -22,7 +22,7 @@ static bool grow(void **memory, size_t *capacity, size_t wanted, size_t size)
     return true;
 }
 
-/* Appends a line to the text; *end: there was none. */
+/* Appends a line to the text; *end: there is no more line. */
 static int read_line(text_lines *lines, bool *end)
 {
     const size_t begin = lines->used;

@@ -1,4 +1,4 @@
-/* Lines of a file or of standard input, a portion at a time. */
+/* The lines of a file or of standard input, read in portions. */
 #ifndef CLATTN_TOOL_EMBED_TEXT_LINES_H
 #define CLATTN_TOOL_EMBED_TEXT_LINES_H
 
@@ -11,7 +11,7 @@ typedef struct text_line {
     size_t number;       /* from 1 */
 } text_line;
 
-/* Zeroed, but for `file` and `name`: none read yet.  Release with text_lines_release, which leaves the file
+/* The caller sets `file` and `name` and zeroes the rest.  text_lines_release frees the lines and leaves the file
  * open. */
 typedef struct text_lines {
     FILE *file;
@@ -23,10 +23,10 @@ typedef struct text_lines {
     size_t count, line_capacity;
 } text_lines;
 
-/* Reads on, up to `most` lines (0: to the end), which end at a line feed, before which a carriage return is
- * dropped; the last need not.  What was there before is kept if `keep`, otherwise replaced.  With `filled`,
- * lines of nothing but white space (of ASCII) are passed over.  An exit status; at the end of the file no
- * line is added. */
+/* Reads the next `most` lines, or all lines if `most` is 0.  A line ends at a line feed or at the end of the file;
+ * a carriage return before the line feed is dropped.  The lines that were read before are kept if `keep`, and
+ * replaced otherwise.  With `filled`, lines of ASCII white space alone are skipped.  Returns an exit status; at the
+ * end of the file no line is added. */
 int text_lines_read(text_lines *lines, size_t most, bool keep, bool filled);
 
 void text_lines_release(text_lines *lines);

@@ -10,17 +10,17 @@
 typedef struct encoder {
     const wordpiece *tokenizer;
     wordpiece_ids *ids;
-    size_t most;       /* tokens that are kept, but for [SEP] */
-    size_t characters; /* of the word so far, counted on beyond what is kept */
+    size_t most;       /* tokens that are kept, [SEP] not counted */
+    size_t characters; /* of the word so far; most_characters + 1 stands for every longer word */
     bool failed;
-    uint16_t end[WORDPIECE_MOST_CHARACTERS + 1]; /* end[i]: the bytes of the word's first i characters */
+    uint16_t end[WORDPIECE_MOST_CHARACTERS + 1]; /* end[i]: how many bytes the word's first i characters have */
     char word[MOST_WORD_BYTES];
 } encoder;
 
 static void add(encoder *e, int32_t id)
 {
     wordpiece_ids *ids = e->ids;
-    ids->whole++;
+    ids->total++;
     if (ids->count == e->most)
         return;
     if (ids->count + 1 >= ids->capacity) { /* one more for [SEP] */
@@ -36,7 +36,7 @@ static void add(encoder *e, int32_t id)
     ids->id[ids->count++] = id;
 }
 
-/* The longest piece that begins at character `from`: its number, and where it ends; −1 if there is none. */
+/* The number of the longest piece that begins at character `from`, and its end; −1 if there is none. */
 static int32_t longest_piece(const encoder *e, size_t from, size_t *to)
 {
     const wordpiece *t = e->tokenizer;
@@ -60,7 +60,7 @@ static int32_t longest_piece(const encoder *e, size_t from, size_t *to)
     return -1;
 }
 
-/* Ends the word: its pieces, or [UNK]. */
+/* Adds the pieces of the word, or [UNK], and begins a new word. */
 static void end_word(encoder *e)
 {
     int32_t pieces[WORDPIECE_MOST_CHARACTERS];
@@ -83,22 +83,34 @@ static void end_word(encoder *e)
     e->characters = 0;
 }
 
-static bool take(void *user, int32_t character, bert_kind kind)
+static void add_character(encoder *e, int32_t character)
 {
-    encoder *e = user;
-    if (kind != BERT_LETTER)
-        end_word(e);
-    if (kind == BERT_SPACE)
-        return !e->failed;
     if (e->characters < e->tokenizer->most_characters) {
         size_t at = e->end[e->characters];
         e->end[e->characters + 1] = (uint16_t)(at + bert_text_encode(character, (unsigned char *)e->word + at));
     }
     if (e->characters <= e->tokenizer->most_characters)
         e->characters++;
-    if (kind == BERT_MARK)
+}
+
+/* A text without special tokens. */
+static void add_text(encoder *e, const char *text, size_t bytes)
+{
+    bert_reader reader = {.rules = &e->tokenizer->rules, .text = text, .bytes = bytes};
+    int32_t character;
+    bert_kind kind;
+    while (!e->failed && bert_next(&reader, &character, &kind)) {
+        if (kind != BERT_LETTER)
+            end_word(e);
+        if (kind != BERT_SPACE)
+            add_character(e, character);
+        if (kind == BERT_MARK)
+            end_word(e);
+    }
+    e->failed |= reader.failed;
+    if (!e->failed)
         end_word(e);
-    return !e->failed;
+    bert_reader_release(&reader);
 }
 
 /* The longest special token that the text begins with, or NULL. */
@@ -114,20 +126,12 @@ static const special_token *special_at(const wordpiece *t, const char *text, siz
     return found;
 }
 
-static void pass_text(encoder *e, const char *text, size_t bytes)
-{
-    if (!e->failed && !bert_text_pass(&e->tokenizer->rules, text, bytes, take, e))
-        e->failed = true;
-    if (!e->failed)
-        end_word(e);
-}
-
 clattn_status wordpiece_encode(const wordpiece *t, const char *text, size_t bytes, size_t most, wordpiece_ids *ids)
 {
     encoder e = {.tokenizer = t, .ids = ids, .most = most - 1};
     bool first[256] = {false};
     size_t done = 0;
-    ids->count = ids->whole = ids->unknown = 0;
+    ids->count = ids->total = ids->unknown = 0;
     for (size_t i = 0; i < t->special_count; i++)
         first[(unsigned char)t->special[i].text[0]] = true;
     add(&e, t->first);
@@ -137,15 +141,15 @@ clattn_status wordpiece_encode(const wordpiece *t, const char *text, size_t byte
             at++;
             continue;
         }
-        pass_text(&e, text + done, at - done);
+        add_text(&e, text + done, at - done);
         add(&e, special->id);
         done = at += special->bytes;
     }
-    pass_text(&e, text + done, bytes - done);
+    add_text(&e, text + done, bytes - done);
     if (e.failed)
         return CLATTN_ERROR_OUT_OF_MEMORY;
     ids->id[ids->count++] = t->last;
-    ids->whole++;
+    ids->total++;
     return CLATTN_SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-/* tokenizer.json, in which a WordPiece tokenizer comes whole. */
+/* The reader of tokenizer.json. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,7 +109,7 @@ static clattn_status read_rules(wordpiece *t, const json_file *file, const json_
     return CLATTN_SUCCESS;
 }
 
-/* One token before or after the text, in a list of a template: its name's only number. */
+/* The token before or after the text in a template: its name must have one number. */
 static bool read_template_token(const json_t *item, const json_t *tokens, const wordpiece *t, int32_t *id)
 {
     const char *name = json_string_value(json_object_get(json_object_get(item, "SpecialToken"), "id"));
@@ -122,7 +122,7 @@ static bool read_template_token(const json_t *item, const json_t *tokens, const 
     return wordpiece_token(t, *id) != NULL;
 }
 
-/* ["[SEP]", 102], of an older form. */
+/* ["[SEP]", 102], as in the older BertProcessing. */
 static bool read_pair(const json_t *pair, const wordpiece *t, int32_t *id)
 {
     size_t number = 0;

@@ -1,4 +1,4 @@
-/* What the readers of both files share, and vocab.txt. */
+/* The reader of vocab.txt, and what both readers share. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ clattn_status wordpiece_find(const wordpiece *t, const char *text, size_t bytes,
                               (int)(bytes < WORDPIECE_SHOWN ? bytes : WORDPIECE_SHOWN), text);
 }
 
-/* The line at `at`, without its end; *next is where the following one begins. */
+/* The length of the line at `at`, without its end, and the beginning of the next line. */
 static size_t line_length(const char *text, size_t bytes, size_t at, size_t *next)
 {
     const char *end = memchr(text + at, '\n', bytes - at);

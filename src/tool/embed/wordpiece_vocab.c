@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With at most half of the slots taken, an honest vocabulary's longest run is far below this. */
+/* At most half of the slots are taken, so that an honest vocabulary has far shorter runs. */
 #define MOST_PROBES 256
 
 bool vocab_init(wordpiece_vocab *vocab, size_t size, size_t bytes)
@@ -26,7 +26,7 @@ void vocab_release(wordpiece_vocab *vocab)
     *vocab = (wordpiece_vocab){0};
 }
 
-/* FNV-1a: it can be continued, and the files are no attacker's tables thanks to MOST_PROBES. */
+/* FNV-1a, since it can be continued; MOST_PROBES bounds what a hostile file can cost. */
 uint64_t vocab_hash(uint64_t hash, const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)

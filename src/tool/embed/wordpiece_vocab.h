@@ -1,4 +1,4 @@
-/* A vocabulary: texts and their numbers, found either way. */
+/* A vocabulary: tokens by their numbers, and numbers by their texts. */
 #ifndef CLATTN_TOOL_EMBED_WORDPIECE_VOCAB_H
 #define CLATTN_TOOL_EMBED_WORDPIECE_VOCAB_H
 
@@ -14,7 +14,7 @@ typedef struct vocab_entry {
     uint32_t bytes;  /* 0: there is no such number */
 } vocab_entry;
 
-/* Zeroed: none.  Released with vocab_release. */
+/* A zeroed one is empty; vocab_release frees it. */
 typedef struct wordpiece_vocab {
     vocab_entry *entry; /* by number, `size` of them */
     size_t size;        /* the largest number plus 1 */
@@ -27,23 +27,23 @@ typedef struct wordpiece_vocab {
 
 typedef enum vocab_outcome {
     VOCAB_ADDED,
-    VOCAB_SAME_TEXT,   /* it has a number already, *other */
+    VOCAB_SAME_TEXT,   /* the text has a number already, *other */
     VOCAB_SAME_NUMBER, /* the number has a text already */
-    VOCAB_ALIKE        /* its hash is that of too many others: no vocabulary that was not made to be so has this */
+    VOCAB_ALIKE        /* too many tokens share the hash: only a file that was made for it has so many */
 } vocab_outcome;
 
-/* Room for numbers below `size` and `bytes` bytes of text in all, without the NULs; false when memory runs
+/* Allocates for numbers below `size` and `bytes` bytes of text in all, NULs not counted; false if memory runs
  * out. */
 bool vocab_init(wordpiece_vocab *vocab, size_t size, size_t bytes);
 void vocab_release(wordpiece_vocab *vocab);
 
-/* Adds a token of 1 to VOCAB_MOST_BYTES bytes within what vocab_init was told. */
+/* Adds a token of 1 to VOCAB_MOST_BYTES bytes, within the limits that vocab_init was given. */
 vocab_outcome vocab_add(wordpiece_vocab *vocab, size_t number, const char *text, size_t bytes, size_t *other);
 
 /* The number of a token, or −1. */
 int32_t vocab_find(const wordpiece_vocab *vocab, const char *text, size_t bytes);
 
-/* The same with the hash made before, piece by piece, and the token in two parts. */
+/* Finds a token that is given as two strings, by a hash that the caller has computed piece by piece. */
 #define VOCAB_HASH_EMPTY 0xcbf29ce484222325u
 uint64_t vocab_hash(uint64_t hash, const char *text, size_t bytes);
 int32_t vocab_find_hashed(const wordpiece_vocab *vocab, uint64_t hash, const char *first, size_t first_bytes,
