@@ -51,7 +51,7 @@ static inline row_place find_row(args_long row, const global ELEMENT(X_TYPE) *x,
     return place;
 }
 
-/* Columns c .. c + count-1, LANES at the most. */
+/* Stores the function of columns c to c + count - 1, of LANES columns if there are more. */
 static inline void activate(const row_place *row, int c, int count, const activation_args *a)
 {
     scatter_y(row->y, c, a->y.col, UNIT_STRIDE, count,

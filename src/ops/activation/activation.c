@@ -1,12 +1,17 @@
 /* The activation operator: planning and enqueueing. */
 #include "ops/activation/activation.h"
 
+#include <string.h>
+
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/common/activation.h"
 #include "ops/common/arrays.h"
+#include "ops/common/simple_operator.h"
 #include "plan/operator.h"
 #include "program/defines.h"
+
+#define ARRAYS 2 /* of the kernels */
 
 /* Best first. */
 static const struct solver *const solvers[] = {
@@ -25,24 +30,22 @@ static size_t groups_of(const struct activation_plan *plan, const activation_arg
 }
 
 clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name, uint32_t lanes,
-                                    const size_t local[3])
+                                    size_t items)
 {
-    clattn_status status;
     const clattn_activation_desc *desc = &plan->problem.desc;
+    const struct simple_kernel kernel = {file, name, ARRAYS, sizeof(activation_args), {items, 1, 1}};
     struct strbuf options = {0};
+    size_t groups[3] = {0, 1, 1};
+    if (!plan->problem.empty) {
+        const activation_args walk = activation_walk(&plan->problem, desc->x.extent[0], plan->chunk);
+        groups[0] = groups_of(plan, &walk);
+    }
     define_token(&options, "X_TYPE", storage_token(desc->x.dtype));
     define_token(&options, "Y_TYPE", storage_token(desc->y.dtype));
     define_token(&options, "ACTIVATION", activation_name(desc->function));
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     define_int(&options, "LANES", lanes);
-    TRY(plan_add_kernel(&plan->base, file, &options, name, 2, sizeof(activation_args), local));
-    if (!plan->problem.empty) {
-        activation_args walk = activation_walk(&plan->problem, desc->x.extent[0], plan->chunk);
-        plan_kernel_largest(&plan->base.kernels[0], (const size_t[3]){groups_of(plan, &walk), 1, 1});
-    }
-    plan->base.launches = 1;
-fail:
-    return status;
+    return simple_add_kernel(&plan->base, &kernel, &options, groups);
 }
 
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
@@ -50,17 +53,27 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     clattn_status status;
     const struct activation_plan *plan = (const struct activation_plan *)handle;
     const struct activation_problem *problem = call->problem;
+    const clattn_activation_desc *desc = &problem->desc;
+    struct report *report = &handle->context->device.report;
     clattn_activation_args args;
-    size_t batch;
-    TRY(activation_args_read(handle->context, problem, given, &args, &batch));
-    if (!batch)
-        return plan_enqueue_nothing(handle, call);
-    activation_args walk = activation_walk(problem, batch, plan->chunk);
-    walk.x.offset = args.x.offset;
-    walk.y.offset = args.y.offset;
-    const clattn_binding *bindings[2] = {&args.x, &args.y};
-    const size_t groups[3] = {groups_of(plan, &walk), 1, 1};
-    status = plan_enqueue_kernel(handle, call, bindings, &walk, groups);
+    activation_args walk = {0};
+    size_t extent[CLATTN_MAX_RANK], groups[3] = {0, 1, 1};
+    TRY(args_read(report, "clattn_activation_args", &args, sizeof args, sizeof args, given));
+    TRY(args_check(report, "explicit_batch", args.explicit_batch, args.reserved));
+    TRY(args_length(report, "batch", args.explicit_batch, &args.batch, desc->x.extent[0]));
+    memcpy(extent, desc->x.extent, sizeof extent);
+    extent[0] = args.batch;
+    const struct bound_array arrays[ARRAYS] = {
+        {&args.x, &desc->x, extent, BINDING_READ | BINDING_IN_PLACE, "x", true},
+        {&args.y, &desc->y, extent, BINDING_WRITE | BINDING_IN_PLACE, "y", true},
+    };
+    if (!problem->empty && args.batch) {
+        walk = activation_walk(problem, args.batch, plan->chunk);
+        walk.x.offset = args.x.offset;
+        walk.y.offset = args.y.offset;
+        groups[0] = groups_of(plan, &walk);
+    }
+    status = simple_enqueue(handle, call, arrays, ARRAYS, &walk, groups);
 fail:
     return status;
 }
@@ -75,7 +88,7 @@ static const struct operator_type activation_operator = {
     .enqueue = enqueue,
     .check = activation_self_check,
     .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
+    .solver_count = COUNT_OF(solvers),
 };
 
 OPERATOR_CALLS(activation, clattn_activation_desc_init, clattn_activation_args_init, clattn_activation_supports,

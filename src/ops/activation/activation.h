@@ -9,31 +9,27 @@
 struct activation_problem {
     clattn_activation_desc desc; /* normalised; alpha filled in */
     bool empty;                  /* x has no elements */
-    bool unit_columns;           /* activation_walk's columns are next to each other in x and in y */
-    int columns;                 /* activation_walk's, of the whole batch */
+    bool unit_columns;           /* activation_walk's columns are contiguous in x and in y */
+    int columns;                 /* activation_walk's, for the whole batch */
 };
 
 struct activation_plan {
     clattn_plan base;
     struct activation_problem problem;
     int chunk;               /* columns of a piece */
-    size_t pieces_per_group; /* generic: 1 */
+    size_t pieces_per_group; /* 1 by the generic solver */
 };
 
 clattn_status activation_problem_read(const clattn_activation_desc *desc, struct activation_problem *problem,
                                       const char **reason);
 
-/* How the kernels walk the first `batch` elements of the first dimension: rows and columns of a problem that
- * is not empty, in pieces of `chunk` columns. */
+/* How the kernels walk the first `batch` items of a problem that is not empty: rows and columns, in pieces of `chunk`
+ * columns. */
 activation_args activation_walk(const struct activation_problem *problem, size_t batch, int chunk);
 
-/* A copy of the caller's args, all bindings checked; *batch is what there is to do. */
-clattn_status activation_args_read(clattn_context *context, const struct activation_problem *problem,
-                                   const clattn_activation_args *given, clattn_activation_args *args, size_t *batch);
-
-/* Adds the plan's one kernel, with `lanes`. */
+/* Makes a kernel the plan's only one: vectors of `lanes` columns, work-groups of `items`. */
 clattn_status activation_add_kernel(struct activation_plan *plan, const char *file, const char *name, uint32_t lanes,
-                                    const size_t local[3]);
+                                    size_t items);
 
 /* For plan_self_check. */
 clattn_status activation_self_check(struct self_check *check);

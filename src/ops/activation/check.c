@@ -1,4 +1,4 @@
-/* The self-check of activations: a plan's own kernel on some numbers, tails included. */
+/* The self-check of activations: the plan's own kernel on some numbers, with rows that do not fill their last vector. */
 #include <float.h>
 #include <math.h>
 
@@ -20,8 +20,7 @@ struct activation_check {
     struct check_array arrays[ARRAYS];
 };
 
-/* Numbers of every binary magnitude from 2^-4 to 2^7, of which each of the four types holds a part exactly.
- */
+/* Scales the numbers to every binary magnitude from 2^-4 to 2^7; each storage type still holds them exactly. */
 static void spread(struct check_array *array, clattn_dtype dtype)
 {
     for (size_t i = 0; i < array->elements; i++) {
@@ -33,7 +32,7 @@ static void spread(struct check_array *array, clattn_dtype dtype)
     }
 }
 
-/* Every -D of the kernel is the same: types, function, columns side by side or not. */
+/* The small problem has the same -D options: types, function, whether columns are contiguous. */
 static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
@@ -43,7 +42,7 @@ static clattn_status make(void *data, clattn_context *context)
     const size_t extent[2] = {ROWS, COLUMNS};
     const char *reason;
     desc.explicit_alpha = 1;
-    desc.alpha = copysignf(1.25f, full->alpha); /* the plan's may leave nothing to see */
+    desc.alpha = copysignf(1.25f, full->alpha); /* the plan's own may make all results alike */
     desc.x = clattn_layout_contiguous(full->x.dtype, 2, extent);
     desc.y = clattn_layout_contiguous(full->y.dtype, 2, extent);
     if (!check->original.unit_columns) {

@@ -1,4 +1,4 @@
-/* Reading and checking what an activation is asked for. */
+/* Reads and checks the description of an activation. */
 #include <math.h>
 #include <string.h>
 
@@ -23,8 +23,8 @@ static uint64_t magnitude(int64_t stride)
     return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
 }
 
-/* The dimensions by y's strides, the smallest last; those of extent 1 dropped.  The order depends on the
- * description alone, so that the columns are the same whatever the batch. */
+/* Sorts the dimensions by y's strides, the smallest last, and drops those of extent 1.  The order depends on the description
+ * alone, so that the columns are the same whatever the batch. */
 static int arrange(const clattn_activation_desc *desc, size_t batch, struct dimension *dimension)
 {
     int count = 0;
@@ -40,7 +40,7 @@ static int arrange(const clattn_activation_desc *desc, size_t batch, struct dime
     return count;
 }
 
-/* Joins neighbours that are one dimension in both arrays, as long as a kernel can count it. */
+/* Joins neighbours that are one dimension in both arrays, unless the result is too long for a kernel. */
 static int join(struct dimension *dimension, int count)
 {
     for (int i = count - 1; i > 0; i--) {
@@ -104,39 +104,11 @@ clattn_status activation_problem_read(const clattn_activation_desc *given, struc
         problem->empty = problem->empty || !desc->x.extent[i];
     if (problem->empty)
         return CLATTN_SUCCESS;
-    status = CLATTN_ERROR_OVERFLOW;
-    *reason = "an extent is more than 2^31 - 65537";
     for (int i = 0; i < desc->x.rank; i++)
-        if (desc->x.extent[i] > LENGTH_LIMIT)
-            goto fail;
+        REQUIRE(desc->x.extent[i] <= LENGTH_LIMIT, CLATTN_ERROR_OVERFLOW, "an extent is more than 2^31 - 65537");
     activation_args walk = activation_walk(problem, desc->x.extent[0], 1);
     problem->columns = walk.columns;
     problem->unit_columns = walk.x.col == 1 && walk.y.col == 1;
-    status = CLATTN_SUCCESS;
-fail:
-    return status;
-}
-
-clattn_status activation_args_read(clattn_context *context, const struct activation_problem *problem,
-                                   const clattn_activation_args *given, clattn_activation_args *args, size_t *batch)
-{
-    clattn_status status;
-    struct report *report = &context->device.report;
-    const clattn_activation_desc *desc = &problem->desc;
-    size_t extent[CLATTN_MAX_RANK];
-    TRY(args_read(report, "clattn_activation_args", args, sizeof *args, sizeof *args, given));
-    TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
-    TRY(args_length(report, "batch", args->explicit_batch, &args->batch, desc->x.extent[0]));
-    memcpy(extent, desc->x.extent, sizeof extent);
-    extent[0] = args->batch;
-    *batch = problem->empty ? 0 : extent[0];
-    if (!*batch)
-        return CLATTN_SUCCESS;
-    const struct bound_array arrays[] = {
-        {&args->x, &desc->x, extent, BINDING_READ | BINDING_IN_PLACE, "x", true},
-        {&args->y, &desc->y, extent, BINDING_WRITE | BINDING_IN_PLACE, "y", true},
-    };
-    TRY(bindings_check(context, arrays, COUNT_OF(arrays)));
 fail:
     return status;
 }

@@ -3,10 +3,10 @@
 #include "ops/activation/activation.h"
 #include "ops/common/arrays.h"
 
-/* Elements that make a work-group worth its launch. */
+/* A work-group of so many elements is worth its launch. */
 #define GROUP_ELEMENTS 16384
 
-/* Loops of a work-item with that many elements in that many pieces, at the most. */
+/* The most loop iterations of a work-item with so many elements in so many pieces. */
 static double iterations(const struct capabilities *caps, double elements, double pieces, bool unit)
 {
     double vectors = elements / caps->lanes + pieces;
@@ -30,7 +30,6 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 
 static clattn_status prepare(clattn_plan *base)
 {
-    static const size_t one[3] = {1, 1, 1};
     struct activation_plan *plan = (struct activation_plan *)base;
     const struct capabilities *caps = &base->context->device.caps;
     plan->chunk = chunk_of(caps, &plan->problem);
@@ -40,7 +39,7 @@ static clattn_status prepare(clattn_plan *base)
            !capabilities_allow_loops(caps, iterations(caps, columns * (double)plan->pieces_per_group,
                                                       (double)plan->pieces_per_group, plan->problem.unit_columns)))
         plan->pieces_per_group /= 2;
-    return activation_add_kernel(plan, "activation/cpu.cl", "activation_cpu", caps->lanes, one);
+    return activation_add_kernel(plan, "activation/cpu.cl", "activation_cpu", caps->lanes, 1);
 }
 
 const struct solver activation_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};

@@ -16,14 +16,14 @@ static clattn_status prepare(clattn_plan *base)
 {
     struct activation_plan *plan = (struct activation_plan *)base;
     const struct capabilities *caps = &base->context->device.caps;
-    size_t limit = size_min(MAX_ITEMS, caps->info.max_work_item[0]), local[3] = {1, 1, 1};
+    size_t limit = size_min(MAX_ITEMS, caps->info.max_work_item[0]), items = 1;
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
         limit = size_min(limit, 32);
-    while (local[0] * 2 <= limit && local[0] * LANES < (size_t)plan->problem.columns) local
-        [0] *= 2;
-    plan->chunk = (int)local[0] * LANES * VECTORS;
+    while (items * 2 <= limit && items * LANES < (size_t)plan->problem.columns)
+        items *= 2;
+    plan->chunk = (int)items * LANES * VECTORS;
     plan->pieces_per_group = 1;
-    return activation_add_kernel(plan, "activation/generic.cl", "activation_generic", LANES, local);
+    return activation_add_kernel(plan, "activation/generic.cl", "activation_generic", LANES, items);
 }
 
 const struct solver activation_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
