@@ -14,9 +14,9 @@
  * NDRange: (a.key_length, a.launch_queries, a.batch * a.launch_heads, or a.batch when averaged), each rounded up at
  * will; any work-group.  An item owns one element of W.  Local memory: none.  Barriers: none.
  *
- * State is float, with DOUBLE double.  Probabilities of a row with lse NaN are NaN throughout, and make the average NaN.
- * They are as exact as the float lse: half a unit in its last place is a relative error of 2^-11 where |lse| is near
- * 10^4.  Needs OpenCL C 1.2 and nothing else. */
+ * State is float, with DOUBLE double.  If a row's lse is NaN, the probabilities of its attended keys are NaN, and so are
+ * the averages that they enter.  Probabilities are as exact as the float lse: if |lse| is near 10^4, half a unit in its
+ * last place is a relative error of 2^-11.  Needs OpenCL C 1.2 and nothing else. */
 #include "attention/args.h"
 #include "attention/user.h"
 #include "attention/core.h"
@@ -58,10 +58,10 @@ static inline float element(const global ELEMENT(Q_TYPE) *query, const global EL
     if (SCORES_MODE < 2)
         if (i >= item->queries || j >= item->keys)
             return 0.0f;
-    if (PROBABILITIES && (isnan(row_lse) || row_lse == -INFINITY))
-        return isnan(row_lse) ? row_lse : 0.0f;
     if (SCORES_MODE >= 2 && !attends(item, i, j, a, side))
         return PROBABILITIES ? 0.0f : -INFINITY;
+    if (PROBABILITIES && (isnan(row_lse) || row_lse == -INFINITY))
+        return isnan(row_lse) ? row_lse : 0.0f;
     state s = attention_pair(query, key, item, i, j, a, side);
     if (SCORES_MODE >= 1)
         s = attention_capped(s, a);

@@ -59,7 +59,7 @@ typedef enum clattn_scores_mode {
     CLATTN_SCORES_MODE_RAW = 0,
     CLATTN_SCORES_MODE_CAPPED = 1, /**< the raw score after softcap */
     CLATTN_SCORES_MODE_BIASED = 2, /**< after score_mod, bias, ALiBi and mask; -inf for keys that are not attended */
-    CLATTN_SCORES_MODE_PROBABILITIES = 3, /**< P before dropout; +0 for keys that are not attended */
+    CLATTN_SCORES_MODE_PROBABILITIES = 3, /**< P before dropout; +0 for keys that are not attended, in every row */
     CLATTN_SCORES_MODE_FORCE_32BIT = 0x7fffffff
 } clattn_scores_mode;
 

@@ -343,6 +343,8 @@ static void add_value(const reference_attention *r, const reference_item *item, 
         row->output[e] = rounded(r, row->output[e] + rounded(r, weight * v));
         if (row->magnitude)
             row->magnitude[e] += p * fabs(v);
+        if (row->largest)
+            row->largest[e] = fmax(row->largest[e], fabs(v));
     }
 }
 
@@ -366,10 +368,14 @@ void reference_attention_row(const reference_attention *r, int64_t batch, int64_
         sink = reference_element(r->data.sinks, CLATTN_DTYPE_F32,
                                  r->args->scoring.sinks.offset + head * desc->scoring.sinks.stride[0]);
     normalise(r, keys, r->data.sinks ? &sink : NULL, row);
+    for (int64_t j = 0; j < keys && isnan(row->lse); j++)
+        row->probabilities[j] = attended(r, &item, (int64_t[]){batch, head, query, j}, &added) ? NAN : 0;
     for (int64_t e = 0; e < d_v; e++) {
         row->output[e] = 0;
         if (row->magnitude)
             row->magnitude[e] = 0;
+        if (row->largest)
+            row->largest[e] = 0;
     }
     for (int64_t j = 0; j < keys && row->attends; j++)
         add_value(r, &item, (int64_t[]){batch, head, query, j}, row);

@@ -43,6 +43,7 @@ reference_item reference_item_of(const reference_attention *r, int64_t batch);
 typedef struct reference_row {
     double *output;        /* d_v */
     double *magnitude;     /* d_v: sum of P |value|; may be NULL */
+    double *largest;       /* d_v: the greatest |value| that has a weight above 0; may be NULL */
     double *probabilities; /* one for each key of the args, room that is always needed: P before dropout */
     double lse, entropy;
     bool attends; /* some key is attended; otherwise output is exactly +0 */

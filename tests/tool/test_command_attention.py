@@ -152,6 +152,16 @@ class Attention(CommandTest):
         self.assertGreater(report["seconds_min"], 0)
         self.assertIn("verified: yes", self.succeed(*files, "--verify").out)
 
+    def test_verify_knows_that_sums_of_huge_values_overflow(self):
+        """docs/numerics.md: |V| up to FLT_MAX / S_k is safe."""
+        q, k, v = (np.full((1, 1, 2, 8), x, np.float32) for x in (1, 1, 3e38))
+        files = ["attention", "-q", self.save("q.npy", q), "-k", self.save("k.npy", k), "-v", self.save("v.npy", v),
+                 "-o", self.path("o.npy"), "--verify", "--json"]
+        self.assertIs(self.succeed(*files).json()["verified"], True)
+        self.save("v.npy", v / 4)
+        self.assertIs(self.succeed(*files).json()["verified"], True)
+        self.assertTrue(np.isfinite(np.load(self.path("o.npy"))).all())
+
 
 class Features(CommandTest):
     """Each option alone and with others, its outputs against NumPy, and the command's own --verify."""

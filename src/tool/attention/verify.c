@@ -1,4 +1,5 @@
 /* An attention's results against the reference of its whole description. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -52,6 +53,13 @@ static double result_at(const comparison *c, attention_result result, const int6
     return reference_element(c->results[result].tensor.data, layout->dtype, at);
 }
 
+/* Whether sums of weights times values may overflow although the result does not: rule 6 of docs/numerics.md. */
+static bool may_overflow(const comparison *c, int64_t e)
+{
+    double limit = c->request->desc.value.dtype == CLATTN_DTYPE_F64 ? DBL_MAX : (double)FLT_MAX;
+    return c->row.largest[e] > limit / (double)c->request->args.key_length;
+}
+
 /* `b` is 0 where items are packed, and `at` the row among all. */
 static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
 {
@@ -59,6 +67,8 @@ static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
     clattn_dtype dtype = c->request->desc.output.dtype;
     for (int64_t e = 0; e < (int64_t)c->request->sizes.d_v; e++) {
         double found = result_at(c, RESULT_OUTPUT, (int64_t[]){b, h, at, e});
+        if (row->attends && !isfinite(found) && may_overflow(c, e))
+            continue;
         if (row->attends)
             verdict_add_stored(&c->verdicts[RESULT_OUTPUT], dtype, found, row->output[e], naive->output[e],
                                row->magnitude[e]);
@@ -146,13 +156,14 @@ int verify_attention(const attention_request *request, const tool_job *job, cons
     double *room;
     float *none;
     comparison c = {.request = request, .results = results, .verdicts = verdicts};
-    if (row_room(3 * d_v + 3 * keys, 0, &room, &none) != TOOL_DONE)
+    if (row_room(4 * d_v + 3 * keys, 0, &room, &none) != TOOL_DONE)
         return TOOL_FAILED;
     c.exact = (reference_attention){.desc = &request->desc, .args = &request->args};
     take_inputs(request, &c.exact.data);
     c.row = (reference_row){.output = room, .magnitude = room + d_v, .probabilities = room + 2 * d_v};
     c.naive = (reference_row){.output = room + 2 * d_v + keys, .probabilities = room + 3 * d_v + keys};
     c.naive_scores = room + 3 * d_v + 2 * keys;
+    c.row.largest = room + 3 * d_v + 3 * keys;
     verdicts[RESULT_OUTPUT].mean = request->desc.scoring.softcap > 0 ? 3.0 : 0.0;
     progress_begin("verifying");
     clattn_status status = job != NULL ? snippets_open(&c.functions, request, job) : CLATTN_SUCCESS;

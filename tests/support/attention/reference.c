@@ -123,9 +123,8 @@ static void weigh_row(row_work *w)
     real entropy = 0;
 
     for (size_t j = 0; j < w->p->keys && result->weights; j++) {
-        bool spoilt = isnan(w->sum);
-        result->weights[first + j] = spoilt ? NAN : 0;
-        result->weights_magnitude[first + j] = spoilt ? 0 : EXACT_ZERO;
+        result->weights[first + j] = 0;
+        result->weights_magnitude[first + j] = EXACT_ZERO;
     }
     for (size_t n = 0; n < w->count; n++) {
         real p = rounded(w, w->score[n] / w->sum);
