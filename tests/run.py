@@ -131,18 +131,20 @@ class Run:
             env = self.environment(job.env) if job.isolated else {**os.environ, **job.env}
             for _ in range(3):
                 with open(log, "w") as file:
-                    status = subprocess.call(["timeout", "-k", "10", str(job.limit), *map(str, command)], stdout=file,
-                                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env,
-                                             cwd=self.work / "cwd")
+                    process = subprocess.Popen(["timeout", "-k", "10", str(job.limit), *map(str, command)], stdout=file,
+                                               stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env,
+                                               cwd=self.work / "cwd")
+                    _, status, used = os.wait4(process.pid, 0)
+                    process.returncode = status = os.waitstatus_to_exitcode(status)
+                job.seconds += used.ru_utime + used.ru_stime
                 text = log.read_text(errors="replace")
                 # The leak checker stops all threads at exit and now and then trips over one of the driver's that is
                 # ending: that is its own failure and no finding.
                 if "LeakSanitizer has encountered a fatal error" not in text:
                     break
             job.counts = count(text, status)
-            job.seconds = time.time() - began
             with open(log, "a") as file:
-                file.write(f"(exit status {status}, {job.seconds:.1f} s)\n")
+                file.write(f"(exit status {status}, {time.time() - began:.1f} s, {job.seconds:.1f} s of a core)\n")
         except Exception as error:  # a mistake of this script
             log.write_text(f"{error!r}\n")
             job.counts = (0, 1, 0, 0)
