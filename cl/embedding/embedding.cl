@@ -9,21 +9,21 @@
  *   ids[b,s], segments[b,s]   ids[a.ids_offset + b*a.ids_batch + s*a.ids_row], int
  *   offsets[b]                offsets[a.offsets_offset + b*a.offsets_batch], int
  *   y[b,s,c]                  y[a.y.offset + b*a.y.batch + s*a.y.row + c*a.y.col]
- * An array that is not there may be any buffer and is not touched.  A row with an id, a position or a segment that its table
- * does not have is all NaN; for it the nearest rows are read, since llvmpipe (Mesa 22.3) makes loads that a condition keeps
- * back, too, and crashes where they reach nothing.
+ * Absent arrays may be any buffers; the kernel does not touch them.  If a table has no row for an id, a position or a
+ * segment, the whole row of y is NaN.  The nearest rows are read nevertheless: llvmpipe (Mesa 22.3) also makes loads whose
+ * condition is false, and crashes if they are out of bounds.
  *
  *   macro                            meaning                                                  allowed        tested
  *   TABLE_TYPE, SEGMENT_TYPE, Y_TYPE, POSITION_TABLE_TYPE   storage types                F32 F16 BF16   each, mixed
  *   POSITIONS                        0: none; 1: sinusoids; 2: a table                        0, 1, 2        each
  *   SEGMENTS                         whether there are segments                               0, 1           both
- *   UNIT_STRIDE                      the cols of y and of the tables that are there are 1     0, 1           both
+ *   UNIT_STRIDE                      the cols of y and of the present tables are 1          0, 1           both
  *   WHOLE_VECTORS                    size is a multiple of LANES                              0, 1           both
  *   LANES                            vector width                                             4, 8, 16       4 16
  *
  * NDRange: (groups * W), local (W).  A work-group owns batch * length / groups neighbouring places (b, s), item l of it
- * their columns l*LANES ... + LANES - 1, and so on each W*LANES further.  An item takes a vector of columns through all
- * places, so that what sinusoids turn by is found once for them.
+ * their columns l*LANES ... + LANES - 1, and so on each W*LANES further.  For each vector of columns an item walks all
+ * places, so that the sinusoids' angles are computed once.
  * Local memory: none.  Barriers: none.  State is float: scale * T rounded, then one rounding for each addition and one on
  * storing.  Needs OpenCL C 1.2. */
 #include "embedding/args.h"
@@ -63,7 +63,8 @@ DEFINE_SCATTER(scatter_y, Y_TYPE)
 
 typedef JOIN(ulong, LANES) ulongv;
 
-/* rope_rotation's sine of LANES positions * turns; of the odd lanes a quarter of a turn on, which is the cosine. */
+/* The sines of LANES positions * turns as rope_rotation computes them; the odd lanes get a quarter of a turn more, hence
+ * the cosine. */
 static inline floatv sinusoids(args_long position, ulongv turns)
 {
     const uintv turned = JOIN(convert_uint, LANES)((turns * (ulong)position) >> 32) + (AS_UINTV(LANE_INDEX & 1) << 30);
@@ -79,7 +80,8 @@ static inline floatv sinusoids(args_long position, ulongv turns)
 
 #define COL(array) (UNIT_STRIDE ? 1 : (array).col)
 
-static inline args_long row_in(args_long row, int rows)
+/* The table row nearest to `row`. */
+static inline args_long nearest_row(args_long row, int rows)
 {
     return clamp(row, (args_long)0, (args_long)rows - 1);
 }
@@ -109,8 +111,8 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
 #endif
         for (args_long place = first; place < end; place++) {
             const args_long id = ids[a.ids_offset + b * a.ids_batch + s * a.ids_row];
-            const args_long row = row_in(id, a.rows);
-            int there = row == id; /* without a condition: Mesa 22.3 loses some of `there && ...` in a loop */
+            const args_long row = nearest_row(id, a.rows);
+            int found = row == id; /* combined by &=, because Mesa 22.3 loses some of `found && ...` in a loop */
             floatv v = (floatv)(NAN);
 #if POSITIONS
             args_long position = a.position + s;
@@ -118,13 +120,13 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
                 position += offsets[a.offsets_offset + b * a.offsets_batch];
 #endif
 #if POSITIONS == 2
-            const args_long position_row = row_in(position, a.position_rows);
-            there &= position_row == position;
+            const args_long position_row = nearest_row(position, a.position_rows);
+            found &= position_row == position;
 #endif
 #if SEGMENTS
             const args_long segment = segments[a.segments_offset + b * a.segments_batch + s * a.segments_row];
-            const args_long segment_row = row_in(segment, a.segment_rows);
-            there &= segment_row == segment;
+            const args_long segment_row = nearest_row(segment, a.segment_rows);
+            found &= segment_row == segment;
 #endif
             if (have_rows) {
                 v = gather_table(table + a.table.offset + row * a.table.row, c, COL(a.table), UNIT_STRIDE, count) *
@@ -139,7 +141,7 @@ kernel void embedding(const global int *ids, const global ELEMENT(TABLE_TYPE) *t
                 v += gather_segment(segment_table + a.segment_table.offset + segment_row * a.segment_table.row, c,
                                     COL(a.segment_table), UNIT_STRIDE, count);
 #endif
-                v = select((floatv)(NAN), v, (intv)(-there));
+                v = select((floatv)(NAN), v, (intv)(-found));
             }
             scatter_y(y + a.y.offset + b * a.y.batch + s * a.y.row, c, COL(a.y), UNIT_STRIDE, count, v);
             s++;

@@ -1,4 +1,4 @@
-/* The self-check of embedding: a plan's own kernel on some places, one of them with an id that is not in the table. */
+/* The self-check of embedding: the plan's own kernel on some places, one of them with an id that is not in the table. */
 #include <float.h>
 #include <math.h>
 
@@ -11,10 +11,10 @@
 
 #define BATCH 2
 #define LENGTH 3
-#define SIZE 70       /* no whole vectors */
-#define WHOLE_SIZE 80 /* whole ones */
+#define SIZE 70       /* no multiple of a vector */
+#define WHOLE_SIZE 80 /* a multiple of one */
 #define ROWS 9        /* of each table */
-#define FAR 900000    /* where sinusoids have lost whole turns */
+#define FAR 900000    /* a position whose sinusoids are many turns on */
 
 enum { IDS, TABLE, POSITION_TABLE, OFFSETS, SEGMENTS, SEGMENT_TABLE, Y, ARRAYS };
 
@@ -25,7 +25,8 @@ struct embedding_check {
     struct check_array arrays[ARRAYS];
 };
 
-/* Every -D of the kernel is the same: types, what is added, columns side by side or not, whole vectors or not. */
+/* The small problem has the same -D options: types, what is added, whether columns are contiguous, whether the size is a
+ * multiple of a vector. */
 static clattn_status describe(struct embedding_check *check)
 {
     const clattn_embedding_desc *full = &check->original.desc;
@@ -33,7 +34,7 @@ static clattn_status describe(struct embedding_check *check)
     const size_t places[3] = {BATCH, LENGTH, check->size}, table[2] = {ROWS, check->size};
     const char *reason;
     desc.explicit_scale = 1;
-    desc.scale = 1.5f; /* the plan's may leave nothing to see */
+    desc.scale = 1.5f; /* the plan's own may be 0 */
     desc.ids = clattn_layout_contiguous(CLATTN_DTYPE_I32, 2, places);
     desc.y = clattn_layout_contiguous(full->y.dtype, 3, places);
     desc.table = clattn_layout_contiguous(full->table.dtype, 2, table);
@@ -66,7 +67,7 @@ static clattn_status make(void *data, clattn_context *context)
         [Y] = {&desc->y, &check->args.y, CHECK_ZEROS},
     };
     TRY(check_arrays_make(context, places, ARRAYS, check->arrays));
-    /* In a table of ROWS, with up to LENGTH to come. */
+    /* Rows of the tables, also after up to LENGTH has been added to an offset. */
     check_array_count(&check->arrays[IDS], CLATTN_DTYPE_I32, 5, 2, ROWS - LENGTH);
     check_array_count(&check->arrays[OFFSETS], CLATTN_DTYPE_I32, 3, 2, ROWS - LENGTH);
     check_array_count(&check->arrays[SEGMENTS], CLATTN_DTYPE_I32, 7, 2, ROWS - LENGTH);
@@ -84,12 +85,12 @@ static int64_t integer_at(const struct embedding_check *check, int which, int64_
 
 /* Row `row` of a table as floats, or NULL if there is no such table. */
 static const float *row_of(const struct embedding_check *check, int which, const clattn_layout *layout, int64_t row,
-                           float *room)
+                           float *scratch)
 {
     for (int64_t c = 0; c < (int64_t)check->size && layout->rank; c++)
-        room[c] = (float)reference_element(check->arrays[which].host, layout->dtype,
-                                           row * layout->stride[0] + c * layout->stride[1]);
-    return layout->rank ? room : NULL;
+        scratch[c] = (float)reference_element(check->arrays[which].host, layout->dtype,
+                                              row * layout->stride[0] + c * layout->stride[1]);
+    return layout->rank ? scratch : NULL;
 }
 
 static clattn_status judge(void *data, struct report *report, const char *kernel)

@@ -1,16 +1,20 @@
 /* The embedding operator: its one solver, planning and enqueueing. */
 #include "ops/embedding/embedding.h"
 
+#include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/common/arrays.h"
+#include "ops/common/simple_operator.h"
 #include "plan/operator.h"
 #include "program/defines.h"
 
-#define GROUP_ELEMENTS 16384 /* that make a work-group of a CPU worth its launch and stay in a core's cache */
-#define MAX_ITEMS 64         /* of a GPU's */
+#define GROUP_ELEMENTS \
+    16384            /* enough for a work-group of a CPU to be worth its launch, and few enough for a core's cache */
+#define MAX_ITEMS 64 /* of a GPU's work-group */
 #define GPU_LANES 4
-#define POINTERS 7
+#define FARTHEST ((int64_t)1 << 31)
+#define ARRAYS 7 /* of the kernel */
 
 /* ---- the solver ---- */
 
@@ -19,7 +23,7 @@ static int lanes_of(const struct capabilities *caps)
     return capabilities_on_cpu(caps) ? (int)caps->lanes : GPU_LANES;
 }
 
-/* Loops of a work-item with that many places and items beside it, at the most. */
+/* The most loop iterations of a work-item in a work-group of so many places and items. */
 static double iterations(const struct capabilities *caps, const struct embedding_problem *problem, size_t places,
                          size_t items)
 {
@@ -59,11 +63,11 @@ static size_t groups_of(const struct embedding_plan *plan, size_t batch, size_t 
 
 static clattn_status prepare(clattn_plan *base)
 {
-    clattn_status status;
     struct embedding_plan *plan = (struct embedding_plan *)base;
     const struct capabilities *caps = &base->context->device.caps;
     const clattn_embedding_desc *desc = &plan->problem.desc;
-    const size_t local[3] = {items_of(caps, &plan->problem), 1, 1};
+    const struct simple_kernel kernel = {
+        "embedding/embedding.cl", "embedding", ARRAYS, sizeof(embedding_args), {items_of(caps, &plan->problem), 1, 1}};
     struct strbuf options = {0};
     plan->places_per_group = places_of(caps, &plan->problem);
     plan->whole_vectors = desc->y.extent[2] % (size_t)lanes_of(caps) == 0;
@@ -76,14 +80,8 @@ static clattn_status prepare(clattn_plan *base)
     define_int(&options, "UNIT_STRIDE", plan->problem.unit_columns);
     define_int(&options, "WHOLE_VECTORS", plan->whole_vectors);
     define_int(&options, "LANES", lanes_of(caps));
-    TRY(plan_add_kernel(base, "embedding/embedding.cl", &options, "embedding", POINTERS, sizeof(embedding_args),
-                        local));
-    if (!plan->problem.empty)
-        plan_kernel_largest(&base->kernels[0],
-                            (const size_t[3]){groups_of(plan, desc->y.extent[0], desc->y.extent[1]), 1, 1});
-    base->launches = 1;
-fail:
-    return status;
+    const size_t groups[3] = {plan->problem.empty ? 0 : groups_of(plan, desc->y.extent[0], desc->y.extent[1]), 1, 1};
+    return simple_add_kernel(base, &kernel, &options, groups);
 }
 
 static const struct solver embedding_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
@@ -96,29 +94,59 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
 
 /* ---- the calls ---- */
 
+/* A copy of the caller's args, and what they and the problem tell the kernel; its batch stays 0 if there is nothing to do. */
+static clattn_status read_args(struct report *report, const struct embedding_problem *problem, const void *given,
+                               clattn_embedding_args *args, embedding_args *kernel_args)
+{
+    clattn_status status;
+    TRY(args_read(report, "clattn_embedding_args", args, sizeof *args, sizeof *args, given));
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->desc.y.extent[0]));
+    TRY(args_length(report, "length", args->explicit_lengths, &args->length, problem->desc.y.extent[1]));
+    if (args->position > FARTHEST || args->position < -FARTHEST)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "position %lld is beyond 2^31",
+                            (long long)args->position);
+    *kernel_args = problem->kernel;
+    if (problem->empty || !args->batch || !args->length)
+        return CLATTN_SUCCESS;
+    kernel_args->ids_offset = args->ids.offset;
+    kernel_args->table.offset = args->table.offset;
+    kernel_args->y.offset = args->y.offset;
+    kernel_args->position_table.offset = args->position_table.offset;
+    kernel_args->offsets_offset = args->offsets.offset;
+    kernel_args->segments_offset = args->segments.offset;
+    kernel_args->segment_table.offset = args->segment_table.offset;
+    kernel_args->position = args->position;
+    kernel_args->batch = (int)args->batch;
+    kernel_args->length = (int)args->length;
+fail:
+    return status;
+}
+
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
     const struct embedding_plan *plan = (const struct embedding_plan *)handle;
     const struct embedding_problem *problem = call->problem;
+    const clattn_embedding_desc *desc = &problem->desc;
     clattn_embedding_args args;
     embedding_args kernel_args;
-    TRY(embedding_args_read(handle->context, problem, given, &args, &kernel_args));
-    if (!kernel_args.batch)
-        return plan_enqueue_nothing(handle, call);
-    /* In the place of an array that is not there, one that the kernel has anyway. */
-    bool table = problem->desc.positions == CLATTN_POSITIONS_TABLE;
-    const clattn_binding *bindings[POINTERS] = {
-        &args.ids,
-        &args.table,
-        table ? &args.position_table : &args.table,
-        kernel_args.has_offsets ? &args.offsets : &args.ids,
-        problem->has_segments ? &args.segments : &args.ids,
-        problem->has_segments ? &args.segment_table : &args.table,
-        &args.y,
+    TRY(read_args(&handle->context->device.report, problem, given, &args, &kernel_args));
+    const size_t places[3] = {args.batch, args.length, desc->y.extent[2]};
+    const size_t segments[2] = {desc->segments.extent[0] == 1 ? 1 : args.batch, args.length};
+    const struct bound_array arrays[ARRAYS] = {
+        {&args.ids, &desc->ids, places, BINDING_READ, "ids", true},
+        {&args.table, &desc->table, desc->table.extent, BINDING_READ, "table", true},
+        {&args.position_table, &desc->position_table, desc->position_table.extent, BINDING_READ, "position_table",
+         !layout_is_none(&desc->position_table)},
+        {&args.offsets, &desc->offsets, places, BINDING_READ, "offsets", !layout_is_none(&desc->offsets)},
+        {&args.segments, &desc->segments, segments, BINDING_READ, "segments", problem->has_segments},
+        {&args.segment_table, &desc->segment_table, desc->segment_table.extent, BINDING_READ, "segment_table",
+         problem->has_segments},
+        {&args.y, &desc->y, places, BINDING_WRITE, "y", true},
     };
-    const size_t groups[3] = {groups_of(plan, (size_t)kernel_args.batch, (size_t)kernel_args.length), 1, 1};
-    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
+    const size_t groups[3] = {kernel_args.batch ? groups_of(plan, args.batch, args.length) : 0, 1, 1};
+    status = simple_enqueue(handle, call, arrays, ARRAYS, &kernel_args, groups);
 fail:
     return status;
 }
@@ -133,7 +161,7 @@ static const struct operator_type embedding_operator = {
     .enqueue = enqueue,
     .check = embedding_self_check,
     .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
+    .solver_count = COUNT_OF(solvers),
 };
 
 OPERATOR_CALLS(embedding, clattn_embedding_desc_init, clattn_embedding_args_init, clattn_embedding_supports,

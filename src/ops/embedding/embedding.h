@@ -8,9 +8,9 @@
 
 struct embedding_problem {
     clattn_embedding_desc desc; /* normalised; scale filled in */
-    embedding_args kernel;      /* what every enqueue has in common; batch 0 */
+    embedding_args kernel;      /* what all enqueues have in common; batch 0 */
     bool empty;                 /* y has no elements */
-    bool unit_columns;          /* y and the tables that are there have their columns next to each other */
+    bool unit_columns;          /* y and the tables that are present have contiguous columns */
     bool has_segments;
 };
 
@@ -23,11 +23,6 @@ struct embedding_plan {
 
 clattn_status embedding_problem_read(const clattn_embedding_desc *desc, struct embedding_problem *problem,
                                      const char **reason);
-
-/* A copy of the caller's args, all bindings checked; kernel_args->batch is 0 where there is nothing to do. */
-clattn_status embedding_args_read(clattn_context *context, const struct embedding_problem *problem,
-                                  const clattn_embedding_args *given, clattn_embedding_args *args,
-                                  embedding_args *kernel_args);
 
 /* For plan_self_check. */
 clattn_status embedding_self_check(struct self_check *check);
