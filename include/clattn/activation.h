@@ -76,7 +76,7 @@ CLATTN_API clattn_status clattn_activation_supports(clattn_context *context, con
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
- * @return what clattn_activation_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_activation_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_activation_plan_create(clattn_context *context, const clattn_activation_desc *desc,
                                                        const clattn_plan_options *options, clattn_plan **plan);
 

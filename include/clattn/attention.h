@@ -306,7 +306,8 @@ CLATTN_API clattn_status clattn_attention_supports(clattn_context *context, cons
  *
  * Kernels with snippets are not compared with the reference.
  *
- * @return what clattn_attention_supports returns, FORKED, OPENCL, BUILD (also: a snippet is wrong), IO or INTERNAL. */
+ * @return what clattn_attention_supports returns, FORKED, OPENCL, BUILD (also if a snippet is wrong), MISCOMPILED, IO
+ * or INTERNAL. */
 CLATTN_API clattn_status clattn_attention_plan_create(clattn_context *context, const clattn_attention_desc *desc,
                                                       const clattn_plan_options *options, clattn_plan **plan);
 

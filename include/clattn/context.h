@@ -245,7 +245,7 @@ typedef struct clattn_device_info {
     uint32_t max_work_group;               /**< work-items in the largest work-group */
     uint32_t max_work_item[3];             /**< work-items in each of its dimensions */
 
-    /** The size that all sub-groups (warps, wavefronts) of all kernels have. 0 unless there is but one size and the
+    /** The size that all sub-groups (warps, wavefronts) of all kernels have. 0 unless there is only one size and the
      * driver tells it, by an extension of Intel, NVIDIA or AMD. */
     uint32_t sub_group;
     int32_t has_fp16;            /**< 1: kernels may compute in float16 */
@@ -310,7 +310,7 @@ typedef struct clattn_program_statistics {
 CLATTN_API clattn_status clattn_context_program_statistics(const clattn_context *context,
                                                            clattn_program_statistics *statistics);
 
-/** Saves those programs of `context` to the cache that are not there yet.
+/** Saves the programs of `context` that the cache does not hold yet.
  *
  * Most drivers' binaries are saved while a plan is made, and this call then does nothing. PoCL's are left to this call
  * and to the context's release: PoCL compiles every kernel once more for them, which takes longer than the plan did,

@@ -80,7 +80,7 @@ CLATTN_API clattn_status clattn_feed_forward_supports(clattn_context *context, c
  *
  * A solver that `options` asks for is every product's.
  *
- * @return what clattn_feed_forward_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_feed_forward_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_feed_forward_plan_create(clattn_context *context, const clattn_feed_forward_desc *desc,
                                                          const clattn_plan_options *options, clattn_plan **plan);
 

@@ -106,7 +106,7 @@ CLATTN_API clattn_status clattn_image_supports(clattn_context *context, const cl
  *
  * A device without images is refused with UNSUPPORTED.
  *
- * @return what clattn_image_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_image_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_image_plan_create(clattn_context *context, const clattn_image_desc *desc,
                                                   const clattn_plan_options *options, clattn_plan **plan);
 

@@ -86,7 +86,7 @@ typedef struct clattn_safetensors clattn_safetensors;
 /** One line of a safetensors file's table. A plain value that borrows from the file's handle. */
 typedef struct clattn_safetensors_entry {
     const char *name;       /**< the tensor's name, UTF-8 */
-    const char *dtype_name; /**< the file's own spelling of its type, as "F32" or "F8_E4M3" */
+    const char *dtype_name; /**< the file's own spelling of its type, such as "F32" or "F8_E4M3" */
 
     /** The tensor. If clattn has no such element type, or the rank is above CLATTN_MAX_RANK, it has dtype
      * CLATTN_DTYPE_NONE, rank 0 and zero extents, but the right `bytes` and `data`. */

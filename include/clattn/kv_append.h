@@ -91,7 +91,7 @@ CLATTN_API clattn_status clattn_kv_append_supports(clattn_context *context, cons
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
- * @return what clattn_kv_append_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_kv_append_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_kv_append_plan_create(clattn_context *context, const clattn_kv_append_desc *desc,
                                                       const clattn_plan_options *options, clattn_plan **plan);
 

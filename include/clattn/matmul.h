@@ -87,7 +87,7 @@ CLATTN_API clattn_status clattn_matmul_supports(clattn_context *context, const c
  *
  * The solver "clblast" refuses activations, operands and integers.
  *
- * @return what clattn_matmul_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_matmul_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_matmul_plan_create(clattn_context *context, const clattn_matmul_desc *desc,
                                                    const clattn_plan_options *options, clattn_plan **plan);
 

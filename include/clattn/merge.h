@@ -62,7 +62,7 @@ CLATTN_API clattn_status clattn_merge_supports(clattn_context *context, const cl
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
- * @return what clattn_merge_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_merge_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_merge_plan_create(clattn_context *context, const clattn_merge_desc *desc,
                                                   const clattn_plan_options *options, clattn_plan **plan);
 

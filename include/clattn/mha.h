@@ -118,7 +118,7 @@ CLATTN_API clattn_status clattn_mha_supports(clattn_context *context, const clat
  *
  * A solver that `options` asks for is the attention's; the products choose theirs.
  *
- * @return what clattn_mha_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_mha_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_mha_plan_create(clattn_context *context, const clattn_mha_desc *desc,
                                                 const clattn_plan_options *options, clattn_plan **plan);
 

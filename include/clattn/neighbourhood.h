@@ -104,7 +104,7 @@ CLATTN_API clattn_status clattn_neighbourhood_supports(clattn_context *context, 
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
- * @return what clattn_neighbourhood_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_neighbourhood_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_neighbourhood_plan_create(clattn_context *context,
                                                           const clattn_neighbourhood_desc *desc,
                                                           const clattn_plan_options *options, clattn_plan **plan);

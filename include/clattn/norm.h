@@ -101,7 +101,7 @@ CLATTN_API clattn_status clattn_norm_supports(clattn_context *context, const cla
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
- * @return what clattn_norm_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_norm_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_norm_plan_create(clattn_context *context, const clattn_norm_desc *desc,
                                                  const clattn_plan_options *options, clattn_plan **plan);
 

@@ -142,7 +142,7 @@ typedef struct clattn_plan_options {
      * is for the whole process and for good, and makes signal frames larger. */
     const char *solver;
 
-    /** Parameters of `solver`, as "rows=6 depth=512", named as clattn_plan_parameter_info and clattn_plan_explain name
+    /** Parameters of `solver`, for example "rows=6 depth=512", named as clattn_plan_parameter_info and clattn_plan_explain name
      * them.
      *
      * The cost model chooses those that are not named, so "" means its choice alone. The plan fails with UNSUPPORTED

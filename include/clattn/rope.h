@@ -91,7 +91,7 @@ CLATTN_API clattn_status clattn_rope_supports(clattn_context *context, const cla
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
- * @return what clattn_rope_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_rope_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_rope_plan_create(clattn_context *context, const clattn_rope_desc *desc,
                                                  const clattn_plan_options *options, clattn_plan **plan);
 

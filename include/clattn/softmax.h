@@ -70,7 +70,7 @@ CLATTN_API clattn_status clattn_softmax_supports(clattn_context *context, const 
 
 /** Compiles a plan for `desc` (@ref calls_plan). Blocks.
  *
- * @return what clattn_softmax_supports returns, FORKED, OPENCL, BUILD, IO or INTERNAL. */
+ * @return what clattn_softmax_supports returns, FORKED, OPENCL, BUILD, MISCOMPILED, IO or INTERNAL. */
 CLATTN_API clattn_status clattn_softmax_plan_create(clattn_context *context, const clattn_softmax_desc *desc,
                                                     const clattn_plan_options *options, clattn_plan **plan);
 

@@ -302,7 +302,7 @@ CLATTN_API void clattn_encoder_args_init(clattn_encoder_args *args);
  * is the attention's. If it fails, *plan is NULL.
  *
  * @return INVALID_ARGUMENT (among others, the model has no encoder), INVALID_STRUCT, INVALID_LAYOUT, OVERFLOW,
- * UNSUPPORTED, OUT_OF_MEMORY, OPENCL, BUILD, IO, INTERNAL or FORKED. */
+ * UNSUPPORTED, OUT_OF_MEMORY, OPENCL, BUILD, MISCOMPILED, IO, INTERNAL or FORKED. */
 CLATTN_API clattn_status clattn_encoder_plan_create(clattn_transformer *transformer, const clattn_encoder_desc *desc,
                                                     const clattn_plan_options *options, clattn_plan **plan);
 

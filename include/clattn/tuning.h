@@ -34,7 +34,7 @@ CLATTN_BEGIN_DECLS
 /** One number of a plan's geometry, and what else it may be. Strings and arrays live as long as the plan. */
 typedef struct clattn_plan_parameter {
     size_t size;          /**< sizeof(clattn_plan_parameter), set by the caller */
-    const char *name;     /**< its name, as "rows" */
+    const char *name;     /**< its name, such as "rows" */
     int32_t value;        /**< what the plan has */
     int32_t reserved;     /* 0 */
     size_t allowed_count; /**< how many values clattn_plan_options.tuning may give it */

@@ -69,7 +69,7 @@ typedef struct clattn_weight_source {
     size_t size;                 /**< sizeof(clattn_weight_source) */
     clattn_tensor_lookup lookup; /**< asked once or more for each tensor, in no order that is promised */
     void *user;                  /**< the first argument of `lookup` */
-    const char *prefix;          /**< what the name of every rule begins with in the file, as "bert."; NULL: nothing */
+    const char *prefix;          /**< what the name of every rule begins with in the file ("bert."); NULL: nothing */
 
     /** The caller's own rules, tried before those of `format`; NULL: none. Names are without the prefix. */
     const clattn_name_rule *rules;
