@@ -1,28 +1,32 @@
-/* What becomes of a sum before it is stored, behind a matrix product:
+/* What a matrix product does to a sum before it stores it:
  *
  *   C[b,i,j] = act(sum * b_scale[j] + bias[j])  (+ or *)  operand[b,i,j]
  *
- *   b_scale[j]       b_scale[a.scale_offset + j*a.scale_col], of a B of integers
+ *   bias[j]          bias[a.bias_offset + j*a.bias_col]
+ *   b_scale[j]       b_scale[a.scale_offset + j*a.scale_col], if B holds integers
  *   operand[b,i,j]   operand[a.operand.offset + b*a.operand.batch + i*a.operand.row + j*a.operand.col]; it may be C
- *                    itself, since an item reads no element but those that it stores, and these first
+ *                    itself, since an item reads only the elements that it stores, and reads them first
  *
  * Parameter         meaning                                                       allowed
- * MATMUL_EPILOGUE   whether there is any of the following (matmul/args.h)            0, 1
+ * BIAS, BIAS_TYPE   matmul/types.h
+ * MATMUL_EPILOGUE   whether there is any of the following (matmul/args.h)         0, 1
  * B_SCALED          whether there is b_scale                                      0, 1
  * ACTIVATED         whether there is an activation; then ACTIVATION is the        0, 1
  *                   function (lib/activation.h)
  * OPERAND           0: none; 1: added; 2: multiplied                              0, 1, 2
- * OPERAND_TYPE      its storage                                                   F32, F16, BF16
+ * OPERAND_TYPE      the operand's storage type                                    F32, F16, BF16
  *
- *   EPILOGUE_PARAMETERS         the buffers, between the kernel's bias and its C; EPILOGUE_ARGUMENTS: passed on
+ *   EPILOGUE_PARAMETERS         the kernel's parameters bias, b_scale and operand, if there are any; they stand before C
+ *   EPILOGUE_ARGUMENTS          passes these on
  *   ACTIVATED_SUM(x, a)         act(x) of a floatv
- *   ACTIVATED_ONE(x, a)         act(x) of a float: one lane of a vector's, which compilers for GPUs leave the others out of
- *   WITH_OPERAND(x, y)          x + y or x * y, with OPERAND */
+ *   ACTIVATED_ONE(x, a)         act(x) of a float: the first lane of a vector's; compilers for GPUs drop the other lanes
+ *   WITH_OPERAND(x, y)          x + y or x * y, as OPERAND says */
 #ifndef CLATTN_CL_MATMUL_EPILOGUE_H
 #define CLATTN_CL_MATMUL_EPILOGUE_H
 
-#include "lib/exp2.h" /* here, since what an #if includes is gone for all that comes behind it where that is false */
+#include "lib/activation.h"
 #include "lib/storage.h"
+#include "matmul/types.h"
 
 #ifndef B_SCALED
 #define B_SCALED 0
@@ -41,6 +45,13 @@
 #error "B_SCALED, ACTIVATED and OPERAND need MATMUL_EPILOGUE"
 #endif
 
+#if BIAS
+#define BIAS_PARAMETER const global ELEMENT(BIAS_TYPE) *bias,
+#define BIAS_ARGUMENT bias,
+#else
+#define BIAS_PARAMETER
+#define BIAS_ARGUMENT
+#endif
 #if B_SCALED
 #define SCALE_PARAMETER const global float *b_scale,
 #define SCALE_ARGUMENT b_scale,
@@ -55,11 +66,10 @@
 #define OPERAND_PARAMETER
 #define OPERAND_ARGUMENT
 #endif
-#define EPILOGUE_PARAMETERS SCALE_PARAMETER OPERAND_PARAMETER
-#define EPILOGUE_ARGUMENTS SCALE_ARGUMENT OPERAND_ARGUMENT
+#define EPILOGUE_PARAMETERS BIAS_PARAMETER SCALE_PARAMETER OPERAND_PARAMETER
+#define EPILOGUE_ARGUMENTS BIAS_ARGUMENT SCALE_ARGUMENT OPERAND_ARGUMENT
 
 #if ACTIVATED
-#include "lib/activation.h"
 #define ACTIVATED_SUM(x, a) ACTIVATE(x, (a).alpha)
 #define ACTIVATED_ONE(x, a) (ACTIVATE((floatv)(x), (a).alpha).s0)
 #else

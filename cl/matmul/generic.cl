@@ -27,9 +27,6 @@
 #include "matmul/types.h"
 
 kernel void matmul_generic(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
-#if BIAS
-                           const global ELEMENT(BIAS_TYPE) *bias,
-#endif
                            EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     if (a.batch == 0)

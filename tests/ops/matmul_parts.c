@@ -62,7 +62,7 @@ static const matmul_case types[] = {
     {"int8 weights", ALL, PARTS, TYPES(F32, I8, F32), .refused_by = MATMUL_CPU_AMX, .m = 7, .n = 13, .k = 11, WEIGHTS},
 };
 
-/* In the order of matmul_parts.c: tiles and panels of an item, blocks of k at a time. */
+/* In the order of src/ops/matmul/bf16x3.c: tiles and panels of an item, blocks of k at a time. */
 static const matmul_case geometries[] = {
     {"geometry", ALL, PARTS, .m = 35, .n = 37, .k = 97, .tuning = "tiles=1 group=1 depth=2", .bias = true},
     {"geometry", BIG, PARTS, .m = 200, .n = 133, .k = 97, .tuning = "tiles=2 group=4 depth=2"},
@@ -280,7 +280,7 @@ static void chosen_where_it_pays(void **state)
         desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){m, n});
         assert_status(device_context(), clattn_matmul_plan_create(device_context(), &desc, NULL, &plan),
                       CLATTN_SUCCESS);
-        bool taken = strstr(clattn_plan_explain(plan), "matmul_cpu_parts") != NULL;
+        bool taken = strstr(clattn_plan_explain(plan), "matmul_cpu_bf16x3") != NULL;
         assert_int_equal(taken, here && thin == 0);
         clattn_plan_release(&plan);
     }

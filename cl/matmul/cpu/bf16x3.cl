@@ -1,50 +1,59 @@
-/* Matrix product of float32, float16 and mixtures by AMX's products of bfloat16: each element as the sum of up to three of
- * them (lib/bf16x3.h).
+/* Matrix product of float32, float16 and mixtures by AMX's products of bfloat16: each element is split into up to three
+ * bfloat16, its parts (lib/bf16x3.h).
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
  *
- * "Row", "lane" and "side" are matmul/cpu/packed.cl's; both sides are copied here.
+ * Rows, lanes and the two operands are matmul/cpu/packed.cl's; here both operands are copied.
  *
- * What the parts cannot hold is summed as matmul_cpu does, by a chain of fma from A and B themselves: every element whose
- * row of A and column of B have greatest magnitudes that IS_BEYOND.  Elsewhere a part, and a product of parts, below 2^-126
- * counts as 0.
+ *                         a block: 32 k of 32 rows                   a block: 32 k of 32 lanes
+ *                       +--------+                                 +--------+--------+
+ *      part 0   2 tiles | 16 x 16|   row i: word x holds           | 16 x 16| 16 x 16|   row x: word j holds k = x and
+ *                       | words  |   k = x and x + 16              | words  | words  |   x + 16 of lane j
+ *                       +--------+                                 +--------+--------+
+ *      part 1   2 tiles |  ...   |                                 |  ...   |  ...   |
+ *      part 2   2 tiles |  ...   |                                 |  ...   |  ...   |
+ *                        local memory, made by the item             workspace, made by matmul_split
+ *
+ * Elements that the parts cannot hold are summed as matmul_cpu sums them, by a chain of fma from A and B themselves: every
+ * element of C whose row of A and column of B have greatest magnitudes for which IS_BEYOND holds.  For the others a part, or
+ * a product of parts, below 2^-126 counts as 0.
  *
  * Layouts, with any strides in elements; 0 broadcasts an input (args: a.a, a.b, a.c; matmul/args.h)
- *   A, B, C, bias   as matmul/cpu/packed.cl has them
+ *   A, B, C, bias   matmul/cpu/packed.cl's
  *   parts           at parts[a.packed_offset]: panels of 32 lanes, all items' one behind the other, each of ceil(k/32)
  *                   blocks of six AMX tiles of 16 x 16 words: two of part 0, two of part 1, two of part 2.  Word j of a
- *                   tile's row x is lane j, 16 + j in the second one of each two, and has k = x in its lower half and
- *                   x + 16 in its upper one.  What lies beyond the last lane or k is 0.  Rows become such blocks in local
- *                   memory, row i of a tile for a row and word x for the same two k
+ *                   tile's row x is lane j, or 16 + j in the second tile of each two, and has k = x in its lower half and
+ *                   x + 16 in its upper one.  Lanes and k beyond the last ones are 0.  Blocks of rows in local memory have
+ *                   row i of a tile for a row, and word x for k = x and x + 16
  *   peaks           behind them, for each panel ceil(blocks/SPLIT_BLOCKS) times 32: the greatest magnitudes of its lanes in
  *                   that many blocks, as bits
- *   The lane side's batch is 1 where its batch stride is 0, else the batch.
+ *   The lane operand's batch is 1 if its batch stride is 0, else the batch.
  *   Workspace: panels of all items * 4 * (1536 * ceil(k/32) + 32 * ceil(ceil(k/32)/SPLIT_BLOCKS)) bytes.
  *
- * Arguments: matmul_split(lane side, parts, matmul_args)
- *            matmul_cpu_parts(row side, lane side, parts, [bias], [operand], c, matmul_args)
+ * Arguments: matmul_split(lane operand, parts, matmul_args)
+ *            matmul_cpu_bf16x3(row operand, lane operand, parts, [bias], [operand], c, matmul_args)
  *
  *   macro           meaning                                          allowed         tested
  *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types                F32 F16 BF16    each, and mixed
  *   BIAS            whether there is a bias                          0, 1            both
- *   MATMUL_EPILOGUE ...   matmul/epilogue.h; B_SCALED is 0                       each
- *   LANES_ALONG_M   0: B is the lane side; 1: A is                   0, 1            both
+ *   MATMUL_EPILOGUE ...   matmul/epilogue.h; B_SCALED is 0                           each
+ *   LANES_ALONG_M   0: B is the lane operand; 1: A is                0, 1            both
  *   X86_AMX         1: by the instructions (engine/x86/amx.h)        0, 1            both
  *   LANES           floats a vector (lib/vector.h)                   4, 8, 16        all
  *   TILES           tiles of an item, one below the other            1 to 32         1 2 4 8
  *   GROUP           panels of an item                                1 and up        1 2 4 8 16
- *   DEPTH           blocks of rows that become parts at a time       1 and up        1 2 4 8 16
+ *   DEPTH           blocks of rows that are split at a time          1 and up        1 2 4 8 16
  *   DEEP            whether there may be more than DEPTH blocks      0, 1            both
- *   ONWARD          1: asks for the next panel, a share with each tile   0, 1         both
- *                   (a compiler that has __builtin_prefetch)
+ *   PREFETCH_PANEL  1: each tile prefetches its share of the next panel    0, 1      both
+ *                   (needs a compiler that has __builtin_prefetch)
  *   SPLIT_BLOCKS    blocks that an item of matmul_split makes        1 and up        8
  *
  * NDRange, groups of one item:
- *   matmul_split       0 panels, 1 ceil(blocks/SPLIT_BLOCKS), 2 the lane side's batch (none of it where k is 0)
- *   matmul_cpu_parts   0 ceil(panels/GROUP), 1 ceil(rows/(32*TILES)), 2 the batch
- * Ownership: an item of matmul_cpu_parts owns 32*TILES rows times 32*GROUP lanes of C.
+ *   matmul_split        0 panels, 1 ceil(blocks/SPLIT_BLOCKS), 2 the lane operand's batch; not launched if k is 0
+ *   matmul_cpu_bf16x3   0 ceil(panels/GROUP), 1 ceil(rows/(32*TILES)), 2 the batch
+ * Ownership: an item of matmul_cpu_bf16x3 owns 32*TILES rows times 32*GROUP lanes of C.
  * Local memory: 6 KiB * TILES * DEPTH for parts and, with DEEP, 4 KiB * TILES * GROUP for sums; a work-group has one item,
- * so that it is that item's own, which on PoCL stays in the same place from item to item: in the second-level cache.
+ * so that local memory is that item's own, and PoCL leaves it in the same place from item to item: in the second-level cache.
  * Private memory: 12 KiB.  Barriers: none.
  * Accumulator: float; a product of tiles adds 16 products of lower and 16 of upper halves, each in a chain, and the sum of
  * both to the accumulator, rounded to nearest even.  The geometry does not change a bit of the result.  k = 0 gives the bias
@@ -67,8 +76,8 @@
 #ifndef DEEP
 #define DEEP 1
 #endif
-#ifndef ONWARD
-#define ONWARD 0
+#ifndef PREFETCH_PANEL
+#define PREFETCH_PANEL 0
 #endif
 #ifndef SPLIT_BLOCKS
 #define SPLIT_BLOCKS 8
@@ -81,24 +90,22 @@
 #error "TILES must be 1 to 32, GROUP, DEPTH and SPLIT_BLOCKS at least 1"
 #endif
 
-#define AMX 1
 #define PAIRS 0
 #define PANEL 32 /* rows or lanes */
 #define ROWS PANEL
 #define LANE_VECTORS (PANEL / LANES)
 
-#include "lib/bf16_pairs.h" /* here, since what an #if includes is gone for all that comes behind it where that is false */
 #include "engine/x86/amx_sums.h"
-#include "matmul/cpu/store.h"
 #include "lib/bf16x3.h"
+#include "matmul/cpu/store.h"
 
-/* How many panels the lanes have in an item and in all, and blocks of k, and times that matmul_split takes SPLIT_BLOCKS. */
+/* Panels of one item of the batch and of all, blocks of k, and chunks of SPLIT_BLOCKS blocks. */
 typedef struct split_shape {
     long panels, all;
     int blocks, chunks;
 } split_shape;
 
-static inline split_shape shape_of(const private matmul_args *a, side lanes)
+static inline split_shape shape_of(const private matmul_args *a, operand_layout lanes)
 {
     split_shape s;
 
@@ -109,11 +116,14 @@ static inline split_shape shape_of(const private matmul_args *a, side lanes)
     return s;
 }
 
-/* name_square: a square of elements: vector l is row l, whose elements lie `col` apart; of `rows` rows and `columns`
- * elements of each, the rest is 0.
- * name: LANES indices from p on times LANES k twice, the second ones BLOCK_K / 2 on, of which `count` and `ks` are there: a
- * vector for each index, along k, where the side is that of rows, else one for each k; turned if they lie the other way. */
-#define DEFINE_LOAD_SIDE(name, TYPE) \
+/* Defines how an operand of a storage type is read.
+ *
+ * name_square: reads a square: vector l is row l, whose elements lie `col` apart.  `rows` rows and `columns` elements of each
+ * exist; the rest is 0.
+ * name: reads LANES indices from p on times LANES k twice, the second ones BLOCK_K / 2 on.  `count` indices and `ks` k exist.
+ * A vector is an index, along k, if `along_k`, else a k, along the indices; memory is read along the dimension whose
+ * elements are neighbours, and the square transposed if that is the other one. */
+#define DEFINE_LOAD_OPERAND(name, TYPE) \
     INLINE void name##_square(floatv *x, const global ELEMENT(TYPE) *p, long row, long col, int rows, int columns) \
     { \
         if (rows >= LANES && columns >= LANES && col == 1) { \
@@ -130,16 +140,17 @@ static inline split_shape shape_of(const private matmul_args *a, side lanes)
             } \
         } \
     } \
-    INLINE void name(floatv x[2][LANES], const global ELEMENT(TYPE) *p, side s, int count, int ks, int of_rows) \
+    INLINE void name(floatv x[2][LANES], const global ELEMENT(TYPE) *p, operand_layout s, int count, int ks, \
+                     int along_k) \
     { \
-        const int along_k = s.k_stride == 1 ? of_rows || s.stride != 1 : of_rows && s.stride != 1; \
-        const long row = along_k ? s.stride : s.k_stride, col = along_k ? s.k_stride : s.stride; \
+        const int read_along_k = s.k_stride == 1 ? along_k || s.stride != 1 : along_k && s.stride != 1; \
+        const long row = read_along_k ? s.stride : s.k_stride, col = read_along_k ? s.k_stride : s.stride; \
 \
         for (int i = 0; i < 2; i++) { \
             floatv y[LANES]; \
 \
-            name##_square(y, p, row, col, along_k ? count : ks, along_k ? ks : count); \
-            if (along_k != of_rows) \
+            name##_square(y, p, row, col, read_along_k ? count : ks, read_along_k ? ks : count); \
+            if (read_along_k != along_k) \
                 transpose(y); \
             _Pragma("unroll") \
             for (int l = 0; l < LANES; l++) \
@@ -148,15 +159,15 @@ static inline split_shape shape_of(const private matmul_args *a, side lanes)
             ks -= BLOCK_K / 2; \
         } \
     }
-DEFINE_LOAD_SIDE(load_lanes, LANE_TYPE)
-DEFINE_LOAD_SIDE(load_rows, ROW_TYPE)
+DEFINE_LOAD_OPERAND(load_lanes, LANE_TYPE)
+DEFINE_LOAD_OPERAND(load_rows, ROW_TYPE)
 
 kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *parts, matmul_args a)
 {
     if (a.batch == 0)
         return;
 
-    const side s = lane_side(&a);
+    const operand_layout s = lane_operand(&a);
     const split_shape shape = shape_of(&a, s);
     const long panel = get_group_id(0), batch = get_group_id(2), number = batch * shape.panels + panel;
     const int chunk = (int)get_group_id(1), count = min(PANEL, s.count - (int)panel * PANEL);
@@ -191,8 +202,8 @@ kernel void matmul_split(const global ELEMENT(LANE_TYPE) *source, global uint *p
     }
 }
 
-/* The blocks of `count` rows from p on, k of them; `peak` has each row's so far. */
-static void split_rows(local uint *tile, const global ELEMENT(ROW_TYPE) *p, side s, int count, int k,
+/* Splits `count` rows from p on, k of them, into blocks; raises `peak` to each row's greatest magnitude. */
+static void split_rows(local uint *tile, const global ELEMENT(ROW_TYPE) *p, operand_layout s, int count, int k,
                        private uint *peak)
 {
     for (int i = 0; i < PANEL; i += LANES) {
@@ -222,17 +233,28 @@ static void split_rows(local uint *tile, const global ELEMENT(ROW_TYPE) *p, side
     }
 }
 
-/* The sums of a tile's rows and lanes that are beyond parts, from where they are in A and B: of `row_count` rows from p on
- * and `lane_count` lanes from q on. */
+/* Where an operand of a tile lies, and how much of it exists. */
+typedef struct tile_rows {
+    const global ELEMENT(ROW_TYPE) *p;
+    operand_layout layout;
+    int count;
+} tile_rows;
+
+typedef struct tile_lanes {
+    const global ELEMENT(LANE_TYPE) *p;
+    operand_layout layout;
+    int count;
+} tile_lanes;
+
+/* Replaces those sums of a tile that parts do not hold, by k products of the operands themselves. */
 static void sum_exactly(private floatv *sum, const private uint *row_peak, const private uintv *lane_peak,
-                        const global ELEMENT(ROW_TYPE) *p, side rows, int row_count, const global ELEMENT(LANE_TYPE) *q,
-                        side lanes, int lane_count, int k)
+                        tile_rows rows, tile_lanes lanes, int k)
 {
     floatv exact[ROWS * LANE_VECTORS];
     intv beyond[ROWS * LANE_VECTORS];
     int row_beyond[ROWS];
 
-    for (int r = 0; r < row_count; r++) {
+    for (int r = 0; r < rows.count; r++) {
         row_beyond[r] = 0;
         for (int v = 0; v < LANE_VECTORS; v++) {
             const uintv x = (uintv)row_peak[r], y = lane_peak[v];
@@ -246,42 +268,51 @@ static void sum_exactly(private floatv *sum, const private uint *row_peak, const
         for (int v = 0; v < LANE_VECTORS; v++) {
             floatv y;
 
-            LOAD_ROW(LANE_TYPE, y, q + i * lanes.k_stride, v * LANES * lanes.stride, lanes.stride,
-                     lane_count - v * LANES, 0.0f);
-            for (int r = 0; r < row_count; r++)
+            LOAD_ROW(LANE_TYPE, y, lanes.p + i * lanes.layout.k_stride, v * LANES * lanes.layout.stride,
+                     lanes.layout.stride, lanes.count - v * LANES, 0.0f);
+            for (int r = 0; r < rows.count; r++)
                 if (row_beyond[r])
-                    exact[r * LANE_VECTORS + v] = FMA((floatv)LOAD(ROW_TYPE, p, r * rows.stride + i * rows.k_stride), y,
-                                                      exact[r * LANE_VECTORS + v]);
+                    exact[r * LANE_VECTORS + v] =
+                        FMA((floatv)LOAD(ROW_TYPE, rows.p, r * rows.layout.stride + i * rows.layout.k_stride), y,
+                            exact[r * LANE_VECTORS + v]);
         }
-    for (int i = 0; i < row_count * LANE_VECTORS; i++)
+    for (int i = 0; i < rows.count * LANE_VECTORS; i++)
         sum[i] = select(sum[i], exact[i], beyond[i]);
 }
 
-#define LATE_ROWS 2 /* of a block */
+#define DEFERRED_ROWS 2 /* rows of the tile before that are stored in each block: the processor has time for so many */
 #define LANE_TILE(part, which) (q + ((part) * 2 + (which)) * TILE_WORDS)
-#define ONWARD_BYTES ((BLOCK_WORDS * 4 + TILES - 1) / TILES)
+#define PREFETCH_BYTES ((BLOCK_WORDS * 4 + TILES - 1) / TILES)
 
-/* The products of `blocks` blocks of rows from p and of lanes from q on;
- * meanwhile the processor has time for what is late. */
-INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q, size_t onward, int blocks,
-                       late_rows *late, BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c,
-                       const private matmul_args *a)
+/* Adds the products of `blocks` blocks of rows from p and of lanes from q on, and stores what the tile before has left;
+ * `next` is the address of what this tile prefetches of the next panel. */
+INLINE void add_blocks(amx_state *amx, const local uint *p, const global uint *q, size_t next, int blocks,
+                       deferred_rows *deferred, destination to)
 {
-    for (int i = 0; i < blocks; i++, p += BLOCK_WORDS, q += BLOCK_WORDS, onward += ONWARD_BYTES) {
-#if ONWARD
+    for (int i = 0; i < blocks; i++, p += BLOCK_WORDS, q += BLOCK_WORDS, next += PREFETCH_BYTES) {
+#if PREFETCH_PANEL
 #pragma unroll
-        for (int line = 0; line < ONWARD_BYTES; line += 64)
-            PREFETCH_SECOND(onward + line);
+        for (int byte = 0; byte < PREFETCH_BYTES; byte += 64)
+            PREFETCH_SECOND(next + byte);
 #endif
         ADD_PARTS(amx, p, PARTS_OF(ROW_TYPE), LANE_TILE, PARTS_OF(LANE_TYPE), AMX_WORDS);
-        store_late(late, LATE_ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
+        store_deferred(deferred, DEFERRED_ROWS, to);
     }
-    store_late(late, ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, a);
+    store_deferred(deferred, ROWS, to);
 }
 
-kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const global ELEMENT(LANE_TYPE) *lane_source,
-                             const global uint *parts, BIAS_PARAMETER EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c,
-                             matmul_args a)
+/* The greatest and the least of a tile's rows' peaks, and of a panel's lanes'. */
+INLINE peaks peaks_of(const private uint *each)
+{
+    peaks all = NO_PEAKS;
+
+    for (int i = 0; i < PANEL; i++)
+        all = with_peak(all, each[i]);
+    return all;
+}
+
+kernel void matmul_cpu_bf16x3(const global ELEMENT(ROW_TYPE) *source, const global ELEMENT(LANE_TYPE) *lane_source,
+                              const global uint *parts, EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
     local uint row_parts[TILES * DEPTH * BLOCK_WORDS];
 #if DEEP
@@ -290,7 +321,8 @@ kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const globa
     if (a.batch == 0)
         return;
 
-    const side rows = row_side(&a), lanes = lane_side(&a);
+    const operand_layout rows = row_operand(&a), lanes = lane_operand(&a);
+    const destination to = {&a, c, EPILOGUE_ARGUMENTS};
     const split_shape shape = shape_of(&a, lanes);
     const long batch = get_group_id(2), panel0 = get_group_id(0) * GROUP;
     const int row0 = (int)get_group_id(1) * (ROWS * TILES), row_count = min(ROWS * TILES, rows.count - row0);
@@ -301,18 +333,17 @@ kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const globa
         parts + a.packed_offset + shape.all * shape.blocks * BLOCK_WORDS + first_panel * shape.chunks * PANEL;
     const global ELEMENT(ROW_TYPE) *in = source + rows.offset + batch * rows.batch + row0 * rows.stride;
     const global ELEMENT(LANE_TYPE) *lane_in = lane_source + lanes.offset + batch * lanes.batch;
-    floatv sum[ROWS * LANE_VECTORS]; /* a tile's, stored while the next one's products go on */
+    floatv sum[ROWS * LANE_VECTORS]; /* of one tile; stored during the next tile's products */
     uint row_peak[TILES][ROWS];
     peaks row_peaks[TILES];
     amx_state amx;
-    late_rows late = {0};
+    deferred_rows deferred = {0};
+    int i0 = 0;
 
     for (int t = 0; t < TILES; t++)
         for (int r = 0; r < ROWS; r++)
             row_peak[t][r] = 0;
     AMX_BEGIN(&amx);
-
-    int i0 = 0;
     do {
         const int depth = min(DEPTH, shape.blocks - i0), last = i0 + depth == shape.blocks;
 
@@ -320,11 +351,8 @@ kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const globa
             split_rows(row_parts + t * DEPTH * BLOCK_WORDS,
                        in + t * ROWS * rows.stride + (long)i0 * BLOCK_K * rows.k_stride, rows, row_count - t * ROWS,
                        min(depth * BLOCK_K, a.k - i0 * BLOCK_K), row_peak[t]);
-        for (int t = 0; t < tiles && last; t++) {
-            row_peaks[t] = NO_PEAKS;
-            for (int r = 0; r < ROWS; r++)
-                row_peaks[t] = with_peak(row_peaks[t], row_peak[t][r]);
-        }
+        for (int t = 0; t < tiles && last; t++)
+            row_peaks[t] = peaks_of(row_peak[t]);
         for (int g = 0; g < group; g++) {
             const global uint *q = panels + ((long)g * shape.blocks + i0) * BLOCK_WORDS;
             const int lane0 = (int)(panel0 + g) * PANEL, lane_count = min(PANEL, lanes.count - lane0);
@@ -336,10 +364,11 @@ kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const globa
                 for (int chunk = 0; chunk < shape.chunks; chunk++)
                     lane_peak[v] = max(lane_peak[v], VLOAD(v, all_peaks + ((long)g * shape.chunks + chunk) * PANEL));
             }
-            for (int l = 0; l < PANEL && last; l++)
-                lane_peaks = with_peak(lane_peaks, ((const private uint *)lane_peak)[l]);
+            if (last)
+                lane_peaks = peaks_of((const private uint *)lane_peak);
             for (int t = 0; t < tiles; t++) {
                 const int count = min(ROWS, row_count - t * ROWS);
+                const place at = {batch, row0 + t * ROWS, count, lane0, lane_count};
 #if DEEP
                 local float *const before = sums + (g * TILES + t) * (PANEL * PANEL);
 
@@ -348,8 +377,8 @@ kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const globa
                 AMX_SUMS_BEGIN(&amx, (float *)sum, PANEL, ROWS, 1);
 #endif
                 add_blocks(&amx, row_parts + t * DEPTH * BLOCK_WORDS, q,
-                           (size_t)(q + (long)shape.blocks * BLOCK_WORDS) + (size_t)t * depth * ONWARD_BYTES, depth,
-                           &late, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
+                           (size_t)(q + (long)shape.blocks * BLOCK_WORDS) + (size_t)t * depth * PREFETCH_BYTES, depth,
+                           &deferred, to);
 #if DEEP
                 if (!last) {
                     AMX_SUMS_END(&amx, before, PANEL, ROWS);
@@ -358,19 +387,16 @@ kernel void matmul_cpu_parts(const global ELEMENT(ROW_TYPE) *source, const globa
 #endif
                 AMX_SUMS_END(&amx, (float *)sum, PANEL, ROWS);
                 if (may_be_beyond(row_peaks[t], lane_peaks))
-                    sum_exactly(sum, row_peak[t], lane_peak, in + t * ROWS * rows.stride, rows, count,
-                                lane_in + lane0 * lanes.stride, lanes, lane_count, a.k);
-
-                const place at = {batch, row0 + t * ROWS, count, lane0, lane_count};
-
+                    sum_exactly(sum, row_peak[t], lane_peak, (tile_rows){in + t * ROWS * rows.stride, rows, count},
+                                (tile_lanes){lane_in + lane0 * lanes.stride, lanes, lane_count}, a.k);
                 if (C_LANE_STEP(a) == 1)
-                    late = (late_rows){(private floatv(*)[LANE_VECTORS])sum, at};
+                    deferred = (deferred_rows){sum, at};
                 else
-                    finish(sum, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a, at);
+                    finish(sum, to, at);
             }
         }
         i0 += DEPTH;
     } while (i0 < shape.blocks);
-    store_late(&late, ROWS, BIAS_ARGUMENT EPILOGUE_ARGUMENTS c, &a);
+    store_deferred(&deferred, ROWS, to);
     AMX_END(&amx);
 }

@@ -1,22 +1,21 @@
-/* What matmul_cpu multiplies at a time: a step of one k as floats, or, with PAIRS, of two neighbouring k as bfloat16.
+/* What a step of a packed product is: one k as a float, or, with PAIRS, two neighbouring k as bfloat16.
  *
  *   packed_element, packedv                an element of a panel, and LANES of them
- *   K_STEP, STEPS(k)                       k that a step has, and steps that k have
- *   STEP_OF(TYPE, p, stride, whole)        a step from p on, whose k are `stride` apart; half a pair unless `whole`
- *   STEP_OF_LANES(TYPE, p, stride)         the same for LANES neighbours
- *   STEPS_OF_LANE(TYPE, p)                 LANES steps of k next to each other
- *   ADD_PRODUCT(x, y, acc)                 acc + the products of two steps
- *   STORE_SUMS(TYPE, p, i, x)              STOREV of such sums, before anything was added to them */
+ *   K_STEP, STEPS(k)                       how many k a step has, and how many steps k has
+ *   STEP_OF(TYPE, p, stride, whole)        the step at p, whose k are `stride` apart; its second half is 0 unless `whole`
+ *   STEP_OF_LANES(TYPE, p, stride)         the steps of LANES neighbours from p on
+ *   STEPS_OF_LANE(TYPE, p)                 LANES steps whose k are neighbours from p on
+ *   ADD_PRODUCT(x, y, acc)                 acc + the product of two steps
+ *   STORE_SUMS(TYPE, p, i, x)              STOREV of sums to which nothing was added */
 #ifndef CLATTN_CL_MATMUL_CPU_PRODUCT_H
 #define CLATTN_CL_MATMUL_CPU_PRODUCT_H
 
+#include "lib/bf16_pairs.h"
 #include "lib/fma.h"
 #include "lib/rows.h"
 #include "lib/storage.h"
 
 #if PAIRS
-#include "lib/bf16_pairs.h"
-
 typedef uint packed_element;
 typedef uintv packedv;
 typedef whole_uintv whole_packedv;

@@ -2,27 +2,34 @@
  *
  *   C[b,i,j] = sum_k A[b,i,k] * B[b,k,j]  (+ bias[j])  (and what matmul/epilogue.h says)
  *
- * What one token's activations do to a layer's weights.  One operand is streamed: each of its rows is read once, in the
- * order of memory, and serves the few rows of the other, which stay in the caches.  "Row" below is an index of either
- * operand, whichever of i and j that is; nothing is packed.
+ * A layer's weights multiply one token's activations so.  One operand is streamed: each of its rows is read once, in the
+ * order of memory, and is multiplied by the few rows of the other operand, which stay in the caches.  "Row" below is an
+ * index of either operand, whichever of i and j that is; nothing is packed.
  *
- * Layouts as matmul/cpu/packed.cl's, in elements (args: a.a, a.b, a.c; matmul/args.h), but that neighbours along k are neighbours
- * in memory: a.a.col == a.b.row == 1, promised by the host.  The other strides are any.
+ *        k ->  LANES at a time                     |  ROWS  |
+ *       +------------------------+               +----------+      An item goes down LANES*TILES streamed rows, STEP at a
+ *  STEP | streamed rows          |   x  few      |   sums   |      time, with all the few rows at once.  Lane l of a sum
+ *       +------------------------+      rows     +----------+      adds up k = l, l + LANES, ...; sum_each adds up the
+ *       | ...                    |    (caches)                     lanes of LANES sums.
+ *
+ * Layouts are matmul/cpu/packed.cl's, in elements (args: a.a, a.b, a.c; matmul/args.h), with neighbours along k that are
+ * neighbours in memory: a.a.col == a.b.row == 1, as the host has checked.  The other strides are any.
  *
  *   macro           meaning                                            allowed            tested
  *   A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE   storage types; B also I8       F32 F16 BF16       F32
  *   BIAS            whether there is a bias                            0, 1               both
- *   MATMUL_EPILOGUE ...   matmul/epilogue.h                                           each
+ *   MATMUL_EPILOGUE ...   matmul/epilogue.h                                               each
  *   STREAM_A        0: B is streamed, rows of A are few; 1: A is, and columns of B are few   0, 1   both
  *   LANES           floats a vector (lib/vector.h)                     4, 8, 16           all
  *   ROWS            few rows of a register tile                        1 and up           1 to 8
  *   STEP            streamed rows of a register tile                   divisors of LANES  2 4
  *   TILES           times LANES streamed rows of an item               1 and up           1 to 16
- *   DEPTH           0: the few rows are read where they lie; else a multiple of LANES: the item copies that much of their
- *                   k at a time, interleaved, so that rows whose strides are alike do not share one set of a cache
+ *   DEPTH           0: the few rows are read where they lie; else the item copies so much of their k at a time, their
+ *                   vectors interleaved, so that rows a power of two apart do not share one set of a cache; a multiple
+ *                   of LANES
  *                                                                      0, 16 and up       0 1024
- *   AHEAD           asks for the memory so many k on, behind the end of the DEPTH in the next rows; 0: does not (a compiler
- *                   that has __builtin_prefetch)                       0 and up           0 512
+ *   PREFETCH_DISTANCE   k by which streamed rows are prefetched; beyond the end of the DEPTH the next STEP rows are.  0: none.
+ *                   Needs a compiler that has __builtin_prefetch       0 and up           0 512
  * ROWS*STEP accumulators and ROWS + STEP more must fit the registers.
  *
  * NDRange, groups of one item: 0 ceil(n/COLUMNS), 1 ceil(m/LINES), 2 the batch; COLUMNS x LINES is LANES*TILES x ROWS,
@@ -54,8 +61,8 @@
 #ifndef DEPTH
 #define DEPTH 0
 #endif
-#ifndef AHEAD
-#define AHEAD 0
+#ifndef PREFETCH_DISTANCE
+#define PREFETCH_DISTANCE 0
 #endif
 
 #if STREAM_A != 0 && STREAM_A != 1
@@ -73,13 +80,13 @@
 #define FEW_TYPE A_TYPE
 #endif
 
-/* How an operand is walked: element (index, k) lies at start + index*stride + k. */
-typedef struct side {
+/* Element (index, k) of an operand lies at start + index*stride + k; `count` indices exist. */
+typedef struct operand_layout {
     long start, stride;
     int count;
-} side;
+} operand_layout;
 
-/* What the few rows are read from: their own places, or the item's copy, vector by vector in turn. */
+/* The few rows: where they lie, and the item's copy, in which vector k/LANES of all rows are neighbours. */
 typedef struct few_data {
     const global ELEMENT(FEW_TYPE) *row[ROWS];
 #if DEPTH
@@ -96,7 +103,7 @@ INLINE void copy_rows(few_data *few, int k0, int depth)
 }
 #endif
 
-/* The products of `columns` elements from k0 + k on, at most a vector, taken into acc. */
+/* Adds the products of `columns` elements from k0 + k on, at most a vector, to acc. */
 INLINE void add_products(floatv acc[STEP][ROWS], const global ELEMENT(STREAM_TYPE) *const stream[STEP],
                          const few_data *few, int k0, int k, int columns)
 {
@@ -119,11 +126,11 @@ INLINE void add_products(floatv acc[STEP][ROWS], const global ELEMENT(STREAM_TYP
     }
 }
 
-/* The sums over k0 <= k < k0 + depth of LANES streamed rows from `start` on, added to state[r] for each few row r. */
+/* Adds the sums over k0 <= k < k0 + depth of LANES streamed rows from `start` on to state[r], for each few row r. */
 INLINE void add_block(floatv *state, const global ELEMENT(STREAM_TYPE) *streamed, int start, int last, long stride,
                       const few_data *few, int k0, int depth)
 {
-    floatv part[ROWS * LANES];
+    floatv lane_sums[ROWS * LANES];
 
     for (int s0 = 0; s0 < LANES; s0 += STEP) {
         floatv acc[STEP][ROWS];
@@ -137,17 +144,17 @@ INLINE void add_block(floatv *state, const global ELEMENT(STREAM_TYPE) *streamed
             for (int r = 0; r < ROWS; r++)
                 acc[s][r] = (floatv)(0.0f);
         }
-#if AHEAD
-        const int near = min(depth, AHEAD);
-        const long onward = BYTES(STREAM_TYPE, STEP * stride - depth);
+#if PREFETCH_DISTANCE
+        const int distance = min(depth, PREFETCH_DISTANCE);
+        const long next_rows = BYTES(STREAM_TYPE, STEP * stride - depth);
 
         for (; k + LANES <= depth; k += LANES) {
-            const long there = BYTES(STREAM_TYPE, (long)(k0 + k + near)) + (k + near < depth ? 0 : onward);
+            const long ahead = BYTES(STREAM_TYPE, (long)(k0 + k + distance)) + (k + distance < depth ? 0 : next_rows);
 
-            if (!(BYTES(STREAM_TYPE, k) & 63)) /* a line once */
+            if (!(BYTES(STREAM_TYPE, k) & 63)) /* each line once */
 #pragma unroll
                 for (int s = 0; s < STEP; s++)
-                    PREFETCH((size_t)p[s] + there);
+                    PREFETCH((size_t)p[s] + ahead);
             add_products(acc, p, few, k0, k, LANES);
         }
 #else
@@ -160,36 +167,33 @@ INLINE void add_block(floatv *state, const global ELEMENT(STREAM_TYPE) *streamed
         for (int s = 0; s < STEP; s++)
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
-                part[r * LANES + s0 + s] = acc[s][r];
+                lane_sums[r * LANES + s0 + s] = acc[s][r];
     }
     for (int r = 0; r < ROWS; r++)
-        state[r] += sum_each(part + r * LANES);
+        state[r] += sum_each(lane_sums + r * LANES);
 }
 
 GROUP_SIZE(1, 1, 1)
 kernel void matmul_cpu_skinny(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
-#if BIAS
-                              const global ELEMENT(BIAS_TYPE) *bias,
-#endif
                               EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c, matmul_args a)
 {
     if (a.batch == 0)
         return;
 
     const long batch = get_group_id(2);
-    const side rows = {a.a.offset + batch * a.a.batch, a.a.row, a.m};
-    const side columns = {a.b.offset + batch * a.b.batch, a.b.col, a.n};
+    const operand_layout rows = {a.a.offset + batch * a.a.batch, a.a.row, a.m};
+    const operand_layout columns = {a.b.offset + batch * a.b.batch, a.b.col, a.n};
     const long out = a.c.offset + batch * a.c.batch;
 #if STREAM_A
     const global ELEMENT(STREAM_TYPE) *streamed = a_data;
     const global ELEMENT(FEW_TYPE) *kept = b_data;
-    const side stream = rows, few = columns;
+    const operand_layout stream = rows, few = columns;
     const long stream_step = a.c.row, few_step = a.c.col;
     const int first = (int)get_group_id(1) * TILES * LANES, few0 = (int)get_group_id(0) * ROWS;
 #else
     const global ELEMENT(STREAM_TYPE) *streamed = b_data;
     const global ELEMENT(FEW_TYPE) *kept = a_data;
-    const side stream = columns, few = rows;
+    const operand_layout stream = columns, few = rows;
     const long stream_step = a.c.col, few_step = a.c.row;
     const int first = (int)get_group_id(0) * TILES * LANES, few0 = (int)get_group_id(1) * ROWS;
 #endif

@@ -136,9 +136,6 @@ static inline void multiply_tiles(matrix_c *sum, const local uint4 *a_tile, cons
 MATRIX_SUB_GROUP
 GROUP_SIZE(MATRIX_LANES, GROUPS_M *GROUPS_N, 1)
 kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
-#if BIAS
-                          const global ELEMENT(BIAS_TYPE) *bias,
-#endif
                           EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     local uint4 a_tile[STAGES * A_PIECES];

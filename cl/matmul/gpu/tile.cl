@@ -192,9 +192,6 @@ static inline float4 load_quad(const global ELEMENT(OPERAND_TYPE) *from, int lef
 
 GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
 kernel void matmul_tile(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
-#if BIAS
-                        const global ELEMENT(BIAS_TYPE) *bias,
-#endif
                         EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     local float4 a_tile[2 * TILE_K * QUADS_A];

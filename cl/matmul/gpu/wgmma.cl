@@ -136,9 +136,6 @@ static inline void multiply_tiles(wgmma_c *sum, uint a_tile, uint b_tile, const 
 
 GROUP_SIZE(WGMMA_LANES, WARPGROUPS, 1)
 kernel void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEMENT(B_TYPE) *b_data,
-#if BIAS
-                         const global ELEMENT(BIAS_TYPE) *bias,
-#endif
                          EPILOGUE_PARAMETERS global ELEMENT(C_TYPE) *c_data, matmul_args a)
 {
     local uint4 tiles[STAGES * (A_PIECES + B_PIECES)] __attribute__((aligned(1024)));

@@ -1,4 +1,4 @@
-/* Planning and launching matmul_split and matmul_cpu_parts. */
+/* Planning and launching of cl/matmul/cpu/bf16x3.cl. */
 #include <math.h>
 
 #include "base/size.h"
@@ -9,17 +9,17 @@
 
 #define PANEL 32         /* rows or lanes */
 #define SUM_BYTES 4096   /* of a tile of PANEL x PANEL */
-#define BLOCK_K 32       /* k of a block, */
-#define BLOCK_BYTES 6144 /* whose parts take so much */
-#define SPLIT_BLOCKS 8   /* that a work-group of matmul_split makes */
-/* Rows that pay for splitting the lanes if these are many, and lanes that pay for splitting many rows: where both are few,
- * each adds up to the other's. */
+#define BLOCK_K 32       /* k of a block of 32 rows or lanes */
+#define BLOCK_BYTES 6144 /* of a block's parts */
+#define SPLIT_BLOCKS 8   /* blocks that a work-group of matmul_split makes */
+/* So many rows pay for splitting very many lanes, and so many lanes for splitting very many rows. */
 #define FEWEST_ROWS 120.0
 #define FEWEST_LANES 67.0
 #define FEWEST_K 48
-#define CHECK_BLOCKS 3 /* that matmul_self_check's product has at least, which the same program must take */
+#define CHECK_BLOCKS \
+    3 /* blocks that matmul_self_check's product has at least; the plan's program must be able to take it */
 
-/* How many panels of lanes there are in all: one item's if all items share them. */
+/* Panels of lanes of all items of the batch: one item's if all share them. */
 static size_t all_panels(const struct matmul_plan *plan)
 {
     const struct matmul_problem *problem = &plan->problem;
@@ -27,20 +27,20 @@ static size_t all_panels(const struct matmul_plan *plan)
     return divide_up(plan->lanes_along_m ? problem->m : problem->n, PANEL) * (lanes->batch ? problem->batch : 1);
 }
 
-/* What a panel's parts and peaks take. */
+/* Bytes of a panel's parts and peaks. */
 static size_t panel_bytes(size_t k)
 {
     size_t blocks = divide_up(k, BLOCK_K);
     return blocks * BLOCK_BYTES + divide_up(blocks, SPLIT_BLOCKS) * PANEL * sizeof(cl_uint);
 }
 
-/* Lanes run along C's rows: then it is stored by vectors. */
+/* Whether lanes run along m: if C's rows are neighbours, C is then stored by vectors. */
 static bool along_m(const struct matmul_problem *problem)
 {
     return problem->c.col != 1 && problem->c.row == 1;
 }
 
-/* Whether products gain more from AMX than splitting their operands costs; a block of few k is mostly 0. */
+/* Whether AMX saves more than splitting the operands costs; with few k a block is mostly 0. */
 static bool pays(const struct matmul_problem *problem)
 {
     if (problem->k < FEWEST_K)
@@ -49,7 +49,7 @@ static bool pays(const struct matmul_problem *problem)
     return along_m(problem) ? FEWEST_ROWS / n + FEWEST_LANES / rows < 1 : FEWEST_ROWS / rows + FEWEST_LANES / n < 1;
 }
 
-const char *matmul_parts_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced)
+const char *matmul_bf16x3_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced)
 {
     size_t bytes;
     if (!x86_amx_takes(problem->desc.a.dtype) || !x86_amx_takes(problem->desc.b.dtype))
@@ -80,8 +80,7 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
     return matmul_launch_packed(plan, chain, given, split_bindings, split_groups, bindings, groups);
 }
 
-/* ---- how much of C an item has ---- */
-
+/* An item has `tiles` x `group` tiles of C, and splits `depth` blocks of its rows at a time; `deep`: there may be more. */
 struct geometry {
     size_t tiles, group, depth;
     bool deep;
@@ -92,15 +91,15 @@ static size_t local_bytes(const struct geometry *g)
     return g->tiles * g->depth * BLOCK_BYTES + (g->deep ? g->tiles * g->group * SUM_BYTES : 0);
 }
 
-/* Nanoseconds of a thread on a Sapphire Rapids: for the products of a block, for splitting a block of rows, and for a block
- * of lanes to come from the third-level cache, where all of them are more than the second-level one keeps. */
+/* Nanoseconds that a thread of a Sapphire Rapids takes to multiply a block, to split a block of rows, and to read a block of
+ * lanes from the third-level cache, which it must if all lanes are more than NEAR_BYTES; and to start an item. */
 #define TIME_PRODUCTS 165.0
 #define TIME_SPLIT 300.0
 #define TIME_LANES 400.0
 #define NEAR_BYTES (1 << 20)
 #define TIME_ITEM 2000.0
 
-/* The time that all items take if the threads share them evenly, or as evenly as they can. */
+/* The time until all items are finished, if the threads share them as evenly as possible. */
 static double time_of(const struct geometry *g, size_t panels, size_t row_tiles, size_t items, size_t blocks,
                       size_t threads)
 {
@@ -133,7 +132,7 @@ static struct geometry choose_geometry(const struct capabilities *caps, size_t p
     return best;
 }
 
-clattn_status matmul_parts_prepare(struct matmul_plan *plan, bool instructions)
+clattn_status matmul_bf16x3_prepare(struct matmul_plan *plan, bool instructions)
 {
     static const size_t one[3] = {1, 1, 1};
     static const int32_t tiles[] = {1, 2, 4, 8, -1}, groups[] = {1, 2, 4, 8, 16, 32, 64, -1},
@@ -167,13 +166,13 @@ clattn_status matmul_parts_prepare(struct matmul_plan *plan, bool instructions)
     define_int(&options, "GROUP", (long long)g.group);
     define_int(&options, "DEPTH", (long long)g.depth);
     define_int(&options, "DEEP", g.deep);
-    define_int(&options, "ONWARD", capabilities_prefetch(caps));
+    define_int(&options, "PREFETCH_PANEL", capabilities_prefetch(caps));
     define_int(&options, "SPLIT_BLOCKS", SPLIT_BLOCKS);
     define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
     define_int(&options, "X86_AMX", instructions);
     strbuf_printf(&again, "%s", options.text ? options.text : "");
     TRY(plan_add_kernel(base, "matmul/cpu/bf16x3.cl", &options, "matmul_split", 2, matmul_args_bytes(problem), one));
-    TRY(plan_add_kernel(base, "matmul/cpu/bf16x3.cl", &again, "matmul_cpu_parts", 1 + matmul_pointers(problem),
+    TRY(plan_add_kernel(base, "matmul/cpu/bf16x3.cl", &again, "matmul_cpu_bf16x3", 1 + matmul_pointers(problem),
                         matmul_args_bytes(problem), one));
     base->workspace = all_panels(plan) * panel_bytes(problem->k);
     /* Items folded into one have no more panels than they do apart. */

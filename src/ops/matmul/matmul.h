@@ -22,10 +22,10 @@ struct matmul_plan {
     clattn_status (*launch)(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
                             const clattn_matmul_args *args, const matmul_args *kernel_args);
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
-    size_t panel;                   /* lanes of a packed panel, */
-    size_t k_step;                  /* and k in an element of it */
+    size_t panel;                   /* lanes of a packed panel */
+    size_t k_step;                  /* k in an element of a packed panel */
     bool lanes_along_m;             /* a is packed, not b */
-    bool foreign;                   /* by another library's kernels, whose choice differs from size to size */
+    bool foreign;                   /* another library chooses the kernels, from size to size anew */
 };
 
 /* Rows of A that one B multiplies: those of all items that share it. */

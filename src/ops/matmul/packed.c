@@ -1,4 +1,4 @@
-/* Planning and launching matmul_pack and matmul_cpu. */
+/* Planning and launching of cl/matmul/cpu/packed.cl, and what cl/matmul/cpu/amx.cl shares with it. */
 #include <math.h>
 
 #include "base/size.h"
@@ -6,13 +6,11 @@
 #include "ops/matmul/packed.h"
 #include "program/defines.h"
 
-#define FEW_ROWS 4   /* by pairs wait for memory rather than for arithmetic */
-#define MOST_SUMS 30 /* vectors of a register tile */
-#define ITEM_BYTES \
-    (1 << 20) /* of rows that an item multiplies by AMX: they stay in the second-level cache for the next */
-#define NEAR_BYTES (1 << 20) /* of panels, that stay in an Intel core's second-level cache beside the other operand */
-#define AHEAD 256            /* steps: 1 KiB of float32 */
-#define PACK_DEPTH 256       /* steps of k, that a work-group of matmul_pack owns */
+#define FEW_ROWS 4            /* products of so few rows or columns wait for memory rather than for arithmetic */
+#define MOST_SUMS 30          /* vectors of a register tile */
+#define NEAR_BYTES (1 << 20)  /* of panels, which an Intel core's second-level cache holds beside the other operand */
+#define PREFETCH_DISTANCE 256 /* steps: 1 KiB of float32 */
+#define PACK_DEPTH 256        /* steps that a work-group of matmul_pack copies */
 
 const char *matmul_packed_refuse(const clattn_context *context, const struct matmul_problem *problem)
 {
@@ -23,7 +21,7 @@ const char *matmul_packed_refuse(const clattn_context *context, const struct mat
     return refuse_loops(&context->device.caps, 2 * (double)problem->k + 2000);
 }
 
-const char *matmul_packed_refuse_pairs(const clattn_context *context, const struct matmul_problem *problem, bool forced)
+const char *matmul_pairs_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced)
 {
     if (problem->desc.a.dtype != CLATTN_DTYPE_BF16 || problem->desc.b.dtype != CLATTN_DTYPE_BF16)
         return "a and b are not both bfloat16";
@@ -34,7 +32,7 @@ const char *matmul_packed_refuse_pairs(const clattn_context *context, const stru
     return matmul_packed_refuse(context, problem);
 }
 
-/* How many items the packed side has: one if all items share it. */
+/* How many items of the batch the lane operand has: one if all share it. */
 static size_t packed_items(const struct matmul_plan *plan, const struct matmul_problem *problem, size_t batch)
 {
     int64_t stride = plan->lanes_along_m ? problem->a.batch : problem->b.batch;
@@ -58,36 +56,29 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
     return matmul_launch_packed(plan, chain, given, pack_bindings, pack_groups, bindings, groups);
 }
 
-/* What narrower panels than 6 x 4 vectors' must save in padding, to be taken; and what more their tiles count for where the
- * operand to be packed is chosen.  With less of the latter they lost now and then (docs/notes/cost-model.md). */
+/* How much padding panels narrower than 6 x 4 vectors must save to be chosen; and how much more a narrower tile's work counts
+ * when the operand to be packed is chosen: with less they lost now and then (docs/notes/cost-model.md). */
 #define NARROWER 1.1
 #define NARROWER_WORK 1.2
 
-/* A register tile of `rows` x `vectors` accumulators of `lanes` floats. */
-struct geometry {
-    size_t lanes, rows, vectors, tiles, depth;
-    bool ahead;  /* the memory of steps to come is asked for */
-    bool onward; /* and that of the packed ones behind a block */
-};
-
-/* The tile and its operands fit the vector registers: 32 of them with 16 lanes, 16 otherwise. */
-static struct geometry vector_geometry(const struct capabilities *caps, const struct matmul_problem *problem,
-                                       bool lanes_along_m)
+/* A tile and its operands fit the vector registers: 32 of them with 16 lanes, 16 otherwise. */
+static struct packed_geometry vector_geometry(const struct capabilities *caps, const struct matmul_problem *problem,
+                                              bool lanes_along_m)
 {
     if (caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR))
-        return (struct geometry){4, 4, 1, 2, 64, false, false};
+        return (struct packed_geometry){4, 4, 1, 2, 64, false, false};
     size_t lane_count = lanes_along_m ? problem->m * (problem->b.batch ? 1 : problem->batch) : problem->n;
-    struct geometry g = {caps->lanes, 6, caps->lanes == 16 ? 4 : 2, 8, 512, false, false};
-    if (lanes_along_m && lane_count <= 16) { /* few rows of A: no wider than they are */
+    struct packed_geometry g = {caps->lanes, 6, caps->lanes == 16 ? 4 : 2, 8, 512, false, false};
+    if (lanes_along_m && lane_count <= 16) { /* few rows of A: a panel no wider than they are */
         size_t groups = 8 * size_max(caps->info.compute_units, 1);
         g.lanes = size_min(caps->lanes, lane_count <= 4 ? 4 : lane_count <= 8 ? 8 : 16);
         g.vectors = 1;
-        g.rows = 8; /* chains enough for two fma a cycle of four cycles each */
+        g.rows = 8; /* enough chains for two fma a cycle of four cycles each */
         for (g.tiles = 8; g.tiles > 1 && problem->n < g.rows * g.tiles * groups; g.tiles /= 2)
             ;
-        /* Arithmetic for a few rows and reading the others take about as long: they must overlap. */
+        /* The few rows' arithmetic takes about as long as reading the others: both must overlap. */
         g.depth = 4096;
-        g.ahead = problem->b.row == 1 && capabilities_prefetch(caps);
+        g.prefetch_rows = problem->b.row == 1 && capabilities_prefetch(caps);
     } else if (caps->lanes == 16 && lane_count <= 32) {
         g.rows = 12;
         g.vectors = 2;
@@ -98,67 +89,49 @@ static struct geometry vector_geometry(const struct capabilities *caps, const st
     return g;
 }
 
-static bool is_amx(enum matmul_factors factors)
+static struct packed_geometry geometry_of(const struct capabilities *caps, const struct matmul_problem *problem,
+                                          bool lanes_along_m, bool pairs)
 {
-    return factors == FACTORS_AMX_X86 || factors == FACTORS_AMX;
-}
-
-/* AMX's tile is 32 x 32, however it is cut into vectors.  Items are as tall as may be, for a panel from memory takes long
- * beside its products. */
-static struct geometry amx_geometry(const struct capabilities *caps, const struct matmul_problem *problem,
-                                    bool lanes_along_m)
-{
-    size_t row_count = lanes_along_m ? problem->n : problem->m, lane_count = lanes_along_m ? problem->m : problem->n;
-    size_t panels = divide_up(lane_count, 32) * size_max(problem->batch, 1);
-    size_t groups = 8 * (size_t)caps->info.compute_units, tile_bytes = 32 * size_max(problem->k, 1) * 2;
-    size_t tiles = caps->quirks & QUIRK_LOOPS_STOP ? 1 : 16, lanes = caps->lanes;
-    while (tiles > 1 && (tiles * tile_bytes > ITEM_BYTES || panels * divide_up(row_count, 32 * tiles) < groups))
-        tiles /= 2;
-    return (struct geometry){lanes, 32, 32 / lanes, tiles, 256, false, false};
-}
-
-static struct geometry geometry_of(const struct capabilities *caps, const struct matmul_problem *problem,
-                                   bool lanes_along_m, enum matmul_factors factors)
-{
-    if (is_amx(factors))
-        return amx_geometry(caps, problem, lanes_along_m);
-    struct geometry g = vector_geometry(caps, problem, lanes_along_m);
-    /* An Intel core's third-level cache is far: 0.87 to 0.92 of the time there, 0.95 to 1.03 where all panels fit the
-     * second-level cache.  On Zen a depth of 256 was 3 % slower than 512, and the other was not measured. */
+    struct packed_geometry g = vector_geometry(caps, problem, lanes_along_m);
+    /* An Intel core's third-level cache is far: with this 0.87 to 0.92 of the time, and 0.95 to 1.03 if all panels fit the
+     * second-level cache.  On Zen a depth of 256 was 3 % slower than 512; prefetching the panel was not measured there. */
     size_t lane_count = lanes_along_m ? problem->m * (problem->b.batch ? 1 : problem->batch) : problem->n;
     bool far = (double)lane_count * (double)problem->k * sizeof(float) > NEAR_BYTES;
-    if (factors == FACTORS_FLOAT && g.vectors > 1 && far && capabilities_pocl_on_intel(caps)) {
+    if (!pairs && g.vectors > 1 && far && capabilities_pocl_on_intel(caps)) {
         g.depth = 128;
-        g.onward = true;
+        g.prefetch_panel = true;
     }
     return g;
 }
 
-/* What measuring may exchange for the choice above; where compilers are slow, next to nothing, and with an instruction of 16
- * lanes these. */
-static clattn_status tune_geometry(struct matmul_plan *plan, enum matmul_factors factors, struct geometry *g)
+void matmul_packed_tune_items(struct tuning *tuning, bool small, struct packed_geometry *g)
+{
+    static const int32_t tiles[] = {1, 2, 4, 8, 16, -1}, depth[] = {64, 128, 256, 512, 1024, 4096, -1};
+    static const int32_t few_tiles[] = {1, 2, -1}, few_depth[] = {32, 64, -1};
+    tuning_parameter(tuning, "tiles", small ? few_tiles : tiles, &g->tiles);
+    tuning_parameter(tuning, "depth", small ? few_depth : depth, &g->depth);
+}
+
+/* What measuring may choose instead: next to nothing on devices with slow compilers, and only 16 lanes with an instruction
+ * that has 16. */
+static clattn_status tune_geometry(struct matmul_plan *plan, enum packed_steps kind, struct packed_geometry *g)
 {
     static const int32_t lanes[] = {4, 8, 16, -1}, rows[] = {4, 6, 8, 12, 14, -1}, vectors[] = {1, 2, 3, 4, -1};
-    static const int32_t tiles[] = {1, 2, 4, 8, 16, -1}, depth[] = {64, 128, 256, 512, 1024, 4096, -1};
     static const int32_t few_lanes[] = {4, -1}, few_rows[] = {2, 4, -1}, one[] = {1, -1};
-    static const int32_t few_tiles[] = {1, 2, -1}, few_depth[] = {32, 64, -1};
     const struct matmul_problem *problem = &plan->problem;
     const struct capabilities *caps = &plan->base.context->device.caps;
     struct tuning *tuning = &plan->base.tuning;
     bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR);
-    bool can_ahead = (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1 && capabilities_prefetch(caps);
-    tuning_parameter(tuning, "tiles", small ? few_tiles : tiles, &g->tiles);
-    tuning_parameter(tuning, "depth", small ? few_depth : depth, &g->depth);
-    if (is_amx(factors))
-        return CLATTN_SUCCESS; /* the tile is the processor's */
-    if (factors != FACTORS_PAIRS_X86)
+    bool row_unit = (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1;
+    matmul_packed_tune_items(tuning, small, g);
+    if (kind != PACKED_PAIRS_X86)
         tuning_parameter(tuning, "lanes", small ? few_lanes : lanes, &g->lanes);
     tuning_parameter(tuning, "rows", small ? few_rows : rows, &g->rows);
     tuning_parameter(tuning, "vectors", small ? one : vectors, &g->vectors);
-    if (can_ahead && !small)
-        tuning_flag(tuning, "ahead", &g->ahead);
-    if (capabilities_prefetch(caps) && factors == FACTORS_FLOAT)
-        tuning_flag(tuning, "onward", &g->onward);
+    if (row_unit && capabilities_prefetch(caps) && !small)
+        tuning_flag(tuning, "prefetch_rows", &g->prefetch_rows);
+    if (capabilities_prefetch(caps) && kind == PACKED_FLOATS)
+        tuning_flag(tuning, "prefetch_panel", &g->prefetch_panel);
     if ((!small && g->lanes > caps->lanes) || g->rows * g->vectors > MOST_SUMS)
         return report_error(&plan->base.context->device.report, CLATTN_ERROR_UNSUPPORTED,
                             "a register tile of %zu x %zu vectors of %zu does not fit the registers", g->rows,
@@ -166,68 +139,42 @@ static clattn_status tune_geometry(struct matmul_plan *plan, enum matmul_factors
     return CLATTN_SUCCESS;
 }
 
-/* Which operand to pack: the one for which the padded tiles' work and the packing itself are less.  A packed
- * element costs about as much as so many tile elements (measured on Zen 4, of floats: two cycles; and on a Sapphire Rapids
- * beside AMX's). */
-#define PACKING 30
-#define PACKING_AMX 130
-
-static double cost(const struct geometry *g, double row_count, double lane_count, double packing)
+static double cost(const struct packed_geometry *g, double row_count, double lane_count, double packing)
 {
     double rows = (double)g->rows, panel = (double)(g->lanes * g->vectors), work = g->vectors == 3 ? NARROWER_WORK : 1;
     return work * ceil(row_count / rows) * rows * ceil(lane_count / panel) * panel + packing * lane_count;
 }
 
-static bool better_along_m(const struct capabilities *caps, const struct matmul_problem *problem,
-                           enum matmul_factors factors)
+bool matmul_packed_along_m(const struct matmul_problem *problem, bool pairs, const struct packed_geometry *along_m,
+                           const struct packed_geometry *along_n, double packing)
 {
-    if (factors != FACTORS_FLOAT && (problem->a.col != 1 || problem->b.row != 1))
-        return problem->a.col != 1; /* the other operand is read by pairs of neighbours */
-    struct geometry along_m = geometry_of(caps, problem, true, factors);
-    struct geometry along_n = geometry_of(caps, problem, false, factors);
+    if (pairs && (problem->a.col != 1 || problem->b.row != 1))
+        return problem->a.col != 1; /* the row operand is read by pairs of neighbours */
     double batch = (double)size_max(problem->batch, 1), m = (double)problem->m, n = (double)problem->n;
     /* Items that share b share its panels, and usually are one tall item. */
     double shared = problem->b.batch ? 1 : batch, apart = problem->b.batch ? batch : 1;
-    double packing = is_amx(factors) ? PACKING_AMX : PACKING;
-    return apart * cost(&along_m, n, m * shared, packing) < apart * cost(&along_n, m * shared, n, packing);
+    return apart * cost(along_m, n, m * shared, packing) < apart * cost(along_n, m * shared, n, packing);
 }
 
-clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factors factors)
+clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *file, const char *name,
+                                        const struct packed_geometry *g, struct strbuf *options)
 {
     static const size_t one[3] = {1, 1, 1};
     clattn_plan *base = &plan->base;
     const struct matmul_problem *problem = &plan->problem;
-    const struct capabilities *caps = &base->context->device.caps;
-    bool pairs = factors != FACTORS_FLOAT, amx = is_amx(factors);
     clattn_status status;
-    struct strbuf options = {0}, again = {0};
-    plan->lanes_along_m = better_along_m(caps, problem, factors);
-    if (!pairs || (problem->a.col == 1 && problem->b.row == 1))
-        tuning_flag(&base->tuning, "along_m", &plan->lanes_along_m);
-    plan->k_step = pairs ? 2 : 1;
-    struct geometry g = geometry_of(caps, problem, plan->lanes_along_m, factors);
-    TRY(tune_geometry(plan, factors, &g));
-    plan->panel = g.lanes * g.vectors;
-    plan->tile_rows = g.rows * g.tiles;
-    matmul_defines(problem, &options);
-    define_int(&options, "LANES", (long long)g.lanes);
-    define_int(&options, "ROWS", (long long)g.rows);
-    define_int(&options, "LANE_VECTORS", (long long)g.vectors);
-    define_int(&options, "TILES", (long long)g.tiles);
-    define_int(&options, "DEPTH", (long long)g.depth);
-    define_int(&options, "AHEAD", g.ahead ? AHEAD : 0);
-    define_int(&options, "ONWARD", g.onward);
-    define_int(&options, "PACK_DEPTH", PACK_DEPTH);
-    define_int(&options, "LANES_ALONG_M", plan->lanes_along_m);
-    define_int(&options, "PAIRS", pairs);
-    define_int(&options, "AMX", amx);
-    define_int(&options, "X86_AMX", factors == FACTORS_AMX_X86);
-    define_int(&options, "X86_BF16", factors == FACTORS_PAIRS_X86 || factors == FACTORS_AMX_X86);
-    define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
-    strbuf_printf(&again, "%s", options.text ? options.text : "");
-    TRY(plan_add_kernel(base, "matmul/cpu/packed.cl", &options, "matmul_pack", 2, matmul_args_bytes(problem), one));
-    TRY(plan_add_kernel(base, "matmul/cpu/packed.cl", &again, "matmul_cpu", matmul_pointers(problem),
-                        matmul_args_bytes(problem), one));
+    struct strbuf again = {0};
+    plan->panel = g->lanes * g->vectors;
+    plan->tile_rows = g->rows * g->tiles;
+    matmul_defines(problem, options);
+    define_int(options, "LANES", (long long)g->lanes);
+    define_int(options, "TILES", (long long)g->tiles);
+    define_int(options, "DEPTH", (long long)g->depth);
+    define_int(options, "PACK_DEPTH", PACK_DEPTH);
+    define_int(options, "LANES_ALONG_M", plan->lanes_along_m);
+    strbuf_printf(&again, "%s", options->text ? options->text : "");
+    TRY(plan_add_kernel(base, file, options, "matmul_pack", 2, matmul_args_bytes(problem), one));
+    TRY(plan_add_kernel(base, file, &again, name, matmul_pointers(problem), matmul_args_bytes(problem), one));
 
     size_t lane_count = plan->lanes_along_m ? problem->m : problem->n;
     size_t row_count = plan->lanes_along_m ? problem->n : problem->m;
@@ -242,7 +189,38 @@ clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factor
     plan->launch = launch;
     base->launches = 2;
 fail:
-    strbuf_clear(&options);
+    strbuf_clear(options);
     strbuf_clear(&again);
+    return status;
+}
+
+/* An element costs about as much to pack as so many elements of tiles cost to multiply (measured on Zen 4, of floats: two
+ * cycles). */
+#define PACKING 30
+
+clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum packed_steps kind)
+{
+    const struct matmul_problem *problem = &plan->problem;
+    const struct capabilities *caps = &plan->base.context->device.caps;
+    bool pairs = kind != PACKED_FLOATS;
+    struct packed_geometry along_m = geometry_of(caps, problem, true, pairs);
+    struct packed_geometry along_n = geometry_of(caps, problem, false, pairs), g;
+    clattn_status status;
+    struct strbuf options = {0};
+    plan->lanes_along_m = matmul_packed_along_m(problem, pairs, &along_m, &along_n, PACKING);
+    if (!pairs || (problem->a.col == 1 && problem->b.row == 1))
+        tuning_flag(&plan->base.tuning, "along_m", &plan->lanes_along_m);
+    plan->k_step = pairs ? 2 : 1;
+    g = plan->lanes_along_m ? along_m : along_n;
+    TRY(tune_geometry(plan, kind, &g));
+    define_int(&options, "ROWS", (long long)g.rows);
+    define_int(&options, "LANE_VECTORS", (long long)g.vectors);
+    define_int(&options, "PREFETCH_DISTANCE", g.prefetch_rows ? PREFETCH_DISTANCE : 0);
+    define_int(&options, "PREFETCH_PANEL", g.prefetch_panel);
+    define_int(&options, "PAIRS", pairs);
+    define_int(&options, "X86_BF16", kind == PACKED_PAIRS_X86);
+    define_int(&options, "ROW_UNIT", (plan->lanes_along_m ? problem->b.row : problem->a.col) == 1);
+    status = matmul_packed_add_kernels(plan, "matmul/cpu/packed.cl", "matmul_cpu", &g, &options);
+fail:
     return status;
 }

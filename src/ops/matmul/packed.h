@@ -1,22 +1,39 @@
-/* Products by cl/matmul/cpu/packed.cl: one operand packed into panels across vector lanes, the other broadcast from where it
- * lies. */
+/* Products by cl/matmul/cpu/packed.cl: one operand is packed into panels across vector lanes, the elements of the other are
+ * broadcast from where they lie.  cl/matmul/cpu/amx.cl packs in the same way. */
 #ifndef CLATTN_OPS_MATMUL_PACKED_H
 #define CLATTN_OPS_MATMUL_PACKED_H
 
 #include "ops/matmul/matmul.h"
 
-/* Why the kernels cannot take the problem on this device at all, or NULL; and the same of pairs of bfloat16, or, unless
- * `forced`, why they should not. */
+/* Why the kernels cannot take the problem on this device, or NULL. */
 const char *matmul_packed_refuse(const clattn_context *context, const struct matmul_problem *problem);
-const char *matmul_packed_refuse_pairs(const clattn_context *context, const struct matmul_problem *problem,
-                                       bool forced);
+/* Why the kernels cannot multiply pairs of bfloat16 of the problem or, unless `forced`, should not, or NULL. */
+const char *matmul_pairs_refuse(const clattn_context *context, const struct matmul_problem *problem, bool forced);
 
-/* How products are made: of floats, or of two bfloat16 by an instruction or by what it does in OpenCL C; the instruction
- * is vdpbf16ps or AMX's. */
-enum matmul_factors { FACTORS_FLOAT, FACTORS_PAIRS_X86, FACTORS_PAIRS, FACTORS_AMX_X86, FACTORS_AMX };
+/* What a step of k is: a float, or a pair of bfloat16, multiplied by vdpbf16ps or by the OpenCL C that stands in for it. */
+enum packed_steps { PACKED_FLOATS, PACKED_PAIRS_X86, PACKED_PAIRS };
 
-/* Which operand is packed is the cheaper one's choice, or, of pairs, the only one's that leaves an operand with
- * neighbouring k. A solver's `prepare`. */
-clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum matmul_factors factors);
+/* A solver's `prepare`.  Packs the operand that is cheaper to pack or, of pairs, the one that leaves an operand whose k are
+ * neighbours. */
+clattn_status matmul_packed_prepare(struct matmul_plan *plan, enum packed_steps kind);
+
+/* A register tile of `rows` x `vectors` accumulators of `lanes` floats; an item has `tiles` of them and goes over `depth` steps
+ * of k in one before the next. */
+struct packed_geometry {
+    size_t lanes, rows, vectors, tiles, depth;
+    bool prefetch_rows, prefetch_panel;
+};
+
+/* Whether to pack a rather than b, given each choice's geometry.  An element costs as much to pack as `packing` elements of
+ * tiles cost to multiply. */
+bool matmul_packed_along_m(const struct matmul_problem *problem, bool pairs, const struct packed_geometry *along_m,
+                           const struct packed_geometry *along_n, double packing);
+
+void matmul_packed_tune_items(struct tuning *tuning, bool small, struct packed_geometry *g);
+
+/* Adds matmul_pack and the product `name` of a file.  plan->lanes_along_m and plan->k_step are set; `options` has what only
+ * this file is given, and is cleared. */
+clattn_status matmul_packed_add_kernels(struct matmul_plan *plan, const char *file, const char *name,
+                                        const struct packed_geometry *g, struct strbuf *options);
 
 #endif

@@ -1,78 +1,71 @@
-/* Matrix products on CPU devices: one operand packed into panels; of few rows or columns: k across vector lanes, nothing
- * packed. */
-#include "base/size.h"
+/* The three solvers for CPU devices, and which kernels each of them takes:
+ *
+ *   solver      products of           kernels
+ *   cpu         any type              skinny.cl for few rows or columns, else packed.cl
+ *   cpu-bf16    bfloat16              packed.cl with pairs, by vdpbf16ps
+ *   cpu-amx     bfloat16              amx.cl
+ *               float32, float16      bf16x3.cl
+ *
+ * On a processor without the instructions, OpenCL C stands in for them, and only a caller who names the solver gets it. */
+#include "base/try.h"
+#include "ops/common/x86.h"
+#include "ops/matmul/amx.h"
+#include "ops/matmul/bf16x3.h"
 #include "ops/matmul/packed.h"
-#include "program/defines.h"
+#include "ops/matmul/skinny.h"
 
-/* ---- few rows or columns: matmul_cpu_skinny ---- */
-
-#define FEW_MOST 8        /* rows or columns */
-#define FEW_ELEMENTS 8192 /* of them, if they are more than FEW_LONG: more do not stay in the first-level cache */
-#define FEW_LONG 4
-#define FEW_BYTES 16384 /* that the first-level cache holds even where their strides are alike; else they are copied, */
-#define FEW_DEPTH 1024  /* so much of k at a time; */
-#define FEW_AHEAD 512   /* then the streamed rows are left so often that the processor's prefetcher does not keep up */
-
-static bool is_few(size_t rows, size_t k)
+static const char *refuse_any(const clattn_context *context, const void *problem, bool forced)
 {
-    return rows <= FEW_LONG || (rows <= FEW_MOST && rows * k <= FEW_ELEMENTS);
-}
-
-static bool is_skinny(clattn_plan *base, const struct matmul_problem *problem)
-{
-    bool few = is_few(matmul_rows(problem), problem->k) || is_few(problem->n, problem->k);
-    if (problem->a.col != 1 || problem->b.row != 1)
-        return false;
-    if (size_min(matmul_rows(problem), problem->n) <= FEW_MOST)
-        tuning_flag(&base->tuning, "skinny", &few);
-    return few;
-}
-
-/* Enough work-groups that one which starts late does not show. */
-static clattn_status prepare_skinny(struct matmul_plan *plan)
-{
-    static const size_t one[3] = {1, 1, 1};
-    const struct matmul_problem *problem = &plan->problem;
-    const struct capabilities *caps = &plan->base.context->device.caps;
-    static const int32_t steps[] = {2, 4, -1}, items[] = {1, 2, 4, 8, 16, -1}, copied[] = {0, 256, 512, 1024, -1};
-    bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), few_a = matmul_rows(problem) <= problem->n;
-    bool stream_a = !is_few(matmul_rows(problem), problem->k) && (is_few(problem->n, problem->k) || !few_a);
-    size_t few = size_max(1, stream_a ? problem->n : matmul_rows(problem));
-    size_t streamed =
-        stream_a ? problem->m * size_max(problem->batch, 1) : problem->n * (problem->b.batch ? problem->batch : 1);
-    size_t lanes = small ? 4 : caps->lanes, rows = small ? size_min(few, 2) : few;
-    size_t tiles = streamed / (lanes * 8 * size_max(caps->info.compute_units, 1));
-    struct strbuf options = {0};
-    size_t step = rows <= 4 ? 4 : 2, depth = rows > 1 && rows * problem->k * sizeof(float) > FEW_BYTES ? FEW_DEPTH : 0;
-    tiles = small ? 1 : size_min(size_max(tiles, 1), 16);
-    tuning_parameter(&plan->base.tuning, "step", steps, &step);
-    tuning_parameter(&plan->base.tuning, "tiles", items, &tiles);
-    tuning_parameter(&plan->base.tuning, "copied", copied, &depth);
-    plan->tile_columns = stream_a ? rows : lanes * tiles;
-    plan->tile_rows = stream_a ? lanes * tiles : rows;
-    matmul_defines(problem, &options);
-    define_int(&options, "STREAM_A", stream_a);
-    define_int(&options, "LANES", (long long)lanes);
-    define_int(&options, "ROWS", (long long)rows);
-    define_int(&options, "STEP", (long long)step);
-    define_int(&options, "TILES", (long long)tiles);
-    define_int(&options, "DEPTH", (long long)depth);
-    define_int(&options, "AHEAD", depth && capabilities_prefetch(caps) ? FEW_AHEAD : 0);
-    return matmul_add_tiled_kernel(plan, "matmul/cpu/skinny.cl", "matmul_cpu_skinny", &options, one);
-}
-
-/* ---- the solver ---- */
-
-static const char *refuse(const clattn_context *context, const void *data, bool forced)
-{
-    const char *reason = matmul_packed_refuse(context, data);
+    const char *reason = matmul_packed_refuse(context, problem);
     return reason ? reason : refuse_all_but_cpu(&context->device.caps, forced);
 }
 
-static clattn_status prepare(clattn_plan *base)
+static clattn_status prepare_any(clattn_plan *base)
 {
     struct matmul_plan *plan = (struct matmul_plan *)base;
-    return is_skinny(base, &plan->problem) ? prepare_skinny(plan) : matmul_packed_prepare(plan, FACTORS_FLOAT);
+    return matmul_skinny_takes(plan) ? matmul_skinny_prepare(plan) : matmul_packed_prepare(plan, PACKED_FLOATS);
 }
 
-const struct solver matmul_cpu_solver = {.name = "cpu", .refuse = refuse, .prepare = prepare};
+const struct solver matmul_cpu_solver = {.name = "cpu", .refuse = refuse_any, .prepare = prepare_any};
+
+static const char *refuse_bf16(const clattn_context *context, const void *problem, bool forced)
+{
+    return matmul_pairs_refuse(context, problem, forced);
+}
+
+static clattn_status prepare_bf16(clattn_plan *base)
+{
+    bool has = base->context->device.caps.fast_bf16;
+    return matmul_packed_prepare((struct matmul_plan *)base, has ? PACKED_PAIRS_X86 : PACKED_PAIRS);
+}
+
+const struct solver matmul_cpu_bf16_solver = {
+    .name = "cpu-bf16", .refuse = refuse_bf16, .prepare = prepare_bf16, .only_named = x86_bf16_only_named};
+
+static bool is_bf16(const struct matmul_problem *problem)
+{
+    return problem->desc.a.dtype == CLATTN_DTYPE_BF16 && problem->desc.b.dtype == CLATTN_DTYPE_BF16;
+}
+
+static const char *refuse_amx(const clattn_context *context, const void *problem, bool forced)
+{
+    const char *reason = is_bf16(problem) ? matmul_pairs_refuse(context, problem, forced)
+                                          : matmul_bf16x3_refuse(context, problem, forced);
+    if (!reason && (context->device.caps.quirks & QUIRK_SLOW_COMPILER))
+        reason = "this device's compiler is too slow for what stands in for AMX";
+    return reason;
+}
+
+static clattn_status prepare_amx(clattn_plan *base)
+{
+    bool has;
+    clattn_status status;
+    struct matmul_plan *plan = (struct matmul_plan *)base;
+    TRY(x86_choose_amx(base, &has));
+    status = is_bf16(&plan->problem) ? matmul_amx_prepare(plan, has) : matmul_bf16x3_prepare(plan, has);
+fail:
+    return status;
+}
+
+const struct solver matmul_cpu_amx_solver = {
+    .name = "cpu-amx", .refuse = refuse_amx, .prepare = prepare_amx, .only_named = x86_amx_only_named};

@@ -1,0 +1,64 @@
+/* Planning of cl/matmul/cpu/skinny.cl. */
+#include "ops/matmul/skinny.h"
+
+#include "base/size.h"
+#include "program/defines.h"
+
+#define MOST_ROWS 8        /* rows or columns that count as few, */
+#define MOST_ELEMENTS 8192 /* if so many elements of theirs, which stay in the first-level cache, are not exceeded; */
+#define ALWAYS_FEW 4       /* so many rows are few whatever their length */
+#define CACHED_BYTES \
+    16384 /* of few rows that the first-level cache holds even if their strides are alike; more are copied, */
+#define COPY_DEPTH 1024 /* so much of k at a time */
+/* k, if the few rows are copied: then the streamed rows are left so often that the processor's prefetcher does not keep up. */
+#define PREFETCH_DISTANCE 512
+
+static bool is_few(size_t rows, size_t k)
+{
+    return rows <= ALWAYS_FEW || (rows <= MOST_ROWS && rows * k <= MOST_ELEMENTS);
+}
+
+bool matmul_skinny_takes(struct matmul_plan *plan)
+{
+    const struct matmul_problem *problem = &plan->problem;
+    bool few = is_few(matmul_rows(problem), problem->k) || is_few(problem->n, problem->k);
+    if (problem->a.col != 1 || problem->b.row != 1)
+        return false;
+    if (size_min(matmul_rows(problem), problem->n) <= MOST_ROWS)
+        tuning_flag(&plan->base.tuning, "skinny", &few);
+    return few;
+}
+
+clattn_status matmul_skinny_prepare(struct matmul_plan *plan)
+{
+    static const size_t one[3] = {1, 1, 1};
+    const struct matmul_problem *problem = &plan->problem;
+    const struct capabilities *caps = &plan->base.context->device.caps;
+    static const int32_t steps[] = {2, 4, -1}, items[] = {1, 2, 4, 8, 16, -1}, copied[] = {0, 256, 512, 1024, -1};
+    bool small = caps->quirks & (QUIRK_SLOW_COMPILER | QUIRK_SIMULATOR), few_a = matmul_rows(problem) <= problem->n;
+    bool stream_a = !is_few(matmul_rows(problem), problem->k) && (is_few(problem->n, problem->k) || !few_a);
+    size_t few = size_max(1, stream_a ? problem->n : matmul_rows(problem));
+    size_t streamed =
+        stream_a ? problem->m * size_max(problem->batch, 1) : problem->n * (problem->b.batch ? problem->batch : 1);
+    size_t lanes = small ? 4 : caps->lanes, rows = small ? size_min(few, 2) : few;
+    size_t tiles = streamed / (lanes * 8 * size_max(caps->info.compute_units, 1));
+    struct strbuf options = {0};
+    size_t step = rows <= 4 ? 4 : 2,
+           depth = rows > 1 && rows * problem->k * sizeof(float) > CACHED_BYTES ? COPY_DEPTH : 0;
+    /* Enough work-groups that one which starts late does not show. */
+    tiles = small ? 1 : size_min(size_max(tiles, 1), 16);
+    tuning_parameter(&plan->base.tuning, "step", steps, &step);
+    tuning_parameter(&plan->base.tuning, "tiles", items, &tiles);
+    tuning_parameter(&plan->base.tuning, "copied", copied, &depth);
+    plan->tile_columns = stream_a ? rows : lanes * tiles;
+    plan->tile_rows = stream_a ? lanes * tiles : rows;
+    matmul_defines(problem, &options);
+    define_int(&options, "STREAM_A", stream_a);
+    define_int(&options, "LANES", (long long)lanes);
+    define_int(&options, "ROWS", (long long)rows);
+    define_int(&options, "STEP", (long long)step);
+    define_int(&options, "TILES", (long long)tiles);
+    define_int(&options, "DEPTH", (long long)depth);
+    define_int(&options, "PREFETCH_DISTANCE", depth && capabilities_prefetch(caps) ? PREFETCH_DISTANCE : 0);
+    return matmul_add_tiled_kernel(plan, "matmul/cpu/skinny.cl", "matmul_cpu_skinny", &options, one);
+}
