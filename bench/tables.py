@@ -49,8 +49,8 @@ def table(head, rows):
 
 
 def where(found):
-    return "%s: %s, %s, commit %s, %d rounds" % (found["machine"], found["platform"], found["date"], found["commit"],
-                                                  found["rounds"])
+    return "%s, %s, %s, commit %s, %d rounds" % (found["machine"], found["platform"], found["date"], found["commit"],
+                                                 found["rounds"])
 
 
 def with_target(value, target, reached, form="%.2f"):
@@ -112,7 +112,7 @@ def extras_table(machines):
 
 
 def file_table(found):
-    return table(found["columns"], found["rows"]) + "\n\n(%s: %s)" % (found["command"], where(found))
+    return table(found["columns"], found["rows"]) + "\n\nBy `%s`, %s." % (found["command"], where(found))
 
 
 def guard_table():
