@@ -1,8 +1,9 @@
-/* Times the operators that move memory and that `clattn bench` does not know, through the public API alone, in turn with
- * a kernel that copies 64 MiB: data_movement [ROUNDS].  For CPU devices: what counts is the processor time of all threads, which
- * other work on the machine moves less than the time that passes.  A line each: bytes read and written once, the
- * shortest and the median time, the shortest's rate for each core, that of the shortest copy between them, and their
- * quotient. */
+/* Times operators that move memory and that `clattn bench` does not know: data_movement [ROUNDS].
+ *
+ * Each runs in turn with a kernel that copies 64 MiB.  The program is for CPU devices, because it measures the processor
+ * time of all threads, which other work on the machine changes less than the time that passes.  It prints a line for each
+ * operator: bytes (each read and written once), the shortest and the median time, the rate of the shortest for each core,
+ * the same rate of the copy, and their quotient. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static double now(void)
     return (double)clock() / CLOCKS_PER_SEC;
 }
 
-/* A buffer for an array, filled with numbers up to 0.5 where it is read; counts its bytes. */
+/* Makes a buffer for an array and counts its bytes; the array holds numbers up to 0.5. */
 static clattn_binding array(struct timed_call *call, const clattn_layout *layout)
 {
     size_t bytes = clattn_dtype_size(layout->dtype);

@@ -1,10 +1,11 @@
 #!/bin/sh
-# How clattn denoise stands beside ffmpeg's nlmeans, on examples/denoise/noisy.png: denoise.sh BUILD_FOLDER
+# Compares clattn denoise with ffmpeg's nlmeans on examples/denoise/noisy.png: denoise.sh BUILD_FOLDER
 #
-# PSNR against clean.png, by ffmpeg's psnr filter over red, green and blue: clattn by strength, ffmpeg at the best of a grid,
-# once with the same patch and window and once with any.  Then the time for a picture of 1024 x 1024 pixels (the sample
-# 4 x 4 times) with the same patch and window: nlmeans, nlmeans_opencl on PoCL, clattn on PoCL; ffmpeg's by the difference
-# of many frames and one, clattn's from planning to the last tile, kernels compiled before.  Prints two tables of Markdown.
+# Prints two tables of Markdown.  The first has the PSNR against clean.png, by ffmpeg's psnr filter over red, green and blue:
+# of clattn by strength, and of ffmpeg at the best of a grid, once with the same patch and window and once with any.  The
+# second has the time for a picture of 1024 x 1024 pixels (the sample 4 x 4 times) with the same patch and window: nlmeans,
+# nlmeans_opencl on PoCL, and clattn on PoCL.  ffmpeg's time is the difference of many frames and one; clattn's is from
+# planning to the last tile, with kernels that were compiled before.
 set -eu
 
 build=${1:?usage: denoise.sh BUILD_FOLDER}

@@ -7,7 +7,7 @@ A peer runs if the Python that runs this has its packages. Each has a process of
 
     torch        transformers' BertModel by PyTorch in float32: all 64 in one batch, padded to the longest
     torch, by length   the same in batches of 16 of like length, as sentence-transformers sorts them
-    onnxruntime  ONNX Runtime with the model in --onnx (what --export FILE writes), likewise both ways
+    onnxruntime  ONNX Runtime with the model in --onnx (what --export FILE writes), in both ways
 
 MODEL_DIR is all-MiniLM-L6-v2: `sh examples/models.sh minilm FOLDER` prints it.  The texts are the first 64 sentences of
 docs/attention.md and docs/architecture.md.  The median of the rounds counts; each round has several runs.

@@ -3,9 +3,9 @@
 
     guard.py BUILD_DIR          on the device that the command chooses (CLATTN_DEVICE)
 
-Never times: each figure is a ratio, to the machine's roof or to another call, taken within one measurement, and its bound
-lies far from what is reported, since other machines have other ratios and their neighbours are busy.  A figure beyond its
-bound is measured again, up to three times in all.  Prints TAP; skips where the device is no CPU or bench/roof is missing.
+No figure is a time: each is a ratio to the machine's roof or to another call, taken within one measurement.  Its bound lies
+far from what is reported, since other machines have other ratios and their neighbours are busy.  A figure beyond its bound
+is measured again, up to three times in all.  Prints TAP; skips if the device is no CPU or bench/roof is missing.
 The exit status is 0 if no figure has failed."""
 import argparse
 import os
@@ -28,7 +28,7 @@ class Figure(NamedTuple):
     name: str
     read: Callable    # BUILD_DIR -> the ratio
     reported: float   # in docs/performance.md
-    factor: float     # of what is reported is the bound: the least if it is below 1, the most if above
+    factor: float     # the bound by what is reported: below 1 the figure must be at least that, above 1 at most
 
     def bound(self):
         return self.reported * self.factor
@@ -45,7 +45,7 @@ def share_of_roof(name):
 
 
 def feature_ratio(name):
-    """One round of features.py's ratio of that name, which needs no mask."""
+    """One round of features.py's ratio of that name; the mask is not made, so the ratio must not need it."""
     row, = [row for row in features.cases(None) if row[0] == name]
     return lambda build: features.seconds(build, row[1]) / features.seconds(build, row[2])
 
@@ -79,7 +79,7 @@ def line_of(number, one, held, values):
 
 
 def reason_to_skip(build):
-    """Why nothing can be told here, or None."""
+    """Why nothing can be measured here, or None."""
     if not os.access(os.path.join(build, "bench", "roof"), os.X_OK):
         return "bench/roof is missing"
     clattn = compare.tool(build, "src", "clattn")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times OpenBLAS's float32 product of (M, K) and the transpose of (N, K), as a projection has it, in a process of its own.
+"""Times OpenBLAS's float32 product of (M, K) and the transpose of (N, K), a projection's, in a process of its own.
 
     openblas.py LIBRARY M N K
 
 Prints one line of JSON: {"seconds_median", "seconds_min", "core", "threads"}.  One thread for each processor, unless
-OPENBLAS_NUM_THREADS says otherwise.  A library that is older than the processor takes it for one with AVX2 alone; so that
-the peer is as fast as it can be, it is told of AVX-512 where /proc/cpuinfo names that, unless OPENBLAS_CORETYPE is set."""
+OPENBLAS_NUM_THREADS says otherwise.  A library that is older than the processor takes it for one with AVX2 alone.  So that
+the peer is as fast as it can be, it is told of AVX-512 if /proc/cpuinfo names that, unless OPENBLAS_CORETYPE is set."""
 import array
 import ctypes
 import ctypes.util

@@ -36,7 +36,7 @@ def mean(before, after, key):
 
 
 def judge(operator, arguments, report, before, after):
-    """The Timed of what was reported."""
+    """The Timed of a report of `clattn bench`."""
     seconds = report["seconds_min"]
     operations, moved = report["gflops"] * seconds, report["gbytes_per_s"] * seconds
     if "fma" in ROOFS[operator]:
@@ -113,7 +113,7 @@ def main():
     for name, text in (("seed", "which sequence of shapes"), ("count", "how many"), ("least", "operations of each at least"),
                        ("most", "operations of each at most")):
         parser.add_argument("--" + name, type=int, metavar="N", help=text + "; default: that of clattn bench random")
-    parser.add_argument("--worst", type=int, default=3, metavar="N", help="name so many of each operator")
+    parser.add_argument("--worst", type=int, default=3, metavar="N", help="how many shapes of each operator to name")
     parser.add_argument("--markdown", metavar="FILE", help="write the tables there, too")
     try:
         run(parser.parse_args())

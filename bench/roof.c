@@ -28,20 +28,20 @@
 #define STAMPS (WINDOWS * STAMPS_PER_WINDOW + 2) /* the start, and one after the end */
 #define BUFFER_BYTES ((size_t)128 << 20)
 #define BLOCK_BYTES ((size_t)1 << 20) /* between two looks at the clock */
-#define FMA_ROUNDS 20000              /* likewise; about 0.1 ms */
+#define FMA_ROUNDS 20000              /* between two looks at the clock; about 0.1 ms */
 
-/* One thread's work: does one step and returns the operations or bytes in it. */
+/* Does one step of a thread's work, and returns the operations or bytes in it. */
 typedef struct worker worker;
 typedef double (*step_function)(worker *);
 
-/* Holds the threads until all of them run, or sends them home when one could not be started. */
+/* Holds the threads until all of them run. If one could not be started, the others end without work. */
 typedef struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum { GATE_SHUT, GATE_OPEN, GATE_HOME } state;
 } gate;
 
-/* What was done until then. */
+/* How much a thread had done at a time. */
 typedef struct stamp {
     double time, done;
 } stamp;
@@ -51,7 +51,7 @@ struct worker {
     gate *start;
     double window; /* seconds */
     stamp stamps[STAMPS];
-    size_t stamp_count; /* 0: it was sent home */
+    size_t stamp_count; /* 0: the thread ended without work */
     unsigned char *from, *to;
     size_t position;
     size_t streams, piece;  /* read_streams: places at once, and bytes of each in turn; both powers of two */
@@ -117,8 +117,8 @@ __attribute__((target("avx2,fma"))) static double fma_avx2(worker *w)
     return 2.0 * 2.0 * SUMS * 8.0 * FMA_ROUNDS;
 }
 
-/* vdpbf16ps: each of the sixteen float32 lanes takes two products of bfloat16.  Sixteen sums: with twelve, which cover its six
- * cycles on paper, Zen 5 reaches 0.93 of the rate that any larger number has. */
+/* By vdpbf16ps each of the sixteen float32 lanes takes two products of bfloat16. There are sixteen sums: twelve would cover
+ * the instruction's six cycles on paper, but Zen 5 then reaches 0.93 of the rate that it has with more. */
 #define EACH_PAIR_SUM(X) EACH_SUM(X) X(12) X(13) X(14) X(15)
 #define PAIR_SUMS 16
 __attribute__((target("avx512f"))) static double bf16_avx512(worker *w)
@@ -141,7 +141,7 @@ __attribute__((target("avx512f"))) static double bf16_avx512(worker *w)
     return 2.0 * 2.0 * PAIR_SUMS * 32.0 * FMA_ROUNDS;
 }
 
-/* Leaf 7, subleaf 1, EAX bit 5; that the system keeps the registers is known from avx512f. */
+/* CPUID tells of AVX512-BF16 in leaf 7, subleaf 1, EAX bit 5. If there is avx512f, the system keeps the registers. */
 static int has_avx512_bf16(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -151,8 +151,8 @@ static int has_avx512_bf16(void)
 }
 
 #if defined __linux__ && defined __x86_64__
-/* AMX's tdpbf16ps: four tiles of 16 x 16 float32 sums, each of 32 products, from two tiles of rows and two of columns; all of
- * them 0. */
+/* By AMX's tdpbf16ps four tiles of 16 x 16 float32 sums, each of 32 products, are made from two tiles of rows and two of
+ * columns. All elements are 0. */
 static double bf16_amx(worker *w)
 {
     unsigned char config[64] = {1}; /* palette 1; 16 bytes on the tiles' bytes a row, 48 on their rows */
@@ -173,7 +173,8 @@ static double bf16_amx(worker *w)
     return 2.0 * 4.0 * 16.0 * 16.0 * 32.0 * (FMA_ROUNDS / 10);
 }
 
-/* CPUID's leaf 7, EDX bits 22 (AMX-BF16) and 24 (AMX-TILE); and Linux gives the tiles' registers by request only. */
+/* CPUID tells of AMX in leaf 7, EDX bits 22 (AMX-BF16) and 24 (AMX-TILE). Linux gives the tiles' registers only by
+ * request. */
 static int permit_amx(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_TILE_DATA = 18 };
@@ -212,7 +213,7 @@ __attribute__((target("avx2"))) static uint64_t fold_avx2(const unsigned char *f
 }
 #endif
 
-/* Separate arrays and a plain expression: any compiler vectorises it as wide as its baseline allows. */
+/* Arrays are separate and the expression is plain, so any compiler vectorises it as wide as its baseline allows. */
 static double fma_portable(worker *w)
 {
     enum { width = 32 };
@@ -242,7 +243,7 @@ static uint64_t fold_portable(const unsigned char *from, size_t bytes)
     return a ^ b ^ c ^ d;
 }
 
-/* A block, a piece from each of the streams in turn: the buffer's equal parts. */
+/* Reads a block: a piece from each stream in turn. The streams are equal parts of the buffer. */
 static double read_streams(worker *w)
 {
     const size_t part = BUFFER_BYTES / w->streams, step = BLOCK_BYTES / w->streams;
@@ -262,8 +263,8 @@ static double read_streams(worker *w)
     return (double)BLOCK_BYTES;
 }
 
-/* Sixteen blocks at once: the C library's memcpy changes to stores that bypass the caches for long copies
- * only, and a copy that does not pays for reading what it overwrites. */
+/* Copies sixteen blocks at once, because the C library's memcpy bypasses the caches only for long copies. A copy
+ * through the caches also reads what it overwrites. */
 static double copy(worker *w)
 {
     memcpy(w->to + w->position, w->from + w->position, 16 * BLOCK_BYTES);
@@ -310,7 +311,7 @@ static double done_by(const worker *w, double time)
     return a->done + (b->done - a->done) * (time - a->time) / (b->time - a->time);
 }
 
-/* The most that these workers did in one window that all of them were at work in, a second; 0 if there is none. */
+/* The highest rate of all workers together, a second, in a window during which all of them worked; 0 if there is none. */
 static double best_window(const worker *workers, size_t count, double window)
 {
     double from = 0, to = 1e300, best = 0;
@@ -342,8 +343,8 @@ static unsigned char *buffer(void)
     return p;
 }
 
-/* What the threads are measured at: what each of them did in its best window, or all of them in one.  Cores have arithmetic
- * to themselves and share memory: there one is fastest while another waits. */
+/* Whether rates are taken from each thread's own best window, or from the best window of all threads together. Each core
+ * has its own arithmetic, but they share memory, where one thread is fastest while another waits. */
 enum together { EACH_ALONE, ALL_AT_ONCE };
 
 typedef struct probe {
@@ -396,7 +397,7 @@ static double measure(int threads, double seconds, const probe *what)
     return total * 1e-9;
 }
 
-/* The widest instruction set at hand, as a step and its name. */
+/* The step for the widest instruction set that the processor has, and that set's name. */
 static step_function fma_step(const char **name)
 {
 #if ROOF_X86

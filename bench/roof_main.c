@@ -1,5 +1,5 @@
-/* Prints the machine's roofs as one JSON line: float32 FMA, bfloat16 where the processor has it, memory read in order and
- * at several places at once, and copied. */
+/* Prints the machine's roofs as one JSON line: float32 FMA, bfloat16 if the processor has it, memory read in order and
+ * at several places at once, and memory copied. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static bool is_power(long x)
     return x > 0 && !(x & (x - 1));
 }
 
-/* Whether `name` is one of the words in `only`, which commas part; NULL has all. */
+/* Whether `name` is one of the words in `only`, which commas separate; NULL has all words. */
 static bool is_wanted(const char *only, const char *name)
 {
     const size_t length = strlen(name);

@@ -27,7 +27,7 @@ ATTEMPTS = 3
 
 class Growth(NamedTuple):
     name: str
-    across: str                   # what grows
+    across: str                   # which size grows
     sizes: tuple
     arguments: Callable           # size -> of `clattn bench`
     memory: bool = False          # bound by memory
@@ -133,7 +133,7 @@ def slopes(sizes, values):
 
 
 def joined(numbers):
-    """With one digit behind the point; one number where all are the same."""
+    """Numbers with one digit behind the point; a single one if all are the same."""
     words = ["%.1f" % (number + 0.0) for number in numbers]
     words = ["0.0" if word == "-0.0" else word for word in words]
     return words[0] if len(set(words)) == 1 else " ".join(words)
