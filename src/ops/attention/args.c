@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/common/arrays.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/launch.h"
 
 _Static_assert(sizeof(array4) == 40 && sizeof(array1) == 16, "arrays have padding");
 _Static_assert(sizeof(attention_args) == 14 * 40 + 6 * 16 + 10 * 8 + 26 * 4, "attention_args has padding");
@@ -75,7 +75,7 @@ static int64_t position_of(const struct attention_problem *problem, const clattn
     return position < -limit - 1 ? -limit - 1 : position > limit ? limit : position;
 }
 
-static void fill_side(const struct attention_problem *problem, const clattn_attention_args *args, attention_args *a)
+static void fill_optional(const struct attention_problem *problem, const clattn_attention_args *args, attention_args *a)
 {
     const clattn_attention_desc *desc = &problem->desc;
     a->mask = problem->mask;
@@ -147,12 +147,13 @@ void attention_fill_args(const struct attention_problem *problem, const clattn_a
     a->dropout_scale = (float)(1.0 / (1.0 - (double)desc->dropout.probability));
     a->scale = problem->scale;
     a->softcap = desc->scoring.softcap;
-    fill_side(problem, args, a);
+    fill_optional(problem, args, a);
 }
 
 /* ---- reading an enqueue's arguments ---- */
 
-static const char *const user_name[CLATTN_USER_BUFFERS] = {"snippets.buffer[0]", "snippets.buffer[1]", "snippets.buffer[2]", "snippets.buffer[3]"};
+static const char *const user_name[CLATTN_USER_BUFFERS] = {"snippets.buffer[0]", "snippets.buffer[1]",
+                                                           "snippets.buffer[2]", "snippets.buffer[3]"};
 
 static clattn_status read_lengths(struct report *report, const struct attention_problem *problem,
                                   clattn_attention_args *args)
@@ -237,7 +238,7 @@ static enum binding_access access_of(const struct attention_problem *problem, en
 {
     bool again = array == ATTENTION_LSE && problem->has[ATTENTION_SCORES] &&
                  problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES;
-    return array < ATTENTION_SIDE_ARRAYS ? BINDING_READ : again ? BINDING_READ_WRITE : BINDING_WRITE;
+    return array < ATTENTION_INPUT_ARRAYS ? BINDING_READ : again ? BINDING_READ_WRITE : BINDING_WRITE;
 }
 
 static clattn_status check_mask(clattn_context *context, const struct attention_problem *problem,
@@ -311,10 +312,10 @@ fail:
 
 /* ---- bindings in the kernels' order ---- */
 
-size_t attention_side_bindings(const struct attention_problem *problem, const clattn_attention_args *args,
-                               const clattn_binding **bindings, size_t count)
+size_t attention_input_bindings(const struct attention_problem *problem, const clattn_attention_args *args,
+                                const clattn_binding **bindings, size_t count)
 {
-    for (int i = 0; i < ATTENTION_SIDE_ARRAYS; i++)
+    for (int i = 0; i < ATTENTION_INPUT_ARRAYS; i++)
         if (problem->has[i])
             bindings[count++] = attention_binding(args, i);
     for (int i = 0; i < CLATTN_USER_BUFFERS; i++)
@@ -325,9 +326,9 @@ size_t attention_side_bindings(const struct attention_problem *problem, const cl
     return count;
 }
 
-size_t attention_side_count(const struct attention_problem *problem)
+size_t attention_input_count(const struct attention_problem *problem)
 {
     static const clattn_attention_args none;
     const clattn_binding *bindings[ATTENTION_POINTERS];
-    return attention_side_bindings(problem, &none, bindings, 0);
+    return attention_input_bindings(problem, &none, bindings, 0);
 }

@@ -1,5 +1,5 @@
 /* The attention operator: planning and enqueueing. */
-#include "ops/attention/attention.h"
+#include "ops/attention/launch.h"
 
 #include <stdlib.h>
 
@@ -50,8 +50,8 @@ static unsigned flags_of(const struct attention_problem *problem)
         desc->scoring.softcap > 0,
         desc->dropout.probability > 0,
         desc->scoring.kind != CLATTN_SCORE_DOT,
-        *problem->score_mod != 0,
-        *problem->mask_mod != 0,
+        problem->score_mod != NULL,
+        problem->mask_mod != NULL,
         problem->packed_queries,
         problem->packed_keys,
         key->stride[3] != 1 || desc->value.stride[3] != 1,

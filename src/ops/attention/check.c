@@ -228,7 +228,7 @@ static clattn_status run(struct attention_check *check, const struct attention_p
             : report_error(&context->device.report, CLATTN_ERROR_INTERNAL, "self-check: a workspace overflows"));
     TRY(check_enqueue(&plan->base, &check->small, bytes, &check->args));
     TRY(check_array_read(context, &check->array[CHECK_OUTPUT]));
-    TRY(check_arrays_read(context, &check->array[ATTENTION_SIDE_ARRAYS], ATTENTION_ARRAYS - ATTENTION_SIDE_ARRAYS));
+    TRY(check_arrays_read(context, &check->array[ATTENTION_INPUT_ARRAYS], ATTENTION_ARRAYS - ATTENTION_INPUT_ARRAYS));
     TRY(check_arrays_read(context, &check->array[CHECK_WORKSPACE], 1));
 fail:
     return status;
@@ -248,7 +248,7 @@ clattn_status attention_self_check(struct self_check *self)
     const struct attention_problem *problem = &plan->problem;
     clattn_context *context = base->context;
     const char *reason;
-    self->unchecked = *problem->score_mod || *problem->mask_mod || !problem->heads || has_huge_pages(problem);
+    self->unchecked = attention_has_snippet(problem) || !problem->heads || has_huge_pages(problem);
     if (self->unchecked)
         return CLATTN_SUCCESS;
     struct attention_check *check = calloc(1, sizeof *check);

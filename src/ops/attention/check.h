@@ -2,7 +2,7 @@
 #ifndef CLATTN_OPS_ATTENTION_CHECK_H
 #define CLATTN_OPS_ATTENTION_CHECK_H
 
-#include "ops/attention/attention.h"
+#include "ops/attention/plan.h"
 #include "plan/self_check.h"
 
 enum attention_check_slot {

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "ops/common/arrays.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/plan.h"
 #include "program/defines.h"
 
 /* The scales for which a kernel may keep raw scores: positive, and far from over- and underflow. */
@@ -46,8 +46,8 @@ void attention_defines(const struct attention_problem *problem, const struct cap
         {"DOUBLE", problem->is_double},
         {"ADDITIVE", desc->scoring.kind == CLATTN_SCORE_ADDITIVE},
         {"SOFTCAP", desc->scoring.softcap > 0},
-        {"SCORE_MOD", *problem->score_mod},
-        {"MASK_MOD", *problem->mask_mod},
+        {"SCORE_MOD", problem->score_mod != NULL},
+        {"MASK_MOD", problem->mask_mod != NULL},
         {"BIAS", problem->has[ATTENTION_BIAS]},
         {"ALIBI", problem->has[ATTENTION_ALIBI]},
         {"SINKS", problem->has[ATTENTION_SINKS]},

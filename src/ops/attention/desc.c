@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/common/arrays.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/desc.h"
 
 #define DESC(field) offsetof(clattn_attention_desc, field)
 const size_t attention_layout_offset[ATTENTION_ARRAYS] = {
@@ -112,14 +112,18 @@ static clattn_status check_enums(const clattn_attention_desc *desc, const char *
     return CLATTN_SUCCESS;
 }
 
-static bool copy_snippet(char *copy, const char *text)
+/* Notes a snippet and the digest of its text; false if it is too long. */
+static bool read_snippet(const char *text, const char **kept, uint8_t digest[SHA256_BYTES])
 {
     size_t length = text ? strnlen(text, CLATTN_SNIPPET_LIMIT) : 0;
-    if (length >= CLATTN_SNIPPET_LIMIT)
-        return false;
-    if (text)
-        memcpy(copy, text, length);
-    return true;
+    *kept = text;
+    if (text && length < CLATTN_SNIPPET_LIMIT) {
+        struct sha256 hash;
+        sha256_init(&hash);
+        sha256_update(&hash, text, length);
+        sha256_final(&hash, digest);
+    }
+    return length < CLATTN_SNIPPET_LIMIT;
 }
 
 static clattn_status read_snippets(struct attention_problem *problem, const char **reason)
@@ -129,9 +133,9 @@ static clattn_status read_snippets(struct attention_problem *problem, const char
         "snippets.buffer_dtype[0] is unknown, int4 or float64", "snippets.buffer_dtype[1] is unknown, int4 or float64",
         "snippets.buffer_dtype[2] is unknown, int4 or float64", "snippets.buffer_dtype[3] is unknown, int4 or float64"};
     bool none = !desc->snippets.score_mod && !desc->snippets.mask_mod;
-    if (!copy_snippet(problem->score_mod, desc->snippets.score_mod))
+    if (!read_snippet(desc->snippets.score_mod, &problem->score_mod, problem->score_mod_digest))
         INVALID("snippets.score_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
-    if (!copy_snippet(problem->mask_mod, desc->snippets.mask_mod))
+    if (!read_snippet(desc->snippets.mask_mod, &problem->mask_mod, problem->mask_mod_digest))
         INVALID("snippets.mask_mod is longer than CLATTN_SNIPPET_LIMIT - 1 characters");
     if (desc->snippets.score_mod && !*desc->snippets.score_mod)
         INVALID("snippets.score_mod is empty");
@@ -165,7 +169,7 @@ static clattn_status check_layouts(struct attention_problem *problem, const char
         clattn_layout *layout = (clattn_layout *)((char *)desc + attention_layout_offset[i]);
         problem->has[i] = !layout_is_none(layout);
         if (problem->has[i])
-            TRY(layout_check(layout, i >= ATTENTION_SIDE_ARRAYS ? LAYOUT_OUTPUT : LAYOUT_INPUT, &layout_words[i],
+            TRY(layout_check(layout, i >= ATTENTION_INPUT_ARRAYS ? LAYOUT_OUTPUT : LAYOUT_INPUT, &layout_words[i],
                              reason));
         layout_normalise(layout);
     }
@@ -400,8 +404,8 @@ static void normalise(struct attention_problem *problem)
         desc->window.left = -1;
     if (!desc->window.explicit_right)
         desc->window.right = -1;
-    if (!desc->causal && !attention_windowed(desc) && !problem->has[ATTENTION_ALIBI] && !*problem->score_mod &&
-        !*problem->mask_mod && !problem->has[ATTENTION_POSITIONS])
+    if (!desc->causal && !attention_windowed(desc) && !problem->has[ATTENTION_ALIBI] &&
+        !attention_has_snippet(problem) && !problem->has[ATTENTION_POSITIONS])
         desc->alignment = CLATTN_ALIGNMENT_TOP_LEFT;
     if (!problem->has[ATTENTION_SCORES])
         desc->outputs.scores_mode = 0;

@@ -1,7 +1,10 @@
 /* An attention plan's kernels, and their launches: slices, split keys and their merge, the scores. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/size.h"
 #include "base/try.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/launch.h"
 #include "ops/attention/scores.h"
 #include "ops/merge/merge.h"
 #include "program/defines.h"
@@ -13,19 +16,40 @@ void attention_groups_by_queries(const struct attention_plan *plan, const attent
     groups[2] = (size_t)kernel_args->batch;
 }
 
-static void take_snippets(struct attention_plan *plan)
+static void release_snippets(clattn_plan *plan)
 {
+    free(((struct attention_plan *)plan)->snippets);
+}
+
+/* Copies the snippets, which are the caller's until then, into the plan, unless an earlier solver's attempt has. */
+static clattn_status take_snippets(struct attention_plan *plan)
+{
+    struct attention_problem *problem = &plan->problem;
     struct source_snippet *snippet = plan->base.snippets.snippet;
+    if (!plan->snippets && attention_has_snippet(problem)) {
+        size_t score = problem->score_mod ? strlen(problem->score_mod) : 0;
+        size_t mask = problem->mask_mod ? strlen(problem->mask_mod) : 0;
+        plan->snippets = calloc(score + mask + 2, 1);
+        if (!plan->snippets)
+            return report_error(&plan->base.context->device.report, CLATTN_ERROR_OUT_OF_MEMORY,
+                                "no memory for the snippets");
+        plan->base.clear = release_snippets;
+        if (problem->score_mod)
+            problem->score_mod = memcpy(plan->snippets, problem->score_mod, score);
+        if (problem->mask_mod)
+            problem->mask_mod = memcpy(plan->snippets + score + 1, problem->mask_mod, mask);
+    }
     snippet[0] = (struct source_snippet){
-        "score_mod", plan->problem.score_mod,
+        "score_mod", problem->score_mod ? problem->score_mod : "",
         "float score_mod(float score, int batch, int head, int query, int key, user_data user)"};
-    snippet[1] = (struct source_snippet){"mask_mod", plan->problem.mask_mod,
+    snippet[1] = (struct source_snippet){"mask_mod", problem->mask_mod ? problem->mask_mod : "",
                                          "int mask_mod(int batch, int head, int query, int key, user_data user)"};
+    return CLATTN_SUCCESS;
 }
 
 /* ---- split keys ---- */
 
-#define SPLIT_KEYS 512 /* of a part at least: fewer are not worth a merge */
+#define SPLIT_KEYS 512 /* keys of a split at least: fewer are not worth a merge */
 #define SPLITS_MOST 64
 
 size_t attention_group_count(const struct attention_plan *plan)
@@ -129,12 +153,12 @@ clattn_status attention_add_kernel(struct attention_plan *plan, const char *file
     plan->lends_lse = !has_lse && problem->has[ATTENTION_SCORES] &&
                       problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES;
     has_lse = has_lse || plan->lends_lse;
-    take_snippets(plan);
+    TRY(take_snippets(plan));
     define_int(options, "LSE", has_lse || is_split);
     if (is_split)
         define_int(options, "SPLIT", 1);
     cl_uint pointers =
-        4u + (cl_uint)attention_side_count(problem) + (has_lse || is_split) + problem->has[ATTENTION_ENTROPY];
+        4u + (cl_uint)attention_input_count(problem) + (has_lse || is_split) + problem->has[ATTENTION_ENTROPY];
     TRY(plan_add_kernel(&plan->base, file, options, name, pointers, sizeof(attention_args), local));
     note_launches(plan);
     if (is_split)
@@ -144,6 +168,7 @@ clattn_status attention_add_kernel(struct attention_plan *plan, const char *file
     if (!attention_workspace(plan, problem, &plan->base.workspace))
         status = report_error(&plan->base.context->device.report, CLATTN_ERROR_OVERFLOW, "a workspace overflows");
 fail:
+    strbuf_clear(options);
     return status;
 }
 
@@ -198,7 +223,7 @@ static clattn_status launch_split(const struct attention_plan *plan, const struc
     clattn_status status;
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key, &args->value};
     const clattn_binding *merged[5] = {&chain->workspace, &chain->workspace};
-    size_t count = attention_side_bindings(problem, args, bindings, 3), groups[3];
+    size_t count = attention_input_bindings(problem, args, bindings, 3), groups[3];
     attention_args split = *whole;
     bindings[count++] = &chain->workspace;
     bindings[count++] = &chain->workspace;
@@ -231,7 +256,7 @@ static clattn_status launch_whole(const struct attention_plan *plan, const struc
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key, &args->value};
     const struct attention_slices slices =
         attention_slice(plan, problem, args->batch, args->query_length, args->key_length);
-    size_t count = attention_side_bindings(problem, args, bindings, 3);
+    size_t count = attention_input_bindings(problem, args, bindings, 3);
     bindings[count++] = &args->output;
     if (problem->has[ATTENTION_LSE] || plan->lends_lse)
         bindings[count++] = &args->outputs.lse;
@@ -246,7 +271,7 @@ static clattn_status launch_scores(const struct attention_plan *plan, const stru
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key};
     const struct attention_slices slices =
         attention_slice(plan, problem, args->batch, args->query_length, args->key_length);
-    size_t count = attention_side_bindings(problem, args, bindings, 2);
+    size_t count = attention_input_bindings(problem, args, bindings, 2);
     if (problem->desc.outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES)
         bindings[count++] = &args->outputs.lse;
     bindings[count++] = &args->outputs.scores;

@@ -5,6 +5,7 @@
 #include "base/layout.h"
 #include "base/size.h"
 #include "base/try.h"
+#include "ops/attention/launch.h"
 #include "ops/common/arrays.h"
 #include "plan/operator.h"
 #include "program/defines.h"
@@ -58,7 +59,7 @@ clattn_status attention_scores_add_kernel(clattn_plan *plan, const struct attent
 {
     const struct capabilities *caps = &plan->context->device.caps;
     const size_t local[3] = {capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]), 1, 1};
-    cl_uint pointers = 3 + (cl_uint)attention_side_count(problem) + (mode == CLATTN_SCORES_MODE_PROBABILITIES);
+    cl_uint pointers = 3 + (cl_uint)attention_input_count(problem) + (mode == CLATTN_SCORES_MODE_PROBABILITIES);
     struct strbuf options = {0};
     attention_defines(problem, caps, &options);
     define_token(&options, "W_TYPE", storage_token(weights->dtype));
@@ -128,7 +129,7 @@ clattn_status attention_weights_enqueue(const clattn_plan *handle, const struct 
         return plan_enqueue_nothing(handle, call);
 
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args.query, &args.key};
-    size_t groups[3], count = attention_side_bindings(problem, &args, bindings, 2);
+    size_t groups[3], count = attention_input_bindings(problem, &args, bindings, 2);
     bindings[count++] = &args.outputs.lse;
     bindings[count] = weights;
     attention_fill_args(problem, &args, &kernel_args);

@@ -3,7 +3,7 @@
 #ifndef CLATTN_OPS_ATTENTION_SCORES_H
 #define CLATTN_OPS_ATTENTION_SCORES_H
 
-#include "ops/attention/attention.h"
+#include "ops/attention/plan.h"
 
 /* Adds attention/scores.cl's kernel to the plan: `weights` is what it writes, (batch, heads, S_q, S_k), heads 1 with
  * `average`. */

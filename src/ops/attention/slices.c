@@ -1,6 +1,6 @@
 /* Launches that stay short: a desktop's screen waits while a kernel runs, and a watchdog may end it. */
 #include "base/size.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/launch.h"
 
 /* Floating-point operations a second that the solver reaches at least, from what the device says of itself. */
 static double speed(const struct attention_plan *plan)

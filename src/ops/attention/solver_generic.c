@@ -1,6 +1,6 @@
 /* Attention on every device and for every shape: one work-item for some output columns of one query. */
 #include "base/size.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/plan.h"
 #include "program/defines.h"
 
 /* Output columns of a work-item: many on a CPU, where each chunk computes the scores anew; few where an item has

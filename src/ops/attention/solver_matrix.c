@@ -5,7 +5,7 @@
  * kernels with the reference on the device itself. */
 #include "base/size.h"
 #include "ops/common/arrays.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/plan.h"
 #include "program/defines.h"
 
 #define LANES 32
@@ -63,8 +63,8 @@ static const char *refuse_problem(const clattn_context *context, const struct at
         return "a head size is above 128";
     if (desc->cache.kind != CLATTN_CACHE_KIND_PLAIN)
         return "the cache is a ring or paged";
-    if (desc->scoring.kind != CLATTN_SCORE_DOT || desc->scoring.softcap > 0 || *problem->score_mod ||
-        *problem->mask_mod || desc->dropout.probability > 0)
+    if (desc->scoring.kind != CLATTN_SCORE_DOT || desc->scoring.softcap > 0 || attention_has_snippet(problem) ||
+        desc->dropout.probability > 0)
         return "a score is more than a scaled product, or dropout is asked for";
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
         if (problem->has[foreign[i]])

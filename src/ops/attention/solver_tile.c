@@ -1,7 +1,7 @@
 /* Attention on GPU-class devices: a work-group owns a tile of queries and walks the keys through local
  * memory. */
 #include "base/size.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/plan.h"
 #include "ops/common/sub_groups.h"
 #include "program/defines.h"
 
