@@ -61,6 +61,7 @@ if [ "$level" = test ] || [ "$level" = browser ]; then
     want oclgrind have oclgrind
     want mesa-opencl-icd test -e /etc/OpenCL/vendors/rusticl.icd
     want espeak-ng have espeak-ng
+    want doxygen have doxygen
     # Not whichever python3 is first on the path: the distribution's, for which python3-numpy is.
     want python3-numpy /usr/bin/python3 -c 'import numpy'
 fi

@@ -33,6 +33,7 @@ def make_jobs(run, groups, level):
         sanitize = build_with_sanitizers(run)
     if "host" in groups:
         run.programs("host", gcc, "host", {**POCL, **seed})
+        add_format(run)
     if "pocl" in groups:
         # To keep a binary PoCL compiles the kernel a second time: only what is about clattn's cache does here.
         run.programs("pocl", gcc, "pocl", {**pocl, **seed})
@@ -99,9 +100,9 @@ def add_examples(run, gcc, full):
 
 
 def add_variants(run, gcc, full):
-    """Other ways to build: by clang; with the least that the library and the command need; without a linked loader, which
-    has to start on a machine without OpenCL."""
-    clang = run.build("clang", compiler="clang", cxx="clang++")
+    """Other ways to build: by clang, with the reference as HTML, whose warnings are errors; with the least that the library
+    and the command need; without a linked loader, which has to start on a machine without OpenCL."""
+    clang = run.build("clang", "-Ddocs=auto", compiler="clang", cxx="clang++")
     for row in run.tests(clang):
         if row["name"] in ("library", "no_platform"):
             run.add("variants", f"clang-{row['name']}", row["cmd"], row["env"], [clang])
@@ -146,6 +147,13 @@ def packages(run, group, name, *wanted):
     folder = run.cache / name
     job = run.fetch(group, f"{name}-package", folder, HERE / "packages.sh", folder, *wanted)
     return job, folder, lambda: (folder / "python").read_text().strip()
+
+
+def add_format(run):
+    """Sources are as the formatter writes them."""
+    job, folder, _ = packages(run, "host", "clang-format", "clang-format==19.1.7")
+    run.add("host", "format", [PYTHON, HERE / "checks/check_format.py", ROOT, folder / "clang_format/data/bin/clang-format"],
+            needs=[job])
 
 
 def add_models(run, gcc, full):

@@ -5,7 +5,7 @@
 #include <threads.h>
 
 #include "support/harness.h"
-#include "support/small_attention.h"
+#include "support/attention/small.h"
 #include "support/core/references.h"
 
 struct application {

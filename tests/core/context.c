@@ -9,7 +9,7 @@
 
 #include "support/harness.h"
 #include "support/core/inject.h"
-#include "support/small_attention.h"
+#include "support/attention/small.h"
 
 static void bad_params_are_refused(void **state)
 {

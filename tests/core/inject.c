@@ -7,7 +7,7 @@
 #include "support/harness.h"
 #include "support/core/inject.h"
 #include "support/core/inject_run.h"
-#include "support/small_attention.h"
+#include "support/attention/small.h"
 #include "support/core/references.h"
 
 /* The result, if all went well. */

@@ -7,7 +7,7 @@
 #include "support/core/inject.h"
 #include "support/harness.h"
 #include "support/operator.h"
-#include "support/small_attention.h"
+#include "support/attention/small.h"
 
 static clattn_context *context;
 static cl_context opencl;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "support/harness.h"
-#include "support/small_attention.h"
+#include "support/attention/small.h"
 
 /* The headers' clSVMAlloc is OpenCL 2.0's, and all else here is 1.2's. */
 #define SVM_CAPABILITIES 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */

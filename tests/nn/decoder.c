@@ -10,7 +10,7 @@
 
 #include "support/harness.h"
 #include "support/nn/decoder_case.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 static cl_mem buffer_of(size_t bytes, const void *data)
 {

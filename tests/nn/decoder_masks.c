@@ -8,7 +8,7 @@
 
 #include "support/harness.h"
 #include "support/nn/decoder_case.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 enum { PIECE = 4, HEADS = 4, BEAMS = 3 };
 

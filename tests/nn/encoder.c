@@ -8,7 +8,7 @@
 
 #include "support/harness.h"
 #include "support/nn/run.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 struct encoder_case {
     const char *name;

@@ -9,7 +9,7 @@
 #include "support/harness.h"
 #include "support/nn/judge.h"
 #include "support/nn/run.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 #include "support/storage.h"
 
 enum { ROWS = 9, FEW = 5, D = 20, F = 28 };

@@ -8,7 +8,7 @@
 
 #include "support/harness.h"
 #include "support/nn/generate_case.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 enum { STOP = 5 };
 

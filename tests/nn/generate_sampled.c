@@ -8,8 +8,8 @@
 
 #include "support/harness.h"
 #include "support/nn/generate_case.h"
-#include "support/one_context.h"
-#include "support/philox.h"
+#include "support/core/one_context.h"
+#include "support/attention/philox.h"
 
 /* ---- how often ---- */
 

@@ -8,7 +8,7 @@
 #include "support/harness.h"
 #include "support/nn/decoder_case.h"
 #include "support/nn/run.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 /* For float32's rounding, of which a tenth is seen.  Scales of the smallest rows, off by a sixteenth, cost ten times as
  * much. */

@@ -9,7 +9,7 @@
 #include "support/harness.h"
 #include "support/nn/pair.h"
 #include "support/nn/run.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 /* ---- fields ---- */
 

@@ -12,7 +12,7 @@
 #include "support/core/inject.h"
 #include "support/nn/decode.h"
 #include "support/nn/run.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 static cl_command_queue make_queue(bool out_of_order)
 {

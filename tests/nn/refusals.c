@@ -8,7 +8,7 @@
 #include "support/core/user_events.h"
 #include "support/nn/decode.h"
 #include "support/nn/run.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 enum { ITEMS = 3, LENGTH = 9, MEMORY = 6 };
 

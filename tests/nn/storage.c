@@ -12,7 +12,7 @@
 #include "support/nn/decode.h"
 #include "support/nn/judge.h"
 #include "support/nn/run.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 #include "support/storage.h"
 
 static const char *name_of(clattn_dtype dtype)

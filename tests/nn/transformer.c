@@ -8,7 +8,7 @@
 #include "support/harness.h"
 #include "support/nn/decoder_case.h"
 #include "support/nn/run.h"
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 enum { BEAMS = 3, PIECE = 4 }; /* of the decoder */
 

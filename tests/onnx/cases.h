@@ -1,4 +1,5 @@
 /* Written by generate.py: ONNX's node tests, whose tensors cases.safetensors holds. */
+/* clang-format off */
 #ifndef TESTS_ONNX_CASES_H
 #define TESTS_ONNX_CASES_H
 

@@ -8,7 +8,7 @@
 
 #include "support/core/inject.h"
 #include "support/harness.h"
-#include "support/small_attention.h"
+#include "support/attention/small.h"
 
 /* Which of the hooked calls fails, and how: `left` calls of it from now on. */
 static struct {

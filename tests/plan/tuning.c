@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "support/plan/tuned_plan.h"
-#include "support/small_attention.h"
+#include "support/attention/small.h"
 
 static void wisdom_changes_the_geometry(void **state)
 {

@@ -8,7 +8,7 @@
 
 #include "support/plan/cached_plan.h"
 #include "support/core/inject.h"
-#include "support/small_attention.h"
+#include "support/attention/small.h"
 
 /* An application's store: one entry a key. */
 struct store {

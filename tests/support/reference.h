@@ -3,7 +3,7 @@
 #define TESTS_REFERENCE_H
 
 #include "support/array.h"
-#include "support/philox.h"
+#include "support/attention/philox.h"
 
 /* Everything is dense and row-major.  `narrow`: every operation is rounded to float, which is the naive computation
  * of the accuracy rule; otherwise exact to all purposes. */

@@ -4,8 +4,8 @@
 #define TESTS_SUPPORT_CORE_REFUSALS_H
 
 #include "support/harness.h"
-#include "support/one_context.h"
-#include "support/small_attention.h"
+#include "support/core/one_context.h"
+#include "support/attention/small.h"
 
 /* Made anew for each test. */
 extern struct small_attention problem;

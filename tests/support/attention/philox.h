@@ -1,6 +1,6 @@
 /* The generator of random numbers, written anew. */
-#ifndef TESTS_PHILOX_H
-#define TESTS_PHILOX_H
+#ifndef TESTS_SUPPORT_ATTENTION_PHILOX_H
+#define TESTS_SUPPORT_ATTENTION_PHILOX_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "support/one_context.h"
+#include "support/core/one_context.h"
 
 clattn_context *context;
 

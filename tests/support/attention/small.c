@@ -1,4 +1,4 @@
-#include "support/small_attention.h"
+#include "support/attention/small.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A small attention problem with its arrays and the expected result, for tests of what surrounds an operator. */
-#ifndef TESTS_SMALL_ATTENTION_H
-#define TESTS_SMALL_ATTENTION_H
+#ifndef TESTS_SUPPORT_ATTENTION_SMALL_H
+#define TESTS_SUPPORT_ATTENTION_SMALL_H
 
 #include "support/check.h"
 

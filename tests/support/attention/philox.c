@@ -1,6 +1,6 @@
 /* Philox4x32-10 as figure 2 and table 2 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
  * (SC 2011) give it: two halves of two words each, a multiplier for each, a Weyl sequence of keys. */
-#include "support/philox.h"
+#include "support/attention/philox.h"
 
 typedef struct half_block {
     uint32_t left, right;
