@@ -177,7 +177,7 @@ static void empty_items(void **state)
         args.batch = batch;
         args.length = ways[way].length;
         assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-        assert_message_has(context, "pooled: nothing is bound");
+        assert_message_has(context, "pooled: no buffer is bound");
         args.pooled = clattn_binding_buffer(out, 1);
         if (wants)
             args.probabilities = clattn_binding_buffer(scores, 0);

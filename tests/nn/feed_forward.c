@@ -278,10 +278,10 @@ static void arguments_that_are_refused(void **state)
                        "%s: bound, but the plan's description has no array for it", names[a]);
                 continue;
             }
-            REFUSE(memset(binding_of(&args, a), 0, sizeof other), CLATTN_ERROR_INVALID_ARGUMENT, "%s: nothing is bound",
-                   names[a]);
+            REFUSE(memset(binding_of(&args, a), 0, sizeof other), CLATTN_ERROR_INVALID_ARGUMENT,
+                   "%s: no buffer is bound", names[a]);
             REFUSE(*binding_of(&args, a) = clattn_binding_svm(&other, 0), CLATTN_ERROR_UNSUPPORTED,
-                   "%s: whole models take buffers only", names[a]);
+                   "%s: models take buffers only", names[a]);
             REFUSE(binding_of(&args, a)->offset = 1, CLATTN_ERROR_BUFFER_TOO_SMALL,
                    "%s: elements 1 to %zu are addressed, the buffer holds %zu", names[a], counts[a], counts[a]);
         }

@@ -204,7 +204,7 @@ static void refusals(void **state)
     clattn_encoder_desc encoder = nn_encoder_desc(2, 7);
     encoder.probabilities = 4;
     assert_status(context, clattn_encoder_plan_create(model, &encoder, NULL, &plan), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_message_has(context, "probabilities of a layer that is not there");
+    assert_message_has(context, "probabilities of a layer that the model does not have");
     encoder = nn_encoder_desc(0, 7);
     assert_status(context, clattn_encoder_plan_create(model, &encoder, NULL, &plan), CLATTN_ERROR_INVALID_ARGUMENT);
     encoder = nn_encoder_desc(2, 7);
@@ -215,7 +215,7 @@ static void refusals(void **state)
     const int32_t lengths[2] = {7, 8};
     args.input = clattn_binding_buffer(right, 0);
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_INVALID_ARGUMENT);
-    assert_message_has(context, "output: nothing is bound");
+    assert_message_has(context, "output: no buffer is bound");
     args.output = clattn_binding_buffer(small, 0);
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_ERROR_BUFFER_TOO_SMALL);
     args.output = clattn_binding_buffer(right, 0);

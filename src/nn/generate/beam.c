@@ -112,7 +112,7 @@ static void advance(struct beams *b, size_t item)
                 finish(b, item, grown);
             continue;
         }
-        if (!generation_has_room(g, grown)) {
+        if (!generation_can_grow(g, grown)) {
             finish(b, item, grown);
             continue;
         }

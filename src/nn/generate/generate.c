@@ -121,7 +121,7 @@ bool generation_stopped(const struct generation *g, int32_t token)
     return false;
 }
 
-bool generation_has_room(const struct generation *g, const struct sequence *sequence)
+bool generation_can_grow(const struct generation *g, const struct sequence *sequence)
 {
     return generated(sequence) < g->desc.max_tokens && sequence->length <= g->capacity;
 }
@@ -250,7 +250,7 @@ static clattn_status choose(struct generation *g, size_t item, size_t *order, bo
     const bool sample = d->method == CLATTN_GENERATE_METHOD_SAMPLE;
     const double temperature = sample && d->temperature ? d->temperature : 1;
     size_t token = SIZE_MAX;
-    *stopped = !generation_has_room(g, sequence);
+    *stopped = !generation_can_grow(g, sequence);
     if (*stopped)
         return CLATTN_SUCCESS;
     const clattn_status status = generation_hook(g, sequence, item, 0, logits);
@@ -264,7 +264,7 @@ static clattn_status choose(struct generation *g, size_t item, size_t *order, bo
         return CLATTN_SUCCESS;
     sequence_append(sequence, (int32_t)token,
                     logits[token] / temperature - logits_log_sum(logits, g->vocabulary, temperature));
-    *stopped = generation_stopped(g, (int32_t)token) || !generation_has_room(g, sequence);
+    *stopped = generation_stopped(g, (int32_t)token) || !generation_can_grow(g, sequence);
     return CLATTN_SUCCESS;
 }
 

@@ -47,7 +47,7 @@ clattn_status generation_hook(const struct generation *g, const struct sequence 
 
 /* Whether the token is one that ends a sequence, and whether a sequence can grow. */
 bool generation_stopped(const struct generation *g, int32_t token);
-bool generation_has_room(const struct generation *g, const struct sequence *sequence);
+bool generation_can_grow(const struct generation *g, const struct sequence *sequence);
 
 void sequence_append(struct sequence *sequence, int32_t token, double log_probability);
 

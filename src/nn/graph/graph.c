@@ -26,7 +26,7 @@ clattn_status graph_begin(struct graph *graph, clattn_context *context)
 {
     memset(graph, 0, sizeof *graph);
     graph->context = context;
-    graph->arrays = grow(NULL, &graph->array_room, 0, sizeof *graph->arrays);
+    graph->arrays = grow(NULL, &graph->array_capacity, 0, sizeof *graph->arrays);
     if (!graph->arrays)
         return report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a plan");
     memset(graph->arrays, 0, sizeof *graph->arrays);
@@ -50,7 +50,7 @@ void graph_clear(struct graph *graph)
 
 static int add_array(struct graph *graph, const struct graph_array *array)
 {
-    struct graph_array *arrays = grow(graph->arrays, &graph->array_room, graph->array_count, sizeof *arrays);
+    struct graph_array *arrays = grow(graph->arrays, &graph->array_capacity, graph->array_count, sizeof *arrays);
     if (!arrays) {
         graph->failed = true;
         return 0;
@@ -93,7 +93,7 @@ static void note_life(struct graph *graph, int index, size_t step)
 
 struct graph_step *graph_add(struct graph *graph, const struct graph_step *step)
 {
-    struct graph_step *steps = grow(graph->steps, &graph->step_room, graph->step_count, sizeof *steps);
+    struct graph_step *steps = grow(graph->steps, &graph->step_capacity, graph->step_count, sizeof *steps);
     if (!steps) {
         graph->failed = true;
         return NULL;
@@ -123,7 +123,7 @@ static clattn_plan *find_plan(const struct graph *graph, enum graph_op op, const
 /* Keeps `plan`, which it takes over. */
 static clattn_status keep_plan(struct graph *graph, enum graph_op op, const void *desc, size_t bytes, clattn_plan *plan)
 {
-    struct graph_plan *plans = grow(graph->plans, &graph->plan_room, graph->plan_count, sizeof *plans);
+    struct graph_plan *plans = grow(graph->plans, &graph->plan_capacity, graph->plan_count, sizeof *plans);
     void *copy = malloc(bytes);
     if (plans)
         graph->plans = plans;
@@ -246,9 +246,9 @@ static clattn_status lay_out(struct graph *graph, struct graph_array **order)
 clattn_status graph_finish(struct graph *graph)
 {
     for (size_t i = 0; i < graph->step_count && !graph->failed; i++) {
-        for (size_t j = 0; j < GRAPH_USES; j++)
-            if (graph->steps[i].use[j].array)
-                note_life(graph, graph->steps[i].use[j].array, i);
+        for (size_t j = 0; j < GRAPH_OPERANDS; j++)
+            if (graph->steps[i].operand[j].array)
+                note_life(graph, graph->steps[i].operand[j].array, i);
         if (graph->steps[i].workspace)
             note_life(graph, graph->steps[i].workspace, i);
     }

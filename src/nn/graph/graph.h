@@ -12,10 +12,11 @@
 #include "clattn/matmul.h"
 #include "clattn/norm.h"
 #include "clattn/rope.h"
+#include "clattn/transformer.h"
 #include "plan/enqueue.h"
 
 /* An array, and how many elements of it to skip; of the array 0, "none", there is nothing. */
-struct graph_use {
+struct graph_operand {
     int array;
     int64_t offset;
 };
@@ -34,8 +35,8 @@ enum graph_op {
     GRAPH_COPY,     /* copies each item's rows */
 };
 
-/* What a step's uses are, by operator. */
-enum { PRODUCT_A, PRODUCT_B, PRODUCT_BIAS, PRODUCT_C, PRODUCT_OPERAND, PRODUCT_B_SCALE };
+/* The operands of a step, by operator. */
+enum { MATMUL_A, MATMUL_B, MATMUL_BIAS, MATMUL_C, MATMUL_OPERAND, MATMUL_B_SCALE };
 enum {
     HEADS_QUERY,
     HEADS_KEY,
@@ -48,36 +49,44 @@ enum {
     HEADS_POSITIONS,
     HEADS_WEIGHTS
 };
-enum { NORMED_X, NORMED_Y, NORMED_SCALE, NORMED_BIAS };
+enum { NORM_X, NORM_Y, NORM_SCALE, NORM_BIAS };
 enum {
-    EMBEDDED_IDS,
-    EMBEDDED_TABLE,
-    EMBEDDED_Y,
-    EMBEDDED_POSITION_TABLE,
-    EMBEDDED_OFFSETS,
-    EMBEDDED_SEGMENTS,
-    EMBEDDED_SEGMENT_TABLE
+    EMBEDDING_IDS,
+    EMBEDDING_TABLE,
+    EMBEDDING_Y,
+    EMBEDDING_POSITION_TABLE,
+    EMBEDDING_OFFSETS,
+    EMBEDDING_SEGMENTS,
+    EMBEDDING_SEGMENT_TABLE
 };
-enum { ROTATED_X, ROTATED_Y, ROTATED_OFFSETS };
-enum {
-    APPENDED_KEY,
-    APPENDED_VALUE,
-    APPENDED_KEY_CACHE,
-    APPENDED_VALUE_CACHE,
-    APPENDED_PAST_LENGTHS,
-    APPENDED_NEW_LENGTHS
-};
+enum { ROPE_X, ROPE_Y, ROPE_OFFSETS };
+enum { APPEND_KEY, APPEND_VALUE, APPEND_KEY_CACHE, APPEND_VALUE_CACHE, APPEND_PAST_LENGTHS, APPEND_NEW_LENGTHS };
 enum { MOVE_TO, MOVE_FROM };
-#define GRAPH_USES 10
+#define GRAPH_OPERANDS 10
 
-/* Numbers that an enqueue brings; steps say which is their batch, their length and so on.  0 is the number 1. */
-enum graph_number { NUMBER_ONE, GRAPH_NUMBERS = 12 };
+/* The numbers that an enqueue brings; a step says which of them is its batch, its length and so on. */
+enum graph_number {
+    NUMBER_ONE,          /* 1 */
+    NUMBER_BATCH,        /* an encoder's items, a decoder's sequences */
+    NUMBER_LENGTH,       /* rows of each */
+    NUMBER_POSITION,     /* the position of the first row */
+    NUMBER_INPUT_LENGTH, /* encoder: tokens or frames of each item */
+    NUMBER_FRAMES,       /* encoder: frames after convolution 0; the numbers after it: after the further convolutions */
+    NUMBER_KEYS = NUMBER_FRAMES + CLATTN_MAX_CONVOLUTIONS, /* decoder: keys of self-attention, the longest sequence's */
+    NUMBER_PAST,                                           /* decoder: keys that were there before */
+    NUMBER_SHIFTED,                                        /* decoder: rows that are shifted right, all but the last */
+    NUMBER_ITEMS,                                          /* decoder: items of cross-attention */
+    NUMBER_ITEM_QUERIES,                                   /* decoder: queries of each item */
+    NUMBER_MEMORY_LENGTH,                                  /* decoder: keys of cross-attention */
+    GRAPH_NUMBERS
+};
 
 struct graph_step {
     enum graph_op op;
     clattn_plan *plan; /* the graph's; NULL of those that are no operator */
-    struct graph_use use[GRAPH_USES];
-    int batch, length, keys, position; /* graph_number: as the operator's args have them.  position 0: position 0 */
+    struct graph_operand operand[GRAPH_OPERANDS];
+    enum graph_number batch, length, keys; /* which numbers are the operator's arguments of these names */
+    enum graph_number position;            /* NUMBER_ONE: the position is 0 */
     int condition;             /* the slot of a binding without which the step is left out; negative: with which;
                                         * 0: none */
     int workspace;             /* an array, or 0 */
@@ -111,7 +120,7 @@ struct graph {
     struct graph_array *arrays;
     struct graph_step *steps;
     struct graph_plan *plans;
-    size_t array_count, array_room, step_count, step_room, plan_count, plan_room;
+    size_t array_count, array_capacity, step_count, step_capacity, plan_count, plan_capacity;
     size_t arena, unshared; /* bytes: of the workspace; of all arrays, had each its own */
     size_t launches;
     bool failed; /* host memory was out; told by graph_finish */
@@ -129,14 +138,14 @@ int graph_bound_array(struct graph *graph, clattn_dtype dtype, int slot, int fal
 int graph_fixed_array(struct graph *graph, clattn_binding binding);
 
 /* The whole of an array as a use, and from an element on. */
-static inline struct graph_use use_of(int array)
+static inline struct graph_operand operand_of(int array)
 {
-    return (struct graph_use){array, 0};
+    return (struct graph_operand){array, 0};
 }
 
-static inline struct graph_use use_at(int array, size_t offset)
+static inline struct graph_operand operand_at(int array, size_t offset)
 {
-    return (struct graph_use){array, (int64_t)offset};
+    return (struct graph_operand){array, (int64_t)offset};
 }
 
 /* Adds a step behind the others.  The copy in the graph may be changed until the next is added; NULL: host memory. */

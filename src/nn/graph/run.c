@@ -36,23 +36,23 @@ static clattn_binding resolve(const struct runner *r, int index)
     }
 }
 
-static clattn_binding bind(const struct runner *r, const struct graph_step *step, int use)
+static clattn_binding bind(const struct runner *r, const struct graph_step *step, int operand)
 {
-    clattn_binding binding = resolve(r, step->use[use].array);
+    clattn_binding binding = resolve(r, step->operand[operand].array);
     /* An offset that wraps is negative, and refused. */
-    binding.offset = (int64_t)((uint64_t)binding.offset + (uint64_t)step->use[use].offset);
+    binding.offset = (int64_t)((uint64_t)binding.offset + (uint64_t)step->operand[operand].offset);
     return binding;
 }
 
 /* To where there is a pointer: the arrays of the step's uses. */
-static void bind_all(const struct runner *r, const struct graph_step *step, clattn_binding *const to[GRAPH_USES])
+static void bind_all(const struct runner *r, const struct graph_step *step, clattn_binding *const to[GRAPH_OPERANDS])
 {
-    for (int use = 0; use < GRAPH_USES; use++)
-        if (to[use])
-            *to[use] = bind(r, step, use);
+    for (int i = 0; i < GRAPH_OPERANDS; i++)
+        if (to[i])
+            *to[i] = bind(r, step, i);
 }
 
-static size_t number(const struct runner *r, int which)
+static size_t number(const struct runner *r, enum graph_number which)
 {
     return r->run->number[which];
 }
@@ -73,12 +73,12 @@ static clattn_status matmul(const struct runner *r, const struct graph_step *s, 
 {
     clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
     bind_all(r, s,
-             (clattn_binding *const[GRAPH_USES]){[PRODUCT_A] = &args.a,
-                                                 [PRODUCT_B] = &args.b,
-                                                 [PRODUCT_BIAS] = &args.bias,
-                                                 [PRODUCT_C] = &args.c,
-                                                 [PRODUCT_OPERAND] = &args.operand,
-                                                 [PRODUCT_B_SCALE] = &args.b_scale});
+             (clattn_binding *const[GRAPH_OPERANDS]){[MATMUL_A] = &args.a,
+                                                     [MATMUL_B] = &args.b,
+                                                     [MATMUL_BIAS] = &args.bias,
+                                                     [MATMUL_C] = &args.c,
+                                                     [MATMUL_OPERAND] = &args.operand,
+                                                     [MATMUL_B_SCALE] = &args.b_scale});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.m = number(r, s->length);
@@ -90,15 +90,15 @@ static clattn_status attention(const struct runner *r, const struct graph_step *
 {
     clattn_attention_args args = CLATTN_ATTENTION_ARGS_INIT;
     bind_all(r, s,
-             (clattn_binding *const[GRAPH_USES]){[HEADS_QUERY] = &args.query,
-                                                 [HEADS_KEY] = &args.key,
-                                                 [HEADS_VALUE] = &args.value,
-                                                 [HEADS_MASK] = &args.mask,
-                                                 [HEADS_OUTPUT] = &args.output,
-                                                 [HEADS_LSE] = &args.outputs.lse,
-                                                 [HEADS_QUERY_LENGTHS] = &args.lengths.query,
-                                                 [HEADS_KEY_LENGTHS] = &args.lengths.key,
-                                                 [HEADS_POSITIONS] = &args.lengths.positions});
+             (clattn_binding *const[GRAPH_OPERANDS]){[HEADS_QUERY] = &args.query,
+                                                     [HEADS_KEY] = &args.key,
+                                                     [HEADS_VALUE] = &args.value,
+                                                     [HEADS_MASK] = &args.mask,
+                                                     [HEADS_OUTPUT] = &args.output,
+                                                     [HEADS_LSE] = &args.outputs.lse,
+                                                     [HEADS_QUERY_LENGTHS] = &args.lengths.query,
+                                                     [HEADS_KEY_LENGTHS] = &args.lengths.key,
+                                                     [HEADS_POSITIONS] = &args.lengths.positions});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.query_length = number(r, s->length);
@@ -117,8 +117,8 @@ static clattn_status norm(const struct runner *r, const struct graph_step *s, st
 {
     clattn_norm_args args = CLATTN_NORM_ARGS_INIT;
     bind_all(r, s,
-             (clattn_binding *const[GRAPH_USES]){
-                 [NORMED_X] = &args.x, [NORMED_Y] = &args.y, [NORMED_SCALE] = &args.scale, [NORMED_BIAS] = &args.bias});
+             (clattn_binding *const[GRAPH_OPERANDS]){
+                 [NORM_X] = &args.x, [NORM_Y] = &args.y, [NORM_SCALE] = &args.scale, [NORM_BIAS] = &args.bias});
     args.explicit_batch = 1;
     args.batch = number(r, s->batch);
     return clattn_norm_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
@@ -128,13 +128,13 @@ static clattn_status embedding(const struct runner *r, const struct graph_step *
 {
     clattn_embedding_args args = CLATTN_EMBEDDING_ARGS_INIT;
     bind_all(r, s,
-             (clattn_binding *const[GRAPH_USES]){[EMBEDDED_IDS] = &args.ids,
-                                                 [EMBEDDED_TABLE] = &args.table,
-                                                 [EMBEDDED_Y] = &args.y,
-                                                 [EMBEDDED_POSITION_TABLE] = &args.position_table,
-                                                 [EMBEDDED_OFFSETS] = &args.offsets,
-                                                 [EMBEDDED_SEGMENTS] = &args.segments,
-                                                 [EMBEDDED_SEGMENT_TABLE] = &args.segment_table});
+             (clattn_binding *const[GRAPH_OPERANDS]){[EMBEDDING_IDS] = &args.ids,
+                                                     [EMBEDDING_TABLE] = &args.table,
+                                                     [EMBEDDING_Y] = &args.y,
+                                                     [EMBEDDING_POSITION_TABLE] = &args.position_table,
+                                                     [EMBEDDING_OFFSETS] = &args.offsets,
+                                                     [EMBEDDING_SEGMENTS] = &args.segments,
+                                                     [EMBEDDING_SEGMENT_TABLE] = &args.segment_table});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
@@ -146,8 +146,8 @@ static clattn_status rope(const struct runner *r, const struct graph_step *s, st
 {
     clattn_rope_args args = CLATTN_ROPE_ARGS_INIT;
     bind_all(r, s,
-             (clattn_binding *const[GRAPH_USES]){
-                 [ROTATED_X] = &args.x, [ROTATED_Y] = &args.y, [ROTATED_OFFSETS] = &args.offsets});
+             (clattn_binding *const[GRAPH_OPERANDS]){
+                 [ROPE_X] = &args.x, [ROPE_Y] = &args.y, [ROPE_OFFSETS] = &args.offsets});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
@@ -159,16 +159,16 @@ static clattn_status append(const struct runner *r, const struct graph_step *s, 
 {
     clattn_kv_append_args args = CLATTN_KV_APPEND_ARGS_INIT;
     bind_all(r, s,
-             (clattn_binding *const[GRAPH_USES]){[APPENDED_KEY] = &args.key,
-                                                 [APPENDED_VALUE] = &args.value,
-                                                 [APPENDED_KEY_CACHE] = &args.key_cache,
-                                                 [APPENDED_VALUE_CACHE] = &args.value_cache,
-                                                 [APPENDED_PAST_LENGTHS] = &args.past_lengths,
-                                                 [APPENDED_NEW_LENGTHS] = &args.new_lengths});
+             (clattn_binding *const[GRAPH_OPERANDS]){[APPEND_KEY] = &args.key,
+                                                     [APPEND_VALUE] = &args.value,
+                                                     [APPEND_KEY_CACHE] = &args.key_cache,
+                                                     [APPEND_VALUE_CACHE] = &args.value_cache,
+                                                     [APPEND_PAST_LENGTHS] = &args.past_lengths,
+                                                     [APPEND_NEW_LENGTHS] = &args.new_lengths});
     args.explicit_lengths = 1;
     args.batch = number(r, s->batch);
     args.length = number(r, s->length);
-    args.past_length = s->use[APPENDED_PAST_LENGTHS].array ? 0 : position(r, s);
+    args.past_length = s->operand[APPEND_PAST_LENGTHS].array ? 0 : position(r, s);
     return clattn_kv_append_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
@@ -236,7 +236,7 @@ static clattn_status pad(const struct runner *r, const struct graph_step *s)
     static const unsigned char zeros[4];
     clattn_status status = CLATTN_SUCCESS;
     const clattn_binding to = bind(r, s, MOVE_TO);
-    const size_t element = clattn_dtype_size(r->graph->arrays[s->use[MOVE_TO].array].dtype);
+    const size_t element = clattn_dtype_size(r->graph->arrays[s->operand[MOVE_TO].array].dtype);
     const size_t start = (size_t)to.offset * element, edge = s->rows * s->row_bytes;
     for (size_t i = 0; i < number(r, s->batch); i++) {
         const size_t item = start + i * s->to_item;
@@ -259,7 +259,7 @@ static clattn_status copy(const struct runner *r, const struct graph_step *s)
     clattn_status status = CLATTN_SUCCESS;
     const struct cl_table *cl = &r->chain->context->device.cl;
     const clattn_binding to = bind(r, s, MOVE_TO), from = bind(r, s, MOVE_FROM);
-    const size_t element = clattn_dtype_size(r->graph->arrays[s->use[MOVE_TO].array].dtype);
+    const size_t element = clattn_dtype_size(r->graph->arrays[s->operand[MOVE_TO].array].dtype);
     const size_t bytes = number(r, s->length) * s->row_bytes;
     for (size_t i = 0; i < number(r, s->batch) && bytes; i++) {
         struct step step;

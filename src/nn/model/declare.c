@@ -8,15 +8,15 @@
 static weight_id declare(struct loader *loader, size_t rows, size_t columns, clattn_dtype dtype)
 {
     clattn_transformer *model = loader->model;
-    if (model->weight_count == model->weight_room) {
-        size_t room = model->weight_room ? 2 * model->weight_room : 64;
+    if (model->weight_count == model->weight_capacity) {
+        size_t room = model->weight_capacity ? 2 * model->weight_capacity : 64;
         struct weight *weights = realloc(model->weights, room * sizeof *weights);
         if (!weights) {
             loader->failed = true;
             return 0;
         }
         model->weights = weights;
-        model->weight_room = room;
+        model->weight_capacity = room;
         if (!model->weight_count)
             weights[model->weight_count++] = (struct weight){0};
     }
@@ -29,15 +29,15 @@ static struct part *add_part(struct loader *loader, weight_id weight, size_t fir
 static struct part *add_part(struct loader *loader, weight_id weight, size_t first, size_t rows, size_t columns,
                              const char *format, ...)
 {
-    if (loader->part_count == loader->part_room) {
-        size_t room = loader->part_room ? 2 * loader->part_room : 128;
+    if (loader->part_count == loader->part_capacity) {
+        size_t room = loader->part_capacity ? 2 * loader->part_capacity : 128;
         struct part *parts = realloc(loader->parts, room * sizeof *parts);
         if (!parts) {
             loader->failed = true;
             return &loader->nowhere;
         }
         loader->parts = parts;
-        loader->part_room = room;
+        loader->part_capacity = room;
     }
     struct part *part = &loader->parts[loader->part_count++];
     *part = (struct part){.weight = weight, .first = first, .rows = rows, .columns = columns, .kernel = 1};

@@ -21,7 +21,7 @@ struct loader {
     clattn_transformer *model;
     const clattn_weight_source *source;
     struct part *parts;
-    size_t part_count, part_room;
+    size_t part_count, part_capacity;
     struct part nowhere; /* what is declared when host memory is out */
     bool failed;
 };

@@ -63,7 +63,7 @@ struct clattn_transformer {
     bool has_encoder, has_decoder;
     struct stack encoder, decoder;
     struct weight *weights; /* [0] is none */
-    size_t weight_count, weight_room;
+    size_t weight_count, weight_capacity;
     cl_mem *buffers;
     size_t buffer_count;
     size_t bytes, parameters;

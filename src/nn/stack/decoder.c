@@ -27,7 +27,7 @@ void clattn_decoder_begin_args_init(clattn_decoder_begin_args *args)
 
 /* ---- planning ---- */
 
-/* Its plans are of a model, and are made and enqueued by the functions below. */
+/* The operator_type has no functions: a decoder's plans need a model, and are made and enqueued by the functions below. */
 static const struct operator_type decoder_type = {.name = "decoder", .plan_bytes = sizeof(struct decoder_plan)};
 
 clattn_status decoder_plan_check(const clattn_plan *plan)
@@ -35,30 +35,28 @@ clattn_status decoder_plan_check(const clattn_plan *plan)
     return plan_check(plan, &decoder_type);
 }
 
-static const char *wrong_desc(const clattn_transformer *model, const clattn_decoder_desc *desc)
+static clattn_status check_desc(const clattn_transformer *model, const clattn_decoder_desc *desc, const char **reason)
 {
     const clattn_stack_desc *d = &model->decoder.desc;
-    const size_t limit = WHOLE_LENGTH_LIMIT;
-    if (!desc->items || desc->items > WHOLE_BATCH_LIMIT || desc->beams > WHOLE_BATCH_LIMIT ||
-        desc->items * desc->beams > WHOLE_BATCH_LIMIT)
-        return "items times beams is 1 to 65536";
-    if (!desc->length || desc->length > limit || desc->cache_length < desc->length || desc->cache_length > limit)
-        return "length is 1 to cache_length, and that at most 2^30";
-    if (d->cross ? !desc->memory_length || desc->memory_length > limit : desc->memory_length != 0)
-        return "memory_length is 1 to 2^30 with cross-attention, and 0 without";
-    if (desc->logits < 0 || desc->logits > CLATTN_LOGITS_ALL)
-        return "unknown logits";
-    if (desc->logits && !model->output)
-        return "logits of a model without an output";
-    if (!dtype_is_storage(desc->cache_dtype))
-        return "cache_dtype is float32, float16 or bfloat16";
-    if (!d->cross && (desc->cross_probabilities || desc->memory_mask.rank))
-        return "cross_probabilities or memory_mask without cross-attention";
-    if (d->layers < 64 && (desc->self_probabilities | desc->cross_probabilities) >> d->layers)
-        return "probabilities of a layer that is not there";
-    if (desc->mask.rank && desc->beams > 1)
-        return "a mask does not go together with beams";
-    return NULL;
+    const size_t most = MODEL_LENGTH_LIMIT;
+    REQUIRE(desc->items && desc->items <= MODEL_BATCH_LIMIT && desc->beams <= MODEL_BATCH_LIMIT &&
+                desc->items * desc->beams <= MODEL_BATCH_LIMIT,
+            CLATTN_ERROR_INVALID_ARGUMENT, "items times beams is 1 to 65536");
+    REQUIRE(desc->length && desc->length <= most && desc->cache_length >= desc->length && desc->cache_length <= most,
+            CLATTN_ERROR_INVALID_ARGUMENT, "length is 1 to cache_length, and that at most 2^30");
+    REQUIRE(d->cross ? desc->memory_length && desc->memory_length <= most : !desc->memory_length,
+            CLATTN_ERROR_INVALID_ARGUMENT, "memory_length is 1 to 2^30 with cross-attention, and 0 without");
+    REQUIRE(enum_within(desc->logits, CLATTN_LOGITS_ALL), CLATTN_ERROR_INVALID_ARGUMENT, "unknown logits");
+    REQUIRE(!desc->logits || model->output, CLATTN_ERROR_INVALID_ARGUMENT, "logits of a model without an output");
+    REQUIRE(dtype_is_storage(desc->cache_dtype), CLATTN_ERROR_INVALID_ARGUMENT,
+            "cache_dtype is float32, float16 or bfloat16");
+    REQUIRE(d->cross || (!desc->cross_probabilities && !desc->memory_mask.rank), CLATTN_ERROR_INVALID_ARGUMENT,
+            "cross_probabilities or memory_mask without cross-attention");
+    REQUIRE(d->layers >= 64 || !((desc->self_probabilities | desc->cross_probabilities) >> d->layers),
+            CLATTN_ERROR_INVALID_ARGUMENT, "probabilities of a layer that the model does not have");
+    REQUIRE(!desc->mask.rank || desc->beams == 1, CLATTN_ERROR_INVALID_ARGUMENT,
+            "a mask does not go together with beams");
+    return CLATTN_SUCCESS;
 }
 
 static void clear(clattn_plan *handle)
@@ -84,7 +82,7 @@ static clattn_status make(struct decoder_plan *plan, const clattn_plan_options *
     for (int i = 0; i < DECODER_GRAPHS; i++)
         if (plan->graph[i].step_count)
             graphs[count++] = &plan->graph[i];
-    status = whole_plan_made(&plan->base, graphs, count, "decoder");
+    status = model_plan_finish(&plan->base, graphs, count, "decoder");
 fail:
     return status;
 }
@@ -96,23 +94,19 @@ clattn_status clattn_decoder_plan_create(clattn_transformer *model, const clattn
     clattn_decoder_desc desc;
     clattn_plan_options own;
     clattn_plan *made = NULL;
-    TRY(whole_create_check(model, result));
-    struct report *report = &model->context->device.report;
-    if (!model->has_decoder)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "the model has no decoder");
-    TRY(plan_options_read(model->context, options, &own));
-    status = struct_read(&desc, sizeof desc, sizeof desc, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "desc is NULL, or its size is none that clattn_decoder_desc ever had");
+    const char *reason;
+    const struct model_plan_call call = {"decoder", model && model->has_decoder, given, &desc, sizeof desc, options,
+                                         &own};
+    TRY(model_plan_read(model, &call, result));
     layout_normalise(&desc.mask);
     layout_normalise(&desc.memory_mask);
     if (!desc.beams)
         desc.beams = 1;
     if (!desc.cache_dtype)
         desc.cache_dtype = model->dtype;
-    const char *reason = wrong_desc(model, &desc);
-    if (reason)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "decoder: %s", reason);
+    status = check_desc(model, &desc, &reason);
+    if (status != CLATTN_SUCCESS)
+        return report_error(&model->context->device.report, status, "decoder: %s", reason);
     TRY(plan_new(model->context, &decoder_type, &made));
     struct decoder_plan *plan = (struct decoder_plan *)made;
     plan->desc = desc;
@@ -159,12 +153,12 @@ clattn_status decoder_waits(clattn_decoder_state *state, struct enqueue_call *ca
         return CLATTN_SUCCESS;
     if (!given != !call->wait_list) /* chain_begin says what is wrong */
         return CLATTN_SUCCESS;
-    if (given + 1 > state->waits_room) {
+    if (given + 1 > state->waits_capacity) {
         cl_event *waits = realloc(state->waits, (given + 1) * sizeof(cl_event));
         if (!waits)
             return report_error(report_of(state), CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a wait list");
         state->waits = waits;
-        state->waits_room = given + 1;
+        state->waits_capacity = given + 1;
     }
     if (given)
         memcpy(state->waits, call->wait_list, given * sizeof(cl_event));
@@ -251,11 +245,10 @@ static clattn_status check_begin_arrays(const clattn_decoder_state *state, const
     const size_t all[3] = {plan->desc.items, plan->desc.memory_length, d->d_memory};
     const size_t used[3] = {args->items, args->memory_length, d->d_memory};
     const clattn_layout memory = clattn_layout_contiguous(plan->model->dtype, 3, all);
-    const struct whole_array arrays[] = {
-        {&args->memory, "memory", &memory, used, BINDING_READ, d->cross != 0, false},
-        {&args->workspace, "workspace", NULL, NULL, BINDING_READ_WRITE, true, false},
+    const struct bound_array arrays[] = {
+        {&args->memory, &memory, used, BINDING_READ | BINDING_OPTIONAL, "memory", d->cross != 0},
     };
-    return whole_check_arrays(plan->base.context, arrays, sizeof arrays / sizeof arrays[0]);
+    return model_bindings_check(plan->base.context, arrays, COUNT_OF(arrays), &args->workspace);
 }
 
 static clattn_status begin(clattn_decoder_state *state, const struct enqueue_call *call,
@@ -273,8 +266,8 @@ static clattn_status begin(clattn_decoder_state *state, const struct enqueue_cal
         };
         struct graph_run run = {.bound = bound};
         run.number[NUMBER_ONE] = 1;
-        run.number[DECODER_ITEMS] = args->items;
-        run.number[DECODER_MEMORY_LENGTH] = args->memory_length;
+        run.number[NUMBER_ITEMS] = args->items;
+        run.number[NUMBER_MEMORY_LENGTH] = args->memory_length;
         TRY(run_graph(state, DECODER_MEMORY, call, &run, &args->workspace));
         state->memory_length = args->memory_length;
         for (size_t i = 0; i < args->items; i++)
@@ -362,16 +355,15 @@ static void count_tokens(const clattn_decoder_state *state, const clattn_decoder
     const size_t first = plan->model->decoder.desc.first_position;
     const bool beams = growth->which == DECODER_BEAMS, one = !beams && plan->desc.items == 1;
     run->number[NUMBER_ONE] = 1;
-    run->number[DECODER_SEQUENCES] = growth->sequences;
-    run->number[DECODER_LENGTH] = one ? (size_t)growth->fresh[0] : args->length;
-    run->number[DECODER_SHIFTED] = args->length - 1;
-    run->number[DECODER_KEYS] = growth->longest;
-    run->number[DECODER_ITEMS] = state->items;
-    run->number[DECODER_ITEM_QUERIES] = beams ? state->beams : run->number[DECODER_LENGTH];
-    run->number[DECODER_MEMORY_LENGTH] =
-        plan->desc.items == 1 ? (size_t)state->memory_lengths[0] : state->memory_length;
-    run->number[DECODER_PAST] = (size_t)growth->past[0];
-    run->number[DECODER_POSITION] = one ? first + (size_t)growth->past[0] : first;
+    run->number[NUMBER_BATCH] = growth->sequences;
+    run->number[NUMBER_LENGTH] = one ? (size_t)growth->fresh[0] : args->length;
+    run->number[NUMBER_SHIFTED] = args->length - 1;
+    run->number[NUMBER_KEYS] = growth->longest;
+    run->number[NUMBER_ITEMS] = state->items;
+    run->number[NUMBER_ITEM_QUERIES] = beams ? state->beams : run->number[NUMBER_LENGTH];
+    run->number[NUMBER_MEMORY_LENGTH] = plan->desc.items == 1 ? (size_t)state->memory_lengths[0] : state->memory_length;
+    run->number[NUMBER_PAST] = (size_t)growth->past[0];
+    run->number[NUMBER_POSITION] = one ? first + (size_t)growth->past[0] : first;
 }
 
 static clattn_status check_token_arrays(const clattn_decoder_state *state, const clattn_decoder_args *args,
@@ -393,9 +385,9 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
                             growth->which == DECODER_BEAMS ? plan->sequences : p->items, d->heads, row,
                             p->cache_length};
     const size_t cross[5] = {(size_t)__builtin_popcountll(p->cross_probabilities), self[1], d->heads, row, m};
-    const size_t self_scores[4] = {s, d->heads, run->number[DECODER_LENGTH], run->number[DECODER_KEYS]};
-    const size_t cross_scores[4] = {run->number[DECODER_ITEMS], d->heads, run->number[DECODER_ITEM_QUERIES],
-                                    run->number[DECODER_MEMORY_LENGTH]};
+    const size_t self_scores[4] = {s, d->heads, run->number[NUMBER_LENGTH], run->number[NUMBER_KEYS]};
+    const size_t cross_scores[4] = {run->number[NUMBER_ITEMS], d->heads, run->number[NUMBER_ITEM_QUERIES],
+                                    run->number[NUMBER_MEMORY_LENGTH]};
     size_t self_masked[4], cross_masked[4];
     const clattn_layout self_rows = decoder_mask(&p->mask, growth->which),
                         cross_rows = decoder_mask(&p->memory_mask, growth->which),
@@ -409,20 +401,20 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
     const clattn_layout logits = clattn_layout_contiguous(CLATTN_DTYPE_F32, every ? 3 : 2, every ? logits_all : last);
     const clattn_layout self_layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, self);
     const clattn_layout cross_layout = clattn_layout_contiguous(CLATTN_DTYPE_F32, 5, cross);
-    const struct whole_array arrays[] = {
-        {&args->input, "input", &input, used, BINDING_READ, true, true},
-        {&args->segments, "segments", &segments, used, BINDING_READ, d->segments != 0, false},
-        {&args->mask, "mask", &self_mask, self_masked, BINDING_READ, p->mask.rank != 0, true},
-        {&args->memory_mask, "memory_mask", &cross_mask, cross_masked, BINDING_READ, p->memory_mask.rank != 0, true},
-        {&args->output, "output", &output, used, BINDING_READ_WRITE, true, false},
-        {&args->logits, "logits", &logits, every ? logits_used : last, logits_access, p->logits != 0, false},
-        {&args->self_probabilities, "self_probabilities", &self_layout, self_used, BINDING_WRITE,
-         p->self_probabilities != 0, false},
-        {&args->cross_probabilities, "cross_probabilities", &cross_layout, cross_used, BINDING_WRITE,
-         p->cross_probabilities != 0, false},
-        {&args->workspace, "workspace", NULL, NULL, BINDING_READ_WRITE, true, false},
+    const struct bound_array arrays[] = {
+        {&args->input, &input, used, BINDING_READ | BINDING_IN_PLACE, "input", true},
+        {&args->segments, &segments, used, BINDING_READ | BINDING_OPTIONAL, "segments", d->segments != 0},
+        {&args->mask, &self_mask, self_masked, BINDING_READ, "mask", p->mask.rank != 0},
+        {&args->memory_mask, &cross_mask, cross_masked, BINDING_READ, "memory_mask", p->memory_mask.rank != 0},
+        {&args->output, &output, used, BINDING_READ_WRITE | BINDING_IN_PLACE | BINDING_OPTIONAL, "output", true},
+        {&args->logits, &logits, every ? logits_used : last, logits_access | BINDING_OPTIONAL, "logits",
+         p->logits != 0},
+        {&args->self_probabilities, &self_layout, self_used, BINDING_WRITE | BINDING_OPTIONAL, "self_probabilities",
+         p->self_probabilities != 0},
+        {&args->cross_probabilities, &cross_layout, cross_used, BINDING_WRITE | BINDING_OPTIONAL, "cross_probabilities",
+         p->cross_probabilities != 0},
     };
-    return whole_check_arrays(plan->base.context, arrays, sizeof arrays / sizeof arrays[0]);
+    return model_bindings_check(plan->base.context, arrays, COUNT_OF(arrays), &args->workspace);
 }
 
 static clattn_status enqueue(clattn_decoder_state *state, const struct enqueue_call *call,
@@ -460,7 +452,7 @@ static clattn_status enqueue(clattn_decoder_state *state, const struct enqueue_c
     struct graph_run run = {.bound = bound, .integers = integers};
     count_tokens(state, args, &growth, &run);
     TRY(check_token_arrays(state, args, &growth, &run));
-    if (!run.number[DECODER_LENGTH])
+    if (!run.number[NUMBER_LENGTH])
         return plan_enqueue_nothing(&state->plan->base, call);
     TRY(run_graph(state, growth.which, call, &run, &args->workspace));
     memcpy(state->lengths, growth.total, growth.sequences * sizeof *state->lengths);

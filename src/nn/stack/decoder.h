@@ -34,7 +34,7 @@ struct clattn_decoder_state {
     int32_t *memory_lengths;
     int32_t *scratch; /* for an enqueue's arrays: STATE_SCRATCH times the sequences */
     cl_event *waits;  /* room for an enqueue's wait list and `last` */
-    size_t waits_room;
+    size_t waits_capacity;
     cl_event last;          /* the end of the work enqueued so far; NULL: none */
     cl_command_queue queue; /* where that is; not retained, only compared */
 };
@@ -63,8 +63,8 @@ clattn_status decoder_make_graphs(struct decoder_plan *plan, const clattn_plan_o
 /* A mask of the plan's as that graph reads it: of one query's row where an enqueue has but one. */
 clattn_layout decoder_mask(const clattn_layout *mask, enum decoder_graph which);
 
-/* What an enqueue binds, brings and says, by the numbers that the graphs have for them. */
-enum {
+/* The slots of an enqueue's bindings. */
+enum decoder_slot {
     DECODER_INPUT = 1,
     DECODER_IDS,
     DECODER_SEGMENTS,
@@ -79,18 +79,9 @@ enum {
     DECODER_MEMORY_ARRAY,
     DECODER_SLOTS
 };
-enum {
-    DECODER_SEQUENCES = 1,
-    DECODER_LENGTH,
-    DECODER_KEYS,
-    DECODER_ITEMS,
-    DECODER_ITEM_QUERIES,
-    DECODER_MEMORY_LENGTH,
-    DECODER_PAST,
-    DECODER_POSITION,
-    DECODER_SHIFTED
-};
-enum {
+
+/* The integers of an enqueue. */
+enum decoder_integers {
     DECODER_PAST_LENGTHS = 1,
     DECODER_NEW_LENGTHS,
     DECODER_TOTAL_LENGTHS,

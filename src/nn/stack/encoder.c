@@ -1,5 +1,6 @@
 /* Encoders: planning a stack for a batch and a length, and enqueueing it. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/layout.h"
@@ -22,25 +23,24 @@ void clattn_encoder_args_init(clattn_encoder_args *args)
 
 /* ---- planning ---- */
 
-/* Its plans are of a model, and are made and enqueued by the functions below. */
+/* The operator_type has no functions: an encoder's plans need a model, and are made and enqueued by the functions below. */
 static const struct operator_type encoder_type = {.name = "encoder", .plan_bytes = sizeof(struct encoder_plan)};
 
-static const char *wrong_desc(const struct stack *stack, const clattn_encoder_desc *desc, size_t positions)
+static clattn_status check_desc(const struct stack *stack, const clattn_encoder_desc *desc, size_t positions,
+                                const char **reason)
 {
     const clattn_stack_desc *d = &stack->desc;
-    if (!desc->batch || !desc->length || desc->batch > WHOLE_BATCH_LIMIT || desc->length > WHOLE_LENGTH_LIMIT)
-        return "batch is 1 to 65536, and length 1 to 2^30";
-    if (desc->pooling < 0 || desc->pooling > CLATTN_POOLING_FIRST || desc->pooled_unit < 0 || desc->pooled_unit > 1)
-        return "unknown pooling, or pooled_unit neither 0 nor 1";
-    if (desc->pooled_unit && !desc->pooling)
-        return "pooled_unit without pooling";
-    if (d->layers < 64 && desc->probabilities >> d->layers)
-        return "probabilities of a layer that is not there";
-    if (!positions)
-        return "length is too short for the convolutions";
-    if (d->positions == CLATTN_POSITIONS_TABLE && positions + d->first_position > d->position_count)
-        return "length is beyond the table of positions";
-    return NULL;
+    REQUIRE(desc->batch && desc->length && desc->batch <= MODEL_BATCH_LIMIT && desc->length <= MODEL_LENGTH_LIMIT,
+            CLATTN_ERROR_INVALID_ARGUMENT, "batch is 1 to 65536, and length 1 to 2^30");
+    REQUIRE(enum_within(desc->pooling, CLATTN_POOLING_FIRST) && is_flag(desc->pooled_unit),
+            CLATTN_ERROR_INVALID_ARGUMENT, "unknown pooling, or pooled_unit neither 0 nor 1");
+    REQUIRE(desc->pooling || !desc->pooled_unit, CLATTN_ERROR_INVALID_ARGUMENT, "pooled_unit without pooling");
+    REQUIRE(d->layers >= 64 || !(desc->probabilities >> d->layers), CLATTN_ERROR_INVALID_ARGUMENT,
+            "probabilities of a layer that the model does not have");
+    REQUIRE(positions, CLATTN_ERROR_INVALID_ARGUMENT, "length is too short for the convolutions");
+    REQUIRE(d->positions != CLATTN_POSITIONS_TABLE || positions + d->first_position <= d->position_count,
+            CLATTN_ERROR_INVALID_ARGUMENT, "length is beyond the table of positions");
+    return CLATTN_SUCCESS;
 }
 
 static void clear(clattn_plan *handle)
@@ -69,11 +69,11 @@ static void lay_out_arguments(struct encoder_plan *plan)
 static clattn_status make(struct encoder_plan *plan, const clattn_plan_options *options)
 {
     clattn_status status;
-    /* Of one item they are a number, but where probabilities beyond them are zeros to be written. */
+    /* One item's length is a number of the enqueue, unless probabilities beyond it have to be written as zeros. */
     plan->has_lengths = plan->desc.batch > 1 || plan->desc.probabilities;
     lay_out_arguments(plan);
     TRY(encoder_make_graph(plan, options));
-    status = whole_plan_made(&plan->base, &(const struct graph *){&plan->graph}, 1, "encoder");
+    status = model_plan_finish(&plan->base, &(const struct graph *){&plan->graph}, 1, "encoder");
 fail:
     return status;
 }
@@ -87,19 +87,14 @@ clattn_status clattn_encoder_plan_create(clattn_transformer *model, const clattn
     clattn_plan *made = NULL;
     const char *reason;
     size_t positions;
-    TRY(whole_create_check(model, result));
-    struct report *report = &model->context->device.report;
-    if (!model->has_encoder)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "the model has no encoder");
-    TRY(plan_options_read(model->context, options, &own));
-    status = struct_read(&desc, sizeof desc, sizeof desc, given);
-    if (status != CLATTN_SUCCESS)
-        return report_error(report, status, "desc is NULL, or its size is none that clattn_encoder_desc ever had");
+    const struct model_plan_call call = {"encoder", model && model->has_encoder, given, &desc, sizeof desc, options,
+                                         &own};
+    TRY(model_plan_read(model, &call, result));
     layout_normalise(&desc.mask);
     positions = stack_frames(&model->encoder.desc, model->encoder.desc.convolutions, desc.length);
-    reason = wrong_desc(&model->encoder, &desc, positions);
-    if (reason)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "encoder: %s", reason);
+    status = check_desc(&model->encoder, &desc, positions, &reason);
+    if (status != CLATTN_SUCCESS)
+        return report_error(&model->context->device.report, status, "encoder: %s", reason);
     TRY(plan_new(model->context, &encoder_type, &made));
     struct encoder_plan *plan = (struct encoder_plan *)made;
     plan->desc = desc;
@@ -117,7 +112,7 @@ fail:
 
 /* ---- enqueueing ---- */
 
-/* The call's numbers, and each item's length as an array or in the numbers. */
+/* Reads the numbers of the enqueue, and each item's length into `lengths` or into the numbers. */
 static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_encoder_args *args,
                                   struct graph_run *run, int32_t *lengths)
 {
@@ -132,8 +127,8 @@ static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_
     size_t positions = stack_frames(d, d->convolutions, length);
     run->number[NUMBER_ONE] = 1;
     run->number[NUMBER_BATCH] = batch;
-    run->number[NUMBER_LENGTH] = length;
-    run->number[NUMBER_FIRST] = d->first_position;
+    run->number[NUMBER_INPUT_LENGTH] = length;
+    run->number[NUMBER_POSITION] = d->first_position;
     for (size_t i = 0; i + 1 < d->convolutions; i++)
         run->number[NUMBER_FRAMES + i] = stack_frames(d, i + 1, length);
     for (size_t i = 0; i < batch; i++) {
@@ -145,7 +140,7 @@ static clattn_status read_lengths(const struct encoder_plan *plan, const clattn_
     }
     if (!plan->has_lengths && batch && args->lengths)
         positions = (size_t)args->lengths[0];
-    run->number[NUMBER_POSITIONS] = positions;
+    run->number[NUMBER_LENGTH] = positions;
     return CLATTN_SUCCESS;
 }
 
@@ -154,31 +149,32 @@ static clattn_status check_arrays(const struct encoder_plan *plan, const clattn_
 {
     clattn_status status;
     clattn_context *context = plan->base.context;
-    const size_t batch = run->number[NUMBER_BATCH], positions = run->number[NUMBER_POSITIONS];
+    const size_t batch = run->number[NUMBER_BATCH], positions = run->number[NUMBER_LENGTH];
     const clattn_layout *in = &plan->input, *all = &plan->probabilities;
-    const size_t input[3] = {batch, run->number[NUMBER_LENGTH], in->extent[2]};
+    const size_t input[3] = {batch, run->number[NUMBER_INPUT_LENGTH], in->extent[2]};
     const size_t output[3] = {batch, positions, plan->output.extent[2]};
     const size_t pooled[2] = {batch, plan->pooled.extent[1]};
     const size_t probabilities[5] = {all->extent[0], batch, all->extent[2], positions, positions};
     const size_t scores[4] = {batch, plan->model->encoder.desc.heads, positions, positions};
     size_t masked[4];
     const clattn_layout mask = mask_reach(&plan->desc.mask, scores, masked);
-    const struct whole_array arrays[] = {
-        {&args->input, "input", in, input, BINDING_READ, true, true},
-        {&args->segments, "segments", in, input, BINDING_READ, plan->model->encoder.segments != 0, false},
-        {&args->mask, "mask", &mask, masked, BINDING_READ, plan->desc.mask.rank != 0, true},
-        {&args->output, "output", &plan->output, output, BINDING_READ_WRITE, true,
-         !plan->desc.pooling && !plan->desc.probabilities},
-        {&args->pooled, "pooled", &plan->pooled, pooled, BINDING_READ_WRITE, plan->desc.pooling != 0, true},
-        {&args->probabilities, "probabilities", all, probabilities, BINDING_WRITE, plan->desc.probabilities != 0,
-         false},
-        {&args->workspace, "workspace", NULL, NULL, BINDING_READ_WRITE, true, false},
+    const struct bound_array arrays[] = {
+        {&args->input, in, input, BINDING_READ | BINDING_IN_PLACE, "input", true},
+        {&args->segments, in, input, BINDING_READ | BINDING_OPTIONAL, "segments", plan->model->encoder.segments != 0},
+        {&args->mask, &mask, masked, BINDING_READ, "mask", plan->desc.mask.rank != 0},
+        {&args->output, &plan->output, output,
+         BINDING_READ_WRITE | BINDING_IN_PLACE |
+             ((!plan->desc.pooling && !plan->desc.probabilities) ? 0 : BINDING_OPTIONAL),
+         "output", true},
+        {&args->pooled, &plan->pooled, pooled, BINDING_READ_WRITE, "pooled", plan->desc.pooling != 0},
+        {&args->probabilities, all, probabilities, BINDING_WRITE | BINDING_OPTIONAL, "probabilities",
+         plan->desc.probabilities != 0},
     };
-    status = whole_check_arrays(context, arrays, sizeof arrays / sizeof arrays[0]);
+    status = model_bindings_check(context, arrays, COUNT_OF(arrays), &args->workspace);
     return status;
 }
 
-/* No item has a position: pooled vectors of zeros, and nothing else to do. */
+/* Enqueues an encoder whose items have no positions: pooled vectors become zeros. */
 static clattn_status enqueue_empty(const struct encoder_plan *plan, const struct enqueue_call *call,
                                    const clattn_encoder_args *args, size_t batch)
 {
@@ -186,13 +182,12 @@ static clattn_status enqueue_empty(const struct encoder_plan *plan, const struct
     clattn_status status;
     clattn_context *context = plan->base.context;
     const size_t extent[2] = {batch, plan->pooled.extent[1]};
-    const struct whole_array pooled = {&args->pooled,           "pooled", &plan->pooled, extent, BINDING_WRITE,
-                                       plan->desc.pooling != 0, true};
+    const struct bound_array pooled = {&args->pooled, &plan->pooled, extent, BINDING_WRITE, "pooled", true};
     struct chain chain;
     struct step step;
     if (!plan->desc.pooling || !batch)
         return plan_enqueue_nothing(&plan->base, call);
-    status = whole_check_arrays(context, &pooled, 1);
+    status = model_bindings_check(context, &pooled, 1, &args->workspace);
     if (status != CLATTN_SUCCESS)
         return status;
     TRY(chain_begin(&chain, context, call, NULL));
@@ -213,13 +208,14 @@ static clattn_status enqueue(const struct encoder_plan *plan, const struct enque
     const float scale = 1 / sqrtf((float)plan->model->encoder.desc.d_model);
     int32_t unit;
     memcpy(&unit, &scale, sizeof unit);
-    const int32_t *const integers[INTEGERS] = {[INTEGERS_LENGTHS] = lengths, [INTEGERS_UNIT] = &unit};
-    const clattn_binding bound[SLOTS] = {
-        [SLOT_INPUT] = args->input,   [SLOT_SEGMENTS] = args->segments, [SLOT_MASK] = args->mask,
-        [SLOT_OUTPUT] = args->output, [SLOT_POOLED] = args->pooled,     [SLOT_PROBABILITIES] = args->probabilities};
+    const int32_t *const integers[ENCODER_INTEGERS] = {[ENCODER_LENGTHS] = lengths, [ENCODER_UNIT] = &unit};
+    const clattn_binding bound[ENCODER_SLOTS] = {
+        [ENCODER_INPUT] = args->input,   [ENCODER_SEGMENTS] = args->segments,
+        [ENCODER_MASK] = args->mask,     [ENCODER_OUTPUT] = args->output,
+        [ENCODER_POOLED] = args->pooled, [ENCODER_PROBABILITIES] = args->probabilities};
     struct graph_run run = {.bound = bound, .integers = integers};
     TRY(read_lengths(plan, args, &run, lengths));
-    if (!run.number[NUMBER_BATCH] || !run.number[NUMBER_POSITIONS])
+    if (!run.number[NUMBER_BATCH] || !run.number[NUMBER_LENGTH])
         return enqueue_empty(plan, call, args, run.number[NUMBER_BATCH]);
     TRY(check_arrays(plan, args, &run));
     status = graph_enqueue(&plan->graph, plan->base.context, call, &run, &args->workspace);
@@ -239,9 +235,11 @@ clattn_status clattn_encoder_enqueue(clattn_plan *handle, cl_command_queue queue
     struct report *report = &handle->context->device.report;
     TRY(args_read(report, "clattn_encoder_args", &args, sizeof args, sizeof args, given));
     TRY(args_check(report, "explicit_lengths", args.explicit_lengths, args.reserved));
-    TRY(whole_integers(handle->context, plan->desc.batch, &lengths));
+    lengths = calloc(plan->desc.batch, sizeof *lengths);
+    if (!lengths)
+        return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for lengths");
     status = enqueue(plan, &call, &args, lengths);
 fail:
-    whole_integers_free(&lengths);
+    free(lengths);
     return status;
 }

@@ -19,15 +19,18 @@ struct encoder_plan {
 /* The graph of a plan whose arguments are laid out. */
 clattn_status encoder_make_graph(struct encoder_plan *plan, const clattn_plan_options *options);
 
-/* What an enqueue binds, says and brings, by the numbers that the graph has for them. */
-enum { SLOT_INPUT = 1, SLOT_SEGMENTS, SLOT_MASK, SLOT_OUTPUT, SLOT_POOLED, SLOT_PROBABILITIES, SLOTS };
-enum {
-    NUMBER_BATCH = 1,
-    NUMBER_LENGTH,
-    NUMBER_POSITIONS,
-    NUMBER_FIRST,
-    NUMBER_FRAMES /* behind each convolution but the last */
+/* The slots of an enqueue's bindings. */
+enum encoder_slot {
+    ENCODER_INPUT = 1,
+    ENCODER_SEGMENTS,
+    ENCODER_MASK,
+    ENCODER_OUTPUT,
+    ENCODER_POOLED,
+    ENCODER_PROBABILITIES,
+    ENCODER_SLOTS
 };
-enum { INTEGERS_LENGTHS = 1, INTEGERS_UNIT, INTEGERS };
+
+/* The integers of an enqueue: each item's length, and the bits of 1 / sqrt(d_model). */
+enum encoder_integers { ENCODER_LENGTHS = 1, ENCODER_UNIT, ENCODER_INTEGERS };
 
 #endif

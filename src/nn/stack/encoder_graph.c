@@ -1,50 +1,49 @@
-/* An encoder's graph: the front end of tokens or features, the layers, pooling. */
+/* An encoder's graph: tokens or features, the layers, and pooling. */
 #include "base/try.h"
 #include "nn/stack/encoder.h"
 #include "nn/stack/layers.h"
 
-struct making {
-    struct builder b;
+struct encoder_builder {
+    struct builder base;
     struct encoder_plan *plan;
     struct rows rows; /* of positions */
-    struct rows flat; /* the same, for operators that do not look at items */
     struct stream stream;
     int lengths;          /* array; 0: none */
-    size_t probabilities; /* layers so far that have them as an output */
+    size_t probabilities; /* layers so far whose probabilities are an output */
 };
 
 /* ---- the front end of features ---- */
 
-/* A convolution is a product: row t of A begins at frame t * stride, and is `kernel` frames long.  Rows overlap, and the
- * padding is rows of zeros around each item. */
-static clattn_status add_convolutions(struct making *m)
+/* A convolution is a product: row t of A begins at frame t * stride and is `kernel` frames long.  Rows overlap, and the
+ * padding consists of rows of zeros before and after each item. */
+static clattn_status add_convolutions(struct encoder_builder *b)
 {
     clattn_status status = CLATTN_SUCCESS;
-    struct graph *graph = m->b.graph;
-    const struct stack *stack = m->b.stack;
+    struct graph *graph = b->base.graph;
+    const struct stack *stack = b->base.stack;
     const clattn_stack_desc *d = &stack->desc;
-    const clattn_dtype dtype = m->b.model->dtype;
-    const size_t element = clattn_dtype_size((clattn_dtype)dtype), batch = m->plan->desc.batch;
-    size_t frames = m->plan->desc.length, channels = d->features;
-    int frames_number = NUMBER_LENGTH;
-    struct matrix table = {.dtype = dtype, .columns = d->d_model, .stride = d->d_model, .item = SIZE_MAX};
+    const clattn_dtype dtype = b->base.model->dtype;
+    const size_t element = clattn_dtype_size((clattn_dtype)dtype), batch = b->plan->desc.batch;
+    size_t frames = b->plan->desc.length, channels = d->features;
+    enum graph_number frames_number = NUMBER_INPUT_LENGTH;
+    struct matrix table = {.dtype = dtype, .columns = d->d_model, .stride = d->d_model, .item = MATRIX_BROADCAST};
     struct matrix padded = {0};
     for (size_t i = 0; i < d->convolutions; i++) {
         const clattn_convolution *c = &d->convolution[i];
         const bool last = i + 1 == d->convolutions;
-        const struct linear_use weights = linear_of(&m->b, &stack->convolution[i]);
+        const struct linear_operands weights = linear_of(&b->base, &stack->convolution[i]);
         struct epilogue epilogue = {.activation = c->activation};
         if (!i) {
             padded = matrix_new(graph, (struct rows){batch, frames + 2 * c->padding, 0, 0}, dtype, channels);
             padded.item = (frames + 2 * c->padding) * channels;
             struct graph_step copy = {.op = GRAPH_COPY,
                                       .batch = NUMBER_BATCH,
-                                      .length = NUMBER_LENGTH,
+                                      .length = NUMBER_INPUT_LENGTH,
                                       .row_bytes = channels * element,
                                       .to_item = padded.item * element,
                                       .from_item = frames * channels * element};
-            copy.use[MOVE_TO] = use_at(padded.use.array, c->padding * channels);
-            copy.use[MOVE_FROM] = use_of(graph_bound_array(graph, dtype, SLOT_INPUT, 0));
+            copy.operand[MOVE_TO] = operand_at(padded.data.array, c->padding * channels);
+            copy.operand[MOVE_FROM] = operand_of(graph_bound_array(graph, dtype, ENCODER_INPUT, 0));
             graph_add(graph, &copy);
         }
         struct graph_step pad = {.op = GRAPH_PAD,
@@ -53,23 +52,23 @@ static clattn_status add_convolutions(struct making *m)
                                  .rows = c->padding,
                                  .row_bytes = channels * element,
                                  .to_item = padded.item * element};
-        pad.use[MOVE_TO] = padded.use;
+        pad.operand[MOVE_TO] = padded.data;
         graph_add(graph, &pad);
-        const struct matrix windows = {.use = padded.use,
+        const struct matrix windows = {.data = padded.data,
                                        .dtype = dtype,
                                        .columns = c->kernel * channels,
                                        .stride = c->stride * channels,
                                        .item = padded.item};
-        frames = stack_frames(d, i + 1, m->plan->desc.length);
-        frames_number = last ? NUMBER_POSITIONS : NUMBER_FRAMES + (int)i;
+        frames = stack_frames(d, i + 1, b->plan->desc.length);
+        frames_number = last ? NUMBER_LENGTH : (enum graph_number)(NUMBER_FRAMES + i);
         const struct rows rows = {batch, frames, NUMBER_BATCH, frames_number};
         channels = d->d_model;
         struct matrix made;
         if (last) {
             made = matrix_new(graph, rows, dtype, channels);
             if (stack->positions) {
-                table.dtype = m->b.model->weights[stack->positions].dtype;
-                table.use = use_of(graph_fixed_array(graph, model_weight(m->b.model, stack->positions)));
+                table.dtype = b->base.model->weights[stack->positions].dtype;
+                table.data = operand_of(graph_fixed_array(graph, model_weight(b->base.model, stack->positions)));
                 epilogue.operand = &table;
             }
         } else {
@@ -77,10 +76,10 @@ static clattn_status add_convolutions(struct making *m)
             made = matrix_new(graph, (struct rows){batch, frames + 2 * padding, 0, 0}, dtype, channels);
             made.item = (frames + 2 * padding) * channels;
             padded = made;
-            made.use.offset = (int64_t)(padding * channels);
+            made.data.offset = (int64_t)(padding * channels);
         }
-        TRY(add_product(&m->b, rows, windows, &weights, made, &epilogue, NULL));
-        m->stream = (struct stream){.x = made, .own = true};
+        TRY(add_product(&b->base, rows, windows, &weights, made, &epilogue, NULL));
+        b->stream = (struct stream){.x = made, .own = true};
     }
 fail:
     return status;
@@ -88,50 +87,28 @@ fail:
 
 /* ---- input and output ---- */
 
-static clattn_status add_tokens(struct making *m)
+static clattn_status add_input(struct encoder_builder *b)
 {
-    struct graph *graph = m->b.graph;
-    const size_t ids = m->plan->desc.batch * m->plan->desc.length;
-    int segments = 0;
-    if (m->b.stack->segments) {
-        int zeros = graph_arena_array(graph, CLATTN_DTYPE_I32, ids);
-        segments = graph_bound_array(graph, CLATTN_DTYPE_I32, SLOT_SEGMENTS, zeros);
-        struct graph_step zero = {
-            .op = GRAPH_FILL, .condition = -SLOT_SEGMENTS, .rows = ids, .row_bytes = sizeof(int32_t)};
-        zero.use[MOVE_TO] = use_of(zeros);
-        graph_add(graph, &zero);
-    }
-    return add_embedding(&m->b, m->rows, graph_bound_array(graph, CLATTN_DTYPE_I32, SLOT_INPUT, 0), segments,
-                         NUMBER_FIRST, 0, &m->stream);
-}
-
-static clattn_status add_input(struct making *m)
-{
-    const clattn_stack_desc *d = &m->b.stack->desc;
-    if (m->plan->has_lengths) {
-        m->lengths = graph_arena_array(m->b.graph, CLATTN_DTYPE_I32, m->plan->desc.batch);
-        struct graph_step step = {.op = GRAPH_INTEGERS, .batch = NUMBER_BATCH, .integers = INTEGERS_LENGTHS};
-        step.use[MOVE_TO] = use_of(m->lengths);
-        graph_add(m->b.graph, &step);
-    }
+    struct graph *graph = b->base.graph;
+    const clattn_stack_desc *d = &b->base.stack->desc;
+    if (b->plan->has_lengths)
+        b->lengths = add_integers(&b->base, b->plan->desc.batch, NUMBER_BATCH, ENCODER_LENGTHS, 0);
     if (d->input == CLATTN_STACK_INPUT_TOKENS)
-        return add_tokens(m);
+        return add_embedding(&b->base, b->rows, graph_bound_array(graph, CLATTN_DTYPE_I32, ENCODER_INPUT, 0),
+                             add_segments(&b->base, b->rows, ENCODER_SEGMENTS), NUMBER_POSITION, 0, &b->stream);
     if (d->input == CLATTN_STACK_INPUT_FEATURES)
-        return add_convolutions(m);
-    m->stream.x = (struct matrix){.use = use_of(graph_bound_array(m->b.graph, m->b.model->dtype, SLOT_INPUT, 0)),
-                                  .dtype = m->b.model->dtype,
-                                  .columns = d->d_model,
-                                  .stride = d->d_model};
+        return add_convolutions(b);
+    b->stream.x = matrix_bound(graph, b->base.model->dtype, d->d_model, ENCODER_INPUT);
     return CLATTN_SUCCESS;
 }
 
-/* The mean over an item's positions is an attention whose scores are all 0: whatever the query, every key has the same
- * weight, and only those within the length have any.  The first position is that of a single key. */
-static clattn_status add_pooling(struct making *m, const struct matrix *result)
+/* The mean over an item's positions is an attention with the scale 0: whatever the query is, all keys within the length
+ * have the same weight.  The pooling of the first position is such an attention over a single key. */
+static clattn_status add_pooling(struct encoder_builder *b, const struct matrix *result)
 {
     clattn_status status;
-    const struct encoder_plan *plan = m->plan;
-    const size_t batch = plan->desc.batch, d_model = m->b.stack->desc.d_model;
+    const struct encoder_plan *plan = b->plan;
+    const size_t batch = plan->desc.batch, d_model = b->base.stack->desc.d_model;
     const bool mean = plan->desc.pooling == CLATTN_POOLING_MEAN;
     size_t heads = 1;
     while (d_model / heads > 64 && heads < 256)
@@ -139,12 +116,10 @@ static clattn_status add_pooling(struct making *m, const struct matrix *result)
             heads++;
         while (d_model % heads);
     const size_t size = d_model / heads;
-    const int pooled = graph_bound_array(m->b.graph, CLATTN_DTYPE_F32, SLOT_POOLED, 0);
+    const int pooled = graph_bound_array(b->base.graph, CLATTN_DTYPE_F32, ENCODER_POOLED, 0);
     clattn_attention_desc desc;
-    struct graph_step step = {.op = GRAPH_ATTENTION,
-                              .batch = NUMBER_BATCH,
-                              .length = NUMBER_ONE,
-                              .keys = mean ? NUMBER_POSITIONS : NUMBER_ONE};
+    struct graph_step step = {
+        .op = GRAPH_ATTENTION, .batch = NUMBER_BATCH, .length = NUMBER_ONE, .keys = mean ? NUMBER_LENGTH : NUMBER_ONE};
     clattn_attention_desc_init(&desc);
     desc.scoring.explicit_scale = 1;
     desc.query = desc.key =
@@ -155,20 +130,19 @@ static clattn_status add_pooling(struct making *m, const struct matrix *result)
     desc.query.extent[2] = 1;
     desc.value = desc.key;
     desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, batch, heads, 1, size);
-    if (m->lengths) { /* of the first position too: an empty item has none */
+    if (b->lengths) { /* the first position needs them too: an empty item has no first position */
         desc.lengths.key = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
-        step.use[HEADS_KEY_LENGTHS] = use_of(m->lengths);
+        step.operand[HEADS_KEY_LENGTHS] = operand_of(b->lengths);
     }
-    step.use[HEADS_QUERY] = step.use[HEADS_KEY] = step.use[HEADS_VALUE] = result->use;
-    step.use[HEADS_OUTPUT] = use_of(pooled);
-    TRY(graph_attention(m->b.graph, &desc, NULL, &step.plan));
-    graph_add(m->b.graph, &step);
+    step.operand[HEADS_QUERY] = step.operand[HEADS_KEY] = step.operand[HEADS_VALUE] = result->data;
+    step.operand[HEADS_OUTPUT] = operand_of(pooled);
+    TRY(graph_attention(b->base.graph, &desc, NULL, &step.plan));
+    graph_add(b->base.graph, &step);
     if (!plan->desc.pooled_unit)
         return CLATTN_SUCCESS;
-    /* x / |x| is the root mean square's norm, times 1 / sqrt(d). */
+    /* x / |x| is x / rms(x), times 1 / sqrt(d_model). */
     const size_t extent[2] = {batch, d_model}, one = 1;
-    int unit = graph_arena_array(m->b.graph, CLATTN_DTYPE_I32, 1);
-    struct graph_step number = {.op = GRAPH_INTEGERS, .batch = NUMBER_ONE, .integers = INTEGERS_UNIT};
+    const int unit = add_integers(&b->base, 1, NUMBER_ONE, ENCODER_UNIT, 0);
     struct graph_step norm = {.op = GRAPH_NORM, .batch = NUMBER_BATCH};
     clattn_norm_desc unit_norm;
     clattn_norm_desc_init(&unit_norm);
@@ -177,74 +151,65 @@ static clattn_status add_pooling(struct making *m, const struct matrix *result)
     unit_norm.epsilon = 1e-30f;
     unit_norm.x = unit_norm.y = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, extent);
     unit_norm.scale = clattn_layout_contiguous(CLATTN_DTYPE_F32, 1, &one);
-    number.use[MOVE_TO] = use_of(unit);
-    norm.use[NORMED_X] = norm.use[NORMED_Y] = use_of(pooled);
-    norm.use[NORMED_SCALE] = use_of(unit);
-    graph_add(m->b.graph, &number);
-    TRY(graph_norm(m->b.graph, &unit_norm, &norm.plan));
-    graph_add(m->b.graph, &norm);
+    norm.operand[NORM_X] = norm.operand[NORM_Y] = operand_of(pooled);
+    norm.operand[NORM_SCALE] = operand_of(unit);
+    TRY(graph_norm(b->base.graph, &unit_norm, &norm.plan));
+    graph_add(b->base.graph, &norm);
 fail:
     return status;
 }
 
 /* ---- layers ---- */
 
-static clattn_status add_self_attention(struct making *m, size_t layer)
+static clattn_status add_self_attention(struct encoder_builder *b, size_t layer)
 {
     clattn_status status;
-    const struct stack *stack = m->b.stack;
+    const struct stack *stack = b->base.stack;
     const clattn_stack_desc *d = &stack->desc;
-    const struct layer_weights *weights = &stack->layers[layer];
-    const struct linear_use out = linear_of(&m->b, &weights->self.out);
-    const bool output = is_among(m->plan->desc.probabilities, layer);
-    const clattn_layout *all = &m->plan->probabilities;
-    const clattn_layout probabilities = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, all->extent + 1);
-    const size_t batch = m->rows.batch;
+    const struct attention_weights *weights = &stack->layers[layer].self;
+    const clattn_layout *all = &b->plan->probabilities;
     struct heads heads;
-    clattn_attention_desc desc = stack_attention(stack);
-    struct graph_step step = {
-        .op = GRAPH_ATTENTION, .batch = NUMBER_BATCH, .length = NUMBER_POSITIONS, .keys = NUMBER_POSITIONS};
-    TRY(add_projections(&m->b, m->rows, &m->stream, &weights->self, true, &heads));
+    TRY(add_projections(&b->base, b->rows, &b->stream, weights, true, &heads));
     if (d->rotary) {
-        TRY(add_rope(&m->b, m->rows, &heads.query, d->heads, 0, 0));
-        TRY(add_rope(&m->b, m->rows, &heads.key, d->kv_heads, 0, 0));
+        TRY(add_rope(&b->base, b->rows, &heads.query, d->heads, NUMBER_ONE, 0));
+        TRY(add_rope(&b->base, b->rows, &heads.key, d->kv_heads, NUMBER_ONE, 0));
     }
-    desc.causal = d->causal;
-    desc.mask = m->plan->desc.mask;
-    desc.query = heads_layout(stack, m->rows, &heads.query, d->heads);
-    desc.key = desc.value = heads_layout(stack, m->rows, &heads.key, d->kv_heads);
-    desc.output = heads_layout(stack, m->rows, &heads.attended, d->heads);
-    if (m->lengths) {
-        desc.lengths.key = desc.lengths.query = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
-        step.use[HEADS_KEY_LENGTHS] = step.use[HEADS_QUERY_LENGTHS] = use_of(m->lengths);
-    }
-    if (desc.mask.rank)
-        step.use[HEADS_MASK] = use_of(graph_bound_array(m->b.graph, desc.mask.dtype, SLOT_MASK, 0));
-    step.use[HEADS_QUERY] = heads.query.use;
-    step.use[HEADS_KEY] = heads.key.use;
-    step.use[HEADS_VALUE] = heads.value.use;
-    step.use[HEADS_OUTPUT] = heads.attended.use;
-    TRY(add_heads(&m->b, &desc, &step, output ? &probabilities : NULL, SLOT_PROBABILITIES,
-                  m->probabilities * (size_t)all->stride[0]));
-    m->probabilities += output;
-    status = stream_write(&m->b, m->flat, &m->stream, &weights->self.norm, heads.attended, &out, NULL);
+    const struct attention_sublayer sublayer = {
+        .weights = weights,
+        .queries = b->rows,
+        .key = heads.key.data,
+        .value = heads.value.data,
+        .cache = heads_layout(stack, b->rows, &heads.key, d->kv_heads),
+        .keys = NUMBER_LENGTH,
+        .causal = d->causal,
+        .query_lengths = b->lengths,
+        .key_lengths = b->lengths,
+        .mask = b->plan->desc.mask,
+        .mask_slot = ENCODER_MASK,
+        .output = is_among(b->plan->desc.probabilities, layer),
+        .probabilities = clattn_layout_contiguous(CLATTN_DTYPE_F32, 4, all->extent + 1),
+        .probabilities_slot = ENCODER_PROBABILITIES,
+        .probabilities_offset = b->probabilities * (size_t)all->stride[0],
+    };
+    b->probabilities += sublayer.output;
+    status = add_attention(&b->base, b->rows, &sublayer, &heads, &b->stream);
 fail:
     return status;
 }
 
-static clattn_status add_all(struct making *m)
+static clattn_status add_all(struct encoder_builder *b)
 {
     clattn_status status;
-    const clattn_stack_desc *d = &m->b.stack->desc;
-    const struct matrix result = stack_result(&m->b, m->rows, SLOT_OUTPUT);
-    TRY(add_input(m));
+    const clattn_stack_desc *d = &b->base.stack->desc;
+    const struct matrix result = stack_result(&b->base, b->rows, ENCODER_OUTPUT);
+    TRY(add_input(b));
     for (size_t i = 0; i < d->layers; i++) {
-        TRY(add_self_attention(m, i));
-        TRY(end_layer(&m->b, m->flat, &m->stream, i, &result));
+        TRY(add_self_attention(b, i));
+        TRY(end_layer(&b->base, rows_flat(b->rows), &b->stream, i, &result));
     }
-    if (m->plan->desc.pooling)
-        TRY(add_pooling(m, &result));
-    status = graph_finish(m->b.graph);
+    if (b->plan->desc.pooling)
+        TRY(add_pooling(b, &result));
+    status = graph_finish(b->base.graph);
 fail:
     return status;
 }
@@ -252,14 +217,13 @@ fail:
 clattn_status encoder_make_graph(struct encoder_plan *plan, const clattn_plan_options *options)
 {
     clattn_status status;
-    const struct rows rows = {plan->desc.batch, plan->positions, NUMBER_BATCH, NUMBER_POSITIONS};
-    struct making m = {
-        .b = {.graph = &plan->graph, .model = plan->model, .stack = &plan->model->encoder, .options = options},
+    const struct rows rows = {plan->desc.batch, plan->positions, NUMBER_BATCH, NUMBER_LENGTH};
+    struct encoder_builder b = {
+        .base = {.graph = &plan->graph, .model = plan->model, .stack = &plan->model->encoder, .options = options},
         .plan = plan,
-        .rows = rows,
-        .flat = rows_flat(rows)};
+        .rows = rows};
     TRY(graph_begin(&plan->graph, plan->base.context));
-    status = add_all(&m);
+    status = add_all(&b);
 fail:
     return status;
 }

@@ -1,4 +1,4 @@
-/* The feed-forward block alone: a graph of two products or three over the caller's arrays. */
+/* The feed-forward block by itself: a graph of two or three products over the caller's arrays. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,8 +11,17 @@
 #include "ops/common/arrays.h"
 #include "plan/operator.h"
 
-enum { SLOT_X = 1, SLOT_W_IN, SLOT_B_IN, SLOT_W_GATE, SLOT_B_GATE, SLOT_W_OUT, SLOT_B_OUT, SLOT_Y, SLOTS };
-enum { NUMBER_ROWS = 1 };
+enum feed_forward_slot {
+    SLOT_X = 1,
+    SLOT_W_IN,
+    SLOT_B_IN,
+    SLOT_W_GATE,
+    SLOT_B_GATE,
+    SLOT_W_OUT,
+    SLOT_B_OUT,
+    SLOT_Y,
+    SLOTS
+};
 
 struct feed_forward_problem {
     clattn_feed_forward_desc desc; /* normalised */
@@ -28,42 +37,34 @@ struct feed_forward_plan {
 static clattn_status read_desc(const void *given, void *data, const char **reason)
 {
     clattn_feed_forward_desc *d = &((struct feed_forward_problem *)data)->desc;
-    clattn_status status = struct_read(d, sizeof *d, sizeof *d, given);
-    *reason = "desc is NULL, or its size is none that clattn_feed_forward_desc ever had";
-    if (status != CLATTN_SUCCESS)
-        return status;
-    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
-    if (d->direction != CLATTN_DIRECTION_FORWARD)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "activation is NONE or unknown";
-    if (!d->activation || !activation_name(d->activation))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "gated, bias_in, bias_out or residual is neither 0 nor 1, or reserved is not 0";
-    if (!is_flag(d->gated) || !is_flag(d->bias_in) || !is_flag(d->bias_out) || !is_flag(d->residual) || d->reserved)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
+    const clattn_status status = struct_read(d, sizeof *d, sizeof *d, given);
+    REQUIRE(status == CLATTN_SUCCESS, status,
+            "desc is NULL, or its size is none that clattn_feed_forward_desc ever had");
+    REQUIRE(d->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
+            "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(d->activation && activation_name(d->activation), CLATTN_ERROR_INVALID_ARGUMENT,
+            "activation is NONE or unknown");
+    REQUIRE(is_flag(d->gated) && is_flag(d->bias_in) && is_flag(d->bias_out) && is_flag(d->residual) && !d->reserved,
+            CLATTN_ERROR_INVALID_ARGUMENT,
+            "gated, bias_in, bias_out or residual is neither 0 nor 1, or reserved is not 0");
     if (!d->dtype)
         d->dtype = CLATTN_DTYPE_F32;
-    *reason = "x, y and weights are float32, float16 or bfloat16";
-    if (!dtype_is_storage(d->dtype))
-        return CLATTN_ERROR_UNSUPPORTED;
-    *reason = "d_model and d_ff are at least 1";
-    if (!d->d_model || !d->d_ff)
-        return CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "rows, d_model or d_ff is 2^31 or more";
-    if (d->rows > LENGTH_LIMIT || d->d_model > LENGTH_LIMIT || d->d_ff > LENGTH_LIMIT)
-        return CLATTN_ERROR_OVERFLOW;
+    REQUIRE(dtype_is_storage(d->dtype), CLATTN_ERROR_UNSUPPORTED, "x, y and weights are float32, float16 or bfloat16");
+    REQUIRE(d->d_model && d->d_ff, CLATTN_ERROR_INVALID_LAYOUT, "d_model and d_ff are at least 1");
+    REQUIRE(d->rows <= LENGTH_LIMIT && d->d_model <= LENGTH_LIMIT && d->d_ff <= LENGTH_LIMIT, CLATTN_ERROR_OVERFLOW,
+            "rows, d_model or d_ff is 2^31 or more");
     return CLATTN_SUCCESS;
 }
 
-static struct linear_use caller_linear(struct graph *graph, const clattn_feed_forward_desc *d, int weight, int bias,
-                                       size_t rows, size_t columns)
+static struct linear_operands caller_linear(struct graph *graph, const clattn_feed_forward_desc *d, int weight,
+                                            int bias, size_t rows, size_t columns)
 {
-    return (struct linear_use){.weight = use_of(graph_bound_array(graph, d->dtype, weight, 0)),
-                               .bias = use_of(bias ? graph_bound_array(graph, d->dtype, bias, 0) : 0),
-                               .weight_dtype = d->dtype,
-                               .bias_dtype = d->dtype,
-                               .rows = rows,
-                               .columns = columns};
+    return (struct linear_operands){.weight = operand_of(graph_bound_array(graph, d->dtype, weight, 0)),
+                                    .bias = operand_of(bias ? graph_bound_array(graph, d->dtype, bias, 0) : 0),
+                                    .weight_dtype = d->dtype,
+                                    .bias_dtype = d->dtype,
+                                    .rows = rows,
+                                    .columns = columns};
 }
 
 static clattn_status add_all(struct feed_forward_plan *plan, const clattn_plan_options *options)
@@ -72,19 +73,17 @@ static clattn_status add_all(struct feed_forward_plan *plan, const clattn_plan_o
     const clattn_feed_forward_desc *d = &plan->problem.desc;
     struct graph *graph = &plan->graph;
     const struct builder b = {.graph = graph};
-    const struct rows rows = {1, d->rows, NUMBER_ONE, NUMBER_ROWS};
-    const struct linear_use in = caller_linear(graph, d, SLOT_W_IN, d->bias_in ? SLOT_B_IN : 0, d->d_ff, d->d_model);
-    const struct linear_use gate =
+    const struct rows rows = {1, d->rows, NUMBER_ONE, NUMBER_LENGTH};
+    const struct linear_operands in =
+        caller_linear(graph, d, SLOT_W_IN, d->bias_in ? SLOT_B_IN : 0, d->d_ff, d->d_model);
+    const struct linear_operands gate =
         caller_linear(graph, d, SLOT_W_GATE, d->bias_in ? SLOT_B_GATE : 0, d->d_ff, d->d_model);
-    const struct linear_use out =
+    const struct linear_operands out =
         caller_linear(graph, d, SLOT_W_OUT, d->bias_out ? SLOT_B_OUT : 0, d->d_model, d->d_ff);
-    const struct matrix x = {.use = use_of(graph_bound_array(graph, d->dtype, SLOT_X, 0)),
-                             .dtype = d->dtype,
-                             .columns = d->d_model,
-                             .stride = d->d_model};
+    const struct matrix x = matrix_bound(graph, d->dtype, d->d_model, SLOT_X);
     const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_OPERAND_USE_ADD};
     struct matrix hidden, y = x;
-    y.use = use_of(graph_bound_array(graph, d->dtype, SLOT_Y, 0));
+    y.data = operand_of(graph_bound_array(graph, d->dtype, SLOT_Y, 0));
     TRY(add_hidden(&b, rows, x, &in, d->gated ? &gate : NULL, d->activation, options, &hidden));
     TRY(add_product(&b, rows, hidden, &out, y, d->residual ? &plus : NULL, options));
     status = graph_finish(graph);
@@ -92,7 +91,7 @@ fail:
     return status;
 }
 
-/* The products' descriptions are those that a plan would have; an answer must not build anything. */
+/* Asks for the products that a plan would have, without building anything. */
 static clattn_status supports(clattn_context *context, const void *data, const char **reason)
 {
     clattn_status status;
@@ -126,7 +125,7 @@ static clattn_status make(clattn_plan *handle, const clattn_plan_options *option
     handle->clear = clear;
     TRY(graph_begin(&plan->graph, handle->context));
     TRY(add_all(plan, options));
-    TRY(whole_plan_made(handle, &(const struct graph *){&plan->graph}, 1, plan->solver_name));
+    TRY(model_plan_finish(handle, &(const struct graph *){&plan->graph}, 1, plan->solver_name));
     snprintf(plan->solver_name, sizeof plan->solver_name, "%s+%s", plan->graph.steps[0].plan->solver,
              plan->graph.steps[plan->graph.step_count - 1].plan->solver);
 fail:
@@ -141,18 +140,18 @@ static clattn_status check_arrays(const struct feed_forward_plan *plan, const cl
     const clattn_layout x = clattn_layout_contiguous(dtype, 2, rows), w_in = clattn_layout_contiguous(dtype, 2, in),
                         w_out = clattn_layout_contiguous(dtype, 2, out), b_in = clattn_layout_contiguous(dtype, 1, in),
                         b_out = clattn_layout_contiguous(dtype, 1, out);
-    const struct whole_array arrays[] = {
-        {&args->x, "x", &x, rows, BINDING_READ, true, true},
-        {&args->w_in, "w_in", &w_in, in, BINDING_READ, true, true},
-        {&args->b_in, "b_in", &b_in, in, BINDING_READ, d->bias_in, true},
-        {&args->w_gate, "w_gate", &w_in, in, BINDING_READ, d->gated, true},
-        {&args->b_gate, "b_gate", &b_in, in, BINDING_READ, d->gated && d->bias_in, true},
-        {&args->w_out, "w_out", &w_out, out, BINDING_READ, true, true},
-        {&args->b_out, "b_out", &b_out, out, BINDING_READ, d->bias_out, true},
-        {&args->y, "y", &x, rows, graph_result_access(&plan->graph), true, true},
-        {&args->workspace, "workspace", NULL, NULL, BINDING_READ_WRITE, true, false},
+    const unsigned in_place = d->residual ? BINDING_IN_PLACE : 0;
+    const struct bound_array arrays[] = {
+        {&args->x, &x, rows, BINDING_READ | in_place, "x", true},
+        {&args->w_in, &w_in, in, BINDING_READ, "w_in", true},
+        {&args->b_in, &b_in, in, BINDING_READ, "b_in", d->bias_in},
+        {&args->w_gate, &w_in, in, BINDING_READ, "w_gate", d->gated},
+        {&args->b_gate, &b_in, in, BINDING_READ, "b_gate", d->gated && d->bias_in},
+        {&args->w_out, &w_out, out, BINDING_READ, "w_out", true},
+        {&args->b_out, &b_out, out, BINDING_READ, "b_out", d->bias_out},
+        {&args->y, &x, rows, graph_result_access(&plan->graph) | in_place, "y", true},
     };
-    return whole_check_arrays(plan->base.context, arrays, sizeof arrays / sizeof arrays[0]);
+    return model_bindings_check(plan->base.context, arrays, COUNT_OF(arrays), &args->workspace);
 }
 
 static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
@@ -170,7 +169,7 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     const clattn_binding bound[SLOTS] = {
         [SLOT_X] = args.x,           [SLOT_W_IN] = args.w_in,   [SLOT_B_IN] = args.b_in,   [SLOT_W_GATE] = args.w_gate,
         [SLOT_B_GATE] = args.b_gate, [SLOT_W_OUT] = args.w_out, [SLOT_B_OUT] = args.b_out, [SLOT_Y] = args.y};
-    const struct graph_run run = {.bound = bound, .number = {1, args.rows}};
+    const struct graph_run run = {.bound = bound, .number = {[NUMBER_ONE] = 1, [NUMBER_LENGTH] = args.rows}};
     status = graph_enqueue(&plan->graph, handle->context, call, &run, &args.workspace);
 fail:
     return status;

@@ -1,12 +1,9 @@
-/* The parts of layers, as steps. */
 #include "nn/stack/layers.h"
 
 #include <math.h>
 
 #include "base/size.h"
 #include "base/try.h"
-
-#define BROADCAST SIZE_MAX
 
 struct rows rows_flat(struct rows rows)
 {
@@ -20,13 +17,21 @@ struct matrix matrix_new(struct graph *graph, struct rows rows, clattn_dtype dty
     size_t elements;
     if (!size_mul(rows.batch, rows.length, &elements) || !size_mul(elements, columns, &elements))
         elements = SIZE_MAX;
-    return (struct matrix){.use = use_of(graph_arena_array(graph, dtype, elements)),
+    return (struct matrix){.data = operand_of(graph_arena_array(graph, dtype, elements)),
                            .dtype = dtype,
                            .columns = columns,
                            .stride = columns};
 }
 
-/* Rank 2 for one item, so that the first axis, the only one whose extent a norm takes at enqueue time, is the rows. */
+struct matrix matrix_bound(struct graph *graph, clattn_dtype dtype, size_t columns, int slot)
+{
+    return (struct matrix){.data = operand_of(graph_bound_array(graph, dtype, slot, 0)),
+                           .dtype = dtype,
+                           .columns = columns,
+                           .stride = columns};
+}
+
+/* One item's layout has rank 2: a norm takes the extent of the first axis at enqueue time, which then is the rows. */
 static clattn_layout layout_of(struct rows rows, const struct matrix *matrix)
 {
     const size_t item = matrix->item ? matrix->item : rows.length * matrix->stride;
@@ -35,7 +40,7 @@ static clattn_layout layout_of(struct rows rows, const struct matrix *matrix)
     int64_t *stride = layout.stride;
     if (rows.batch != 1) {
         *extent++ = rows.batch;
-        *stride++ = item == BROADCAST ? 0 : (int64_t)item;
+        *stride++ = item == MATRIX_BROADCAST ? 0 : (int64_t)item;
     }
     extent[0] = rows.length;
     extent[1] = matrix->columns;
@@ -46,25 +51,25 @@ static clattn_layout layout_of(struct rows rows, const struct matrix *matrix)
 
 /* ---- products ---- */
 
-static struct graph_use weight_use(const struct builder *b, weight_id id)
+static struct graph_operand weight_operand(const struct builder *b, weight_id id)
 {
-    return id ? use_of(graph_fixed_array(b->graph, model_weight(b->model, id))) : use_of(0);
+    return id ? operand_of(graph_fixed_array(b->graph, model_weight(b->model, id))) : operand_of(0);
 }
 
-struct linear_use linear_of(const struct builder *b, const struct linear *linear)
+struct linear_operands linear_of(const struct builder *b, const struct linear *linear)
 {
     const struct weight *weights = b->model->weights;
     const weight_id scale = weights[linear->weight].scale;
-    return (struct linear_use){.weight = weight_use(b, linear->weight),
-                               .bias = weight_use(b, linear->bias),
-                               .scale = weight_use(b, scale),
-                               .weight_dtype = weights[linear->weight].dtype,
-                               .bias_dtype = linear->bias ? weights[linear->bias].dtype : 0,
-                               .rows = linear->rows,
-                               .columns = linear->columns};
+    return (struct linear_operands){.weight = weight_operand(b, linear->weight),
+                                    .bias = weight_operand(b, linear->bias),
+                                    .scale = weight_operand(b, scale),
+                                    .weight_dtype = weights[linear->weight].dtype,
+                                    .bias_dtype = linear->bias ? weights[linear->bias].dtype : 0,
+                                    .rows = linear->rows,
+                                    .columns = linear->columns};
 }
 
-clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_use *w,
+clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_operands *w,
                           struct matrix c, const struct epilogue *epilogue, const clattn_plan_options *options)
 {
     clattn_status status;
@@ -85,22 +90,22 @@ clattn_status add_product(const struct builder *b, struct rows rows, struct matr
         if (epilogue->operand) {
             desc.operand = layout_of(rows, epilogue->operand);
             desc.operand_use = epilogue->use;
-            step.use[PRODUCT_OPERAND] = epilogue->operand->use;
+            step.operand[MATMUL_OPERAND] = epilogue->operand->data;
         }
     }
-    step.use[PRODUCT_A] = a.use;
-    step.use[PRODUCT_B] = w->weight;
-    step.use[PRODUCT_BIAS] = w->bias;
-    step.use[PRODUCT_B_SCALE] = w->scale;
-    step.use[PRODUCT_C] = c.use;
+    step.operand[MATMUL_A] = a.data;
+    step.operand[MATMUL_B] = w->weight;
+    step.operand[MATMUL_BIAS] = w->bias;
+    step.operand[MATMUL_B_SCALE] = w->scale;
+    step.operand[MATMUL_C] = c.data;
     TRY(graph_matmul(b->graph, &desc, options, &step.plan));
     graph_add(b->graph, &step);
 fail:
     return status;
 }
 
-clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_use *in,
-                         const struct linear_use *gate, clattn_activation activation,
+clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_operands *in,
+                         const struct linear_operands *gate, clattn_activation activation,
                          const clattn_plan_options *options, struct matrix *hidden)
 {
     clattn_status status;
@@ -108,7 +113,7 @@ clattn_status add_hidden(const struct builder *b, struct rows rows, struct matri
     *hidden = matrix_new(b->graph, rows, x.dtype, in->rows);
     if (!gate)
         return add_product(b, rows, x, in, *hidden, &activated, options);
-    /* The gate's place is the product's, too: each of its elements is read before its successor is written. */
+    /* The product overwrites the gate: it reads each element before it writes the element in its place. */
     const struct epilogue times = {.operand = hidden, .use = CLATTN_MATMUL_OPERAND_USE_MULTIPLY};
     TRY(add_product(b, rows, x, gate, *hidden, &activated, options));
     status = add_product(b, rows, x, in, *hidden, &times, options);
@@ -135,10 +140,10 @@ clattn_status add_norm(const struct builder *b, struct rows rows, const struct n
     desc.scale = clattn_layout_contiguous(all[weights->scale].dtype, 1, &columns);
     if (weights->bias)
         desc.bias = clattn_layout_contiguous(all[weights->bias].dtype, 1, &columns);
-    step.use[NORMED_X] = x.use;
-    step.use[NORMED_Y] = y.use;
-    step.use[NORMED_SCALE] = weight_use(b, weights->scale);
-    step.use[NORMED_BIAS] = weight_use(b, weights->bias);
+    step.operand[NORM_X] = x.data;
+    step.operand[NORM_Y] = y.data;
+    step.operand[NORM_SCALE] = weight_operand(b, weights->scale);
+    step.operand[NORM_BIAS] = weight_operand(b, weights->bias);
     TRY(graph_norm(b->graph, &desc, &step.plan));
     graph_add(b->graph, &step);
 fail:
@@ -158,14 +163,14 @@ clattn_status stream_read(const struct builder *b, struct rows rows, const struc
 }
 
 clattn_status stream_write(const struct builder *b, struct rows rows, struct stream *stream,
-                           const struct norm_weights *norm, struct matrix made, const struct linear_use *w,
+                           const struct norm_weights *norm, struct matrix made, const struct linear_operands *w,
                            const struct matrix *result)
 {
     clattn_status status;
     const bool pre = b->stack->desc.norm_place == CLATTN_NORM_PLACE_PRE;
     const struct matrix x = stream->x;
     const struct epilogue plus = {.operand = &x, .use = CLATTN_MATMUL_OPERAND_USE_ADD};
-    /* The sum takes x's place where that is ours; each element is read before its successor is written. */
+    /* The sum overwrites x if x is the stream's own: each element of x is read before the sum is written there. */
     const struct matrix sum = pre && result ? *result
                               : stream->own ? x
                                             : matrix_new(b->graph, rows, x.dtype, x.columns);
@@ -186,8 +191,8 @@ static clattn_status add_feed_forward(const struct builder *b, struct rows rows,
 {
     clattn_status status;
     struct matrix x, hidden;
-    const struct linear_use in = linear_of(b, &layer->in), out = linear_of(b, &layer->out);
-    const struct linear_use gate = layer->gate.weight ? linear_of(b, &layer->gate) : (struct linear_use){0};
+    const struct linear_operands in = linear_of(b, &layer->in), out = linear_of(b, &layer->out);
+    const struct linear_operands gate = layer->gate.weight ? linear_of(b, &layer->gate) : (struct linear_operands){0};
     TRY(stream_read(b, rows, stream, &layer->norm, &x));
     TRY(add_hidden(b, rows, x, &in, layer->gate.weight ? &gate : NULL, b->stack->desc.activation, NULL, &hidden));
     status = stream_write(b, rows, stream, &layer->norm, hidden, &out, result);
@@ -199,7 +204,7 @@ struct matrix stack_result(const struct builder *b, struct rows rows, int slot)
 {
     const clattn_dtype dtype = b->model->dtype;
     struct matrix result = matrix_new(b->graph, rows, dtype, b->stack->desc.d_model);
-    result.use = use_of(graph_bound_array(b->graph, dtype, slot, result.use.array));
+    result.data = operand_of(graph_bound_array(b->graph, dtype, slot, result.data.array));
     return result;
 }
 
@@ -219,7 +224,7 @@ fail:
     return status;
 }
 
-/* ---- attention's surroundings ---- */
+/* ---- attention ---- */
 
 clattn_layout heads_layout(const struct stack *stack, struct rows rows, const struct matrix *matrix, size_t heads)
 {
@@ -230,52 +235,87 @@ clattn_layout heads_layout(const struct stack *stack, struct rows rows, const st
                            .stride = {(int64_t)item, (int64_t)size, (int64_t)matrix->stride, 1}};
 }
 
-clattn_attention_desc stack_attention(const struct stack *stack)
-{
-    clattn_attention_desc desc;
-    clattn_attention_desc_init(&desc);
-    desc.scoring.explicit_scale = stack->desc.explicit_scale;
-    desc.scoring.scale = stack->desc.scale;
-    return desc;
-}
-
 clattn_status add_projections(const struct builder *b, struct rows rows, const struct stream *stream,
                               const struct attention_weights *weights, bool self, struct heads *heads)
 {
     clattn_status status;
     const struct stack *stack = b->stack;
     const struct rows flat = rows_flat(rows);
-    const struct linear_use in = linear_of(b, &weights->in);
+    const struct linear_operands in = linear_of(b, &weights->in);
     struct matrix x;
     TRY(stream_read(b, flat, stream, &weights->norm, &x));
     heads->query = matrix_new(b->graph, rows, b->model->dtype, stack->inner + (self ? 2 * stack->inner_kv : 0));
     heads->attended = matrix_new(b->graph, rows, b->model->dtype, stack->inner);
     TRY(add_product(b, flat, x, &in, heads->query, NULL, NULL));
     heads->key = heads->value = heads->query;
-    heads->key.use.offset = (int64_t)stack->inner;
-    heads->value.use.offset = (int64_t)(stack->inner + stack->inner_kv);
+    heads->key.data.offset = (int64_t)stack->inner;
+    heads->value.data.offset = (int64_t)(stack->inner + stack->inner_kv);
 fail:
     return status;
 }
 
-clattn_status add_heads(const struct builder *b, clattn_attention_desc *desc, struct graph_step *step,
-                        const clattn_layout *probabilities, int slot, size_t offset)
+/* The attention's description and step. */
+static void describe_attention(const struct builder *b, const struct attention_sublayer *a, const struct heads *heads,
+                               clattn_attention_desc *desc, struct graph_step *step)
+{
+    const clattn_stack_desc *d = &b->stack->desc;
+    const clattn_layout per_item = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &a->queries.batch);
+    clattn_attention_desc_init(desc);
+    desc->scoring.explicit_scale = d->explicit_scale;
+    desc->scoring.scale = d->scale;
+    desc->causal = a->causal;
+    desc->alignment = a->alignment;
+    desc->mask = a->mask;
+    desc->query = heads_layout(b->stack, a->queries, &heads->query, d->heads);
+    desc->key = desc->value = a->cache;
+    desc->output = heads_layout(b->stack, a->queries, &heads->attended, d->heads);
+    if (a->query_lengths)
+        desc->lengths.query = per_item;
+    if (a->key_lengths)
+        desc->lengths.key = per_item;
+    if (a->positions)
+        desc->lengths.positions = per_item;
+    *step = (struct graph_step){.op = GRAPH_ATTENTION,
+                                .batch = a->queries.batch_number,
+                                .length = a->queries.length_number,
+                                .keys = a->keys,
+                                .position = a->position};
+    step->operand[HEADS_QUERY] = heads->query.data;
+    step->operand[HEADS_KEY] = a->key;
+    step->operand[HEADS_VALUE] = a->value;
+    step->operand[HEADS_OUTPUT] = heads->attended.data;
+    step->operand[HEADS_QUERY_LENGTHS] = operand_of(a->query_lengths);
+    step->operand[HEADS_KEY_LENGTHS] = operand_of(a->key_lengths);
+    step->operand[HEADS_POSITIONS] = operand_of(a->positions);
+    if (a->mask.rank)
+        step->operand[HEADS_MASK] = operand_of(graph_bound_array(b->graph, a->mask.dtype, a->mask_slot, 0));
+}
+
+clattn_status add_attention(const struct builder *b, struct rows rows, const struct attention_sublayer *a,
+                            const struct heads *heads, struct stream *stream)
 {
     clattn_status status;
-    const size_t *q = desc->query.extent;
-    if (probabilities) {
-        desc->outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, q);
-        step->use[HEADS_LSE] = use_of(graph_arena_array(b->graph, CLATTN_DTYPE_F32, q[0] * q[1] * q[2]));
+    const struct linear_operands out = linear_of(b, &a->weights->out);
+    clattn_attention_desc desc;
+    struct graph_step step;
+    describe_attention(b, a, heads, &desc, &step);
+    if (a->output) {
+        const size_t *q = desc.query.extent;
+        desc.outputs.lse = clattn_layout_contiguous(CLATTN_DTYPE_F32, 3, q);
+        step.operand[HEADS_LSE] = operand_of(graph_arena_array(b->graph, CLATTN_DTYPE_F32, q[0] * q[1] * q[2]));
     }
-    TRY(graph_attention(b->graph, desc, b->options, &step->plan));
-    graph_add(b->graph, step);
-    if (!probabilities)
-        return CLATTN_SUCCESS;
-    step->op = GRAPH_WEIGHTS;
-    step->condition = slot;
-    step->use[HEADS_WEIGHTS] = use_at(graph_bound_array(b->graph, CLATTN_DTYPE_F32, slot, 0), offset);
-    TRY(graph_weights(b->graph, desc, probabilities, &step->plan));
-    graph_add(b->graph, step);
+    TRY(graph_attention(b->graph, &desc, b->options, &step.plan));
+    graph_add(b->graph, &step);
+    if (a->output) {
+        const int slot = a->probabilities_slot;
+        step.op = GRAPH_WEIGHTS;
+        step.condition = slot;
+        step.operand[HEADS_WEIGHTS] =
+            operand_at(graph_bound_array(b->graph, CLATTN_DTYPE_F32, slot, 0), a->probabilities_offset);
+        TRY(graph_weights(b->graph, &desc, &a->probabilities, &step.plan));
+        graph_add(b->graph, &step);
+    }
+    status = stream_write(b, rows_flat(rows), stream, &a->weights->norm, heads->attended, &out, NULL);
 fail:
     return status;
 }
@@ -286,13 +326,13 @@ bool is_among(uint64_t layers, size_t layer)
 }
 
 clattn_status add_rope(const struct builder *b, struct rows rows, const struct matrix *matrix, size_t heads,
-                       int position_number, int offsets)
+                       enum graph_number position, int offsets)
 {
     clattn_status status;
     const clattn_stack_desc *d = &b->stack->desc;
     clattn_rope_desc desc;
     struct graph_step step = {
-        .op = GRAPH_ROPE, .batch = rows.batch_number, .length = rows.length_number, .position = position_number};
+        .op = GRAPH_ROPE, .batch = rows.batch_number, .length = rows.length_number, .position = position};
     const size_t batch = rows.batch;
     clattn_rope_desc_init(&desc);
     desc.pairing =
@@ -302,8 +342,8 @@ clattn_status add_rope(const struct builder *b, struct rows rows, const struct m
     desc.x = desc.y = heads_layout(b->stack, rows, matrix, heads);
     if (offsets)
         desc.offsets = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, &batch);
-    step.use[ROTATED_X] = step.use[ROTATED_Y] = matrix->use;
-    step.use[ROTATED_OFFSETS] = use_of(offsets);
+    step.operand[ROPE_X] = step.operand[ROPE_Y] = matrix->data;
+    step.operand[ROPE_OFFSETS] = operand_of(offsets);
     TRY(graph_rope(b->graph, &desc, &step.plan));
     graph_add(b->graph, &step);
 fail:
@@ -312,8 +352,29 @@ fail:
 
 /* ---- tokens ---- */
 
-clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, int segments, int position_number,
-                            int offsets, struct stream *stream)
+int add_integers(const struct builder *b, size_t count, enum graph_number batch, int which, int condition)
+{
+    const int array = graph_arena_array(b->graph, CLATTN_DTYPE_I32, count);
+    struct graph_step step = {.op = GRAPH_INTEGERS, .batch = batch, .integers = which, .condition = condition};
+    step.operand[MOVE_TO] = operand_of(array);
+    graph_add(b->graph, &step);
+    return array;
+}
+
+int add_segments(const struct builder *b, struct rows rows, int slot)
+{
+    const size_t count = rows.batch * rows.length;
+    if (!b->stack->segments)
+        return 0;
+    const int zeros = graph_arena_array(b->graph, CLATTN_DTYPE_I32, count);
+    struct graph_step fill = {.op = GRAPH_FILL, .condition = -slot, .rows = count, .row_bytes = sizeof(int32_t)};
+    fill.operand[MOVE_TO] = operand_of(zeros);
+    graph_add(b->graph, &fill);
+    return graph_bound_array(b->graph, CLATTN_DTYPE_I32, slot, zeros);
+}
+
+clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, int segments,
+                            enum graph_number position, int offsets, struct stream *stream)
 {
     clattn_status status;
     const clattn_stack_desc *d = &b->stack->desc;
@@ -322,7 +383,7 @@ clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, 
     const size_t y_extent[3] = {rows.batch, rows.length, d->d_model};
     clattn_embedding_desc desc;
     struct graph_step step = {
-        .op = GRAPH_EMBEDDING, .batch = rows.batch_number, .length = rows.length_number, .position = position_number};
+        .op = GRAPH_EMBEDDING, .batch = rows.batch_number, .length = rows.length_number, .position = position};
     clattn_embedding_desc_init(&desc);
     stream->x = matrix_new(b->graph, rows, b->model->dtype, d->d_model);
     stream->own = true;
@@ -344,13 +405,13 @@ clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, 
         desc.segment_table =
             clattn_layout_contiguous((clattn_dtype)table, 2, (const size_t[2]){d->segments, d->d_model});
     }
-    step.use[EMBEDDED_IDS] = use_of(ids);
-    step.use[EMBEDDED_TABLE] = weight_use(b, b->stack->tokens);
-    step.use[EMBEDDED_Y] = stream->x.use;
-    step.use[EMBEDDED_POSITION_TABLE] = weight_use(b, b->stack->positions);
-    step.use[EMBEDDED_OFFSETS] = use_of(d->positions ? offsets : 0);
-    step.use[EMBEDDED_SEGMENTS] = use_of(segments);
-    step.use[EMBEDDED_SEGMENT_TABLE] = weight_use(b, b->stack->segments);
+    step.operand[EMBEDDING_IDS] = operand_of(ids);
+    step.operand[EMBEDDING_TABLE] = weight_operand(b, b->stack->tokens);
+    step.operand[EMBEDDING_Y] = stream->x.data;
+    step.operand[EMBEDDING_POSITION_TABLE] = weight_operand(b, b->stack->positions);
+    step.operand[EMBEDDING_OFFSETS] = operand_of(d->positions ? offsets : 0);
+    step.operand[EMBEDDING_SEGMENTS] = operand_of(segments);
+    step.operand[EMBEDDING_SEGMENT_TABLE] = weight_operand(b, b->stack->segments);
     TRY(graph_embedding(b->graph, &desc, &step.plan));
     graph_add(b->graph, &step);
     if (d->input_norm)

@@ -1,4 +1,4 @@
-/* From a stack's layers to a graph's steps: what encoders, decoders and the feed-forward block are made of. */
+/* The layers of encoders, decoders and the feed-forward block, as steps of a graph. */
 #ifndef CLATTN_NN_STACK_LAYERS_H
 #define CLATTN_NN_STACK_LAYERS_H
 
@@ -6,42 +6,46 @@
 #include "nn/graph/graph.h"
 #include "nn/model/model.h"
 
-/* Items of rows, one behind the other at the largest length: how many there can be, and which of an enqueue's numbers say
- * how many there are. */
+/* The rows of all items, which lie at a distance of `length` rows: how many there can be, and which of an enqueue's
+ * numbers say how many there are. */
 struct rows {
     size_t batch, length;
-    int batch_number, length_number;
+    enum graph_number batch_number, length_number;
 };
 
-/* The same rows for operators that treat each alike: one item where that can be said. */
+/* The same rows as one item, if each item has one row: for operators that treat all rows alike. */
 struct rows rows_flat(struct rows rows);
 
 /* An array of such rows. */
 struct matrix {
-    struct graph_use use;
+    struct graph_operand data;
     clattn_dtype dtype;
     size_t columns, stride; /* elements; from a row to the next */
-    size_t item;            /* from an item to the next; 0: length * stride */
+    size_t item;            /* from an item to the next; 0: length * stride; MATRIX_BROADCAST: every item is the same */
 };
+#define MATRIX_BROADCAST SIZE_MAX
 
-/* A new array of the arena's for such rows, contiguous. */
+/* A new contiguous array of the arena. */
 struct matrix matrix_new(struct graph *graph, struct rows rows, clattn_dtype dtype, size_t columns);
 
-/* What is done to a product's sums. */
+/* A contiguous array that the caller binds to `slot`. */
+struct matrix matrix_bound(struct graph *graph, clattn_dtype dtype, size_t columns, int slot);
+
+/* What a product does with its sums. */
 struct epilogue {
     clattn_activation activation;
-    const struct matrix *operand; /* NULL: none; with item -1 broadcast over the items */
+    const struct matrix *operand; /* NULL: none */
     int32_t use;                  /* clattn_matmul_operand_use */
 };
 
 /* A linear layer's weights as arrays of the graph; 0: none. */
-struct linear_use {
-    struct graph_use weight, bias, scale;
+struct linear_operands {
+    struct graph_operand weight, bias, scale;
     clattn_dtype weight_dtype, bias_dtype;
     size_t rows, columns;
 };
 
-/* Where a graph's steps are being added. */
+/* What steps are added to, and by which model. */
 struct builder {
     struct graph *graph;
     const clattn_transformer *model; /* NULL for a block without one */
@@ -49,10 +53,10 @@ struct builder {
     const clattn_plan_options *options; /* of attention */
 };
 
-struct linear_use linear_of(const struct builder *b, const struct linear *linear);
+struct linear_operands linear_of(const struct builder *b, const struct linear *linear);
 
 /* c = epilogue(a Wᵀ + bias). */
-clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_use *w,
+clattn_status add_product(const struct builder *b, struct rows rows, struct matrix a, const struct linear_operands *w,
                           struct matrix c, const struct epilogue *epilogue, const clattn_plan_options *options);
 
 /* y = norm(x); y may be x. */
@@ -60,66 +64,85 @@ clattn_status add_norm(const struct builder *b, struct rows rows, const struct n
                        struct matrix y);
 
 /* h = act(x W1ᵀ + b1), gated or not; returned in *hidden. */
-clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_use *in,
-                         const struct linear_use *gate, clattn_activation activation,
+clattn_status add_hidden(const struct builder *b, struct rows rows, struct matrix x, const struct linear_operands *in,
+                         const struct linear_operands *gate, clattn_activation activation,
                          const clattn_plan_options *options, struct matrix *hidden);
 
-/* What flows through a stack. */
+/* The residual stream of a stack. */
 struct stream {
     struct matrix x;
-    bool own; /* x is the arena's: it may be written */
+    bool own; /* x is an array of the arena, which may be overwritten */
 };
 
-/* The rows that a sublayer reads: x, or for pre-norm its norm. */
+/* The rows that a sublayer reads: x, or with pre-norm the norm of x. */
 clattn_status stream_read(const struct builder *b, struct rows rows, const struct stream *stream,
                           const struct norm_weights *norm, struct matrix *read);
 
-/* Ends a sublayer by the product `w` of `made`, with residual and, post-norm, norm: the one place for how these are fused.
- * The product adds the residual to its sums before they are stored, which spares a pass over memory that the norm would
- * make.  `result`, if not NULL, is the stack's own result, and this the sublayer that makes it. */
+/* Ends a sublayer: multiplies `made` by `w`, adds the residual and, with post-norm, applies the norm.  The product adds
+ * the residual to its sums before it stores them, which spares the norm a pass over memory.  `result` is the stack's
+ * result if this is the sublayer that makes it, and otherwise NULL. */
 clattn_status stream_write(const struct builder *b, struct rows rows, struct stream *stream,
-                           const struct norm_weights *norm, struct matrix made, const struct linear_use *w,
+                           const struct norm_weights *norm, struct matrix made, const struct linear_operands *w,
                            const struct matrix *result);
 
-/* Where the stack's result goes: what the caller binds to `slot`, or the arena. */
+/* The stack's result: what the caller binds to `slot`, or an array of the arena. */
 struct matrix stack_result(const struct builder *b, struct rows rows, int slot);
 
-/* The feed-forward sublayer of a layer; behind the last one the final norm, if the stack has one.  These make the stack's
- * `result`. */
+/* Adds the feed-forward sublayer of a layer; after the last layer the final norm, if the stack has one.  They make the
+ * stack's `result`. */
 clattn_status end_layer(const struct builder *b, struct rows rows, struct stream *stream, size_t layer,
                         const struct matrix *result);
 
 /* (batch, heads, length, head size) within rows. */
 clattn_layout heads_layout(const struct stack *stack, struct rows rows, const struct matrix *matrix, size_t heads);
 
-/* An attention description with what the stack says about all of its own. */
-clattn_attention_desc stack_attention(const struct stack *stack);
-
-/* What an attention sublayer reads and makes. */
+/* The arrays of an attention sublayer. */
 struct heads {
-    struct matrix query, key, value; /* of self-attention: parts of the same rows; of cross-attention queries alone */
+    struct matrix query, key, value; /* self-attention: columns of the same rows; cross-attention: queries alone */
     struct matrix attended;
 };
 
-/* The product that makes queries, with `self` keys and values too, of the rows that the sublayer reads; and room for what is
- * attended. */
+/* Adds the product that makes queries, in self-attention (`self`) keys and values too, and allocates `attended`. */
 clattn_status add_projections(const struct builder *b, struct rows rows, const struct stream *stream,
                               const struct attention_weights *weights, bool self, struct heads *heads);
 
-/* Adds an attention, `step` being all but its plan; with `probabilities` their layout, as an output of the graph's, at
- * `offset` of what is bound to `slot`, if anything is. */
-clattn_status add_heads(const struct builder *b, clattn_attention_desc *desc, struct graph_step *step,
-                        const clattn_layout *probabilities, int slot, size_t offset);
+/* The attention of a sublayer, as self-attention, self-attention over a cache and cross-attention differ in it. */
+struct attention_sublayer {
+    const struct attention_weights *weights;
+    struct rows queries;             /* the rows as (items, queries of each) */
+    struct graph_operand key, value; /* (items, kv_heads, keys, head size) ... */
+    clattn_layout cache;             /* ... in this layout */
+    enum graph_number keys, position;
+    bool causal;
+    clattn_alignment alignment;
+    int query_lengths, key_lengths, positions; /* arrays of the items' lengths and positions; 0: none */
+    clattn_layout mask;
+    int mask_slot;
+    bool output;                 /* the probabilities of this layer are an output */
+    clattn_layout probabilities; /* of the layer */
+    int probabilities_slot;
+    size_t probabilities_offset; /* elements */
+};
+
+/* Adds the attention of `heads` and ends the sublayer. */
+clattn_status add_attention(const struct builder *b, struct rows rows, const struct attention_sublayer *sublayer,
+                            const struct heads *heads, struct stream *stream);
 
 /* Whether the layer's bit is set. */
 bool is_among(uint64_t layers, size_t layer);
 
-/* Rotates queries or keys where they lie.  `step` has batch, length, position; offsets may be 0. */
-clattn_status add_rope(const struct builder *b, struct rows rows, const struct matrix *matrix, size_t heads,
-                       int position_number, int offsets);
+/* Adds a copy of `count` of the host's integers to a new array, which it returns. */
+int add_integers(const struct builder *b, size_t count, enum graph_number batch, int which, int condition);
 
-/* Tokens, positions and segments to rows; `ids` and `segments` are (batch, length) int32 arrays. */
-clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, int segments, int position_number,
-                            int offsets, struct stream *stream);
+/* The segments of a stack that has them, or 0: what is bound to `slot`, or zeros. */
+int add_segments(const struct builder *b, struct rows rows, int slot);
+
+/* Rotates queries or keys in place.  `offsets` is an array of each item's position, or 0. */
+clattn_status add_rope(const struct builder *b, struct rows rows, const struct matrix *matrix, size_t heads,
+                       enum graph_number position, int offsets);
+
+/* Embeds tokens, positions and segments; `ids` and `segments` are (batch, length) int32 arrays. */
+clattn_status add_embedding(const struct builder *b, struct rows rows, int ids, int segments,
+                            enum graph_number position, int offsets, struct stream *stream);
 
 #endif

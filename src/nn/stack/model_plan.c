@@ -1,23 +1,30 @@
 #include "nn/stack/model_plan.h"
 
-#include <stdlib.h>
-
 #include "base/size.h"
 #include "base/try.h"
 
-clattn_status whole_create_check(const clattn_transformer *model, clattn_plan **result)
+clattn_status model_plan_read(const clattn_transformer *model, const struct model_plan_call *call, clattn_plan **result)
 {
+    clattn_status status;
     if (result)
         *result = NULL;
     if (!model)
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "the transformer is NULL");
-    clattn_status status = context_check(model->context);
-    if (status == CLATTN_SUCCESS && !result)
-        status = report_error(&model->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
+    TRY(context_check(model->context));
+    struct report *report = &model->context->device.report;
+    if (!result)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "plan is NULL");
+    if (!call->has_stack)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "the model has no %s", call->name);
+    TRY(plan_options_read(model->context, call->options, call->options_copy));
+    status = struct_read(call->desc_copy, call->desc_bytes, call->desc_bytes, call->desc);
+    if (status != CLATTN_SUCCESS)
+        report_error(report, status, "desc is NULL, or its size is none that clattn_%s_desc ever had", call->name);
+fail:
     return status;
 }
 
-clattn_status whole_plan_made(clattn_plan *plan, const struct graph *const *graphs, size_t count, const char *name)
+clattn_status model_plan_finish(clattn_plan *plan, const struct graph *const *graphs, size_t count, const char *name)
 {
     plan->solver = name;
     for (size_t i = 0; i < count; i++) {
@@ -31,37 +38,22 @@ clattn_status whole_plan_made(clattn_plan *plan, const struct graph *const *grap
     return CLATTN_SUCCESS;
 }
 
-clattn_status whole_check_arrays(clattn_context *context, const struct whole_array *arrays, size_t count)
+static clattn_status check_kind(clattn_context *context, const clattn_binding *binding, const char *name)
 {
-    clattn_status status = CLATTN_SUCCESS;
-    struct report *report = &context->device.report;
-    for (size_t i = 0; i < count; i++) {
-        const struct whole_array *array = &arrays[i];
-        if (!array->known)
-            TRY(binding_absent_field(context, array->binding, array->name, "array"));
-        if (binding_is_none(array->binding)) {
-            if (array->known && array->required)
-                return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: nothing is bound", array->name);
-            continue;
-        }
-        if (array->binding->kind != CLATTN_BINDING_KIND_BUFFER)
-            return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: whole models take buffers only", array->name);
-        if (array->layout)
-            TRY(binding_check(context, array->binding, array->layout, array->extent, array->access, array->name));
-    }
+    if (binding_is_none(binding) || binding->kind == CLATTN_BINDING_KIND_BUFFER)
+        return CLATTN_SUCCESS;
+    return report_error(&context->device.report, CLATTN_ERROR_UNSUPPORTED, "%s: models take buffers only", name);
+}
+
+clattn_status model_bindings_check(clattn_context *context, const struct bound_array *arrays, size_t count,
+                                   const clattn_binding *workspace)
+{
+    clattn_status status;
+    for (size_t i = 0; i < count; i++)
+        TRY(arrays[i].present ? check_kind(context, arrays[i].binding, arrays[i].name)
+                              : binding_absent_field(context, arrays[i].binding, arrays[i].name, "array"));
+    TRY(check_kind(context, workspace, "workspace"));
+    status = bindings_check(context, arrays, count);
 fail:
     return status;
-}
-
-clattn_status whole_integers(clattn_context *context, size_t count, int32_t **integers)
-{
-    *integers = calloc(size_max(count, 1), sizeof **integers);
-    return *integers ? CLATTN_SUCCESS
-                     : report_error(&context->device.report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for lengths");
-}
-
-void whole_integers_free(int32_t **integers)
-{
-    free(*integers);
-    *integers = NULL;
 }
