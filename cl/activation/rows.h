@@ -14,8 +14,8 @@
 #ifndef CLATTN_CL_ACTIVATION_ROWS_H
 #define CLATTN_CL_ACTIVATION_ROWS_H
 
+#include "activation/args.h" /* first: it turns contraction off */
 #include "lib/activation.h"
-#include "activation/args.h"
 #include "lib/gather.h"
 
 #ifndef X_TYPE

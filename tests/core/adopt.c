@@ -331,7 +331,7 @@ static void threads_share_the_one_call_form(void **state)
     application_end(&application);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adopted_objects_are_used_as_they_are),
@@ -343,5 +343,5 @@ int main(void)
         cmocka_unit_test(threads_share_a_plan),
         cmocka_unit_test(threads_share_the_one_call_form),
     };
-    return RUN_TESTS("adopt", tests);
+    return RUN_TESTS("adopt", tests, argc, argv);
 }

@@ -377,7 +377,7 @@ static void messages_of_a_context_belong_to_the_thread(void **state)
     release_context(&context);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_a_context_belong_to_the_thread),
@@ -392,5 +392,5 @@ int main(void)
         cmocka_unit_test(the_child_of_a_fork_gets_a_status),
         cmocka_unit_test(messages_without_a_context_belong_to_the_thread),
     };
-    return RUN_TESTS("context", tests);
+    return RUN_TESTS("context", tests, argc, argv);
 }

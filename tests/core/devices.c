@@ -309,7 +309,7 @@ static void params_win_over_the_environment(void **state)
     free(saved);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(devices_are_ranked_and_described, list_devices, drop_devices),
@@ -320,5 +320,5 @@ int main(void)
         cmocka_unit_test(a_request_that_nothing_matches_is_no_device),
         cmocka_unit_test(params_win_over_the_environment),
     };
-    return RUN_TESTS("devices", tests);
+    return RUN_TESTS("devices", tests, argc, argv);
 }

@@ -244,7 +244,7 @@ static void build_logs_come_back(void **state)
     release_context(&whole);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(struct_sizes_are_checked, refusals_start, refusals_stop),
@@ -257,5 +257,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(denied_solvers_are_not_chosen, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(build_logs_come_back, refusals_start, refusals_stop),
     };
-    return RUN_TESTS("errors", tests);
+    return RUN_TESTS("errors", tests, argc, argv);
 }

@@ -203,7 +203,7 @@ static void outputs_that_overlap_are_refused(void **state)
     clReleaseMemObject(buffer);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(missing_and_strange_bindings_are_refused, refusals_start, refusals_stop),
@@ -215,5 +215,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(plans_are_not_taken_for_another_operators, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(outputs_that_overlap_are_refused, refusals_start, refusals_stop),
     };
-    return RUN_TESTS("errors of bindings", tests);
+    return RUN_TESTS("errors of bindings", tests, argc, argv);
 }

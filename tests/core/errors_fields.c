@@ -261,12 +261,12 @@ static void the_field_is_named(void **state)
     NAMED(kv_append, INVALID, "reserved is not 0")
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_other_operators_check_their_descriptions, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(wrong_layouts_are_named, refusals_start, refusals_stop),
         cmocka_unit_test_setup_teardown(the_field_is_named, refusals_start, refusals_stop),
     };
-    return RUN_TESTS("errors of fields", tests);
+    return RUN_TESTS("errors of fields", tests, argc, argv);
 }

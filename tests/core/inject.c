@@ -316,7 +316,7 @@ static void skipped_devices_are_named(void **state)
     clattn_devices_release(&devices);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(listing_devices),
@@ -327,5 +327,5 @@ int main(void)
         cmocka_unit_test(softmax_and_matmul),
         cmocka_unit_test(multi_head_attention),
     };
-    return RUN_TESTS("inject", tests);
+    return RUN_TESTS("inject", tests, argc, argv);
 }

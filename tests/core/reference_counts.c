@@ -248,12 +248,12 @@ static void every_kind_was_counted(void **state)
             fail_msg("no %s was ever created through the table", inject_kind_name((enum inject_kind)kind));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 #define COUNTED(name) cmocka_unit_test_setup_teardown(name, open_counts, close_counts)
     const struct CMUnitTest tests[] = {
         COUNTED(a_life_of_attention), COUNTED(a_life_of_softmax),           COUNTED(a_life_of_matmul),
         COUNTED(a_life_of_mha),       COUNTED(plans_outlive_their_context), cmocka_unit_test(every_kind_was_counted),
     };
-    return RUN_TESTS("reference counts", tests);
+    return RUN_TESTS("reference counts", tests, argc, argv);
 }

@@ -327,7 +327,7 @@ static void what_is_refused(void **state)
     small_attention_release(&problem);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 #define SVM_TEST(name) cmocka_unit_test_setup_teardown(name, open_context, close_context)
     const struct CMUnitTest tests[] = {
@@ -339,5 +339,5 @@ int main(void)
         SVM_TEST(mha_in_shared_memory),
         SVM_TEST(what_is_refused),
     };
-    return RUN_TESTS("svm", tests);
+    return RUN_TESTS("svm", tests, argc, argv);
 }

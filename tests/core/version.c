@@ -156,7 +156,7 @@ static void messages_are_truncated_and_terminated(void **state)
     assert_int_equal(small[1], 'x');
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(versions_agree),
@@ -168,5 +168,5 @@ int main(void)
         cmocka_unit_test(releasers_accept_nothing),
         cmocka_unit_test(messages_are_truncated_and_terminated),
     };
-    return RUN_TESTS("version", tests);
+    return RUN_TESTS("version", tests, argc, argv);
 }

@@ -484,7 +484,7 @@ static void log_lines_of_failures_may_enqueue(void **state)
     close_all();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_reuse_frees_nothing),
@@ -498,5 +498,5 @@ int main(void)
         cmocka_unit_test(a_workspace_is_for_both_accesses),
         cmocka_unit_test(log_lines_of_failures_may_enqueue),
     };
-    return RUN_TESTS("workspace", tests);
+    return RUN_TESTS("workspace", tests, argc, argv);
 }

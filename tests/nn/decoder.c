@@ -192,10 +192,10 @@ static void decoders(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(decoders, open_context, close_context),
     };
-    return RUN_TESTS("decoder", tests);
+    return RUN_TESTS("decoder", tests, argc, argv);
 }

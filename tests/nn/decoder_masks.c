@@ -202,10 +202,10 @@ static void masks(void **state)
     beams();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(masks, open_context, close_context),
     };
-    return RUN_TESTS("decoder_masks", tests);
+    return RUN_TESTS("decoder_masks", tests, argc, argv);
 }

@@ -220,10 +220,10 @@ static void encoders(void **state)
             run_case(&cases[i]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(encoders, open_context, close_context),
     };
-    return RUN_TESTS("encoder", tests);
+    return RUN_TESTS("encoder", tests, argc, argv);
 }

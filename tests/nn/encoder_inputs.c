@@ -209,7 +209,7 @@ static void empty_items(void **state)
     free(x);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(features, open_context, close_context),
@@ -217,5 +217,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(pooling, open_context, close_context),
         cmocka_unit_test_setup_teardown(empty_items, open_context, close_context),
     };
-    return RUN_TESTS("encoder_inputs", tests);
+    return RUN_TESTS("encoder_inputs", tests, argc, argv);
 }

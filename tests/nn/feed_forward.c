@@ -159,7 +159,7 @@ static void compute(const clattn_feed_forward_desc *desc, size_t rows, bool in_p
     close_block(&b);
 }
 
-/* Each activation, gated and plain, with and without each of the rest; any two of the rest in all four ways. */
+/* Four activations, gated and plain, with and without each of the rest; any two of the rest in all four ways. */
 static void float32(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static void descriptions_that_are_refused(void **state)
     REFUSE(size, 0, CLATTN_ERROR_INVALID_STRUCT, unknown);
     REFUSE(direction, 1, CLATTN_ERROR_INVALID_ARGUMENT, "direction: only CLATTN_DIRECTION_FORWARD is known");
     REFUSE(activation, -1, CLATTN_ERROR_INVALID_ARGUMENT, "activation is NONE or unknown");
-    REFUSE(activation, 5, CLATTN_ERROR_INVALID_ARGUMENT, "activation is NONE or unknown");
+    REFUSE(activation, INT16_MAX, CLATTN_ERROR_INVALID_ARGUMENT, "activation is NONE or unknown");
     REFUSE(gated, 2, CLATTN_ERROR_INVALID_ARGUMENT, flags);
     REFUSE(bias_in, -1, CLATTN_ERROR_INVALID_ARGUMENT, flags);
     REFUSE(bias_out, 2, CLATTN_ERROR_INVALID_ARGUMENT, flags);
@@ -304,7 +304,7 @@ static void arguments_that_are_refused(void **state)
 }
 #undef REFUSE
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(float32, open_context, close_context),
@@ -312,5 +312,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(descriptions_that_are_refused, open_context, close_context),
         cmocka_unit_test_setup_teardown(arguments_that_are_refused, open_context, close_context),
     };
-    return RUN_TESTS("feed_forward", tests);
+    return RUN_TESTS("feed_forward", tests, argc, argv);
 }

@@ -348,7 +348,7 @@ static void stopped_by_hook(void **state)
     nn_world_close(&w);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(greedy, open_context, close_context),
@@ -356,5 +356,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(beam_search, open_context, close_context),
         cmocka_unit_test_setup_teardown(stopped_by_hook, open_context, close_context),
     };
-    return RUN_TESTS("generate", tests);
+    return RUN_TESTS("generate", tests, argc, argv);
 }

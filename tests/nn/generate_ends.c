@@ -277,7 +277,7 @@ static void refusals(void **state)
     nn_world_close(&w);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(stop_tokens, open_context, close_context),
@@ -285,5 +285,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(end_of_the_table, open_context, close_context),
         cmocka_unit_test_setup_teardown(refusals, open_context, close_context),
     };
-    return RUN_TESTS("generate_ends", tests);
+    return RUN_TESTS("generate_ends", tests, argc, argv);
 }

@@ -273,7 +273,7 @@ static void alone_as_among_others(void **state)
     nn_world_close(&w);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(sampled, open_context, close_context),
@@ -281,5 +281,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(token_of_a_seed, open_context, close_context),
         cmocka_unit_test_setup_teardown(alone_as_among_others, open_context, close_context),
     };
-    return RUN_TESTS("generate_sampled", tests);
+    return RUN_TESTS("generate_sampled", tests, argc, argv);
 }

@@ -254,11 +254,11 @@ static void decoders(void **state)
     run(use_decoder, 101);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encoders),
         cmocka_unit_test(decoders),
     };
-    return RUN_TESTS("nn_inject", tests);
+    return RUN_TESTS("nn_inject", tests, argc, argv);
 }

@@ -174,7 +174,7 @@ static void what_is_int8(void **state)
                      4 * rest + matrices + 4 * rows + d.vocabulary * (n + 4));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(encoders_of_int8, open_context, close_context),
@@ -182,5 +182,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(decoders_of_int8, open_context, close_context),
         cmocka_unit_test_setup_teardown(what_is_int8, open_context, close_context),
     };
-    return RUN_TESTS("nn_int8", tests);
+    return RUN_TESTS("nn_int8", tests, argc, argv);
 }

@@ -214,12 +214,12 @@ static void whisper(void **state)
     nn_store_clear(&file);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields),
         cmocka_unit_test_setup_teardown(paper, open_context, close_context),
         cmocka_unit_test_setup_teardown(whisper, open_context, close_context),
     };
-    return RUN_TESTS("presets", tests);
+    return RUN_TESTS("presets", tests, argc, argv);
 }

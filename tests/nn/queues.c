@@ -410,7 +410,7 @@ static void encoders(void **state)
     free(expected);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(decoders, open_context, close_context),
@@ -420,5 +420,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(encoder_behind_a_gate, open_context, close_context),
         cmocka_unit_test_setup_teardown(encoders, open_context, close_context),
     };
-    return RUN_TESTS("nn_queues", tests);
+    return RUN_TESTS("nn_queues", tests, argc, argv);
 }

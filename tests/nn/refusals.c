@@ -213,7 +213,7 @@ static void write_only_result(void **state)
     release_context(&own);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(short_decoder_masks, open_context, close_context),
@@ -221,5 +221,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(mha_masks, open_context, close_context),
         cmocka_unit_test_setup_teardown(write_only_result, open_context, close_context),
     };
-    return RUN_TESTS("nn_refusals", tests);
+    return RUN_TESTS("nn_refusals", tests, argc, argv);
 }

@@ -257,7 +257,7 @@ static void narrow_caches_are_smaller(void **state)
     assert_int_equal(bytes[1], bytes[2]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(encoders_of_16_bits, open_context, close_context),
@@ -265,5 +265,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(caches_of_another_type, open_context, close_context),
         cmocka_unit_test_setup_teardown(narrow_caches_are_smaller, open_context, close_context),
     };
-    return RUN_TESTS("nn_storage", tests);
+    return RUN_TESTS("nn_storage", tests, argc, argv);
 }

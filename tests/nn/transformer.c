@@ -405,7 +405,7 @@ static void decoder_memory(void **state)
     assert_int_equal(workspace[0], workspace[1]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(weight_types, open_context, close_context),
@@ -414,5 +414,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory, open_context, close_context),
         cmocka_unit_test_setup_teardown(decoder_memory, open_context, close_context),
     };
-    return RUN_TESTS("transformer", tests);
+    return RUN_TESTS("transformer", tests, argc, argv);
 }

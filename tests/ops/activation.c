@@ -116,7 +116,7 @@ static void refused_descriptions(void **state)
     operator_answers(&activation_operator, &zeroed, CLATTN_ERROR_INVALID_LAYOUT);
     REFUSED(INVALID_STRUCT, size = 8);
     REFUSED(INVALID_ARGUMENT, direction = 1);
-    REFUSED(INVALID_ARGUMENT, function = 5);
+    REFUSED(INVALID_ARGUMENT, function = INT16_MAX);
     REFUSED(INVALID_ARGUMENT, function = -1);
     REFUSED(INVALID_ARGUMENT, explicit_alpha = 2);
     REFUSED(INVALID_ARGUMENT, alpha = (desc.explicit_alpha = 1, INFINITY));

@@ -601,7 +601,7 @@ static void a_ring_ends_where_attention_stops_counting(void **state)
     release_context(&context);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_right_rows_get_the_right_values),
@@ -609,5 +609,5 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_ring_ends_where_attention_stops_counting),
     };
-    return RUN_TESTS("kv_append", tests);
+    return RUN_TESTS("kv_append", tests, argc, argv);
 }

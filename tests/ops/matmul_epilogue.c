@@ -245,7 +245,7 @@ static void refused_descriptions(void **state)
     operator_answers(&matmul_operator, &good, CLATTN_SUCCESS);
     good.operand.extent[0] = 1;
     operator_answers(&matmul_operator, &good, CLATTN_SUCCESS);
-    REFUSED(INVALID_ARGUMENT, activation = 5);
+    REFUSED(INVALID_ARGUMENT, activation = INT16_MAX);
     REFUSED(INVALID_ARGUMENT, activation = -1);
     REFUSED(INVALID_ARGUMENT, explicit_alpha = 2);
     REFUSED(INVALID_ARGUMENT, alpha = (desc.explicit_alpha = 1, INFINITY));

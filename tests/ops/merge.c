@@ -266,12 +266,12 @@ static void what_does_not_fit_is_refused(void **state)
     release_context(&context);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_definition_holds),
         cmocka_unit_test(parts_of_the_keys_merge_to_the_whole),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
-    return RUN_TESTS("merge", tests);
+    return RUN_TESTS("merge", tests, argc, argv);
 }

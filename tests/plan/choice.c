@@ -277,7 +277,7 @@ static void resources_are_explained(void **state)
     clattn_plan_release(&plan);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(any_failure_sends_the_choice_on, start, stop),
@@ -287,5 +287,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(resources_are_explained, start, stop),
         cmocka_unit_test_setup_teardown(log_lines_of_failures_may_make_plans, start, stop),
     };
-    return RUN_TESTS("choice", tests);
+    return RUN_TESTS("choice", tests, argc, argv);
 }

@@ -329,7 +329,7 @@ static void an_unknown_self_check_is_refused(void **state)
     assert_status(NULL, clattn_context_create(&params, &context), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_solver_is_refused_with_the_reason),
@@ -342,5 +342,5 @@ int main(void)
         cmocka_unit_test(a_wrong_program_is_not_saved),
         cmocka_unit_test(an_unknown_self_check_is_refused),
     };
-    return RUN_TESTS("self-check", tests);
+    return RUN_TESTS("self-check", tests, argc, argv);
 }

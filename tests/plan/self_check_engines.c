@@ -185,7 +185,7 @@ static void amx_assembles(void **state)
     release_context(&context);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(amx_may_be_refused),
@@ -194,5 +194,5 @@ int main(void)
         cmocka_unit_test(sub_groups_are_checked),
         cmocka_unit_test(amx_assembles),
     };
-    return RUN_TESTS("self-check of engines", tests);
+    return RUN_TESTS("self-check of engines", tests, argc, argv);
 }

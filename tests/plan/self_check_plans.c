@@ -341,7 +341,7 @@ static void thin_products_refuse_no_solver(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thin_products_refuse_no_solver),
@@ -352,5 +352,5 @@ int main(void)
         cmocka_unit_test(the_wrong_kernel_alone_is_blamed),
         cmocka_unit_test(what_was_saved_unchecked_is_checked_when_it_is_loaded),
     };
-    return RUN_TESTS("self-check of plans", tests);
+    return RUN_TESTS("self-check of plans", tests, argc, argv);
 }

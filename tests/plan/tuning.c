@@ -252,7 +252,7 @@ static void clblast_wins_by_wisdom(void **state)
     free(text);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TUNED_TEST(wisdom_changes_the_geometry),
@@ -265,5 +265,5 @@ int main(void)
         TUNED_TEST(given_parameters_are_taken_or_refused),
         TUNED_TEST(clblast_wins_by_wisdom),
     };
-    return RUN_TESTS("tuning", tests);
+    return RUN_TESTS("tuning", tests, argc, argv);
 }

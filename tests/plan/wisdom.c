@@ -322,12 +322,12 @@ static void plans_are_made_while_wisdom_changes(void **state)
     free(text);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TUNED_TEST(malformed_text_is_refused_whole),    TUNED_TEST(damaged_text_never_fails_a_plan),
         TUNED_TEST(the_file_serves_later_contexts),     TUNED_TEST(a_round_trip_is_exact),
         TUNED_TEST(a_search_goes_on_where_it_was_left), TUNED_TEST(plans_are_made_while_wisdom_changes),
     };
-    return RUN_TESTS("wisdom", tests);
+    return RUN_TESTS("wisdom", tests, argc, argv);
 }

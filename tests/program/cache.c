@@ -379,7 +379,7 @@ static void contexts_may_share_a_folder(void **state)
     assert_int_equal(cached_files(folder, NULL), 1);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(entries_are_private_and_reused, empty_cache),
@@ -393,5 +393,5 @@ int main(void)
         cmocka_unit_test_setup(the_environment_chooses_where_params_leave_a_choice, empty_cache),
         cmocka_unit_test_setup(contexts_may_share_a_folder, empty_cache),
     };
-    return RUN_TESTS("cache", tests);
+    return RUN_TESTS("cache", tests, argc, argv);
 }

@@ -230,7 +230,7 @@ static void programs_may_run_while_they_are_saved(void **state)
     release_context(&context);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(large_grids_are_kept_too, empty_cache),
@@ -239,5 +239,5 @@ int main(void)
         cmocka_unit_test_setup(programs_made_after_the_release_are_saved_too, empty_cache),
         cmocka_unit_test_setup(programs_may_run_while_they_are_saved, empty_cache),
     };
-    return RUN_TESTS("cache_saving", tests);
+    return RUN_TESTS("cache_saving", tests, argc, argv);
 }

@@ -367,7 +367,7 @@ static void no_build_option_changes_results(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_application_keeps_the_entries),
@@ -378,5 +378,5 @@ int main(void)
         cmocka_unit_test(threads_build_a_program_once),
         cmocka_unit_test(no_build_option_changes_results),
     };
-    return RUN_TESTS("program", tests);
+    return RUN_TESTS("program", tests, argc, argv);
 }

@@ -3,6 +3,7 @@
 #include "support/suite.h"
 
 #include <dirent.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +137,22 @@ static void remove_tree(const char *path)
     remove(path);
 }
 
-int run_test_table(const char *name, const struct CMUnitTest *tests, size_t count)
+/* Runs only the tests whose names match the pattern; false if there are none, so that a typing error is no success. */
+static bool select_tests(const char *pattern, const struct CMUnitTest *tests, size_t count)
 {
+    for (size_t i = 0; i < count; i++)
+        if (fnmatch(pattern, tests[i].name, 0) == 0) {
+            cmocka_set_test_filter(pattern);
+            return true;
+        }
+    fprintf(stderr, "no test's name matches '%s'\n", pattern);
+    return false;
+}
+
+int run_test_table(const char *name, const struct CMUnitTest *tests, size_t count, int argc, char **argv)
+{
+    if (argc > 1 && !select_tests(argv[1], tests, count))
+        return 1;
     setvbuf(stdout, NULL, _IOLBF, 0); /* so that lines of stdout and stderr stay in order in a log */
     int failures = _cmocka_run_group_tests(name, tests, count, NULL, NULL);
     device_release();
@@ -151,11 +166,8 @@ int run_test_table(const char *name, const struct CMUnitTest *tests, size_t coun
 
 int suite_run(const char *name, int argc, char **argv)
 {
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
     printf("%s: seed %llu\n", name, (unsigned long long)random_seed());
-    int result = run_test_table(name, suite.tests, suite.count);
+    int result = run_test_table(name, suite.tests, suite.count, argc, argv);
     for (size_t i = 0; i < suite.count; i++) {
         free((void *)suite.tests[i].name);
         free(suite.tests[i].initial_state);

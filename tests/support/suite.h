@@ -39,8 +39,8 @@ int suite_run(const char *name, int argc, char **argv);
 
 /* Runs a table of cmocka's tests and prints at the end how many kernel programs their contexts had, as far as
  * release_context released them.  Returns the exit status of main. */
-#define RUN_TESTS(name, tests) run_test_table((name), (tests), COUNT_OF(tests))
-int run_test_table(const char *name, const struct CMUnitTest *tests, size_t count);
+#define RUN_TESTS(name, tests, argc, argv) run_test_table((name), (tests), COUNT_OF(tests), (argc), (argv))
+int run_test_table(const char *name, const struct CMUnitTest *tests, size_t count, int argc, char **argv);
 
 /* Makes a new empty folder, mode 0700, in the current directory and puts its absolute name into `path`.  The
  * folder is removed when the program ends. */

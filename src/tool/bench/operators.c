@@ -20,7 +20,11 @@ typedef struct bench_options {
 
 static const int32_t dtypes[] = {CLATTN_DTYPE_F32, CLATTN_DTYPE_F16, CLATTN_DTYPE_BF16};
 static const char *const storage_choices[] = {"f32", "f16", "bf16", NULL};
-const char *const bench_activations[] = {"none", "relu", "gelu", "gelu-tanh", "silu", NULL};
+const char *const bench_activations[] = {
+    [CLATTN_ACTIVATION_NONE] = "none",  [CLATTN_ACTIVATION_RELU] = "relu",
+    [CLATTN_ACTIVATION_GELU] = "gelu",  [CLATTN_ACTIVATION_GELU_TANH] = "gelu-tanh",
+    [CLATTN_ACTIVATION_SWISH] = "silu", [CLATTN_ACTIVATION_SWISH + 1] = NULL,
+};
 static const char *const operand_choices[] = {"none", "add", "multiply", NULL};
 
 static double bytes_of(const host_array *array)

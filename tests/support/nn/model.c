@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support/harness.h"
+#include "support/reference.h"
 #include "support/storage.h"
 
 static const float *get_or_null(const nn_store *store, bool there, const char *format, const char *prefix,
@@ -57,13 +58,7 @@ double *nn_reference_linear(const double *x, size_t rows, size_t columns, const 
 
 double nn_activate(int32_t function, double x)
 {
-    switch (function) {
-    case CLATTN_ACTIVATION_NONE: return x;
-    case CLATTN_ACTIVATION_RELU: return x > 0 ? x : 0;
-    case CLATTN_ACTIVATION_GELU: return x * 0.5 * erfc(-x * 0.70710678118654752440);
-    case CLATTN_ACTIVATION_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    default: return x / (1 + exp(-x));
-    }
+    return function == CLATTN_ACTIVATION_NONE ? x : reference_activation(function, 1, x);
 }
 
 static void norm(const nn_reference *r, const char *prefix, double *x, size_t rows)

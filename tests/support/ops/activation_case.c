@@ -129,10 +129,19 @@ void activation_check(const void *which, const char *solver)
     job_release(&job);
 }
 
+static const char *name_of(clattn_activation function)
+{
+    switch (function) {
+    case CLATTN_ACTIVATION_RELU: return "ReLU";
+    case CLATTN_ACTIVATION_GELU: return "GELU";
+    case CLATTN_ACTIVATION_GELU_TANH: return "GELU tanh";
+    case CLATTN_ACTIVATION_SWISH: return "Swish";
+    default: return "unnamed";
+    }
+}
+
 void activation_add(const activation_case *cases, size_t count)
 {
-    static const char *const names[] = {"none", "ReLU", "GELU", "GELU tanh", "Swish"};
-
     for (int n = 0; n < ACTIVATION_SOLVERS; n++) {
         for (size_t i = 0; i < count; i++) {
             const activation_case *t = &cases[i];
@@ -140,7 +149,7 @@ void activation_add(const activation_case *cases, size_t count)
             if (t->levels & level()) {
                 suite_add_case(activation_check, t, activation_solvers[n],
                                "activation %s: %s, %s, alpha %g, rank %d, last %zu", activation_solvers[n],
-                               names[t->function], t->rule, t->explicit_alpha ? (double)t->alpha : 1, t->rank,
+                               name_of(t->function), t->rule, t->explicit_alpha ? (double)t->alpha : 1, t->rank,
                                t->extent[t->rank - 1]);
             }
         }
