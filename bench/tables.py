@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md and docs/performance.md, and the plots beside it, from the files of bench/results.
+"""Writes the tables of README.md, docs/performance.md and docs/notes/performance-tables.md, and the plots, from the files of
+bench/results.
 
     tables.py [--check]
 
@@ -12,6 +13,7 @@ The first word is the table; the others name files of bench/results, without .js
 
     rows MACHINE...     clattn beside the roof and PyTorch
     summary MACHINE...  the same, of a few rows
+    chosen MACHINE...   the same, of more rows
     beside MACHINE...   what else was timed in the same rounds
     extras MACHINE...   what no roof bounds
     file NAME           a file that has columns and rows of its own
@@ -28,10 +30,13 @@ import guard
 import record
 
 ROOT = os.path.dirname(record.HERE)
-DOCUMENTS = ("README.md", "docs/performance.md")
+DOCUMENTS = ("README.md", "docs/performance.md", "docs/notes/performance-tables.md")
 PLOTS = {"docs/performance.svg": "amd-zen5", "docs/performance-intel.svg": "intel-sapphire-rapids"}
 SUMMARY = ("attention 8 x 2048, d 64", "attention 32 heads to 8, 1 query, 4,096 keys, d 128", "matmul 2048x512x512",
            "softmax 4096x1024", "encoder layer 512/8/2048, 1 x 2048", "matmul 2048x512x512, bfloat16")
+CHOSEN = SUMMARY + ("attention 8 x 2048, d 128", "attention 32x8 x 64, d 64", "attention 32 heads, 1 query, 32,768 keys, d 128",
+                    "matmul 16x512x512", "matmul 16x4096x4096", "LayerNorm 4096x512", "mha 512/8, 1 x 2048",
+                    "attention 8 x 2048, d 64, bfloat16")
 MARKED = re.compile(r"(<!-- table: ([^\n]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -127,7 +132,8 @@ def make(words):
     machines = [result(name) for name in names]
     if kind == "rows":
         return rows_table(machines) + "\n\n" + measured_on(machines)
-    makers = {"summary": lambda: rows_table(machines, SUMMARY), "beside": lambda: beside_table(machines),
+    makers = {"summary": lambda: rows_table(machines, SUMMARY),
+              "chosen": lambda: rows_table(machines, CHOSEN) + "\n\n" + measured_on(machines), "beside": lambda: beside_table(machines),
               "extras": lambda: extras_table(machines), "file": lambda: file_table(*machines), "guard": guard_table}
     return makers[kind]()
 
