@@ -4,7 +4,7 @@
 
 #define TWO_ROOT_2_OVER_PI 1.5957691216057308
 
-/* x / (1 + e^-v), where x and v go to infinity together. */
+/* x / (1 + e^-v), also if x and v are infinite. */
 static double times_sigmoid(double x, double v)
 {
     return v == -INFINITY ? 0.0 : v < 0.0 ? x * exp(v) / (1.0 + exp(v)) : x / (1.0 + exp(-v));

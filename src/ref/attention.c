@@ -22,7 +22,7 @@ static double bfloat_value(uint16_t bits)
     return value;
 }
 
-double reference_element(const void *data, clattn_dtype dtype, int64_t index)
+double ref_element(const void *data, clattn_dtype dtype, int64_t index)
 {
     switch (dtype) {
     case CLATTN_DTYPE_F32: return ((const float *)data)[index];
@@ -37,11 +37,11 @@ double reference_element(const void *data, clattn_dtype dtype, int64_t index)
     }
 }
 
-const float *reference_floats(const void *data, clattn_dtype dtype, size_t count, float *room)
+const float *ref_floats(const void *data, clattn_dtype dtype, size_t count, float *floats)
 {
     for (size_t i = 0; i < count && data; i++)
-        room[i] = (float)reference_element(data, dtype, (int64_t)i);
-    return data ? room : NULL;
+        floats[i] = (float)ref_element(data, dtype, (int64_t)i);
+    return data ? floats : NULL;
 }
 
 static bool is_short(clattn_dtype dtype)
@@ -49,7 +49,7 @@ static bool is_short(clattn_dtype dtype)
     return dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16;
 }
 
-double reference_unit(clattn_dtype dtype, double value)
+double ref_unit(clattn_dtype dtype, double value)
 {
     int exponent, digits = dtype == CLATTN_DTYPE_F16 ? 11 : 8, lowest = dtype == CLATTN_DTYPE_F16 ? -24 : -133;
     if (!is_short(dtype))
@@ -58,15 +58,15 @@ double reference_unit(clattn_dtype dtype, double value)
     return ldexp(1, exponent - digits > lowest ? exponent - digits : lowest);
 }
 
-double reference_stored(clattn_dtype dtype, double value)
+double ref_stored(clattn_dtype dtype, double value)
 {
     if (!is_short(dtype) || !isfinite(value))
         return value;
-    double unit = reference_unit(dtype, value), stored = rint(value / unit) * unit; /* powers of two: exact */
+    double unit = ref_unit(dtype, value), stored = rint(value / unit) * unit; /* powers of two: exact */
     return fabs(stored) < (dtype == CLATTN_DTYPE_F16 ? 0x1p16 : 0x1p128) ? stored : copysign(INFINITY, value);
 }
 
-static double rounded(const reference_attention *r, double x)
+static double rounded(const ref_attention_problem *r, double x)
 {
     return r->narrow ? (double)(float)x : x;
 }
@@ -76,11 +76,11 @@ static int64_t clamped(double x, int64_t low, int64_t high)
     return x<(double)low ? low : x>(double) high ? high : (int64_t)x;
 }
 
-/* ---- where things are ---- */
+/* ---- rows and places ---- */
 
 static double per_item(const void *data, const clattn_layout *layout, const clattn_binding *binding, int64_t batch)
 {
-    return reference_element(data, layout->dtype, binding->offset + batch * layout->stride[0]);
+    return ref_element(data, layout->dtype, binding->offset + batch * layout->stride[0]);
 }
 
 /* Rows [*first, *first + *count) of a packed sequence. */
@@ -92,11 +92,11 @@ static void packed(const void *data, const clattn_layout *layout, const clattn_b
     *count = *count < (int64_t)longest ? *count : (int64_t)longest;
 }
 
-reference_item reference_item_of(const reference_attention *r, int64_t batch)
+ref_attention_item ref_attention_item_of(const ref_attention_problem *r, int64_t batch)
 {
     const clattn_attention_desc *desc = r->desc;
     const clattn_attention_args *args = r->args;
-    reference_item item = {.queries = (int64_t)args->query_length, .keys = (int64_t)args->key_length};
+    ref_attention_item item = {.queries = (int64_t)args->query_length, .keys = (int64_t)args->key_length};
     if (r->data.query_starts)
         packed(r->data.query_starts, &desc->lengths.query_starts, &args->lengths.query_starts, batch,
                desc->query.extent[2], args->query_length, &item.query_row, &item.queries);
@@ -121,7 +121,7 @@ reference_item reference_item_of(const reference_attention *r, int64_t batch)
     return item;
 }
 
-static int64_t query_row(const reference_attention *r, const reference_item *item, int64_t batch, int64_t head,
+static int64_t query_row(const ref_attention_problem *r, const ref_attention_item *item, int64_t batch, int64_t head,
                          int64_t i)
 {
     const clattn_layout *layout = &r->desc->query;
@@ -129,8 +129,8 @@ static int64_t query_row(const reference_attention *r, const reference_item *ite
            (item->query_row + i) * layout->stride[2];
 }
 
-/* Where key j's row begins in an array that is walked as the keys are. */
-static int64_t key_row(const reference_attention *r, const reference_item *item, const clattn_layout *layout,
+/* The offset of key j's row in an array that has a row for each key. */
+static int64_t key_row(const ref_attention_problem *r, const ref_attention_item *item, const clattn_layout *layout,
                        int64_t offset, int64_t batch, int64_t head, int64_t j)
 {
     const clattn_attention_desc *desc = r->desc;
@@ -139,7 +139,7 @@ static int64_t key_row(const reference_attention *r, const reference_item *item,
     if (desc->cache.kind == CLATTN_CACHE_KIND_PAGED) {
         int64_t at = r->args->cache.block_table.offset + batch * desc->cache.block_table.stride[0] +
                      j / rows * desc->cache.block_table.stride[1];
-        first = clamped(reference_element(r->data.block_table, desc->cache.block_table.dtype, at), 0,
+        first = clamped(ref_element(r->data.block_table, desc->cache.block_table.dtype, at), 0,
                         (int64_t)layout->extent[0] - 1);
         j %= rows;
     } else if (desc->cache.kind == CLATTN_CACHE_KIND_RING) {
@@ -151,15 +151,15 @@ static int64_t key_row(const reference_attention *r, const reference_item *item,
     return offset + first * layout->stride[0] + head / group * layout->stride[1] + j * layout->stride[2];
 }
 
-/* One key's or value's row: what is looked up once for all of its elements. */
+/* A key's or value's row, looked up once for all of its elements. */
 typedef struct key_vector {
     const void *data, *scales;
     clattn_dtype dtype, scale_dtype;
     int64_t at, stride, scale_at, scale_stride, group;
 } key_vector;
 
-static key_vector key_vector_of(const reference_attention *r, const reference_item *item, bool is_value, int64_t batch,
-                                int64_t head, int64_t j)
+static key_vector key_vector_of(const ref_attention_problem *r, const ref_attention_item *item, bool is_value,
+                                int64_t batch, int64_t head, int64_t j)
 {
     const clattn_layout *layout = is_value ? &r->desc->value : &r->desc->key;
     const clattn_layout *scale = is_value ? &r->desc->cache.value_scale : &r->desc->cache.key_scale;
@@ -180,15 +180,15 @@ static key_vector key_vector_of(const reference_attention *r, const reference_it
 }
 
 /* Element d, its scale included. */
-static double key_element(const reference_attention *r, const key_vector *v, int64_t d)
+static double key_element(const ref_attention_problem *r, const key_vector *v, int64_t d)
 {
-    double x = reference_element(v->data, v->dtype, v->at + d * v->stride);
+    double x = ref_element(v->data, v->dtype, v->at + d * v->stride);
     if (!v->scales)
         return x;
-    return rounded(r, x * reference_element(v->scales, v->scale_dtype, v->scale_at + d / v->group * v->scale_stride));
+    return rounded(r, x * ref_element(v->scales, v->scale_dtype, v->scale_at + d / v->group * v->scale_stride));
 }
 
-/* What a mask or bias holds for a key, and false beyond its keys. */
+/* Reads a mask's or bias's element; false if the array is too short for the key. */
 static bool mask_at(const clattn_layout *mask, const void *data, int64_t offset, const int64_t index[4], double *value)
 {
     int64_t at = offset;
@@ -198,14 +198,15 @@ static bool mask_at(const clattn_layout *mask, const void *data, int64_t offset,
             return false;
         at += i * mask->stride[d];
     }
-    *value = reference_element(data, mask->dtype, at);
+    *value = ref_element(data, mask->dtype, at);
     return true;
 }
 
 /* ---- scores ---- */
 
 /* Whether the key is attended, and the sum of what mask and bias add. */
-static bool attended(const reference_attention *r, const reference_item *item, const int64_t index[4], double *added)
+static bool attended(const ref_attention_problem *r, const ref_attention_item *item, const int64_t index[4],
+                     double *added)
 {
     const clattn_attention_desc *desc = r->desc;
     int64_t i = index[2], j = index[3], p = i + item->position;
@@ -231,7 +232,7 @@ static bool attended(const reference_attention *r, const reference_item *item, c
     return !r->mask_mod || r->mask_mod(r->user, index[0], index[1], i, j);
 }
 
-static double raw_score(const reference_attention *r, const reference_item *item, const int64_t index[4])
+static double raw_score(const ref_attention_problem *r, const ref_attention_item *item, const int64_t index[4])
 {
     const clattn_attention_desc *desc = r->desc;
     int64_t q = query_row(r, item, index[0], index[1], index[2]);
@@ -241,28 +242,28 @@ static double raw_score(const reference_attention *r, const reference_item *item
                             : additive                   ? 1.0
                                                          : 1 / sqrt((double)desc->query.extent[3]);
     for (int64_t d = 0; d < (int64_t)desc->query.extent[3]; d++) {
-        double x = reference_element(r->data.query, desc->query.dtype, q + d * desc->query.stride[3]);
+        double x = ref_element(r->data.query, desc->query.dtype, q + d * desc->query.stride[3]);
         double y = key_element(r, &key, d);
         if (additive) {
             int64_t head = desc->scoring.vector.extent[0] == 1 ? 0 : index[1];
             x = rounded(r, tanh(rounded(r, x + y)));
-            y = reference_element(r->data.vector, CLATTN_DTYPE_F32,
-                                  r->args->scoring.vector.offset + head * desc->scoring.vector.stride[0] +
-                                      d * desc->scoring.vector.stride[1]);
+            y = ref_element(r->data.vector, CLATTN_DTYPE_F32,
+                            r->args->scoring.vector.offset + head * desc->scoring.vector.stride[0] +
+                                d * desc->scoring.vector.stride[1]);
         }
         sum = rounded(r, sum + rounded(r, x * y));
     }
     return rounded(r, rounded(r, scale) * sum);
 }
 
-static double capped_score(const reference_attention *r, double s)
+static double capped_score(const ref_attention_problem *r, double s)
 {
     double cap = r->desc->scoring.softcap;
     return cap > 0 ? rounded(r, cap * rounded(r, tanh(rounded(r, s / cap)))) : s;
 }
 
-static double biased_score(const reference_attention *r, const reference_item *item, const int64_t index[4], double s,
-                           double added)
+static double biased_score(const ref_attention_problem *r, const ref_attention_item *item, const int64_t index[4],
+                           double s, double added)
 {
     const clattn_layout *alibi = &r->desc->scoring.alibi;
     if (r->score_mod)
@@ -271,17 +272,17 @@ static double biased_score(const reference_attention *r, const reference_item *i
     if (r->data.alibi) {
         int64_t head = alibi->stride[alibi->rank - 1] * index[1];
         int64_t batch = alibi->rank == 2 && alibi->extent[0] != 1 ? alibi->stride[0] * index[0] : 0;
-        double slope = reference_element(r->data.alibi, CLATTN_DTYPE_F32, r->args->scoring.alibi.offset + head + batch);
+        double slope = ref_element(r->data.alibi, CLATTN_DTYPE_F32, r->args->scoring.alibi.offset + head + batch);
         s = rounded(r, s - rounded(r, slope * fabs((double)(index[2] + item->position - index[3]))));
     }
     return s;
 }
 
-double reference_attention_score(const reference_attention *r, int32_t mode, int64_t batch, int64_t head, int64_t query,
-                                 int64_t key)
+double ref_attention_score(const ref_attention_problem *r, int32_t mode, int64_t batch, int64_t head, int64_t query,
+                           int64_t key)
 {
     const int64_t index[4] = {batch, head, query, key};
-    const reference_item item = reference_item_of(r, batch);
+    const ref_attention_item item = ref_attention_item_of(r, batch);
     double added;
     bool inside = query < item.queries && key >= item.first_key && key < item.keys;
     if (mode == CLATTN_SCORES_MODE_BIASED && !attended(r, &item, index, &added))
@@ -296,8 +297,9 @@ double reference_attention_score(const reference_attention *r, int32_t mode, int
 
 /* ---- a row ---- */
 
-/* Probabilities and what is said of them; row->probabilities holds the scores of attended keys, -inf elsewhere. */
-static void normalise(const reference_attention *r, int64_t keys, const double *sink, reference_row *row)
+/* Turns row->probabilities from scores, -inf of keys that are not attended, into probabilities, and computes lse and
+ * entropy. */
+static void normalise(const ref_attention_problem *r, int64_t keys, const double *sink, ref_attention_result *row)
 {
     double top = sink ? *sink : -INFINITY, sum = 0;
     for (int64_t j = 0; j < keys; j++)
@@ -321,8 +323,8 @@ static void normalise(const reference_attention *r, int64_t keys, const double *
 }
 
 /* output += P * value of one key, dropout included. */
-static void add_value(const reference_attention *r, const reference_item *item, const int64_t index[4],
-                      reference_row *row)
+static void add_value(const ref_attention_problem *r, const ref_attention_item *item, const int64_t index[4],
+                      ref_attention_result *row)
 {
     const clattn_attention_desc *desc = r->desc;
     double p = row->probabilities[index[3]];
@@ -335,8 +337,8 @@ static void add_value(const reference_attention *r, const reference_item *item, 
             return;
         p = rounded(r, p * (1 / (1 - (double)desc->dropout.probability)));
     }
-    /* A matrix engine takes P in the type of V, and so does the naive computation. */
-    double weight = r->narrow ? reference_stored(desc->value.dtype, p) : p;
+    /* Matrix engines take P in the type of V, and the naive computation does the same. */
+    double weight = r->narrow ? ref_stored(desc->value.dtype, p) : p;
     const key_vector value = key_vector_of(r, item, true, index[0], index[1], index[3]);
     for (int64_t e = 0; e < (int64_t)desc->value.extent[3]; e++) {
         double v = key_element(r, &value, e);
@@ -348,11 +350,11 @@ static void add_value(const reference_attention *r, const reference_item *item, 
     }
 }
 
-void reference_attention_row(const reference_attention *r, int64_t batch, int64_t head, int64_t query,
-                             reference_row *row)
+void ref_attention_row(const ref_attention_problem *r, int64_t batch, int64_t head, int64_t query,
+                       ref_attention_result *row)
 {
     const clattn_attention_desc *desc = r->desc;
-    const reference_item item = reference_item_of(r, batch);
+    const ref_attention_item item = ref_attention_item_of(r, batch);
     int64_t d_v = (int64_t)desc->value.extent[3], keys = item.keys;
     double added, sink = 0;
     row->attends = false;
@@ -365,8 +367,8 @@ void reference_attention_row(const reference_attention *r, int64_t batch, int64_
         row->probabilities[j] = biased_score(r, &item, index, capped_score(r, raw_score(r, &item, index)), added);
     }
     if (r->data.sinks)
-        sink = reference_element(r->data.sinks, CLATTN_DTYPE_F32,
-                                 r->args->scoring.sinks.offset + head * desc->scoring.sinks.stride[0]);
+        sink = ref_element(r->data.sinks, CLATTN_DTYPE_F32,
+                           r->args->scoring.sinks.offset + head * desc->scoring.sinks.stride[0]);
     normalise(r, keys, r->data.sinks ? &sink : NULL, row);
     for (int64_t j = 0; j < keys && isnan(row->lse); j++)
         row->probabilities[j] = attended(r, &item, (int64_t[]){batch, head, query, j}, &added) ? NAN : 0;

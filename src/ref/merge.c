@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* A NaN among the log-sum-exps passes the comparison by and comes back through its weight. */
+/* A log-sum-exp that is NaN is no maximum, but makes its weight NaN and with it the result. */
 void ref_merge_row(const ref_merge_problem *p, double *y, double *magnitude, double *lse)
 {
     double top = p->sink ? (double)*p->sink : -INFINITY;

@@ -11,7 +11,7 @@ static int64_t elements_of(const ref_norm_problem *p)
     return count;
 }
 
-/* Where element `element` of row `row` lies in an array with these strides. */
+/* The offset of element `element` of row `row` in an array with these strides. */
 static int64_t place(const ref_norm_problem *p, int64_t row, int64_t element, const int64_t *stride)
 {
     int64_t at = 0;

@@ -1,9 +1,9 @@
-/* Double-precision references of the operators but attention (attention_reference.h), on the host and without OpenCL, for
- * self-checks on a device and for the command's --verify.  They are written to be read, not to be fast.
+/* The operators other than attention (ref/attention.h) in double precision on the host, without OpenCL: the references of
+ * the self-check and of the command's --verify.  They are written to be read, not to be fast.
  *
  * Every function computes one row, so that a caller may check all rows or a sample of them; outputs are
  * dense.  Arrays are float whatever the device stores: a caller widens 16-bit data first.  Strides are in
- * elements; 0 broadcasts.  A `_naive` twin computes the same with float state in the plainest order, for
+ * elements; 0 broadcasts.  A `_naive` function computes the same row in float and in the plainest order, for
  * the accuracy rule: error <= 2 * (naive's error) + 8 * epsilon * magnitude.
  *
  * Thread-safety: no state; nothing is allocated, nothing fails.  Arguments are not checked. */
@@ -34,7 +34,7 @@ typedef struct ref_softmax_problem {
     ref_mask_kind mask_kind;
     const void *mask;
     int64_t mask_stride[4], mask_col;
-    int64_t mask_columns; /* columns from here on are not attended, where there is a mask */
+    int64_t mask_columns; /* with a mask: columns from here on are not attended */
     float scale;
 } ref_softmax_problem;
 
@@ -42,7 +42,7 @@ typedef struct ref_softmax_problem {
 void ref_softmax_row(const ref_softmax_problem *p, int64_t row, double *y);
 void ref_softmax_naive_row(const ref_softmax_problem *p, int64_t row, float *y);
 
-/* One element; alpha is SWISH's.  Infinities give the limits, where that is 0 without a sign. */
+/* One element; alpha is SWISH's.  Infinities give the function's limits, of which 0 has no sign. */
 double ref_activate(clattn_activation function, double alpha, double x);
 
 typedef struct ref_matmul_problem {
@@ -55,13 +55,13 @@ typedef struct ref_matmul_problem {
     bool activated;
     clattn_activation activation;
     double alpha;
-    bool multiply;    /* operand is; otherwise added */
+    bool multiply;    /* the operand is multiplied, otherwise added */
     ref_view operand; /* data NULL: none */
 } ref_matmul_problem;
 
-/* Row i of C = act(A B * b_scale + bias) with the operand: c[n] and, unless NULL, magnitude[n], which an error of the sum and
- * of the rest are relative to: sum of |a| * |b|, and |bias|; then, where there is one, 1.2 times that (no activation is
- * steeper) and |act|, times or plus |operand|. */
+/* Row i of C = act(A B * b_scale + bias) with the operand: c[n] and, unless NULL, magnitude[n], to which errors are
+ * relative: the sum of |a| * |b|, plus |bias|; with an activation 1.2 times that (no activation is steeper) plus |act|; with
+ * an operand times or plus |operand|. */
 void ref_matmul_row(const ref_matmul_problem *p, int64_t batch, int64_t i, double *c, double *magnitude);
 void ref_matmul_naive_row(const ref_matmul_problem *p, int64_t batch, int64_t i, float *c);
 
@@ -79,24 +79,25 @@ void ref_norm_row(const ref_norm_problem *p, int64_t row, double *y, double *mag
 void ref_norm_naive_row(const ref_norm_problem *p, int64_t row, float *y);
 
 typedef struct ref_rope_problem {
-    int64_t size, rotary; /* of a head, and how much of it is rotated */
+    int64_t size, rotary; /* elements of a head, and how many of them are rotated */
     bool interleaved;
     double base;
-    const float *cosines, *sines; /* rotary / 2 of each, in place of computed ones; or NULL */
+    const float *cosines, *sines; /* rotary / 2 of each, or NULL: they are computed */
 } ref_rope_problem;
 
-/* One head at one position: y[size] and, unless NULL, magnitude[size] (|x1| + |x2|; of what is copied |x|). */
+/* One head at one position: y[size] and, unless NULL, magnitude[size] (|x1| + |x2|; |x| if x is copied). */
 void ref_rope_row(const ref_rope_problem *p, const float *x, int64_t position, double *y, double *magnitude);
 
 typedef struct ref_embedding_problem {
     int64_t size;
     double scale;
-    const float *row, *position_row, *segment_row; /* row NULL: not in the table; the others NULL: none */
+    const float *row, *position_row,
+        *segment_row; /* row NULL: the token is not in the table; the others NULL: there is none */
     bool sinusoids;
     int64_t position; /* of the sinusoids */
 } ref_embedding_problem;
 
-/* One place: y[size] and, unless NULL, magnitude[size] (the absolute terms; of a sinusoid 1). */
+/* One row: y[size] and, unless NULL, magnitude[size] (the sum of the absolute terms; a sinusoid counts 1). */
 void ref_embedding_row(const ref_embedding_problem *p, double *y, double *magnitude);
 
 typedef struct ref_merge_problem {
@@ -118,20 +119,20 @@ typedef struct ref_cache {
     int64_t blocks, pages;
 } ref_cache;
 
-/* Where row i of `count` new ones behind `past` old ones is written: the row of the cache, in a paged one the page times
- * capacity more; or -1, nowhere. */
+/* The row of the cache that row i of `count` new rows after `past` old ones is written to, in a paged cache page * capacity
+ * plus the row of the page; -1: the row is not written. */
 int64_t ref_cache_row(const ref_cache *cache, int64_t past, int64_t count, int64_t i);
 
-/* The scale of a group that is stored as integers up to `levels`, before it is rounded: max|x| / levels; NaN if there is a
- * NaN or an infinity. */
+/* The scale of a group that is stored as integers up to `levels`, before the scale is rounded: max|x| / levels; NaN if an x
+ * is not finite. */
 double ref_group_scale(const double *x, int64_t n, int levels);
 
-/* A colour (red, green, blue, alpha) multiplied by a matrix of three rows of four, NULL: as it is; magnitude[c] is the sum
- * of the absolute terms, without a matrix 0, of alpha 0. */
+/* Multiplies a colour (red, green, blue, alpha) by a matrix of three rows of four elements, or copies it if the matrix is
+ * NULL; magnitude[c] is the sum of the absolute terms, and 0 without a matrix and for alpha. */
 void ref_image_colour(const float *matrix, const double rgba[4], double colour[4], double magnitude[4]);
 
-/* Whether a query at place p of one dimension has key place j in its window, by the definition in clattn/neighbourhood.h
- * and nothing clever. */
+/* Whether the window of a query at position p of one dimension has the key at position j, by the definition in
+ * clattn/neighbourhood.h. */
 bool ref_neighbour(int p, int j, int length, int window, int dilation, bool clip);
 
 #endif

@@ -68,9 +68,9 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
     const clattn_activation_desc *desc = &check->small.desc;
     for (int64_t row = 0; row < ROWS; row++)
         for (int64_t c = 0; c < COLUMNS; c++) {
-            double x = reference_element(check->arrays[X].host, desc->x.dtype,
-                                         row * desc->x.stride[0] + c * desc->x.stride[1]);
-            double value = reference_element(check->arrays[Y].host, desc->y.dtype, row * COLUMNS + c);
+            double x =
+                ref_element(check->arrays[X].host, desc->x.dtype, row * desc->x.stride[0] + c * desc->x.stride[1]);
+            double value = ref_element(check->arrays[Y].host, desc->y.dtype, row * COLUMNS + c);
             double exact = ref_activate(desc->function, (double)desc->alpha, x);
             if (fabs(exact) >= 32768 && desc->y.dtype == CLATTN_DTYPE_F16)
                 continue; /* may be rounded to Inf */

@@ -13,15 +13,15 @@
 
 /* A row by the reference, and by the naive computation in float. */
 struct rows {
-    reference_attention reference, naive;
-    reference_row exact, plain;
+    ref_attention_problem reference, naive;
+    ref_attention_result exact, plain;
     double *room;
 };
 
-static reference_data data_of(const struct attention_check *check)
+static ref_attention_data data_of(const struct attention_check *check)
 {
     const struct check_array *a = check->array;
-    return (reference_data){
+    return (ref_attention_data){
         .query = a[CHECK_QUERY].host,
         .key = a[CHECK_KEY].host,
         .value = a[CHECK_VALUE].host,
@@ -51,7 +51,7 @@ static double read_at(const struct attention_check *check, size_t slot, const cl
 {
     int64_t at = b * layout->stride[0] + h * layout->stride[1] + i * layout->stride[2] +
                  (layout->rank > 3 ? e * layout->stride[3] : 0);
-    return reference_element(check->array[slot].host, layout->dtype, at);
+    return ref_element(check->array[slot].host, layout->dtype, at);
 }
 
 /* Element `at` of what the partials, their log-sum-exps and the lent log-sum-exp are in the workspace. */
@@ -121,7 +121,7 @@ static clattn_status judge_row(const struct attention_check *check, const struct
     struct report *report = &plan->base.context->device.report;
     const char *kernel = plan->base.kernels[0].name;
     const clattn_attention_desc *desc = &check->small.desc;
-    const reference_item item = reference_item_of(&rows->reference, b);
+    const ref_attention_item item = ref_attention_item_of(&rows->reference, b);
     const bool packed = check->small.packed_queries;
     int64_t at_b = packed ? 0 : b, at_i = i + item.query_row;
     double state_unit = check->small.is_double ? DBL_EPSILON : FLT_EPSILON;
@@ -160,14 +160,14 @@ static clattn_status judge_scores(const struct attention_check *check, const str
 {
     clattn_status status = CLATTN_SUCCESS;
     const clattn_attention_desc *desc = &check->small.desc;
-    const reference_item item = reference_item_of(&rows->reference, b);
+    const ref_attention_item item = ref_attention_item_of(&rows->reference, b);
     for (int64_t j = 0; check->small.has[ATTENTION_SCORES] && j < (int64_t)check->args.key_length; j++) {
         bool is_probability = desc->outputs.scores_mode == CLATTN_SCORES_MODE_PROBABILITIES;
         double value = read_at(check, ATTENTION_SCORES, &desc->outputs.scores, b, h, i, j), exact = 0, plain = 0;
         double magnitude = 1;
         if (!is_probability) {
-            exact = reference_attention_score(&rows->reference, desc->outputs.scores_mode, b, h, i, j);
-            plain = reference_attention_score(&rows->naive, desc->outputs.scores_mode, b, h, i, j);
+            exact = ref_attention_score(&rows->reference, desc->outputs.scores_mode, b, h, i, j);
+            plain = ref_attention_score(&rows->naive, desc->outputs.scores_mode, b, h, i, j);
             magnitude += fabs(exact);
         } else if (j < item.keys) {
             exact = rows->exact.probabilities[j];
@@ -203,8 +203,8 @@ clattn_status attention_check_judge(const struct attention_check *check, const s
     for (size_t row = 0; row < all && status == CLATTN_SUCCESS; row += step) {
         int64_t i = (int64_t)(row % small->query_length), rest = (int64_t)(row / small->query_length);
         int64_t h = rest % (int64_t)small->heads, b = rest / (int64_t)small->heads;
-        reference_attention_row(&rows.reference, b, h, i, &rows.exact);
-        reference_attention_row(&rows.naive, b, h, i, &rows.plain);
+        ref_attention_row(&rows.reference, b, h, i, &rows.exact);
+        ref_attention_row(&rows.naive, b, h, i, &rows.plain);
         status = judge_row(check, &rows, plan, b, h, i);
         if (status == CLATTN_ERROR_MISCOMPILED && plan->splits > 1)
             *blamed = judge_merge(check, plan, rows.room, b, h, i) != CLATTN_SUCCESS;

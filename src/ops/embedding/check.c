@@ -88,8 +88,8 @@ static const float *row_of(const struct embedding_check *check, int which, const
                            float *scratch)
 {
     for (int64_t c = 0; c < (int64_t)check->size && layout->rank; c++)
-        scratch[c] = (float)reference_element(check->arrays[which].host, layout->dtype,
-                                              row * layout->stride[0] + c * layout->stride[1]);
+        scratch[c] = (float)ref_element(check->arrays[which].host, layout->dtype,
+                                        row * layout->stride[0] + c * layout->stride[1]);
     return layout->rank ? scratch : NULL;
 }
 
@@ -115,7 +115,7 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
                 row_of(check, SEGMENT_TABLE, &desc->segment_table, integer_at(check, SEGMENTS, place), rows[2]);
         ref_embedding_row(&reference, exact, magnitude);
         for (int64_t c = 0; c < size; c++) {
-            double value = reference_element(check->arrays[Y].host, desc->y.dtype, place * size + c);
+            double value = ref_element(check->arrays[Y].host, desc->y.dtype, place * size + c);
             TRY(check_element(
                 report, kernel, "y", (const int64_t[4]){0, b, s, c}, value, exact[c],
                 check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(desc->y.dtype))));

@@ -126,7 +126,7 @@ static double stored(const struct image_check *check, const void *image, int x, 
         return ((const uint8_t *)image)[at];
     if (check->format->levels != 0)
         return ((const uint16_t *)image)[at];
-    return reference_element(image, check->format->dtype, at);
+    return ref_element(image, check->format->dtype, at);
 }
 
 static int clamped(int value, int size)
@@ -164,7 +164,7 @@ static clattn_status judge_packed(const struct image_check *check, struct report
             rgba[i] = stored(check, check->before, clamped(x + at % patch, WIDTH), clamped(y + at / patch, HEIGHT), i) /
                       (levels != 0 ? levels : 1);
         ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
-        double value = reference_element(check->arrays[ARRAY].host, array->dtype, pixel * count + e);
+        double value = ref_element(check->arrays[ARRAY].host, array->dtype, pixel * count + e);
         double slack = FLT_EPSILON * ((levels != 0 ? 1.5 : 0) * (fabs(rgba[c]) + magnitude[c]) + 4 * magnitude[c]);
         slack += storage_rounding(array->dtype, fabs(colour[c]) + slack);
         TRY(check_element(report, kernel, "array", (const int64_t[4]){0, 0, pixel, e}, value, colour[c], slack));
@@ -185,8 +185,8 @@ static clattn_status judge_unpacked(const struct image_check *check, struct repo
     bool inside = x >= MARGIN && x < WIDTH - MARGIN && y >= MARGIN && y < HEIGHT - MARGIN;
     double rgba[4] = {0, 0, 0, 1}, colour[4], magnitude[4], levels = check->format->levels;
     for (int64_t c = 0; c < channels && inside; c++)
-        rgba[c] = reference_element(check->arrays[ARRAY].host, array->dtype,
-                                    ((y - MARGIN) * (int64_t)array->extent[1] + x - MARGIN) * channels + c);
+        rgba[c] = ref_element(check->arrays[ARRAY].host, array->dtype,
+                              ((y - MARGIN) * (int64_t)array->extent[1] + x - MARGIN) * channels + c);
     ref_image_colour(check->format->transform ? matrix[0] : NULL, rgba, colour, magnitude);
     for (int c = 0; c < 4; c++) {
         double value = stored(check, check->arrays[IMAGE].host, x, y, c);

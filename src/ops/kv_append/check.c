@@ -169,7 +169,7 @@ static void exact_row(struct kv_append_check *check, int which, int64_t batch, i
     const int64_t first = batch * layout->stride[0] + head * layout->stride[1] + i * layout->stride[2];
     double *exact = check->room, *magnitude = exact + size;
     for (int64_t d = 0; d < size; d++) {
-        exact[d] = reference_element(check->arrays[which].host, layout->dtype, first + d);
+        exact[d] = ref_element(check->arrays[which].host, layout->dtype, first + d);
         check->row[d] = (float)exact[d];
         magnitude[d] = 0; /* of what is copied */
     }
@@ -205,15 +205,14 @@ static clattn_status judge_group(const struct kv_append_check *check, struct rep
     const double *exact = check->room + group * unit, *magnitude = exact + size;
     double right = ref_group_scale(exact, unit, levels), most = 0, unit_of_type = storage_epsilon(scale->dtype);
     double stored =
-        reference_element(check->arrays[KEY_SCALE + which].host, scale->dtype, row * (int64_t)scale->extent[3] + group);
+        ref_element(check->arrays[KEY_SCALE + which].host, scale->dtype, row * (int64_t)scale->extent[3] + group);
     for (int64_t c = 0; c < unit; c++)
         most = fmax(most, magnitude[c]);
     TRY(check_element(report, "kv_append", which == KV_KEY ? "key_scale" : "value_scale",
                       (const int64_t[4]){index[0], index[1], index[2], group}, stored, right,
                       FLT_EPSILON * (2 * right + 256 * most / levels) + unit_of_type / 2 * right));
     for (int64_t c = 0; c < unit && !isnan(right); c++) {
-        double value =
-            reference_element(check->arrays[KEY_CACHE + which].host, cache->dtype, row * size + group * unit + c);
+        double value = ref_element(check->arrays[KEY_CACHE + which].host, cache->dtype, row * size + group * unit + c);
         double level = stored == 0 ? 0 : fmin(fmax(exact[c] / stored, -levels), levels);
         double slack = stored == 0 ? 0 : 0.5 + FLT_EPSILON * (4 * levels + 256 * magnitude[c] / stored);
         TRY(check_element(report, "kv_append", which == KV_KEY ? "key_cache" : "value_cache",
@@ -234,7 +233,7 @@ static clattn_status judge_written(const struct kv_append_check *check, struct r
     for (int64_t g = 0; check->small.has_scale[which] && g < size / (int64_t)check->small.unit[which]; g++)
         TRY(judge_group(check, report, which, row, g, index));
     for (int64_t d = 0; d < size && !check->small.has_scale[which]; d++) {
-        double value = reference_element(check->arrays[KEY_CACHE + which].host, cache->dtype, row * size + d);
+        double value = ref_element(check->arrays[KEY_CACHE + which].host, cache->dtype, row * size + d);
         TRY(check_element(report, "kv_append", which == KV_KEY ? "key_cache" : "value_cache",
                           (const int64_t[4]){index[0], index[1], index[2], d}, value, exact[d],
                           slack_of(cache->dtype, exact[d], magnitude[d])));
@@ -249,8 +248,8 @@ static clattn_status judge_untouched(const struct kv_append_check *check, struct
 {
     clattn_status status = CLATTN_SUCCESS;
     for (int64_t d = 0; d < columns; d++) {
-        double value = reference_element(check->arrays[array].host, dtype, row * columns + d);
-        double old = reference_element(check->before[array], dtype, row * columns + d);
+        double value = ref_element(check->arrays[array].host, dtype, row * columns + d);
+        double old = ref_element(check->before[array], dtype, row * columns + d);
         TRY(check_element(report, "kv_append", "a row that is not appended to",
                           (const int64_t[4]){index[0], index[1], index[2], d}, value, old, 0));
     }

@@ -91,7 +91,7 @@ fail:
 /* An operand's or the bias's elements as floats. */
 static const float *floats(const struct matmul_check *check, int which, const clattn_layout *layout, float *room)
 {
-    return reference_floats(check->arrays[which].host, layout->dtype, check->arrays[which].elements, room);
+    return ref_floats(check->arrays[which].host, layout->dtype, check->arrays[which].elements, room);
 }
 
 static clattn_status judge(void *data, struct report *report, const char *kernel)
@@ -130,7 +130,7 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
         ref_matmul_naive_row(&reference, 0, i, plain);
         for (int64_t j = 0; j < reference.n; j++) {
             double value =
-                reference_element(check->arrays[C].host, desc->c.dtype, i * desc->c.stride[0] + j * desc->c.stride[1]);
+                ref_element(check->arrays[C].host, desc->c.dtype, i * desc->c.stride[0] + j * desc->c.stride[1]);
             double slack = check_slack(exact[j], plain[j], exact[check->n + (size_t)j], FLT_EPSILON, unit);
             TRY(check_element(report, kernel, "c", (const int64_t[4]){0, 0, i, j}, value, exact[j], slack));
         }

@@ -94,7 +94,7 @@ static clattn_status judge_row(const struct merge_check *check, struct report *r
     };
     ref_merge_row(&reference, exact, magnitude, &lse);
     for (int64_t c = 0; c < columns; c++) {
-        double value = reference_element(check->arrays[OUTPUT].host, dtype, row * columns + c);
+        double value = ref_element(check->arrays[OUTPUT].host, dtype, row * columns + c);
         double slack = check_slack(exact[c], exact[c], magnitude[c], FLT_EPSILON, storage_epsilon(dtype));
         TRY(check_element(report, kernel, "output", (const int64_t[4]){index[0], index[1], index[2], c}, value,
                           exact[c], slack));

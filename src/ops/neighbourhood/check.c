@@ -73,14 +73,14 @@ static void fill_mask(struct neighbourhood_check *check)
 }
 
 static clattn_status judge_row(const struct neighbourhood_check *check, struct report *report, const char *kernel,
-                               int64_t i, const reference_row *exact, const reference_row *plain)
+                               int64_t i, const ref_attention_result *exact, const ref_attention_result *plain)
 {
     clattn_status status = CLATTN_SUCCESS;
     const struct neighbourhood_problem *small = &check->small;
     const clattn_dtype dtype = small->desc.output.dtype;
     const int64_t y = i / (int64_t)small->width, x = i % (int64_t)small->width;
     for (int64_t e = 0; e < (int64_t)small->d_v; e++) {
-        double value = reference_element(check->arrays[OUTPUT].host, dtype, i * (int64_t)small->d_v + e);
+        double value = ref_element(check->arrays[OUTPUT].host, dtype, i * (int64_t)small->d_v + e);
         double magnitude = exact->magnitude[e] + fabs(exact->output[e]);
         TRY(check_element(
             report, kernel, "output", (const int64_t[4]){0, y, x, e}, value, exact->output[e],
@@ -114,20 +114,20 @@ static clattn_status judge(struct neighbourhood_check *check, struct report *rep
     attention.mask = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 1, map, map);
     lengths.batch = 1;
     lengths.query_length = lengths.key_length = map;
-    reference_attention exact = {.desc = &attention,
-                                 .args = &lengths,
-                                 .data = {.query = check->arrays[QUERY].host,
-                                          .key = check->arrays[KEY].host,
-                                          .value = check->arrays[VALUE].host,
-                                          .mask = check->mask}};
-    reference_attention plain = exact;
+    ref_attention_problem exact = {.desc = &attention,
+                                   .args = &lengths,
+                                   .data = {.query = check->arrays[QUERY].host,
+                                            .key = check->arrays[KEY].host,
+                                            .value = check->arrays[VALUE].host,
+                                            .mask = check->mask}};
+    ref_attention_problem plain = exact;
     plain.narrow = true;
     double *room = check->room;
-    reference_row exact_row = {.output = room, .magnitude = room + d_v, .probabilities = room + 3 * d_v};
-    reference_row plain_row = {.output = room + 2 * d_v, .probabilities = room + 3 * d_v + map};
+    ref_attention_result exact_row = {.output = room, .magnitude = room + d_v, .probabilities = room + 3 * d_v};
+    ref_attention_result plain_row = {.output = room + 2 * d_v, .probabilities = room + 3 * d_v + map};
     for (size_t i = 0; i < map && status == CLATTN_SUCCESS; i++) {
-        reference_attention_row(&exact, 0, 0, (int64_t)i, &exact_row);
-        reference_attention_row(&plain, 0, 0, (int64_t)i, &plain_row);
+        ref_attention_row(&exact, 0, 0, (int64_t)i, &exact_row);
+        ref_attention_row(&plain, 0, 0, (int64_t)i, &plain_row);
         status = judge_row(check, report, kernel, (int64_t)i, &exact_row, &plain_row);
     }
     return status;

@@ -78,7 +78,7 @@ fail:
 
 static const float *floats(const struct norm_check *check, int which, const clattn_layout *layout, float *room)
 {
-    return reference_floats(check->arrays[which].host, layout->dtype, check->arrays[which].elements, room);
+    return ref_floats(check->arrays[which].host, layout->dtype, check->arrays[which].elements, room);
 }
 
 /* What is normalised in place of x, which `x` holds. */
@@ -88,7 +88,7 @@ static void add_residual(const struct norm_check *check, float *x)
     int64_t count = (int64_t)desc->x.extent[1];
     for (int64_t i = 0; i < (int64_t)desc->x.extent[0] * count && desc->residual.rank; i++)
         x[i / count * desc->x.stride[0] + i % count * desc->x.stride[1]] +=
-            (float)reference_element(check->arrays[RESIDUAL].host, desc->residual.dtype, i);
+            (float)ref_element(check->arrays[RESIDUAL].host, desc->residual.dtype, i);
 }
 
 static clattn_status judge(void *data, struct report *report, const char *kernel)
@@ -116,13 +116,13 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
         ref_norm_row(&reference, row, exact, magnitude, &mean, &factor);
         ref_norm_naive_row(&reference, row, plain);
         for (int64_t e = 0; e < (int64_t)count; e++) {
-            double value = reference_element(check->arrays[Y].host, desc->y.dtype, row * (int64_t)count + e);
+            double value = ref_element(check->arrays[Y].host, desc->y.dtype, row * (int64_t)count + e);
             TRY(check_element(report, kernel, "y", (const int64_t[4]){0, 0, row, e}, value, exact[e],
                               check_slack(exact[e], plain[e], magnitude[e], FLT_EPSILON, unit)));
             if (!desc->sum.rank)
                 continue;
             double right = (double)x[row * desc->x.stride[0] + e * desc->x.stride[1]];
-            value = reference_element(check->arrays[SUM].host, desc->sum.dtype, row * (int64_t)count + e);
+            value = ref_element(check->arrays[SUM].host, desc->sum.dtype, row * (int64_t)count + e);
             TRY(check_element(report, kernel, "sum", (const int64_t[4]){0, 0, row, e}, value, right,
                               check_slack(right, right, 0, FLT_EPSILON, storage_epsilon(desc->sum.dtype))));
         }

@@ -76,9 +76,9 @@ static int64_t position_of(const struct rope_check *check, int64_t b, int64_t s)
     const clattn_rope_desc *desc = &check->small.desc;
     double added = (double)s;
     if (desc->positions.rank)
-        added = reference_element(check->arrays[POSITIONS].host, desc->positions.dtype, b * LENGTH + s);
+        added = ref_element(check->arrays[POSITIONS].host, desc->positions.dtype, b * LENGTH + s);
     else if (desc->offsets.rank)
-        added += reference_element(check->arrays[OFFSETS].host, desc->offsets.dtype, b);
+        added += ref_element(check->arrays[OFFSETS].host, desc->offsets.dtype, b);
     return check->args.position + (int64_t)added;
 }
 
@@ -100,8 +100,8 @@ static clattn_status judge_head(const struct rope_check *check, struct report *r
         .sines = desc->cos.rank ? sines : NULL,
     };
     for (int64_t i = 0; i < pairs && desc->cos.rank; i++) {
-        cosines[i] = (float)reference_element(check->arrays[COS].host, desc->cos.dtype, row * pairs + i);
-        sines[i] = (float)reference_element(check->arrays[SIN].host, desc->sin.dtype, row * pairs + i);
+        cosines[i] = (float)ref_element(check->arrays[COS].host, desc->cos.dtype, row * pairs + i);
+        sines[i] = (float)ref_element(check->arrays[SIN].host, desc->sin.dtype, row * pairs + i);
     }
     int64_t from = 0, to = 0;
     for (int i = 0; i < 3; i++) {
@@ -109,10 +109,10 @@ static clattn_status judge_head(const struct rope_check *check, struct report *r
         to += index[i] * desc->y.stride[i];
     }
     for (int64_t d = 0; d < reference.size; d++)
-        x[d] = (float)reference_element(check->arrays[X].host, desc->x.dtype, from + d * desc->x.stride[3]);
+        x[d] = (float)ref_element(check->arrays[X].host, desc->x.dtype, from + d * desc->x.stride[3]);
     ref_rope_row(&reference, x, position, exact, magnitude);
     for (int64_t d = 0; d < reference.size; d++) {
-        double value = reference_element(check->arrays[Y].host, desc->y.dtype, to + d);
+        double value = ref_element(check->arrays[Y].host, desc->y.dtype, to + d);
         double slack = check_slack(exact[d], exact[d], magnitude[d], FLT_EPSILON, storage_epsilon(desc->y.dtype));
         TRY(check_element(report, kernel, "y", (const int64_t[4]){index[0], index[1], index[2], d}, value, exact[d],
                           slack));

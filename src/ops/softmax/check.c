@@ -67,7 +67,7 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
     ref_softmax_problem reference = {
         .extent = {1, 1, 1, (int64_t)x->extent[0]},
         .columns = (int64_t)x->extent[1],
-        .x = reference_floats(check->arrays[X].host, x->dtype, check->arrays[X].elements, wide),
+        .x = ref_floats(check->arrays[X].host, x->dtype, check->arrays[X].elements, wide),
         .stride = {0, 0, 0, x->stride[0]},
         .col = x->stride[1],
         .mask_kind = !small->has_mask                              ? REF_MASK_NONE
@@ -83,8 +83,7 @@ static clattn_status judge(void *data, struct report *report, const char *kernel
         ref_softmax_row(&reference, row, exact);
         ref_softmax_naive_row(&reference, row, plain);
         for (int64_t j = 0; j < reference.columns; j++) {
-            double value =
-                reference_element(check->arrays[Y].host, small->desc.y.dtype, row * small->desc.y.stride[0] + j);
+            double value = ref_element(check->arrays[Y].host, small->desc.y.dtype, row * small->desc.y.stride[0] + j);
             TRY(check_element(report, kernel, "y", (const int64_t[4]){0, 0, row, j}, value, exact[j],
                               check_slack(exact[j], plain[j], exact[j], FLT_EPSILON, unit)));
         }

@@ -52,12 +52,12 @@ static void quantise_group(const cache_part *part, int64_t from, int64_t to, flo
     int limit = part->to.dtype == CLATTN_DTYPE_I8 ? 127 : 7;
     double most = 0.0;
     for (int64_t d = 0; d < part->group; d++) {
-        double size = fabs(reference_element(part->data, part->from.dtype, from + d * part->from.stride[3]));
+        double size = fabs(ref_element(part->data, part->from.dtype, from + d * part->from.stride[3]));
         most = size > most || isnan(size) ? size : most;
     }
     *scale = isfinite(most) ? (float)(most / limit) : NAN;
     for (int64_t d = 0; d < part->group; d++) {
-        double x = reference_element(part->data, part->from.dtype, from + d * part->from.stride[3]);
+        double x = ref_element(part->data, part->from.dtype, from + d * part->from.stride[3]);
         double q = isfinite(most) && *scale > 0 ? rint(x / (double)*scale) : 0.0;
         put_integer(part->stored, part->to.dtype, to + d, (int)fmax(-limit, fmin(limit, q)));
     }

@@ -129,7 +129,7 @@ void snippets_close(snippets *s)
 }
 
 /* Both functions over all keys of a row. */
-static void launch(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query)
+static void launch(snippets *s, const ref_attention_item *item, int64_t batch, int64_t head, int64_t query)
 {
     cl_uint index = 2;
     cl_command_queue queue = s->device->queue;
@@ -170,14 +170,14 @@ static bool keeps(void *user, int64_t batch, int64_t head, int64_t query, int64_
     return s->keep[key] != 0;
 }
 
-void snippets_attach(snippets *s, reference_attention *reference)
+void snippets_attach(snippets *s, ref_attention_problem *reference)
 {
     reference->user = s;
     reference->score_mod = s->request->score_mod != NULL ? score_of : NULL;
     reference->mask_mod = s->request->mask_mod != NULL ? keeps : NULL;
 }
 
-void snippets_collect(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query)
+void snippets_collect(snippets *s, const ref_attention_item *item, int64_t batch, int64_t head, int64_t query)
 {
     memset(s->score, 0, s->capacity * sizeof *s->score);
     if (s->request->mask_mod != NULL)
@@ -185,7 +185,7 @@ void snippets_collect(snippets *s, const reference_item *item, int64_t batch, in
     s->collecting = true;
 }
 
-void snippets_apply(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query)
+void snippets_apply(snippets *s, const ref_attention_item *item, int64_t batch, int64_t head, int64_t query)
 {
     if (s->request->score_mod != NULL)
         launch(s, item, batch, head, query);

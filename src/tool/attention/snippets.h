@@ -35,12 +35,12 @@ static inline bool snippets_present(const snippets *s)
 }
 
 /* Makes the reference call the functions. */
-void snippets_attach(snippets *s, reference_attention *reference);
+void snippets_attach(snippets *s, ref_attention_problem *reference);
 
 /* Begins a row: which keys mask_mod keeps, and scores are collected from here on. */
-void snippets_collect(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query);
+void snippets_collect(snippets *s, const ref_attention_item *item, int64_t batch, int64_t head, int64_t query);
 
 /* Applies score_mod to what was collected, and gives it out from here on. */
-void snippets_apply(snippets *s, const reference_item *item, int64_t batch, int64_t head, int64_t query);
+void snippets_apply(snippets *s, const ref_attention_item *item, int64_t batch, int64_t head, int64_t query);
 
 #endif

@@ -11,13 +11,13 @@ typedef struct comparison {
     const attention_request *request;
     const host_array *results;
     tool_verdict *verdicts;
-    reference_attention exact, plain;
-    reference_row row, naive;
+    ref_attention_problem exact, plain;
+    ref_attention_result row, naive;
     double *naive_scores; /* a row's */
     snippets functions;
 } comparison;
 
-static void take_inputs(const attention_request *request, reference_data *data)
+static void take_inputs(const attention_request *request, ref_attention_data *data)
 {
     const void *const inputs[] = {
         request->input[INPUT_QUERY].tensor.data,         request->input[INPUT_KEY].tensor.data,
@@ -50,7 +50,7 @@ static double result_at(const comparison *c, attention_result result, const int6
     int64_t at = 0;
     for (int32_t d = 0; d < layout->rank; d++)
         at += index[d] * layout->stride[d];
-    return reference_element(c->results[result].tensor.data, layout->dtype, at);
+    return ref_element(c->results[result].tensor.data, layout->dtype, at);
 }
 
 /* Whether sums of weights times values may overflow although the result does not: rule 6 of docs/numerics.md. */
@@ -63,7 +63,7 @@ static bool may_overflow(const comparison *c, int64_t e)
 /* `b` is 0 where items are packed, and `at` the row among all. */
 static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
 {
-    const reference_row *row = &c->row, *naive = &c->naive;
+    const ref_attention_result *row = &c->row, *naive = &c->naive;
     clattn_dtype dtype = c->request->desc.output.dtype;
     for (int64_t e = 0; e < (int64_t)c->request->sizes.d_v; e++) {
         double found = result_at(c, RESULT_OUTPUT, (int64_t[]){b, h, at, e});
@@ -87,7 +87,7 @@ static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
 /* Scores are not of packed items. */
 static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
 {
-    const reference_item item = reference_item_of(&c->exact, b);
+    const ref_attention_item item = ref_attention_item_of(&c->exact, b);
     const clattn_host_tensor *scores = &c->results[RESULT_SCORES].tensor;
     int32_t mode = c->request->desc.outputs.scores_mode;
     int64_t keys = (int64_t)scores->extent[3];
@@ -100,7 +100,7 @@ static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
             plain = j < item.keys ? c->naive.probabilities[j] : 0.0;
             magnitude = exact * (1.0 + fabs(c->row.lse));
         } else {
-            exact = reference_attention_score(&c->exact, mode, b, h, i, j);
+            exact = ref_attention_score(&c->exact, mode, b, h, i, j);
             plain = c->naive_scores[j];
             magnitude = 1.0 + fabs(exact);
         }
@@ -109,26 +109,26 @@ static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
 }
 
 /* One row of the reference, twice where the user's function must know all of its scores first. */
-static void compute_row(comparison *c, const reference_attention *reference, int64_t b, int64_t h, int64_t i,
-                        reference_row *row)
+static void compute_row(comparison *c, const ref_attention_problem *reference, int64_t b, int64_t h, int64_t i,
+                        ref_attention_result *row)
 {
     if (snippets_present(&c->functions)) {
-        const reference_item item = reference_item_of(reference, b);
+        const ref_attention_item item = ref_attention_item_of(reference, b);
         snippets_collect(&c->functions, &item, b, h, i);
-        reference_attention_row(reference, b, h, i, row);
+        ref_attention_row(reference, b, h, i, row);
         snippets_apply(&c->functions, &item, b, h, i);
     }
-    reference_attention_row(reference, b, h, i, row);
+    ref_attention_row(reference, b, h, i, row);
 }
 
 static void compare_one(comparison *c, int64_t b, int64_t h, int64_t i)
 {
-    const reference_item item = reference_item_of(&c->exact, b);
+    const ref_attention_item item = ref_attention_item_of(&c->exact, b);
     bool packed = c->exact.data.query_starts != NULL;
     compute_row(c, &c->plain, b, h, i, &c->naive);
     /* Here, while the user's function still gives out what it made of the naive scores. */
     for (int64_t j = 0; c->request->wants[RESULT_SCORES] && j < (int64_t)c->request->args.key_length; j++)
-        c->naive_scores[j] = reference_attention_score(&c->plain, c->request->desc.outputs.scores_mode, b, h, i, j);
+        c->naive_scores[j] = ref_attention_score(&c->plain, c->request->desc.outputs.scores_mode, b, h, i, j);
     compute_row(c, &c->exact, b, h, i, &c->row);
     compare_row(c, packed ? 0 : b, h, packed ? item.query_row + i : i);
     if (c->request->wants[RESULT_SCORES])
@@ -143,7 +143,7 @@ static void compare_all(comparison *c)
     for (int64_t done = 0; done < total; done++) {
         int64_t i = done % rows, h = done / rows % heads, b = done / rows / heads;
         bool packed = c->exact.data.query_starts != NULL;
-        if ((!packed || i < reference_item_of(&c->exact, b).queries) && c->functions.status == CLATTN_SUCCESS)
+        if ((!packed || i < ref_attention_item_of(&c->exact, b).queries) && c->functions.status == CLATTN_SUCCESS)
             compare_one(c, b, h, i);
         progress_show((double)(done + 1) / (double)total);
     }
@@ -158,10 +158,10 @@ int verify_attention(const attention_request *request, const tool_job *job, cons
     comparison c = {.request = request, .results = results, .verdicts = verdicts};
     if (row_room(4 * d_v + 3 * keys, 0, &room, &none) != TOOL_DONE)
         return TOOL_FAILED;
-    c.exact = (reference_attention){.desc = &request->desc, .args = &request->args};
+    c.exact = (ref_attention_problem){.desc = &request->desc, .args = &request->args};
     take_inputs(request, &c.exact.data);
-    c.row = (reference_row){.output = room, .magnitude = room + d_v, .probabilities = room + 2 * d_v};
-    c.naive = (reference_row){.output = room + 2 * d_v + keys, .probabilities = room + 3 * d_v + keys};
+    c.row = (ref_attention_result){.output = room, .magnitude = room + d_v, .probabilities = room + 2 * d_v};
+    c.naive = (ref_attention_result){.output = room + 2 * d_v + keys, .probabilities = room + 3 * d_v + keys};
     c.naive_scores = room + 3 * d_v + 2 * keys;
     c.row.largest = room + 3 * d_v + 3 * keys;
     verdicts[RESULT_OUTPUT].mean = request->desc.scoring.softcap > 0 ? 3.0 : 0.0;

@@ -22,7 +22,7 @@ int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, uint64_t seed,
 static double attended_pairs(const attention_request *request)
 {
     const clattn_attention_desc *desc = &request->desc;
-    reference_attention reference = {.desc = desc, .args = &request->args};
+    ref_attention_problem reference = {.desc = desc, .args = &request->args};
     reference.data.query_lengths = request->input[INPUT_QUERY_LENGTHS].tensor.data;
     reference.data.key_lengths = request->input[INPUT_KEY_LENGTHS].tensor.data;
     reference.data.positions = request->input[INPUT_POSITIONS].tensor.data;
@@ -30,7 +30,7 @@ static double attended_pairs(const attention_request *request)
     reference.data.key_starts = request->input[INPUT_KEY_STARTS].tensor.data;
     double pairs = 0.0;
     for (int64_t b = 0; b < (int64_t)request->args.batch; b++) {
-        const reference_item item = reference_item_of(&reference, b);
+        const ref_attention_item item = ref_attention_item_of(&reference, b);
         for (int64_t i = 0; i < item.queries; i++) {
             int64_t first = item.first_key, last = item.keys - 1, p = i + item.position;
             if (desc->causal && last > p)

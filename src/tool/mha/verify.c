@@ -56,7 +56,7 @@ static void free_room(projection *room)
 /* A plain result as it is stored between two stages. */
 static float kept(const stages *s, float value)
 {
-    return (float)reference_stored(s->dtype, (double)value);
+    return (float)ref_stored(s->dtype, (double)value);
 }
 
 static void project_row(const stages *s, const float *x, const float *w, const float *bias, size_t in, size_t out,

@@ -42,8 +42,8 @@ void verdict_add_stored(tool_verdict *verdict, clattn_dtype dtype, double result
     double error = fabs(result - reference);
     double allowance = isfinite(magnitude) ? 8.0 * epsilon * magnitude : 0.0;
     verdict->max_error = fmax(verdict->max_error, error);
-    verdict->excess = fmax(verdict->excess, error - allowance - reference_unit(dtype, reference)); /* two halves */
-    double stored = reference_stored(dtype, naive);
+    verdict->excess = fmax(verdict->excess, error - allowance - ref_unit(dtype, reference)); /* two halves */
+    double stored = ref_stored(dtype, naive);
     if ((dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16) && isfinite(stored)) {
         verdict->short_error += error;
         verdict->short_naive += fabs(stored - reference);
@@ -92,7 +92,7 @@ int64_t position_of(int32_t align, size_t query_length, size_t key_length)
 
 double result_element(const host_array *array, size_t index)
 {
-    return reference_element(array->tensor.data, array->tensor.dtype, (int64_t)index);
+    return ref_element(array->tensor.data, array->tensor.dtype, (int64_t)index);
 }
 
 const float *floats_of(float_arrays *room, const host_array *array)

@@ -248,18 +248,18 @@ static void verify_neighbourhood(const struct neighbourhood_case *c, const probe
     desc.mask = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){map, map});
     args.batch = 1;
     args.query_length = args.key_length = map;
-    reference_attention reference = {.desc = &desc, .args = &args};
+    ref_attention_problem reference = {.desc = &desc, .args = &args};
     reference.data.query = p->in[NEAR_QUERY].memory;
     reference.data.key = p->in[NEAR_KEY].memory;
     reference.data.value = p->in[NEAR_VALUE].memory;
     reference.data.mask = mask;
     for (size_t n = 0; n < c->heads * map; n++) {
-        reference_row row = {.output = exact, .magnitude = magnitude, .probabilities = probabilities};
-        reference_row naive = {.output = plain, .probabilities = probabilities};
+        ref_attention_result row = {.output = exact, .magnitude = magnitude, .probabilities = probabilities};
+        ref_attention_result naive = {.output = plain, .probabilities = probabilities};
         reference.narrow = false;
-        reference_attention_row(&reference, 0, (int64_t)(n / map), (int64_t)(n % map), &row);
+        ref_attention_row(&reference, 0, (int64_t)(n / map), (int64_t)(n % map), &row);
         reference.narrow = true;
-        reference_attention_row(&reference, 0, (int64_t)(n / map), (int64_t)(n % map), &naive);
+        ref_attention_row(&reference, 0, (int64_t)(n / map), (int64_t)(n % map), &naive);
         for (size_t d = 0; d < c->d_v; d++)
             verdict_add(&output, floats(&p->out[0])[n * c->d_v + d], exact[d], (float)plain[d], magnitude[d]);
         verdict_add(&lse, floats(&p->out[1])[n], row.lse, (float)naive.lse, 1 + fabs(row.lse));
