@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds a few key figures against what docs/performance.md reports, so that a kernel that has become slow is noticed.
+"""Holds a few key figures against those of docs/notes/performance-tables.md, so that a kernel that has become slow is noticed.
 
     guard.py BUILD_DIR          on the device that the command chooses (CLATTN_DEVICE)
 
@@ -27,7 +27,7 @@ CAUSAL = "causal, 4,096 x 4,096"  # in features.py
 class Figure(NamedTuple):
     name: str
     read: Callable    # BUILD_DIR -> the ratio
-    reported: float   # in docs/performance.md
+    reported: float   # in docs/notes/performance-tables.md
     factor: float     # the bound by what is reported: below 1 the figure must be at least that, above 1 at most
 
     def bound(self):

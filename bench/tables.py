@@ -130,10 +130,9 @@ def make(words):
     """The text of the table that a marker asks for."""
     kind, *names = words.split()
     machines = [result(name) for name in names]
-    if kind == "rows":
-        return rows_table(machines) + "\n\n" + measured_on(machines)
-    makers = {"summary": lambda: rows_table(machines, SUMMARY),
-              "chosen": lambda: rows_table(machines, CHOSEN) + "\n\n" + measured_on(machines), "beside": lambda: beside_table(machines),
+    makers = {"rows": lambda: rows_table(machines) + "\n\n" + measured_on(machines),
+              "chosen": lambda: rows_table(machines, CHOSEN) + "\n\n" + measured_on(machines),
+              "summary": lambda: rows_table(machines, SUMMARY), "beside": lambda: beside_table(machines),
               "extras": lambda: extras_table(machines), "file": lambda: file_table(*machines), "guard": guard_table}
     return makers[kind]()
 

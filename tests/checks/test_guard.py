@@ -69,7 +69,7 @@ class Logic(unittest.TestCase):
         self.assertFalse(causal.holds(1.0), "as slow as without causality")
 
     def test_what_is_reported_stands_in_the_documentation(self):
-        with open(os.path.join(DOCS, "performance.md"), encoding="utf-8") as file:
+        with open(os.path.join(DOCS, "notes", "performance-tables.md"), encoding="utf-8") as file:
             rows = re.findall(r"^\| (.*?) \| ([\d.]+) \| at (least|most) ([\d.]+) \|$",
                               file.read().split("## Held by the tests")[1].split("\n## ")[0], re.MULTILINE)
         self.assertEqual(rows, [(one.name, "%.2f" % one.reported, "least" if one.factor < 1 else "most",
