@@ -1,6 +1,7 @@
 """Builds clattn, runs its tests on every platform and counts.  tests/run.sh installs what is missing and starts this.
 
-    sh tests/run.sh [--level LEVEL] [--only GROUP[,GROUP...]] [--no-install] [--build FOLDER] [PROGRAM...]
+    sh tests/run.sh [--level LEVEL] [--only GROUP[,GROUP...]] [--continue] [--no-install] [--build FOLDER]
+                    [PROGRAM...]
     sh tests/run.sh --deps
 
 --level quick     the default: every operator, solver and feature once on PoCL, tiny shapes on Oclgrind and rusticl, the
@@ -11,6 +12,7 @@
                   (800 MB, fetched once), PyTorch (600 MB), faster-whisper (200 MB), heat maps in a browser (220 MB)
 --only            just these groups: host, pocl, oclgrind, rusticl, sanitize, install, variants, offline, models, speech,
                   fuzz, examples, guard, intel, pytorch, browser, seeds
+--continue        what has passed in FOLDER before, with the same command and environment, is not run again
 --no-install      nothing is installed or fetched
 --build           where to build and test (default: build/test in the source folder)
 --deps            only installs what building needs, and PoCL
@@ -51,6 +53,10 @@ class Job:
         self.counts = None  # passed, failed, skipped, kernel programs
         self.seconds = 0
 
+    def identity(self):
+        """A line that tells it from every other job, or None if its command is known only when it runs."""
+        return None if callable(self.command) else f"{self.group} {' '.join(map(str, self.command))} {sorted(self.env.items())}"
+
     def passed(self):
         return self.counts is not None and self.counts[0] > 0 and self.counts[1] == 0
 
@@ -59,6 +65,9 @@ class Run:
     def __init__(self, options):
         self.options, self.work, self.jobs, self.started = options, options.build, [], time.time()
         self.cache = pathlib.Path(os.environ.get("CLATTN_TEST_CACHE", self.work / "drivers")).absolute()
+        record = self.work / "passed"
+        self.passed_before = set(record.read_text().splitlines()) if options.proceed and record.exists() else set()
+        record.unlink(missing_ok=True)
         for name in ("logs", "home", "cwd"):
             shutil.rmtree(self.work / name, ignore_errors=True)
             (self.work / name).mkdir(parents=True)
@@ -101,10 +110,16 @@ class Run:
 
     def programs(self, group, build, word, env, also=None, wrapper=lambda row: []):
         """The test programs that have `word` (and `also`) among their suites."""
+        level = self.options.level
         for row in self.tests(build):
-            named = not self.options.programs or any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs)
-            if word in row["suite"] and (not also or also in row["suite"]) and named:
-                self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **row["env"]}, [build])
+            suites = row["suite"]
+            if word not in suites or (also and also not in suites) or (level == "quick" and "thorough" in suites):
+                continue
+            if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
+                continue
+            # Scripts know two levels, so that the thorough run may leave out what the quick one has run.
+            scripted = {"CLATTN_TEST_LEVEL": "quick"} if "tool" in suites and level != "full" else {}
+            self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **scripted, **row["env"]}, [build])
 
     def fetch(self, group, name, folder, *command):
         """A script that fetches something into a folder; the last line of its log is what it has fetched, or why not."""
@@ -151,6 +166,8 @@ class Run:
 
     def run(self):
         """All jobs, as many at a time as there are cores, in their order as far as their needs allow."""
+        needed = {id(need) for job in self.jobs for need in job.needs}
+        self.jobs = [job for job in self.jobs if id(job) in needed or job.identity() not in self.passed_before]
         for job in self.jobs:
             if job.alone and job.group == "build":
                 self.execute(job)
@@ -167,6 +184,8 @@ class Run:
             if job.alone and not job.counts:
                 self.execute(job)
                 self.show(job.group)
+        passed = {job.identity() for job in self.jobs if job.passed() and job.identity()}
+        (self.work / "passed").write_text("\n".join(sorted(passed | self.passed_before)))
 
     def show(self, group):
         """The group's line and what went wrong, if all its jobs are done."""
@@ -217,6 +236,7 @@ def main():
     parser.add_argument("--level", choices=["quick", "thorough", "full"], default="quick")
     parser.add_argument("--full", action="store_const", const="full", dest="level")
     parser.add_argument("--only", type=lambda text: text.split(","))
+    parser.add_argument("--continue", action="store_true", dest="proceed")
     parser.add_argument("--no-install", action="store_true")
     parser.add_argument("--build", type=lambda text: pathlib.Path(text).absolute(), default=ROOT / "build/test")
     parser.add_argument("programs", nargs="*")

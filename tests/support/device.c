@@ -44,6 +44,14 @@ clattn_context *device_context(void)
     return opened;
 }
 
+clattn_program_statistics device_programs(void)
+{
+    clattn_program_statistics statistics = {.size = sizeof statistics};
+    if (opened)
+        clattn_context_program_statistics(opened, &statistics);
+    return statistics;
+}
+
 void device_release(void)
 {
     release_context(&opened);

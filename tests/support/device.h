@@ -18,6 +18,9 @@ void device_use_functions(void *(*get_proc)(void *user, const char *name));
 /* Counts its programs as release_context does, and releases it, if there is one. */
 void device_release(void);
 
+/* What device_context has built and loaded so far; nothing if there is none yet. */
+clattn_program_statistics device_programs(void);
+
 /* New queues of device_context, which the caller releases.  The out-of-order one is NULL if the device has none. */
 cl_command_queue device_queue(void);
 cl_command_queue device_queue_out_of_order(void);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "support/device.h"
@@ -58,11 +59,18 @@ typedef struct call {
 static void run_call(void **state)
 {
     const call *c = *state;
+    clattn_program_statistics before = device_programs();
+    clock_t began = clock();
 
     if (c->plain) {
         c->plain(state);
     } else {
         c->check(c->test, c->solver);
+    }
+    if (getenv("CLATTN_TEST_COST")) {
+        printf("# %llu programs built, %.1f s of a core\n",
+               (unsigned long long)(device_programs().built - before.built),
+               (double)(clock() - began) / CLOCKS_PER_SEC);
     }
 }
 

@@ -34,7 +34,8 @@ void suite_add_case(case_check check, const void *test, const char *solver, cons
     __attribute__((format(printf, 4, 5)));
 
 /* Runs the suite.  argv[1], if given, is a pattern with * and ? that the names of tests must match.  Prints at the end
- * how many kernel programs the device's context had.  Returns the exit status of main. */
+ * how many kernel programs the device's context had.  Returns the exit status of main.  If CLATTN_TEST_COST is set, each
+ * test that passes prints how many programs it built and how much processor time it took. */
 int suite_run(const char *name, int argc, char **argv);
 
 /* Runs a table of cmocka's tests and prints at the end how many kernel programs their contexts had, as far as

@@ -81,8 +81,8 @@ static const attention_case stored[] = {
 
 int main(int argc, char **argv)
 {
-    attention_add_frugal(rows, COUNT_OF(rows));
-    attention_add_frugal(scores, COUNT_OF(scores));
-    attention_add_frugal(stored, COUNT_OF(stored));
+    attention_add_decoding(rows, COUNT_OF(rows));
+    attention_add_decoding(scores, COUNT_OF(scores));
+    attention_add_decoding(stored, COUNT_OF(stored));
     return suite_run("attention decode", argc, argv);
 }

@@ -44,6 +44,6 @@ static const attention_case caches[] = {
 
 int main(int argc, char **argv)
 {
-    attention_add_frugal(caches, COUNT_OF(caches));
+    attention_add_decoding(caches, COUNT_OF(caches));
     return suite_run("attention decode, caches", argc, argv);
 }

@@ -207,6 +207,15 @@ void attention_add_frugal(const attention_case *cases, size_t count)
     add(attention_check, cases, count, true);
 }
 
+void attention_add_decoding(const attention_case *cases, size_t count)
+{
+    if (level() == LEVEL_QUICK) {
+        attention_add_by("cpu", cases, count);
+    } else {
+        attention_add_frugal(cases, count);
+    }
+}
+
 void attention_add_check(case_check check, const attention_case *cases, size_t count)
 {
     add(check, cases, count, true);

@@ -193,6 +193,9 @@ void attention_add_by(const char *solver, const attention_case *cases, size_t co
 #define TILE LEVEL_TILE
 void attention_add_frugal(const attention_case *cases, size_t count);
 
+/* As frugally, cases of few queries: at the level quick only by the cpu solver, whose kernels for them are its own. */
+void attention_add_decoding(const attention_case *cases, size_t count);
+
 /* As frugally, another check of the cases. */
 void attention_add_check(case_check check, const attention_case *cases, size_t count);
 
