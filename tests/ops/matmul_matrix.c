@@ -1,9 +1,8 @@
 /* Products by matrix engines: the whole kernel with each engine's fragments, emulated, and who may use an engine.
  *
- * Holds: what test_matmul.c holds, for float16 and bfloat16; of docs/kernels.md, "Matrix engines": nobody but a caller asks
- * for an emulation, and an engine is used on its own vendor's GPUs alone and, unless it is asked for, only with a
- * self-check.
- * test_self_check.c holds that fragments in the wrong places are found out. */
+ * Holds: what tests/ops/matmul.c holds, for float16 and bfloat16; that only a caller who names an emulation gets it; that an
+ * engine is used on its own vendor's GPUs alone and, unless a caller names it, only with a self-check.
+ * tests/plan/self_check_engines.c holds that the self-check notices fragments in the wrong places. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,102 +10,104 @@
 #include "support/ops/matmul_case.h"
 
 #define ENGINES .solvers = MATMUL_EMULATED
-/* One that copies ahead, one that loads through registers and the one whose product reads tiles: a kernel takes seconds to
- * compile. */
-#define THREE .solvers = 5 * (MATMUL_EMULATED & -MATMUL_EMULATED) | MATMUL_WGMMA
+/* One engine of each kind: it copies ahead of the product; it loads through registers; its product reads the tiles itself. */
+#define THREE .solvers = (EMULATED_MMA | EMULATED_MFMA | MATMUL_WGMMA)
+#define OTHERS .solvers = MATMUL_EMULATED & ~(EMULATED_MMA | EMULATED_MFMA | MATMUL_WGMMA)
+#define EMULATED_MMA (MATMUL_EMULATED & -MATMUL_EMULATED)
+#define EMULATED_MFMA (4 * EMULATED_MMA)
 #define TYPES(x, y, z, w) \
     .type = {.a = CLATTN_DTYPE_##x, .b = CLATTN_DTYPE_##y, .c = CLATTN_DTYPE_##z, .bias = CLATTN_DTYPE_##w}
-#define F16_ALL TYPES(F16, F16, F16, F16)
-/* Few kinds of kernels: with float16 there is always a bias, with bfloat16 never. */
-#define BF16_IN TYPES(BF16, BF16, F32, F32)
-/* Read 16 bytes at a time; B as a layer's weight, (n, k), or not. */
-#define EIGHTS .a = FORM_ALIGNED, .b = FORM_ALIGNED
-#define EIGHTS_WEIGHT .a = FORM_ALIGNED, .b = FORM_ALIGNED_TRANSPOSED
+/* A program takes a compiler two seconds.  A program is a storage type with or without a bias, which of A and B lie across
+ * k, and the tile that the planner chooses for the sizes, so that cases share programs by these rules:
+ * float16 goes with a bias and with B as a layer's weight, (n, k); bfloat16 goes with neither;
+ * sizes that a rule does not depend on have a tile of one square (m and n up to 16) or 64 x 64 (n = 33). */
+#define F16_WEIGHT TYPES(F16, F16, F16, F16), .bias = true
+#define WEIGHT F16_WEIGHT, .b = FORM_TRANSPOSED
+#define PLAIN TYPES(BF16, BF16, F32, F32)
+/* Read 16 bytes at a time. */
+#define WEIGHT_EIGHTS F16_WEIGHT, .a = FORM_ALIGNED, .b = FORM_ALIGNED_TRANSPOSED
+#define PLAIN_EIGHTS PLAIN, .a = FORM_ALIGNED, .b = FORM_ALIGNED
+/* A lies across k too. */
+#define ACROSS_EIGHTS PLAIN, .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED
 
 static const matmul_case sizes[] = {
-    {"one of everything", ALL, ENGINES, BF16_IN, .m = 1, .n = 1, .k = 1},
-    {"a square - 1", ALL, ENGINES, F16_ALL, .m = 15, .n = 17, .k = 15, .bias = true},
-    {"a square, weight", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 16, .n = 16, .k = 16, .integers = true},
-    {"a square, eights", ALL, ENGINES, F16_ALL, EIGHTS, .m = 16, .n = 16, .k = 32, .bias = true},
-    {"a square + 1, weight", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 17, .n = 33, .k = 17},
-    {"a square + 1, eights", ALL, ENGINES, F16_ALL, EIGHTS, .m = 17, .n = 33, .k = 40, .bias = true},
-    {"steps in flight", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 7, .n = 9, .k = 168},
-    {"inner size 1", BIG, THREE, BF16_IN, EIGHTS, .m = 33, .n = 67, .k = 1},
-    {"32 x 32 tile", BIG, THREE, F16_ALL, EIGHTS, .m = 32, .n = 32, .k = 64, .integers = true, .bias = true},
-    {"64 x 64 tile", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 64, .n = 64, .k = 96},
-    {"64 x 64 tile + 1", BIG, THREE, F16_ALL, EIGHTS, .m = 65, .n = 67, .k = 104, .bias = true},
-    {"primes", BIG, THREE, BF16_IN, .m = 97, .n = 83, .k = 61},
-    {"primes, rows of 16 bytes", BIG, THREE, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .bias = true},
-    {"primes, rows of 16 bytes, weight", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 97, .n = 83, .k = 61},
-    {"128 x 128 tile", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 128, .n = 128, .k = 256},
-    {"128 x 128 tile + 8", BIG, THREE, F16_ALL, EIGHTS, .m = 136, .n = 136, .k = 168, .bias = true},
-    {"128 x 128 tile + 1", BIG, THREE, BF16_IN, EIGHTS, .m = 129, .n = 131, .k = 72, .integers = true},
-    /* By the planner's choice emulations have smaller tiles; on a GPU large products have these. */
-    {"a tile of 128 x 128", BIG, .solvers = MATMUL_EMULATED & -MATMUL_EMULATED, BF16_IN, EIGHTS_WEIGHT, .m = 131,
-     .n = 137, .k = 104, .tuning = "rows=128 columns=128"},
-    {"panels of A and B", BIG, .solvers = MATMUL_WGMMA, BF16_IN, .m = 136, .n = 136, .k = 40,
-     .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED},
-    {"one panel of B, 64 wide", BIG, .solvers = MATMUL_WGMMA, F16_ALL, .m = 64, .n = 64, .k = 72,
-     .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED, .bias = true},
-    {"one panel of B, 32 wide", BIG, .solvers = MATMUL_WGMMA, BF16_IN, EIGHTS, .m = 40, .n = 32, .k = 136},
-    {"spans of 64 bytes", BIG, .solvers = MATMUL_WGMMA, BF16_IN, EIGHTS_WEIGHT, .m = 129, .n = 121, .k = 200},
-    {"spans of 128 bytes", BIG, .solvers = MATMUL_WGMMA, F16_ALL, EIGHTS_WEIGHT, .m = 64, .n = 64, .k = 200,
-     .bias = true},
-    {"a tile of 64 rows", BIG, .solvers = MATMUL_WGMMA, BF16_IN, EIGHTS_WEIGHT, .m = 64, .n = 264, .k = 168},
-    {"deep", FULL, THREE, F16_ALL, EIGHTS_WEIGHT, .m = 13, .n = 17, .k = 4104, .bias = true},
-    {"tall", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 515, .n = 5, .k = 64},
-    {"wide", BIG, THREE, F16_ALL, EIGHTS, .m = 5, .n = 515, .k = 64, .bias = true},
+    {"one of everything", ALL, ENGINES, WEIGHT, .m = 1, .n = 1, .k = 1},
+    {"a square - 1", ALL, ENGINES, PLAIN, .m = 15, .n = 15, .k = 15},
+    {"a square, weight", ALL, ENGINES, WEIGHT_EIGHTS, .m = 16, .n = 16, .k = 16, .integers = true},
+    {"a square, eights", ALL, ENGINES, PLAIN_EIGHTS, .m = 16, .n = 16, .k = 32},
+    {"a square + 1, weight", ALL, ENGINES, WEIGHT_EIGHTS, .m = 17, .n = 33, .k = 17},
+    {"a square + 1, eights", ALL, ENGINES, PLAIN_EIGHTS, .m = 17, .n = 33, .k = 40},
+    {"steps in flight", ALL, ENGINES, WEIGHT_EIGHTS, .m = 7, .n = 9, .k = 168},
+    {"inner size 1", BIG, THREE, PLAIN_EIGHTS, .m = 33, .n = 61, .k = 1},
+    {"32 x 32 tile", BIG, THREE, PLAIN_EIGHTS, .m = 32, .n = 32, .k = 64, .integers = true},
+    {"64 x 64 tile", BIG, THREE, WEIGHT_EIGHTS, .m = 64, .n = 64, .k = 96},
+    {"64 x 64 tile + 1", BIG, THREE, PLAIN_EIGHTS, .m = 65, .n = 67, .k = 104},
+    {"primes", BIG, THREE, PLAIN, .m = 97, .n = 83, .k = 61},
+    {"primes, rows of 16 bytes", BIG, THREE, PLAIN_EIGHTS, .m = 97, .n = 83, .k = 61},
+    {"primes, rows of 16 bytes, weight", BIG, THREE, WEIGHT_EIGHTS, .m = 97, .n = 83, .k = 61},
+    {"128 x 128 tile", BIG, THREE, WEIGHT_EIGHTS, .m = 128, .n = 128, .k = 256},
+    {"128 x 128 tile + 8", BIG, THREE, PLAIN_EIGHTS, .m = 136, .n = 136, .k = 168},
+    {"128 x 128 tile + 1", BIG, THREE, PLAIN_EIGHTS, .m = 129, .n = 131, .k = 72, .integers = true},
+    /* Emulations choose smaller tiles than this one, which a GPU takes for large products. */
+    {"a tile of 128 x 128", MORE, .solvers = EMULATED_MMA, WEIGHT_EIGHTS, .m = 131, .n = 137, .k = 104,
+     .tuning = "rows=128 columns=128"},
+    {"panels of A and B", BIG, .solvers = MATMUL_WGMMA, ACROSS_EIGHTS, .m = 136, .n = 136, .k = 40},
+    {"one panel of B, 64 wide", BIG, .solvers = MATMUL_WGMMA, ACROSS_EIGHTS, .m = 64, .n = 64, .k = 72},
+    {"one panel of B, 32 wide", BIG, .solvers = MATMUL_WGMMA, PLAIN_EIGHTS, .m = 40, .n = 32, .k = 136},
+    {"spans of 64 bytes", BIG, .solvers = MATMUL_WGMMA, WEIGHT_EIGHTS, .m = 129, .n = 121, .k = 200},
+    {"spans of 128 bytes", BIG, .solvers = MATMUL_WGMMA, WEIGHT_EIGHTS, .m = 64, .n = 64, .k = 200},
+    {"a tile of 64 rows", MORE, .solvers = MATMUL_WGMMA, WEIGHT_EIGHTS, .m = 64, .n = 264, .k = 168},
+    {"deep", FULL, THREE, WEIGHT_EIGHTS, .m = 13, .n = 17, .k = 4104},
+    {"tall", BIG, THREE, WEIGHT_EIGHTS, .m = 515, .n = 5, .k = 64},
+    {"wide", BIG, THREE, PLAIN_EIGHTS, .m = 5, .n = 515, .k = 64},
 };
 
 static const matmul_case forms[] = {
-    {"A transposed", ALL, ENGINES, BF16_IN, .m = 17, .n = 16, .k = 40, .a = FORM_ALIGNED_TRANSPOSED, .b = FORM_ALIGNED},
-    {"A transposed", BIG, THREE, F16_ALL, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED, .bias = true},
-    {"both transposed, eights", BIG, THREE, BF16_IN, .m = 97, .n = 88, .k = 72, .a = FORM_ALIGNED_TRANSPOSED,
+    {"A transposed", ALL, OTHERS, ACROSS_EIGHTS, .m = 17, .n = 16, .k = 40},
+    {"A transposed", ALL, THREE, ACROSS_EIGHTS, .m = 17, .n = 33, .k = 40},
+    {"A transposed", BIG, THREE, PLAIN, .m = 97, .n = 83, .k = 61, .a = FORM_TRANSPOSED},
+    {"both transposed, eights", MORE, THREE, F16_WEIGHT, .m = 97, .n = 88, .k = 72, .a = FORM_ALIGNED_TRANSPOSED,
      .b = FORM_ALIGNED_TRANSPOSED},
-    {"one of two in eights", ALL, ENGINES, F16_ALL, .m = 17, .n = 19, .k = 24, .a = FORM_ALIGNED, .b = FORM_PADDED,
-     .bias = true},
-    {"C transposed", BIG, THREE, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED, .bias = true},
-    {"gaps", BIG, THREE, BF16_IN, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
-    {"columns apart", ALL, ENGINES, F16_ALL, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD,
-     .c = FORM_SPREAD, .bias = true, .bias_form = FORM_SPREAD},
-    {"rows backwards", BIG, THREE, BF16_IN, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED,
+    {"one of two in eights", ALL, ENGINES, PLAIN, .m = 17, .n = 33, .k = 24, .a = FORM_ALIGNED, .b = FORM_PADDED},
+    {"C transposed", BIG, THREE, WEIGHT_EIGHTS, .m = 97, .n = 83, .k = 61, .c = FORM_TRANSPOSED},
+    {"gaps", BIG, THREE, PLAIN, .m = 97, .n = 83, .k = 61, .a = FORM_PADDED, .b = FORM_PADDED, .c = FORM_PADDED},
+    {"columns apart", ALL, ENGINES, F16_WEIGHT, .m = 7, .n = 13, .k = 11, .a = FORM_SPREAD, .b = FORM_SPREAD,
+     .c = FORM_SPREAD, .bias_form = FORM_SPREAD},
+    {"rows backwards", BIG, THREE, PLAIN, .m = 97, .n = 83, .k = 61, .a = FORM_FLIPPED, .b = FORM_FLIPPED,
      .c = FORM_FLIPPED},
-    {"columns backwards", ALL, ENGINES, BF16_IN, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
+    {"columns backwards", ALL, ENGINES, F16_WEIGHT, .m = 7, .n = 13, .k = 11, .a = FORM_MIRRORED, .b = FORM_MIRRORED,
      .c = FORM_MIRRORED},
-    {"one row of A for all", ALL, ENGINES, BF16_IN, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST},
+    {"one row of A for all", ALL, ENGINES, PLAIN, .m = 7, .n = 13, .k = 11, .a = FORM_SHARED_FIRST},
     {"two types", ALL, ENGINES, TYPES(F16, BF16, F32, F32), .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
     {"float32", ALL, ENGINES, .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
 };
 
+/* An activation and an operand, in one program: operands alone are test_matmul_epilogue's, by the same macros. */
+#define EPILOGUE \
+    TYPES(BF16, BF16, BF16, BF16), .type.operand = CLATTN_DTYPE_BF16, .a = FORM_ALIGNED, .b = FORM_ALIGNED, \
+                                   .bias = true, .activation = CLATTN_ACTIVATION_GELU, .operand = OPERAND_ADD
 static const matmul_case epilogues[] = {
-    {"GELU and operand", ALL, THREE, F16_ALL, EIGHTS, .m = 17, .n = 19, .k = 24, .bias = true,
-     .activation = CLATTN_ACTIVATION_GELU, .operand = OPERAND_ADD},
-    {"operand in place", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 65, .n = 67, .k = 40, .operand = OPERAND_ADD,
-     .in_place = true},
+    {"GELU and operand", ALL, THREE, EPILOGUE, .m = 17, .n = 33, .k = 24},
+    {"GELU and operand in place", BIG, THREE, EPILOGUE, .batch = 3, .m = 33, .n = 61, .k = 40, .in_place = true},
     {"int8 weights", ALL, THREE, TYPES(BF16, I8, F32, F32), .refused_by = MATMUL_EMULATED, .m = 7, .n = 13, .k = 11},
 };
 
 static const matmul_case batches[] = {
-    {"batch", ALL, ENGINES, BF16_IN, EIGHTS, .batch = 3, .m = 5, .n = 8, .k = 16},
-    {"batch", BIG, THREE, F16_ALL, EIGHTS_WEIGHT, .batch = 5, .m = 67, .n = 35, .k = 40, .bias = true},
-    {"B shared by extent", BIG, THREE, F16_ALL, EIGHTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true,
-     .bias = true},
-    {"A shared by stride", ALL, ENGINES, BF16_IN, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_SHARED_FIRST},
-    {"smaller at enqueue", ALL, ENGINES, F16_ALL, EIGHTS, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true,
-     .actual_batch = 2, .actual_m = 5, .inject = MATMUL_BEYOND, .bias = true},
-    {"smaller at enqueue", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .batch = 5, .m = 131, .n = 67, .k = 40, .shorter = true,
+    {"batch", ALL, ENGINES, PLAIN_EIGHTS, .batch = 3, .m = 5, .n = 8, .k = 16},
+    {"batch", BIG, THREE, WEIGHT_EIGHTS, .batch = 5, .m = 67, .n = 35, .k = 40},
+    {"B shared by extent", BIG, THREE, PLAIN_EIGHTS, .batch = 5, .m = 67, .n = 35, .k = 37, .shared_b = true},
+    {"A shared by stride", ALL, ENGINES, PLAIN, .batch = 3, .m = 5, .n = 7, .k = 11, .a = FORM_SHARED_FIRST},
+    {"smaller at enqueue", ALL, ENGINES, PLAIN_EIGHTS, .batch = 3, .m = 9, .n = 7, .k = 11, .shorter = true,
+     .actual_batch = 2, .actual_m = 5, .inject = MATMUL_BEYOND},
+    {"smaller at enqueue", BIG, THREE, WEIGHT_EIGHTS, .batch = 5, .m = 131, .n = 67, .k = 40, .shorter = true,
      .actual_batch = 4, .actual_m = 66, .inject = MATMUL_BEYOND},
-    {"no rows", ALL, ENGINES, BF16_IN, .m = 0, .n = 7, .k = 11},
-    {"no inner size: the bias", ALL, ENGINES, F16_ALL, .m = 5, .n = 7, .k = 0, .bias = true},
-    {"no inner size: zeros", ALL, ENGINES, BF16_IN, .m = 5, .n = 7, .k = 0},
-    {"NaN in A: its row alone", ALL, ENGINES, BF16_IN, EIGHTS_WEIGHT, .m = 17, .n = 13, .k = 11,
-     .inject = MATMUL_A_NAN},
-    {"Inf in A: its row alone", BIG, THREE, F16_ALL, EIGHTS, .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF,
-     .bias = true},
-    {"NaN in B: its column alone", ALL, ENGINES, F16_ALL, EIGHTS, .m = 7, .n = 17, .k = 11, .inject = MATMUL_B_NAN,
-     .bias = true},
-    {"NaN in B: its column alone", BIG, THREE, BF16_IN, EIGHTS_WEIGHT, .m = 97, .n = 83, .k = 61,
-     .inject = MATMUL_B_NAN},
+    {"no rows", ALL, ENGINES, PLAIN, .m = 0, .n = 7, .k = 11},
+    {"no inner size: the bias", ALL, ENGINES, WEIGHT, .m = 5, .n = 7, .k = 0},
+    {"no inner size: zeros", ALL, ENGINES, PLAIN, .m = 5, .n = 7, .k = 0},
+    {"NaN in A: its row alone", ALL, ENGINES, WEIGHT_EIGHTS, .m = 17, .n = 33, .k = 11, .inject = MATMUL_A_NAN},
+    {"Inf in A: its row alone", BIG, THREE, PLAIN_EIGHTS, .m = 97, .n = 83, .k = 61, .inject = MATMUL_A_INF},
+    {"NaN in B: its column alone", ALL, ENGINES, PLAIN_EIGHTS, .m = 7, .n = 33, .k = 11, .inject = MATMUL_B_NAN},
+    {"NaN in B: its column alone", BIG, THREE, WEIGHT_EIGHTS, .m = 97, .n = 83, .k = 61, .inject = MATMUL_B_NAN},
 };
 
 /* ---- who may ---- */
@@ -123,7 +124,7 @@ static clattn_status plan_of(clattn_context *context, const char *solver, clattn
     return clattn_matmul_plan_create(context, &desc, &options, plan);
 }
 
-/* On a device that is no GPU: a refusal with its reason, and not a word of emulations. */
+/* A device that is no GPU refuses the engine with a reason, and does not mention emulations. */
 static void no_engine_here(void **state)
 {
     clattn_plan *plan = NULL;
@@ -143,8 +144,8 @@ static void no_engine_here(void **state)
     assert_non_null(strstr(message, "the device is no GPU"));
 }
 
-/* GPUs on paper: which of them has an engine, and what is said of the others.  Nothing is computed there, so that a
- * self-check finds zeros: the engine is then refused for that, and tile's kernels too. */
+/* GPUs on paper: which of them has an engine, and why the others have none.  They compute nothing, so that a self-check finds
+ * zeros and refuses the engine, and tile's kernels too. */
 static const struct {
     const char *target, *engine, *refusal;
 } known[] = {
@@ -186,7 +187,7 @@ static void engines_of_gpus(void **state)
         char message[512], line[256];
         assert_string_equal(targets[i].name, known[i].target);
 
-        /* Without a self-check, by name alone. */
+        /* Without a self-check only a caller who names the engine gets it. */
         clattn_status status = plan_of(context, "matrix", CLATTN_DTYPE_BF16, 64, &plan);
         clattn_context_message(context, message, sizeof message);
         assert_int_equal(status, known[i].engine ? CLATTN_SUCCESS : CLATTN_ERROR_UNSUPPORTED);
@@ -208,7 +209,7 @@ static void engines_of_gpus(void **state)
         clattn_plan_release(&plan);
         clattn_context_release(&context);
 
-        /* With one it is asked, and found out. */
+        /* With a self-check the engine is tried, and found wrong. */
         context = paper_context(&targets[i], true);
         status = plan_of(context, "matrix", CLATTN_DTYPE_BF16, 64, &plan);
         clattn_context_message(context, message, sizeof message);
@@ -219,7 +220,7 @@ static void engines_of_gpus(void **state)
     }
 }
 
-/* The same of wgmma: on Hopper alone, and what its program is made of. */
+/* wgmma is Hopper's alone; and what its program is made of. */
 static const char *const no_wgmma[] = {
     "its compute capability is not 9.0, the only one with wgmma",
     NULL,
@@ -271,7 +272,7 @@ static void wgmma_of_gpus(void **state)
         clattn_plan_release(&plan);
         clattn_context_release(&context);
     }
-    /* With a self-check it is asked, and found out. */
+    /* With a self-check wgmma is tried, and found wrong. */
     clattn_context *context = paper_context(&targets[1], true);
     clattn_plan *plan = NULL;
     char text[512];
@@ -281,7 +282,7 @@ static void wgmma_of_gpus(void **state)
     clattn_context_release(&context);
 }
 
-/* A driver whose binary is not what was expected: the solver fails with the reason, and the next one is asked. */
+/* If a driver's binary cannot be spliced, the solver fails with the reason, and the next solver is tried. */
 static const struct {
     const char *binary, *reason;
 } binaries[] = {
@@ -320,14 +321,14 @@ static void binaries_that_cannot_be_spliced(void **state)
         assert_status(NULL, clattn_context_create(&params, &context), CLATTN_SUCCESS);
         snprintf(line, sizeof line, "matmul/gpu/wgmma.cl: instructions cannot be put into the driver's binary: %s",
                  binaries[i].reason);
-        /* The second time it is remembered. */
+        /* The second failure is remembered. */
         for (int again = 0; again < 2; again++) {
             assert_int_equal(plan_of(context, "wgmma", CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_BUILD);
             assert_null(plan);
             clattn_context_message(context, text, sizeof text);
             assert_says(text, line);
         }
-        /* On paper nothing is right, but each solver has its turn. */
+        /* On paper every solver is wrong, but each is tried. */
         assert_int_equal(plan_of(context, NULL, CLATTN_DTYPE_BF16, 64, &plan), CLATTN_ERROR_MISCOMPILED);
         assert_says(log,
                     "matmul: solver wgmma failed, trying the next: matmul/gpu/wgmma.cl: instructions cannot be put");
@@ -390,8 +391,8 @@ static void as_it_is(offline_target *target)
 
 #define DRIVERS "matrix engines are reached through NVIDIA's, AMD's and Intel's own drivers alone"
 
-/* What an older GPU, another driver and the like make of it, asked for by name (float16 on gfx90a apart, which a caller may
- * have). */
+/* Devices that differ from the known ones in one respect, and why they refuse an engine; `forced`: also if a caller names
+ * it. */
 static const struct refusal {
     const char *solver;
     size_t target;
