@@ -1,5 +1,5 @@
-/* Q, K and V from global memory, whatever they are stored as, into local memory as floats.  What lies outside is 0 and is
- * not read.  Eight neighbouring items cover 8 columns of a row of Q or K, BLOCK items one row of V. */
+/* Copies Q, K and V from global memory, of any storage type, into local memory as floats.  What lies outside is 0 and is not
+ * read.  Eight neighbouring items cover 8 columns of a row of Q or K, BLOCK items one row of V. */
 #ifndef CLATTN_CL_ATTENTION_GPU_LOAD_H
 #define CLATTN_CL_ATTENTION_GPU_LOAD_H
 
@@ -8,7 +8,7 @@
 #define KEY_GROUP (KEY_GROUPS ? D_K / (KEY_GROUPS ? KEY_GROUPS : 1) : D_K)
 #define VALUE_GROUP (VALUE_GROUPS ? D_V / (VALUE_GROUPS ? VALUE_GROUPS : 1) : D_V)
 
-/* Where the rows of a tile's keys begin.  INDIRECT: looked up once for each tile. */
+/* With INDIRECT, where the rows of a tile's keys begin, which is looked up once for each tile. */
 typedef struct tile_places {
 #if INDIRECT
     long key[TILE_K], value[TILE_K];
@@ -31,7 +31,7 @@ typedef struct tile_places {
 #define SCALE_PLACE(WHICH, j) attention_row_of_head(&a->WHICH, &t->item, j, a, side)
 #endif
 
-/* From here on `side` has the scales of the tile's own head: one address to keep instead of two. */
+/* Moves the scales in `side` to the tile's own head, so that one address is kept instead of two. */
 static inline void tile_find_scales(attention_side *side, const tile_rows *t, const attention_args *a)
 {
 #if KEY_GROUPS
@@ -62,7 +62,7 @@ static inline void tile_look_up(local tile_places *places, uint item, int k0, co
 #endif
 }
 
-/* Columns d0 .. d0 + CHUNK-1 of the tile's rows, to[d][row]. */
+/* Copies columns d0 .. d0 + CHUNK-1 of the tile's rows to to[d][row]. */
 static inline void tile_stage_query(local float *to, const global ELEMENT(Q_TYPE) *query, uint item, int d0,
                                     const tile_rows *t, const attention_args *a)
 {
@@ -81,8 +81,8 @@ static inline void tile_stage_query(local float *to, const global ELEMENT(Q_TYPE
     }
 }
 
-/* The same columns of the keys from k0 on, to[d][key].  At most four of an item's rows at once: whether each is inside
- * takes two scalar registers on AMD's waves of 64. */
+/* Copies columns d0 .. d0 + CHUNK-1 of the keys from k0 on to to[d][key].  At most four of an item's rows at once, since
+ * whether a row is inside takes two scalar registers on AMD's waves of 64. */
 static inline void tile_stage_key(local float *to, const global ELEMENT(K_TYPE) *key, local const tile_places *places,
                                   uint item, int k0, int d0, const tile_rows *t, const attention_args *a,
                                   const attention_side *side)
@@ -109,7 +109,7 @@ static inline void tile_stage_key(local float *to, const global ELEMENT(K_TYPE) 
     }
 }
 
-/* VALUE_ROWS rows of V, to[row][column].  Row p of `prob` is key 4 * (p % ITEMS_X) + p / ITEMS_X % 4 + p / ITEMS_X / 4 *
+/* Copies VALUE_ROWS rows of V to to[row][column].  Row p of `prob` is key 4 * (p % ITEMS_X) + p / ITEMS_X % 4 + p / ITEMS_X / 4 *
  * BLOCK: the order in which the items' stores of probabilities go to different banks.  V is staged in that order. */
 static inline void tile_stage_value(local float *to, const global ELEMENT(V_TYPE) *value,
                                     local const tile_places *places, uint item, int k0, int p0, const tile_rows *t,

@@ -16,6 +16,14 @@
  * Who owns what: lane l of a sub-group has, of each 16 x 16 square of scores and of each 16 columns of its rows' output,
  * the floats that matrix_c_row and matrix_c_column name: two rows, l/4 and l/4 + 8.  The four lanes of a row find its
  * maximum and its sum by two exchanges.
+ *
+ *                           keys, TILE_K ->                        columns ->
+ *               +----+   +----+----+----+----+                  +----+----+----+
+ *   sub-group 0 | Q  |   | S  | 16 |    |    |   -> softmax,    | O  | 16 |    |     Each sub-group has all of its S
+ *     16 rows   +----+   +----+ x16+----+----+      then as A   +----+ x16+----+     and O in registers; K and V lie
+ *   sub-group 1 |    |   |    |    |    |    |      times V     |    |    |    |     in local memory for all of them.
+ *               +----+   +----+----+----+----+                  +----+----+----+
+ *
  * Local memory: 8 * TILE_K * WIDTH bytes: two tiles of K and of V; before the first, Q passes through K's, for which
  * 16 * WARPS <= 2 * TILE_K.
  * Barriers: two before the first tile, one a tile: behind it the tile's copies are there, and the tile before it, whose
@@ -55,21 +63,14 @@
 
 #define LANES_ALL (MATRIX_LANES * WARPS)
 #if LANES_ALL % (WIDTH / 8) || TILE_K * (WIDTH / 8) % LANES_ALL || 16 * WARPS * (WIDTH / 8) % LANES_ALL
-#error "the items must make up whole rows, and whole turns a tile"
+#error "the items must make up whole rows, and whole copies a tile"
 #endif
 #define SQUARES (TILE_K / 16)
 #define DEPTHS ((D_K + 15) / 16)
 #define COLUMNS ((D_V + 15) / 16)
-#define ROOM MATRIX_ROOM(1, 1)
-
-/* What an engine does is a chain of instructions with everything in registers; its emulation is loops with barriers. */
-#if MATRIX_EMULATED
-#define FOR_ALL \
-    _Pragma("unroll 1") for
-#else
-#define FOR_ALL \
-    _Pragma("unroll") for
-#endif
+#define SCRATCH MATRIX_ROOM(1, 1)
+#define ROWS 2                   /* of a 16 x 16 square, that a lane has floats of */
+#define ROW_OF(n) ((n) >> 1 & 1) /* the one of these that a lane's float number n belongs to */
 
 /* Whether rows that begin at `from` consist of aligned pieces of 16 bytes. */
 static inline bool is_aligned(const global ushort *from, const array4 *array)
@@ -77,17 +78,17 @@ static inline bool is_aligned(const global ushort *from, const array4 *array)
     return array->col == 1 && (array->row & 7) == 0 && ((size_t)from & 15) == 0;
 }
 
-/* Rows first .. first + rows - 1 of a head into a tile; those outside [begin, end) become 0.  An item has the same eight
- * columns of each of its rows. */
+/* Copies rows first .. first + rows - 1 of a head into a tile; those outside [begin, end) become 0.  An item copies the same
+ * eight columns of each of its rows. */
 static inline void stage_rows(local ushort *tile, const global ushort *from, const array4 *array, int first, int rows,
                               int begin, int end, int size, int item, bool aligned)
 {
     const int column = (item & (WIDTH / 8 - 1)) * 8, count = clamp(size - column, 0, 8);
-    const int own_row = item / (WIDTH / 8), turns = rows * (WIDTH / 8) / LANES_ALL;
+    const int own_row = item / (WIDTH / 8), copies = rows * (WIDTH / 8) / LANES_ALL;
     from += count ? column * array->col : 0;
     if (aligned) {
-        FOR_ALL(int m = 0; m < turns; m++)
-        {
+        MATRIX_UNROLL
+        for (int m = 0; m < copies; m++) {
             const int row = own_row + m * (LANES_ALL / (WIDTH / 8)), j = first + row;
             const bool inside = j >= begin && j < end;
             matrix_copy((local uint4 *)(tile + MATRIX_AT(row, column, WIDTH)), inside ? from + j * array->row : from,
@@ -96,7 +97,7 @@ static inline void stage_rows(local ushort *tile, const global ushort *from, con
         return;
     }
     _Pragma("unroll 1")
-    for (int n = 0; n < turns * 8; n++) {
+    for (int n = 0; n < copies * 8; n++) {
         const int row = own_row + (n >> 3) * (LANES_ALL / (WIDTH / 8)), j = first + row;
         ushort x = 0;
         if (j >= begin && j < end && (n & 7) < count)
@@ -105,17 +106,117 @@ static inline void stage_rows(local ushort *tile, const global ushort *from, con
     }
 }
 
-/* The largest, or the sum, of the four lanes that share a row. */
-static inline float row_max(float x, int lane, local uint *room)
+/* The maximum, or the sum, over the four lanes that share a row. */
+static inline float reduce_max(float x, int lane, local uint *scratch)
 {
-    x = fmax(x, matrix_swap(x, 1, lane, room));
-    return fmax(x, matrix_swap(x, 2, lane, room));
+    x = fmax(x, matrix_swap(x, 1, lane, scratch));
+    return fmax(x, matrix_swap(x, 2, lane, scratch));
 }
 
-static inline float row_sum(float x, int lane, local uint *room)
+static inline float reduce_sum(float x, int lane, local uint *scratch)
 {
-    x += matrix_swap(x, 1, lane, room);
-    return x + matrix_swap(x, 2, lane, room);
+    x += matrix_swap(x, 1, lane, scratch);
+    return x + matrix_swap(x, 2, lane, scratch);
+}
+
+/* A lane's two rows: what they attend, and the state of their online softmax. */
+typedef struct lane_rows {
+    int begin[ROWS], end[ROWS];
+    float row_max[ROWS], subtracted[ROWS]; /* `subtracted` is the rounded row_max * exponent, or 0 before any key */
+    float row_sum[ROWS], rescale[ROWS];
+} lane_rows;
+
+/* S = Q K^T for one tile of keys. */
+static inline void score_tile(matrix_c s[SQUARES], const matrix_a of_q[DEPTHS], const local ushort *keys, int lane,
+                              local uint *scratch)
+{
+    MATRIX_UNROLL
+    for (int j = 0; j < SQUARES; j++) {
+        MATRIX_UNROLL
+        for (int n = 0; n < MATRIX_C; n++)
+            s[j].sum[n] = 0.0f;
+        MATRIX_UNROLL
+        for (int d = 0; d < DEPTHS; d++) {
+            matrix_b of_k;
+
+            matrix_load_b(&of_k, keys, WIDTH, j * 16, d * 16, lane);
+            matrix_multiply(&s[j], &of_q[d], 1, &of_k, 1, lane, scratch);
+        }
+    }
+}
+
+/* Replaces the scores of keys that a row does not attend by -inf; k0 is the tile's first key. */
+static inline void mask_tile(matrix_c s[SQUARES], const lane_rows *rows, int k0, int lane)
+{
+    MATRIX_UNROLL
+    for (int j = 0; j < SQUARES; j++) {
+        MATRIX_UNROLL
+        for (int n = 0; n < MATRIX_C; n++) {
+            const int at = k0 + j * 16 + matrix_c_column(lane, n);
+
+            if (at < rows->begin[ROW_OF(n)] || at >= rows->end[ROW_OF(n)])
+                s[j].sum[n] = -INFINITY;
+        }
+    }
+}
+
+/* Turns scores into probabilities, and updates the rows' state. */
+static inline void softmax_tile(matrix_c s[SQUARES], lane_rows *rows, float exponent, int lane, local uint *scratch)
+{
+    float row_max[ROWS] = {rows->row_max[0], rows->row_max[1]}, row_sum[ROWS] = {0.0f, 0.0f};
+
+    MATRIX_UNROLL
+    for (int j = 0; j < SQUARES; j++) {
+        MATRIX_UNROLL
+        for (int n = 0; n < MATRIX_C; n++)
+            row_max[ROW_OF(n)] = fmax(row_max[ROW_OF(n)], s[j].sum[n]);
+    }
+    MATRIX_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        row_max[r] = reduce_max(row_max[r], lane, scratch);
+        /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN.  The rounded
+         * product is subtracted in both places, so that its rounding cancels. */
+        const float subtracted = row_max[r] == -INFINITY ? 0.0f : row_max[r] * exponent;
+        rows->rescale[r] = rows->row_max[r] == -INFINITY ? 0.0f : exp2s(rows->subtracted[r] - subtracted);
+        rows->row_max[r] = row_max[r];
+        rows->subtracted[r] = subtracted;
+    }
+    MATRIX_UNROLL
+    for (int j = 0; j < SQUARES; j++) {
+        MATRIX_UNROLL
+        for (int n = 0; n < MATRIX_C; n++) {
+            s[j].sum[n] = exp2s(fma(s[j].sum[n], exponent, -rows->subtracted[ROW_OF(n)]));
+            row_sum[ROW_OF(n)] += s[j].sum[n];
+        }
+    }
+    MATRIX_UNROLL
+    for (int r = 0; r < ROWS; r++)
+        rows->row_sum[r] = fma(rows->row_sum[r], rows->rescale[r], row_sum[r]);
+}
+
+/* O = O * rescale + P V for one tile of keys. */
+static inline void add_values(matrix_c out[COLUMNS], const matrix_c s[SQUARES], const lane_rows *rows,
+                              const local ushort *values, int lane, local uint *scratch)
+{
+    MATRIX_UNROLL
+    for (int c = 0; c < COLUMNS; c++) {
+        MATRIX_UNROLL
+        for (int n = 0; n < MATRIX_C; n++)
+            out[c].sum[n] *= rows->rescale[ROW_OF(n)];
+    }
+    MATRIX_UNROLL
+    for (int j = 0; j < SQUARES; j++) {
+        matrix_a of_p;
+
+        matrix_chain(&of_p, &s[j], lane, scratch);
+        MATRIX_UNROLL
+        for (int c = 0; c < COLUMNS; c++) {
+            matrix_b of_v;
+
+            matrix_load_b_across(&of_v, values, WIDTH, j * 16, c * 16, lane);
+            matrix_multiply(&out[c], &of_p, 1, &of_v, 1, lane, scratch);
+        }
+    }
 }
 
 GROUP_SIZE(MATRIX_LANES, WARPS, 1)
@@ -124,8 +225,8 @@ kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global E
                              ATTENTION_SIDE_PARAMETERS global ELEMENT(O_TYPE) *output,
                              ATTENTION_RESULT_PARAMETERS attention_args a)
 {
-    local uint4 key_room[2 * TILE_K * WIDTH / 8], value_room[2 * TILE_K * WIDTH / 8];
-    local uint exchange[WARPS * ROOM + 1];
+    local uint4 key_tiles[2 * TILE_K * WIDTH / 8], value_tiles[2 * TILE_K * WIDTH / 8];
+    local uint all_scratch[WARPS * SCRATCH + 1];
 #if CANCEL
     local int idle;
 #endif
@@ -141,14 +242,14 @@ kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global E
 #endif
 
     const int lane = (int)get_local_id(0), warp = (int)get_local_id(1), item = warp * MATRIX_LANES + lane;
-    local uint *room = exchange + warp * ROOM;
-    local ushort *key_tile = (local ushort *)key_room, *value_tile = (local ushort *)value_room;
+    local uint *scratch = all_scratch + warp * SCRATCH;
+    local ushort *key_tile = (local ushort *)key_tiles, *value_tile = (local ushort *)value_tiles;
     const int tile = CAUSAL ? (int)(get_num_groups(0) - 1 - get_group_id(0)) : (int)get_group_id(0);
     const int first_row = tile * 16 * WARPS, h = (int)get_group_id(1) + a.first_head;
     attention_item of;
     attention_item_of(&of, (int)get_group_id(2) + a.first_batch, h, &a, &side);
 
-    /* Rows of this launch, and of those the ones that attend; the keys that any of them does. */
+    /* The rows of this launch, those of them that attend, and the keys that any or all of these attend. */
     const int q0 = a.first_query + first_row, rows = min(a.launch_queries - first_row, of.rows - q0);
     const int attending = min(rows, of.queries - q0);
     int begin = 0, end = 0, all_begin = 0, all_end = 0, unused;
@@ -169,22 +270,24 @@ kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global E
     matrix_wait(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     matrix_a of_q[DEPTHS];
-    FOR_ALL(int d = 0; d < DEPTHS; d++)
-    matrix_load_a(&of_q[d], key_tile, WIDTH, warp * 16, d * 16, lane);
+    MATRIX_UNROLL
+    for (int d = 0; d < DEPTHS; d++)
+        matrix_load_a(&of_q[d], key_tile, WIDTH, warp * 16, d * 16, lane);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     matrix_c out[COLUMNS];
-    float top[2] = {-INFINITY, -INFINITY}, shift[2] = {0.0f, 0.0f}, sum[2] = {0.0f, 0.0f};
-    int row_begin[2], row_end[2];
-    FOR_ALL(int c = 0; c < COLUMNS; c++)
-    FOR_ALL(int n = 0; n < MATRIX_C; n++)
-    out[c].sum[n] = 0.0f;
-    FOR_ALL(int r = 0; r < 2; r++)
-    {
+    lane_rows own = {{0, 0}, {0, 0}, {-INFINITY, -INFINITY}, {0.0f, 0.0f}, {0.0f, 0.0f}, {0.0f, 0.0f}};
+    MATRIX_UNROLL
+    for (int c = 0; c < COLUMNS; c++) {
+        MATRIX_UNROLL
+        for (int n = 0; n < MATRIX_C; n++)
+            out[c].sum[n] = 0.0f;
+    }
+    MATRIX_UNROLL
+    for (int r = 0; r < ROWS; r++) {
         const int i = warp * 16 + matrix_c_row(lane, 2 * r);
-        row_begin[r] = row_end[r] = 0;
         if (i < attending)
-            attention_keys(&of, q0 + i, q0 + i, &a, &row_begin[r], &row_end[r]);
+            attention_keys(&of, q0 + i, q0 + i, &a, &own.begin[r], &own.end[r]);
     }
 
     const float exponent = a.scale * LOG2E;
@@ -204,76 +307,24 @@ kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global E
         matrix_commit();
 
         matrix_c s[SQUARES];
-        FOR_ALL(int j = 0; j < SQUARES; j++)
-        {
-            FOR_ALL(int n = 0; n < MATRIX_C; n++)
-            s[j].sum[n] = 0.0f;
-            FOR_ALL(int d = 0; d < DEPTHS; d++)
-            {
-                matrix_b of_k;
-                matrix_load_b(&of_k, keys, WIDTH, j * 16, d * 16, lane);
-                matrix_multiply(&s[j], &of_q[d], 1, &of_k, 1, lane, room);
-            }
-        }
-
-        float highest[2] = {top[0], top[1]}, share[2] = {0.0f, 0.0f}, factor[2];
-        /* Tiles that all rows attend whole pay for no comparison. */
-        if (k0 < all_begin || k0 + TILE_K > all_end)
-            FOR_ALL(int j = 0; j < SQUARES; j++)
-        FOR_ALL(int n = 0; n < MATRIX_C; n++)
-        {
-            const int r = n >> 1 & 1, at = k0 + j * 16 + matrix_c_column(lane, n);
-            if (at < row_begin[r] || at >= row_end[r])
-                s[j].sum[n] = -INFINITY;
-        }
-        FOR_ALL(int j = 0; j < SQUARES; j++)
-        FOR_ALL(int n = 0; n < MATRIX_C; n++)
-        highest[n >> 1 & 1] = fmax(highest[n >> 1 & 1], s[j].sum[n]);
-        FOR_ALL(int r = 0; r < 2; r++)
-        {
-            highest[r] = row_max(highest[r], lane, room);
-            /* While nothing has been attended the maximum is -inf, and 0 stands in for it: -inf - -inf is NaN.  What is
-             * subtracted is the rounded product in both places, so that its rounding cancels. */
-            const float safe = highest[r] == -INFINITY ? 0.0f : highest[r] * exponent;
-            factor[r] = top[r] == -INFINITY ? 0.0f : exp2s(shift[r] - safe);
-            top[r] = highest[r];
-            shift[r] = safe;
-        }
-        FOR_ALL(int j = 0; j < SQUARES; j++)
-        FOR_ALL(int n = 0; n < MATRIX_C; n++)
-        {
-            const int r = n >> 1 & 1;
-            s[j].sum[n] = exp2s(fma(s[j].sum[n], exponent, -shift[r]));
-            share[r] += s[j].sum[n];
-        }
-        FOR_ALL(int r = 0; r < 2; r++)
-        sum[r] = fma(sum[r], factor[r], share[r]);
-        FOR_ALL(int c = 0; c < COLUMNS; c++)
-        FOR_ALL(int n = 0; n < MATRIX_C; n++)
-        out[c].sum[n] *= factor[n >> 1 & 1];
-        FOR_ALL(int j = 0; j < SQUARES; j++)
-        {
-            matrix_a of_p;
-            matrix_chain(&of_p, &s[j], lane, room);
-            FOR_ALL(int c = 0; c < COLUMNS; c++)
-            {
-                matrix_b of_v;
-                matrix_load_b_across(&of_v, values, WIDTH, j * 16, c * 16, lane);
-                matrix_multiply(&out[c], &of_p, 1, &of_v, 1, lane, room);
-            }
-        }
+        score_tile(s, of_q, keys, lane, scratch);
+        if (k0 < all_begin || k0 + TILE_K > all_end) /* not all rows attend all of it */
+            mask_tile(s, &own, k0, lane);
+        softmax_tile(s, &own, exponent, lane, scratch);
+        add_values(out, s, &own, values, lane, scratch);
     }
     matrix_wait(0);
 
-    FOR_ALL(int r = 0; r < 2; r++)
-    sum[r] = row_sum(sum[r], lane, room);
-    FOR_ALL(int r = 0; r < 2; r++)
-    {
+    MATRIX_UNROLL
+    for (int r = 0; r < ROWS; r++)
+        own.row_sum[r] = reduce_sum(own.row_sum[r], lane, scratch);
+    MATRIX_UNROLL
+    for (int r = 0; r < ROWS; r++) {
         const int i = warp * 16 + matrix_c_row(lane, 2 * r);
-        const bool any = i < attending && sum[r] != 0.0f;
+        const bool any = i < attending && own.row_sum[r] != 0.0f;
         float row_lse;
-        const float scaled =
-            attention_finish(any ? top[r] * a.scale : -INFINITY, any ? sum[r] : 0.0f, &of, &a, &side, &row_lse);
+        const float factor = attention_finish(any ? own.row_max[r] * a.scale : -INFINITY, any ? own.row_sum[r] : 0.0f,
+                                              &of, &a, &side, &row_lse);
         if (i >= rows)
             continue;
 #if LSE
@@ -281,12 +332,14 @@ kernel void attention_matrix(const global ELEMENT(Q_TYPE) *query, const global E
             lse[attention_result_row(&a.lse, &of, q0 + i)] = row_lse;
 #endif
         global ELEMENT(O_TYPE) *to = output + attention_result_row(&a.output, &of, q0 + i);
-        FOR_ALL(int c = 0; c < COLUMNS; c++)
-        FOR_ALL(int n = 0; n < MATRIX_C; n++)
-        {
-            const int e = c * 16 + matrix_c_column(lane, n);
-            if ((n >> 1 & 1) == r && e < D_V)
-                STORE(O_TYPE, to, e * a.output.col, scaled == 0.0f ? 0.0f : out[c].sum[n] * scaled);
+        MATRIX_UNROLL
+        for (int c = 0; c < COLUMNS; c++) {
+            MATRIX_UNROLL
+            for (int n = 0; n < MATRIX_C; n++) {
+                const int e = c * 16 + matrix_c_column(lane, n);
+                if (ROW_OF(n) == r && e < D_V)
+                    STORE(O_TYPE, to, e * a.output.col, factor == 0.0f ? 0.0f : out[c].sum[n] * factor);
+            }
         }
     }
 }

@@ -17,22 +17,27 @@ static inline void tile_add_products(float4 to[4][QUADS], const float4 rows[QUAD
     }
 }
 
-/* to[4g + c][r] += a[k][y*QUADS + r] * b[k][x + g*ITEMS_X].c for every row k < depth; strides in float4s. */
-#define ADD_TILE(to, a, a_stride, b, b_stride, depth, groups) \
-    _Pragma("unroll 4") \
-    for (int k_ = 0; k_ < (depth); k_++) { \
-        float4 rows_[QUADS]; \
-        _Pragma("unroll") \
-        for (int r_ = 0; r_ < QUADS; r_++) \
-            rows_[r_] = (a)[k_ * (a_stride) + y * QUADS + r_]; \
-        _Pragma("unroll") \
-        for (int g_ = 0; g_ < (groups); g_++) \
-            tile_add_products(&(to)[4 * g_], rows_, (b)[k_ * (b_stride) + x + g_ * ITEMS_X]); \
+/* to[4g + c][r] += a[k][r] * b[k][g*ITEMS_X].c for each k < depth and g < groups; strides in float4s.  a begins at the item's
+ * own rows and b at its own columns. */
+static inline __attribute__((always_inline)) void tile_multiply(float4 (*to)[QUADS], const local float4 *a,
+                                                                int a_stride, const local float4 *b, int b_stride,
+                                                                int depth, int groups)
+{
+#pragma unroll 4
+    for (int k = 0; k < depth; k++) {
+        float4 rows[QUADS];
+#pragma unroll
+        for (int r = 0; r < QUADS; r++)
+            rows[r] = a[k * a_stride + r];
+#pragma unroll
+        for (int g = 0; g < groups; g++)
+            tile_add_products(&to[4 * g], rows, b[k * b_stride + g * ITEMS_X]);
     }
+}
 
 #if ADDITIVE
-/* s[4g + c][r] += weight[k] * tanh(query[k][y*QUADS + r] + key[k][x + g*ITEMS_X].c).  Nothing of this is unrolled but
- * what registers ask for: a tanh is dozens of instructions. */
+/* s[4g + c][r] += weight[k] * tanh(query[k][y*QUADS + r] + key[k][x + g*ITEMS_X].c).  Only the loops over
+ * registers are unrolled: a tanh is dozens of instructions. */
 static inline void tile_add_tanh(float4 s[KEYS][QUADS], const local float4 *query, const local float4 *key,
                                  const local float *weight, int x, int y)
 {

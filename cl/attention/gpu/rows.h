@@ -7,18 +7,18 @@
 typedef struct tile_rows {
     attention_item item;    /* h: the head; with PACK_HEADS the first of its key/value head's */
     int first_row, rows;    /* the launch's first row here, and how many rows the launch has from there on */
-    int begin, end;         /* the keys that some row attends, as far as lengths, causality and windows tell */
-    int all_begin, all_end; /* those that all rows attend, as far as the same tell */
-    bool partial;           /* some rows of the tile are none: they attend nothing and are not stored */
+    int begin, end;         /* lengths, causality and windows let some row attend these keys, */
+    int all_begin, all_end; /* and all rows attend these */
+    bool partial;           /* the tile has rows beyond the last one, which attend nothing and are not stored */
 } tile_rows;
 
 typedef struct tile_row {
     attention_item item;  /* with the row's own head */
     int i;                /* its query */
-    bool stored, attends; /* whether it has an output; whether it is within the item's length too */
+    bool stored, attends; /* it has an output; and it is within the item's length */
 } tile_row;
 
-/* Of the launch's queries.  Unsigned: a quotient's sign takes registers that the loops need. */
+/* The query among the launch's.  Unsigned, since a quotient's sign takes registers that the loops need. */
 static inline int tile_launched(int row, const attention_args *a)
 {
     return PACK_HEADS ? (int)((uint)row / (uint)a->group) : row;
@@ -69,8 +69,8 @@ static inline void tile_find_rows(tile_rows *t, int tile, const attention_args *
                  (PACK_HEADS && (h < a->first_head || h + a->group > a->first_head + a->launch_heads));
 }
 
-/* Where the results of a tile's item begin, and without PACK_HEADS of its head.  They lie in local memory from the
- * beginning: what they are made of would fill scalar registers up to the end. */
+/* Where the results of a tile's item begin or, without PACK_HEADS, those of its head.  They are computed first and lie in local
+ * memory, since what they are computed from would fill scalar registers to the end. */
 typedef struct tile_results {
     long output, lse, entropy;
 } tile_results;
@@ -97,13 +97,13 @@ static inline void tile_find_results(local tile_results *results, const tile_row
 #endif
 }
 
-/* Whether the tile of keys at k0 has to be looked at key by key. */
+/* Whether some row attends some but not all keys of the tile at k0. */
 static inline bool tile_is_mixed(const tile_rows *t, int k0)
 {
     return SELECTIVE || k0 < t->all_begin || k0 + TILE_K > t->all_end || (MODIFIED && t->partial);
 }
 
-/* The keys that each row of a tile attends, as far as lengths, causality and windows tell. */
+/* The keys that lengths, causality and windows let each row of a tile attend. */
 typedef struct tile_ranges {
     int begin[TILE_Q], end[TILE_Q];
 } tile_ranges;
@@ -119,9 +119,9 @@ static inline void tile_find_range(local tile_ranges *ranges, int index, const t
     ranges->end[index] = end;
 }
 
-/* Which of an item's own keys in the tile at k0 its own rows attend. */
-static inline uint tile_attended(const local tile_ranges *ranges, const tile_rows *t, int x, int y, int k0,
-                                 const attention_args *a, const attention_side *side)
+/* Which of the item's own keys in the tile at k0 its own rows attend, as bits (shape.h). */
+static inline uint tile_mask(const local tile_ranges *ranges, const tile_rows *t, int x, int y, int k0,
+                             const attention_args *a, const attention_side *side)
 {
     uint bits = 0;
 /* Two rows at a time: each branch takes two scalar registers on AMD's waves of 64. */
@@ -145,8 +145,8 @@ static inline uint tile_attended(const local tile_ranges *ranges, const tile_row
 }
 
 #if DROPOUT
-/* Which of them dropout keeps. */
-static inline uint tile_kept(const tile_rows *t, int x, int y, int k0, const attention_args *a)
+/* Which of the item's own keys dropout keeps for its own rows, as bits. */
+static inline uint tile_dropout(const tile_rows *t, int x, int y, int k0, const attention_args *a)
 {
     uint bits = 0;
     for (int n = 0; n < ROWS; n++) {
@@ -161,8 +161,8 @@ static inline uint tile_kept(const tile_rows *t, int x, int y, int k0, const att
 }
 #endif
 
-/* Where `bits` has own key k for the own rows 4*r .. 4*r + 3, as select takes it: all ones or zeros. */
-static inline int4 tile_lanes(uint bits, int k, int r)
+/* Whether `bits` has own key k, for the own rows 4*r .. 4*r + 3: all ones or zeros, as select takes it. */
+static inline int4 tile_selected(uint bits, int k, int r)
 {
     return ((int4)((int)(bits >> (k * ROWS + 4 * r))) & (int4)(1, 2, 4, 8)) != (int4)(0);
 }

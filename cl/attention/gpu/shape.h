@@ -1,4 +1,4 @@
-/* attention_tile's geometry: who of a work-group owns what, and how large its local arrays are.
+/* attention_tile's geometry: which items of a work-group own what, and how large its local arrays are.
  *
  * Parameter       meaning                                        allowed
  * TILE_Q          rows (queries) of a work-group                 multiple of 4 * ITEMS_Y, and of ITEMS / 8; at most ITEMS
@@ -60,11 +60,11 @@
 #define Q_QUADS (Q_STRIDE / 4)
 #define K_STRIDE (TILE_K + 4)
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
-/* Items of a row that are in one sub-group, and the parts of a row's maximum and sums that meet in local memory. */
-#define TOGETHER (ITEMS_X < SUB_GROUP_SIZE ? ITEMS_X : SUB_GROUP_SIZE)
-#define PARTS (ITEMS_X / TOGETHER)
-/* Where in `stage` the parts are: behind the room of emulated sub-groups. */
-#define PARTS_AT (SUB_GROUPS == 4 ? ITEMS : 0)
+/* The items of a row that are in one sub-group, and the partial results of a row's reductions, which meet in local memory. */
+#define ROW_ITEMS (ITEMS_X < SUB_GROUP_SIZE ? ITEMS_X : SUB_GROUP_SIZE)
+#define PARTIALS (ITEMS_X / ROW_ITEMS)
+/* Where in `stage` these are, in float4s: behind what emulated sub-groups exchange. */
+#define PARTIALS_AT (SUB_GROUPS == 4 ? ITEMS : 0)
 #define STAGE_FLOATS LARGER(CHUNK *(K_STRIDE + Q_STRIDE), LARGER(VALUE_ROWS *VALUE_STRIDE, ITEMS_X *Q_STRIDE))
 
 /* The tile's key that an item's own key k is. */
@@ -95,7 +95,7 @@
 #if (TILE_Q * 8) % ITEMS || (TILE_K * 8) % ITEMS || CHUNK % 8 || CHUNK > ITEMS || TILE_Q > ITEMS
 #error "TILE_Q and TILE_K must be multiples of ITEMS / 8, CHUNK one of 8, CHUNK and TILE_Q at most ITEMS"
 #endif
-#if 4 * PARTS_AT + PARTS * Q_STRIDE > STAGE_FLOATS
+#if 4 * PARTIALS_AT + PARTIALS * Q_STRIDE > STAGE_FLOATS
 #error "the parts of rows do not fit"
 #endif
 #if ITEMS % SUB_GROUP_SIZE

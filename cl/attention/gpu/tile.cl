@@ -5,6 +5,18 @@
  *   lse[i] = log sum_j exp(s_ij),   entropy[i] = -sum_j P_ij log P_ij
  *
  * Arrays, strides and macros: attention/core.h, all of it but DOUBLE; geometry: attention/gpu/shape.h.
+ *                                          keys, TILE_K ->
+ *                          |        4 * ITEMS_X             |  again, KEYS / 4 times
+ *            +---------+   +------+------+-----+------------+-
+ *  queries   |    y    |   | x=0  | x=1  | ... | ITEMS_X - 1|      Item (x, y) owns ROWS queries, below each other, times
+ *  TILE_Q    |  ROWS   |   | 4 of | 4 of |     |            |      4 keys in each group of 4 * ITEMS_X: these are its
+ *    |       +---------+   | them | them |     |            |      scores and, behind the softmax, its probabilities.
+ *    v       |  y + 1  |   +------+------+-----+------------+-     Of the output it owns the same rows times columns in the
+ *            +---------+                                           same pattern, COLUMN_QUADS groups of 4 * ITEMS_X.
+ *
+ *   for each tile of keys:  S = Q K^T, CHUNK columns at a time through `stage`  ->  prob  ->  online softmax in place
+ *                           O = O * rescale + P V, VALUE_ROWS rows of V at a time through `stage`
+ *
  * Tested sets (TILE_Q x TILE_K, ITEMS_X x ITEMS_Y, CHUNK, VALUE_ROWS), each with every feature:
  *   6 KiB    16 x 32,  8 x 4,   16, 8      (software rasterisers, whose compilers are slow)
  * SUB_GROUPS 0; 1 and 4 with some of them.
@@ -24,14 +36,14 @@
  * different banks while each 8 of them read 32 neighbouring bytes of global memory, and the inner loops read whole
  * aligned float4s, broadcast along one axis and consecutive along the other.
  *
- * Barriers: every loop that holds one has a trip count that is the same for the whole work-group, and what leaves a
- * pass early is decided by values that all items share.  `stage` is free for writing whenever a barrier has
- * passed since it was last read; others' parts of `prob` are read between the softmax's last barrier and the pass's.  With
- * sub-groups that hold whole rows of items the softmax has one barrier less.
+ * Barriers: every loop that holds one has a trip count that is the same for the whole work-group, and all items leave a
+ * pass early or none does.  `stage` may be written once a barrier has passed since it was last read; other items' elements
+ * of `prob` are read between the softmax's last barrier and the pass's.  With sub-groups that hold whole rows of items the
+ * softmax has one barrier less.
  *
- * Tiles of keys that no row attends by lengths, causality or window are not visited; where a mask, a bias or mask_mod
- * could exclude the whole tile, the items look first, and one that nobody attends is left before K and V are read.
- * Tiles that are attended whole pay for no comparison.
+ * Tiles of keys that no row attends by lengths, causality or window are not visited.  If a mask, a bias or mask_mod could
+ * exclude the whole tile, the items evaluate these first, and a tile that no row attends is left before K and V are read.
+ * Tiles that all rows attend need no comparison.
  *
  * State: scores, maximum, sum and accumulators are float.  A score that is not attended is replaced by
  * -inf, which makes its probability exactly +0.  A row with nothing attended gives +0 and lse -inf; NaN
@@ -40,7 +52,7 @@
  *
  * Needs OpenCL C 1.2 and the local memory above; else attention_generic takes over.  On llvmpipe (Mesa
  * 22.3), which stops all loops of a work-item silently after 65,535 iterations in total, fewer keys fit: the host's
- * attention_tile.c counts. */
+ * src/ops/attention counts. */
 #include "attention/args.h"
 #include "attention/user.h"
 #include "attention/core.h"
@@ -49,6 +61,71 @@
 #include "attention/gpu/load.h"
 #include "attention/gpu/product.h"
 #include "attention/gpu/softmax.h"
+
+/* Nothing has been attended, and the output is 0. */
+static inline void tile_clear(float4 out[COLUMNS][QUADS], tile_state *state)
+{
+#pragma unroll
+    for (int r = 0; r < QUADS; r++) {
+        state->row_max[r] = (float4)(-INFINITY);
+        state->row_sum[r] = (float4)(0.0f);
+#if ENTROPY
+        state->row_moment[r] = (float4)(0.0f);
+#endif
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+            out[c][r] = (float4)(0.0f);
+    }
+}
+
+/* Multiplies the output by the factors of its rows. */
+static inline void tile_rescale(float4 out[COLUMNS][QUADS], const float4 rescale[QUADS])
+{
+#pragma unroll
+    for (int r = 0; r < QUADS; r++) {
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+            out[c][r] *= rescale[r];
+    }
+}
+
+/* Multiplies the output by the rows' factors from tile_finish; 0 for rows that attend nothing, whatever the output holds. */
+static inline void tile_scale_output(float4 out[COLUMNS][QUADS], const local float4 *factors)
+{
+#pragma unroll
+    for (int r = 0; r < QUADS; r++) {
+        const float4 factor = factors[r];
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+            out[c][r] = select(out[c][r] * factor, (float4)(0.0f), factor == (float4)(0.0f));
+    }
+}
+
+#if ADDITIVE
+/* Copies CHUNK elements of the vector, from d0 on. */
+static inline void tile_stage_vector(local float *to, uint item, int d0, const tile_rows *t, const attention_args *a,
+                                     const attention_side *side)
+{
+    const int d = d0 + (int)item;
+    if (item < CHUNK)
+        to[item] = d < D_K ? side->vector[a->vector.offset + t->item.h * a->vector.head + d * a->vector.col] : 0.0f;
+}
+#endif
+
+/* Stores four columns of each group of the output from local memory, so that neighbouring items store neighbouring columns. */
+static inline void tile_store(global ELEMENT(O_TYPE) *output, const local float *from, long base, int c4, uint item,
+                              const tile_rows *t, const attention_args *a)
+{
+    for (int n = 0; n < TILE_Q * 4 / ITEMS_Y; n++) {
+        const uint c = (item + n * ITEMS) % BLOCK;
+        const int i = (int)((item + n * ITEMS) / BLOCK), e = (int)c + c4 * BLOCK;
+        tile_row row;
+        tile_find_row(&row, i, t, a);
+        const float o = from[(c % 4 * ITEMS_X + c / 4) * Q_STRIDE + i];
+        if (row.stored && e < D_V)
+            STORE(O_TYPE, output, base + tile_result_row(&a->output, &row) + e * a->output.col, o);
+    }
+}
 
 SUB_GROUP_KERNEL
 GROUP_SIZE(ITEMS_X, ITEMS_Y, 1)
@@ -66,19 +143,19 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
     local float weight[CHUNK];
 #endif
 #if SELECTIVE
-    local int some[3]; /* by turns: whether any item attends anything of the tile */
+    local int attended[3]; /* whether any item attends anything of the tile; tiles use the three flags by turns */
 #endif
 #if CANCEL
     local int idle;
 #endif
     attention_side side = ATTENTION_SIDE;
     const int x = (int)get_local_id(0), y = (int)get_local_id(1);
-    const int part = x / TOGETHER;
+    const int partial = x / ROW_ITEMS;
     const uint item = (uint)(y * ITEMS_X + x);
     if (a.batch == 0)
         return;
 #if CANCEL
-    /* One item looks, for the flag may change between two looks. */
+    /* One item reads the flag, which may change between two reads. */
     if (item == 0)
         idle = attention_idle(&a, &side);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -94,53 +171,43 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
     local float *stage_query = stage_key + CHUNK * K_STRIDE;
     tile_state state;
     float4 out[COLUMNS][QUADS];
-#pragma unroll
-    for (int r = 0; r < QUADS; r++) {
-        state.top[r] = (float4)(-INFINITY);
-        state.sum[r] = (float4)(0.0f);
-#if ENTROPY
-        state.moment[r] = (float4)(0.0f);
-#endif
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++)
-            out[c][r] = (float4)(0.0f);
-    }
+    tile_clear(out, &state);
     if (item == 0)
         tile_find_results(&results, &t, &a);
     for (int n = x; n < ROWS; n += ITEMS_X)
         tile_find_range(&ranges, y * ROWS + n, &t, &a);
 #if SELECTIVE
-    int turn = 0;
+    int flag = 0;
     if (item == 0)
-        some[0] = 0;
+        attended[0] = 0;
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
     for (int k0 = t.begin / TILE_K * TILE_K; k0 < t.end; k0 += TILE_K) {
         const bool mixed = tile_is_mixed(&t, k0);
-        const uint bits = mixed ? tile_attended(&ranges, &t, x, y, k0, &a, &side) : ~0u;
+        const uint mask = mixed ? tile_mask(&ranges, &t, x, y, k0, &a, &side) : ~0u;
 #if INDIRECT
         tile_look_up(&places, item, k0, &t, &a, &side);
 #endif
 #if SELECTIVE
-        /* The next turn's flag was last read before this turn's barrier, and is first set after it. */
-        const int next = turn == 2 ? 0 : turn + 1;
-        if (bits)
-            atomic_or(&some[turn], 1);
+        /* The next tile's flag was last read before this tile's barrier, and is first set after it. */
+        const int next = flag == 2 ? 0 : flag + 1;
+        if (mask)
+            atomic_or(&attended[flag], 1);
         if (item == 0)
-            some[next] = 0;
+            attended[next] = 0;
 #endif
 #if INDIRECT || SELECTIVE
         barrier(CLK_LOCAL_MEM_FENCE);
 #endif
 #if SELECTIVE
-        const int any = some[turn];
-        turn = next;
-        if (!any)
+        const int any_attended = attended[flag];
+        flag = next;
+        if (!any_attended)
             continue;
 #endif
 
-        float4 s[KEYS][QUADS], highest[QUADS], factor[QUADS];
+        float4 s[KEYS][QUADS], row_max[QUADS], rescale[QUADS];
 #pragma unroll
         for (int k = 0; k < KEYS; k++)
             for (int r = 0; r < QUADS; r++)
@@ -149,71 +216,57 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
             tile_stage_key(stage_key, key, &places, item, k0, d0, &t, &a, &side);
             tile_stage_query(stage_query, query, item, d0, &t, &a);
 #if ADDITIVE
-            if (item < CHUNK)
-                weight[item] =
-                    d0 + (int)item < D_K
-                        ? side.vector[a.vector.offset + t.item.h * a.vector.head + (d0 + (int)item) * a.vector.col]
-                        : 0.0f;
+            tile_stage_vector(weight, item, d0, &t, &a, &side);
 #endif
             barrier(CLK_LOCAL_MEM_FENCE);
 #if ADDITIVE
             tile_add_tanh(s, (const local float4 *)stage_query, stage, weight, x, y);
 #else
-            const local float4 *rows = (const local float4 *)stage_query;
-            ADD_TILE(s, rows, Q_QUADS, stage, K_STRIDE / 4, CHUNK, KEYS / 4)
+            tile_multiply(s, (const local float4 *)stage_query + y * QUADS, Q_QUADS, stage + x, K_STRIDE / 4, CHUNK,
+                          KEYS / 4);
 #endif
             barrier(CLK_LOCAL_MEM_FENCE);
         }
 
-        tile_scores(prob, s, highest, mixed, bits, &t, x, y, k0, &a, &side);
-/* The row maximum over the tile: each item's own, a sub-group's, then all parts of the row, in the same order. */
+        tile_scores(prob, s, row_max, mixed, mask, &t, x, y, k0, &a, &side);
+/* The row maximum over the tile: of each item's own keys, of a sub-group's, then of all partial maxima in the same order. */
 #pragma unroll
         for (int r = 0; r < QUADS; r++)
-            highest[r] = tile_highest(highest[r], (int)item, stage);
-#if PARTS > 1
+            row_max[r] = tile_row_max(row_max[r], (int)item, stage);
+#if PARTIALS > 1
 #pragma unroll
         for (int r = 0; r < QUADS; r++)
-            if (part * TOGETHER == x)
-                stage[PARTS_AT + part * Q_QUADS + y * QUADS + r] = highest[r];
+            if (partial * ROW_ITEMS == x)
+                stage[PARTIALS_AT + partial * Q_QUADS + y * QUADS + r] = row_max[r];
         barrier(CLK_LOCAL_MEM_FENCE);
 #endif
 #if DROPOUT
-        const uint kept = tile_kept(&t, x, y, k0, &a);
+        const uint keeps = tile_dropout(&t, x, y, k0, &a);
 #else
-        const uint kept = ~0u;
+        const uint keeps = ~0u;
 #endif
-        tile_softmax(prob, stage + PARTS_AT, highest, &state, factor, kept, x, y, &a);
-#pragma unroll
-        for (int r = 0; r < QUADS; r++) {
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++)
-                out[c][r] *= factor[r];
-        }
+        tile_softmax(prob, stage + PARTIALS_AT, row_max, &state, rescale, keeps, x, y, &a);
+        tile_rescale(out, rescale);
         barrier(CLK_LOCAL_MEM_FENCE);
 
         for (int p0 = 0; p0 < TILE_K; p0 += VALUE_ROWS) {
             tile_stage_value((local float *)stage, value, &places, item, k0, p0, &t, &a, &side);
             barrier(CLK_LOCAL_MEM_FENCE);
-            ADD_TILE(out, prob + p0 * Q_QUADS, Q_QUADS, stage, VALUE_STRIDE / 4, VALUE_ROWS, COLUMN_QUADS)
+            tile_multiply(out, prob + p0 * Q_QUADS + y * QUADS, Q_QUADS, stage + x, VALUE_STRIDE / 4, VALUE_ROWS,
+                          COLUMN_QUADS);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
     }
 
-    tile_share(stage, prob, &state, x, y);
+    tile_publish_rows(stage, prob, &state, x, y);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < TILE_Q)
         tile_finish((local float *)stage, (const local float *)prob, &results, item, &t, ATTENTION_RESULT_ARGUMENTS & a,
                     &side);
     barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll
-    for (int r = 0; r < QUADS; r++) {
-        const float4 factor = stage[y * QUADS + r];
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++)
-            out[c][r] = select(out[c][r] * factor, (float4)(0.0f), factor == (float4)(0.0f));
-    }
+    tile_scale_output(out, stage + y * QUADS);
 
-/* The output leaves through `prob`, so that neighbouring items store neighbouring columns. */
+/* The output is stored through `prob`. */
 #pragma unroll
     for (int c4 = 0; c4 < COLUMN_QUADS; c4++) {
 #pragma unroll
@@ -221,15 +274,7 @@ kernel void attention_tile(const global ELEMENT(Q_TYPE) *query, const global ELE
             for (int r = 0; r < QUADS; r++)
                 prob[(c * ITEMS_X + x) * Q_QUADS + y * QUADS + r] = out[4 * c4 + c][r];
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int n = 0; n < TILE_Q * 4 / ITEMS_Y; n++) {
-            const uint c = (item + n * ITEMS) % BLOCK;
-            const int i = (int)((item + n * ITEMS) / BLOCK), e = (int)c + c4 * BLOCK;
-            tile_row row;
-            tile_find_row(&row, i, &t, &a);
-            const float o = ((local float *)prob)[(c % 4 * ITEMS_X + c / 4) * Q_STRIDE + i];
-            if (row.stored && e < D_V)
-                STORE(O_TYPE, output, results.output + tile_result_row(&a.output, &row) + e * a.output.col, o);
-        }
+        tile_store(output, (const local float *)prob, results.output, c4, item, &t, &a);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }
