@@ -1,5 +1,6 @@
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,8 +63,12 @@ clattn_status devices_choose(const struct clattn_devices *devices, const char *s
                 return CLATTN_SUCCESS;
             }
     }
+    char names[512] = "";
+    for (size_t i = 0, used = 0; i < devices->count && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%zu is %s:%s", i ? ", " : "; ", i,
+                                 devices->caps[i].info.platform, devices->caps[i].info.name);
     return report_error(NULL, CLATTN_ERROR_NO_DEVICE,
                         "no device matches \"%s\" (expected gpu, cpu, pocl, an index below %zu, or "
-                        "platform:device substrings)",
-                        spec, devices->count);
+                        "platform:device substrings%s)",
+                        spec, devices->count, names);
 }

@@ -1,4 +1,5 @@
 /* Choosing among an operator's solvers. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/try.h"
@@ -203,9 +204,15 @@ static clattn_status choose_named(clattn_plan *plan, const clattn_plan_options *
 {
     struct report *report = &plan->context->device.report;
     const struct solver *solver = find_solver(plan->type, options->solver);
-    if (!solver)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\"", plan->type->name,
-                            options->solver);
+    if (!solver) {
+        char names[256] = "none";
+        for (size_t i = 0, used = 0; i < plan->type->solver_count && used < sizeof names; i++)
+            if (!is_hidden(plan->type->solvers[i]))
+                used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                                         plan->type->solvers[i]->name);
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s has no solver \"%s\", expected one of: %s",
+                            plan->type->name, options->solver, names);
+    }
     const char *reason = why_not(plan->context, plan->type, solver, operator_problem(plan), BY_NAME);
     if (reason)
         return report_error(report, CLATTN_ERROR_UNSUPPORTED, "%s: %s", plan->type->name, reason);

@@ -445,6 +445,7 @@ class Mha(CommandTest):
         self.refused(weights, 2, self.normal(2, 9, 13), saying=("in_proj_weight", "13"))
         self.refused(weights, 2, self.normal(9, 12), saying=("x.npy", "expected 3"))
         self.refused(weights, 2, x, "--average", saying="--attention-weights")
+        self.refused(weights, 2, x, "--align", "bottom-right", saying="--align is for --causal")
         self.refused(weights, 2, x, context=self.normal(3, 9, 12), saying="c.npy")
         self.refused(weights, 2, x, context=self.normal(2, 9, 14), saying="14")
         self.refused(dict(weights, bias_k=self.normal(1, 1, 12)), 2, x, saying="bias_k")

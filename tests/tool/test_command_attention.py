@@ -34,7 +34,7 @@ class Attention(CommandTest):
             if pick(2):
                 mask = self.normal(s_q, s_k) if pick(2) else self.random.random((s_q, s_k)) < 0.7
             options = ["--causal"] if causal else []
-            options += ["--align", "bottom-right" if bottom_right else "top-left"]
+            options += ["--align", "bottom-right" if bottom_right else "top-left"] if causal else []
             options += [] if scale is None else ["--scale=%r" % scale]
             with self.subTest(q=q.shape, k=k.shape, v=v.shape, options=options,
                               mask=None if mask is None else str(mask.dtype)):
@@ -181,7 +181,8 @@ class Features(CommandTest):
             if meaning.get(name) is not None:
                 arguments.append(option % meaning[name])
         arguments += ["--causal"] if meaning.get("causal") else []
-        arguments += ["--align", "bottom-right"] if meaning.get("bottom_right") else []
+        aligned = meaning.get("causal") or any(meaning.get(name) is not None for name in ("window", "alibi"))
+        arguments += ["--align", "bottom-right"] if meaning.get("bottom_right") and aligned else []
         arguments += ["--score", "additive"] if meaning.get("vector") is not None else []
         arguments += ["--ring"] if meaning.get("ring") else []
         if meaning.get("dropout"):
@@ -658,6 +659,7 @@ class BadFiles(CommandTest):
                 (["--scores", "raw:x.npy", "--query-starts", lengths], "--query-starts"),
                 (["--scores", "raw:x.npy", "--key-starts", lengths], "--key-starts"),
                 (["--kv-int8", "--dtype", "f64"], "--dtype f64"), (["--kv-group", 4], "--kv-int8"),
+                (["--align", "bottom-right"], "--align is for --causal"),
                 (["--seed", 4], "--seed is for --dropout"), (["--dropout-offset", 4], "--dropout-offset is for --dropout"),
                 (["--scores", "raw:x.npy", "--ring"], "--ring"), (["--vector", lengths], "--score additive"),
                 (["--score", "additive"], "--vector"), (["--heads", "4,2"], "--layout"),

@@ -182,6 +182,10 @@ static int check_company(const char *command, const attention_options *o)
     if ((o->seed.given || o->dropout_offset.given) && !o->dropout.given)
         return complain(TOOL_BAD_INPUT, "%s: %s is for --dropout", command,
                         o->seed.given ? "--seed" : "--dropout-offset");
+    if (o->align >= 0 && !o->causal && !o->window.given && o->alibi == NULL && o->score_mod == NULL &&
+        o->mask_mod == NULL)
+        return complain(TOOL_BAD_INPUT, "%s: --align is for --causal, --window, --alibi, --score-mod and --mask-mod",
+                        command);
     if (o->kv_group > 0 && !o->kv_int8 && !o->kv_int4)
         return complain(TOOL_BAD_INPUT, "%s: --kv-group is for --kv-int8 and --kv-int4", command);
     if ((o->user.count > 0 || o->user_scalar.count > 0) && o->score_mod == NULL && o->mask_mod == NULL)

@@ -148,6 +148,8 @@ static bool wants_weights(const mha_options *options)
 
 static int load_problem(const mha_options *options, tensor_labels *labels, mha_request *request)
 {
+    if (options->align != CLATTN_ALIGNMENT_TOP_LEFT && !options->causal)
+        return complain(TOOL_BAD_INPUT, "mha: --align is for --causal");
     request->heads = options->heads;
     request->causal = options->causal;
     request->align = options->align;
