@@ -4,26 +4,19 @@
 
 #include "lib/array.h"
 
-/* With NORM_RESIDUAL 1 there is more: x + residual in x's place, and that as an output. */
-#ifndef NORM_RESIDUAL
-#define NORM_RESIDUAL 0
-#endif
 /* Normalisation of `rows` rows, each of `segments` segments of `columns` elements.  A row's index counts through
  * row_extent, a segment's through segment_extent, the last of each fastest; both go with the same four strides, since a
  * dimension belongs to one of them and is 1 in the other. */
 typedef struct norm_args {
-    array5 x, y, scale, bias; /* scale and bias broadcast by stride 0 */
-    array5 mean, inverse;     /* one element a row; col unused */
-    args_long rows;           /* 0: nothing to do, return at once */
+    array5 x, y, scale, bias, residual, sum; /* scale, bias and residual broadcast by stride 0 */
+    array5 mean, inverse;                    /* one element a row; col unused */
+    args_long rows;                          /* 0: nothing to do, return at once */
     int row_extent[4], segment_extent[4];
     int segments, columns;
-    int has_scale, has_bias, has_mean, has_inverse;
-    int centred; /* LayerNorm; 0: RMSNorm, whose deviations are from 0 */
+    int has_scale, has_bias, has_mean, has_inverse, has_sum;
+    int centred; /* 1: LayerNorm; 0: RMSNorm, whose deviations are from 0 */
     float epsilon;
-#if NORM_RESIDUAL || !defined(ARGS_ON_DEVICE)
-    array5 residual, sum; /* residual broadcasts by stride 0 */
-    int has_sum, reserved;
-#endif
+    int reserved;
 } norm_args;
 
 #endif

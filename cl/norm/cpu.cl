@@ -6,10 +6,10 @@
  * Tested: UNIT_STRIDE x LANES 4, 16; PREFETCHES.
  *
  * NDRange: (work-groups of 1 item); an item owns rows / groups neighbouring rows, its lanes neighbouring columns.
- * Three passes over a row, which lies in the cache for the last two; the last one asks for the row after the next.
+ * Three passes over a row, which lies in the cache for the last two; the last one prefetches the row after the next.
  * Local memory: none.  Barriers: none.
  *
- * Needs OpenCL C 1.2.  norm_generic takes over where a device limits loops and has longer rows. */
+ * Needs OpenCL C 1.2.  norm_generic takes over if a device limits loops and has longer rows. */
 #include "norm/norm.h"
 #include "lib/gather.h"
 
@@ -20,21 +20,19 @@
 DEFINE_GATHER(gather_x, X_TYPE)
 DEFINE_GATHER(gather_scale, SCALE_TYPE)
 DEFINE_GATHER(gather_bias, BIAS_TYPE)
-DEFINE_SCATTER(scatter_y, Y_TYPE)
-
-/* What is normalised: LANES columns from c on, of which there are `count`, of a segment that begins at `at`. */
-#if NORM_RESIDUAL
 DEFINE_GATHER(gather_residual, RESIDUAL_TYPE)
+DEFINE_SCATTER(scatter_y, Y_TYPE)
 DEFINE_SCATTER(scatter_sum, SUM_TYPE)
-#define GATHER(at, c, count) \
-    (gather_x((at)->x, c, a->x.col, UNIT_STRIDE, count) + \
-     gather_residual((at)->residual, c, a->residual.col, UNIT_STRIDE, count))
-#else
-#define GATHER(at, c, count) gather_x((at)->x, c, a->x.col, UNIT_STRIDE, count)
-#endif
 
-/* Vectors whose sum joins the compensated one at once: four chains of eight, because one addition's latency
- * would hold up the next. */
+/* What is normalised: LANES columns of a segment from column c on, of which there are `count`. */
+static inline floatv gather_input(const place *at, int c, int count, const norm_args *a)
+{
+    const floatv x = gather_x(at->x, c, a->x.col, UNIT_STRIDE, count);
+    return NORM_RESIDUAL ? x + gather_residual(at->residual, c, a->residual.col, UNIT_STRIDE, count) : x;
+}
+
+/* The sum of so many vectors joins the compensated sum at once: four chains of eight, so that no addition waits for the one
+ * before it. */
 #define CHAINS 4
 #define RUN (8 * CHAINS)
 
@@ -50,7 +48,7 @@ static inline float row_mean(const place *row, const norm_args *a)
     floatv sum = (floatv)(0.0f), lost = (floatv)(0.0f);
 
     for (int s = 0; s < a->segments; s++) {
-        const place at = SEGMENT(row, s, a);
+        const place at = segment_of(row, s, a);
         for (int c = 0; c < a->columns;) {
             const int end = c + min(a->columns - c, RUN * LANES);
             floatv run[CHAINS];
@@ -60,9 +58,9 @@ static inline float row_mean(const place *row, const norm_args *a)
             for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
 #pragma unroll
                 for (int n = 0; n < CHAINS; n++)
-                    run[n] += GATHER(&at, c + n * LANES, LANES);
+                    run[n] += gather_input(&at, c + n * LANES, LANES, a);
             for (; c < end; c += LANES)
-                run[0] += GATHER(&at, c, end - c);
+                run[0] += gather_input(&at, c, end - c, a);
             c = end;
             ADDV(sum, lost, (run[0] + run[1]) + (run[2] + run[3]));
         }
@@ -76,7 +74,7 @@ static inline moments row_moments(const place *row, const norm_args *a)
     const float mean = a->centred ? row_mean(row, a) : 0.0f;
 
     for (int s = 0; s < a->segments; s++) {
-        const place at = SEGMENT(row, s, a);
+        const place at = segment_of(row, s, a);
         for (int c = 0; c < a->columns;) {
             const int end = c + min(a->columns - c, RUN * LANES);
             floatv run[CHAINS], run_square[CHAINS];
@@ -86,12 +84,12 @@ static inline moments row_moments(const place *row, const norm_args *a)
             for (; c + CHAINS * LANES <= end; c += CHAINS * LANES)
 #pragma unroll
                 for (int n = 0; n < CHAINS; n++) {
-                    const floatv d = GATHER(&at, c + n * LANES, LANES) - mean;
+                    const floatv d = gather_input(&at, c + n * LANES, LANES, a) - mean;
                     run[n] += d;
                     run_square[n] = FMA(d, d, run_square[n]);
                 }
             for (; c < end; c += LANES) {
-                floatv d = GATHER(&at, c, end - c) - mean;
+                floatv d = gather_input(&at, c, end - c, a) - mean;
                 d = select(d, (floatv)(0.0f), LANE_INDEX >= (intv)(end - c));
                 run[0] += d;
                 run_square[0] = FMA(d, d, run_square[0]);
@@ -104,15 +102,13 @@ static inline moments row_moments(const place *row, const norm_args *a)
     return moments_of(mean, sum_lanes(sum), sum_lanes(squares), a);
 }
 
-/* The next `count` columns of a row, LANES of them or fewer, from c on. */
+/* Writes `count` columns of a segment from column c on, LANES at most. */
 static inline __attribute__((always_inline)) void write_columns(const place *at, int c, int count, const moments *m,
                                                                 const norm_args *a)
 {
-    floatv v = GATHER(at, c, count);
-#if NORM_RESIDUAL
-    if (a->has_sum)
+    floatv v = gather_input(at, c, count, a);
+    if (NORM_RESIDUAL && a->has_sum)
         scatter_sum(at->sum, c, a->sum.col, UNIT_STRIDE, count, v);
-#endif
     v = ((v - m->mean) - m->drift) * m->factor;
     if (a->has_scale)
         v *= gather_scale(at->scale, c, a->scale.col, UNIT_STRIDE, count);
@@ -121,26 +117,24 @@ static inline __attribute__((always_inline)) void write_columns(const place *at,
     scatter_y(at->y, c, a->y.col, UNIT_STRIDE, count, v);
 }
 
-/* What is asked for lies in another row of x, and of the residual, at the same columns. */
-#if PREFETCHES && NORM_RESIDUAL
-#define ASK_FOR(at, c, a) \
-    do { \
-        PREFETCH((size_t)((at)->x + (c) * (a)->x.col)); \
-        PREFETCH((size_t)((at)->residual + (c) * (a)->residual.col)); \
-    } while (0)
-#elif PREFETCHES
-#define ASK_FOR(at, c, a) PREFETCH((size_t)((at)->x + (c) * (a)->x.col))
-#else
-#define ASK_FOR(at, c, a) (void)(at)
+/* Prefetches column c of a segment, and of its residual. */
+static inline void prefetch_input(const place *at, int c, const norm_args *a)
+{
+#if PREFETCHES
+    PREFETCH((size_t)(at->x + c * a->x.col));
+    if (NORM_RESIDUAL)
+        PREFETCH((size_t)(at->residual + c * a->residual.col));
 #endif
+}
 
-static inline void write_row(const place *row, const place *ahead, const moments *m, const norm_args *a)
+/* Writes a row, and prefetches the row `next` meanwhile. */
+static inline void write_row(const place *row, const place *next, const moments *m, const norm_args *a)
 {
     for (int s = 0; s < a->segments; s++) {
-        const place at = SEGMENT(row, s, a), later = SEGMENT(ahead, s, a);
+        const place at = segment_of(row, s, a), next_at = segment_of(next, s, a);
         int c = 0;
         for (; c + LANES <= a->columns; c += LANES) {
-            ASK_FOR(&later, c, a);
+            prefetch_input(&next_at, c, a);
             write_columns(&at, c, LANES, m, a);
         }
         if (c < a->columns)
@@ -149,18 +143,21 @@ static inline void write_row(const place *row, const place *ahead, const moments
 }
 
 GROUP_SIZE(1, 1, 1)
-kernel void norm_cpu(NORM_PARAMETERS)
+kernel void norm_cpu(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
+                     const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
+                     global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, global float *mean,
+                     global float *inverse, norm_args a)
 {
     if (a.rows == 0)
         return;
 
-    const place whole = WHOLE;
+    const place whole = first_row(x, scale, bias, residual, y, sum, &a);
     args_long end;
     for (args_long r = share_of_group(a.rows, &end); r < end; r++) {
         const place row = moved(&whole, (int)r, a.row_extent, &a);
-        const place ahead = PREFETCHES && r + 2 < end ? moved(&whole, (int)r + 2, a.row_extent, &a) : row;
+        const place next = PREFETCHES && r + 2 < end ? moved(&whole, (int)r + 2, a.row_extent, &a) : row;
         const moments m = row_moments(&row, &a);
-        write_row(&row, &ahead, &m, &a);
+        write_row(&row, &next, &m, &a);
         store_moments((int)r, &m, mean, inverse, &a);
     }
 }

@@ -1,7 +1,8 @@
 /* LayerNorm and RMSNorm of short rows, for CPU devices: formula, arrays and storage types as norm/norm.h says.
  *
- * LANES neighbouring rows lie across the lanes, a vector a column, so that no sum crosses lanes; lib/columns.h brings rows
- * into lanes and back.  A row's own vectors would be mostly empty, and its two or three sums across lanes one chain.
+ * The lanes are LANES neighbouring rows, a vector a column, so that no sum exchanges lanes; lib/columns.h transposes rows into
+ * lanes and back.  In norm/cpu.cl the lanes are columns of one row: most would be empty, and the row's two or three sums
+ * would be one chain of dependent instructions.
  *
  * Parameter    meaning                                          allowed
  * PLAIN        1: rows have one index, and no segments          1
@@ -32,49 +33,45 @@ DEFINE_LOAD_COLUMNS(x_columns, X_TYPE)
 DEFINE_LOAD_COLUMNS(scale_columns, SCALE_TYPE)
 DEFINE_LOAD_COLUMNS(bias_columns, BIAS_TYPE)
 DEFINE_STORE_COLUMNS(store_y, Y_TYPE)
-#if NORM_RESIDUAL
 DEFINE_LOAD_COLUMNS(residual_columns, RESIDUAL_TYPE)
 DEFINE_STORE_COLUMNS(store_sum, SUM_TYPE)
-#endif
 
-/* Four chains, which follow one another's instructions; at most 32 terms each. */
+/* The sums of the rows' elements, or of their squares; four chains of at most 32 terms, so that no addition waits for the
+ * one before it. */
 #define CHAINS 4
-#define ADD_UP(sum, term) \
-    do { \
-        floatv chain_[CHAINS]; \
-        _Pragma("unroll") \
-        for (int n = 0; n < CHAINS; n++) \
-            chain_[n] = (floatv)(0.0f); \
-        int c = 0; \
-        for (; c + CHAINS <= columns; c += CHAINS) \
-            _Pragma("unroll") \
-        for (int n = 0; n < CHAINS; n++) \
-            chain_[n] = term(chain_[n], x[c + n]); \
-        for (; c < columns; c++) \
-            chain_[0] = term(chain_[0], x[c]); \
-        sum = (chain_[0] + chain_[1]) + (chain_[2] + chain_[3]); \
-    } while (0)
-#define PLAIN_TERM(sum, x) ((sum) + (x))
-#define SQUARE_TERM(sum, x) FMA(x, x, sum)
+INLINE floatv sum_columns(const floatv *x, int columns, const bool squares)
+{
+    floatv chain[CHAINS];
+    int c = 0;
 
-/* x becomes what the rows' mean and factor make of it; *mean and *factor are those.  As norm/norm.h's moments_of. */
+#pragma unroll
+    for (int n = 0; n < CHAINS; n++)
+        chain[n] = (floatv)(0.0f);
+    for (; c + CHAINS <= columns; c += CHAINS)
+#pragma unroll
+        for (int n = 0; n < CHAINS; n++)
+            chain[n] = squares ? FMA(x[c + n], x[c + n], chain[n]) : chain[n] + x[c + n];
+    for (; c < columns; c++)
+        chain[0] = squares ? FMA(x[c], x[c], chain[0]) : chain[0] + x[c];
+    return (chain[0] + chain[1]) + (chain[2] + chain[3]);
+}
+
+/* Normalises the rows, and returns their means and factors; as norm/norm.h's moments_of. */
 INLINE void normalise(floatv *x, floatv *mean, floatv *factor, const norm_args *a)
 {
     const int columns = a->columns;
     const float count = (float)columns;
-    floatv drift = (floatv)(0.0f), deviations = (floatv)(0.0f), squares, sum;
+    floatv drift = (floatv)(0.0f), deviations = (floatv)(0.0f);
 
     *mean = (floatv)(0.0f);
     if (a->centred) {
-        ADD_UP(sum, PLAIN_TERM);
-        *mean = sum / count;
+        *mean = sum_columns(x, columns, false) / count;
         for (int c = 0; c < columns; c++)
             x[c] -= *mean;
-        ADD_UP(deviations, PLAIN_TERM);
+        deviations = sum_columns(x, columns, false);
         drift = deviations / count;
     }
-    ADD_UP(squares, SQUARE_TERM);
-    const floatv corrected = FMA(-deviations, drift, squares);
+    const floatv squares = sum_columns(x, columns, true), corrected = FMA(-deviations, drift, squares);
     const floatv variance = select(corrected / count, (floatv)(0.0f), corrected < 0.0f);
     *factor = select((floatv)(NAN), 1.0f / sqrt(variance + a->epsilon), squares <= FLT_MAX);
     for (int c = 0; c < columns; c++)
@@ -92,12 +89,15 @@ INLINE void store_each(global float *p, args_long at, args_long step, int count,
 }
 
 GROUP_SIZE(1, 1, 1)
-kernel void norm_cpu_short(NORM_PARAMETERS)
+kernel void norm_cpu_short(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
+                           const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
+                           global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, global float *mean,
+                           global float *inverse, norm_args a)
 {
     if (a.rows == 0)
         return;
 
-    const place whole = WHOLE;
+    const place whole = first_row(x, scale, bias, residual, y, sum, &a);
     args_long end;
     args_long r = share_of_group((a.rows + LANES - 1) / LANES, &end) * LANES;
     end = min(end * LANES, a.rows);
@@ -107,13 +107,13 @@ kernel void norm_cpu_short(NORM_PARAMETERS)
         floatv d[MOST], each[MOST], row_mean, factor;
 
         x_columns(d, row.x, a.x.stride[0], a.x.col, a.columns, count);
-#if NORM_RESIDUAL
-        residual_columns(each, row.residual, a.residual.stride[0], a.residual.col, a.columns, count);
-        for (int c = 0; c < a.columns; c++)
-            d[c] += each[c];
-        if (a.has_sum)
+        if (NORM_RESIDUAL) {
+            residual_columns(each, row.residual, a.residual.stride[0], a.residual.col, a.columns, count);
+            for (int c = 0; c < a.columns; c++)
+                d[c] += each[c];
+        }
+        if (NORM_RESIDUAL && a.has_sum)
             store_sum(d, row.sum, a.sum.stride[0], a.sum.col, a.columns, count);
-#endif
         normalise(d, &row_mean, &factor, &a);
         if (a.has_scale) {
             scale_columns(each, row.scale, a.scale.stride[0], a.scale.col, a.columns, count);

@@ -6,23 +6,26 @@
  * after 65,535 iterations in total, and the host refuses what would need more; norm_cpu and norm_tile then take it. */
 #include "norm/norm.h"
 
-kernel void norm_generic(NORM_PARAMETERS)
+kernel void norm_generic(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
+                         const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
+                         global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, global float *mean,
+                         global float *inverse, norm_args a)
 {
     const args_long r = (args_long)get_global_id(0);
     if (r >= a.rows)
         return;
 
-    const place whole = WHOLE, row = moved(&whole, (int)r, a.row_extent, &a);
+    const place whole = first_row(x, scale, bias, residual, y, sum, &a), row = moved(&whole, (int)r, a.row_extent, &a);
     float centre = 0.0f, deviations = 0.0f, squares = 0.0f, lost = 0.0f, lost_square = 0.0f;
     for (int s = 0; a.centred && s < a.segments; s++) {
-        const place at = SEGMENT(&row, s, &a);
+        const place at = segment_of(&row, s, &a);
         for (int c = 0; c < a.columns; c++)
             ADD(centre, lost, load_x(&at, c, &a));
     }
     centre /= (float)a.segments * (float)a.columns;
     lost = 0.0f;
     for (int s = 0; s < a.segments; s++) {
-        const place at = SEGMENT(&row, s, &a);
+        const place at = segment_of(&row, s, &a);
         for (int c = 0; c < a.columns; c++) {
             const float d = load_x(&at, c, &a) - centre;
             ADD(squares, lost_square, d * d);
@@ -31,7 +34,7 @@ kernel void norm_generic(NORM_PARAMETERS)
     }
     const moments m = moments_of(centre, deviations, squares, &a);
     for (int s = 0; s < a.segments; s++) {
-        const place at = SEGMENT(&row, s, &a);
+        const place at = segment_of(&row, s, &a);
         for (int c = 0; c < a.columns; c++)
             write_one(&at, c, load_x(&at, c, &a), &m, &a);
     }

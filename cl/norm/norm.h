@@ -11,20 +11,21 @@
  *   offset + sum_n i_n * stride[n] + sum_n j_n * stride[n] + c*col
  * with i the indices of r over row_extent[0..3] and j those of s over segment_extent[0..3], the last of each
  * fastest.  mean and inverse (the factor 1 / sqrt(..)) have one float for each r, at offset + sum_n i_n * stride[n].
- * An array that has_... says is not there may be any buffer and is not touched.  y and sum may be x
- * or residual itself, laid out the same: an item overwrites only elements that it alone reads, after its last reading.
+ * Arrays that are absent, as has_... and NORM_RESIDUAL say, may be any buffers; the kernels do not touch them.  y and sum
+ * may be x or residual itself, laid out the same: an item overwrites only elements that it alone reads, after it has read
+ * them for the last time.
  *
  * Parameter                                meaning                         allowed
  * X_TYPE, Y_TYPE, SCALE_TYPE, BIAS_TYPE    storage                         F32, F16, BF16
  * NORM_RESIDUAL                            whether there is a residual     0, 1
  * RESIDUAL_TYPE, SUM_TYPE                  its storage, and sum's          F32, F16, BF16
- * UNIT_STRIDE                              the cols of all arrays that are  0, 1
- *                                          there are 1
+ * UNIT_STRIDE                              the cols of all present arrays  0, 1
+ *                                          are 1
  * Tested: F32, F16 and BF16 throughout, F16 to F32 with a BF16 scale, F32 to F16 with an F16 bias.
  *
- * State is float.  Sums are compensated.  Deviations are taken from the rounded mean, and what is left of
- * their own mean, `drift`, is taken off too; the variance is corrected by it.  So the mean's rounding, which
- * is large where a row has a large offset, is not in the result.  A row with NaN or an infinity in it, or whose
+ * State is float.  Sums are compensated.  Deviations are taken from the rounded mean; their own mean,
+ * `drift`, is then subtracted too, and the variance is corrected by it.  So the result is free of the mean's rounding,
+ * which is large if a row has a large offset.  A row with NaN or an infinity in it, or whose
  * sums overflow, is NaN. */
 #ifndef CLATTN_CL_NORM_NORM_H
 #define CLATTN_CL_NORM_NORM_H
@@ -33,6 +34,9 @@
 #include "lib/fma.h"
 #include "lib/storage.h"
 
+#ifndef NORM_RESIDUAL
+#define NORM_RESIDUAL 0
+#endif
 #ifndef X_TYPE
 #define X_TYPE F32
 #endif
@@ -64,35 +68,32 @@
 #endif
 #define LAST_DIMENSION (PLAIN ? 0 : 3)
 
-#if NORM_RESIDUAL
-#define RESIDUAL_PARAMETERS const global ELEMENT(RESIDUAL_TYPE) *residual, global ELEMENT(SUM_TYPE) *sums,
-#else
-#define RESIDUAL_PARAMETERS
-#endif
-#define NORM_PARAMETERS \
-    const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale, const global ELEMENT(BIAS_TYPE) *bias, \
-        global ELEMENT(Y_TYPE) *y, global float *mean, global float *inverse, RESIDUAL_PARAMETERS norm_args a
-
-/* Where a row or a segment begins in each array. */
+/* Where a row or a segment begins in each array that has columns. */
 typedef struct place {
     const global ELEMENT(X_TYPE) *x;
     const global ELEMENT(SCALE_TYPE) *scale;
     const global ELEMENT(BIAS_TYPE) *bias;
-    global ELEMENT(Y_TYPE) *y;
-#if NORM_RESIDUAL
     const global ELEMENT(RESIDUAL_TYPE) *residual;
+    global ELEMENT(Y_TYPE) *y;
     global ELEMENT(SUM_TYPE) *sum;
-#endif
 } place;
 
-#if NORM_RESIDUAL
-#define WHOLE_RESIDUAL , residual + a.residual.offset, sums + a.sum.offset
-#else
-#define WHOLE_RESIDUAL
-#endif
-#define WHOLE {x + a.x.offset, scale + a.scale.offset, bias + a.bias.offset, y + a.y.offset WHOLE_RESIDUAL}
+/* Where row 0 begins. */
+static inline place first_row(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
+                              const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
+                              global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, const norm_args *a)
+{
+    place row = {x + a->x.offset, scale + a->scale.offset, bias + a->bias.offset, residual, y + a->y.offset, sum};
 
-/* By pointer: rusticl (Mesa 22.3) hands a struct by value without a copy, so that a change of it is its owner's. */
+    if (NORM_RESIDUAL) {
+        row.residual += a->residual.offset;
+        row.sum += a->sum.offset;
+    }
+    return row;
+}
+
+/* The place `index` rows or segments on.  It gets a pointer because rusticl (Mesa 22.3) does not copy a struct that is given by
+ * value: a change of it would change the caller's. */
 static inline place moved(const place *from, int index, const int *extent, const norm_args *a)
 {
     place at = *from;
@@ -104,10 +105,10 @@ static inline place moved(const place *from, int index, const int *extent, const
         at.scale += i * a->scale.stride[n];
         at.bias += i * a->bias.stride[n];
         at.y += i * a->y.stride[n];
-#if NORM_RESIDUAL
-        at.residual += i * a->residual.stride[n];
-        at.sum += i * a->sum.stride[n];
-#endif
+        if (NORM_RESIDUAL) {
+            at.residual += i * a->residual.stride[n];
+            at.sum += i * a->sum.stride[n];
+        }
         index = rest;
     }
     return at;
@@ -116,16 +117,17 @@ static inline place moved(const place *from, int index, const int *extent, const
 /* What is normalised: column c of a segment that begins at `at`. */
 static inline float load_x(const place *at, args_long c, const norm_args *a)
 {
-#if NORM_RESIDUAL
-    return LOAD(X_TYPE, at->x, c * COL(a->x)) + LOAD(RESIDUAL_TYPE, at->residual, c * COL(a->residual));
-#else
-    return LOAD(X_TYPE, at->x, c * COL(a->x));
-#endif
+    const float x = LOAD(X_TYPE, at->x, c * COL(a->x));
+    return NORM_RESIDUAL ? x + LOAD(RESIDUAL_TYPE, at->residual, c * COL(a->residual)) : x;
 }
 
-#define SEGMENT(row, s, a) ((a)->segments > 1 ? moved(row, s, (a)->segment_extent, a) : *(row))
+/* Where segment s of a row begins. */
+static inline place segment_of(const place *row, int s, const norm_args *a)
+{
+    return a->segments > 1 ? moved(row, s, a->segment_extent, a) : *row;
+}
 
-/* What is found out about a row. */
+/* A row's statistics. */
 typedef struct moments {
     float mean;   /* rounded; RMS: 0 */
     float drift;  /* the mean of x - mean */
@@ -139,7 +141,7 @@ static inline moments moments_of(float mean, float deviations, float squares, co
     const float corrected = FMA(-deviations, m.drift, squares);
     const float variance = corrected < 0.0f ? 0.0f : corrected / count;
 
-    /* After an overflow the compensated sum is inf or NaN, as it happens: NaN it shall be. */
+    /* After an overflow the compensated sum may be inf or NaN: the row becomes NaN. */
     m.factor = squares <= FLT_MAX ? 1.0f / sqrt(variance + a->epsilon) : NAN;
     return m;
 }
@@ -166,7 +168,7 @@ static inline void store_moments(int row, const moments *m, global float *mean, 
         inverse[statistic_at(row, &a->inverse, a)] = m->factor;
 }
 
-/* sum += term, with what rounding has taken off kept in `lost`. */
+/* sum += term; `lost` holds what rounding has taken off the sum so far. */
 #define ADD(sum, lost, term) \
     do { \
         const float part_ = (term) - (lost), next_ = (sum) + part_; \
@@ -176,10 +178,8 @@ static inline void store_moments(int row, const moments *m, global float *mean, 
 
 static inline void write_one(const place *at, args_long c, float v, const moments *m, const norm_args *a)
 {
-#if NORM_RESIDUAL
-    if (a->has_sum)
+    if (NORM_RESIDUAL && a->has_sum)
         STORE(SUM_TYPE, at->sum, c * COL(a->sum), v);
-#endif
     v = ((v - m->mean) - m->drift) * m->factor;
     if (a->has_scale)
         v *= LOAD(SCALE_TYPE, at->scale, c * COL(a->scale));

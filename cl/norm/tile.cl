@@ -10,10 +10,10 @@
  * Tested: WORK_GROUP 32 .. 256; KEEP 0, 1, 4, 16; PLAIN 0, 1; UNIT_STRIDE; SUB_GROUPS 0, 1, 4.
  *
  * NDRange: (rows * WORK_GROUP), local (WORK_GROUP); a work-group owns a row, item l its elements l, l + WORK_GROUP, ...
- * Local memory: 4 * WORK_GROUP bytes, with sub-groups 12 for each and 4 more.  Its barriers are outside of any condition, in loops whose trip count is the
- * same for all items.
+ * Local memory: 4 * WORK_GROUP bytes, with sub-groups 12 for each of them and 4 more.  Its barriers are outside of any
+ * condition, in loops whose trip count is the same for all items.
  *
- * Needs OpenCL C 1.2.  norm_generic takes over where there is no local memory. */
+ * Needs OpenCL C 1.2.  norm_generic takes over if there is too little local memory. */
 #include "norm/norm.h"
 #include "lib/reduce.h"
 
@@ -51,7 +51,10 @@ static inline float load_one(const place *row, int e, const norm_args *a)
 
 SUB_GROUP_KERNEL
 GROUP_SIZE(WORK_GROUP, 1, 1)
-kernel void norm_tile(NORM_PARAMETERS)
+kernel void norm_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCALE_TYPE) *scale,
+                      const global ELEMENT(BIAS_TYPE) *bias, const global ELEMENT(RESIDUAL_TYPE) *residual,
+                      global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, global float *mean,
+                      global float *inverse, norm_args a)
 {
     local float shared[REDUCE_ROOM(3)];
     if (a.rows == 0)
@@ -59,11 +62,11 @@ kernel void norm_tile(NORM_PARAMETERS)
 
     const int item = (int)get_local_id(0), elements = a.segments * a.columns;
     const int r = (int)get_group_id(0);
-    const place whole = WHOLE, row = moved(&whole, r, a.row_extent, &a);
+    const place whole = first_row(x, scale, bias, residual, y, sum, &a), row = moved(&whole, r, a.row_extent, &a);
     /* Trip counts are the same for all items: PoCL 3.1 vectorises across items and miscounts others. */
     const int steps = KEEP ? KEEP : (elements - 1) / WORK_GROUP + 1, first = KEEP || a.centred ? steps : 0;
-    /* Ahead of the barriers and by all items: with this loop in one item's branch at the end, PoCL 3.1 made a
-     * kernel of 2 items that never ended. */
+    /* All items compute these, before the barriers: with the loop in one item's branch at the end, PoCL 3.1 made a kernel of
+     * 2 items that never ended. */
     const args_long mean_at = statistic_at(r, &a.mean, &a), inverse_at = statistic_at(r, &a.inverse, &a);
     float centre = 0.0f, deviations = 0.0f, squares = 0.0f, lost = 0.0f, lost_square = 0.0f;
 #if KEEP

@@ -1,10 +1,25 @@
-/* What the kernels of softmax/rows.cl and softmax/cpu_short.cl share: the parameters that say what arrays there are, where a
- * row lies, and the exponential.
+/* Softmax along the rows of an array, in place if the caller wants it: what the kernels of cpu.cl, cpu_short.cl, tile.cl and
+ * generic.cl share.
+ *
+ *   y[r,c] = exp(s[r,c] - max_c s[r,c]) / sum_c exp(s[r,c] - max_c s[r,c]),   s = scale * x (+ mask)
+ *
+ * Row r has the indices (i0, i1, i2, i3) over extent[0..3], the last one fastest; element c of it lies, in
+ * each of x, mask and y with its own strides, at
+ *   offset + i0*stride[0] + i1*stride[1] + i2*stride[2] + i3*stride[3] + c*col
+ * Columns from mask_columns on are not attended (with MASK).  y may be x itself, laid out the same: an item overwrites only
+ * elements that it alone reads, after it has read them for the last time.
  *
  * Parameter       meaning                                          allowed
  * X_TYPE, Y_TYPE  storage                                          F32, F16, BF16
- * MASK, MASK_TYPE a mask is given; BOOL attends where true, others 0, 1; BOOL, F32, F16, BF16
- *                 are added and -inf selects as BOOL does */
+ * MASK            1: there is a mask; 0: the parameter is unused   0, 1
+ * MASK_TYPE       its storage; BOOL attends where true, others     BOOL, F32, F16, BF16
+ *                 are added and -inf selects as BOOL does
+ * Tested: MASK 0, BOOL, F32; X_TYPE x Y_TYPE F32, F16, BF16.
+ *
+ * State is float.  Sums are compensated, so that 10^6 terms cost no accuracy.  A column that is not attended has s = -inf and
+ * gives exactly +0, whatever x holds there; a row with nothing attended is +0 throughout.  A row that attends -inf only, NaN
+ * or +inf becomes NaN, also in columns that are not attended.  Finite masks, however low, exclude nothing: the maximum is
+ * subtracted before anything is multiplied. */
 #ifndef CLATTN_CL_SOFTMAX_SOFTMAX_H
 #define CLATTN_CL_SOFTMAX_SOFTMAX_H
 
@@ -29,15 +44,7 @@
 #define SELECTS_F32 0
 #define SELECTS_F16 0
 #define SELECTS_BF16 0
-#define MASK_SELECTS (MASK && JOIN(SELECTS_, MASK_TYPE))
-
-#if MASK
-#define MASK_PARAMETER const global ELEMENT(MASK_TYPE) *mask,
-#define MASK_ARGUMENT mask
-#else
-#define MASK_PARAMETER
-#define MASK_ARGUMENT 0
-#endif
+#define MASK_SELECTS (MASK && JOIN(SELECTS_, MASK_TYPE)) /* 0: its values are added */
 
 /* Where a row begins in each array. */
 typedef struct row_place {
@@ -64,9 +71,32 @@ static inline row_place find_row(args_long row, const global ELEMENT(X_TYPE) *x,
     return place;
 }
 
-/* e^x for x <= 0 as exp2.h makes 2^x, but with the multiple of ln 2 taken off in two parts (the first has
- * so few bits that n times it is exact): a small probability keeps its low bits, which x * log2(e) rounds
- * away.  Results below 2^-126.5 are +0; NaN stays NaN. */
+/* s of column c: -inf if it is not attended, and otherwise, with a mask, at least `lowest`.  The maximum takes scores with
+ * lowest = -FLT_MAX, so that it is -inf only if nothing is attended; the terms take them with -inf, as they are. */
+static inline float score(const row_place *row, int c, float lowest, const softmax_args *a)
+{
+#if MASK
+    if (c >= a->mask_columns)
+        return -INFINITY;
+    const float m = LOAD(MASK_TYPE, row->mask, c * a->mask.col);
+    const bool attended = MASK_SELECTS ? m != 0.0f : m != -INFINITY;
+    float s = LOAD(X_TYPE, row->x, c * a->x.col) * a->scale;
+    s = MASK_SELECTS ? s : s + m;
+    return !attended ? -INFINITY : lowest > s ? lowest : s;
+#else
+    return LOAD(X_TYPE, row->x, c * a->x.col) * a->scale;
+#endif
+}
+
+/* Whether a row with this maximum attends nothing: its terms and its output are then 0. */
+static inline bool attends_nothing(float row_max)
+{
+    return MASK && row_max == -INFINITY;
+}
+
+/* e^x for x <= 0, computed as exp2.h computes 2^x, except that the multiple of ln 2 is subtracted as two numbers, of which the
+ * first has so few bits that n times it is exact.  So a small probability keeps its low bits, which x * log2(e) rounds away.
+ * Results below 2^-126.5 are +0; NaN stays NaN. */
 #define LN2_HIGH 0x1.62ep-1f
 #define LN2_LOW 0x1.0bfbe8p-15f
 #define EXP_LOWEST -88.1f

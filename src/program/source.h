@@ -8,7 +8,7 @@
 #include "base/strbuf.h"
 
 struct embedded_source {
-    const char *name; /* relative to cl/: "softmax/rows.cl", "lib/array.h" */
+    const char *name; /* relative to cl/: "softmax/cpu.cl", "lib/array.h" */
     const char *text;
 };
 

@@ -1,41 +1,74 @@
 #include "ops/common/rows.h"
 
 #include "base/size.h"
+#include "base/try.h"
+#include "ops/common/simple_operator.h"
+#include "ops/common/sub_groups.h"
+#include "plan/operator.h"
 #include "program/defines.h"
 
-/* ---- CPU devices ---- */
+size_t row_groups(const clattn_plan *plan, size_t rows)
+{
+    return divide_up(rows, ((const struct row_plan *)plan)->rows_per_group);
+}
 
-/* Elements that make a work-group worth its launch. */
+/* Builds the solver's kernel, whose work-groups have `items`; `options` is taken over and cleared. */
+static clattn_status add_kernel(const struct row_operator *type, clattn_plan *plan, enum row_solver solver,
+                                size_t items, struct strbuf *options)
+{
+    const struct simple_kernel kernel = {
+        type->kernels[solver].file, type->kernels[solver].name, type->arrays, type->args_bytes, {items, 1, 1}};
+    const size_t groups[3] = {row_groups(plan, type->rows(operator_problem(plan)).count), 1, 1};
+    type->define(plan, solver, options);
+    return simple_add_kernel(plan, &kernel, options, groups);
+}
+
+/* ---- cpu ---- */
+
+/* A work-group of so many elements is worth its launch. */
 #define GROUP_ELEMENTS 16384
 static const int32_t group_elements[] = {2048, 4096, 8192, 16384, 32768, 65536, 131072, -1};
 
-/* Columns up to which rows lie across the lanes (softmax/cpu_short.cl, norm/cpu_short.cl): rows of 128 tie
- * (docs/notes/sizes.md).  Where there are not rows for all lanes, up to fewer. */
+/* Rows of at most so many columns lie across the lanes (softmax/cpu_short.cl, norm/cpu_short.cl): rows of 128 tie
+ * (docs/performance.md).  If there are not enough rows for all lanes, they must be shorter. */
 #define SHORT_ROW 127
 #define SHORT_ALWAYS 31
 
-bool cpu_rows_are_short(const struct capabilities *caps, size_t count, size_t columns)
+static bool are_short(const struct capabilities *caps, const struct rows *rows)
 {
-    return columns <= (count < caps->lanes ? SHORT_ALWAYS : SHORT_ROW);
+    return rows->plain && rows->elements <= (rows->count < caps->lanes ? SHORT_ALWAYS : SHORT_ROW);
 }
 
-const char *cpu_rows_refuse(const struct capabilities *caps, const struct cpu_rows *rows, bool forced)
+/* The most loop iterations for one row. */
+static double cpu_iterations(const struct capabilities *caps, const struct rows *rows)
 {
-    const char *reason = refuse_loops(caps, rows->iterations);
+    const double lanes = caps->lanes, columns = (double)rows->elements / (double)size_max(1, rows->segments);
+    if (are_short(caps, rows))
+        return columns * (2 * lanes + 8) + 2 * lanes + 16; /* if each row is moved element by element */
+    const double vectors = rows->unit_columns ? columns / lanes : (double)rows->gathered * (columns + lanes);
+    return (double)rows->segments * (3.2 * vectors + 64) + 64;
+}
+
+const char *row_refuse_cpu(const struct row_operator *type, const clattn_context *context, const void *problem,
+                           bool forced)
+{
+    const struct capabilities *caps = &context->device.caps;
+    const struct rows rows = type->rows(problem);
+    const char *reason = refuse_loops(caps, cpu_iterations(caps, &rows));
     return reason ? reason : refuse_all_but_cpu(caps, forced);
 }
 
 /* Rows of a work-group: no more than there are, nor than the device lets an item loop over. */
-static size_t rows_of_group(const struct capabilities *caps, const struct cpu_rows *rows, size_t elements)
+static size_t cpu_rows_per_group(const struct capabilities *caps, const struct rows *rows, size_t elements)
 {
     size_t count = size_max(1, size_min(rows->count, elements / size_max(1, rows->elements)));
-    while (count > 1 && !capabilities_allow_loops(caps, (double)count * rows->iterations))
+    while (count > 1 && !capabilities_allow_loops(caps, (double)count * cpu_iterations(caps, rows)))
         count /= 2;
     return count;
 }
 
 /* Columns of a short row that are moved at once. */
-static int window_of(const struct capabilities *caps, const struct cpu_rows *rows)
+static int window_of(const struct capabilities *caps, const struct rows *rows)
 {
     int window = 1;
     while (window * 2 <= (int)size_min(rows->elements, caps->lanes))
@@ -43,28 +76,43 @@ static int window_of(const struct capabilities *caps, const struct cpu_rows *row
     return window;
 }
 
-void cpu_rows_plan(clattn_plan *plan, const struct cpu_rows *rows, struct strbuf *options, size_t *rows_per_group,
-                   size_t *longest_row)
+clattn_status row_prepare_cpu(const struct row_operator *type, clattn_plan *base)
 {
-    const struct capabilities *caps = &plan->context->device.caps;
+    struct row_plan *plan = (struct row_plan *)base;
+    const struct capabilities *caps = &base->context->device.caps;
+    const struct rows rows = type->rows(operator_problem(base));
+    const bool is_short = are_short(caps, &rows);
+    struct strbuf options = {0};
     size_t elements = GROUP_ELEMENTS;
-    tuning_parameter(&plan->tuning, "elements", group_elements, &elements);
-    *rows_per_group = rows_of_group(caps, rows, elements);
-    define_int(options, "LANES", caps->lanes);
-    if (rows->is_short) {
-        define_int(options, "MOST", SHORT_ROW);
-        define_int(options, "WINDOW", window_of(caps, rows));
-        *longest_row = SHORT_ALWAYS; /* compared on rows for all lanes, of a window and some columns */
+    tuning_parameter(&base->tuning, "elements", group_elements, &elements);
+    plan->rows_per_group = cpu_rows_per_group(caps, &rows, elements);
+    define_int(&options, "LANES", caps->lanes);
+    if (is_short) {
+        define_int(&options, "MOST", SHORT_ROW);
+        define_int(&options, "WINDOW", window_of(caps, &rows));
+        plan->longest_row = SHORT_ALWAYS; /* the self-check's rows fill all lanes, and have a window and some columns */
     } else {
-        define_int(options, "UNIT_STRIDE", rows->unit_columns);
-        *longest_row = SIZE_MAX;
+        define_int(&options, "UNIT_STRIDE", rows.unit_columns);
+        plan->longest_row = SIZE_MAX;
     }
+    return add_kernel(type, base, is_short ? ROW_CPU_SHORT : ROW_CPU, 1, &options);
 }
 
-/* ---- GPU-class devices ---- */
+/* ---- tile ---- */
 
 #define MAX_ITEMS 256
 #define MAX_KEEP 16
+
+/* Sub-groups have so many items if the device leaves a choice: with 32, Intel's compiler puts 16 kept values into memory;
+ * with 8, a row has many partial results. */
+#define SUB_GROUP 16
+
+static struct sub_groups sub_groups_for(const clattn_context *context, enum row_reduction reduction)
+{
+    return reduction == ROW_SUB_GROUPS            ? sub_groups_of(context, SUB_GROUP)
+           : reduction == ROW_EMULATED_SUB_GROUPS ? sub_groups_emulated()
+                                                  : sub_groups_none();
+}
 
 static size_t most_items(const clattn_context *context)
 {
@@ -75,57 +123,101 @@ static size_t most_items(const clattn_context *context)
     return limit;
 }
 
-static size_t items_of(const clattn_context *context, const struct tile_rows *rows)
+static size_t tile_items(const struct row_operator *type, const clattn_context *context, const struct rows *rows,
+                         const struct sub_groups *groups)
 {
-    size_t limit = most_items(context), items = rows->groups.size;
-    while (items * 2 <= limit && (items < rows->elements || items * 2 <= rows->least_items))
+    size_t limit = most_items(context), items = groups->size;
+    while (items * 2 <= limit && (items < rows->elements || items * 2 <= type->least_items))
         items *= 2;
     return items;
 }
 
-static double iterations(const struct tile_rows *rows, size_t items)
+static double tile_iterations(const struct rows *rows, size_t items)
 {
-    return rows->loops * (double)rows->elements / (double)items + 64;
+    return (rows->segments > 1 ? 16 : 3.2) * (double)rows->elements / (double)items + 64;
 }
 
-const char *tile_rows_refuse(const clattn_context *context, const struct tile_rows *rows, size_t local_bytes,
-                             bool forced)
+const char *row_refuse_tile(const struct row_operator *type, enum row_reduction reduction,
+                            const clattn_context *context, const void *problem, bool forced)
 {
     const struct capabilities *caps = &context->device.caps;
-    const char *reason = refuse_loops(caps, iterations(rows, items_of(context, rows)));
+    const struct rows rows = type->rows(problem);
+    const struct sub_groups groups = sub_groups_for(context, reduction);
+    const char *reason = reduction == ROW_SUB_GROUPS ? refuse_sub_groups(context, forced) : NULL;
+    if (!reason)
+        reason = refuse_loops(caps, tile_iterations(&rows, tile_items(type, context, &rows, &groups)));
     if (reason)
         return reason;
-    if (rows->groups.size > most_items(context))
+    if (groups.size > most_items(context))
         return "the device's work-groups are smaller than a sub-group";
-    if (caps->info.local_memory < MAX_ITEMS * local_bytes)
+    if (caps->info.local_memory < MAX_ITEMS * 2 * sizeof(float))
         return "the device has too little local memory";
     return refuse_cpu(caps, forced);
 }
 
-clattn_status tile_rows_items(clattn_plan *plan, const struct tile_rows *rows, size_t *items)
+/* The items of a work-group; UNSUPPORTED, reported, if a tuning gives a number that the device does not take or that is no
+ * multiple of a sub-group's. */
+static clattn_status choose_items(const struct row_operator *type, clattn_plan *plan, const struct rows *rows,
+                                  const struct sub_groups *groups, size_t *items)
 {
     static const int32_t sizes[] = {16, 32, 64, 128, 256, -1};
     const size_t most = most_items(plan->context);
-    *items = items_of(plan->context, rows);
+    *items = tile_items(type, plan->context, rows, groups);
     tuning_parameter(&plan->tuning, "items", sizes, items);
-    if (*items > most || refuse_loops(&plan->context->device.caps, iterations(rows, *items)))
+    if (*items > most || refuse_loops(&plan->context->device.caps, tile_iterations(rows, *items)))
         return report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED,
                             "the device takes work-groups of %zu items here, not of %zu", most, *items);
-    if (*items < rows->groups.size)
+    if (*items < groups->size)
         return report_error(&plan->context->device.report, CLATTN_ERROR_UNSUPPORTED,
-                            "a work-group of %zu items is no whole sub-group of %zu", *items, rows->groups.size);
+                            "a work-group of %zu items is no whole sub-group of %zu", *items, groups->size);
     return CLATTN_SUCCESS;
 }
 
-void tile_rows_define(const struct tile_rows *rows, size_t items, struct strbuf *options, size_t *longest_row)
+/* The elements that an item keeps in registers, so that a row is read once; 0 for rows that are too long. */
+static size_t kept_elements(const struct row_operator *type, const struct rows *rows, size_t items)
 {
     size_t keep = 1;
     while (keep * items < rows->elements && keep <= MAX_KEEP)
-        keep *= rows->keep_step;
-    if (keep > MAX_KEEP)
-        keep = 0;
-    define_int(options, "WORK_GROUP", (long long)items);
-    define_int(options, "KEEP", (long long)keep);
-    sub_groups_define(&rows->groups, options);
-    *longest_row = keep ? keep * items : SIZE_MAX;
+        keep *= type->keep_step;
+    return keep > MAX_KEEP ? 0 : keep;
+}
+
+clattn_status row_prepare_tile(const struct row_operator *type, enum row_reduction reduction, clattn_plan *base)
+{
+    clattn_status status;
+    struct row_plan *plan = (struct row_plan *)base;
+    const struct rows rows = type->rows(operator_problem(base));
+    const struct sub_groups groups = sub_groups_for(base->context, reduction);
+    struct strbuf options = {0};
+    size_t items, keep;
+    TRY(choose_items(type, base, &rows, &groups, &items));
+    keep = kept_elements(type, &rows, items);
+    plan->longest_row = keep ? keep * items : SIZE_MAX;
+    plan->rows_per_group = 1;
+    define_int(&options, "WORK_GROUP", (long long)items);
+    define_int(&options, "KEEP", (long long)keep);
+    sub_groups_define(&groups, &options);
+    sub_groups_explain(&groups, base);
+    status = add_kernel(type, base, ROW_TILE, items, &options);
+fail:
+    return status;
+}
+
+/* ---- generic ---- */
+
+const char *row_refuse_generic(const struct row_operator *type, const clattn_context *context, const void *problem)
+{
+    const struct rows rows = type->rows(problem);
+    return refuse_loops(&context->device.caps, 3.2 * (double)rows.elements + 16 * (double)rows.segments + 64);
+}
+
+clattn_status row_prepare_generic(const struct row_operator *type, clattn_plan *base)
+{
+    struct row_plan *plan = (struct row_plan *)base;
+    const struct capabilities *caps = &base->context->device.caps;
+    const size_t items = capabilities_on_cpu(caps) ? 1 : size_min(64, caps->info.max_work_item[0]);
+    struct strbuf options = {0};
+    plan->longest_row = SIZE_MAX;
+    plan->rows_per_group = items;
+    return add_kernel(type, base, ROW_GENERIC, items, &options);
 }

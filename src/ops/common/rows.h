@@ -1,54 +1,61 @@
-/* How softmax and normalisation share rows out among work-groups. */
+/* What the operators on rows, softmax and normalisation, share: how rows are distributed among work-groups, and the solvers. */
 #ifndef CLATTN_OPS_COMMON_ROWS_H
 #define CLATTN_OPS_COMMON_ROWS_H
 
 #include "base/strbuf.h"
-#include "ops/common/sub_groups.h"
 #include "plan/plan.h"
 
-/* ---- CPU devices: one work-item a work-group walks rows with whole vectors, or short rows side by side ---- */
-
-struct cpu_rows {
-    size_t count;      /* all that there are */
-    size_t elements;   /* of one */
-    double iterations; /* loops that one takes, at the most */
-    bool is_short, unit_columns;
+/* The rows of a problem. */
+struct rows {
+    size_t count;      /* rows */
+    size_t elements;   /* of a row */
+    size_t segments;   /* pieces of a row, each of which has columns with one stride */
+    size_t gathered;   /* arrays of which an item moves single elements if columns are not contiguous */
+    bool unit_columns; /* columns are contiguous in all arrays */
+    bool plain;        /* one index tells rows apart, and each is one segment: rows may lie across the lanes */
 };
 
-/* Whether so many rows of `columns` elements lie across the lanes: a lane a row. */
-bool cpu_rows_are_short(const struct capabilities *caps, size_t count, size_t columns);
+enum row_solver { ROW_CPU, ROW_CPU_SHORT, ROW_TILE, ROW_GENERIC, ROW_SOLVERS };
 
-/* That one row takes too many loops, or the device is none; see refuse_loops. */
-const char *cpu_rows_refuse(const struct capabilities *caps, const struct cpu_rows *rows, bool forced);
+/* How a work-group of the tile solvers reduces a row: through local memory alone, or first in sub-groups of the device or
+ * in those that tests imitate. */
+enum row_reduction { ROW_LOCAL_MEMORY, ROW_SUB_GROUPS, ROW_EMULATED_SUB_GROUPS };
 
-/* Defines what the kernels of both operators are told, and finds the rows of a work-group and the longest row that the build
- * takes. */
-void cpu_rows_plan(clattn_plan *plan, const struct cpu_rows *rows, struct strbuf *options, size_t *rows_per_group,
-                   size_t *longest_row);
-
-/* ---- GPU-class devices: a work-group a row ---- */
-
-/* Items of a sub-group where there is a choice: in 32 Intel's compiler puts 16 kept values into memory; 8 are many parts. */
-#define TILE_ROWS_SUB_GROUP 16
-
-struct tile_rows {
-    size_t elements;
-    double loops;       /* of a work-item, for each element that it takes */
-    size_t least_items; /* of a work-group, if the device takes so many */
-    size_t keep_step;   /* from one number of elements that an item keeps in registers to the next: each is a program */
-    struct sub_groups groups; /* in which a row is reduced */
+/* An operator on rows.  Its plan struct begins with a row_plan. */
+struct row_operator {
+    struct rows (*rows)(const void *problem);
+    void (*define)(const clattn_plan *plan, enum row_solver solver,
+                   struct strbuf *options); /* the kernels' -D options */
+    struct {
+        const char *file, *name;
+    } kernels[ROW_SOLVERS];
+    cl_uint arrays; /* of each kernel, and the bytes of its arguments */
+    size_t args_bytes;
+    size_t least_items; /* of a work-group of the tile solvers, if the device takes so many */
+    size_t keep_step; /* factor between the numbers of elements that an item may keep in registers: each is a program */
 };
 
-/* That a row takes too many loops, or the work-groups' `local_bytes` an item are too many, or the device is a CPU. */
-const char *tile_rows_refuse(const clattn_context *context, const struct tile_rows *rows, size_t local_bytes,
-                             bool forced);
+struct row_plan {
+    clattn_plan base;
+    size_t rows_per_group;
+    size_t longest_row; /* that the build takes */
+};
 
-/* A work-group's items; UNSUPPORTED, reported, if a tuning gives a number that the device does not take or that is no
- * multiple of a sub-group's. */
-clattn_status tile_rows_items(clattn_plan *plan, const struct tile_rows *rows, size_t *items);
+/* The work-groups of a launch for so many rows. */
+size_t row_groups(const clattn_plan *plan, size_t rows);
 
-/* Defines the sub-groups, WORK_GROUP and KEEP, the elements that an item keeps so that a row is read once: 0 for rows that are too long.
- * Finds the longest row that the build takes. */
-void tile_rows_define(const struct tile_rows *rows, size_t items, struct strbuf *options, size_t *longest_row);
+/* Solver "cpu", for CPU devices: one work-item a work-group walks rows with whole vectors, or short rows across the lanes. */
+const char *row_refuse_cpu(const struct row_operator *type, const clattn_context *context, const void *problem,
+                           bool forced);
+clattn_status row_prepare_cpu(const struct row_operator *type, clattn_plan *plan);
+
+/* Solvers "tile", "sub-group" and "emulated-sub-group", for GPU-class devices: a work-group a row. */
+const char *row_refuse_tile(const struct row_operator *type, enum row_reduction reduction,
+                            const clattn_context *context, const void *problem, bool forced);
+clattn_status row_prepare_tile(const struct row_operator *type, enum row_reduction reduction, clattn_plan *plan);
+
+/* Solver "generic", for every device: one work-item a row. */
+const char *row_refuse_generic(const struct row_operator *type, const clattn_context *context, const void *problem);
+clattn_status row_prepare_generic(const struct row_operator *type, clattn_plan *plan);
 
 #endif

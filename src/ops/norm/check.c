@@ -1,4 +1,4 @@
-/* The self-check of normalisation: a plan's own kernel on some rows. */
+/* The self-check of normalisation: the plan's own kernel on some rows. */
 #include <float.h>
 
 #include "base/size.h"
@@ -11,7 +11,7 @@
 
 #define ELEMENTS 203
 #define SOME (5 * ELEMENTS)
-#define ROWS 37 /* at the most: two vectors of rows side by side, and some */
+#define ROWS 37 /* at most: two vectors of rows, and some */
 
 enum { X, SCALE, BIAS, RESIDUAL, Y, MEAN, INVERSE, SUM, ARRAYS };
 
@@ -22,7 +22,7 @@ struct norm_check {
     struct check_array arrays[ARRAYS];
 };
 
-/* Every -D of the kernel is the same: types, columns side by side or not, rows that KEEP has room for. */
+/* The small problem has the same -D options: types, whether columns are contiguous, rows that KEEP holds. */
 static clattn_status describe(struct norm_check *check)
 {
     const clattn_norm_desc *full = &check->original.desc;
@@ -32,7 +32,7 @@ static clattn_status describe(struct norm_check *check)
     const char *reason;
     desc.axes = 1;
     desc.explicit_epsilon = 1;
-    desc.epsilon = 1e-5f; /* the plan's may leave nothing to see */
+    desc.epsilon = 1e-5f; /* the plan's own may be huge */
     desc.x = clattn_layout_contiguous(full->x.dtype, 2, extent);
     desc.y = clattn_layout_contiguous(full->y.dtype, 2, extent);
     if (!check->original.unit_columns) {
@@ -144,7 +144,7 @@ clattn_status norm_self_check(struct self_check *self)
     const clattn_plan *base = self->plan;
     const struct norm_plan *plan = (const struct norm_plan *)base;
     struct norm_check check = {
-        .original = plan->problem, .args = CLATTN_NORM_ARGS_INIT, .longest_row = plan->longest_row};
+        .original = plan->problem, .args = CLATTN_NORM_ARGS_INIT, .longest_row = plan->rows.longest_row};
     const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, ARRAYS - Y, make, judge, 0};
     return check_run(base, &course, &check);
 }

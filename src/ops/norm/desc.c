@@ -1,4 +1,4 @@
-/* Reading and checking what a normalisation is asked for. */
+/* Reads and checks the description of a normalisation. */
 #include <math.h>
 #include <string.h>
 
@@ -7,43 +7,32 @@
 #include "base/try.h"
 #include "ops/common/arrays.h"
 #include "ops/norm/norm.h"
-#include "program/defines.h"
 
 _Static_assert(sizeof(array5) == 48, "array5 has padding");
-_Static_assert(offsetof(norm_args, residual) == 6 * 48 + 8 + 16 * 4, "norm_args has padding");
 _Static_assert(sizeof(norm_args) == 8 * 48 + 8 + 18 * 4, "norm_args has padding");
 _Static_assert(CLATTN_MAX_RANK == NORM_DIMENSIONS + 1, "the kernels take four dimensions and columns");
 
 static clattn_status read_options(clattn_norm_desc *desc, const char **reason)
 {
-    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
-    if (desc->direction != CLATTN_DIRECTION_FORWARD)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "unknown kind";
-    if (desc->kind != CLATTN_NORM_KIND_LAYER && desc->kind != CLATTN_NORM_KIND_RMS)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "explicit_epsilon is neither 0 nor 1";
-    if (desc->explicit_epsilon != 0 && desc->explicit_epsilon != 1)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "reserved is not 0";
-    if (desc->reserved != 0)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "epsilon is negative, NaN or infinite";
-    if (desc->explicit_epsilon && !(desc->epsilon >= 0 && isfinite(desc->epsilon)))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
+    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
+            "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(enum_within(desc->kind, CLATTN_NORM_KIND_RMS), CLATTN_ERROR_INVALID_ARGUMENT, "unknown kind");
+    REQUIRE(is_flag(desc->explicit_epsilon), CLATTN_ERROR_INVALID_ARGUMENT, "explicit_epsilon is neither 0 nor 1");
+    REQUIRE(desc->reserved == 0, CLATTN_ERROR_INVALID_ARGUMENT, "reserved is not 0");
+    REQUIRE(!desc->explicit_epsilon || (desc->epsilon >= 0 && isfinite(desc->epsilon)), CLATTN_ERROR_INVALID_ARGUMENT,
+            "epsilon is negative, NaN or infinite");
+    REQUIRE(desc->axes >= 0 && desc->axes <= desc->x.rank, CLATTN_ERROR_INVALID_ARGUMENT,
+            "axes is below 0 or above x's rank");
     if (!desc->explicit_epsilon)
         desc->epsilon = 1e-5f;
-    *reason = "axes is below 0 or above x's rank";
-    if (desc->axes < 0 || desc->axes > desc->x.rank)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
     if (!desc->axes)
         desc->axes = 1;
     return CLATTN_SUCCESS;
 }
 
-/* scale, bias or residual: aligned with x's dimensions, broadcast by stride 0. */
-static clattn_status read_factor(clattn_layout *layout, const struct layout_words *words, const clattn_layout *x,
-                                 const char **reason)
+/* Reads scale, bias or residual, and aligns it with x's dimensions; it broadcasts by stride 0. */
+static clattn_status read_broadcast(clattn_layout *layout, const struct layout_words *words, const clattn_layout *x,
+                                    const char **reason)
 {
     clattn_status status;
     size_t extent[CLATTN_MAX_RANK] = {0};
@@ -51,22 +40,17 @@ static clattn_status read_factor(clattn_layout *layout, const struct layout_word
     if (layout_is_none(layout))
         return CLATTN_SUCCESS;
     TRY(layout_check(layout, LAYOUT_INPUT, words, reason));
-    status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "scale, bias and residual are float32, float16 or bfloat16";
-    if (!dtype_is_storage(layout->dtype))
-        goto fail;
-    status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "scale, bias and residual have no more dimensions than x, and each of their extents is 1 or x's";
-    if (layout->rank > x->rank)
-        goto fail;
+    REQUIRE(dtype_is_storage(layout->dtype), CLATTN_ERROR_UNSUPPORTED,
+            "scale, bias and residual are float32, float16 or bfloat16");
+    const char *shape =
+        "scale, bias and residual have no more dimensions than x, and each of their extents is 1 or x's";
+    REQUIRE(layout->rank <= x->rank, CLATTN_ERROR_INVALID_LAYOUT, shape);
     mask_align(layout, x->rank, extent, stride);
     for (int i = 0; i < x->rank; i++)
-        if (extent[i] != 1 && extent[i] != x->extent[i])
-            goto fail;
+        REQUIRE(extent[i] == 1 || extent[i] == x->extent[i], CLATTN_ERROR_INVALID_LAYOUT, shape);
     layout->rank = x->rank;
     memcpy(layout->extent, extent, sizeof extent);
     memcpy(layout->stride, stride, sizeof stride);
-    status = CLATTN_SUCCESS;
 fail:
     return status;
 }
@@ -78,14 +62,11 @@ static clattn_status read_statistic(const clattn_layout *layout, const struct la
     if (layout_is_none(layout))
         return CLATTN_SUCCESS;
     TRY(layout_check(layout, LAYOUT_OUTPUT, words, reason));
-    status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "mean and inv_std_dev are float32 with x's extents, 1 for each normalised axis";
-    if (layout->dtype != CLATTN_DTYPE_F32 || layout->rank != desc->x.rank)
-        goto fail;
+    const char *shape = "mean and inv_std_dev are float32 with x's extents, 1 for each normalised axis";
+    REQUIRE(layout->dtype == CLATTN_DTYPE_F32 && layout->rank == desc->x.rank, CLATTN_ERROR_INVALID_LAYOUT, shape);
     for (int i = 0; i < layout->rank; i++)
-        if (layout->extent[i] != (i < layout->rank - desc->axes ? desc->x.extent[i] : 1))
-            goto fail;
-    status = CLATTN_SUCCESS;
+        REQUIRE(layout->extent[i] == (i < layout->rank - desc->axes ? desc->x.extent[i] : 1),
+                CLATTN_ERROR_INVALID_LAYOUT, shape);
 fail:
     return status;
 }
@@ -95,21 +76,12 @@ static clattn_status read_sum(const clattn_norm_desc *desc, const char **reason)
     clattn_status status;
     if (layout_is_none(&desc->sum))
         return CLATTN_SUCCESS;
-    status = CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "sum, and there is no residual";
-    if (layout_is_none(&desc->residual))
-        goto fail;
+    REQUIRE(!layout_is_none(&desc->residual), CLATTN_ERROR_INVALID_ARGUMENT, "sum, and there is no residual");
     TRY(layout_check(&desc->sum, LAYOUT_OUTPUT, LAYOUT_OF("sum"), reason));
-    status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "sum is float32, float16 or bfloat16";
-    if (!dtype_is_storage(desc->sum.dtype))
-        goto fail;
-    status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "x and sum differ in extents";
-    if (desc->sum.rank != desc->x.rank ||
-        memcmp(desc->sum.extent, desc->x.extent, (size_t)desc->x.rank * sizeof(size_t)) != 0)
-        goto fail;
-    status = CLATTN_SUCCESS;
+    REQUIRE(dtype_is_storage(desc->sum.dtype), CLATTN_ERROR_UNSUPPORTED, "sum is float32, float16 or bfloat16");
+    REQUIRE(desc->sum.rank == desc->x.rank &&
+                !memcmp(desc->sum.extent, desc->x.extent, (size_t)desc->x.rank * sizeof(size_t)),
+            CLATTN_ERROR_INVALID_LAYOUT, "x and sum differ in extents");
 fail:
     return status;
 }
@@ -119,23 +91,20 @@ static clattn_status read_layouts(clattn_norm_desc *desc, const char **reason)
     clattn_status status;
     TRY(read_x_and_y(&desc->x, &desc->y, reason));
     TRY(read_options(desc, reason));
-    TRY(read_factor(&desc->scale, LAYOUT_OF("scale"), &desc->x, reason));
-    TRY(read_factor(&desc->bias, LAYOUT_OF("bias"), &desc->x, reason));
+    TRY(read_broadcast(&desc->scale, LAYOUT_OF("scale"), &desc->x, reason));
+    TRY(read_broadcast(&desc->bias, LAYOUT_OF("bias"), &desc->x, reason));
     TRY(read_statistic(&desc->mean, LAYOUT_OF("mean"), desc, reason));
     TRY(read_statistic(&desc->inv_std_dev, LAYOUT_OF("inv_std_dev"), desc, reason));
-    TRY(read_factor(&desc->residual, LAYOUT_OF("residual"), &desc->x, reason));
+    TRY(read_broadcast(&desc->residual, LAYOUT_OF("residual"), &desc->x, reason));
     TRY(read_sum(desc, reason));
-    status = CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "RMS normalisation has no mean";
-    if (desc->kind == CLATTN_NORM_KIND_RMS && !layout_is_none(&desc->mean))
-        goto fail;
+    REQUIRE(desc->kind != CLATTN_NORM_KIND_RMS || layout_is_none(&desc->mean), CLATTN_ERROR_INVALID_ARGUMENT,
+            "RMS normalisation has no mean");
     layout_normalise(&desc->scale);
     layout_normalise(&desc->bias);
     layout_normalise(&desc->mean);
     layout_normalise(&desc->inv_std_dev);
     layout_normalise(&desc->residual);
     layout_normalise(&desc->sum);
-    status = CLATTN_SUCCESS;
 fail:
     return status;
 }
@@ -152,9 +121,8 @@ static uint64_t magnitude(int64_t stride)
     return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
 }
 
-/* The normalised axes in the order that suits x best, the smallest stride last (the order of a sum is free),
- * those of extent 1 dropped, and neighbours that are one axis in every array joined.  Returns how many are
- * left. */
+/* Sorts the normalised axes by x's strides, the smallest last, since the order of a sum is free; drops those of extent 1 and
+ * joins neighbours that are one axis in every array.  Returns how many are left. */
 static int arrange(const clattn_norm_desc *desc, struct dimension *dimension)
 {
     const clattn_layout *layout[STRIDES] = {&desc->x, &desc->y, &desc->scale, &desc->bias, &desc->residual, &desc->sum};
@@ -202,13 +170,12 @@ static bool is_one(const array5 *array, int at, int extent)
     return int64_mul(array->stride[at], extent, &span) && span == array->stride[at - 1];
 }
 
-/* Joins neighbouring row dimensions that are one in every array, since each costs a division; returns how many
- * are left. */
+/* Joins neighbouring row dimensions that are one in every array, since each costs a division.  Returns how many are left. */
 static int join_rows(norm_args *walk, int rows)
 {
     array5 *const arrays[] = {&walk->x,    &walk->y,       &walk->scale,    &walk->bias,
                               &walk->mean, &walk->inverse, &walk->residual, &walk->sum};
-    const int count = sizeof arrays / sizeof arrays[0];
+    const int count = COUNT_OF(arrays);
     for (int i = rows - 1; i > 0; i--) {
         int *extent = &walk->row_extent[i];
         bool one = true;
@@ -216,7 +183,7 @@ static int join_rows(norm_args *walk, int rows)
             one = one && is_one(arrays[n], i, *extent);
         if (!one && extent[0] != 1 && extent[-1] != 1)
             continue;
-        /* Of a dimension of 1 the strides say nothing: the other's stay. */
+        /* The strides of a dimension of 1 mean nothing: the other's stay. */
         int gone = !one && extent[0] == 1 ? i : i - 1;
         extent[-1] *= extent[0];
         memmove(extent, extent + 1, (size_t)(NORM_DIMENSIONS - 1 - i) * sizeof *extent);
@@ -230,7 +197,7 @@ static int join_rows(norm_args *walk, int rows)
     return rows;
 }
 
-/* Row dimensions first, then those of the segments, then the columns. */
+/* Lays out the walk: row dimensions first, then those of the segments, then the columns. */
 static void lay_out(struct norm_problem *problem)
 {
     const clattn_norm_desc *desc = &problem->desc;
@@ -288,97 +255,13 @@ clattn_status norm_problem_read(const clattn_norm_desc *given, struct norm_probl
     problem->rows = problem->elements = 1;
     for (int i = 0; i < desc->x.rank; i++)
         *(i < desc->x.rank - desc->axes ? &problem->rows : &problem->elements) *= desc->x.extent[i];
-    status = CLATTN_ERROR_OVERFLOW;
-    *reason = "the rows, or a row's elements, are more than 2^31 - 65537";
-    if (problem->rows > LENGTH_LIMIT || problem->elements > LENGTH_LIMIT)
-        goto fail;
+    REQUIRE(problem->rows <= LENGTH_LIMIT && problem->elements <= LENGTH_LIMIT, CLATTN_ERROR_OVERFLOW,
+            "the rows, or a row's elements, are more than 2^31 - 65537");
     lay_out(problem);
     problem->unit_columns = walk->x.col == 1 && walk->y.col == 1 && (!walk->has_scale || walk->scale.col == 1) &&
                             (!walk->has_bias || walk->bias.col == 1) &&
                             (!problem->has_residual || walk->residual.col == 1) &&
                             (!walk->has_sum || walk->sum.col == 1);
-    status = CLATTN_SUCCESS;
 fail:
     return status;
-}
-
-/* All bindings, of which the first `batch` items are used; if there is nothing to do, only that nothing is bound to an array
- * that the description does not have. */
-static clattn_status check_bindings(clattn_context *context, const struct norm_problem *problem,
-                                    const clattn_norm_args *args, bool idle)
-{
-    const clattn_norm_desc *desc = &problem->desc;
-    const norm_args *walk = &problem->walk;
-    struct bound_array arrays[] = {
-        {&args->x, &desc->x, NULL, BINDING_READ | BINDING_IN_PLACE, "x", true},
-        {&args->residual, &desc->residual, NULL, BINDING_READ | BINDING_IN_PLACE, "residual", problem->has_residual},
-        {&args->scale, &desc->scale, NULL, BINDING_READ, "scale", walk->has_scale},
-        {&args->bias, &desc->bias, NULL, BINDING_READ, "bias", walk->has_bias},
-        {&args->y, &desc->y, NULL, BINDING_WRITE | BINDING_IN_PLACE, "y", true},
-        {&args->sum, &desc->sum, NULL, BINDING_WRITE | BINDING_IN_PLACE, "sum", walk->has_sum},
-        {&args->mean, &desc->mean, NULL, BINDING_WRITE, "mean", walk->has_mean},
-        {&args->inv_std_dev, &desc->inv_std_dev, NULL, BINDING_WRITE, "inv_std_dev", walk->has_inverse},
-    };
-    size_t extent[COUNT_OF(arrays)][CLATTN_MAX_RANK];
-    if (idle)
-        return bindings_absent(context, arrays, COUNT_OF(arrays));
-    for (size_t i = 0; i < COUNT_OF(arrays); i++) {
-        memcpy(extent[i], arrays[i].layout->extent, sizeof extent[i]);
-        if (desc->axes < desc->x.rank && extent[i][0] != 1)
-            extent[i][0] = args->batch;
-        arrays[i].extent = extent[i];
-    }
-    return bindings_check(context, arrays, COUNT_OF(arrays));
-}
-
-clattn_status norm_args_read(clattn_context *context, const struct norm_problem *problem, const clattn_norm_args *given,
-                             clattn_norm_args *args, norm_args *kernel_args)
-{
-    clattn_status status;
-    struct report *report = &context->device.report;
-    const clattn_norm_desc *desc = &problem->desc;
-    TRY(args_read(report, "clattn_norm_args", args, sizeof *args, offsetof(clattn_norm_args, residual), given));
-    *kernel_args = problem->walk;
-    TRY(args_check(report, "explicit_batch", args->explicit_batch, args->reserved));
-    if (args->explicit_batch && desc->axes == desc->x.rank)
-        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_batch, and all axes are normalised");
-    TRY(args_length(report, "batch", args->explicit_batch, &args->batch, desc->x.extent[0]));
-    const bool idle = !problem->rows || !args->batch;
-    TRY(check_bindings(context, problem, args, idle));
-    if (idle)
-        return CLATTN_SUCCESS; /* kernel_args->rows stays 0 */
-    kernel_args->x.offset = args->x.offset;
-    kernel_args->y.offset = args->y.offset;
-    kernel_args->scale.offset = args->scale.offset;
-    kernel_args->bias.offset = args->bias.offset;
-    kernel_args->mean.offset = args->mean.offset;
-    kernel_args->inverse.offset = args->inv_std_dev.offset;
-    kernel_args->residual.offset = args->residual.offset;
-    kernel_args->sum.offset = args->sum.offset;
-    /* The first dimension may have others joined to it. */
-    if (desc->axes < desc->x.rank)
-        kernel_args->row_extent[0] = kernel_args->row_extent[0] / (int)desc->x.extent[0] * (int)args->batch;
-    kernel_args->rows = 1;
-    for (int i = 0; i < NORM_DIMENSIONS; i++)
-        kernel_args->rows *= kernel_args->row_extent[i];
-fail:
-    return status;
-}
-
-bool norm_rows_are_plain(const norm_args *walk)
-{
-    return walk->segments == 1 && walk->row_extent[1] == 1 && walk->row_extent[2] == 1 && walk->row_extent[3] == 1;
-}
-
-void norm_defines(const struct norm_problem *problem, struct strbuf *options)
-{
-    define_token(options, "X_TYPE", storage_token(problem->desc.x.dtype));
-    define_token(options, "Y_TYPE", storage_token(problem->desc.y.dtype));
-    define_token(options, "SCALE_TYPE", storage_token(problem->desc.scale.dtype));
-    define_token(options, "BIAS_TYPE", storage_token(problem->desc.bias.dtype));
-    if (problem->has_residual) { /* without, kernels are as they were before there were any */
-        define_int(options, "NORM_RESIDUAL", 1);
-        define_token(options, "RESIDUAL_TYPE", storage_token(problem->desc.residual.dtype));
-        define_token(options, "SUM_TYPE", storage_token(problem->desc.sum.dtype));
-    }
 }

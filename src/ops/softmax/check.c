@@ -1,4 +1,4 @@
-/* The self-check of softmax: a plan's own kernel on some rows. */
+/* The self-check of softmax: the plan's own kernel on some rows. */
 #include <float.h>
 #include <math.h>
 
@@ -12,7 +12,7 @@
 
 #define COLUMNS 203
 #define ELEMENTS (5 * COLUMNS)
-#define ROWS 37 /* at the most: two vectors of rows side by side, and some */
+#define ROWS 37 /* at most: two vectors of rows, and some */
 
 enum { X, MASK, Y, ARRAYS };
 
@@ -23,8 +23,7 @@ struct softmax_check {
     struct check_array arrays[ARRAYS];
 };
 
-/* Every -D of the kernel is the same: types, columns side by side or not, what mask there is, rows that KEEP has
- * room for. */
+/* The small problem has the same -D options: types, whether columns are contiguous, the mask's type, rows that KEEP holds. */
 static clattn_status make(void *data, clattn_context *context)
 {
     clattn_status status;
@@ -35,7 +34,7 @@ static clattn_status make(void *data, clattn_context *context)
     const size_t extent[2] = {size_min(ROWS, ELEMENTS / columns), columns};
     const char *reason;
     desc.explicit_scale = 1;
-    desc.scale = copysignf(4, check->original.scale); /* the plan's may leave nothing to see */
+    desc.scale = copysignf(4, check->original.scale); /* the plan's own may be 0 */
     desc.x = clattn_layout_contiguous(full->x.dtype, 2, extent);
     desc.y = clattn_layout_contiguous(full->y.dtype, 2, extent);
     if (!check->original.unit_columns) {
@@ -97,7 +96,7 @@ clattn_status softmax_self_check(struct self_check *self)
     const clattn_plan *base = self->plan;
     const struct softmax_plan *plan = (const struct softmax_plan *)base;
     struct softmax_check check = {
-        .original = plan->problem, .args = CLATTN_SOFTMAX_ARGS_INIT, .longest_row = plan->longest_row};
+        .original = plan->problem, .args = CLATTN_SOFTMAX_ARGS_INIT, .longest_row = plan->rows.longest_row};
     const struct check_course course = {&check.small, &check.args, check.arrays, ARRAYS, Y, 1, make, judge, 0};
     return check_run(base, &course, &check);
 }
