@@ -60,7 +60,8 @@ def main():
         return 77
     sources = [name for name in files if name.endswith(SOURCES)]
     problems = [*check_folders(files), *(problem for name in sources for problem in check_names(root, name))]
-    print(*problems, sep="\n")
+    for problem in problems:
+        print(problem)
     print(f"{len(sources)} sources, {len(problems)} problems")
     return 1 if problems else 0
 

@@ -39,7 +39,10 @@ SPLICED = "-DPTX_SPLICE=1"
 # Registers that a compute unit has for the items of one work-group.
 NVIDIA_REGISTERS = 65536
 
-# What stands before the report's second table.
+# What stands before the report's two tables.
+REGISTERS = """\
+Registers of a work-item (vector registers on AMD; on Intel those of a thread, which runs as many items as `simd` says),
+local memory, private arrays. "asked for": by a solver that the planner would not choose on these GPUs."""
 SPEED = """\
 NVIDIA: the share of multiply-adds, of items or of matrices, among the instructions of the kernel's hot loop in the
 disassembly, and the warps that a multiprocessor holds of how many it could. AMD: the waves that a SIMD holds, as its
@@ -333,9 +336,6 @@ def speed_title(target):
 
 
 def write_report(path, kernels, outcomes, version):
-    lines = path.read_text().splitlines()
-    begin, end = (next(i for i, line in enumerate(lines) if line.startswith(f"<!-- {mark} ")) for mark in
-                  ("begin", "end"))
     rows, speed = collections.OrderedDict(), collections.OrderedDict()
     for kernel in kernels:
         about = kernel.about if kernel.planned or kernel.about == "defaults" else kernel.about + " (asked for)"
@@ -344,11 +344,12 @@ def write_report(path, kernels, outcomes, version):
         wanted = kernel.planned or "matrix" in kernel.name or SPLICED in kernel.options
         if wanted and not is_opaque(kernel) and not isinstance(outcome, str):
             speed.setdefault((kernel.name, about), {}).setdefault(kernel.target, kernel)
-    table = ["", "Compilers: " + "; ".join(version[compiler] for compiler in (nvidia, amd, intel)) + ".", ""]
+    table = ["# Kernels compiled for GPUs that are not here", ""] + REGISTERS.splitlines()
+    table += ["", "Compilers: " + "; ".join(version[compiler] for compiler in (nvidia, amd, intel)) + ".", ""]
     table += write_table(rows, outcomes, str, cell)
     table += ["", "## Hot loops and occupancy", ""] + SPEED.splitlines() + [""]
     table += write_table(speed, outcomes, speed_title, speed_cell)
-    path.write_text("\n".join(lines[:begin + 1] + table + [""] + lines[end:]) + "\n")
+    path.write_text("\n".join(table) + "\n")
 
 
 def main():

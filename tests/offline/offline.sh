@@ -2,12 +2,12 @@
 # Compiles every kernel, specialised as the planner would for GPUs that are not here, with the compilers that such GPUs'
 # drivers are made of, and holds that nothing is spilled:
 #
-#   sh tests/offline/offline.sh [--quick] [--report] [--build FOLDER] [--tools FOLDER] [--no-install]
+#   sh tests/offline/offline.sh [--quick] [--build FOLDER] [--tools FOLDER] [--no-install]
 #   sh tests/offline/offline.sh --install [--tools FOLDER]
 #
 #   --quick       only the problems that are marked so (seconds instead of a minute)
-#   --report      writes the tables of registers, spills and local memory, of hot loops and occupancy into docs/offline.md
-#   --build       a build folder of clattn (default: build/test/gcc, as tests/run.sh leaves it)
+#   --build       a build folder of clattn (default: build/test/gcc, as tests/run.sh leaves it); offline.md is written there,
+#                 tables of registers, spills and local memory, of hot loops and occupancy
 #   --tools       where the compilers are kept (default: build/tools); about 100 MB are fetched once
 #   --no-install  nothing is fetched; what is missing fails
 #   --install     only fetches the compilers
@@ -20,11 +20,10 @@ set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$(dirname "$here")")
-quick= report= build=$root/build/test/gcc tools=$root/build/tools install=yes only_install=
+quick= build=$root/build/test/gcc tools=$root/build/tools install=yes only_install=
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=--quick ;;
-    --report) report="--report $root/docs/offline.md" ;;
     --build) build=${2-} && shift ;;
     --tools) tools=${2-} && shift ;;
     --no-install) install= ;;
@@ -125,4 +124,4 @@ OCLOC_VERSION=$(apt-cache policy intel-opencl-icd 2> /dev/null | sed -n 's/ *Can
 export OCLOC_VERSION
 # shellcheck disable=SC2086 # words are meant
 exec /usr/bin/python3 "$here/compile.py" --list "$build/tests/offline_list" --kernels "$root/cl" \
-    --work "$tools/offline" $quick $report
+    --work "$tools/offline" --report "$build/offline.md" $quick
