@@ -5,16 +5,18 @@
  *
  * Parameters
  *   O_TYPE   storage of the output: F32 F16 BF16          (F32)
- *   SINKS    1: an argument with a logit for each head    (0)
- *   LSE      1: an argument that gets L (float)           (0)
+ *   SINKS    1: sinks has a logit for each head           (0)
+ *   LSE      1: lse gets L (float)                        (0)
  *   CHUNK    output columns of a work-item, 1 and more    (16)
  * Tested: every combination of SINKS and LSE; CHUNK 4, 64; columns 1 to 200; 0 to 40 parts.
  *
  * NDRange: (ceil(columns / CHUNK), batch * heads * queries), each rounded up at will; any work-group.  An item owns CHUNK
- * columns of one row and walks the parts twice, in order: the maximum first, then the weighted sum.  The item of
- * chunk 0 writes L.  Local memory: none.  Barriers: none.
+ * columns of one row and walks the parts three times, in order: for the maximum of their lse, for the sum of their weights,
+ * and for the weighted sum of their outputs.  The item of chunk 0 writes L.  Local memory: none.  Barriers: none.
  *
- * State is float.  A part with lse -inf is skipped, its output not read; a NaN lse makes the row NaN. */
+ * State is float.  Weights are divided by their sum before they multiply anything, so that partials up to FLT_MAX do not
+ * overflow.  If the lse of a part is -inf, its output is not read; a NaN lse makes the row NaN.  Absent arrays may be any
+ * buffers; the kernel does not touch them. */
 #include "merge/args.h"
 #include "lib/storage.h"
 #include "lib/exp2.h"
@@ -35,15 +37,8 @@
 #error "CHUNK must be positive"
 #endif
 
-kernel void merge(const global float *partial, const global float *partial_lse,
-#if SINKS
-                  const global float *sinks,
-#endif
-                  global ELEMENT(O_TYPE) *output,
-#if LSE
-                  global float *lse,
-#endif
-                  merge_args a)
+kernel void merge(const global float *partial, const global float *partial_lse, const global float *sinks,
+                  global ELEMENT(O_TYPE) *output, global float *lse, merge_args a)
 {
     if (a.batch == 0)
         return;
@@ -60,38 +55,32 @@ kernel void merge(const global float *partial, const global float *partial_lse,
     partial_lse += a.partial_lse.offset + b * a.partial_lse.batch + h * a.partial_lse.head + i * a.partial_lse.row;
     output += a.output.offset + b * a.output.batch + h * a.output.head + i * a.output.row + first * a.output.col;
 
-    float top = -INFINITY;
-    float o[CHUNK];
-#if SINKS
-    const float sink = sinks[a.sinks_offset + h * a.sinks_stride];
-    top = sink > top ? sink : top;
-#endif
+    const float sink = SINKS ? sinks[a.sinks_offset + h * a.sinks_stride] : -INFINITY;
+    float row_max = sink > -INFINITY ? sink : -INFINITY;
     for (int n = 0; n < a.parts; n++) {
         const float x = partial_lse[n * a.part_lse];
-        top = x > top ? x : top;
+        row_max = x > row_max ? x : row_max;
     }
-    const float safe = top == -INFINITY ? 0.0f : top;
-    float total = 0.0f;
-#if SINKS
-    total = exp2s((sink - safe) * LOG2E);
-#endif
+    const float subtracted = row_max == -INFINITY ? 0.0f : row_max; /* -inf - -inf would be a NaN */
+    float row_sum = SINKS ? exp2s((sink - subtracted) * LOG2E) : 0.0f;
+    for (int n = 0; n < a.parts; n++)
+        row_sum += exp2s((partial_lse[n * a.part_lse] - subtracted) * LOG2E);
+
+    const float inverse = row_sum == 0.0f ? 0.0f : 1.0f / row_sum;
+    float o[CHUNK];
     for (int c = 0; c < CHUNK; c++)
         o[c] = 0.0f;
     for (int n = 0; n < a.parts; n++) {
         const float x = partial_lse[n * a.part_lse];
         if (x == -INFINITY)
             continue;
-        const float weight = exp2s((x - safe) * LOG2E);
-        total += weight;
+        const float weight = exp2s((x - subtracted) * LOG2E) * inverse;
         for (int c = 0; c < columns; c++)
             o[c] = FMA(weight, partial[n * a.part + c * a.partial.col], o[c]);
     }
-    const float factor = total == 0.0f ? 0.0f : 1.0f / total;
     for (int c = 0; c < columns; c++)
-        STORE(O_TYPE, output, c * a.output.col, factor == 0.0f ? 0.0f : o[c] * factor);
-#if LSE
-    if (first == 0)
+        STORE(O_TYPE, output, c * a.output.col, o[c]);
+    if (LSE && first == 0)
         lse[a.lse.offset + b * a.lse.batch + h * a.lse.head + i * a.lse.row] =
-            total == 0.0f ? -INFINITY : top + log(total);
-#endif
+            row_sum == 0.0f ? -INFINITY : row_max + log(row_sum);
 }

@@ -22,6 +22,7 @@ ENQUEUE(norm)
 ENQUEUE(neighbourhood)
 ENQUEUE(rope)
 ENQUEUE(activation)
+ENQUEUE(merge)
 
 test_memory *job_keep(test_job *job, test_memory *memory)
 {

@@ -222,7 +222,6 @@ static clattn_status launch_split(const struct attention_plan *plan, const struc
 {
     clattn_status status;
     const clattn_binding *bindings[ATTENTION_POINTERS] = {&args->query, &args->key, &args->value};
-    const clattn_binding *merged[5] = {&chain->workspace, &chain->workspace};
     size_t count = attention_input_bindings(problem, args, bindings, 3), groups[3];
     attention_args split = *whole;
     bindings[count++] = &chain->workspace;
@@ -237,12 +236,13 @@ static clattn_status launch_split(const struct attention_plan *plan, const struc
     TRY(launch(plan, false, chain, bindings, &split, &slices, false));
 
     const merge_args merge = merge_of(problem, &split, &whole->output, &whole->lse);
-    count = 2;
-    if (problem->has[ATTENTION_SINKS])
-        merged[count++] = &args->scoring.sinks;
-    merged[count++] = &args->output;
-    if (problem->has[ATTENTION_LSE] || plan->lends_lse)
-        merged[count++] = &args->outputs.lse;
+    const clattn_binding *merged[MERGE_ARRAYS] = {
+        &chain->workspace,
+        &chain->workspace,
+        problem->has[ATTENTION_SINKS] ? &args->scoring.sinks : &chain->workspace,
+        &args->output,
+        problem->has[ATTENTION_LSE] || plan->lends_lse ? &args->outputs.lse : &args->output,
+    };
     merge_groups(&plan->base.kernels[1], &chain->context->device.caps, &merge, groups);
     TRY(chain_launch(chain, &plan->base.kernels[1], merged, &merge, groups, last));
 fail:

@@ -13,11 +13,11 @@ fail:
     return status;
 }
 
-/* The same access, because a kernel's `const global` buffer may lie in memory that the device must not write. */
+/* The first array that is present and is written, or only read, as the absent one would be. */
 static const clattn_binding *stand_in(const struct bound_array *arrays, size_t count, const struct bound_array *absent)
 {
     for (size_t i = 0; i < count; i++)
-        if (arrays[i].present && !((absent->access & ~arrays[i].access) & BINDING_READ_WRITE))
+        if (arrays[i].present && !((absent->access ^ arrays[i].access) & BINDING_WRITE))
             return arrays[i].binding;
     return arrays[0].binding;
 }

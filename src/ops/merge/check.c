@@ -1,4 +1,4 @@
-/* The self-check of merging: a plan's own kernel on some rows. */
+/* The self-check of merging: the plan's own kernel on some rows. */
 #include <float.h>
 #include <math.h>
 
@@ -15,7 +15,7 @@
 #define HEADS 3
 #define QUERIES 2
 #define ROWS (BATCH * HEADS * QUERIES)
-#define COLUMNS 70 /* more than any CHUNK: with these columns, or the plan's fewer ones, CHUNK is the same */
+#define COLUMNS 70 /* more than any CHUNK, so that CHUNK is the plan's unless the plan has fewer columns */
 
 enum { PARTIAL, PARTIAL_LSE, SINKS, OUTPUT, LSE, ARRAYS };
 
@@ -41,7 +41,7 @@ static clattn_status describe(struct merge_check *check)
     return merge_problem_read(&desc, &check->small, &reason);
 }
 
-/* Some parts attend nothing, with an output that must not be read; row 1 attends nothing at all, row 2 has a NaN. */
+/* Some parts attend nothing, and their output must not be read; row 1 attends nothing at all, row 2 has a NaN. */
 static void fill_lse(struct merge_check *check)
 {
     float *lse = check->arrays[PARTIAL_LSE].host, *partial = check->arrays[PARTIAL].host;

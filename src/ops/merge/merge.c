@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/common/arrays.h"
+#include "ops/common/simple_operator.h"
 #include "plan/operator.h"
 #include "program/defines.h"
 
@@ -25,19 +26,17 @@ static clattn_status read_layouts(struct merge_problem *problem, const char **re
         {&desc->output, LAYOUT_OF("output"), LAYOUT_OUTPUT, 4, false},
         {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, 3, true},
     };
-    TRY(layouts_read(all, sizeof all / sizeof all[0],
+    TRY(layouts_read(all, COUNT_OF(all),
                      "partial is (parts, batch, heads, S_q, d_v), partial_lse lacks d_v, output parts, lse both",
                      reason));
     problem->has_sinks = !layout_is_none(&desc->sinks);
     problem->has_lse = !layout_is_none(&desc->lse);
-    *reason = "partials, log-sum-exps and sinks are float32";
-    if (desc->partial.dtype != CLATTN_DTYPE_F32 || desc->partial_lse.dtype != CLATTN_DTYPE_F32 ||
-        (problem->has_sinks && desc->sinks.dtype != CLATTN_DTYPE_F32) ||
-        (problem->has_lse && desc->lse.dtype != CLATTN_DTYPE_F32))
-        return CLATTN_ERROR_UNSUPPORTED;
-    *reason = "the output is float32, float16 or bfloat16";
-    if (!dtype_is_storage(desc->output.dtype))
-        return CLATTN_ERROR_UNSUPPORTED;
+    REQUIRE(desc->partial.dtype == CLATTN_DTYPE_F32 && desc->partial_lse.dtype == CLATTN_DTYPE_F32 &&
+                (!problem->has_sinks || desc->sinks.dtype == CLATTN_DTYPE_F32) &&
+                (!problem->has_lse || desc->lse.dtype == CLATTN_DTYPE_F32),
+            CLATTN_ERROR_UNSUPPORTED, "partials, log-sum-exps and sinks are float32");
+    REQUIRE(dtype_is_storage(desc->output.dtype), CLATTN_ERROR_UNSUPPORTED,
+            "the output is float32, float16 or bfloat16");
 fail:
     return status;
 }
@@ -49,23 +48,17 @@ clattn_status merge_problem_read(const clattn_merge_desc *given, struct merge_pr
     memset(problem, 0, sizeof *problem);
     *reason = "desc is NULL, or its size is none that clattn_merge_desc ever had";
     TRY(struct_read(desc, sizeof *desc, sizeof *desc, given));
-    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
-    if (desc->direction != CLATTN_DIRECTION_FORWARD)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "reserved is not 0";
-    if (desc->reserved != 0)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
+    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
+            "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(desc->reserved == 0, CLATTN_ERROR_INVALID_ARGUMENT, "reserved is not 0");
     TRY(read_layouts(problem, reason));
     const size_t *p = desc->partial.extent;
-    *reason = "extents of partials, log-sum-exps, output and sinks differ, or d_v is 0";
-    if (memcmp(p, desc->partial_lse.extent, 4 * sizeof *p) || memcmp(p + 1, desc->output.extent, 4 * sizeof *p) ||
-        (problem->has_lse && memcmp(p + 1, desc->lse.extent, 3 * sizeof *p)) ||
-        (problem->has_sinks && desc->sinks.extent[0] != p[2]) || !p[4])
-        return CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "an extent is above 2^31 - 65537";
+    REQUIRE(!memcmp(p, desc->partial_lse.extent, 4 * sizeof *p) && !memcmp(p + 1, desc->output.extent, 4 * sizeof *p) &&
+                (!problem->has_lse || !memcmp(p + 1, desc->lse.extent, 3 * sizeof *p)) &&
+                (!problem->has_sinks || desc->sinks.extent[0] == p[2]) && p[4],
+            CLATTN_ERROR_INVALID_LAYOUT, "extents of partials, log-sum-exps, output and sinks differ, or d_v is 0");
     for (int i = 0; i < 5; i++)
-        if (p[i] > LENGTH_LIMIT)
-            return CLATTN_ERROR_OVERFLOW;
+        REQUIRE(p[i] <= LENGTH_LIMIT, CLATTN_ERROR_OVERFLOW, "an extent is above 2^31 - 65537");
     problem->parts = p[0];
     problem->batch = p[1];
     problem->heads = p[2];
@@ -75,35 +68,7 @@ fail:
     return status;
 }
 
-static clattn_status read_args(clattn_context *context, const struct merge_problem *problem,
-                               const clattn_merge_args *given, clattn_merge_args *args)
-{
-    struct report *report = &context->device.report;
-    const clattn_merge_desc *desc = &problem->desc;
-    clattn_status status;
-    TRY(args_read(report, "clattn_merge_args", args, sizeof *args, sizeof *args, given));
-    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
-    TRY(args_length(report, "parts", args->explicit_lengths, &args->parts, problem->parts));
-    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
-    TRY(args_length(report, "query_length", args->explicit_lengths, &args->query_length, problem->query_length));
-    if (!problem->has_sinks)
-        TRY(binding_absent(context, &args->sinks, "sinks"));
-    if (!problem->has_lse)
-        TRY(binding_absent(context, &args->lse, "lse"));
-    if (!args->batch || !problem->heads || !args->query_length)
-        return CLATTN_SUCCESS;
-    const size_t extent[5] = {args->parts, args->batch, problem->heads, args->query_length, problem->columns};
-    TRY(binding_check(context, &args->partial, &desc->partial, extent, BINDING_READ, "partial"));
-    TRY(binding_check(context, &args->partial_lse, &desc->partial_lse, extent, BINDING_READ, "partial_lse"));
-    TRY(binding_check(context, &args->output, &desc->output, extent + 1, BINDING_WRITE, "output"));
-    if (problem->has_sinks)
-        TRY(binding_check(context, &args->sinks, &desc->sinks, extent + 2, BINDING_READ, "sinks"));
-    if (problem->has_lse)
-        TRY(binding_check(context, &args->lse, &desc->lse, extent + 1, BINDING_WRITE, "lse"));
-fail:
-    return status;
-}
-
+/* What the kernel is told of a call with these args; its batch is 0 if there is nothing to do. */
 static void fill_args(const struct merge_problem *problem, const clattn_merge_args *args, merge_args *a)
 {
     const clattn_merge_desc *desc = &problem->desc;
@@ -117,7 +82,7 @@ static void fill_args(const struct merge_problem *problem, const clattn_merge_ar
     a->part_lse = l[0];
     a->sinks_offset = args->sinks.offset;
     a->sinks_stride = desc->sinks.stride[0];
-    a->batch = (int)args->batch;
+    a->batch = problem->heads && args->query_length ? (int)args->batch : 0;
     a->heads = (int)problem->heads;
     a->queries = (int)args->query_length;
     a->parts = (int)args->parts;
@@ -142,7 +107,7 @@ clattn_status merge_add_kernel(clattn_plan *plan, clattn_dtype output_dtype, boo
     define_int(&options, "SINKS", sinks);
     define_int(&options, "LSE", lse);
     define_int(&options, "CHUNK", (long long)merge_chunk(caps, columns));
-    TRY(plan_add_kernel(plan, "merge/merge.cl", &options, "merge", 3u + sinks + lse, sizeof(merge_args), local));
+    TRY(plan_add_kernel(plan, "merge/merge.cl", &options, "merge", MERGE_ARRAYS, sizeof(merge_args), local));
     plan_kernel_largest(
         &plan->kernels[plan->kernel_count - 1],
         (const size_t[3]){divide_up(columns, merge_chunk(caps, columns)), divide_up(rows, local[1]), 1});
@@ -166,7 +131,7 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     const struct capabilities *caps = &context->device.caps;
     double chunk = (double)merge_chunk(caps, problem->columns);
     (void)forced;
-    return refuse_loops(caps, (double)problem->parts * (chunk + 2) + 2 * chunk);
+    return refuse_loops(caps, (double)problem->parts * (chunk + 3) + 2 * chunk);
 }
 
 static clattn_status prepare(clattn_plan *base)
@@ -186,25 +151,32 @@ static clattn_status read_desc(const void *desc, void *problem, const char **rea
 
 /* ---- the calls ---- */
 
-static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
+static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
     const struct merge_problem *problem = call->problem;
+    const clattn_merge_desc *desc = &problem->desc;
+    struct report *report = &plan->context->device.report;
     clattn_merge_args args;
     merge_args kernel_args;
-    size_t groups[3], count = 2;
-    TRY(read_args(handle->context, problem, given, &args));
-    if (!args.batch || !problem->heads || !args.query_length)
-        return plan_enqueue_nothing(handle, call);
-    const clattn_binding *bindings[5] = {&args.partial, &args.partial_lse};
-    if (problem->has_sinks)
-        bindings[count++] = &args.sinks;
-    bindings[count++] = &args.output;
-    if (problem->has_lse)
-        bindings[count++] = &args.lse;
+    size_t groups[3] = {0};
+    TRY(args_read(report, "clattn_merge_args", &args, sizeof args, sizeof args, given));
+    TRY(args_check(report, "explicit_lengths", args.explicit_lengths, args.reserved));
+    TRY(args_length(report, "parts", args.explicit_lengths, &args.parts, problem->parts));
+    TRY(args_length(report, "batch", args.explicit_lengths, &args.batch, problem->batch));
+    TRY(args_length(report, "query_length", args.explicit_lengths, &args.query_length, problem->query_length));
     fill_args(problem, &args, &kernel_args);
-    merge_groups(&handle->kernels[0], &handle->context->device.caps, &kernel_args, groups);
-    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
+    const size_t extent[5] = {args.parts, args.batch, problem->heads, args.query_length, problem->columns};
+    const struct bound_array arrays[MERGE_ARRAYS] = {
+        {&args.partial, &desc->partial, extent, BINDING_READ, "partial", true},
+        {&args.partial_lse, &desc->partial_lse, extent, BINDING_READ, "partial_lse", true},
+        {&args.sinks, &desc->sinks, extent + 2, BINDING_READ, "sinks", problem->has_sinks},
+        {&args.output, &desc->output, extent + 1, BINDING_WRITE, "output", true},
+        {&args.lse, &desc->lse, extent + 1, BINDING_WRITE, "lse", problem->has_lse},
+    };
+    if (kernel_args.batch)
+        merge_groups(&plan->kernels[0], &plan->context->device.caps, &kernel_args, groups);
+    status = simple_enqueue(plan, call, arrays, MERGE_ARRAYS, &kernel_args, groups);
 fail:
     return status;
 }
@@ -218,7 +190,7 @@ static const struct operator_type merge_operator = {
     .read = read_desc,
     .enqueue = enqueue,
     .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
+    .solver_count = COUNT_OF(solvers),
     .check = merge_self_check,
 };
 

@@ -1,5 +1,4 @@
-/* Merging partials, from inside: the checked problem, and how another operator's plan takes the kernel in as one of its
- * own. */
+/* Merging partials, from inside: the checked problem, and how another operator's plan uses the kernel as one of its own. */
 #ifndef CLATTN_OPS_MERGE_MERGE_H
 #define CLATTN_OPS_MERGE_MERGE_H
 
@@ -26,7 +25,10 @@ clattn_status merge_self_check(struct self_check *check);
 /* Output columns of a work-item of the kernel on this device. */
 size_t merge_chunk(const struct capabilities *caps, size_t columns);
 
-/* Adds merge/merge.cl's kernel to a plan, for at most `rows` rows of `columns`. */
+#define MERGE_ARRAYS 5 /* of the kernel */
+
+/* Adds merge/merge.cl's kernel to a plan, for at most `rows` rows of `columns`.  Its buffers are the partials, their
+ * log-sum-exps, the sinks, the output and the log-sum-exp; absent ones may be any buffers. */
 clattn_status merge_add_kernel(clattn_plan *plan, clattn_dtype output_dtype, bool sinks, bool lse, size_t rows,
                                size_t columns);
 

@@ -1,0 +1,174 @@
+/* Merging partials: from a table row to arrays, a plan, a reference and a verdict. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "support/ops/merge_case.h"
+
+enum { PARTIAL, PARTIAL_LSE, SINKS }; /* of job.input */
+enum { OUTPUT, LSE };                 /* of job.output */
+
+static size_t parts_of(const merge_case *test)
+{
+    return test->explicit_lengths ? test->actual_parts : test->parts;
+}
+
+/* The extents of the output that count at enqueue. */
+static void actual_extent(const merge_case *test, size_t extent[4])
+{
+    extent[0] = test->explicit_lengths ? test->actual_batch : test->batch;
+    extent[1] = test->heads;
+    extent[2] = test->explicit_lengths ? test->actual_queries : test->queries;
+    extent[3] = test->columns;
+}
+
+/* Log-sum-exps in [−20, 20].  Some parts have attended nothing: their output is NaN, and must not be read.  Row (0, 0, 0) has
+ * attended nothing at all, row (0, 0, 1) has a NaN. */
+static void fill_partials(test_job *job, const merge_case *test)
+{
+    size_t index[5] = {0};
+    job_fill(&job->input[PARTIAL], 1, test->spread > 0 ? -test->spread : -1, test->spread > 0 ? test->spread : 1,
+             false);
+    job_fill(&job->input[PARTIAL_LSE], 2, -20, 20, false);
+    const size_t *extent = job->input[PARTIAL].layout.extent;
+    do {
+        const bool first = !index[1] && !index[2], empty = first && !index[3];
+        if (empty || (index[0] * 3 + index[1] + index[2] + index[3]) % 7 == 3) {
+            array_set(&job->input[PARTIAL_LSE], index, -INFINITY);
+            array_set(&job->input[PARTIAL], index, NAN);
+        }
+        if (first && index[3] == 1 && index[0] + 1 == parts_of(test))
+            array_set(&job->input[PARTIAL_LSE], index, NAN);
+    } while (array_next(5, extent, index));
+    array_upload(&job->input[PARTIAL]);
+    array_upload(&job->input[PARTIAL_LSE]);
+}
+
+static bool make_job(test_job *job, const merge_case *test, const char *solver)
+{
+    clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
+    clattn_merge_args args = CLATTN_MERGE_ARGS_INIT;
+    clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
+    const size_t extent[5] = {test->parts, test->batch, test->heads, test->queries, test->columns};
+    size_t written[4];
+
+    job->input[PARTIAL] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 5, extent, test->partial);
+    job->input[PARTIAL_LSE] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 4, extent, test->partial);
+    fill_partials(job, test);
+    if (test->sinks) {
+        job->input[SINKS] = job_array(job, ROLE_INPUT, CLATTN_DTYPE_F32, 1, &extent[2], test->partial);
+        job_fill(&job->input[SINKS], 3, -5, 5, false);
+    }
+    job->output[OUTPUT] =
+        job_array(job, ROLE_OUTPUT, test->type ? test->type : CLATTN_DTYPE_F32, 4, &extent[1], test->output);
+    if (test->lse)
+        job->output[LSE] = job_array(job, ROLE_OUTPUT, CLATTN_DTYPE_F32, 3, &extent[1], test->output);
+    actual_extent(test, written);
+    for (int n = OUTPUT; n <= LSE; n++)
+        if (job->output[n].memory)
+            array_own(&job->output[n], written);
+
+    desc.partial = job->input[PARTIAL].layout;
+    desc.partial_lse = job->input[PARTIAL_LSE].layout;
+    desc.sinks = job->input[SINKS].layout;
+    desc.output = job->output[OUTPUT].layout;
+    desc.lse = job->output[LSE].layout;
+    args.partial = array_binding(&job->input[PARTIAL]);
+    args.partial_lse = array_binding(&job->input[PARTIAL_LSE]);
+    args.sinks = array_binding(&job->input[SINKS]);
+    args.output = array_binding(&job->output[OUTPUT]);
+    args.lse = array_binding(&job->output[LSE]);
+    args.explicit_lengths = test->explicit_lengths;
+    args.parts = test->actual_parts;
+    args.batch = test->actual_batch;
+    args.query_length = test->actual_queries;
+    job->args.merge = args;
+    job->enqueue = enqueue_merge;
+    options.solver = solver;
+    clattn_status status = clattn_merge_plan_create(device_context(), &desc, &options, &job->plan);
+    return job_planned(job, status, solver, false);
+}
+
+/* One row in double precision, or with weights and sums in float if `narrow`; returns its log-sum-exp. */
+static double merge_row(const test_job *job, const merge_case *test, const size_t *row, bool narrow, double *out,
+                        double *magnitude)
+{
+    const size_t parts = parts_of(test);
+    size_t index[5] = {0, row[0], row[1], row[2], 0};
+    double row_max = test->sinks ? array_get(&job->input[SINKS], &row[1]) : -INFINITY, row_sum = 0;
+    double *weight = calloc(parts + 1, sizeof *weight);
+
+    assert_non_null(weight);
+    for (index[0] = 0; index[0] < parts; index[0]++)
+        row_max = fmax(row_max, array_get(&job->input[PARTIAL_LSE], index));
+    for (index[0] = 0; index[0] < parts; index[0]++) {
+        const double lse = array_get(&job->input[PARTIAL_LSE], index);
+        weight[index[0]] = lse == -INFINITY ? 0 : exp(lse - row_max);
+        weight[index[0]] = narrow ? (float)weight[index[0]] : weight[index[0]];
+        row_sum += weight[index[0]];
+    }
+    row_sum += test->sinks ? exp(array_get(&job->input[SINKS], &row[1]) - row_max) : 0;
+    for (index[4] = 0; index[4] < test->columns; index[4]++) {
+        double sum = 0, size = 0;
+        for (index[0] = 0; index[0] < parts; index[0]++) {
+            if (weight[index[0]] == 0)
+                continue;
+            const double term = weight[index[0]] / row_sum * array_get(&job->input[PARTIAL], index);
+            sum = narrow ? (float)(sum + (float)term) : sum + term;
+            size += fabs(term);
+        }
+        out[index[4]] = sum;
+        if (magnitude)
+            magnitude[index[4]] = row_sum == 0 ? EXACT_ZERO : size;
+    }
+    free(weight);
+    return row_sum == 0 ? -INFINITY : row_max + log(row_sum);
+}
+
+void merge_check(const void *which, const char *solver)
+{
+    const merge_case *test = which;
+    test_job job = {0};
+    size_t extent[4], index[4] = {0};
+
+    actual_extent(test, extent);
+    const size_t rows = extent[0] * extent[1] * extent[2], count = rows * extent[3];
+    double *reference = calloc(count + 1, sizeof *reference), *naive = calloc(count + 1, sizeof *naive);
+    double *magnitude = calloc(count + 1, sizeof *magnitude);
+    double *lse = calloc(rows + 1, sizeof *lse), *lse_size = calloc(rows + 1, sizeof *lse_size);
+    assert_true(reference && naive && magnitude && lse && lse_size);
+    if (make_job(&job, test, solver)) {
+        for (size_t row = 0; row < rows; row++) {
+            const size_t at = row * test->columns;
+            lse[row] = merge_row(&job, test, index, false, reference + at, magnitude + at);
+            merge_row(&job, test, index, true, naive + at, NULL);
+            lse_size[row] = 1 + fabs(lse[row]);
+            array_next(3, extent, index);
+        }
+        job_run(&job, NULL);
+        double *given = array_dense(&job.output[OUTPUT], 4, extent);
+        accuracy_check_stored("output", job.output[OUTPUT].layout.dtype, 4, extent, given, reference, naive, magnitude);
+        free(given);
+        if (test->lse) {
+            given = array_dense(&job.output[LSE], 3, extent);
+            accuracy_check("lse", 3, extent, given, lse, lse, lse_size);
+            free(given);
+        }
+    }
+    job_release(&job);
+    free(reference);
+    free(naive);
+    free(magnitude);
+    free(lse);
+    free(lse_size);
+}
+
+void merge_add(const merge_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const merge_case *t = &cases[i];
+
+        if (t->levels & level())
+            suite_add_case(merge_check, t, "generic", "merge: %s, %zu parts, %zux%zux%zux%zu", t->rule, t->parts,
+                           t->batch, t->heads, t->queries, t->columns);
+    }
+}

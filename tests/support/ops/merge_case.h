@@ -1,0 +1,22 @@
+/* Merging partials as table rows. */
+#ifndef TESTS_SUPPORT_OPS_MERGE_CASE_H
+#define TESTS_SUPPORT_OPS_MERGE_CASE_H
+
+#include "support/job.h"
+
+typedef struct merge_case {
+    const char *rule;
+    unsigned levels;
+    size_t parts, batch, heads, queries, columns;
+    bool sinks, lse;
+    array_form partial, output; /* of the log-sum-exps too */
+    clattn_dtype type;          /* of the output; 0: CLATTN_DTYPE_F32 */
+    float spread;               /* partials are uniform in [−spread, spread]; 0: 1 */
+    bool explicit_lengths;
+    size_t actual_parts, actual_batch, actual_queries;
+} merge_case;
+
+void merge_check(const void *test, const char *solver);
+void merge_add(const merge_case *cases, size_t count);
+
+#endif
