@@ -157,17 +157,26 @@ kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELE
     const long row0 = (long)get_group_id(1) * TILE_M, col0 = (long)get_group_id(0) * TILE_N;
     const long batch = get_global_id(2);
     const int rows = (int)min((long)TILE_M, a.m - row0), cols = (int)min((long)TILE_N, a.n - col0);
-    const source a_source = A_SOURCE(a_data, a.a, batch, row0), b_source = B_SOURCE(b_data, a.b, batch, col0);
+    source a_source, b_source;
+    destination to;
     const int steps = (a.k + TILE_K - 1) / TILE_K;
     matrix_c sum[SIDES_M * SIDES_N];
 
+    set_source(&a_source, (const global ushort *)a_data + a.a.offset + batch * a.a.batch + row0 * a.a.row, a.a.row,
+               a.a.col, rows, a.k, A_ACROSS);
+    set_source(&b_source, (const global ushort *)b_data + a.b.offset + batch * a.b.batch + col0 * a.b.col, a.b.col,
+               a.b.row, cols, a.k, B_ACROSS);
+    to.c = c_data + element_of(&a.c, batch, row0, col0);
+#if OPERAND
+    to.operand = operand + element_of(&a.operand, batch, row0, col0);
+#endif
     MATRIX_UNROLL
     for (int i = 0; i < SIDES_M * SIDES_N; i++)
         MATRIX_UNROLL
     for (int n = 0; n < MATRIX_C; n++)
         sum[i].sum[n] = 0.0f;
 
-    if (aligned(&a_source, A_ACROSS ? rows : a.k) && aligned(&b_source, B_ACROSS ? cols : a.k)) {
+    if (aligned(&a_source, A_ACROSS) && aligned(&b_source, B_ACROSS)) {
 #if COPIES
         /* STAGES - 1 steps are under way while one is multiplied.  Each makes a group of copies, be it empty. */
         int now = 0, into = STAGES - 1;
@@ -175,8 +184,8 @@ kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELE
         MATRIX_UNROLL
         for (int step = 0; step < STAGES - 1; step++) {
             if (step < steps) {
-                copy_tile(a_tile + step * A_PIECES, &a_source, A_PART(step), !A_ACROSS, item);
-                copy_tile(b_tile + step * B_PIECES, &b_source, B_PART(step), !B_ACROSS, item);
+                copy_tile(a_tile + step * A_PIECES, &a_source, step, A_ACROSS, A_WIDTH, A_HEIGHT, item);
+                copy_tile(b_tile + step * B_PIECES, &b_source, step, B_ACROSS, B_WIDTH, B_HEIGHT, item);
             }
             matrix_commit();
         }
@@ -186,8 +195,8 @@ kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELE
             matrix_wait(STAGES - 2);
             barrier(CLK_LOCAL_MEM_FENCE);
             if (ahead < steps) {
-                copy_tile(a_tile + into * A_PIECES, &a_source, A_PART(ahead), !A_ACROSS, item);
-                copy_tile(b_tile + into * B_PIECES, &b_source, B_PART(ahead), !B_ACROSS, item);
+                copy_tile(a_tile + into * A_PIECES, &a_source, ahead, A_ACROSS, A_WIDTH, A_HEIGHT, item);
+                copy_tile(b_tile + into * B_PIECES, &b_source, ahead, B_ACROSS, B_WIDTH, B_HEIGHT, item);
             }
             matrix_commit();
             multiply_tiles(sum, a_tile + now * A_PIECES, b_tile + now * B_PIECES, row, column, lane, room);
@@ -197,19 +206,19 @@ kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELE
 #else
         /* Through registers: what is loaded before a product is put into the other stage behind it.  The last round's
          * loads are out of range: zeros, and no reads. */
-        uint4 a_next[PIECE_LOADS(A_WIDTH, A_ACROSS ? TILE_K : TILE_M)];
-        uint4 b_next[PIECE_LOADS(B_WIDTH, B_ACROSS ? TILE_K : TILE_N)];
+        uint4 a_next[PIECE_LOADS(A_WIDTH, A_HEIGHT)];
+        uint4 b_next[PIECE_LOADS(B_WIDTH, B_HEIGHT)];
 
-        load_tile(a_next, &a_source, A_PART(0), !A_ACROSS, item);
-        load_tile(b_next, &b_source, B_PART(0), !B_ACROSS, item);
+        load_tile(a_next, &a_source, 0, A_ACROSS, A_WIDTH, A_HEIGHT, item);
+        load_tile(b_next, &b_source, 0, B_ACROSS, B_WIDTH, B_HEIGHT, item);
         for (int step = 0; step < steps; step++) {
             const int now = step & 1;
 
-            store_tile(a_tile + now * A_PIECES, a_next, A_WIDTH, A_ACROSS ? TILE_K : TILE_M, item);
-            store_tile(b_tile + now * B_PIECES, b_next, B_WIDTH, B_ACROSS ? TILE_K : TILE_N, item);
+            store_tile(a_tile + now * A_PIECES, a_next, A_WIDTH, A_HEIGHT, item);
+            store_tile(b_tile + now * B_PIECES, b_next, B_WIDTH, B_HEIGHT, item);
             barrier(CLK_LOCAL_MEM_FENCE);
-            load_tile(a_next, &a_source, A_PART(step + 1), !A_ACROSS, item);
-            load_tile(b_next, &b_source, B_PART(step + 1), !B_ACROSS, item);
+            load_tile(a_next, &a_source, step + 1, A_ACROSS, A_WIDTH, A_HEIGHT, item);
+            load_tile(b_next, &b_source, step + 1, B_ACROSS, B_WIDTH, B_HEIGHT, item);
             multiply_tiles(sum, a_tile + now * A_PIECES, b_tile + now * B_PIECES, row, column, lane, room);
         }
 #endif
@@ -217,17 +226,12 @@ kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELE
         for (int step = 0; step < steps; step++) {
             const int now = step & 1;
 
-            gather_tile(a_tile + now * A_PIECES, &a_source, A_PART(step), item);
-            gather_tile(b_tile + now * B_PIECES, &b_source, B_PART(step), item);
+            gather_tile(a_tile + now * A_PIECES, &a_source, step, A_ACROSS, A_WIDTH, A_HEIGHT, item);
+            gather_tile(b_tile + now * B_PIECES, &b_source, step, B_ACROSS, B_WIDTH, B_HEIGHT, item);
             barrier(CLK_LOCAL_MEM_FENCE);
             multiply_tiles(sum, a_tile + now * A_PIECES, b_tile + now * B_PIECES, row, column, lane, room);
         }
     }
-
-    global ELEMENT(C_TYPE) *out = c_data + TILE_START(a.c, batch, row0, col0);
-#if OPERAND
-    const global ELEMENT(OPERAND_TYPE) *in = operand + TILE_START(a.operand, batch, row0, col0);
-#endif
 
 #if MATMUL_EPILOGUE && MATRIX_ENGINE < MATRIX_DPAS8
     /* An activation is too much code for 128 copies of it: its loop stays one, and takes the sums from private memory; from
@@ -242,15 +246,15 @@ kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELE
 #pragma nounroll
     for (int e = 0; e < SIDES_M * SIDES_N * MATRIX_C; e++) {
         const int square = e / MATRIX_C, n = e - square * MATRIX_C, i = square / SIDES_N, j = square - i * SIDES_N;
-        const int at = row + 16 * i + matrix_c_row(lane, n), to = column + 16 * j + matrix_c_column(lane, n);
+        const int c_row = row + 16 * i + matrix_c_row(lane, n), c_col = column + 16 * j + matrix_c_column(lane, n);
 
-        if (at < rows && to < cols) {
+        if (c_row < rows && c_col < cols) {
             float result = kept[e];
 
 #if BIAS
-            result += LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
+            result += LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + c_col) * a.bias_col);
 #endif
-            STORE_RESULT(out, in, at, to, result, a);
+            store_result(&to, c_row, c_col, result, &a);
         }
     }
 #else
@@ -258,19 +262,19 @@ kernel void matmul_matrix(const global ELEMENT(A_TYPE) *a_data, const global ELE
     for (int j = 0; j < SIDES_N; j++)
         MATRIX_UNROLL
     for (int n = 0; n < MATRIX_C; n++) {
-        const int to = column + 16 * j + matrix_c_column(lane, n);
+        const int c_col = column + 16 * j + matrix_c_column(lane, n);
         float add = 0.0f;
 
 #if BIAS
-        if (to < cols)
-            add = LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
+        if (c_col < cols)
+            add = LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + c_col) * a.bias_col);
 #endif
         MATRIX_UNROLL
         for (int i = 0; i < SIDES_M; i++) {
-            const int at = row + 16 * i + matrix_c_row(lane, n);
+            const int c_row = row + 16 * i + matrix_c_row(lane, n);
 
-            if (at < rows && to < cols)
-                STORE_RESULT(out, in, at, to, sum[i * SIDES_N + j].sum[n] + add, a);
+            if (c_row < rows && c_col < cols)
+                store_result(&to, c_row, c_col, sum[i * SIDES_N + j].sum[n] + add, &a);
         }
     }
 #endif

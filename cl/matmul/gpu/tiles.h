@@ -1,5 +1,5 @@
-/* The tiles of a matrix product by a matrix engine: how pieces of 8 elements, 16 bytes, come from the operands to local
- * memory.  Whoever includes this has defined
+/* The tiles of a matrix product by a matrix engine: copying pieces of 8 elements, 16 bytes, from the operands to local memory,
+ * and storing sums.  The kernel that includes this has defined
  *
  *   TILE_M, TILE_N, TILE_K           extents of the work-group's tiles
  *   A_ACROSS, B_ACROSS               1: a tile's rows are k, its columns m or n; 0: its columns are k
@@ -8,7 +8,7 @@
  *   TILE_AT(row, column, width, height)   which element of a tile of that width and height (row, column) is; eight
  *                                    neighbouring columns lie side by side
  *
- * Barriers are the caller's.
+ * The functions have no barriers.
  * Tested: by tests/ops/matmul_matrix.c, through its two kernels. */
 #ifndef CLATTN_CL_MATMUL_GPU_TILES_H
 #define CLATTN_CL_MATMUL_GPU_TILES_H
@@ -33,56 +33,77 @@
 #error "A tile's row must be shared out evenly to the work-group's items"
 #endif
 
-/* An operand where a tile is taken from: elements as they are, from the work-group's first row or column and k 0 on.  The
- * tile's rows and columns lie `row` and `column` apart, and a step further is `step` further. */
+#define A_HEIGHT (A_ACROSS ? TILE_K : TILE_M)
+#define B_HEIGHT (B_ACROSS ? TILE_K : TILE_N)
+
+/* The part of an operand that a work-group's tiles are taken from: `count` rows of A or columns of B, and all of k.  A tile's
+ * rows and columns lie `row` and `column` apart in memory, and the next step's tile lies `step` behind it. */
 typedef struct source {
-    const global ushort *from;
+    const global ushort *from; /* elements as they are stored */
     long row, column, step;
+    int count, depth;
 } source;
 
-/* The source of A or of B, array4 `x`, from row or column `first` on. */
-#define SOURCE(data, x, batch_, first, outer, rows, columns, k) \
-    {(const global ushort *)(data) + (x).offset + (batch_) * (x).batch + (first) * (x).outer, (x).rows, (x).columns, \
-     TILE_K * (x).k}
-#if A_ACROSS
-#define A_SOURCE(data, x, batch, first) SOURCE(data, x, batch, first, row, col, row, col)
-#else
-#define A_SOURCE(data, x, batch, first) SOURCE(data, x, batch, first, row, row, col, col)
-#endif
-#if B_ACROSS
-#define B_SOURCE(data, x, batch, first) SOURCE(data, x, batch, first, col, row, col, row)
-#else
-#define B_SOURCE(data, x, batch, first) SOURCE(data, x, batch, first, col, col, row, row)
-#endif
+/* `index` and `k` are the operand's strides; its offset, batch item and first index are in `from` already. */
+static inline void set_source(source *s, const global ushort *from, long index, long k, int count, int depth,
+                              int across)
+{
+    s->from = from;
+    s->row = across ? k : index;
+    s->column = across ? index : k;
+    s->step = TILE_K * k;
+    s->count = count;
+    s->depth = depth;
+}
 
-/* The first element of the work-group's part of C or of the operand, array4 `x`. */
-#define TILE_START(x, batch_, row_, col_) ((x).offset + (batch_) * (x).batch + (row_) * (x).row + (col_) * (x).col)
+/* Rows and columns of a step's tile that exist. */
+static inline int rows_of(const source *s, int step, int across)
+{
+    return across ? s->depth - step * TILE_K : s->count;
+}
 
-/* Stores a sum, bias included, as element (at, to) of that part; `in` is the operand's. */
+static inline int columns_of(const source *s, int step, int across)
+{
+    return across ? s->count : s->depth - step * TILE_K;
+}
+
+/* The index of element (row, col) of one item of the batch. */
+static inline long element_of(const array4 *x, long batch, long row, long col)
+{
+    return x->offset + batch * x->batch + row * x->row + col * x->col;
+}
+
+/* Where a work-group's sums go: C and what is read beside it, from the tile's first element on. */
+typedef struct destination {
+    global ELEMENT(C_TYPE) *c;
 #if OPERAND
-#define WITH_OPERAND_AT(x, in, at, to, a) \
-    WITH_OPERAND(x, LOAD(OPERAND_TYPE, in, (at) * (a).operand.row + (to) * (a).operand.col))
-#else
-#define WITH_OPERAND_AT(x, in, at, to, a) (x)
+    const global ELEMENT(OPERAND_TYPE) *operand;
 #endif
-#define STORE_RESULT(out, in, at, to, sum, a) \
-    do { \
-        const float activated_ = ACTIVATED_ONE(sum, a); \
-        STORE(C_TYPE, out, (at) * (a).c.row + (to) * (a).c.col, WITH_OPERAND_AT(activated_, in, at, to, a)); \
-    } while (0)
+} destination;
 
-/* Pieces are shared out so that an item has the same columns in all of its. */
+static inline void store_result(const destination *to, int row, int col, float sum, const matmul_args *a)
+{
+    float x = ACTIVATED_ONE(sum, *a);
+
+#if OPERAND
+    x = WITH_OPERAND(x, LOAD(OPERAND_TYPE, to->operand, row * a->operand.row + col * a->operand.col));
+#endif
+    STORE(C_TYPE, to->c, row * a->c.row + col * a->c.col, x);
+}
+
+/* Pieces are shared out so that all of an item's pieces have the same columns. */
 #define PIECE_COLUMN(width, item) (((item) & ((width) / 8 - 1)) * 8)
 #define PIECE_ROW(width, item) ((item) / ((width) / 8))
-#define PIECE_ROWS(width) (ITEMS / ((width) / 8)) /* from one of an item's pieces to the next */
+#define PIECE_ROWS(width) (ITEMS / ((width) / 8)) /* from one of an item's pieces to its next */
 #define PIECE_LOADS(width, height) (((height) + PIECE_ROWS(width) - 1) / PIECE_ROWS(width))
 
 /* ---- any strides: one element at a time ---- */
 
-/* Elements beyond `rows` and `columns` are 0.  The loops stay loops: nobody waits for this one. */
-static inline void gather_tile(local uint4 *tile, const source *s, int step, int rows, int columns, int width,
-                               int height, int item)
+/* Elements that do not exist are 0.  The loops stay loops, since this path is not meant to be fast. */
+static inline void gather_tile(local uint4 *tile, const source *s, int step, int across, int width, int height,
+                               int item)
 {
+    const int rows = rows_of(s, step, across), columns = columns_of(s, step, across);
     const global ushort *from = s->from + step * s->step;
 
 #pragma nounroll
@@ -102,23 +123,23 @@ static inline void gather_tile(local uint4 *tile, const source *s, int step, int
 
 /* ---- 16 bytes at a time ---- */
 
-/* The rows of a tile that are m or n are never cut off: those that there are not are read from the last one, and what
- * becomes of them in C is never stored.  Those that are k must be 0, as must columns that are. */
-static inline int row_in(int row, int rows, int along_k)
+/* A tile's rows that are rows of A or columns of B are never cut off: those that do not exist are read from the last one, and
+ * their part of C is not stored.  Rows or columns that are k must be 0. */
+static inline int existing_row(int row, int rows, int across)
 {
-    return along_k ? min(row, rows - 1) : row;
+    return across ? row : min(row, rows - 1);
 }
 
 #if COPIES
 
-static inline int aligned(const source *s, int columns)
+static inline int aligned(const source *s, int across)
 {
     return s->column == 1 && (s->row & 7) == 0 && ((size_t)s->from & 15) == 0;
 }
 
-static inline void copy_tile(local uint4 *tile, const source *s, int step, int rows, int columns, int width, int height,
-                             int along_k, int item)
+static inline void copy_tile(local uint4 *tile, const source *s, int step, int across, int width, int height, int item)
 {
+    const int rows = rows_of(s, step, across), columns = columns_of(s, step, across);
     const int row0 = PIECE_ROW(width, item), column = PIECE_COLUMN(width, item);
     const int bytes = 2 * clamp(columns - column, 0, 8);
     const global ushort *from = s->from + step * s->step + column;
@@ -129,21 +150,21 @@ static inline void copy_tile(local uint4 *tile, const source *s, int step, int r
 
         if ((l + 1) * PIECE_ROWS(width) <= height || row < height)
             matrix_copy((local uint4 *)((local ushort *)tile + TILE_AT(row, column, width, height)),
-                        from + row_in(row, rows, along_k) * s->row, along_k || row < rows ? bytes : 0);
+                        from + existing_row(row, rows, across) * s->row, !across || row < rows ? bytes : 0);
     }
 }
 
 #else
 
-/* Nothing is read in part. */
-static inline int aligned(const source *s, int columns)
+/* A piece is read whole or not at all. */
+static inline int aligned(const source *s, int across)
 {
-    return s->column == 1 && (s->row & 7) == 0 && ((size_t)s->from & 15) == 0 && (columns & 7) == 0;
+    return s->column == 1 && (s->row & 7) == 0 && ((size_t)s->from & 15) == 0 && (columns_of(s, 0, across) & 7) == 0;
 }
 
-static inline void load_tile(uint4 *next, const source *s, int step, int rows, int columns, int width, int height,
-                             int along_k, int item)
+static inline void load_tile(uint4 *next, const source *s, int step, int across, int width, int height, int item)
 {
+    const int rows = rows_of(s, step, across), columns = columns_of(s, step, across);
     const int row0 = PIECE_ROW(width, item), column = PIECE_COLUMN(width, item);
     const global ushort *from = s->from + step * s->step + column;
 
@@ -152,8 +173,8 @@ static inline void load_tile(uint4 *next, const source *s, int step, int rows, i
         const int row = row0 + l * PIECE_ROWS(width);
 
         next[l] = (uint4)0;
-        if (column < columns && (along_k || row < rows))
-            next[l] = *(const global uint4 *)(from + row_in(row, rows, along_k) * s->row);
+        if (column < columns && (!across || row < rows))
+            next[l] = *(const global uint4 *)(from + existing_row(row, rows, across) * s->row);
     }
 }
 
@@ -170,18 +191,6 @@ static inline void store_tile(local uint4 *tile, const uint4 *next, int width, i
     }
 }
 
-#endif
-
-/* What a tile of step `step` has: rows, columns, width, height, and whether its columns are k. */
-#if A_ACROSS
-#define A_PART(step) (step), a.k - (step) * TILE_K, rows, A_WIDTH, TILE_K
-#else
-#define A_PART(step) (step), rows, a.k - (step) * TILE_K, A_WIDTH, TILE_M
-#endif
-#if B_ACROSS
-#define B_PART(step) (step), a.k - (step) * TILE_K, cols, B_WIDTH, TILE_K
-#else
-#define B_PART(step) (step), cols, a.k - (step) * TILE_K, B_WIDTH, TILE_N
 #endif
 
 #endif

@@ -106,18 +106,19 @@
 /* Of A, the part of a warpgroup: a panel, or rows. */
 #define WARPGROUP_BYTES (2 * WGMMA_ROWS * TILE_K)
 
-/* Puts a step's tiles into a stage: at once, or one element at a time.  Both in one loop: with a loop that has barriers in
- * each branch of a condition PoCL 3.1 lets items read tiles that others have not written yet. */
-#define FETCH(step, stage) \
-    do { \
-        if (whole) { \
-            copy_tile(a_tile + (stage) * A_PIECES, &a_source, A_PART(step), !A_ACROSS, item); \
-            copy_tile(b_tile + (stage) * B_PIECES, &b_source, B_PART(step), !B_ACROSS, item); \
-        } else { \
-            gather_tile(a_tile + (stage) * A_PIECES, &a_source, A_PART(step), item); \
-            gather_tile(b_tile + (stage) * B_PIECES, &b_source, B_PART(step), item); \
-        } \
-    } while (0)
+/* Puts a step's tiles into local memory: 16 bytes at a time if `whole`, else one element at a time.  Both in one loop: with a
+ * loop that has barriers in each branch of a condition PoCL 3.1 lets items read tiles that others have not written yet. */
+static inline void fetch(local uint4 *a_tile, const source *a, local uint4 *b_tile, const source *b, int step,
+                         int whole, int item)
+{
+    if (whole) {
+        copy_tile(a_tile, a, step, A_ACROSS, A_WIDTH, A_HEIGHT, item);
+        copy_tile(b_tile, b, step, B_ACROSS, B_WIDTH, B_HEIGHT, item);
+    } else {
+        gather_tile(a_tile, a, step, A_ACROSS, A_WIDTH, A_HEIGHT, item);
+        gather_tile(b_tile, b, step, B_ACROSS, B_WIDTH, B_HEIGHT, item);
+    }
+}
 
 /* Begins a step's products; addresses are its tiles'. */
 static inline void multiply_tiles(wgmma_c *sum, uint a_tile, uint b_tile, const local uint4 *memory, int lane)
@@ -149,23 +150,32 @@ kernel void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEM
     const long row0 = (long)get_group_id(1) * TILE_M, col0 = (long)get_group_id(0) * TILE_N;
     const long batch = get_global_id(2);
     const int rows = (int)min((long)TILE_M, a.m - row0), cols = (int)min((long)TILE_N, a.n - col0);
-    const source a_source = A_SOURCE(a_data, a.a, batch, row0), b_source = B_SOURCE(b_data, a.b, batch, col0);
+    source a_source, b_source;
+    destination to;
     const int steps = (a.k + TILE_K - 1) / TILE_K;
     const uint a_at = wgmma_address(tiles, a_tile) + warpgroup * WARPGROUP_BYTES, b_at = wgmma_address(tiles, b_tile);
     wgmma_c sum;
 
+    set_source(&a_source, (const global ushort *)a_data + a.a.offset + batch * a.a.batch + row0 * a.a.row, a.a.row,
+               a.a.col, rows, a.k, A_ACROSS);
+    set_source(&b_source, (const global ushort *)b_data + a.b.offset + batch * a.b.batch + col0 * a.b.col, a.b.col,
+               a.b.row, cols, a.k, B_ACROSS);
+    to.c = c_data + element_of(&a.c, batch, row0, col0);
+#if OPERAND
+    to.operand = operand + element_of(&a.operand, batch, row0, col0);
+#endif
     MATRIX_UNROLL
     for (int n = 0; n < WGMMA_N / 2; n++)
         sum.sum[n] = 0.0f;
 
-    const int whole = aligned(&a_source, A_ACROSS ? rows : a.k) && aligned(&b_source, B_ACROSS ? cols : a.k);
+    const int whole = aligned(&a_source, A_ACROSS) && aligned(&b_source, B_ACROSS);
     /* STAGES - 1 steps are under way while one is multiplied.  Each makes a group of copies, be it empty. */
     int now = 0, into = STAGES - 1;
 
     MATRIX_UNROLL
     for (int step = 0; step < STAGES - 1; step++) {
         if (step < steps)
-            FETCH(step, step);
+            fetch(a_tile + step * A_PIECES, &a_source, b_tile + step * B_PIECES, &b_source, step, whole, item);
         matrix_commit();
     }
     for (int step = 0; step < steps; step++) {
@@ -175,17 +185,13 @@ kernel void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEM
         multiply_tiles(&sum, a_at + now * (16 * A_PIECES), b_at + now * (16 * B_PIECES), tiles, lane);
         /* While that is done, and into a stage that every item's product has left. */
         if (step + STAGES - 1 < steps)
-            FETCH(step + STAGES - 1, into);
+            fetch(a_tile + into * A_PIECES, &a_source, b_tile + into * B_PIECES, &b_source, step + STAGES - 1, whole,
+                  item);
         matrix_commit();
         wgmma_wait(&sum);
         now = now + 1 == STAGES ? 0 : now + 1;
         into = into + 1 == STAGES ? 0 : into + 1;
     }
-
-    global ELEMENT(C_TYPE) *out = c_data + TILE_START(a.c, batch, row0, col0);
-#if OPERAND
-    const global ELEMENT(OPERAND_TYPE) *in = operand + TILE_START(a.operand, batch, row0, col0);
-#endif
 
 #if MATMUL_EPILOGUE
     /* An activation is too much code for 64 copies of it: its loop stays one, and takes the sums from private memory; from
@@ -202,14 +208,14 @@ kernel void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEM
     MATRIX_UNROLL
 #endif
     for (int n = 0; n < WGMMA_N / 2; n++) {
-        const int to = wgmma_c_column(lane, n), at = row + wgmma_c_row(lane, n);
+        const int c_col = wgmma_c_column(lane, n), c_row = row + wgmma_c_row(lane, n);
         float add = 0.0f;
 
 #if BIAS
-        if (to < cols)
-            add = LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + to) * a.bias_col);
+        if (c_col < cols)
+            add = LOAD(BIAS_TYPE, bias, a.bias_offset + (col0 + c_col) * a.bias_col);
 #endif
-        if (at < rows && to < cols)
-            STORE_RESULT(out, in, at, to, kept[n] + add, a);
+        if (c_row < rows && c_col < cols)
+            store_result(&to, c_row, c_col, kept[n] + add, &a);
     }
 }
