@@ -1,4 +1,4 @@
-/* Reading and checking what a matrix product is asked for. */
+/* Reads and checks the description and the arguments of a matrix product. */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 _Static_assert(offsetof(matmul_args, operand) == 3 * 40 + 3 * 8 + 4 * 4, "matmul_args has padding");
 _Static_assert(sizeof(matmul_args) == 3 * 40 + 3 * 8 + 4 * 4 + 40 + 2 * 8 + 2 * 4, "matmul_args has padding");
 
-/* Rank 2 or 3 as (batch, -, row, col): the last two dimensions and, if there is one, the batch. */
+/* A layout of rank 2 or 3 as (batch, -, row, col); its batch stride is 0 unless it has a batch. */
 static array4 strides_of(const clattn_layout *layout)
 {
     int last = layout->rank - 1;
@@ -29,72 +29,89 @@ static size_t batch_of(const clattn_layout *layout)
 
 static clattn_status read_options(clattn_matmul_desc *desc, const char **reason)
 {
-    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
-    if (desc->direction != CLATTN_DIRECTION_FORWARD)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "reserved is not 0";
-    if (desc->reserved != 0)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "unknown activation";
-    if (!activation_name(desc->activation))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "explicit_alpha is neither 0 nor 1";
-    if (desc->explicit_alpha != 0 && desc->explicit_alpha != 1)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "alpha is NaN or infinite";
+    const clattn_status invalid = CLATTN_ERROR_INVALID_ARGUMENT;
+    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, invalid, "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(desc->reserved == 0, invalid, "reserved is not 0");
+    REQUIRE(activation_name(desc->activation), invalid, "unknown activation");
+    REQUIRE(desc->explicit_alpha == 0 || desc->explicit_alpha == 1, invalid, "explicit_alpha is neither 0 nor 1");
     if (!desc->explicit_alpha)
         desc->alpha = 1;
-    if (!isfinite(desc->alpha))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "unknown operand_use";
-    if (desc->operand_use != CLATTN_MATMUL_OPERAND_USE_ADD && desc->operand_use != CLATTN_MATMUL_OPERAND_USE_MULTIPLY)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "operand_use, and there is no operand";
-    return desc->operand_use && layout_is_none(&desc->operand) ? CLATTN_ERROR_INVALID_ARGUMENT : CLATTN_SUCCESS;
+    REQUIRE(isfinite(desc->alpha), invalid, "alpha is NaN or infinite");
+    REQUIRE(desc->operand_use == CLATTN_MATMUL_OPERAND_USE_ADD ||
+                desc->operand_use == CLATTN_MATMUL_OPERAND_USE_MULTIPLY,
+            invalid, "unknown operand_use");
+    REQUIRE(!desc->operand_use || !layout_is_none(&desc->operand), invalid, "operand_use, and there is no operand");
+    return CLATTN_SUCCESS;
 }
 
-/* The arrays that what is done to a sum takes; everything else has been checked. */
-static clattn_status read_epilogue(struct matmul_problem *problem, const char **reason)
+static clattn_status read_operand(struct matmul_problem *problem, const char **reason)
 {
     clattn_status status;
-    clattn_matmul_desc *desc = &problem->desc;
-    problem->has_operand = !layout_is_none(&desc->operand);
-    problem->has_scale = desc->b.dtype == CLATTN_DTYPE_I8;
-    if (problem->has_operand) {
-        TRY(layout_check(&desc->operand, LAYOUT_INPUT, LAYOUT_OF("operand"), reason));
-        layout_normalise(&desc->operand);
-        status = CLATTN_ERROR_UNSUPPORTED;
-        *reason = "operand is float32, float16 or bfloat16";
-        if (!dtype_is_storage(desc->operand.dtype))
-            goto fail;
-        status = CLATTN_ERROR_INVALID_LAYOUT;
-        *reason = "operand is (m, n), or (batch or 1, m, n)";
-        if (desc->operand.rank < 2 || desc->operand.rank > 3)
-            goto fail;
-        const size_t *extent = desc->operand.extent + desc->operand.rank - 2;
-        if (extent[0] != problem->m || extent[1] != problem->n ||
-            (batch_of(&desc->operand) != problem->batch && batch_of(&desc->operand) != 1))
-            goto fail;
-        problem->operand = strides_of(&desc->operand);
-    }
-    status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "b_scale is missing: b is int8";
-    if (problem->has_scale && layout_is_none(&desc->b_scale))
-        goto fail;
-    *reason = "b_scale, and b is not int8";
-    if (!problem->has_scale && !layout_is_none(&desc->b_scale))
-        goto fail;
-    if (problem->has_scale) {
-        TRY(layout_check(&desc->b_scale, LAYOUT_INPUT, LAYOUT_OF("b_scale"), reason));
-        layout_normalise(&desc->b_scale);
-        status = CLATTN_ERROR_INVALID_LAYOUT;
-        *reason = "b_scale is (n), float32";
-        if (desc->b_scale.rank != 1 || desc->b_scale.extent[0] != problem->n || desc->b_scale.dtype != CLATTN_DTYPE_F32)
-            goto fail;
-    }
-    status = CLATTN_SUCCESS;
+    clattn_layout *operand = &problem->desc.operand;
+    const char *const shape = "operand is (m, n), or (batch or 1, m, n)";
+    problem->has_operand = !layout_is_none(operand);
+    if (!problem->has_operand)
+        return CLATTN_SUCCESS;
+    TRY(layout_check(operand, LAYOUT_INPUT, LAYOUT_OF("operand"), reason));
+    layout_normalise(operand);
+    REQUIRE(dtype_is_storage(operand->dtype), CLATTN_ERROR_UNSUPPORTED, "operand is float32, float16 or bfloat16");
+    REQUIRE(operand->rank == 2 || operand->rank == 3, CLATTN_ERROR_INVALID_LAYOUT, shape);
+    const size_t *extent = operand->extent + operand->rank - 2, batch = batch_of(operand);
+    REQUIRE(extent[0] == problem->m && extent[1] == problem->n && (batch == problem->batch || batch == 1),
+            CLATTN_ERROR_INVALID_LAYOUT, shape);
+    problem->operand = strides_of(operand);
 fail:
     return status;
+}
+
+static clattn_status read_scale(struct matmul_problem *problem, const char **reason)
+{
+    clattn_status status;
+    clattn_layout *scale = &problem->desc.b_scale;
+    const clattn_status wrong = CLATTN_ERROR_INVALID_LAYOUT;
+    problem->has_scale = problem->desc.b.dtype == CLATTN_DTYPE_I8;
+    REQUIRE(problem->has_scale || layout_is_none(scale), wrong, "b_scale, and b is not int8");
+    if (!problem->has_scale)
+        return CLATTN_SUCCESS;
+    REQUIRE(!layout_is_none(scale), wrong, "b_scale is missing: b is int8");
+    TRY(layout_check(scale, LAYOUT_INPUT, LAYOUT_OF("b_scale"), reason));
+    layout_normalise(scale);
+    REQUIRE(scale->rank == 1 && scale->extent[0] == problem->n && scale->dtype == CLATTN_DTYPE_F32, wrong,
+            "b_scale is (n), float32");
+fail:
+    return status;
+}
+
+/* a, b, c and bias, whose layouts have been checked one by one. */
+static clattn_status read_product(struct matmul_problem *problem, const char **reason)
+{
+    const clattn_matmul_desc *desc = &problem->desc;
+    const clattn_status wrong = CLATTN_ERROR_INVALID_LAYOUT;
+    problem->has_bias = !layout_is_none(&desc->bias);
+    REQUIRE(dtype_is_storage(desc->a.dtype) && dtype_is_storage(desc->c.dtype) &&
+                (dtype_is_storage(desc->b.dtype) || desc->b.dtype == CLATTN_DTYPE_I8) &&
+                (!problem->has_bias || dtype_is_storage(desc->bias.dtype)),
+            CLATTN_ERROR_UNSUPPORTED, "a, b, c and bias are each float32, float16 or bfloat16, b also int8");
+    REQUIRE(desc->a.rank >= 2 && desc->a.rank <= 3 && desc->b.rank >= 2 && desc->b.rank <= 3 && desc->c.rank >= 2 &&
+                desc->c.rank <= 3,
+            wrong, "a, b and c have 2 dimensions, or 3 with a batch");
+    const size_t *a = desc->a.extent + desc->a.rank - 2, *b = desc->b.extent + desc->b.rank - 2;
+    const size_t *c = desc->c.extent + desc->c.rank - 2, batch = batch_of(&desc->c);
+    REQUIRE(a[0] == c[0] && a[1] == b[0] && b[1] == c[1], wrong,
+            "a is (m, k), b is (k, n) and c is (m, n): the extents disagree");
+    REQUIRE(batch_of(&desc->a) == batch && (batch_of(&desc->b) == batch || batch_of(&desc->b) == 1), wrong,
+            "batch: a's and c's are equal, b's too or 1");
+    REQUIRE(!problem->has_bias || (desc->bias.rank == 1 && desc->bias.extent[0] == c[1]), wrong, "bias is not (n)");
+    REQUIRE(batch <= LENGTH_LIMIT && a[0] <= LENGTH_LIMIT && a[1] <= LENGTH_LIMIT && c[1] <= LENGTH_LIMIT,
+            CLATTN_ERROR_OVERFLOW, "an extent is above 2^31 - 65537");
+    problem->batch = batch;
+    problem->m = a[0];
+    problem->k = a[1];
+    problem->n = c[1];
+    problem->a = strides_of(&desc->a);
+    problem->b = strides_of(&desc->b);
+    problem->c = strides_of(&desc->c);
+    return CLATTN_SUCCESS;
 }
 
 clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul_problem *problem, const char **reason)
@@ -111,79 +128,49 @@ clattn_status matmul_problem_read(const clattn_matmul_desc *given, struct matmul
         {&desc->c, LAYOUT_OF("c"), LAYOUT_OUTPUT, 0, false},
         {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, 0, true},
     };
-    TRY(layouts_read(all, sizeof all / sizeof all[0], NULL, reason));
-    problem->has_bias = !layout_is_none(&desc->bias);
-    status = CLATTN_ERROR_UNSUPPORTED;
-    *reason = "a, b, c and bias are each float32, float16 or bfloat16, b also int8";
-    if (!dtype_is_storage(desc->a.dtype) || !dtype_is_storage(desc->c.dtype) ||
-        (!dtype_is_storage(desc->b.dtype) && desc->b.dtype != CLATTN_DTYPE_I8) ||
-        (problem->has_bias && !dtype_is_storage(desc->bias.dtype)))
-        goto fail;
-    status = CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "a, b and c have 2 dimensions, or 3 with a batch";
-    if (desc->a.rank < 2 || desc->a.rank > 3 || desc->b.rank < 2 || desc->b.rank > 3 || desc->c.rank < 2 ||
-        desc->c.rank > 3)
-        goto fail;
-    const size_t *a = desc->a.extent + desc->a.rank - 2, *b = desc->b.extent + desc->b.rank - 2;
-    const size_t *c = desc->c.extent + desc->c.rank - 2;
-    *reason = "a is (m, k), b is (k, n) and c is (m, n): the extents disagree";
-    if (a[0] != c[0] || a[1] != b[0] || b[1] != c[1])
-        goto fail;
-    problem->batch = batch_of(&desc->c);
-    *reason = "batch: a's and c's are equal, b's too or 1";
-    if (batch_of(&desc->a) != problem->batch || (batch_of(&desc->b) != problem->batch && batch_of(&desc->b) != 1))
-        goto fail;
-    *reason = "bias is not (n)";
-    if (problem->has_bias && (desc->bias.rank != 1 || desc->bias.extent[0] != c[1]))
-        goto fail;
-    status = CLATTN_ERROR_OVERFLOW;
-    *reason = "an extent is above 2^31 - 65537";
-    if (problem->batch > LENGTH_LIMIT || a[0] > LENGTH_LIMIT || a[1] > LENGTH_LIMIT || c[1] > LENGTH_LIMIT)
-        goto fail;
-    problem->m = a[0];
-    problem->k = a[1];
-    problem->n = c[1];
-    problem->a = strides_of(&desc->a);
-    problem->b = strides_of(&desc->b);
-    problem->c = strides_of(&desc->c);
-    status = read_epilogue(problem, reason);
+    TRY(layouts_read(all, COUNT_OF(all), NULL, reason));
+    TRY(read_product(problem, reason));
+    TRY(read_operand(problem, reason));
+    status = read_scale(problem, reason);
 fail:
     return status;
+}
+
+/* All bindings, of which the first items and rows are used; if there is nothing to do, only that nothing is bound to an array
+ * that the description does not have. */
+static clattn_status check_bindings(const struct matmul_plan *plan, const struct matmul_problem *problem,
+                                    const clattn_matmul_args *args)
+{
+    clattn_context *context = plan->base.context;
+    const clattn_matmul_desc *desc = &problem->desc;
+    const size_t a[3] = {args->batch, args->m, problem->k}, c[3] = {args->batch, args->m, problem->n};
+    const size_t b[3] = {batch_of(&desc->b) == 1 ? 1 : args->batch, problem->k, problem->n};
+    const size_t operand[3] = {batch_of(&desc->operand) == 1 ? 1 : args->batch, args->m, problem->n};
+    const int operand_rank = problem->has_operand ? desc->operand.rank : 3;
+    const struct bound_array arrays[] = {
+        {&args->a, &desc->a, a + 3 - desc->a.rank, BINDING_READ, "a", true},
+        {&args->b, &desc->b, b + 3 - desc->b.rank, BINDING_READ, "b", true},
+        {&args->bias, &desc->bias, &problem->n, BINDING_READ, "bias", problem->has_bias},
+        {&args->b_scale, &desc->b_scale, &problem->n, BINDING_READ, "b_scale", problem->has_scale},
+        {&args->operand, &desc->operand, operand + 3 - operand_rank, BINDING_READ | BINDING_IN_PLACE, "operand",
+         problem->has_operand},
+        {&args->c, &desc->c, c + 3 - desc->c.rank, access_of_output(&plan->base) | BINDING_IN_PLACE, "c", true},
+    };
+    if (!args->batch || !args->m || !problem->n)
+        return bindings_absent(context, arrays, COUNT_OF(arrays));
+    return bindings_check(context, arrays, COUNT_OF(arrays));
 }
 
 clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matmul_problem *problem,
                                const clattn_matmul_args *given, clattn_matmul_args *args)
 {
     clattn_status status;
-    clattn_context *context = plan->base.context;
-    struct report *report = &context->device.report;
-    const clattn_matmul_desc *desc = &problem->desc;
+    struct report *report = &plan->base.context->device.report;
     TRY(args_read(report, "clattn_matmul_args", args, sizeof *args, offsetof(clattn_matmul_args, operand), given));
     TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
     TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
     TRY(args_length(report, "m", args->explicit_lengths, &args->m, problem->m));
-    if (!problem->has_bias)
-        TRY(binding_absent(context, &args->bias, "bias"));
-    if (!problem->has_operand)
-        TRY(binding_absent(context, &args->operand, "operand"));
-    if (!problem->has_scale)
-        TRY(binding_absent(context, &args->b_scale, "b_scale"));
-    if (!args->batch || !args->m || !problem->n)
-        return CLATTN_SUCCESS;
-    const size_t a[3] = {args->batch, args->m, problem->k}, c[3] = {args->batch, args->m, problem->n};
-    const size_t b[3] = {batch_of(&desc->b) == 1 ? 1 : args->batch, problem->k, problem->n};
-    TRY(binding_check(context, &args->a, &desc->a, a + 3 - desc->a.rank, BINDING_READ, "a"));
-    TRY(binding_check(context, &args->b, &desc->b, b + 3 - desc->b.rank, BINDING_READ, "b"));
-    TRY(binding_check(context, &args->c, &desc->c, c + 3 - desc->c.rank, access_of_output(&plan->base), "c"));
-    if (problem->has_bias)
-        TRY(binding_check(context, &args->bias, &desc->bias, &problem->n, BINDING_READ, "bias"));
-    if (problem->has_scale)
-        TRY(binding_check(context, &args->b_scale, &desc->b_scale, &problem->n, BINDING_READ, "b_scale"));
-    if (problem->has_operand) {
-        const size_t operand[3] = {batch_of(&desc->operand) == 1 ? 1 : args->batch, args->m, problem->n};
-        TRY(binding_check(context, &args->operand, &desc->operand, operand + 3 - desc->operand.rank, BINDING_READ,
-                          "operand"));
-    }
+    status = check_bindings(plan, problem, args);
 fail:
     return status;
 }
@@ -211,8 +198,8 @@ void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_
     }
     kernel_args->alpha = problem->desc.alpha;
     size_t batch = args->batch, m = args->m;
-    /* Items that share b and lie one behind the other are one taller item.  Not where they share a as well
-     * (stride 0, of rows too): an item's a is then packed once for all, and so much workspace is there. */
+    /* Items that share b and lie one behind the other are one taller item; unless they share a as well (its strides are 0, the
+     * rows' too), which is packed once for all, into a workspace that is only large enough for one item's. */
     if (batch > 1 && problem->b.batch == 0 && problem->a.batch != 0 &&
         problem->a.batch == (int64_t)m * problem->a.row && problem->c.batch == (int64_t)m * problem->c.row &&
         (!problem->has_operand || problem->operand.batch == (int64_t)m * problem->operand.row) &&
@@ -248,7 +235,7 @@ size_t matmul_args_bytes(const struct matmul_problem *problem)
     return matmul_has_epilogue(problem) ? sizeof(matmul_args) : offsetof(matmul_args, operand);
 }
 
-/* Nothing where there is no epilogue: those kernels are as they were without. */
+/* A product without an epilogue defines nothing, so that all such products have the same program. */
 static void epilogue_defines(const struct matmul_problem *problem, struct strbuf *options)
 {
     const clattn_matmul_desc *desc = &problem->desc;
