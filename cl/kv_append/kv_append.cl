@@ -7,16 +7,17 @@
  *   KEY_CACHE_TYPE VALUE_CACHE_TYPE   F32 F16 BF16 I8 I4                              (F32)
  *   D_K, D_V                     sizes                                                (64)
  *   KEY_UNIT, VALUE_UNIT         columns of a work-item, a divisor of D_K and D_V: an I8 or I4 cache's group   (8)
- *   KEY_GROUPS, VALUE_GROUPS     1: the cache has scales, an argument each            (0)
+ *   KEY_GROUPS, VALUE_GROUPS     1: the cache has scales                              (0)
  *   KEY_SCALE_TYPE VALUE_SCALE_TYPE   F32 F16                                         (F32)
  *   ROTATE                       1: keys are rotated                                  (0)
- *   RING                         1                                                    (0)
- *   PAGED                        0, I32 or I64: the block table's type                (0)
- *   PAST_LENGTHS, NEW_LENGTHS    0, I32 or I64                                        (0)
+ *   RING, PAGED                  1: the cache is a ring; is made of pages             (0)
+ *   PAST_LENGTHS, NEW_LENGTHS    1: each item has its own                             (0)
+ *   BLOCK_TYPE, PAST_TYPE, NEW_TYPE   of the block table and of both lengths: I32 I64 (I32)
  * Tested: every storage type, rotated and not; plain, ring and paged.
  *
  * NDRange: (the larger number of units in a row, batch * heads * length, 2: keys, values), each rounded up at will; any
- * work-group.  An item owns one unit of one new row.  Local memory: none.  Barriers: none.  Needs OpenCL C 1.2. */
+ * work-group.  An item owns one unit of one new row.  Local memory: none.  Barriers: none.  Absent arrays may be any buffers;
+ * the kernel does not touch them.  Needs OpenCL C 1.2. */
 #include "kv_append/args.h"
 #include "lib/storage.h"
 #include "rope/rope.h"
@@ -72,16 +73,20 @@
 #ifndef NEW_LENGTHS
 #define NEW_LENGTHS 0
 #endif
+#ifndef BLOCK_TYPE
+#define BLOCK_TYPE I32
+#endif
+#ifndef PAST_TYPE
+#define PAST_TYPE I32
+#endif
+#ifndef NEW_TYPE
+#define NEW_TYPE I32
+#endif
 #if D_K % KEY_UNIT != 0 || D_V % VALUE_UNIT != 0
 #error "KEY_UNIT and VALUE_UNIT must divide D_K and D_V"
 #endif
 
-#define NONZERO_0 0
-#define NONZERO_I32 1
-#define NONZERO_I64 1
-#define GIVEN(TOKEN) JOIN(NONZERO_, TOKEN)
-
-/* A unit's storing.  I4's columns are neighbours: the two elements of a byte are one item's. */
+/* Stores a unit.  The columns of I4 are contiguous, and both elements of a byte belong to one item. */
 #define STORE_UNIT_I8(p, at, col, x, n, scale) \
     for (int c_ = 0; c_ < (n); c_++) \
     (p)[(at) + c_ * (col)] = (char)level((x)[c_], scale, 127)
@@ -100,21 +105,21 @@
 #define LEVELS_F16 1
 #define LEVELS_BF16 1
 
-/* max|x| / levels; NaN if there is a NaN or an infinity.  Told by their bits: rusticl (Mesa 22.3) makes 0 of x * 0,
- * whatever x is. */
+/* max|x| / levels; NaN if there is a NaN or an infinity, which are recognised by their bits: rusticl (Mesa 22.3) makes 0 of
+ * x * 0, whatever x is. */
 static inline float unit_scale(const float *x, int n, int levels)
 {
-    float top = 0.0f;
+    float largest = 0.0f;
     int finite = 1;
 
     for (int c = 0; c < n; c++) {
-        top = fabs(x[c]) > top ? fabs(x[c]) : top;
+        largest = fabs(x[c]) > largest ? fabs(x[c]) : largest;
         finite &= (as_uint(x[c]) & 0x7f800000u) != 0x7f800000u;
     }
-    return finite ? top / (float)levels : as_float(0x7fc00000u);
+    return finite ? largest / (float)levels : as_float(0x7fc00000u);
 }
 
-/* x / scale as an integer; fmin and fmax make a number of a NaN, whose scale tells of it. */
+/* x / scale as an integer.  fmin and fmax turn a NaN into a number; its scale is NaN then. */
 static inline int level(float x, float scale, int levels)
 {
     return scale == 0.0f ? 0 : convert_int_rte(fmin(fmax(x / scale, (float)-levels), (float)levels));
@@ -141,31 +146,33 @@ static inline float key_element(const global ELEMENT(K_TYPE) *key, long row, int
 /* Where row j of a cache begins. */
 static inline long cache_row(const array4 *array, long b, long h, long j, long page, const kv_append_args *a)
 {
-#if GIVEN(PAGED)
-    return array->offset + page * array->batch + h * array->head + (j - j / a->capacity * a->capacity) * array->row;
-#else
-    return array->offset + b * array->batch + h * array->head + (RING ? j % a->capacity : j) * array->row;
-#endif
+    const long row = PAGED ? j - j / a->capacity * a->capacity : RING ? j % a->capacity : j;
+    return array->offset + (PAGED ? page : b) * array->batch + h * array->head + row * array->row;
+}
+
+/* Whether the cache has a row for row i of `count` new ones, which is key j; *page is its page. */
+static inline bool find_row(long b, long i, long j, long count, const global ELEMENT(BLOCK_TYPE) *block_table,
+                            long *page, const kv_append_args *a)
+{
+    *page = 0;
+    if (j < 0 || i >= count)
+        return false;
+    if (PAGED) {
+        const long block = j / a->capacity;
+        if (block >= a->blocks)
+            return false;
+        *page = LOAD_INT(BLOCK_TYPE, block_table,
+                         a->block_table.offset + b * a->block_table.batch + block * a->block_table.col);
+        return *page >= 0 && *page < a->pages;
+    }
+    return RING ? i >= count - a->capacity : j < a->capacity;
 }
 
 kernel void kv_append(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value,
-#if GIVEN(PAGED)
-                      const global ELEMENT(PAGED) *block_table,
-#endif
-#if GIVEN(PAST_LENGTHS)
-                      const global ELEMENT(PAST_LENGTHS) *past_lengths,
-#endif
-#if GIVEN(NEW_LENGTHS)
-                      const global ELEMENT(NEW_LENGTHS) *new_lengths,
-#endif
-#if KEY_GROUPS
-                      global ELEMENT(KEY_SCALE_TYPE) *key_scale,
-#endif
-#if VALUE_GROUPS
-                      global ELEMENT(VALUE_SCALE_TYPE) *value_scale,
-#endif
-                      global ELEMENT(KEY_CACHE_TYPE) *key_cache, global ELEMENT(VALUE_CACHE_TYPE) *value_cache,
-                      kv_append_args a)
+                      const global ELEMENT(BLOCK_TYPE) *block_table, const global ELEMENT(PAST_TYPE) *past_lengths,
+                      const global ELEMENT(NEW_TYPE) *new_lengths, global ELEMENT(KEY_SCALE_TYPE) *key_scale,
+                      global ELEMENT(VALUE_SCALE_TYPE) *value_scale, global ELEMENT(KEY_CACHE_TYPE) *key_cache,
+                      global ELEMENT(VALUE_CACHE_TYPE) *value_cache, kv_append_args a)
 {
     if (a.batch == 0)
         return;
@@ -177,30 +184,14 @@ kernel void kv_append(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_
     if (b >= a.batch || which > 1 || unit >= (which ? D_V / VALUE_UNIT : D_K / KEY_UNIT))
         return;
 
-    long past = a.past_length, count = a.length, page = 0;
-#if GIVEN(PAST_LENGTHS)
-    past = LOAD_INT(PAST_LENGTHS, past_lengths, a.past_lengths.offset + b * a.past_lengths.stride);
-#endif
-#if GIVEN(NEW_LENGTHS)
-    count = min(count, LOAD_INT(NEW_LENGTHS, new_lengths, a.new_lengths.offset + b * a.new_lengths.stride));
-#endif
+    long past = a.past_length, count = a.length, page;
+    if (PAST_LENGTHS)
+        past = LOAD_INT(PAST_TYPE, past_lengths, a.past_lengths.offset + b * a.past_lengths.stride);
+    if (NEW_LENGTHS)
+        count = min(count, LOAD_INT(NEW_TYPE, new_lengths, a.new_lengths.offset + b * a.new_lengths.stride));
     const long j = past + i;
-    if (past < 0 || j < 0 || i >= count)
+    if (past < 0 || !find_row(b, i, j, count, block_table, &page, &a))
         return;
-#if GIVEN(PAGED)
-    if (j / a.capacity >= a.blocks)
-        return;
-    page = LOAD_INT(PAGED, block_table,
-                    a.block_table.offset + b * a.block_table.batch + j / a.capacity * a.block_table.col);
-    if (page < 0 || page >= a.pages)
-        return;
-#elif RING
-    if (i < count - a.capacity)
-        return;
-#else
-    if (j >= a.capacity)
-        return;
-#endif
 
     if (which == 0) {
         const long from = a.key.offset + b * a.key.batch + h * a.key.head + i * a.key.row;

@@ -166,7 +166,7 @@ void array_own(test_array *array, const size_t *extent)
 
 void array_own_element(test_array *array, const size_t *index)
 {
-    array->memory->owned[array_place(array, index)] = 1;
+    array->memory->owned[array_place(array, index) / (array->layout.dtype == CLATTN_DTYPE_I4 ? 2 : 1)] = 1;
 }
 
 /* int4: the byte of a place, and the half of it. */

@@ -23,6 +23,7 @@ ENQUEUE(neighbourhood)
 ENQUEUE(rope)
 ENQUEUE(activation)
 ENQUEUE(merge)
+ENQUEUE(kv_append)
 
 test_memory *job_keep(test_job *job, test_memory *memory)
 {

@@ -28,6 +28,7 @@ typedef struct test_job {
         clattn_activation_args activation;
         clattn_embedding_args embedding;
         clattn_merge_args merge;
+        clattn_kv_append_args kv_append;
     } args;
     clattn_status (*enqueue)(const struct test_job *job, cl_command_queue queue, cl_uint wait_count,
                              const cl_event *wait_list, cl_event *event);
@@ -41,7 +42,7 @@ typedef struct test_job {
 typedef clattn_status job_enqueue(const test_job *job, cl_command_queue queue, cl_uint wait_count,
                                   const cl_event *wait_list, cl_event *event);
 job_enqueue enqueue_attention, enqueue_softmax, enqueue_matmul, enqueue_mha, enqueue_norm, enqueue_neighbourhood,
-    enqueue_rope, enqueue_activation, enqueue_merge;
+    enqueue_rope, enqueue_activation, enqueue_merge, enqueue_kv_append;
 
 /* Makes an array that job_release gives back. */
 test_array job_array(test_job *job, array_role role, clattn_dtype dtype, int rank, const size_t *extent,

@@ -1,7 +1,7 @@
-/* The self-check of appending to a cache: a plan's own kernel on some rows.
+/* The self-check of appending to a cache: the plan's own kernel on some rows.
  *
- * What is written must be what the reference writes, and what is not, the bytes that were there before: rows that the
- * cache has no room for, on a page that there is not, beyond an item's own new length. */
+ * Rows that are appended must be what the reference writes.  All others must keep their bytes: also rows beyond the cache's
+ * capacity, on a page that does not exist, or beyond an item's own new length. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@
 #define LENGTH 5
 #define PAGES 4
 #define BLOCKS 2
-#define WIDE 1024  /* sizes from which on one head and fewer rows do */
-#define FAR 900000 /* where angles have lost whole turns */
+#define WIDE 1024  /* larger rows are checked with one head */
+#define FAR 900000 /* a position whose angles are many turns */
 
 enum { KEY, VALUE, KEY_CACHE, VALUE_CACHE, KEY_SCALE, VALUE_SCALE, TABLE, PAST, NEW, ARRAYS };
 
-/* Item 1 has a page that there is not. */
+/* Item 1 has a page that does not exist. */
 static const int64_t table[BATCH][BLOCKS] = {{2, 0}, {3, 9}}, past[BATCH] = {2, 1}, new[BATCH] = {LENGTH, LENGTH - 1};
 
 struct kv_append_check {
@@ -32,8 +32,8 @@ struct kv_append_check {
     clattn_kv_append_args args;
     struct check_array arrays[ARRAYS];
     void *before[ARRAYS]; /* of the caches and scales */
-    double *room;         /* of a row: exact and magnitude; and as float */
-    float *row;
+    double *exact;        /* a row, and behind it its magnitude */
+    float *row;           /* the row before rotation */
 };
 
 static size_t capacity_of(int32_t cache)
@@ -41,7 +41,7 @@ static size_t capacity_of(int32_t cache)
     return cache == CLATTN_CACHE_KIND_PAGED ? 3 : cache == CLATTN_CACHE_KIND_RING ? 4 : 6;
 }
 
-/* Every -D of the kernel is the same: types, sizes, groups, the kind of cache, which lengths there are. */
+/* The small problem has the same -D options: types, sizes, groups, the kind of cache, which lengths there are. */
 static clattn_status describe(struct kv_append_check *check)
 {
     const clattn_kv_append_desc *full = &check->original.desc;
@@ -80,8 +80,8 @@ static void fill_integers(struct check_array *array, clattn_dtype dtype, const i
         check_put_integer(array->host, dtype, (int64_t)i, values[i]);
 }
 
-/* Gives float32 all of its digits, so that storing it narrower rounds; row 1 of the first item ends in a NaN or,
- * of values, in an infinity; row 2 is 0. */
+/* Fills float32's low digits, so that a narrower type rounds them.  Row 1 of the first item ends in a NaN, or in an
+ * infinity if it is a value's; row 2 is 0. */
 static void finish_rows(struct check_array *array, clattn_dtype dtype, size_t size, bool nan, uint32_t *random)
 {
     float *wide = array->host;
@@ -106,9 +106,9 @@ static clattn_status make(void *data, clattn_context *context)
     const size_t size = size_max(check->original.size[KV_KEY], check->original.size[KV_VALUE]);
     struct report *report = &context->device.report;
     uint32_t random = 0x2545f491;
-    check->room = malloc(2 * size * sizeof *check->room);
+    check->exact = malloc(2 * size * sizeof *check->exact);
     check->row = malloc(size * sizeof *check->row);
-    if (!check->room || !check->row)
+    if (!check->exact || !check->row)
         return report_error(report, CLATTN_ERROR_OUT_OF_MEMORY, "no memory for a self-check");
     if (describe(check) != CLATTN_SUCCESS)
         return report_error(report, CLATTN_ERROR_INTERNAL, "a self-check cannot be described");
@@ -144,7 +144,7 @@ fail:
     return status;
 }
 
-/* The new row that stands in row `to` of the cache, of item *batch; or -1. */
+/* The new row of item *batch that row `to` of the cache holds; -1 if there is none. */
 static int64_t row_in(const struct kv_append_check *check, int64_t outer, int64_t to, int64_t *batch)
 {
     const clattn_kv_append_desc *desc = &check->small.desc;
@@ -160,18 +160,18 @@ static int64_t row_in(const struct kv_append_check *check, int64_t outer, int64_
     return -1;
 }
 
-/* Row i of item `batch` as it should be stored: exact and, behind it, the magnitude of the sums. */
+/* Row i of item `batch` as it should be stored, into check->exact. */
 static void exact_row(struct kv_append_check *check, int which, int64_t batch, int64_t head, int64_t i)
 {
     const clattn_kv_append_desc *desc = &check->small.desc;
     const clattn_layout *layout = which == KV_KEY ? &desc->key : &desc->value;
     const int64_t size = (int64_t)check->small.size[which];
     const int64_t first = batch * layout->stride[0] + head * layout->stride[1] + i * layout->stride[2];
-    double *exact = check->room, *magnitude = exact + size;
+    double *exact = check->exact, *magnitude = exact + size;
     for (int64_t d = 0; d < size; d++) {
         exact[d] = ref_element(check->arrays[which].host, layout->dtype, first + d);
         check->row[d] = (float)exact[d];
-        magnitude[d] = 0; /* of what is copied */
+        magnitude[d] = 0; /* copies are exact */
     }
     if (which == KV_VALUE || !desc->rotate)
         return;
@@ -185,14 +185,14 @@ static void exact_row(struct kv_append_check *check, int which, int64_t batch, i
         magnitude[d] = 0;
 }
 
-/* Half a unit of the type, and what a rotation loses. */
+/* The error that is allowed: half a unit of the type, and a rotation's rounding. */
 static double slack_of(clattn_dtype dtype, double exact, double magnitude)
 {
     double half = storage_rounding(dtype, exact);
     return magnitude == 0 ? half : half + check_slack(exact, exact, magnitude, FLT_EPSILON, storage_epsilon(dtype));
 }
 
-/* A group's scale, and its integers by the scale that has been stored. */
+/* Judges a group's scale, and its integers by the scale that has been stored. */
 static clattn_status judge_group(const struct kv_append_check *check, struct report *report, int which, int64_t row,
                                  int64_t group, const int64_t index[3])
 {
@@ -202,7 +202,7 @@ static clattn_status judge_group(const struct kv_append_check *check, struct rep
     const clattn_layout *cache = which == KV_KEY ? &desc->key_cache : &desc->value_cache;
     const int64_t unit = (int64_t)check->small.unit[which], size = (int64_t)check->small.size[which];
     const int levels = cache->dtype == CLATTN_DTYPE_I4 ? 7 : 127;
-    const double *exact = check->room + group * unit, *magnitude = exact + size;
+    const double *exact = check->exact + group * unit, *magnitude = exact + size;
     double right = ref_group_scale(exact, unit, levels), most = 0, unit_of_type = storage_epsilon(scale->dtype);
     double stored =
         ref_element(check->arrays[KEY_SCALE + which].host, scale->dtype, row * (int64_t)scale->extent[3] + group);
@@ -229,7 +229,7 @@ static clattn_status judge_written(const struct kv_append_check *check, struct r
     const clattn_kv_append_desc *desc = &check->small.desc;
     const clattn_layout *cache = which == KV_KEY ? &desc->key_cache : &desc->value_cache;
     const int64_t size = (int64_t)check->small.size[which];
-    const double *exact = check->room, *magnitude = exact + size;
+    const double *exact = check->exact, *magnitude = exact + size;
     for (int64_t g = 0; check->small.has_scale[which] && g < size / (int64_t)check->small.unit[which]; g++)
         TRY(judge_group(check, report, which, row, g, index));
     for (int64_t d = 0; d < size && !check->small.has_scale[which]; d++) {
@@ -242,7 +242,7 @@ fail:
     return status;
 }
 
-/* A row that nothing was appended to. */
+/* Judges a row that nothing was appended to. */
 static clattn_status judge_untouched(const struct kv_append_check *check, struct report *report, int array,
                                      clattn_dtype dtype, int64_t row, int64_t columns, const int64_t index[3])
 {
@@ -301,7 +301,7 @@ clattn_status kv_append_self_check(struct self_check *self)
     clattn_status status = check_run(base, &course, &check);
     for (int i = 0; i < ARRAYS; i++)
         free(check.before[i]);
-    free(check.room);
+    free(check.exact);
     free(check.row);
     return status;
 }

@@ -1,21 +1,25 @@
 /* The operator that appends to a cache: planning and enqueueing. */
 #include "ops/kv_append/kv_append.h"
 
+#include <string.h>
+
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/common/arrays.h"
+#include "ops/common/simple_operator.h"
 #include "plan/operator.h"
 #include "program/defines.h"
+
+#define ARRAYS 9 /* of the kernel */
 
 static clattn_status read_desc(const void *desc, void *problem, const char **reason)
 {
     return kv_append_problem_read(desc, problem, reason);
 }
 
-static void define_optional(struct strbuf *options, const char *name, const clattn_layout *layout)
+static const char *integer_token(const clattn_layout *layout)
 {
-    if (layout->dtype != CLATTN_DTYPE_NONE)
-        define_token(options, name, storage_token(layout->dtype));
+    return layout->dtype == CLATTN_DTYPE_I64 ? "I64" : "I32";
 }
 
 static void defines(const struct kv_append_problem *problem, struct strbuf *options)
@@ -31,15 +35,19 @@ static void defines(const struct kv_append_problem *problem, struct strbuf *opti
     define_int(options, "VALUE_UNIT", (long long)problem->unit[KV_VALUE]);
     define_int(options, "KEY_GROUPS", problem->has_scale[KV_KEY]);
     define_int(options, "VALUE_GROUPS", problem->has_scale[KV_VALUE]);
-    define_optional(options, "KEY_SCALE_TYPE", &desc->key_scale);
-    define_optional(options, "VALUE_SCALE_TYPE", &desc->value_scale);
-    define_optional(options, "PAGED", &desc->block_table);
-    define_optional(options, "PAST_LENGTHS", &desc->past_lengths);
-    define_optional(options, "NEW_LENGTHS", &desc->new_lengths);
+    define_token(options, "KEY_SCALE_TYPE", storage_token(desc->key_scale.dtype));
+    define_token(options, "VALUE_SCALE_TYPE", storage_token(desc->value_scale.dtype));
+    define_token(options, "BLOCK_TYPE", integer_token(&desc->block_table));
+    define_token(options, "PAST_TYPE", integer_token(&desc->past_lengths));
+    define_token(options, "NEW_TYPE", integer_token(&desc->new_lengths));
+    define_int(options, "PAGED", problem->is_paged);
+    define_int(options, "PAST_LENGTHS", problem->has_past);
+    define_int(options, "NEW_LENGTHS", problem->has_new);
     define_int(options, "ROTATE", desc->rotate);
     define_int(options, "RING", desc->cache == CLATTN_CACHE_KIND_RING);
 }
 
+/* The larger number of units in a row. */
 static size_t units(const struct kv_append_problem *problem)
 {
     return size_max(problem->size[KV_KEY] / problem->unit[KV_KEY], problem->size[KV_VALUE] / problem->unit[KV_VALUE]);
@@ -55,64 +63,107 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
 
 static clattn_status prepare(clattn_plan *base)
 {
-    clattn_status status;
     const struct kv_append_problem *problem = &((struct kv_append_plan *)base)->problem;
     const struct capabilities *caps = &base->context->device.caps;
     /* On a GPU the units of a row fill a wave. */
-    size_t items = capabilities_on_cpu(caps) ? 1 : size_min(size_min(32, units(problem)), caps->info.max_work_item[0]);
-    const size_t local[3] = {items, 1, 1};
+    const size_t items =
+        capabilities_on_cpu(caps) ? 1 : size_min(size_min(32, units(problem)), caps->info.max_work_item[0]);
+    const struct simple_kernel
+        kernel = {"kv_append/kv_append.cl", "kv_append", ARRAYS, sizeof(kv_append_args), {items, 1, 1}};
+    const size_t groups[3] = {divide_up(units(problem), items), problem->batch * problem->heads * problem->length, 2};
     struct strbuf options = {0};
-    cl_uint pointers = 4u + problem->has_scale[KV_KEY] + problem->has_scale[KV_VALUE] + problem->has_past +
-                       problem->has_new + (problem->desc.cache == CLATTN_CACHE_KIND_PAGED);
     defines(problem, &options);
-    TRY(plan_add_kernel(base, "kv_append/kv_append.cl", &options, "kv_append", pointers, sizeof(kv_append_args),
-                        local));
-    plan_kernel_largest(&base->kernels[0], (const size_t[3]){divide_up(units(problem), items),
-                                                             problem->batch * problem->heads * problem->length, 2});
-    base->launches = 1;
-fail:
-    return status;
+    return simple_add_kernel(base, &kernel, &options, groups);
 }
 
 static const struct solver kv_append_generic_solver = {.name = "generic", .refuse = refuse, .prepare = prepare};
 static const struct solver *const solvers[] = {&kv_append_generic_solver};
 
-/* In the kernel's order. */
-static void bind(const struct kv_append_problem *problem, const clattn_kv_append_args *args,
-                 const clattn_binding **bindings)
+/* ---- an enqueue ---- */
+
+static clattn_status read_args(struct report *report, const struct kv_append_problem *problem, const void *given,
+                               clattn_kv_append_args *args)
 {
-    size_t count = 0;
-    bindings[count++] = &args->key;
-    bindings[count++] = &args->value;
-    if (problem->desc.cache == CLATTN_CACHE_KIND_PAGED)
-        bindings[count++] = &args->block_table;
-    if (problem->has_past)
-        bindings[count++] = &args->past_lengths;
-    if (problem->has_new)
-        bindings[count++] = &args->new_lengths;
-    if (problem->has_scale[KV_KEY])
-        bindings[count++] = &args->key_scale;
-    if (problem->has_scale[KV_VALUE])
-        bindings[count++] = &args->value_scale;
-    bindings[count++] = &args->key_cache;
-    bindings[count++] = &args->value_cache;
+    clattn_status status;
+    const clattn_kv_append_desc *desc = &problem->desc;
+    TRY(args_read(report, "clattn_kv_append_args", args, sizeof *args, sizeof *args, given));
+    TRY(args_check(report, "explicit_lengths", args->explicit_lengths, args->reserved));
+    if (args->past_length < 0)
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "past_length is negative");
+    TRY(args_length(report, "batch", args->explicit_lengths, &args->batch, problem->batch));
+    TRY(args_length(report, "length", args->explicit_lengths, &args->length, problem->length));
+    if (desc->cache == CLATTN_CACHE_KIND_RING && !problem->has_past &&
+        (args->past_length > (int64_t)LENGTH_LIMIT || (size_t)args->past_length + args->length > LENGTH_LIMIT))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
+                            "a ring with %lld keys and %zu more would have had more than %zu",
+                            (long long)args->past_length, args->length, LENGTH_LIMIT);
+    if ((desc->key_cache.dtype == CLATTN_DTYPE_I4 && args->key_cache.offset % 2) ||
+        (desc->value_cache.dtype == CLATTN_DTYPE_I4 && args->value_cache.offset % 2))
+        return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "an int4 cache has an odd offset");
+fail:
+    return status;
 }
 
-static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_call *call, const void *given)
+/* Beyond any cache, and far from where the kernel's sums overflow. */
+static int64_t limited(int64_t value)
+{
+    const int64_t limit = (int64_t)1 << 40;
+    return value > limit ? limit : value < -limit ? -limit : value;
+}
+
+static void fill_args(const struct kv_append_problem *problem, const clattn_kv_append_args *args, kv_append_args *a)
+{
+    const clattn_kv_append_desc *desc = &problem->desc;
+    memset(a, 0, sizeof *a);
+    a->key = array4_of(&desc->key, args->key.offset);
+    a->value = array4_of(&desc->value, args->value.offset);
+    a->key_cache = array4_of(&desc->key_cache, args->key_cache.offset);
+    a->value_cache = array4_of(&desc->value_cache, args->value_cache.offset);
+    a->key_scale = array4_of(&desc->key_scale, args->key_scale.offset);
+    a->value_scale = array4_of(&desc->value_scale, args->value_scale.offset);
+    a->block_table = (array4){args->block_table.offset, desc->block_table.stride[0], 0, 0, desc->block_table.stride[1]};
+    a->past_lengths = (array1){args->past_lengths.offset, desc->past_lengths.stride[0]};
+    a->new_lengths = (array1){args->new_lengths.offset, desc->new_lengths.stride[0]};
+    a->past_length = limited(args->past_length);
+    a->position = limited(args->position);
+    a->rope = problem->rope;
+    a->batch = (int)args->batch;
+    a->heads = (int)problem->heads;
+    a->length = (int)args->length;
+    a->capacity = (int)desc->key_cache.extent[2];
+    a->pages = (int)desc->key_cache.extent[0];
+    a->blocks = (int)desc->block_table.extent[1];
+}
+
+static clattn_status enqueue(const clattn_plan *plan, const struct enqueue_call *call, const void *given)
 {
     clattn_status status;
     const struct kv_append_problem *problem = call->problem;
+    const clattn_kv_append_desc *desc = &problem->desc;
     clattn_kv_append_args args;
     kv_append_args kernel_args;
-    TRY(kv_append_args_read(handle->context, problem, given, &args));
-    if (!args.batch || !problem->heads || !args.length)
-        return plan_enqueue_nothing(handle, call);
-    const clattn_binding *bindings[9];
-    bind(problem, &args, bindings);
-    kv_append_fill_args(problem, &args, &kernel_args);
-    const size_t groups[3] = {divide_up(units(problem), handle->kernels[0].local[0]),
+    TRY(read_args(&plan->context->device.report, problem, given, &args));
+    fill_args(problem, &args, &kernel_args);
+    const size_t k[4] = {args.batch, problem->heads, args.length, problem->size[KV_KEY]};
+    const size_t v[4] = {args.batch, problem->heads, args.length, problem->size[KV_VALUE]};
+    const size_t table[2] = {args.batch, desc->block_table.extent[1]};
+    const struct bound_array arrays[ARRAYS] = {
+        {&args.key, &desc->key, k, BINDING_READ, "key", true},
+        {&args.value, &desc->value, v, BINDING_READ, "value", true},
+        {&args.block_table, &desc->block_table, table, BINDING_READ, "block_table", problem->is_paged},
+        {&args.past_lengths, &desc->past_lengths, k, BINDING_READ, "past_lengths", problem->has_past},
+        {&args.new_lengths, &desc->new_lengths, k, BINDING_READ, "new_lengths", problem->has_new},
+        /* Stored scales are read again: the integers belong to the rounded scale. */
+        {&args.key_scale, &desc->key_scale, desc->key_scale.extent, BINDING_READ_WRITE, "key_scale",
+         problem->has_scale[KV_KEY]},
+        {&args.value_scale, &desc->value_scale, desc->value_scale.extent, BINDING_READ_WRITE, "value_scale",
+         problem->has_scale[KV_VALUE]},
+        {&args.key_cache, &desc->key_cache, desc->key_cache.extent, BINDING_WRITE, "key_cache", true},
+        {&args.value_cache, &desc->value_cache, desc->value_cache.extent, BINDING_WRITE, "value_cache", true},
+    };
+    const size_t groups[3] = {divide_up(units(problem), plan->kernels[0].local[0]),
                               args.batch * problem->heads * args.length, 2};
-    status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
+    status = simple_enqueue(plan, call, arrays, ARRAYS, &kernel_args, groups);
 fail:
     return status;
 }
@@ -126,7 +177,7 @@ static const struct operator_type kv_append_operator = {
     .read = read_desc,
     .enqueue = enqueue,
     .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
+    .solver_count = COUNT_OF(solvers),
     .check = kv_append_self_check,
 };
 

@@ -4,16 +4,16 @@
 
 #include "clattn/kv_append.h"
 #include "kv_append/args.h"
-#include "plan/enqueue.h"
+#include "plan/plan.h"
 
-/* Everything of an array of keys and the one of values alike. */
+/* The index into pairs of numbers, of which one is for keys and one for values. */
 enum kv_which { KV_KEY, KV_VALUE, KV_BOTH };
 
 struct kv_append_problem {
     clattn_kv_append_desc desc; /* normalised */
     size_t batch, heads, length, size[KV_BOTH];
     size_t unit[KV_BOTH]; /* columns of a work-item */
-    bool has_scale[KV_BOTH], has_past, has_new;
+    bool has_scale[KV_BOTH], is_paged, has_past, has_new;
     rope_args rope;
 };
 
@@ -24,14 +24,6 @@ struct kv_append_plan {
 
 clattn_status kv_append_problem_read(const clattn_kv_append_desc *desc, struct kv_append_problem *problem,
                                      const char **reason);
-
-/* A copy of the caller's args with lengths filled in, all bindings checked. */
-clattn_status kv_append_args_read(clattn_context *context, const struct kv_append_problem *problem,
-                                  const clattn_kv_append_args *given, clattn_kv_append_args *args);
-
-/* What the kernel is told; `args` has passed kv_append_args_read. */
-void kv_append_fill_args(const struct kv_append_problem *problem, const clattn_kv_append_args *args,
-                         kv_append_args *kernel_args);
 
 /* For plan_self_check. */
 clattn_status kv_append_self_check(struct self_check *check);
