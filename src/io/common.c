@@ -1,4 +1,4 @@
-#include "common.h"
+#include "io/common.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os_file.h"
+#include "io/os_file.h"
 
 /*
  * A model.bin, all numbers little-endian:

@@ -1,4 +1,4 @@
-#include "json_stream.h"
+#include "io/json_stream.h"
 
 #include <string.h>
 

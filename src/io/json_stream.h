@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "os_file.h"
+#include "io/os_file.h"
 
 /* The longest token that is given to jansson: its values for so many hostile bytes stay below 100 KB. */
 #define JSON_TOKEN_BYTES 2048

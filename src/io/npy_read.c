@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os_file.h"
+#include "io/os_file.h"
 
 #define HEADER_MOST 65535
 #define VERSION_BYTES 8

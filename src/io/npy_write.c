@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "os_file.h"
+#include "io/os_file.h"
 
 /* Magic, version, length and dictionary; five extents of 20 digits fit in with much to spare. */
 #define HEADER_CAPACITY 256

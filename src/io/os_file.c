@@ -1,7 +1,7 @@
 #define _POSIX_C_SOURCE 200809L
 #define _XOPEN_SOURCE 700 /* realpath */
 #define _FILE_OFFSET_BITS 64
-#include "os_file.h"
+#include "io/os_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef CLATTN_IO_OS_FILE_H
 #define CLATTN_IO_OS_FILE_H
 
-#include "common.h"
+#include "io/common.h"
 
 /* A regular file open for reading.  Initialise with OS_FILE_INIT; os_file_close accepts that. */
 typedef struct os_file {

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "safetensors.h"
+#include "io/safetensors.h"
 
 #define LENGTH_BYTES 8
 #define HEADER_MOST 100000000

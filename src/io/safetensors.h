@@ -2,7 +2,7 @@
 #ifndef CLATTN_IO_SAFETENSORS_H
 #define CLATTN_IO_SAFETENSORS_H
 
-#include "os_file.h"
+#include "io/os_file.h"
 
 /* One tensor.  Variable in length, so that 6,000 of them fit in the budget: after the struct come the
  * extents, none if `rank` is over CLATTN_MAX_RANK, then the name and the element type's spelling, each with

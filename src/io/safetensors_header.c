@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json_stream.h"
-#include "safetensors.h"
+#include "io/json_stream.h"
+#include "io/safetensors.h"
 
 /* What the table may take, its index and the room for sorting that included.  With jansson's values and the
  * window it stays below the 1 MB that io.h promises. */

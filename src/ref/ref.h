@@ -60,8 +60,8 @@ typedef struct ref_matmul_problem {
 } ref_matmul_problem;
 
 /* Row i of C = act(A B * b_scale + bias) with the operand: c[n] and, unless NULL, magnitude[n], to which errors are
- * relative: the sum of |a| * |b|, plus |bias|; with an activation 1.2 times that (no activation is steeper) plus |act|; with
- * an operand times or plus |operand|. */
+ * relative: the sum of |a| * |b|, plus |bias|; with an activation 1.2 times that (no activation is steeper) plus |act|;
+ * with an operand times or plus |operand|. */
 void ref_matmul_row(const ref_matmul_problem *p, int64_t batch, int64_t i, double *c, double *magnitude);
 void ref_matmul_naive_row(const ref_matmul_problem *p, int64_t batch, int64_t i, float *c);
 
@@ -107,7 +107,8 @@ typedef struct ref_merge_problem {
     const float *sink; /* one logit, or NULL */
 } ref_merge_problem;
 
-/* One row of partial attentions merged: y[columns] and, unless NULL, magnitude[columns] (weighted |partial|) and *lse. */
+/* One row of partial attentions merged: y[columns] and, unless NULL, magnitude[columns] (weighted |partial|) and *lse.
+ * */
 void ref_merge_row(const ref_merge_problem *p, double *y, double *magnitude, double *lse);
 void ref_merge_naive_row(const ref_merge_problem *p, float *y, float *lse);
 
@@ -119,16 +120,16 @@ typedef struct ref_cache {
     int64_t blocks, pages;
 } ref_cache;
 
-/* The row of the cache that row i of `count` new rows after `past` old ones is written to, in a paged cache page * capacity
- * plus the row of the page; -1: the row is not written. */
+/* The row of the cache that row i of `count` new rows after `past` old ones is written to, in a paged cache page *
+ * capacity plus the row of the page; -1: the row is not written. */
 int64_t ref_cache_row(const ref_cache *cache, int64_t past, int64_t count, int64_t i);
 
-/* The scale of a group that is stored as integers up to `levels`, before the scale is rounded: max|x| / levels; NaN if an x
- * is not finite. */
+/* The scale of a group that is stored as integers up to `levels`, before the scale is rounded: max|x| / levels; NaN if
+ * an x is not finite. */
 double ref_group_scale(const double *x, int64_t n, int levels);
 
-/* Multiplies a colour (red, green, blue, alpha) by a matrix of three rows of four elements, or copies it if the matrix is
- * NULL; magnitude[c] is the sum of the absolute terms, and 0 without a matrix and for alpha. */
+/* Multiplies a colour (red, green, blue, alpha) by a matrix of three rows of four elements, or copies it if the matrix
+ * is NULL; magnitude[c] is the sum of the absolute terms, and 0 without a matrix and for alpha. */
 void ref_image_colour(const float *matrix, const double rgba[4], double colour[4], double magnitude[4]);
 
 /* Whether the window of a query at position p of one dimension has the key at position j, by the definition in

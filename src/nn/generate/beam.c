@@ -1,4 +1,4 @@
-/* Beam search: of each item the most probable beginnings, side by side. */
+/* Beam search: the most probable beginnings of each item grow side by side. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/try.h"
 #include "nn/generate/generate.h"
 
-/* A beginning one token longer. */
+/* A beam with one more token. */
 struct candidate {
     double score, log_probability;
     size_t beam;
@@ -18,7 +18,7 @@ struct candidate {
 struct search {
     struct candidate *best; /* the 2 * beams best, best first */
     size_t best_count;
-    struct sequence *finished; /* `wanted` of them at the most */
+    struct sequence *finished; /* at most `wanted` */
     double *final;             /* their scores by the length rule */
     size_t finished_count;
     bool done;
@@ -42,21 +42,20 @@ static double final_score(const struct generation *g, double score, size_t lengt
 
 /* ---- candidates ---- */
 
-static void offer(struct search *search, size_t room, const struct candidate *candidate)
+static void offer(struct search *search, size_t capacity, const struct candidate *candidate)
 {
     struct candidate *best = search->best;
     size_t at = search->best_count;
-    if (at == room && !(candidate->score > best[room - 1].score))
+    if (at == capacity && !(candidate->score > best[capacity - 1].score))
         return;
-    at = size_min(at, room - 1);
+    at = size_min(at, capacity - 1);
     search->best_count = at + 1;
     for (; at > 0 && candidate->score > best[at - 1].score; at--)
         best[at] = best[at - 1];
     best[at] = *candidate;
 }
 
-/* What sequence `beam` of an item can become; false where that is nothing.  `logits` are its own, or all beams' common ones
- * at the beginning. */
+/* Offers every continuation of a beam; false if there is none.  At the beginning all beams have the same logits. */
 static bool offer_all(struct beams *b, size_t item, size_t beam, const struct sequence *sequence, const float *logits)
 {
     const struct generation *g = b->g;
@@ -94,8 +93,9 @@ static void finish(struct beams *b, size_t item, const struct sequence *sequence
 
 /* ---- steps ---- */
 
-/* From an item's candidates, best first: finished ones are kept, the others fill the beams.  A candidate that has finished
- * counts only if it is among the first `count`: what is worse than as many live ones is no result yet. */
+/* Takes an item's candidates, best first: those that have finished become results, the others fill the beams.  A
+ * finished candidate counts only if it is among the first `count` candidates, since otherwise `count` live ones are
+ * better. */
 static void advance(struct beams *b, size_t item)
 {
     struct generation *g = b->g;
@@ -131,7 +131,7 @@ static void advance(struct beams *b, size_t item)
         sequence_copy(&from[k], &to[k]);
 }
 
-/* All items' candidates and steps; the state's sequences follow.  At the beginning there is one sequence an item. */
+/* One step of all items, in which the state's sequences are reordered.  At the beginning an item has one sequence. */
 static clattn_status step_all(struct beams *b, bool beginning, bool *live)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -211,7 +211,7 @@ static void give_back(struct beams *b)
     free(b->live);
 }
 
-/* The best first; of equals the one that finished first. */
+/* Writes the results best first; of equal scores, that which finished first. */
 static void give_results(struct beams *b, size_t item)
 {
     struct search *search = &b->searches[item];
@@ -229,7 +229,7 @@ static void give_results(struct beams *b, size_t item)
     }
 }
 
-/* The prompts' sequences, one an item, to where the beams' first ones are. */
+/* Moves the prompts' sequences, one an item, to the places of the first beams. */
 static void spread(struct generation *g, size_t count)
 {
     for (size_t i = g->items; i-- > 1;) {

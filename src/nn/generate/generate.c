@@ -1,4 +1,4 @@
-/* Generation: prompts, steps, and the methods that keep one sequence of each item. */
+/* Generation: prompts, steps, and the greedy and sampling methods, which have one sequence an item. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static clattn_status refuse(const struct generation *g, const char *reason)
     return report_error(&device_of(g)->report, CLATTN_ERROR_INVALID_ARGUMENT, "generate: %s", reason);
 }
 
-/* ---- what was asked for ---- */
+/* ---- checks ---- */
 
 static clattn_status check_method(const struct generation *g)
 {
@@ -160,7 +160,8 @@ clattn_status generation_hook(const struct generation *g, const struct sequence 
 
 /* ---- steps ---- */
 
-/* Writes `rows` rows of tokens, `row` apart, appends them, and reads the logits of `sequences` sequences back. */
+/* Uploads a row of `row` tokens for each sequence, appends lengths[s] of them to sequence s, and reads the logits that
+ * follow. */
 static clattn_status append(struct generation *g, const int32_t *tokens, size_t row, size_t length,
                             const int32_t *lengths, float *logits)
 {
@@ -202,7 +203,7 @@ clattn_status generation_step(struct generation *g)
     return append(g, g->next, 1, 1, g->fresh, g->host);
 }
 
-/* Reads all prompts, as many tokens of each at once as the plan takes; `host` then has the logits behind each. */
+/* Appends all prompts, as many tokens at once as the plan takes; `host` then has the logits that follow each prompt. */
 static clattn_status read_prompts(struct generation *g)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -241,7 +242,7 @@ static double random_number(const struct generation *g, size_t item, size_t plac
     return ((double)words[0] + (double)words[1] * 0x1p-32) * 0x1p-32 * (1 - 0x1p-53);
 }
 
-/* One item's next token; false where it has stopped. */
+/* Chooses and appends an item's next token; *stopped: the sequence has ended. */
 static clattn_status choose(struct generation *g, size_t item, size_t *order, bool *stopped)
 {
     struct sequence *sequence = &g->sequences[item];
@@ -298,7 +299,7 @@ fail:
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- memory, and the call ---- */
 
 static clattn_status give_buffers(struct generation *g, size_t sequences)
 {
@@ -372,7 +373,7 @@ static clattn_status generate(struct generation *g, const int32_t *prompts, cons
     TRY(check(g, prompts, prompt_lengths));
     for (size_t i = 0; i < g->items; i++)
         longest = size_max(longest, prompt_lengths[i]);
-    /* The last token needs no place in the cache. */
+    /* The last token is never appended to the cache. */
     g->stride = g->desc.max_tokens;
     g->desc.max_tokens = size_min(g->desc.max_tokens, g->capacity + 1);
     g->most = longest + g->desc.max_tokens;

@@ -27,7 +27,7 @@ double logits_log_sum(const float *logits, size_t count, double temperature)
 
 /* ---- sampling ---- */
 
-/* Sifts order[i] down in a heap whose top is the largest, of equals the first. */
+/* Sifts order[i] down in a heap whose top is the first largest logit. */
 static bool before(const float *logits, size_t a, size_t b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
@@ -49,7 +49,7 @@ static void sift(const float *logits, size_t *order, size_t i, size_t count)
     }
 }
 
-/* Takes the first off the heap; it stays behind it. */
+/* Takes the top off the heap, and puts it after the heap's end. */
 static double take(const float *logits, size_t *order, size_t size, double top, double temperature)
 {
     const size_t token = order[0];
@@ -73,8 +73,8 @@ size_t logits_sample(const float *logits, size_t count, double temperature, size
     const double top = logits[order[0]];
     const size_t most = top_k && top_k < left ? top_k : left;
     double all = 0, mass = 0;
-    /* From the most probable on: what top_k leaves, which top_p is a share of; how much of that is kept; then which one the
-     * number falls on.  What is taken off the heap stays behind it, in order. */
+    /* The logits come off the heap from the most probable one on, and stay in order after its end: first those that top_k
+     * leaves, whose sum top_p is a share of, then as many as that share keeps, of which the number selects one. */
     if (most < left)
         for (; taken < most; taken++)
             all += take(logits, order, left - taken, top, temperature);

@@ -1,4 +1,4 @@
-/* Making a graph: arrays, steps, the plans they share, and where the arena's arrays lie. */
+/* Making a graph: arrays, steps, the plans that steps share, and the layout of the arena. */
 #include "nn/graph/graph.h"
 
 #include <stdlib.h>
@@ -10,15 +10,15 @@
 
 #define ALIGNMENT 128 /* bytes, what a workspace is aligned to */
 
-/* Room for one more element of `bytes` bytes in a growing array; NULL when host memory is out. */
-static void *grow(void *items, size_t *room, size_t count, size_t bytes)
+/* Grows an array of elements of `bytes` bytes if it is full; NULL if memory runs out. */
+static void *grow(void *items, size_t *capacity, size_t count, size_t bytes)
 {
-    if (count < *room)
+    if (count < *capacity)
         return items;
-    size_t wanted = *room ? 2 * *room : 32;
+    size_t wanted = *capacity ? 2 * *capacity : 32;
     void *grown = realloc(items, wanted * bytes);
     if (grown)
-        *room = wanted;
+        *capacity = wanted;
     return grown;
 }
 
@@ -64,7 +64,7 @@ static int add_array(struct graph *graph, const struct graph_array *array)
 int graph_arena_array(struct graph *graph, clattn_dtype dtype, size_t elements)
 {
     struct graph_array array = {.place = GRAPH_ARENA, .dtype = dtype};
-    /* An overflow is as good as more than any arena can have. */
+    /* An overflow becomes more bytes than any arena can have, which graph_finish refuses. */
     if (!size_mul(elements, clattn_dtype_size((clattn_dtype)dtype), &array.bytes) || array.bytes > SIZE_MAX / 4)
         array.bytes = SIZE_MAX / 4;
     array.bytes = round_up(array.bytes, ALIGNMENT);
@@ -120,7 +120,7 @@ static clattn_plan *find_plan(const struct graph *graph, enum graph_op op, const
     return NULL;
 }
 
-/* Keeps `plan`, which it takes over. */
+/* Takes over `plan`. */
 static clattn_status keep_plan(struct graph *graph, enum graph_op op, const void *desc, size_t bytes, clattn_plan *plan)
 {
     struct graph_plan *plans = grow(graph->plans, &graph->plan_capacity, graph->plan_count, sizeof *plans);
@@ -137,7 +137,7 @@ static clattn_status keep_plan(struct graph *graph, enum graph_op op, const void
     return CLATTN_SUCCESS;
 }
 
-/* The body of the functions below: the plan there is for `desc`, or the one that `create` makes. */
+/* The body of the functions below: finds the plan for `desc`, or makes it by `create`. */
 #define FIND_OR_MAKE(op, desc, create) \
     clattn_status status; \
     *plan = find_plan(graph, (op), (desc), sizeof *(desc)); \
@@ -195,7 +195,7 @@ static bool live_together(const struct graph_array *a, const struct graph_array 
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* The lowest place for `array` that overlaps none of the `count` already placed ones that live when it does. */
+/* Places `array` as low as possible without overlap of the `count` placed arrays that live at the same time. */
 static bool place(struct graph_array *array, struct graph_array *const *placed, size_t count)
 {
     size_t at = 0;
@@ -223,8 +223,8 @@ static int larger_first(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Largest first, each in the lowest hole: not the best there is, but layers repeat, and what the first finds room for the
- * others do too. */
+/* Places the arrays largest first, each in the lowest gap.  That is not optimal, but layers repeat, and the arrays of
+ * all layers fit where those of the first fit. */
 static clattn_status lay_out(struct graph *graph, struct graph_array **order)
 {
     size_t count = 0;

@@ -1,8 +1,8 @@
-/* An enqueue of many operators as a list: steps over arrays, made when a plan is, whose order never changes.
+/* A graph is an enqueue of many operators: a list of steps over arrays, which a plan makes once and always runs in order.
  *
- * Arrays lie in the plan's workspace (the arena), in the weights, or where the caller's bindings say.  Those of the arena
- * live from the first step that names them to the last, and share their memory with others that live at other times: the
- * size of the arena is the peak of all.  The parts' own workspaces are arrays of one step's life. */
+ * Arrays lie in the plan's workspace (the arena), in the weights, or in the caller's bindings.  An array of the arena lives
+ * from the first step that names it to the last, and shares memory with arrays that live at other times, so that the arena
+ * is as large as the peak.  An operator's own workspace is an array that lives for one step. */
 #ifndef CLATTN_NN_GRAPH_GRAPH_H
 #define CLATTN_NN_GRAPH_GRAPH_H
 
@@ -15,7 +15,7 @@
 #include "clattn/transformer.h"
 #include "plan/enqueue.h"
 
-/* An array, and how many elements of it to skip; of the array 0, "none", there is nothing. */
+/* An array, and how many of its elements to skip; array 0 is no array. */
 struct graph_operand {
     int array;
     int64_t offset;
@@ -24,13 +24,13 @@ struct graph_operand {
 enum graph_op {
     GRAPH_MATMUL,
     GRAPH_ATTENTION,
-    GRAPH_WEIGHTS, /* attention's probabilities; reads what the attention read, and its lse */
+    GRAPH_WEIGHTS, /* attention's probabilities, from the attention's inputs and its lse */
     GRAPH_NORM,
     GRAPH_EMBEDDING,
     GRAPH_ROPE,
     GRAPH_APPEND,
-    GRAPH_INTEGERS, /* copies int32 values of the host's into an array, asynchronously */
-    GRAPH_PAD,      /* zeroes rows ahead of and behind each item's */
+    GRAPH_INTEGERS, /* copies int32 values of the host to an array, asynchronously */
+    GRAPH_PAD,      /* zeroes rows before and after each item */
     GRAPH_FILL,     /* fills `rows` rows with one of the enqueue's integers, or 0 */
     GRAPH_COPY,     /* copies each item's rows */
 };
@@ -83,7 +83,7 @@ enum graph_number {
 
 struct graph_step {
     enum graph_op op;
-    clattn_plan *plan; /* the graph's; NULL of those that are no operator */
+    clattn_plan *plan; /* owned by the graph; NULL for steps that are no operator */
     struct graph_operand operand[GRAPH_OPERANDS];
     enum graph_number batch, length, keys; /* which numbers are the operator's arguments of these names */
     enum graph_number position;            /* NUMBER_ONE: the position is 0 */
@@ -128,16 +128,16 @@ struct graph {
 
 /* ---- making one ---- */
 
-/* Starts zeroed; graph_clear whatever happened. */
+/* Begins an empty graph, which graph_clear clears whatever happens. */
 clattn_status graph_begin(struct graph *graph, clattn_context *context);
 void graph_clear(struct graph *graph);
 
-/* New arrays.  Their numbers stay; 0 when host memory is out, which graph_finish tells. */
+/* Each returns the number of a new array; 0 if memory runs out, which graph_finish reports. */
 int graph_arena_array(struct graph *graph, clattn_dtype dtype, size_t elements);
 int graph_bound_array(struct graph *graph, clattn_dtype dtype, int slot, int fallback);
 int graph_fixed_array(struct graph *graph, clattn_binding binding);
 
-/* The whole of an array as a use, and from an element on. */
+/* An array as an operand, from its first element or from element `offset` on. */
 static inline struct graph_operand operand_of(int array)
 {
     return (struct graph_operand){array, 0};
@@ -148,11 +148,11 @@ static inline struct graph_operand operand_at(int array, size_t offset)
     return (struct graph_operand){array, (int64_t)offset};
 }
 
-/* Adds a step behind the others.  The copy in the graph may be changed until the next is added; NULL: host memory. */
+/* Appends a step.  The returned copy may be changed until the next step is added; NULL: memory ran out. */
 struct graph_step *graph_add(struct graph *graph, const struct graph_step *step);
 
-/* Plans for the operators, each made once for equal descriptions, which must have been made by their init functions (so
- * that they are equal byte by byte), and owned by the graph. */
+/* Plans of operators, owned by the graph: one for all descriptions that are equal byte by byte, so that descriptions
+ * must have been initialised by their init functions. */
 clattn_status graph_matmul(struct graph *graph, const clattn_matmul_desc *desc, const clattn_plan_options *options,
                            clattn_plan **plan);
 clattn_status graph_attention(struct graph *graph, const clattn_attention_desc *desc,
@@ -164,25 +164,26 @@ clattn_status graph_embedding(struct graph *graph, const clattn_embedding_desc *
 clattn_status graph_rope(struct graph *graph, const clattn_rope_desc *desc, clattn_plan **plan);
 clattn_status graph_append(struct graph *graph, const clattn_kv_append_desc *desc, clattn_plan **plan);
 
-/* Lays the arena out; nothing can be added then. */
+/* Lays out the arena.  Nothing can be added afterwards. */
 clattn_status graph_finish(struct graph *graph);
 
-/* How its last step, an operator's, accesses what it writes. */
+/* How the last step, which must be an operator, accesses its output. */
 enum binding_access graph_result_access(const struct graph *graph);
 
-/* The parts' explain texts, each plan's once, and the memory's line. */
+/* Appends each plan's explain text and a line about the memory. */
 void graph_explain(const struct graph *graph, struct strbuf *text);
 
 /* ---- running it ---- */
 
 struct graph_run {
-    const clattn_binding *bound;    /* by slot; slot 0 is not used */
-    size_t number[GRAPH_NUMBERS];   /* number[NUMBER_ONE] is 1 */
-    const int32_t *const *integers; /* by step.integers, from 1; `batch` values each; read at once */
+    const clattn_binding *bound;  /* by slot; slot 0 is not used */
+    size_t number[GRAPH_NUMBERS]; /* number[NUMBER_ONE] must be 1 */
+    const int32_t *const
+        *integers; /* by step.integers, from 1; `batch` values each, which are read before the enqueue returns */
 };
 
-/* Enqueues all steps whose condition is met, in a workspace of graph->arena bytes at least: a whole enqueue, see chain_begin
- * and chain_end. */
+/* Enqueues all steps whose condition is met, in a workspace of at least graph->arena bytes, from chain_begin to
+ * chain_end. */
 clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, const struct enqueue_call *call,
                             const struct graph_run *run, const clattn_binding *workspace);
 

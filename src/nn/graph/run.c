@@ -1,4 +1,4 @@
-/* Enqueueing a graph: each step's arguments, and the steps that are commands of OpenCL's own. */
+/* Enqueueing a graph: the arguments of operators, and the steps that are OpenCL's own commands. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static bool is_bound(const struct runner *r, int slot)
     return !binding_is_none(&r->run->bound[slot]);
 }
 
-/* Where the array is this time. */
+/* The array's binding in this enqueue. */
 static clattn_binding resolve(const struct runner *r, int index)
 {
     const struct graph_array *array = &r->graph->arrays[index];
@@ -44,7 +44,7 @@ static clattn_binding bind(const struct runner *r, const struct graph_step *step
     return binding;
 }
 
-/* To where there is a pointer: the arrays of the step's uses. */
+/* Binds each operand of the step that has a pointer in `to`. */
 static void bind_all(const struct runner *r, const struct graph_step *step, clattn_binding *const to[GRAPH_OPERANDS])
 {
     for (int i = 0; i < GRAPH_OPERANDS; i++)
@@ -172,7 +172,7 @@ static clattn_status append(const struct runner *r, const struct graph_step *s, 
     return clattn_kv_append_enqueue(s->plan, r->chain->queue, &args, step->wait_count, step->wait_list, step->event);
 }
 
-/* A part that fails may have enqueued some of its kernels. */
+/* Enqueues an operator; one that fails may have enqueued some of its kernels. */
 static clattn_status enqueue_part(const struct runner *r, const struct graph_step *s, bool last)
 {
     struct step step;
@@ -214,7 +214,7 @@ fail:
     return status;
 }
 
-/* A fill copies its pattern when it is enqueued: unlike a write, it leaves no memory of the host's to be kept. */
+/* Fills copy their pattern when they are enqueued, so that, unlike with a write, no host memory has to stay. */
 static clattn_status integers(const struct runner *r, const struct graph_step *s)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -311,7 +311,7 @@ clattn_status graph_enqueue(const struct graph *graph, clattn_context *context, 
     clattn_status status = chain_begin(&chain, context, &call, workspace);
     if (status == CLATTN_SUCCESS)
         status = enqueue_steps(graph, &chain, run);
-    /* Commands of OpenCL's own have no event on a queue in order; should one be the last, a marker has it. */
+    /* On an in-order queue OpenCL's own commands are given no event: if one is the last, a marker has the event. */
     if (status == CLATTN_SUCCESS && !chain.last)
         status = chain_mark(&chain);
     return chain_end(&chain, status);

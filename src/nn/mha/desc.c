@@ -1,4 +1,4 @@
-/* From a multi-head attention's description to the products and the attention that it is made of. */
+/* Checks a multi-head attention's description and divides it into products and an attention. */
 #include <string.h>
 
 #include "base/layout.h"
@@ -10,72 +10,52 @@
 #define ALIGNMENT 128 /* bytes */
 #define SIZE_LIMIT ((size_t)1 << 31)
 
-/* Replaces zeros by what they mean and checks what the parts' own checks do not see. */
+/* Replaces zeros by what they mean, and checks what the operators' own checks do not. */
 static clattn_status complete(struct mha_problem *problem, const char **reason)
 {
     clattn_mha_desc *desc = &problem->desc;
-    *reason = "direction: only CLATTN_DIRECTION_FORWARD is known";
-    if (desc->direction != CLATTN_DIRECTION_FORWARD)
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "cross is neither 0 nor 1";
-    if (!is_flag(desc->cross))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "packed_weights is neither 0 nor 1";
-    if (!is_flag(desc->packed_weights))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "bias_in is neither 0 nor 1";
-    if (!is_flag(desc->bias_in))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "bias_out is neither 0 nor 1";
-    if (!is_flag(desc->bias_out))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "unknown weights";
-    if (!enum_within(desc->weights, CLATTN_WEIGHTS_OUTPUT_AVERAGE))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
-    *reason = "short_mask is neither 0 nor 1";
-    if (!is_flag(desc->short_mask))
-        return CLATTN_ERROR_INVALID_ARGUMENT;
+    size_t inner;
+    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
+            "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(is_flag(desc->cross), CLATTN_ERROR_INVALID_ARGUMENT, "cross is neither 0 nor 1");
+    REQUIRE(is_flag(desc->packed_weights), CLATTN_ERROR_INVALID_ARGUMENT, "packed_weights is neither 0 nor 1");
+    REQUIRE(is_flag(desc->bias_in), CLATTN_ERROR_INVALID_ARGUMENT, "bias_in is neither 0 nor 1");
+    REQUIRE(is_flag(desc->bias_out), CLATTN_ERROR_INVALID_ARGUMENT, "bias_out is neither 0 nor 1");
+    REQUIRE(enum_within(desc->weights, CLATTN_WEIGHTS_OUTPUT_AVERAGE), CLATTN_ERROR_INVALID_ARGUMENT,
+            "unknown weights");
+    REQUIRE(is_flag(desc->short_mask), CLATTN_ERROR_INVALID_ARGUMENT, "short_mask is neither 0 nor 1");
     if (!desc->dtype)
         desc->dtype = CLATTN_DTYPE_F32;
-    *reason = "inputs, weights and output are float32, float16 or bfloat16";
-    if (!dtype_is_storage(desc->dtype))
-        return CLATTN_ERROR_UNSUPPORTED;
-    *reason = "d_model and heads are at least 1";
-    if (!desc->d_model || !desc->heads)
-        return CLATTN_ERROR_INVALID_LAYOUT;
+    REQUIRE(dtype_is_storage(desc->dtype), CLATTN_ERROR_UNSUPPORTED,
+            "inputs, weights and output are float32, float16 or bfloat16");
+    REQUIRE(desc->d_model && desc->heads, CLATTN_ERROR_INVALID_LAYOUT, "d_model and heads are at least 1");
     if (!desc->kv_heads)
         desc->kv_heads = desc->heads;
-    *reason = "heads is no multiple of kv_heads";
-    if (desc->heads % desc->kv_heads)
-        return CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "d_model is no multiple of heads; give head_size";
-    if (!desc->head_size && desc->d_model % desc->heads)
-        return CLATTN_ERROR_INVALID_LAYOUT;
+    REQUIRE(desc->heads % desc->kv_heads == 0, CLATTN_ERROR_INVALID_LAYOUT, "heads is no multiple of kv_heads");
+    REQUIRE(desc->head_size || desc->d_model % desc->heads == 0, CLATTN_ERROR_INVALID_LAYOUT,
+            "d_model is no multiple of heads; give head_size");
     if (!desc->head_size)
         desc->head_size = desc->d_model / desc->heads;
     if (!desc->cross) {
-        *reason = "self-attention has keys and values of d_model columns";
-        if ((desc->d_context && desc->d_context != desc->d_model) ||
-            (desc->d_context_value && desc->d_context_value != desc->d_model))
-            return CLATTN_ERROR_INVALID_LAYOUT;
+        REQUIRE((!desc->d_context || desc->d_context == desc->d_model) &&
+                    (!desc->d_context_value || desc->d_context_value == desc->d_model),
+                CLATTN_ERROR_INVALID_LAYOUT, "self-attention has keys and values of d_model columns");
         desc->d_context_value = 0;
         desc->key_length = desc->query_length;
     }
     if (!desc->d_context)
         desc->d_context = desc->d_model;
-    /* Left as it is given: it tells whether there is an array of its own. */
+    /* d_context_value stays as given: 0 says that the values have no array of their own. */
     problem->separate_values = desc->d_context_value != 0;
     problem->d_values = problem->separate_values ? desc->d_context_value : desc->d_context;
-    *reason = "packed weights need kv_heads = heads and d_context = d_context_value = d_model";
-    if (desc->packed_weights &&
-        (desc->kv_heads != desc->heads || desc->d_context != desc->d_model || problem->d_values != desc->d_model))
-        return CLATTN_ERROR_INVALID_LAYOUT;
-    *reason = "a size is 2^31 or more";
-    size_t inner;
-    if (desc->batch >= SIZE_LIMIT || desc->query_length >= SIZE_LIMIT || desc->key_length >= SIZE_LIMIT ||
-        desc->d_model >= SIZE_LIMIT || desc->d_context >= SIZE_LIMIT || problem->d_values >= SIZE_LIMIT ||
-        !size_mul(desc->heads, desc->head_size, &inner) || inner >= SIZE_LIMIT / 4)
-        return CLATTN_ERROR_OVERFLOW;
+    REQUIRE(!desc->packed_weights || (desc->kv_heads == desc->heads && desc->d_context == desc->d_model &&
+                                      problem->d_values == desc->d_model),
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "packed weights need kv_heads = heads and d_context = d_context_value = d_model");
+    REQUIRE(desc->batch < SIZE_LIMIT && desc->query_length < SIZE_LIMIT && desc->key_length < SIZE_LIMIT &&
+                desc->d_model < SIZE_LIMIT && desc->d_context < SIZE_LIMIT && problem->d_values < SIZE_LIMIT &&
+                size_mul(desc->heads, desc->head_size, &inner) && inner < SIZE_LIMIT / 4,
+            CLATTN_ERROR_OVERFLOW, "a size is 2^31 or more");
     return CLATTN_SUCCESS;
 }
 
@@ -113,7 +93,7 @@ static clattn_matmul_desc linear(clattn_layout rows, clattn_layout result, bool 
     return desc;
 }
 
-/* Takes room for an array of that type at the next aligned place of the workspace. */
+/* Reserves an array at the next aligned place of the workspace; false if sizes overflow. */
 static bool reserve(struct mha_problem *problem, clattn_dtype dtype, size_t rows, size_t columns, size_t *at)
 {
     size_t bytes;
@@ -134,7 +114,8 @@ static struct mha_projection *add(struct mha_problem *problem, enum mha_source s
     return projection;
 }
 
-/* The fewest products: one for all three where the inputs are the same and the weights packed, and so on. */
+/* As few products as possible: one for queries, keys and values if they have one input and packed weights, and so on.
+ * */
 static void compose_projections(struct mha_problem *problem, size_t query_stride, size_t kv_stride)
 {
     const clattn_mha_desc *d = &problem->desc;
@@ -204,8 +185,7 @@ clattn_status mha_problem_read(const clattn_mha_desc *given, struct mha_problem 
     layout_normalise(&d->mask);
     problem->inner = d->heads * d->head_size;
     problem->inner_kv = d->kv_heads * d->head_size;
-    /* Self-attention keeps queries, keys and values of a token next to each other: one product can write
-     * them. */
+    /* Self-attention stores a token's queries, keys and values side by side, so that one product can write them. */
     size_t query_stride = d->cross ? problem->inner : problem->inner + 2 * problem->inner_kv;
     size_t kv_stride = d->cross ? 2 * problem->inner_kv : query_stride;
     const size_t element = clattn_dtype_size(d->dtype);

@@ -1,4 +1,4 @@
-/* Multi-head attention: planning and enqueueing its parts one after the other. */
+/* Multi-head attention: plans and enqueues its products and its attention. */
 #include "nn/mha/mha.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ struct mha_plan {
     clattn_plan base;
     struct mha_problem problem;
     clattn_plan *projection[MHA_PROJECTIONS], *attention, *weights, *output;
-    size_t part_workspace; /* bytes from the start of ours: where the parts have theirs, one after the other */
+    size_t part_workspace; /* bytes from the start of the workspace to the operators' own workspace, which they share */
     char solver_names[64];
 };
 
@@ -48,7 +48,7 @@ static void clear(clattn_plan *handle)
     clattn_plan_release(&plan->output);
 }
 
-/* Counts a part's kernels and workspace into the whole. */
+/* Adds an operator's launches, workspace and explain text to the plan's. */
 static void take_in(struct mha_plan *plan, const char *role, const clattn_plan *part, size_t *workspace)
 {
     plan->base.launches += part->launches;
@@ -111,7 +111,7 @@ static clattn_status read_lengths(struct report *report, const clattn_mha_desc *
     return CLATTN_SUCCESS;
 }
 
-/* An array of that type `at` bytes into our workspace, whose own offset is in bytes. */
+/* The array that lies `at` bytes into the workspace, whose offset is in bytes. */
 static clattn_binding within(const struct chain *chain, clattn_dtype dtype, size_t at)
 {
     clattn_binding binding = chain->workspace;
@@ -119,7 +119,7 @@ static clattn_binding within(const struct chain *chain, clattn_dtype dtype, size
     return binding;
 }
 
-/* The parts' own share of our workspace. */
+/* The part of the workspace that the operators use as theirs. */
 static clattn_binding part_workspace(const struct mha_plan *plan, const struct chain *chain)
 {
     clattn_binding binding = chain->workspace;
@@ -132,7 +132,7 @@ static const clattn_binding *source_of(const clattn_mha_args *args, enum mha_sou
     return source == SOURCE_X ? &args->x : source == SOURCE_CONTEXT ? &args->context : &args->context_value;
 }
 
-/* The rows of a source that count this time, in each item of the batch. */
+/* The rows of each item of a source in this enqueue. */
 static size_t rows_of_source(const clattn_mha_args *args, enum mha_source source)
 {
     return source == SOURCE_X ? args->query_length : args->key_length;
@@ -152,7 +152,7 @@ static void bind_weight(const clattn_mha_args *args, const struct mha_projection
     bias->offset = (int64_t)((uint64_t)bias->offset + projection->bias_offset);
 }
 
-/* A part that fails may have enqueued some of its kernels. */
+/* Notes an operator's enqueue; one that failed may have enqueued some of its kernels. */
 static clattn_status part_enqueued(struct chain *chain, struct step *step, clattn_status status)
 {
     if (status == CLATTN_SUCCESS)
@@ -214,7 +214,7 @@ fail:
     return status;
 }
 
-/* The arrays that a product reads from the caller: rows, weight and bias. */
+/* Checks the arrays that a projection reads from the caller: rows, weight and bias. */
 static clattn_status check_projection(clattn_context *context, const struct mha_projection *projection,
                                       const clattn_mha_args *args)
 {
@@ -237,7 +237,7 @@ fail:
     return status;
 }
 
-/* Attention checks it too, but by then the projections are on their way. */
+/* The attention checks the mask too, but only after the projections have been enqueued. */
 static clattn_status check_mask(const struct mha_plan *plan, const clattn_mha_args *args)
 {
     const clattn_mha_desc *desc = &plan->problem.desc;
@@ -266,34 +266,28 @@ fail:
     return status;
 }
 
-/* All bindings, before anything is enqueued; and that nothing is bound that should not be. */
+/* Checks all bindings before anything is enqueued. */
 static clattn_status check_bindings(const struct mha_plan *plan, const clattn_mha_args *args)
 {
     clattn_status status = CLATTN_SUCCESS;
     clattn_context *context = plan->base.context;
     const clattn_mha_desc *desc = &plan->problem.desc;
-    const struct {
-        const clattn_binding *binding;
-        const char *name;
-        bool wanted;
-    } optional[] = {
-        {&args->context, "context", desc->cross},
-        {&args->context_value, "context_value", plan->problem.separate_values},
-        {&args->w_in, "w_in", desc->packed_weights},
-        {&args->b_in, "b_in", desc->packed_weights && desc->bias_in},
-        {&args->w_q, "w_q", !desc->packed_weights},
-        {&args->w_k, "w_k", !desc->packed_weights},
-        {&args->w_v, "w_v", !desc->packed_weights},
-        {&args->b_q, "b_q", !desc->packed_weights && desc->bias_in},
-        {&args->b_k, "b_k", !desc->packed_weights && desc->bias_in},
-        {&args->b_v, "b_v", !desc->packed_weights && desc->bias_in},
-        {&args->b_o, "b_o", desc->bias_out},
-        {&args->mask, "mask", desc->mask.rank != 0},
-        {&args->weights, "weights", desc->weights != CLATTN_WEIGHTS_OUTPUT_NONE},
+    const struct bound_array optional[] = {
+        {&args->context, .name = "context", .present = desc->cross},
+        {&args->context_value, .name = "context_value", .present = plan->problem.separate_values},
+        {&args->w_in, .name = "w_in", .present = desc->packed_weights},
+        {&args->b_in, .name = "b_in", .present = desc->packed_weights && desc->bias_in},
+        {&args->w_q, .name = "w_q", .present = !desc->packed_weights},
+        {&args->w_k, .name = "w_k", .present = !desc->packed_weights},
+        {&args->w_v, .name = "w_v", .present = !desc->packed_weights},
+        {&args->b_q, .name = "b_q", .present = !desc->packed_weights && desc->bias_in},
+        {&args->b_k, .name = "b_k", .present = !desc->packed_weights && desc->bias_in},
+        {&args->b_v, .name = "b_v", .present = !desc->packed_weights && desc->bias_in},
+        {&args->b_o, .name = "b_o", .present = desc->bias_out},
+        {&args->mask, .name = "mask", .present = desc->mask.rank != 0},
+        {&args->weights, .name = "weights", .present = desc->weights != CLATTN_WEIGHTS_OUTPUT_NONE},
     };
-    for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
-        if (!optional[i].wanted)
-            TRY(binding_absent(context, optional[i].binding, optional[i].name));
+    TRY(bindings_absent(context, optional, COUNT_OF(optional)));
     for (size_t i = 0; i < plan->problem.projections; i++)
         TRY(check_projection(context, &plan->problem.projection[i], args));
     TRY(check_mask(plan, args));

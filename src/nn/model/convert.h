@@ -1,4 +1,4 @@
-/* Element types of weights, on the host. */
+/* Conversions between the element types of weights, on the host. */
 #ifndef CLATTN_NN_MODEL_CONVERT_H
 #define CLATTN_NN_MODEL_CONVERT_H
 
@@ -40,7 +40,7 @@ static inline uint16_t half_of_float(float value)
     const uint32_t rest = bits & 0x7fffffff;
     if (rest > 0x7f800000)
         return (uint16_t)(sign | 0x7e00);
-    if (rest >= 0x477ff000) /* what rounds beyond 65504 */
+    if (rest >= 0x477ff000) /* rounds to more than 65504 */
         return (uint16_t)(sign | 0x7c00);
     if (rest < 0x38800000) /* subnormal: adding 0.5 leaves its 2^-24ths in the last bits, rounded */
         return (uint16_t)(sign | (bits_of_float(fabsf(value) + 0.5f) - 0x3f000000));
@@ -55,7 +55,7 @@ static inline uint16_t bfloat_of_float(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Element `index` of data at any address; float32, float16 or bfloat16. */
+/* Element `index` of float32, float16 or bfloat16 data, which may be at any address. */
 static inline float load_element(clattn_dtype dtype, const void *data, size_t index)
 {
     uint16_t half;

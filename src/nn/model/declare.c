@@ -1,4 +1,4 @@
-/* Which weights a model has, and by which names their tensors are looked up. */
+/* Declares the weights of a model and the names of their tensors. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +9,14 @@ static weight_id declare(struct loader *loader, size_t rows, size_t columns, cla
 {
     clattn_transformer *model = loader->model;
     if (model->weight_count == model->weight_capacity) {
-        size_t room = model->weight_capacity ? 2 * model->weight_capacity : 64;
-        struct weight *weights = realloc(model->weights, room * sizeof *weights);
+        size_t capacity = model->weight_capacity ? 2 * model->weight_capacity : 64;
+        struct weight *weights = realloc(model->weights, capacity * sizeof *weights);
         if (!weights) {
             loader->failed = true;
             return 0;
         }
         model->weights = weights;
-        model->weight_capacity = room;
+        model->weight_capacity = capacity;
         if (!model->weight_count)
             weights[model->weight_count++] = (struct weight){0};
     }
@@ -30,14 +30,14 @@ static struct part *add_part(struct loader *loader, weight_id weight, size_t fir
                              const char *format, ...)
 {
     if (loader->part_count == loader->part_capacity) {
-        size_t room = loader->part_capacity ? 2 * loader->part_capacity : 128;
-        struct part *parts = realloc(loader->parts, room * sizeof *parts);
+        size_t capacity = loader->part_capacity ? 2 * loader->part_capacity : 128;
+        struct part *parts = realloc(loader->parts, capacity * sizeof *parts);
         if (!parts) {
             loader->failed = true;
             return &loader->nowhere;
         }
         loader->parts = parts;
-        loader->part_capacity = room;
+        loader->part_capacity = capacity;
     }
     struct part *part = &loader->parts[loader->part_count++];
     *part = (struct part){.weight = weight, .first = first, .rows = rows, .columns = columns, .kernel = 1};
@@ -48,14 +48,14 @@ static struct part *add_part(struct loader *loader, weight_id weight, size_t fir
     return part;
 }
 
-/* What becomes one linear layer. */
+/* A part of a linear layer. */
 struct share {
     const char *name;
     size_t rows;
     bool bias;
 };
 
-/* The dtype of a matrix that is multiplied by, with its scales. */
+/* Declares the matrix of a product, with scales if it is int8. */
 static weight_id declare_matrix(struct loader *loader, size_t rows, size_t columns)
 {
     const clattn_transformer *model = loader->model;
@@ -67,7 +67,7 @@ static weight_id declare_matrix(struct loader *loader, size_t rows, size_t colum
     return id;
 }
 
-/* Of vectors, tables and convolutions. */
+/* The dtype of vectors, tables and convolutions. */
 static clattn_dtype plain_dtype(const clattn_transformer *model)
 {
     return model->weight_dtype == CLATTN_DTYPE_I8 ? model->dtype : model->weight_dtype;

@@ -1,4 +1,4 @@
-/* A model's weights: where they lie on the device, and how they get there. */
+/* Loads a model's weights: allocates buffers, checks tensors, converts and uploads rows. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define ALIGNMENT 128
 #define FILE_NAME_BYTES 256
-#define BLOCK_BYTES ((size_t)1 << 20) /* of converted rows that are written at once */
+#define BLOCK_BYTES ((size_t)1 << 20) /* of rows that are converted and uploaded at once */
 
 /* ---- places ---- */
 
@@ -30,7 +30,7 @@ static clattn_status give_buffer(clattn_transformer *model, size_t bytes)
     return CLATTN_SUCCESS;
 }
 
-/* As few buffers as the device's largest allocation makes possible. */
+/* Places the weights in as few buffers as the device's largest allocation allows. */
 static clattn_status place(clattn_transformer *model)
 {
     clattn_status status;
@@ -63,7 +63,7 @@ fail:
 
 /* ---- loading ---- */
 
-/* "512 x 64" for a tensor's shape. */
+/* Writes a tensor's type and shape, "float32 512 x 64". */
 static void describe(const clattn_host_tensor *tensor, char *text, size_t bytes)
 {
     size_t length = (size_t)snprintf(text, bytes, "%s ", clattn_dtype_name(tensor->dtype));
@@ -73,7 +73,7 @@ static void describe(const clattn_host_tensor *tensor, char *text, size_t bytes)
         snprintf(text, bytes, "%s scalar", clattn_dtype_name(tensor->dtype));
 }
 
-/* A found tensor and how the part's rows lie in it. */
+/* A tensor that was found, and the part's place in it. */
 struct origin {
     clattn_host_tensor tensor;
     size_t share, shares;
@@ -100,7 +100,7 @@ static clattn_status find(struct loader *loader, const struct part *part, struct
     if (length >= sizeof name)
         return report_error(report, CLATTN_ERROR_INVALID_ARGUMENT, "%s: its name is longer than %d bytes", part->name,
                             FILE_NAME_BYTES - 1);
-    if (part->vector) /* ^T of a {kind} is the matrix's */
+    if (part->vector) /* in a rule with {kind}, ^T is for the matrix */
         origin->transposed = 0;
     const clattn_host_tensor want = expected_of(part, origin);
     clattn_host_tensor *tensor = &origin->tensor;
@@ -130,7 +130,7 @@ static clattn_status find(struct loader *loader, const struct part *part, struct
     return CLATTN_SUCCESS;
 }
 
-/* Where element (row, column) of the part's destination is in the tensor. */
+/* The index in the tensor of element (row, column) of the part. */
 static size_t index_of(const struct part *part, const struct origin *origin, size_t row, size_t column)
 {
     const size_t own = origin->share * part->rows + row, channels = part->columns / part->kernel;
@@ -151,7 +151,7 @@ static void convert_row(const struct part *part, const struct origin *origin, si
         values[c] = load_element(origin->tensor.dtype, origin->tensor.data, index_of(part, origin, row, c));
 }
 
-/* The row as integers; returns its scale, which is NaN where an element is, since no integer can be. */
+/* Quantises a row and returns its scale, which is NaN if an element is NaN. */
 static float quantise_row(const float *values, size_t columns, int8_t *integers)
 {
     float largest = 0;
@@ -179,12 +179,12 @@ fail:
     return status;
 }
 
-/* Rows that are converted and written at once. */
+/* The memory for rows that are converted and uploaded at once. */
 struct block {
     float *values; /* one row */
     void *rows;
     float *scales;
-    size_t room; /* rows */
+    size_t capacity; /* rows */
 };
 
 static clattn_status copy_part(struct loader *loader, cl_command_queue queue, const struct part *part,
@@ -198,8 +198,8 @@ static clattn_status copy_part(struct loader *loader, cl_command_queue queue, co
         return write(loader->model, queue, weight, part->first, part->rows,
                      data + origin->share * part->rows * part->columns * element);
     }
-    for (size_t row = 0; row < part->rows; row += block->room) {
-        const size_t rows = size_min(block->room, part->rows - row);
+    for (size_t row = 0; row < part->rows; row += block->capacity) {
+        const size_t rows = size_min(block->capacity, part->rows - row);
         for (size_t i = 0; i < rows; i++) {
             convert_row(part, origin, row + i, block->values);
             if (weight->dtype == CLATTN_DTYPE_I8)
@@ -222,7 +222,7 @@ static clattn_status load_part(struct loader *loader, cl_command_queue queue, co
 {
     clattn_status status;
     struct origin origin = {.shares = 1};
-    struct block block = {.room = size_min(part->rows, BLOCK_BYTES / sizeof(float) / part->columns + 1)};
+    struct block block = {.capacity = size_min(part->rows, BLOCK_BYTES / sizeof(float) / part->columns + 1)};
     if (!part->zero) {
         status = find(loader, part, &origin);
         if (status != CLATTN_SUCCESS)
@@ -230,8 +230,8 @@ static clattn_status load_part(struct loader *loader, cl_command_queue queue, co
         loader->model->parameters += part->rows * part->columns;
     }
     block.values = malloc(part->columns * sizeof(float));
-    block.rows = malloc(block.room * part->columns * sizeof(float));
-    block.scales = malloc(block.room * sizeof(float));
+    block.rows = malloc(block.capacity * part->columns * sizeof(float));
+    block.scales = malloc(block.capacity * sizeof(float));
     if (block.values && block.rows && block.scales)
         status = copy_part(loader, queue, part, &origin, &block);
     else
@@ -243,8 +243,8 @@ static clattn_status load_part(struct loader *loader, cl_command_queue queue, co
     return status;
 }
 
-/* Every tensor is there and of its shape.  Known before memory is asked for: sizes come from a description that may have
- * nothing to do with the tensors. */
+/* Checks that every tensor exists and has its shape, before device memory is allocated: the sizes come from a
+ * description that may have nothing to do with the tensors. */
 static clattn_status check_parts(struct loader *loader)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -257,7 +257,7 @@ fail:
     return status;
 }
 
-/* By a queue of our own: the application's would make the call wait for all that it is busy with. */
+/* Uploads by a queue of its own: on the application's queue the call would wait for the application's work. */
 static clattn_status load_parts(struct loader *loader)
 {
     clattn_status status = CLATTN_SUCCESS;

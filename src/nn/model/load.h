@@ -1,4 +1,4 @@
-/* Inside the loading of a model: the weights that it has, and the tensors that they are made of. */
+/* Loading a model: which weights it has, and which tensors they are made of. */
 #ifndef CLATTN_NN_MODEL_LOAD_H
 #define CLATTN_NN_MODEL_LOAD_H
 
@@ -6,15 +6,15 @@
 
 #define WEIGHT_NAME_BYTES 96
 
-/* A tensor of the source's, and the rows of a weight that it becomes: (rows, columns).  A vector has one column.  A
- * convolution's (rows, columns / kernel, kernel) is stored (rows, kernel, columns / kernel), so that a window of frames is
- * a row of a matrix. */
+/* A tensor of the source, and the rows of a weight, (rows, columns), that it becomes.  A vector has one column.  A
+ * convolution's tensor (rows, columns / kernel, kernel) is stored as (rows, kernel, columns / kernel), so that a window
+ * of frames is a row of a matrix. */
 struct part {
     char name[WEIGHT_NAME_BYTES];
     weight_id weight;
     size_t first, rows, columns, kernel;
     bool vector, convolution;
-    bool zero; /* there is no such tensor, but rows of zeros in its place */
+    bool zero; /* there is no such tensor: its rows are zeros */
 };
 
 struct loader {
@@ -22,11 +22,11 @@ struct loader {
     const clattn_weight_source *source;
     struct part *parts;
     size_t part_count, part_capacity;
-    struct part nowhere; /* what is declared when host memory is out */
+    struct part nowhere; /* what add_part returns if memory has run out */
     bool failed;
 };
 
-/* All weights of the model's stacks and its output, without places, and their parts; `failed` where host memory is out. */
+/* Declares all weights of the model and the parts that they are made of; sets `failed` if memory runs out. */
 void loader_declare(struct loader *loader);
 
 #endif

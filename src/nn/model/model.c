@@ -1,4 +1,4 @@
-/* A model: what its description may say, presets, creation. */
+/* Models: presets, the check of a description, creation and release. */
 #include "nn/model/model.h"
 
 #include <stdlib.h>
@@ -115,96 +115,84 @@ clattn_status clattn_transformer_preset(clattn_preset preset, clattn_transformer
 
 /* ---- checks ---- */
 
-static bool in_range(int32_t value, int32_t last)
+static clattn_status check_fields(const clattn_stack_desc *d, const char **reason)
 {
-    return value >= 0 && value <= last;
+    REQUIRE(d->activation && activation_name(d->activation), CLATTN_ERROR_INVALID_LAYOUT,
+            "activation is NONE or unknown");
+    REQUIRE(enum_within(d->norm, CLATTN_NORM_KIND_RMS) && enum_within(d->norm_place, CLATTN_NORM_PLACE_PRE),
+            CLATTN_ERROR_INVALID_LAYOUT, "unknown norm or norm_place");
+    REQUIRE(is_flag(d->explicit_scale), CLATTN_ERROR_INVALID_LAYOUT, "explicit_scale is neither 0 nor 1");
+    REQUIRE(enum_within(d->rotary, CLATTN_ROTARY_INTERLEAVED), CLATTN_ERROR_INVALID_LAYOUT, "unknown rotary");
+    REQUIRE(enum_within(d->input, CLATTN_STACK_INPUT_FEATURES) && enum_within(d->positions, CLATTN_POSITIONS_TABLE),
+            CLATTN_ERROR_INVALID_LAYOUT, "unknown input or positions");
+    REQUIRE(d->without_bias <= CLATTN_WITHOUT_BIAS, CLATTN_ERROR_INVALID_LAYOUT,
+            "without_bias has a bit that means nothing");
+    REQUIRE(
+        is_flag(d->gated) && is_flag(d->explicit_epsilon) && is_flag(d->final_norm) && is_flag(d->causal) &&
+            is_flag(d->cross) && is_flag(d->scale_embeddings) && is_flag(d->input_norm),
+        CLATTN_ERROR_INVALID_LAYOUT,
+        "a flag (gated, explicit_epsilon, final_norm, causal, cross, scale_embeddings, input_norm) is neither 0 nor "
+        "1");
+    REQUIRE(isfinite(d->epsilon) && d->epsilon >= 0, CLATTN_ERROR_INVALID_LAYOUT, "epsilon is negative or not finite");
+    return CLATTN_SUCCESS;
 }
 
-/* Enumerations and flags. */
-static const char *wrong_field(const clattn_stack_desc *d)
+/* Checks the sizes, in which zeros have been replaced by what they mean. */
+static clattn_status check_sizes(const clattn_stack_desc *d, const char **reason)
 {
-    if (!d->activation || !activation_name(d->activation))
-        return "activation is NONE or unknown";
-    if (!in_range(d->norm, CLATTN_NORM_KIND_RMS) || !in_range(d->norm_place, CLATTN_NORM_PLACE_PRE))
-        return "unknown norm or norm_place";
-    if (!in_range(d->explicit_scale, 1))
-        return "unknown scale_mode";
-    if (!in_range(d->rotary, CLATTN_ROTARY_INTERLEAVED))
-        return "unknown rotary";
-    if (!in_range(d->input, CLATTN_STACK_INPUT_FEATURES) || !in_range(d->positions, CLATTN_POSITIONS_TABLE))
-        return "unknown input or positions";
-    if (d->without_bias > CLATTN_WITHOUT_BIAS)
-        return "without_bias has a bit that means nothing";
-    if (!is_flag(d->gated) || !is_flag(d->explicit_epsilon) || !is_flag(d->final_norm) || !is_flag(d->causal) ||
-        !is_flag(d->cross) || !is_flag(d->scale_embeddings) || !is_flag(d->input_norm))
-        return "a flag (gated, explicit_epsilon, final_norm, causal, cross, scaled, input_norm) is neither 0 nor 1";
-    if (!isfinite(d->epsilon) || d->epsilon < 0)
-        return "epsilon is negative or not finite";
-    return NULL;
-}
-
-/* Sizes, once zeros are replaced. */
-static const char *wrong_size(const struct stack *stack)
-{
-    const clattn_stack_desc *d = &stack->desc;
-    if (!d->layers || !d->d_model || !d->heads || !d->d_ff)
-        return "layers, d_model, heads and d_ff are at least 1";
-    if (d->layers > 4096)
-        return "more than 4096 layers";
-    if (d->heads % d->kv_heads)
-        return "heads is no multiple of kv_heads";
-    if (!d->head_size)
-        return "d_model is no multiple of heads; give head_size";
-    if (d->rotary && (d->rotary_size % 2 || d->rotary_size > d->head_size))
-        return "rotary_size is odd or above head_size";
+    REQUIRE(d->layers && d->d_model && d->heads && d->d_ff, CLATTN_ERROR_INVALID_LAYOUT,
+            "layers, d_model, heads and d_ff are at least 1");
+    REQUIRE(d->layers <= 4096, CLATTN_ERROR_INVALID_LAYOUT, "more than 4096 layers");
+    REQUIRE(d->heads % d->kv_heads == 0, CLATTN_ERROR_INVALID_LAYOUT, "heads is no multiple of kv_heads");
+    REQUIRE(d->head_size, CLATTN_ERROR_INVALID_LAYOUT, "d_model is no multiple of heads; give head_size");
+    REQUIRE(!d->rotary || (d->rotary_size % 2 == 0 && d->rotary_size <= d->head_size), CLATTN_ERROR_INVALID_LAYOUT,
+            "rotary_size is odd or above head_size");
     const size_t sizes[] = {d->d_model,    d->heads,          d->head_size, d->d_ff,     d->d_memory,
                             d->vocabulary, d->position_count, d->segments,  d->features, d->first_position};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i] >= SIZE_LIMIT)
-            return "a size is 2^31 or more";
-    if (d->heads > SIZE_LIMIT / 16 / d->head_size)
-        return "heads * head_size is 2^27 or more";
-    return NULL;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++)
+        REQUIRE(sizes[i] < SIZE_LIMIT, CLATTN_ERROR_INVALID_LAYOUT, "a size is 2^31 or more");
+    REQUIRE(d->heads <= SIZE_LIMIT / 16 / d->head_size, CLATTN_ERROR_INVALID_LAYOUT,
+            "heads * head_size is 2^27 or more");
+    return CLATTN_SUCCESS;
 }
 
-static const char *wrong_input(const clattn_stack_desc *d)
+static clattn_status check_input(const clattn_stack_desc *d, const char **reason)
 {
-    if ((d->input == CLATTN_STACK_INPUT_TOKENS) != (d->vocabulary != 0))
-        return "tokens have a vocabulary, and other inputs have none";
-    if (d->input != CLATTN_STACK_INPUT_TOKENS && (d->segments || d->scale_embeddings || d->input_norm))
-        return "segments, scaled and input_norm are for tokens";
-    if ((d->input == CLATTN_STACK_INPUT_FEATURES) != (d->features != 0) ||
-        (d->input == CLATTN_STACK_INPUT_FEATURES) != (d->convolutions != 0))
-        return "features have a number of columns and convolutions, and other inputs have none";
-    if (d->positions && d->input == CLATTN_STACK_INPUT_VECTORS)
-        return "positions are added to tokens or features, not to vectors";
-    if (d->positions == CLATTN_POSITIONS_SINUSOIDS && d->input == CLATTN_STACK_INPUT_FEATURES)
-        return "sinusoids are computed for tokens; features take a table of positions";
-    if ((d->positions == CLATTN_POSITIONS_TABLE) != (d->position_count != 0))
-        return "a table of positions has a position_count, and there is none without";
-    if (d->first_position && (d->input != CLATTN_STACK_INPUT_TOKENS || !d->positions))
-        return "first_position is for tokens with positions";
-    if (d->positions == CLATTN_POSITIONS_TABLE && d->first_position >= d->position_count)
-        return "first_position is beyond the table of positions";
-    if (d->convolutions > CLATTN_MAX_CONVOLUTIONS)
-        return "too many convolutions";
+    const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS, features = d->input == CLATTN_STACK_INPUT_FEATURES;
+    REQUIRE(tokens == (d->vocabulary != 0), CLATTN_ERROR_INVALID_LAYOUT,
+            "tokens have a vocabulary, and other inputs have none");
+    REQUIRE(tokens || (!d->segments && !d->scale_embeddings && !d->input_norm), CLATTN_ERROR_INVALID_LAYOUT,
+            "segments, scale_embeddings and input_norm are for tokens");
+    REQUIRE(features == (d->features != 0) && features == (d->convolutions != 0), CLATTN_ERROR_INVALID_LAYOUT,
+            "features have a number of columns and convolutions, and other inputs have none");
+    REQUIRE(!d->positions || d->input != CLATTN_STACK_INPUT_VECTORS, CLATTN_ERROR_INVALID_LAYOUT,
+            "positions are added to tokens or features, not to vectors");
+    REQUIRE(d->positions != CLATTN_POSITIONS_SINUSOIDS || !features, CLATTN_ERROR_INVALID_LAYOUT,
+            "sinusoids are computed for tokens; features take a table of positions");
+    REQUIRE((d->positions == CLATTN_POSITIONS_TABLE) == (d->position_count != 0), CLATTN_ERROR_INVALID_LAYOUT,
+            "a table of positions has a position_count, and there is none without");
+    REQUIRE(!d->first_position || (tokens && d->positions), CLATTN_ERROR_INVALID_LAYOUT,
+            "first_position is for tokens with positions");
+    REQUIRE(d->positions != CLATTN_POSITIONS_TABLE || d->first_position < d->position_count,
+            CLATTN_ERROR_INVALID_LAYOUT, "first_position is beyond the table of positions");
+    REQUIRE(d->convolutions <= CLATTN_MAX_CONVOLUTIONS, CLATTN_ERROR_INVALID_LAYOUT, "too many convolutions");
     for (size_t i = 0; i < d->convolutions; i++) {
         const clattn_convolution *c = &d->convolution[i];
-        if (!c->kernel || c->kernel > 4096 || !c->stride || c->stride > 4096 || c->padding >= c->kernel ||
-            !activation_name(c->activation))
-            return "a convolution has no kernel or stride, a padding as large as its kernel, or an unknown activation";
+        REQUIRE(c->kernel && c->kernel <= 4096 && c->stride && c->stride <= 4096 && c->padding < c->kernel &&
+                    activation_name(c->activation),
+                CLATTN_ERROR_INVALID_LAYOUT,
+                "a convolution has no kernel or stride, a padding as large as its kernel, or an unknown activation");
     }
-    return NULL;
+    return CLATTN_SUCCESS;
 }
 
-static const char *stack_read(struct stack *stack, const clattn_stack_desc *given)
+static clattn_status stack_read(struct stack *stack, const clattn_stack_desc *given, const char **reason)
 {
+    clattn_status status;
     clattn_stack_desc *d = &stack->desc;
-    if (struct_read(d, sizeof *d, sizeof *d, given) != CLATTN_SUCCESS)
-        return "its size is none that clattn_stack_desc ever had";
-    const char *reason = wrong_field(d);
-    if (reason)
-        return reason;
+    REQUIRE(struct_read(d, sizeof *d, sizeof *d, given) == CLATTN_SUCCESS, CLATTN_ERROR_INVALID_LAYOUT,
+            "its size is none that clattn_stack_desc ever had");
+    TRY(check_fields(d, reason));
     if (!d->kv_heads)
         d->kv_heads = d->heads ? d->heads : 1;
     if (!d->head_size && d->heads && d->d_model % d->heads == 0)
@@ -215,12 +203,38 @@ static const char *stack_read(struct stack *stack, const clattn_stack_desc *give
         d->rotary_size = d->head_size;
     if (!d->explicit_epsilon)
         d->epsilon = 1e-5f;
-    reason = wrong_size(stack);
-    if (!reason)
-        reason = wrong_input(d);
+    TRY(check_sizes(d, reason));
+    TRY(check_input(d, reason));
     stack->inner = d->heads * d->head_size;
     stack->inner_kv = d->kv_heads * d->head_size;
-    return reason;
+fail:
+    return status;
+}
+
+static clattn_status encoder_read(clattn_transformer *model, const clattn_transformer_desc *desc, const char **reason)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    if (!model->has_encoder)
+        return CLATTN_SUCCESS;
+    TRY(stack_read(&model->encoder, desc->encoder, reason));
+    REQUIRE(!model->encoder.desc.cross, CLATTN_ERROR_INVALID_LAYOUT, "an encoder has no cross-attention");
+fail:
+    return status;
+}
+
+static clattn_status decoder_read(clattn_transformer *model, const clattn_transformer_desc *desc, const char **reason)
+{
+    clattn_status status = CLATTN_SUCCESS;
+    const clattn_stack_desc *d = &model->decoder.desc;
+    if (!model->has_decoder)
+        return CLATTN_SUCCESS;
+    TRY(stack_read(&model->decoder, desc->decoder, reason));
+    REQUIRE(d->input != CLATTN_STACK_INPUT_FEATURES, CLATTN_ERROR_INVALID_LAYOUT,
+            "a decoder's input is tokens or vectors");
+    REQUIRE(!model->has_encoder || !d->cross || d->d_memory == model->encoder.desc.d_model, CLATTN_ERROR_INVALID_LAYOUT,
+            "d_memory is not the encoder's d_model");
+fail:
+    return status;
 }
 
 static clattn_status refuse(clattn_transformer *model, clattn_status status, const char *where, const char *reason)
@@ -231,7 +245,7 @@ static clattn_status refuse(clattn_transformer *model, clattn_status status, con
 static clattn_status read_output(clattn_transformer *model, const clattn_transformer_desc *desc)
 {
     const struct stack *decoder = &model->decoder;
-    if (!in_range(desc->output, CLATTN_MODEL_OUTPUT_TIED) || !is_flag(desc->output_bias))
+    if (!enum_within(desc->output, CLATTN_MODEL_OUTPUT_TIED) || !is_flag(desc->output_bias))
         return refuse(model, CLATTN_ERROR_INVALID_ARGUMENT, "", "unknown output, or output_bias neither 0 nor 1");
     if (desc->output && !model->has_decoder)
         return refuse(model, CLATTN_ERROR_INVALID_ARGUMENT, "", "an output without a decoder");
@@ -267,19 +281,12 @@ clattn_status model_read(clattn_transformer *model, const clattn_transformer_des
         return refuse(model, CLATTN_ERROR_INVALID_ARGUMENT, "", "neither an encoder nor a decoder");
     model->has_encoder = desc.encoder != NULL;
     model->has_decoder = desc.decoder != NULL;
-    reason = desc.encoder ? stack_read(&model->encoder, desc.encoder) : NULL;
-    if (!reason && desc.encoder && model->encoder.desc.cross)
-        reason = "an encoder has no cross-attention";
-    if (reason)
-        return refuse(model, CLATTN_ERROR_INVALID_LAYOUT, "encoder: ", reason);
-    reason = desc.decoder ? stack_read(&model->decoder, desc.decoder) : NULL;
-    if (!reason && desc.decoder && model->decoder.desc.input == CLATTN_STACK_INPUT_FEATURES)
-        reason = "a decoder's input is tokens or vectors";
-    if (!reason && desc.encoder && desc.decoder && model->decoder.desc.cross &&
-        model->decoder.desc.d_memory != model->encoder.desc.d_model)
-        reason = "d_memory is not the encoder's d_model";
-    if (reason)
-        return refuse(model, CLATTN_ERROR_INVALID_LAYOUT, "decoder: ", reason);
+    status = encoder_read(model, &desc, &reason);
+    if (status != CLATTN_SUCCESS)
+        return refuse(model, status, "encoder: ", reason);
+    status = decoder_read(model, &desc, &reason);
+    if (status != CLATTN_SUCCESS)
+        return refuse(model, status, "decoder: ", reason);
     return read_output(model, &desc);
 }
 
@@ -362,7 +369,7 @@ static clattn_status create(clattn_context *context, const clattn_transformer_de
         goto fail;
     }
     if (!source.lookup || (source.rule_count && !source.rules) || source.reserved ||
-        !in_range(source.format, CLATTN_NAME_FORMAT_WHISPER_CTRANSLATE2)) {
+        !enum_within(source.format, CLATTN_NAME_FORMAT_WHISPER_CTRANSLATE2)) {
         status = report_error(report, CLATTN_ERROR_INVALID_ARGUMENT,
                               "source: no lookup, rules that are NULL, an unknown format, or reserved is not 0");
         goto fail;

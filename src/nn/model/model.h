@@ -1,4 +1,4 @@
-/* A model's inside: its checked description, and which of its weights is where on the device. */
+/* A model: its checked description, and the places of its weights on the device. */
 #ifndef CLATTN_NN_MODEL_MODEL_H
 #define CLATTN_NN_MODEL_MODEL_H
 
@@ -7,7 +7,7 @@
 #include "clattn/transformer.h"
 #include "plan/context.h"
 
-/* Of the model's weights; 0: there is none. */
+/* An index of the model's weights; 0: no weight. */
 typedef int weight_id;
 
 /* A linear layer's weight, (rows, columns), and bias. */
@@ -21,8 +21,8 @@ struct norm_weights {
     bool there;
 };
 
-/* The products that read the same rows are one: queries, keys and values of self-attention (in that order, in `in`), keys
- * and values of cross-attention (in `memory`; `in` are its queries). */
+/* Products that read the same rows are one product: `in` makes queries, keys and values of self-attention, in that
+ * order, or the queries of cross-attention; `memory` makes keys and values of cross-attention. */
 struct attention_weights {
     struct linear in, memory, out;
     struct norm_weights norm;
@@ -34,10 +34,10 @@ struct layer_weights {
     struct norm_weights norm;
 };
 
-/* A stack.  The description's zeros are replaced by what they mean. */
+/* A stack, in whose description zeros have been replaced by what they mean. */
 struct stack {
     clattn_stack_desc desc;
-    size_t inner, inner_kv; /* columns of queries, of keys and of values */
+    size_t inner, inner_kv; /* columns of all queries; of all keys, or all values */
     weight_id tokens, positions, segments;
     struct norm_weights input_norm, final_norm;
     struct linear convolution[CLATTN_MAX_CONVOLUTIONS];
@@ -47,9 +47,9 @@ struct stack {
 struct weight {
     size_t rows, columns;
     clattn_dtype dtype;
-    weight_id scale; /* of int8: float32, one for each row */
-    size_t buffer;   /* which, */
-    size_t at;       /* and bytes from its start */
+    weight_id scale; /* int8: the scales, one float32 for each row */
+    size_t buffer;   /* index of the buffer */
+    size_t at;       /* bytes from the start of the buffer */
 };
 
 struct clattn_transformer {
@@ -62,26 +62,26 @@ struct clattn_transformer {
     struct linear logits;
     bool has_encoder, has_decoder;
     struct stack encoder, decoder;
-    struct weight *weights; /* [0] is none */
+    struct weight *weights; /* weights[0] is no weight */
     size_t weight_count, weight_capacity;
     cl_mem *buffers;
     size_t buffer_count;
     size_t bytes, parameters;
 };
 
-/* The checked description in a zeroed model; failures are reported on its context. */
+/* Checks a description and copies it into a zeroed model; failures are reported on the context. */
 clattn_status model_read(clattn_transformer *model, const clattn_transformer_desc *desc);
 
-/* Declares the model's weights, finds them a place, and copies them there.  `source` has been checked. */
+/* Declares the model's weights, allocates their buffers and uploads them.  `source` has been checked. */
 clattn_status model_load(clattn_transformer *model, const clattn_weight_source *source);
 
 void model_retain(clattn_transformer *model);
 void model_drop(clattn_transformer *model);
 
-/* Where a weight is; of 0, nowhere.  And its (rows, columns) layout. */
+/* The binding of a weight, (rows, columns); none if `id` is 0. */
 clattn_binding model_weight(const clattn_transformer *model, weight_id id);
 
-/* Positions that the stack's layers see of `length` frames, after `convolutions` of its convolutions. */
+/* The positions that are left of `length` frames after the first `convolutions` convolutions. */
 size_t stack_frames(const clattn_stack_desc *desc, size_t convolutions, size_t length);
 
 #endif

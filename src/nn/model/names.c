@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 
-/* PyTorch's layers: the same names behind different beginnings, `C` of ours and `F` of the file's. */
+/* PyTorch's layers, whose names begin differently: with `C` in clattn and with `F` in the file. */
 #define PYTORCH_ATTENTION(C, F, ours, theirs) \
     {C ours ".query.{kind}", F theirs ".in_proj_{kind}[0/3]"}, \
         {C ours ".key.{kind}", F theirs ".in_proj_{kind}[1/3]"}, \
@@ -126,7 +126,7 @@ static const struct {
     RULES(whisper_ctranslate2),
 };
 
-/* What stood for {n} and {kind}. */
+/* The texts that {n} and {kind} stand for. */
 struct captures {
     const char *number, *kind;
     size_t number_length, kind_length;
@@ -162,7 +162,7 @@ static bool matches(const char *pattern, const char *name, struct captures *capt
     return !*name;
 }
 
-/* Appends as snprintf does. */
+/* Appends text, and counts it also if it does not fit, as snprintf does. */
 static void put(char *buffer, size_t bytes, size_t *length, const char *text, size_t count)
 {
     for (size_t i = 0; i < count; i++, (*length)++)
@@ -172,7 +172,7 @@ static void put(char *buffer, size_t bytes, size_t *length, const char *text, si
         buffer[size_min(*length, bytes - 1)] = '\0';
 }
 
-/* Takes "[i/m]" and "^T" off a name's end: how long the name is without. */
+/* Reads "[i/m]" and "^T" at a name's end; returns the length of the name without them. */
 static size_t read_suffix(const char *name, size_t *share, size_t *shares, int32_t *transposed)
 {
     size_t length = strlen(name);

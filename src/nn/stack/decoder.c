@@ -1,4 +1,4 @@
-/* Decoders: the plan, and what enqueues are checked for and told. */
+/* Decoders: plans, and the checks and numbers of enqueues. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,8 @@ void clattn_decoder_begin_args_init(clattn_decoder_begin_args *args)
 
 /* ---- planning ---- */
 
-/* The operator_type has no functions: a decoder's plans need a model, and are made and enqueued by the functions below. */
+/* The operator_type has no functions: a decoder's plans need a model, and are made and enqueued by the functions below.
+ * */
 static const struct operator_type decoder_type = {.name = "decoder", .plan_bytes = sizeof(struct decoder_plan)};
 
 clattn_status decoder_plan_check(const clattn_plan *plan)
@@ -135,7 +136,6 @@ clattn_status decoder_state_check(const clattn_decoder_state *state)
     return context_check(state->plan->base.context);
 }
 
-/* The caller's waits, and the state's own where the queue does not keep the order by itself. */
 clattn_status decoder_waits(clattn_decoder_state *state, struct enqueue_call *call)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -174,8 +174,9 @@ void decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clatt
 {
     const struct cl_table *cl = &state->plan->base.context->device.cl;
     if (status == CLATTN_ERROR_OPENCL || status == CLATTN_ERROR_OUT_OF_MEMORY) {
-        /* Some of it may be on its way, and none of it need have come to wait for the work before: whatever comes next
-         * waits for both.  By two markers, as one with a list would not wait for what is on a queue out of order. */
+        /* A part of the failed enqueue may run, and may not have waited for the earlier work: the next enqueue waits
+         * for both.  That takes two markers, since one with a wait list does not wait for the commands of an
+         * out-of-order queue. */
         cl_event both[2] = {NULL, state->last};
         state->begun = false;
         if (cl->clEnqueueMarkerWithWaitList(queue, 0, NULL, &both[0]) != CL_SUCCESS)
@@ -298,10 +299,10 @@ fail:
 
 /* ---- tokens ---- */
 
-/* One enqueue's lengths. */
+/* The lengths of an enqueue: before it, of its tokens, and after it. */
 struct growth {
     enum decoder_graph which;
-    size_t sequences, longest; /* the longest sequence behind it */
+    size_t sequences, longest; /* longest: the longest sequence after the enqueue */
     int32_t *past, *fresh, *total, *last_row;
 };
 
@@ -347,7 +348,7 @@ static clattn_status check_tokens(const clattn_decoder_state *state, const clatt
     return CLATTN_SUCCESS;
 }
 
-/* The enqueue's sizes.  One sequence's lengths, and one memory's, are numbers; those of more are arrays. */
+/* Sets the enqueue's numbers.  The length of a single sequence or memory is a number, those of several are arrays. */
 static void count_tokens(const clattn_decoder_state *state, const clattn_decoder_args *args,
                          const struct growth *growth, struct graph_run *run)
 {
@@ -378,7 +379,7 @@ static clattn_status check_token_arrays(const clattn_decoder_state *state, const
     const size_t used[3] = {s, args->length, d->d_model}, all[3] = {s, row, d->d_model};
     const size_t vocabulary = plan->model->output_size, logits_used[3] = {s, args->length, vocabulary},
                  logits_all[3] = {s, row, vocabulary}, last[2] = {s, vocabulary};
-    /* Logits are what the graph ends with, where there are any. */
+    /* The graph's last step makes the logits, if the plan has logits. */
     const enum binding_access logits_access = graph_result_access(&plan->graph[growth->which]);
     const bool every = many && p->logits == CLATTN_LOGITS_ALL;
     const size_t self[5] = {(size_t)__builtin_popcountll(p->self_probabilities),

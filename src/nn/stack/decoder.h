@@ -1,4 +1,4 @@
-/* Decoders' inside: the plan, and the state that it works on. */
+/* A decoder's plan, and the state that its enqueues work on. */
 #ifndef CLATTN_NN_STACK_DECODER_H
 #define CLATTN_NN_STACK_DECODER_H
 
@@ -6,8 +6,8 @@
 #include "nn/graph/graph.h"
 #include "nn/model/model.h"
 
-/* An enqueue is one of these.  Several tokens at once, of one sequence an item; one token of each; one token of each of all
- * beams; and the memory's keys and values. */
+/* The graphs of a decoder, one of which an enqueue runs: several tokens of one sequence an item; one token of one
+ * sequence an item; one token of every beam of an item; keys and values of the memory. */
 enum decoder_graph { DECODER_MANY, DECODER_ONE, DECODER_BEAMS, DECODER_MEMORY, DECODER_GRAPHS };
 
 struct decoder_plan {
@@ -15,10 +15,9 @@ struct decoder_plan {
     clattn_transformer *model;             /* retained */
     clattn_decoder_desc desc;              /* zeros replaced by what they mean */
     size_t sequences;                      /* items * beams */
-    struct graph graph[DECODER_GRAPHS];    /* without steps: there is no such enqueue */
-    clattn_layout self_cache, cross_cache; /* of one layer's keys or values: (sequences or items, kv_heads, length, head
-                                            * size); a cache has layers times keys and values of them, one behind the
-                                            * other */
+    struct graph graph[DECODER_GRAPHS];    /* without steps if the plan has no such enqueue */
+    clattn_layout self_cache, cross_cache; /* one layer's keys or values, (sequences or items, kv_heads, length, head
+                                            * size); the cache is (layers, 2) of them */
 };
 
 struct clattn_decoder_state {
@@ -27,40 +26,41 @@ struct clattn_decoder_state {
     cl_mem cross;
     int current;
     size_t bytes;
-    size_t items, beams; /* of the beginning */
+    size_t items, beams; /* that the sequences were begun with */
     bool begun;
-    size_t memory_length; /* the longest */
+    size_t memory_length; /* of the longest memory */
     int32_t *lengths;     /* of the sequences */
     int32_t *memory_lengths;
-    int32_t *scratch; /* for an enqueue's arrays: STATE_SCRATCH times the sequences */
-    cl_event *waits;  /* room for an enqueue's wait list and `last` */
+    int32_t *scratch; /* an enqueue's integers, (STATE_SCRATCH, sequences) */
+    cl_event *waits;  /* an enqueue's wait list, with `last` */
     size_t waits_capacity;
-    cl_event last;          /* the end of the work enqueued so far; NULL: none */
-    cl_command_queue queue; /* where that is; not retained, only compared */
+    cl_event last;          /* the event of the last work on the state, or NULL */
+    cl_command_queue queue; /* the queue of that work; not retained, since it is only compared */
 };
 #define STATE_SCRATCH 4
 
-/* plan_check, for a decoder's plan. */
+/* plan_check of a decoder's plan. */
 clattn_status decoder_plan_check(const clattn_plan *plan);
 
 /* SUCCESS, or INVALID_ARGUMENT for NULL, or FORKED. */
 clattn_status decoder_state_check(const clattn_decoder_state *state);
 
-/* Makes the queue and the wait list what an enqueue on the state is to use: with its earlier work, where the queue does not
- * keep the order by itself.  The list is good until the next call. */
+/* Sets the call's queue, and adds the state's last work to its wait list unless the queue keeps that order by itself.
+ * The list is valid until the next call. */
 clattn_status decoder_waits(clattn_decoder_state *state, struct enqueue_call *call);
 
-/* Takes note of what has been enqueued on the state, or not: takes over `made`, and hands the caller's *event out. */
+/* Records an enqueue on the state, which succeeded or not: takes over the event `made`, and sets the caller's *event.
+ * */
 void decoder_enqueued(clattn_decoder_state *state, cl_command_queue queue, clattn_status status, cl_event made,
                       cl_event *event);
 
-/* Empties the sequences, of which each item has so many now. */
+/* Empties the sequences, of which each item now has `beams`. */
 void decoder_state_restart(clattn_decoder_state *state, size_t beams);
 
-/* The graphs of a plan whose description has been read. */
+/* Makes the graphs of a plan whose description has been checked. */
 clattn_status decoder_make_graphs(struct decoder_plan *plan, const clattn_plan_options *options);
 
-/* A mask of the plan's as that graph reads it: of one query's row where an enqueue has but one. */
+/* The mask as a graph reads it: with one row of queries unless the graph takes many tokens. */
 clattn_layout decoder_mask(const clattn_layout *mask, enum decoder_graph which);
 
 /* The slots of an enqueue's bindings. */

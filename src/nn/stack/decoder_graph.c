@@ -1,5 +1,5 @@
-/* A decoder's graphs: for many tokens at once, for one token, for one token of each beam, and for the keys and values of the
- * memory. */
+/* A decoder's graphs: for many tokens at once, for one token, for one token of each beam, and for the keys and values
+ * of the memory. */
 #include <string.h>
 
 #include "base/size.h"

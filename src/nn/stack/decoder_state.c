@@ -1,4 +1,4 @@
-/* A decoder's state: its caches, and moving sequences about in them. */
+/* A decoder's state: its caches, and the reordering of the sequences in them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,8 +124,9 @@ fail:
 
 /* ---- reordering ---- */
 
-/* Copies what sequence `from` of buffer `source` has to sequence `to` of buffer `target`, all layers at once: rows are a
- * head's keys one behind the other, of which there are kv_heads in a slice, and a slice for each layer's keys and values. */
+/* Copies sequence `from` of buffer `source` to sequence `to` of buffer `target`, all layers at once, as a region of
+ * three dimensions: a row has the keys of one head, a slice has kv_heads rows, and there is a slice for the keys and
+ * one for the values of each layer. */
 static clattn_status copy_sequence(clattn_decoder_state *state, struct chain *chain, cl_mem source, cl_mem target,
                                    size_t from, size_t to, size_t length)
 {
@@ -165,7 +166,8 @@ static clattn_status check_parents(const clattn_decoder_state *state, size_t bea
     return CLATTN_SUCCESS;
 }
 
-/* Where most stay, what moves goes there and back; where most move, all go there, and that is where they are then. */
+/* If most sequences stay, those that move are copied to the other buffer and back; otherwise all are copied to the
+ * other buffer, which becomes the current one. */
 static clattn_status move(clattn_decoder_state *state, struct chain *chain, size_t count, const size_t *parents)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -201,7 +203,7 @@ clattn_status clattn_decoder_reorder(clattn_decoder_state *state, cl_command_que
     status = chain_begin(&chain, state->plan->base.context, &call, NULL);
     if (status == CLATTN_SUCCESS && state->self[1])
         status = move(state, &chain, count, parents);
-    /* Behind the copies: the caller's event, and the state's. */
+    /* The marker's event is the caller's and the state's. */
     if (status == CLATTN_SUCCESS)
         status = chain_mark(&chain);
     status = chain_end(&chain, status);

@@ -1,4 +1,4 @@
-/* Encoders' inside: the plan. */
+/* An encoder's plan. */
 #ifndef CLATTN_NN_STACK_ENCODER_H
 #define CLATTN_NN_STACK_ENCODER_H
 
@@ -10,13 +10,13 @@ struct encoder_plan {
     clattn_plan base;
     clattn_transformer *model; /* retained */
     clattn_encoder_desc desc;
-    size_t positions; /* that desc.length gives */
-    bool has_lengths; /* items' lengths are an array */
+    size_t positions; /* of an item with desc.length tokens or frames */
+    bool has_lengths; /* the items' lengths are an array on the device */
     struct graph graph;
-    clattn_layout input, probabilities, output, pooled; /* what the caller's arrays are */
+    clattn_layout input, probabilities, output, pooled; /* of the caller's arrays */
 };
 
-/* The graph of a plan whose arguments are laid out. */
+/* Makes the graph of a plan whose layouts are set. */
 clattn_status encoder_make_graph(struct encoder_plan *plan, const clattn_plan_options *options);
 
 /* The slots of an enqueue's bindings. */

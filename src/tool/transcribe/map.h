@@ -22,8 +22,8 @@ typedef struct whisper_map {
     size_t merged;               /* positions in a column */
 } whisper_map;
 
-/* Adds the window that the engine has encoded: `ids` are what is read, as in whisper_engine's `align`, two tokens before
- * the text and one behind it; the window has `positions` and begins at `offset` seconds.  An exit status. */
+/* Adds the window that the engine has encoded: `ids` are what is read, as in whisper_engine's `align`, two tokens
+ * before the text and one behind it; the window has `positions` and begins at `offset` seconds.  An exit status. */
 int whisper_map_add(whisper_map *map, const whisper_engine *engine, const whisper_tokens *tokens, const int32_t *ids,
                     size_t count, double offset, size_t positions);
 
