@@ -13,16 +13,17 @@
  * Tested: all; channels 1 to 4, patches 1 to 31, images CL_FLOAT, CL_HALF_FLOAT, CL_UNORM_INT8 and _INT16, RGBA
  * and BGRA.
  *
- * Arguments: image, array, [norm,] args.  The same for any image format: read_imagef tells, and unpack is told.
+ * One program serves all image formats: read_imagef knows the format, and a.store tells it to unpack.  An absent norm may
+ * be any buffer.
  * NDRange: (width, height), rounded up at will; an item owns one pixel of the region, all its patch and its norm.
  * Local memory: none.  Barriers: none.
  *
  * read_imagef and write_imagef alone would leave the rounding to the device (unorm within 0.6, half to even or
  * to zero), so unpack hands write_imagef numbers that the image holds exactly.  The norm is summed in float,
- * from what was stored, so that it is consistent with products of the stored rows.  Coordinates are clamped here
- * and not by the sampler: what lies outside then rests on no driver.
+ * from what was stored, so that it is consistent with products of the stored rows.  Coordinates are clamped here,
+ * not by the sampler, so that no driver decides what lies outside.
  *
- * Needs images (CL_DEVICE_IMAGE_SUPPORT); without them nobody takes over. */
+ * Needs images (CL_DEVICE_IMAGE_SUPPORT); no solver does without. */
 #include "image/args.h"
 #include "lib/storage.h"
 #include "lib/fma.h"
@@ -50,11 +51,7 @@ static inline float4 transformed(float4 v, const image_args *a)
                     ((m[8] * v.x + m[9] * v.y) + m[10] * v.z) + m[11], v.w);
 }
 
-kernel void image_pack(read_only image2d_t image, global ELEMENT(A_TYPE) *array,
-#if NORM
-                       global float *norm,
-#endif
-                       image_args a)
+kernel void image_pack(read_only image2d_t image, global ELEMENT(A_TYPE) *array, global float *norm, image_args a)
 {
     const int x = (int)get_global_id(0), y = (int)get_global_id(1);
     if (a.batch == 0 || x >= a.width || y >= a.height)
@@ -70,22 +67,22 @@ kernel void image_pack(read_only image2d_t image, global ELEMENT(A_TYPE) *array,
             vstore4(transformed(read_imagef(image, nearest, (int2)(px, py)), &a), 0, pixel);
             for (int c = 0; c < a.channels; c++) {
                 STORE(A_TYPE, array, at, pixel[c]);
-#if NORM
-                const float stored = LOAD(A_TYPE, array, at);
-                const int into = NORM == 2 ? c : 0;
-                sum[into] = FMA(stored, stored, sum[into]);
-#endif
+                if (NORM) {
+                    const float stored = LOAD(A_TYPE, array, at);
+                    const int into = NORM == 2 ? c : 0;
+                    sum[into] = FMA(stored, stored, sum[into]);
+                }
                 at += a.array_channel;
             }
         }
-#if NORM
-    norm += a.norm_offset + y * a.norm_row + x * a.norm_col;
-    for (int c = 0; c < (NORM == 2 ? a.channels : 1); c++)
-        norm[c * a.norm_channel] = a.norm_factor * sum[c];
-#endif
+    if (NORM) {
+        norm += a.norm_offset + y * a.norm_row + x * a.norm_col;
+        for (int c = 0; c < (NORM == 2 ? a.channels : 1); c++)
+            norm[c * a.norm_channel] = a.norm_factor * sum[c];
+    }
 }
 
-/* What the image will hold for v. */
+/* The number that the image holds after v has been stored. */
 static inline float stored_value(float v, const image_args *a)
 {
     if (a->store == IMAGE_STORE_UNORM) {

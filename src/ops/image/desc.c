@@ -1,4 +1,4 @@
-/* Reading and checking what is asked for between an image and an array. */
+/* Reads and checks a description, and the arguments of an enqueue. */
 #include <math.h>
 #include <string.h>
 
@@ -14,37 +14,29 @@ _Static_assert(sizeof(image_args) == 8 * 8 + 26 * 4, "image_args has padding");
 #define ORIGIN_LIMIT (INT64_C(1) << 30)
 #define REGION_LIMIT ((size_t)1 << 29)
 
-static clattn_status fail(const char **reason, clattn_status status, const char *why)
-{
-    *reason = why;
-    return status;
-}
-
 static clattn_status check_patch(clattn_image_desc *desc, const char **reason)
 {
-    if (desc->operation != CLATTN_IMAGE_OPERATION_PACK && desc->operation != CLATTN_IMAGE_OPERATION_UNPACK)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unknown operation");
     if (desc->patch == 0)
         desc->patch = 1;
-    if (desc->patch < 1 || desc->patch > CLATTN_IMAGE_MAX_PATCH || desc->patch % 2 == 0)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "patch is not odd, or not 1 to 31");
-    if (desc->operation == CLATTN_IMAGE_OPERATION_UNPACK && (desc->patch != 1 || !layout_is_none(&desc->norm)))
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unpack has neither a patch nor a norm");
+    REQUIRE(desc->operation == CLATTN_IMAGE_OPERATION_PACK || desc->operation == CLATTN_IMAGE_OPERATION_UNPACK,
+            CLATTN_ERROR_INVALID_ARGUMENT, "unknown operation");
+    REQUIRE(desc->patch >= 1 && desc->patch <= CLATTN_IMAGE_MAX_PATCH && desc->patch % 2 == 1,
+            CLATTN_ERROR_INVALID_ARGUMENT, "patch is not odd, or not 1 to 31");
+    REQUIRE(desc->operation == CLATTN_IMAGE_OPERATION_PACK || (desc->patch == 1 && layout_is_none(&desc->norm)),
+            CLATTN_ERROR_INVALID_ARGUMENT, "unpack has neither a patch nor a norm");
     return CLATTN_SUCCESS;
 }
 
 static clattn_status check_array(struct image_problem *problem, const char **reason)
 {
-    clattn_image_desc *desc = &problem->desc;
-    const clattn_layout *array = &desc->array;
-    size_t pixels = (size_t)desc->patch * (size_t)desc->patch;
-    if (array->dtype != CLATTN_DTYPE_F32 && array->dtype != CLATTN_DTYPE_F16 && array->dtype != CLATTN_DTYPE_BF16)
-        return fail(reason, CLATTN_ERROR_UNSUPPORTED, "the array is none of float32, float16, bfloat16");
-    if (array->rank != 3 || array->extent[2] % pixels || !array->extent[2] || array->extent[2] / pixels > 4)
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "the array is not (height, width, channels * patch^2) with 1 to 4 channels");
-    if (array->extent[0] > REGION_LIMIT || array->extent[1] > REGION_LIMIT)
-        return fail(reason, CLATTN_ERROR_OVERFLOW, "height or width is above 2^29");
+    const clattn_layout *array = &problem->desc.array;
+    const size_t pixels = (size_t)problem->desc.patch * (size_t)problem->desc.patch;
+    REQUIRE(dtype_is_storage(array->dtype), CLATTN_ERROR_UNSUPPORTED,
+            "the array is none of float32, float16, bfloat16");
+    REQUIRE(array->rank == 3 && array->extent[2] && array->extent[2] % pixels == 0 && array->extent[2] / pixels <= 4,
+            CLATTN_ERROR_INVALID_LAYOUT, "the array is not (height, width, channels * patch^2) with 1 to 4 channels");
+    REQUIRE(array->extent[0] <= REGION_LIMIT && array->extent[1] <= REGION_LIMIT, CLATTN_ERROR_OVERFLOW,
+            "height or width is above 2^29");
     problem->height = array->extent[0];
     problem->width = array->extent[1];
     problem->channels = array->extent[2] / pixels;
@@ -62,12 +54,10 @@ static clattn_status check_norm(struct image_problem *problem, const char **reas
     }
     TRY(layout_check(norm, LAYOUT_OUTPUT, LAYOUT_OF("norm"), reason));
     layout_normalise(norm);
-    if (norm->dtype != CLATTN_DTYPE_F32)
-        return fail(reason, CLATTN_ERROR_UNSUPPORTED, "the norm is not float32");
-    if (norm->rank < 2 || norm->rank > 3 || norm->extent[0] != problem->height || norm->extent[1] != problem->width ||
-        (norm->rank == 3 && norm->extent[2] != problem->channels))
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "the norm is neither (height, width) nor (height, width, channels)");
+    REQUIRE(norm->dtype == CLATTN_DTYPE_F32, CLATTN_ERROR_UNSUPPORTED, "the norm is not float32");
+    REQUIRE(norm->rank >= 2 && norm->rank <= 3 && norm->extent[0] == problem->height &&
+                norm->extent[1] == problem->width && (norm->rank == 2 || norm->extent[2] == problem->channels),
+            CLATTN_ERROR_INVALID_LAYOUT, "the norm is neither (height, width) nor (height, width, channels)");
 fail:
     return status;
 }
@@ -183,20 +173,19 @@ clattn_status image_args_read(clattn_context *context, const struct image_proble
     memset(kernel_args, 0, sizeof *kernel_args);
     TRY(args_read(&context->device.report, "clattn_image_args", args, sizeof *args, sizeof *args, given));
     TRY(read_region(&context->device.report, problem, args));
-    if (!problem->has_norm)
-        TRY(binding_absent(context, &args->norm, "norm"));
-    if (!args->width || !args->height)
-        return CLATTN_SUCCESS;
     const size_t extent[3] = {args->height, args->width, array->extent[2]};
     const size_t norm_extent[3] = {args->height, args->width, problem->channels};
+    const enum binding_access access = problem->desc.operation == CLATTN_IMAGE_OPERATION_UNPACK ? BINDING_READ
+                                       : problem->has_norm                                      ? BINDING_READ_WRITE
+                                                                                                : BINDING_WRITE;
+    const struct bound_array arrays[] = {
+        {&args->array, array, extent, access, "array", true},
+        {&args->norm, norm, norm_extent, BINDING_WRITE, "norm", problem->has_norm},
+    };
+    if (!args->width || !args->height)
+        return bindings_absent(context, arrays, COUNT_OF(arrays));
     TRY(read_image(context, problem, args, kernel_args));
-    TRY(binding_check(context, &args->array, array, extent,
-                      problem->desc.operation == CLATTN_IMAGE_OPERATION_UNPACK ? BINDING_READ
-                      : problem->has_norm                                      ? BINDING_READ_WRITE
-                                                                               : BINDING_WRITE,
-                      "array"));
-    if (problem->has_norm)
-        TRY(binding_check(context, &args->norm, norm, norm_extent, BINDING_WRITE, "norm"));
+    TRY(bindings_check(context, arrays, COUNT_OF(arrays)));
     kernel_args->array_offset = args->array.offset;
     kernel_args->array_row = array->stride[0];
     kernel_args->array_col = array->stride[1];

@@ -4,6 +4,7 @@
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/common/arrays.h"
+#include "ops/common/simple_operator.h"
 #include "plan/operator.h"
 #include "program/defines.h"
 
@@ -17,32 +18,22 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     return refuse_loops(&context->device.caps, patch * (patch * 5 + 1));
 }
 
-static void groups_of(const struct plan_kernel *kernel, size_t width, size_t height, size_t groups[3])
-{
-    groups[0] = divide_up(width, kernel->local[0]);
-    groups[1] = divide_up(height, kernel->local[1]);
-    groups[2] = 1;
-}
-
 static clattn_status prepare(clattn_plan *base)
 {
     clattn_status status;
-    struct image_plan *plan = (struct image_plan *)base;
-    const struct image_problem *problem = &plan->problem;
+    const struct image_problem *problem = &((const struct image_plan *)base)->problem;
     const struct capabilities *caps = &base->context->device.caps;
-    bool pack = problem->desc.operation == CLATTN_IMAGE_OPERATION_PACK;
-    struct strbuf options = {0};
-    size_t groups[3];
+    const bool pack = problem->desc.operation == CLATTN_IMAGE_OPERATION_PACK;
     /* Neighbours along x share cache lines of both the image and the array. */
-    const size_t local[3] = {size_min(caps->quirks & QUIRK_SIMULATOR ? 4 : 32, caps->info.max_work_item[0]), 1, 1};
+    const size_t items = size_min(caps->quirks & QUIRK_SIMULATOR ? 4 : 32, caps->info.max_work_item[0]);
+    const struct simple_kernel kernel = {
+        "image/image.cl", pack ? "image_pack" : "image_unpack", pack ? 3 : 2, sizeof(image_args), {items, 1, 1}};
+    const size_t groups[3] = {divide_up(problem->width, items), problem->height, 1};
+    struct strbuf options = {0};
     define_token(&options, "A_TYPE", storage_token(problem->desc.array.dtype));
     define_int(&options, "NORM", problem->has_norm ? problem->desc.norm.rank - 1 : 0);
-    TRY(plan_add_kernel(base, "image/image.cl", &options, pack ? "image_pack" : "image_unpack", 2u + problem->has_norm,
-                        sizeof(image_args), local));
+    TRY(simple_add_kernel(base, &kernel, &options, groups));
     base->kernels[0].images = 1;
-    groups_of(&base->kernels[0], problem->width, problem->height, groups);
-    plan_kernel_largest(&base->kernels[0], groups);
-    base->launches = 1;
 fail:
     return status;
 }
@@ -64,9 +55,9 @@ static clattn_status enqueue(const clattn_plan *handle, const struct enqueue_cal
     TRY(image_args_read(handle->context, problem, given, &args, &kernel_args));
     if (!kernel_args.batch)
         return plan_enqueue_nothing(handle, call);
-    const clattn_binding *bindings[3] = {&args.image, &args.array, &args.norm};
-    size_t groups[3];
-    groups_of(&handle->kernels[0], args.width, args.height, groups);
+    /* The first buffer is an image, which simple_enqueue does not check. */
+    const clattn_binding *bindings[3] = {&args.image, &args.array, problem->has_norm ? &args.norm : &args.array};
+    const size_t groups[3] = {divide_up(args.width, handle->kernels[0].local[0]), args.height, 1};
     status = plan_enqueue_kernel(handle, call, bindings, &kernel_args, groups);
 fail:
     return status;
@@ -81,7 +72,7 @@ static const struct operator_type image_operator = {
     .read = read_desc,
     .enqueue = enqueue,
     .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
+    .solver_count = COUNT_OF(solvers),
     .check = image_self_check,
 };
 

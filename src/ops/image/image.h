@@ -19,8 +19,7 @@ struct image_plan {
 
 clattn_status image_problem_read(const clattn_image_desc *desc, struct image_problem *problem, const char **reason);
 
-/* A copy of the caller's args, all bindings checked, and what the kernel is told; its batch stays 0 where
- * there is nothing to do. */
+/* A copy of the caller's args, all bindings checked, and what the kernel is told; its batch is 0 if there is nothing to do. */
 clattn_status image_args_read(clattn_context *context, const struct image_problem *problem,
                               const clattn_image_args *given, clattn_image_args *args, image_args *kernel_args);
 
