@@ -4,8 +4,8 @@
                     [PROGRAM...]
     sh tests/run.sh --deps
 
---level quick     the default: every operator, solver and feature once on PoCL, tiny shapes on Oclgrind and rusticl, the
-                  host's side with sanitizers, the command, the installed library
+--level quick     the default: every operator and solver on PoCL (small shapes of the programs with the most kernels), some
+                  programs on Oclgrind and rusticl, the host's side with sanitizers, the command, the installed library
 --level thorough  all cases on PoCL, Oclgrind and rusticl, other ways to build, compilers of absent GPUs, pretrained models,
                   fuzzing, the guard of speed
 --level full      (or --full) more: every head size, random seeds, a minute for each fuzzer, Intel's runtime for CPUs
@@ -117,14 +117,16 @@ class Run:
                 continue
             if self.options.programs and not any(fnmatch.fnmatch(row["name"], p) for p in self.options.programs):
                 continue
-            # Scripts know two levels, so that the thorough run may leave out what the quick one has run.
-            scripted = {"CLATTN_TEST_LEVEL": "quick"} if "tool" in suites and level != "full" else {}
-            self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **scripted, **row["env"]}, [build])
+            # Scripts know two levels, so that the thorough run may leave out what the quick one has run.  Of the programs
+            # with the most kernels the quick level has the small shapes.
+            differs = {"CLATTN_TEST_LEVEL": "quick"} if "tool" in suites and level != "full" else (
+                {"CLATTN_TEST_LEVEL": "tiny"} if "long" in suites and level == "quick" else {})
+            self.add(group, row["name"], wrapper(row) + row["cmd"], {**env, **differs, **row["env"]}, [build])
 
     def fetch(self, group, name, folder, *command):
         """A script that fetches something into a folder; the last line of its log is what it has fetched, or why not."""
         if self.options.no_install and not folder.exists():
-            command = ["sh", "-c", f"echo {folder} is not there, and --no-install was given; exit {SKIPPED}"]
+            command = ["-c", f"echo {folder} is not there, and --no-install was given; exit {SKIPPED}"]
         return self.add(group, name, ["sh", *map(str, command)], isolated=False)
 
     def log(self, job):
