@@ -6,7 +6,7 @@
 
 #include "base/size.h"
 
-/* So much of the path's end is shown: most of the message is for what is wrong. */
+/* Bytes of the path's end that a message shows, so that the reason fits. */
 #define PATH_SHOWN 200
 
 clattn_status io_fail(clattn_io_error *error, clattn_status status, const char *path, const char *format, ...)
@@ -31,7 +31,7 @@ clattn_status io_fail(clattn_io_error *error, clattn_status status, const char *
     return status;
 }
 
-/* bfloat16 stands before the unsigned integers that share its spelling in npy. */
+/* In npy bfloat16 is spelt as unsigned 16-bit integers are, and the first match counts. */
 static const io_dtype types[] = {
     {CLATTN_DTYPE_F32, 4, "<f4", "F32"},         {CLATTN_DTYPE_F16, 2, "<f2", "F16"},
     {CLATTN_DTYPE_BF16, 2, "<u2", "BF16"},       {CLATTN_DTYPE_F64, 8, "<f8", "F64"},

@@ -16,12 +16,13 @@
 #define FIRST_VERSION 4
 #define LAST_VERSION 6
 
-/* The fewest bytes of a variable and of an alias: what a count is held against before memory is asked for. */
+/* The fewest bytes of a variable and of an alias: a count is checked against the file's size by them before memory is
+ * allocated. */
 #define VARIABLE_LEAST (2 + 2 + 1 + 1 + 4)
 #define ALIAS_LEAST (2 * (2 + 2))
 #define RECORDS_MOST 100000
 
-/* By the file's number.  clattn has no 16-bit integers but as attributes. */
+/* The element types by the file's numbers. 16-bit integers are read as attributes only. */
 static const struct {
     const char *name;
     uint32_t size;
@@ -50,7 +51,7 @@ struct clattn_ctranslate2 {
     char path[];         /* for messages */
 };
 
-/* Where reading stands.  The first error stays, and all that is read after it is 0. */
+/* The place in the file. The first error is kept, and everything that is read after it is 0. */
 typedef struct cursor {
     const clattn_ctranslate2 *file;
     size_t at;
@@ -63,7 +64,7 @@ static size_t left_of(const cursor *from)
     return from->status == CLATTN_SUCCESS ? from->file->map_bytes - from->at : 0;
 }
 
-/* The next bytes; NULL where the file ends before them. */
+/* The next `bytes` bytes; NULL if the file ends before them. */
 static const char *take(cursor *from, size_t bytes, const char *what)
 {
     if (from->status != CLATTN_SUCCESS)
@@ -105,7 +106,7 @@ static const char *take_text(cursor *from, const char *what)
     return text;
 }
 
-/* So many records as the file says, if it has room for them. */
+/* The number of records that the file declares; an error if the file is too short for them. */
 static size_t take_count(cursor *from, size_t least, const char *what)
 {
     size_t count = take_number(from, 4, what);
@@ -174,7 +175,7 @@ static const variable *find(const clattn_ctranslate2 *file, const char *name, si
     return count > 0 ? bsearch(name, file->variables, count, sizeof *file->variables, name_against) : NULL;
 }
 
-/* Sorts the first `count` and refuses a name that is there twice. */
+/* Sorts the first `count` variables and refuses a name that occurs twice. */
 static void sort(cursor *from, variable *all, size_t count)
 {
     if (from->status != CLATTN_SUCCESS || count == 0)
@@ -200,8 +201,8 @@ static bool grow(cursor *from, clattn_ctranslate2 *file, size_t count)
     return true;
 }
 
-/* Each alias becomes one more variable with its target's data.  Aliases of aliases are refused, as are those
- * of nothing. */
+/* Makes each alias a variable with its target's data. An alias of an alias, or of a name that does not exist, is
+ * refused. */
 static void take_aliases(cursor *from, clattn_ctranslate2 *file)
 {
     size_t count = take_count(from, ALIAS_LEAST, "aliases"), targets = file->count;
@@ -361,7 +362,7 @@ int clattn_ctranslate2_integer(const clattn_ctranslate2 *file, const char *name,
     if (types[found->type].dtype != CLATTN_DTYPE_I8 && types[found->type].dtype != CLATTN_DTYPE_I32 &&
         types[found->type].dtype != CLATTN_DTYPE_NONE)
         return false;
-    /* From the top, so that the sign comes first. */
+    /* Begins with the highest byte, which has the sign. */
     int32_t sum = (signed char)found->data[found->bytes - 1];
     for (size_t i = found->bytes - 1; i-- > 0;)
         sum = sum * 256 + (unsigned char)found->data[i];

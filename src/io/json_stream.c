@@ -25,7 +25,7 @@ void json_stream_expected(json_stream *stream, const char *what)
                     "its safetensors header is malformed at byte %zu, expected %s", position(stream), what);
 }
 
-/* Has at least `wanted` bytes in the window, or all that are left; the number that are there. */
+/* Fills the window until it has at least `wanted` bytes or all that are left; returns how many it has. */
 static size_t fill(json_stream *stream, size_t wanted)
 {
     size_t has = stream->filled - stream->at;
@@ -186,8 +186,8 @@ static bool skip_utf8(json_stream *stream, int lead)
     return true;
 }
 
-/* Metadata may be long (training tools keep whole configurations there) and nobody here reads it: it is
- * checked as it passes by. */
+/* Checks metadata without storing it: clattn does not use it, and it may be long, since training tools store whole
+ * configurations in it. */
 static bool skip_string(json_stream *stream)
 {
     if (!json_stream_take(stream, '"'))

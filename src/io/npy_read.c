@@ -21,8 +21,8 @@ struct clattn_npy {
     void *data; /* owned; what tensor.data points to */
 };
 
-/* Where the parser stands.  The text ends with a newline, at `end`, which no rule below steps over: each may
- * therefore look at *at without asking for the end. */
+/* The parser's place. The text ends with a newline, at `end`, which no rule steps over, so that each rule may read *at
+ * without checking for the end. */
 typedef struct cursor {
     const char *at;
     const char *end;

@@ -16,7 +16,7 @@
 /* Some systems refuse to read or write more than 2 GiB in one call. */
 #define CALL_BYTES ((size_t)1 << 30)
 
-/* Tries for a temporary name that nobody has. */
+/* Attempts to find a temporary name that is not in use. */
 #define NAME_TRIES 100
 
 static clattn_status fail_errno(clattn_io_error *error, const char *path, const char *what, int number)
@@ -134,7 +134,7 @@ static int create_neighbour(const char *target, char *name, size_t capacity)
     return -1;
 }
 
-/* Something that is not a regular file is written to as it is: renaming over /dev/null would replace it. */
+/* Writes directly to what is no regular file: renaming over /dev/null would replace it. */
 static clattn_status write_direct(const char *path, const os_part *parts, size_t count, clattn_io_error *error)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
@@ -167,7 +167,7 @@ clattn_status os_file_replace(const char *path, const os_part *parts, size_t cou
         status = fail_errno(error, path, "a new file beside it cannot be created", errno);
         goto done;
     }
-    /* Before the contents: a private file's must not be readable for a moment. */
+    /* The mode is set before the contents are written, so that a private file is never readable by others. */
     int number = exists && fchmod(fd, old.st_mode & 0777) != 0 ? errno : 0;
     if (number == 0)
         number = write_parts(fd, parts, count);

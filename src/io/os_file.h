@@ -17,7 +17,7 @@ typedef struct os_file {
  * refused, never waited for), CLATTN_ERROR_OVERFLOW for one larger than the address space. */
 clattn_status os_file_open(os_file *file, const char *path, clattn_io_error *error);
 
-/* Reads exactly `bytes` at `offset`.  CLATTN_ERROR_IO also when the file has become shorter. */
+/* Reads exactly `bytes` bytes at `offset`. CLATTN_ERROR_IO also if the file has become shorter. */
 clattn_status os_file_read(const os_file *file, size_t offset, void *target, size_t bytes, clattn_io_error *error);
 
 /* Maps the first `file->size` bytes (not 0) read-only.  The mapping outlives the file's handle. */

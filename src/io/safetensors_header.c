@@ -6,8 +6,8 @@
 #include "io/json_stream.h"
 #include "io/safetensors.h"
 
-/* What the table may take, its index and the room for sorting that included.  With jansson's values and the
- * window it stays below the 1 MB that io.h promises. */
+/* The bytes that the table may have, including its index and the memory for sorting it. Together with jansson's values
+ * and the window they stay below the 1 MB that io.h promises. */
 #define TABLE_BUDGET 800000
 #define BLOCK_BYTES 16384
 #define RANK_MOST 64
@@ -67,8 +67,8 @@ static tensor_record *append_record(tensor_table *table, size_t bytes, const os_
     return record;
 }
 
-/* Fills `values` from an array of integers; how many there are, or SIZE_MAX if it is anything else, is longer
- * than `capacity`, or has a negative one or one that is no size_t. */
+/* Fills `values` from an array of integers and returns their number; SIZE_MAX if the value is no such array, has more
+ * than `capacity` elements, or an element that is no size_t. */
 static size_t read_sizes(const json_t *array, size_t *values, size_t capacity)
 {
     if (!json_is_array(array) || json_array_size(array) > capacity)
@@ -192,7 +192,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(tensor_record_name(*(tensor_record *const *)a), tensor_record_name(*(tensor_record *const *)b));
 }
 
-/* Overlaps, holes and duplicates show between neighbours in the right order. */
+/* In sorted order, overlaps, holes and duplicates show between neighbours. */
 static clattn_status check_table(tensor_table *table, const os_file *file, size_t data_bytes, clattn_io_error *error)
 {
     size_t end = 0;

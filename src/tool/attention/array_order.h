@@ -11,14 +11,13 @@
 
 #include "tool/run/host.h"
 
-/* Whether the text is such an order. */
+/* Whether the text is an order of dimensions, as described above. */
 bool order_valid(const char *order, bool fused);
 
 /* The dimension of a file that holds a letter, -1 if none. */
 int order_find(const char *order, char letter);
 
-/* Which part of an array: of one with e, heads [first, first + heads) of `all`; of one with 3, number
- * `third`. */
+/* A part of an array: heads [first, first + heads) of `all` if the order has e, and number `third` if it has 3. */
 typedef struct order_part {
     size_t heads, first, all;
     size_t third;

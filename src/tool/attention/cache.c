@@ -14,7 +14,7 @@
 #include "tool/run/random.h"
 #include "ref/attention.h"
 
-/* One array on its way into the cache. */
+/* An array that is copied into the cache. */
 typedef struct cache_part {
     const void *data; /* NULL: a shape to plan for */
     clattn_layout from, to, scale;
@@ -23,7 +23,7 @@ typedef struct cache_part {
     int64_t columns, group;
 } cache_part;
 
-/* Where key j of item b lies in an array of the cache. */
+/* The offset of key j of item b in an array of the cache. */
 static int64_t cache_row(const attention_request *request, const clattn_layout *to, int64_t b, int64_t h, int64_t j)
 {
     int64_t page_size = (int64_t)request->page_size;
@@ -46,7 +46,7 @@ static void put_integer(void *data, clattn_dtype dtype, int64_t at, int value)
     *byte = (uint8_t)((*byte & ~(15 << shift)) | (value & 15) << shift);
 }
 
-/* A group with a NaN or an infinity is NaN as a whole: its integers could not tell which element it was. */
+/* A group with a NaN or an infinity becomes NaN, since integers cannot represent such an element. */
 static void quantise_group(const cache_part *part, int64_t from, int64_t to, float *scale)
 {
     int limit = part->to.dtype == CLATTN_DTYPE_I8 ? 127 : 7;
@@ -79,7 +79,7 @@ static void copy_row(const attention_request *request, const cache_part *part, i
                (const char *)part->data + (size_t)(from + d * part->from.stride[3]) * bytes, bytes);
 }
 
-/* Blocks in a shuffled order, so that nothing works by being in order. */
+/* Shuffles the pages, so that no test passes because they are in order. */
 static int make_table(attention_request *request)
 {
     host_array *table = &request->input[INPUT_BLOCK_TABLE];
@@ -103,7 +103,7 @@ static int make_table(attention_request *request)
     return TOOL_DONE;
 }
 
-/* Memory for an array of the cache, all of it NaN. */
+/* Allocates an array of the cache and fills it with NaN. */
 static int make_room(attention_request *request, attention_input input, const clattn_layout *layout, bool planning,
                      host_array *array)
 {
@@ -177,7 +177,7 @@ int attention_complete_cache(attention_request *request)
     int status;
     TOOL_TRY(check_group(request, INPUT_KEY, request->sizes.d_k));
     TOOL_TRY(check_group(request, INPUT_VALUE, request->sizes.d_v));
-    /* A cache without a key has no page to plan for: then it is as if there were no pages. */
+    /* A cache without keys has no pages, and is planned as one that is not paged. */
     if (request->page_size > 0 && request->sizes.keys > 0 && request->sizes.batch > 0)
         TOOL_TRY(make_table(request));
     else

@@ -9,7 +9,7 @@
 #include "tool/cli/report.h"
 #include "tool/run/verify.h"
 
-/* Pages may hold more keys than there are: their scores go. */
+/* Removes the scores of rows of the last page that hold no key. */
 static void crop_scores(const attention_request *request, host_array *scores)
 {
     clattn_host_tensor *tensor = &scores->tensor;
@@ -24,11 +24,11 @@ static void crop_scores(const attention_request *request, host_array *scores)
     tensor->bytes = rows * keys * sizeof(float);
 }
 
-/* Runs the job and brings its results to the host. */
+/* Runs the job and downloads its results. */
 static int compute(const tool_job *job, const attention_options *options, const attention_request *request,
                    timing *times, host_array results[RESULT_COUNT])
 {
-    /* Without --repeat a single run is what was asked for; with it, one goes ahead that does not count. */
+    /* Without --repeat there is a single run; with it, a first run that does not count precedes the others. */
     timing_rule rule = {.repeat = options->repeat > 0 ? options->repeat : 1, .warm_up = options->repeat > 0};
     int status = job_time(job, &rule, "attention", times);
     for (int i = 0; i < RESULT_COUNT && status == TOOL_DONE; i++) {
@@ -41,7 +41,7 @@ static int compute(const tool_job *job, const attention_options *options, const 
     return status;
 }
 
-/* The file of a result, for messages: that of heat maps for scores which are written nowhere else. */
+/* The file of a result, for messages: scores that are written to no other file go into the heat maps'. */
 static const char *file_of(const attention_options *options, int result)
 {
     return options->result[result] != NULL ? options->result[result] : options->heat.files.item[0];

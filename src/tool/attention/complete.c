@@ -1,4 +1,4 @@
-/* Queries, keys and values: whether they fit together, their layouts, and the results'. */
+/* Checks that queries, keys and values fit together, and makes their layouts and those of the results. */
 #include "tool/attention/array_order.h"
 #include "tool/attention/request.h"
 
@@ -7,8 +7,7 @@ static bool absent(const attention_request *request, attention_input input)
     return !host_present(&request->input[input]);
 }
 
-/* Queries, keys and values are of a type that attention takes.  uint16 is bfloat16 only where that was said.
- */
+/* Checks the element type. uint16 is taken as bfloat16 only with --dtype bf16. */
 static int check_dtype(const attention_request *request, const host_array *array)
 {
     clattn_dtype dtype = array->tensor.dtype, wanted = request->output_dtype;
@@ -45,7 +44,7 @@ static int take_view(attention_request *request, const char *order, attention_in
     return status == TOOL_DONE ? check_dtype(request, array) : status;
 }
 
-/* Refuses an array unless what `letter` stands for is `expected`, which `of` explains. */
+/* Refuses an array unless the extent that `letter` stands for is `expected`; `of` explains why. */
 static int expect(const attention_request *request, const char *order, attention_input input, char letter,
                   size_t expected, const char *of)
 {
@@ -84,7 +83,7 @@ fail:
     return status;
 }
 
-/* How many batch items: as many as the starts say where sequences are packed. */
+/* Finds the number of batch items, which the starts give if sequences are packed. */
 static int check_batch(attention_request *request, const char *order)
 {
     const size_t queries = request->desc.query.extent[0];
@@ -110,7 +109,7 @@ fail:
     return status;
 }
 
-/* Layouts of what comes out. */
+/* Makes the layouts of the results. */
 static void describe_results(attention_request *request, const char *order)
 {
     clattn_attention_desc *desc = &request->desc;

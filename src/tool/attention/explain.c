@@ -1,4 +1,4 @@
-/* clattn explain: what `clattn attention` would do, and why. */
+/* clattn explain: the solver that `clattn attention` would take, and why it takes no other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

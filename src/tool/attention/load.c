@@ -1,4 +1,4 @@
-/* From options to a request: files are read, shapes are made up for explain. */
+/* Makes a request of the options: reads files, or takes the shapes that explain and bench are given. */
 #include <string.h>
 
 #include "tool/attention/array_order.h"
@@ -62,7 +62,7 @@ int attention_check_output(const attention_options *o, const char *path)
     return status;
 }
 
-/* An array of the shape, in the order of the others: random numbers to bench with, or nothing but a shape. */
+/* Makes an array of the given shape: random numbers for bench, a shape without data for explain. */
 static int shape_array(const attention_options *o, size_t heads, size_t length, size_t size, uint64_t seed,
                        host_array *array)
 {

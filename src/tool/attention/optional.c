@@ -1,4 +1,4 @@
-/* The optional arrays: whether each fits, and its layout. */
+/* Checks the optional arrays and makes their layouts. */
 #include "tool/attention/request.h"
 #include "base/size.h"
 
@@ -41,7 +41,7 @@ static int take_mask(attention_request *request, attention_input input)
     return TOOL_DONE;
 }
 
-/* One float32 number a head. */
+/* Takes an array of one float32 number a head. */
 static int take_per_head(attention_request *request, attention_input input)
 {
     const host_array *array = &request->input[input];

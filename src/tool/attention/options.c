@@ -10,7 +10,7 @@
 static const char *const dtypes[] = {"f32", "f16", "bf16", "f64", NULL};
 static const char *const score_kinds[] = {"dot", "additive", NULL};
 
-/* The first row is not attention's. */
+/* The first row, --shape, is not an option of `clattn attention`. */
 static const option_row rows[] = {
     {"--shape", OPTION_SIZES, FIELD(shape), "B,HQ,HKV,SQ,SKV,D,DV", "the sizes, instead of -q, -k and -v", false, 7,
      NULL},
@@ -99,7 +99,7 @@ static int conflict(const char *command, const char *option, const char *other)
     return complain(TOOL_BAD_INPUT, "%s: %s does not go together with %s", command, option, other);
 }
 
-/* Where queries, keys and values come from. */
+/* Checks the options that say where queries, keys and values come from. */
 static int check_sources(const char *command, const attention_options *o)
 {
     bool separate = o->query != NULL || o->key != NULL || o->value != NULL, shaped = o->shape[0] != 0;

@@ -27,10 +27,10 @@ typedef struct attention_options {
     size_t heads[2], kv_group, page_size, max_launch_ms, repeat, shape[7];
 } attention_options;
 
-/* Parses, and says what does not go together. */
+/* Parses the options and refuses combinations that do not go together. */
 option_outcome attention_options_parse(attention_mode mode, int argc, char **argv, attention_options *options);
 
-/* Which results are wanted, and what MODE:FILE means; refuses two in one file.  Heat maps want the scores. */
+/* Notes which results are wanted, splits MODE:FILE, and refuses two results in one file. Heat maps need the scores. */
 int attention_take_results(attention_options *options, attention_request *request);
 
 /* host_check_output with all files that the options name. */
@@ -39,7 +39,7 @@ int attention_check_output(const attention_options *options, const char *path);
 /* Reads the files and completes the request. */
 int attention_load(const attention_options *options, attention_request *request);
 
-/* attention_begin, attention_take_results and attention_load, and then the device. */
+/* Calls attention_begin, attention_take_results and attention_load, and opens the device. */
 int attention_open(attention_options *options, attention_request *request, tool_device *device);
 
 /* attention_load's part for the user's functions, their buffers and numbers. */

@@ -44,7 +44,7 @@ typedef struct attention_sizes {
     size_t batch, heads, kv_heads, queries, keys, d_k, d_v;
 } attention_sizes;
 
-/* Zeroed, then attention_begin.  An input with a dtype but without data is a shape to plan for. */
+/* Made by attention_begin from a zeroed one. An input with a dtype but without data is a shape to plan for. */
 typedef struct attention_request {
     clattn_attention_desc desc; /* options by the caller, layouts by attention_complete */
     clattn_attention_args args; /* numbers; bindings' offsets by attention_complete; no buffers */
@@ -70,7 +70,7 @@ typedef struct attention_input_place {
 } attention_input_place;
 extern const attention_input_place attention_inputs[INPUT_COUNT];
 
-/* The same for results; their names go before the fields of a report. */
+/* The places and names of results; a name is the prefix of the result's fields in a report. */
 extern const attention_input_place attention_results[RESULT_COUNT];
 
 static inline clattn_layout *attention_input_layout(clattn_attention_desc *desc, attention_input input)
@@ -96,7 +96,7 @@ static inline clattn_binding *attention_result_binding(clattn_attention_args *ar
 /* All defaults. */
 void attention_begin(attention_request *request);
 
-/* Whether everything fits together, and what follows from it. */
+/* Checks that everything fits together, and fills in what the caller leaves to it. */
 int attention_complete(attention_request *request);
 
 /* Parts of attention_complete, each in a file of its own: the optional arrays, and the cache of keys and
@@ -104,11 +104,11 @@ int attention_complete(attention_request *request);
 int attention_complete_options(attention_request *request);
 int attention_complete_cache(attention_request *request);
 
-/* Room for a result, named after its file. */
+/* Allocates a result, which is named after its file. */
 int attention_result_allocate(const attention_request *request, attention_result result, const char *name,
                               host_array *array);
 
-/* How many (query, key) pairs of one head are attended, causality considered and masks not. */
+/* The number of (query, key) pairs of one head that are attended; causality counts, masks do not. */
 double attention_pairs(size_t query_length, size_t key_length, bool causal, int32_t align);
 
 void attention_release(attention_request *request);

@@ -273,7 +273,7 @@ static int begin(void *user, const int32_t *tokens, size_t count, size_t sequenc
     static const size_t same[WHISPER_SEQUENCES] = {0};
     whisper_device *m = user;
     clattn_status status = begin_one(m);
-    /* The logits of the last are wanted alone. */
+    /* Only the last token's logits are wanted. */
     for (size_t at = 0; at + 1 < count && status == CLATTN_SUCCESS; at += CHUNK)
         status = append(m, tokens + at, count - 1 - at < CHUNK ? count - 1 - at : CHUNK, false, false);
     if (status == CLATTN_SUCCESS)
@@ -301,7 +301,7 @@ static int step(void *user, const size_t *parents, const int32_t *tokens, float 
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
 
-/* The place of a layer among those whose attention there is. */
+/* The index of a layer among the layers whose attention the plan gives. */
 static size_t place_of(const whisper_device *m, int32_t layer)
 {
     size_t place = 0;

@@ -34,7 +34,7 @@ void median_filter(const float *from, size_t rows, size_t columns, size_t width,
         }
 }
 
-/* How a place was reached. */
+/* The step by which a place was reached. */
 enum { FROM_BOTH, FROM_ROW, FROM_COLUMN };
 
 bool dtw_rows(const float *matrix, size_t rows, size_t columns, size_t *first)
@@ -81,7 +81,7 @@ bool dtw_rows(const float *matrix, size_t rows, size_t columns, size_t *first)
     return true;
 }
 
-/* Shares among the first `frames`, into (tokens, frames). */
+/* Normalises each row over its first `frames` frames, into (tokens, frames). */
 static void trim(const float *from, size_t tokens, size_t stride, size_t frames, float *to)
 {
     for (size_t t = 0; t < tokens; t++) {

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Both take over `value`, which may be NULL; false where it is, or when memory runs out. */
+/* Both take over `value`; false if it is NULL or memory runs out. */
 static bool put(json_t *object, const char *name, json_t *value)
 {
     return json_object_set_new(object, name, value) == 0;
@@ -13,7 +13,7 @@ static bool append(json_t *array, json_t *value)
     return json_array_append_new(array, value) == 0;
 }
 
-/* NULL unless all of it is there. */
+/* Returns NULL if memory runs out for any part. */
 static json_t *whole(json_t *value, bool there)
 {
     if (there)
@@ -22,7 +22,7 @@ static json_t *whole(json_t *value, bool there)
     return NULL;
 }
 
-/* json_real() is NULL of what is not finite. */
+/* json_real() returns NULL for a number that is not finite. */
 static json_t *word_json(const whisper_word *w)
 {
     json_t *object = json_object();

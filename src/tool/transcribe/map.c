@@ -22,7 +22,7 @@ static int no_memory(void)
     return complain(TOOL_FAILED, "no memory for the attention of a recording");
 }
 
-/* Of rows of `columns` numbers, every `by` are added into one; `to` may be `from`. */
+/* Adds every `by` numbers of each row of `columns` numbers into one; `to` may be `from`. */
 static void merge_rows(const float *from, size_t rows, size_t columns, size_t by, float *to)
 {
     for (size_t r = 0; r < rows; r++)
@@ -57,7 +57,7 @@ static size_t cells_of(const whisper_map *map)
     return cells;
 }
 
-/* Columns of twice the time, until the map is small enough or has one column. */
+/* Doubles the time of a column until the map is small enough or has one column. */
 static void make_fit(whisper_map *map)
 {
     const size_t most = map->most != 0 ? map->most : HEATMAP_CELLS;
@@ -75,7 +75,7 @@ static void make_fit(whisper_map *map)
     }
 }
 
-/* Whatever the token has for a text, or its name. */
+/* The token's text, or its name if it has no text. */
 static char *label_of(const whisper_tokens *tokens, int32_t id)
 {
     static const char end[] = "<|endoftext|>";
@@ -87,7 +87,7 @@ static char *label_of(const whisper_tokens *tokens, int32_t id)
     return label;
 }
 
-/* Room for one more, empty. */
+/* Appends an empty window. */
 static bool make_room(whisper_map *map)
 {
     heatmap_part *parts = realloc(map->parts, (map->count + 1) * sizeof *parts);
@@ -98,13 +98,13 @@ static bool make_room(whisper_map *map)
         return false;
     map->parts[map->count] = (heatmap_part){0};
     map->windows[map->count++] = (whisper_map_window){0};
-    /* What the parts point to may have moved with the windows. */
+    /* Sets the parts' pointers again, since the windows may have moved. */
     for (size_t i = 0; i < map->count; i++)
         map->parts[i].name = map->windows[i].name;
     return true;
 }
 
-/* The attention of all heads, of the window alone, to map->windows' last. */
+/* Reads the attention of all heads into the last of map->windows. */
 static int read_attention(whisper_map *map, const whisper_engine *engine, const whisper_tokens *tokens,
                           const int32_t *ids, size_t count, size_t rows)
 {

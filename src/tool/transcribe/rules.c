@@ -30,7 +30,8 @@ static float largest(const float *logits, int32_t count)
     return top;
 }
 
-/* What a timestamp may be after others; returns whether the likelihood of all of them is to be looked at. */
+/* Applies the rules of timestamps that depend on earlier tokens; returns whether the sum of all timestamps'
+ * probabilities has to be compared. */
 static bool keep_order(const whisper_tokens *t, const int32_t *generated, size_t count, float *logits)
 {
     const int32_t stamps = t->first_timestamp, end = (int32_t)t->count;
@@ -65,7 +66,7 @@ void whisper_rules_apply(const whisper_tokens *t, const int32_t *generated, size
         if (stamps + WHISPER_FIRST_MOST + 1 < end)
             forbid(logits, stamps + WHISPER_FIRST_MOST + 1, end);
     } else if (keep_order(t, generated, count, logits)) {
-        /* A softmax would take the same from both sides. */
+        /* A softmax would subtract the same number from both sides. */
         if (log_sum(logits + stamps, (size_t)(end - stamps)) > (double)largest(logits, stamps))
             forbid(logits, 0, stamps);
     }

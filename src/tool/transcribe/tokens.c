@@ -10,14 +10,14 @@
 #include "tool/tool.h"
 #include "tool/transcribe/utf8.h"
 
-/* A vocabulary is some 400 kB; nothing larger than this is looked at. */
+/* The largest file that is read; a vocabulary has some 400 kB. */
 #define FILE_MOST ((size_t)64 << 20)
 #define TOKENS_MOST 1000000
 #define LISTED_MOST 100000
 #define LAYERS_MOST 64
 #define HEADS_MOST 1024
 
-/* A whole file with a NUL behind it. */
+/* Reads a whole file and adds a NUL. */
 static int read_file(const char *path, char **text, size_t *bytes)
 {
     FILE *file = os_look_at(path) == OS_PATH_FILE ? fopen(path, "rb") : NULL;
@@ -166,7 +166,7 @@ static int check_specials(const char *path, whisper_tokens *t)
     return TOOL_DONE;
 }
 
-/* A list of numbers below `limit`. */
+/* Reads a list of numbers below `limit`. */
 static int read_numbers(const char *path, const json_t *config, const char *name, size_t limit, int32_t **numbers,
                         size_t *count)
 {
@@ -187,7 +187,7 @@ static int read_numbers(const char *path, const json_t *config, const char *name
     return TOOL_DONE;
 }
 
-/* Pairs of layer and head; none is no error. */
+/* Reads pairs of layer and head; the list may be absent. */
 static int read_heads(const char *path, const json_t *config, whisper_tokens *t)
 {
     const json_t *array = json_object_get(config, "alignment_heads");
@@ -205,7 +205,7 @@ static int read_heads(const char *path, const json_t *config, whisper_tokens *t)
             json_integer_value(layer) < 0 || json_integer_value(layer) >= LAYERS_MOST || json_integer_value(head) < 0 ||
             json_integer_value(head) >= HEADS_MOST)
             return complain(TOOL_BAD_INPUT, "%s: pair %zu of alignment_heads is not a layer and a head", path, i);
-        /* Memory for words' times grows with the pairs; twice the same says nothing new. */
+        /* A pair that occurs twice is refused: it adds nothing, and memory for words' times grows with the pairs. */
         uint8_t *eight = &seen[json_integer_value(layer)][json_integer_value(head) / 8];
         const uint8_t bit = (uint8_t)(1u << json_integer_value(head) % 8);
         if (*eight & bit)
@@ -238,7 +238,7 @@ fail:
     return status;
 }
 
-/* The path of a file in the folder; NULL if it has no room. */
+/* Writes the path of a file in the folder; NULL if it is too long. */
 static const char *join(char *path, size_t bytes, const char *folder, const char *name)
 {
     int length = snprintf(path, bytes, "%s/%s", folder, name);

@@ -13,7 +13,7 @@ size_t utf8_next(const char *text, size_t bytes, uint32_t *character)
     if (lead < 0xc2 || lead > 0xf4)
         return 1;
     more = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
-    /* The second byte is where longer forms than needed, surrogates and what is beyond U+10FFFF show. */
+    /* The second byte tells overlong forms, surrogates and characters beyond U+10FFFF. */
     if (lead == 0xe0)
         low = 0xa0;
     if (lead == 0xed)

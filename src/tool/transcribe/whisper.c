@@ -18,7 +18,7 @@
 
 #define STEP 0.2      /* of the temperature, up to 1 */
 #define HOTTEST 5     /* steps */
-#define HOT 0.5       /* text found above this temperature is not shown to the next window */
+#define HOT 0.5       /* text that was found above this temperature is not in the next window's prompt */
 #define POSITION 0.02 /* seconds of a timestamp's step */
 #define FRAMES 2      /* spectrogram frames of a timestamp's step */
 #define PROMPT_MOST (WHISPER_LENGTH / 2 - 1)
@@ -66,7 +66,7 @@ static const char *strip(const char *text, size_t *length)
     return text + from;
 }
 
-/* Bytes for one byte of zlib's. */
+/* Bytes of text for one byte that zlib compresses them to. */
 static int measure(const work *w, const whisper_result *result, double *ratio)
 {
     size_t length;
@@ -83,7 +83,7 @@ static int measure(const work *w, const whisper_result *result, double *ratio)
     return done == Z_OK ? TOOL_DONE : no_memory();
 }
 
-/* Text that was found before, then the start. */
+/* Writes the prompt: the text of earlier windows, then the start tokens. */
 static size_t make_prompt(const work *w, int32_t *prompt)
 {
     size_t there = w->said_count - w->said_from, kept = there < PROMPT_MOST ? there : PROMPT_MOST, count = 0;
@@ -170,7 +170,7 @@ static int cut(work *w, window *win, size_t *next)
         from = i;
     }
     if (from > 0) {
-        /* What was begun behind the last pair is left to the next window. */
+        /* A segment that begins after the last pair is left to the next window. */
         if (!win->closed)
             *next = win->seek + (size_t)(tokens[from - 1] - stamps) * FRAMES;
         return status;
@@ -200,8 +200,7 @@ static size_t alignment_tokens(const work *w, const window *win, int32_t *ids)
     return count;
 }
 
-/* All words of the window with their times, relative to it.  None where there are no words, or no whole
- * position. */
+/* Finds the words of the window and their times within it; none if it has no text or no whole position. */
 static int time_words(work *w, const window *win, whisper_words *words)
 {
     int32_t ids[WHISPER_LENGTH];
@@ -231,7 +230,7 @@ fail:
     return status;
 }
 
-/* Hands the segment its share of the window's words, from *at on. */
+/* Moves the segment's words out of the window's, from *at on. */
 static int give_words(whisper_segment *s, const whisper_tokens *tokens, whisper_words *all, size_t *at)
 {
     size_t wanted = 0, got = 0;
@@ -251,7 +250,7 @@ static int give_words(whisper_segment *s, const whisper_tokens *tokens, whisper_
     return TOOL_DONE;
 }
 
-/* When the last word of the window ends; of none, when its last segment does. */
+/* The time at which the window's last word ends, or its last segment if there is no word. */
 static double end_of_words(const work *w, const window *win)
 {
     for (size_t s = w->out->count; s-- > win->first;)
@@ -289,7 +288,7 @@ static void release_segment(whisper_segment *s)
     whisper_words_release(&s->words);
 }
 
-/* Drops segments without time or text; the tokens of the others are what has been said. */
+/* Drops segments without time or text, and appends the tokens of the others to the prompt of the next windows. */
 static int keep_segments(work *w, const window *win)
 {
     size_t kept = win->first, more = 0, length;
@@ -320,7 +319,7 @@ static int keep_segments(work *w, const window *win)
     return TOOL_DONE;
 }
 
-/* Nothing to draw where there are no words, or no whole position. */
+/* Adds the window to the heat map, unless it has no text or no whole position. */
 static int map_window(work *w, const window *win)
 {
     int32_t ids[WHISPER_LENGTH];
@@ -330,7 +329,7 @@ static int map_window(work *w, const window *win)
     return whisper_map_add(w->options->map, w->engine, w->tokens, ids, count, win->offset, positions);
 }
 
-/* The window from `win->seek` on. */
+/* Transcribes the window that begins at `win->seek`. */
 static int transcribe_window(work *w, window *win, float *features, size_t *next)
 {
     mel_window(w->mel, win->seek, win->frames, features);
@@ -359,7 +358,7 @@ int whisper_transcribe(const whisper_engine *engine, const whisper_tokens *token
         return complain(TOOL_BAD_INPUT, "the model's config.json has no alignment_heads, so that words have no times");
     float *features = malloc(MEL_WINDOW * mel->bins * sizeof *features);
     int status = features != NULL ? TOOL_DONE : no_memory();
-    /* The last frame stands for no whole hop. */
+    /* The last frame is not counted, since it has no whole hop of samples. */
     for (size_t seek = 0, next, end = mel->frames - 1; seek < end && status == TOOL_DONE; seek = next) {
         window win = {.seek = seek,
                       .frames = end - seek < MEL_WINDOW ? end - seek : MEL_WINDOW,

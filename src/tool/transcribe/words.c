@@ -150,7 +150,7 @@ static int by_size(const void *first, const void *second)
     return (a > b) - (a < b);
 }
 
-/* Of all durations that are not 0, and 0.7 at the most; 0 if there is none. */
+/* The median of the durations other than 0, at most 0.7; 0 if there is none. */
 static bool median_duration(const whisper_words *words, double *median)
 {
     size_t count = 0;
@@ -170,7 +170,7 @@ static bool median_duration(const whisper_words *words, double *median)
     return true;
 }
 
-/* Puts `from`'s text before or behind `to`'s, and empties it. */
+/* Joins the text of `from` to that of `to`, before or after it, and empties `from`. */
 static bool move_text(whisper_word *from, whisper_word *to, bool before)
 {
     char *text = before ? joined(from->text, to->text) : joined(to->text, from->text);

@@ -11,7 +11,7 @@
 #include "tool/tool.h"
 #include "tool/transcribe/sound/mel.h"
 
-/* Frames that are read at a time: what a header says of the length is never allocated before it is there. */
+/* Frames that are read at a time, so that a wrong length in a header allocates nothing. */
 #define BLOCK 16384
 #define LEAST_RATE 1000
 #define MOST_RATE 768000
@@ -19,7 +19,7 @@
 /* 16-bit samples in one step of 1/32768. */
 #define STEPS 32768.0f
 
-/* Beyond full scale floats are clipped, but after resampling; far beyond before, so that no sum overflows. */
+/* Floats beyond full scale are clipped after resampling; far larger ones are clipped before, so that no sum overflows. */
 #define LOUDEST 65536.0f
 
 static bool is_wav(int format)
@@ -51,7 +51,7 @@ static float to_16_bits(float value)
     return value < -STEPS ? -STEPS : value > STEPS - 1.0f ? STEPS - 1.0f : value;
 }
 
-/* The mean of each frame's channels.  False at a sample that is no number. */
+/* Writes the mean of each frame's channels; false if a sample is not a finite number. */
 static bool mix(const float *frames, size_t count, int channels, int format, bool resampled, float *mono)
 {
     for (size_t i = 0; i < count; i++) {
@@ -76,7 +76,7 @@ static bool mix(const float *frames, size_t count, int channels, int format, boo
     return true;
 }
 
-/* All of the file's frames, mixed. */
+/* Reads and mixes all of the file's frames. */
 static int read_frames(SNDFILE *file, const char *path, const SF_INFO *info, audio *a)
 {
     size_t capacity = 0, channels = (size_t)info->channels,
@@ -110,7 +110,7 @@ static int read_frames(SNDFILE *file, const char *path, const SF_INFO *info, aud
     return status;
 }
 
-/* To 16 kHz, and rounded to 16 bits. */
+/* Resamples to 16 kHz and rounds to 16 bits. */
 static int resample(const char *path, int rate, audio *a)
 {
     soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);

@@ -47,7 +47,7 @@ static void make_triangle(size_t index, size_t bins, triangle *t)
     }
 }
 
-/* The sample at `at` of the recording that goes on by MEL_HOP zeros and is mirrored at both ends. */
+/* The sample at `at` of the recording, which is extended by MEL_HOP zeros and then mirrored at both ends. */
 static double sample_at(const float *samples, size_t count, ptrdiff_t at)
 {
     ptrdiff_t last = (ptrdiff_t)count + MEL_HOP - 1;
