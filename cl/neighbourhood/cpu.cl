@@ -25,7 +25,7 @@
  *   KEY_STEP       distances of the register tile of scores: 1 to 8                      (7)
  *   COLUMN_STEP    columns of the register tile of the output: 1 to 8                    (6)
  *   SCORE_TILE     scores for each rescaling, a multiple of KEY_STEP and at least twice  (10 KEY_STEP)
- *   BIAS, LSE      1: such an argument: 0 1                                              (0)
+ *   BIAS, LSE      1: such an array is present, otherwise the parameter is unused: 0 1   (0)
  * Tested: types; ROWS 1, 2, 3; KEY_STEP 1 to 8; LANES 4, 8, 16; BIAS x LSE; windows 1 to 35, dilations 1 to 5, both edges.
  *
  * NDRange: neighbourhood_pack (ceil(width / LANES) + 2, height, max(batch * kv_heads, bias items)) work-groups of one
@@ -93,10 +93,7 @@
 
 GROUP_SIZE(1, 1, 1)
 kernel void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global ELEMENT(V_TYPE) *value,
-#if BIAS
-                               const global float *bias,
-#endif
-                               global float *packed, neighbourhood_args a)
+                               const global float *bias, global float *packed, neighbourhood_args a)
 {
     if (a.batch == 0)
         return;
@@ -130,11 +127,7 @@ kernel void neighbourhood_pack(const global ELEMENT(K_TYPE) *key, const global E
 
 GROUP_SIZE(1, 1, 1)
 kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global float *packed,
-                              global ELEMENT(O_TYPE) *output,
-#if LSE
-                              global float *lse,
-#endif
-                              neighbourhood_args a)
+                              global ELEMENT(O_TYPE) *output, global float *lse, neighbourhood_args a)
 {
     if (a.batch == 0)
         return;
@@ -186,12 +179,12 @@ kernel void neighbourhood_cpu(const global ELEMENT(Q_TYPE) *query, const global 
     const long bias_step = 0;
     const global float *bias = packed;
 #endif
-    /* As many rows of keys at once as the score tile has room for: a rescaling for each is what that saves. */
+    /* The score tile holds so many rows of keys, which then share a rescaling. */
     const int most = max(1, SCORE_TILE / (c.last - c.first + 1));
 
     for (int t = low[0]; t <= high[ROWS - 1];) {
-        /* Windows of later rows begin and end later, so those that have row t are neighbours, and stay the same until
-         * one begins or ends. */
+        /* Windows of later rows begin and end later, so the rows whose windows have row t are neighbours; they stay the same
+         * until a window begins or ends. */
         int from = ROWS, to = 0, end = min(t + most - 1, high[ROWS - 1]);
         for (int n = 0; n < rows; n++) {
             const bool inside = t >= low[n] && t <= high[n];

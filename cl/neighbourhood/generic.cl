@@ -11,7 +11,7 @@
  *   Q_TYPE K_TYPE V_TYPE O_TYPE   storage of each array: F32 F16 BF16   (F32)
  *   D_K, D_V    sizes of a query and of a value: 1 and more             (32)
  *   D_V_CHUNK   output columns of one work-item: 1 and more             (8)
- *   BIAS, LSE   1: such an argument: 0 1                                (0)
+ *   BIAS, LSE   1: such an array is present, 0: the parameter is unused (0)
  * Tested: types, BIAS x LSE, D_K and D_V 1 to 300.
  *
  * NDRange: (query_width, query_height, chunks of columns * heads * batch), rounded up at will in the first two; any
@@ -51,15 +51,8 @@ static float dot_product(const global ELEMENT(Q_TYPE) *query, long query_step, c
 }
 
 kernel void neighbourhood_generic(const global ELEMENT(Q_TYPE) *query, const global ELEMENT(K_TYPE) *key,
-                                  const global ELEMENT(V_TYPE) *value,
-#if BIAS
-                                  const global float *bias,
-#endif
-                                  global ELEMENT(O_TYPE) *output,
-#if LSE
-                                  global float *lse,
-#endif
-                                  neighbourhood_args a)
+                                  const global ELEMENT(V_TYPE) *value, const global float *bias,
+                                  global ELEMENT(O_TYPE) *output, global float *lse, neighbourhood_args a)
 {
     if (a.batch == 0)
         return;

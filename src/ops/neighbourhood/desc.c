@@ -1,4 +1,4 @@
-/* Reading and checking what neighbourhood attention is asked for. */
+/* Reads and checks a description, and the arguments of an enqueue. */
 #include <math.h>
 #include <string.h>
 
@@ -16,29 +16,21 @@ _Static_assert(sizeof(neighbourhood_args) == 6 * 48 + 4 * 8 + 18 * 4, "neighbour
 #define SIDE_LIMIT ((size_t)1 << 29)
 #define WINDOW_LIMIT 32767
 
-static clattn_status fail(const char **reason, clattn_status status, const char *why)
-{
-    *reason = why;
-    return status;
-}
-
 static clattn_status check_options(clattn_neighbourhood_desc *desc, const char **reason)
 {
-    if (desc->direction != CLATTN_DIRECTION_FORWARD)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "direction: only CLATTN_DIRECTION_FORWARD is known");
-    if (desc->edge != CLATTN_EDGE_SHIFT && desc->edge != CLATTN_EDGE_CLIP)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "unknown edge");
-    if (desc->explicit_scale != 0 && desc->explicit_scale != 1)
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "explicit_scale is neither 0 nor 1");
-    if (desc->explicit_scale && !isfinite(desc->scale))
-        return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "scale is NaN or infinite");
+    REQUIRE(desc->direction == CLATTN_DIRECTION_FORWARD, CLATTN_ERROR_INVALID_ARGUMENT,
+            "direction: only CLATTN_DIRECTION_FORWARD is known");
+    REQUIRE(desc->edge == CLATTN_EDGE_SHIFT || desc->edge == CLATTN_EDGE_CLIP, CLATTN_ERROR_INVALID_ARGUMENT,
+            "unknown edge");
+    REQUIRE(is_flag(desc->explicit_scale), CLATTN_ERROR_INVALID_ARGUMENT, "explicit_scale is neither 0 nor 1");
+    REQUIRE(!desc->explicit_scale || isfinite(desc->scale), CLATTN_ERROR_INVALID_ARGUMENT, "scale is NaN or infinite");
     for (int i = 0; i < 2; i++) {
         if (desc->dilation[i] == 0)
             desc->dilation[i] = 1;
-        if (desc->window[i] < 1 || desc->window[i] > WINDOW_LIMIT || desc->window[i] % 2 == 0)
-            return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "a window is not odd, or not 1 to 32767");
-        if (desc->dilation[i] < 1 || desc->dilation[i] > WINDOW_LIMIT)
-            return fail(reason, CLATTN_ERROR_INVALID_ARGUMENT, "a dilation is not 1 to 32767");
+        REQUIRE(desc->window[i] >= 1 && desc->window[i] <= WINDOW_LIMIT && desc->window[i] % 2 == 1,
+                CLATTN_ERROR_INVALID_ARGUMENT, "a window is not odd, or not 1 to 32767");
+        REQUIRE(desc->dilation[i] >= 1 && desc->dilation[i] <= WINDOW_LIMIT, CLATTN_ERROR_INVALID_ARGUMENT,
+                "a dilation is not 1 to 32767");
     }
     return CLATTN_SUCCESS;
 }
@@ -54,15 +46,15 @@ static clattn_status check_layouts(clattn_neighbourhood_desc *desc, const char *
         {&desc->bias, LAYOUT_OF("bias"), LAYOUT_INPUT, 4, true},
         {&desc->lse, LAYOUT_OF("lse"), LAYOUT_OUTPUT, 4, true},
     };
-    TRY(layouts_read(all, sizeof all / sizeof all[0],
+    TRY(layouts_read(all, COUNT_OF(all),
                      "query, key, value and output have 5 dimensions (batch, heads, height, width, size), "
                      "bias and lse the first 4",
                      reason));
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
         const clattn_dtype dtype = all[i].layout->dtype;
-        if (all[i].optional ? dtype != CLATTN_DTYPE_F32 && dtype != CLATTN_DTYPE_NONE : !dtype_is_storage(dtype))
-            return fail(reason, CLATTN_ERROR_UNSUPPORTED,
-                        "query, key, value and output are float32, float16 or bfloat16, bias and lse float32");
+        REQUIRE(all[i].optional ? dtype == CLATTN_DTYPE_F32 || dtype == CLATTN_DTYPE_NONE : dtype_is_storage(dtype),
+                CLATTN_ERROR_UNSUPPORTED,
+                "query, key, value and output are float32, float16 or bfloat16, bias and lse float32");
     }
 fail:
     return status;
@@ -72,19 +64,16 @@ static clattn_status check_sizes(struct neighbourhood_problem *problem, const ch
 {
     const clattn_neighbourhood_desc *desc = &problem->desc;
     const size_t *q = desc->query.extent, *k = desc->key.extent, *v = desc->value.extent, *o = desc->output.extent;
-    if (q[0] != k[0] || memcmp(k, v, 4 * sizeof *k) != 0 || memcmp(q, o, 4 * sizeof *q) != 0)
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "query and output, and key and value, agree in batch, heads, height and width, and all in batch");
-    if (q[1] && (!k[1] || q[1] % k[1]))
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "query's heads are no multiple of key's");
-    if (q[3 + 1] != k[4] || v[4] != o[4] || !q[4] || !v[4])
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "size: query and key are equal, value and output are equal, and none is 0");
-    if (q[2] > k[2] || q[3] > k[3])
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "there are more rows or columns of queries than of keys");
+    REQUIRE(q[0] == k[0] && !memcmp(k, v, 4 * sizeof *k) && !memcmp(q, o, 4 * sizeof *q), CLATTN_ERROR_INVALID_LAYOUT,
+            "query and output, and key and value, agree in batch, heads, height and width, and all in batch");
+    REQUIRE(!q[1] || (k[1] && q[1] % k[1] == 0), CLATTN_ERROR_INVALID_LAYOUT, "query's heads are no multiple of key's");
+    REQUIRE(q[4] == k[4] && v[4] == o[4] && q[4] && v[4], CLATTN_ERROR_INVALID_LAYOUT,
+            "size: query and key are equal, value and output are equal, and none is 0");
+    REQUIRE(q[2] <= k[2] && q[3] <= k[3], CLATTN_ERROR_INVALID_LAYOUT,
+            "there are more rows or columns of queries than of keys");
     for (int i = 0; i < 5; i++)
-        if (q[i] > SIDE_LIMIT || k[i] > SIDE_LIMIT || v[i] > SIDE_LIMIT)
-            return fail(reason, CLATTN_ERROR_OVERFLOW, "an extent is above 2^29");
+        REQUIRE(q[i] <= SIDE_LIMIT && k[i] <= SIDE_LIMIT && v[i] <= SIDE_LIMIT, CLATTN_ERROR_OVERFLOW,
+                "an extent is above 2^29");
     problem->batch = q[0];
     problem->heads = q[1];
     problem->kv_heads = k[1];
@@ -100,28 +89,29 @@ static clattn_status check_sizes(struct neighbourhood_problem *problem, const ch
 static clattn_status check_optional(struct neighbourhood_problem *problem, const char **reason)
 {
     const clattn_layout *bias = &problem->desc.bias, *lse = &problem->desc.lse;
+    const size_t *extent = bias->extent;
     problem->has_bias = !layout_is_none(bias);
     problem->has_lse = !layout_is_none(lse);
     if (problem->has_bias) {
-        problem->bias_batch = bias->extent[0];
-        problem->bias_heads = bias->extent[1];
-        if ((bias->extent[0] != 1 && bias->extent[0] != problem->batch) ||
-            (bias->extent[1] != 1 && bias->extent[1] != problem->heads) || bias->extent[2] != problem->height ||
-            bias->extent[3] != problem->width)
-            return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "the bias is not (batch or 1, heads or 1, height, width)");
+        problem->bias_batch = extent[0];
+        problem->bias_heads = extent[1];
     }
-    if (problem->has_lse && memcmp(lse->extent, problem->desc.query.extent, 4 * sizeof lse->extent[0]) != 0)
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT, "lse is not (batch, heads, query height, query width)");
+    REQUIRE(!problem->has_bias ||
+                ((extent[0] == 1 || extent[0] == problem->batch) && (extent[1] == 1 || extent[1] == problem->heads) &&
+                 extent[2] == problem->height && extent[3] == problem->width),
+            CLATTN_ERROR_INVALID_LAYOUT, "the bias is not (batch or 1, heads or 1, height, width)");
+    REQUIRE(!problem->has_lse || !memcmp(lse->extent, problem->desc.query.extent, 4 * sizeof lse->extent[0]),
+            CLATTN_ERROR_INVALID_LAYOUT, "lse is not (batch, heads, query height, query width)");
     return CLATTN_SUCCESS;
 }
 
-/* Whether each position of a map of these sizes has a whole window. */
-/* The keys of a dimension that a whole window wants. */
+/* How many keys a complete window spans in a dimension. */
 static size_t needed(const clattn_neighbourhood_desc *desc, int dimension)
 {
     return (size_t)desc->window[dimension] * (size_t)desc->dilation[dimension];
 }
 
+/* Whether each position of a map of these sizes has a complete window. */
 static bool windows_fit(const clattn_neighbourhood_desc *desc, size_t height, size_t width)
 {
     return desc->edge == CLATTN_EDGE_CLIP || (needed(desc, 0) <= height && needed(desc, 1) <= width);
@@ -139,11 +129,11 @@ clattn_status neighbourhood_problem_read(const clattn_neighbourhood_desc *given,
     TRY(check_layouts(desc, reason));
     TRY(check_sizes(problem, reason));
     TRY(check_optional(problem, reason));
-    if (problem->query_height && problem->query_width && !windows_fit(desc, problem->height, problem->width))
-        return fail(reason, CLATTN_ERROR_INVALID_LAYOUT,
-                    "with CLATTN_EDGE_SHIFT a window times its dilation is at most the map's height or width");
+    REQUIRE(!problem->query_height || !problem->query_width || windows_fit(desc, problem->height, problem->width),
+            CLATTN_ERROR_INVALID_LAYOUT,
+            "with CLATTN_EDGE_SHIFT a window times its dilation is at most the map's height or width");
     problem->scale = desc->explicit_scale ? desc->scale : (float)(1.0 / sqrt((double)problem->d_k));
-    /* What does not count must not tell two equal descriptions apart. */
+    /* Equal descriptions are equal bytes. */
     if (!desc->explicit_scale)
         desc->scale = 0;
 fail:
@@ -214,26 +204,23 @@ clattn_status neighbourhood_args_read(clattn_context *context, const struct neig
     const clattn_neighbourhood_desc *desc = &problem->desc;
     TRY(args_read(&context->device.report, "clattn_neighbourhood_args", args, sizeof *args, sizeof *args, given));
     TRY(read_sizes(&context->device.report, problem, args));
-    if (!problem->has_bias)
-        TRY(binding_absent(context, &args->bias, "bias"));
-    if (!problem->has_lse)
-        TRY(binding_absent(context, &args->lse, "lse"));
-    if (!args->batch || !problem->heads || !args->query_height || !args->query_width)
-        return CLATTN_SUCCESS;
     const size_t q[5] = {args->batch, problem->heads, args->query_height, args->query_width, problem->d_k};
     const size_t k[5] = {args->batch, problem->kv_heads, args->key_height, args->key_width, problem->d_k};
     const size_t v[5] = {args->batch, problem->kv_heads, args->key_height, args->key_width, problem->d_v};
     const size_t o[5] = {args->batch, problem->heads, args->query_height, args->query_width, problem->d_v};
     const size_t bias[4] = {size_min(problem->bias_batch, args->batch), problem->bias_heads, args->key_height,
                             args->key_width};
-    TRY(binding_check(context, &args->query, &desc->query, q, BINDING_READ, "query"));
-    TRY(binding_check(context, &args->key, &desc->key, k, BINDING_READ, "key"));
-    TRY(binding_check(context, &args->value, &desc->value, v, BINDING_READ, "value"));
-    TRY(binding_check(context, &args->output, &desc->output, o, BINDING_WRITE, "output"));
-    if (problem->has_bias)
-        TRY(binding_check(context, &args->bias, &desc->bias, bias, BINDING_READ, "bias"));
-    if (problem->has_lse)
-        TRY(binding_check(context, &args->lse, &desc->lse, o, BINDING_WRITE, "lse"));
+    const struct bound_array arrays[] = {
+        {&args->query, &desc->query, q, BINDING_READ, "query", true},
+        {&args->key, &desc->key, k, BINDING_READ, "key", true},
+        {&args->value, &desc->value, v, BINDING_READ, "value", true},
+        {&args->output, &desc->output, o, BINDING_WRITE, "output", true},
+        {&args->bias, &desc->bias, bias, BINDING_READ, "bias", problem->has_bias},
+        {&args->lse, &desc->lse, o, BINDING_WRITE, "lse", problem->has_lse},
+    };
+    const bool idle = !args->batch || !problem->heads || !args->query_height || !args->query_width;
+    status =
+        idle ? bindings_absent(context, arrays, COUNT_OF(arrays)) : bindings_check(context, arrays, COUNT_OF(arrays));
 fail:
     return status;
 }

@@ -1,6 +1,7 @@
 /* Neighbourhood attention: planning and enqueueing. */
 #include "ops/neighbourhood/neighbourhood.h"
 
+#include "base/size.h"
 #include "base/try.h"
 #include "plan/operator.h"
 
@@ -47,7 +48,7 @@ static const struct operator_type neighbourhood_operator = {
     .read = read_desc,
     .enqueue = enqueue,
     .solvers = solvers,
-    .solver_count = sizeof solvers / sizeof solvers[0],
+    .solver_count = COUNT_OF(solvers),
     .check = neighbourhood_self_check,
 };
 

@@ -1,5 +1,4 @@
-/* Neighbourhood attention on CPU devices: neighbouring queries across vector lanes, keys and values packed
- * into planes. */
+/* Neighbourhood attention on CPU devices: the lanes are neighbouring queries, keys and values are packed into planes. */
 #include "base/size.h"
 #include "base/try.h"
 #include "ops/neighbourhood/neighbourhood.h"
@@ -96,13 +95,12 @@ static clattn_status launch(const struct neighbourhood_plan *plan, const struct 
                             struct chain *chain, const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
 {
     clattn_status status;
-    const clattn_binding *pack[4] = {&args->key, &args->value, &args->bias}, *attend[4];
+    /* Absent arrays are bound to others, which the kernels then do not touch. */
+    const clattn_binding *pack[] = {&args->key, &args->value, problem->has_bias ? &args->bias : &args->key,
+                                    &chain->workspace};
+    const clattn_binding *attend[] = {&args->query, &chain->workspace, &args->output,
+                                      problem->has_lse ? &args->lse : &args->output};
     size_t width = packed_width(plan, problem), pack_groups[3], attend_groups[3];
-    pack[2 + problem->has_bias] = &chain->workspace;
-    attend[0] = &args->query;
-    attend[1] = &chain->workspace;
-    attend[2] = &args->output;
-    attend[3] = &args->lse;
     kernel_args->packed_offset = chain->workspace.offset / (int64_t)sizeof(float);
     kernel_args->packed_width = (int)width;
     kernel_args->packed_bias =
@@ -141,7 +139,6 @@ static clattn_status prepare(clattn_plan *base)
     struct neighbourhood_plan *plan = (struct neighbourhood_plan *)base;
     const struct neighbourhood_problem *problem = &plan->problem;
     struct geometry g = geometry_of(base->context, problem);
-    const cl_uint pointers[] = {3u + problem->has_bias, 3u + problem->has_lse};
     const clattn_neighbourhood_args largest = {.batch = problem->batch,
                                                .query_height = problem->query_height,
                                                .query_width = problem->query_width,
@@ -162,8 +159,7 @@ static clattn_status prepare(clattn_plan *base)
         define_int(&options, "KEY_STEP", (long long)g.key_step);
         define_int(&options, "COLUMN_STEP", (long long)g.column_step);
         define_int(&options, "SCORE_TILE", (long long)score_tile(&g));
-        TRY(plan_add_kernel(base, "neighbourhood/cpu.cl", &options, names[i], pointers[i], sizeof(neighbourhood_args),
-                            one));
+        TRY(plan_add_kernel(base, "neighbourhood/cpu.cl", &options, names[i], 4, sizeof(neighbourhood_args), one));
         plan_kernel_largest(&base->kernels[i], groups[i]);
     }
     base->launches = 2;

@@ -1,5 +1,4 @@
-/* Neighbourhood attention on every device and for every shape: one work-item for some columns of one query.
- */
+/* Neighbourhood attention on every device and for every shape: one work-item for some columns of one query. */
 #include "base/size.h"
 #include "ops/neighbourhood/neighbourhood.h"
 #include "program/defines.h"
@@ -34,13 +33,11 @@ static clattn_status groups_of(const struct neighbourhood_plan *plan, const stru
 static clattn_status launch(const struct neighbourhood_plan *plan, const struct neighbourhood_problem *problem,
                             struct chain *chain, const clattn_neighbourhood_args *args, neighbourhood_args *kernel_args)
 {
-    const clattn_binding *bindings[6] = {&args->query, &args->key, &args->value};
-    size_t count = 3, groups[3];
-    if (problem->has_bias)
-        bindings[count++] = &args->bias;
-    bindings[count++] = &args->output;
-    if (problem->has_lse)
-        bindings[count++] = &args->lse;
+    /* Absent arrays are bound to others, which the kernel then does not touch. */
+    const clattn_binding *bindings[] = {&args->query,  &args->key,
+                                        &args->value,  problem->has_bias ? &args->bias : &args->query,
+                                        &args->output, problem->has_lse ? &args->lse : &args->output};
+    size_t groups[3];
     clattn_status status = groups_of(plan, problem, args->batch, args->query_height, args->query_width, groups);
     return status != CLATTN_SUCCESS ? status
                                     : chain_launch(chain, &plan->base.kernels[0], bindings, kernel_args, groups, true);
@@ -60,9 +57,8 @@ static clattn_status prepare(clattn_plan *base)
     plan->workspace = NULL;
     neighbourhood_defines(problem, &options);
     define_int(&options, "D_V_CHUNK", (long long)plan->chunk);
-    clattn_status status =
-        plan_add_kernel(base, "neighbourhood/generic.cl", &options, "neighbourhood_generic",
-                        4u + problem->has_bias + problem->has_lse, sizeof(neighbourhood_args), local);
+    clattn_status status = plan_add_kernel(base, "neighbourhood/generic.cl", &options, "neighbourhood_generic", 6,
+                                           sizeof(neighbourhood_args), local);
     if (status == CLATTN_SUCCESS)
         status = groups_of(plan, problem, problem->batch, problem->query_height, problem->query_width, groups);
     if (status != CLATTN_SUCCESS)
