@@ -2,8 +2,8 @@
  * wavefront).
  *
  * Each of its MATRIX_LANES work-items holds a part of each matrix, its *fragment*: MATRIX_A and MATRIX_B words of two
- * elements (the one with the even number below), MATRIX_C floats.  Which part, the engine decides; the engines' files say
- * it as functions of lane and number, with the source, and everything else follows from those.
+ * elements (the one with the even number in the lower half), MATRIX_C floats.  The engine decides which part; its file says so by
+ * functions of lane and number, with the source, and everything else follows from these.
  *
  *   MATRIX_ENGINE     file      instruction                                    lanes   A, B words   C floats
  *   1 MATRIX_MMA      mma.h     NVIDIA mma.sync.m16n8k16, twice                32      4, 4         8
@@ -13,38 +13,38 @@
  *   5 MATRIX_DPAS16   dpas.h    Intel dpas, sub-groups of 16, twice            16      8, 8         16
  *
  *   MATRIX_BF16       1: bfloat16, 0: float16
- *   MATRIX_EMULATED   1: the instruction, and what else only that GPU has, is done in plain OpenCL C, by an exchange
- *                     through local memory: the whole kernel then runs anywhere, fragments, indices and all, and
- *                     only the instruction is left unproven.  0: on that GPU alone
+ *   MATRIX_EMULATED   1: plain OpenCL C stands in for the instruction, and for what else only that GPU has, by an
+ *                     exchange through local memory: the whole kernel then runs anywhere, fragments, indices and all,
+ *                     and only the instruction is left unproven.  0: the kernel runs on that GPU alone
  *
  * None of the instructions has ever run on real hardware from this file.
  *
  * A matrix lies in local memory as a *tile*: rows of `width` 16-bit elements, a multiple of 8 that the compiler knows.
  * Element (row, column) is number MATRIX_AT(row, column, width): eight neighbouring columns, 16 bytes, stay neighbours,
- * and are turned against those of other rows, so that 16 bytes of eight rows each come from different banks.  For
- * widths of 16, 32 and multiples of 64; a width that is an odd multiple of 8 needs no turning.  A tile begins at a
+ * and change places within their row (a swizzle), so that 16 bytes of each of eight rows come from different banks.  That is
+ * for widths of 16, 32 and multiples of 64; a width that is an odd multiple of 8 needs no swizzle.  A tile begins at a
  * multiple of 16 bytes.
  *
- *   matrix_load_a(&f, tile, width, row, k, lane)          A[i][x] is tile (row + i, k + x)
- *   matrix_load_a_across(&f, tile, width, k, row, lane)   A[i][x] is tile (k + x, row + i)
- *   matrix_load_b(&f, tile, width, column, k, lane)       B[x][j] is tile (column + j, k + x)
- *   matrix_load_b_across(&f, tile, width, k, column, lane)  B[x][j] is tile (k + x, column + j)
- *   matrix_c_row(lane, n), matrix_c_column(lane, n)       where in C the lane's float number n stands
- *   matrix_multiply(c, a, A, b, B, lane, room)            c[i * B + j] += a[i] b[j] for i < A, j < B, both constants
- *   matrix_pack(x, y)                                     two floats rounded to the 16-bit type, x below
- *   matrix_chain(&f, c, lane, room)                       C, rounded, as an operand of the next product, without a tile:
+ *   matrix_load_a(&f, tile, width, row, k, lane)                A[i][x] is tile (row + i, k + x)
+ *   matrix_load_a_transposed(&f, tile, width, k, row, lane)     A[i][x] is tile (k + x, row + i)
+ *   matrix_load_b(&f, tile, width, column, k, lane)             B[x][j] is tile (column + j, k + x)
+ *   matrix_load_b_transposed(&f, tile, width, k, column, lane)  B[x][j] is tile (k + x, column + j)
+ *   matrix_c_row(lane, n), matrix_c_column(lane, n)   where in C the lane's float number n stands
+ *   matrix_multiply(c, a, A, b, B, lane, scratch)     c[i * B + j] += a[i] b[j] for i < A, j < B, both constants
+ *   matrix_pack(x, y)                                 two floats rounded to the 16-bit type, x in the lower half
+ *   matrix_chain(&f, c, lane, scratch)                C, rounded, as an operand of the next product, without a tile:
  *                     with MATRIX_CHAIN_A f is a matrix_a and A[i][x] = C[i][x], otherwise a matrix_b and B[x][j] = C[x][j]
- *   matrix_swap(x, distance, lane, room)                  x of the lane `distance` (a power of two) away by exclusive or
- *   matrix_lane(), matrix_sub_group()                     this item's lane, and the number of its sub-group
+ *   matrix_swap(x, distance, lane, scratch)           x of the lane `distance` (a power of two) away by exclusive or
+ *   matrix_lane(), matrix_sub_group()                 this item's lane, and the number of its sub-group
  *
- * row, column and k are multiples of 16.  All five loads and matrix_multiply are called by all items of a sub-group
- * alike; with MATRIX_EMULATED those that have a `room` by all items of a work-group, since they have barriers.  room is
- * local memory of the sub-group's own: MATRIX_ROOM(A, B) words, of which there are none without MATRIX_EMULATED.
+ * row, column and k are multiples of 16.  All items of a sub-group call the loads and matrix_multiply alike; with
+ * MATRIX_EMULATED all items of the work-group call the functions that take `scratch`, since these have barriers.  Each
+ * sub-group has a `scratch` of its own in local memory: MATRIX_SCRATCH(A, B) words, 0 without MATRIX_EMULATED.
  *
  * The launch: work-groups of MATRIX_LANES x sub-groups x 1 items.  The kernel has the attribute MATRIX_SUB_GROUP, which pins
  * the size where a compiler chooses it.
  *
- * Tested: each engine emulated, both types, all loads, by tests/test_matrix.c. */
+ * Tested: each engine emulated, both types, all loads, by tests/ops/matrix.c. */
 #ifndef CLATTN_CL_ENGINE_FRAGMENT_H
 #define CLATTN_CL_ENGINE_FRAGMENT_H
 
@@ -85,13 +85,13 @@
 #define MATRIX_UNROLL _Pragma("unroll")
 #endif
 
-/* Rows that share 128 bytes, the banks' width, and the eights of columns of one row take turns. */
-#define MATRIX_TURN(row, width) \
+/* How far the eights of columns of a row are moved: rows that share 128 bytes, the banks' width, are moved alike. */
+#define MATRIX_SWIZZLE(row, width) \
     (((width) & 63) == 0 ? ((row) & 7) << 3 \
      : (width) == 32     ? ((row) >> 1 & 3) << 3 \
      : (width) == 16     ? ((row) >> 2 & 1) << 3 \
                          : 0)
-#define MATRIX_AT(row, column, width) ((row) * (width) + ((column) ^ MATRIX_TURN(row, width)))
+#define MATRIX_AT(row, column, width) ((row) * (width) + ((column) ^ MATRIX_SWIZZLE(row, width)))
 
 /* Parts of a tile, as they are loaded: elements from (row, column) on; the column a multiple of their number. */
 static inline uint matrix_1(const local ushort *tile, int width, int row, int column)
@@ -180,17 +180,17 @@ typedef struct matrix_c {
 } matrix_c;
 
 #if MATRIX_EMULATED
-#define MATRIX_ROOM(A, B) (((A) + (B)) * (MATRIX_SIDE * MATRIX_SIDE / 2))
+#define MATRIX_SCRATCH(A, B) (((A) + (B)) * (MATRIX_SIDE * MATRIX_SIDE / 2))
 #else
-#define MATRIX_ROOM(A, B) 0
+#define MATRIX_SCRATCH(A, B) 0
 #endif
 
 #if MATRIX_EMULATED
-static inline float matrix_swap(float x, int distance, int lane, local uint *room)
+static inline float matrix_swap(float x, int distance, int lane, local uint *scratch)
 {
-    room[lane] = as_uint(x);
+    scratch[lane] = as_uint(x);
     barrier(CLK_LOCAL_MEM_FENCE);
-    x = as_float(room[lane ^ distance]);
+    x = as_float(scratch[lane ^ distance]);
     barrier(CLK_LOCAL_MEM_FENCE);
     return x;
 }
@@ -232,11 +232,11 @@ static inline int matrix_sub_group(void)
 #include "engine/intel/dpas.h"
 
 #if MATRIX_EMULATED
-/* The sub-group's fragments become dense matrices in its room, from which each item takes what its own floats need. */
+/* The sub-group's fragments become dense matrices in its scratch memory, from which each item takes what its own floats need. */
 static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, const matrix_b *b, int b_count,
-                                   int lane, local uint *room)
+                                   int lane, local uint *scratch)
 {
-    local ushort *of_a = (local ushort *)room, *of_b = of_a + a_count * MATRIX_SIDE * MATRIX_SIDE;
+    local ushort *of_a = (local ushort *)scratch, *of_b = of_a + a_count * MATRIX_SIDE * MATRIX_SIDE;
 
     for (int i = 0; i < a_count; i++)
         for (int n = 0; n < 2 * MATRIX_A; n++)
@@ -264,7 +264,7 @@ static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, 
 }
 #else
 static inline void matrix_multiply(matrix_c *c, const matrix_a *a, int a_count, const matrix_b *b, int b_count,
-                                   int lane, local uint *room)
+                                   int lane, local uint *scratch)
 {
     MATRIX_UNROLL
     for (int i = 0; i < a_count; i++)

@@ -1,4 +1,4 @@
-/* Which matrix engine a GPU has that kernels reach: see cl/matrix/fragment.h. */
+/* Which matrix engine a GPU has that kernels reach: cl/engine/fragment.h. */
 #ifndef CLATTN_DEVICE_MATRIX_ENGINE_H
 #define CLATTN_DEVICE_MATRIX_ENGINE_H
 

@@ -6,9 +6,9 @@
  * words separated by single blanks:
  *
  *   //clattn.wgmma fence                  wgmma.fence
- *   //clattn.wgmma multiply N TYPE ACROSS_A ACROSS_B A B D...
- *                                         wgmma.mma_async of 64 x N x 16: N is 8, 16, ... 256, TYPE bf16 or f16, ACROSS_A
- *                                         and ACROSS_B 0 or 1, A and B the descriptors' registers, D... N/2 registers of
+ *   //clattn.wgmma multiply N TYPE TRANSPOSED_A TRANSPOSED_B A B D...
+ *                                         wgmma.mma_async of 64 x N x 16: N is 8, 16, ... 256, TYPE bf16 or f16, TRANSPOSED_A
+ *                                         and TRANSPOSED_B 0 or 1, A and B the descriptors' registers, D... N/2 registers of
  *                                         floats, all different, to which the product is added
  *   //clattn.wgmma commit                 wgmma.commit_group
  *   //clattn.wgmma wait N                 wgmma.wait_group of 0 to 7

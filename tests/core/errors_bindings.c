@@ -176,6 +176,25 @@ static void outputs_that_overlap_are_refused(void **state)
     assert_status(context, activate_within_a_buffer(buffer, 16, 16, 7, 8), CLATTN_ERROR_INVALID_ARGUMENT);
     assert_status(context, activate_within_a_buffer(buffer, 8, 16, 0, 8), CLATTN_ERROR_INVALID_ARGUMENT);
 
+    clattn_matmul_desc product = CLATTN_MATMUL_DESC_INIT;
+    product.a = product.c = product.operand = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){2, 4});
+    product.b = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){4, 4});
+    const struct {
+        int64_t c;
+        const char *message; /* NULL: it runs */
+    } products[] = {{40, NULL}, {32, NULL}, {36, "c overlaps operand"}, {4, "c overlaps a"}, {12, "c overlaps b"}};
+    for (size_t i = 0; i < COUNT_OF(products); i++) {
+        clattn_matmul_args args = CLATTN_MATMUL_ARGS_INIT;
+        args.a = clattn_binding_buffer(buffer, 0);
+        args.b = clattn_binding_buffer(buffer, 16);
+        args.operand = clattn_binding_buffer(buffer, 32);
+        args.c = clattn_binding_buffer(buffer, products[i].c);
+        assert_status(context, clattn_matmul_run(context, NULL, &product, &args, 0, NULL, NULL),
+                      products[i].message ? CLATTN_ERROR_INVALID_ARGUMENT : CLATTN_SUCCESS);
+        if (products[i].message)
+            assert_message_has(context, products[i].message);
+    }
+
     clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
     desc.x = desc.y = desc.residual = desc.sum = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){2, 8});
     desc.mean = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (const size_t[2]){2, 1});

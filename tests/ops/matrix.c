@@ -212,7 +212,7 @@ typedef struct results {
     int32_t places[SIDE * SIDE];
 } results;
 
-static void run(const engine *e, bool bf16, bool across, const fragments_case *shape, results *r)
+static void run(const engine *e, bool bf16, bool transposed, const fragments_case *shape, results *r)
 {
     cl_context context = clattn_context_opencl_context(device_context());
     cl_command_queue queue = device_queue();
@@ -227,9 +227,9 @@ static void run(const engine *e, bool bf16, bool across, const fragments_case *s
 
     snprintf(
         options, sizeof options,
-        "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=%d -DMATRIX_BF16=%d -DACROSS=%d -DWIDTH=%d -DAT_ROW=%d "
+        "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=%d -DMATRIX_BF16=%d -DTRANSPOSED=%d -DWIDTH=%d -DAT_ROW=%d "
         "-DAT_COLUMN=%d -DSWAP=%d",
-        e->number, bf16, across, shape->width, shape->row, shape->column, shape->swap);
+        e->number, bf16, transposed, shape->width, shape->row, shape->column, shape->swap);
     cl_kernel kernel = build("fragments.cl", options, "fragments", &program);
     for (cl_uint i = 0; i < BUFFERS; i++) {
         buffer[i] = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes[i], host[i], &code);
@@ -299,10 +299,10 @@ static void fragments(const void *which, const char *type)
     const engine *e = which;
     bool bf16 = strcmp(type, "bfloat16") == 0;
 
-    for (int across = 0; across < 2; across++) {
+    for (int transposed = 0; transposed < 2; transposed++) {
         for (size_t s = 0; s < COUNT_OF(shapes); s++) {
             static results r;
-            if (level() != LEVEL_FULL && (s + (size_t)(2 * across + e->number)) % 5) {
+            if (level() != LEVEL_FULL && (s + (size_t)(2 * transposed + e->number)) % 5) {
                 continue;
             }
             memset(&r, 0xff, sizeof r);
@@ -310,7 +310,7 @@ static void fragments(const void *which, const char *type)
                 r.a[i] = bits_of(bf16, i);
                 r.b[i] = bits_of(bf16, (i * 7 + 3) & 255);
             }
-            run(e, bf16, across, &shapes[s], &r);
+            run(e, bf16, transposed, &shapes[s], &r);
             judge(e, bf16, &shapes[s], &r);
         }
     }
@@ -328,11 +328,11 @@ static place wgmma_c(int lane, int i)
 
 /* Byte of element (i, k) by the canonical layouts in units of 16 bytes, turned: ((8, m), (T, 2k)) with strides ((span, stride),
  * (1, T)) where k runs along the rows, else ((T, span / 16, m), (8, k)) with ((1, T, leading), (span, stride)). */
-static int wgmma_byte(bool across, int at, int leading, int stride, int span, int i, int k)
+static int wgmma_byte(bool transposed, int at, int leading, int stride, int span, int i, int k)
 {
     int units = span / 16, byte;
 
-    if (across) {
+    if (transposed) {
         byte = at + i % 8 * 2 + i / 8 % units * 16 + i / (8 * units) * leading + k % 8 * span + k / 8 * stride;
     } else {
         byte = at + i % 8 * span + i / 8 * stride + k % 8 * 2 + k / 8 * 16;
@@ -343,7 +343,7 @@ static int wgmma_byte(bool across, int at, int leading, int stride, int span, in
 
 typedef struct wgmma_tile {
     int columns; /* of the product */
-    bool across;
+    bool transposed;
     int at, leading, stride, span;
     uint64_t descriptor; /* by hand */
 } wgmma_tile;
@@ -376,9 +376,9 @@ static void wgmma_places(const void *which, const char *type)
 
     (void)type;
     snprintf(options, sizeof options,
-             "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=1 -DMATRIX_BF16=1 -DWGMMA_N=%d -DWGMMA_A_ACROSS=0 "
-             "-DWGMMA_B_ACROSS=%d -DAT=%d -DLEADING=%d -DSTRIDE=%d -DSPAN=%d",
-             t->columns, t->across, t->at, t->leading, t->stride, t->span);
+             "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=1 -DMATRIX_BF16=1 -DWGMMA_N=%d -DWGMMA_A_TRANSPOSED=0 "
+             "-DWGMMA_B_TRANSPOSED=%d -DAT=%d -DLEADING=%d -DSTRIDE=%d -DSPAN=%d",
+             t->columns, t->transposed, t->at, t->leading, t->stride, t->span);
     cl_kernel kernel = build("wgmma.cl", options, "wgmma_places", &program);
     for (cl_uint i = 0; i < 3; i++) {
         memset(host[i], 0xff, bytes[i]);
@@ -402,7 +402,7 @@ static void wgmma_places(const void *which, const char *type)
     for (int i = 0; i < t->columns; i++) {
         for (int k = 0; k < 16; k++) {
             assert_int_equal(elements[i * 16 + k],
-                             wgmma_byte(t->across, t->at, t->leading, t->stride, t->span, i, k) / 2);
+                             wgmma_byte(t->transposed, t->at, t->leading, t->stride, t->span, i, k) / 2);
         }
     }
     assert_cl(clReleaseKernel(kernel));
@@ -419,7 +419,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < COUNT_OF(wgmma_tiles); i++) {
         const wgmma_tile *t = &wgmma_tiles[i];
         suite_add_case(wgmma_places, t, "", "matrix wgmma: %d columns, rows of %d bytes%s at %d", t->columns, t->span,
-                       t->across ? " along n" : "", t->at);
+                       t->transposed ? " along n" : "", t->at);
     }
     return suite_run("matrix", argc, argv);
 }

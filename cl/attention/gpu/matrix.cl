@@ -68,7 +68,7 @@
 #define SQUARES (TILE_K / 16)
 #define DEPTHS ((D_K + 15) / 16)
 #define COLUMNS ((D_V + 15) / 16)
-#define SCRATCH MATRIX_ROOM(1, 1)
+#define SCRATCH MATRIX_SCRATCH(1, 1)
 #define ROWS 2                   /* of a 16 x 16 square, that a lane has floats of */
 #define ROW_OF(n) ((n) >> 1 & 1) /* the one of these that a lane's float number n belongs to */
 
@@ -213,7 +213,7 @@ static inline void add_values(matrix_c out[COLUMNS], const matrix_c s[SQUARES], 
         for (int c = 0; c < COLUMNS; c++) {
             matrix_b of_v;
 
-            matrix_load_b_across(&of_v, values, WIDTH, j * 16, c * 16, lane);
+            matrix_load_b_transposed(&of_v, values, WIDTH, j * 16, c * 16, lane);
             matrix_multiply(&out[c], &of_p, 1, &of_v, 1, lane, scratch);
         }
     }

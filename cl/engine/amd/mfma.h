@@ -61,7 +61,7 @@ static inline void matrix_one(matrix_c *c, const matrix_a *a, const matrix_b *b)
     vstore4(sum, 0, c->sum);
 }
 
-static inline float matrix_swap(float x, int distance, int lane, local uint *room)
+static inline float matrix_swap(float x, int distance, int lane, local uint *scratch)
 {
     return as_float(__builtin_amdgcn_ds_bpermute((lane ^ distance) << 2, as_int(x)));
 }
@@ -84,7 +84,7 @@ static inline void matrix_load_a(matrix_a *f, const local ushort *tile, int widt
     matrix_row_of(f->word, tile, width, row, k, lane);
 }
 
-static inline void matrix_load_a_across(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
+static inline void matrix_load_a_transposed(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
 {
     matrix_column_of(f->word, tile, width, k, row, lane);
 }
@@ -94,13 +94,14 @@ static inline void matrix_load_b(matrix_b *f, const local ushort *tile, int widt
     matrix_row_of(f->word, tile, width, column, k, lane);
 }
 
-static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, int width, int k, int column, int lane)
+static inline void matrix_load_b_transposed(matrix_b *f, const local ushort *tile, int width, int k, int column,
+                                            int lane)
 {
     matrix_column_of(f->word, tile, width, k, column, lane);
 }
 
 /* C's map is B's. */
-static inline void matrix_chain(matrix_b *f, const matrix_c *c, int lane, local uint *room)
+static inline void matrix_chain(matrix_b *f, const matrix_c *c, int lane, local uint *scratch)
 {
     f->word[0] = matrix_pack(c->sum[0], c->sum[1]);
     f->word[1] = matrix_pack(c->sum[2], c->sum[3]);

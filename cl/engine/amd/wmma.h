@@ -59,7 +59,7 @@ static inline void matrix_one(matrix_c *c, const matrix_a *a, const matrix_b *b)
     vstore8(sum, 0, c->sum);
 }
 
-static inline float matrix_swap(float x, int distance, int lane, local uint *room)
+static inline float matrix_swap(float x, int distance, int lane, local uint *scratch)
 {
     return as_float(__builtin_amdgcn_ds_bpermute((lane ^ distance) << 2, as_int(x)));
 }
@@ -84,7 +84,7 @@ static inline void matrix_load_a(matrix_a *f, const local ushort *tile, int widt
     matrix_row_of(f->word, tile, width, row + (lane & 15), k);
 }
 
-static inline void matrix_load_a_across(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
+static inline void matrix_load_a_transposed(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
 {
     matrix_column_of(f->word, tile, width, k, row + (lane & 15));
 }
@@ -94,17 +94,18 @@ static inline void matrix_load_b(matrix_b *f, const local ushort *tile, int widt
     matrix_row_of(f->word, tile, width, column + (lane & 15), k);
 }
 
-static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, int width, int k, int column, int lane)
+static inline void matrix_load_b_transposed(matrix_b *f, const local ushort *tile, int width, int k, int column,
+                                            int lane)
 {
     matrix_column_of(f->word, tile, width, k, column + (lane & 15));
 }
 
 /* A lane has every other row of its column; the rest is 16 lanes away. */
-static inline void matrix_chain(matrix_b *f, const matrix_c *c, int lane, local uint *room)
+static inline void matrix_chain(matrix_b *f, const matrix_c *c, int lane, local uint *scratch)
 {
     MATRIX_UNROLL
     for (int w = 0; w < MATRIX_B; w++) {
-        float other = matrix_swap(c->sum[w], 16, lane, room);
+        float other = matrix_swap(c->sum[w], 16, lane, scratch);
         f->word[w] = lane < 16 ? matrix_pack(c->sum[w], other) : matrix_pack(other, c->sum[w]);
     }
 }

@@ -133,7 +133,7 @@ static inline void matrix_one(matrix_c *c, const matrix_a *a, const matrix_b *b)
 #endif
 }
 
-static inline float matrix_swap(float x, int distance, int lane, local uint *room)
+static inline float matrix_swap(float x, int distance, int lane, local uint *scratch)
 {
     return intel_sub_group_shuffle_xor(x, (uint)distance);
 }
@@ -151,7 +151,7 @@ static inline void matrix_load_a(matrix_a *f, const local ushort *tile, int widt
 #endif
 }
 
-static inline void matrix_load_a_across(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
+static inline void matrix_load_a_transposed(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
 {
     MATRIX_UNROLL
     for (int w = 0; w < MATRIX_A; w++)
@@ -174,7 +174,8 @@ static inline void matrix_load_b(matrix_b *f, const local ushort *tile, int widt
     }
 }
 
-static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, int width, int k, int column, int lane)
+static inline void matrix_load_b_transposed(matrix_b *f, const local ushort *tile, int width, int k, int column,
+                                            int lane)
 {
     MATRIX_UNROLL
     for (int w = 0; w < MATRIX_B; w++)
@@ -182,7 +183,7 @@ static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, i
 }
 
 /* C's columns are B's, row by row. */
-static inline void matrix_chain(matrix_b *f, const matrix_c *c, int lane, local uint *room)
+static inline void matrix_chain(matrix_b *f, const matrix_c *c, int lane, local uint *scratch)
 {
     MATRIX_UNROLL
     for (int w = 0; w < MATRIX_B; w++) {

@@ -128,7 +128,7 @@ static inline void matrix_one(matrix_c *c, const matrix_a *a, const matrix_b *b)
     matrix_half(c->sum + 4, a->word, b->word + 2);
 }
 
-static inline float matrix_swap(float x, int distance, int lane, local uint *room)
+static inline float matrix_swap(float x, int distance, int lane, local uint *scratch)
 {
     uint from;
     __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
@@ -145,7 +145,7 @@ static inline void matrix_load_a(matrix_a *f, const local ushort *tile, int widt
     matrix_ldmatrix(f->word, tile, width, row, k, 0, lane);
 }
 
-static inline void matrix_load_a_across(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
+static inline void matrix_load_a_transposed(matrix_a *f, const local ushort *tile, int width, int k, int row, int lane)
 {
     matrix_ldmatrix_trans(f->word, tile, width, k, row, 1, lane);
 }
@@ -155,13 +155,14 @@ static inline void matrix_load_b(matrix_b *f, const local ushort *tile, int widt
     matrix_ldmatrix(f->word, tile, width, column, k, 1, lane);
 }
 
-static inline void matrix_load_b_across(matrix_b *f, const local ushort *tile, int width, int k, int column, int lane)
+static inline void matrix_load_b_transposed(matrix_b *f, const local ushort *tile, int width, int k, int column,
+                                            int lane)
 {
     matrix_ldmatrix_trans(f->word, tile, width, k, column, 0, lane);
 }
 
 /* C's map is A's. */
-static inline void matrix_chain(matrix_a *f, const matrix_c *c, int lane, local uint *room)
+static inline void matrix_chain(matrix_a *f, const matrix_c *c, int lane, local uint *scratch)
 {
     MATRIX_UNROLL
     for (int w = 0; w < MATRIX_A; w++)

@@ -8,8 +8,8 @@
  * and builds from that.  A program in which that was not done computes nothing.
  *
  *   WGMMA_N             columns of a product: 16, 32, 64 or 128
- *   WGMMA_A_ACROSS      1: A's tile has k for rows and m for columns; 0: the other way round
- *   WGMMA_B_ACROSS      1: B's tile has k for rows and n for columns; 0: the other way round
+ *   WGMMA_A_TRANSPOSED      1: A's tile has k for rows and m for columns; 0: the other way round
+ *   WGMMA_B_TRANSPOSED      1: B's tile has k for rows and n for columns; 0: the other way round
  *   MATRIX_BF16, MATRIX_EMULATED   engine/fragment.h, whose MATRIX_ENGINE is MATRIX_MMA here
  *
  *   wgmma_address(memory, tile)  where `tile` begins, in bytes: as the GPU counts them in its shared memory, or emulated from
@@ -91,13 +91,13 @@ static inline uint wgmma_address(const local uint4 *memory, const local uint4 *t
 }
 
 /* The element at (i, k) of what is described, i being a row of A or a column of B. */
-static inline float wgmma_element(const local uint4 *memory, ulong descriptor, int across, uint i, uint k)
+static inline float wgmma_element(const local uint4 *memory, ulong descriptor, int transposed, uint i, uint k)
 {
     const uint leading = (uint)(descriptor >> 16 & 0x3fff) << 4, stride = (uint)(descriptor >> 32 & 0x3fff) << 4;
     const uint mode = (uint)(descriptor >> 62), turned = (16u >> mode) - 1;
     uint at = (uint)(descriptor & 0x3fff) << 4;
 
-    if (across)
+    if (transposed)
         at += (i >> (7 - mode)) * leading + ((i & ((128u >> mode) - 1)) << 1) + ((k & 7) << (8 - mode)) +
               (k >> 3) * stride;
     else
@@ -114,8 +114,8 @@ static inline void wgmma_multiply(wgmma_c *c, ulong a, ulong b, const local uint
         float sum = c->sum[n];
 
         for (uint k = 0; k < WGMMA_DEPTH; k++)
-            sum = fma(wgmma_element(memory, a, WGMMA_A_ACROSS, row, k),
-                      wgmma_element(memory, b, WGMMA_B_ACROSS, column, k), sum);
+            sum = fma(wgmma_element(memory, a, WGMMA_A_TRANSPOSED, row, k),
+                      wgmma_element(memory, b, WGMMA_B_TRANSPOSED, column, k), sum);
         c->sum[n] = sum;
     }
 }
@@ -182,7 +182,7 @@ static inline void wgmma_wait(wgmma_c *c)
 static inline void wgmma_multiply(wgmma_c *c, ulong a, ulong b, const local uint4 *memory, int lane)
 {
     __asm__ volatile("//clattn.wgmma multiply " WGMMA_QUOTE(WGMMA_N) " " WGMMA_TYPE " " WGMMA_QUOTE(
-                         WGMMA_A_ACROSS) " " WGMMA_QUOTE(WGMMA_B_ACROSS) " " WGMMA_OPERANDS
+                         WGMMA_A_TRANSPOSED) " " WGMMA_QUOTE(WGMMA_B_TRANSPOSED) " " WGMMA_OPERANDS
                      : WGMMA_FLOATS(c->sum)
                      : "l"(a), "l"(b)
                      : "memory");

@@ -2,7 +2,7 @@
  * and storing sums.  The kernel that includes this has defined
  *
  *   TILE_M, TILE_N, TILE_K           extents of the work-group's tiles
- *   A_ACROSS, B_ACROSS               1: a tile's rows are k, its columns m or n; 0: its columns are k
+ *   A_TRANSPOSED, B_TRANSPOSED               1: a tile's rows are k, its columns m or n; 0: its columns are k
  *   ITEMS                            of the work-group
  *   COPIES                           tiles are copied to local memory at once (engine/copy.h); 0: through registers
  *   TILE_AT(row, column, width, height)   which element of a tile of that width and height (row, column) is; eight
@@ -16,12 +16,12 @@
 #include "engine/copy.h"
 
 /* Tiles as they lie in local memory, in pieces of 8 elements. */
-#if A_ACROSS
+#if A_TRANSPOSED
 #define A_WIDTH TILE_M
 #else
 #define A_WIDTH TILE_K
 #endif
-#if B_ACROSS
+#if B_TRANSPOSED
 #define B_WIDTH TILE_N
 #else
 #define B_WIDTH TILE_K
@@ -33,8 +33,8 @@
 #error "A tile's row must be shared out evenly to the work-group's items"
 #endif
 
-#define A_HEIGHT (A_ACROSS ? TILE_K : TILE_M)
-#define B_HEIGHT (B_ACROSS ? TILE_K : TILE_N)
+#define A_HEIGHT (A_TRANSPOSED ? TILE_K : TILE_M)
+#define B_HEIGHT (B_TRANSPOSED ? TILE_K : TILE_N)
 
 /* The part of an operand that a work-group's tiles are taken from: `count` rows of A or columns of B, and all of k.  A tile's
  * rows and columns lie `row` and `column` apart in memory, and the next step's tile lies `step` behind it. */
@@ -46,25 +46,25 @@ typedef struct source {
 
 /* `index` and `k` are the operand's strides; its offset, batch item and first index are in `from` already. */
 static inline void set_source(source *s, const global ushort *from, long index, long k, int count, int depth,
-                              int across)
+                              int transposed)
 {
     s->from = from;
-    s->row = across ? k : index;
-    s->column = across ? index : k;
+    s->row = transposed ? k : index;
+    s->column = transposed ? index : k;
     s->step = TILE_K * k;
     s->count = count;
     s->depth = depth;
 }
 
 /* Rows and columns of a step's tile that exist. */
-static inline int rows_of(const source *s, int step, int across)
+static inline int rows_of(const source *s, int step, int transposed)
 {
-    return across ? s->depth - step * TILE_K : s->count;
+    return transposed ? s->depth - step * TILE_K : s->count;
 }
 
-static inline int columns_of(const source *s, int step, int across)
+static inline int columns_of(const source *s, int step, int transposed)
 {
-    return across ? s->count : s->depth - step * TILE_K;
+    return transposed ? s->count : s->depth - step * TILE_K;
 }
 
 /* The index of element (row, col) of one item of the batch. */
@@ -100,10 +100,10 @@ static inline void store_result(const destination *to, int row, int col, float s
 /* ---- any strides: one element at a time ---- */
 
 /* Elements that do not exist are 0.  The loops stay loops, since this path is not meant to be fast. */
-static inline void gather_tile(local uint4 *tile, const source *s, int step, int across, int width, int height,
+static inline void gather_tile(local uint4 *tile, const source *s, int step, int transposed, int width, int height,
                                int item)
 {
-    const int rows = rows_of(s, step, across), columns = columns_of(s, step, across);
+    const int rows = rows_of(s, step, transposed), columns = columns_of(s, step, transposed);
     const global ushort *from = s->from + step * s->step;
 
 #pragma nounroll
@@ -125,21 +125,22 @@ static inline void gather_tile(local uint4 *tile, const source *s, int step, int
 
 /* A tile's rows that are rows of A or columns of B are never cut off: those that do not exist are read from the last one, and
  * their part of C is not stored.  Rows or columns that are k must be 0. */
-static inline int existing_row(int row, int rows, int across)
+static inline int existing_row(int row, int rows, int transposed)
 {
-    return across ? row : min(row, rows - 1);
+    return transposed ? row : min(row, rows - 1);
 }
 
 #if COPIES
 
-static inline int aligned(const source *s, int across)
+static inline int aligned(const source *s, int transposed)
 {
     return s->column == 1 && (s->row & 7) == 0 && ((size_t)s->from & 15) == 0;
 }
 
-static inline void copy_tile(local uint4 *tile, const source *s, int step, int across, int width, int height, int item)
+static inline void copy_tile(local uint4 *tile, const source *s, int step, int transposed, int width, int height,
+                             int item)
 {
-    const int rows = rows_of(s, step, across), columns = columns_of(s, step, across);
+    const int rows = rows_of(s, step, transposed), columns = columns_of(s, step, transposed);
     const int row0 = PIECE_ROW(width, item), column = PIECE_COLUMN(width, item);
     const int bytes = 2 * clamp(columns - column, 0, 8);
     const global ushort *from = s->from + step * s->step + column;
@@ -150,21 +151,22 @@ static inline void copy_tile(local uint4 *tile, const source *s, int step, int a
 
         if ((l + 1) * PIECE_ROWS(width) <= height || row < height)
             matrix_copy((local uint4 *)((local ushort *)tile + TILE_AT(row, column, width, height)),
-                        from + existing_row(row, rows, across) * s->row, !across || row < rows ? bytes : 0);
+                        from + existing_row(row, rows, transposed) * s->row, !transposed || row < rows ? bytes : 0);
     }
 }
 
 #else
 
 /* A piece is read whole or not at all. */
-static inline int aligned(const source *s, int across)
+static inline int aligned(const source *s, int transposed)
 {
-    return s->column == 1 && (s->row & 7) == 0 && ((size_t)s->from & 15) == 0 && (columns_of(s, 0, across) & 7) == 0;
+    return s->column == 1 && (s->row & 7) == 0 && ((size_t)s->from & 15) == 0 &&
+           (columns_of(s, 0, transposed) & 7) == 0;
 }
 
-static inline void load_tile(uint4 *next, const source *s, int step, int across, int width, int height, int item)
+static inline void load_tile(uint4 *next, const source *s, int step, int transposed, int width, int height, int item)
 {
-    const int rows = rows_of(s, step, across), columns = columns_of(s, step, across);
+    const int rows = rows_of(s, step, transposed), columns = columns_of(s, step, transposed);
     const int row0 = PIECE_ROW(width, item), column = PIECE_COLUMN(width, item);
     const global ushort *from = s->from + step * s->step + column;
 
@@ -173,8 +175,8 @@ static inline void load_tile(uint4 *next, const source *s, int step, int across,
         const int row = row0 + l * PIECE_ROWS(width);
 
         next[l] = (uint4)0;
-        if (column < columns && (!across || row < rows))
-            next[l] = *(const global uint4 *)(from + existing_row(row, rows, across) * s->row);
+        if (column < columns && (!transposed || row < rows))
+            next[l] = *(const global uint4 *)(from + existing_row(row, rows, transposed) * s->row);
     }
 }
 

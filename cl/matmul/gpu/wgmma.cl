@@ -18,13 +18,13 @@
  *   WGMMA_N                      columns of the work-group's tile                 16 32 64 128     each
  *   TILE_K                       depth of a step                                  16 32 64         each
  *   STAGES                       steps in local memory at a time                  2 and up         2 3 4
- *   A_ACROSS                     A's rows, not its columns, lie side by side      0, 1             both
- *   B_ACROSS                     B's columns, not its rows, do                    0, 1             both
+ *   A_TRANSPOSED                 A's rows, not its columns, lie side by side      0, 1             both
+ *   B_TRANSPOSED                 B's columns, not its rows, do                    0, 1             both
  *   A_TYPE, B_TYPE               storage types                                    F16 BF16         both
  *   C_TYPE, BIAS_TYPE                                                             F32 F16 BF16     each
  *   BIAS                         whether there is a bias                          0, 1             both
  *   MATMUL_EPILOGUE ...          matmul/epilogue.h; no B_SCALED                                each
- * Other strides than _ACROSS says are read one element at a time: slow, and right.
+ * Other strides than _TRANSPOSED says are read one element at a time: slow, and right.
  *
  *        k ->                  j ->  |  TILE_N = WGMMA_N |
  *      +------+              +-------+-------------------+    Warpgroup w owns 64 rows, 64 w and on, and all columns of the
@@ -63,15 +63,15 @@
 #ifndef STAGES
 #define STAGES 2
 #endif
-#ifndef A_ACROSS
-#define A_ACROSS 0
+#ifndef A_TRANSPOSED
+#define A_TRANSPOSED 0
 #endif
-#ifndef B_ACROSS
-#define B_ACROSS 1
+#ifndef B_TRANSPOSED
+#define B_TRANSPOSED 1
 #endif
 
-#define WGMMA_A_ACROSS A_ACROSS
-#define WGMMA_B_ACROSS B_ACROSS
+#define WGMMA_A_TRANSPOSED A_TRANSPOSED
+#define WGMMA_B_TRANSPOSED B_TRANSPOSED
 
 #include "matmul/epilogue.h"
 #include "matmul/types.h"
@@ -101,8 +101,8 @@
 
 /* Bytes of a tile's row, as the engine knows it, of sixteen k more, and of a panel.  What is not used is 16. */
 #define SPAN_OF(width) (2 * ((width) < 64 ? (width) : 64))
-#define DEEPER(across, width) ((across) ? WGMMA_DEPTH * SPAN_OF(width) : 2 * WGMMA_DEPTH)
-#define PANEL(across, width) ((across) ? TILE_K * SPAN_OF(width) : 16)
+#define DEEPER(transposed, width) ((transposed) ? WGMMA_DEPTH * SPAN_OF(width) : 2 * WGMMA_DEPTH)
+#define PANEL(transposed, width) ((transposed) ? TILE_K * SPAN_OF(width) : 16)
 /* Of A, the part of a warpgroup: a panel, or rows. */
 #define WARPGROUP_BYTES (2 * WGMMA_ROWS * TILE_K)
 
@@ -112,11 +112,11 @@ static inline void fetch(local uint4 *a_tile, const source *a, local uint4 *b_ti
                          int whole, int item)
 {
     if (whole) {
-        copy_tile(a_tile, a, step, A_ACROSS, A_WIDTH, A_HEIGHT, item);
-        copy_tile(b_tile, b, step, B_ACROSS, B_WIDTH, B_HEIGHT, item);
+        copy_tile(a_tile, a, step, A_TRANSPOSED, A_WIDTH, A_HEIGHT, item);
+        copy_tile(b_tile, b, step, B_TRANSPOSED, B_WIDTH, B_HEIGHT, item);
     } else {
-        gather_tile(a_tile, a, step, A_ACROSS, A_WIDTH, A_HEIGHT, item);
-        gather_tile(b_tile, b, step, B_ACROSS, B_WIDTH, B_HEIGHT, item);
+        gather_tile(a_tile, a, step, A_TRANSPOSED, A_WIDTH, A_HEIGHT, item);
+        gather_tile(b_tile, b, step, B_TRANSPOSED, B_WIDTH, B_HEIGHT, item);
     }
 }
 
@@ -127,9 +127,9 @@ static inline void multiply_tiles(wgmma_c *sum, uint a_tile, uint b_tile, const 
     MATRIX_UNROLL
     for (int k = 0; k < TILE_K / WGMMA_DEPTH; k++)
         wgmma_multiply(sum,
-                       wgmma_descriptor(a_tile + k * DEEPER(A_ACROSS, A_WIDTH), PANEL(A_ACROSS, A_WIDTH),
+                       wgmma_descriptor(a_tile + k * DEEPER(A_TRANSPOSED, A_WIDTH), PANEL(A_TRANSPOSED, A_WIDTH),
                                         8 * SPAN_OF(A_WIDTH), SPAN_OF(A_WIDTH)),
-                       wgmma_descriptor(b_tile + k * DEEPER(B_ACROSS, B_WIDTH), PANEL(B_ACROSS, B_WIDTH),
+                       wgmma_descriptor(b_tile + k * DEEPER(B_TRANSPOSED, B_WIDTH), PANEL(B_TRANSPOSED, B_WIDTH),
                                         8 * SPAN_OF(B_WIDTH), SPAN_OF(B_WIDTH)),
                        memory, lane);
     wgmma_end();
@@ -157,9 +157,9 @@ kernel void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEM
     wgmma_c sum;
 
     set_source(&a_source, (const global ushort *)a_data + a.a.offset + batch * a.a.batch + row0 * a.a.row, a.a.row,
-               a.a.col, rows, a.k, A_ACROSS);
+               a.a.col, rows, a.k, A_TRANSPOSED);
     set_source(&b_source, (const global ushort *)b_data + a.b.offset + batch * a.b.batch + col0 * a.b.col, a.b.col,
-               a.b.row, cols, a.k, B_ACROSS);
+               a.b.row, cols, a.k, B_TRANSPOSED);
     to.c = c_data + element_of(&a.c, batch, row0, col0);
 #if OPERAND
     to.operand = operand + element_of(&a.operand, batch, row0, col0);
@@ -168,7 +168,7 @@ kernel void matmul_wgmma(const global ELEMENT(A_TYPE) *a_data, const global ELEM
     for (int n = 0; n < WGMMA_N / 2; n++)
         sum.sum[n] = 0.0f;
 
-    const int whole = aligned(&a_source, A_ACROSS) && aligned(&b_source, B_ACROSS);
+    const int whole = aligned(&a_source, A_TRANSPOSED) && aligned(&b_source, B_TRANSPOSED);
     /* STAGES - 1 steps are under way while one is multiplied.  Each makes a group of copies, be it empty. */
     int now = 0, into = STAGES - 1;
 

@@ -1,4 +1,4 @@
-/* The self-check of the matrix product: a plan's own kernels on a small one. */
+/* The self-check of the matrix product: runs a plan's own kernels on a small product. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,18 +11,18 @@
 #include "ref/attention.h"
 #include "ref/ref.h"
 
-/* Of the small product.  A plan by a matrix engine has two, both larger than a work-group's tile, so that every lane of each
- * sub-group is in it: one whose rows begin anywhere, and one that is read 16 bytes at a time and deeper than what is
- * copied ahead.  The second one's float16 has no normal numbers in A, which some engines take for 0. */
+/* Sizes of the small product.  A plan by a matrix engine has two small products, both larger than a work-group's tile, so that
+ * every lane of each sub-group takes part: one whose rows begin anywhere, and one that is read 16 bytes at a time and is
+ * deeper than what is prefetched.  The second one's float16 A holds subnormal numbers only, which some engines take for 0. */
 #define ROWS 21
 #define COLUMNS 70
 #define DEPTH 67
 #define MATRIX_DEPTH 168
-/* A plan in parts for more k than go through at once has so many, and a second tile of rows. */
-#define PARTS_MOST 512
-#define PARTS_ROWS 37
-#define PARTS_DEPTH 1100
-#define WORKSPACE_BYTES ((size_t)1 << 20) /* is enough for the small product's packed panels */
+/* If a plan by bf16x3 has more k than this, its small product has a second block of k and a second tile of rows. */
+#define BF16X3_DEPTH_MOST 512
+#define BF16X3_ROWS 37
+#define BF16X3_DEPTH 1100
+#define WORKSPACE_BYTES ((size_t)1 << 20) /* enough for the small product's packed panels */
 
 enum { A, B, C, BIAS, SCALE, OPERAND, WORKSPACE, ARRAYS };
 
@@ -34,8 +34,8 @@ struct matmul_check {
     struct check_array arrays[ARRAYS];
 };
 
-/* A matrix of the small product with the neighbourhood of the large one's: along rows, along columns, or of neither.  A
- * single row or column may have both, and then an operand has both here too: its elements overlap. */
+/* A matrix of the small product whose neighbours lie as the large one's do: along rows, along columns, or neither.  A single
+ * row or column may have both, and then an operand has both here too: its elements overlap. */
 static clattn_layout small_matrix(const clattn_layout *full, bool is_operand, size_t rows, size_t columns)
 {
     int last = full->rank - 1;
@@ -69,7 +69,7 @@ static clattn_status make(void *data, clattn_context *context)
     desc.operand_use = full->operand_use;
     desc.activation = full->activation;
     desc.explicit_alpha = full->explicit_alpha;
-    desc.alpha = copysignf(1.25f, full->alpha); /* the plan's may leave nothing to see */
+    desc.alpha = copysignf(1.25f, full->alpha); /* with the plan's own alpha all results might be 0 */
     TRY(matmul_problem_read(&desc, &check->small, &reason));
     const struct check_place places[WORKSPACE] = {
         [A] = {&desc.a, &check->args.a, CHECK_NUMBERS},
@@ -157,8 +157,8 @@ clattn_status matmul_self_check(struct self_check *self)
     if (self->unchecked)
         return CLATTN_SUCCESS;
     const char *kernel = base->kernels[0].name;
-    if (strcmp(kernel, "matmul_split") == 0 && plan->problem.k > PARTS_MOST)
-        return check_small(plan, PARTS_ROWS, COLUMNS, PARTS_DEPTH, false);
+    if (strcmp(kernel, "matmul_split") == 0 && plan->problem.k > BF16X3_DEPTH_MOST)
+        return check_small(plan, BF16X3_ROWS, COLUMNS, BF16X3_DEPTH, false);
     if (strcmp(kernel, "matmul_matrix") != 0 && strcmp(kernel, "matmul_wgmma") != 0)
         return check_small(plan, ROWS, COLUMNS, DEPTH, false);
     clattn_status status = check_small(plan, plan->tile_rows + 5, plan->tile_columns + 6, DEPTH, false);

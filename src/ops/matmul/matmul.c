@@ -39,7 +39,7 @@ clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file
     clattn_status status;
     const struct matmul_problem *problem = &plan->problem;
     TRY(plan_add_kernel(&plan->base, file, options, name, matmul_pointers(problem), matmul_args_bytes(problem), local));
-    /* All items of a batch may be folded into one. */
+    /* All items of a batch may be folded into one taller item. */
     const size_t groups[3] = {divide_up(problem->n, plan->tile_columns),
                               problem->batch * divide_up(problem->m, plan->tile_rows), problem->batch};
     plan_kernel_largest(&plan->base.kernels[0], groups);
@@ -86,8 +86,8 @@ fail:
     return status;
 }
 
-/* How an operand lies, in a letter: rows or columns next to each other, or neither. */
-static char side_of(const array4 *array)
+/* How an operand lies in memory: r if a row's elements are neighbours, c if a column's are, else s (strided). */
+static char order_of(const array4 *array)
 {
     return array->col == 1 ? 'r' : array->row == 1 ? 'c' : 's';
 }
@@ -98,9 +98,9 @@ static void classify(const void *data, struct strbuf *text)
     const clattn_matmul_desc *desc = &problem->desc;
     strbuf_printf(text, "b%zu-m%zu-n%zu-k%zu", class_length(problem->batch), class_length(problem->m),
                   class_length(problem->n), class_length(problem->k));
-    strbuf_printf(text, "-%s.%c-%s.%c-%s.%c", storage_token(desc->a.dtype), side_of(&problem->a),
-                  storage_token(desc->b.dtype), side_of(&problem->b), storage_token(desc->c.dtype),
-                  side_of(&problem->c));
+    strbuf_printf(text, "-%s.%c-%s.%c-%s.%c", storage_token(desc->a.dtype), order_of(&problem->a),
+                  storage_token(desc->b.dtype), order_of(&problem->b), storage_token(desc->c.dtype),
+                  order_of(&problem->c));
     if (problem->batch > 1 && !problem->b.batch)
         strbuf_printf(text, "-shared");
     if (problem->has_bias)
@@ -109,7 +109,7 @@ static void classify(const void *data, struct strbuf *text)
         strbuf_printf(text, "-act%d", (int)desc->activation);
     if (problem->has_operand)
         strbuf_printf(text, "-%s.%s.%c", desc->operand_use == CLATTN_MATMUL_OPERAND_USE_ADD ? "add" : "multiply",
-                      storage_token(desc->operand.dtype), side_of(&problem->operand));
+                      storage_token(desc->operand.dtype), order_of(&problem->operand));
 }
 
 static const struct operator_type matmul_operator = {

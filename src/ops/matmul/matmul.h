@@ -1,4 +1,4 @@
-/* The matrix product's inside: the checked problem, the plan, and the table of solvers. */
+/* What the files of the matrix product share: the checked problem, the plan, and the solvers. */
 #ifndef CLATTN_OPS_MATMUL_MATMUL_H
 #define CLATTN_OPS_MATMUL_MATMUL_H
 
@@ -17,8 +17,8 @@ struct matmul_problem {
 struct matmul_plan {
     clattn_plan base;
     struct matmul_problem problem;
-    /* Enqueues the product; the plan's lock is held.  The kernels' args say what: their `batch` and `m` are
-     * the actual ones, items that lie one behind the other already folded into m. */
+    /* Enqueues the product that the kernels' args describe; the caller holds the plan's lock.  Their `batch` and `m` are the
+     * actual ones, with items that lie one behind the other already folded into m. */
     clattn_status (*launch)(const struct matmul_plan *plan, const struct matmul_problem *problem, struct chain *chain,
                             const clattn_matmul_args *args, const matmul_args *kernel_args);
     size_t tile_rows, tile_columns; /* of C, that a work-group owns */
@@ -28,7 +28,7 @@ struct matmul_plan {
     bool foreign;                   /* another library chooses the kernels, from size to size anew */
 };
 
-/* Rows of A that one B multiplies: those of all items that share it. */
+/* Rows of A that one B multiplies: the rows of all items that share it. */
 static inline size_t matmul_rows(const struct matmul_problem *problem)
 {
     return problem->m * (problem->b.batch || !problem->batch ? 1 : problem->batch);
@@ -40,35 +40,34 @@ clattn_status matmul_problem_read(const clattn_matmul_desc *desc, struct matmul_
 clattn_status matmul_args_read(const struct matmul_plan *plan, const struct matmul_problem *problem,
                                const clattn_matmul_args *given, clattn_matmul_args *args);
 
-/* What the kernels are told. */
+/* Fills the kernels' last argument. */
 void matmul_fill_args(const struct matmul_problem *problem, const clattn_matmul_args *args, matmul_args *kernel_args);
 
 /* The -D options that all matmul kernels share. */
 void matmul_defines(const struct matmul_problem *problem, struct strbuf *options);
 
-/* Whether something other than a bias is done to sums: MATMUL_EPILOGUE. */
+/* Whether anything but a bias is done to sums: the kernels' MATMUL_EPILOGUE. */
 static inline bool matmul_has_epilogue(const struct matmul_problem *problem)
 {
     return problem->has_operand || problem->has_scale || problem->desc.activation;
 }
 
-/* A kernel's pointers, of which two are what it multiplies and the others' bindings are put behind those two; and the size
- * of its matmul_args. */
+/* The number of a kernel's pointers, the first two of which are what it multiplies; filling in the bindings of the others; and
+ * the size of its matmul_args. */
 cl_uint matmul_pointers(const struct matmul_problem *problem);
 #define MATMUL_POINTERS 6
 void matmul_bind(const struct matmul_problem *problem, const clattn_matmul_args *args, const clattn_binding **bindings);
 size_t matmul_args_bytes(const struct matmul_problem *problem);
 
-/* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C:
- * its `launch`, and adding the kernel, whose arguments are a, b, [bias], [b_scale], [operand], c; `options` is taken over
- * and cleared. */
+/* For solvers with one kernel whose work-groups, (columns, rows, batch), own tile_columns x tile_rows of C: `launch`, and the
+ * function that adds the kernel, whose arguments are a, b, [bias], [b_scale], [operand], c.  `options` is cleared. */
 clattn_status matmul_launch_tiles(const struct matmul_plan *plan, const struct matmul_problem *problem,
                                   struct chain *chain, const clattn_matmul_args *args, const matmul_args *kernel_args);
 clattn_status matmul_add_tiled_kernel(struct matmul_plan *plan, const char *file, const char *name,
                                       struct strbuf *options, const size_t local[3]);
 
-/* For those with two, of which the first one packs an operand into the workspace for the second: enqueues both, the first
- * one unless k is 0. */
+/* For solvers with two kernels, the first of which packs an operand into the workspace for the second: enqueues both, without
+ * the first if k is 0. */
 clattn_status matmul_launch_packed(const struct matmul_plan *plan, struct chain *chain, const matmul_args *kernel_args,
                                    const clattn_binding **pack_bindings, const size_t pack_groups[3],
                                    const clattn_binding **bindings, const size_t groups[3]);

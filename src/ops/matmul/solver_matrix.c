@@ -1,16 +1,17 @@
-/* Matrix products by a GPU's matrix engines, and the same kernel with an engine emulated, for tests: only by name.
+/* Matrix products by a GPU's matrix engines, and by the same kernel with an engine emulated, which is for tests: only a caller
+ * who names it gets it.
  *
- * None of the engines has ever run on real hardware from here, so the planner takes this solver only where the self-check
+ * None of the engines has ever run on real hardware by this kernel, so the planner takes this solver only if the self-check
  * compares its kernels with the reference on the device itself. */
 #include <string.h>
 
 #include "base/size.h"
-#include "ops/matmul/matmul.h"
+#include "ops/matmul/engine.h"
 #include "program/defines.h"
 
 /* Sub-groups along m and n, squares of 16 x 16 that each owns, depth of a step. */
 struct geometry {
-    size_t groups_m, groups_n, sides_m, sides_n, depth;
+    size_t groups_m, groups_n, squares_m, squares_n, depth;
 };
 
 /* Largest first.  The squares of a sub-group and what they are made of take most of an item's registers; MFMA's work-groups
@@ -29,12 +30,12 @@ static const struct geometry geometries[MATRIX_ENGINES][GEOMETRIES] = {
 
 static size_t rows_of(const struct geometry *g)
 {
-    return SIDE * g->groups_m * g->sides_m;
+    return SIDE * g->groups_m * g->squares_m;
 }
 
 static size_t columns_of(const struct geometry *g)
 {
-    return SIDE * g->groups_n * g->sides_n;
+    return SIDE * g->groups_n * g->squares_n;
 }
 
 static size_t stage_bytes(const struct geometry *g)
@@ -42,18 +43,18 @@ static size_t stage_bytes(const struct geometry *g)
     return (rows_of(g) + columns_of(g)) * g->depth * sizeof(uint16_t);
 }
 
-/* What the emulation exchanges fragments in. */
-static size_t room_bytes(const struct geometry *g, bool emulated)
+/* Local memory in which emulated sub-groups exchange fragments. */
+static size_t scratch_bytes(const struct geometry *g, bool emulated)
 {
-    return emulated ? g->groups_m * g->groups_n * (g->sides_m + g->sides_n) * SIDE * SIDE * sizeof(uint16_t) : 0;
+    return emulated ? g->groups_m * g->groups_n * (g->squares_m + g->squares_n) * SIDE * SIDE * sizeof(uint16_t) : 0;
 }
 
-/* How many steps' tiles local memory holds; below 2 it is too small. */
+/* How many steps' tiles local memory holds; fewer than 2 are too few. */
 static size_t stages_of(const clattn_device_info *info, enum matrix_engine engine, const struct geometry *g,
                         bool emulated)
 {
-    size_t room = room_bytes(g, emulated);
-    size_t most = info->local_memory > room ? (size_t)(info->local_memory - room) / stage_bytes(g) : 0;
+    size_t scratch = scratch_bytes(g, emulated);
+    size_t most = info->local_memory > scratch ? (size_t)(info->local_memory - scratch) / stage_bytes(g) : 0;
     return size_min(most, engine == MATRIX_MMA ? MOST_STAGES : 2);
 }
 
@@ -64,8 +65,8 @@ static bool fits(const clattn_device_info *info, enum matrix_engine engine, cons
            groups <= info->max_work_item[1] && stages_of(info, engine, g, emulated) >= 2;
 }
 
-/* The first geometry from `from` on that the device's limits allow and that leaves no compute unit idle for want of
- * work-groups while a smaller one would not, or GEOMETRIES. */
+/* The first geometry from `from` on that the device's limits allow and that is no larger than the product or the number of
+ * compute units asks for, or GEOMETRIES. */
 static size_t choose(const clattn_context *context, const struct matmul_problem *problem, enum matrix_engine engine,
                      bool emulated, size_t from)
 {
@@ -75,7 +76,7 @@ static size_t choose(const clattn_context *context, const struct matmul_problem 
         const struct geometry *g = &geometries[engine][i], *next = g + 1;
         if (!fits(info, engine, g, emulated))
             continue;
-        /* Emulated, the largest takes long to compile: only where a caller asks for it. */
+        /* Emulated, the largest takes long to compile, so that only tuning asks for it. */
         if (i + 1 < GEOMETRIES &&
             (smallest || (emulated && i == 0) || (problem->m <= rows_of(next) && problem->n <= columns_of(next))))
             continue;
@@ -88,13 +89,13 @@ static size_t choose(const clattn_context *context, const struct matmul_problem 
     return GEOMETRIES;
 }
 
-/* What the engine itself and its emulation refuse alike. */
+/* Why neither the engine nor its emulation can take the problem, or NULL. */
 static const char *refuse_problem(const clattn_context *context, const struct matmul_problem *problem,
                                   enum matrix_engine engine, bool emulated)
 {
-    if (problem->desc.a.dtype != problem->desc.b.dtype ||
-        (problem->desc.a.dtype != CLATTN_DTYPE_F16 && problem->desc.a.dtype != CLATTN_DTYPE_BF16))
-        return "a and b must both be float16 or both bfloat16";
+    const char *reason = engine_refuse_types(problem);
+    if (reason)
+        return reason;
     if (choose(context, problem, engine, emulated, 0) == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
     return NULL;
@@ -118,11 +119,10 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     return NULL;
 }
 
-/* Which of an operand's neighbours are neighbours in memory: those across k? */
-static bool is_across(enum matrix_engine engine, int64_t along_k, int64_t across_k)
+/* Intel's compiler keeps fragments in memory if they are loaded from transposed tiles. */
+static bool is_transposed(enum matrix_engine engine, int64_t along_k, int64_t along_mn)
 {
-    /* Intel's compiler keeps fragments that are loaded so in memory. */
-    return engine != MATRIX_DPAS8 && engine != MATRIX_DPAS16 && across_k == 1 && along_k != 1;
+    return engine != MATRIX_DPAS8 && engine != MATRIX_DPAS16 && engine_is_transposed(along_k, along_mn);
 }
 
 static clattn_status prepare_geometry(struct matmul_plan *plan, enum matrix_engine engine, const struct geometry *g,
@@ -138,18 +138,18 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, enum matrix_engi
     define_int(&options, "MATRIX_EMULATED", emulated);
     define_int(&options, "GROUPS_M", (long long)g->groups_m);
     define_int(&options, "GROUPS_N", (long long)g->groups_n);
-    define_int(&options, "SIDES_M", (long long)g->sides_m);
-    define_int(&options, "SIDES_N", (long long)g->sides_n);
+    define_int(&options, "SQUARES_M", (long long)g->squares_m);
+    define_int(&options, "SQUARES_N", (long long)g->squares_n);
     define_int(&options, "TILE_K", (long long)g->depth);
     define_int(&options, "STAGES", (long long)stages_of(info, engine, g, emulated));
-    define_int(&options, "A_ACROSS", is_across(engine, problem->a.col, problem->a.row));
-    define_int(&options, "B_ACROSS", is_across(engine, problem->b.row, problem->b.col));
+    define_int(&options, "A_TRANSPOSED", is_transposed(engine, problem->a.col, problem->a.row));
+    define_int(&options, "B_TRANSPOSED", is_transposed(engine, problem->b.row, problem->b.col));
     plan->tile_rows = rows_of(g);
     plan->tile_columns = columns_of(g);
     return matmul_add_tiled_kernel(plan, "matmul/gpu/matrix.cl", "matmul_matrix", &options, local);
 }
 
-/* The geometry with the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */
+/* The geometry whose tile tuning asks for instead of geometries[i]'s; NULL if there is none, or it does not fit. */
 static const struct geometry *tune(clattn_plan *base, enum matrix_engine engine, bool emulated, size_t i)
 {
     static const int32_t sizes[] = {128, 64, 32, 16, -1};
@@ -171,16 +171,13 @@ static clattn_status prepare_engine(clattn_plan *base, enum matrix_engine engine
     for (size_t i = choose(base->context, &plan->problem, engine, emulated, 0); i < GEOMETRIES;
          i = choose(base->context, &plan->problem, engine, emulated, i + 1)) {
         const struct geometry *g = tune(base, engine, emulated, i);
-        status = g ? prepare_geometry(plan, engine, g, emulated)
-                   : report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
-                                  "there is no such tile, or it does not fit the device");
+        status = g ? prepare_geometry(plan, engine, g, emulated) : no_such_tile(base);
         if (status != CLATTN_ERROR_UNSUPPORTED || !g)
             break;
         plan_drop_kernels(base);
     }
     if (status == CLATTN_SUCCESS)
-        strbuf_printf(&base->explain, "    %s%s, tiles of %zu x %zu; this kernel has never run on real hardware\n",
-                      matrix_engine_name(engine), emulated ? ", emulated" : "", plan->tile_rows, plan->tile_columns);
+        engine_explain(plan, matrix_engine_name(engine), emulated);
     return status;
 }
 
@@ -193,7 +190,7 @@ const struct solver matmul_matrix_solver = {.name = "matrix", .refuse = refuse, 
 
 /* ---- emulations ---- */
 
-/* The loops of an item for 16 of k: sums of 16 products for its floats, and what it puts into the room. */
+/* The loops of an item for 16 of k: sums of 16 products for its floats, and what it puts into the scratch memory. */
 static const char *refuse_emulation(const clattn_context *context, const void *data, enum matrix_engine engine)
 {
     const struct matmul_problem *problem = data;
@@ -201,7 +198,7 @@ static const char *refuse_emulation(const clattn_context *context, const void *d
     if (reason)
         return reason;
     size_t i = choose(context, problem, engine, true, 0);
-    double squares = (double)(geometries[engine][i].sides_m * geometries[engine][i].sides_n);
+    double squares = (double)(geometries[engine][i].squares_m * geometries[engine][i].squares_n);
     double floats = (double)SIDE * SIDE / matrix_engine_lanes(engine);
     return refuse_loops(&context->device.caps, ((double)problem->k / SIDE + 1) * squares * floats * 24 + 1000);
 }

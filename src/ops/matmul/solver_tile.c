@@ -1,6 +1,6 @@
 /* Matrix products on GPU-class devices: a work-group owns a tile of C and walks k through local memory. */
 #include "base/size.h"
-#include "ops/matmul/matmul.h"
+#include "ops/matmul/engine.h"
 #include "program/defines.h"
 
 /* Largest first; matmul/gpu/tile.cl says what each takes of local memory. */
@@ -27,15 +27,15 @@ static bool fits(const clattn_device_info *info, const struct geometry *g)
            bytes <= info->local_memory;
 }
 
-/* Floats that an item keeps through a step: its sums, the next step's elements, and what one k needs of the tiles. */
+/* Floats that an item keeps in registers during a step: its sums, the next step's elements, and one k's elements of the tiles. */
 static size_t kept_floats(const struct geometry *g)
 {
     size_t loads = (g->tile_m + g->tile_n) * g->tile_k / items(g);
     return g->item_m * g->item_n + loads + g->item_n + 4;
 }
 
-/* A measure of the time that the product takes: each unit works at one tile after the other, and an item that reads
- * item_m + item_n floats of local memory for item_m * item_n products does more of these the larger it is. */
+/* A measure of the time that the product takes.  Each compute unit takes one tile after the other; an item reads
+ * item_m + item_n floats of local memory for item_m * item_n products, so that large ones read less for each product. */
 static double cost(const clattn_device_info *info, const struct matmul_problem *problem, const struct geometry *g)
 {
     double tiles = (double)divide_up(problem->m, g->tile_m) * (double)divide_up(problem->n, g->tile_n) *
@@ -98,7 +98,7 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geo
     return matmul_add_tiled_kernel(plan, "matmul/gpu/tile.cl", "matmul_tile", &options, local);
 }
 
-/* The geometry of the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */
+/* The geometry whose tile tuning asks for instead of geometries[i]'s; NULL if there is none, or it does not fit. */
 static const struct geometry *tune(clattn_plan *base, size_t i)
 {
     static const int32_t rows[] = {128, 64, 32, 16, -1}, columns[] = {128, 64, 32, -1};
@@ -111,7 +111,7 @@ static const struct geometry *tune(clattn_plan *base, size_t i)
     return NULL;
 }
 
-/* Whether the compiler has put what belongs in registers into memory: on a GPU this kernel has no other private memory. */
+/* Whether the compiler has spilled registers to memory: on a GPU this kernel has no other private memory. */
 static bool spills(const clattn_plan *plan)
 {
     return !capabilities_on_cpu(&plan->context->device.caps) && plan->kernels[0].private_bytes > 0;
@@ -125,9 +125,7 @@ static clattn_status prepare(clattn_plan *base)
     for (size_t i = choose(base->context, &plan->problem, 0); i < GEOMETRIES;
          i = choose(base->context, &plan->problem, i + 1)) {
         const struct geometry *g = tune(base, i);
-        status = g ? prepare_geometry(plan, g)
-                   : report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
-                                  "there is no such tile, or it does not fit the device");
+        status = g ? prepare_geometry(plan, g) : no_such_tile(base);
         bool last = choose(base->context, &plan->problem, i + 1) == GEOMETRIES;
         if (g != &geometries[i] ||
             (status != CLATTN_ERROR_UNSUPPORTED && (status != CLATTN_SUCCESS || last || !spills(base))))

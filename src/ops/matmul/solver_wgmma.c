@@ -1,9 +1,10 @@
-/* Matrix products by Hopper's wgmma, and the same kernel with it emulated, for tests: only by name.
+/* Matrix products by Hopper's wgmma, and by the same kernel with wgmma emulated, which is for tests: only a caller who names
+ * it gets it.
  *
- * It has never run on a GPU, so the planner takes it only where the self-check compares its kernel with the reference on the
- * device itself.  How the instruction comes into the program: program/ptx_splice.h. */
+ * It has never run on a GPU, so the planner takes it only if the self-check compares its kernel with the reference on the
+ * device itself.  program/ptx_splice.h says how the instruction comes into the program. */
 #include "base/size.h"
-#include "ops/matmul/matmul.h"
+#include "ops/matmul/engine.h"
 #include "program/defines.h"
 #include "program/ptx_splice.h"
 
@@ -15,8 +16,8 @@ struct geometry {
     size_t warpgroups, columns, depth;
 };
 
-/* Largest first: its 64 sums an item leave room for two work-groups of 256 items in a multiprocessor's registers, and in 48 KiB
- * of local memory for three steps. */
+/* Largest first.  The largest has 64 sums an item, so that a multiprocessor's registers hold two work-groups of 256 items, and
+ * 48 KiB of local memory hold three steps. */
 static const struct geometry geometries[] = {{2, 128, 32}, {1, 128, 32}, {1, 64, 64}, {1, 32, 64}, {1, 16, 16}};
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 #define MOST_STAGES 4
@@ -38,8 +39,8 @@ static bool fits(const clattn_device_info *info, const struct geometry *g)
            g->warpgroups <= info->max_work_item[1] && stages_of(info, g) >= 2;
 }
 
-/* The first geometry from `from` on that the device's limits allow, of which no smaller one would do as well, and that leaves no
- * compute unit idle for want of work-groups while a smaller one would not, or GEOMETRIES. */
+/* The first geometry from `from` on that the device's limits allow and that is no larger than the product or the number of
+ * compute units asks for, or GEOMETRIES. */
 static size_t choose(const clattn_context *context, const struct matmul_problem *problem, bool emulated, size_t from)
 {
     const clattn_device_info *info = &context->device.caps.info;
@@ -59,9 +60,9 @@ static size_t choose(const clattn_context *context, const struct matmul_problem 
 
 static const char *refuse_problem(const clattn_context *context, const struct matmul_problem *problem, bool emulated)
 {
-    if (problem->desc.a.dtype != problem->desc.b.dtype ||
-        (problem->desc.a.dtype != CLATTN_DTYPE_F16 && problem->desc.a.dtype != CLATTN_DTYPE_BF16))
-        return "a and b must both be float16 or both bfloat16";
+    const char *reason = engine_refuse_types(problem);
+    if (reason)
+        return reason;
     if (choose(context, problem, emulated, 0) == GEOMETRIES)
         return "the device's work-groups or local memory are too small";
     return NULL;
@@ -82,12 +83,6 @@ static const char *refuse(const clattn_context *context, const void *data, bool 
     return NULL;
 }
 
-/* Which of an operand's neighbours are neighbours in memory: those across k? */
-static bool is_across(int64_t along_k, int64_t across_k)
-{
-    return across_k == 1 && along_k != 1;
-}
-
 static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geometry *g, bool emulated)
 {
     const struct matmul_problem *problem = &plan->problem;
@@ -102,14 +97,14 @@ static clattn_status prepare_geometry(struct matmul_plan *plan, const struct geo
     define_int(&options, "WGMMA_N", (long long)g->columns);
     define_int(&options, "TILE_K", (long long)g->depth);
     define_int(&options, "STAGES", (long long)stages_of(&plan->base.context->device.caps.info, g));
-    define_int(&options, "A_ACROSS", is_across(problem->a.col, problem->a.row));
-    define_int(&options, "B_ACROSS", is_across(problem->b.row, problem->b.col));
+    define_int(&options, "A_TRANSPOSED", engine_is_transposed(problem->a.col, problem->a.row));
+    define_int(&options, "B_TRANSPOSED", engine_is_transposed(problem->b.row, problem->b.col));
     plan->tile_rows = rows_of(g);
     plan->tile_columns = g->columns;
     return matmul_add_tiled_kernel(plan, "matmul/gpu/wgmma.cl", "matmul_wgmma", &options, local);
 }
 
-/* The geometry with the tile that is given in place of geometries[i]'s; NULL: there is none, or it does not fit. */
+/* The geometry whose tile tuning asks for instead of geometries[i]'s; NULL if there is none, or it does not fit. */
 static const struct geometry *tune(clattn_plan *base, size_t i)
 {
     static const int32_t all_rows[] = {128, 64, -1}, all_columns[] = {128, 64, 32, 16, -1};
@@ -130,17 +125,13 @@ static clattn_status prepare_either(clattn_plan *base, bool emulated)
     for (size_t i = choose(base->context, &plan->problem, emulated, 0); i < GEOMETRIES;
          i = choose(base->context, &plan->problem, emulated, i + 1)) {
         const struct geometry *g = tune(base, i);
-        status = g ? prepare_geometry(plan, g, emulated)
-                   : report_error(&base->context->device.report, CLATTN_ERROR_UNSUPPORTED,
-                                  "there is no such tile, or it does not fit the device");
+        status = g ? prepare_geometry(plan, g, emulated) : no_such_tile(base);
         if (status != CLATTN_ERROR_UNSUPPORTED || !g)
             break;
         plan_drop_kernels(base);
     }
     if (status == CLATTN_SUCCESS)
-        strbuf_printf(&base->explain,
-                      "    NVIDIA's wgmma%s, tiles of %zu x %zu; this kernel has never run on real hardware\n",
-                      emulated ? ", emulated" : "", plan->tile_rows, plan->tile_columns);
+        engine_explain(plan, "NVIDIA's wgmma", emulated);
     return status;
 }
 
@@ -151,7 +142,7 @@ static clattn_status prepare(clattn_plan *base)
 
 const struct solver matmul_wgmma_solver = {.name = "wgmma", .refuse = refuse, .prepare = prepare};
 
-/* An item's own loops: its sums' for 16 of k, and copying. */
+/* Refuses if the loops of an item, over its sums for each 16 of k, are too long for the device. */
 static const char *refuse_emulation(const clattn_context *context, const void *data, bool forced)
 {
     const struct matmul_problem *problem = data;

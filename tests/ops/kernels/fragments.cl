@@ -1,6 +1,6 @@
 /* One work-group of one sub-group: a 16 x 16 x 16 product, and what every lane holds of it, for tests/test_matrix.c.
  *
- * A[i][x] = a[16 i + x] and B[x][j] = b[16 x + j], 16-bit elements.  ACROSS: the tiles lie with columns for rows.  WIDTH:
+ * A[i][x] = a[16 i + x] and B[x][j] = b[16 x + j], 16-bit elements.  TRANSPOSED: the tiles lie with columns for rows.  WIDTH:
  * of the tiles, which begin at AT_ROW, AT_COLUMN of a larger one.
  *   words    (lane, word): A's fragment, then B's
  *   c        (16, 16): A B, twice (added to itself)
@@ -21,7 +21,7 @@ __attribute__((reqd_work_group_size(MATRIX_LANES, 1, 1))) void fragments(const g
                                                                          global float *swapped, global uint *copied)
 {
     local uint4 a_room[ROWS * WIDTH / 8], b_room[ROWS * WIDTH / 8], copy_room[4];
-    local uint room[MATRIX_ROOM(2, 1) + 1];
+    local uint scratch[MATRIX_SCRATCH(2, 1) + 1];
     local ushort *a_tile = (local ushort *)a_room, *b_tile = (local ushort *)b_room;
     const int lane = matrix_lane();
     matrix_a of_a[2];
@@ -30,7 +30,7 @@ __attribute__((reqd_work_group_size(MATRIX_LANES, 1, 1))) void fragments(const g
 
     for (int n = lane; n < 256; n += MATRIX_LANES) {
         const int i = n >> 4, j = n & 15;
-#if ACROSS
+#if TRANSPOSED
         a_tile[MATRIX_AT(AT_ROW + j, AT_COLUMN + i, WIDTH)] = a[n];
         b_tile[MATRIX_AT(AT_ROW + i, AT_COLUMN + j, WIDTH)] = b[n];
 #else
@@ -51,14 +51,14 @@ __attribute__((reqd_work_group_size(MATRIX_LANES, 1, 1))) void fragments(const g
     matrix_wait(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = 0; i < 2; i++) {
-#if ACROSS
-        matrix_load_a_across(&of_a[i], a_tile, WIDTH, AT_ROW, AT_COLUMN, lane);
+#if TRANSPOSED
+        matrix_load_a_transposed(&of_a[i], a_tile, WIDTH, AT_ROW, AT_COLUMN, lane);
 #else
         matrix_load_a(&of_a[i], a_tile, WIDTH, AT_ROW, AT_COLUMN, lane);
 #endif
     }
-#if ACROSS
-    matrix_load_b_across(&of_b, b_tile, WIDTH, AT_ROW, AT_COLUMN, lane);
+#if TRANSPOSED
+    matrix_load_b_transposed(&of_b, b_tile, WIDTH, AT_ROW, AT_COLUMN, lane);
 #else
     matrix_load_b(&of_b, b_tile, WIDTH, AT_ROW, AT_COLUMN, lane);
 #endif
@@ -69,24 +69,24 @@ __attribute__((reqd_work_group_size(MATRIX_LANES, 1, 1))) void fragments(const g
     for (int i = 0; i < 2; i++)
         for (int n = 0; n < MATRIX_C; n++)
             of_c[i].sum[n] = 0.0f;
-    matrix_multiply(of_c, of_a, 2, &of_b, 1, lane, room);
+    matrix_multiply(of_c, of_a, 2, &of_b, 1, lane, scratch);
     /* Onto what is there. */
-    matrix_multiply(of_c + 1, of_a + 1, 1, &of_b, 1, lane, room);
+    matrix_multiply(of_c + 1, of_a + 1, 1, &of_b, 1, lane, scratch);
     for (int n = 0; n < MATRIX_C; n++) {
         const int at = matrix_c_row(lane, n) * 16 + matrix_c_column(lane, n);
         c[at] = of_c[1].sum[n];
         places[lane * MATRIX_C + n] = at;
     }
 #if MATRIX_CHAIN_A
-    matrix_chain(&of_a[0], &of_c[0], lane, room);
+    matrix_chain(&of_a[0], &of_c[0], lane, scratch);
     for (int w = 0; w < MATRIX_A; w++)
         chained[lane * MATRIX_A + w] = of_a[0].word[w];
 #else
-    matrix_chain(&of_b, &of_c[0], lane, room);
+    matrix_chain(&of_b, &of_c[0], lane, scratch);
     for (int w = 0; w < MATRIX_B; w++)
         chained[lane * MATRIX_B + w] = of_b.word[w];
 #endif
-    swapped[lane] = matrix_swap(100.0f * lane, SWAP, lane, room);
+    swapped[lane] = matrix_swap(100.0f * lane, SWAP, lane, scratch);
     if (lane < 4)
         vstore4(copy_room[lane], lane, copied);
 }

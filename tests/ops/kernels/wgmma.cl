@@ -23,7 +23,7 @@ wgmma_places(global int *places, global ulong *descriptors, global uint *element
     for (int n = 0; n < WGMMA_N / 2; n++)
         places[lane * (WGMMA_N / 2) + n] = wgmma_c_row(lane, n) * WGMMA_N + wgmma_c_column(lane, n);
     for (int n = lane; n < WGMMA_N * 16; n += WGMMA_LANES)
-        elements[n] = as_uint(wgmma_element(tiles, descriptor, WGMMA_B_ACROSS, n >> 4, n & 15)) >> 16;
+        elements[n] = as_uint(wgmma_element(tiles, descriptor, WGMMA_B_TRANSPOSED, n >> 4, n & 15)) >> 16;
     if (lane == 0) {
         descriptors[0] = descriptor;
         descriptors[1] = wgmma_descriptor(wgmma_address(tiles, tiles + 128), LEADING, STRIDE, SPAN);

@@ -18,7 +18,7 @@ struct operand {
 
 static bool operand_of(const array4 *array, size_t rows, size_t columns, struct operand *operand)
 {
-    /* A stride over a single row or column counts for nothing. */
+    /* The stride of a single row or column does not matter. */
     int64_t row = rows > 1 ? array->row : INT64_MAX, column = columns > 1 ? array->col : INT64_MAX;
     if ((column == 1 || columns <= 1) && (row == INT64_MAX || row >= (int64_t)columns)) {
         *operand = (struct operand){false, rows > 1 ? (size_t)row : columns};
@@ -114,7 +114,7 @@ static clattn_status launch(const struct matmul_plan *plan, const struct matmul_
     matmul_args product = *kernel_args;
     struct operands operands;
     struct step step;
-    /* Items folded into one taller one may be what CLBlast does not take: rows that overlap, for one. */
+    /* CLBlast may refuse items that are folded into one taller item: its rows may overlap, for example. */
     if (!operands_of(problem, (size_t)product.m, &operands)) {
         product.batch = (int)args->batch;
         product.m = (int)args->m;
