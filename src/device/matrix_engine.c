@@ -32,7 +32,7 @@ static bool begins(const char *text, const char *start)
     return !strncmp(text, start, strlen(start));
 }
 
-/* Inline PTX is for NVIDIA's own compiler alone. */
+/* Only NVIDIA's own compiler takes inline PTX. */
 static const char *of_nvidia(const struct cl_table *cl, cl_device_id device, enum matrix_engine *engine)
 {
     cl_uint major = 0;
@@ -44,7 +44,7 @@ static const char *of_nvidia(const struct cl_table *cl, cl_device_id device, enu
     return NULL;
 }
 
-/* Compute capability 9.0 and no other: what comes after it has another instruction in its place. */
+/* Only compute capability 9.0 has wgmma: later GPUs have another instruction instead. */
 static const char *wgmma_of(const struct cl_table *cl, const struct capabilities *caps)
 {
     cl_uint major = 0, minor = 0;

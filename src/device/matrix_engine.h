@@ -1,4 +1,4 @@
-/* Which matrix engine a GPU has that kernels reach: cl/engine/fragment.h. */
+/* The matrix engine of a GPU that kernels can reach (cl/engine/fragment.h). */
 #ifndef CLATTN_DEVICE_MATRIX_ENGINE_H
 #define CLATTN_DEVICE_MATRIX_ENGINE_H
 
@@ -15,7 +15,7 @@ enum matrix_engine {
     MATRIX_ENGINES,
 };
 
-/* What the instruction is called, and how many work-items do it together. */
+/* The instruction's name, and the number of work-items that execute it together. */
 const char *matrix_engine_name(enum matrix_engine engine);
 uint32_t matrix_engine_lanes(enum matrix_engine engine);
 

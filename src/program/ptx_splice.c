@@ -15,7 +15,7 @@ struct span {
     size_t length;
 };
 
-/* What must be there, a bit each. */
+/* What the text must have, a bit each. */
 enum { FENCE = 1, MULTIPLY = 2, COMMIT = 4, WAIT = 8, PROXY = 16, ALL_MARKS = 31 };
 
 struct splice {
@@ -49,7 +49,7 @@ static struct span trimmed(struct span text)
     return text;
 }
 
-/* The next word, and the blank before it, are gone from *rest; an empty one: there is none, or not after one blank. */
+/* Takes the next word and the blank before it from *rest; returns an empty word if there is none, or not behind one blank. */
 static struct span next_word(struct span *rest)
 {
     struct span word = {rest->at, 0};
@@ -63,7 +63,7 @@ static struct span next_word(struct span *rest)
     return word;
 }
 
-/* A number of at most `most` as it is usually written, or -1. */
+/* The value of a decimal number without leading zeros, at most `most`, or -1. */
 static int number_of(struct span word, int most)
 {
     int number = 0;
@@ -89,7 +89,7 @@ static bool is_register(struct span word, const char *name)
     return true;
 }
 
-/* Compilers have begun to keep floats in registers of 32 bits of whatever kind. */
+/* Newer compilers keep floats in any kind of 32-bit register. */
 static bool is_float_register(struct span word)
 {
     return is_register(word, "%f") || is_register(word, "%r");
@@ -320,7 +320,7 @@ const char *ptx_splice(const void *binary, size_t bytes, struct strbuf *spliced)
         return "its braces do not match";
     if (s.marks != ALL_MARKS)
         return s.marks ? "it lacks some of the markers" : "it has no markers";
-    /* Drivers end it with a NUL, and may expect one. */
+    /* Drivers end their PTX with a NUL, and may expect one. */
     strbuf_append(spliced, "", bytes > length);
     return NULL;
 }

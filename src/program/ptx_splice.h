@@ -14,8 +14,8 @@
  *   //clattn.wgmma wait N                 wgmma.wait_group of 0 to 7
  *   //clattn.wgmma proxy                  fence.proxy.async of shared memory
  *
- * The text is the driver's, or anybody's: all that is not known to be right is refused.  Nothing of the meaning of its
- * instructions is understood, though, nor need it be: the driver compiles the result and refuses what is no PTX. */
+ * The text comes from the driver, or from a file that anybody may have written: whatever is not known to be right is refused.
+ * What its instructions mean is not checked: the driver compiles the result, and refuses what is not PTX. */
 #ifndef CLATTN_PROGRAM_PTX_SPLICE_H
 #define CLATTN_PROGRAM_PTX_SPLICE_H
 
@@ -24,10 +24,11 @@
 #include "base/strbuf.h"
 
 /* Appends to *spliced the binary with target sm_90a, a PTX version of at least 8.0 and the instructions in the comments'
- * places.  NULL, or why not, a static string; *spliced is then of no use.  Want of memory is in spliced->failed alone. */
+ * places.  Returns NULL, or a static string that says why this is impossible; *spliced is then unusable.  If memory runs out,
+ * only spliced->failed says so. */
 const char *ptx_splice(const void *binary, size_t bytes, struct strbuf *spliced);
 
-/* A kernel whose program needs it is built with this defined as 1. */
+/* A program whose binary is to be spliced is built with this macro defined as 1. */
 #define PTX_SPLICE_OPTION "PTX_SPLICE"
 
 #endif

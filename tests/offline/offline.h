@@ -16,9 +16,9 @@ typedef struct offline_target {
     cl_uint compute_units, clock_mhz;
     cl_ulong global_memory, max_allocation, local_memory;
     size_t max_work_group, max_work_item[3];
-    cl_uint capability; /* NVIDIA's compute capability, the major number; 0: the driver does not know the query, */
-    cl_uint capability_minor;     /* and the minor one */
-    cl_uint warp, wavefront;      /* of the vendor's own query; 0: the driver does not know the query */
+    cl_uint capability;           /* NVIDIA's compute capability, major number; 0: the driver does not know the query */
+    cl_uint capability_minor;     /* and minor number */
+    cl_uint warp, wavefront;      /* from the vendor's own query; 0: the driver does not know the query */
     size_t sub_groups[3];         /* Intel's list of sub-group sizes, then 0 */
     cl_uint sub_groups_per_group; /* CL_DEVICE_MAX_NUM_SUB_GROUPS; 0: none, or no such query */
     bool fp64;
@@ -32,8 +32,8 @@ extern const size_t target_count;
 /* A kernel that was created, of a program with this source that was built with these options. */
 typedef struct built_kernel {
     const char *name, *source, *options;
-    const char *binary; /* that its program was made of, which is of the source's; or NULL */
-    size_t local[3];    /* of its last launch; zeros: never launched */
+    const char *binary; /* that its program was made of, itself from the source; or NULL */
+    size_t local[3];    /* of its last launch; 0 if there was none */
 } built_kernel;
 
 /* For clattn_context_params.get_proc; every call then answers as the device that platform_use chose last.  Builds
@@ -41,8 +41,8 @@ typedef struct built_kernel {
 void *platform_get_proc(void *user, const char *name);
 void platform_use(const offline_target *device);
 
-/* The text that programs built with -DPTX_SPLICE=1 have as their binary, and no others have one; NULL: they have none
- * either.  At first it is a small piece of PTX that can be spliced. */
+/* Sets the binary of programs built with -DPTX_SPLICE=1; NULL: they have none, as all other programs.  Unless this is called
+ * it is platform_ptx, a small piece of PTX that can be spliced. */
 void platform_give_binary(const char *text);
 extern const char platform_ptx[];
 

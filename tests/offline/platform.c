@@ -1,4 +1,4 @@
-/* A platform with one device that is only on paper. */
+/* An OpenCL platform whose one device only answers queries: it builds and computes nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,13 +17,13 @@ static const offline_target *device;
 /* Every object is one of these, so that handles are distinct and reference counts are kept. */
 typedef struct object {
     int references;
-    char *source, *options; /* a program's, */
-    char *binary;           /* that it was made of */
-    struct object *program; /* a kernel's */
+    char *source, *options; /* of a program */
+    char *binary;           /* that a program was made of */
+    struct object *program; /* of a kernel, as are the next two */
     char *name;
     size_t local[3];
-    cl_context context;  /* a buffer's or queue's */
-    size_t bytes;        /* a buffer's */
+    cl_context context;  /* of a buffer or queue */
+    size_t bytes;        /* of a buffer */
     struct object *next; /* in the list of kernels */
 } object;
 

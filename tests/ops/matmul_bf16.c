@@ -1,8 +1,7 @@
-/* Products of bfloat16 two by two (the solvers cpu-bf16 and cpu-amx): by the processor's instructions where it has them,
- * otherwise by what they do in OpenCL C, which only tests ask for.  Odd and even k, either operand packed, few rows, what
- * is refused.
+/* Products of bfloat16 two by two (the solvers cpu-bf16 and cpu-amx): by the processor's instructions if it has them, else by
+ * the OpenCL C that stands in for them.  Odd and even k, either operand packed, few rows, refusals.
  *
- * Holds what test_matmul.c does, and what becomes of subnormal numbers. */
+ * Holds: what tests/ops/matmul.c holds; and that subnormal numbers count as 0. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +10,7 @@
 #define BOTH (MATMUL_CPU_BF16 | MATMUL_CPU_AMX)
 #define PAIRS .solvers = BOTH
 #define NOT_TAKEN .solvers = BOTH, .refused_by = BOTH
-#define NOT_IN_PAIRS PAIRS, .refused_by = MATMUL_CPU_BF16 /* but in parts: test_matmul_parts.c */
+#define NOT_IN_PAIRS PAIRS, .refused_by = MATMUL_CPU_BF16 /* cpu-amx takes these split: matmul_parts.c */
 #define BF16_ALL \
     .type = {.a = CLATTN_DTYPE_BF16, .b = CLATTN_DTYPE_BF16, .c = CLATTN_DTYPE_BF16, .bias = CLATTN_DTYPE_BF16}
 #define BF16_IN \

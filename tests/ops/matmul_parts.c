@@ -1,8 +1,8 @@
-/* Products of float32, float16 and mixtures by AMX (the solver cpu-amx), each element in up to three parts of bfloat16: by
- * the processor's instructions where it has them, otherwise by what they do in OpenCL C, which only tests ask for.  Edges of panels and blocks of k, all
- * geometries, either operand's every form, magnitudes that parts cannot hold.
+/* Products of float32, float16 and mixtures by AMX (the solver cpu-amx), with each element split into up to three bfloat16: by
+ * the processor's instructions if it has them, else by the OpenCL C that stands in for them.  Edges of panels and blocks of
+ * k, all geometries, every form of either operand, magnitudes that the parts cannot hold.
  *
- * Holds what test_matmul.c does, and that elements beside such rows and columns keep every bit. */
+ * Holds: what tests/ops/matmul.c holds; and that rows and columns with such magnitudes change no bit of the others. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "support/ops/matmul_case.h"
 
 #define PARTS .solvers = MATMUL_CPU_AMX
-#define WEIGHTS .b = FORM_TRANSPOSED /* k side by side, as weights (n, k) have it */
+#define WEIGHTS .b = FORM_TRANSPOSED /* neighbouring k are neighbours in memory, as in weights (n, k) */
 #define OUT(t) .type = {.c = (t), .bias = (t)}
 #define TYPES(ta, tb, tc) .type = {.a = CLATTN_DTYPE_##ta, .b = CLATTN_DTYPE_##tb, .c = CLATTN_DTYPE_##tc}
 

@@ -225,11 +225,11 @@ static void run(const engine *e, bool bf16, bool transposed, const fragments_cas
     cl_mem buffer[BUFFERS];
     cl_int code;
 
-    snprintf(
-        options, sizeof options,
-        "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=%d -DMATRIX_BF16=%d -DTRANSPOSED=%d -DWIDTH=%d -DAT_ROW=%d "
-        "-DAT_COLUMN=%d -DSWAP=%d",
-        e->number, bf16, transposed, shape->width, shape->row, shape->column, shape->swap);
+    snprintf(options, sizeof options,
+             "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=%d -DMATRIX_BF16=%d -DTRANSPOSED=%d -DWIDTH=%d "
+             "-DAT_ROW=%d "
+             "-DAT_COLUMN=%d -DSWAP=%d",
+             e->number, bf16, transposed, shape->width, shape->row, shape->column, shape->swap);
     cl_kernel kernel = build("fragments.cl", options, "fragments", &program);
     for (cl_uint i = 0; i < BUFFERS; i++) {
         buffer[i] = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes[i], host[i], &code);
@@ -375,10 +375,11 @@ static void wgmma_places(const void *which, const char *type)
     cl_int code;
 
     (void)type;
-    snprintf(options, sizeof options,
-             "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=1 -DMATRIX_BF16=1 -DWGMMA_N=%d -DWGMMA_A_TRANSPOSED=0 "
-             "-DWGMMA_B_TRANSPOSED=%d -DAT=%d -DLEADING=%d -DSTRIDE=%d -DSPAN=%d",
-             t->columns, t->transposed, t->at, t->leading, t->stride, t->span);
+    snprintf(
+        options, sizeof options,
+        "-cl-std=CL1.2 -w -DMATRIX_EMULATED=1 -DMATRIX_ENGINE=1 -DMATRIX_BF16=1 -DWGMMA_N=%d -DWGMMA_A_TRANSPOSED=0 "
+        "-DWGMMA_B_TRANSPOSED=%d -DAT=%d -DLEADING=%d -DSTRIDE=%d -DSPAN=%d",
+        t->columns, t->transposed, t->at, t->leading, t->stride, t->span);
     cl_kernel kernel = build("wgmma.cl", options, "wgmma_places", &program);
     for (cl_uint i = 0; i < 3; i++) {
         memset(host[i], 0xff, bytes[i]);

@@ -1,7 +1,7 @@
-/* One work-group of one sub-group: a 16 x 16 x 16 product, and what every lane holds of it, for tests/test_matrix.c.
+/* One work-group of one sub-group: a 16 x 16 x 16 product, and what every lane holds of it, for tests/ops/matrix.c.
  *
- * A[i][x] = a[16 i + x] and B[x][j] = b[16 x + j], 16-bit elements.  TRANSPOSED: the tiles lie with columns for rows.  WIDTH:
- * of the tiles, which begin at AT_ROW, AT_COLUMN of a larger one.
+ * A[i][x] = a[16 i + x] and B[x][j] = b[16 x + j], 16-bit elements.  TRANSPOSED: the tiles are stored
+ * transposed.  WIDTH: of a larger tile, in which these begin at AT_ROW, AT_COLUMN.
  *   words    (lane, word): A's fragment, then B's
  *   c        (16, 16): A B, twice (added to itself)
  *   places   (lane, float): where in C it stands, 16 * row + column
