@@ -449,7 +449,7 @@ def run_stage(run, name, later):
         run.left()
         STAGES[name](run, part)
         about["status"] = "done"
-    except Exception as failure:  # whatever it is, the next stage may work
+    except Exception as failure:  # the next stage may work nevertheless
         about.update(status="failed", error=str(failure) if isinstance(failure, Failed) else repr(failure))
     about["seconds"] = round(time.monotonic() - began, 2)
     run.write()

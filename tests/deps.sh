@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs from Debian's packages what is missing on this machine: deps.sh build|models|test|browser
+# Installs the Debian packages that are missing on this machine: deps.sh build|models|test|browser
 #
 #   build    what building the library and the command needs, and PoCL, so that they have a device to run on
 #   models   the same, pip to fetch pretrained models with, and recordings of speech (2 MB)
 #   test     the same and what the test suite needs
 #   browser  the same and a headless browser (60 MB to fetch, 220 MB in all) for heat maps
 #
-# Nothing is installed, and no package list fetched, where everything is there already.  Works as root or with sudo.
+# If everything is there, nothing is installed and no package list is fetched.  Works as root or with sudo.
 set -u
 
 case ${1-} in

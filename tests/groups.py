@@ -35,7 +35,7 @@ def make_jobs(run, groups, level):
         run.programs("host", gcc, "host", {**POCL, **seed})
         add_format(run)
     if "pocl" in groups:
-        # To keep a binary PoCL compiles the kernel a second time: only what is about clattn's cache does here.
+        # clattn's cache is off, because PoCL compiles a kernel a second time to give its binary; tests of the cache turn it on.
         run.programs("pocl", gcc, "pocl", {**pocl, **seed})
     if "oclgrind" in groups:
         run.programs("oclgrind", gcc, "oclgrind", {**OCLGRIND, **seed}, "smoke" if quick else None, oclgrind)
@@ -192,7 +192,7 @@ def add_speech(run, gcc, full):
         needs.append(peer)
         env.update(FASTER_WHISPER="1", PYTHONPATH=str(folder))
     run.add("speech", "transcribe", lambda: ["env", f"WHISPER_MODEL={run.last_line(whisper)}", python(), script], env, needs)
-    # With sanitizers: broken models, and in the full run recordings of every kind.
+    # The sanitizers' build reads broken models and, in the full run, recordings of every kind.
     for build in [job for job in run.jobs if job.group == "build" and job.name == "sanitize"]:
         run.add("speech", "sanitized", lambda: ["env", f"WHISPER_MODEL={run.last_line(whisper)}", PYTHON, script, "-k",
                                                 "bad_input", *(["-k", "other_sounds"] if full else [])],

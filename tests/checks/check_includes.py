@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rules about what may stand where, read from the sources: check_includes.py ROOT.
+"""The rules about layers, includes and banned words, read from the sources: check_includes.py ROOT.
 
 Prints each rule that is broken with its file and line, and exits with 1 if there was any.
 """

@@ -157,7 +157,7 @@ static void extensions_and_sub_groups_are_read_exactly(void **state)
         assert_string_equal(info.extensions, cases[i].normalised);
         assert_int_equal(info.sub_group, cases[i].sub_group);
         assert_int_equal(info.has_fp16, cases[i].has_fp16);
-        /* From OpenCL 2.1 on the device itself tells. */
+        /* A device of OpenCL 2.1 or later tells by itself. */
         if (info.opencl_version < 210 || cases[i].has_sub_groups > 0)
             assert_int_equal(info.has_sub_groups, cases[i].has_sub_groups > 0);
         clattn_devices_release(&list);

@@ -186,7 +186,7 @@ static void wrong_layouts_are_named(void **state)
     WITHOUT(neighbourhood, window, output)
 }
 
-/* Of several fields with one rule the message names the one that broke it. */
+/* If several fields have one rule, the message names the field that broke it. */
 static void the_field_is_named(void **state)
 {
     const clattn_layout one = clattn_layout_contiguous(CLATTN_DTYPE_I32, 1, (const size_t[]){1});

@@ -239,7 +239,7 @@ static void plans_outlive_their_context(void **state)
     small_attention_release(&problem);
 }
 
-/* Of every kind something was counted, or the above has shown nothing. */
+/* Something of every kind was counted; otherwise the tests above have shown nothing. */
 static void every_kind_was_counted(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The fuzzer's bytes as a file, since the readers take paths; and a folder where a file in memory is not enough. */
+/* The fuzzer's bytes as a file, since the readers take paths; and a folder, if a file in memory is not enough. */
 #ifndef TESTS_FUZZ_FILE_H
 #define TESTS_FUZZ_FILE_H
 
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Stops the fuzzer, with the input kept, where a promise of the library is broken. */
+/* Stops the fuzzer and keeps the input if the library breaks a promise. */
 #define REQUIRE(condition) ((condition) ? (void)0 : abort())
 
 /* A path to a file in memory that holds `data`; the same one is rewritten at each call. */

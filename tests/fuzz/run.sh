@@ -5,7 +5,7 @@
 #
 # In FOLDER/READER stay the fuzzer, its log, its corpus, which begins with what seeds.py makes and grows from run to run,
 # and the input where one fails.  As many readers at a time as there are cores.  Prints a TAP line for each; one that cannot
-# be built for want of clang's libFuzzer or of a library is skipped.
+# be built without clang's libFuzzer or a library is skipped.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -80,7 +80,7 @@ static void spoil_memory(nn_world *w)
         CL_SUCCESS);
 }
 
-/* With the memory that the state has. */
+/* The call with the memory that the state has. */
 static void begin_again(nn_world *w)
 {
     clattn_decoder_begin_args args = CLATTN_DECODER_BEGIN_ARGS_INIT;

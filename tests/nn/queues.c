@@ -198,7 +198,7 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     desc.logits = CLATTN_LOGITS_LAST;
     desc.length = 1;
     nn_world_open(&w, &desc);
-    /* Of the test's own, as looking for one that is free takes calls, more each time. */
+    /* The test's own workspace, because looking for a free one takes calls, more each time. */
     cl_mem workspace =
         new_buffer(clattn_context_opencl_context(own), CL_MEM_READ_WRITE, clattn_plan_workspace_size(w.plan), NULL);
     clattn_status failed = CLATTN_SUCCESS;

@@ -3,8 +3,8 @@
  *
  *   target   quick|full   planner|named   source file   kernel   work-group   options   problem
  *
- * "planner": the planner's own choice; "named": a solver that was asked for by name.  Fails where a plan cannot be
- * made, and where one can that should not: by a matrix engine on a GPU that has none. */
+ * "planner": the planner's own choice; "named": a solver that was asked for by name.  Fails if a plan cannot be
+ * made, and if a plan by a matrix engine can be made for a GPU that has none. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

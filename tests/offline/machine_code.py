@@ -75,7 +75,7 @@ def blocks_of(code, labels):
 
 
 def dominators(leads):
-    """For each block those on every way to it from the first, itself included; None where there is no way."""
+    """For each block its dominators: the blocks on every way to it from the first, itself included; None if there is no way."""
     before = [[] for _ in leads]
     for block, after in enumerate(leads):
         for other in after:

@@ -36,7 +36,7 @@ typedef struct built_kernel {
     size_t local[3];    /* of its last launch; 0 if there was none */
 } built_kernel;
 
-/* For clattn_context_params.get_proc; every call then answers as the device that platform_use chose last.  Builds
+/* The function for clattn_context_params.get_proc; every call then answers as the device that platform_use chose last.  Builds
  * and launches succeed and do nothing; what is read from the device is zeros. */
 void *platform_get_proc(void *user, const char *name);
 void platform_use(const offline_target *device);

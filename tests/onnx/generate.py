@@ -26,7 +26,7 @@ def cases():
 
 
 def formal_names(actual, formals):
-    """The schema's names of the tensors that are there; a tensor's name is empty where an optional one is left out."""
+    """The schema's names of the tensors that are there; the name of an optional tensor that is left out is empty."""
     return [formals[i].name for i, name in enumerate(actual) if name]
 
 

@@ -147,7 +147,7 @@ test_array node_output_after(test_job *job, const struct onnx_case *test, const 
 void node_compare(const test_array *output, const struct onnx_case *test, const char *formal)
 {
     tensor_reader reader = {tensor(test, formal), 0};
-    test_array whole = *output; /* as it was made, whatever an operator has been told about it */
+    test_array whole = *output; /* the layout that the memory was made with */
     double rtol = reader.tensor.dtype == CLATTN_DTYPE_BF16 ? fmax(test->rtol, 0x1p-6) : test->rtol;
     size_t count = 1;
 

@@ -347,7 +347,7 @@ static void clblast_calls_no_other_opencl(void **state)
     clattn_context_release(&context);
 }
 
-/* With a bias it reads what is in C, so kernels must be able to. */
+/* CLBlast reads what is in C if there is a bias, so kernels must be able to read C. */
 static void clblast_reads_a_biased_c(void **state)
 {
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;

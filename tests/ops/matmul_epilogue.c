@@ -148,7 +148,7 @@ static const matmul_case stored[] = {
     {"bfloat16 in place", ALL, TYPES(F32, F32, BF16, F32, BF16), IN_PLACE, .m = 17, .n = 35, .k = 19},
 };
 
-/* By pairs of bfloat16; test_matmul_matrix.c has matrix engines. */
+/* Products by pairs of bfloat16; matmul_matrix.c tests matrix engines. */
 #define PAIRS .solvers = MATMUL_CPU_BF16 | MATMUL_CPU_AMX
 
 static const matmul_case pairs[] = {

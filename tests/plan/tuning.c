@@ -25,7 +25,7 @@ static void wisdom_changes_the_geometry(void **state)
     assert_says(plan, " tiles=1", true);
     tuned_check(tuned.context, plan);
     clattn_plan_release(&plan);
-    /* Of the same class, and of another one. */
+    /* A problem of the same shape bucket, and one of another. */
     tuned.desc.a.extent[0] = tuned.desc.c.extent[0] = TUNED_M + 5;
     plan = tuned_plan(tuned.context, NULL, NULL);
     assert_says(plan, "geometry by wisdom:", true);

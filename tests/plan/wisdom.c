@@ -192,7 +192,7 @@ static void the_file_serves_later_contexts(void **state)
     assert_false(new_context_is_wise(&off));
     other = new_context_with(&off);
     assert_status(other, clattn_wisdom_save(other, CLATTN_WISDOM_MODE_MERGE), CLATTN_ERROR_UNSUPPORTED);
-    /* By hand it goes all the same. */
+    /* It can still be called by hand. */
     assert_status(other, tuned_import(other, text), CLATTN_SUCCESS);
     clattn_plan *plan = tuned_plan(other, NULL, NULL);
     assert_says(plan, "geometry by wisdom:", true);

@@ -100,7 +100,7 @@ static void saving_does_not_keep_anybody_waiting(void **state)
     assert_status(NULL, clattn_context_save_programs(NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 }
 
-/* As PoCL's answer is when its own cache has been emptied meanwhile: without the program's file. */
+/* PoCL answers so if its own cache was emptied meanwhile and the file of the program is gone. */
 static cl_int CL_API_CALL lossy_program_info(cl_program program, cl_program_info what, size_t size, void *value,
                                              size_t *needed)
 {

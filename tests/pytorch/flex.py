@@ -9,7 +9,7 @@ import torch.nn.attention.flex_attention as flex
 from draw import Heads
 from judge import exact_magnitude, judge_lse, judge_output, naive_attention
 
-# Otherwise it is traced before it is computed, even where nothing is compiled, which takes seconds a draw.
+# Otherwise flex_attention is traced before it is computed, even if nothing is compiled, which takes seconds a draw.
 flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
 
 SCORE = "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n{\n%s    return score;\n}\n"
@@ -125,7 +125,7 @@ class Flex:
                     self.add_relative(True)
                 else:
                     self.add_parity()
-        # In the order in which clattn adds them.
+        # The order is that in which clattn adds them.
         if not self.packed and draw.chance(0.15):
             self.add_relative(False)
         if draw.chance(0.2):
@@ -236,7 +236,7 @@ class Flex:
                               self.snippets.buffer(self.tables["key_document"]), h.keys))
 
     def add_selected(self, name, function, condition):
-        """A mask function as OpenCL C or, where no mask is given yet, as an array."""
+        """A mask function as OpenCL C or, if no mask is given yet, as an array."""
         self.masks.append(function)
         snippet = "--mask" in self.draw.arguments or self.draw.chance(0.6)
         if snippet:
@@ -248,7 +248,7 @@ class Flex:
     # ---- what it means ----
 
     def local(self, b, i, j, t):
-        """The item, its own indices, and where the query stands."""
+        """The item, its own indices, and the position of the query."""
         if self.packed:
             item = t["query_item"][i]
             i, j = i - t["query_start"][item], j - t["key_start"][t["key_item"][j]]

@@ -44,7 +44,7 @@ if [ $status != 0 ]; then
     esac
     exit 1
 fi
-# NumPy, and what torch imports where nothing is compiled.
+# NumPy, and what torch imports if nothing is compiled.
 fetch numpy typing-extensions sympy networkx jinja2 fsspec filelock || exit 1
 
 libraries=$part/torch/lib

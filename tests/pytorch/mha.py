@@ -22,7 +22,7 @@ class Mha:
         self.batch, self.queries = draw.whole(1, 3), draw.pick(draw.whole(1, 40), draw.whole(1, 100))
         self.cross = draw.chance(0.5)
         self.keys = draw.whole(1, 100) if self.cross else self.queries
-        # PyTorch keeps the three weights apart where keys and values have another width than the queries.
+        # PyTorch keeps the three weights apart if keys and values have another width than the queries.
         self.d_context = draw.whole(1, 100) if self.cross and draw.chance(0.5) else self.d_model
         self.bias = draw.chance(0.7)
         draw.note("%d heads of %d, %dx%d/%d, context %d%s", self.heads, size, self.batch, self.queries, self.keys,
@@ -121,7 +121,7 @@ class Mha:
         if mask is not None and padding is not None and mask.dtype != torch.bool:
             padding = torch.zeros(padding.shape, dtype=torch.float64).masked_fill(padding, -torch.inf)
         more = {"attn_mask": mask, "key_padding_mask": padding}
-        # Rows without a key are NaN where the weights are asked for, and 0 before the last projection where not.
+        # Rows without a key are NaN if the weights are asked for, otherwise 0 before the last projection.
         output, _ = self.module(x, context, context, need_weights=False, **more)
         _, weights = self.module(x, context, context, average_attn_weights=False, **more)
         weights = np.where(self.attended.any(-1, keepdims=True), weights.numpy(), 0.0)

@@ -48,7 +48,7 @@ class Transformer:
         sides = ("source", "target", "memory") if self.has_decoder else ("source",)
         for side in sides[not self.has_encoder:]:
             self.draw_masks(side)
-        # In the order in which the modules take them.
+        # The order is that in which the modules take them.
         names = ("target", "memory") if not self.has_encoder else ("source", "target") if self.has_decoder else ("source",)
         self.inputs = {name: draw.normal(self.batch, self.keys[name], self.d_model) for name in names}
         for name, x in self.inputs.items():
@@ -112,7 +112,7 @@ class Transformer:
         layer = torch.nn.TransformerDecoderLayer(**options)
         return (layer if self.alone else torch.nn.TransformerDecoder(layer, self.layers, norm=self.norm())).eval()
 
-    # ---- masks: every query attends the first key at least; PyTorch gives NaN where it attends none ----
+    # ---- masks: every query attends the first key at least; PyTorch gives NaN for a query that attends none ----
 
     def draw_masks(self, side):
         draw, queries, keys = self.draw, self.queries[side], self.keys[side]
@@ -144,7 +144,7 @@ class Transformer:
         how = draw.pick(None, None, "lengths", "trailing", "any", "added")
         if how is None:
             return Padding()
-        # No keys at all: only where no one has to attend them, and where PyTorch does not stumble.
+        # No keys at all: only if no query has to attend one, and if PyTorch takes it.
         least = 0 if how == "lengths" and (side == "target" or (not self.has_decoder and not self.fast)) else 1
         lengths = draw.random.integers(least, keys + 1, self.batch).astype(np.int32)
         draw.note("%s padding %s", side, how if how in ("any", "added") else "%s %s" % (how, list(map(int, lengths))))

@@ -82,7 +82,7 @@ static const char *path_of(const char *name)
     return path;
 }
 
-/* An array of the folder; all zero where there is none.  Read until the process ends. */
+/* An array of the folder, or zeros if the folder has none of that name.  It lives until the process ends. */
 static clattn_host_tensor array(const char *what, const char *kind)
 {
     char name[64];
@@ -153,7 +153,7 @@ static float added(const clattn_host_tensor *t, const uint8_t *attended, size_t 
     return value;
 }
 
-/* A boolean tensor turned over, to be freed; NULL where it is another. */
+/* The negation of a boolean tensor, to be freed; NULL if the tensor is not boolean. */
 static uint8_t *turned(const clattn_host_tensor *t)
 {
     if (!t->data || t->dtype != CLATTN_DTYPE_BOOL)

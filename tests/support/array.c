@@ -5,7 +5,7 @@
 
 #include "support/harness.h"
 
-/* Odd, so that no array starts where a vector would like to; longer than a vector and a half. */
+/* An odd length, so that no array is aligned to a vector; longer than a vector and a half. */
 #define GUARD_FRONT 37
 #define GUARD_BACK 41
 

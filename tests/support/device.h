@@ -12,7 +12,7 @@
 /* Made by the first call, released by suite_run. */
 clattn_context *device_context(void);
 
-/* Called before the first device_context: where that has its OpenCL functions from (clattn_context_params.get_proc). */
+/* Sets clattn_context_params.get_proc of device_context; to be called before the first device_context. */
 void device_use_functions(void *(*get_proc)(void *user, const char *name));
 
 /* Counts its programs as release_context does, and releases it, if there is one. */

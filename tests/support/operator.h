@@ -1,4 +1,4 @@
-/* The functions of an operator as one type, and what holds of every operator's refusals and of its plan cache. */
+/* The functions of every operator as one type, and tests of refusals and of the plan cache for any operator. */
 #ifndef TESTS_OPERATOR_H
 #define TESTS_OPERATOR_H
 
@@ -43,7 +43,7 @@ struct operator_calls {
 
 /* ---- on the device under test, for the programs that run a suite of the harness ---- */
 
-/* Asserts that supports answers `expected`, with a reason exactly where that is not SUCCESS, and that plan_create then
+/* Asserts that supports answers `expected`, with a reason if and only if that is not SUCCESS, and that plan_create then
  * answers the same and makes no plan. */
 void operator_answers(const struct operator_calls *op, const void *desc, clattn_status expected);
 
@@ -53,8 +53,8 @@ void operator_refuses(const struct operator_calls *op, clattn_plan *plan, const 
 /* Asserts that enqueue refuses to do without a plan, and without arguments; with `plan`, `good` ones would do. */
 void operator_needs_both(const struct operator_calls *op, clattn_plan *plan, const void *good);
 
-/* A description, or arguments, like `good` but for `change`, an assignment to a member, are refused with
- * CLATTN_ERROR_`status`.  In `change` other members are desc.MEMBER, or args.MEMBER. */
+/* Asserts that a copy of the description or the arguments `good` is refused with CLATTN_ERROR_`status` after `change`, an
+ * assignment to a member.  In `change` other members are desc.MEMBER or args.MEMBER. */
 #define OPERATOR_REFUSES_DESC(name, status, good, change) \
     do { \
         __typeof__(good) desc = good; \

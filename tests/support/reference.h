@@ -21,7 +21,7 @@ typedef struct reference_problem {
     double scale;
     const double *query, *key, *value;
     const double *addend; /* (batch, heads, queries, keys): added to the score, −inf: not attended; or NULL */
-    /* What follows is 0 or NULL where there is none. */
+    /* The following members are 0 or NULL if the problem has no such thing. */
     const double *vector; /* (heads, d_k): additive attention */
     double softcap;
     double (*modify)(void *context, double score, const reference_pair *pair); /* after the softcap */

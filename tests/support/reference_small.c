@@ -51,7 +51,7 @@ void reference_rope(size_t size, size_t rotary, bool interleaved, double base, c
     }
 }
 
-/* x / (1 + e^-z) without a difference that cancels; the limit where x and z are infinite. */
+/* x / (1 + e^-z) without a difference that cancels; the limit if x and z are infinite. */
 static double gated(double x, double z)
 {
     if (z == -INFINITY) {

@@ -1,7 +1,7 @@
 /* Attention of few queries over caches: rings, pages, packed keys; and the cpu solver's items that take several heads in
  * turn, where heads lie close together.
  *
- * Holds: the same as test_attention_decode.c.  Batches of 40 leave no device so many compute units idle that heads would
+ * Holds: the same rules as decode.c.  Batches of 40 leave no device so many compute units idle that heads would
  * not be taken in turn. */
 #include "support/attention/case.h"
 

@@ -187,16 +187,17 @@ void attention_add(const attention_case *cases, size_t count);
 /* The same by one solver alone. */
 void attention_add_by(const char *solver, const attention_case *cases, size_t count);
 
-/* The same with less of the tile solver, whose kernels take longest to compile where a CPU runs them: at the levels
- * quick and small only cases that have LEVEL_TILE among their levels. */
+/* The same with less of the tile solver, whose kernels take longest to compile for a CPU: at the levels quick and small
+ * it runs only cases that have LEVEL_TILE among their levels. */
 #define LEVEL_TILE 16
 #define TILE LEVEL_TILE
 void attention_add_frugal(const attention_case *cases, size_t count);
 
-/* As frugally, cases of few queries: at the level quick only by the cpu solver, whose kernels for them are its own. */
+/* Adds cases of few queries as attention_add_frugal does, at the level quick only by the cpu solver, which alone has
+ * kernels of its own for them. */
 void attention_add_decoding(const attention_case *cases, size_t count);
 
-/* As frugally, another check of the cases. */
+/* Adds another check of the cases for the same solvers as attention_add_frugal. */
 void attention_add_check(case_check check, const attention_case *cases, size_t count);
 
 /* ---- what a case's arrays mean (attention_dense.c) ---- */
@@ -227,7 +228,7 @@ typedef struct attention_dense {
     } mod;
 } attention_dense;
 
-/* `dense` must stay where it is. */
+/* `dense` may not be moved before its release. */
 void attention_dense_make(attention_dense *dense, const test_job *job, const attention_case *test);
 void attention_dense_release(attention_dense *dense);
 

@@ -107,7 +107,7 @@ static double *doubles(size_t count)
     return made;
 }
 
-/* (batch, heads, rows, size) of an array, NaN where there is nothing; with `scale` what a quantised one stands for. */
+/* The numbers of an array as (batch, heads, rows, size), NaN for rows that do not exist; `scale` is a quantised array's. */
 static double *gather(const test_job *job, const attention_case *t, int which, const test_array *scale, size_t batch,
                       size_t heads, size_t rows, size_t size)
 {

@@ -4,7 +4,7 @@
 
 #include "support/attention/case.h"
 
-/* Of bfloat16; those that the solvers refuse say so. */
+/* Cases of bfloat16; those that a solver refuses name it. */
 extern const attention_case attention_engine_cases[];
 extern const size_t attention_engine_case_count;
 

@@ -101,7 +101,7 @@ static void finish_scores(verdict *v, const attention_case *test)
     }
 }
 
-/* The rows that the device has written; where there is none, what is expected. */
+/* The rows that the device has written, or the expected ones if there are none. */
 static double *given_rows(const test_job *job, const attention_case *test, int which, const verdict *v, size_t width)
 {
     double *given = doubles(v->of[which].count);
@@ -122,7 +122,7 @@ static bool is_short(clattn_dtype dtype)
     return dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16;
 }
 
-/* The rule for the output: of 16-bit storage where the values, and with them the probabilities, or the output are. */
+/* The rule for the output: that of 16-bit storage if the values (and so the probabilities) or the output have it. */
 static accuracy_rule output_rule(const attention_case *test, const verdict *v)
 {
     accuracy_rule rule = {.stored = test->type.output ? test->type.output : CLATTN_DTYPE_F32,
@@ -248,7 +248,7 @@ static bool *mark_places(const test_job *job, const attention_case *test, const 
     return used;
 }
 
-/* Spoils what can not matter: elements beyond the actual lengths, and K where nothing attends it. */
+/* Spoils what cannot matter: elements beyond the actual lengths, and keys that nothing attends. */
 static void spoil(test_job *job, const attention_case *test, const verdict *before)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY, FLT_MAX};

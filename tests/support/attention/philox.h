@@ -1,4 +1,4 @@
-/* The generator of random numbers, written anew. */
+/* The tests' own Philox generator, which shares no code with the library. */
 #ifndef TESTS_SUPPORT_ATTENTION_PHILOX_H
 #define TESTS_SUPPORT_ATTENTION_PHILOX_H
 

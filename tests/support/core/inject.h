@@ -18,7 +18,7 @@ enum inject_kind {
     INJECT_KINDS
 };
 
-/* Starts counting anew: the `fail_at`-th call from now (1 is the first; 0: none) fails with `code`.  A release
+/* Starts counting again: the `fail_at`-th call from now (1 is the first; 0: none) fails with `code`.  A release
  * that is made to fail still releases, so that the counts tell whether the library called it at all. */
 void inject_start(unsigned long fail_at, cl_int code);
 
@@ -48,7 +48,7 @@ void inject_event_taken(void);
  * not; *kind then says which. */
 bool inject_balanced(enum inject_kind *kind);
 
-/* For clattn_context_params: NULL for a function that this table does not have. */
+/* clattn_context_params.get_proc of this table; NULL for a function that the table does not have. */
 void *inject_get_proc(void *user, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* Runs of a use of the library in which every OpenCL call is made to fail in turn.  cmocka first, then this. */
+/* Runs of a use of the library in which every OpenCL call is made to fail, one after the other.  Include cmocka before this file. */
 #ifndef TESTS_SUPPORT_CORE_INJECT_RUN_H
 #define TESTS_SUPPORT_CORE_INJECT_RUN_H
 
@@ -13,7 +13,7 @@ typedef struct inject_scenario {
     /* Makes, uses and releases plans on `context`; the first failing status, or SUCCESS after right results. */
     clattn_status (*use)(clattn_context *context);
     unsigned stride;   /* make each stride-th call fail: 1 is all of them */
-    unsigned attempts; /* not 0: so many calls, at equal distances, whatever `stride` */
+    unsigned attempts; /* not 0: this many calls at equal distances, and `stride` is ignored */
 } inject_scenario;
 
 /* Every stride-th, or on a simulator few; no CLBlast, which calls OpenCL by itself. */

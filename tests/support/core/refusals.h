@@ -7,7 +7,7 @@
 #include "support/core/one_context.h"
 #include "support/attention/small.h"
 
-/* Made anew for each test. */
+/* Made for each test. */
 extern struct small_attention problem;
 extern clattn_plan *plan;
 

@@ -89,7 +89,7 @@ static void make_model(nn_world *w)
         nn_store_quantise(&w->store);
 }
 
-/* As the plan has it: of an enqueue's tokens. */
+/* The layout that the plan has for the tokens of an enqueue. */
 static clattn_layout mask_layout(const nn_world *w, const nn_mask *m, size_t length)
 {
     return clattn_layout_bhsd((clattn_dtype)w->mask_dtype, m->batch, m->heads, m->queries > 1 ? length : 1, m->keys);

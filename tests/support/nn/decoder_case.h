@@ -18,7 +18,7 @@ typedef struct decoder_case {
 enum { CASE_PAPER, CASE_WHISPER, CASE_LLAMA, CASE_OTHER_MEMORY, DECODER_CASES };
 extern const decoder_case decoder_cases[DECODER_CASES];
 
-/* As nn_world_open, of a case's stack. */
+/* The same as nn_world_open, for the stack of a case. */
 void decoder_case_open(nn_world *w, clattn_context *context, const decoder_case *c, clattn_decoder_desc *desc);
 
 #endif

@@ -9,14 +9,14 @@
 
 enum { MANY = 4, MOST = 6 };
 
-/* Of items, one behind the other, and memories of as many. */
+/* The texts of several items, one behind the other, and as many memories. */
 extern const int32_t prompts[8];
 extern const size_t prompt_lengths[MANY];
 extern const int32_t many_memory_lengths[MANY];
 
 const int32_t *prompt_of(size_t item);
 
-/* Logits of what comes behind a text, every time computed anew; and any row of logits as log-probabilities, in place. */
+/* The logits behind a text, computed again by each call; and a row of logits turned into log-probabilities in place. */
 void logits_behind(const nn_world *w, size_t item, const int32_t *text, size_t length, double *logits);
 void log_softmax(double *logits);
 

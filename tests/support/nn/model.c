@@ -30,7 +30,7 @@ double *nn_doubles(const float *values, size_t count)
     return result;
 }
 
-/* As an array of that type holds them. */
+/* Rounds the numbers as an array of that type holds them. */
 static void store_as(clattn_dtype dtype, double *x, size_t count)
 {
     for (size_t i = 0; dtype && i < count; i++)

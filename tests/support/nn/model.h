@@ -9,7 +9,7 @@
 
 #include "clattn/transformer.h"
 
-/* Sizes of a stack's, where 0 stands for another. */
+/* The sizes of a stack; a size of 0 stands for another one. */
 static inline size_t nn_head_size(const clattn_stack_desc *d)
 {
     return d->head_size ? d->head_size : d->d_model / d->heads;

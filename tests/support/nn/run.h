@@ -34,7 +34,7 @@ typedef struct nn_encoder_run {
     const void *input;
     size_t input_bytes;
     const int32_t *segments, *lengths;
-    float *pooled; /* NULL, or where they go */
+    float *pooled; /* the pooled vectors, or NULL */
 } nn_encoder_run;
 float *nn_run_encoder(clattn_context *context, const nn_encoder_run *run);
 

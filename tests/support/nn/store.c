@@ -139,7 +139,7 @@ const float *nn_store_get(const nn_store *store, const char *format, ...)
     return tensor->values;
 }
 
-/* Of a number that float16 holds, or that is less than its smallest. */
+/* The bits of a number that float16 holds, or that is less than the smallest one of float16. */
 static uint16_t half_of(float value)
 {
     int exponent;

@@ -12,7 +12,7 @@ typedef enum activation_values {
     VALUES_UNIFORM, /* [−8, 8] */
     VALUES_FLOATS,  /* bit patterns spread over all floats of x's type */
     VALUES_TAILS,   /* [−110, −1] and, one in four, [1, 110] */
-    VALUES_SPECIAL  /* ±0, ±inf, NaN, the largest, the smallest, and neighbours of where formulas change */
+    VALUES_SPECIAL  /* ±0, ±inf, NaN, the largest, the smallest, and numbers beside those at which formulas change */
 } activation_values;
 
 typedef struct activation_case {

@@ -109,7 +109,7 @@ static double transform_slack(const double *rgba, int c)
     return 4 * (double)FLT_EPSILON * sum;
 }
 
-/* Whether an array of `dtype` may hold `got` where the image has `stored`. */
+/* Whether an array of `dtype` may hold `got` for a pixel that has `stored`. */
 static bool packed_right(const test_image *image, clattn_dtype dtype, double stored, double got)
 {
     double levels = levels_of(image->format.image_channel_data_type);
@@ -178,7 +178,7 @@ static void judge_pack(const image_case *t, const test_image *image, const test_
     }
 }
 
-/* Whether the image may hold `got` where it was given `value`. */
+/* Whether the image may hold `got` for a pixel that was given `value`. */
 static bool unpacked_right(const test_image *image, double value, double got)
 {
     double levels = levels_of(image->format.image_channel_data_type);

@@ -36,7 +36,7 @@ static size_t batch_of_b(const matmul_case *test)
     return test->flat_b ? 0 : test->shared_b ? 1 : test->batch;
 }
 
-/* What counts at enqueue; the batch as a count, 1 where there is no such dimension. */
+/* The sizes that count at enqueue; a product without a batch dimension has a batch of 1. */
 static void actual_extent(const matmul_case *test, size_t *batch, size_t *m)
 {
     *batch = test->shorter ? test->actual_batch : test->batch ? test->batch : 1;
@@ -130,7 +130,7 @@ bool matmul_has_clblast(void)
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_plan *plan = NULL;
 
-    /* It refuses these strides, and so builds nothing; its name is unknown where it is left out. */
+    /* CLBlast refuses these strides and builds nothing; a library without CLBlast does not know its name. */
     desc.a = desc.b = desc.c = clattn_layout_contiguous(CLATTN_DTYPE_F32, 2, (size_t[]){3, 3});
     desc.a.stride[0] = 12;
     desc.a.stride[1] = 2;

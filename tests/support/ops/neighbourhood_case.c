@@ -58,7 +58,7 @@ bool neighbourhood_attends(int p, int j, int length, int window, int dilation, b
     if (clip) {
         return abs(its - mine) <= window / 2;
     }
-    /* Of all windows within the group, the one whose middle is nearest. */
+    /* The window whose middle is nearest, among all windows within the group. */
     for (int start = 0; start + window <= members; start++) {
         best = abs(start + window / 2 - mine) < abs(best + window / 2 - mine) ? start : best;
     }
@@ -95,7 +95,7 @@ static void fill_inputs(test_job *job, const neighbourhood_case *t, const sizes 
     job->input[QUERY] = job_array(job, ROLE_INPUT, type_or_float(t->q), 5, query, t->form);
     job->input[KEY] = job_array(job, ROLE_INPUT, type_or_float(t->k), 5, key, t->form);
     job->input[VALUE] = job_array(job, ROLE_INPUT, type_or_float(t->v), 5, value, t->form);
-    /* Large scores only mean something where they are exact. */
+    /* Large scores can be compared only if they are exact. */
     job_fill(&job->input[QUERY], 11, -spread, spread, spread >= 50);
     job_fill(&job->input[KEY], 12, -spread, spread, spread >= 50);
     job_fill(&job->input[VALUE], 13, -2, 2, false);

@@ -10,7 +10,7 @@
 #define TUNED_K 12
 #define TUNED_HEADING "clattn-wisdom 1\n"
 
-/* What tuned_start makes anew for each test. */
+/* Made by tuned_start for each test. */
 extern struct tuned {
     char folder[FOLDER_SIZE]; /* the cache's */
     clattn_context_params params;
