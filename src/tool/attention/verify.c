@@ -1,4 +1,4 @@
-/* An attention's results against the reference of its whole description. */
+/* Compares an attention's results with the reference of its whole description. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -53,14 +53,14 @@ static double result_at(const comparison *c, attention_result result, const int6
     return ref_element(c->results[result].tensor.data, layout->dtype, at);
 }
 
-/* Whether sums of weights times values may overflow although the result does not: rule 6 of docs/numerics.md. */
+/* Whether sums of weights times values may overflow although the result is finite: rule 6 of docs/numerics.md. */
 static bool may_overflow(const comparison *c, int64_t e)
 {
     double limit = c->request->desc.value.dtype == CLATTN_DTYPE_F64 ? DBL_MAX : (double)FLT_MAX;
     return c->row.largest[e] > limit / (double)c->request->args.key_length;
 }
 
-/* `b` is 0 where items are packed, and `at` the row among all. */
+/* With packed items `b` is 0, and `at` is the row among those of all items. */
 static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
 {
     const ref_attention_result *row = &c->row, *naive = &c->naive;
@@ -84,7 +84,7 @@ static void compare_row(const comparison *c, int64_t b, int64_t h, int64_t at)
                            row->entropy, naive->entropy, 1.0 + fabs(row->lse));
 }
 
-/* Scores are not of packed items. */
+/* Packed items have no scores. */
 static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
 {
     const ref_attention_item item = ref_attention_item_of(&c->exact, b);
@@ -108,7 +108,7 @@ static void compare_scores(const comparison *c, int64_t b, int64_t h, int64_t i)
     }
 }
 
-/* One row of the reference, twice where the user's function must know all of its scores first. */
+/* Computes a row of the reference, twice if the user's function must have all of its scores first. */
 static void compute_row(comparison *c, const ref_attention_problem *reference, int64_t b, int64_t h, int64_t i,
                         ref_attention_result *row)
 {
@@ -126,7 +126,7 @@ static void compare_one(comparison *c, int64_t b, int64_t h, int64_t i)
     const ref_attention_item item = ref_attention_item_of(&c->exact, b);
     bool packed = c->exact.data.query_starts != NULL;
     compute_row(c, &c->plain, b, h, i, &c->naive);
-    /* Here, while the user's function still gives out what it made of the naive scores. */
+    /* Compared before the next row, while the user's function still returns what it made of the naive scores. */
     for (int64_t j = 0; c->request->wants[RESULT_SCORES] && j < (int64_t)c->request->args.key_length; j++)
         c->naive_scores[j] = ref_attention_score(&c->plain, c->request->desc.outputs.scores_mode, b, h, i, j);
     compute_row(c, &c->exact, b, h, i, &c->row);

@@ -21,7 +21,7 @@
 
 #include "tool/cli/progress.h"
 
-/* A larger tile saves little of the margins' cost, and the bar would stand still longer. */
+/* The largest tile: a larger one saves little of the margins' cost, and progress would be shown less often. */
 #define MOST_TILE 256
 
 static const float grey_in[3][4] = {{1, 0, 0, -0.5f}};
@@ -53,7 +53,7 @@ typedef struct part {
     size_t y, x, height, width;
 } part;
 
-/* Bytes on the device for tiles of that size; as floats are counted, no size of a picture overflows it. */
+/* Bytes on the device for tiles of that size, as a double, which no size of a picture overflows. */
 static double memory_for(const denoiser *d, size_t height, size_t width)
 {
     double map_height = (double)(height + 2 * d->rule->radius), map_width = (double)(width + 2 * d->rule->radius);
@@ -70,7 +70,7 @@ static size_t divided(size_t length, size_t parts)
     return (length + parts - 1) / parts;
 }
 
-/* Equal tiles, as few as the budget and the device's limits allow. */
+/* Divides the picture into equal tiles, as few as the budget and the device's limits allow. */
 static int choose_tile(denoiser *d)
 {
     const picture *p = d->picture;
@@ -175,7 +175,7 @@ static clattn_status make_memory(denoiser *d)
     return CLATTN_SUCCESS;
 }
 
-/* One pixel of the picture as RGBA, grey in red; either way.  Alpha is not the device's matter. */
+/* Copies a pixel from or to RGBA, with grey in red. Alpha stays on the host. */
 static void move_pixel(const picture *p, size_t y, size_t x, unsigned char *rgba, bool out)
 {
     size_t bytes = (size_t)(p->bits / 8), planes = p->channels < 3 ? 1 : 3;
@@ -189,7 +189,7 @@ static size_t clamped(size_t at, size_t margin, size_t length)
     return from_zero < length ? from_zero : length - 1;
 }
 
-/* The tile with its margin goes up; beyond the picture its edge goes on. */
+/* Uploads the tile with its margin; beyond the picture the nearest pixel of its edge is repeated. */
 static clattn_status upload(denoiser *d, const part *tile)
 {
     const picture *p = d->picture;
@@ -206,7 +206,7 @@ static clattn_status upload(denoiser *d, const part *tile)
                                              d->staging, 0, NULL, NULL));
 }
 
-/* The means go where no later tile looks: into `clean`. */
+/* Writes the means into `clean`, since later tiles read the picture itself. */
 static clattn_status download(denoiser *d, const part *tile, const picture *clean)
 {
     size_t bytes = 4 * (size_t)(clean->bits / 8);
@@ -219,7 +219,7 @@ static clattn_status download(denoiser *d, const part *tile, const picture *clea
     return opencl_status(d->device, "clEnqueueReadImage", code);
 }
 
-/* How far the window reaches back from a tile that begins at `at`, and how many keys there are then. */
+/* How many rows or columns before `at` the window of a tile reaches, and how many keys that makes. */
 static size_t before(const denoiser *d, size_t at)
 {
     return at < d->rule->radius ? at : d->rule->radius;

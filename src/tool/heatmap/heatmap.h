@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* At most so many probabilities in one file: the page is then about 45 MB. */
+/* The most probabilities of one file, with which a page has about 45 MB. */
 #define HEATMAP_CELLS ((size_t)1 << 24)
 
 /* One side of a matrix. */
@@ -45,7 +45,8 @@ typedef struct heatmap {
     const heatmap_part *parts;
 } heatmap;
 
-/* Whether `path` ends as it must and the map, whose data need not be there yet, fits.  For before the work. */
+/* Refuses a path with another ending and a map that is too large. Called before the computation, so that the map needs
+ * no data yet. */
 int heatmap_check(const heatmap *map, const char *path);
 
 /* Writes a map that heatmap_check has accepted; the file changes as a whole or not at all. */
@@ -56,6 +57,7 @@ int heatmap_store_html(const heatmap *map, const char *path);
 int heatmap_check_png(const heatmap *map, const char *path);
 int heatmap_store_png(const heatmap *map, const char *path);
 const float *heatmap_row(const heatmap_part *part, size_t layer, size_t head, size_t query);
-float heatmap_largest(const heatmap_part *part, size_t layer, size_t head); /* NaN left out; 0 if nothing is left */
+float heatmap_largest(const heatmap_part *part, size_t layer,
+                      size_t head); /* NaN is not counted; 0 if there is nothing else */
 
 #endif

@@ -20,7 +20,8 @@
 #include "tool/cli/json_text.h"
 #include "tool/tool.h"
 
-/* Bytes as base64, with the padding at the end of the last call alone if all others bring multiples of 3. */
+/* Writes bytes as base64. Every call but the last must bring a multiple of 3 bytes, so that the padding comes at the
+ * end alone. */
 static void append_base64(struct strbuf *out, const uint8_t *bytes, size_t count)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -150,7 +151,7 @@ static bool append_data(struct strbuf *out, const heatmap *map)
     return whole;
 }
 
-/* The template, with what its {{names}} stand for. */
+/* Writes the template, with each {{name}} replaced. */
 static bool append_page(struct strbuf *out, const heatmap *map)
 {
     bool whole = true;

@@ -10,7 +10,7 @@
 #include "tool/cli/os_tool.h"
 #include "tool/tool.h"
 
-/* Reads as much as `count` labels can be and a byte more, whatever the file is: a pipe will do. */
+/* Reads at most one byte more than `count` labels can have, from a file of any kind, pipes included. */
 static int read_text(const char *path, size_t count, char **text, size_t *length)
 {
     size_t most = count < SIZE_MAX / (LABEL_BYTES + 4) ? (count + 1) * (LABEL_BYTES + 2) : SIZE_MAX - 1;

@@ -1,4 +1,4 @@
-/* A file of labels, a line each. */
+/* Files of labels, one a line. */
 #ifndef CLATTN_TOOL_HEATMAP_LABELS_H
 #define CLATTN_TOOL_HEATMAP_LABELS_H
 

@@ -1,4 +1,4 @@
-/* Heat maps of one attention: the options that ask for them, and how a command grants them. */
+/* Heat maps of one attention: their options, and the calls by which a command checks and writes them. */
 #ifndef CLATTN_TOOL_HEATMAP_OPTIONS_H
 #define CLATTN_TOOL_HEATMAP_OPTIONS_H
 
@@ -49,11 +49,11 @@ typedef struct heatmap_options {
  * are accepted) or each other. */
 int heatmap_files_check(const option_list *files, const char *const *inputs, size_t input_count);
 
-/* heatmap_check and heatmap_store for each file. */
+/* heatmap_check and heatmap_store of each file. */
 int heatmap_files_accept(const option_list *files, const heatmap *map);
 int heatmap_files_store(const option_list *files, const heatmap *map);
 
-/* Refuses labels without a map. */
+/* Refuses labels if no map is asked for. */
 int heatmap_options_check(const char *command, const heatmap_options *options);
 
 /* Refuses a map in the file of another output, of which NULLs are accepted, or of another map. */
@@ -63,7 +63,7 @@ typedef struct heatmap_shape {
     size_t batch, heads, queries, keys;
 } heatmap_shape;
 
-/* What was asked for, checked and with its labels.  Zeroed: nothing.  Release with heatmap_request_release. */
+/* The maps that were asked for, with their labels. A zeroed one has none. Release with heatmap_request_release. */
 typedef struct heatmap_request {
     const heatmap_options *options; /* borrowed */
     label_list query, key;

@@ -1,4 +1,4 @@
-/* The picture of a heat map: heatmap.h says what it shows. */
+/* The picture of a heat map, which heatmap.h describes. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

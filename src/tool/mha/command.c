@@ -62,7 +62,7 @@ typedef struct tensor_labels {
     size_t used;
 } tensor_labels;
 
-/* Copies one tensor; an absent one stays absent.  A copy, because the file promises no alignment. */
+/* Copies a tensor if the file has it: in the file it may not be aligned. */
 static int take_tensor(const clattn_safetensors *file, const char *path, const char *name, tensor_labels *labels,
                        host_array *array)
 {
@@ -81,7 +81,7 @@ static int take_tensor(const clattn_safetensors *file, const char *path, const c
     return outcome;
 }
 
-/* Whether the tensors that are there make one of the two complete sets. */
+/* Refuses the file unless its tensors are one of the two complete sets. */
 static int check_names(const clattn_safetensors *file, const char *path, const mha_request *request)
 {
     bool packed = host_present(&request->w_in), q = host_present(&request->w_q);
@@ -103,7 +103,7 @@ static int check_names(const clattn_safetensors *file, const char *path, const m
                                        : "v_proj_weight");
     if (!host_present(&request->w_o))
         return complain(TOOL_BAD_INPUT, "%s: has no tensor out_proj.weight, expected (d_model, d_model)", path);
-    /* nn.MultiheadAttention(add_bias_kv=True): leaving these out would be a wrong answer. */
+    /* The tensors of nn.MultiheadAttention(add_bias_kv=True) are refused: without them the result would be wrong. */
     if (clattn_safetensors_find(file, "bias_k", &tensor, NULL) != CLATTN_SUCCESS || tensor.dtype != CLATTN_DTYPE_NONE ||
         clattn_safetensors_find(file, "bias_v", &tensor, NULL) != CLATTN_SUCCESS || tensor.dtype != CLATTN_DTYPE_NONE)
         return complain(TOOL_BAD_INPUT,

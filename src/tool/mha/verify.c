@@ -53,7 +53,7 @@ static void free_room(projection *room)
     free(room->plain);
 }
 
-/* A plain result as it is stored between two stages. */
+/* A plain result as the stages store it. */
 static float kept(const stages *s, float value)
 {
     return (float)ref_stored(s->dtype, (double)value);
@@ -132,7 +132,7 @@ static double weigh_row(const stages *s, const mha_request *request, size_t b, s
         naive_sum += naive[j];
     }
     for (size_t j = 0; j < s->keys; j++) {
-        /* Nothing attended leaves a sum of 0; a NaN makes the whole row NaN. */
+        /* If nothing is attended the sum is 0; a NaN makes the whole row NaN. */
         p[j] = sum == 0.0 ? 0.0 : p[j] / sum;
         naive[j] = naive_sum == 0.0f ? 0.0f : naive[j] / naive_sum;
     }
@@ -255,7 +255,7 @@ int verify_mha(const mha_request *request, const host_array *output, const host_
             memset(s.mean.plain, 0, s.queries * s.keys * sizeof *s.mean.plain);
         }
         for (size_t i = 0; i < s.queries; i++) {
-            double worst = 0.0; /* of the heads so far: what their mean gets in the end */
+            double worst = 0.0; /* the largest of the heads so far, which their mean gets */
             for (size_t h = 0; h < s.heads; h++) {
                 double condition = weigh_row(&s, request, b, h, i);
                 worst = fmax(worst, condition);

@@ -10,7 +10,7 @@
 
 #define MOST_WARNINGS 8
 
-/* Fixed room, because the library may log from any of its threads. */
+/* A buffer of fixed size, because the library may log from any of its threads. */
 static char warnings[MOST_WARNINGS][256];
 static atomic_size_t warning_count;
 
@@ -25,7 +25,7 @@ void device_log(void *user, clattn_log_level level, const char *line)
         progress_hide();
         fprintf(stderr, "clattn: %s\n", line);
     }
-    /* Errors come back as a status, and the command says what they mean for it. */
+    /* Errors are not logged here: they come back as a status, and the command reports them. */
 }
 
 void device_flush_warnings(void)
@@ -61,7 +61,7 @@ void device_message(const tool_device *device, clattn_status status, char *text,
         snprintf(text, bytes, "%s", clattn_status_string(status));
 }
 
-/* The environment variable that a failure is due to, or NULL: nothing on the command line would tell. */
+/* The environment variable that a failure is due to, or NULL. The message names it, since the command line does not. */
 static const char *variable_behind(clattn_status status, const char *text)
 {
     const char *kernels = getenv("CLATTN_KERNEL_DIR"), *device = getenv("CLATTN_DEVICE");
@@ -87,7 +87,7 @@ int device_open(const char *spec, tool_device *device)
     *device = (tool_device){.info = {.size = sizeof device->info}};
     params.device = spec;
     params.log = device_log;
-    params.workspace_limit = SIZE_MAX; /* whatever the device will give: here nothing else wants it */
+    params.workspace_limit = SIZE_MAX; /* all memory of the device: nothing else in this process uses it */
     crash_guard_begin();
     clattn_status status = clattn_context_create(&params, &device->context);
     crash_guard_end();

@@ -6,7 +6,7 @@
 
 #include "tool/run/host.h"
 
-/* Zeroed: none.  Close with device_close. */
+/* A zeroed one is closed. Close with device_close. */
 typedef struct tool_device {
     clattn_context *context;
     cl_command_queue queue; /* the context's */
@@ -14,7 +14,8 @@ typedef struct tool_device {
     char message[256]; /* of a failed OpenCL call of the command's own; otherwise empty */
 } tool_device;
 
-/* `spec` NULL: the environment's choice, or the best.  On failure the exit status of "no usable device". */
+/* Opens the device that `spec` names; NULL: the environment's choice, or the best. Returns an exit status,
+ * TOOL_NO_DEVICE if there is no usable device. */
 int device_open(const char *spec, tool_device *device);
 void device_close(tool_device *device);
 
@@ -31,7 +32,7 @@ int exit_status_of(clattn_status status);
 /* Writes the error line for a failed call on `device` (NULL: there was none yet): `what` and the message. */
 int device_failed(const tool_device *device, clattn_status status, const char *what);
 
-/* The message of the last failure on `device`, as it is. */
+/* The message of the last failure on `device`, unchanged. */
 void device_message(const tool_device *device, clattn_status status, char *text, size_t bytes);
 
 /* Keeps the message of an OpenCL call of the command's own that failed; the status for device_failed. */
@@ -42,7 +43,7 @@ clattn_status device_opencl_failed(tool_device *device, const char *call, cl_int
 clattn_status device_upload(tool_device *device, const clattn_host_tensor *tensor, cl_mem *buffer);
 clattn_status device_output(tool_device *device, size_t bytes, cl_mem *buffer);
 
-/* Blocks until `event` has completed; a command that failed is a failure here. */
+/* Blocks until `event` has completed; fails if its command failed. */
 clattn_status device_wait(tool_device *device, cl_event event);
 
 /* Blocks until the data has arrived. */

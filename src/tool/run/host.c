@@ -54,7 +54,7 @@ int host_expect_dtype(const host_array *array, clattn_dtype dtype)
     clattn_dtype found = array->tensor.dtype;
     bool later = found == CLATTN_DTYPE_F16 || found == CLATTN_DTYPE_BF16;
     const char *name = clattn_dtype_name(dtype);
-    /* What NumPy makes by itself is float64. */
+    /* NumPy's default type is float64, so that the message says how to convert. */
     return complain(TOOL_BAD_INPUT, "%s: element type %s, expected %s%s%s%s", array->name, clattn_dtype_name(found),
                     name, later ? " (16-bit types are not supported yet)" : " (in NumPy: .astype(\"", later ? "" : name,
                     later ? "" : "\"))");

@@ -6,7 +6,7 @@
 
 #include "tool/tool.h"
 
-/* An array that knows where it came from.  Zeroed: none.  Release with host_release. */
+/* An array and the file that it came from. A zeroed one is absent. Release with host_release. */
 typedef struct host_array {
     clattn_host_tensor tensor;
     const char *name; /* the file, for messages; borrowed */
@@ -22,12 +22,12 @@ static inline bool host_present(const host_array *array)
 /* Reads an .npy file. */
 int host_load(const char *path, host_array *array);
 
-/* Memory for a contiguous array, zeroed. */
+/* Allocates a contiguous array of zeros. */
 int host_allocate(clattn_dtype dtype, int32_t rank, const size_t *extent, const char *name, host_array *array);
 
 void host_release(host_array *array);
 
-/* Refuses what an operator does not take, naming the file, what was found and what was expected. */
+/* These refuse what an operator does not take, and name the file, what was found and what was expected. */
 int host_expect_dtype(const host_array *array, clattn_dtype dtype);
 int host_expect_rank(const host_array *array, int32_t rank, const char *shape);
 
@@ -35,7 +35,7 @@ int host_expect_rank(const host_array *array, int32_t rank, const char *shape);
  * extent may also lie between. */
 int host_expect_mask(const host_array *mask, bool may_be_short, int32_t rank, const size_t *extent);
 
-/* The same for an array whose element type has been looked at. */
+/* host_expect_mask for an array whose element type has been checked. */
 int host_expect_broadcast(const host_array *mask, bool may_be_short, int32_t rank, const size_t *extent);
 
 /* "(1, 8, 128, 64)" */
@@ -51,7 +51,7 @@ size_t element_count(const clattn_host_tensor *tensor);
  * accepted for an output and in the list of inputs. */
 int host_check_output(const char *path, const char *const *inputs, size_t input_count);
 
-/* Whether host_check_output accepted one that is standard output: reports then go to standard error. */
+/* Whether host_check_output has accepted standard output as an output: reports then go to standard error. */
 bool host_stdout_is_taken(void);
 
 /* Refuses two outputs in one file.  NULLs are accepted. */

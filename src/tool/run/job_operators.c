@@ -6,7 +6,7 @@ static clattn_layout contiguous(const host_array *array)
     return clattn_layout_contiguous(array->tensor.dtype, array->tensor.rank, array->tensor.extent);
 }
 
-/* The layout of an optional array: zeroed, "none", where there is none. */
+/* The layout of an optional array, with rank 0 if the array is absent. */
 static clattn_layout optional(const host_array *array)
 {
     return host_present(array) ? contiguous(array) : (clattn_layout){0};
@@ -157,7 +157,7 @@ clattn_status job_mha(tool_device *device, const mha_request *request, const cha
     status = job_bind_input(job, status, &request->b_o, &args->b_o);
     status = job_bind_input(job, status, &request->mask, &args->mask);
     if (!desc.packed_weights && desc.bias_in) {
-        /* PyTorch keeps the three biases in one array even where the weights are three. */
+        /* PyTorch has the three biases in one array even if the weights are three arrays. */
         args->b_q = args->b_k = args->b_v = args->b_in;
         args->b_k.offset = inner;
         args->b_v.offset = 2 * inner;

@@ -1,4 +1,4 @@
-/* A sequence of random numbers without any state but the caller's. */
+/* Random numbers whose only state is the caller's. */
 #ifndef CLATTN_TOOL_RUN_RANDOM_NEXT_H
 #define CLATTN_TOOL_RUN_RANDOM_NEXT_H
 

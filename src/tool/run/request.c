@@ -1,6 +1,6 @@
 #include "tool/run/request.h"
 
-/* Refuses an array unless dimension `dimension` is `expected`, which `of` explains. */
+/* Refuses an array unless the extent of `dimension` is `expected`; `of` explains why. */
 static int expect_extent(const host_array *array, int dimension, size_t expected, const char *of)
 {
     if (array->tensor.extent[dimension] == expected)

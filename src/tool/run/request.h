@@ -48,7 +48,7 @@ typedef struct mha_request {
     int32_t weights; /* clattn_weights_output */
 } mha_request;
 
-/* Whether shapes and element types fit together: the error names the file that is to blame. */
+/* Checks that shapes and element types fit together; the error names the file that does not fit. */
 int softmax_check(const softmax_request *request);
 int mha_check(const mha_request *request);
 

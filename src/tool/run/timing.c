@@ -6,7 +6,7 @@
 #include "tool/cli/progress.h"
 #include "tool/tool.h"
 
-/* A quick operator would otherwise fill memory with samples within its budget. */
+/* Limits the samples of a fast operator, which would fill the memory before its time is over. */
 #define MOST_RUNS 100000
 
 timing_rule timing_rule_bench(size_t repeat)
@@ -27,7 +27,7 @@ timing timing_reduce(double *seconds, size_t count)
     return (timing){.runs = count, .min = seconds[0], .median = median};
 }
 
-/* How much of the rule is fulfilled after `runs` runs and `spent` seconds. */
+/* The part of the rule, up to 1, that is fulfilled after `runs` runs and `spent` seconds. */
 static double fulfilled(const timing_rule *rule, size_t runs, double spent)
 {
     if (rule->repeat != 0)

@@ -10,9 +10,9 @@ typedef struct timing {
 } timing;
 
 typedef struct timing_rule {
-    size_t repeat;  /* exactly so many runs; 0: as many as the two fields below ask for */
+    size_t repeat;  /* the number of runs; 0: the two fields below decide */
     size_t minimum; /* at least so many, */
-    double budget;  /* and on until so many seconds are spent */
+    double budget;  /* runs continue until so many seconds have passed */
     size_t warm_up; /* runs before the first that counts */
 } timing_rule;
 

@@ -16,7 +16,7 @@ bool verdict_holds(const tool_verdict *verdict)
            (verdict->shorts < FEW || verdict->short_error <= mean * verdict->short_naive + verdict->short_allowance);
 }
 
-/* The largest finite number that the type holds, and half a unit. */
+/* The largest finite number of the type plus half a unit: what is larger is stored as infinity. */
 static double overflow_of(clattn_dtype dtype)
 {
     return dtype == CLATTN_DTYPE_F16 ? 65520.0 : dtype == CLATTN_DTYPE_F64 ? DBL_MAX : FLT_MAX;

@@ -10,7 +10,7 @@
 #include "tool/run/request.h"
 #include "ref/ref.h"
 
-/* What was found in one output.  Zeroed: nothing compared yet, all well so far. */
+/* The comparison of one output. In a zeroed one nothing has been compared. */
 typedef struct tool_verdict {
     double max_error;   /* max |o - r| over finite elements */
     double naive_error; /* max |n - r| */
@@ -23,7 +23,7 @@ typedef struct tool_verdict {
     double mean; /* how many times the plain computation's mean error the mean may be; 0: 1.5 */
 } tool_verdict;
 
-/* Whether all that was compared satisfies the rule. */
+/* Whether all compared elements satisfy the rule. */
 bool verdict_holds(const tool_verdict *verdict);
 
 /* Adds one element. */
@@ -38,18 +38,18 @@ void verdict_add_stored(tool_verdict *verdict, clattn_dtype dtype, double result
 /* Adds one element of a row that attends nothing. */
 void verdict_add_zero(tool_verdict *verdict, double result);
 
-/* Arrays as floats: their own memory, or, of 16-bit types, copies.  Zeroed: none yet. */
+/* Arrays as floats: float32 arrays themselves, copies of 16-bit ones. A zeroed one has none. */
 typedef struct float_arrays {
     float *copy[10];
     size_t count;
     bool failed; /* there was no memory for one of them */
 } float_arrays;
 
-/* NULL where the array is absent, or there is no memory. */
+/* Returns NULL if the array is absent or memory runs out. */
 const float *floats_of(float_arrays *room, const host_array *array);
 void floats_release(float_arrays *room);
 
-/* Room for one row of each kind, zeroed; both are released by the caller. */
+/* Allocates one row of each kind, zeroed; the caller frees both. */
 int row_room(size_t doubles, size_t floats, double **double_room, float **float_room);
 
 struct tool_job;

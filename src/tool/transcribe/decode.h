@@ -1,11 +1,11 @@
-/* The text of a window: tokens chosen one after the other. */
+/* Decodes the text of a window, token by token. */
 #ifndef CLATTN_TOOL_TRANSCRIBE_DECODE_H
 #define CLATTN_TOOL_TRANSCRIBE_DECODE_H
 
 #include "tool/transcribe/engine.h"
 
 typedef struct whisper_decoding {
-    size_t beams;       /* at temperature 0: 1 greedy, or so many beginnings side by side */
+    size_t beams;       /* at temperature 0: 1 is greedy, more is a beam search of so many beams */
     double temperature; /* above 0: that many random sequences, of which the likeliest is kept: */
     size_t samples;
     uint64_t seed;
@@ -19,7 +19,7 @@ typedef struct whisper_result {
     double no_speech; /* probability that there is none */
 } whisper_result;
 
-/* Generates after `prompt` until the end of text, and no more than 224 tokens.  Returns an exit status. */
+/* Generates at most 224 tokens after `prompt`, until the end of text. Returns an exit status. */
 int whisper_decode(const whisper_engine *engine, const whisper_tokens *tokens, const int32_t *prompt,
                    size_t prompt_count, const whisper_decoding *how, whisper_result *result);
 

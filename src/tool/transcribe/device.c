@@ -11,7 +11,7 @@
 
 #include "tool/transcribe/sound/mel.h"
 
-/* Tokens that are read in one go: prompts and alignments of more take several. */
+/* Tokens that one enqueue reads: longer prompts and alignments take several. */
 #define CHUNK 32
 #define LAYERS_MOST 64
 
@@ -22,8 +22,8 @@ struct whisper_device {
     clattn_plan *encoder, *decoder;
     clattn_decoder_state *state;
     size_t beams, sequences;
-    size_t attention_layers; /* whose attention the plan gives, */
-    uint64_t attention_mask; /* and which */
+    size_t attention_layers; /* how many layers' attention the plan gives */
+    uint64_t attention_mask; /* which layers they are */
     bool encoded;            /* the state has not seen the window yet */
     cl_mem window, memory, ids, logits, attention;
     size_t buffers; /* their bytes */
@@ -35,7 +35,7 @@ static int failed(const whisper_device *m, clattn_status status)
     return device_failed(m->device, status, "transcribe");
 }
 
-/* A weight's extents; false, with a complaint, unless it is there with that rank. */
+/* Reads a weight's extents; false, after an error message, unless the file has it with that rank. */
 static bool extents(const clattn_ctranslate2 *file, const char *path, const char *name, int rank, size_t *extent,
                     int *status)
 {
@@ -65,7 +65,7 @@ static size_t count_layers(const clattn_ctranslate2 *file, const char *stack)
     return layers;
 }
 
-/* The model's sizes, from the file's own shapes. */
+/* Reads the model's sizes from the shapes of its weights. */
 static int read_sizes(const clattn_ctranslate2 *file, const char *path, const whisper_tokens *tokens, whisper_device *m)
 {
     int status = TOOL_DONE;
@@ -230,13 +230,13 @@ static int encode(void *user, const float *window)
     return status == CLATTN_SUCCESS ? TOOL_DONE : failed(m, status);
 }
 
-/* One empty sequence about the window. */
+/* Begins one empty sequence about the window. */
 static clattn_status begin_one(whisper_device *m)
 {
     clattn_decoder_begin_args args = CLATTN_DECODER_BEGIN_ARGS_INIT;
     args.items = 1;
     args.beams = 1;
-    /* What the state has of this window stays, where it has been begun before. */
+    /* A state that was begun with this window before keeps the window's keys and values. */
     if (m->encoded) {
         args.memory = clattn_binding_buffer(m->memory, 0);
         args.memory_length = WHISPER_POSITIONS;
