@@ -56,7 +56,7 @@ kernel void norm_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(SCAL
                       global ELEMENT(Y_TYPE) *y, global ELEMENT(SUM_TYPE) *sum, global float *mean,
                       global float *inverse, norm_args a)
 {
-    local float shared[REDUCE_ROOM(3)];
+    local float shared[REDUCE_SCRATCH(3)];
     if (a.rows == 0)
         return;
 

@@ -36,7 +36,7 @@ GROUP_SIZE(WORK_GROUP, 1, 1)
 kernel void softmax_tile(const global ELEMENT(X_TYPE) *x, const global ELEMENT(MASK_TYPE) *mask,
                          global ELEMENT(Y_TYPE) *y, softmax_args a)
 {
-    local float shared[REDUCE_ROOM(2)];
+    local float shared[REDUCE_SCRATCH(2)];
     if (a.rows == 0)
         return;
 

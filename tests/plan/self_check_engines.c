@@ -92,7 +92,7 @@ static void sub_groups_are_checked(void **state)
         const char *file, *from, *to;
     } cases[] = {
         {"lib/sub_group.h", "return room[item ^ distance];", "return room[item];"},
-        {"lib/reduce.h", "part_ = 1; part_ < REDUCE_PARTS", "part_ = 2; part_ < REDUCE_PARTS"},
+        {"lib/reduce.h", "partial_ = 1; partial_ < REDUCE_PARTIALS", "partial_ = 2; partial_ < REDUCE_PARTIALS"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
