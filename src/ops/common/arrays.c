@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/layout.h"
+#include "base/try.h"
 
 clattn_status read_x_and_y(clattn_layout *x, clattn_layout *y, const char **reason)
 {
@@ -10,14 +11,12 @@ clattn_status read_x_and_y(clattn_layout *x, clattn_layout *y, const char **reas
         {x, LAYOUT_OF("x"), LAYOUT_INPUT, 0, false},
         {y, LAYOUT_OF("y"), LAYOUT_OUTPUT, 0, false},
     };
-    clattn_status status = layouts_read(both, 2, NULL, reason);
-    if (status != CLATTN_SUCCESS)
-        return status;
-    *reason = "x and y are float32, float16 or bfloat16";
-    if (!dtype_is_storage(x->dtype) || !dtype_is_storage(y->dtype))
-        return CLATTN_ERROR_UNSUPPORTED;
-    *reason = "x and y differ in extents";
-    if (x->rank != y->rank || memcmp(x->extent, y->extent, sizeof x->extent) != 0)
-        return CLATTN_ERROR_INVALID_LAYOUT;
-    return CLATTN_SUCCESS;
+    clattn_status status;
+    TRY(layouts_read(both, 2, NULL, reason));
+    REQUIRE(dtype_is_storage(x->dtype) && dtype_is_storage(y->dtype), CLATTN_ERROR_UNSUPPORTED,
+            "x and y are float32, float16 or bfloat16");
+    REQUIRE(x->rank == y->rank && !memcmp(x->extent, y->extent, sizeof x->extent), CLATTN_ERROR_INVALID_LAYOUT,
+            "x and y differ in extents");
+fail:
+    return status;
 }

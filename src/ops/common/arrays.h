@@ -1,4 +1,4 @@
-/* From layouts to what kernels are told. */
+/* Translates layouts and types into what kernels are told. */
 #ifndef CLATTN_OPS_COMMON_ARRAYS_H
 #define CLATTN_OPS_COMMON_ARRAYS_H
 
@@ -10,7 +10,7 @@
 #include "clattn/layout.h"
 #include "lib/array.h"
 
-/* Lengths, batches and heads are ints in the kernels, with room for a tile's overshoot. */
+/* Lengths, batches and heads are ints in the kernels; a tile may overshoot them. */
 #define LENGTH_LIMIT ((size_t)INT32_MAX - 65536)
 
 /* The strides of a rank-4 layout (batch, head, row, col) and a binding's offset. */
@@ -44,7 +44,7 @@ static inline double storage_epsilon(clattn_dtype dtype)
     return dtype == CLATTN_DTYPE_F16 ? 0x1p-10 : dtype == CLATTN_DTYPE_BF16 ? 0x1p-7 : 0x1p-23;
 }
 
-/* What storing `value` in that type may round off: half a unit in its last place, and none of float32. */
+/* The largest error of storing `value` in that type: half a unit in its last place, and 0 for float32. */
 static inline double storage_rounding(clattn_dtype dtype, double value)
 {
     return dtype == CLATTN_DTYPE_F32
@@ -52,7 +52,7 @@ static inline double storage_rounding(clattn_dtype dtype, double value)
                : storage_epsilon(dtype) / 2 * fabs(value) + (dtype == CLATTN_DTYPE_F16 ? 0x1p-25 : 0);
 }
 
-/* A storage type as the kernels' macros name it. */
+/* The name of a storage type in the kernels' macros. */
 static inline const char *storage_token(clattn_dtype dtype)
 {
     switch (dtype) {
@@ -96,8 +96,8 @@ static inline void mask_align(const clattn_layout *mask, int rank, size_t *exten
     }
 }
 
-/* How much an attention of these sizes (batch, heads, queries, keys) reads of a mask: `reach`, in the layout with all four
- * dimensions that is returned. */
+/* Sets `reach` to the extents that an attention of these sizes (batch, heads, queries, keys) reads of a mask, in the layout
+ * with all four dimensions that is returned. */
 static inline clattn_layout mask_reach(const clattn_layout *mask, const size_t size[4], size_t reach[4])
 {
     clattn_layout all = {.dtype = mask->dtype, .rank = 4};

@@ -136,22 +136,22 @@ static double position_of(const test_job *job, const rope_case *test, size_t b, 
     }
 }
 
-/* The cosines or sines of place (b, s); `room` holds them. */
-static const double *given(const test_job *job, const rope_case *test, int which, size_t b, size_t s, double *room)
+/* The cosines or sines of place (b, s); they are stored in `out`. */
+static const double *given(const test_job *job, const rope_case *test, int which, size_t b, size_t s, double *out)
 {
     const test_array *cache = &job->input[which];
     double position = position_of(job, test, b, s);
 
     for (size_t i = 0; i < rotary_of(test) / 2; i++) {
         if (test->angles != ANGLES_TABLE) {
-            room[i] = array_get(cache, (size_t[]){cache->layout.extent[0] == 1 ? 0 : b, s, i});
+            out[i] = array_get(cache, (size_t[]){cache->layout.extent[0] == 1 ? 0 : b, s, i});
         } else if (position >= 0 && position < TABLE_ROWS) {
-            room[i] = array_get(cache, (size_t[]){(size_t)position, i});
+            out[i] = array_get(cache, (size_t[]){(size_t)position, i});
         } else {
-            room[i] = NAN;
+            out[i] = NAN;
         }
     }
-    return test->angles == ANGLES_COMPUTED ? NULL : room;
+    return test->angles == ANGLES_COMPUTED ? NULL : out;
 }
 
 typedef struct verdict {
@@ -165,16 +165,16 @@ static verdict run_and_judge(test_job *job, const rope_case *test)
 {
     size_t extent[] = {batch_of(test), test->heads, length_of(test), test->size};
     verdict v = {.count = extent[0] * extent[1] * extent[2] * extent[3]};
-    double *x = array_dense(&job->input[X], 4, extent), *room = malloc((test->size + 1) * sizeof *room);
+    double *x = array_dense(&job->input[X], 4, extent), *cosine_row = malloc((test->size + 1) * sizeof *cosine_row);
     double *magnitude = malloc((v.count + 1) * sizeof *magnitude);
-    double *other = malloc((test->size + 1) * sizeof *other);
+    double *sine_row = malloc((test->size + 1) * sizeof *sine_row);
 
     v.reference = malloc((v.count + 1) * sizeof *v.reference);
-    assert_true(room && other && magnitude && v.reference);
+    assert_true(cosine_row && sine_row && magnitude && v.reference);
     for (size_t at = 0, row = 0; at < v.count; at += test->size, row++) {
         size_t s = row % extent[2], b = row / extent[2] / extent[1];
-        const double *cosines = test->angles ? given(job, test, COS, b, s, room) : NULL;
-        const double *sines = test->angles ? given(job, test, SIN, b, s, other) : NULL;
+        const double *cosines = test->angles ? given(job, test, COS, b, s, cosine_row) : NULL;
+        const double *sines = test->angles ? given(job, test, SIN, b, s, sine_row) : NULL;
         reference_rope(test->size, rotary_of(test), test->interleaved, test->base > 0 ? (double)test->base : 10000,
                        cosines, sines, position_of(job, test, b, s), x + at, v.reference + at, magnitude + at);
     }
@@ -182,8 +182,8 @@ static verdict run_and_judge(test_job *job, const rope_case *test)
     v.given = array_dense(&job->output[0], 4, extent);
     accuracy_check_stored("y", job->output[0].layout.dtype, 4, extent, v.given, v.reference, v.reference, magnitude);
     free(x);
-    free(room);
-    free(other);
+    free(cosine_row);
+    free(sine_row);
     free(magnitude);
     return v;
 }
