@@ -88,6 +88,9 @@ typedef enum clattn_clblast_mode {
 typedef enum clattn_self_check {
     CLATTN_SELF_CHECK_ON = 0,  /**< kernels are checked */
     CLATTN_SELF_CHECK_OFF = 1, /**< kernels are used as they are */
+
+    /** Every plan's kernels are checked, CLBlast's too, even if their binaries have passed or a simulator runs them. */
+    CLATTN_SELF_CHECK_ALWAYS = 2,
     CLATTN_SELF_CHECK_FORCE_32BIT = 0x7fffffff
 } clattn_self_check;
 

@@ -47,7 +47,7 @@ static clattn_status read_params(const clattn_context_params *given, clattn_cont
                             "`device` chooses a device, which adopting an OpenCL context has done already");
     if (!enum_within(params->cache_mode, CLATTN_CACHE_MODE_ON) ||
         !enum_within(params->clblast, CLATTN_CLBLAST_MODE_PREFER) ||
-        !enum_within(params->self_check, CLATTN_SELF_CHECK_OFF) || params->reserved ||
+        !enum_within(params->self_check, CLATTN_SELF_CHECK_ALWAYS) || params->reserved ||
         params->log_level < CLATTN_LOG_LEVEL_NONE || params->log_level > CLATTN_LOG_LEVEL_DEBUG ||
         (params->denied_solver_count && !params->denied_solvers))
         return report_error(NULL, CLATTN_ERROR_INVALID_ARGUMENT, "a field of clattn_context_params is out of range");

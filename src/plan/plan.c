@@ -248,11 +248,13 @@ clattn_status plan_self_check(const clattn_plan *plan)
 {
     clattn_context *context = plan->context;
     struct program_cache *programs = &context->programs;
-    struct self_check check = {.plan = plan};
-    bool trusted = true;
+    struct self_check check = {.plan = plan, .always = programs->checks_always};
+    bool trusted = !check.always;
     char message[512];
+    if (!plan->type->check || !programs->checks)
+        return CLATTN_SUCCESS;
     /* A simulator interprets kernels one by one and checks them itself. */
-    if (!plan->type->check || !programs->checks || (context->device.caps.quirks & QUIRK_SIMULATOR))
+    if ((context->device.caps.quirks & QUIRK_SIMULATOR) && !check.always)
         return CLATTN_SUCCESS;
     for (size_t i = 0; i < plan->kernel_count; i++) {
         const char *distrust = program_distrusted(programs, plan->kernels[i].program);
@@ -263,7 +265,7 @@ clattn_status plan_self_check(const clattn_plan *plan)
     if (trusted)
         return CLATTN_SUCCESS;
     clattn_status status = plan->type->check(&check);
-    if (status == CLATTN_ERROR_MISCOMPILED) {
+    if (status == CLATTN_ERROR_MISCOMPILED && check.blamed < plan->kernel_count) {
         report_copy(&context->device.report, message, sizeof message);
         program_distrust(programs, plan->kernels[check.blamed].program, message);
     }

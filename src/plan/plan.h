@@ -65,6 +65,7 @@ clattn_status plan_warm(clattn_plan *plan);
 /* One run of an operator's self-check. */
 struct self_check {
     const clattn_plan *plan;
+    bool always;    /* the context's params ask for a check of everything that can be compared */
     size_t blamed;  /* the check says which of the plan's kernels disagrees, */
     bool unchecked; /* and whether there is nothing to compare the kernels with */
 };

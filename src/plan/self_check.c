@@ -185,7 +185,8 @@ clattn_status check_run(const clattn_plan *plan, const struct check_course *cour
     TRY(course->make(check, context));
     TRY(check_enqueue(plan, course->small, course->workspace, course->args));
     TRY(check_arrays_read(context, &course->arrays[course->output], course->outputs));
-    status = course->judge(check, &context->device.report, plan->kernels[plan->kernel_count - 1].name);
+    status = course->judge(check, &context->device.report,
+                           plan->kernel_count ? plan->kernels[plan->kernel_count - 1].name : plan->type->name);
 fail:
     return check_end(context, course->arrays, course->count, status);
 }

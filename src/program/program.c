@@ -54,7 +54,8 @@ clattn_status program_cache_init(struct program_cache *cache, struct device *dev
     memset(cache, 0, sizeof *cache);
     cache->binaries.folder = -1;
     cache->device = device;
-    cache->checks = params->self_check == CLATTN_SELF_CHECK_ON;
+    cache->checks = params->self_check != CLATTN_SELF_CHECK_OFF;
+    cache->checks_always = params->self_check == CLATTN_SELF_CHECK_ALWAYS;
     status = init_locks(cache);
     if (status != CLATTN_SUCCESS)
         return report_error(&device->report, status, "no memory for a lock");

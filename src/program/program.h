@@ -21,8 +21,9 @@ struct program_cache {
     mtx_t build; /* over the driver's compiler */
     cnd_t made;
     struct device *device;
-    char *kernel_dir; /* NULL: the embedded sources */
-    bool checks;      /* programs are compared with the reference */
+    char *kernel_dir;   /* NULL: the embedded sources */
+    bool checks;        /* programs are compared with the reference */
+    bool checks_always; /* also those that have passed */
     struct binary_cache binaries;
     struct program *first; /* most recently used first */
     size_t count;

@@ -9,7 +9,8 @@ class Selftest(CommandTest):
         rows, products = "cpu sub-group tile generic", "cpu-amx cpu-bf16 matrix cpu tile generic"
         operators = {"softmax": rows, "attention": "cpu-amx cpu-bf16 matrix " + rows, "matmul": "clblast " + products,
                      "mha": products, "merge": "generic", "kv_append": "generic", "neighbourhood": "cpu generic",
-                     "norm": rows, "rope": "cpu generic", "activation": "cpu generic"}
+                     "norm": rows, "rope": "cpu generic", "activation": "cpu generic", "embedding": "generic",
+                     "image": "generic"}
         for operator in operators:
             self.assertRegex(result.out, r"(?m)^%s +\(any\) +ok" % operator)
         self.assertNotIn("failed", result.out)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "base/try.h"
 #include "ops/common/arrays.h"
 #include "ops/matmul/matmul.h"
@@ -153,9 +154,12 @@ clattn_status matmul_self_check(struct self_check *self)
 {
     const clattn_plan *base = self->plan;
     const struct matmul_plan *plan = (const struct matmul_plan *)base;
-    self->unchecked = plan->foreign;
+    self->unchecked = plan->foreign && !self->always;
     if (self->unchecked)
         return CLATTN_SUCCESS;
+    if (plan->foreign) /* a single row or column decides how CLBlast gets its matrices, so it stays one */
+        return check_small(plan, size_min(ROWS, plan->problem.m), size_min(COLUMNS, plan->problem.n),
+                           size_min(DEPTH, plan->problem.k), false);
     const char *kernel = base->kernels[0].name;
     if (strcmp(kernel, "matmul_split") == 0 && plan->problem.k > BF16X3_DEPTH_MOST)
         return check_small(plan, BF16X3_ROWS, COLUMNS, BF16X3_DEPTH, false);

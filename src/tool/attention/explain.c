@@ -45,7 +45,7 @@ static void ask_each(const attention_request *request, tool_device *device, json
 {
     static const char taken[] = "not chosen, but --solver may ask for it";
     for (size_t i = 0; i < selftest_operator_count; i++) {
-        const selftest_operator *op = selftest_operators[i];
+        const selftest_operator *op = &selftest_operators[i];
         for (size_t j = 0; strcmp(op->name, "attention") == 0 && op->solvers[j] != NULL; j++) {
             clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
             clattn_plan *plan = NULL;

@@ -83,11 +83,17 @@ int device_failed(const tool_device *device, clattn_status status, const char *w
 
 int device_open(const char *spec, tool_device *device)
 {
+    return device_open_checked(spec, CLATTN_SELF_CHECK_ON, device);
+}
+
+int device_open_checked(const char *spec, clattn_self_check self_check, tool_device *device)
+{
     clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     *device = (tool_device){.info = {.size = sizeof device->info}};
     params.device = spec;
     params.log = device_log;
     params.workspace_limit = SIZE_MAX; /* all memory of the device: nothing else in this process uses it */
+    params.self_check = self_check;
     crash_guard_begin();
     clattn_status status = clattn_context_create(&params, &device->context);
     crash_guard_end();

@@ -17,6 +17,7 @@ typedef struct tool_device {
 /* Opens the device that `spec` names; NULL: the environment's choice, or the best. Returns an exit status,
  * TOOL_NO_DEVICE if there is no usable device. */
 int device_open(const char *spec, tool_device *device);
+int device_open_checked(const char *spec, clattn_self_check self_check, tool_device *device);
 void device_close(tool_device *device);
 
 /* The log callback of every context that the command makes: warnings are kept until the command has succeeded

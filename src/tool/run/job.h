@@ -38,12 +38,7 @@ typedef struct tool_job {
         clattn_softmax_args softmax;
         clattn_matmul_args matmul;
         clattn_mha_args mha;
-        clattn_merge_args merge;
-        clattn_kv_append_args kv_append;
-        clattn_neighbourhood_args neighbourhood;
         clattn_norm_args norm;
-        clattn_rope_args rope;
-        clattn_activation_args activation;
         clattn_encoder_args encoder;
     } args;
 } tool_job;

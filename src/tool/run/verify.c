@@ -178,39 +178,3 @@ int verify_softmax(const softmax_request *request, const host_array *output, too
     free(plain);
     return TOOL_DONE;
 }
-
-int verify_matmul(const matmul_request *request, const host_array *output, tool_verdict *verdict)
-{
-    float_arrays inputs = {0};
-    size_t m = request->x.tensor.extent[0], k = request->x.tensor.extent[1], n = request->w.tensor.extent[0];
-    ref_matmul_problem reference = {
-        .batch = 1,
-        .m = (int64_t)m,
-        .n = (int64_t)n,
-        .k = (int64_t)k,
-        .a = {floats_of(&inputs, &request->x), 0, 0, (int64_t)k, 1},
-        .b = {floats_of(&inputs, &request->w), 0, 0, 1, (int64_t)k},
-        .bias = floats_of(&inputs, &request->bias),
-        .bias_col = 1,
-    };
-    double *exact;
-    float *plain;
-    if (inputs.failed || row_room(2 * n, n, &exact, &plain) != TOOL_DONE) {
-        floats_release(&inputs);
-        return TOOL_FAILED;
-    }
-    progress_begin("verifying");
-    for (size_t i = 0; i < m; i++) {
-        ref_matmul_row(&reference, 0, (int64_t)i, exact, exact + n);
-        ref_matmul_naive_row(&reference, 0, (int64_t)i, plain);
-        for (size_t j = 0; j < n; j++)
-            verdict_add_stored(verdict, output->tensor.dtype, result_element(output, i * n + j), exact[j],
-                               (double)plain[j], exact[n + j]);
-        progress_show((double)(i + 1) / (double)m);
-    }
-    progress_end();
-    floats_release(&inputs);
-    free(exact);
-    free(plain);
-    return TOOL_DONE;
-}

@@ -59,7 +59,6 @@ struct tool_job;
 int verify_attention(const attention_request *request, const struct tool_job *job,
                      const host_array results[RESULT_COUNT], tool_verdict verdicts[RESULT_COUNT]);
 int verify_softmax(const softmax_request *request, const host_array *output, tool_verdict *verdict);
-int verify_matmul(const matmul_request *request, const host_array *output, tool_verdict *verdict);
 int verify_mha(const mha_request *request, const host_array *output, const host_array *weights, tool_verdict *verdict,
                tool_verdict *second);
 

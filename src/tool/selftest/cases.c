@@ -1,301 +1,368 @@
-/* The self-test's cases of softmax, attention, matrix products and multi-head attention.  Of 16-bit types there are few:
- * each type is another set of kernels to compile, and the arithmetic between loading and storing is float32's. */
-#include <float.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* Small problems of every operator.  Each is there for the kernels that its plan builds; the library's self-check then runs
+ * them with numbers of its own.  Of 16-bit types there are few: each type is another set of kernels to compile, and the
+ * arithmetic between loading and storing is float32's. */
+#include <stdbool.h>
 
-#include "tool/bench/bench.h"
 #include "tool/selftest/selftest.h"
 
-typedef enum mask_sort { MASK_NONE, MASK_BOOLEAN, MASK_ADDED } mask_sort;
-
-/* A mask of about a third "no" that covers one whole row; an added one also has numbers, small and huge. */
-static int make_mask(host_array *mask, mask_sort sort, int32_t rank, const size_t *extent)
-{
-    if (sort == MASK_NONE)
-        return TOOL_DONE;
-    int status = host_allocate(sort == MASK_BOOLEAN ? CLATTN_DTYPE_BOOL : CLATTN_DTYPE_F32, rank, extent, "mask", mask);
-    if (status != TOOL_DONE)
-        return status;
-    size_t keys = extent[rank - 1], count = element_count(&mask->tensor);
-    for (size_t i = 0; i < count; i++) {
-        bool attend = i / keys != 1 && (i * 7 + i / keys) % 3 != 0;
-        float added = i / keys == 2 ? -FLT_MAX : 0.25f * (float)(i % 9) - 1.0f;
-        if (sort == MASK_BOOLEAN)
-            ((uint8_t *)mask->memory)[i] = attend;
-        else
-            ((float *)mask->memory)[i] = attend ? added : -INFINITY;
-    }
-    return TOOL_DONE;
-}
-
-static const struct attention_case {
-    const char *name;
-    clattn_dtype dtype;
-    size_t batch, heads, kv_heads, queries, keys, d_k, d_v;
-    bool causal;
-    int32_t align;
-    mask_sort mask;
-    float limit;
-    bool with_lse;
-} attention_cases[] = {
-    {"plain", CLATTN_DTYPE_F32, 1, 2, 2, 33, 47, 16, 16, false, 0, MASK_NONE, 1.0f, true},
-    {"odd sizes, shared heads", CLATTN_DTYPE_F32, 2, 3, 1, 7, 13, 5, 3, false, 0, MASK_NONE, 1.0f, true},
-    {"one query", CLATTN_DTYPE_F32, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
-    {"causal", CLATTN_DTYPE_F32, 1, 2, 1, 40, 9, 16, 16, true, CLATTN_ALIGNMENT_TOP_LEFT, MASK_NONE, 1.0f, true},
-    {"causal, bottom right", CLATTN_DTYPE_F32, 1, 4, 2, 35, 19, 16, 16, true, CLATTN_ALIGNMENT_BOTTOM_RIGHT, MASK_NONE,
-     1.0f, true},
-    {"boolean mask", CLATTN_DTYPE_F32, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
-    {"added mask", CLATTN_DTYPE_F32, 2, 2, 1, 17, 29, 16, 16, true, CLATTN_ALIGNMENT_BOTTOM_RIGHT, MASK_ADDED, 1.0f,
-     true},
-    {"large scores", CLATTN_DTYPE_F32, 1, 1, 1, 20, 40, 64, 64, false, 0, MASK_NONE, 30.0f, true},
-    {"float16, causal, bottom right", CLATTN_DTYPE_F16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGNMENT_BOTTOM_RIGHT,
-     MASK_NONE, 1.0f, true},
-    {"bfloat16, causal, bottom right", CLATTN_DTYPE_BF16, 1, 4, 2, 47, 35, 20, 12, true, CLATTN_ALIGNMENT_BOTTOM_RIGHT,
-     MASK_NONE, 1.0f, true},
-    {"float16, one query", CLATTN_DTYPE_F16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
-    {"bfloat16, one query", CLATTN_DTYPE_BF16, 1, 4, 2, 1, 100, 64, 64, false, 0, MASK_NONE, 1.0f, true},
-    {"float16, boolean mask", CLATTN_DTYPE_F16, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
-    {"bfloat16, boolean mask", CLATTN_DTYPE_BF16, 2, 2, 2, 17, 29, 16, 16, false, 0, MASK_BOOLEAN, 1.0f, true},
-};
-
-/* What the case asks for, complete. */
-static int make_attention(const struct attention_case *c, attention_request *problem)
-{
-    const size_t shape[7] = {c->batch, c->heads, c->kv_heads, c->queries, c->keys, c->d_k, c->d_v};
-    int status = bench_attention_arrays(shape, c->dtype, 11, c->limit, problem);
-    problem->desc.causal = c->causal;
-    problem->desc.alignment = c->align;
-    problem->wants[RESULT_LSE] = c->with_lse;
-    if (status == TOOL_DONE)
-        status = make_mask(&problem->input[INPUT_MASK], c->mask, 2, (size_t[]){c->queries, c->keys});
-    return status == TOOL_DONE ? attention_complete(problem) : status;
-}
-
-static void run_attention(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
-{
-    const struct attention_case *c = &attention_cases[index];
-    attention_request problem;
-    host_array results[RESULT_COUNT] = {0};
-    tool_verdict verdicts[RESULT_COUNT] = {0};
-    tool_job job = {.device = device};
-    *name = c->name;
-    int status = make_attention(c, &problem);
-    for (attention_result i = RESULT_OUTPUT; i <= RESULT_LSE && status == TOOL_DONE; i++)
-        if (problem.wants[i])
-            status = attention_result_allocate(&problem, i, "result", &results[i]);
-    if (status != TOOL_DONE) {
-        selftest_no_memory(result);
-    } else if (selftest_run(&job, job_attention(device, &problem, solver, &job), solver, results, RESULT_LSE + 1,
-                            result)) {
-        if (verify_attention(&problem, NULL, results, verdicts) != TOOL_DONE)
-            selftest_no_memory(result);
-        selftest_judge(result, &verdicts[RESULT_OUTPUT], "output");
-        selftest_judge(result, &verdicts[RESULT_LSE], "log-sum-exp");
-    }
-    host_release(&results[RESULT_OUTPUT]);
-    host_release(&results[RESULT_LSE]);
-    attention_release(&problem);
-}
-
-static const struct softmax_case {
-    const char *name;
-    clattn_dtype dtype;
-    size_t rows, columns;
-    mask_sort mask;
-    float limit, scale;
-} softmax_cases[] = {
-    {"one element", CLATTN_DTYPE_F32, 1, 1, MASK_NONE, 1.0f, 1.0f},
-    {"short rows", CLATTN_DTYPE_F32, 5, 33, MASK_NONE, 4.0f, 1.0f},
-    {"long rows", CLATTN_DTYPE_F32, 3, 5000, MASK_NONE, 4.0f, 0.5f},
-    {"negative scale, large values", CLATTN_DTYPE_F32, 4, 100, MASK_NONE, 1e4f, -1.0f},
-    {"boolean mask", CLATTN_DTYPE_F32, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
-    {"added mask", CLATTN_DTYPE_F32, 6, 65, MASK_ADDED, 4.0f, 1.0f},
-    {"float16, long rows", CLATTN_DTYPE_F16, 3, 5000, MASK_NONE, 4.0f, 0.5f},
-    {"bfloat16, long rows", CLATTN_DTYPE_BF16, 3, 5000, MASK_NONE, 4.0f, 0.5f},
-    {"float16, boolean mask", CLATTN_DTYPE_F16, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
-    {"bfloat16, boolean mask", CLATTN_DTYPE_BF16, 6, 65, MASK_BOOLEAN, 4.0f, 1.0f},
-};
-
-static void run_softmax(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
-{
-    const struct softmax_case *c = &softmax_cases[index];
-    const size_t extent[] = {c->rows, c->columns};
-    softmax_request problem = {.scale = {c->scale != 1.0f, c->scale}};
-    host_array output = {0};
-    tool_verdict verdict = {0};
-    tool_job job = {.device = device};
-    *name = c->name;
-    int status = bench_array(&problem.x, "x", c->dtype, 2, extent, 21, c->limit);
-    if (status == TOOL_DONE)
-        status = make_mask(&problem.mask, c->mask, 2, extent);
-    if (status == TOOL_DONE)
-        status = host_allocate(c->dtype, 2, extent, "output", &output);
-    if (status != TOOL_DONE) {
-        selftest_no_memory(result);
-    } else if (selftest_run(&job, job_softmax(device, &problem, solver, &job), solver, &output, 1, result)) {
-        if (verify_softmax(&problem, &output, &verdict) != TOOL_DONE)
-            selftest_no_memory(result);
-        selftest_judge(result, &verdict, "output");
-    }
-    host_release(&output);
-    softmax_release(&problem);
-}
-
-static const struct matmul_case {
-    const char *name;
-    clattn_dtype dtype;
-    size_t m, n, k;
-    bool bias;
-} matmul_cases[] = {
-    {"one element", CLATTN_DTYPE_F32, 1, 1, 1, false},
-    {"odd sizes", CLATTN_DTYPE_F32, 5, 7, 3, true},
-    {"one row", CLATTN_DTYPE_F32, 1, 130, 70, true},
-    {"primes", CLATTN_DTYPE_F32, 67, 101, 53, true},
-    {"whole tiles", CLATTN_DTYPE_F32, 64, 128, 96, false},
-    {"float16, one row", CLATTN_DTYPE_F16, 1, 130, 70, true},
-    {"bfloat16, one row", CLATTN_DTYPE_BF16, 1, 130, 70, true},
-    {"float16, primes", CLATTN_DTYPE_F16, 67, 101, 53, true},
-    {"bfloat16, primes", CLATTN_DTYPE_BF16, 67, 101, 53, true},
-    {"float16, whole tiles", CLATTN_DTYPE_F16, 64, 128, 96, false},
-    {"bfloat16, whole tiles", CLATTN_DTYPE_BF16, 64, 128, 96, false},
-};
-
-static void run_matmul(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
-{
-    const struct matmul_case *c = &matmul_cases[index];
-    matmul_request problem = {0};
-    host_array output = {0};
-    tool_verdict verdict = {0};
-    tool_job job = {.device = device};
-    *name = c->name;
-    int status = bench_array(&problem.x, "x", c->dtype, 2, (size_t[]){c->m, c->k}, 31, 1.0f);
-    if (status == TOOL_DONE)
-        status = bench_array(&problem.w, "w", c->dtype, 2, (size_t[]){c->n, c->k}, 32, 1.0f);
-    if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem.bias, "bias", c->dtype, 1, (size_t[]){c->n}, 33, 1.0f);
-    if (status == TOOL_DONE)
-        status = host_allocate(c->dtype, 2, (size_t[]){c->m, c->n}, "output", &output);
-    if (status != TOOL_DONE) {
-        selftest_no_memory(result);
-    } else if (selftest_run(&job, job_matmul(device, &problem, solver, &job), solver, &output, 1, result)) {
-        if (verify_matmul(&problem, &output, &verdict) != TOOL_DONE)
-            selftest_no_memory(result);
-        selftest_judge(result, &verdict, "output");
-    }
-    host_release(&output);
-    matmul_release(&problem);
-}
-
-static const struct mha_case {
-    const char *name;
-    clattn_dtype dtype;
-    size_t batch, queries, keys, d_model, d_context, heads; /* keys 0: self-attention, packed weights */
-    bool bias, causal;
-    mask_sort mask;
-    int32_t weights;
-} mha_cases[] = {
-    {"self-attention", CLATTN_DTYPE_F32, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE, CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
-    {"self-attention, causal, no bias", CLATTN_DTYPE_F32, 1, 13, 0, 20, 20, 4, false, true, MASK_NONE,
-     CLATTN_WEIGHTS_OUTPUT_NONE},
-    {"cross-attention, mean weights", CLATTN_DTYPE_F32, 2, 7, 11, 16, 12, 2, true, false, MASK_BOOLEAN,
-     CLATTN_WEIGHTS_OUTPUT_AVERAGE},
-    {"float16, self-attention", CLATTN_DTYPE_F16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE,
-     CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
-    {"bfloat16, self-attention", CLATTN_DTYPE_BF16, 2, 9, 0, 24, 24, 3, true, false, MASK_NONE,
-     CLATTN_WEIGHTS_OUTPUT_PER_HEAD},
-    {"float16, cross-attention", CLATTN_DTYPE_F16, 2, 9, 11, 16, 12, 2, true, false, MASK_BOOLEAN,
-     CLATTN_WEIGHTS_OUTPUT_AVERAGE},
-    {"bfloat16, cross-attention", CLATTN_DTYPE_BF16, 2, 9, 11, 16, 12, 2, true, false, MASK_BOOLEAN,
-     CLATTN_WEIGHTS_OUTPUT_AVERAGE},
-};
-
-/* x, context and weights of a case. */
-static int make_mha(const struct mha_case *c, mha_request *problem)
-{
-    const size_t d = c->d_model;
-    const float limit = 0.5f;
-    *problem = (mha_request){.heads = c->heads, .inner = d, .causal = c->causal, .weights = c->weights};
-    int status = bench_array(&problem->x, "x", c->dtype, 3, (size_t[]){c->batch, c->queries, d}, 41, 1.0f);
-    if (c->keys == 0) {
-        if (status == TOOL_DONE)
-            status = bench_array(&problem->w_in, "w_in", c->dtype, 2, (size_t[]){3 * d, d}, 42, limit);
-    } else {
-        if (status == TOOL_DONE)
-            status = bench_array(&problem->context, "context", c->dtype, 3, (size_t[]){c->batch, c->keys, c->d_context},
-                                 43, 1.0f);
-        if (status == TOOL_DONE)
-            status = bench_array(&problem->w_q, "w_q", c->dtype, 2, (size_t[]){d, d}, 44, limit);
-        if (status == TOOL_DONE)
-            status = bench_array(&problem->w_k, "w_k", c->dtype, 2, (size_t[]){d, c->d_context}, 45, limit);
-        if (status == TOOL_DONE)
-            status = bench_array(&problem->w_v, "w_v", c->dtype, 2, (size_t[]){d, c->d_context}, 46, limit);
-    }
-    if (status == TOOL_DONE)
-        status = bench_array(&problem->w_o, "w_o", c->dtype, 2, (size_t[]){d, d}, 47, limit);
-    if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem->b_in, "b_in", c->dtype, 1, (size_t[]){3 * d}, 48, limit);
-    if (status == TOOL_DONE && c->bias)
-        status = bench_array(&problem->b_o, "b_o", c->dtype, 1, (size_t[]){d}, 49, limit);
-    return status == TOOL_DONE ? make_mask(&problem->mask, c->mask, 2, (size_t[]){c->queries, mha_key_length(problem)})
-                               : status;
-}
-
-static void run_mha(tool_device *device, size_t index, const char *solver, const char **name, case_result *result)
-{
-    const struct mha_case *c = &mha_cases[index];
-    mha_request problem;
-    host_array outputs[2] = {0}, *output = &outputs[0], *weights = &outputs[1];
-    tool_verdict verdict = {0}, weights_verdict = {0};
-    tool_job job = {.device = device};
-    *name = c->name;
-    int status = make_mha(c, &problem);
-    size_t keys = status == TOOL_DONE ? mha_key_length(&problem) : 0;
-    if (status == TOOL_DONE)
-        status = host_allocate(c->dtype, 3, problem.x.tensor.extent, "output", output);
-    if (status == TOOL_DONE && c->weights != CLATTN_WEIGHTS_OUTPUT_NONE)
-        status = host_allocate(
-            CLATTN_DTYPE_F32, 4,
-            (size_t[]){c->batch, c->weights == CLATTN_WEIGHTS_OUTPUT_AVERAGE ? 1 : c->heads, c->queries, keys},
-            "weights", weights);
-    if (status != TOOL_DONE) {
-        selftest_no_memory(result);
-    } else if (selftest_run(&job, job_mha(device, &problem, solver, &job), solver, outputs, 2, result)) {
-        if (verify_mha(&problem, output, weights, &verdict, &weights_verdict) != TOOL_DONE)
-            selftest_no_memory(result);
-        selftest_judge(result, &verdict, "output");
-        selftest_judge(result, &weights_verdict, "weights");
-    }
-    host_release(output);
-    host_release(weights);
-    mha_release(&problem);
-}
-
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define F32 CLATTN_DTYPE_F32
+#define F16 CLATTN_DTYPE_F16
+#define BF16 CLATTN_DTYPE_BF16
+
+static clattn_layout layout(clattn_dtype dtype, int32_t rank, const size_t *extent)
+{
+    return clattn_layout_contiguous(dtype, rank, extent);
+}
+
+static clattn_layout vector(clattn_dtype dtype, size_t length)
+{
+    return layout(dtype, 1, &length);
+}
+
+static clattn_layout matrix(clattn_dtype dtype, size_t rows, size_t columns)
+{
+    return layout(dtype, 2, (size_t[]){rows, columns});
+}
+
+/* ---- attention: batch, heads, kv_heads, queries, keys, d_k, d_v ---- */
+
+enum { CAUSAL = 1, BOTTOM_RIGHT = 2, BOOL_MASK = 4, ADDED_MASK = 8 };
+
+static const selftest_case attention_cases[] = {
+    {"plain", F32, {1, 2, 2, 33, 47, 16, 16}, 0},
+    {"odd sizes, shared heads", F32, {2, 3, 1, 7, 13, 5, 3}, 0},
+    {"one query", F32, {1, 4, 2, 1, 100, 64, 64}, 0},
+    {"causal", F32, {1, 2, 1, 40, 9, 16, 16}, CAUSAL},
+    {"causal, bottom right", F32, {1, 4, 2, 35, 19, 16, 16}, CAUSAL | BOTTOM_RIGHT},
+    {"boolean mask", F32, {2, 2, 2, 17, 29, 16, 16}, BOOL_MASK},
+    {"added mask", F32, {2, 2, 1, 17, 29, 16, 16}, CAUSAL | BOTTOM_RIGHT | ADDED_MASK},
+    {"large heads", F32, {1, 1, 1, 20, 40, 64, 64}, 0},
+    {"float16, causal, bottom right", F16, {1, 4, 2, 47, 35, 20, 12}, CAUSAL | BOTTOM_RIGHT},
+    {"bfloat16, causal, bottom right", BF16, {1, 4, 2, 47, 35, 20, 12}, CAUSAL | BOTTOM_RIGHT},
+    {"float16, one query", F16, {1, 4, 2, 1, 100, 64, 64}, 0},
+    {"bfloat16, one query", BF16, {1, 4, 2, 1, 100, 64, 64}, 0},
+    {"float16, boolean mask", F16, {2, 2, 2, 17, 29, 16, 16}, BOOL_MASK},
+    {"bfloat16, boolean mask", BF16, {2, 2, 2, 17, 29, 16, 16}, BOOL_MASK},
+};
+
+static clattn_status plan_attention(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                    clattn_plan **plan)
+{
+    clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
+    const size_t *n = c->size;
+    desc.query = clattn_layout_bhsd(c->dtype, n[0], n[1], n[3], n[5]);
+    desc.key = clattn_layout_bhsd(c->dtype, n[0], n[2], n[4], n[5]);
+    desc.value = clattn_layout_bhsd(c->dtype, n[0], n[2], n[4], n[6]);
+    desc.output = clattn_layout_bhsd(c->dtype, n[0], n[1], n[3], n[6]);
+    desc.outputs.lse = layout(F32, 3, (size_t[]){n[0], n[1], n[3]});
+    desc.causal = (c->variant & CAUSAL) != 0;
+    desc.alignment = c->variant & BOTTOM_RIGHT ? CLATTN_ALIGNMENT_BOTTOM_RIGHT : CLATTN_ALIGNMENT_TOP_LEFT;
+    if (c->variant & (BOOL_MASK | ADDED_MASK))
+        desc.mask = matrix(c->variant & BOOL_MASK ? CLATTN_DTYPE_BOOL : F32, n[3], n[4]);
+    return clattn_attention_plan_create(context, &desc, options, plan);
+}
+
+/* ---- softmax: rows, columns ---- */
+
+static const selftest_case softmax_cases[] = {
+    {"one element", F32, {1, 1}, 0},
+    {"short rows", F32, {5, 33}, 0},
+    {"long rows", F32, {3, 5000}, 0},
+    {"boolean mask", F32, {6, 65}, BOOL_MASK},
+    {"added mask", F32, {6, 65}, ADDED_MASK},
+    {"float16, long rows", F16, {3, 5000}, 0},
+    {"bfloat16, long rows", BF16, {3, 5000}, 0},
+    {"float16, boolean mask", F16, {6, 65}, BOOL_MASK},
+    {"bfloat16, boolean mask", BF16, {6, 65}, BOOL_MASK},
+};
+
+static clattn_status plan_softmax(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                  clattn_plan **plan)
+{
+    clattn_softmax_desc desc = CLATTN_SOFTMAX_DESC_INIT;
+    desc.x = desc.y = matrix(c->dtype, c->size[0], c->size[1]);
+    if (c->variant)
+        desc.mask = matrix(c->variant & BOOL_MASK ? CLATTN_DTYPE_BOOL : F32, c->size[0], c->size[1]);
+    return clattn_softmax_plan_create(context, &desc, options, plan);
+}
+
+/* ---- matmul: m, n, k; the variant tells whether there is a bias ---- */
+
+static const selftest_case matmul_cases[] = {
+    {"one element", F32, {1, 1, 1}, false},
+    {"odd sizes", F32, {5, 7, 3}, true},
+    {"one row", F32, {1, 130, 70}, true},
+    {"primes", F32, {67, 101, 53}, true},
+    {"whole tiles", F32, {64, 128, 96}, false},
+    {"float16, one row", F16, {1, 130, 70}, true},
+    {"bfloat16, one row", BF16, {1, 130, 70}, true},
+    {"float16, primes", F16, {67, 101, 53}, true},
+    {"bfloat16, primes", BF16, {67, 101, 53}, true},
+    {"float16, whole tiles", F16, {64, 128, 96}, false},
+    {"bfloat16, whole tiles", BF16, {64, 128, 96}, false},
+};
+
+/* B lies as a layer's weights do: (n, k). */
+static clattn_status plan_matmul(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                 clattn_plan **plan)
+{
+    clattn_matmul_desc desc = CLATTN_MATMUL_DESC_INIT;
+    const size_t m = c->size[0], n = c->size[1], k = c->size[2];
+    desc.a = matrix(c->dtype, m, k);
+    desc.b = matrix(c->dtype, k, n);
+    desc.b.stride[0] = 1;
+    desc.b.stride[1] = (int64_t)k;
+    desc.c = matrix(c->dtype, m, n);
+    if (c->variant)
+        desc.bias = vector(c->dtype, n);
+    return clattn_matmul_plan_create(context, &desc, options, plan);
+}
+
+/* ---- mha: batch, queries, keys (0: self-attention with packed weights), d_model, d_context, heads ---- */
+
+enum { MHA_WEIGHTS = 3, MHA_BIAS = 4, MHA_CAUSAL = 8 }; /* the lowest bits are a clattn_weights_output */
+
+static const selftest_case mha_cases[] = {
+    {"self-attention", F32, {2, 9, 0, 24, 24, 3}, CLATTN_WEIGHTS_OUTPUT_PER_HEAD | MHA_BIAS},
+    {"self-attention, causal, no bias", F32, {1, 13, 0, 20, 20, 4}, CLATTN_WEIGHTS_OUTPUT_NONE | MHA_CAUSAL},
+    {"cross-attention, mean weights", F32, {2, 7, 11, 16, 12, 2}, CLATTN_WEIGHTS_OUTPUT_AVERAGE | MHA_BIAS},
+    {"float16, self-attention", F16, {2, 9, 0, 24, 24, 3}, CLATTN_WEIGHTS_OUTPUT_PER_HEAD | MHA_BIAS},
+    {"bfloat16, self-attention", BF16, {2, 9, 0, 24, 24, 3}, CLATTN_WEIGHTS_OUTPUT_PER_HEAD | MHA_BIAS},
+    {"float16, cross-attention", F16, {2, 9, 11, 16, 12, 2}, CLATTN_WEIGHTS_OUTPUT_AVERAGE | MHA_BIAS},
+    {"bfloat16, cross-attention", BF16, {2, 9, 11, 16, 12, 2}, CLATTN_WEIGHTS_OUTPUT_AVERAGE | MHA_BIAS},
+};
+
+static clattn_status plan_mha(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                              clattn_plan **plan)
+{
+    clattn_mha_desc desc = CLATTN_MHA_DESC_INIT;
+    desc.dtype = c->dtype;
+    desc.cross = c->size[2] != 0;
+    desc.packed_weights = !desc.cross;
+    desc.bias_in = desc.bias_out = (c->variant & MHA_BIAS) != 0;
+    desc.causal = (c->variant & MHA_CAUSAL) != 0;
+    desc.weights = (clattn_weights_output)(c->variant & MHA_WEIGHTS);
+    desc.batch = c->size[0];
+    desc.query_length = c->size[1];
+    desc.key_length = c->size[2];
+    desc.d_model = c->size[3];
+    desc.d_context = c->size[4];
+    desc.heads = c->size[5];
+    if (desc.cross)
+        desc.mask = matrix(CLATTN_DTYPE_BOOL, c->size[1], c->size[2]);
+    return clattn_mha_plan_create(context, &desc, options, plan);
+}
+
+/* ---- merge: parts, heads, queries, columns; the variant tells whether there are sinks ---- */
+
+static const selftest_case merge_cases[] = {
+    {"one part", F32, {1, 2, 3, 20}, false},
+    {"seven parts", F32, {7, 3, 5, 64}, false},
+    {"with sinks", F32, {4, 4, 3, 130}, true},
+};
+
+static clattn_status plan_merge(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                clattn_plan **plan)
+{
+    clattn_merge_desc desc = CLATTN_MERGE_DESC_INIT;
+    const size_t extent[5] = {c->size[0], 1, c->size[1], c->size[2], c->size[3]};
+    desc.partial = layout(F32, 5, extent);
+    desc.partial_lse = layout(F32, 4, extent);
+    desc.output = layout(c->dtype, 4, extent + 1);
+    desc.lse = layout(F32, 3, extent + 1);
+    if (c->variant)
+        desc.sinks = vector(F32, c->size[1]);
+    return clattn_merge_plan_create(context, &desc, options, plan);
+}
+
+/* ---- kv_append: heads, length, capacity, size, groups of int8 (0: float32) ---- */
+
+enum { RING = 1, ROTATE = 2 };
+
+static const selftest_case kv_append_cases[] = {
+    {"one key", F32, {3, 1, 9, 64, 0}, 0},
+    {"rotated", F32, {2, 6, 9, 40, 0}, ROTATE},
+    {"round a ring", F32, {2, 7, 5, 24, 0}, RING | ROTATE},
+    {"int8", F32, {2, 5, 9, 64, 2}, 0},
+    {"int8, rotated", F32, {1, 5, 9, 48, 3}, RING | ROTATE},
+};
+
+static clattn_status plan_kv_append(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                    clattn_plan **plan)
+{
+    clattn_kv_append_desc desc = CLATTN_KV_APPEND_DESC_INIT;
+    const size_t heads = c->size[0], capacity = c->size[2], size = c->size[3], groups = c->size[4];
+    desc.cache = c->variant & RING ? CLATTN_CACHE_KIND_RING : CLATTN_CACHE_KIND_PLAIN;
+    desc.rotate = (c->variant & ROTATE) != 0;
+    desc.key = desc.value = clattn_layout_bhsd(c->dtype, 1, heads, c->size[1], size);
+    desc.key_cache = desc.value_cache =
+        clattn_layout_bhsd(groups ? CLATTN_DTYPE_I8 : c->dtype, 1, heads, capacity, size);
+    if (groups)
+        desc.key_scale = desc.value_scale = clattn_layout_bhsd(F32, 1, heads, capacity, groups);
+    return clattn_kv_append_plan_create(context, &desc, options, plan);
+}
+
+/* ---- neighbourhood: heads, kv_heads, height, width, d_k, d_v, window; the variant tells whether windows are clipped at the
+ * edge, with a bias ---- */
+
+static const selftest_case neighbourhood_cases[] = {
+    {"3 by 3", F32, {2, 2, 7, 11, 16, 16, 3}, false},
+    {"shared heads", F32, {4, 2, 9, 13, 20, 12, 5}, false},
+    {"clipped, with a bias", F32, {1, 1, 8, 17, 3, 3, 7}, true},
+};
+
+static clattn_status plan_neighbourhood(clattn_context *context, const selftest_case *c,
+                                        const clattn_plan_options *options, clattn_plan **plan)
+{
+    clattn_neighbourhood_desc desc = CLATTN_NEIGHBOURHOOD_DESC_INIT;
+    const size_t *n = c->size;
+    desc.query = layout(c->dtype, 5, (size_t[]){1, n[0], n[2], n[3], n[4]});
+    desc.key = layout(c->dtype, 5, (size_t[]){1, n[1], n[2], n[3], n[4]});
+    desc.value = layout(c->dtype, 5, (size_t[]){1, n[1], n[2], n[3], n[5]});
+    desc.output = layout(c->dtype, 5, (size_t[]){1, n[0], n[2], n[3], n[5]});
+    desc.lse = layout(F32, 4, (size_t[]){1, n[0], n[2], n[3]});
+    desc.window[0] = desc.window[1] = (int32_t)n[6];
+    desc.edge = c->variant ? CLATTN_EDGE_CLIP : CLATTN_EDGE_SHIFT;
+    if (c->variant)
+        desc.bias = layout(F32, 4, (size_t[]){1, 1, n[2], n[3]});
+    return clattn_neighbourhood_plan_create(context, &desc, options, plan);
+}
+
+/* ---- norm: rows, columns ---- */
+
+enum { RMS = 1, SCALE = 2, BIAS = 4 };
+
+static const selftest_case norm_cases[] = {
+    {"one column", F32, {3, 1}, SCALE | BIAS},
+    {"layer", F32, {5, 77}, SCALE | BIAS},
+    {"layer, long rows", F32, {4, 1100}, SCALE | BIAS},
+    {"layer, no weights", F32, {33, 64}, 0},
+    {"RMS", F32, {7, 130}, RMS | SCALE},
+    {"RMS, long rows", F32, {3, 1024}, RMS | SCALE},
+    {"float16, layer", F16, {5, 77}, SCALE | BIAS},
+    {"bfloat16, layer", BF16, {5, 77}, SCALE | BIAS},
+    {"float16, RMS", F16, {7, 130}, RMS | SCALE},
+    {"bfloat16, RMS", BF16, {7, 130}, RMS | SCALE},
+};
+
+static clattn_status plan_norm(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                               clattn_plan **plan)
+{
+    clattn_norm_desc desc = CLATTN_NORM_DESC_INIT;
+    desc.kind = c->variant & RMS ? CLATTN_NORM_KIND_RMS : CLATTN_NORM_KIND_LAYER;
+    desc.x = desc.y = matrix(c->dtype, c->size[0], c->size[1]);
+    desc.inv_std_dev = matrix(F32, c->size[0], 1);
+    if (c->variant & SCALE)
+        desc.scale = vector(c->dtype, c->size[1]);
+    if (c->variant & BIAS)
+        desc.bias = vector(c->dtype, c->size[1]);
+    return clattn_norm_plan_create(context, &desc, options, plan);
+}
+
+/* ---- rope: batch, heads, length, size, rotary size ---- */
+
+enum { INTERLEAVED = 1, TABLE = 2 };
+
+static const selftest_case rope_cases[] = {
+    {"halves", F32, {2, 3, 7, 64, 64}, 0},
+    {"interleaved, part of the head", F32, {1, 5, 9, 50, 38}, INTERLEAVED},
+    {"given cosines and sines", F32, {2, 2, 6, 20, 16}, TABLE},
+};
+
+static clattn_status plan_rope(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                               clattn_plan **plan)
+{
+    clattn_rope_desc desc = CLATTN_ROPE_DESC_INIT;
+    desc.pairing = c->variant & INTERLEAVED ? CLATTN_ROPE_PAIRING_INTERLEAVED : CLATTN_ROPE_PAIRING_HALVES;
+    desc.rotary_size = c->size[4];
+    desc.x = desc.y = layout(c->dtype, 4, c->size);
+    if (c->variant & TABLE)
+        desc.cos = desc.sin = matrix(F32, 32, c->size[4] / 2);
+    return clattn_rope_plan_create(context, &desc, options, plan);
+}
+
+/* ---- activation: rows, columns; the variant is the function ---- */
+
+static const selftest_case activation_cases[] = {
+    {"ReLU", F32, {3, 37}, CLATTN_ACTIVATION_RELU},
+    {"GELU", F32, {5, 203}, CLATTN_ACTIVATION_GELU},
+    {"GELU by tanh", F32, {5, 203}, CLATTN_ACTIVATION_GELU_TANH},
+    {"Swish", F32, {5, 203}, CLATTN_ACTIVATION_SWISH},
+};
+
+static clattn_status plan_activation(clattn_context *context, const selftest_case *c,
+                                     const clattn_plan_options *options, clattn_plan **plan)
+{
+    clattn_activation_desc desc = CLATTN_ACTIVATION_DESC_INIT;
+    desc.function = (clattn_activation)c->variant;
+    desc.x = desc.y = matrix(c->dtype, c->size[0], c->size[1]);
+    return clattn_activation_plan_create(context, &desc, options, plan);
+}
+
+/* ---- embedding: batch, length, rows, size; the variant is what is added for the position ---- */
+
+static const selftest_case embedding_cases[] = {
+    {"no positions", F32, {2, 5, 11, 24}, CLATTN_POSITIONS_NONE},
+    {"sinusoids", F32, {1, 7, 11, 18}, CLATTN_POSITIONS_SINUSOIDS},
+    {"float16, table of positions", F16, {2, 5, 11, 24}, CLATTN_POSITIONS_TABLE},
+};
+
+static clattn_status plan_embedding(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                    clattn_plan **plan)
+{
+    clattn_embedding_desc desc = CLATTN_EMBEDDING_DESC_INIT;
+    const size_t *n = c->size;
+    desc.positions = (clattn_positions)c->variant;
+    desc.ids = matrix(CLATTN_DTYPE_I32, n[0], n[1]);
+    desc.table = matrix(c->dtype, n[2], n[3]);
+    desc.y = layout(c->dtype, 3, (size_t[]){n[0], n[1], n[3]});
+    if (desc.positions == CLATTN_POSITIONS_TABLE)
+        desc.position_table = matrix(c->dtype, 16, n[3]);
+    return clattn_embedding_plan_create(context, &desc, options, plan);
+}
+
+/* ---- image: height, width, channels, patch; the variant is which way data goes ---- */
+
+static const selftest_case image_cases[] = {
+    {"pack", F32, {6, 9, 3, 3}, CLATTN_IMAGE_OPERATION_PACK},
+    {"unpack", F32, {6, 9, 3, 1}, CLATTN_IMAGE_OPERATION_UNPACK},
+};
+
+static clattn_status plan_image(clattn_context *context, const selftest_case *c, const clattn_plan_options *options,
+                                clattn_plan **plan)
+{
+    clattn_image_desc desc = CLATTN_IMAGE_DESC_INIT;
+    const size_t *n = c->size;
+    desc.operation = (clattn_image_operation)c->variant;
+    desc.patch = (int32_t)n[3];
+    desc.array = layout(c->dtype, 3, (size_t[]){n[0], n[1], n[2] * n[3] * n[3]});
+    return clattn_image_plan_create(context, &desc, options, plan);
+}
+
 #define ENGINE_SOLVERS "cpu-amx", "cpu-bf16", "matrix" /* of 16-bit types, and cpu-amx of float32 */
 
 static const char *const attention_solvers[] = {ENGINE_SOLVERS, "cpu", "sub-group", "tile", "generic", NULL};
-static const char *const softmax_solvers[] = {"cpu", "sub-group", "tile", "generic", NULL};
 static const char *const matmul_solvers[] = {"clblast", ENGINE_SOLVERS, "cpu", "tile", "generic", NULL};
 static const char *const mha_solvers[] = {ENGINE_SOLVERS, "cpu", "tile", "generic", NULL};
+static const char *const row_solvers[] = {"cpu", "sub-group", "tile", "generic", NULL};
+static const char *const cpu_and_generic[] = {"cpu", "generic", NULL};
+static const char *const generic[] = {"generic", NULL};
 
-static const selftest_operator softmax = {"softmax", softmax_solvers, COUNT(softmax_cases), run_softmax};
-static const selftest_operator attention = {"attention", attention_solvers, COUNT(attention_cases), run_attention};
-static const selftest_operator matmul = {"matmul", matmul_solvers, COUNT(matmul_cases), run_matmul};
-static const selftest_operator mha = {"mha", mha_solvers, COUNT(mha_cases), run_mha};
+#define ROW(name, solvers) {#name, solvers, name##_cases, COUNT(name##_cases), plan_##name}
 
-const selftest_operator *const selftest_operators[] = {
-    &softmax,
-    &attention,
-    &matmul,
-    &mha,
-    &selftest_merge,
-    &selftest_kv_append,
-    &selftest_neighbourhood,
-    &selftest_norm,
-    &selftest_rope,
-    &selftest_activation,
+const selftest_operator selftest_operators[] = {
+    ROW(softmax, row_solvers),
+    ROW(attention, attention_solvers),
+    ROW(matmul, matmul_solvers),
+    ROW(mha, mha_solvers),
+    ROW(merge, generic),
+    ROW(kv_append, generic),
+    ROW(neighbourhood, cpu_and_generic),
+    ROW(norm, row_solvers),
+    ROW(rope, cpu_and_generic),
+    ROW(activation, cpu_and_generic),
+    ROW(embedding, generic),
+    ROW(image, generic),
 };
 const size_t selftest_operator_count = COUNT(selftest_operators);
