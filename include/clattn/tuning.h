@@ -3,8 +3,8 @@
  *
  * A solver's cost model chooses each plan's geometry: how many rows a register tile has, how many keys are taken at a
  * time. `clattn tune` measures other choices and other solvers and keeps the best as wisdom: records that later plans
- * follow if they are of the same class (lengths by powers of two; exact head sizes, types and options) on the same
- * device, with the same driver and the same kernels.
+ * follow if they are of the same shape bucket (lengths by powers of two; exact head sizes, types and options) on the
+ * same device, with the same driver and the same kernels.
  *
  * Wisdom changes how fast a result comes and, within rounding, nothing else. Whatever is wrong with it, a plan is made
  * as if there were none, and clattn_plan_explain says so.
@@ -15,9 +15,9 @@
  * itself.
  *
  * The text is lines: "clattn-wisdom 1", then one record a line: device, driver, digest of the kernels, operator,
- * class, solver, rank (0: the best of its class), nanoseconds, and the parameters as name=value. A record with "-" for
- * the solver holds the steps of a search that is to go on. Records of other devices, drivers or kernels are kept and
- * ignored. The text is read with suspicion, because it may come from anywhere: no text makes a plan wrong or unsafe or
+ * shape bucket, solver, rank (0: the best of its bucket), nanoseconds, and the parameters as name=value. Records of
+ * other devices, drivers, kernels or solvers are kept and ignored, such as the one with which `clattn tune` notes where
+ * its search is to go on. The text is read with suspicion, because it may come from anywhere: no text makes a plan wrong or unsafe or
  * makes it fail; a text can only make a plan slow.
  *
  * Any thread may call every function of this header at any time, even while plans are made: each plan sees the wisdom
@@ -62,7 +62,7 @@ CLATTN_API clattn_status clattn_wisdom_export(clattn_context *context, char *buf
 
 /** Adds the records of `text`, `bytes` bytes, to the wisdom of `context`.
  *
- * A record replaces the one for the same class and solver. Either all records are added or none, unless memory runs
+ * A record replaces the one for the same shape bucket and solver. Either all records are added or none, unless memory runs
  * out. *records becomes how many there were; `records` may be NULL. The text is read during the call only.
  *
  * @return FORMAT (the message names the line), INVALID_ARGUMENT, OUT_OF_MEMORY or FORKED. */
@@ -73,39 +73,24 @@ CLATTN_API clattn_status clattn_wisdom_import(clattn_context *context, const cha
  * @return INVALID_ARGUMENT or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_clear(clattn_context *context);
 
-/** Records that the solver and the parameters of `plan` come `rank`th for the plan's class.
+/** Records that the solver and the parameters of `plan` come `rank`th for the plan's shape bucket.
  *
- * Rank 0 is the best, and 7 the last. Rank 0 drops the class's other records first, so record the best first.
+ * Rank 0 is the best, and 7 the last. Rank 0 drops the bucket's other records first, so record the best first.
  * `nanoseconds` is how long the plan takes; only clattn_plan_explain shows it.
  *
  * @return INVALID_ARGUMENT (the rank is too large, or the plan's operator is not tuned), OUT_OF_MEMORY or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_learn(clattn_plan *plan, uint32_t rank, uint64_t nanoseconds);
 
-/** Drops the context's records for the class of `plan`.
+/** Drops the context's records for the shape bucket of `plan`.
  *
  * @return INVALID_ARGUMENT or FORKED. */
 CLATTN_API clattn_status clattn_wisdom_forget(clattn_plan *plan);
 
-/** Returns whether there is a record for the plan's class, on its device and with its kernels. */
-CLATTN_API int clattn_wisdom_knows(const clattn_plan *plan);
-
-/** Copies the parameters of the record for `solver` and the plan's class into `text` of `capacity` bytes.
+/** Returns what the records for the shape bucket of `plan` begin with in the text: device, driver, kernels, operator and
+ * bucket. NULL if the plan's operator is not tuned, or for a NULL `plan`.
  *
- * They have the form of clattn_plan_options.tuning; "" if there is no such record.
- *
- * @return INVALID_ARGUMENT, BUFFER_TOO_SMALL (nothing was copied), OUT_OF_MEMORY or FORKED. */
-CLATTN_API clattn_status clattn_wisdom_recall(const clattn_plan *plan, const char *solver, char *text, size_t capacity);
-
-/** Notes that the search in the plan's class was left after `steps` steps, and is to go on from there.
- *
- * Steps are in the searcher's own count. Learning rank 0 and forgetting drop the note, so pause last. Plans ignore it.
- *
- * @return INVALID_ARGUMENT (`steps` is 0 or above 2^63 - 1, or the plan's operator is not tuned), OUT_OF_MEMORY or
- * FORKED. */
-CLATTN_API clattn_status clattn_wisdom_pause(clattn_plan *plan, uint64_t steps);
-
-/** Returns the steps of that note; 0 if there is none. */
-CLATTN_API uint64_t clattn_wisdom_paused(const clattn_plan *plan);
+ * The string lives as long as the plan. */
+CLATTN_API const char *clattn_wisdom_key(const clattn_plan *plan);
 
 /** What clattn_wisdom_save does with records that the file has and the context has not. */
 typedef enum clattn_wisdom_mode {

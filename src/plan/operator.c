@@ -35,12 +35,12 @@ clattn_status operator_supports(const struct operator_type *type, clattn_context
     return status;
 }
 
-/* The class of the plan's problem, as wisdom has it. */
-static clattn_status find_class(const struct operator_type *type, clattn_plan *plan)
+/* Makes the plan's key in wisdom, which ends in the shape bucket of its problem. */
+static clattn_status find_wisdom_key(const struct operator_type *type, clattn_plan *plan)
 {
     struct strbuf text = {0};
-    type->classify(operator_problem(plan), &text);
-    if (!text.failed && text.length <= CLASS_BYTES)
+    type->shape_bucket(operator_problem(plan), &text);
+    if (!text.failed && text.length <= BUCKET_BYTES)
         plan->wisdom_key = context_wisdom_key(plan->context, type->name, text.text);
     strbuf_clear(&text);
     return plan->wisdom_key
@@ -55,8 +55,8 @@ static clattn_status make_plan(const struct operator_type *type, clattn_context 
     clattn_plan *made = NULL;
     TRY(plan_new(context, type, &made));
     memcpy((unsigned char *)made + type->problem_offset, problem, type->problem_bytes);
-    if (type->classify)
-        TRY(find_class(type, made));
+    if (type->shape_bucket)
+        TRY(find_wisdom_key(type, made));
     TRY(type->solvers ? plan_choose(made, options) : type->make(made, options));
     *plan = made;
     return CLATTN_SUCCESS;

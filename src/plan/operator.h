@@ -5,7 +5,7 @@
 #include "base/size.h"
 #include "plan/plan.h"
 
-#define CLASS_BYTES 240
+#define BUCKET_BYTES 240
 
 struct enqueue_call; /* plan/enqueue.h */
 
@@ -22,15 +22,15 @@ struct operator_type {
     size_t solver_count;
     /* Compares a plan's kernels with the reference: MISCOMPILED with a message if they disagree.  NULL: there is none. */
     clattn_status (*check)(struct self_check *check);
-    /* The problem's class, for wisdom: one token of at most CLASS_BYTES, of letters, digits and -_.:,+ alone; NULL: the
-     * operator is not tuned. */
-    void (*classify)(const void *problem, struct strbuf *text);
+    /* Writes the problem's shape bucket, for wisdom: one token of at most BUCKET_BYTES, of letters, digits and -_.:,+ alone.
+     * NULL: the operator is not tuned. */
+    void (*shape_bucket)(const void *problem, struct strbuf *text);
     clattn_status (*supports)(clattn_context *context, const void *problem, const char **reason);
     clattn_status (*make)(clattn_plan *plan, const clattn_plan_options *options);
 };
 
-/* The smallest power of two that is at least `length`: classes have lengths by these. */
-static inline size_t class_length(size_t length)
+/* The smallest power of two that is at least `length`: a shape bucket has its lengths rounded up to these. */
+static inline size_t bucket_length(size_t length)
 {
     size_t power = 1;
     while (power < length && power <= SIZE_MAX / 2)

@@ -40,7 +40,7 @@ struct clattn_plan {
     struct source_snippets snippets; /* what the user adds to its kernels; the texts are the operator's */
     struct strbuf explain;
     struct tuning tuning;             /* the solver's parameters */
-    char *wisdom_key;                 /* of its class; NULL: the operator is not tuned */
+    char *wisdom_key;                 /* of its shape bucket; NULL: the operator is not tuned */
     void (*clear)(clattn_plan *plan); /* what the operator added, or NULL */
 };
 

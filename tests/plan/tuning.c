@@ -84,7 +84,7 @@ static void one_call_forms_follow_new_wisdom(void **state)
     assert_int_equal(before.built, after.built); /* the plan that was learnt from had built it */
 }
 
-/* What other devices, drivers, kernels, operators and classes have learnt is kept and ignored. */
+/* What other devices, drivers, kernels, operators and shape buckets have learnt is kept and ignored. */
 static void other_keys_are_ignored(void **state)
 {
     (void)state;

@@ -64,7 +64,7 @@ static unsigned flags_of(const struct attention_problem *problem)
     return bits;
 }
 
-static void classify(const void *data, struct strbuf *text)
+static void shape_bucket(const void *data, struct strbuf *text)
 {
     const struct attention_problem *problem = data;
     const clattn_attention_desc *desc = &problem->desc;
@@ -72,8 +72,8 @@ static void classify(const void *data, struct strbuf *text)
     unsigned arrays = 0;
     for (int i = 0; i < ATTENTION_ARRAYS; i++)
         arrays |= (unsigned)problem->has[i] << i;
-    strbuf_printf(text, "b%zu-h%zu-g%zu-q%zu-k%zu-d%zu.%zu", class_length(problem->batch), class_length(kv_heads),
-                  problem->heads / kv_heads, class_length(problem->query_length), class_length(problem->key_length),
+    strbuf_printf(text, "b%zu-h%zu-g%zu-q%zu-k%zu-d%zu.%zu", bucket_length(problem->batch), bucket_length(kv_heads),
+                  problem->heads / kv_heads, bucket_length(problem->query_length), bucket_length(problem->key_length),
                   problem->d_k, problem->d_v);
     strbuf_printf(text, "-%s.%s.%s.%s", storage_token(desc->query.dtype), storage_token(desc->key.dtype),
                   storage_token(desc->value.dtype), storage_token(desc->output.dtype));
@@ -95,7 +95,7 @@ static const struct operator_type attention_operator = {
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = attention_self_check,
-    .classify = classify,
+    .shape_bucket = shape_bucket,
 };
 
 OPERATOR_CALLS(attention, clattn_attention_desc_init, clattn_attention_args_init, clattn_attention_supports,

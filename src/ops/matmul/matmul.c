@@ -92,12 +92,12 @@ static char order_of(const array4 *array)
     return array->col == 1 ? 'r' : array->row == 1 ? 'c' : 's';
 }
 
-static void classify(const void *data, struct strbuf *text)
+static void shape_bucket(const void *data, struct strbuf *text)
 {
     const struct matmul_problem *problem = data;
     const clattn_matmul_desc *desc = &problem->desc;
-    strbuf_printf(text, "b%zu-m%zu-n%zu-k%zu", class_length(problem->batch), class_length(problem->m),
-                  class_length(problem->n), class_length(problem->k));
+    strbuf_printf(text, "b%zu-m%zu-n%zu-k%zu", bucket_length(problem->batch), bucket_length(problem->m),
+                  bucket_length(problem->n), bucket_length(problem->k));
     strbuf_printf(text, "-%s.%c-%s.%c-%s.%c", storage_token(desc->a.dtype), order_of(&problem->a),
                   storage_token(desc->b.dtype), order_of(&problem->b), storage_token(desc->c.dtype),
                   order_of(&problem->c));
@@ -123,7 +123,7 @@ static const struct operator_type matmul_operator = {
     .solvers = solvers,
     .solver_count = sizeof solvers / sizeof solvers[0],
     .check = matmul_self_check,
-    .classify = classify,
+    .shape_bucket = shape_bucket,
 };
 
 OPERATOR_CALLS(matmul, clattn_matmul_desc_init, clattn_matmul_args_init, clattn_matmul_supports,

@@ -134,12 +134,12 @@ fail:
     return status;
 }
 
-static void classify(const void *data, struct strbuf *text)
+static void shape_bucket(const void *data, struct strbuf *text)
 {
     const struct norm_problem *problem = data;
     const clattn_norm_desc *desc = &problem->desc;
     strbuf_printf(text, "%s-r%zu-c%zu-%s-%s-%s", desc->kind == CLATTN_NORM_KIND_LAYER ? "layer" : "rms",
-                  class_length(problem->rows), class_length(problem->elements), clattn_dtype_name(desc->x.dtype),
+                  bucket_length(problem->rows), bucket_length(problem->elements), clattn_dtype_name(desc->x.dtype),
                   clattn_dtype_name(desc->y.dtype), problem->unit_columns ? "unit" : "strided");
     strbuf_printf(text, "-f%d%d%d%d", problem->walk.has_scale != 0, problem->walk.has_bias != 0,
                   problem->walk.has_mean != 0, problem->walk.has_inverse != 0);
@@ -158,7 +158,7 @@ static const struct operator_type norm_operator = {
     .read = read_desc,
     .enqueue = enqueue,
     .check = norm_self_check,
-    .classify = classify,
+    .shape_bucket = shape_bucket,
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
 };

@@ -151,10 +151,10 @@ fail:
     return status;
 }
 
-static void classify(const void *data, struct strbuf *text)
+static void shape_bucket(const void *data, struct strbuf *text)
 {
     const struct softmax_problem *problem = data;
-    strbuf_printf(text, "r%zu-c%zu-%s-%s", class_length(softmax_rows(problem)), class_length(problem->columns),
+    strbuf_printf(text, "r%zu-c%zu-%s-%s", bucket_length(softmax_rows(problem)), bucket_length(problem->columns),
                   clattn_dtype_name(problem->desc.x.dtype), problem->unit_columns ? "unit" : "strided");
     if (problem->has_mask)
         strbuf_printf(text, "-mask.%s", clattn_dtype_name(problem->desc.mask.dtype));
@@ -171,7 +171,7 @@ static const struct operator_type softmax_operator = {
     .solvers = solvers,
     .solver_count = COUNT_OF(solvers),
     .check = softmax_self_check,
-    .classify = classify,
+    .shape_bucket = shape_bucket,
 };
 
 OPERATOR_CALLS(softmax, clattn_softmax_desc_init, clattn_softmax_args_init, clattn_softmax_supports,

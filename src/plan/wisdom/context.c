@@ -49,7 +49,7 @@ clattn_status context_wisdom_init(clattn_context *context)
 /* Names as long as drivers make them, as far as they tell devices apart. */
 #define NAME_BYTES 100
 
-char *context_wisdom_key(const clattn_context *context, const char *operator_name, const char *class_name)
+char *context_wisdom_key(const clattn_context *context, const char *operator_name, const char *bucket)
 {
     const clattn_device_info *info = &context->device.caps.info;
     struct strbuf key = {0};
@@ -58,7 +58,7 @@ char *context_wisdom_key(const clattn_context *context, const char *operator_nam
     wisdom_token(&key, info->name, NAME_BYTES);
     strbuf_append(&key, " ", 1);
     wisdom_token(&key, info->driver, NAME_BYTES);
-    strbuf_printf(&key, " %s %s %s", context->wisdom.kernels, operator_name, class_name);
+    strbuf_printf(&key, " %s %s %s", context->wisdom.kernels, operator_name, bucket);
     return strbuf_take(&key);
 }
 
@@ -138,22 +138,21 @@ clattn_status clattn_wisdom_clear(clattn_context *context)
     return CLATTN_SUCCESS;
 }
 
-/* Adds a record for the plan's class, first in place of all others where `anew`. */
-static clattn_status add(clattn_plan *plan, const char *solver, uint32_t rank, uint64_t number,
-                         const struct tuning *tuning, bool anew)
+/* Adds the plan as a record of its shape bucket; rank 0 drops the bucket's other records first. */
+static clattn_status add(clattn_plan *plan, uint32_t rank, uint64_t nanoseconds)
 {
     struct strbuf line = {0};
     clattn_context *context = plan->context;
     clattn_status status = CLATTN_SUCCESS;
-    strbuf_printf(&line, "%s %s %u %llu", plan->wisdom_key, solver, (unsigned)rank, (unsigned long long)number);
-    if (tuning)
-        tuning_print(tuning, &line);
+    strbuf_printf(&line, "%s %s %u %llu", plan->wisdom_key, plan->solver, (unsigned)rank,
+                  (unsigned long long)nanoseconds);
+    tuning_print(&plan->tuning, &line);
     struct wisdom_record record = {
-        .key = strlen(plan->wisdom_key), .solver = strlen(solver), .rank = rank, .line = strbuf_take(&line)};
+        .key = strlen(plan->wisdom_key), .solver = strlen(plan->solver), .rank = rank, .line = strbuf_take(&line)};
     if (!record.line)
         return no_memory(context);
     mtx_lock(&context->wisdom.lock);
-    if (anew)
+    if (!rank)
         wisdom_list_forget(&context->wisdom.list, plan->wisdom_key);
     if (!wisdom_list_add(&context->wisdom.list, record))
         status = no_memory(context);
@@ -177,55 +176,12 @@ clattn_status clattn_wisdom_learn(clattn_plan *plan, uint32_t rank, uint64_t nan
         return report_error(&plan->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
                             "rank %u or nanoseconds too large, or a plan of an operator that is not tuned",
                             (unsigned)rank);
-    return add(plan, plan->solver, rank, nanoseconds, &plan->tuning, rank == 0);
+    return add(plan, rank, nanoseconds);
 }
 
-clattn_status clattn_wisdom_pause(clattn_plan *plan, uint64_t steps)
+const char *clattn_wisdom_key(const clattn_plan *plan)
 {
-    clattn_status status = check(plan);
-    if (status != CLATTN_SUCCESS)
-        return status;
-    if (!steps || steps > (uint64_t)INT64_MAX || !plan->wisdom_key)
-        return report_error(&plan->context->device.report, CLATTN_ERROR_INVALID_ARGUMENT,
-                            "steps are 0 or too many, or a plan of an operator that is not tuned");
-    return add(plan, WISDOM_PAUSED, 0, steps, NULL, false);
-}
-
-/* The record of a solver in the plan's class. */
-static bool find(const clattn_plan *plan, const char *solver, struct advice *advice)
-{
-    return plan->wisdom_key && !device_is_foreign(&plan->context->device) &&
-           wisdom_find_solver(&plan->context->wisdom, plan->wisdom_key, solver, advice);
-}
-
-uint64_t clattn_wisdom_paused(const clattn_plan *plan)
-{
-    struct advice advice;
-    return plan && find(plan, WISDOM_PAUSED, &advice) ? advice.nanoseconds : 0;
-}
-
-clattn_status clattn_wisdom_recall(const clattn_plan *plan, const char *solver, char *text, size_t capacity)
-{
-    struct advice advice;
-    struct strbuf all = {0};
-    clattn_status status = check(plan);
-    if (status != CLATTN_SUCCESS)
-        return status;
-    clattn_context *context = plan->context;
-    if (!solver || !text)
-        return report_error(&context->device.report, CLATTN_ERROR_INVALID_ARGUMENT, "solver or text is NULL");
-    size_t count = find(plan, solver, &advice) ? advice.settings.count : 0;
-    for (size_t i = 0; i < count; i++)
-        strbuf_printf(&all, "%s%s=%d", i ? " " : "", advice.settings.at[i].name, (int)advice.settings.at[i].value);
-    if (all.failed)
-        status = no_memory(context);
-    else if (all.length >= capacity)
-        status = report_error(&context->device.report, CLATTN_ERROR_BUFFER_TOO_SMALL,
-                              "the parameters take %zu bytes, text has %zu", all.length + 1, capacity);
-    else
-        memcpy(text, count ? all.text : "", all.length + 1);
-    strbuf_clear(&all);
-    return status;
+    return plan ? plan->wisdom_key : NULL;
 }
 
 clattn_status clattn_wisdom_forget(clattn_plan *plan)
@@ -238,13 +194,6 @@ clattn_status clattn_wisdom_forget(clattn_plan *plan)
     mtx_unlock(&plan->context->wisdom.lock);
     plan_cache_empty(&plan->context->plans);
     return CLATTN_SUCCESS;
-}
-
-int clattn_wisdom_knows(const clattn_plan *plan)
-{
-    struct advice advice;
-    return plan && plan->wisdom_key && !device_is_foreign(&plan->context->device) &&
-           wisdom_find(&plan->context->wisdom, plan->wisdom_key, 0, &advice);
 }
 
 clattn_status clattn_wisdom_save(clattn_context *context, clattn_wisdom_mode mode)

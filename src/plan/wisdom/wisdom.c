@@ -51,30 +51,16 @@ bool wisdom_list_add(struct wisdom_list *list, struct wisdom_record record)
     return true;
 }
 
-static bool is_of(const struct wisdom_record *record, const char *solver)
-{
-    return record->solver == strlen(solver) && !memcmp(record->line + record->key + 1, solver, record->solver);
-}
-
 const struct wisdom_record *wisdom_list_find(const struct wisdom_list *list, const char *key, uint32_t rank)
 {
     const struct wisdom_record *best = NULL;
     size_t length = strlen(key);
     for (size_t i = 0; i < list->count; i++) {
         const struct wisdom_record *record = &list->record[i];
-        if (record->rank >= rank && (!best || record->rank < best->rank) && !is_of(record, WISDOM_PAUSED) &&
-            has_key(record, key, length))
+        if (record->rank >= rank && (!best || record->rank < best->rank) && has_key(record, key, length))
             best = record;
     }
     return best;
-}
-
-const struct wisdom_record *wisdom_list_find_solver(const struct wisdom_list *list, const char *key, const char *solver)
-{
-    for (size_t i = 0, length = strlen(key); i < list->count; i++)
-        if (is_of(&list->record[i], solver) && has_key(&list->record[i], key, length))
-            return &list->record[i];
-    return NULL;
 }
 
 void wisdom_list_forget(struct wisdom_list *list, const char *key)
@@ -97,22 +83,12 @@ void wisdom_clear(struct wisdom *wisdom)
     mtx_destroy(&wisdom->lock);
 }
 
-static bool take(struct wisdom *wisdom, const struct wisdom_record *record, struct advice *advice)
+bool wisdom_find(struct wisdom *wisdom, const char *key, uint32_t rank, struct advice *advice)
 {
+    mtx_lock(&wisdom->lock);
+    const struct wisdom_record *record = wisdom_list_find(&wisdom->list, key, rank);
     if (record)
         wisdom_read(record, advice);
     mtx_unlock(&wisdom->lock);
     return record != NULL;
-}
-
-bool wisdom_find(struct wisdom *wisdom, const char *key, uint32_t rank, struct advice *advice)
-{
-    mtx_lock(&wisdom->lock);
-    return take(wisdom, wisdom_list_find(&wisdom->list, key, rank), advice);
-}
-
-bool wisdom_find_solver(struct wisdom *wisdom, const char *key, const char *solver, struct advice *advice)
-{
-    mtx_lock(&wisdom->lock);
-    return take(wisdom, wisdom_list_find_solver(&wisdom->list, key, solver), advice);
 }

@@ -1,7 +1,7 @@
 /* Wisdom: what measurements found to be best, kept in a context; clattn/tuning.h has the contract.
  *
  * A record is a line, "KEY SOLVER RANK NANOSECONDS [NAME=VALUE ...]", whose key is "DEVICE DRIVER KERNELS OPERATOR
- * CLASS": no token has a blank in it, names are percent-encoded.  Kept as that line, found by its key. */
+ * BUCKET": no token has a blank in it, names are percent-encoded.  Kept as that line, found by its key. */
 #ifndef CLATTN_PLAN_WISDOM_WISDOM_H
 #define CLATTN_PLAN_WISDOM_WISDOM_H
 
@@ -19,8 +19,7 @@ struct clattn_context;
 #define WISDOM_BYTES ((size_t)8 << 20) /* of a whole text */
 #define WISDOM_RANKS 8
 #define WISDOM_KERNELS 40
-#define WISDOM_SOLVER 32  /* bytes of a solver's name, terminator included */
-#define WISDOM_PAUSED "-" /* in the place of a solver: the nanoseconds are steps of a search that is to go on */
+#define WISDOM_SOLVER 32 /* bytes of a solver's name, terminator included */
 
 /* A line, checked, without its end. */
 struct wisdom_record {
@@ -73,12 +72,8 @@ void wisdom_list_clear(struct wisdom_list *list);
  * even when there is no memory, and drops the oldest above WISDOM_RECORDS. */
 bool wisdom_list_add(struct wisdom_list *list, struct wisdom_record record);
 
-/* The record of a solver, of that key and the lowest rank that is at least `rank`, or NULL. */
+/* The record of that key with the lowest rank that is at least `rank`, or NULL. */
 const struct wisdom_record *wisdom_list_find(const struct wisdom_list *list, const char *key, uint32_t rank);
-
-/* The record of that key and solver, or NULL. */
-const struct wisdom_record *wisdom_list_find_solver(const struct wisdom_list *list, const char *key,
-                                                    const char *solver);
 
 /* Drops what has that key. */
 void wisdom_list_forget(struct wisdom_list *list, const char *key);
@@ -91,14 +86,11 @@ void wisdom_clear(struct wisdom *wisdom);
 /* A copy of that record, if there is one. */
 bool wisdom_find(struct wisdom *wisdom, const char *key, uint32_t rank, struct advice *advice);
 
-/* The same of that record. */
-bool wisdom_find_solver(struct wisdom *wisdom, const char *key, const char *solver, struct advice *advice);
-
 /* Sets the context's wisdom up and reads the file, if the cache has a folder and the folder one: a damaged one is
  * logged and counts as none. */
 clattn_status context_wisdom_init(struct clattn_context *context);
 
-/* The key of a class of an operator on this context, which the caller frees, or NULL: no memory. */
-char *context_wisdom_key(const struct clattn_context *context, const char *operator_name, const char *class_name);
+/* The key of an operator's shape bucket on this context, which the caller frees, or NULL: no memory. */
+char *context_wisdom_key(const struct clattn_context *context, const char *operator_name, const char *bucket);
 
 #endif

@@ -6,6 +6,7 @@
 #include "tool/cli/os_tool.h"
 #include "tool/cli/progress.h"
 #include "tool/cli/report.h"
+#include "tool/tool.h"
 #include "tool/tune/tune.h"
 
 #define BUDGET 300.0       /* seconds, unless --budget says otherwise */
@@ -47,7 +48,8 @@ static const option_table table = {
     .command = "tune",
     .summary =
         "Measures what the solvers have to offer on the shapes that users have, or on yours, and keeps the best as\n"
-        "wisdom, which later plans of the same class follow.  Each shape is kept as soon as it has been measured.\n"
+        "wisdom, which later plans of the same shape bucket follow.  Each shape is kept as soon as it has been "
+        "measured.\n"
         "With --reset, --import or --export and no operator nothing is measured.",
     .operands = "[attention|matmul|softmax|layernorm] ...",
     .operand_offset = FIELD(operators),
@@ -147,24 +149,33 @@ static int import_wisdom(tool_device *device, const char *file)
     return status;
 }
 
-static int export_wisdom(tool_device *device, const char *file)
+/* The context's wisdom as text, which the caller frees. */
+static int wisdom_text(tool_device *device, char **text, size_t *bytes)
 {
-    size_t bytes = 0;
-    clattn_status status = clattn_wisdom_export(device->context, NULL, 0, &bytes);
-    char *text = malloc(bytes + 1);
-    if (text == NULL)
+    clattn_status status = clattn_wisdom_export(device->context, NULL, 0, bytes);
+    *text = malloc(*bytes + 1);
+    if (*text == NULL)
         return complain(TOOL_FAILED, "out of memory for wisdom");
     if (status == CLATTN_SUCCESS)
-        status = clattn_wisdom_export(device->context, text, bytes, &bytes);
-    if (status != CLATTN_SUCCESS) {
-        free(text);
-        return device_failed(device, status, NULL);
+        status = clattn_wisdom_export(device->context, *text, *bytes, bytes);
+    (*text)[*bytes] = '\0';
+    return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(device, status, NULL);
+}
+
+static int export_wisdom(tool_device *device, const char *file)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    int status = wisdom_text(device, &text, &bytes);
+    if (status == TOOL_DONE) {
+        FILE *to = fopen(file, "wb");
+        bool written = to != NULL && fwrite(text, 1, bytes, to) == bytes;
+        written = to != NULL && fclose(to) == 0 && written;
+        if (!written)
+            status = complain(TOOL_FAILED, "%s: could not be written", file);
     }
-    FILE *to = fopen(file, "wb");
-    bool written = to != NULL && fwrite(text, 1, bytes, to) == bytes;
-    written = to != NULL && fclose(to) == 0 && written;
     free(text);
-    return written ? TOOL_DONE : complain(TOOL_FAILED, "%s: could not be written", file);
+    return status;
 }
 
 /* Keeps what is known; without a folder that is --export's business. */
@@ -174,6 +185,53 @@ static int save(const tuning_run *run, clattn_wisdom_mode mode)
         return TOOL_DONE;
     clattn_status status = clattn_wisdom_save(run->device->context, mode);
     return status == CLATTN_SUCCESS ? TOOL_DONE : device_failed(run->device, status, NULL);
+}
+
+/* ---- where a search was cut ---- */
+
+/* A search that was cut leaves a record in the wisdom, whose solver is NOTE and whose nanoseconds are the steps done.  The
+ * library has no such solver, so plans ignore it; learning and forgetting drop it with its bucket's other records. */
+#define NOTE "-"
+
+static clattn_status note_steps(const tool_device *device, const clattn_plan *plan, uint64_t steps)
+{
+    char text[4096]; /* a longer line would be no wisdom */
+    int bytes = snprintf(text, sizeof text, "clattn-wisdom 1\n%s " NOTE " 7 %llu\n", clattn_wisdom_key(plan),
+                         (unsigned long long)steps);
+    return clattn_wisdom_import(device->context, text, (size_t)bytes, NULL);
+}
+
+/* Takes one record, "SOLVER RANK NANOSECONDS [NAME=VALUE ...]" behind its key; whether it is a solver's. */
+static bool read_record(const char *record, const char *const *solvers, tune_past *past)
+{
+    char solver[32] = "";
+    unsigned long long number = 0;
+    int parameters = 0;
+    sscanf(record, "%31s %*u %llu %n", solver, &number, &parameters);
+    if (strcmp(solver, NOTE) == 0)
+        past->steps = number;
+    for (size_t i = 0; i < TUNE_SOLVERS && solvers[i] != NULL; i++)
+        if (strcmp(solver, solvers[i]) == 0)
+            snprintf(past->text[i], TUNE_TEXT, "%.*s", (int)strcspn(record + parameters, "\n"), record + parameters);
+    return strcmp(solver, NOTE) != 0;
+}
+
+/* Whether the plan's shape bucket has been measured, and what an earlier search has found before its time was up. */
+static int recall(const tool_job *job, const char *const *solvers, tune_past *past, bool *measured)
+{
+    char *text = NULL;
+    size_t bytes;
+    const char *key = clattn_wisdom_key(job->plan);
+    int status = wisdom_text(job->device, &text, &bytes);
+    *measured = false;
+    for (const char *line = text; status == TOOL_DONE && line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, strlen(key)) == 0 && line[strlen(key)] == ' ' &&
+            read_record(line + strlen(key) + 1, solvers, past))
+            *measured = true;
+    }
+    free(text);
+    return status;
 }
 
 /* ---- measuring ---- */
@@ -191,7 +249,7 @@ static int learn(tuning_run *run, tune_outcome *outcome)
     for (size_t i = 0; i < outcome->count && status == CLATTN_SUCCESS; i++)
         status = clattn_wisdom_learn(outcome->best[i].plan, (uint32_t)i, (uint64_t)(outcome->best[i].seconds * 1e9));
     if (outcome->cut && status == CLATTN_SUCCESS)
-        status = clattn_wisdom_pause(outcome->best[0].plan, outcome->steps);
+        status = note_steps(run->device, outcome->best[0].plan, outcome->steps);
     return status == CLATTN_SUCCESS ? save(run, CLATTN_WISDOM_MODE_MERGE) : device_failed(run->device, status, NULL);
 }
 
@@ -242,15 +300,6 @@ static int measure(tuning_run *run, const tune_shape *shape, const char *name, c
     return status;
 }
 
-/* What an earlier run has found before its time was up. */
-static void recall(const tool_job *job, const char *const *solvers, tune_past *past)
-{
-    past->steps = clattn_wisdom_paused(job->plan);
-    for (size_t i = 0; i < TUNE_SOLVERS && solvers[i] != NULL && past->steps > 0; i++)
-        if (clattn_wisdom_recall(job->plan, solvers[i], past->text[i], TUNE_TEXT) != CLATTN_SUCCESS)
-            past->text[i][0] = '\0';
-}
-
 /* Makes the job's plan the untuned choice. */
 static int without_wisdom(tuning_run *run, tool_job *job)
 {
@@ -266,38 +315,47 @@ static int without_wisdom(tuning_run *run, tool_job *job)
     return TOOL_DONE;
 }
 
-/* One shape, of which `rest` are left with this one. */
+/* Measures the job's shape, of which `rest` are left with this one, unless that has been done. */
+static int tune_planned(tuning_run *run, const tune_shape *shape, const char *name, tool_job *job, size_t rest)
+{
+    tune_past past = {0};
+    static const tune_past none;
+    bool measured, again = run->options->again;
+    int status;
+    TOOL_TRY(recall(job, tune_operators[shape->operator_index].solvers, &past, &measured));
+    if (measured && past.steps == 0 && !again) {
+        run->known++;
+        return tell(run, name, "known already", NULL, 0);
+    }
+    if (measured)
+        TOOL_TRY(without_wisdom(run, job));
+    status = measure(run, shape, name, again || past.steps == 0 ? &none : &past, job, rest);
+fail:
+    return status;
+}
+
 static int tune_one(tuning_run *run, const tune_shape *shape, size_t rest)
 {
     char name[TUNE_NAME];
     tool_job job = {0};
-    tune_past past = {0};
     bool complained;
+    int status;
     tune_shape_name(shape, name);
     if (os_seconds() >= run->started + run->budget && run->measured + run->begun > 0) {
         run->left++;
         return tell(run, name, "left for the next run", NULL, 0);
     }
     clattn_status made = tune_job(run->device, shape, &job, &complained);
-    int status = complained ? TOOL_BAD_INPUT : TOOL_DONE;
     if (complained) {
-        /* said already */
+        status = TOOL_BAD_INPUT;
+    } else if (made == CLATTN_SUCCESS) {
+        status = tune_planned(run, shape, name, &job, rest);
     } else if (made == CLATTN_ERROR_UNSUPPORTED || made == CLATTN_ERROR_MISCOMPILED ||
                made == CLATTN_ERROR_OUT_OF_MEMORY) {
         run->skipped++;
         status = tell(run, name, "skipped: not for this device", NULL, 0);
-    } else if (made != CLATTN_SUCCESS) {
-        status = device_failed(run->device, made, NULL);
-    } else if (clattn_wisdom_knows(job.plan) && clattn_wisdom_paused(job.plan) == 0 && !run->options->again) {
-        run->known++;
-        status = tell(run, name, "known already", NULL, 0);
     } else {
-        if (!run->options->again)
-            recall(&job, tune_operators[shape->operator_index].solvers, &past);
-        if (clattn_wisdom_knows(job.plan))
-            status = without_wisdom(run, &job);
-        if (status == TOOL_DONE)
-            status = measure(run, shape, name, &past, &job, rest);
+        status = device_failed(run->device, made, NULL);
     }
     job_release(&job);
     return status;
