@@ -33,6 +33,12 @@ BANNED_FLAGS = ["-cl-fast-relaxed-math", "-cl-finite-math-only", "-cl-unsafe-mat
                 "-ffinite-math-only"]
 NOT_IN_THE_LIBRARY = ["exit", "_exit", "_Exit", "quick_exit", "abort", "atexit", "fork", "vfork", "system", "popen"]
 
+# Planning is the same for all: it names no operator, no other library and no processor.
+PLANNING_NAMES = re.compile(r"attention|softmax|matmul|(?<![a-z])norm_|rope_|kv_append|clblast|x86|amx|avx|nvidia|intel",
+                            re.I)
+# The context keeps the caller's choice about CLBlast, a public parameter.
+PLANNING_EXCEPTIONS = re.compile(r"src/plan/context\.[ch]$")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -106,6 +112,10 @@ class Checker:
     def check_code(self, path, layer):
         code = without_comments(path.read_text(encoding="utf-8"))
         for number, line in enumerate(code.splitlines(), 1):
+            if layer == "plan" and not PLANNING_EXCEPTIONS.match(self.name(path)):
+                named = PLANNING_NAMES.search(line)
+                if named:
+                    self.problem(path, number, f"planning names {named.group(0)}")
             if "embedded_source" in line and layer != "program":
                 self.problem(path, number, "only program/ sees the embedded sources")
             if layer not in ("tool",) and self.name(path) not in ("src/base/cl.c", "src/base/cl.h"):
