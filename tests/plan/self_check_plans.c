@@ -279,7 +279,7 @@ static void the_wrong_kernel_alone_is_blamed(void **state)
     assert_status(context, attention_by(context, "cpu", &plain), CLATTN_SUCCESS);
     release_context(&context);
     /* The merging one. */
-    sources_damage(&sources, "merge/merge.cl", "total += weight;", "total += weight * 1.001f;");
+    sources_damage(&sources, "merge/merge.cl", "1.0f / row_sum", "1.001f / row_sum");
     context = sources_context(&sources, NULL, true);
     assert_status(context, attention_by(context, "cpu", &split), CLATTN_ERROR_MISCOMPILED);
     assert_message_has(context, DISAGREES("merge") "output[");
@@ -300,7 +300,7 @@ static void what_was_saved_unchecked_is_checked_when_it_is_loaded(void **state)
     modified.snippets.score_mod =
         "float score_mod(float score, int batch, int head, int query, int key, user_data user)\n"
         "{ return score + 1.0f; }\n";
-    sources_damage(&sources, "merge/merge.cl", "total += weight;", "total += weight * 1.001f;");
+    sources_damage(&sources, "merge/merge.cl", "1.0f / row_sum", "1.001f / row_sum");
     new_folder(cache);
     for (int round = 0; round < 2; round++) {
         clattn_context *context = sources_context(&sources, cache, true);
