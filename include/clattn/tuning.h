@@ -14,11 +14,11 @@
  * this user's own counts as none. An application whose own callbacks replace the cache imports and exports its wisdom
  * itself.
  *
- * The text is lines: "clattn-wisdom 1", then one record a line: device, driver, digest of the kernels, operator,
- * shape bucket, solver, rank (0: the best of its bucket), nanoseconds, and the parameters as name=value. Records of
- * other devices, drivers, kernels or solvers are kept and ignored, such as the one with which `clattn tune` notes where
- * its search is to go on. The text is read with suspicion, because it may come from anywhere: no text makes a plan wrong or unsafe or
- * makes it fail; a text can only make a plan slow.
+ * The text is lines: "clattn-wisdom 1", then one record a line: device, driver, digest of the kernels, operator, shape
+ * bucket, solver, rank (0: the best of its bucket), nanoseconds, and the parameters as name=value. Records of other
+ * devices, drivers, kernels or solvers are kept and ignored, such as the one with which `clattn tune` notes where its
+ * search is to go on. The text is read with suspicion, because it may come from anywhere: no text makes a plan wrong or
+ * unsafe or makes it fail; a text can only make a plan slow.
  *
  * Any thread may call every function of this header at any time, even while plans are made: each plan sees the wisdom
  * of one moment. Plans that exist keep their geometry. The cached plans of the one-call forms are dropped when wisdom
