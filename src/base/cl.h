@@ -1,12 +1,13 @@
-/* The table through which every OpenCL call goes, so that the library loads where there is no OpenCL, takes
- * an application's functions, and lets tests make any call fail. */
+/* Every OpenCL call goes through this table: the library then loads on a machine without OpenCL, can use functions
+ * that an application supplies, and tests can make any call fail. */
 #ifndef CLATTN_BASE_CL_H
 #define CLATTN_BASE_CL_H
 
 #include "base/report.h"
 #include "clattn/context.h"
 
-/* REQUIRED(f): OpenCL 1.2; without it there is no table.  OPTIONAL(f): NULL where it is missing. */
+/* REQUIRED(f): a function of OpenCL 1.2; the table cannot be filled without it.  OPTIONAL(f): NULL if the loader
+ * lacks it. */
 #define CL_FUNCTIONS(REQUIRED, OPTIONAL) \
     REQUIRED(clGetPlatformIDs) \
     REQUIRED(clGetPlatformInfo) \

@@ -157,8 +157,8 @@ bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t off
     return true;
 }
 
-/* Whether every element has a place of its own, by the sufficient test that the dimensions nest: each stride
- * is larger than what the smaller ones span together. */
+/* Whether no two elements share an address.  The test is sufficient, not necessary: the dimensions nest, that is,
+ * each stride is larger than what the smaller ones span together. */
 static bool nests(const clattn_layout *layout)
 {
     uint64_t stride[CLATTN_MAX_RANK], span[CLATTN_MAX_RANK];

@@ -13,7 +13,7 @@ bool layout_is_none(const clattn_layout *layout);
 /* The product of the extents of a layout that layout_check has passed. */
 size_t layout_elements(const clattn_layout *layout);
 
-/* Zeroes what does not count, so that equal layouts are equal bytes. */
+/* Zeroes the unused members of a layout, so that equal layouts are equal bytes. */
 void layout_normalise(clattn_layout *layout);
 
 /* Why a layout is refused, in words that name the array.  They are literals, for reasons are static strings. */
@@ -29,11 +29,11 @@ struct layout_words {
      name ": the layout reaches beyond 63-bit addresses", \
      name ": the output layout's elements overlap"}
 
-/* The words as an argument, good for the block that it stands in. */
+/* The words of one array as an argument; they live as long as the block that contains the expression. */
 #define LAYOUT_OF(name) (&(const struct layout_words)LAYOUT_WORDS(name))
 
-/* Dtype, rank, overflow, and for an output that its elements do not overlap (dimensions must nest).  A layout
- * with a zero extent passes.  *reason is one of `words` when it does not. */
+/* Checks dtype, rank and overflow, and that an output's elements do not overlap (its dimensions must nest).  A
+ * layout with a zero extent passes.  If the check fails, *reason is one of `words`. */
 clattn_status layout_check(const clattn_layout *layout, enum layout_use use, const struct layout_words *words,
                            const char **reason);
 
@@ -42,20 +42,20 @@ struct layout_rule {
     clattn_layout *layout;
     const struct layout_words *words;
     enum layout_use use;
-    int32_t rank; /* that it must have; 0: any */
+    int32_t rank; /* the rank that the layout must have; 0: any */
     bool optional;
 };
 
-/* layout_check of each that is there; INVALID_LAYOUT with `ranks` for a reason, if its rank is another.  All are
- * normalised. */
+/* Runs layout_check on each layout that is present; returns INVALID_LAYOUT with the reason `ranks` if a layout has
+ * another rank than its rule says.  All layouts are normalised. */
 clattn_status layouts_read(const struct layout_rule *rules, size_t count, const char *ranks, const char **reason);
 
-/* The lowest and the highest element index that the first extent[i] elements of each dimension reach, all
- * extents being at least 1.  False on overflow. */
+/* Finds the lowest and the highest element index that the first extent[i] elements of each dimension reach; every
+ * extent is at least 1.  False on overflow. */
 bool layout_reach(const clattn_layout *layout, const size_t *extent, int64_t offset, int64_t *lowest, int64_t *highest);
 
-/* Where an array lies: the first extent[i] elements of each dimension of `layout`, from element `offset` behind `address` on
- * (in bytes; 0 for an array in a buffer). */
+/* An array in memory: the first extent[i] elements of each dimension of `layout`, beginning at element `offset`
+ * after `address` (in bytes; 0 for an array in a buffer). */
 struct array_place {
     const clattn_layout *layout;
     const size_t *extent;
@@ -63,9 +63,9 @@ struct array_place {
     int64_t offset;
 };
 
-/* Whether two arrays, in one buffer or in the address space of shared virtual memory, have a byte in common.  The answer is
- * exact unless the layouts are so contrived that the search takes more than OVERLAP_STEPS steps: such arrays, and those that
- * reach beyond all memory, count as overlapping. */
+/* Whether two arrays, in one buffer or in the address space of shared virtual memory, have a byte in common.  The
+ * answer is exact unless the layouts are so contrived that the search takes more than OVERLAP_STEPS steps: such
+ * arrays, and arrays that reach beyond all memory, count as overlapping. */
 #define OVERLAP_STEPS 4096
 bool arrays_overlap(const struct array_place *a, const struct array_place *b);
 

@@ -46,7 +46,7 @@ bool os_read_file(const char *path, size_t limit, char **data, size_t *bytes)
     return file >= 0 && read_and_close(file, limit, data, bytes);
 }
 
-/* mkdir -p with mode 0700 for what is missing. */
+/* mkdir -p, with mode 0700 for each folder that is missing. */
 static bool make_folders(const char *path)
 {
     if (mkdir(path, 0700) == 0 || errno == EEXIST)

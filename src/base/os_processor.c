@@ -29,7 +29,7 @@ static bool is_by_amd(void)
 }
 
 /* Whether the system saves and restores these registers. */
-static bool system_keeps(unsigned states)
+static bool system_saves(unsigned states)
 {
     unsigned eax, ebx, ecx, edx, enabled, high;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & LEAF1_ECX_OSXSAVE))
@@ -42,7 +42,7 @@ static bool system_keeps(unsigned states)
 static bool has_avx512_bf16(void)
 {
     unsigned eax, ebx, ecx, edx;
-    if (!system_keeps(XCR0_AVX512) || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || eax < 1 ||
+    if (!system_saves(XCR0_AVX512) || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || eax < 1 ||
         !(ebx & LEAF7_EBX_AVX512F) || !(ebx & LEAF7_EBX_AVX512VL))
         return false;
     return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & LEAF7_1_EAX_AVX512_BF16);
@@ -54,7 +54,7 @@ bool os_processor_has_fast_bf16(void)
 }
 
 /* Linux grants the tiles' 8 KiB of state by request only (Documentation/arch/x86/xstate.rst), to all threads of the
- * process and for good; there are no tiles in a process of 32 bits. */
+ * process and for good; a 32-bit process has no tiles. */
 #if defined __linux__ && defined __x86_64__ && defined SYS_arch_prctl
 enum { ARCH_GET_XCOMP_SUPP = 0x1021, ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_TILE_DATA = 18 };
 
@@ -62,7 +62,7 @@ bool os_processor_has_amx_bf16(void)
 {
     unsigned eax, ebx, ecx, edx;
     uint64_t supported = 0;
-    return has_avx512_bf16() && system_keeps(XCR0_AMX) && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+    return has_avx512_bf16() && system_saves(XCR0_AMX) && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
            (edx & LEAF7_EDX_AMX_TILE) && (edx & LEAF7_EDX_AMX_BF16) &&
            syscall(SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, &supported) == 0 && (supported >> XFEATURE_TILE_DATA & 1);
 }

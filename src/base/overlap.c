@@ -12,7 +12,7 @@
 #define FURTHEST ((int64_t)1 << 52)
 
 struct term {
-    int64_t stride, least, most; /* of the integer */
+    int64_t stride, least, most; /* the interval of the integer */
 };
 
 struct search {
@@ -20,7 +20,7 @@ struct search {
     int count, steps;
 };
 
-/* Puts a term in its place among the others; one of the same stride is the same term with a longer interval. */
+/* Inserts a term by its stride; a term of the same stride gets a longer interval instead. */
 static void add_term(struct search *search, struct term added)
 {
     int at = search->count;
@@ -36,7 +36,7 @@ static void add_term(struct search *search, struct term added)
     search->count++;
 }
 
-/* Adds the array's dimensions, with `direction` 1 or -1.  False if it reaches further than any memory. */
+/* Adds the array's dimensions, with `direction` 1 or -1.  False if the array reaches further than any memory. */
 static bool add_array(struct search *search, const struct array_place *place, int direction)
 {
     const clattn_layout *layout = place->layout;
@@ -85,7 +85,7 @@ static int64_t greatest_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* Whether the terms from number `first` on reach the window [low, high]; true, too, when the steps are used up. */
+/* Whether the terms from index `first` on can reach the window [low, high]; also true once the steps are used up. */
 static bool reaches(struct search *search, int first, int64_t low, int64_t high)
 {
     int64_t rest_low = 0, rest_high = 0, divisor = 0;

@@ -10,7 +10,7 @@
 #include "base/cl.h"
 
 #define MESSAGE_LIMIT (64 * 1024)
-#define MESSAGES_KEPT 64 /* threads whose messages a context keeps; the one that failed longest ago makes room */
+#define MESSAGES_KEPT 64 /* threads whose messages a context keeps; the oldest failure is dropped first */
 
 struct message {
     struct message *next;
@@ -27,13 +27,13 @@ struct line {
     char text[];
 };
 
-/* What belongs to a thread and to no context. */
+/* A thread's own state, which belongs to no context. */
 static _Thread_local struct {
-    char message[1024];        /* of failures where there is no context yet */
-    bool host_memory;          /* what report_host_memory tells */
+    char message[1024];        /* of failures while there is no context */
+    bool host_memory;          /* what report_host_memory returns */
     uint64_t since;            /* when the thread first failed, in nanoseconds; 0: it has not */
-    unsigned holds;            /* report_hold without report_deliver */
-    struct line *first, *last; /* kept back */
+    unsigned holds;            /* calls of report_hold that no report_deliver has matched */
+    struct line *first, *last; /* log lines that are held */
 } thread_report;
 
 clattn_status report_init(struct report *report, clattn_log_callback log, void *user, clattn_log_level level)
@@ -80,8 +80,8 @@ static bool is_own(const struct message *message)
     return message->thread == &thread_report && message->since == thread_report.since;
 }
 
-/* Puts the calling thread's message, taken over, in front and its old one away; the caller holds the lock.  A message for
- * which there is no memory is lost. */
+/* Takes over the calling thread's message, puts it first in the list and drops the thread's old one; the caller
+ * holds the lock.  The message is lost if there is no memory for its record. */
 static void keep_message(struct report *report, char *text)
 {
     size_t kept = 0;
@@ -112,7 +112,7 @@ static const char *own_message(const struct report *report)
     return "";
 }
 
-/* A line that there is no memory to keep is lost. */
+/* Holds a line until report_deliver; the line is lost if there is no memory for it. */
 static void keep_line(const struct report *report, clattn_log_level level, const char *text)
 {
     size_t bytes = strlen(text) + 1;
@@ -147,7 +147,7 @@ void report_deliver(void)
 {
     if (--thread_report.holds)
         return;
-    /* Off the list first: the callback may come here again. */
+    /* The list is emptied first, because a callback may log again. */
     struct line *line = thread_report.first;
     thread_report.first = thread_report.last = NULL;
     while (line) {

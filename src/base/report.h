@@ -1,4 +1,4 @@
-/* Where failures and log lines go: a context's message and log callback, or the thread's message. */
+/* Failures and log lines: a context's message and log callback, or the thread's message. */
 #ifndef CLATTN_BASE_REPORT_H
 #define CLATTN_BASE_REPORT_H
 
@@ -18,7 +18,7 @@
 /* The last failure's message of one thread. */
 struct message;
 
-/* A context's side of it.  Thread-safe. */
+/* A context's messages and log callback.  Thread-safe. */
 struct report {
     mtx_t lock;
     struct message *messages; /* of the threads that have failed, the latest first */
@@ -30,25 +30,26 @@ struct report {
 clattn_status report_init(struct report *report, clattn_log_callback log, void *user, clattn_log_level level);
 void report_clear(struct report *report);
 
-/* Keeps the message for the calling thread (report NULL: as the one of no context), logs it, and returns `status`. */
+/* Stores the message for the calling thread (if report is NULL, as the thread's message without a context), logs it,
+ * and returns `status`. */
 clattn_status report_error(struct report *report, clattn_status status, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* The same for a failed OpenCL call: OUT_OF_MEMORY for the codes that mean it, otherwise OPENCL. */
+/* Reports a failed OpenCL call; the status is OUT_OF_MEMORY for the codes that mean it, otherwise OPENCL. */
 clattn_status report_opencl(struct report *report, const char *call, int code);
 
-/* A log line, if a callback wants that level. */
+/* Logs a line if a callback wants that level. */
 void report_log(struct report *report, clattn_log_level level, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* Keeps this thread's log lines back until the report_deliver that matches the outermost report_hold, and
- * delivers them then, in their order.  They stand around every stretch that holds a lock, so that a callback
- * runs with none held and may ask the library anything.  The reports must live until then. */
+/* report_hold holds this thread's log lines; the report_deliver that matches the outermost report_hold delivers them
+ * in order.  Code that holds a lock runs between the two, so that a callback runs with no lock held and may ask the
+ * library anything.  The reports must live until the delivery. */
 void report_hold(void);
 void report_deliver(void);
 
-/* Whether this thread's latest failure was for want of host memory: another solver would want it too. */
+/* Whether this thread's latest failure was a lack of host memory: another solver would fail the same way. */
 bool report_host_memory(void);
 
-/* snprintf's contract, for the message of the calling thread's last failure. */
+/* Copies the message of the calling thread's last failure, with snprintf's contract. */
 size_t report_copy(struct report *report, char *buffer, size_t bytes);
 
 /* "CL_INVALID_VALUE" for -30, …; "an unknown code" otherwise. */

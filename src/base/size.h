@@ -12,7 +12,7 @@
 /* How many elements an array (not a pointer) has. */
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* *result = a * b, a + b; false on overflow, *result then undefined. */
+/* Store a * b and a + b in *result; false on overflow, and *result is then undefined. */
 static inline bool size_mul(size_t a, size_t b, size_t *result)
 {
     *result = a * b;
@@ -51,7 +51,7 @@ static inline bool is_flag(int32_t value)
     return value == 0 || value == 1;
 }
 
-/* Whether an enum's value, from 0 on, is none beyond the last one. */
+/* Whether the value of an enum that counts from 0 is at most its last constant. */
 static inline bool enum_within(uint32_t value, uint32_t last)
 {
     return value <= last;
@@ -68,7 +68,7 @@ static inline size_t round_up(size_t a, size_t b)
     return divide_up(a, b) * b;
 }
 
-/* Makes a caller's struct whose first member is its own size the default one.  NULL: nothing. */
+/* Sets a caller's struct, whose first member is its own size, to the defaults (zeros); does nothing for NULL. */
 static inline void struct_init(void *data, size_t size)
 {
     if (!data)
@@ -94,9 +94,9 @@ static inline clattn_status struct_read(void *copy, size_t current, size_t first
     return CLATTN_SUCCESS;
 }
 
-/* Fills a caller's struct whose first member is its own size, from one of `current` bytes: as much of it as the caller's
- * version has, and zeros behind it if the caller's version is newer.  False if it is smaller than `first`, the smallest
- * that any version ever had. */
+/* Fills a caller's struct, whose first member is its own size, from one of `current` bytes.  The caller's struct may
+ * be shorter; what it has more is zeroed.  False if it is smaller than `first`, the smallest size that any version
+ * ever had. */
 static inline bool struct_write(void *given, size_t current, size_t first, const void *source)
 {
     size_t size;

@@ -1,4 +1,4 @@
-/* A growing string.  Starts zeroed; a failed allocation is remembered and told at the end. */
+/* A growing string, zero-initialised.  After a failed allocation `failed` is set and strbuf_take returns NULL. */
 #ifndef CLATTN_BASE_STRBUF_H
 #define CLATTN_BASE_STRBUF_H
 

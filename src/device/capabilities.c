@@ -77,7 +77,7 @@ static clattn_device_class classify(const clattn_device_info *info)
     return CLATTN_DEVICE_CLASS_ACCELERATOR;
 }
 
-/* One space between two names, whatever the driver has there. */
+/* Leaves one blank between two names; drivers separate them by any white space. */
 static void space_singly(const char *text)
 {
     char *to = (char *)(uintptr_t)text;
@@ -97,13 +97,13 @@ static bool have_sub_groups(const struct cl_table *cl, cl_device_id device, cons
     cl_uint most = 0;
     if (capabilities_have(caps, "cl_khr_subgroups") || capabilities_have(caps, "cl_intel_subgroups"))
         return true;
-    /* Optional again since OpenCL 3.0: 0 there says no. */
+    /* OpenCL 3.0 made sub-groups optional again: a device without them answers 0. */
     return caps->info.opencl_version >= 210 &&
            cl->clGetDeviceInfo(device, CL_DEVICE_MAX_NUM_SUB_GROUPS, sizeof most, &most, NULL) == CL_SUCCESS &&
            most > 0;
 }
 
-/* The size of every kernel's sub-groups; 0 where there are several and the compiler chooses, or where nobody
+/* The size of every kernel's sub-groups; 0 if there are several sizes and the compiler chooses, or if no query
  * tells. */
 static uint32_t sub_group_of(const struct cl_table *cl, cl_device_id device, const struct capabilities *caps)
 {
@@ -131,9 +131,9 @@ static uint32_t usable_lanes(const struct capabilities *caps)
     return native >= 16 ? 16 : native >= 8 ? 8 : 4;
 }
 
-/* No query tells.  NVIDIA's compiler gives up to 255, AMD's 256 (512 on some, half of them only as spare
- * room); Intel's threads have 128 registers of 8 floats, so an item has 128 where 8 share a thread, and 64
- * where 16 do.  Other GPUs are taken to be as the first two. */
+/* No query returns the registers of a work-item.  NVIDIA's compiler allots up to 255; AMD's 256 (512 on some GPUs,
+ * half of them only as spare storage).  Intel's threads have 128 registers of 8 floats, so an item has 128 if 8
+ * items share a thread, and 64 if 16 do.  Other GPUs are assumed to have 256. */
 static uint32_t registers_of(const clattn_device_info *info)
 {
     if (info->device_class != CLATTN_DEVICE_CLASS_GPU)
@@ -141,8 +141,9 @@ static uint32_t registers_of(const clattn_device_info *info)
     return contains(info->vendor, "Intel") ? 128 : 256;
 }
 
-/* PoCL's drivers that run on this very processor (others run elsewhere) compile with LLVM, which assembles what it is given
- * whatever the processor; vectors of 16 say that it uses AVX-512's registers. */
+/* Whether kernels can contain x86 inline assembly.  The PoCL drivers named below run on this very processor and
+ * compile with LLVM, which assembles an instruction even if the processor lacks it; 16 lanes say that PoCL compiles
+ * for AVX-512. */
 static bool takes_assembly(const struct capabilities *caps)
 {
     const char *const names[] = {"pthread", "basic", "cpu"};

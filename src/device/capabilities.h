@@ -13,9 +13,9 @@ struct strbuf;
 
 /* What is known to be wrong or different about a device, found by its names; see quirks.c. */
 enum quirk {
-    QUIRK_SLOW_COMPILER = 1u << 0,    /* minutes for wide unrolled kernels: narrow vectors, smallest tiles */
+    QUIRK_SLOW_COMPILER = 1u << 0,    /* wide unrolled kernels compile for minutes: narrow vectors, smallest tiles */
     QUIRK_SIMULATOR = 1u << 1,        /* a thousand times slower than a CPU: smallest everything */
-    QUIRK_COMPILES_BY_GRID = 1u << 2, /* a launch of another size class compiles again: warm both up */
+    QUIRK_COMPILES_BY_GRID = 1u << 2, /* a launch of another grid class compiles again: warm both up */
     QUIRK_LOOPS_STOP = 1u << 3,       /* a work-item's loops end silently after 65,535 iterations in all */
 };
 
@@ -23,22 +23,22 @@ struct capabilities {
     clattn_device_info info; /* its strings are owned by this record */
     cl_platform_id platform;
     cl_device_id device;
-    unsigned quirks;     /* enum quirk */
-    uint32_t lanes;      /* floats in the widest vector that pays: 4, 8 or 16 */
-    bool fused;          /* fma() is an instruction, not an emulation */
-    uint32_t registers;  /* of 32 bits, that a GPU's work-item has at the most; 0: unknown, or a CPU, whose
-                         * stack lies in its cache */
-    bool takes_assembly; /* kernels may hold x86 instructions as inline assembly, */
-    bool fast_bf16;      /* and vdpbf16ps is there and pays, */
-    bool amx_bf16;       /* and so is AMX */
+    unsigned quirks; /* enum quirk */
+    uint32_t lanes;  /* floats in the widest vector that pays: 4, 8 or 16 */
+    bool fused;      /* fma() is an instruction, not an emulation */
+    uint32_t
+        registers; /* 32-bit registers of a GPU's work-item, at most; 0: unknown, or a CPU, whose stack lies in its cache */
+    bool takes_assembly; /* kernels may hold x86 instructions as inline assembly */
+    bool fast_bf16;      /* takes_assembly, and vdpbf16ps exists and pays */
+    bool amx_bf16;       /* takes_assembly, and AMX exists */
     enum matrix_engine matrix;
-    const char *no_matrix; /* why it is MATRIX_NONE */
-    bool wgmma;            /* Hopper's: see cl/engine/nvidia/wgmma.h */
-    const char *no_wgmma;  /* why not */
+    const char *no_matrix; /* why `matrix` is MATRIX_NONE */
+    bool wgmma;            /* the device has Hopper's wgmma: see cl/engine/nvidia/wgmma.h */
+    const char *no_wgmma;  /* why `wgmma` is false */
     enum sub_group_means sub_groups;
-    uint32_t sub_group_sizes;  /* that a kernel may have: powers of two, each a bit */
-    const char *no_sub_groups; /* why it is SUB_GROUPS_NONE */
-    bool images;               /* kernels can read and write images, and there are functions to make them */
+    uint32_t sub_group_sizes;  /* sizes that a kernel may have: powers of two, each a bit */
+    const char *no_sub_groups; /* why `sub_groups` is SUB_GROUPS_NONE */
+    bool images;               /* kernels can read and write images, and the table has the functions to create them */
 };
 
 /* Reads everything; on failure the thread's message names the query.  `caps` then needs no clearing. */
@@ -46,14 +46,14 @@ clattn_status capabilities_read(const struct cl_table *cl, cl_platform_id platfo
                                 struct capabilities *caps);
 void capabilities_clear(struct capabilities *caps);
 
-/* Fills `matrix`, `wgmma` and why not from the rest; a part of capabilities_read. */
+/* Fills `matrix`, `wgmma` and the reasons against them from the other members; capabilities_read calls it. */
 void capabilities_read_matrix(const struct cl_table *cl, struct capabilities *caps);
 
-/* The same of `sub_groups`, `sub_group_sizes` and why not. */
+/* Fills `sub_groups`, `sub_group_sizes` and the reason against them; capabilities_read calls it. */
 void capabilities_read_sub_groups(const struct cl_table *cl, struct capabilities *caps);
 
-/* Whether a work-item may loop `iterations` times, all its loops together, without being stopped silently:
- * solvers refuse what does not fit, with this reason. */
+/* Whether a work-item may run `iterations` loop iterations in all without being stopped silently.  A solver that
+ * needs more refuses the problem with LOOPS_REASON. */
 bool capabilities_allow_loops(const struct capabilities *caps, double iterations);
 #define LOOPS_REASON "this device silently stops a work-item's loops after 65,535 iterations"
 
@@ -66,13 +66,14 @@ bool capabilities_have(const struct capabilities *caps, const char *extension);
 /* Whether the device's compiler is known to take __builtin_prefetch. */
 bool capabilities_prefetch(const struct capabilities *caps);
 
-/* Whether it is PoCL on an Intel processor: what was measured there and helps there only asks for it. */
+/* Whether the device is PoCL on an Intel processor: choices that were measured there, and help only there, depend on
+ * it. */
 bool capabilities_pocl_on_intel(const struct capabilities *caps);
 
 /* Whether the device computes on the processor's own cores (CPU or PoCL class, software rasterisers). */
 bool capabilities_on_cpu(const struct capabilities *caps);
 
-/* Fills the public struct, whose `size` says which version it is; the failure is the thread's. */
+/* Fills the public struct, whose `size` says which version it is; on failure the message is the thread's. */
 clattn_status device_info_write(const struct capabilities *caps, clattn_device_info *info);
 
 #endif

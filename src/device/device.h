@@ -5,7 +5,7 @@
 #include "base/os.h"
 #include "device/capabilities.h"
 
-/* Immutable once its owner (the context) has set it up, but for the report, which locks itself. */
+/* Immutable once its owner (the context) has set it up, except for the report, which locks itself. */
 struct device {
     struct cl_table cl;
     struct report report;
@@ -14,8 +14,8 @@ struct device {
     long process;       /* the process that made it */
 };
 
-/* Whether this is the child of a fork, where no OpenCL call may be made and a lock may be held for ever by a
- * thread that is not there. */
+/* Whether this process is the child of a fork: it may make no OpenCL call, and a lock may be held for ever by a
+ * thread that the child does not have. */
 static inline bool device_is_foreign(const struct device *device)
 {
     return device->process && device->process != os_process_id();

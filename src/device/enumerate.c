@@ -53,7 +53,7 @@ static const char *unusable(const struct clattn_devices *devices, cl_device_id d
     return NULL;
 }
 
-/* What the list of skipped devices calls this one. */
+/* The name of a device in the list of skipped devices. */
 static void device_name(const struct clattn_devices *devices, cl_device_id device, char *name, size_t bytes)
 {
     name[0] = '\0';

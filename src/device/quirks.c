@@ -4,7 +4,8 @@
 
 #include "device/capabilities.h"
 
-/* Matching rows add up.  Each says since when and why, so that it can go when the driver mends it. */
+/* The quirks of all matching rows are combined.  Each row says which version needs it and why, so that the row can
+ * go when the driver is mended. */
 static const struct {
     const char *platform, *name; /* substrings; NULL matches all */
     unsigned quirks;

@@ -17,7 +17,7 @@ const char *sub_group_means_name(enum sub_group_means means)
     return names[means];
 }
 
-/* Volta's and later ones: before them a warp's items are not known to arrive together. */
+/* Only Volta and later GPUs are used: on earlier ones a warp's items are not known to reach a shuffle together. */
 static const char *of_nvidia(const struct cl_table *cl, struct capabilities *caps)
 {
     cl_uint major = 0;
@@ -44,7 +44,7 @@ static const char *of_amd(struct capabilities *caps)
     return NULL;
 }
 
-/* Kernels are OpenCL C 1.2, which has sub-groups by this extension alone; a size is then asked for. */
+/* Kernels are OpenCL C 1.2, which has sub-groups only through cl_intel_subgroups; a kernel then requests its size. */
 static const char *of_extension(const struct cl_table *cl, struct capabilities *caps)
 {
     size_t sizes[16], bytes = 0;

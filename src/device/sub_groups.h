@@ -1,4 +1,4 @@
-/* By what means kernels pass values between the items of a sub-group: see cl/inc/sub_group.h. */
+/* The means by which kernels pass values between the items of a sub-group: see cl/lib/sub_group.h. */
 #ifndef CLATTN_DEVICE_SUB_GROUPS_H
 #define CLATTN_DEVICE_SUB_GROUPS_H
 
@@ -8,11 +8,11 @@ enum sub_group_means {
     SUB_GROUPS_INTEL,
     SUB_GROUPS_PTX,
     SUB_GROUPS_AMD,
-    SUB_GROUPS_EMULATED, /* no device's: for tests */
+    SUB_GROUPS_EMULATED, /* for tests; no device has it */
     SUB_GROUPS_MEANS,
 };
 
-/* What the means is called. */
+/* The name of the means. */
 const char *sub_group_means_name(enum sub_group_means means);
 
 #endif

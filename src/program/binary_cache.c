@@ -40,7 +40,7 @@ static void put_number(uint8_t *at, uint64_t value, int bytes)
         at[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* All of the header but the digest itself. */
+/* Writes all of the header except the digest. */
 static void write_header(uint8_t header[HEADER_BYTES], const uint8_t key[SHA256_BYTES], size_t payload)
 {
     memset(header, 0, HEADER_BYTES);

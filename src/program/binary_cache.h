@@ -21,13 +21,12 @@ struct binary_cache {
     clattn_cache_store store;
     void *user;
     int folder;         /* -1: no folder */
-    char *path;         /* the folder's, or NULL */
-    const char *reason; /* why there is none; a static string */
+    char *path;         /* the folder's path, or NULL */
+    const char *reason; /* why there is no folder; a static string */
 };
 
-/* Sets up the cache: callbacks if the params have them, else the folder, else off with a reason.  The
- * environment is read only where the params leave a choice.  Returns INVALID_ARGUMENT or OUT_OF_MEMORY only.
- */
+/* Sets up the cache: callbacks if the params have them, else the folder, else off with a reason.  The environment is
+ * read only if the params leave a choice.  Returns INVALID_ARGUMENT or OUT_OF_MEMORY only. */
 clattn_status binary_cache_open(struct binary_cache *cache, struct report *report, const clattn_context_params *params);
 void binary_cache_close(struct binary_cache *cache);
 
@@ -36,10 +35,10 @@ void binary_cache_close(struct binary_cache *cache);
 bool binary_cache_load(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], uint8_t **payload, size_t *bytes,
                        bool *refused);
 
-/* Keeps a payload; false if it could not (an application's callback does not say), which is of no consequence. */
+/* Stores a payload.  False if that failed (an application's callback does not say); callers need not care. */
 bool binary_cache_store(struct binary_cache *cache, const uint8_t key[SHA256_BYTES], const void *payload, size_t bytes);
 
-/* Drops an entry that the driver would not take. */
+/* Removes an entry that the driver refused. */
 void binary_cache_drop(struct binary_cache *cache, const uint8_t key[SHA256_BYTES]);
 
 #endif

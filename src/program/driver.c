@@ -18,8 +18,8 @@ static char *build_log(const struct device *device, cl_program handle)
     return log;
 }
 
-/* What the driver said, as the message that will be given again: the first line alone says what to mend, for it is all
- * that a short buffer and `explain` have room for. */
+/* Composes *failure, the message of a build that failed; every later request for the program repeats it.  Its first
+ * line alone says what to mend, because a short buffer and `explain` show no more. */
 static clattn_status describe_failure(struct device *device, const char *file, const char *options,
                                       const struct source_snippets *snippets, cl_int code, cl_program handle,
                                       char **failure)
@@ -42,7 +42,7 @@ static clattn_status describe_failure(struct device *device, const char *file, c
                                    "no memory for the log of a build that failed");
 }
 
-/* Takes `handle` over. */
+/* Builds `handle` and takes it over: it becomes *made, or is released if the build fails. */
 static clattn_status build(struct device *device, const char *file, cl_program handle, const char *options,
                            const struct source_snippets *snippets, cl_program *made, char **failure)
 {
@@ -68,7 +68,7 @@ clattn_status driver_build(struct device *device, const char *file, const char *
     return build(device, file, handle, options, snippets, made, failure);
 }
 
-/* NULL with the code that says why not. */
+/* Creates a program from a binary; returns NULL on failure, and *code says why. */
 static cl_program from_binary(struct device *device, const uint8_t *binary, size_t bytes, cl_int *code)
 {
     cl_int binary_status = CL_SUCCESS;

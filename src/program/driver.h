@@ -5,17 +5,18 @@
 #include "device/device.h"
 #include "program/source.h"
 
-/* Builds.  SUCCESS with *made, or with *failure: the message of a build that failed for good, for the caller
- * to free; its first line is the first error, of `snippets` (may be NULL) if it is there.  Other statuses
- * (OUT_OF_MEMORY, OPENCL) may be others another time.  `file` is for the message. */
+/* Builds a program.  Returns SUCCESS with *made, or SUCCESS with *failure: the message, for the caller to free, of a
+ * build that would fail every time.  Its first line is the first error, in the text of `snippets` (may be NULL) if
+ * the error lies there.  Other statuses (OUT_OF_MEMORY, OPENCL) may differ at the next try.  `file` is for the
+ * message. */
 clattn_status driver_build(struct device *device, const char *file, const char *source, const char *options,
                            const struct source_snippets *snippets, cl_program *made, char **failure);
 
-/* The same from a binary; `file` is that whose source it came from. */
+/* Builds a program from a binary, with driver_build's contract; `file` is the kernel file that the binary came from. */
 clattn_status driver_rebuild(struct device *device, const char *file, const uint8_t *binary, size_t bytes,
                              const char *options, cl_program *made, char **failure);
 
-/* Whether the driver takes the binary. */
+/* Creates and builds *made from the binary; false if the driver refuses it. */
 bool driver_load(struct device *device, const uint8_t *binary, size_t bytes, const char *options, cl_program *made);
 
 /* The program's binary for the device, which the caller frees; NULL if there is none. */

@@ -16,19 +16,19 @@
 /* -w: PoCL prints "N warnings generated." on the application's stderr.  The tests build without it. */
 const char program_base_options[] = "-cl-std=CL1.2 -w";
 
-/* What of a program is in the binary cache.  An unchecked entry has a key of its own: who loads it compares the kernels
- * first, and saves them again. */
+/* How a program is stored in the binary cache.  An unchecked entry has a key of its own: a process that loads it
+ * compares the kernels with the reference first, and saves them again. */
 enum saved { SAVED_NOT, SAVED_UNCHECKED, SAVED_CHECKED };
 
 struct program {
     struct program *next;
-    unsigned references; /* plans that hold it; the cache's own hold is not counted */
+    unsigned references; /* plans that hold it; the cache itself is not counted */
     uint8_t key[SHA256_BYTES];
     bool pending; /* being loaded or built, by a thread that holds a reference */
     cl_program handle;
     char *failure; /* the message of a failed build, or NULL */
     enum saved saved;
-    bool wanted; /* in the cache */
+    bool wanted; /* to be saved in the binary cache */
     bool trusted;
     char *distrust; /* how a kernel has disagreed with the reference, or NULL */
 };
@@ -94,7 +94,7 @@ void program_cache_clear(struct program_cache *cache)
     binary_cache_close(&cache->binaries);
     free(cache->kernel_dir);
     cache->kernel_dir = NULL;
-    /* In the child of a fork threads of the parent may seem to wait for it, and destroying it would too. */
+    /* cnd_destroy would wait in the child of a fork, where threads of the parent may seem to wait for the variable. */
     if (!device_is_foreign(cache->device))
         cnd_destroy(&cache->made);
     mtx_destroy(&cache->build);
@@ -111,8 +111,8 @@ static void hash_text(struct sha256 *hash, const char *text)
     sha256_update(hash, text, length);
 }
 
-/* All that a binary depends on: text, options, device, driver, and this library's version; and what it holds.
- */
+/* Hashes all that a binary depends on (text, options, device, driver, this library's version), and the grid class
+ * that it holds code for. */
 static void make_key(const struct program_cache *cache, const char *source, const char *options, enum grid_class grid,
                      uint8_t key[SHA256_BYTES])
 {
@@ -177,7 +177,7 @@ static bool load(struct program_cache *cache, const char *options, struct progra
     return false;
 }
 
-/* Finds by key and moves to the front. */
+/* Finds a program by its key and moves it to the front of the list. */
 static struct program *find(struct program_cache *cache, const uint8_t key[SHA256_BYTES])
 {
     for (struct program **link = &cache->first; *link; link = &(*link)->next)
@@ -191,7 +191,7 @@ static struct program *find(struct program_cache *cache, const uint8_t key[SHA25
     return NULL;
 }
 
-/* The same, when nobody builds it any more. */
+/* Does what find does, but waits until no thread is building the program. */
 static struct program *find_made(struct program_cache *cache, const uint8_t key[SHA256_BYTES])
 {
     struct program *found;
@@ -209,14 +209,16 @@ static void unlink_program(struct program_cache *cache, struct program *program)
     cache->count--;
 }
 
-/* Under the lock: whether the program, no trial's alone, is there and not saved yet, and as what. */
+/* Caller holds the lock.  Whether the program still has to be saved, and as what (*kind); programs that only trials
+ * have used are never saved. */
 static bool is_due(const struct program *program, enum saved *kind)
 {
     *kind = program->trusted ? SAVED_CHECKED : SAVED_UNCHECKED;
     return program->wanted && !program->pending && !program->distrust && program->saved < *kind;
 }
 
-/* Drops the least recently used programs that no plan holds; those that are still to be saved only where they are many. */
+/* Drops the least recently used programs that no plan holds; programs that still have to be saved go only if there
+ * are more than PROGRAMS_DUE. */
 static void trim(struct program_cache *cache)
 {
     while (cache->count > PROGRAMS_KEPT) {
@@ -238,8 +240,8 @@ static bool wants_splice(const char *options)
     return strstr(options, " -D" PTX_SPLICE_OPTION "=1") != NULL;
 }
 
-/* Exchanges the program, just built, for one with the instructions that its compiler does not know: without them it would
- * compute nothing.  Statuses as driver_build's. */
+/* Replaces the program, which was just built, by one with the instructions that its compiler does not know: without
+ * them it would compute nothing.  Returns driver_build's statuses. */
 static clattn_status splice(struct program_cache *cache, const char *file, const char *options, struct program *program)
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -265,7 +267,8 @@ static clattn_status splice(struct program_cache *cache, const char *file, const
     return status;
 }
 
-/* Loads or builds, without the lock on the list; *outcome counts what it was. */
+/* Loads the program from the binary cache or builds it, without the lock on the list; *outcome counts which of the
+ * two happened. */
 static clattn_status load_or_build(struct program_cache *cache, const char *file, const char *source,
                                    const char *options, const struct source_snippets *snippets, struct program *program,
                                    clattn_program_statistics *outcome)
@@ -285,8 +288,8 @@ static clattn_status load_or_build(struct program_cache *cache, const char *file
     return status;
 }
 
-/* Adds the program, with a reference for the caller.  The lock is held at the call and at the return, and not
- * in between. */
+/* Adds the program to the list, with a reference for the caller.  The lock is held at the call and at the return,
+ * but not while the program is loaded or built. */
 static clattn_status make(struct program_cache *cache, const char *file, const char *source, const char *options,
                           const struct source_snippets *snippets, const uint8_t key[SHA256_BYTES],
                           struct program **made)
@@ -366,7 +369,7 @@ fail:
 
 void program_release(struct program_cache *cache, struct program **program)
 {
-    /* In the child of a fork the lock may be held for ever; the program goes with its context. */
+    /* The lock may be held for ever in the child of a fork; the program is freed with its context. */
     if (!*program || device_is_foreign(cache->device)) {
         *program = NULL;
         return;
@@ -432,9 +435,10 @@ static bool has_text(const uint8_t *bytes, size_t count, const char *text)
     return false;
 }
 
-/* PoCL gathers a binary from its own cache's folder, which may have been emptied since the kernels ran: then it has neither
- * the program nor the code that has been checked, and whoever loads it may not run. */
-static bool is_crippled(const struct program_cache *cache, const uint8_t *binary, size_t bytes)
+/* Whether a binary lacks the program, or the code that was checked.  PoCL gathers a binary from the folder of its
+ * own cache, which may have been emptied since the kernels ran; a process that loads an incomplete binary may not be
+ * able to run it. */
+static bool is_incomplete(const struct program_cache *cache, const uint8_t *binary, size_t bytes)
 {
     return (cache->device->caps.quirks & QUIRK_COMPILES_BY_GRID) &&
            !(has_text(binary, bytes, "/program.bc") && has_text(binary, bytes, "-goffs0"));
@@ -448,17 +452,18 @@ static void save(struct program_cache *cache, struct program *program, enum save
     uint8_t *binary = driver_read_binary(cache->device, program->handle, &bytes);
     mtx_unlock(&cache->build);
     entry_key(program, kind, key);
-    if (!binary || is_crippled(cache, binary, bytes) || !binary_cache_store(&cache->binaries, key, binary, bytes))
+    if (!binary || is_incomplete(cache, binary, bytes) || !binary_cache_store(&cache->binaries, key, binary, bytes))
         report_log(&cache->device->report, CLATTN_LOG_LEVEL_WARNING, "a program could not be saved in the cache");
     free(binary);
 }
 
-static bool saves_late(const struct program_cache *cache)
+static bool defers_saving(const struct program_cache *cache)
 {
     return cache->device->caps.quirks & QUIRK_COMPILES_BY_GRID;
 }
 
-/* Under the lock: the first program that is due, held, and taken for saved; or NULL. */
+/* Caller holds the lock.  Returns the first program that still has to be saved, with a reference for the caller and
+ * marked as saved; or NULL. */
 static struct program *take_due(struct program_cache *cache, enum saved *kind)
 {
     for (struct program *program = cache->first; program; program = program->next)
@@ -473,11 +478,11 @@ static struct program *take_due(struct program_cache *cache, enum saved *kind)
 void program_save(struct program_cache *cache, struct program *program, bool trial)
 {
     enum saved kind;
-    if ((cache->binaries.folder < 0 && !cache->binaries.store) || (trial && saves_late(cache)))
+    if ((cache->binaries.folder < 0 && !cache->binaries.store) || (trial && defers_saving(cache)))
         return;
     mtx_lock(&cache->lock);
     program->wanted = true;
-    bool now = !saves_late(cache) && is_due(program, &kind);
+    bool now = !defers_saving(cache) && is_due(program, &kind);
     if (now)
         program->saved = kind;
     mtx_unlock(&cache->lock);

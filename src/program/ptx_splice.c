@@ -15,13 +15,13 @@ struct span {
     size_t length;
 };
 
-/* What the text must have, a bit each. */
+/* The markers that the text must have, a bit each. */
 enum { FENCE = 1, MULTIPLY = 2, COMMIT = 4, WAIT = 8, PROXY = 16, ALL_MARKS = 31 };
 
 struct splice {
     struct strbuf *out;
-    int directives; /* of .version, .target, in that order */
-    int depth;      /* of braces */
+    int directives; /* number of .version and .target seen, in that order */
+    int depth;      /* of nested braces */
     unsigned marks;
 };
 
@@ -49,7 +49,8 @@ static struct span trimmed(struct span text)
     return text;
 }
 
-/* Takes the next word and the blank before it from *rest; returns an empty word if there is none, or not behind one blank. */
+/* Takes the next word and the blank before it from *rest; returns an empty word if there is none, or if other than
+ * one blank precedes it. */
 static struct span next_word(struct span *rest)
 {
     struct span word = {rest->at, 0};
@@ -115,9 +116,9 @@ static const char *multiply(struct splice *s, struct span rest)
         return "a marker's number of columns is not 8, 16, ... 256";
     if (!is(type, "bf16") && !is(type, "f16"))
         return "a marker's type is neither bf16 nor f16";
-    struct span across_a = next_word(&rest), across_b = next_word(&rest);
-    if (number_of(across_a, 1) < 0 || number_of(across_b, 1) < 0)
-        return "a marker's ACROSS is neither 0 nor 1";
+    struct span transposed_a = next_word(&rest), transposed_b = next_word(&rest);
+    if (number_of(transposed_a, 1) < 0 || number_of(transposed_b, 1) < 0)
+        return "a marker's TRANSPOSED flag is neither 0 nor 1";
     struct span a = next_word(&rest), b = next_word(&rest);
     if (!is_register(a, "%rd") || !is_register(b, "%rd"))
         return "a marker's descriptor is no register of 64 bits";
@@ -148,9 +149,9 @@ static const char *multiply(struct splice *s, struct span rest)
     print_text(s, ", ");
     print(s, b);
     print_text(s, ", clattn_add, 1, 1, ");
-    print(s, across_a);
+    print(s, transposed_a);
     print_text(s, ", ");
-    print(s, across_b);
+    print(s, transposed_b);
     print_text(s, ";\n\t}\n");
     s->marks |= MULTIPLY;
     return NULL;

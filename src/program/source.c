@@ -34,7 +34,7 @@ static const char *snippet_text(const struct expansion *expansion, const char *n
     return "";
 }
 
-/* The text of one file; *owned is what to free. */
+/* Finds the text of one file or snippet; the caller frees *owned. */
 static clattn_status find_text(struct expansion *expansion, const char *name, const char **text, char **owned)
 {
     *text = snippet_text(expansion, name);
@@ -87,7 +87,7 @@ static bool is_seen(const struct expansion *expansion, const char *name)
 
 static clattn_status expand(struct expansion *expansion, const char *name);
 
-/* The text of an included file, the first time. */
+/* Expands an included file the first time, and to nothing from then on. */
 static clattn_status include(struct expansion *expansion, const char *name)
 {
     if (is_seen(expansion, name))
