@@ -114,16 +114,8 @@ static void run_case(const struct mask_case *c)
     static const int32_t even[][ITEMS] = {{4, 4}, {1, 1}, {4, 4}}, uneven[][ITEMS] = {{4, 1}, {0, 4}, {1, 1}, {4, 3}},
                          single[LENGTH][ITEMS] = {{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1},
                                                   {1, 1}, {1, 1}, {1, 1}, {1, 1}};
-    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
     const decoder_case *stack = &decoder_cases[c->stack];
-    nn_world w = {.context = context,
-                  .d = &stack->stack,
-                  .output = stack->output,
-                  .items = ITEMS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY,
-                  .memory_lengths = memory_lengths,
-                  .mask_dtype = c->dtype};
+    nn_world w = decoder_case_world(context, stack, ITEMS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     assert_int_equal(stack->stack.heads, HEADS);
     desc.length = PIECE;
@@ -132,6 +124,8 @@ static void run_case(const struct mask_case *c)
         w.mask = make_mask(c->dtype, c->self, LENGTH);
     if (c->has_memory)
         w.memory_mask = make_mask(c->dtype, c->memory, MEMORY);
+    w.memory_lengths = decoder_case_memory_lengths;
+    w.mask_dtype = c->dtype;
     nn_world_open(&w, &desc);
     if (c->has_self)
         assert_matters(&w, &w.mask);
@@ -155,19 +149,14 @@ static void beams(void)
     static float logits[S * NN_VOCABULARY];
     static const size_t spread[S] = {0, 0, 0, 1, 1, 1}, swapped[S] = {2, 0, 1, 4, 5, 3};
     const decoder_case *stack = &decoder_cases[CASE_PAPER];
-    nn_world w = {.context = context,
-                  .d = &stack->stack,
-                  .output = stack->output,
-                  .items = ITEMS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY,
-                  .mask_dtype = CLATTN_DTYPE_BOOL};
+    nn_world w = decoder_case_world(context, stack, ITEMS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     int32_t texts[S][LENGTH] = {{0}}, other[S][LENGTH];
     desc.length = 1;
     desc.beams = BEAMS;
     desc.logits = CLATTN_LOGITS_LAST;
     w.memory_mask = make_mask(CLATTN_DTYPE_BOOL, (struct shape){true, true, false}, MEMORY);
+    w.mask_dtype = CLATTN_DTYPE_BOOL;
     nn_world_open(&w, &desc);
     nn_world_begin(&w, NULL, 1);
     nn_world_append(&w, ITEMS, w.ids, LENGTH, (const size_t[ITEMS]){0}, 1, NULL, 1, logits, 1);

@@ -200,13 +200,7 @@ static void search_beams(const decoder_case *c, size_t items)
         {CLATTN_LENGTH_RULE_POWER, 1.5f, 2},       {CLATTN_LENGTH_RULE_POWER, 0.6f, 0},
         {CLATTN_LENGTH_RULE_GNMT, 0.6f, 1 / 3.0f},
     };
-    nn_world w = {.context = context,
-                  .d = &c->stack,
-                  .output = c->output,
-                  .items = items,
-                  .length = LENGTH,
-                  .memory_length = MEMORY,
-                  .memory_lengths = many_memory_lengths};
+    nn_world w = decoder_case_world(context, c, items);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     const int32_t stop = STOP;
@@ -214,6 +208,7 @@ static void search_beams(const decoder_case *c, size_t items)
     desc.length = 2;
     desc.beams = BEAMS;
     desc.logits = CLATTN_LOGITS_LAST;
+    w.memory_lengths = many_memory_lengths;
     nn_world_open(&w, &desc);
     nn_world_begin(&w, NULL, 1);
     how.method = CLATTN_GENERATE_METHOD_BEAM;

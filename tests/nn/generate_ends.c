@@ -44,13 +44,7 @@ static void continue_text(const nn_world *w, size_t item, size_t prompt, int32_t
 static void stop_tokens(void **state)
 {
     const size_t items = is_tiny() ? ITEMS : MANY;
-    nn_world w = {.context = context,
-                  .d = &decoder_cases[CASE_PAPER].stack,
-                  .output = CLATTN_MODEL_OUTPUT_TIED,
-                  .items = items,
-                  .length = LENGTH,
-                  .memory_length = MEMORY,
-                  .memory_lengths = many_memory_lengths};
+    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], items);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     int32_t text[MANY][LENGTH + 1], tokens[MANY * MOST];
@@ -61,6 +55,7 @@ static void stop_tokens(void **state)
     (void)state;
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_LAST;
+    w.memory_lengths = many_memory_lengths;
     nn_world_open(&w, &desc);
     nn_world_begin(&w, NULL, 1);
     for (size_t i = 0; i < items; i++) {

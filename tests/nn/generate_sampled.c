@@ -189,19 +189,14 @@ static void token_of_a_seed(void **state)
         size_t top_k;
     } asked[] = {{0x123456789abcdef0, 0.7f, 0, 0}, {1ull << 32, 1.5f, 0.8f, 9}, {0, 0, 0, 0}, {UINT64_MAX, 2, 0.6f, 0}};
     static const int32_t stops[] = {5, 12, 20, 31};
-    nn_world w = {.context = context,
-                  .d = &decoder_cases[CASE_PAPER].stack,
-                  .output = CLATTN_MODEL_OUTPUT_TIED,
-                  .items = MANY,
-                  .length = LENGTH,
-                  .memory_length = MEMORY,
-                  .memory_lengths = many_memory_lengths};
+    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], MANY);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     clattn_generate_desc how = CLATTN_GENERATE_DESC_INIT;
     size_t stopped = 0;
     (void)state;
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_LAST;
+    w.memory_lengths = many_memory_lengths;
     nn_world_open(&w, &desc);
     how.method = CLATTN_GENERATE_METHOD_SAMPLE;
     how.max_tokens = MOST;

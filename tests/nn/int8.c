@@ -96,19 +96,13 @@ static void a_nan_is_not_rounded(void **state)
 /* Texts in pieces of several tokens and token by token, which other kernels multiply. */
 static void decode(const decoder_case *c)
 {
-    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
     static float logits[ITEMS * 4 * NN_VOCABULARY];
-    nn_world w = {.context = context,
-                  .d = &c->stack,
-                  .output = c->output,
-                  .items = ITEMS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY,
-                  .memory_lengths = memory_lengths,
-                  .weight_dtype = CLATTN_DTYPE_I8};
+    nn_world w = decoder_case_world(context, c, ITEMS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_ALL;
+    w.memory_lengths = decoder_case_memory_lengths;
+    w.weight_dtype = CLATTN_DTYPE_I8;
     nn_world_open(&w, &desc);
     nn_world_begin(&w, NULL, 1);
     for (size_t i = 0, some; i < LENGTH; i += some) {

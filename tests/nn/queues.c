@@ -10,7 +10,7 @@
 #include "support/harness.h"
 #include "support/core/user_events.h"
 #include "support/core/inject.h"
-#include "support/nn/decode.h"
+#include "support/nn/decoder_case.h"
 #include "support/nn/run.h"
 #include "support/core/one_context.h"
 
@@ -19,32 +19,24 @@ static cl_command_queue make_queue(bool out_of_order)
     return make_queue_of(context, out_of_order);
 }
 
-enum { ITEMS = 3, LENGTH = 9, MEMORY = 6, QUEUES = 2 };
-
-static const clattn_stack_desc decoder = {SHAPE(RELU),
-                                          NN_TOKENS,
-                                          .layers = 2,
-                                          .causal = 1,
-                                          .cross = 1,
-                                          .scale_embeddings = 1,
-                                          .positions = CLATTN_POSITIONS_SINUSOIDS};
+enum { TEXTS = 3, QUEUES = 2 };
 
 /* All tokens' ids are on the device before the first is read, and all logits are read when the last is done: nothing on
  * the host keeps the appends apart. */
 static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
 {
-    static float logits[LENGTH * ITEMS * NN_VOCABULARY];
-    int32_t tokens[LENGTH * ITEMS];
+    static float logits[LENGTH * TEXTS * NN_VOCABULARY];
+    int32_t tokens[LENGTH * TEXTS];
     cl_event last = NULL;
-    for (size_t i = 0; i < LENGTH * ITEMS; i++)
-        tokens[i] = w->ids[i % ITEMS * LENGTH + i / ITEMS];
+    for (size_t i = 0; i < LENGTH * TEXTS; i++)
+        tokens[i] = w->ids[i % TEXTS * LENGTH + i / TEXTS];
     cl_mem ids = nn_buffer(context, sizeof tokens, tokens), out = nn_buffer(context, sizeof logits, NULL);
     nn_world_begin(w, queues[0], 1);
     for (size_t i = 0; i < LENGTH; i++) {
         clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
         cl_event done = NULL;
-        args.input = clattn_binding_buffer(ids, (int64_t)(i * ITEMS));
-        args.logits = clattn_binding_buffer(out, (int64_t)(i * ITEMS * NN_VOCABULARY));
+        args.input = clattn_binding_buffer(ids, (int64_t)(i * TEXTS));
+        args.logits = clattn_binding_buffer(out, (int64_t)(i * TEXTS * NN_VOCABULARY));
         args.length = 1;
         assert_status(context,
                       clattn_decoder_enqueue(w->state, queues[i % QUEUES], &args, last ? 1 : 0, last ? &last : NULL,
@@ -66,8 +58,8 @@ static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
     }
     read_buffer(clattn_context_queue(context), out, sizeof logits, logits);
     for (size_t i = 0; i < LENGTH; i++)
-        for (size_t s = 0; s < ITEMS; s++)
-            nn_check_logits(logits + (i * ITEMS + s) * NN_VOCABULARY, w->expected + (s * LENGTH + i) * NN_VOCABULARY,
+        for (size_t s = 0; s < TEXTS; s++)
+            nn_check_logits(logits + (i * TEXTS + s) * NN_VOCABULARY, w->expected + (s * LENGTH + i) * NN_VOCABULARY,
                             "a queue");
     clReleaseMemObject(ids);
     clReleaseMemObject(out);
@@ -75,19 +67,14 @@ static void append_all(nn_world *w, cl_command_queue const *queues, bool events)
 
 static void decoders(void **state)
 {
-    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2, 1};
-    nn_world w = {.context = context,
-                  .d = &decoder,
-                  .output = CLATTN_MODEL_OUTPUT_TIED,
-                  .items = ITEMS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY,
-                  .memory_lengths = memory_lengths};
+    static const int32_t memory_lengths[TEXTS] = {MEMORY, MEMORY - 2, 1};
+    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     cl_command_queue first = make_queue(false), second = make_queue(false), loose = make_queue(true);
     (void)state;
     desc.logits = CLATTN_LOGITS_LAST;
     desc.length = 1;
+    w.memory_lengths = memory_lengths;
     nn_world_open(&w, &desc);
     append_all(&w, (const cl_command_queue[QUEUES]){first, second}, false);
     if (loose) {
@@ -108,14 +95,14 @@ static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at,
                                  cl_mem workspace, cl_event user_event, cl_event *event)
 {
     clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
-    int32_t tokens[ITEMS * LENGTH] = {0};
-    for (size_t i = 0; i < ITEMS * length; i++)
+    int32_t tokens[TEXTS * LENGTH] = {0};
+    for (size_t i = 0; i < TEXTS * length; i++)
         tokens[i] = w->ids[i / length * LENGTH + at + i % length];
     assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(w->context), w->tokens, CL_TRUE,
-                                          at * ITEMS * sizeof *tokens, ITEMS * length * sizeof *tokens, tokens, 0, NULL,
+                                          at * TEXTS * sizeof *tokens, TEXTS * length * sizeof *tokens, tokens, 0, NULL,
                                           NULL),
                      CL_SUCCESS);
-    args.input = clattn_binding_buffer(w->tokens, (int64_t)(at * ITEMS));
+    args.input = clattn_binding_buffer(w->tokens, (int64_t)(at * TEXTS));
     args.logits = logits ? clattn_binding_buffer(w->logits, 0) : args.logits;
     args.workspace = clattn_binding_buffer(workspace, 0);
     args.length = length;
@@ -127,9 +114,9 @@ static clattn_status append_some(nn_world *w, cl_command_queue queue, size_t at,
 
 static void check_row(nn_world *w, size_t at, const char *what)
 {
-    static float logits[ITEMS * NN_VOCABULARY];
+    static float logits[TEXTS * NN_VOCABULARY];
     read_buffer(clattn_context_queue(w->context), w->logits, sizeof logits, logits);
-    for (size_t s = 0; s < ITEMS; s++)
+    for (size_t s = 0; s < TEXTS; s++)
         nn_check_logits(logits + s * NN_VOCABULARY, w->expected + (s * LENGTH + at) * NN_VOCABULARY, what);
 }
 
@@ -137,12 +124,7 @@ static void check_row(nn_world *w, size_t at, const char *what)
 static void without_logits(void **state)
 {
     enum { PROMPT = 3 };
-    nn_world w = {.context = context,
-                  .d = &decoder,
-                  .output = CLATTN_MODEL_OUTPUT_TIED,
-                  .items = ITEMS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY};
+    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     cl_command_queue first = make_queue(false), second = make_queue(false);
     cl_event prompt = NULL, next = NULL, user_event;
@@ -185,7 +167,7 @@ static void behind_a_failure(bool out_of_order, const char *call, bool begun)
     nn_world w = {.context = own,
                   .d = &alone,
                   .output = CLATTN_MODEL_OUTPUT_TIED,
-                  .items = ITEMS,
+                  .items = TEXTS,
                   .length = LENGTH,
                   .memory_length = MEMORY};
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
@@ -244,15 +226,10 @@ static void failures(void **state)
 /* Sequences are exchanged between appends, out of order. */
 static void reordering(void **state)
 {
-    enum { BEAMS = 2, S = ITEMS * BEAMS, ROUNDS = 4 };
+    enum { BEAMS = 2, S = TEXTS * BEAMS, ROUNDS = 4 };
     static const size_t spread[S] = {0, 0, 1, 1, 2, 2}, swapped[S] = {1, 0, 3, 2, 5, 4};
     static float logits[S * NN_VOCABULARY];
-    nn_world w = {.context = context,
-                  .d = &decoder,
-                  .output = CLATTN_MODEL_OUTPUT_TIED,
-                  .items = ITEMS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY};
+    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     int32_t texts[S][LENGTH], other[S][LENGTH], rows[(ROUNDS + 1) * S];
     cl_command_queue queue = make_queue(true);

@@ -6,19 +6,11 @@
 
 #include "support/harness.h"
 #include "support/core/user_events.h"
-#include "support/nn/decode.h"
+#include "support/nn/decoder_case.h"
 #include "support/nn/run.h"
 #include "support/core/one_context.h"
 
-enum { ITEMS = 3, LENGTH = 9, MEMORY = 6 };
-
-static const clattn_stack_desc decoder = {SHAPE(RELU),
-                                          NN_TOKENS,
-                                          .layers = 2,
-                                          .causal = 1,
-                                          .cross = 1,
-                                          .scale_embeddings = 1,
-                                          .positions = CLATTN_POSITIONS_SINUSOIDS};
+enum { TEXTS = 3 };
 
 /* `call`, an enqueue on `queue` behind `user_event`, is refused with `expected`, and nothing of it is on the queue. */
 #define assert_refused(of, call, expected) \
@@ -36,22 +28,17 @@ static const clattn_stack_desc decoder = {SHAPE(RELU),
 static void short_decoder_masks(void **state)
 {
     enum { PROMPT = 3 };
-    nn_world w = {.context = context,
-                  .d = &decoder,
-                  .output = CLATTN_MODEL_OUTPUT_TIED,
-                  .items = ITEMS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY};
+    nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], TEXTS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
-    static float logits[ITEMS * NN_VOCABULARY];
-    int32_t tokens[ITEMS * PROMPT];
+    static float logits[TEXTS * NN_VOCABULARY];
+    int32_t tokens[TEXTS * PROMPT];
     (void)state;
     desc.logits = CLATTN_LOGITS_LAST;
     desc.length = PROMPT;
-    desc.mask = clattn_layout_bhsd(CLATTN_DTYPE_BOOL, ITEMS, 1, PROMPT, LENGTH);
+    desc.mask = clattn_layout_bhsd(CLATTN_DTYPE_BOOL, TEXTS, 1, PROMPT, LENGTH);
     desc.memory_mask = clattn_layout_contiguous(CLATTN_DTYPE_BOOL, 1, (const size_t[1]){MEMORY});
     nn_world_open(&w, &desc);
-    uint8_t ones[ITEMS * PROMPT * LENGTH];
+    uint8_t ones[TEXTS * PROMPT * LENGTH];
     memset(ones, 1, sizeof ones);
     cl_command_queue queue = make_queue_of(context, false);
     nn_world_begin(&w, queue, 1);
@@ -59,14 +46,14 @@ static void short_decoder_masks(void **state)
     for (size_t at = 0; at <= PROMPT; at += PROMPT) {
         const size_t length = at ? 1 : PROMPT, keys = at + length;
         /* As far as the last item's last query reads. */
-        const size_t self = (ITEMS - 1) * PROMPT * LENGTH + (length - 1) * LENGTH + keys;
+        const size_t self = (TEXTS - 1) * PROMPT * LENGTH + (length - 1) * LENGTH + keys;
         cl_mem exact = nn_buffer(context, self, ones), memory = nn_buffer(context, MEMORY, ones);
         cl_mem shorter = nn_buffer(context, self - 1, ones), memory_shorter = nn_buffer(context, MEMORY - 1, ones);
         clattn_decoder_args args = CLATTN_DECODER_ARGS_INIT;
-        for (size_t i = 0; i < ITEMS * length; i++)
+        for (size_t i = 0; i < TEXTS * length; i++)
             tokens[i] = w.ids[i / length * LENGTH + at + i % length];
         assert_int_equal(clEnqueueWriteBuffer(clattn_context_queue(context), w.tokens, CL_TRUE, 0,
-                                              ITEMS * length * sizeof *tokens, tokens, 0, NULL, NULL),
+                                              TEXTS * length * sizeof *tokens, tokens, 0, NULL, NULL),
                          CL_SUCCESS);
         args.input = clattn_binding_buffer(w.tokens, 0);
         args.logits = clattn_binding_buffer(w.logits, 0);
@@ -86,7 +73,7 @@ static void short_decoder_masks(void **state)
         args.memory_mask = clattn_binding_buffer(memory, 0);
         assert_status(context, clattn_decoder_enqueue(w.state, queue, &args, 0, NULL, NULL), CLATTN_SUCCESS);
         read_buffer(queue, w.logits, sizeof logits, logits);
-        for (size_t s = 0; s < ITEMS; s++)
+        for (size_t s = 0; s < TEXTS; s++)
             nn_check_logits(logits + s * NN_VOCABULARY, w.expected + (s * LENGTH + keys - 1) * NN_VOCABULARY,
                             "with masks");
         clReleaseMemObject(exact);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "support/harness.h"
-#include "support/nn/decode.h"
+#include "support/nn/decoder_case.h"
 #include "support/nn/judge.h"
 #include "support/nn/run.h"
 #include "support/core/one_context.h"
@@ -40,30 +40,6 @@ static const struct encoder_case {
      false},
 };
 
-/* What the encoder says of its input; of 16 bits, as its arrays are. */
-static uint16_t *run_encoder(const clattn_stack_desc *d, const clattn_transformer_desc *model, nn_store *store,
-                             const void *input, size_t bytes, const int32_t *lengths)
-{
-    const size_t count = BATCH * LONGEST * d->d_model;
-    const clattn_encoder_desc desc = nn_encoder_desc(BATCH, LONGEST);
-    clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
-    clattn_transformer *transformer = nn_transformer(context, model, store);
-    clattn_plan *plan = NULL;
-    uint16_t *output = malloc(count * sizeof *output);
-    cl_mem in = nn_buffer(context, bytes, input), out = nn_buffer(context, count * sizeof *output, NULL);
-    assert_status(context, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
-    args.input = clattn_binding_buffer(in, 0);
-    args.output = clattn_binding_buffer(out, 0);
-    args.lengths = lengths;
-    assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    read_buffer(clattn_context_queue(context), out, count * sizeof *output, output);
-    clReleaseMemObject(in);
-    clReleaseMemObject(out);
-    clattn_plan_release(&plan);
-    clattn_transformer_release(&transformer);
-    return output;
-}
-
 static double *reference_of(const clattn_stack_desc *d, const nn_store *store, clattn_dtype dtype, const int32_t *ids,
                             const float *x, const int32_t *lengths)
 {
@@ -85,8 +61,6 @@ static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtyp
     static const int32_t lengths[BATCH] = {LONGEST, 8};
     const clattn_stack_desc *d = &c->stack;
     const size_t row = d->d_model, count = BATCH * LONGEST * row;
-    const clattn_transformer_desc model = {
-        .size = sizeof model, .encoder = d, .dtype = dtype, .weight_dtype = weight_dtype};
     char what[160];
     nn_judgement j = {0};
     nn_store store = {.seed = 5};
@@ -103,8 +77,14 @@ static void encode(const struct encoder_case *c, clattn_dtype dtype, clattn_dtyp
     for (size_t i = 0; i < BATCH * LONGEST; i++)
         ids[i] = (int32_t)(i * 11 % NN_VOCABULARY);
     const bool tokens = d->input == CLATTN_STACK_INPUT_TOKENS;
-    uint16_t *output = run_encoder(d, &model, &store, tokens ? (const void *)ids : stored,
-                                   tokens ? sizeof ids : count * sizeof *stored, lengths);
+    const nn_encoder_run run = {.d = d,
+                                .store = &store,
+                                .desc = nn_encoder_desc(BATCH, LONGEST),
+                                .input = tokens ? (const void *)ids : stored,
+                                .input_bytes = tokens ? sizeof ids : count * sizeof *stored,
+                                .lengths = lengths,
+                                .model = {.dtype = dtype, .weight_dtype = weight_dtype}};
+    uint16_t *output = nn_run_encoder(context, &run);
     if (weight_dtype == CLATTN_DTYPE_I8)
         nn_store_quantise(&store);
     double *expected = reference_of(d, &store, 0, ids, x, lengths);
@@ -140,23 +120,6 @@ static void encoders_of_16_bits(void **state)
 
 /* ---- decoders ---- */
 
-enum { ITEMS = 2, LENGTH = 9, MEMORY = 6 };
-
-static const struct decoder_case {
-    const char *name;
-    clattn_stack_desc stack;
-    int32_t output;
-} decoders[] = {
-    {"post-norm with cross-attention",
-     {SHAPE(RELU), NN_TOKENS, .layers = 2, .causal = 1, .cross = 1, .scale_embeddings = 1,
-      .positions = CLATTN_POSITIONS_SINUSOIDS},
-     CLATTN_MODEL_OUTPUT_TIED},
-    {"pre-norm, rotary, gated, grouped heads",
-     {SHAPE(SWISH), NN_TOKENS, .layers = 2, .causal = 1, PRE, .final_norm = 1, .norm = CLATTN_NORM_KIND_RMS, .gated = 1,
-      .rotary = CLATTN_ROTARY_HALVES, .kv_heads = 2, .without_bias = CLATTN_WITHOUT_BIAS},
-     CLATTN_MODEL_OUTPUT_OWN},
-};
-
 static void judge_row(nn_judgement *j, const float *logits, const double *naive, const double *expected)
 {
     for (size_t v = 0; v < NN_VOCABULARY; v++)
@@ -164,25 +127,19 @@ static void judge_row(nn_judgement *j, const float *logits, const double *naive,
 }
 
 /* Texts in pieces of several tokens, and then token by token: the cached numbers are the uncached ones' within the rule. */
-static void decode(const struct decoder_case *c, clattn_dtype dtype, clattn_dtype cache_dtype)
+static void decode(const decoder_case *c, clattn_dtype dtype, clattn_dtype cache_dtype)
 {
-    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
     static float logits[ITEMS * 4 * NN_VOCABULARY];
-    nn_world w = {.context = context,
-                  .d = &c->stack,
-                  .output = c->output,
-                  .items = ITEMS,
-                  .length = LENGTH,
-                  .memory_length = MEMORY,
-                  .memory_lengths = memory_lengths,
-                  .dtype = dtype,
-                  .weight_dtype = dtype ? 0 : CLATTN_DTYPE_BF16};
+    nn_world w = decoder_case_world(context, c, ITEMS);
     clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
     nn_judgement pieces = {0}, single = {0};
     char what[160];
     desc.length = 4;
     desc.logits = CLATTN_LOGITS_ALL;
     desc.cache_dtype = cache_dtype;
+    w.memory_lengths = decoder_case_memory_lengths;
+    w.dtype = dtype;
+    w.weight_dtype = dtype ? 0 : CLATTN_DTYPE_BF16;
     nn_world_open(&w, &desc);
     double *naive = nn_world_logits(&w, ITEMS, LENGTH, w.ids, 0, true, NULL, NULL);
     nn_world_begin(&w, NULL, 1);
@@ -214,23 +171,23 @@ static void decode(const struct decoder_case *c, clattn_dtype dtype, clattn_dtyp
 static void decoders_of_16_bits(void **state)
 {
     (void)state;
-    decode(&decoders[0], CLATTN_DTYPE_F16, 0);
-    decode(&decoders[1], CLATTN_DTYPE_BF16, 0);
+    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_F16, 0);
+    decode(&decoder_cases[CASE_LLAMA], CLATTN_DTYPE_BF16, 0);
     if (is_tiny())
         return;
-    decode(&decoders[0], CLATTN_DTYPE_BF16, 0);
+    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_BF16, 0);
 }
 
 /* A cache of another type than the model's, narrower or wider. */
 static void caches_of_another_type(void **state)
 {
     (void)state;
-    decode(&decoders[0], 0, CLATTN_DTYPE_F16);
-    decode(&decoders[1], 0, CLATTN_DTYPE_BF16);
+    decode(&decoder_cases[CASE_PAPER], 0, CLATTN_DTYPE_F16);
+    decode(&decoder_cases[CASE_LLAMA], 0, CLATTN_DTYPE_BF16);
     if (is_tiny())
         return;
-    decode(&decoders[0], CLATTN_DTYPE_F16, CLATTN_DTYPE_F32);
-    decode(&decoders[1], CLATTN_DTYPE_BF16, CLATTN_DTYPE_F16);
+    decode(&decoder_cases[CASE_PAPER], CLATTN_DTYPE_F16, CLATTN_DTYPE_F32);
+    decode(&decoder_cases[CASE_LLAMA], CLATTN_DTYPE_BF16, CLATTN_DTYPE_F16);
 }
 
 /* The bytes of a state are those of its caches. */
@@ -240,12 +197,7 @@ static void narrow_caches_are_smaller(void **state)
     size_t bytes[3];
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        nn_world w = {.context = context,
-                      .d = &decoders[0].stack,
-                      .output = CLATTN_MODEL_OUTPUT_TIED,
-                      .items = ITEMS,
-                      .length = LENGTH,
-                      .memory_length = MEMORY};
+        nn_world w = decoder_case_world(context, &decoder_cases[CASE_PAPER], ITEMS);
         clattn_decoder_desc desc = CLATTN_DECODER_DESC_INIT;
         desc.length = 4;
         desc.cache_dtype = dtypes[i];

@@ -12,19 +12,6 @@
 
 #define HEADER_BYTES 88 /* of an entry: magic, format, length, key, digest; numerics.md says what they are for */
 
-static char folder[FOLDER_SIZE];
-static clattn_context_params params;
-
-static int empty_cache(void **state)
-{
-    (void)state;
-    new_folder(folder);
-    clattn_context_params_init(&params);
-    params.cache_dir = folder;
-    params.cache_mode = CLATTN_CACHE_MODE_ON;
-    return 0;
-}
-
 static unsigned char *read_all(const char *path, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");
@@ -53,16 +40,16 @@ static void entries_are_private_and_reused(void **state)
     char entry[FOLDER_SIZE];
     struct stat about;
     (void)state;
-    assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(cached_files(folder, entry), 1); /* and no temporary file beside it */
+    assert_programs(&cache_params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(cache_folder, entry), 1); /* and no temporary file beside it */
     assert_int_equal(lstat(entry, &about), 0);
     assert_true(S_ISREG(about.st_mode));
     assert_int_equal(about.st_mode & 0777, 0600);
-    assert_programs(&params, 0, 0, 1, 0);
-    assert_programs(&params, 1, 1, 0, 0); /* another specialisation is another entry */
-    assert_programs(&params, 0, 0, 1, 0);
-    assert_programs(&params, 1, 0, 1, 0);
-    assert_int_equal(cached_files(folder, NULL), 2);
+    assert_programs(&cache_params, 0, 0, 1, 0);
+    assert_programs(&cache_params, 1, 1, 0, 0); /* another specialisation is another entry */
+    assert_programs(&cache_params, 0, 0, 1, 0);
+    assert_programs(&cache_params, 1, 0, 1, 0);
+    assert_int_equal(cached_files(cache_folder, NULL), 2);
 }
 
 /* Every byte of the header, and bytes all through the payload. */
@@ -71,8 +58,8 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
     char entry[FOLDER_SIZE];
     size_t bytes;
     (void)state;
-    assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(cached_files(folder, entry), 1);
+    assert_programs(&cache_params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(cache_folder, entry), 1);
     unsigned char *good = read_all(entry, &bytes), *bad = malloc(bytes);
     assert_non_null(bad);
     assert_true(bytes > HEADER_BYTES);
@@ -81,7 +68,7 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
         memcpy(bad, good, bytes);
         bad[at] ^= (unsigned char)(1u << (at % 8));
         write_all(entry, bad, bytes);
-        struct outcome outcome = cached_plan(&params, 0);
+        struct outcome outcome = cached_plan(&cache_params, 0);
         if (outcome.built != 1 || outcome.refused != 1 || outcome.loaded != 0)
             fail_msg("byte %zu of %zu flipped: built %llu, loaded %llu, refused %llu", at, bytes, outcome.built,
                      outcome.loaded, outcome.refused);
@@ -91,8 +78,8 @@ static void corrupt_entries_are_refused_and_rebuilt(void **state)
     memcpy(bad, good, bytes);
     bad[bytes - 1] ^= 0x80;
     write_all(entry, bad, bytes);
-    assert_programs(&params, 0, 1, 0, 1);
-    assert_programs(&params, 0, 0, 1, 0); /* the rebuilt entry has taken its place */
+    assert_programs(&cache_params, 0, 1, 0, 1);
+    assert_programs(&cache_params, 0, 0, 1, 0); /* the rebuilt entry has taken its place */
     free(good);
     free(bad);
 }
@@ -102,14 +89,14 @@ static void truncated_and_extended_entries_are_refused(void **state)
     char entry[FOLDER_SIZE];
     size_t bytes;
     (void)state;
-    assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(cached_files(folder, entry), 1);
+    assert_programs(&cache_params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(cache_folder, entry), 1);
     unsigned char *good = read_all(entry, &bytes), *longer = calloc(bytes + 4096, 1);
     assert_non_null(longer);
     const size_t step = is_tiny() ? HEADER_BYTES / 3 : 3, payload_step = (bytes - HEADER_BYTES) / 12 + 1;
     for (size_t length = 0; length < bytes; length += length < HEADER_BYTES + 3 ? step : payload_step) {
         write_all(entry, good, length);
-        struct outcome outcome = cached_plan(&params, 0);
+        struct outcome outcome = cached_plan(&cache_params, 0);
         /* An empty file may count as no entry at all. */
         if (outcome.built != 1 || outcome.refused + (length == 0) < 1 || outcome.loaded != 0)
             fail_msg("cut to %zu of %zu bytes: built %llu, loaded %llu, refused %llu", length, bytes, outcome.built,
@@ -119,9 +106,9 @@ static void truncated_and_extended_entries_are_refused(void **state)
     }
     memcpy(longer, good, bytes);
     write_all(entry, longer, bytes + 1);
-    assert_programs(&params, 0, 1, 0, 1);
+    assert_programs(&cache_params, 0, 1, 0, 1);
     write_all(entry, longer, bytes + 4096);
-    assert_programs(&params, 0, 1, 0, 1);
+    assert_programs(&cache_params, 0, 1, 0, 1);
     free(good);
     free(longer);
 }
@@ -131,23 +118,23 @@ static void exchanged_entries_are_refused(void **state)
 {
     char first[FOLDER_SIZE], second[FOLDER_SIZE], moved[FOLDER_SIZE + 8];
     (void)state;
-    assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(cached_files(folder, first), 1);
+    assert_programs(&cache_params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(cache_folder, first), 1);
     snprintf(moved, sizeof moved, "%s.moved", first);
     assert_int_equal(rename(first, moved), 0);
-    assert_programs(&params, 1, 1, 0, 0);
-    for (DIR *stream = opendir(folder); stream; stream = NULL) {
+    assert_programs(&cache_params, 1, 1, 0, 0);
+    for (DIR *stream = opendir(cache_folder); stream; stream = NULL) {
         for (struct dirent *item = readdir(stream); item; item = readdir(stream))
             if (item->d_name[0] != '.' && !strstr(item->d_name, ".moved"))
-                snprintf(second, sizeof second, "%.*s/%.256s", FOLDER_SIZE - 300, folder, item->d_name);
+                snprintf(second, sizeof second, "%.*s/%.256s", FOLDER_SIZE - 300, cache_folder, item->d_name);
         closedir(stream);
     }
     assert_int_equal(rename(second, first), 0);
     assert_int_equal(rename(moved, second), 0);
-    assert_programs(&params, 0, 1, 0, 1);
-    assert_programs(&params, 1, 1, 0, 1);
-    assert_programs(&params, 0, 0, 1, 0);
-    assert_programs(&params, 1, 0, 1, 0);
+    assert_programs(&cache_params, 0, 1, 0, 1);
+    assert_programs(&cache_params, 1, 1, 0, 1);
+    assert_programs(&cache_params, 0, 0, 1, 0);
+    assert_programs(&cache_params, 1, 0, 1, 0);
 }
 
 /* What lies in an entry's place and is no plain file of ours is not read, not followed, and does not hang us. */
@@ -156,8 +143,8 @@ static void strange_things_in_an_entrys_place_are_not_read(void **state)
     char entry[FOLDER_SIZE], target[FOLDER_SIZE];
     size_t bytes;
     (void)state;
-    assert_programs(&params, 0, 1, 0, 0);
-    assert_int_equal(cached_files(folder, entry), 1);
+    assert_programs(&cache_params, 0, 1, 0, 0);
+    assert_int_equal(cached_files(cache_folder, entry), 1);
     unsigned char *good = read_all(entry, &bytes);
     alarm(120);
     new_folder(target);
@@ -173,14 +160,14 @@ static void strange_things_in_an_entrys_place_are_not_read(void **state)
             assert_int_equal(mkdir(entry, 0700), 0);
         else
             assert_int_equal(symlink("/dev/zero", entry), 0);
-        struct outcome outcome = cached_plan(&params, 0);
+        struct outcome outcome = cached_plan(&cache_params, 0);
         assert_int_equal(outcome.built, 1);
         assert_int_equal(outcome.loaded, 0);
     }
     remove(entry);
     write_all(entry, good, bytes);
     assert_int_equal(chmod(entry, 0666), 0); /* anybody may have written it */
-    struct outcome outcome = cached_plan(&params, 0);
+    struct outcome outcome = cached_plan(&cache_params, 0);
     assert_int_equal(outcome.built, 1);
     assert_int_equal(outcome.loaded, 0);
     size_t still;
@@ -195,7 +182,7 @@ static void strange_things_in_an_entrys_place_are_not_read(void **state)
 /* The cache is off, the computation went on, and (`path` not NULL) nothing was written there. */
 static void expect_off(const char *path)
 {
-    struct outcome outcome = cached_plan(&params, 0);
+    struct outcome outcome = cached_plan(&cache_params, 0);
     assert_false(outcome.has_folder);
     assert_int_equal(outcome.built, 1);
     if (path)
@@ -206,57 +193,57 @@ static void unsafe_folders_turn_the_cache_off(void **state)
 {
     char link[FOLDER_SIZE + 16];
     (void)state;
-    snprintf(link, sizeof link, "%s.link", folder);
-    assert_int_equal(symlink(folder, link), 0);
-    params.cache_dir = link;
-    expect_off(folder);
+    snprintf(link, sizeof link, "%s.link", cache_folder);
+    assert_int_equal(symlink(cache_folder, link), 0);
+    cache_params.cache_dir = link;
+    expect_off(cache_folder);
     remove(link);
-    params.cache_dir = folder;
+    cache_params.cache_dir = cache_folder;
     const mode_t writable[] = {0770, 0720, 0707, 0702, 0777, 01777};
     for (size_t i = 0; i < sizeof writable / sizeof *writable; i++) {
-        assert_int_equal(chmod(folder, writable[i]), 0);
-        expect_off(folder);
+        assert_int_equal(chmod(cache_folder, writable[i]), 0);
+        expect_off(cache_folder);
     }
     const mode_t readable[] = {0755, 0750, 0711}; /* what matters is who may write */
     for (size_t i = 0; i < sizeof readable / sizeof *readable; i++) {
-        assert_int_equal(chmod(folder, readable[i]), 0);
-        assert_true(cached_plan(&params, 0).has_folder);
+        assert_int_equal(chmod(cache_folder, readable[i]), 0);
+        assert_true(cached_plan(&cache_params, 0).has_folder);
         char entry[FOLDER_SIZE];
-        assert_int_equal(cached_files(folder, entry), 1);
+        assert_int_equal(cached_files(cache_folder, entry), 1);
         remove(entry);
     }
-    assert_int_equal(chmod(folder, 0700), 0);
+    assert_int_equal(chmod(cache_folder, 0700), 0);
     if (geteuid() == 0) { /* only root can make one that is somebody else's */
-        assert_int_equal(chown(folder, 65534, 65534), 0);
-        expect_off(folder);
-        assert_int_equal(chown(folder, geteuid(), getegid()), 0);
+        assert_int_equal(chown(cache_folder, 65534, 65534), 0);
+        expect_off(cache_folder);
+        assert_int_equal(chown(cache_folder, geteuid(), getegid()), 0);
     }
-    cached_plan(&params, 0);
-    assert_int_equal(cached_files(folder, NULL), 1); /* it was safe all along but for what we did to it */
+    cached_plan(&cache_params, 0);
+    assert_int_equal(cached_files(cache_folder, NULL), 1); /* it was safe all along but for what we did to it */
 }
 
 static void folders_that_cannot_be_used_turn_the_cache_off(void **state)
 {
     char file[FOLDER_SIZE + 16], inside[FOLDER_SIZE + 32];
     (void)state;
-    snprintf(file, sizeof file, "%s/file", folder);
+    snprintf(file, sizeof file, "%s/file", cache_folder);
     write_all(file, "x", 1);
     const char *const places[] = {"/proc/clattn/cache", "relative/path", "", file, inside, "/dev/null"};
     snprintf(inside, sizeof inside, "%s/below", file);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        params.cache_dir = places[i];
+        cache_params.cache_dir = places[i];
         expect_off(NULL);
     }
     assert_int_equal(access("relative", F_OK), -1);
     remove(file);
     /* A folder that may only be read: root writes all the same, so only that it does no harm is certain. */
-    params.cache_dir = folder;
-    assert_int_equal(chmod(folder, 0500), 0);
-    struct outcome outcome = cached_plan(&params, 0);
+    cache_params.cache_dir = cache_folder;
+    assert_int_equal(chmod(cache_folder, 0500), 0);
+    struct outcome outcome = cached_plan(&cache_params, 0);
     assert_int_equal(outcome.built, 1);
-    assert_int_equal(chmod(folder, 0700), 0);
+    assert_int_equal(chmod(cache_folder, 0700), 0);
     if (geteuid() != 0)
-        assert_int_equal(cached_files(folder, NULL), 0);
+        assert_int_equal(cached_files(cache_folder, NULL), 0);
 }
 
 static void missing_folders_are_made_private(void **state)
@@ -265,11 +252,11 @@ static void missing_folders_are_made_private(void **state)
     struct stat about;
     mode_t mask = umask(0);
     (void)state;
-    snprintf(path, sizeof path, "%s/a/b/c", folder);
-    params.cache_dir = path;
-    assert_programs(&params, 0, 1, 0, 0);
+    snprintf(path, sizeof path, "%s/a/b/c", cache_folder);
+    cache_params.cache_dir = path;
+    assert_programs(&cache_params, 0, 1, 0, 0);
     umask(mask);
-    assert_programs(&params, 0, 0, 1, 0);
+    assert_programs(&cache_params, 0, 0, 1, 0);
     assert_int_equal(stat(path, &about), 0);
     assert_int_equal(about.st_mode & 0777, 0700);
 }
@@ -309,34 +296,34 @@ static void the_environment_chooses_where_params_leave_a_choice(void **state)
     unsetenv("XDG_CACHE_HOME");
     cached_plan(NULL, 0); /* the driver's own cache may live below HOME: warm it while there is one */
 
-    clattn_context_params_init(&params);
+    clattn_context_params_init(&cache_params);
     unsetenv("HOME");
-    assert_false(cached_plan(&params, 0).has_folder);
+    assert_false(cached_plan(&cache_params, 0).has_folder);
     setenv("XDG_CACHE_HOME", "relative", 1); /* the XDG specification: to be ignored */
-    assert_false(cached_plan(&params, 0).has_folder);
-    setenv("XDG_CACHE_HOME", folder, 1);
-    snprintf(below, sizeof below, "%s/clattn", folder);
-    assert_true(cached_plan(&params, 0).has_folder);
+    assert_false(cached_plan(&cache_params, 0).has_folder);
+    setenv("XDG_CACHE_HOME", cache_folder, 1);
+    snprintf(below, sizeof below, "%s/clattn", cache_folder);
+    assert_true(cached_plan(&cache_params, 0).has_folder);
     assert_int_equal(cached_files(below, NULL), 1);
     unsetenv("XDG_CACHE_HOME");
-    setenv("HOME", folder, 1);
-    snprintf(below, sizeof below, "%s/.cache/clattn", folder);
-    assert_true(cached_plan(&params, 0).has_folder);
+    setenv("HOME", cache_folder, 1);
+    snprintf(below, sizeof below, "%s/.cache/clattn", cache_folder);
+    assert_true(cached_plan(&cache_params, 0).has_folder);
     assert_int_equal(cached_files(below, NULL), 1);
-    snprintf(below, sizeof below, "%s/own", folder);
+    snprintf(below, sizeof below, "%s/own", cache_folder);
     setenv("CLATTN_CACHE_DIR", below, 1);
-    assert_true(cached_plan(&params, 0).has_folder);
+    assert_true(cached_plan(&cache_params, 0).has_folder);
     assert_int_equal(cached_files(below, NULL), 1);
 
     setenv("CLATTN_CACHE", "off", 1);
-    assert_false(cached_plan(&params, 1).has_folder);
+    assert_false(cached_plan(&cache_params, 1).has_folder);
     assert_int_equal(cached_files(below, NULL), 1);
-    params.cache_mode = CLATTN_CACHE_MODE_ON; /* the field wins */
-    assert_true(cached_plan(&params, 1).has_folder);
+    cache_params.cache_mode = CLATTN_CACHE_MODE_ON; /* the field wins */
+    assert_true(cached_plan(&cache_params, 1).has_folder);
     assert_int_equal(cached_files(below, NULL), 2);
     unsetenv("CLATTN_CACHE");
-    params.cache_mode = CLATTN_CACHE_MODE_OFF;
-    assert_false(cached_plan(&params, 2).has_folder);
+    cache_params.cache_mode = CLATTN_CACHE_MODE_OFF;
+    assert_false(cached_plan(&cache_params, 2).has_folder);
     assert_int_equal(cached_files(below, NULL), 2);
     for (int i = 0; i < 4; i++)
         restore(&saved[i]);
@@ -366,7 +353,7 @@ static void contexts_may_share_a_folder(void **state)
     (void)state;
     /* A simulator has one thread run kernels at a time: there they follow one another. */
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(thrd_create(&threads[i], build_on_a_thread, &params), thrd_success);
+        assert_int_equal(thrd_create(&threads[i], build_on_a_thread, &cache_params), thrd_success);
         if (is_tiny()) {
             assert_int_equal(thrd_join(threads[i], &result), thrd_success);
             assert_int_equal(result, CLATTN_SUCCESS);
@@ -376,7 +363,7 @@ static void contexts_may_share_a_folder(void **state)
         assert_int_equal(thrd_join(threads[i], &result), thrd_success);
         assert_int_equal(result, CLATTN_SUCCESS);
     }
-    assert_int_equal(cached_files(folder, NULL), 1);
+    assert_int_equal(cached_files(cache_folder, NULL), 1);
 }
 
 int main(int argc, char **argv)

@@ -9,19 +9,6 @@
 #include "support/nn/model.h"
 #include "support/nn/run.h"
 
-static char folder[FOLDER_SIZE];
-static clattn_context_params params;
-
-static int empty_cache(void **state)
-{
-    (void)state;
-    new_folder(folder);
-    clattn_context_params_init(&params);
-    params.cache_dir = folder;
-    params.cache_mode = CLATTN_CACHE_MODE_ON;
-    return 0;
-}
-
 /* A softmax over `rows` rows of one column by the generic solver. */
 static clattn_plan *softmax_plan(clattn_context *context, size_t rows, const char *tuning)
 {
@@ -54,17 +41,17 @@ static void large_grids_are_kept_too(void **state)
 {
     clattn_program_statistics statistics = {.size = sizeof statistics};
     (void)state;
-    clattn_context *context = new_context_with(&params);
+    clattn_context *context = new_context_with(&cache_params);
     int entries = saves_late(context) ? 2 : 1;
     softmax_built(context, 3);
     assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
-    assert_int_equal(cached_files(folder, NULL), 1);
+    assert_int_equal(cached_files(cache_folder, NULL), 1);
     softmax_built(context, 70000);
     softmax_built(context, 3);
     assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
-    assert_int_equal(cached_files(folder, NULL), entries);
+    assert_int_equal(cached_files(cache_folder, NULL), entries);
     release_context(&context);
-    context = new_context_with(&params);
+    context = new_context_with(&cache_params);
     softmax_built(context, 70000);
     assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
     assert_int_equal(statistics.built, 0);
@@ -77,25 +64,25 @@ static void large_grids_are_kept_too(void **state)
 static void saving_does_not_keep_anybody_waiting(void **state)
 {
     (void)state;
-    clattn_context *context = new_context_with(&params);
+    clattn_context *context = new_context_with(&cache_params);
     const bool late = saves_late(context);
     clattn_plan *trial = softmax_plan(context, 3, "");
     assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
-    assert_int_equal(cached_files(folder, NULL), !late);
+    assert_int_equal(cached_files(cache_folder, NULL), !late);
     clattn_plan *plan = softmax_plan(context, 3, NULL);
-    assert_int_equal(cached_files(folder, NULL), !late);
+    assert_int_equal(cached_files(cache_folder, NULL), !late);
     release_context(&context);
     assert_null(context);
-    assert_int_equal(cached_files(folder, NULL), 1);
+    assert_int_equal(cached_files(cache_folder, NULL), 1);
     clattn_plan_release(&plan);
     clattn_plan_release(&trial);
-    context = new_context_with(&params);
+    context = new_context_with(&cache_params);
     clattn_program_statistics statistics = {.size = sizeof statistics};
     softmax_built(context, 3);
     assert_status(context, clattn_context_program_statistics(context, &statistics), CLATTN_SUCCESS);
     assert_true(statistics.built == 0 && statistics.loaded == 1);
     assert_status(context, clattn_context_save_programs(context), CLATTN_SUCCESS);
-    assert_int_equal(cached_files(folder, NULL), 1);
+    assert_int_equal(cached_files(cache_folder, NULL), 1);
     release_context(&context);
     assert_status(NULL, clattn_context_save_programs(NULL), CLATTN_ERROR_INVALID_ARGUMENT);
 }
@@ -129,12 +116,12 @@ static void what_pocl_has_lost_is_not_kept(void **state)
 {
     (void)state;
     inject_start(0, 0);
-    params.get_proc = lossy_get_proc;
-    clattn_context *context = new_context_with(&params);
+    cache_params.get_proc = lossy_get_proc;
+    clattn_context *context = new_context_with(&cache_params);
     const bool late = saves_late(context);
     softmax_built(context, 3);
     release_context(&context);
-    assert_int_equal(cached_files(folder, NULL), !late);
+    assert_int_equal(cached_files(cache_folder, NULL), !late);
 }
 
 /* Programs that a model makes when the application has released its context. */
@@ -157,14 +144,14 @@ static void programs_made_after_the_release_are_saved_too(void **state)
     model.encoder = &encoder;
     desc.batch = 1;
     desc.length = 4;
-    clattn_context *context = new_context_with(&params);
+    clattn_context *context = new_context_with(&cache_params);
     assert_status(context, clattn_transformer_create(context, &model, &source, &transformer), CLATTN_SUCCESS);
     clattn_context_release(&context);
-    const int before = cached_files(folder, NULL);
+    const int before = cached_files(cache_folder, NULL);
     assert_status(NULL, clattn_encoder_plan_create(transformer, &desc, NULL, &plan), CLATTN_SUCCESS);
     clattn_plan_release(&plan);
     clattn_transformer_release(&transformer);
-    assert_true(cached_files(folder, NULL) > before);
+    assert_true(cached_files(cache_folder, NULL) > before);
     nn_store_clear(&store);
 }
 
@@ -191,7 +178,7 @@ static void programs_may_run_while_they_are_saved(void **state)
     enum { N = 512 };
     static float x[N * N], y[N * N];
     (void)state;
-    clattn_context *context = new_context_with(&params);
+    clattn_context *context = new_context_with(&cache_params);
     if (!saves_late(context)) { /* and others may not have threads that share a queue */
         release_context(&context);
         skip();
@@ -218,7 +205,7 @@ static void programs_may_run_while_they_are_saved(void **state)
     } while (!saving.ended);
     assert_int_equal(thrd_join(thread, &result), thrd_success);
     assert_int_equal(result, CLATTN_SUCCESS);
-    assert_true(cached_files(folder, NULL) > 0);
+    assert_true(cached_files(cache_folder, NULL) > 0);
     read_buffer(queue, buffers[1], sizeof y, y);
     double sum = 0;
     for (int i = 0; i < N; i++)

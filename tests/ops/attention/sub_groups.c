@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "offline/offline.h"
+#include "offline/paper.h"
 #include "support/attention/case.h"
 
 /* The fewest queries that get a tile of 16 x 16 items, whose rows of items are two emulated sub-groups long. */
@@ -51,15 +51,9 @@ static const struct {
 static clattn_status plan_of(const offline_target *target, bool checks, const char *solver, clattn_context **context,
                              clattn_plan **plan)
 {
-    clattn_context_params params = CLATTN_CONTEXT_PARAMS_INIT;
     clattn_plan_options options = CLATTN_PLAN_OPTIONS_INIT;
     clattn_attention_desc desc = CLATTN_ATTENTION_DESC_INIT;
-    platform_use(target);
-    params.device = "0";
-    params.get_proc = platform_get_proc;
-    params.cache_mode = CLATTN_CACHE_MODE_OFF;
-    params.self_check = checks ? CLATTN_SELF_CHECK_ON : CLATTN_SELF_CHECK_OFF;
-    assert_status(NULL, clattn_context_create(&params, context), CLATTN_SUCCESS);
+    *context = paper_context(target, checks);
     desc.query = desc.key = desc.value = desc.output = clattn_layout_bhsd(CLATTN_DTYPE_F32, 1, 4, 256, 64);
     options.solver = solver;
     return clattn_attention_plan_create(*context, &desc, &options, plan);
@@ -75,20 +69,20 @@ static void gpus(void **state)
         assert_string_equal(targets[i].name, known[i].target);
         assert_int_equal(plan_of(&targets[i], false, "sub-group", &context, &plan), CLATTN_SUCCESS);
         snprintf(line, sizeof line, "it reduces in %s, which has never run on a GPU", known[i].means);
-        assert_non_null(strstr(clattn_plan_explain(plan), line));
+        assert_contains(clattn_plan_explain(plan), line);
         clattn_plan_release(&plan);
         clattn_context_release(&context);
 
         assert_int_equal(plan_of(&targets[i], false, NULL, &context, &plan), CLATTN_SUCCESS);
         assert_string_equal(clattn_plan_solver(plan), "tile");
-        assert_non_null(strstr(clattn_plan_explain(plan), "sub-group: refused, shuffles have never run on a GPU"));
-        assert_non_null(strstr(clattn_plan_explain(plan), "it reduces through local memory"));
+        assert_contains(clattn_plan_explain(plan), "sub-group: refused, shuffles have never run on a GPU");
+        assert_contains(clattn_plan_explain(plan), "it reduces through local memory");
         clattn_plan_release(&plan);
         clattn_context_release(&context);
 
         assert_int_equal(plan_of(&targets[i], true, "sub-group", &context, &plan), CLATTN_ERROR_MISCOMPILED);
         clattn_context_message(context, line, sizeof line);
-        assert_non_null(strstr(line, "attention_tile disagrees with the reference on this device"));
+        assert_contains(line, "attention_tile disagrees with the reference on this device");
         clattn_context_release(&context);
     }
 }

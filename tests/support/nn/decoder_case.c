@@ -36,15 +36,21 @@ const decoder_case decoder_cases[DECODER_CASES] = {
                            false},
 };
 
+const int32_t decoder_case_memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
+
+nn_world decoder_case_world(clattn_context *context, const decoder_case *c, size_t items)
+{
+    return (nn_world){.context = context,
+                      .d = &c->stack,
+                      .output = c->output,
+                      .items = items,
+                      .length = LENGTH,
+                      .memory_length = MEMORY};
+}
+
 void decoder_case_open(nn_world *w, clattn_context *context, const decoder_case *c, clattn_decoder_desc *desc)
 {
-    static const int32_t memory_lengths[ITEMS] = {MEMORY, MEMORY - 2};
-    *w = (nn_world){.context = context,
-                    .d = &c->stack,
-                    .output = c->output,
-                    .items = ITEMS,
-                    .length = LENGTH,
-                    .memory_length = MEMORY,
-                    .memory_lengths = memory_lengths};
+    *w = decoder_case_world(context, c, ITEMS);
+    w->memory_lengths = decoder_case_memory_lengths;
     nn_world_open(w, desc);
 }

@@ -18,7 +18,11 @@ typedef struct decoder_case {
 enum { CASE_PAPER, CASE_WHISPER, CASE_LLAMA, CASE_OTHER_MEMORY, DECODER_CASES };
 extern const decoder_case decoder_cases[DECODER_CASES];
 
-/* The same as nn_world_open, for the stack of a case. */
+/* A world of the case's model with `items` texts of LENGTH tokens, whose memories all have MEMORY positions; not open yet. */
+nn_world decoder_case_world(clattn_context *context, const decoder_case *c, size_t items);
+
+/* Opens a world of ITEMS texts whose memories have the lengths of decoder_case_memory_lengths. */
+extern const int32_t decoder_case_memory_lengths[ITEMS];
 void decoder_case_open(nn_world *w, clattn_context *context, const decoder_case *c, clattn_decoder_desc *desc);
 
 #endif

@@ -47,19 +47,23 @@ double nn_difference(const float *got, const double *expected, size_t rows, size
     return largest;
 }
 
-float *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
+void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
 {
     const size_t positions = clattn_stack_positions(run->d, run->desc.length);
-    const size_t count = run->desc.batch * positions * run->d->d_model;
+    const clattn_dtype dtype = run->model.dtype;
+    const size_t element = dtype == CLATTN_DTYPE_F16 || dtype == CLATTN_DTYPE_BF16 ? 2 : sizeof(float);
+    const size_t bytes = run->desc.batch * positions * run->d->d_model * element;
+    const size_t pooled_bytes = run->desc.batch * run->d->d_model * element;
     clattn_transformer_desc desc = run->model;
     clattn_encoder_args args = CLATTN_ENCODER_ARGS_INIT;
     clattn_plan *plan = NULL;
-    float *y = malloc(count * sizeof *y);
+    void *y = malloc(bytes);
+    assert_non_null(y);
     desc.size = sizeof desc;
     desc.encoder = run->d;
     clattn_transformer *model = nn_transformer(context, &desc, run->store);
-    cl_mem in = nn_buffer(context, run->input_bytes, run->input), out = nn_buffer(context, count * sizeof *y, NULL);
-    cl_mem pooled = nn_buffer(context, run->desc.batch * run->d->d_model * sizeof *y, NULL);
+    cl_mem in = nn_buffer(context, run->input_bytes, run->input), out = nn_buffer(context, bytes, NULL);
+    cl_mem pooled = nn_buffer(context, pooled_bytes, NULL);
     cl_mem segments = run->segments ? nn_buffer(context, run->input_bytes, run->segments) : NULL;
     assert_status(context, clattn_encoder_plan_create(model, &run->desc, NULL, &plan), CLATTN_SUCCESS);
     args.input = clattn_binding_buffer(in, 0);
@@ -70,9 +74,9 @@ float *nn_run_encoder(clattn_context *context, const nn_encoder_run *run)
         args.segments = clattn_binding_buffer(segments, 0);
     args.lengths = run->lengths;
     assert_status(context, clattn_encoder_enqueue(plan, NULL, &args, 0, NULL, NULL), CLATTN_SUCCESS);
-    read_buffer(clattn_context_queue(context), out, count * sizeof *y, y);
+    read_buffer(clattn_context_queue(context), out, bytes, y);
     if (run->pooled)
-        read_buffer(clattn_context_queue(context), pooled, run->desc.batch * run->d->d_model * sizeof *y, run->pooled);
+        read_buffer(clattn_context_queue(context), pooled, pooled_bytes, run->pooled);
     clReleaseMemObject(in);
     clReleaseMemObject(out);
     clReleaseMemObject(pooled);

@@ -25,7 +25,8 @@ clattn_transformer *nn_transformer(clattn_context *context, const clattn_transfo
 double nn_difference(const float *got, const double *expected, size_t rows, size_t columns, size_t item,
                      const int32_t *lengths);
 
-/* A model whose encoder is `d`, run over one input; the output, positions * d_model a sequence, to be freed. */
+/* Runs a model whose encoder is `d` over one input and returns the output, positions * d_model elements of the model's dtype
+ * for each sequence, which the caller frees. */
 typedef struct nn_encoder_run {
     const clattn_stack_desc *d;
     nn_store *store;
@@ -34,9 +35,9 @@ typedef struct nn_encoder_run {
     const void *input;
     size_t input_bytes;
     const int32_t *segments, *lengths;
-    float *pooled; /* the pooled vectors, or NULL */
+    void *pooled; /* receives the pooled vectors unless it is NULL */
 } nn_encoder_run;
-float *nn_run_encoder(clattn_context *context, const nn_encoder_run *run);
+void *nn_run_encoder(clattn_context *context, const nn_encoder_run *run);
 
 /* A plan's description for inputs of that size. */
 clattn_encoder_desc nn_encoder_desc(size_t batch, size_t length);

@@ -6,6 +6,19 @@
 
 enum { HEADS = 1, QUERIES = 3, KEYS = 4, SIZE = 4, SIZES = 4 };
 
+char cache_folder[FOLDER_SIZE];
+clattn_context_params cache_params;
+
+int empty_cache(void **state)
+{
+    (void)state;
+    new_folder(cache_folder);
+    clattn_context_params_init(&cache_params);
+    cache_params.cache_dir = cache_folder;
+    cache_params.cache_mode = CLATTN_CACHE_MODE_ON;
+    return 0;
+}
+
 struct outcome cached_plan(const clattn_context_params *params, int variant)
 {
     float q[HEADS * QUERIES * SIZE * SIZES], k[HEADS * KEYS * SIZE * SIZES], v[HEADS * KEYS * SIZE * SIZES];

@@ -20,6 +20,11 @@ void cached_plan_gives(const clattn_context_params *params, int variant, unsigne
 #define assert_programs(params, variant, built, loaded, refused) \
     cached_plan_gives((params), (variant), (built), (loaded), (refused), __FILE__, __LINE__)
 
+/* A cmocka set-up: makes cache_folder a new folder, and cache_params those of a context that caches there. */
+extern char cache_folder[FOLDER_SIZE];
+extern clattn_context_params cache_params;
+int empty_cache(void **state);
+
 /* The number of files in a folder, and the path of the last one (NULL: not wanted). */
 int cached_files(const char *path, char name[FOLDER_SIZE]);
 
