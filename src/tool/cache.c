@@ -1,7 +1,7 @@
-/* clattn cache: where compiled kernels are kept between processes, which they are, and forgetting them.
+/* clattn cache: shows where compiled kernels are cached between processes, lists them, and removes them.
  *
- * The library's own code, compiled in here too, decides where the cache is and whether it may be used at all,
- * so that nothing of OpenCL need be there; only files that are named as its entries are touched. */
+ * The library's own code, compiled in here too, decides where the cache is and whether it may be used at all, so
+ * that OpenCL need not be installed.  Only files that are named as cache entries are touched. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static const option_table table = {
     .rows = rows,
 };
 
-/* `digits` hexadecimal ones, then `suffix`. */
+/* Whether the name is `digits` hexadecimal digits and then `suffix`. */
 static bool is_hexadecimal(const char *name, size_t digits, const char *suffix)
 {
     return strspn(name, "0123456789abcdef") == digits && strcmp(name + digits, suffix) == 0;
@@ -46,7 +46,7 @@ static bool is_entry(const char *name)
     return is_hexadecimal(name, 64, ".bin");
 }
 
-/* What a process that was killed while it wrote has left. */
+/* Whether the file was left by a process that was killed while it wrote. */
 static bool is_leftover(const char *name)
 {
     return name[0] == '.' && is_hexadecimal(name + 1, 16, ".tmp");

@@ -1,4 +1,4 @@
-/* clattn devices: what can be used, best first, and what was passed over. */
+/* clattn devices: lists the devices that can be used, best first, and those that were left out. */
 #include <stdio.h>
 #include <string.h>
 
@@ -74,7 +74,7 @@ static int print_as_json(const clattn_devices *devices)
     return print_json(json_pack("{s:o, s:o}", "devices", list, "skipped", skipped));
 }
 
-/* "3.8 GiB" */
+/* Prints a size as "3.8 GiB". */
 static void print_bytes(uint64_t bytes)
 {
     if (bytes >= (uint64_t)1 << 30)

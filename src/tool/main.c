@@ -1,4 +1,4 @@
-/* The clattn command: which subcommand runs, and whether its output has arrived. */
+/* The clattn command: runs a subcommand and checks that its output has arrived. */
 #include <stdio.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     int status = crash_start(&argc, &argv, &finished);
     if (status == TOOL_DONE && !finished)
         status = dispatch(argc, argv);
-    /* Both, always: an error in what was buffered shows only now, and a result that nobody got is none. */
+    /* Both checks always run: an error in buffered output shows only at the flush, and a lost result is a failure. */
     bool unwritten = ferror(stdout) != 0;
     unwritten = fflush(stdout) != 0 || unwritten;
     if (unwritten && status == TOOL_DONE)

@@ -1,4 +1,4 @@
-/* clattn softmax: over the last dimension of an .npy file. */
+/* clattn softmax: softmax over the last dimension of an .npy file. */
 #include "tool/run/device.h"
 #include "tool/run/job.h"
 #include "tool/cli/report.h"

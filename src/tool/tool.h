@@ -1,4 +1,4 @@
-/* What every part of the command shares: exit statuses, the one error line, and the commands themselves. */
+/* Declarations that the whole command shares: exit statuses, the one error line, and the commands themselves. */
 #ifndef CLATTN_TOOL_TOOL_H
 #define CLATTN_TOOL_TOOL_H
 
@@ -9,8 +9,8 @@
  * the error line has been written already. */
 enum {
     TOOL_DONE = 0,
-    TOOL_FAILED = 1,    /* the computation, or writing a result */
-    TOOL_BAD_INPUT = 2, /* usage, or a file's contents */
+    TOOL_FAILED = 1,    /* the computation failed, or writing a result */
+    TOOL_BAD_INPUT = 2, /* wrong usage, or wrong contents of a file */
     TOOL_NO_DEVICE = 3
 };
 
@@ -28,7 +28,7 @@ enum {
  * is silent. */
 int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Makes the calls that follow silent: a process that runs itself again has written the line already. */
+/* Silences later calls of complain: a process that runs itself again has written the line already. */
 void complain_no_more(void);
 
 /* The commands.  argv[0] is the first argument after the command's name. */
@@ -45,7 +45,7 @@ int cmd_tune(int argc, char **argv);
 int cmd_transcribe(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 
-/* bench's own, one an operator. */
+/* The subcommands of bench, one per operator. */
 int bench_attention(int argc, char **argv);
 int bench_matmul(int argc, char **argv);
 int bench_softmax(int argc, char **argv);

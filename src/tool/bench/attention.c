@@ -18,7 +18,7 @@ int bench_attention_arrays(const size_t s[7], clattn_dtype dtype, uint64_t seed,
     return status;
 }
 
-/* How many (query, key) pairs of a head lengths, causality and window leave, over all batch items. */
+/* The number of (query, key) pairs of a head that lengths, causality and window leave, over all batch items. */
 static double attended_pairs(const attention_request *request)
 {
     const clattn_attention_desc *desc = &request->desc;
@@ -45,7 +45,7 @@ static double attended_pairs(const attention_request *request)
     return pairs;
 }
 
-/* Every array once, as the device has it. */
+/* The bytes of every array, counted once, in the device's type. */
 static double bytes_of(const attention_request *request)
 {
     double bytes = 0.0;

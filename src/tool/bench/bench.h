@@ -6,31 +6,31 @@
 #include "tool/run/job.h"
 #include "tool/cli/report.h"
 
-/* What is reported of a model beside its times. */
+/* What a model's report has besides its times. */
 typedef struct bench_model {
     size_t layers, parameters, weight_bytes;
-    bool explain; /* the plan's parts, too */
+    bool explain; /* also report the plan's parts */
 } bench_model;
 
-/* What one run does, for the rates. */
+/* The work of one run, from which rates are computed. */
 typedef struct bench_work {
     double flops;                       /* multiplications and additions, as docs and --help say */
     double bytes;                       /* every input and output once */
-    clattn_dtype dtype;                 /* clattn_dtype of all arrays, to report; 0: CLATTN_DTYPE_F32 */
-    const attention_request *attention; /* whose types and pages are reported in its place; or NULL */
+    clattn_dtype dtype;                 /* clattn_dtype of all arrays, for the report; 0: CLATTN_DTYPE_F32 */
+    const attention_request *attention; /* reported instead of `dtype`, with its pages; or NULL */
     const bench_model *model;           /* or NULL */
 } bench_work;
 
-/* Times a job that has just been made with status `made` and reports it; releases the job. */
+/* Times a job that has just been made with status `made`, and reports it; releases the job. */
 int bench_finish(tool_device *device, clattn_status made, tool_job *job, const char *operator_name, int32_t shape_rank,
                  const size_t *shape, const bench_work *work, size_t repeat, bool json);
 
-/* An array of random numbers. */
+/* Makes an array of random numbers. */
 int bench_array(host_array *array, const char *name, clattn_dtype dtype, int32_t rank, const size_t *extent,
                 uint64_t seed, float limit);
 
-/* Begins an attention of these sizes, B,HQ,HKV,SQ,SKV,D,DV, on random numbers: queries and keys up to
- * `limit`, values up to 1.  Options may then be set; attention_complete is the caller's. */
+/* Begins an attention of the sizes B,HQ,HKV,SQ,SKV,D,DV on random numbers: queries and keys up to `limit`, values up
+ * to 1.  The caller may then set options, and calls attention_complete. */
 int bench_attention_arrays(const size_t shape[7], clattn_dtype dtype, uint64_t seed, float limit,
                            attention_request *request);
 

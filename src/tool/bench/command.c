@@ -55,7 +55,8 @@ int bench_array(host_array *array, const char *name, clattn_dtype dtype, int32_t
     return status;
 }
 
-/* A model's sizes, and its plan's parts where they are asked for: lines of text ahead of the report, or a field of it. */
+/* Reports a model's sizes and, if asked for, its plan's parts: as text lines before the report, or as a field of its
+ * JSON. */
 static void report_model(tool_report *report, const bench_model *model, const clattn_plan *plan, bool json)
 {
     report_count(report, "layers", model->layers);

@@ -16,7 +16,7 @@ typedef struct encoder_options {
     size_t shape[5], layers, repeat;
 } encoder_options;
 
-enum { BATCH, LENGTH, D_MODEL, HEADS, D_FF }; /* of the shape */
+enum { BATCH, LENGTH, D_MODEL, HEADS, D_FF }; /* indices into the shape */
 
 #define FIELD(name) offsetof(encoder_options, name)
 
@@ -53,10 +53,10 @@ static const option_table table = {
     .rows = rows,
 };
 
-/* What the library's questions for weights are answered from. */
+/* The state from which weight requests of the library are answered. */
 typedef struct weight_maker {
     const size_t *shape; /* the options' */
-    host_array last;     /* what was given out last; owned */
+    host_array last;     /* the tensor that was handed out last; owned */
 } weight_maker;
 
 static bool ends_in(const char *text, const char *end)
@@ -75,8 +75,8 @@ static int32_t weight_shape(const char *name, const size_t *shape, size_t extent
     return ends_in(name, ".weight") && strstr(name, ".norm.") == NULL ? 2 : 1;
 }
 
-/* The same numbers whenever a tensor is asked for: its name is what they start from.  A matrix has a variance of one over
- * its columns, so that vectors keep their size through a product. */
+/* Makes a tensor of random numbers, which depend on its name alone, so that they are the same at each request.  A
+ * matrix has a variance of one over its columns, so that vectors keep their size through a product. */
 static clattn_status make_weight(void *user, const char *name, clattn_host_tensor *tensor, clattn_io_error *error)
 {
     weight_maker *maker = user;
@@ -99,7 +99,8 @@ static clattn_status make_weight(void *user, const char *name, clattn_host_tenso
 
 JOB_ENQUEUE(encoder)
 
-/* The plan, which keeps what it needs of the model; of the model only the numbers for the report stay. */
+/* Makes the plan, and releases the model, of which the plan holds what it needs; *model keeps the numbers for the
+ * report. */
 static clattn_status create_encoder(tool_job *job, const encoder_options *options, bench_model *model)
 {
     clattn_stack_desc stack = CLATTN_STACK_DESC_INIT;

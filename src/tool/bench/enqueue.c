@@ -1,10 +1,10 @@
-/* clattn bench enqueue: what one enqueue of a ready attention plan costs the host, beside the bare launches.
+/* clattn bench enqueue: the host time of one enqueue of a ready attention plan, compared with bare launches.
  *
- * Both are timed one by one, from the call to its return, a few in a row and then the other's few, on one
- * queue that is finished between, outside of what is timed.  The bare launch is of a kernel that does nothing,
- * as often as the plan launches, on the attention's four arrays (drivers look at each buffer of a launch),
- * whose arguments are set once.  So the difference is what the library does on top: checking the arguments,
- * setting them for each launch, lending the workspace. */
+ * Both are timed one by one, from the call to its return, in alternating rows of a few, on one queue that is
+ * finished between rows, outside the timed part.  The bare launch runs a kernel that does nothing, as often as the
+ * plan launches, on the attention's four arrays (drivers look at each buffer of a launch); its arguments are set
+ * once.  The difference is therefore the library's own work: checking arguments, setting them for each launch,
+ * lending the workspace. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -19,7 +19,7 @@ typedef struct enqueue_options {
 } enqueue_options;
 
 #define FIELD(name) offsetof(enqueue_options, name)
-#define IN_A_ROW 8 /* enqueues between two finishes */
+#define IN_A_ROW 8 /* enqueues between two calls of clFinish */
 #define DEFAULT_REPEAT 200
 #define MOST_REPEATS 10000
 #define WARM_UP 4
@@ -42,7 +42,7 @@ static const option_table table = {
     .rows = rows,
 };
 
-/* The arguments are bound and read by nobody. */
+/* The kernel's arguments are bound, but it reads none of them. */
 static const char source[] =
     "__kernel void nothing(__global const float *query, __global const float *key, __global const float *value,\n"
     "                      __global float *output)\n"
@@ -51,12 +51,12 @@ static const char source[] =
     "        output[0] = query[0] + key[0] + value[0];\n"
     "}\n";
 
-/* Zeroed: none. */
+/* The launches that do nothing; zeroed if not made. */
 typedef struct bare_launch {
     cl_program program;
     cl_kernel kernel;
     size_t global[3], local[3];
-    size_t count; /* launches that stand for one enqueue */
+    size_t count; /* launches that correspond to one enqueue */
 } bare_launch;
 
 static void bare_release(bare_launch *bare)
@@ -68,7 +68,7 @@ static void bare_release(bare_launch *bare)
     *bare = (bare_launch){0};
 }
 
-/* Beside the plan of `job`, an attention of `shape`. */
+/* Makes the bare launches for the plan of `job`, an attention of `shape`. */
 static clattn_status bare_make(tool_device *device, const tool_job *job, const size_t shape[7], bare_launch *bare)
 {
     const clattn_attention_args *args = &job->args.attention;
@@ -111,7 +111,7 @@ static clattn_status bare_enqueue(tool_device *device, const bare_launch *bare)
     return CLATTN_SUCCESS;
 }
 
-/* A row of enqueues: of the job, or bare ones. */
+/* Times a row of enqueues, of the job or bare ones. */
 static clattn_status time_row(const tool_job *job, const bare_launch *bare, bool is_bare, double seconds[IN_A_ROW])
 {
     clattn_status status = CLATTN_SUCCESS;
@@ -126,7 +126,7 @@ static clattn_status time_row(const tool_job *job, const bare_launch *bare, bool
     return status;
 }
 
-/* Both in turns, each first in every other round.  The first rounds' times are written over. */
+/* Times both in turns; each is first in every other round.  The times of the first rounds are overwritten. */
 static clattn_status time_both(const tool_job *job, const bare_launch *bare, size_t repeat, double *ours, double *bares)
 {
     clattn_status status = CLATTN_SUCCESS;

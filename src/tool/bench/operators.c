@@ -1,4 +1,4 @@
-/* One benchmark an operator.  Each fills random arrays, makes a job and times it. */
+/* One benchmark per operator.  Each fills random arrays, makes a job and times it. */
 #include "tool/bench/bench.h"
 
 typedef struct bench_options {
@@ -32,7 +32,7 @@ static double bytes_of(const host_array *array)
     return (double)array->tensor.bytes;
 }
 
-/* A benchmark's own; `status` is of what went wrong first. */
+/* A benchmark's state; `status` is that of the first failure. */
 typedef struct bench {
     bench_options options;
     tool_device device;
@@ -41,7 +41,7 @@ typedef struct bench {
     uint64_t arrays; /* made so far */
 } bench;
 
-/* Parses, and opens the device; false if there is nothing to do but to return the status. */
+/* Parses the options and opens the device; false if only the status is left to return. */
 static bool begin(bench *b, const option_table *table, int argc, char **argv)
 {
     option_outcome outcome = options_parse(table, argc, argv, &b->options);
@@ -51,7 +51,7 @@ static bool begin(bench *b, const option_table *table, int argc, char **argv)
     return outcome == OPTIONS_RUN && b->status == TOOL_DONE;
 }
 
-/* Makes an array of random numbers, each array other ones, unless something went wrong before. */
+/* Makes an array of random numbers, different for each array, unless an earlier step failed. */
 static void fill_typed(bench *b, host_array *array, const char *name, clattn_dtype dtype, int32_t rank,
                        const size_t *extent, float limit)
 {
@@ -60,7 +60,7 @@ static void fill_typed(bench *b, host_array *array, const char *name, clattn_dty
         b->status = bench_array(array, name, dtype, rank, extent, b->arrays, limit);
 }
 
-/* The same of the type that the options say. */
+/* fill_typed with the type that the options say. */
 static void fill(bench *b, host_array *array, const char *name, int32_t rank, const size_t *extent, float limit)
 {
     fill_typed(b, array, name, dtypes[b->options.dtype], rank, extent, limit);

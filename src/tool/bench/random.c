@@ -1,4 +1,4 @@
-/* clattn bench random: names random shapes, for whoever wants to time or to test them.  Needs no device. */
+/* clattn bench random: lists random shapes, for timing and for tests.  Needs no device. */
 #include <inttypes.h>
 #include <stdio.h>
 

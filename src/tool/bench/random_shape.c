@@ -11,14 +11,14 @@ static uint64_t below(uint64_t *state, uint64_t limit)
     return random_next(state) % limit;
 }
 
-/* 1 ... 2^bits. */
+/* A number from 1 to 2^bits. */
 static size_t log_uniform(uint64_t *state, unsigned bits)
 {
     uint64_t low = (uint64_t)1 << below(state, bits + 1), size = low + below(state, low);
     return (size_t)(size >> bits ? (uint64_t)1 << bits : size);
 }
 
-/* 16 ... 256. */
+/* A number from 16 to 256. */
 static size_t head_size(uint64_t *state)
 {
     uint64_t low = (uint64_t)16 << below(state, 4), size = low + below(state, low);
@@ -48,7 +48,7 @@ static random_shape others(random_operator of, uint64_t *state)
     return shape;
 }
 
-/* Sizes are at most 2^20 and products of them that count at most 2^60: nothing overflows. */
+/* Sizes are at most 2^20, and the products of sizes here at most 2^60, so nothing overflows. */
 uint64_t random_shape_work(const random_shape *shape, uint64_t per_element)
 {
     const size_t *s = shape->size;
@@ -71,7 +71,7 @@ uint64_t random_shape_work(const random_shape *shape, uint64_t per_element)
     return work > elements * per_element ? work : elements * per_element;
 }
 
-/* Halves the largest of the sizes that may be any, or doubles the smallest and adds 0 or 1.  Where all are 1 already an
+/* Halves the largest of the free sizes, or doubles the smallest and adds 0 or 1.  If all are 1 already, an
  * attention's group of heads becomes one head, then head sizes are halved. */
 static void fit(random_shape *shape, bool smaller, uint64_t *state)
 {
@@ -101,7 +101,7 @@ random_shape random_shape_draw(uint64_t seed, uint64_t index, const random_limit
 {
     uint64_t state = seed;
     state = random_next(&state) + index;
-    state = random_next(&state); /* neighbours must not give neighbouring sequences */
+    state = random_next(&state); /* neighbouring indices must not give neighbouring sequences */
     random_operator of = (random_operator)(index % RANDOM_OPERATORS);
     random_shape shape = of == RANDOM_ATTENTION ? attention(&state) : others(of, &state);
     while (random_shape_work(&shape, RANDOM_COST_AT_MOST) > limits->most)

@@ -1,9 +1,9 @@
-/* clattn bench startup: how long a new process takes to its first result: of attention, of a matrix product or of
+/* clattn bench startup: the time from the start of a process to its first result, of attention, a matrix product or
  * multi-head attention.
  *
- * Each measurement is this program run anew, for a driver keeps state in its process.  The child is told by
- * an environment of its own where to cache, so that "empty" and "warm" mean the same for the library and for
- * the drivers that are known to keep a cache themselves; the user's caches are neither read nor changed. */
+ * Each measurement runs this program in a new process, because a driver keeps state in its process.  The child's
+ * environment says where to cache, so that "empty" and "warm" mean the same for the library and for the drivers that
+ * are known to have caches of their own; the user's caches are neither read nor changed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static const option_table table = {
     .rows = rows,
 };
 
-/* What is measured: one operator of three. */
+/* The operator that is measured, one of three. */
 typedef struct startup_work {
     const char *name;
     int32_t rank;
@@ -58,7 +58,7 @@ typedef struct startup_work {
     double flops, bytes; /* bytes: every input and output once */
 } startup_work;
 
-/* The kind and its figures, without arrays. */
+/* Chooses the operator and computes its figures, without arrays. */
 static void choose_work(const startup_options *options, startup_work *work)
 {
     const size_t *s = options->shape;
@@ -86,7 +86,7 @@ static void choose_work(const startup_options *options, startup_work *work)
     }
 }
 
-/* The arrays, each with numbers of its own, and room for the output. */
+/* Makes the arrays, each with numbers of its own, and allocates the output. */
 static int make_arrays(startup_work *work, host_array *output)
 {
     const size_t *s = work->shape;
@@ -130,7 +130,7 @@ static clattn_status make_job(tool_device *device, const startup_work *work, con
                              : job_attention(device, &work->attention, solver, job);
 }
 
-/* The measured process. */
+/* Runs in the child: the process that is measured. */
 static int run_child(const startup_options *options)
 {
     startup_work work;
@@ -214,8 +214,7 @@ static int start_child(const startup_options *options, const char *folder, child
     if (!os_run_self(arguments, settings, false, output, sizeof output, &exit_status, &result->process_seconds))
         return complain(TOOL_FAILED, "bench startup: this program could not be run anew");
     if (exit_status != TOOL_DONE) {
-        /* A child that exits by itself has told why on stderr, which is the error line of this process, too.
-         */
+        /* A child that exits by itself has written the error line to stderr, which this process shares. */
         if (exit_status < 128)
             complain_no_more();
         return complain(exit_status < 128 ? exit_status : TOOL_FAILED,
@@ -235,7 +234,7 @@ typedef struct startup_times {
     double empty_process[MOST_REPEATS], warm_process[MOST_REPEATS];
 } startup_times;
 
-/* A pair of processes in a new folder: the first finds it empty and leaves it warm. */
+/* Measures a pair of processes in a new folder: the first finds the folder empty and leaves it warm. */
 static int measure_pair(const startup_options *options, size_t i, startup_times *times, child_result *result)
 {
     char folder[FOLDER_BYTES];
@@ -278,7 +277,7 @@ static int print_times(const startup_options *options, startup_times *times, siz
     report_number(&report, "warm_seconds_min", warm.min);
     report_number(&report, "warm_seconds_median", warm.median);
     report_number(&report, "warm_process_seconds_median", warm_process.median);
-    /* The fields that every bench has: those of the warm start. */
+    /* The fields that every bench reports are those of the warm start. */
     report_timing(&report, &warm);
     report_number(&report, "gflops", work.flops / warm.min * 1e-9);
     report_number(&report, "gbytes_per_s", work.bytes / warm.min * 1e-9);

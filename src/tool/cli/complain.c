@@ -13,8 +13,8 @@ void complain_no_more(void)
     complained = true;
 }
 
-/* What does not fit loses its middle: a path may be of any length, and what is wrong with it stands at the
- * end. */
+/* Formats the line; a line that is too long loses its middle, because a path may have any length and the fault is
+ * named at the end. */
 static void format_line(char *line, size_t bytes, const char *format, va_list arguments)
 {
     va_list again;

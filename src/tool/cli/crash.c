@@ -11,23 +11,23 @@
 
 #define AFTER "--after-crash="
 #define PROBE "--probe"
-#define MOST_DRIVERS 32 /* more than any machine has; further ones are left out after a crash */
+#define MOST_DRIVERS 32 /* more than any machine has; after a crash further ones are left out */
 
 typedef struct driver {
     char *path;
     bool library;
-    int signal_number; /* that ended the process which loaded it alone; 0: none */
+    int signal_number; /* the signal that ended the process that loaded it alone; 0: none */
 } driver;
 
 static struct {
-    char **again;   /* this process's arguments with AFTER before them */
+    char **again;   /* this process's arguments, preceded by AFTER */
     char first[24]; /* AFTER and the signal's number */
-    bool recovered; /* this process is the one run anew */
+    bool recovered; /* this process was started by one that crashed */
     driver drivers[MOST_DRIVERS];
     size_t count;
     char *skipped[MOST_DRIVERS];
     size_t skipped_count;
-    char folder[64]; /* what the loader of this process looks into; "": the usual place */
+    char folder[64]; /* the folder that the loader reads; "": the usual one */
 } crash;
 
 static bool add_driver(void *user, const char *path, bool library)
@@ -44,7 +44,7 @@ static bool add_driver(void *user, const char *path, bool library)
     return true;
 }
 
-/* Lets a child load the driver alone.  `signal_number` is the one that ended this process. */
+/* Runs a child that loads the driver alone.  `signal_number` is the signal that ended this process. */
 static bool probe(driver *candidate, int signal_number)
 {
     char folder[64], vendors[128], output[64];
@@ -58,13 +58,13 @@ static bool probe(driver *candidate, int signal_number)
     bool done = os_icd_place(folder, 0, candidate->path, candidate->library) &&
                 os_run_self(arguments, settings, true, output, sizeof output, &status, &seconds);
     os_remove_folder(folder);
-    /* Whoever handles the signal itself, as sanitizers do, exits with a status instead. */
+    /* A child that handles the signal itself, as sanitizers do, exits with a status instead. */
     if (done && status != TOOL_DONE)
         candidate->signal_number = status > 128 ? status - 128 : signal_number;
     return done;
 }
 
-/* The drivers' names with commas between. */
+/* Writes the drivers' names, separated by commas. */
 static void list_drivers(char *text, size_t bytes)
 {
     size_t used = 0;
@@ -165,7 +165,7 @@ void crash_guard_begin(void)
 void crash_guard_end(void)
 {
     os_crash_end();
-    /* The loader has read it. */
+    /* The loader has read the folder. */
     if (crash.folder[0] != '\0')
         os_remove_folder(crash.folder);
     crash.folder[0] = '\0';

@@ -8,7 +8,7 @@ json_t *json_text(const char *text)
     json_t *value = json_string(text);
     if (value != NULL)
         return value;
-    /* Device names come from drivers: better a crippled name than no report. */
+    /* Device names come from drivers: a damaged name is better than no report. */
     size_t length = strlen(text);
     char *ascii = malloc(length + 1);
     if (ascii == NULL)

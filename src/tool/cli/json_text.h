@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-/* A JSON string of any bytes: what is not UTF-8 becomes '?'.  NULL when memory runs out. */
+/* Makes a JSON string of any bytes: bytes that are not UTF-8 become '?'.  NULL if memory runs out. */
 json_t *json_text(const char *text);
 
 #endif

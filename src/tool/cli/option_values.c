@@ -1,4 +1,4 @@
-/* What options' values may look like. */
+/* Parsing and checking the values of options. */
 #include <ctype.h>
 #include <errno.h>
 #include <float.h>
@@ -14,7 +14,7 @@ const char *const option_align_choices[] = {"top-left", "bottom-right", NULL};
 
 #define COUNT_LIMIT 2147483647u
 
-/* Digits and nothing else: no sign, no space, no hexadecimal.  Returns what follows them, or NULL. */
+/* Parses a number of digits only: no sign, blank or hexadecimal.  Returns what follows it, or NULL. */
 static const char *parse_count(const char *text, size_t *count)
 {
     uint64_t value = 0;
@@ -56,7 +56,7 @@ static bool parse_whole(const char *text, uint64_t *value)
     return *text == '\0';
 }
 
-/* Each a whole number, or -1. */
+/* Parses `count` numbers, each a whole number or -1. */
 static bool parse_limits(const char *text, size_t count, int64_t *limits)
 {
     for (size_t i = 0; i < count; i++) {
@@ -76,7 +76,7 @@ static bool parse_limits(const char *text, size_t count, int64_t *limits)
     return true;
 }
 
-/* strtod takes hexadecimal, "nan", "inf" and leading space too: none of them is meant here. */
+/* strtod takes hexadecimal, "nan", "inf" and leading blanks too; all of them are refused here. */
 bool option_parse_float(const char *text, float *value)
 {
     if (*text == '\0' || strspn(text, "+-.0123456789eE") != strlen(text))

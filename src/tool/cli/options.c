@@ -17,8 +17,8 @@ static const option_row *find_row(const option_table *table, const char *name, s
     return NULL;
 }
 
-/* Numbers may be negative, where that is wrong, too, so that it can be said; anything else that looks like an
- * option is one, and the value was forgotten. */
+/* Whether the text is a value.  Anything that looks like an option is one, and the value was forgotten; but a number
+ * may be negative, even if the option then refuses it with its own message. */
 static bool looks_like_value(const option_row *row, const char *text)
 {
     if (row->kind == OPTION_FLOAT)

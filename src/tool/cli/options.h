@@ -1,8 +1,8 @@
-/* A table-driven parser of command lines.  A command is a struct that its options fill, and a table with one
- * row for each option; adding an option is a row and a field.
+/* A table-driven parser of command lines.  A command is a struct that its options fill, and a table with one row for
+ * each option; adding an option takes a row and a field.
  *
- * Accepted: `--name VALUE`, `--name=VALUE`, `-x VALUE`; `--` ends the options; names are never abbreviated.
- * Each option may be given once, but for lists. */
+ * The parser accepts `--name VALUE`, `--name=VALUE` and `-x VALUE`; `--` ends the options; names are never
+ * abbreviated. Each option may be given once, unless it is a list. */
 #ifndef CLATTN_TOOL_CLI_OPTIONS_H
 #define CLATTN_TOOL_CLI_OPTIONS_H
 
@@ -14,7 +14,7 @@ typedef enum option_kind {
     OPTION_FLAG,   /* no value; the field is a bool */
     OPTION_TEXT,   /* any text but the empty one; a const char * into argv */
     OPTION_FLOAT,  /* a finite decimal number within float32; an option_float */
-    OPTION_COUNT,  /* 1 … `count`, or 2^31 − 1 where that is 0; a size_t */
+    OPTION_COUNT,  /* 1 … `count`, or 2^31 − 1 if `count` is 0; a size_t */
     OPTION_SIZES,  /* `count` numbers of 1 … 2^31 − 1 with commas between; as many size_t */
     OPTION_WHOLE,  /* 0 … 2^64 − 1; an option_whole */
     OPTION_LIMITS, /* `count` numbers of −1 … 2^31 − 1 with commas between; an option_limits */
@@ -40,14 +40,14 @@ typedef struct option_limits {
 #define OPTION_LIST_LIMIT 8
 typedef struct option_list {
     size_t count;
-    const char *item[OPTION_LIST_LIMIT]; /* into argv */
+    const char *item[OPTION_LIST_LIMIT]; /* pointers into argv */
 } option_list;
 
 typedef struct option_row {
     const char *name; /* with its dashes */
     option_kind kind;
     size_t offset;     /* of the field in the command's struct */
-    const char *value; /* the value's name in --help; NULL for a flag */
+    const char *value; /* the name of the value in --help; NULL for a flag */
     const char *help;  /* NULL: not shown */
     bool required;
     size_t count;               /* OPTION_COUNT, OPTION_SIZES, OPTION_LIMITS */
@@ -59,8 +59,8 @@ typedef struct option_table {
     const char *summary;   /* one line */
     const char *operands;  /* their names in --help and errors, or NULL */
     size_t operand_offset; /* of a const char *[operand_count] field */
-    size_t operand_count;  /* at most so many, and */
-    bool operand_optional; /* as few as operand_least; false: exactly so many */
+    size_t operand_count;  /* the most operands */
+    bool operand_optional; /* from operand_least on; false: exactly operand_count */
     size_t operand_least;
     const option_row *rows; /* ended by a NULL name */
 } option_table;
@@ -131,7 +131,7 @@ bool option_parse_float(const char *text, float *value);
      option_align_choices}
 #define OPTION_ROW_END {NULL, OPTION_FLAG, 0, NULL, NULL, false, 0, NULL}
 
-/* In the order of clattn_alignment's first two values. */
+/* The choices of --align, in the order of clattn_alignment's first two values. */
 extern const char *const option_align_choices[];
 
 #endif

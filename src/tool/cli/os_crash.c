@@ -29,9 +29,9 @@ static struct {
     struct sigaction before[FATAL];
     stack_t stack_before;
 } guard;
-static char handler_stack[STACK_BYTES]; /* a driver may have died of too deep a stack */
+static char handler_stack[STACK_BYTES]; /* the driver may have overflowed its stack */
 
-/* Calls nothing but what a signal handler may call. */
+/* Handles the signal; calls only functions that a signal handler may call. */
 static void on_fatal(int signal_number)
 {
     if (guard.again == NULL) {
@@ -41,7 +41,7 @@ static void on_fatal(int signal_number)
     size_t end = strlen(guard.again[1]);
     guard.again[1][end - 2] = (char)('0' + signal_number / 10 % 10);
     guard.again[1][end - 1] = (char)('0' + signal_number % 10);
-    /* The new process would inherit that this signal is blocked here. */
+    /* The signal is unblocked first, because the new program would inherit the mask. */
     sigprocmask(SIG_SETMASK, &guard.mask, NULL);
     execve("/proc/self/exe", guard.again, environ);
     signal(signal_number, SIG_DFL);
@@ -69,7 +69,7 @@ void os_crash_end(void)
         return;
     guard.on = false;
     for (size_t i = 0; i < FATAL; i++) {
-        /* PoCL, for one, handles a division by zero in a kernel so. */
+        /* A handler that a driver has installed meanwhile stays: PoCL handles a kernel's division by zero with one. */
         struct sigaction now;
         if (sigaction(fatal[i], NULL, &now) == 0 && now.sa_handler == on_fatal)
             sigaction(fatal[i], &guard.before[i], NULL);
@@ -102,7 +102,7 @@ static bool list_folder(const char *folder, bool (*each)(void *user, const char 
     return true;
 }
 
-/* The Khronos loader's list of libraries, with colons between. */
+/* Splits the Khronos loader's list of libraries, which are separated by colons. */
 static void list_libraries(const char *names, bool (*each)(void *user, const char *path, bool library), void *user)
 {
     char name[PATH_BYTES];

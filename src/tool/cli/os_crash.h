@@ -1,24 +1,24 @@
-/* What recovering from a driver that kills the process needs of the operating system; see crash.h. */
+/* The operating system's part of recovering from a driver that kills the process; see crash.h. */
 #ifndef CLATTN_TOOL_CLI_OS_CRASH_H
 #define CLATTN_TOOL_CLI_OS_CRASH_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* From here to os_crash_end, a fatal signal (SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP) of any thread
- * does not end the process: with `again` not NULL it becomes this program run anew with the arguments
- * `again`, ended by NULL, in which a "??" at the end of again[1] is replaced by the signal's two digits; with
- * NULL it writes `message` to stderr and exits with `exit_status`.  All must live until os_crash_end. */
+/* Handles fatal signals (SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP) of any thread until os_crash_end.  If
+ * `again` is not NULL, a signal makes the process execute this program with the arguments `again`, which end with
+ * NULL; a "??" at the end of again[1] becomes the signal's two digits.  Otherwise a signal writes `message` to
+ * stderr and exits with `exit_status`.  All arguments must live until os_crash_end. */
 void os_crash_begin(char **again, const char *message, int exit_status);
 
-/* Ends that.  A handler that somebody else has installed meanwhile stays. */
+/* Ends the handling.  A handler that somebody else has installed meanwhile stays. */
 void os_crash_end(void);
 
 /* Calls `each` for everything that the OpenCL loader would load: an .icd file's absolute path, or, with
  * `library`, the name of a library; until it returns false.  False if the loader's folder cannot be read. */
 bool os_icd_list(bool (*each)(void *user, const char *path, bool library), void *user);
 
-/* Puts one of them into `folder` as its `index`-th entry. */
+/* Puts one such entry into `folder` as its `index`-th file. */
 bool os_icd_place(const char *folder, size_t index, const char *path, bool library);
 
 /* Makes the loader of this process, which must not have been used yet, look into `folder` only. */

@@ -20,8 +20,8 @@ extern char **environ;
 
 void os_prepare_streams(void)
 {
-    /* Opened for the wrong direction on purpose: reading from, or writing to, a closed stream stays an error.
-     */
+    /* The descriptors are opened for the wrong direction on purpose: reading from, or writing to, a closed stream
+     * stays an error. */
     for (int descriptor = 0; descriptor <= 2; descriptor++)
         if (fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
             (void)!open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY);
@@ -67,7 +67,7 @@ os_path_kind os_look_at(const char *path)
     return kind;
 }
 
-/* The folder that holds `path`; NULL when memory runs out.  To be freed. */
+/* The folder that contains `path`, for the caller to free; NULL if memory runs out. */
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -82,7 +82,7 @@ bool os_same_file(const char *first, const char *second)
     bool missing = stat(first, &a) != 0;
     if ((stat(second, &b) != 0) != missing)
         return false;
-    if (!missing) /* what a terminal or /dev/null is written does not harm what it reads */
+    if (!missing) /* writing to a terminal or /dev/null does not harm what is read from it */
         return a.st_dev == b.st_dev && a.st_ino == b.st_ino && !S_ISCHR(a.st_mode);
     const char *first_slash = strrchr(first, '/'), *second_slash = strrchr(second, '/');
     if (strcmp(first_slash != NULL ? first_slash + 1 : first, second_slash != NULL ? second_slash + 1 : second) != 0)
@@ -197,7 +197,7 @@ static char **whole_command_line(const char *program, const char *const *argumen
     return whole;
 }
 
-/* Starts this program with its stdout in a pipe; the pipe's other end, or −1. */
+/* Starts this program with its stdout in a pipe; returns the pipe's other end, or −1. */
 static int start_self(char **arguments, char **environment, bool quiet, pid_t *child)
 {
     int ends[2];
@@ -221,7 +221,7 @@ static int start_self(char **arguments, char **environment, bool quiet, pid_t *c
     return -1;
 }
 
-/* Reads to the end, so that the writer is never blocked, and keeps what fits. */
+/* Reads to the end, so that the writer is never blocked, and stores what fits. */
 static void read_all(int descriptor, char *output, size_t bytes)
 {
     char spare[512];

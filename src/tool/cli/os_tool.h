@@ -1,4 +1,4 @@
-/* The operating system, as far as the command needs it.  No other file of the command calls it. */
+/* The operating system's functions that the command needs; only os_*.c files call the system. */
 #ifndef CLATTN_TOOL_CLI_OS_TOOL_H
 #define CLATTN_TOOL_CLI_OS_TOOL_H
 
@@ -12,7 +12,7 @@ void os_prepare_streams(void);
 
 bool os_stderr_is_terminal(void);
 
-/* Monotonic time. */
+/* The monotonic time in seconds. */
 double os_seconds(void);
 
 typedef enum os_path_kind {
@@ -25,14 +25,14 @@ typedef enum os_path_kind {
 
 os_path_kind os_look_at(const char *path);
 
-/* Whether writing to one path changes what is at the other: one file under two names (spelt otherwise, a
- * link), or one that is still to be made. */
+/* Whether writing to one path changes the file at the other: both name one file (spelt differently, or by a link),
+ * or one that does not exist yet. */
 bool os_same_file(const char *first, const char *second);
 
 /* Whether what is written to that path goes to standard output, under whatever name. */
 bool os_is_stdout(const char *path);
 
-/* Makes a folder of its own in OS_TEMPORARY, readable by this user alone; `path` receives its name. */
+/* Makes a new folder in OS_TEMPORARY, readable by this user alone; `path` receives its name. */
 #define OS_TEMPORARY "/tmp"
 bool os_temporary_folder(char *path, size_t bytes);
 
@@ -46,11 +46,11 @@ bool os_list_folder(const char *folder, bool (*each)(void *user, const char *nam
 
 bool os_remove_file(const char *folder, const char *name);
 
-/* Runs this very program anew, in a new process, with `arguments` (after the program's name, ended by NULL)
- * and the environment changed by `settings` ("NAME=VALUE" sets, "NAME" removes; ended by NULL).  Blocks until
- * it is over.  What it writes to stdout comes back in `output`, truncated and terminated; with `quiet`, what
- * it writes to stderr is dropped.  *exit_status is its own status, or 128 + the signal that ended it.
- * *seconds: from just before it is started until it is gone.  False if it could not be started. */
+/* Runs this program in a new process, with `arguments` (which follow the program's name and end with NULL) and the
+ * environment changed by `settings` ("NAME=VALUE" sets, "NAME" removes; ends with NULL).  Blocks until the process
+ * ends. `output` receives its stdout, truncated and terminated; with `quiet`, its stderr is dropped.  *exit_status
+ * is its own status, or 128 + the signal that ended it.  *seconds runs from just before the start until the process
+ * is gone.  False if it could not be started. */
 bool os_run_self(const char *const *arguments, const char *const *settings, bool quiet, char *output, size_t bytes,
                  int *exit_status, double *seconds);
 

@@ -1,4 +1,4 @@
-/* libpng's errors are long jumps.  Everything that must survive one lies in a struct that outlives the jump,
+/* libpng reports errors by long jumps.  Everything that must survive one lies in a struct that outlives the jump,
  * and setjmp stands in functions that do nothing else. */
 #include "tool/cli/png_file.h"
 
@@ -16,10 +16,10 @@
 #include "tool/tool.h"
 
 #define MOST_SIDE 1048575
-#define SIGNATURE 8           /* bytes that every PNG file begins with */
-#define MOST_CHUNK (16 << 20) /* bytes of one chunk that is kept, such as a colour profile */
+#define SIGNATURE 8           /* bytes at the start of every PNG file */
+#define MOST_CHUNK (16 << 20) /* most bytes of one chunk that is stored, such as a colour profile */
 
-/* A reader that is kept for the chunks that its info holds. */
+/* A libpng reader, which owns the chunks in its info. */
 struct png_chunks {
     png_structp png;
     png_infop info;
@@ -105,8 +105,7 @@ static bool read_picture(work *w)
     return true;
 }
 
-/* Reads the first bytes; what they are instead of a PNG file's, or NULL.  libpng calls all of it a "Read
- * Error". */
+/* Reads the first bytes; returns what the file is instead of a PNG, or NULL.  libpng would only say "Read Error". */
 static const char *other_than_png(FILE *file, const char *path)
 {
     png_byte first[SIGNATURE];
@@ -179,7 +178,7 @@ static void flush_nothing(png_structp png)
     (void)png;
 }
 
-/* What the pixels mean goes along: gamma, primaries, intent, profile, resolution. */
+/* Copies the chunks that say what the pixels mean: gamma, primaries, intent, profile, resolution. */
 static void copy_chunks(work *w, const struct png_chunks *from)
 {
     png_structp in = from->png;

@@ -11,13 +11,13 @@
 #define LONG_ENOUGH 2.0
 
 static struct {
-    int depth; /* of begin and end pairs; only the outermost has a bar */
+    int depth; /* nesting of begin and end; only the outermost has a bar */
     bool running;
     thrd_t thread;
-    mtx_t lock; /* over all below */
+    mtx_t lock; /* guards all members below */
     cnd_t ended_changed;
     const char *label;
-    double started, fraction, limit; /* seconds, of which the bar shows how many are over; 0: there is no limit */
+    double started, fraction, limit; /* started and limit in seconds; a limit of 0: none */
     bool drawn, ended;
 } bar;
 
@@ -58,7 +58,7 @@ static int draw_until_ended(void *user)
         next.tv_sec += next.tv_nsec / 1000000000;
         next.tv_nsec %= 1000000000;
         cnd_timedwait(&bar.ended_changed, &bar.lock, &next);
-        /* Nothing that will be over within two seconds draws, as far as can be foreseen. */
+        /* No bar is drawn for work that is expected to end within two seconds. */
         double elapsed = os_seconds() - bar.started;
         bool foreseen = elapsed >= 0.3 && bar.fraction > 0.0 && elapsed / bar.fraction >= LONG_ENOUGH;
         if (!bar.ended && (elapsed >= LONG_ENOUGH || foreseen))
@@ -82,7 +82,7 @@ void progress_begin_within(const char *label, double seconds)
     bar.fraction = 0.0;
     bar.limit = seconds;
     bar.drawn = bar.ended = false;
-    /* Without a thread there is no bar, and the work goes on. */
+    /* If no thread can start, there is no bar, and the work goes on. */
     if (mtx_init(&bar.lock, mtx_plain) != thrd_success)
         return;
     if (cnd_init(&bar.ended_changed) == thrd_success) {

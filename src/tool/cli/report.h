@@ -1,4 +1,4 @@
-/* What a command found out: lines of "name: value" for people, or one line of JSON. */
+/* A command's results: lines of "name: value" for people, or one line of JSON. */
 #ifndef CLATTN_TOOL_CLI_REPORT_H
 #define CLATTN_TOOL_CLI_REPORT_H
 
@@ -13,8 +13,8 @@ typedef struct tool_report {
     json_t *object;
 } tool_report;
 
-/* Values appear in the order of these calls.  A failed allocation is remembered and reported by
- * report_finish. A number that is no JSON number (NaN, infinity) is null. */
+/* Values appear in the order of the calls.  A failed allocation is remembered, and report_finish reports it.  A
+ * number that JSON lacks (NaN, infinity) becomes null. */
 void report_begin(tool_report *report);
 void report_text(tool_report *report, const char *name, const char *text);
 void report_number(tool_report *report, const char *name, double number);
@@ -22,26 +22,26 @@ void report_count(tool_report *report, const char *name, size_t count);
 void report_bool(tool_report *report, const char *name, bool value);
 void report_shape(tool_report *report, const char *name, int32_t rank, const size_t *extent);
 
-/* An array of the text's lines. */
+/* Adds an array of the text's lines. */
 void report_lines(tool_report *report, const char *name, const char *text);
 
-/* The device's name and platform, the solver. */
+/* Adds the device's name and platform, and the solver. */
 void report_device(tool_report *report, const tool_device *device, const char *solver);
 
-/* dtype; of a quantised cache kv_dtype and kv_group, of a paged one page_size and pages. */
+/* Adds dtype; for a quantised cache kv_dtype and kv_group; for a paged one page_size and pages. */
 void report_attention(tool_report *report, const attention_request *request);
 
-/* seconds_min, seconds_median, runs. */
+/* Adds seconds_min, seconds_median and runs. */
 void report_timing(tool_report *report, const timing *times);
 
-/* Under `prefix` ("" or "lse_"): max_error, naive_error, ok. */
+/* Adds max_error, naive_error and ok, with `prefix` ("" or "lse_") before their names. */
 void report_verdict(tool_report *report, const char *prefix, const tool_verdict *verdict);
 
-/* Writes it to stdout, or to stderr if an output goes there (host_stdout_is_taken), as JSON if `json`, and
- * releases it. */
+/* Writes the report to stdout, or to stderr if an output goes to stdout (host_stdout_is_taken), as JSON if `json`,
+ * and releases it. */
 int report_finish(tool_report *report, bool json);
 
-/* Writes an object as the one line of JSON on stdout and releases it; NULL is "out of memory". */
+/* Writes an object as one line of JSON on stdout and releases it; NULL is reported as "out of memory". */
 int print_json(json_t *object);
 
 #endif

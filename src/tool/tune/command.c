@@ -1,4 +1,4 @@
-/* clattn tune: measures what the solvers have to offer, and keeps the best as wisdom that later plans follow. */
+/* clattn tune: measures the solvers' parameters, and saves the best as wisdom that later plans follow. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tool/tune/tune.h"
 
 #define BUDGET 300.0       /* seconds, unless --budget says otherwise */
-#define SHAPE_SECONDS 30.0 /* that a shape may take, where there is so much left */
+#define SHAPE_SECONDS 30.0 /* for one shape, if so much of the budget is left */
 #define WISDOM_LIMIT ((size_t)8 << 20)
 
 typedef struct tune_options {
@@ -63,7 +63,7 @@ typedef struct tuning_run {
     tool_device *device;
     double started, budget;
     size_t measured, begun, known, left, skipped;
-    bool saves; /* there is a folder */
+    bool saves; /* there is a cache folder */
     json_t *shapes;
 } tuning_run;
 
@@ -93,7 +93,7 @@ static int read_shape(const tune_options *options, tune_operator operator_index,
     return status;
 }
 
-/* What is to be measured; the caller frees *shapes. */
+/* Chooses the shapes to measure; the caller frees *shapes. */
 static int choose_shapes(const tune_options *options, tune_shape **shapes, size_t *count)
 {
     tune_operator named[TUNE_OPERATORS];
@@ -149,7 +149,7 @@ static int import_wisdom(tool_device *device, const char *file)
     return status;
 }
 
-/* The context's wisdom as text, which the caller frees. */
+/* Exports the context's wisdom as text, which the caller frees. */
 static int wisdom_text(tool_device *device, char **text, size_t *bytes)
 {
     clattn_status status = clattn_wisdom_export(device->context, NULL, 0, bytes);
@@ -178,7 +178,7 @@ static int export_wisdom(tool_device *device, const char *file)
     return status;
 }
 
-/* Keeps what is known; without a folder that is --export's business. */
+/* Saves the context's wisdom, unless there is no folder: then only --export writes it. */
 static int save(const tuning_run *run, clattn_wisdom_mode mode)
 {
     if (!run->saves)
@@ -195,13 +195,14 @@ static int save(const tuning_run *run, clattn_wisdom_mode mode)
 
 static clattn_status note_steps(const tool_device *device, const clattn_plan *plan, uint64_t steps)
 {
-    char text[4096]; /* a longer line would be no wisdom */
+    char text[4096]; /* a record's line is never longer */
     int bytes = snprintf(text, sizeof text, "clattn-wisdom 1\n%s " NOTE " 7 %llu\n", clattn_wisdom_key(plan),
                          (unsigned long long)steps);
     return clattn_wisdom_import(device->context, text, (size_t)bytes, NULL);
 }
 
-/* Takes one record, "SOLVER RANK NANOSECONDS [NAME=VALUE ...]" behind its key; whether it is a solver's. */
+/* Reads one record, "SOLVER RANK NANOSECONDS [NAME=VALUE ...]", which follows its key; false if it is not a
+ * solver's. */
 static bool read_record(const char *record, const char *const *solvers, tune_past *past)
 {
     char solver[32] = "";
@@ -216,7 +217,7 @@ static bool read_record(const char *record, const char *const *solvers, tune_pas
     return strcmp(solver, NOTE) != 0;
 }
 
-/* Whether the plan's shape bucket has been measured, and what an earlier search has found before its time was up. */
+/* Finds whether the plan's shape bucket has been measured, and what an earlier search found before its time ran out. */
 static int recall(const tool_job *job, const char *const *solvers, tune_past *past, bool *measured)
 {
     char *text = NULL;
@@ -239,7 +240,7 @@ static int recall(const tool_job *job, const char *const *solvers, tune_past *pa
 static int learn(tuning_run *run, tune_outcome *outcome)
 {
     clattn_status status = CLATTN_SUCCESS;
-    /* The others by their medians, best[0] first whatever noise makes of it. */
+    /* Sorts the others by their medians; best[0] stays first, whatever noise makes of the medians. */
     for (size_t i = 1; i < outcome->count; i++)
         for (size_t j = i; j > 1 && outcome->best[j].seconds < outcome->best[j - 1].seconds; j--) {
             tune_best best = outcome->best[j];
@@ -300,7 +301,7 @@ static int measure(tuning_run *run, const tune_shape *shape, const char *name, c
     return status;
 }
 
-/* Makes the job's plan the untuned choice. */
+/* Replaces the job's plan by the untuned choice. */
 static int without_wisdom(tuning_run *run, tool_job *job)
 {
     clattn_plan_options untuned = CLATTN_PLAN_OPTIONS_INIT;
@@ -315,7 +316,7 @@ static int without_wisdom(tuning_run *run, tool_job *job)
     return TOOL_DONE;
 }
 
-/* Measures the job's shape, of which `rest` are left with this one, unless that has been done. */
+/* Measures the job's shape, unless that has been done; `rest` shapes are left, this one included. */
 static int tune_planned(tuning_run *run, const tune_shape *shape, const char *name, tool_job *job, size_t rest)
 {
     tune_past past = {0};

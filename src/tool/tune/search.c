@@ -1,9 +1,9 @@
-/* The search of `clattn tune`: one parameter at a time, each candidate in turn with the best so far.
+/* The search of `clattn tune`: one parameter at a time, each candidate run in turn with the best so far.
  *
- * A candidate takes the place of the best so far if its median and its shortest time are lower by WORTH and at least, and
- * it was the faster one in three rounds of four.  What a search has found is measured against the untuned choice once
- * more, by the same rule and with more rounds, for the best of many noisy measurements is usually a lucky one.  A search
- * that is cut says at which step, and another one goes on from there. */
+ * A candidate replaces the best so far if both its median and its shortest time are lower by at least WORTH, and it
+ * was the faster one in three rounds of four.  The search's result is then compared with the untuned choice by the
+ * same rule, with more rounds, because the best of many noisy measurements is usually a lucky one.  A search that
+ * runs out of time records its step, and a later one goes on from there. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,29 +13,29 @@
 #include "tool/cli/progress.h"
 #include "tool/tune/tune.h"
 
-#define WORTH 0.02      /* of the time */
-#define ROUNDS 9        /* of a candidate; of those that are far off, */
-#define ROUNDS_TO_SEE 3 /* so many */
+#define WORTH 0.02      /* the fraction of the time that a change must save */
+#define ROUNDS 9        /* the rounds of a candidate */
+#define ROUNDS_TO_SEE 3 /* the rounds after which a candidate that is far off is dropped */
 #define FAR 1.15
-#define ROUNDS_LAST 21     /* of what was found */
-#define ROUND_SECONDS 1e-3 /* that a round takes at least, of several runs if need be */
+#define ROUNDS_LAST 21     /* the rounds of the last comparison */
+#define ROUND_SECONDS 1e-3 /* the shortest round; it has several runs if need be */
 #define MOST_RUNS 2000
 #define MOST_TRIED 512
 #define PASSES 2
 #define MOST_VALUES 32
 #define CLBLAST_PARAMETERS 8
-#define DISAGREEMENT 1e-3 /* of the largest element; between two ways to sum floats */
+#define DISAGREEMENT 1e-3 /* relative to the largest element: two ways to sum floats */
 
-/* A step is a candidate at its place in the search, whether it is measured or not: solvers in their order, of each its
- * parameters' values.  A search that is cut goes on from its step another time. */
+/* A step is the place of a candidate in the search, whether it is measured or not: solvers in their order, then the
+ * values of each one's parameters.  A search that runs out of time goes on from its step another time. */
 #define STEPS_OF_SOLVER 65536
 
 typedef struct search {
     tool_job *job;
     const char *const *solvers;
     const tune_past *past;
-    uint64_t steps; /* taken, */
-    bool stepped;   /* at least one of them in this search */
+    uint64_t steps; /* steps taken */
+    bool stepped;   /* at least one step was taken in this search */
     double deadline;
     tune_outcome *outcome;
     char (*tried)[TUNE_TEXT];
@@ -43,7 +43,7 @@ typedef struct search {
     int status; /* the first failure of a run */
 } search;
 
-/* One round: the seconds of a run. */
+/* Times one round; returns the seconds of one run. */
 static double run(search *s, clattn_plan *plan, size_t runs)
 {
     clattn_plan *own = s->job->plan;
@@ -58,7 +58,7 @@ static double run(search *s, clattn_plan *plan, size_t runs)
     return (os_seconds() - before) / (double)runs;
 }
 
-/* Whether the plan's result is the untuned choice's, but for rounding: CLBlast has no self-check. */
+/* Whether the plan's result agrees with the untuned choice's, within rounding: CLBlast has no self-check. */
 static bool agrees(search *s, clattn_plan *plan)
 {
     size_t count = s->job->outputs[0].bytes / sizeof(float);
@@ -81,7 +81,7 @@ static bool agrees(search *s, clattn_plan *plan)
 
 typedef struct contest {
     double a, b; /* medians */
-    bool better; /* b is, beyond noise */
+    bool better; /* b is faster, beyond noise */
 } contest;
 
 /* Runs two plans in turn. */
@@ -95,7 +95,7 @@ static contest compete(search *s, clattn_plan *a, clattn_plan *b, size_t rounds)
     double fastest[2] = {1e30, 1e30};
     runs = runs > MOST_RUNS ? MOST_RUNS : runs;
     while (done < rounds && s->status == TOOL_DONE && (done < ROUNDS_TO_SEE || os_seconds() < s->deadline)) {
-        /* Who comes first alternates too: the second one finds what the first has left in the caches. */
+        /* The order alternates too: the second plan finds what the first has left in the caches. */
         for (int i = 0; i < 2; i++) {
             int which = (int)(done + (size_t)i) % 2;
             times[which][done] = run(s, which ? b : a, runs);
@@ -122,7 +122,7 @@ static clattn_status make(const search *s, const char *solver, const char *text,
     return s->job->create(s->job, &options, plan);
 }
 
-/* Whether this combination has not been tried yet; it is from now on. */
+/* Whether this combination has not been tried yet; records it as tried. */
 static bool is_new(search *s, const char *text)
 {
     for (size_t i = 0; i < s->tried_count; i++)
@@ -134,7 +134,7 @@ static bool is_new(search *s, const char *text)
     return true;
 }
 
-/* `from` with `name` set to `value`, in `to`; false where there is no room. */
+/* Copies `from` to `to` with `name` set to `value`; false if it does not fit. */
 static bool change(const char *from, const char *name, int32_t value, char to[TUNE_TEXT])
 {
     size_t length = strlen(name), put = 0;
@@ -151,8 +151,8 @@ static bool change(const char *from, const char *name, int32_t value, char to[TU
     return put < TUNE_TEXT;
 }
 
-/* Takes a step; true if its candidate, which may need so many seconds, is to be measured: not before, and in time, or the
- * first one, so that no search ends where it began. */
+/* Takes a step; true if its candidate, which may need so many seconds, is to be measured: no earlier search did, and
+ * time is left.  The first candidate is always measured, so that every search makes progress. */
 static bool step(search *s, double seconds)
 {
     if (s->outcome->cut || s->status != TOOL_DONE || s->steps++ < s->past->steps)
@@ -166,7 +166,7 @@ static bool step(search *s, double seconds)
     return false;
 }
 
-/* Measures one candidate against the best; true if it has taken its place. */
+/* Measures one candidate against the best so far; true if the candidate has replaced it. */
 static bool try_candidate(search *s, tune_best *best, const char *name, int32_t value)
 {
     char text[TUNE_TEXT];
@@ -188,7 +188,8 @@ static bool try_candidate(search *s, tune_best *best, const char *name, int32_t 
     return s->status == TOOL_DONE && result.better;
 }
 
-/* All values of all parameters, one after the other; what one of them has improved may move the others. */
+/* Tries all values of all parameters, one after the other, and again while any has improved: one may move the
+ * others. */
 static void descend(search *s, tune_best *best)
 {
     bool moved = true;
@@ -203,7 +204,7 @@ static void descend(search *s, tune_best *best)
             size_t count = 0;
             if (clattn_plan_parameter_info(best->plan, i, &parameter) != CLATTN_SUCCESS)
                 continue;
-            /* Copies: the plan that has them goes when a better one comes. */
+            /* The values are copied, because their plan is released when a better one comes. */
             snprintf(name, sizeof name, "%s", parameter.name);
             value = parameter.value;
             for (size_t j = 0; j < parameter.allowed_count && count < MOST_VALUES; j++)
@@ -215,7 +216,7 @@ static void descend(search *s, tune_best *best)
     }
 }
 
-/* What an earlier search has found for a solver, "" for nothing. */
+/* The parameters that an earlier search found for a solver, or "". */
 static const char *past_text(const search *s, const char *solver)
 {
     for (size_t i = 0; i < TUNE_SOLVERS && s->solvers[i] != NULL; i++)
@@ -224,7 +225,8 @@ static const char *past_text(const search *s, const char *solver)
     return "";
 }
 
-/* The solver with its own choice of parameters, or what an earlier search has found, if it takes the problem. */
+/* Starts with the solver's own choice of parameters, or what an earlier search found, if the solver takes the
+ * problem. */
 static bool begin_solver(search *s, const char *solver, const char *text)
 {
     tune_best *best = &s->outcome->best[s->outcome->count];
@@ -247,14 +249,14 @@ static void swap(tune_best *a, tune_best *b)
     *b = c;
 }
 
-/* How much longer than the own best a plan takes. */
+/* The time of a plan relative to the best of the library's own solvers. */
 static double ratio(search *s, clattn_plan *plan)
 {
     contest result = compete(s, s->outcome->best[0].plan, plan, ROUNDS);
     return s->status == TOOL_DONE && result.a > 0 ? result.b / result.a : 1e30;
 }
 
-/* One of CLBlast's sets, whose time, by the own best's, is `lowest` at least so far. */
+/* Measures one of CLBlast's parameter sets; *lowest is the lowest ratio to the own best so far. */
 static void try_clblast(search *s, tune_best *best, const char *text, double *lowest)
 {
     clattn_plan *plan = NULL;
@@ -269,8 +271,8 @@ static void try_clblast(search *s, tune_best *best, const char *text, double *lo
     clattn_plan_release(&plan);
 }
 
-/* CLBlast's parameters are the process's: two plans with different ones cannot be run in turn.  Each set is measured in turn
- * with the own best instead, and the ratios are compared.  A set takes about as long as the last. */
+/* CLBlast's parameters belong to the process: two plans with different ones cannot run in turn.  Each set runs in
+ * turn with the own best instead, and the ratios are compared.  A set takes about as long as the last. */
 static void search_clblast(search *s, const char *solver)
 {
     struct {
@@ -314,7 +316,7 @@ static void search_clblast(search *s, const char *solver)
             try_clblast(s, best, text, &lowest);
             cost = os_seconds() - before;
         }
-    /* Without parameters it is what the last candidates left; a new process has CLBlast's own. */
+    /* A plan without parameters has those of the last candidate; only in a new process it has CLBlast's own. */
     if (s->status == TOOL_DONE && make(s, solver, best->text, &best->plan) != CLATTN_SUCCESS) {
         outcome->count--;
         return;
@@ -326,7 +328,7 @@ static void search_clblast(search *s, const char *solver)
         swap(&outcome->best[0], best);
 }
 
-/* One of the own solvers, if there is time for it or was. */
+/* Searches one of the library's own solvers, if time is left or an earlier search had it. */
 static void search_own(search *s, const char *solver)
 {
     tune_outcome *outcome = s->outcome;
@@ -349,7 +351,8 @@ static void search_own(search *s, const char *solver)
         swap(&outcome->best[0], best);
 }
 
-/* The untuned choice's solver first, then the others, each that is not far off with its parameters, then CLBlast. */
+/* Searches the untuned choice's solver first, then the others (the parameters only of those that are not far off),
+ * then CLBlast. */
 static void search_all(search *s)
 {
     const char *original = s->outcome->original;
@@ -371,7 +374,7 @@ static void search_all(search *s)
     }
 }
 
-/* CLBlast was the untuned choice, with which everything was compared by way of the own best. */
+/* Judges if CLBlast was the untuned choice: everything was compared with it by way of the own best. */
 static void judge_clblast(search *s)
 {
     tune_outcome *outcome = s->outcome;
@@ -387,17 +390,17 @@ static void judge_clblast(search *s)
             swap(&outcome->best[i], &outcome->best[0]);
 }
 
-/* The last word: what was found against the untuned choice, which is kept unless that is beyond noise. */
+/* Compares the search's result with the untuned choice, which stays unless the result is faster beyond noise. */
 static void judge(search *s)
 {
     tune_outcome *outcome = s->outcome;
     tune_best *found = &outcome->best[0];
-    if (s->job->plan == NULL) { /* CLBlast's untuned choice cannot be had back in this process: the ratios decide */
+    if (s->job->plan == NULL) { /* this process cannot restore CLBlast's untuned choice: the ratios decide */
         judge_clblast(s);
         return;
     }
     bool same = strcmp(found->solver, outcome->original) == 0 && found->text[0] == '\0';
-    s->deadline += 1e9; /* a search that was cut is judged all the same */
+    s->deadline += 1e9; /* a search that ran out of time is judged, too */
     contest result = compete(s, s->job->plan, found->plan, ROUNDS_LAST);
     if (s->status != TOOL_DONE)
         return;

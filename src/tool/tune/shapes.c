@@ -5,7 +5,7 @@
 #include "tool/bench/bench.h"
 #include "tool/tune/tune.h"
 
-/* Those that have run on the hardware that they are for; what else the library may choose is measured when it is chosen. */
+/* Solvers that have run on the hardware that they are for; others are measured only if the library chooses them. */
 static const char *const attention_solvers[] = {"cpu", "cpu-bf16", "cpu-amx", "tile", "generic", NULL};
 static const char *const matmul_solvers[] = {"cpu", "cpu-bf16", "cpu-amx", "tile", "generic", "clblast", NULL};
 static const char *const row_solvers[] = {"cpu", "tile", "generic", NULL};
@@ -48,11 +48,11 @@ const tune_shape tune_shapes[] = {
     ATTENTION(32, 8, 8, 64, 64, 64, 64),
     CAUSAL(1, 8, 8, 2048, 2048, 64, 64),
     CAUSAL(1, 8, 8, 1024, 1024, 128, 128),
-    /* decoding, and with grouped heads */
+    /* decoding, also with grouped heads */
     ATTENTION(1, 8, 8, 1, 4096, 128, 128),
     ATTENTION(1, 32, 8, 1, 4096, 128, 128),
     ATTENTION(1, 32, 8, 1, 32768, 128, 128),
-    /* projections of the same models, whole and of a token */
+    /* projections of the same models, of a sequence and of one token */
     MATMUL(128, 384, 384),
     MATMUL(512, 512, 512),
     MATMUL(2048, 512, 512),
